@@ -1,0 +1,30 @@
+# What the engine is built with. Everything comes from the system; a missing package is named
+# together with the Debian/Ubuntu package that brings it.
+macro(kuiper_find name package)
+  find_package(${name} QUIET ${ARGN})
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "${name} was not found: apt-get install ${package}")
+  endif()
+endmacro()
+
+# Libraries that come with a pkg-config file only (or whose CMake file older distributions lack).
+macro(kuiper_pkg prefix module package)
+  pkg_check_modules(${prefix} QUIET IMPORTED_TARGET ${module})
+  if(NOT ${prefix}_FOUND)
+    message(FATAL_ERROR "${module} was not found: apt-get install ${package}")
+  endif()
+endmacro()
+
+kuiper_find(PkgConfig pkg-config)
+kuiper_find(Threads libc6-dev)
+kuiper_find(nlohmann_json nlohmann-json3-dev)
+kuiper_find(gflags libgflags-dev)
+kuiper_pkg(GLOG libglog libgoogle-glog-dev)
+kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
+kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
+kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)
+kuiper_pkg(HWY libhwy libhwy-dev)
+
+add_library(kuiper_deps INTERFACE)
+target_link_libraries(kuiper_deps INTERFACE PkgConfig::GLOG PkgConfig::SENTENCEPIECE
+  PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::HWY nlohmann_json::nlohmann_json Threads::Threads)

@@ -1,0 +1,209 @@
+#include "demo/answer.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "demo/answer_writer.h"
+#include "demo/exit_code.h"
+#include "demo/program.h"
+#include "demo/report.h"
+#include "demo/result_json.h"
+#include "demo/signals.h"
+#include "kuiper/base/log.h"
+#include "kuiper/io/npy.h"
+
+namespace kuiper::demo {
+namespace {
+
+double PerSecond(double count, double milliseconds) {
+  return milliseconds > 0 ? count * 1000 / milliseconds : 0;
+}
+
+Status WriteTokens(const std::string& path, const std::vector<int32_t>& tokens) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return WriteFailed(path);
+  bool written = true;
+  for (int32_t id : tokens) written &= std::fprintf(file, "%d\n", id) > 0;
+  written &= std::fclose(file) == 0;
+  return written ? OkStatus() : WriteFailed(path);
+}
+
+Status WriteLogits(const std::string& path, const Completion& completion, int vocab) {
+  const int64_t rows = static_cast<int64_t>(completion.logits.size()) / vocab;
+  NpyWriter writer;
+  KU_RETURN_IF_ERROR(writer.Open(path, rows, vocab));
+  for (int64_t row = 0; row < rows; ++row) {
+    KU_RETURN_IF_ERROR(writer.WriteRow(completion.logits.data() + row * vocab));
+  }
+  return writer.Close();
+}
+
+}  // namespace
+
+bool AnswerRecord::ok() const {
+  if (status.ok()) return true;
+  return completion.finish == FinishReason::kContext && !completion.tokens.empty();
+}
+
+int AnswerRecord::exit_code() const {
+  if (!ok()) return ExitCodeOf(status.code());
+  return completion.finish == FinishReason::kInterrupt ? kExitInterrupted : kExitOk;
+}
+
+double AnswerRecord::prefill_tps() const {
+  return PerSecond(completion.prompt_tokens - completion.cached_tokens, completion.prefill_ms);
+}
+
+double AnswerRecord::decode_tps() const {
+  return PerSecond(static_cast<double>(completion.tokens.size()) - 1, completion.decode_ms);
+}
+
+double AnswerRecord::decode_gbps() const {
+  return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
+}
+
+StatusOr<Completion> RunRequest(Engine& engine, Request request,
+                                const std::function<bool(const TokenEvent&)>& on_event) {
+  InterruptScope interrupt;
+  KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
+  // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
+  while (engine.HasWork()) {
+    if (interrupt.interrupted()) engine.Abort(id);
+    for (const TokenEvent& event : engine.Step()) {
+      if (!on_event(event)) engine.Abort(id);
+    }
+  }
+  return engine.Take(id);
+}
+
+Answerer::Answerer(const Options& options, Engine& engine, Console& console, bool stream)
+    : options_(options),
+      engine_(engine),
+      console_(console),
+      stream_(stream),
+      model_(ModelName(options.engine.model_path)) {}
+
+StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, Conversation* conversation) {
+  Prompt prompt;
+  KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(*engine_.tokenizer(), *conversation, chat));
+  const int whole = static_cast<int>(prompt.ids.size());
+  // One token must fit behind the prompt.
+  while (options_.drop_oldest &&
+         static_cast<int>(prompt.ids.size()) >= engine_.config().max_context &&
+         conversation->DropOldestTurn()) {
+    ++prompt.dropped_turns;
+    KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(*engine_.tokenizer(), *conversation, chat));
+  }
+  prompt.dropped_tokens = whole - static_cast<int>(prompt.ids.size());
+  if (prompt.dropped_turns > 0) {
+    console_.Note("the prompt did not fit: dropped the oldest " +
+                  std::to_string(prompt.dropped_turns) + " turns (" +
+                  std::to_string(prompt.dropped_tokens) + " tokens)");
+  }
+  return prompt;
+}
+
+Request Answerer::MakeRequest(const Prompt& prompt, const Generation& generation) const {
+  Request request;
+  request.prompt = prompt.ids;
+  request.sampling = generation.sampling;
+  request.max_new_tokens = generation.max_tokens;
+  request.ignore_eos = options_.ignore_eos;
+  request.stop = options_.stop;
+  request.split_thinking = engine_.chat_family() == ChatFamily::kQwen3;
+  request.starts_thinking =
+      request.split_thinking && EndsInsideThinking(*engine_.tokenizer(), prompt.ids);
+  request.reasoning_budget = generation.reasoning_budget;
+  request.keep_logits = !options_.logits_file.empty();
+  request.num_logprobs = options_.logprobs;
+  return request;
+}
+
+// The engine knows no flags: which of them help is said here.
+Status Answerer::WithHint(const Status& status) const {
+  if (status.code() != StatusCode::kContextExceeded || !status.hint().empty()) return status;
+  const int limit = engine_.model_config().decoder.rope.max_position;
+  const bool can_grow = engine_.config().max_context < limit;
+  std::string hint =
+      can_grow ? "raise --max-context (model limit " + std::to_string(limit) + "), " : "";
+  hint += "shorten the prompt";
+  hint += options_.drop_oldest ? "" : ", or use --overflow drop-oldest";
+  return Status(status.code(), status.message(), hint);
+}
+
+void Answerer::Log(const char* when) const {
+  const KvStats kv = engine_.kv_stats();
+  if (!kv.paged) return;
+  LogInfo(std::string("paged KV cache ") + when + ": " + std::to_string(kv.pages_free) + " of " +
+          std::to_string(kv.pages_total) + " blocks free");
+}
+
+AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& generation,
+                           bool show_thinking) {
+  AnswerRecord record;
+  record.model = model_;
+  record.load_ms = engine_.load_ms();
+  record.weight_bytes_per_token = engine_.weight_bytes_per_token();
+  AnswerWriter writer({options_.format, stream_, show_thinking},
+                      [this](std::string_view text) { console_.Answer(text); });
+  if (!prompt.ok()) {
+    record.status = prompt.status();
+  } else {
+    record.dropped_turns = prompt->dropped_turns;
+    record.dropped_tokens = prompt->dropped_tokens;
+    Log("before the request");
+    bool first = true;
+    auto completion =
+        RunRequest(engine_, MakeRequest(*prompt, generation), [&](const TokenEvent& event) {
+          if (first) Log("during the request");
+          first = false;
+          writer.OnEvent(event);
+          return console_.output_status().ok();
+        });
+    Log("after the request");
+    record.status = completion.ok() ? completion->error : WithHint(completion.status());
+    if (completion.ok()) record.completion = std::move(*completion);
+  }
+  record.kv = engine_.kv_stats();
+  // A failure in the middle still shows what there is.
+  if (record.ok() || !record.completion.text.empty()) writer.Finish(record.completion);
+  Finish(&record);
+  return record;
+}
+
+void Answerer::Finish(AnswerRecord* record) {
+  if (options_.json()) {
+    const char* type = options_.format == OutputFormat::kJsonLines ? "done" : "";
+    console_.Answer(ResultJson(*record, type, engine_.tokenizer()) + "\n");
+  }
+  if (options_.stats && !record->completion.tokens.empty()) {
+    for (const std::string& line :
+         StatisticsLines(*record, stream_, engine_.config().prefix_cache)) {
+      console_.Info(line);
+    }
+  }
+  if (!options_.stats_file.empty()) {
+    std::FILE* file = std::fopen(options_.stats_file.c_str(), stats_file_begun_ ? "a" : "w");
+    bool written = file != nullptr && std::fputs((StatsJson(*record) + "\n").c_str(), file) >= 0;
+    if (file != nullptr) written &= std::fclose(file) == 0;
+    if (!written && record->status.ok()) record->status = WriteFailed(options_.stats_file);
+    stats_file_begun_ = true;
+  }
+  if (record->status.ok()) record->status = console_.output_status();
+  if (!record->status.ok()) console_.Error(record->status);
+}
+
+bool Answerer::WriteDumps(const AnswerRecord& record) {
+  Status status;
+  if (!options_.tokens_file.empty()) {
+    status = WriteTokens(options_.tokens_file, record.completion.tokens);
+  }
+  if (status.ok() && !options_.logits_file.empty()) {
+    status =
+        WriteLogits(options_.logits_file, record.completion, engine_.model_config().decoder.vocab);
+  }
+  if (!status.ok()) console_.Error(status);
+  return status.ok();
+}
+
+}  // namespace kuiper::demo

@@ -1,0 +1,77 @@
+// One answer: conversation -> prompt ids -> engine -> text on stdout, numbers on stderr. Shared by
+// one-shot runs and chats, so that both keep the same contract.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "demo/console.h"
+#include "demo/conversation.h"
+#include "demo/options.h"
+#include "kuiper/engine/engine.h"
+
+namespace kuiper::demo {
+
+// Everything the outputs say about one answer.
+struct AnswerRecord {
+  Status status;  // why there is no answer, or why it ended early (KV cache full)
+  Completion completion;
+  std::string model;
+  double load_ms = 0;
+  size_t weight_bytes_per_token = 0;
+  KvStats kv;
+  int dropped_turns = 0;
+  int dropped_tokens = 0;
+
+  // Whether there is an answer to show; a full KV cache may still have produced one.
+  bool ok() const;
+  int exit_code() const;
+
+  double prefill_tps() const;
+  // Steps per second: the first token is the prefill's.
+  double decode_tps() const;
+  double decode_gbps() const;  // weights read per second
+};
+
+struct Prompt {
+  std::vector<int32_t> ids;
+  int dropped_turns = 0;
+  int dropped_tokens = 0;
+};
+
+class Answerer {
+ public:
+  Answerer(const Options& options, Engine& engine, Console& console, bool stream);
+
+  // Drops the oldest turns of `conversation` if the prompt is too long and the options allow it.
+  StatusOr<Prompt> BuildPrompt(const TemplateOptions& chat, Conversation* conversation);
+  // Generates and prints. Errors are printed too, as the output format wants them.
+  AnswerRecord Run(const StatusOr<Prompt>& prompt, const Generation& generation,
+                   bool show_thinking);
+
+  Request MakeRequest(const Prompt& prompt, const Generation& generation) const;
+
+  // Files of the options: --dump-tokens, --dump-logits. Prints errors; false if there was one.
+  bool WriteDumps(const AnswerRecord& record);
+
+ private:
+  Status WithHint(const Status& status) const;
+  void Log(const char* when) const;
+  void Finish(AnswerRecord* record);
+
+  const Options& options_;
+  Engine& engine_;
+  Console& console_;
+  bool stream_;
+  std::string model_;
+  bool stats_file_begun_ = false;
+};
+
+// Runs a request to its end; Ctrl-C ends it with FinishReason::kInterrupt. `on_event` returning
+// false ends it too.
+StatusOr<Completion> RunRequest(Engine& engine, Request request,
+                                const std::function<bool(const TokenEvent&)>& on_event);
+
+}  // namespace kuiper::demo

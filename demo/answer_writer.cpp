@@ -1,0 +1,70 @@
+#include "demo/answer_writer.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kuiper::demo {
+namespace {
+
+constexpr char kOpen[] = "<think> ";
+constexpr char kClose[] = "\n</think>\n\n";
+
+void AppendDelta(const char* field, const std::string& text, std::string* lines) {
+  if (text.empty()) return;
+  const nlohmann::ordered_json json = {{"type", "delta"}, {field, text}};
+  *lines += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string VisibleText(const Completion& completion, bool show_thinking) {
+  const bool shown = show_thinking || completion.text.empty();
+  const bool has_block = completion.inside_thinking || !completion.reasoning.empty();
+  if (!has_block || !shown) return completion.text;
+  return kOpen + completion.reasoning + (completion.inside_thinking ? "" : kClose) +
+         completion.text;
+}
+
+void AnswerWriter::OnEvent(const TokenEvent& event) {
+  if (style_.format == OutputFormat::kJsonLines) return StreamJson(event);
+  if (style_.format != OutputFormat::kJson && style_.stream) StreamText(event);
+}
+
+void AnswerWriter::StreamJson(const TokenEvent& event) {
+  std::string lines;
+  AppendDelta("reasoning", event.reasoning, &lines);
+  AppendDelta("text", event.text, &lines);
+  out_(lines);
+}
+
+void AnswerWriter::StreamText(const TokenEvent& event) {
+  std::string text;
+  if (style_.show_thinking && !event.reasoning.empty()) {
+    if (!opened_) text += kOpen;
+    opened_ = true;
+    text += event.reasoning;
+  }
+  if (!event.text.empty()) {
+    if (opened_ && !closed_) text += kClose;
+    closed_ = true;
+    text += event.text;
+  }
+  out_(text);
+}
+
+void AnswerWriter::Finish(const Completion& completion) {
+  if (style_.format == OutputFormat::kJson || style_.format == OutputFormat::kJsonLines) return;
+  if (style_.stream) {
+    if (opened_ && !closed_ && !completion.inside_thinking) out_(kClose);
+    if (!opened_ && !closed_) out_(VisibleText(completion, true));
+    out_("\n");
+    return;
+  }
+  const std::string text = VisibleText(completion, style_.show_thinking);
+  if (style_.format == OutputFormat::kRaw) {
+    out_(text + "\n");
+  } else {
+    out_("Assistant: " + text + (text.ends_with('\n') ? "" : "\n"));
+  }
+}
+
+}  // namespace kuiper::demo

@@ -1,0 +1,44 @@
+// The text of an answer on stdout in each output format, streamed or whole.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "demo/options.h"
+#include "kuiper/engine/request.h"
+
+namespace kuiper::demo {
+
+struct AnswerStyle {
+  OutputFormat format = OutputFormat::kText;
+  bool stream = false;
+  bool show_thinking = false;
+};
+
+// What people see of an answer: "<think> reasoning\n</think>\n\nanswer". The newline after the tag
+// is a space, so that the first line says something. The reasoning appears when it is asked for,
+// and when there is no answer: generation ended inside the block or right behind it.
+std::string VisibleText(const Completion& completion, bool show_thinking);
+
+class AnswerWriter {
+ public:
+  using Out = std::function<void(std::string_view)>;
+
+  AnswerWriter(AnswerStyle style, Out out) : style_(style), out_(std::move(out)) {}
+
+  void OnEvent(const TokenEvent& event);
+  // The rest of a text answer; whole JSON objects are the caller's business.
+  void Finish(const Completion& completion);
+
+ private:
+  void StreamText(const TokenEvent& event);
+  void StreamJson(const TokenEvent& event);
+
+  AnswerStyle style_;
+  Out out_;
+  bool opened_ = false;  // <think> was printed
+  bool closed_ = false;  // </think> was printed
+};
+
+}  // namespace kuiper::demo

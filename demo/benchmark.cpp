@@ -1,0 +1,95 @@
+// --benchmark: prefill and decode speed for several prompt lengths, as CSV on stdout.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "demo/exit_code.h"
+#include "demo/text_run.h"
+
+namespace kuiper::demo {
+namespace {
+
+constexpr char kHeader[] =
+    "model_name,input_tokens,output_tokens,prefill_time_ms,prefill_throughput_tps,decode_time_ms,"
+    "decode_throughput_tps,decode_latency_ms\n";
+
+// A text of exactly `count` tokens, the same in every run. The numbers keep a prefix cache from
+// finding one prompt in another.
+std::vector<int32_t> SyntheticPrompt(const Tokenizer& tokenizer, int count, int repetition) {
+  std::vector<int32_t> ids;
+  for (int i = 0; static_cast<int>(ids.size()) < count; ++i) {
+    const std::string sentence = "Run " + std::to_string(repetition) + ", length " +
+                                 std::to_string(count) + ", sentence " + std::to_string(i) +
+                                 ": the quick brown fox jumps over the lazy dog.\n";
+    const std::vector<int32_t> more = tokenizer.Encode(sentence);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  ids.resize(count);
+  return ids;
+}
+
+std::string CsvField(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string Row(const AnswerRecord& record) {
+  const Completion& c = record.completion;
+  const int steps = std::max<int>(1, static_cast<int>(c.tokens.size()) - 1);
+  char numbers[256];
+  std::snprintf(numbers, sizeof(numbers), ",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
+                c.tokens.size(), c.prefill_ms, record.prefill_tps(), c.decode_ms,
+                record.decode_tps(), c.decode_ms / steps);
+  return CsvField(record.model) + numbers;
+}
+
+StatusOr<AnswerRecord> Measure(Run& run, Engine& engine, int prompt_tokens, int repetition) {
+  Request request;
+  request.prompt = SyntheticPrompt(*engine.tokenizer(), prompt_tokens, repetition);
+  request.sampling = run.options.generation.sampling;
+  request.max_new_tokens = run.options.benchmark_decode;
+  request.ignore_eos = true;
+  AnswerRecord record;
+  record.model = ModelName(run.options.engine.model_path);
+  KU_ASSIGN_OR_RETURN(record.completion,
+                      RunRequest(engine, std::move(request), [&](const TokenEvent&) {
+                        return run.console.output_status().ok();
+                      }));
+  if (!record.completion.error.ok() && record.completion.tokens.empty()) {
+    return record.completion.error;
+  }
+  return record;
+}
+
+}  // namespace
+
+StatusOr<int> RunBenchmark(Run& run) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
+  Console& console = run.console;
+  const int context = engine->config().max_context;
+  console.Answer(std::string("BENCHMARK_CSV_START\n") + kHeader);
+  int rows = 0;
+  for (const int prompt_tokens : run.options.benchmark_prompts) {
+    if (prompt_tokens >= context) {
+      console.Note("skipped " + std::to_string(prompt_tokens) + " prompt tokens: the context is " +
+                   std::to_string(context));
+      continue;
+    }
+    for (int i = 0; i < run.options.repetitions; ++i) {
+      KU_ASSIGN_OR_RETURN(const AnswerRecord record, Measure(run, *engine, prompt_tokens, i));
+      if (record.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
+      console.Answer(Row(record));
+      ++rows;
+    }
+  }
+  console.Answer("BENCHMARK_CSV_END\n");
+  if (rows > 0) return kExitOk;
+  return Status(StatusCode::kContextExceeded,
+                "no prompt length is shorter than the context of " + std::to_string(context),
+                "lower --benchmark-prompt-tokens or raise --max-context");
+}
+
+}  // namespace kuiper::demo

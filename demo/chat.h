@@ -1,0 +1,70 @@
+// The chat of -i: lines in, answers out, and the commands that begin with '/'. One turn fails
+// alone: its question leaves the history and the chat goes on.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "demo/answer.h"
+#include "demo/line_reader.h"
+#include "demo/text_run.h"
+
+namespace kuiper::demo {
+
+struct ChatTotals {
+  int turns = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;
+};
+
+class Chat {
+ public:
+  Chat(Run& run, std::unique_ptr<Engine> engine, Conversation conversation, TemplateOptions chat);
+
+  // Until /quit or the end of input; the exit code of the first turn that failed, else 0.
+  int Loop(int input_fd);
+
+ private:
+  // chat.cpp
+  std::optional<std::string> ReadMessage(LineReader& reader);
+  void Ask(const std::string& text);
+  void Answer();
+  void SaveSession();
+  void Fail(const Status& status, bool as_answer);
+
+  // chat_commands.cpp; false ends the chat.
+  bool Command(const std::string& line);
+  bool KvCommand(const std::string& name);
+  Status FileCommand(const std::string& name, const std::string& path);
+  void Regenerate();
+  void Undo();
+  void SetSystem(const std::string& text);
+  void SetThinking(const std::string& value);
+  void SetParameters(const std::string& assignments);
+  void ShowTokens();
+  void ShowStats();
+  void Clear();
+
+  Run& run_;
+  Console& console_;
+  std::unique_ptr<Engine> engine_;
+  Answerer answerer_;
+  Conversation conversation_;
+  TemplateOptions chat_;
+  Generation generation_;
+  ChatTotals totals_;
+  bool multiline_ = false;
+  int exit_code_ = 0;
+};
+
+StatusOr<int> RunChat(Run& run, const PromptInput& input);
+
+// The texts of /set: "temp=0.7 top_k=20" into `generation`; all or nothing.
+Status ApplySettings(const std::string& assignments, Generation* generation);
+std::string DescribeSettings(const Generation& generation);
+
+}  // namespace kuiper::demo

@@ -1,0 +1,163 @@
+#include "demo/console.h"
+
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace kuiper::demo {
+namespace {
+
+// Copies glog's lines into the log file.
+class FileSink : public google::LogSink {
+ public:
+  explicit FileSink(std::FILE* file) : file_(file) { google::AddLogSink(this); }
+  ~FileSink() override { google::RemoveLogSink(this); }
+
+  void send(google::LogSeverity severity, const char*, const char* base_filename, int line,
+            const google::LogMessageTime& time, const char* message, size_t length) override {
+    const std::string text = ToString(severity, base_filename, line, time, message, length);
+    std::fprintf(file_, "%s\n", text.c_str());
+    std::fflush(file_);
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+std::unique_ptr<FileSink>& Sink() {
+  static std::unique_ptr<FileSink> sink;
+  return sink;
+}
+
+int Severity(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+    case LogLevel::kInfo:
+      return google::GLOG_INFO;
+    case LogLevel::kWarning:
+      return google::GLOG_WARNING;
+    case LogLevel::kError:
+      return google::GLOG_ERROR;
+  }
+  return google::GLOG_INFO;
+}
+
+}  // namespace
+
+Console::~Console() {
+  Sink().reset();
+  if (log_file_ != nullptr) std::fclose(log_file_);
+}
+
+Status Console::Configure(const Options& options, const char* program) {
+  level_ = options.log_level;
+  input_is_terminal_ = isatty(STDIN_FILENO) != 0;
+  output_is_terminal_ = isatty(STDOUT_FILENO) != 0;
+  error_is_terminal_ = isatty(STDERR_FILENO) != 0;
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool allowed = no_color == nullptr || no_color[0] == '\0';
+  color_ = error_is_terminal_ && allowed && options.color == ColorMode::kAuto;
+  color_ |= error_is_terminal_ && options.color == ColorMode::kAlways;
+
+  FLAGS_logtostderr = true;  // no log files of its own
+  FLAGS_colorlogtostderr = false;
+  FLAGS_minloglevel = Severity(level_);
+  FLAGS_log_prefix = level_ == LogLevel::kDebug;
+  FLAGS_v = level_ == LogLevel::kDebug ? 1 : 0;
+  google::InitGoogleLogging(program);
+  if (options.log_file.empty()) return OkStatus();
+  log_file_ = std::fopen(options.log_file.c_str(), "w");
+  if (log_file_ == nullptr) return WriteFailed(options.log_file);
+  Sink() = std::make_unique<FileSink>(log_file_);
+  return OkStatus();
+}
+
+void Console::Answer(std::string_view text) {
+  if (text.empty() || !output_status_.ok()) return;
+  EndProgress();
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (written) return;
+  if (errno == EPIPE) {  // SIGPIPE was ignored by whoever started us
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  output_status_ = Status(StatusCode::kInternal,
+                          std::string("cannot write to standard output: ") + std::strerror(errno));
+}
+
+void Console::WriteError(const std::string& text) {
+  EndProgress();
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+void Console::Line(LogLevel level, const std::string& text, const std::string& colored) {
+  if (level < level_) return;
+  WriteError((color_ ? colored : text) + "\n");
+  if (log_file_ != nullptr) {
+    std::fprintf(log_file_, "%s\n", text.c_str());
+    std::fflush(log_file_);
+  }
+}
+
+void Console::Prefixed(LogLevel level, const char* prefix, const char* color,
+                       const std::string& text) {
+  const std::string start = std::string(prefix) + ":";
+  Line(level, start + " " + text, std::string("\x1b[1;") + color + "m" + start + "\x1b[0m " + text);
+}
+
+void Console::Error(const Status& status) {
+  Prefixed(LogLevel::kError, "error", "31", OneLine(status.message()));
+  size_t begin = 0;
+  for (int line = 0; line < 2 && begin < status.hint().size(); ++line) {
+    const size_t end = status.hint().find('\n', begin);
+    Prefixed(LogLevel::kError, "hint", "36", status.hint().substr(begin, end - begin));
+    if (end == std::string::npos) break;
+    begin = end + 1;
+  }
+}
+
+void Console::Reply(const std::string& text) {
+  if (output_is_terminal_ && input_is_terminal_) {
+    Answer(text + "\n");
+  } else {
+    WriteError(text + "\n");
+  }
+}
+
+void Console::Prompt(const char* text) {
+  if (output_is_terminal_ && input_is_terminal_) Answer(text);
+}
+
+void Console::Progress(const std::string& text) {
+  if (!error_is_terminal_ || level_ > LogLevel::kInfo) return;
+  std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
+  std::fflush(stderr);
+  progress_shown_ = true;
+}
+
+void Console::EndProgress() {
+  if (!progress_shown_) return;
+  progress_shown_ = false;
+  std::fprintf(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+}
+
+Status WriteFailed(const std::string& path) {
+  return Status(StatusCode::kInternal, "cannot write " + path + ": " + std::strerror(errno));
+}
+
+std::string OneLine(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+}  // namespace kuiper::demo

@@ -1,0 +1,73 @@
+// The two streams of a program: answers on stdout, everything else on stderr. Only this file writes
+// to either (log lines go through glog, which console.cpp sets up). It knows neither flags nor
+// models.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "demo/options.h"
+#include "kuiper/base/status.h"
+
+namespace kuiper::demo {
+
+class Console {
+ public:
+  Console() = default;
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  // Levels, colour and the log file; starts glog. kInternal when the log file cannot be written.
+  Status Configure(const Options& options, const char* program);
+
+  // Writes to stdout and flushes. A closed pipe ends the process by SIGPIPE; any other failure is
+  // remembered in output_status().
+  void Answer(std::string_view text);
+  const Status& output_status() const { return output_status_; }
+
+  // Lines on stderr, without newline. Contract lines and statistics:
+  void Line(LogLevel level, const std::string& text) { Line(level, text, text); }
+  void Info(const std::string& text) { Line(LogLevel::kInfo, text); }
+  // "note: ...", "hint: ...", "warning: ..."
+  void Note(const std::string& text) { Prefixed(LogLevel::kInfo, "note", "36", text); }
+  void Hint(const std::string& text) { Prefixed(LogLevel::kInfo, "hint", "36", text); }
+  void Warning(const std::string& text) { Prefixed(LogLevel::kWarning, "warning", "33", text); }
+  // "error: MESSAGE", then the status's hint in at most two lines.
+  void Error(const Status& status);
+
+  // What chat commands print: the terminal, which is stdout if that is one, else stderr.
+  void Reply(const std::string& text);
+  // The same without a newline, and only on a terminal: ">>> ".
+  void Prompt(const char* text);
+
+  // One line that is overwritten; only where stderr is a terminal.
+  void Progress(const std::string& text);
+  void EndProgress();
+
+  bool input_is_terminal() const { return input_is_terminal_; }
+  bool output_is_terminal() const { return output_is_terminal_; }
+
+ private:
+  void Line(LogLevel level, const std::string& text, const std::string& colored);
+  void Prefixed(LogLevel level, const char* prefix, const char* color, const std::string& text);
+  void WriteError(const std::string& text);
+
+  LogLevel level_ = LogLevel::kInfo;
+  bool input_is_terminal_ = false;
+  bool output_is_terminal_ = false;
+  bool error_is_terminal_ = false;
+  bool color_ = false;
+  bool progress_shown_ = false;
+  std::FILE* log_file_ = nullptr;
+  Status output_status_;
+};
+
+// "cannot write PATH: No such file or directory" from errno.
+Status WriteFailed(const std::string& path);
+
+// `text` without line breaks and other control characters: for messages of one line.
+std::string OneLine(std::string text);
+
+}  // namespace kuiper::demo

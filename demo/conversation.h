@@ -1,0 +1,76 @@
+// The messages of a chat, and how they become the ids of the next prompt. History keeps the ids the
+// model really generated wherever the template keeps the text unchanged, so that the new prompt
+// begins with exactly the tokens whose keys and values are already computed. Knows no engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/request.h"
+#include "kuiper/io/chat_template.h"
+#include "kuiper/io/tokenizer.h"
+
+namespace kuiper::demo {
+
+struct TemplateOptions {
+  ChatFamily family = ChatFamily::kNone;
+  std::optional<bool> think = {};  // absent: the template's own
+  bool keep_thinking = false;      // earlier turns keep their reasoning
+  std::vector<std::string> tools_json = {};
+};
+
+class Conversation {
+ public:
+  // A message and, for an answer that can be reused as it was generated, its ids.
+  struct Entry {
+    Message message;
+    std::vector<int32_t> ids;
+  };
+
+  // Absent: the template's own system message. Empty: none at all.
+  void SetSystem(std::optional<std::string> system) { system_ = std::move(system); }
+  const std::optional<std::string>& system() const { return system_; }
+
+  // Replaces everything, the system message too: a leading one becomes it, else the template's own.
+  void SetMessages(std::vector<Message> messages);
+  // All messages, with the system message unless it is the template's own.
+  std::vector<Message> Messages() const;
+  const std::vector<Entry>& entries() const { return entries_; }
+  void Clear() { entries_.clear(); }
+
+  void AddUser(const std::string& text);
+  // The answer to the last message. `exact_ids` false: its ids must not be reused (they hold more
+  // than the text, e.g. after --ignore-eos).
+  void AddAnswer(const Completion& answer, const TemplateOptions& options, bool exact_ids,
+                 const Tokenizer& tokenizer);
+  // Takes back the last answer, so that its question can be answered again. False: there is none.
+  bool DropLastAnswer();
+  // Takes back the last question and its answer. False: there is none.
+  bool DropLastTurn();
+  // A turn is a user message and all that follows up to the next one. False: only one is left.
+  bool DropOldestTurn();
+  // Turns, the unanswered one included.
+  int num_turns() const;
+  bool waits_for_answer() const;
+  // The user message of the last turn.
+  std::optional<std::string> LastQuestion() const;
+
+ private:
+  bool IsTurnStart(size_t i) const { return entries_[i].message.role == Role::kUser; }
+
+  std::optional<std::string> system_;
+  std::vector<Entry> entries_;
+};
+
+// The ids of the next prompt, ending where the answer begins.
+StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
+                                            const Conversation& conversation,
+                                            const TemplateOptions& options);
+
+// Whether the generation prompt ends inside an open <think> block.
+bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt);
+
+}  // namespace kuiper::demo

@@ -1,0 +1,28 @@
+// The exit codes of the programs, part of their contract (docs/command_line.md), and the one place
+// where the kinds of errors of the library are mapped to them.
+#pragma once
+
+#include "kuiper/base/status.h"
+
+namespace kuiper::demo {
+
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitInternal = 1,
+  kExitUsage = 2,
+  kExitModel = 3,
+  kExitTokenizer = 4,
+  kExitInput = 5,
+  kExitContext = 6,
+  kExitMemory = 7,
+  kExitDevice = 8,
+  kExitVerify = 9,        // --verify-paged found a difference
+  kExitInterrupted = 130  // what a shell reports for SIGINT
+};
+
+int ExitCodeOf(StatusCode code);
+
+// The "code" of error objects in JSON, e.g. "context_length_exceeded".
+const char* ErrorName(StatusCode code);
+
+}  // namespace kuiper::demo

@@ -1,0 +1,107 @@
+#include "demo/help.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "demo/flag_table.h"
+
+namespace kuiper::demo {
+namespace {
+
+constexpr char kAfterFlags[] = R"(
+Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt it ends the program.
+
+Input: --prompt, --file, --messages, else all of standard input is one user message; if that is a
+terminal or empty, a default question. With -i and piped input, one line is one turn.
+
+Output: the answer on stdout, everything else on stderr.
+
+Exit codes:
+  0  answer produced                      5  prompt: missing, empty, not UTF-8
+  1  unexpected failure                   6  prompt longer than the context
+  2  usage                                7  out of memory, KV cache full
+  3  model file or wrong model type       8  device not available
+  4  tokenizer                            9  --verify-paged found a difference
+  130, 141  ended by SIGINT, SIGPIPE
+
+Guarantees (on one machine, one device, one --attention kind, one dtype):
+  1. paged == contiguous: the same token ids and the same logit bits, for every page size
+  2. recorded decode step (--cuda-graph) == eager: the same bits
+  3. prefix-cache hit == cold run, chunked == whole prefill: the same bits
+  4. a request in a batch == the same request alone: the same bits
+  5. preempted == never preempted, speculative == plain greedy: the same token ids
+     (this version neither preempts nor speculates)
+Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU instruction sets, and
+to the bit with Hugging Face.
+)";
+
+gflags::CommandLineFlagInfo VariableOf(const FlagSpec& flag) {
+  std::string variable = flag.name;
+  std::replace(variable.begin(), variable.end(), '-', '_');
+  return gflags::GetCommandLineFlagInfoOrDie(variable.c_str());
+}
+
+bool OnByDefault(const FlagSpec& flag) {
+  return VariableOf(flag).default_value == "true";
+}
+
+std::string FlagHead(const FlagSpec& flag) {
+  const std::string short_name = flag.short_name;
+  std::string head = short_name.empty() ? "  " : "  -" + short_name + ", ";
+  head += std::string("--") + flag.name;
+  if (flag.value[0] != '\0') head += std::string(" ") + flag.value;
+  if (OnByDefault(flag)) head += std::string(", --no-") + flag.name;
+  for (const FlagAlias& alias : FlagAliases()) {
+    if (std::string(alias.name) == flag.name) head += std::string(", --") + alias.alias;
+  }
+  return head;
+}
+
+// What the description does not say itself.
+std::string DefaultText(const FlagSpec& flag) {
+  const gflags::CommandLineFlagInfo info = VariableOf(flag);
+  if (info.description.find("default") != std::string::npos) return "";
+  if (flag.kind == FlagKind::kBool) return OnByDefault(flag) ? " (default on)" : "";
+  if (info.default_value.empty()) return "";
+  if (flag.kind != FlagKind::kFloat) return " (default " + info.default_value + ")";
+  char text[40];  // gflags prints 17 digits
+  std::snprintf(text, sizeof(text), " (default %g)", std::atof(info.default_value.c_str()));
+  return text;
+}
+
+std::string FlagHelp(const FlagSpec& flag) {
+  std::string text = FlagHead(flag);
+  text += text.size() < 34 ? std::string(34 - text.size(), ' ') : "\n" + std::string(34, ' ');
+  if (flag.use == FlagUse::kNoEffect) return text + "accepted, has no effect\n";
+  return text + VariableOf(flag).description + DefaultText(flag) + "\n";
+}
+
+}  // namespace
+
+std::string HelpText(const Program& program) {
+  std::string text =
+      std::string("usage: ") + program.name + " MODEL [TOKENIZER] [options]\n\n" + "Runs " +
+      program.models +
+      ". MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
+      "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
+      "Options may be abbreviated and stand anywhere; --no-NAME switches off; -- ends "
+      "them.\n";
+  for (const FlagGroup& group : FlagGroups()) {
+    text += std::string("\n") + group.title + ":\n";
+    for (const FlagSpec& flag : group.flags) {
+      if (flag.use != FlagUse::kUnavailable) text += FlagHelp(flag);
+    }
+  }
+  text += "  -h, --help                      this text\n";
+  text += "  --version                       version and compiled devices\n";
+  return text + kAfterFlags;
+}
+
+std::string VersionText(const Program& program) {
+  return std::string(program.name) + ", " + Engine::Version() + "\n";
+}
+
+}  // namespace kuiper::demo

@@ -1,0 +1,26 @@
+// What differs between the text programs: their names and the models they run.
+#pragma once
+
+#include <string>
+
+#include "kuiper/engine/engine.h"
+
+namespace kuiper::demo {
+
+struct Program {
+  const char* name;    // "qwen3_infer"
+  const char* models;  // "Qwen3 text models"
+  ModelFamily family;
+  ChatFamily chat_family;  // for --tokenize where no config.json tells
+};
+
+// Runs a whole program and returns its exit code.
+int RunTextProgram(const Program& program, int argc, char** argv);
+
+// "error: PATH holds a Llama model; qwen3_infer runs Qwen3 text models".
+Status CheckModelFamily(const Program& program, const std::string& path, const ModelConfig& config);
+
+// The last part of a model path without the extension of a file: "Qwen3-8B-awq".
+std::string ModelName(const std::string& path);
+
+}  // namespace kuiper::demo

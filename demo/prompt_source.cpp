@@ -1,0 +1,100 @@
+#include "demo/prompt_source.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "kuiper/io/messages_json.h"
+#include "kuiper/io/utf8.h"
+
+namespace kuiper::demo {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{64} << 20;
+
+Status Bad(const std::string& message) {
+  return Status(StatusCode::kInput, message);
+}
+
+StatusOr<std::string> ReadAll(int fd, const std::string& name) {
+  std::string text;
+  char block[1 << 16];
+  while (true) {
+    const ssize_t n = read(fd, block, sizeof(block));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Bad("cannot read " + name + ": " + std::strerror(errno));
+    if (n == 0) return text;
+    text.append(block, static_cast<size_t>(n));
+    if (text.size() > kMaxBytes) return Bad(name + " is larger than 64 MB");
+  }
+}
+
+// One trailing line break belongs to the file, not to the message.
+void RemoveLineEnd(std::string* text) {
+  if (text->ends_with('\n')) text->pop_back();
+  if (text->ends_with('\r')) text->pop_back();
+}
+
+Status CheckText(const std::string& text, const std::string& name) {
+  if (text.empty()) return Bad(name + " is empty");
+  if (!IsValidUtf8(text)) return Bad(name + " is not valid UTF-8");
+  return OkStatus();
+}
+
+StatusOr<PromptInput> ReadMessages(const std::string& path, int input_fd) {
+  KU_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path, "messages file", input_fd));
+  auto parsed = ParseMessagesJson(json);
+  if (!parsed.ok()) return Bad(path + ": " + parsed.status().message());
+  PromptInput input;
+  input.messages = std::move(parsed->messages);
+  input.tools_json = std::move(parsed->tools_json);
+  input.enable_thinking = parsed->enable_thinking;
+  return input;
+}
+
+}  // namespace
+
+const char kDefaultPrompt[] = "你好，请介绍一下你自己！";
+
+StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& what, int input_fd) {
+  const bool is_input = path == "-";
+  const std::string name = is_input ? "standard input" : what + " " + path;
+  const int fd = is_input ? input_fd : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Bad("cannot open " + name + ": " + std::strerror(errno));
+  StatusOr<std::string> text = ReadAll(fd, name);
+  if (!is_input) close(fd);
+  if (!text.ok()) return text;
+  KU_RETURN_IF_ERROR(CheckText(*text, name));
+  return text;
+}
+
+StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool input_is_terminal) {
+  PromptInput input;
+  if (options.messages_file.has_value()) return ReadMessages(*options.messages_file, input_fd);
+  if (options.prompt.has_value()) {
+    KU_RETURN_IF_ERROR(CheckText(*options.prompt, "--prompt"));
+    input.text = options.prompt;
+    return input;
+  }
+  std::string name = "standard input";
+  if (options.prompt_file.has_value()) {
+    KU_ASSIGN_OR_RETURN(input.text, ReadTextFile(*options.prompt_file, "prompt file", input_fd));
+    if (*options.prompt_file != "-") name = "prompt file " + *options.prompt_file;
+  } else if (options.task == Task::kChat) {
+    return input;
+  } else if (!input_is_terminal) {
+    KU_ASSIGN_OR_RETURN(input.text, ReadAll(input_fd, name));
+  }
+  if (!input.text.has_value() || input.text->empty()) {
+    input.text = kDefaultPrompt;
+    input.is_default = true;
+    return input;
+  }
+  RemoveLineEnd(&*input.text);
+  KU_RETURN_IF_ERROR(CheckText(*input.text, name));
+  return input;
+}
+
+}  // namespace kuiper::demo

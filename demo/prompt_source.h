@@ -1,0 +1,36 @@
+// Where the prompt of a run comes from: --prompt, --file, --messages, standard input, or the
+// default question. Also the reading of input files, with limits. Knows nothing of models or
+// tokens.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "demo/options.h"
+#include "kuiper/base/status.h"
+#include "kuiper/io/chat_template.h"
+
+namespace kuiper::demo {
+
+// Exactly one of `text` and `messages` is there, except in a chat, where both may be absent.
+struct PromptInput {
+  std::optional<std::string> text;  // one user message
+  std::vector<Message> messages;    // of --messages, whole
+  std::vector<std::string> tools_json;
+  std::optional<bool> enable_thinking;  // of --messages
+  bool is_default = false;              // nothing was given: the default question
+};
+
+extern const char kDefaultPrompt[];
+
+// In a chat standard input is left alone: its lines are the turns. kInput for what is empty,
+// missing or not UTF-8.
+StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool input_is_terminal);
+
+// A whole text file, "-" = input_fd. kInput unless it is readable, UTF-8 and of sane size; `what`
+// names it in messages, e.g. "prompt file".
+StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& what,
+                                   int input_fd = 0);
+
+}  // namespace kuiper::demo

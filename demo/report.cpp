@@ -1,0 +1,101 @@
+#include "demo/report.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "kuiper/base/hash.h"
+
+namespace kuiper::demo {
+namespace {
+
+template <typename... Args>
+std::string Format(const char* format, Args... args) {
+  char text[512];
+  std::snprintf(text, sizeof(text), format, args...);
+  return text;
+}
+
+const char* TypeName(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return "FP32";
+    case DType::kF16:
+      return "FP16";
+    case DType::kBF16:
+      return "BF16";
+    default:
+      return "?";
+  }
+}
+
+constexpr double kMegabyte = 1 << 20;
+
+}  // namespace
+
+std::string TokenHash(std::span<const int32_t> ids) {
+  return Format("%016" PRIx64, Fnv1a64(ids));
+}
+
+std::string HumanBytes(double bytes) {
+  if (bytes >= 1024 * kMegabyte) return Format("%.2f GB", bytes / (1024 * kMegabyte));
+  if (bytes >= kMegabyte) return Format("%.0f MB", bytes / kMegabyte);
+  return Format("%.0f KB", bytes / 1024);
+}
+
+std::vector<std::string> KvCacheLines(const Engine& engine) {
+  const KvStats kv = engine.kv_stats();
+  const int context = engine.config().max_context;
+  const char* type = TypeName(engine.kv_type());
+  const double megabytes = static_cast<double>(engine.memory_plan().kv_bytes) / kMegabyte;
+  const std::string reserved = Format(megabytes < 1 ? "%.2f" : "%.0f", megabytes);
+  const char* where = engine.config().device.type == DeviceType::kCUDA ? "GPU" : "host";
+  if (!kv.paged) {
+    return {"Paged Attention: disabled",
+            Format("KVCache: contiguous, %d tokens, dtype=%s, %s MB %s memory (touched as it "
+                   "fills)",
+                   context, type, reserved.c_str(), where)};
+  }
+  const int per_sequence = (context + kv.page_size - 1) / kv.page_size;
+  return {"Paged Attention: enabled",
+          Format("PagedKVCache: page_size=%d, max_blocks_per_seq=%d, total_blocks=%d, dtype=%s "
+                 "(x%d layers = %" PRId64 " pages)",
+                 kv.page_size, per_sequence, kv.pages_total, type, kv.layers,
+                 int64_t{kv.pages_total} * kv.layers),
+          Format("PagedKVCache: allocated %s MB %s memory (at most: slabs are added and touched "
+                 "as blocks are used)",
+                 reserved.c_str(), where)};
+}
+
+std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compact,
+                                         bool prefix_cache) {
+  const Completion& c = record.completion;
+  const int generated = static_cast<int>(c.tokens.size());
+  const int computed = c.prompt_tokens - c.cached_tokens;
+  std::vector<std::string> lines;
+  if (compact) {
+    lines.push_back(
+        Format("[Prefill: %d tokens, %.1f tokens/s | Decode: %d tokens, %.1f tokens/s "
+               "(ctx: %d)]",
+               computed, record.prefill_tps(), generated, record.decode_tps(),
+               c.prompt_tokens + generated));
+  } else {
+    lines.push_back("=== Performance Statistics ===");
+    lines.push_back(Format("Prompt length: %d tokens", c.prompt_tokens));
+    lines.push_back(Format("Prefill: %d tokens, %.1f ms, %.1f tokens/s", computed, c.prefill_ms,
+                           record.prefill_tps()));
+    lines.push_back(Format("Decode: %d tokens, %.1f ms, %.1f tokens/s", generated, c.decode_ms,
+                           record.decode_tps()));
+    lines.push_back("===============================");
+  }
+  if (prefix_cache) {
+    lines.push_back(
+        Format("Prefix cache: %d of %d prompt tokens reused", c.cached_tokens, c.prompt_tokens));
+  }
+  const double gbps = record.decode_gbps();
+  lines.push_back(Format(gbps >= 10 ? "Output: %d tokens, finish=%s, ids=%s, decode %.0f GB/s"
+                                    : "Output: %d tokens, finish=%s, ids=%s, decode %.2f GB/s",
+                         generated, FinishReasonName(c.finish), TokenHash(c.tokens).c_str(), gbps));
+  return lines;
+}
+
+}  // namespace kuiper::demo

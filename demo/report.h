@@ -1,0 +1,28 @@
+// Lines on stderr that scripts look for: the KV cache at start-up and the statistics of an answer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "demo/answer.h"
+#include "demo/console.h"
+#include "kuiper/engine/engine.h"
+
+namespace kuiper::demo {
+
+// FNV-1a 64 of the ids, 16 hexadecimal digits.
+std::string TokenHash(std::span<const int32_t> ids);
+
+// "Paged Attention: enabled", "PagedKVCache: ...".
+std::vector<std::string> KvCacheLines(const Engine& engine);
+
+// The statistics block, or its one-line form for streamed answers.
+std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compact,
+                                         bool prefix_cache);
+
+// "1.50 GB", "512 MB", "12 KB".
+std::string HumanBytes(double bytes);
+
+}  // namespace kuiper::demo

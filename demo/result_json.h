@@ -1,0 +1,20 @@
+// The JSON object of one answer: -o json, the last line of -o jsonl, and --stats-json.
+#pragma once
+
+#include <string>
+
+#include "demo/answer.h"
+#include "kuiper/base/status.h"
+
+namespace kuiper::demo {
+
+// One line without its newline, valid UTF-8. `type` is "" (json) or "done" (jsonl). `tokenizer`
+// spells the alternatives of --logprobs.
+std::string ResultJson(const AnswerRecord& record, const std::string& type,
+                       const Tokenizer* tokenizer);
+// The same object for a run that failed before there was an answer.
+std::string ErrorJson(const Status& status, const std::string& model, const std::string& type);
+// Numbers only: no text.
+std::string StatsJson(const AnswerRecord& record);
+
+}  // namespace kuiper::demo

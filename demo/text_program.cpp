@@ -1,0 +1,164 @@
+// The order of a run: arguments, what needs no model, the model's headers, the prompt, the weights.
+// Everything cheap that can fail comes before anything expensive.
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <new>
+
+#include "demo/args.h"
+#include "demo/chat.h"
+#include "demo/exit_code.h"
+#include "demo/help.h"
+#include "demo/program.h"
+#include "demo/result_json.h"
+#include "demo/signals.h"
+#include "demo/text_run.h"
+
+namespace kuiper::demo {
+namespace {
+
+// Errors before or instead of an answer: a line on stderr and, in JSON mode, an object on stdout.
+int Fail(Console& console, const Status& status, bool json, const Options* options) {
+  console.Error(status);
+  if (json) {
+    const bool lines = options != nullptr && options->format == OutputFormat::kJsonLines;
+    const std::string model = options == nullptr ? "" : ModelName(options->engine.model_path);
+    console.Answer(ErrorJson(status, model, lines ? "done" : "") + "\n");
+  }
+  return ExitCodeOf(status.code());
+}
+
+// Asked for and absent is an error of the engine; not asked for, the CPU will do.
+void ChooseDevice(Run& run) {
+  Options& options = run.options;
+  EngineConfig& engine = options.engine;
+  if (options.device.has_value()) {
+    engine.device = *options.device;
+  } else {
+    engine.device = {DeviceType::kCUDA, 0};
+    if (Engine::Plan(engine).status().code() == StatusCode::kUnavailable) {
+      engine.device = {DeviceType::kCPU, 0};
+      run.console.Note("no usable CUDA device: running on the CPU (--device cpu)");
+    }
+  }
+  // Recording the decode step pays off where launching kernels costs time.
+  if (engine.device.type != DeviceType::kCUDA) engine.use_graph = options.graph_given;
+}
+
+Status CheckModel(const Run& run) {
+  KU_ASSIGN_OR_RETURN(const ModelConfig config, Engine::ReadConfig(run.options.engine.model_path));
+  return CheckModelFamily(run.program, run.options.engine.model_path, config);
+}
+
+// --tokenize takes a folder that holds nothing but a tokenizer; if there is a model, it must fit.
+bool NeedsModel(const Options& options) {
+  if (options.task != Task::kTokenize) return true;
+  std::error_code ignored;
+  const std::filesystem::path path = options.engine.model_path;
+  return std::filesystem::exists(path / "config.json", ignored);
+}
+
+StatusOr<int> RunTask(Run& run) {
+  const Options& options = run.options;
+  if (NeedsModel(options)) KU_RETURN_IF_ERROR(CheckModel(run));
+  if (options.task != Task::kTokenize) ChooseDevice(run);
+  if (options.task == Task::kDryRun) return RunDryRun(run);
+  if (options.task == Task::kBenchmark) return RunBenchmark(run);
+  KU_ASSIGN_OR_RETURN(const PromptInput input,
+                      ReadPrompt(options, STDIN_FILENO, run.console.input_is_terminal()));
+  if (input.is_default) {
+    run.console.Note(std::string("no prompt given, asking: ") + kDefaultPrompt);
+  }
+  switch (options.task) {
+    case Task::kChat:
+      return RunChat(run, input);
+    case Task::kTokenize:
+      return RunTokenize(run, input);
+    case Task::kVerifyPaged:
+      return RunVerifyPaged(run, input);
+    default:
+      return RunAnswer(run, input);
+  }
+}
+
+void NoteThinkingFlags(const Program& program, const ParsedArgs& args, Options* options) {
+  if (program.chat_family == ChatFamily::kQwen3) return;
+  for (const char* name : {"think", "show-thinking", "reasoning-budget", "history-thinking"}) {
+    if (!args.given(name)) continue;
+    options->notes.push_back(std::string("--") + name + " has no effect: " + program.models +
+                             " do not think");
+  }
+}
+
+int RunOptions(const Program& program, Options& options, Console& console) {
+  const Status configured = console.Configure(options, program.name);
+  if (!configured.ok()) return Fail(console, configured, options.json(), &options);
+  for (const std::string& note : options.notes) console.Note(note);
+  Run run{program, options, console};
+  const StatusOr<int> code = RunTask(run);
+  if (!code.ok()) return Fail(console, code.status(), options.json(), &options);
+  if (*code == kExitOk && !console.output_status().ok()) {
+    return Fail(console, console.output_status(), false, &options);
+  }
+  return *code;
+}
+
+int RunArguments(const Program& program, const std::vector<std::string>& arguments,
+                 Console& console) {
+  const StatusOr<ParsedArgs> args = ParseArgs(arguments);
+  if (!args.ok()) return Fail(console, args.status(), AsksForJson(arguments), nullptr);
+  if (args->help || args->version) {
+    console.Answer(args->help ? HelpText(program) : VersionText(program));
+    return console.output_status().ok() ? kExitOk : kExitInternal;
+  }
+  StoreFlags(*args);
+  StatusOr<Options> options = OptionsFromFlags(*args);
+  if (!options.ok()) return Fail(console, options.status(), AsksForJson(arguments), nullptr);
+  NoteThinkingFlags(program, *args, &*options);
+  return RunOptions(program, *options, console);
+}
+
+}  // namespace
+
+std::string ModelName(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path p = std::filesystem::absolute(path, ignored).lexically_normal();
+  if (!p.has_filename()) p = p.parent_path();
+  const std::string extension = p.extension().string();
+  return extension == ".bin" || extension == ".safetensors" ? p.stem().string()
+                                                            : p.filename().string();
+}
+
+Status CheckModelFamily(const Program& program, const std::string& path,
+                        const ModelConfig& config) {
+  if (config.family == program.family && config.supported) return OkStatus();
+  std::string hint;
+  if (config.family == ModelFamily::kQwen2) hint = "use qwen_infer";
+  if (config.family == ModelFamily::kQwen3) hint = "use qwen3_infer";
+  if (config.family == ModelFamily::kQwen3VL) hint = "use qwen3_vl_infer";
+  return Status(StatusCode::kModel,
+                path + " holds a " + FamilyName(config.family) + " model; " + program.name +
+                    " runs " + program.models,
+                hint);
+}
+
+int RunTextProgram(const Program& program, int argc, char** argv) {
+  InstallSignalHandlers();
+  Console console;
+  int code = kExitInternal;
+  // We do not throw, but the standard library may, and no input may end in abort().
+  try {
+    code = RunArguments(program, {argv + (argc > 0 ? 1 : 0), argv + argc}, console);
+  } catch (const std::bad_alloc&) {
+    console.Error(Status(StatusCode::kResourceExhausted, "out of memory"));
+    code = kExitMemory;
+  } catch (const std::exception& e) {
+    console.Error(Status(StatusCode::kInternal, std::string("unexpected: ") + e.what()));
+  }
+  if (code == kExitInterrupted) DieByInterrupt();
+  return code;
+}
+
+}  // namespace kuiper::demo

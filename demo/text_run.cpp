@@ -1,0 +1,161 @@
+#include "demo/text_run.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "demo/exit_code.h"
+#include "demo/report.h"
+#include "demo/session_file.h"
+#include "kuiper/base/log.h"
+
+namespace kuiper::demo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void ReportPrefixCache(Run& run, const EngineConfig& config) {
+  if (!config.prefix_cache) return;
+  const std::string tokens = std::to_string(config.prefix_cache_tokens);
+  LogInfo("prefix cache: keeps up to " + tokens + " tokens");
+  if (run.options.prefix_cache_size.value_or(0) > config.prefix_cache_tokens) {
+    run.console.Note("--prefix-cache-size clamped to " + tokens + ", the size of the KV cache");
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wanted) {
+  EngineConfig config = wanted;
+  const Clock::time_point begin = Clock::now();
+  config.progress = [&](size_t done, size_t total) {
+    if (total == 0 || Clock::now() - begin < std::chrono::seconds(1)) return;
+    run.console.Progress("loading " + HumanBytes(static_cast<double>(done)) + " of " +
+                         HumanBytes(static_cast<double>(total)));
+  };
+  StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(config);
+  run.console.EndProgress();
+  if (!engine.ok()) return engine;
+  const Engine& e = **engine;
+  char text[200];
+  std::snprintf(text, sizeof(text), "loaded %s (%s) in %.0f ms, context %d tokens",
+                ModelName(config.model_path).c_str(), e.model_config().architecture.c_str(),
+                e.load_ms(), e.config().max_context);
+  LogInfo(text);
+  LogInfo("device: " + e.device_description());
+  LogInfo(e.memory_plan().Describe());
+  for (const std::string& line : KvCacheLines(e)) run.console.Info(line);
+  ReportPrefixCache(run, e.config());
+  ApplyGenerationConfig(e.generation_config(), &run.options);
+  return engine;
+}
+
+void AdviseOnThinking(Run& run, const TemplateOptions& chat) {
+  if (chat.family != ChatFamily::kQwen3 || !chat.think.value_or(true) || run.options.raw) return;
+  if (run.options.generation.sampling.temperature > 0) return;
+  run.console.Hint(
+      "greedy decoding may repeat itself while thinking: --use-generation-config "
+      "samples, --think off answers at once");
+}
+
+TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input,
+                               ChatFamily family) {
+  TemplateOptions chat;
+  chat.family = family;
+  chat.think = options.think.has_value() ? options.think : input.enable_thinking;
+  chat.keep_thinking = options.keep_thinking;
+  chat.tools_json = input.tools_json;
+  return chat;
+}
+
+StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input) {
+  Conversation conversation;
+  std::error_code ignored;
+  if (!options.session_file.empty() && std::filesystem::exists(options.session_file, ignored)) {
+    KU_RETURN_IF_ERROR(LoadConversation(options.session_file, &conversation));
+  }
+  if (!input.messages.empty()) conversation.SetMessages(input.messages);
+  if (options.system_prompt.has_value()) {
+    if (!input.messages.empty() && conversation.system().has_value()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--system-prompt, but --messages has a system message already");
+    }
+    conversation.SetSystem(options.system_prompt);
+  }
+  if (input.text.has_value()) conversation.AddUser(*input.text);
+  return conversation;
+}
+
+std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text) {
+  std::vector<int32_t> ids = tokenizer.EncodeWithSpecials(text);
+  if (tokenizer.bos().has_value()) ids.insert(ids.begin(), *tokenizer.bos());
+  return ids;
+}
+
+void LimitHistory(Run& run, Conversation* conversation) {
+  int dropped = 0;
+  while (conversation->num_turns() - 1 > run.options.max_history &&
+         conversation->DropOldestTurn()) {
+    ++dropped;
+  }
+  if (dropped == 0) return;
+  run.console.Note("history keeps " + std::to_string(run.options.max_history) +
+                   " turns (--max-history): dropped the oldest " + std::to_string(dropped));
+}
+
+StatusOr<int> RunAnswer(Run& run, const PromptInput& input) {
+  const Options& options = run.options;
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
+  if (!options.session_file.empty()) LimitHistory(run, &conversation);
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
+  const TemplateOptions chat = ChatTemplateOf(options, input, engine->chat_family());
+  AdviseOnThinking(run, chat);
+  const bool stream = options.stream.value_or(false) || options.format == OutputFormat::kJsonLines;
+  Answerer answerer(options, *engine, run.console, stream);
+  const StatusOr<Prompt> prompt =
+      options.raw ? StatusOr<Prompt>(Prompt{EncodeRaw(*engine->tokenizer(), *input.text)})
+                  : answerer.BuildPrompt(chat, &conversation);
+  const AnswerRecord record = answerer.Run(prompt, options.generation, options.show_thinking);
+  if (record.ok() && !answerer.WriteDumps(record)) return kExitInternal;
+  if (record.ok() && !options.session_file.empty()) {
+    conversation.AddAnswer(record.completion, chat, !options.ignore_eos, *engine->tokenizer());
+    const Status saved = SaveConversation(conversation, record.model, options.session_file);
+    if (!saved.ok()) {
+      run.console.Error(saved);
+      return ExitCodeOf(saved.code());
+    }
+  }
+  return record.exit_code();
+}
+
+StatusOr<int> RunTokenize(Run& run, const PromptInput& input) {
+  const Options& options = run.options;
+  const EngineConfig& engine = options.engine;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Engine::ReadTokenizer(engine));
+  std::vector<int32_t> ids;
+  if (options.raw) {
+    ids = EncodeRaw(*tokenizer, *input.text);
+  } else {
+    if (!tokenizer->TokenId("<|im_end|>").has_value()) {
+      return Status(StatusCode::kTokenizer,
+                    "the tokenizer has no token <|im_end|>: not a chat model's",
+                    "--raw encodes without the chat template");
+    }
+    KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(options, input));
+    KU_ASSIGN_OR_RETURN(ids, EncodePrompt(*tokenizer, conversation,
+                                          ChatTemplateOf(options, input, run.program.chat_family)));
+  }
+  std::string line;
+  for (int32_t id : ids) line += std::string(line.empty() ? "" : " ") + std::to_string(id);
+  run.console.Answer(line + "\n");
+  return kExitOk;
+}
+
+StatusOr<int> RunDryRun(Run& run) {
+  KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine));
+  run.console.Answer(plan.Describe() + "\n");
+  return kExitOk;
+}
+
+}  // namespace kuiper::demo

@@ -1,0 +1,43 @@
+// The tasks of a text program that are no chat. Each takes a checked Options, prints its result,
+// and returns the exit code; errors come back as Status and are printed by the caller.
+#pragma once
+
+#include <memory>
+
+#include "demo/answer.h"
+#include "demo/console.h"
+#include "demo/options.h"
+#include "demo/program.h"
+#include "demo/prompt_source.h"
+#include "kuiper/engine/engine.h"
+
+namespace kuiper::demo {
+
+// What all tasks of one run share.
+struct Run {
+  const Program& program;
+  Options& options;
+  Console& console;
+};
+
+// Creates the engine with a progress line and logs what was chosen.
+StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& config);
+
+// The conversation a run starts with: --session, --messages, --system-prompt.
+StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
+// Drops the oldest turns beyond --max-history and says so.
+void LimitHistory(Run& run, Conversation* conversation);
+TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input, ChatFamily family);
+// Ids of --raw text: control tokens may be spelled in it.
+std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
+
+// Greedy decoding of a thinking model can loop, as Qwen's model cards warn: one hint.
+void AdviseOnThinking(Run& run, const TemplateOptions& chat);
+
+StatusOr<int> RunAnswer(Run& run, const PromptInput& input);
+StatusOr<int> RunTokenize(Run& run, const PromptInput& input);
+StatusOr<int> RunDryRun(Run& run);
+StatusOr<int> RunVerifyPaged(Run& run, const PromptInput& input);
+StatusOr<int> RunBenchmark(Run& run);
+
+}  // namespace kuiper::demo

@@ -1,0 +1,49 @@
+// Generated ids -> the text a caller sees: reasoning and answer told apart, stop strings searched
+// in the answer, and text held back while it may still turn out to be part of a stop string.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kuiper/engine/request.h"
+#include "kuiper/io/thinking.h"
+#include "kuiper/io/tokenizer.h"
+
+namespace kuiper {
+
+class AnswerStream {
+ public:
+  struct Delta {
+    std::string text;
+    std::string reasoning;
+    bool stopped = false;  // a stop string began; what follows it is dropped
+  };
+
+  // `tokenizer` may be null (then there is no text) and must outlive the stream.
+  AnswerStream(const Tokenizer* tokenizer, const Request& request);
+
+  Delta Push(int32_t id);
+  // The text that was held back. Call once, after the last token.
+  Delta Finish();
+
+  // The token that must come next because the reasoning budget is spent, if any.
+  std::optional<int32_t> ForcedToken() const;
+
+  bool inside_thinking() const { return splitter_.has_value() && splitter_->inside(); }
+  bool has_reasoning() const { return splitter_.has_value() && splitter_->has_block(); }
+  int reasoning_tokens() const { return splitter_.has_value() ? splitter_->reasoning_tokens() : 0; }
+
+ private:
+  Delta Search(ThinkingSplitter::Delta delta, bool at_end);
+
+  std::optional<ThinkingSplitter> splitter_;
+  std::vector<std::string> stop_;
+  std::string held_;
+  bool stopped_ = false;
+  int reasoning_budget_;
+  std::optional<int32_t> close_id_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,121 @@
+#include "kuiper/engine/batch_builder.h"
+
+#include <algorithm>
+
+namespace kuiper {
+namespace {
+
+// Offsets of the arrays in the arenas, in i32 elements.
+struct ArenaLayout {
+  int64_t cu_seqlens, kv_lens, output_rows, token_ids, positions, slots, size;
+
+  explicit ArenaLayout(const BatchBuilder::Limits& l) {
+    int64_t at = 0;
+    auto take = [&at](int64_t n) {
+      const int64_t begin = at;
+      at += (n + 15) / 16 * 16;  // 64-byte aligned arrays
+      return begin;
+    };
+    cu_seqlens = take(l.max_seqs + 1);
+    kv_lens = take(l.max_seqs);
+    output_rows = take(l.max_outputs);
+    token_ids = take(l.max_tokens);
+    positions = take(l.max_tokens);
+    slots = take(l.max_tokens);
+    size = at;
+  }
+};
+
+constexpr int32_t kNullPage = 0;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(Ops& ops, const Limits& limits) {
+  std::unique_ptr<BatchBuilder> builder(new BatchBuilder(ops, limits));
+  const size_t arena_bytes = ArenaLayout(limits).size * sizeof(int32_t);
+  const size_t table_bytes = sizeof(int32_t) * limits.max_seqs * limits.max_pages;
+  KU_ASSIGN_OR_RETURN(builder->host_, ops.AllocatePinned(arena_bytes));
+  KU_ASSIGN_OR_RETURN(builder->device_, ops.Allocate(arena_bytes));
+  KU_ASSIGN_OR_RETURN(builder->host_tables_, ops.AllocatePinned(table_bytes));
+  KU_ASSIGN_OR_RETURN(builder->device_tables_, ops.Allocate(table_bytes));
+  builder->table_lengths_.assign(limits.max_seqs, 0);
+  return builder;
+}
+
+void BatchBuilder::SetTableRow(int row, const std::vector<int32_t>& pages) {
+  int32_t* known = static_cast<int32_t*>(host_tables_.data()) + int64_t{row} * limits_.max_pages;
+  const int count = static_cast<int>(pages.size());
+  KU_CHECK(count <= limits_.max_pages);
+  int begin = 0;  // first entry the device does not have yet
+  const int valid = std::min(table_lengths_[row], count);
+  while (begin < valid && known[begin] == pages[begin]) ++begin;
+  if (begin == count) return;
+  std::copy(pages.begin() + begin, pages.end(), known + begin);
+  table_lengths_[row] = count;
+  const size_t offset = (int64_t{row} * limits_.max_pages + begin) * sizeof(int32_t);
+  ops_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset),
+              Tensor::Dense(known + begin, DType::kI32, {count - begin}));
+  table_entries_uploaded_ += count - begin;
+}
+
+Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs) {
+  const ArenaLayout at(limits_);
+  int32_t* host = static_cast<int32_t*>(host_.data());
+  int tokens = 0, seqs = 0, outputs = 0, max_q_len = 1;
+  host[at.cu_seqlens] = 0;
+  auto add_token = [&](int32_t id, int32_t position, int32_t slot) {
+    host[at.token_ids + tokens] = id;
+    host[at.positions + tokens] = position;
+    host[at.slots + tokens] = slot;
+    ++tokens;
+  };
+  auto end_sequence = [&](int kv_len) {
+    host[at.kv_lens + seqs] = kv_len;
+    host[at.cu_seqlens + ++seqs] = tokens;
+  };
+  for (const StepPlan::Entry& entry : plan.entries) {
+    const Sequence& seq = *entry.seq;
+    KU_CHECK(tokens + entry.num_tokens <= limits_.max_tokens && seqs < limits_.max_seqs);
+    for (int i = 0; i < entry.num_tokens; ++i) {
+      const int pos = seq.num_computed + i;
+      const int64_t slot = int64_t{seq.pages.at(pos / limits_.page_size)} * limits_.page_size +
+                           pos % limits_.page_size;
+      if (entry.all_rows) host[at.output_rows + outputs++] = tokens;
+      add_token(seq.tokens[pos], pos, static_cast<int32_t>(slot));
+    }
+    if (entry.samples && !entry.all_rows) host[at.output_rows + outputs++] = tokens - 1;
+    max_q_len = std::max(max_q_len, entry.num_tokens);
+    SetTableRow(seqs, seq.pages);
+    end_sequence(seq.num_computed + entry.num_tokens);
+  }
+  while (seqs < pad_to_seqs) {
+    SetTableRow(seqs, {kNullPage});
+    host[at.output_rows + outputs++] = tokens;
+    add_token(0, 0, kNullPage);
+    end_sequence(1);
+  }
+  KU_CHECK(outputs <= limits_.max_outputs);
+  ops_.Upload(device_.As(DType::kI32, {at.size}), host_.As(DType::kI32, {at.size}));
+
+  auto array = [&](int64_t begin, int count) {
+    return device_.As(DType::kI32, {count}, begin * sizeof(int32_t));
+  };
+  Batch batch;
+  batch.num_tokens = tokens;
+  batch.num_seqs = seqs;
+  batch.num_outputs = outputs;
+  batch.token_ids = array(at.token_ids, tokens);
+  batch.positions = device_.As(DType::kI32, {1, tokens}, at.positions * sizeof(int32_t));
+  batch.slots = array(at.slots, tokens);
+  batch.block_tables = device_tables_.As(DType::kI32, {limits_.max_seqs, limits_.max_pages});
+  batch.block_tables = batch.block_tables.Rows(0, seqs);
+  batch.attn.cu_seqlens_q = array(at.cu_seqlens, seqs + 1);
+  batch.attn.kv_lens = array(at.kv_lens, seqs);
+  batch.attn.num_seqs = seqs;
+  batch.attn.max_q_len = max_q_len;
+  batch.attn.max_kv_len = limits_.max_kv_len;
+  batch.output_rows = array(at.output_rows, outputs);
+  return batch;
+}
+
+}  // namespace kuiper

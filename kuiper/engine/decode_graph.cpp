@@ -1,0 +1,37 @@
+#include "kuiper/engine/decode_graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "kuiper/base/log.h"
+
+namespace kuiper {
+
+int DecodeGraph::PadTo(const StepPlan& plan) const {
+  if (!plan.decode_only) return 0;
+  const unsigned seqs = static_cast<unsigned>(plan.entries.size());
+  return std::min(static_cast<int>(std::bit_ceil(seqs)), max_seqs_);
+}
+
+void DecodeGraph::Run(const Batch& batch, bool decode_only,
+                      const std::function<void(const Batch&)>& step) {
+  if (!decode_only) return step(batch);
+  const auto known = graphs_.find(batch.num_seqs);
+  if (known != graphs_.end()) {
+    if (known->second == nullptr) return step(batch);
+    ++num_replayed_;
+    return known->second->Replay();
+  }
+  auto graph = ops_.Capture([&] { step(batch); });
+  if (!graph.ok()) {
+    LogWarning("decode steps of " + std::to_string(batch.num_seqs) +
+               " sequences run without a graph: " + graph.status().message());
+    graphs_[batch.num_seqs] = nullptr;
+    return step(batch);
+  }
+  ++num_captured_;
+  graphs_[batch.num_seqs] = std::move(graph).value();
+}
+
+}  // namespace kuiper

@@ -1,0 +1,38 @@
+// Records the decode step once per batch-size bucket and replays it. Eager and replayed steps are
+// the same callable on the same arrays (guarantee G2); a batch is padded up to its bucket with
+// one-token sequences on the null page.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "kuiper/engine/sequence.h"
+#include "kuiper/model/batch.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+class DecodeGraph {
+ public:
+  // Buckets are the powers of two up to max_seqs, and max_seqs itself.
+  DecodeGraph(Ops& ops, int max_seqs) : ops_(ops), max_seqs_(max_seqs) {}
+
+  // Sequences to pad a decode-only plan to; 0 for every other plan.
+  int PadTo(const StepPlan& plan) const;
+  // Runs step(batch). A padded decode batch is recorded the first time its size is seen and
+  // replayed from then on; a size whose recording failed stays eager.
+  void Run(const Batch& batch, bool decode_only, const std::function<void(const Batch&)>& step);
+
+  int num_captured() const { return num_captured_; }
+  int64_t num_replayed() const { return num_replayed_; }
+
+ private:
+  Ops& ops_;
+  int max_seqs_;
+  std::map<int, std::unique_ptr<CapturedGraph>> graphs_;  // null: recording failed
+  int num_captured_ = 0;
+  int64_t num_replayed_ = 0;
+};
+
+}  // namespace kuiper

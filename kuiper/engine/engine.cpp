@@ -1,0 +1,399 @@
+#include "kuiper/engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kuiper/engine/engine_state.h"
+
+namespace kuiper {
+namespace {
+
+Status CheckRequest(const Request& request, int vocab) {
+  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  const SamplingParams& p = request.sampling;
+  if (request.prompt.empty()) return Status(StatusCode::kInput, "the prompt is empty");
+  for (int32_t id : request.prompt) {
+    if (id < 0 || id >= vocab) {
+      return bad("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                 std::to_string(vocab));
+    }
+  }
+  if (request.max_new_tokens < 1) return bad("max_new_tokens must be at least 1");
+  if (!(p.temperature >= 0 && std::isfinite(p.temperature))) return bad("temperature must be >= 0");
+  if (!(p.top_p > 0 && p.top_p <= 1)) return bad("top_p must be in (0, 1]");
+  if (!(p.min_p >= 0 && p.min_p <= 1)) return bad("min_p must be in [0, 1]");
+  if (p.top_k < 0) return bad("top_k must be >= 0");
+  // Beyond these bounds a penalised logit may overflow, which would be reported as a broken model.
+  if (!(p.repetition_penalty >= 0.01f && p.repetition_penalty <= 100.f)) {
+    return bad("repetition_penalty must be in [0.01, 100]");
+  }
+  if (!(std::abs(p.presence_penalty) <= 100.f) || !(std::abs(p.frequency_penalty) <= 100.f)) {
+    return bad("presence_penalty and frequency_penalty must be in [-100, 100]");
+  }
+  if (request.num_logprobs < 0 || request.num_logprobs > vocab) {
+    return bad("num_logprobs must be between 0 and the vocabulary size");
+  }
+  return OkStatus();
+}
+
+TokenLogprobs LogprobsOf(const float* logits, int vocab, int32_t token, int count) {
+  const float max = *std::max_element(logits, logits + vocab);
+  double sum = 0;
+  for (int i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(logits[i]) - max);
+  const double log_sum = max + std::log(sum);
+  std::vector<int32_t> order(vocab);
+  for (int i = 0; i < vocab; ++i) order[i] = i;
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  TokenLogprobs result;
+  result.chosen = static_cast<float>(logits[token] - log_sum);
+  for (int i = 0; i < count; ++i) {
+    result.top.emplace_back(order[i], static_cast<float>(logits[order[i]] - log_sum));
+  }
+  return result;
+}
+
+}  // namespace
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kStopString:
+      return "stop_string";
+    case FinishReason::kContext:
+      return "context";
+    case FinishReason::kInterrupt:
+      return "interrupt";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "";
+}
+
+bool Engine::State::IsEos(int32_t token) const {
+  const std::vector<int32_t>& eos = model->eos();
+  return std::find(eos.begin(), eos.end(), token) != eos.end();
+}
+
+void Engine::State::RecordTouched(const Sequence& seq) {
+  if (config.paged || seq.pages.empty()) return;
+  int& most = touched_rows.at(seq.pages[0]);
+  most = std::max(most, seq.num_computed);
+}
+
+void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event) {
+  ActiveRequest& a = active.at(id);
+  const AnswerStream::Delta rest = a.stream.Finish();
+  a.completion.text += rest.text;
+  a.completion.reasoning += rest.reasoning;
+  event->request = id;
+  event->text += rest.text;
+  event->reasoning += rest.reasoning;
+  event->finish = reason;
+
+  a.completion.finish = reason;
+  a.completion.error = std::move(error);
+  a.completion.prompt_tokens = static_cast<int>(a.request.prompt.size());
+  a.completion.has_reasoning = a.stream.has_reasoning();
+  a.completion.inside_thinking = a.stream.inside_thinking();
+  a.completion.reasoning_tokens = a.stream.reasoning_tokens();
+  const auto seq = scheduler->Finish(id, reason != FinishReason::kError);
+  a.completion.kv_pages = static_cast<int>(seq->pages.size());
+  a.completion.cached_tokens = seq->num_cached;
+  last_table = seq->pages;
+  finished.emplace(id, std::move(a.completion));
+  active.erase(id);
+}
+
+void Engine::State::FinishAborted(std::vector<TokenEvent>* events) {
+  std::vector<int64_t> ids;
+  for (const auto& [id, a] : active) {
+    if (a.aborted) ids.push_back(id);
+  }
+  for (int64_t id : ids) {
+    Finish(id, FinishReason::kInterrupt, OkStatus(), &events->emplace_back());
+  }
+}
+
+void Engine::State::FinishOutOfPages(const std::vector<Sequence*>& seqs,
+                                     std::vector<TokenEvent>* events) {
+  for (const Sequence* seq : seqs) {
+    const std::string total = std::to_string(pool->num_pages());
+    Status full(StatusCode::kResourceExhausted,
+                "KV cache is full (" + std::to_string(pool->num_used()) + "/" + total +
+                    " blocks, " + std::to_string(seq->num_computed) + " tokens) after " +
+                    std::to_string(seq->num_generated()) + " tokens",
+                "raise --num-blocks or --kv-cache-memory");
+    Finish(seq->id, FinishReason::kContext, std::move(full), &events->emplace_back());
+  }
+}
+
+void Engine::State::RecordLogits(ActiveRequest& a, int output, int32_t token) {
+  if (!a.request.keep_logits && a.request.num_logprobs == 0) return;
+  const int vocab = model->config().decoder.vocab;
+  const float* row = runner->HostLogits(output);
+  if (a.request.keep_logits) {
+    a.completion.logits.insert(a.completion.logits.end(), row, row + vocab);
+  }
+  if (a.request.num_logprobs > 0) {
+    a.completion.logprobs.push_back(LogprobsOf(row, vocab, token, a.request.num_logprobs));
+  }
+}
+
+TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
+  ActiveRequest& a = active.at(seq.id);
+  TokenEvent event;
+  event.request = seq.id;
+  event.token = token;
+  if (a.completion.tokens.empty()) {
+    a.first_token = Clock::now();
+    a.completion.prefill_ms = MillisecondsSince(a.first_step);
+  }
+  a.completion.decode_ms = MillisecondsSince(a.first_token);
+  a.completion.tokens.push_back(token);
+  if (!a.request.ignore_eos && IsEos(token)) {
+    Finish(seq.id, FinishReason::kStop, OkStatus(), &event);
+    return event;
+  }
+  AnswerStream::Delta delta = a.stream.Push(token);
+  a.completion.text += delta.text;
+  a.completion.reasoning += delta.reasoning;
+  event.text = std::move(delta.text);
+  event.reasoning = std::move(delta.reasoning);
+  FinishReason reason = FinishReason::kNone;
+  if (delta.stopped) {
+    reason = FinishReason::kStopString;
+  } else if (seq.num_generated() >= a.request.max_new_tokens) {
+    reason = FinishReason::kLength;
+  } else if (seq.num_tokens() >= config.max_context) {
+    reason = FinishReason::kContext;
+  }
+  if (reason != FinishReason::kNone) Finish(seq.id, reason, OkStatus(), &event);
+  return event;
+}
+
+Engine::Engine(std::unique_ptr<State> state) : s_(std::move(state)) {}
+Engine::~Engine() = default;
+
+StatusOr<int64_t> Engine::Add(Request request) {
+  KU_RETURN_IF_ERROR(CheckRequest(request, s_->model->config().decoder.vocab));
+  auto seq = std::make_unique<Sequence>();
+  seq->id = s_->next_id;
+  seq->tokens = request.prompt;
+  seq->num_prompt = static_cast<int>(request.prompt.size());
+  seq->max_new_tokens = request.max_new_tokens;
+  seq->sampling = request.sampling;
+  KU_RETURN_IF_ERROR(s_->scheduler->Add(std::move(seq)));
+  s_->active.try_emplace(s_->next_id, std::move(request), s_->tokenizer.get());
+  return s_->next_id++;
+}
+
+void Engine::Abort(int64_t request) {
+  const auto it = s_->active.find(request);
+  if (it != s_->active.end()) it->second.aborted = true;
+}
+
+bool Engine::HasWork() const {
+  return s_->scheduler->HasWork();
+}
+
+std::vector<TokenEvent> Engine::Step() {
+  std::vector<TokenEvent> events;
+  s_->FinishAborted(&events);
+  const Scheduler::Step step = s_->scheduler->Schedule();
+  s_->FinishOutOfPages(step.out_of_pages, &events);
+  const StepPlan& plan = step.plan;
+  if (plan.entries.empty()) return events;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    ActiveRequest& a = s_->active.at(entry.seq->id);
+    if (a.started) continue;
+    a.started = true;
+    a.first_step = Clock::now();
+    a.completion.queue_ms = MillisecondsSince(a.added);
+  }
+  int32_t last_page = 0;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    last_page =
+        std::max(last_page, *std::max_element(entry.seq->pages.begin(), entry.seq->pages.end()));
+  }
+  const Status grown = s_->runner->EnsurePages(last_page + 1);
+  if (!grown.ok()) {
+    for (const StepPlan::Entry& entry : plan.entries) {
+      s_->Finish(entry.seq->id, FinishReason::kError, grown, &events.emplace_back());
+    }
+    return events;
+  }
+
+  std::vector<int32_t> tokens = s_->runner->Run(plan);
+  std::vector<Sequence*> sampled;
+  std::vector<Sequence*> failed;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (!entry.samples) continue;
+    const int output = static_cast<int>(sampled.size());
+    sampled.push_back(entry.seq);
+    ActiveRequest& a = s_->active.at(entry.seq->id);
+    if (tokens[output] < 0) {
+      failed.push_back(entry.seq);
+      continue;
+    }
+    tokens[output] = a.stream.ForcedToken().value_or(tokens[output]);
+    s_->RecordLogits(a, output, tokens[output]);
+  }
+  Status not_finite;
+  if (!failed.empty()) {
+    const std::optional<int> layer = s_->runner->FirstNonFiniteLayer(plan);
+    const std::string where = layer.has_value()
+                                  ? "layer scan: first bad layer " + std::to_string(*layer)
+                                  : "layer scan: all layers are finite, the output head is not";
+    not_finite = Status(StatusCode::kInternal, "model produced NaN at token " +
+                                                   std::to_string(failed[0]->num_generated()) +
+                                                   " (" + where + "); try --dtype bf16");
+  }
+  s_->scheduler->Commit(plan, tokens);
+  for (const StepPlan::Entry& entry : plan.entries) s_->RecordTouched(*entry.seq);
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    if (tokens[i] >= 0) {
+      events.push_back(s_->OnToken(*sampled[i], tokens[i]));
+    } else {
+      s_->Finish(sampled[i]->id, FinishReason::kError, not_finite, &events.emplace_back());
+    }
+  }
+  return events;
+}
+
+Completion Engine::Take(int64_t request) {
+  const auto it = s_->finished.find(request);
+  KU_CHECK(it != s_->finished.end(), "request is not finished or was taken before");
+  Completion completion = std::move(it->second);
+  s_->finished.erase(it);
+  return completion;
+}
+
+StatusOr<Completion> Engine::Generate(Request request,
+                                      const std::function<bool(const TokenEvent&)>& on_event) {
+  KU_CHECK(!HasWork(), "Generate runs alone");
+  KU_ASSIGN_OR_RETURN(const int64_t id, Add(std::move(request)));
+  while (HasWork()) {
+    for (const TokenEvent& event : Step()) {
+      if (on_event && !on_event(event)) Abort(id);
+    }
+  }
+  return Take(id);
+}
+
+Status Engine::Logits(const std::vector<int32_t>& prompt,
+                      const std::function<void(int position, const float* logits)>& on_row) {
+  KU_CHECK(s_->config.prompt_logits && !HasWork());
+  Request request;
+  request.prompt = prompt;
+  KU_RETURN_IF_ERROR(CheckRequest(request, s_->model->config().decoder.vocab));
+  Sequence seq;
+  seq.tokens = prompt;
+  seq.num_prompt = seq.num_tokens();
+  const int page_size = s_->pool->page_size();
+  const int pages = (seq.num_tokens() + page_size - 1) / page_size;
+  if (seq.num_tokens() > s_->config.max_context) {
+    return ContextExceeded(seq.num_tokens(), s_->config.max_context);
+  }
+  if (s_->reuse != nullptr) s_->reuse->Evict(pages - s_->pool->num_free());
+  if (!s_->pool->Allocate(pages, &seq.pages)) {
+    return Status(StatusCode::kResourceExhausted, "the KV cache has too few blocks for the prompt");
+  }
+  Status grown = s_->runner->EnsurePages(s_->pool->high_water());
+  while (grown.ok() && seq.num_computed < seq.num_tokens()) {
+    StepPlan plan;
+    plan.num_tokens =
+        std::min(s_->config.max_num_batched_tokens, seq.num_tokens() - seq.num_computed);
+    plan.entries.push_back({.seq = &seq, .num_tokens = plan.num_tokens, .all_rows = true});
+    s_->runner->Run(plan);
+    for (int i = 0; i < plan.num_tokens; ++i) {
+      on_row(seq.num_computed + i, s_->runner->HostLogits(i));
+    }
+    seq.num_computed += plan.num_tokens;
+  }
+  for (int32_t page : seq.pages) s_->pool->Release(page);
+  return grown;
+}
+
+const Tokenizer* Engine::tokenizer() const {
+  return s_->tokenizer.get();
+}
+const ModelConfig& Engine::model_config() const {
+  return s_->model->config();
+}
+const GenerationConfig& Engine::generation_config() const {
+  return s_->model->generation();
+}
+ChatFamily Engine::chat_family() const {
+  return ChatFamilyOf(model_config().model_type);
+}
+const EngineConfig& Engine::config() const {
+  return s_->config;
+}
+const MemoryPlan& Engine::memory_plan() const {
+  return s_->plan;
+}
+DType Engine::weight_type() const {
+  return model_config().decoder.dtype;
+}
+DType Engine::kv_type() const {
+  return s_->runner->kv().shape().dtype;
+}
+size_t Engine::weight_bytes_per_token() const {
+  return s_->model->decode_bytes();
+}
+std::string Engine::device_description() const {
+  return s_->ops->Description();
+}
+double Engine::load_ms() const {
+  return s_->load_ms;
+}
+
+KvStats Engine::kv_stats() const {
+  const KvShape& shape = s_->runner->kv().shape();
+  KvStats stats;
+  stats.paged = s_->config.paged;
+  stats.page_size = shape.page_size;
+  stats.layers = shape.layers;
+  stats.pages_total = s_->pool->num_pages();
+  stats.pages_used = s_->pool->num_used();
+  stats.pages_free = s_->pool->num_free();
+  stats.pages_shared = s_->pool->num_shared();
+  stats.pages_peak = s_->pool->peak_used();
+  stats.bytes_reserved = s_->runner->kv().bytes();
+  if (stats.paged) {
+    stats.bytes_touched = (s_->pool->high_water() - 1) * shape.page_bytes();
+  } else {
+    for (int tokens : s_->touched_rows) stats.bytes_touched += tokens * shape.token_bytes();
+  }
+  if (s_->reuse != nullptr) {
+    const PrefixCache::Stats reuse = s_->reuse->stats();
+    stats.prefix_cache = true;
+    stats.pages_evictable = s_->reuse->num_evictable();
+    stats.lookups = reuse.lookups;
+    stats.hits = reuse.hits;
+    stats.tokens_requested = reuse.tokens_requested;
+    stats.tokens_hit = reuse.tokens_hit;
+    stats.evicted_pages = reuse.evicted_pages;
+  }
+  return stats;
+}
+
+std::vector<int32_t> Engine::block_table() const {
+  if (s_->active.empty()) return s_->last_table;
+  const Sequence* seq = s_->scheduler->Find(s_->active.begin()->first);
+  return seq != nullptr ? seq->pages : s_->last_table;
+}
+
+void Engine::ClearPrefixCache() {
+  if (s_->reuse != nullptr) s_->reuse->Clear();
+}
+
+}  // namespace kuiper

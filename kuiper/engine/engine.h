@@ -1,0 +1,121 @@
+// The public API: requests in, tokens out. An Engine owns one model, one KV cache and one scheduler
+// and runs any number of requests at once, step by step. Single-threaded: all calls come from one
+// thread at a time (an Engine may be moved between threads).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/device.h"
+#include "kuiper/base/dtype.h"
+#include "kuiper/base/status.h"
+#include "kuiper/engine/memory_planner.h"
+#include "kuiper/engine/request.h"
+#include "kuiper/io/chat_template.h"
+#include "kuiper/io/tokenizer.h"
+#include "kuiper/model/config.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+struct EngineConfig {
+  std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
+  std::string tokenizer_path;  // "" = from the model directory or container
+  Device device;
+  OpsOptions ops;
+  std::optional<DType> dtype;     // weights are converted; absent = as stored
+  std::optional<DType> kv_dtype;  // absent = the type of the weights
+  bool need_tokenizer = true;     // false: ids in, ids out; a missing tokenizer is no error
+
+  bool paged = true;    // block-table KV cache; otherwise one contiguous row per sequence
+  int page_size = 16;   // tokens per page, a power of two from 1 to 256
+  int max_context = 0;  // tokens of one sequence; 0 = min(8192, the model's limit)
+  int max_num_seqs = 1;
+  int max_num_batched_tokens = 512;  // tokens of one step; longer prompts run in chunks
+  bool prompt_logits = false;        // Logits() will be called: memory for a whole step's rows
+  bool use_graph = false;            // record the decode step once per batch size and replay it
+  bool prefix_cache = false;
+  int64_t prefix_cache_tokens = 65536;  // clamped to the pool
+
+  double memory_utilization = 0.9;
+  std::optional<int> num_blocks;
+  std::optional<size_t> kv_cache_bytes;
+
+  // Called while weights are read: bytes so far, bytes in all.
+  std::function<void(size_t done, size_t total)> progress;
+};
+
+// Pages of the pool and what the prefix cache did; for /cache, /paged, JSON and logs.
+struct KvStats {
+  bool paged = true;
+  int page_size = 0;
+  int layers = 0;
+  int pages_total = 0, pages_used = 0, pages_free = 0, pages_shared = 0, pages_evictable = 0;
+  int pages_peak = 0;         // most pages in use at one time
+  size_t bytes_reserved = 0;  // allocated
+  size_t bytes_touched = 0;   // of pages that were ever used
+  bool prefix_cache = false;
+  int64_t lookups = 0, hits = 0, tokens_requested = 0, tokens_hit = 0, evicted_pages = 0;
+};
+
+class Engine {
+ public:
+  // "kuiper 0.1.0 (commit 012e9e0), devices: cpu": what --version prints.
+  static std::string Version();
+  // The model's configuration alone, e.g. to see which program runs it.
+  static StatusOr<ModelConfig> ReadConfig(const std::string& model_path);
+  // The tokenizer alone: config.tokenizer_path, else the one in the model's directory or container.
+  static StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const EngineConfig& config);
+  // Reads headers and plans memory only: what --dry-run shows. Same errors as Create up to there.
+  static StatusOr<MemoryPlan> Plan(const EngineConfig& config);
+  static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config);
+  ~Engine();
+
+  // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
+  // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary.
+  StatusOr<int64_t> Add(Request request);
+  // Ends the request with kInterrupt at the next Step; unknown or finished ids are ignored.
+  void Abort(int64_t request);
+  bool HasWork() const;
+  // One step of all runnable requests: Schedule, Run, Commit. Requests that ended without a token
+  // come first, then one event per new token in the order of the batch.
+  std::vector<TokenEvent> Step();
+  // The result of a finished request; may be taken once.
+  Completion Take(int64_t request);
+
+  // Adds the request and runs it to its end. `on_event` may be empty; returning false aborts.
+  StatusOr<Completion> Generate(Request request,
+                                const std::function<bool(const TokenEvent&)>& on_event = {});
+  // Logits of every position of a prompt, row by row: logits [vocab] f32 is valid during the call.
+  // Needs EngineConfig::prompt_logits; nothing else may be running.
+  Status Logits(const std::vector<int32_t>& prompt,
+                const std::function<void(int position, const float* logits)>& on_row);
+
+  const Tokenizer* tokenizer() const;  // null when the model has none (ids in, ids out)
+  const ModelConfig& model_config() const;
+  const GenerationConfig& generation_config() const;
+  ChatFamily chat_family() const;
+  const EngineConfig& config() const;  // with max_context etc. as they really are
+  const MemoryPlan& memory_plan() const;
+  DType weight_type() const;
+  DType kv_type() const;
+  size_t weight_bytes_per_token() const;  // bytes of weights one decode step reads
+  std::string device_description() const;
+  double load_ms() const;
+
+  KvStats kv_stats() const;
+  // Pages of a running or the most recently finished request, in order of position.
+  std::vector<int32_t> block_table() const;
+  // Forgets all reusable prefixes.
+  void ClearPrefixCache();
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> s_;
+};
+
+}  // namespace kuiper

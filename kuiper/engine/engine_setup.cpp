@@ -1,0 +1,227 @@
+// Engine::Create and Plan: open the files, check that model, tokenizer and options belong together,
+// plan memory, and only then load weights.
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <utility>
+
+#include "kuiper/engine/engine.h"
+#include "kuiper/engine/engine_state.h"
+
+namespace kuiper {
+namespace {
+
+constexpr int kDefaultContext = 8192;
+
+Status CheckConfig(const EngineConfig& config) {
+  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  const int page = config.page_size;
+  if (page < 1 || page > 256 || !std::has_single_bit(static_cast<unsigned>(page))) {
+    return bad("block size " + std::to_string(page) + " is not a power of two from 1 to 256");
+  }
+  if (config.max_context < 0) return bad("the context length must not be negative");
+  if (config.max_num_seqs < 1) return bad("at least one sequence must be allowed");
+  if (config.max_num_batched_tokens < config.max_num_seqs) {
+    return bad("a step of " + std::to_string(config.max_num_batched_tokens) +
+               " tokens is too small for " + std::to_string(config.max_num_seqs) + " sequences");
+  }
+  if (!(config.memory_utilization > 0 && config.memory_utilization <= 1)) {
+    return bad("memory utilization must be in (0, 1]");
+  }
+  if (config.num_blocks.has_value() && *config.num_blocks < 1) {
+    return bad("at least one block is needed");
+  }
+  if (config.prefix_cache_tokens < 0) return bad("the prefix cache must not be negative");
+  constexpr int kMaxThreads = 1024;
+  if (config.ops.num_threads < 0 || config.ops.num_threads > kMaxThreads) {
+    return bad("the number of threads must be from 0 (one per core) to " +
+               std::to_string(kMaxThreads));
+  }
+  return OkStatus();
+}
+
+Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
+  const int limit = model.rope.max_position;
+  if (config->max_context > limit) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a context of " + std::to_string(config->max_context) +
+                      " exceeds the model's limit of " + std::to_string(limit),
+                  "use --max-context " + std::to_string(limit) + " or less");
+  }
+  if (config->max_context == 0) config->max_context = std::min(kDefaultContext, limit);
+  return OkStatus();
+}
+
+// A model opened for reading: headers and configuration only.
+struct OpenedModel {
+  std::unique_ptr<WeightSource> source;
+  ModelConfig model;
+  DType stored_type = DType::kBF16;  // of the matrices
+};
+
+StatusOr<OpenedModel> Open(const std::string& path) {
+  OpenedModel opened;
+  KU_ASSIGN_OR_RETURN(opened.source, OpenWeights(path));
+  KU_ASSIGN_OR_RETURN(opened.model, ParseModelConfig(opened.source->files().config_json));
+  if (!opened.model.supported) {
+    return Status(StatusCode::kModel, path + " holds a " + FamilyName(opened.model.family) +
+                                          " model, which this version cannot run");
+  }
+  const DecoderConfig& d = opened.model.decoder;
+  const bool has_embed = opened.source->Has("model.embed_tokens.weight");
+  KU_ASSIGN_OR_RETURN(const Tensor embed,
+                      opened.source->Get(has_embed ? "model.embed_tokens.weight" : "lm_head.weight",
+                                         {d.vocab, d.hidden}));
+  opened.stored_type = embed.dtype;
+  return opened;
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
+                                                   const ModelFiles& files) {
+  if (!config.tokenizer_path.empty()) return Tokenizer::Load(config.tokenizer_path);
+  if (!files.tokenizer_json.empty()) {
+    return Tokenizer::FromJson(files.tokenizer_json, files.tokenizer_config_json, files.path);
+  }
+  return Tokenizer::Load(files.dir);
+}
+
+// Null when none is needed and none is there.
+StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
+                                                   const OpenedModel& opened) {
+  auto tokenizer = OpenTokenizer(config, opened.source->files());
+  if (!tokenizer.ok()) {
+    if (!config.need_tokenizer && config.tokenizer_path.empty()) {
+      return std::unique_ptr<Tokenizer>();
+    }
+    return tokenizer.status();
+  }
+  const int vocab = opened.model.decoder.vocab;
+  const std::string mismatch = "tokenizer does not match the model: ";
+  if (tokenizer.value()->max_id() >= vocab) {
+    return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
+                                              std::to_string(tokenizer.value()->max_id()) +
+                                              ", model vocabulary is " + std::to_string(vocab));
+  }
+  const bool chats = ChatFamilyOf(opened.model.model_type) != ChatFamily::kNone;
+  if (chats && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
+    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
+  }
+  return tokenizer;
+}
+
+int MaxOutputs(const EngineConfig& config) {
+  return config.prompt_logits ? config.max_num_batched_tokens : config.max_num_seqs;
+}
+
+StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& opened, const Ops& ops,
+                              KvShape* kv) {
+  const DecoderConfig& d = opened.model.decoder;
+  const DType weights = config.dtype.value_or(opened.stored_type);
+  kv->layers = d.layers;
+  kv->kv_heads = d.kv_heads;
+  kv->head_dim = d.head_dim;
+  kv->page_size = config.paged ? config.page_size : config.max_context;
+  kv->dtype = config.kv_dtype.value_or(weights);
+
+  MemoryRequest request;
+  const bool converted = weights != opened.stored_type;
+  request.weight_bytes = converted ? ParameterCount(d) * DTypeBytes(weights)
+                                   : static_cast<size_t>(opened.source->file_bytes());
+  request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights),
+                                             config.max_num_batched_tokens, MaxOutputs(config));
+  const size_t rope_table_bytes = size_t{4} * config.max_context * d.head_dim;
+  request.workspace_bytes = rope_table_bytes + ops.ScratchBytes(ModelRunner::LimitsOf(
+                                                   d, config.max_num_batched_tokens,
+                                                   MaxOutputs(config), config.max_context));
+  request.kv = *kv;
+  request.paged = config.paged;
+  request.max_context = config.max_context;
+  request.max_seqs = config.max_num_seqs;
+  request.available_bytes = ops.FreeBytes();
+  request.utilization = config.memory_utilization;
+  request.num_blocks = config.paged ? config.num_blocks : std::nullopt;
+  request.kv_cache_bytes = config.paged ? config.kv_cache_bytes : std::nullopt;
+  KU_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(request));
+  kv->num_pages = plan.num_pages + 1;
+  return plan;
+}
+
+}  // namespace
+
+StatusOr<ModelConfig> Engine::ReadConfig(const std::string& model_path) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source, OpenWeights(model_path));
+  return ParseModelConfig(source->files().config_json);
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config) {
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(config.model_path, ignored);
+  if (is_folder || !config.tokenizer_path.empty()) {
+    // No weights are needed: the folder may hold nothing but a tokenizer.
+    return Tokenizer::Load(is_folder && config.tokenizer_path.empty() ? config.model_path
+                                                                      : config.tokenizer_path);
+  }
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source, OpenWeights(config.model_path));
+  return OpenTokenizer(config, source->files());
+}
+
+StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config) {
+  EngineConfig resolved = config;
+  KU_RETURN_IF_ERROR(CheckConfig(resolved));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(config.device, config.ops));
+  KU_ASSIGN_OR_RETURN(const OpenedModel opened, Open(config.model_path));
+  KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &resolved));
+  KvShape kv;
+  return MakePlan(resolved, opened, *ops, &kv);
+}
+
+StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
+  const Clock::time_point begin = Clock::now();
+  auto s = std::make_unique<State>();
+  s->config = config;
+  KU_RETURN_IF_ERROR(CheckConfig(config));
+  KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
+  KU_ASSIGN_OR_RETURN(OpenedModel opened, Open(config.model_path));
+  KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &s->config));
+  KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, opened));
+  KvShape kv;
+  KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, opened, *s->ops, &kv));
+
+  LoadOptions load;
+  load.max_context = s->config.max_context;
+  load.dtype = config.dtype;
+  if (config.progress) {
+    load.progress = [&config](int64_t done, int64_t total) {
+      config.progress(static_cast<size_t>(done), static_cast<size_t>(total));
+    };
+  }
+  KU_ASSIGN_OR_RETURN(s->model, LoadModel(std::move(opened.source), *s->ops, load));
+  const DecoderConfig& decoder = s->model->config().decoder;
+  const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
+  KU_ASSIGN_OR_RETURN(s->runner,
+                      ModelRunner::Create(*s->ops, s->model->decoder(),
+                                          {.kv = kv,
+                                           .paged = s->config.paged,
+                                           .max_context = s->config.max_context,
+                                           .max_seqs = s->config.max_num_seqs,
+                                           .max_step_tokens = s->config.max_num_batched_tokens,
+                                           .max_outputs = MaxOutputs(s->config),
+                                           .vocab_limit = vocab,
+                                           .use_graph = s->config.use_graph}));
+  s->pool = std::make_unique<BlockPool>(kv.num_pages, kv.page_size);
+  s->touched_rows.assign(s->config.paged ? 0 : kv.num_pages, 0);
+  if (s->config.prefix_cache) {
+    const int64_t pool_tokens = int64_t{s->pool->num_pages()} * s->pool->page_size();
+    s->config.prefix_cache_tokens = std::min(s->config.prefix_cache_tokens, pool_tokens);
+    s->reuse = s->config.paged ? MakePageReuse(*s->pool, s->config.prefix_cache_tokens)
+                               : MakeRowReuse(*s->pool);
+  }
+  const Scheduler::Limits limits{.max_seqs = s->config.max_num_seqs,
+                                 .max_step_tokens = s->config.max_num_batched_tokens,
+                                 .max_context = s->config.max_context};
+  s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get());
+  s->load_ms = MillisecondsSince(begin);
+  return std::unique_ptr<Engine>(new Engine(std::move(s)));
+}
+
+}  // namespace kuiper

@@ -1,0 +1,70 @@
+// What an Engine is made of. Private to engine.cpp and engine_setup.cpp.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kuiper/engine/answer_stream.h"
+#include "kuiper/engine/engine.h"
+#include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/scheduler.h"
+#include "kuiper/kv/block_pool.h"
+#include "kuiper/kv/reuse.h"
+#include "kuiper/model/model.h"
+
+namespace kuiper {
+
+using Clock = std::chrono::steady_clock;
+
+inline double MillisecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// A request that has not ended.
+struct ActiveRequest {
+  ActiveRequest(Request r, const Tokenizer* tokenizer)
+      : request(std::move(r)), stream(tokenizer, request) {}
+
+  Request request;
+  AnswerStream stream;
+  Completion completion;
+  bool aborted = false;
+  bool started = false;
+  Clock::time_point added = Clock::now();
+  Clock::time_point first_step, first_token;
+};
+
+// Members are destroyed in reverse order: users before what they use.
+struct Engine::State {
+  EngineConfig config;
+  MemoryPlan plan;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<ModelRunner> runner;
+  std::unique_ptr<BlockPool> pool;
+  std::unique_ptr<KvReuse> reuse;
+  std::unique_ptr<Scheduler> scheduler;
+  double load_ms = 0;
+
+  int64_t next_id = 1;
+  std::map<int64_t, ActiveRequest> active;
+  std::map<int64_t, Completion> finished;
+  std::vector<int32_t> last_table;  // pages of the most recently finished request
+  std::vector<int> touched_rows;    // contiguous: most tokens each cache row ever held
+
+  bool IsEos(int32_t token) const;
+  void RecordTouched(const Sequence& seq);
+  // Ends a request; `delta` is appended to what the event already carries.
+  void Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event);
+  void FinishAborted(std::vector<TokenEvent>* events);
+  void FinishOutOfPages(const std::vector<Sequence*>& seqs, std::vector<TokenEvent>* events);
+  void RecordLogits(ActiveRequest& active, int output, int32_t token);
+  // The event of one sampled token, after the scheduler took it.
+  TokenEvent OnToken(Sequence& seq, int32_t token);
+};
+
+}  // namespace kuiper

@@ -1,0 +1,123 @@
+#include "kuiper/engine/memory_planner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <vector>
+
+namespace kuiper {
+namespace {
+
+std::string Gigabytes(size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), bytes < 100'000'000 ? "%.3f" : "%.1f", bytes / 1e9);
+  return text;
+}
+
+// Saturates far above any machine, so that sums with other sizes do not wrap around.
+size_t KvBytes(const MemoryRequest& request, int64_t num_pages) {
+  constexpr size_t kMost = std::numeric_limits<size_t>::max() / 4;
+  size_t bytes = 0;  // with the null page
+  const bool wraps =
+      __builtin_mul_overflow(static_cast<size_t>(num_pages) + 1, request.kv.page_bytes(), &bytes);
+  return wraps ? kMost : std::min(bytes, kMost);
+}
+
+int64_t PagesForContext(const MemoryRequest& request, int context) {
+  if (!request.paged) return request.max_seqs;
+  const int64_t page = request.kv.page_size;
+  return (context + page - 1) / page * request.max_seqs;
+}
+
+// "--max-context 4096 would need 7.5 GB": the largest powers of two that fit.
+std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t budget) {
+  std::string text;
+  int listed = 0;
+  int context = 1;
+  while (context * 2 < request.max_context) context *= 2;
+  for (; context >= 64 && listed < 2; context /= 2) {
+    MemoryRequest smaller = request;
+    smaller.max_context = context;
+    if (!request.paged) smaller.kv.page_size = context;
+    const size_t total = fixed + KvBytes(smaller, PagesForContext(smaller, context));
+    if (total > budget) continue;
+    if (listed++ > 0) text += "; ";
+    text += "--max-context " + std::to_string(context) + " would need " + Gigabytes(total) + " GB";
+  }
+  return text;
+}
+
+// What to change so that the plan fits.
+std::string Hint(const MemoryRequest& request, size_t fixed, size_t budget) {
+  if (request.num_blocks.has_value()) {
+    const size_t pages = budget > fixed ? (budget - fixed) / request.kv.page_bytes() : 0;
+    if (pages > 1) return "--num-blocks " + std::to_string(pages - 1) + " would fit";
+  } else {
+    const std::string contexts = FittingContexts(request, fixed, budget);
+    if (!contexts.empty()) return contexts;
+  }
+  return "no context length fits: use a smaller model";
+}
+
+}  // namespace
+
+std::string MemoryPlan::Describe() const {
+  char text[400];
+  std::snprintf(text, sizeof(text),
+                "memory plan: weights %s GB + activations %s GB + workspace %s GB + KV cache %s GB "
+                "= %s GB of %s GB (limit %.0f%% of %s GB available)",
+                Gigabytes(weight_bytes).c_str(), Gigabytes(activation_bytes).c_str(),
+                Gigabytes(workspace_bytes).c_str(), Gigabytes(kv_bytes).c_str(),
+                Gigabytes(total_bytes()).c_str(), Gigabytes(budget_bytes).c_str(),
+                utilization * 100, Gigabytes(available_bytes).c_str());
+  return text;
+}
+
+StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
+  MemoryPlan plan;
+  plan.weight_bytes = request.weight_bytes;
+  plan.activation_bytes = request.activation_bytes;
+  plan.workspace_bytes = request.workspace_bytes;
+  plan.available_bytes = request.available_bytes;
+  plan.utilization = request.utilization;
+  plan.budget_bytes = static_cast<size_t>(request.available_bytes * request.utilization);
+
+  int64_t num_pages = PagesForContext(request, request.max_context);
+  if (request.num_blocks.has_value()) num_pages = *request.num_blocks;
+  if (request.kv_cache_bytes.has_value()) {
+    const size_t pages = *request.kv_cache_bytes / request.kv.page_bytes();
+    if (pages < 2) {  // one is the null page
+      return Status(StatusCode::kResourceExhausted,
+                    "a KV cache of " + std::to_string(*request.kv_cache_bytes) +
+                        " bytes holds no block (one block is " +
+                        std::to_string(request.kv.page_bytes()) + " bytes, and one is reserved)",
+                    "raise --kv-cache-memory");
+    }
+    num_pages = static_cast<int64_t>(std::min<size_t>(pages - 1, num_pages));
+  }
+  plan.kv_bytes = KvBytes(request, num_pages);
+  if (plan.total_bytes() <= plan.budget_bytes) {
+    // A slot (page * page_size + offset) is an int32 in the batch arrays.
+    if ((num_pages + 1) * request.kv.page_size > std::numeric_limits<int32_t>::max()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "a KV cache of " + std::to_string(num_pages) + " blocks of " +
+                        std::to_string(request.kv.page_size) + " tokens is too large");
+    }
+    plan.num_pages = static_cast<int>(num_pages);
+    return plan;
+  }
+
+  char text[300];
+  std::snprintf(text, sizeof(text),
+                "needs %s GB (weights %s, KV %s, workspace %s) but %s GB is available (limit "
+                "%.0f%% of %s GB)",
+                Gigabytes(plan.total_bytes()).c_str(), Gigabytes(plan.weight_bytes).c_str(),
+                Gigabytes(plan.kv_bytes).c_str(),
+                Gigabytes(plan.activation_bytes + plan.workspace_bytes).c_str(),
+                Gigabytes(plan.budget_bytes).c_str(), request.utilization * 100,
+                Gigabytes(plan.available_bytes).c_str());
+  return Status(StatusCode::kResourceExhausted, text,
+                Hint(request, plan.total_bytes() - plan.kv_bytes, plan.budget_bytes));
+}
+
+}  // namespace kuiper

@@ -1,0 +1,49 @@
+// What memory a run will use, before any of it is allocated: weights + activations + workspace + KV
+// against a budget. Pure arithmetic; the engine allocates exactly what the plan says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kuiper/base/status.h"
+#include "kuiper/kv/kv_cache.h"
+
+namespace kuiper {
+
+struct MemoryRequest {
+  size_t weight_bytes = 0;
+  size_t activation_bytes = 0;
+  size_t workspace_bytes = 0;
+  KvShape kv;  // num_pages is decided by the plan
+  bool paged = true;
+  int max_context = 0;
+  int max_seqs = 1;
+  size_t available_bytes = 0;
+  double utilization = 0.9;              // share of available_bytes that may be used
+  std::optional<int> num_blocks;         // --num-blocks
+  std::optional<size_t> kv_cache_bytes;  // --kv-cache-memory
+};
+
+struct MemoryPlan {
+  size_t weight_bytes = 0;
+  size_t activation_bytes = 0;
+  size_t workspace_bytes = 0;
+  size_t kv_bytes = 0;  // all pages, if every one of them is used
+  size_t available_bytes = 0;
+  size_t budget_bytes = 0;
+  double utilization = 0;
+  int num_pages = 0;  // usable pages (contiguous: cache rows), without the null page
+
+  size_t total_bytes() const {
+    return weight_bytes + activation_bytes + workspace_bytes + kv_bytes;
+  }
+  // The lines --dry-run and the start-up log print.
+  std::string Describe() const;
+};
+
+// kResourceExhausted with the numbers, and the contexts that would fit, when the plan does not.
+StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request);
+
+}  // namespace kuiper

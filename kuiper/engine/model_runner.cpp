@@ -1,0 +1,97 @@
+#include "kuiper/engine/model_runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kuiper {
+namespace {
+
+bool AllFinite(const Tensor& row) {
+  for (int64_t i = 0; i < row.numel(); ++i) {
+    float x = 0;
+    switch (row.dtype) {
+      case DType::kF16:
+        x = ToFloat(row.ptr<Half>()[i]);
+        break;
+      case DType::kBF16:
+        x = ToFloat(row.ptr<BFloat16>()[i]);
+        break;
+      default:
+        x = row.ptr<float>()[i];
+    }
+    if (!std::isfinite(x)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
+                                int max_context) {
+  return {.max_tokens = max_step_tokens,
+          .max_seqs = max_outputs,
+          .max_features = std::max({model.hidden, model.q_size(), model.intermediate}),
+          .max_context = max_context,
+          .vocab = model.vocab};
+}
+
+StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decoder& decoder,
+                                                           const Config& config) {
+  const DecoderConfig& model = decoder.config();
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(ops, decoder, config));
+  KU_RETURN_IF_ERROR(
+      ops.Reserve(LimitsOf(model, config.max_step_tokens, config.max_outputs, config.max_context)));
+  KU_ASSIGN_OR_RETURN(runner->kv_, config.paged ? MakePagedKvCache(ops, config.kv)
+                                                : MakeContiguousKvCache(ops, config.kv));
+  KU_RETURN_IF_ERROR(runner->kv_->EnsurePages(1));  // the null page
+  KU_ASSIGN_OR_RETURN(runner->act_,
+                      MakeActivations(ops, model, config.max_step_tokens, config.max_outputs));
+  const int pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size;
+  KU_ASSIGN_OR_RETURN(runner->builder_,
+                      BatchBuilder::Create(ops, {.max_tokens = config.max_step_tokens,
+                                                 .max_seqs = config.max_seqs,
+                                                 .max_outputs = config.max_outputs,
+                                                 .max_pages = pages,
+                                                 .page_size = config.kv.page_size,
+                                                 .max_kv_len = config.max_context}));
+  KU_ASSIGN_OR_RETURN(runner->sampler_, Sampler::Create(ops, config.max_seqs, config.max_context,
+                                                        model.vocab, config.vocab_limit));
+  const size_t row = std::max(model.vocab, model.hidden) * sizeof(float);
+  KU_ASSIGN_OR_RETURN(runner->host_row_, ops.AllocatePinned(row));
+  return runner;
+}
+
+std::vector<int32_t> ModelRunner::Run(const StepPlan& plan) {
+  const Batch batch = builder_->Build(plan, config_.use_graph ? graph_.PadTo(plan) : 0);
+  auto step = [this](const Batch& b) { decoder_.Forward(b, *kv_, act_); };
+  graph_.Run(batch, config_.use_graph && plan.decode_only, step);
+  std::vector<int32_t> tokens = sampler_->Sample(act_.logits, plan);
+  ops_.Sync();  // the host arenas may be filled again
+  return tokens;
+}
+
+const float* ModelRunner::HostLogits(int output) {
+  const int64_t vocab = decoder_.config().vocab;
+  const Tensor host = host_row_.As(DType::kF32, {1, vocab});
+  ops_.Download(host, act_.logits.Rows(output, output + 1));
+  ops_.Sync();
+  return host.ptr<float>();
+}
+
+std::optional<int> ModelRunner::FirstNonFiniteLayer(const StepPlan& plan) {
+  std::optional<int> first;
+  const Batch batch = builder_->Build(plan);
+  decoder_.Forward(batch, *kv_, act_, [&](int layer, Tensor residual) {
+    if (first.has_value()) return;
+    const Tensor host = host_row_.As(residual.dtype, {1, residual.shape[1]});
+    for (int64_t r = 0; r < residual.rows() && !first.has_value(); ++r) {
+      ops_.Download(host, residual.Rows(r, r + 1));
+      ops_.Sync();
+      if (!AllFinite(host)) first = layer;
+    }
+  });
+  ops_.Sync();
+  return first;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,69 @@
+// Runs step plans on a model: owns the KV storage, the working memory, the batch arrays and the
+// sampler. It knows nothing of requests, text or who owns which page.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/batch_builder.h"
+#include "kuiper/engine/decode_graph.h"
+#include "kuiper/engine/sampler.h"
+#include "kuiper/engine/sequence.h"
+#include "kuiper/kv/kv_cache.h"
+#include "kuiper/model/decoder.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+class ModelRunner {
+ public:
+  struct Config {
+    KvShape kv;  // num_pages includes the null page
+    bool paged = true;
+    int max_context = 0;
+    int max_seqs = 1;
+    int max_step_tokens = 512;
+    int max_outputs = 1;  // rows of logits one step may ask for
+    int vocab_limit = 0;
+    bool use_graph = false;
+  };
+  // What the largest step needs of Ops; for Reserve and for the memory plan.
+  static OpsLimits LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
+                            int max_context);
+  // `ops` and `decoder` must outlive the runner.
+  static StatusOr<std::unique_ptr<ModelRunner>> Create(Ops& ops, const Decoder& decoder,
+                                                       const Config& config);
+
+  // Makes storage for pages [0, num_pages) usable; call before a plan that writes to them.
+  Status EnsurePages(int num_pages) { return kv_->EnsurePages(num_pages); }
+  // One token per sampling entry, -1 where the logits are not finite.
+  std::vector<int32_t> Run(const StepPlan& plan);
+  // Logits row `output` of the last Run, [vocab] f32, valid until the next call.
+  const float* HostLogits(int output);
+  // Repeats the plan that Run ran last and looks for the first layer whose residual stream has a
+  // NaN or infinity; nullopt when all layers are finite (the head is to blame).
+  std::optional<int> FirstNonFiniteLayer(const StepPlan& plan);
+
+  const KvCache& kv() const { return *kv_; }
+  const BatchBuilder& batch_builder() const { return *builder_; }
+  const DecodeGraph& graph() const { return graph_; }
+
+ private:
+  ModelRunner(Ops& ops, const Decoder& decoder, const Config& config)
+      : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs) {}
+
+  Ops& ops_;
+  const Decoder& decoder_;
+  Config config_;
+  std::unique_ptr<KvCache> kv_;
+  Activations act_;
+  std::unique_ptr<BatchBuilder> builder_;
+  std::unique_ptr<Sampler> sampler_;
+  DecodeGraph graph_;
+  Buffer host_row_;  // one row of logits, or of the residual stream
+};
+
+}  // namespace kuiper

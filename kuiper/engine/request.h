@@ -1,0 +1,92 @@
+// What a caller asks of the engine and what comes back. Plain values; used by engine.h, the
+// programs and the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+struct SamplingParams {
+  float temperature = 0.f;  // 0 = greedy
+  int top_k = 0;            // 0 = off
+  float top_p = 1.f;        // 1 = off
+  float min_p = 0.f;        // 0 = off
+  float repetition_penalty = 1.f;
+  float presence_penalty = 0.f;
+  float frequency_penalty = 0.f;
+  uint64_t seed = 0;
+
+  bool has_penalties() const {
+    return repetition_penalty != 1.f || presence_penalty != 0.f || frequency_penalty != 0.f;
+  }
+};
+
+struct Request {
+  std::vector<int32_t> prompt;  // not empty
+  SamplingParams sampling;
+  int max_new_tokens = 256;  // exactly: never one more
+  bool ignore_eos = false;
+  std::vector<std::string> stop;  // the answer ends before the first of these strings
+  bool split_thinking = false;    // tell <think> ... </think> apart from the answer
+  bool starts_thinking = false;   // the prompt ends inside an open <think>
+  int reasoning_budget = -1;  // tokens between the tags before </think> is forced; -1 = no limit
+  bool keep_logits = false;   // Completion::logits holds the row each token was chosen from
+  int num_logprobs = 0;       // alternatives per token in Completion::logprobs; 0 = none
+};
+
+enum class FinishReason {
+  kNone,
+  kStop,        // end-of-sequence token
+  kLength,      // max_new_tokens
+  kStopString,  // one of Request::stop
+  kContext,     // the context or the KV cache is full; what was generated is valid
+  kInterrupt,   // Engine::Abort, or the callback of Generate returned false
+  kError,       // see Completion::error
+};
+
+// "stop", "length", "stop_string", "context", "interrupt", "error"; "" for kNone.
+const char* FinishReasonName(FinishReason reason);
+
+struct TokenLogprobs {
+  float chosen = 0.f;  // log softmax of the model's logits at the chosen token
+  std::vector<std::pair<int32_t, float>> top;  // most likely first
+};
+
+// Everything known about a finished request.
+struct Completion {
+  std::vector<int32_t> tokens;   // generated, including the end-of-sequence token
+  std::string text;              // the answer: no control tokens, cut before a stop string
+  std::string reasoning;         // text of the <think> block
+  bool has_reasoning = false;    // there was a <think> block, even if empty
+  bool inside_thinking = false;  // generation ended inside the block
+  FinishReason finish = FinishReason::kNone;
+  Status error;  // kError: what happened; kContext by a full KV cache: says so
+
+  int prompt_tokens = 0;
+  int cached_tokens = 0;  // prompt tokens whose keys and values were reused
+  int reasoning_tokens = 0;
+  double queue_ms = 0;    // from Add to the first scheduled step
+  double prefill_ms = 0;  // from the first scheduled step to the first token
+  double decode_ms = 0;   // from the first token to the last
+  int kv_pages = 0;       // pages the sequence held at its end
+
+  std::vector<float> logits;  // [tokens, vocab] if kept
+  std::vector<TokenLogprobs> logprobs;
+};
+
+// One token of one request. Text is complete UTF-8; it may be empty (half a character, or text that
+// may turn out to be part of a stop string) and may belong to earlier tokens.
+struct TokenEvent {
+  int64_t request = 0;
+  int32_t token = -1;  // -1: the request ended without a new token (aborted, failed)
+  std::string text;
+  std::string reasoning;
+  FinishReason finish = FinishReason::kNone;
+};
+
+}  // namespace kuiper

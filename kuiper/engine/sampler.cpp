@@ -1,0 +1,117 @@
+#include "kuiper/engine/sampler.h"
+
+#include <algorithm>
+
+namespace kuiper {
+namespace {
+
+// The arrays of SampleArgs side by side in one arena: R rows, N penalty entries.
+struct SampleArena {
+  // i64 first, so that everything is aligned; then 8 arrays of R and one of R + 1 four-byte values.
+  static size_t Bytes(int64_t rows, int64_t penalties) {
+    return rows * 8 + (rows * 8 + rows + 1 + 2 * penalties) * 4;
+  }
+
+  SampleArena(const Buffer& buffer, int64_t rows, int64_t penalties) {
+    size_t at = 0;
+    auto take = [&](DType dtype, int64_t n) {
+      const Tensor t = buffer.As(dtype, {n}, at);
+      at += n * DTypeBytes(dtype);
+      return t;
+    };
+    args.seed = take(DType::kI64, rows);
+    args.temperature = take(DType::kF32, rows);
+    args.top_k = take(DType::kI32, rows);
+    args.top_p = take(DType::kF32, rows);
+    args.min_p = take(DType::kF32, rows);
+    args.step = take(DType::kI32, rows);
+    args.repetition_penalty = take(DType::kF32, rows);
+    args.presence_penalty = take(DType::kF32, rows);
+    args.frequency_penalty = take(DType::kF32, rows);
+    args.penalty_offsets = take(DType::kI32, rows + 1);
+    args.penalty_tokens = take(DType::kI32, penalties);
+    args.penalty_counts = take(DType::kI32, penalties);
+  }
+
+  SampleArgs args;
+};
+
+void UpdateCounts(Sequence& seq) {
+  TokenCounts& counts = seq.counts;
+  for (; counts.num_seen < seq.num_tokens(); ++counts.num_seen) {
+    const int32_t id = seq.tokens[counts.num_seen];
+    const auto [it, is_new] = counts.index.try_emplace(id, static_cast<int>(counts.tokens.size()));
+    if (is_new) {
+      counts.tokens.push_back(id);
+      counts.counts.push_back(0);
+    }
+    if (counts.num_seen >= seq.num_prompt) ++counts.counts[it->second];
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_seqs, int max_context,
+                                                   int vocab, int vocab_limit) {
+  const int64_t penalties = int64_t{max_seqs} * std::min(max_context, vocab);
+  std::unique_ptr<Sampler> sampler(new Sampler(ops, max_seqs, penalties, vocab_limit));
+  const size_t bytes = SampleArena::Bytes(max_seqs, penalties);
+  KU_ASSIGN_OR_RETURN(sampler->host_, ops.AllocatePinned(bytes));
+  KU_ASSIGN_OR_RETURN(sampler->device_, ops.Allocate(bytes));
+  KU_ASSIGN_OR_RETURN(sampler->host_tokens_, ops.AllocatePinned(max_seqs * sizeof(int32_t)));
+  KU_ASSIGN_OR_RETURN(sampler->device_tokens_, ops.Allocate(max_seqs * sizeof(int32_t)));
+  return sampler;
+}
+
+std::vector<int32_t> Sampler::Sample(Tensor logits, const StepPlan& plan) {
+  std::vector<Sequence*> rows;
+  int64_t num_penalties = 0;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (!entry.samples) continue;
+    rows.push_back(entry.seq);
+    if (!entry.seq->sampling.has_penalties()) continue;
+    UpdateCounts(*entry.seq);
+    num_penalties += static_cast<int64_t>(entry.seq->counts.tokens.size());
+  }
+  const int64_t count = static_cast<int64_t>(rows.size());
+  KU_CHECK(count <= max_seqs_ && num_penalties <= max_penalties_ && count <= logits.rows());
+  if (count == 0) return {};
+
+  const SampleArgs host = SampleArena(host_, count, num_penalties).args;
+  int32_t offset = 0;
+  for (int64_t r = 0; r < count; ++r) {
+    const Sequence& seq = *rows[r];
+    const SamplingParams& params = seq.sampling;
+    host.seed.ptr<int64_t>()[r] = static_cast<int64_t>(params.seed);
+    host.temperature.ptr<float>()[r] = params.temperature;
+    host.top_k.ptr<int32_t>()[r] = params.top_k;
+    host.top_p.ptr<float>()[r] = params.top_p;
+    host.min_p.ptr<float>()[r] = params.min_p;
+    host.step.ptr<int32_t>()[r] = seq.num_generated();
+    host.repetition_penalty.ptr<float>()[r] = params.repetition_penalty;
+    host.presence_penalty.ptr<float>()[r] = params.presence_penalty;
+    host.frequency_penalty.ptr<float>()[r] = params.frequency_penalty;
+    host.penalty_offsets.ptr<int32_t>()[r] = offset;
+    if (params.has_penalties()) {
+      std::copy(seq.counts.tokens.begin(), seq.counts.tokens.end(),
+                host.penalty_tokens.ptr<int32_t>() + offset);
+      std::copy(seq.counts.counts.begin(), seq.counts.counts.end(),
+                host.penalty_counts.ptr<int32_t>() + offset);
+      offset += static_cast<int32_t>(seq.counts.tokens.size());
+    }
+  }
+  host.penalty_offsets.ptr<int32_t>()[count] = offset;
+
+  const int64_t bytes = static_cast<int64_t>(SampleArena::Bytes(count, num_penalties));
+  ops_.Upload(device_.As(DType::kU8, {bytes}), host_.As(DType::kU8, {bytes}));
+  SampleArgs args = SampleArena(device_, count, num_penalties).args;
+  args.vocab_limit = vocab_limit_;
+  const Tensor tokens = device_tokens_.As(DType::kI32, {count});
+  const Tensor host_tokens = host_tokens_.As(DType::kI32, {count});
+  ops_.Sample(tokens, logits.Rows(0, count), args);
+  ops_.Download(host_tokens, tokens);
+  ops_.Sync();
+  return {host_tokens.ptr<int32_t>(), host_tokens.ptr<int32_t>() + count};
+}
+
+}  // namespace kuiper

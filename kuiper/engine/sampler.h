@@ -1,0 +1,38 @@
+// Packs the sampling parameters of a step into device arrays and calls Ops::Sample.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/engine/sequence.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+class Sampler {
+ public:
+  // vocab: of the model, whose ids a prompt may contain. vocab_limit: ids from here on are padding
+  // rows of the model and never chosen.
+  static StatusOr<std::unique_ptr<Sampler>> Create(Ops& ops, int max_seqs, int max_context,
+                                                   int vocab, int vocab_limit);
+
+  // logits [R, vocab]: one row per sampling entry of the plan, in order. Returns one id per row, -1
+  // where the logits are not finite.
+  std::vector<int32_t> Sample(Tensor logits, const StepPlan& plan);
+
+ private:
+  Sampler(Ops& ops, int max_seqs, int64_t max_penalties, int vocab_limit)
+      : ops_(ops), max_seqs_(max_seqs), max_penalties_(max_penalties), vocab_limit_(vocab_limit) {}
+
+  Ops& ops_;
+  int max_seqs_;
+  int64_t max_penalties_;
+  int vocab_limit_;
+  Buffer host_, device_;                // arenas, same layout
+  Buffer host_tokens_, device_tokens_;  // [max_seqs] i32
+};
+
+}  // namespace kuiper

@@ -1,0 +1,50 @@
+// One request while it is scheduled: its tokens, its pages and how far it got. Plain data, owned by
+// the Scheduler.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "kuiper/engine/request.h"
+
+namespace kuiper {
+
+// How often each distinct id occurs in a sequence; kept up to date only when penalties need it.
+struct TokenCounts {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> counts;  // occurrences among the generated tokens; 0: only in the prompt
+  std::unordered_map<int32_t, int> index;
+  int num_seen = 0;
+};
+
+struct Sequence {
+  int64_t id = 0;
+  std::vector<int32_t> tokens;  // prompt, then generated
+  int num_prompt = 0;
+  int num_computed = 0;        // tokens whose K/V are in the cache
+  int num_cached = 0;          // of them, reused when the sequence was admitted
+  std::vector<int32_t> pages;  // covers [0, num_computed + scheduled); contiguous: one cache row
+  int reserved_pages = 0;      // pages this sequence may grow to, promised at admission
+  int max_new_tokens = 0;
+  SamplingParams sampling;
+  TokenCounts counts;
+
+  int num_tokens() const { return static_cast<int>(tokens.size()); }
+  int num_generated() const { return num_tokens() - num_prompt; }
+};
+
+// What one step computes. Entries are in the order of the batch.
+struct StepPlan {
+  struct Entry {
+    Sequence* seq = nullptr;
+    int num_tokens = 0;     // tokens [num_computed, num_computed + num_tokens) of seq
+    bool samples = false;   // reaches the end of the known tokens: yields a new one
+    bool all_rows = false;  // logits of every row are wanted, none is sampled
+  };
+  std::vector<Entry> entries;
+  int num_tokens = 0;
+  bool decode_only = false;  // every entry is one sampling token
+};
+
+}  // namespace kuiper

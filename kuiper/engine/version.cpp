@@ -1,0 +1,12 @@
+// KUIPER_VERSION and KUIPER_COMMIT come from CMakeLists.txt of this folder.
+#include "kuiper/engine/engine.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+std::string Engine::Version() {
+  return std::string("kuiper ") + KUIPER_VERSION + " (commit " + KUIPER_COMMIT +
+         "), devices: " + CompiledDevices();
+}
+
+}  // namespace kuiper

@@ -1,0 +1,255 @@
+#include "kuiper/io/json_tree.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+namespace kuiper {
+namespace {
+
+// Python's repr(float): the shortest digits that read back equal, in scientific form when the
+// exponent is below -4 or at least 16.
+std::string PythonFloat(double value) {
+  char buffer[40];
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
+  const std::string_view printed(buffer, end.ptr - buffer);
+  const size_t e = printed.find('e');
+  std::string digits;
+  for (char c : printed.substr(0, e)) {
+    if (c >= '0' && c <= '9') digits += c;
+  }
+  const char* exponent_text = printed.data() + e + (printed[e + 1] == '+' ? 2 : 1);
+  int exponent = 0;
+  std::from_chars(exponent_text, end.ptr, exponent);
+  std::string out = printed[0] == '-' ? "-" : "";
+  const int count = static_cast<int>(digits.size());
+  if (exponent < -4 || exponent >= 16) {
+    out += digits[0];
+    if (count > 1) out += "." + digits.substr(1);
+    const int magnitude = std::abs(exponent);
+    out += exponent < 0 ? "e-" : "e+";
+    if (magnitude < 10) out += '0';
+    return out + std::to_string(magnitude);
+  }
+  if (exponent < 0) return out + "0." + std::string(-exponent - 1, '0') + digits;
+  if (count <= exponent + 1) return out + digits + std::string(exponent + 1 - count, '0') + ".0";
+  return out + digits.substr(0, exponent + 1) + "." + digits.substr(exponent + 1);
+}
+
+// As a Python dict: a repeated key keeps its first place and takes its last value.
+void MergeRepeatedKeys(JsonNode* object) {
+  const size_t count = object->keys.size();
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto& keys = object->keys;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+  std::vector<bool> drop(count, false);
+  bool any = false;
+  for (size_t i = 0; i < count;) {
+    size_t last = i;
+    while (last + 1 < count && keys[order[last + 1]] == keys[order[i]]) drop[order[++last]] = true;
+    if (last > i) {
+      std::swap(object->items[order[i]], object->items[order[last]]);
+      any = true;
+    }
+    i = last + 1;
+  }
+  if (!any) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (drop[i]) continue;
+    if (kept != i) {
+      object->keys[kept] = std::move(object->keys[i]);
+      object->items[kept] = std::move(object->items[i]);
+    }
+    ++kept;
+  }
+  object->keys.resize(kept);
+  object->items.resize(kept);
+}
+
+}  // namespace
+
+const JsonNode* JsonNode::Find(std::string_view key) const {
+  const auto it = std::find(keys.begin(), keys.end(), key);
+  return it == keys.end() ? nullptr : &items[it - keys.begin()];
+}
+
+std::optional<int64_t> JsonNode::AsInt() const {
+  if (type != Type::kInt) return std::nullopt;
+  int64_t value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+JsonNode* JsonTreeBuilder::Add(JsonNode::Type type) {
+  if (++num_values_ > kMaxValues) {
+    Fail("more than " + std::to_string(kMaxValues) + " values");
+    return nullptr;
+  }
+  JsonNode* node = open_.empty() ? &root_ : &open_.back()->items.emplace_back();
+  node->type = type;
+  return node;
+}
+
+bool JsonTreeBuilder::AddText(JsonNode::Type type, std::string text) {
+  JsonNode* node = Add(type);
+  if (node != nullptr) node->text = std::move(text);
+  return node != nullptr;
+}
+
+bool JsonTreeBuilder::Open(JsonNode::Type type) {
+  if (open_.size() >= kMaxDepth) return Fail("nested deeper than " + std::to_string(kMaxDepth));
+  JsonNode* node = Add(type);
+  if (node != nullptr) open_.push_back(node);
+  return node != nullptr;
+}
+
+bool JsonTreeBuilder::Fail(std::string message) {
+  error_ = std::move(message);
+  return false;
+}
+
+bool JsonTreeBuilder::null() {
+  return Add(JsonNode::Type::kNull) != nullptr;
+}
+
+bool JsonTreeBuilder::boolean(bool value) {
+  JsonNode* node = Add(JsonNode::Type::kBool);
+  if (node != nullptr) node->boolean = value;
+  return node != nullptr;
+}
+
+bool JsonTreeBuilder::number_integer(number_integer_t value) {
+  return AddText(JsonNode::Type::kInt, std::to_string(value));
+}
+
+bool JsonTreeBuilder::number_unsigned(number_unsigned_t value) {
+  return AddText(JsonNode::Type::kInt, std::to_string(value));
+}
+
+bool JsonTreeBuilder::number_float(number_float_t value, const string_t& text) {
+  // The parser also reports integers beyond 64 bits here; Python keeps their digits.
+  const bool integer = text.find_first_of(".eE") == std::string::npos;
+  return integer ? AddText(JsonNode::Type::kInt, text)
+                 : AddText(JsonNode::Type::kFloat, PythonFloat(value));
+}
+
+bool JsonTreeBuilder::string(string_t& value) {
+  return AddText(JsonNode::Type::kString, std::move(value));
+}
+
+bool JsonTreeBuilder::binary(binary_t&) {
+  return Fail("binary value");
+}
+
+bool JsonTreeBuilder::start_object(size_t) {
+  return Open(JsonNode::Type::kObject);
+}
+
+bool JsonTreeBuilder::key(string_t& value) {
+  open_.back()->keys.push_back(std::move(value));
+  return true;
+}
+
+bool JsonTreeBuilder::end_object() {
+  MergeRepeatedKeys(open_.back());
+  open_.pop_back();
+  return true;
+}
+
+bool JsonTreeBuilder::start_array(size_t) {
+  return Open(JsonNode::Type::kArray);
+}
+
+bool JsonTreeBuilder::end_array() {
+  open_.pop_back();
+  return true;
+}
+
+bool JsonTreeBuilder::parse_error(size_t position, const std::string&,
+                                  const nlohmann::detail::exception&) {
+  return Fail("invalid JSON at byte " + std::to_string(position));
+}
+
+Status JsonTreeBuilder::Parse(std::string_view text, StatusCode code, const std::string& name) {
+  const char* begin = text.data() == nullptr ? "" : text.data();
+  if (nlohmann::json::sax_parse(begin, begin + text.size(), this)) return OkStatus();
+  return Status(code, name + ": " + error_);
+}
+
+StatusOr<JsonNode> ParseJsonTree(std::string_view text, StatusCode code, const std::string& name) {
+  JsonTreeBuilder builder;
+  KU_RETURN_IF_ERROR(builder.Parse(text, code, name));
+  return std::move(builder.root());
+}
+
+std::string PythonJsonString(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          constexpr char kHex[] = "0123456789abcdef";
+          out += "\\u00";
+          out += kHex[c >> 4];
+          out += kHex[c & 15];
+        } else {
+          out += c;
+        }
+    }
+  }
+  return out + '"';
+}
+
+std::string PythonJson(const JsonNode& node) {
+  switch (node.type) {
+    case JsonNode::Type::kNull:
+      return "null";
+    case JsonNode::Type::kBool:
+      return node.boolean ? "true" : "false";
+    case JsonNode::Type::kInt:
+    case JsonNode::Type::kFloat:
+      return node.text;
+    case JsonNode::Type::kString:
+      return PythonJsonString(node.text);
+    case JsonNode::Type::kArray:
+    case JsonNode::Type::kObject:
+      break;
+  }
+  const bool object = node.IsObject();
+  std::string out(1, object ? '{' : '[');
+  for (size_t i = 0; i < node.items.size(); ++i) {
+    if (i > 0) out += ", ";
+    if (object) out += PythonJsonString(node.keys[i]) + ": ";
+    out += PythonJson(node.items[i]);
+  }
+  return out + (object ? '}' : ']');
+}
+
+}  // namespace kuiper

@@ -1,0 +1,155 @@
+#include "kuiper/io/messages_json.h"
+
+#include <utility>
+
+#include "kuiper/io/json_tree.h"
+
+namespace kuiper {
+namespace {
+
+constexpr char kName[] = "messages";
+
+Status InputError(const std::string& message) {
+  return Status(StatusCode::kInput, message);
+}
+
+// A field that is a string, absent or null; nullptr for the latter two.
+StatusOr<const std::string*> OptionalString(const JsonNode& node, const char* key,
+                                            const std::string& where) {
+  const JsonNode* value = node.Find(key);
+  if (value == nullptr || value->IsNull()) return static_cast<const std::string*>(nullptr);
+  if (!value->IsString()) return InputError(where + ": \"" + key + "\" is not a string");
+  return &value->text;
+}
+
+StatusOr<Role> ParseRole(const JsonNode& node, const std::string& where) {
+  KU_ASSIGN_OR_RETURN(const std::string* name, OptionalString(node, "role", where));
+  if (name == nullptr) return InputError(where + " has no role");
+  for (Role role : {Role::kSystem, Role::kUser, Role::kAssistant, Role::kTool}) {
+    if (*name == RoleName(role)) return role;
+  }
+  return InputError(where + ": role \"" + *name + "\" is not one of system, user, assistant, tool");
+}
+
+// {"type": "text", "text": ...}, {"type": "image", "image": path},
+// {"type": "image_url", "image_url": url or {"url": url}}.
+StatusOr<ContentPart> ParsePart(const JsonNode& node, const std::string& where) {
+  KU_ASSIGN_OR_RETURN(const std::string* type, OptionalString(node, "type", where));
+  if (type == nullptr) return InputError(where + " has no type");
+  ContentPart part;
+  if (*type == "text") {
+    KU_ASSIGN_OR_RETURN(const std::string* text, OptionalString(node, "text", where));
+    if (text == nullptr) return InputError(where + " has no text");
+    part.text = *text;
+    return part;
+  }
+  if (*type != "image" && *type != "image_url") {
+    return InputError(where + ": type \"" + *type + "\" is not one of text, image, image_url");
+  }
+  part.kind = ContentPart::Kind::kImage;
+  const JsonNode* holder = &node;
+  const char* key = type->c_str();
+  if (const JsonNode* nested = node.Find(key); nested != nullptr && nested->IsObject()) {
+    holder = nested;
+    key = "url";
+  }
+  KU_ASSIGN_OR_RETURN(const std::string* location, OptionalString(*holder, key, where));
+  if (location != nullptr) part.text = *location;
+  return part;
+}
+
+Status ParseContent(const JsonNode& node, const std::string& where, Message* message) {
+  const JsonNode* content = node.Find("content");
+  if (content == nullptr || content->IsNull()) {
+    // An assistant that only calls tools says nothing.
+    if (message->role == Role::kAssistant) return OkStatus();
+    return InputError(where + " has no content");
+  }
+  if (content->IsString()) {
+    message->text = content->text;
+    return OkStatus();
+  }
+  if (!content->IsArray()) return InputError(where + ": content is neither a string nor a list");
+  for (const JsonNode& item : content->items) {
+    const std::string part_where = where + ", part " + std::to_string(message->parts.size());
+    KU_ASSIGN_OR_RETURN(ContentPart part, ParsePart(item, part_where));
+    if (part.kind == ContentPart::Kind::kText) message->text += part.text;
+    message->parts.push_back(std::move(part));
+  }
+  return OkStatus();
+}
+
+Status ParseToolCalls(const JsonNode& node, const std::string& where, Message* message) {
+  const JsonNode* calls = node.Find("tool_calls");
+  if (calls == nullptr || calls->IsNull()) return OkStatus();
+  if (!calls->IsArray()) return InputError(where + ": tool_calls is not a list");
+  for (const JsonNode& item : calls->items) {
+    const std::string call_where =
+        where + ", tool call " + std::to_string(message->tool_calls.size());
+    const JsonNode* function = item.Find("function");
+    if (function == nullptr) function = &item;
+    KU_ASSIGN_OR_RETURN(const std::string* name, OptionalString(*function, "name", call_where));
+    if (name == nullptr) return InputError(call_where + " has no name");
+    const JsonNode* arguments = function->Find("arguments");
+    if (arguments == nullptr) return InputError(call_where + " has no arguments");
+    const bool is_text = arguments->IsString();
+    message->tool_calls.push_back(
+        {*name, is_text ? arguments->text : PythonJson(*arguments), is_text});
+  }
+  return OkStatus();
+}
+
+StatusOr<Message> ParseMessage(const JsonNode& node, const std::string& where) {
+  if (!node.IsObject()) return InputError(where + " is not an object");
+  Message message;
+  KU_ASSIGN_OR_RETURN(message.role, ParseRole(node, where));
+  KU_RETURN_IF_ERROR(ParseContent(node, where, &message));
+  KU_RETURN_IF_ERROR(ParseToolCalls(node, where, &message));
+  KU_ASSIGN_OR_RETURN(const std::string* reasoning,
+                      OptionalString(node, "reasoning_content", where));
+  if (reasoning != nullptr) message.reasoning = *reasoning;
+  return message;
+}
+
+Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
+  const JsonNode* tools = root.Find("tools");
+  if (tools != nullptr && !tools->IsNull()) {
+    if (!tools->IsArray()) return InputError("messages: tools is not a list");
+    for (const JsonNode& tool : tools->items) {
+      if (!tool.IsObject()) return InputError("messages: a tool is not an object");
+      parsed->tools_json.push_back(PythonJson(tool));
+    }
+  }
+  const JsonNode* kwargs = root.Find("chat_template_kwargs");
+  const JsonNode* thinking = kwargs == nullptr ? nullptr : kwargs->Find("enable_thinking");
+  if (thinking == nullptr || thinking->IsNull()) return OkStatus();
+  if (!thinking->IsBool()) return InputError("messages: enable_thinking is not true or false");
+  parsed->enable_thinking = thinking->boolean;
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json) {
+  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJsonTree(json, StatusCode::kInput, kName));
+  ParsedMessages parsed;
+  const JsonNode* messages = root.IsArray() ? &root : root.Find("messages");
+  if (messages == nullptr || !messages->IsArray()) {
+    return InputError("messages: neither a list of messages nor an object with \"messages\"");
+  }
+  if (messages->items.empty()) return InputError("messages: the list is empty");
+  for (const JsonNode& item : messages->items) {
+    const std::string where = "message " + std::to_string(parsed.messages.size());
+    KU_ASSIGN_OR_RETURN(Message message, ParseMessage(item, where));
+    parsed.messages.push_back(std::move(message));
+  }
+  KU_RETURN_IF_ERROR(ParseOptions(root, &parsed));
+  return parsed;
+}
+
+StatusOr<std::string> PythonJson(std::string_view json) {
+  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJsonTree(json, StatusCode::kInput, "JSON"));
+  return PythonJson(root);
+}
+
+}  // namespace kuiper

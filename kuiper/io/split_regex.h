@@ -1,0 +1,35 @@
+// Cuts text into pre-tokens with the regular expression of a tokenizer.json. The expression is
+// written for Oniguruma (the engine of Hugging Face's tokenizers) and runs on PCRE2; constructs the
+// two read differently are translated or refused.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+// The PCRE2 pattern with the meaning `pattern` has for Oniguruma in UTF-8.
+StatusOr<std::string> TranslateRegex(std::string_view pattern);
+
+class SplitRegex {
+ public:
+  static StatusOr<SplitRegex> Compile(std::string_view pattern);
+  SplitRegex(SplitRegex&&) noexcept;
+  SplitRegex& operator=(SplitRegex&&) noexcept;
+  ~SplitRegex();
+
+  // Appends the parts of `text` (valid UTF-8) to `parts`: every match and every stretch between
+  // matches, in order ("Isolated"). Together they are the whole text.
+  void Split(std::string_view text, std::vector<std::string_view>* parts) const;
+
+ private:
+  struct Code;
+  explicit SplitRegex(std::unique_ptr<Code> code);
+  std::unique_ptr<Code> code_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,65 @@
+// Takes the answer of a thinking model apart: <think>reasoning</think>answer. Newlines next to the
+// tags belong to the tags, as in Qwen3's chat template. A tag counts only where the template puts
+// it: <think> before any other text, </think> inside the block; elsewhere it is text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kuiper/io/token_stream.h"
+#include "kuiper/io/tokenizer.h"
+
+namespace kuiper {
+
+struct ThinkingText {
+  std::optional<std::string> reasoning;  // absent: there was no block
+  std::string answer;
+  bool closed = true;  // false: the text ends inside the block
+};
+ThinkingText SplitThinking(std::string_view text);
+
+// The same while tokens arrive. Uses the token ids of the tags, or their text if the tokenizer has
+// no such tokens.
+class ThinkingSplitter {
+ public:
+  struct Delta {
+    std::string reasoning;
+    std::string answer;
+  };
+
+  // `starts_inside`: the prompt already ended with an open <think>. `split` false: everything is
+  // answer (families without thinking). `tokenizer` must outlive the splitter.
+  explicit ThinkingSplitter(const Tokenizer& tokenizer, bool split = true,
+                            bool starts_inside = false);
+
+  Delta Push(int32_t id);
+  // What was held back. Call once, after the last token.
+  Delta Finish();
+
+  bool inside() const { return state_ == State::kReasoning; }
+  bool has_block() const { return has_block_; }
+  int reasoning_tokens() const { return reasoning_tokens_; }  // tokens between the tags
+
+ private:
+  enum class State { kStart, kReasoning, kAnswer };
+
+  void Consume(std::string_view text, Delta* delta);
+  void ConsumeStart(std::string_view text, Delta* delta);
+  void ConsumeReasoning(std::string_view text, Delta* delta);
+  void ConsumeAnswer(std::string_view text, Delta* delta);
+  void Open();
+  void Close();
+
+  TokenStream stream_;
+  std::optional<int32_t> open_id_, close_id_;
+  State state_;
+  bool has_block_;
+  bool at_block_edge_;  // newlines that come next belong to the tag
+  bool by_id_ = false;  // both tags are tokens
+  std::string held_;    // text that may turn out to belong to a tag
+  int reasoning_tokens_ = 0;
+};
+
+}  // namespace kuiper

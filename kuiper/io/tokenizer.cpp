@@ -1,0 +1,95 @@
+#include "kuiper/io/tokenizer.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "kuiper/io/bpe_tokenizer.h"
+#include "kuiper/io/spm_tokenizer.h"
+#include "kuiper/io/tokenizer_spec.h"
+
+namespace kuiper {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Far above any real tokenizer (11 MB); keeps a wrong path to a model file from being read.
+constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 28;
+
+Status FileError(const std::string& message) {
+  return Status(StatusCode::kTokenizer, message);
+}
+
+StatusOr<std::string> ReadFile(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return FileError("tokenizer file not found: " + path.string());
+  if (!fs::is_regular_file(path, error)) return FileError(path.string() + " is not a file");
+  const uintmax_t size = fs::file_size(path, error);
+  if (error) return FileError("cannot read " + path.string() + ": " + error.message());
+  if (size > kMaxFileBytes) {
+    return FileError(path.string() + " is not a tokenizer: " + std::to_string(size) + " bytes");
+  }
+  std::string text(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
+    return FileError("cannot read " + path.string());
+  }
+  return text;
+}
+
+// tokenizer.json, else the only *.model.
+StatusOr<fs::path> FindInDirectory(const fs::path& dir) {
+  std::error_code error;
+  if (fs::exists(dir / "tokenizer.json", error)) return dir / "tokenizer.json";
+  fs::path found;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != ".model") continue;
+    if (!found.empty()) {
+      return FileError(dir.string() + " has several .model files: name the tokenizer");
+    }
+    found = it->path();
+  }
+  if (error) return FileError("cannot read " + dir.string() + ": " + error.message());
+  if (found.empty()) {
+    return FileError("tokenizer file not found: " + (dir / "tokenizer.json").string());
+  }
+  return found;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& path) {
+  fs::path file = path;
+  std::error_code error;
+  if (fs::is_directory(file, error)) {
+    KU_ASSIGN_OR_RETURN(file, FindInDirectory(path));
+  }
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
+  std::string config;
+  const fs::path config_path = file.parent_path() / "tokenizer_config.json";
+  if (fs::exists(config_path, error)) {
+    KU_ASSIGN_OR_RETURN(config, ReadFile(config_path));
+  }
+  if (file.extension() == ".model") return CreateSpmTokenizer(text, config, file.string());
+  return FromJson(text, config, file.string());
+}
+
+StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json,
+                                                         std::string_view config_json,
+                                                         const std::string& name) {
+  KU_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseTokenizerSpec(json, config_json, name));
+  return BpeTokenizer::Create(std::move(spec), name);
+}
+
+std::vector<int32_t> Tokenizer::Encode(std::string_view text) const {
+  const TextPiece piece{text, false};
+  return EncodePieces({&piece, 1});
+}
+
+std::vector<int32_t> Tokenizer::EncodeWithSpecials(std::string_view text) const {
+  const TextPiece piece{text, true};
+  return EncodePieces({&piece, 1});
+}
+
+}  // namespace kuiper

@@ -1,0 +1,24 @@
+// The text of a tokenizer.json -> its small components as a tree, and its vocabulary and merges,
+// which are nearly all of the file, as plain arrays. Used by tokenizer_spec.cpp only.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/io/json_tree.h"
+#include "kuiper/io/tokenizer_spec.h"
+
+namespace kuiper {
+
+struct TokenizerJson {
+  JsonNode root;  // without model.vocab and model.merges
+  std::vector<VocabEntry> vocab;
+  std::vector<std::pair<std::string, std::string>> merges;
+};
+
+StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view json, const std::string& name);
+
+}  // namespace kuiper

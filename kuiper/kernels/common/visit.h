@@ -1,0 +1,42 @@
+// From run-time types to template arguments: VisitFloat for element types, VisitKv for KV views.
+// Included by the backends; nothing else unpacks a KvView.
+#pragma once
+
+#include <utility>
+
+#include "kuiper/base/check.h"
+#include "kuiper/base/dtype.h"
+#include "kuiper/base/half.h"
+#include "kuiper/kv/kv_view.h"
+
+namespace kuiper {
+
+// Calls f(T{}) with the C++ type of a floating point dtype.
+template <typename F>
+void VisitFloat(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF32:
+      return std::forward<F>(f)(float{});
+    case DType::kF16:
+      return std::forward<F>(f)(Half{});
+    case DType::kBF16:
+      return std::forward<F>(f)(BFloat16{});
+    default:
+      KU_CHECK(false, DTypeName(dtype));
+  }
+}
+
+// Calls f(view) with the typed view.
+template <typename F>
+void VisitKv(const KvView& kv, F&& f) {
+  VisitFloat(kv.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (kv.kind == KvView::Kind::kPaged) {
+      f(kv.Paged<T>());
+    } else {
+      f(kv.Contiguous<T>());
+    }
+  });
+}
+
+}  // namespace kuiper

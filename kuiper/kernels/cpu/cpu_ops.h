@@ -1,0 +1,70 @@
+// The CPU backend: Ops on host memory with one thread pool. Activations are FP32; weights and KV
+// cache are FP32, FP16 or BF16 and used as they are. Made by MakeOps only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kuiper/kernels/cpu/linear.h"
+#include "kuiper/kernels/cpu/thread_pool.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::cpu {
+
+class CpuOps : public Ops {
+ public:
+  explicit CpuOps(const OpsOptions& options);
+
+  Device device() const override { return {}; }
+  std::string Description() const override;
+  DType ActivationType(DType weights) const override;
+  StatusOr<Buffer> Allocate(size_t bytes) override;
+  StatusOr<Buffer> AllocatePinned(size_t bytes) override;
+  size_t FreeBytes() const override;
+  Status Reserve(const OpsLimits& limits) override;
+  size_t ScratchBytes(const OpsLimits& limits) const override;
+  void Upload(Tensor dst, Tensor src) override;
+  void Download(Tensor dst, Tensor src) override;
+  void Sync() override {}
+  // The graph refers to this object and must not outlive it.
+  StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
+
+ protected:
+  void DoEmbed(Tensor out, Tensor table, Tensor ids) override;
+  void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
+  void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
+  void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) override;
+  void DoApply(Tensor out, Tensor x, const Linear& w) override;
+  void DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
+                    const RopeTable& rope, Tensor positions) override;
+  void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) override;
+  void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
+                   float scale) override;
+  void DoSiluMul(Tensor out, Tensor gate_up) override;
+  void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) override;
+
+ private:
+  // Every op goes through here: `op` holds copies of its arguments, so that a recording freezes
+  // host scalars and reads memory again, as a CUDA graph does.
+  template <typename F>
+  void Run(F op) {
+    if (recording_ != nullptr) recording_->push_back(op);
+    op();
+  }
+
+  // Bytes of scratch_ per thread.
+  size_t ScratchStride(const OpsLimits& limits) const;
+
+  ThreadPool pool_;
+  CpuLinear linear_;
+  AttentionKind attention_;
+  OpsLimits limits_;
+  Buffer scratch_;  // one slice per thread, shared by attention and sampling
+  size_t scratch_stride_ = 0;
+  std::vector<std::function<void()>>* recording_ = nullptr;
+};
+
+}  // namespace kuiper::cpu

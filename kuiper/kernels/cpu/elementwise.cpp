@@ -1,0 +1,86 @@
+// Embed, GatherRows, SiluMul. Parallel over rows, SiluMul also over column chunks. Each moves its
+// inputs and outputs once and is bound by memory; exp costs about as much when all is in cache.
+#include <cstring>
+
+#include "kuiper/kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/elementwise.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kuiper {
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+// out [n] f32 = the n values of any float type at `row`.
+void WidenRow(float* out, const void* row, DType dtype, int64_t n) {
+  VisitFloat(dtype, [&](auto zero) HWY_ATTR {
+    const auto* in = static_cast<const decltype(zero)*>(row);
+    MapElements(out, n, [&](auto load) HWY_ATTR { return load(in); });
+  });
+}
+
+// out[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + e^-g).
+void SiluMulRow(float* out, const float* gate, const float* up, int64_t n) {
+  const DF d;
+  const VF one = hn::Set(d, 1.0f);
+  // e^88 is finite and 1 + e^88 makes the quotient vanish; NaN survives in the numerator.
+  const VF limit = hn::Set(d, 88.0f);
+  MapElements(out, n, [&](auto load) HWY_ATTR {
+    const VF g = load(gate);
+    const VF e = ExpF32(d, hn::Min(hn::Neg(g), limit));
+    return hn::Mul(hn::Div(g, hn::Add(one, e)), load(up));
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace kuiper
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kuiper::cpu {
+
+HWY_EXPORT(WidenRow);
+HWY_EXPORT(SiluMulRow);
+
+void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids) {
+  const auto widen = HWY_DYNAMIC_DISPATCH(WidenRow);
+  const int32_t* id = ids.ptr<int32_t>();
+  const int64_t row_bytes = table.stride[0] * static_cast<int64_t>(DTypeBytes(table.dtype));
+  ForEachItem(pool, out.rows(), out.numel(), [&](int64_t t, int) {
+    KU_CHECK(id[t] >= 0 && id[t] < table.rows(), "token id outside the embedding");
+    widen(out.row<float>(t), static_cast<const char*>(table.data) + id[t] * row_bytes, table.dtype,
+          out.shape[1]);
+  });
+}
+
+void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows) {
+  const int32_t* row = rows.ptr<int32_t>();
+  ForEachItem(pool, out.rows(), out.numel(), [&](int64_t r, int) {
+    KU_CHECK(row[r] >= 0 && row[r] < x.rows(), "row outside the input");
+    std::memcpy(out.row<float>(r), x.row<float>(row[r]), out.shape[1] * sizeof(float));
+  });
+}
+
+void SiluMul(ThreadPool& pool, Tensor out, Tensor gate_up) {
+  constexpr int64_t kChunk = 4096;
+  const auto silu_mul = HWY_DYNAMIC_DISPATCH(SiluMulRow);
+  const int64_t n = out.shape[1];
+  const int64_t chunks = (n + kChunk - 1) / kChunk;
+  ForEachItem(pool, out.rows() * chunks, out.numel(), [&](int64_t item, int) {
+    const int64_t t = item / chunks;
+    const int64_t begin = item % chunks * kChunk;
+    const float* gate = gate_up.row<float>(t) + begin;
+    silu_mul(out.row<float>(t) + begin, gate, gate + n, std::min(kChunk, n - begin));
+  });
+}
+
+}  // namespace kuiper::cpu
+#endif  // HWY_ONCE

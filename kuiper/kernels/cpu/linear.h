@@ -1,0 +1,53 @@
+// CpuLinear: y = x W^T + b for the CPU backend, on weights as they lie in the mapped file. The sum
+// of one output element is a function of (K, weight type) and the operands only: never of the
+// number of rows T, the split into parts, the thread count or the block sizes. Used by cpu_ops.cpp;
+// knows nothing about models. See linear.cpp for the algorithm and linear_kernel.h for the numeric
+// contract.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cpu/thread_pool.h"
+#include "kuiper/ops/linear.h"
+
+namespace kuiper {
+
+struct LinearKernelSet;
+
+class CpuLinear {
+ public:
+  // instruction_set: one of InstructionSets(), or empty for the best.
+  explicit CpuLinear(ThreadPool& pool, std::string_view instruction_set = "");
+
+  // Sizes the scratch memory: converted activations and per-thread blocks. Call it before Apply and
+  // never during a step; it only ever grows.
+  Status Reserve(int max_tokens, int max_features);
+  // Bytes that Reserve takes.
+  size_t ScratchBytes(int max_tokens, int max_features) const;
+
+  // out [T, w.out] = x [T, w.in] W^T + b; out and x f32 with any row stride, T <= max_tokens and
+  // w.in <= max_features. The parts' outputs lie side by side; all weights have one dtype.
+  void Apply(Tensor out, Tensor x, const Linear& w);
+
+  // The instruction sets this machine can run, best first, e.g. {"AVX3_BF16", "AVX3", "AVX2", ...}.
+  static std::vector<std::string> InstructionSets();
+  // The best of them: "AVX3_BF16", "AVX3", "AVX2", "NEON", ...
+  static std::string KernelName();
+
+ private:
+  ThreadPool& pool_;
+  const LinearKernelSet* kernels_ = nullptr;
+  int max_tokens_ = 0;
+  int max_features_ = 0;
+  Buffer activations_;  // x converted and blocked along K
+  Buffer workspace_;    // one slice per thread
+  size_t workspace_slice_ = 0;
+};
+
+}  // namespace kuiper

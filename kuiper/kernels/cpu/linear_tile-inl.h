@@ -1,0 +1,159 @@
+// The micro-kernels of the linear layer over an instruction set M. Included inside the namespace
+// and the target attributes of each instruction set (linear_hwy.cpp, linear_avx512bf16.cpp), so it
+// has no include guard, includes and namespace of its own.
+//
+// M provides: kChunk, kChunkBytes, kWeightChunkBytes, kVectorLanes (of the 16 lanes of an
+// accumulator in one register), kSteps (multiply-adds per chunk and lane), kAccRegisters
+// (accumulators that fit), kTileRows, kFoldsRegisters; Acc, Vec; Zero, LoadAcc, StoreAcc, LoadX,
+// StoreX, LoadWeights, Multiply, Convert, Fold.
+
+#ifndef KU_UNROLL
+#ifdef __clang__
+#define KU_UNROLL _Pragma("unroll")
+#else
+#define KU_UNROLL _Pragma("GCC unroll 32")
+#endif
+#endif
+
+// Registers per accumulator that are live at once: all 16 lanes if they fit, else the tile goes
+// over the same chunks several times, each time for other lanes. Lanes never mix before the fold.
+template <class M, int MR, int NR>
+constexpr int LiveVectors() {
+  int vectors = kLanes / M::kVectorLanes;
+  while (vectors > 1 && MR * NR * vectors > M::kAccRegisters) vectors /= 2;
+  return vectors;
+}
+
+// Accumulates one chunk of NR rows of W, w_step bytes apart, in lanes [first * kVectorLanes, ...).
+template <class M, int MR, int NR, int R, bool PANEL>
+HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w, size_t w_step,
+                                int first, typename M::Acc (&acc)[MR][NR][R]) {
+  KU_UNROLL for (int r = 0; r < R; ++r) {
+    typename M::Vec b[NR][M::kSteps];
+    KU_UNROLL for (int n = 0; n < NR; ++n) {
+      if constexpr (PANEL) {
+        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) b[n][s] =
+            M::LoadX(w + n * w_step, first + r, s);
+      } else {
+        M::LoadWeights(w + n * w_step, first + r, b[n]);
+      }
+    }
+    KU_UNROLL for (int m = 0; m < MR; ++m) {
+      KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+        const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
+        KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
+      }
+    }
+  }
+}
+
+template <class M, int MR, int NR, bool PANEL>
+HWY_NOINLINE void Tile(const TileArgs& a) {
+  constexpr int R = LiveVectors<M, MR, NR>();
+  constexpr int kVectors = kLanes / M::kVectorLanes;
+  constexpr bool kOnePass = R == kVectors;
+  const int full = PANEL ? (a.k + M::kChunk - 1) / M::kChunk : a.k / M::kChunk;
+  const size_t w_step = PANEL ? static_cast<size_t>(M::kChunkBytes) : a.w_stride;
+  const size_t w_chunk = PANEL ? NR * static_cast<size_t>(M::kChunkBytes) : M::kWeightChunkBytes;
+  typename M::Acc acc[MR][NR][R];
+  for (int first = 0; first < kVectors; first += R) {
+    float* lanes = a.lanes + first * M::kVectorLanes;
+    if (a.first) {
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
+    } else {
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] =
+              M::LoadAcc(lanes + (m * NR + n) * kLanes + r * M::kVectorLanes);
+    }
+    const uint8_t* x = a.x;
+    const uint8_t* w = a.w;
+    for (int c = 0; c < full; ++c, x += M::kChunkBytes, w += w_chunk) {
+      AccumulateChunk<M, MR, NR, R, PANEL>(x, a.x_stride, w, w_step, first, acc);
+    }
+    if (!PANEL && full * M::kChunk < a.k) {
+      // The last, partial chunk is copied and padded: the bytes behind it may not be mapped.
+      alignas(64) uint8_t padded[NR * M::kWeightChunkBytes] = {};
+      for (int n = 0; n < NR; ++n) {
+        memcpy(padded + n * M::kWeightChunkBytes, w + n * w_step,
+               (a.k - full * M::kChunk) * (M::kWeightChunkBytes / M::kChunk));
+      }
+      AccumulateChunk<M, MR, NR, R, false>(x, a.x_stride, padded, M::kWeightChunkBytes, first, acc);
+    }
+    if constexpr (kOnePass && M::kFoldsRegisters) {
+      if (a.last) {
+        M::template Fold<MR, NR>(acc, a.sums, a.sum_stride, a.add);
+        return;
+      }
+    }
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+        KU_UNROLL for (int r = 0; r < R; ++r)
+            M::StoreAcc(acc[m][n][r], lanes + (m * NR + n) * kLanes + r * M::kVectorLanes);
+  }
+  if constexpr (!M::kFoldsRegisters) {
+    if (a.last) M::template FoldLanes<MR, NR>(a.lanes, a.sums, a.sum_stride, a.add);
+  }
+}
+
+template <class M>
+void Pack(const uint8_t* w, size_t w_stride, int rows, int k, uint8_t* panel) {
+  constexpr int kVectors = kLanes / M::kVectorLanes;
+  const int full = k / M::kChunk;
+  const int chunks = (k + M::kChunk - 1) / M::kChunk;
+  for (int n = 0; n < kPanelRows; ++n) {
+    uint8_t* to = panel + n * M::kChunkBytes;
+    const uint8_t* from = w + n * w_stride;
+    alignas(64) uint8_t padded[M::kWeightChunkBytes] = {};
+    for (int c = 0; c < chunks; ++c, to += kPanelRows * M::kChunkBytes) {
+      if (n >= rows) {
+        memset(to, 0, M::kChunkBytes);
+        continue;
+      }
+      const uint8_t* chunk = from + static_cast<size_t>(c) * M::kWeightChunkBytes;
+      if (c == full) {
+        memcpy(padded, chunk, (k - full * M::kChunk) * (M::kWeightChunkBytes / M::kChunk));
+        chunk = padded;
+      }
+      KU_UNROLL for (int r = 0; r < kVectors; ++r) {
+        typename M::Vec v[M::kSteps];
+        M::LoadWeights(chunk, r, v);
+        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) M::StoreX(v[s], to, r, s);
+      }
+    }
+  }
+}
+
+template <class M>
+void ConvertRow(const float* x, int k, uint8_t* chunks) {
+  int i = 0;
+  for (; i + M::kChunk <= k; i += M::kChunk, chunks += M::kChunkBytes) M::Convert(x + i, chunks);
+  if (i < k) {
+    alignas(64) float padded[M::kChunk] = {};
+    memcpy(padded, x + i, (k - i) * sizeof(float));
+    M::Convert(padded, chunks);
+  }
+}
+
+template <class M, int MR>
+void SetTiles(LinearKernel& kernel) {
+  kernel.file1[MR] = &Tile<M, MR, 1, false>;
+  kernel.file4[MR] = &Tile<M, MR, kPanelRows, false>;
+  kernel.panel[MR] = &Tile<M, MR, kPanelRows, true>;
+  if constexpr (MR > 1) SetTiles<M, MR - 1>(kernel);
+}
+
+template <class M>
+LinearKernel MakeKernel(DType weights) {
+  LinearKernel kernel;
+  kernel.weights = weights;
+  kernel.chunk = M::kChunk;
+  kernel.chunk_bytes = M::kChunkBytes;
+  kernel.sub_chunks = 2048 / M::kChunkBytes;  // 2 KiB of each row of x, 12 KiB of a tile
+  kernel.tile_rows = M::kTileRows;
+  kernel.widens = M::kChunkBytes != M::kWeightChunkBytes;
+  kernel.flush_subnormals = weights == DType::kBF16;
+  kernel.convert = &ConvertRow<M>;
+  kernel.pack = &Pack<M>;
+  SetTiles<M, M::kTileRows>(kernel);
+  return kernel;
+}

@@ -1,0 +1,98 @@
+#include "kuiper/kernels/cpu/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+
+namespace kuiper::cpu {
+namespace {
+
+constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+
+// The value of "<key> <number>" in a file of such lines, in the file's unit.
+std::optional<size_t> ReadKey(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name;
+    size_t value = 0;
+    if (words >> name >> value && name == key) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> ReadNumber(const std::string& path) {
+  std::ifstream file(path);
+  size_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;  // absent, or "max"
+}
+
+// What one control group leaves. Pages of the file cache count as used there, but the kernel drops
+// the inactive ones when memory is needed.
+size_t FreeInGroup(const std::string& limit, const std::string& usage, const std::string& stat) {
+  const std::optional<size_t> max = ReadNumber(limit), used = ReadNumber(usage);
+  if (!max || !used) return kUnlimited;
+  const size_t cache = std::min(ReadKey(stat, "inactive_file").value_or(0), *used);
+  const size_t held = *used - cache;
+  return *max > held ? *max - held : 0;
+}
+
+// Version 2: the process's group and its ancestors. Version 1: the memory controller's own mount,
+// which in a container is the container's group.
+size_t FreeInControlGroups() {
+  std::string path;
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("0::", 0) == 0) path = line.substr(3);
+  }
+  const std::string root = "/sys/fs/cgroup";
+  size_t free = FreeInGroup(root + "/memory/memory.limit_in_bytes",
+                            root + "/memory/memory.usage_in_bytes", root + "/memory/memory.stat");
+  for (;;) {
+    while (!path.empty() && path.back() == '/') path.pop_back();
+    const std::string group = root + path;
+    free = std::min(free, FreeInGroup(group + "/memory.max", group + "/memory.current",
+                                      group + "/memory.stat"));
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return free;
+    path.resize(slash);
+  }
+}
+
+std::string Megabytes(size_t bytes) {
+  return std::to_string(bytes >> 20) + " MB";
+}
+
+}  // namespace
+
+size_t FreeMemory() {
+  const std::optional<size_t> kilobytes = ReadKey("/proc/meminfo", "MemAvailable:");
+  return std::min(kilobytes ? *kilobytes * 1024 : kUnlimited, FreeInControlGroups());
+}
+
+StatusOr<Buffer> AllocatePages(size_t bytes) {
+  if (bytes == 0) return Buffer();
+  const size_t free = FreeMemory();
+  if (bytes > free) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        "cannot allocate " + Megabytes(bytes) + " of memory: " + Megabytes(free) + " is available");
+  }
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    return Status(StatusCode::kResourceExhausted,
+                  "cannot allocate " + Megabytes(bytes) + " of memory");
+  }
+  return Buffer(data, bytes, Device{}, [](void* p, size_t n) { munmap(p, n); });
+}
+
+}  // namespace kuiper::cpu

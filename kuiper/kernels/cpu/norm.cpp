@@ -1,0 +1,64 @@
+// RmsNorm and AddRmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight. Parallel
+// over rows; moves each row twice (the second time from L1), bound by memory.
+#include <cmath>
+
+#include "kuiper/kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/norm.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kuiper {
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+void RmsNormRow(float* out, const float* x, Tensor weight, int n, float eps) {
+  const float mean = SumOfSquares(x, n) / static_cast<float>(n);
+  const VF scale = hn::Set(DF(), 1.0f / std::sqrt(mean + eps));
+  VisitFloat(weight.dtype, [&](auto zero) HWY_ATTR {
+    const auto* w = static_cast<const decltype(zero)*>(weight.data);
+    MapElements(out, n,
+                [&](auto load) HWY_ATTR { return hn::Mul(hn::Mul(load(x), scale), load(w)); });
+  });
+}
+
+void AddRmsNormRow(float* out, float* residual, const float* x, Tensor weight, int n, float eps) {
+  const float* sum = residual;
+  MapElements(residual, n, [&](auto load) HWY_ATTR { return hn::Add(load(sum), load(x)); });
+  RmsNormRow(out, residual, weight, n, eps);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace kuiper
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kuiper::cpu {
+
+HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(AddRmsNormRow);
+
+void RmsNorm(ThreadPool& pool, Tensor out, Tensor x, Tensor weight, float eps) {
+  const auto norm = HWY_DYNAMIC_DISPATCH(RmsNormRow);
+  const int n = static_cast<int>(x.shape[1]);
+  ForEachItem(pool, x.rows(), x.numel(),
+              [&](int64_t t, int) { norm(out.row<float>(t), x.row<float>(t), weight, n, eps); });
+}
+
+void AddRmsNorm(ThreadPool& pool, Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) {
+  const auto norm = HWY_DYNAMIC_DISPATCH(AddRmsNormRow);
+  const int n = static_cast<int>(x.shape[1]);
+  ForEachItem(pool, x.rows(), x.numel(), [&](int64_t t, int) {
+    norm(out.row<float>(t), residual.row<float>(t), x.row<float>(t), weight, n, eps);
+  });
+}
+
+}  // namespace kuiper::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,389 @@
+// Sample. Parallel over rows. A row is
+//   penalised   as in vLLM: repetition (divide positive logits, multiply negative ones) for ids of
+//               the prompt or the output, then frequency * count and presence for generated ids;
+//   scaled      z = (x - max) / temperature, which cannot overflow;
+//   filtered    as Hugging Face does: top-k, then top-p over what is left (renormalised), then
+//   min-p
+//               relative to the largest probability;
+//   drawn       by the Gumbel-max trick: argmax of z - log(-log(u)), u from (seed, step, id).
+// Ids are ordered by (logit descending, id ascending): ties at the border of top-k and top-p keep
+// the lowest ids. A row without any finite logit gives -1, like one with NaN or +inf.
+//
+// Greedy reads the logits once at memory speed. A draw adds one exp pass for top-p and random
+// numbers for the ids that can still win.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kuiper/kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/sample.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kuiper/kernels/common/philox.h"
+#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/simd-inl.h"
+
+#ifndef KUIPER_KERNELS_CPU_SAMPLE_CPP_
+#define KUIPER_KERNELS_CPU_SAMPLE_CPP_
+namespace kuiper::cpu {
+
+struct Candidate {
+  float z;
+  int32_t id;
+};
+
+inline bool Before(const Candidate& a, const Candidate& b) {
+  return a.z > b.z || (a.z == b.z && a.id < b.id);
+}
+
+// The arguments of one row.
+struct SampleRowArgs {
+  const float* logits;  // [vocab]
+  int vocab;            // ids that may be chosen
+  float temperature, top_p, min_p;
+  int top_k;
+  uint64_t seed;
+  int32_t step;
+  float repetition, presence, frequency;
+  const int32_t* penalty_tokens;  // [num_penalties]
+  const int32_t* penalty_counts;
+  int num_penalties;
+};
+
+struct SampleScratch {
+  float* z;               // [vocab]
+  Candidate* candidates;  // [vocab]
+};
+
+}  // namespace kuiper::cpu
+#endif  // KUIPER_KERNELS_CPU_SAMPLE_CPP_
+
+HWY_BEFORE_NAMESPACE();
+namespace kuiper {
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Above -log(-log1p(-2^-33)), the largest noise OpenUniform can give.
+constexpr float kMaxNoise = 23.0f;
+
+void Penalise(const SampleRowArgs& args, float* x) {
+  for (int i = 0; i < args.num_penalties; ++i) {
+    const int32_t id = args.penalty_tokens[i];
+    if (id < 0 || id >= args.vocab) continue;
+    const int32_t count = args.penalty_counts[i];
+    x[id] = x[id] > 0 ? x[id] / args.repetition : x[id] * args.repetition;
+    x[id] -= args.frequency * static_cast<float>(count);
+    if (count > 0) x[id] -= args.presence;
+  }
+}
+
+// The largest value and its lowest id; id -1 when there is none or a value is NaN or +inf.
+Candidate FindMax(const float* x, int n) {
+  constexpr int kBlock = 1024;
+  const DF d;
+  const VF infinity = hn::Set(d, kInfinity);
+  Candidate best{-kInfinity, -1};
+  for (int begin = 0; begin < n; begin += kBlock) {
+    const int end = std::min(n, begin + kBlock);
+    VF max[4];
+    for (VF& m : max) m = hn::Neg(infinity);
+    auto valid = hn::Eq(infinity, infinity);
+    int i = begin;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+      for (int j = 0; j < 4; ++j) {
+        const VF v = hn::LoadU(d, x + i + j * kLanes);
+        valid = hn::And(valid, hn::Lt(v, infinity));
+        max[j] = hn::Max(max[j], v);
+      }
+    }
+    bool all_valid = hn::AllTrue(d, valid);
+    float block_max =
+        hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]))));
+    for (; i < end; ++i) {
+      all_valid = all_valid && x[i] < kInfinity;
+      block_max = std::max(block_max, x[i]);
+    }
+    if (!all_valid) return {kInfinity, -1};
+    if (block_max > best.z) best = {block_max, begin};
+  }
+  if (best.id >= 0) {
+    while (x[best.id] != best.z) ++best.id;
+  }
+  return best;
+}
+
+// Whether one of the 16 values at z is above `threshold`.
+HWY_INLINE bool AnyAbove(const float* z, float threshold) {
+  const DF d;
+  VF max = hn::LoadU(d, z);
+  for (int r = 1; r < kRegs; ++r) max = hn::Max(max, hn::LoadU(d, z + r * kLanes));
+  return !hn::AllTrue(d, hn::Le(max, hn::Set(d, threshold)));
+}
+
+// Calls f(id) in ascending order for at least every id with z > threshold; f may raise it.
+template <class F>
+HWY_INLINE void ForEachAbove(const float* z, int n, const float& threshold, const F& f) {
+  for (int begin = 0; begin < n; begin += 16) {
+    if (begin + 16 <= n && !AnyAbove(z + begin, threshold)) continue;
+    for (int id = begin; id < std::min(n, begin + 16); ++id) {
+      if (z[id] > threshold) f(id);
+    }
+  }
+}
+
+// The first k ids in the order of Before, unordered.
+int CollectTopK(const float* z, int n, int k, Candidate* out) {
+  const int capacity = static_cast<int>(std::min<int64_t>(n, int64_t{2} * k));
+  float threshold = -kInfinity;
+  int count = 0;
+  ForEachAbove(z, n, threshold, [&](int id) HWY_ATTR {
+    out[count++] = {z[id], id};
+    if (count < capacity || count <= k) return;
+    // Every later id must beat the k-th best so far; an equal one would lose by its id.
+    std::nth_element(out, out + k - 1, out + count, Before);
+    count = k;
+    threshold = out[k - 1].z;
+  });
+  if (count > k) {
+    std::nth_element(out, out + k - 1, out + count, Before);
+    count = k;
+  }
+  return count;
+}
+
+int CollectAbove(const float* z, int n, float threshold, Candidate* out) {
+  int count = 0;
+  ForEachAbove(z, n, threshold, [&](int id) HWY_ATTR { out[count++] = {z[id], id}; });
+  return count;
+}
+
+// Calls f(p) with e^z of each of n values in ascending order, until f returns false.
+template <class Get, class F>
+HWY_INLINE void ForEachExp(int n, const Get& get, const F& f) {
+  const DF d;
+  float p[16];
+  for (int begin = 0; begin < n; begin += 16) {
+    const int count = std::min(16, n - begin);
+    for (int i = 0; i < 16; ++i) p[i] = i < count ? get(begin + i) : 0.0f;
+    for (int r = 0; r < kRegs; ++r) {
+      hn::StoreU(ExpF32(d, hn::LoadU(d, p + r * kLanes)), d, p + r * kLanes);
+    }
+    for (int i = 0; i < count; ++i) {
+      if (!f(p[i])) return;
+    }
+  }
+}
+
+template <class Get>
+HWY_INLINE double SumOfExp(int n, const Get& get) {
+  double sum = 0;
+  ForEachExp(n, get, [&](float p) HWY_ATTR {
+    sum += p;
+    return true;
+  });
+  return sum;
+}
+
+// Sorts the candidates and returns how many of the first ones reach `mass`; count + 1 when all
+// together do not.
+int CountOfMass(Candidate* candidates, int count, double mass) {
+  std::sort(candidates, candidates + count, Before);
+  double sum = 0;
+  int kept = 0;
+  ForEachExp(
+      count, [&](int i) HWY_ATTR { return candidates[i].z; },
+      [&](float p) HWY_ATTR {
+        ++kept;
+        sum += p;
+        return sum < mass;
+      });
+  return sum < mass ? count + 1 : kept;
+}
+
+// The smallest set of ids with the probability top_p, without sorting the whole vocabulary: almost
+// always few ids near the largest logit suffice.
+int CollectTopP(const float* z, int n, double top_p, Candidate* out) {
+  const double mass = top_p * SumOfExp(n, [&](int i) HWY_ATTR { return z[i]; });
+  int count = 0;
+  for (const float depth : {6.0f, 12.0f, 24.0f, kInfinity}) {
+    count = CollectAbove(z, n, -depth, out);
+    const int kept = CountOfMass(out, count, mass);
+    if (kept <= count) return kept;
+  }
+  return count;
+}
+
+// Applies top-k, top-p and min-p; returns how many candidates are left, at least one.
+int Filter(const SampleRowArgs& args, const SampleScratch& scratch) {
+  Candidate* candidates = scratch.candidates;
+  const bool has_top_k = args.top_k > 0 && args.top_k < args.vocab;
+  int count = 0;
+  if (has_top_k) {
+    count = CollectTopK(scratch.z, args.vocab, args.top_k, candidates);
+    if (args.top_p < 1.0f) {
+      const double total = SumOfExp(count, [&](int i) HWY_ATTR { return candidates[i].z; });
+      count = std::min(count, CountOfMass(candidates, count, args.top_p * total));
+    }
+  } else if (args.top_p < 1.0f) {
+    count = CollectTopP(scratch.z, args.vocab, args.top_p, candidates);
+  } else {
+    // A little deeper than needed; the exact comparison follows.
+    count = CollectAbove(scratch.z, args.vocab, std::log(args.min_p) - 0.01f, candidates);
+  }
+  if (args.min_p > 0.0f) {
+    // The largest probability is e^0, and it is always kept.
+    const float limit = std::min(args.min_p, 1.0f);
+    int i = 0, kept = 0;
+    ForEachExp(
+        count, [&](int j) HWY_ATTR { return candidates[j].z; },
+        [&](float p) HWY_ATTR {
+          if (p >= limit) candidates[kept++] = candidates[i];
+          ++i;
+          return true;
+        });
+    count = kept;
+  }
+  return count;
+}
+
+// value[i] = z[i] + Gumbel noise of bits[i], i < 16.
+HWY_INLINE void AddNoise(const float* z, const uint32_t* bits, float* value) {
+  const DF d;
+  float v[16];
+  for (int i = 0; i < 16; ++i) v[i] = OpenUniform(bits[i]);
+  for (int r = 0; r < kRegs; ++r) {
+    const VF exponential = hn::Neg(hn::Log1p(d, hn::Neg(hn::LoadU(d, v + r * kLanes))));
+    const VF noise = hn::Neg(hn::Log(d, exponential));
+    hn::StoreU(hn::Add(hn::LoadU(d, z + r * kLanes), noise), d, value + r * kLanes);
+  }
+}
+
+// Keeps the better of `best` and the noisy values of `count` <= 16 ids.
+HWY_INLINE void DrawGroup(const SampleRowArgs& args, const Candidate* group, int count,
+                          Candidate* best) {
+  float z[16] = {};
+  uint32_t bits[16] = {};
+  Philox4x32 words{};
+  int32_t block = -1;
+  for (int i = 0; i < count; ++i) {
+    if (group[i].id >> 2 != block) {
+      block = group[i].id >> 2;
+      words = SampleBits(args.seed, args.step, block);
+    }
+    z[i] = group[i].z;
+    bits[i] = words.word[group[i].id & 3];
+  }
+  float value[16];
+  AddNoise(z, bits, value);
+  for (int i = 0; i < count; ++i) {
+    const Candidate noisy{value[i], group[i].id};
+    if (Before(noisy, *best)) *best = noisy;
+  }
+}
+
+int32_t Draw(const SampleRowArgs& args, const Candidate* candidates, int count) {
+  Candidate best{-kInfinity, candidates[0].id};
+  for (int i = 0; i < count; i += 16) {
+    DrawGroup(args, candidates + i, std::min(16, count - i), &best);
+  }
+  return best.id;
+}
+
+// Draws among all ids, skipping those that the largest noise could not lift above the best so far.
+int32_t DrawFromAll(const SampleRowArgs& args, const float* z, int32_t max_id) {
+  const Candidate first{z[max_id], max_id};
+  Candidate best{-kInfinity, max_id};
+  DrawGroup(args, &first, 1, &best);
+  float threshold = best.z - kMaxNoise;
+  Candidate group[16];
+  int count = 0;
+  const auto flush = [&]() HWY_ATTR {
+    DrawGroup(args, group, count, &best);
+    threshold = best.z - kMaxNoise;
+    count = 0;
+  };
+  ForEachAbove(z, args.vocab, threshold, [&](int id) HWY_ATTR {
+    group[count++] = {z[id], id};
+    if (count == 16) flush();
+  });
+  flush();
+  return best.id;
+}
+
+int32_t SampleRow(const SampleRowArgs& args, const SampleScratch& scratch) {
+  const float* x = args.logits;
+  if (args.num_penalties > 0) {
+    std::memcpy(scratch.z, x, args.vocab * sizeof(float));
+    Penalise(args, scratch.z);
+    x = scratch.z;
+  }
+  const Candidate max = FindMax(x, args.vocab);
+  if (max.id < 0 || !(args.temperature > 0.0f)) return max.id;
+  const DF d;
+  const VF shift = hn::Set(d, max.z), temperature = hn::Set(d, args.temperature);
+  MapElements(scratch.z, args.vocab,
+              [&](auto load) HWY_ATTR { return hn::Div(hn::Sub(load(x), shift), temperature); });
+  const bool has_top_k = args.top_k > 0 && args.top_k < args.vocab;
+  if (!has_top_k && args.top_p >= 1.0f && !(args.min_p > 0.0f)) {
+    return DrawFromAll(args, scratch.z, max.id);
+  }
+  return Draw(args, scratch.candidates, Filter(args, scratch));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace kuiper
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kuiper::cpu {
+
+HWY_EXPORT(SampleRow);
+
+size_t SampleScratchBytes(int vocab) {
+  const size_t padded = (static_cast<size_t>(vocab) + 15) / 16 * 16;
+  return padded * (sizeof(float) + sizeof(Candidate));
+}
+
+void Sample(ThreadPool& pool, void* scratch, size_t scratch_stride, Tensor tokens, Tensor logits,
+            const SampleArgs& args) {
+  const auto sample = HWY_DYNAMIC_DISPATCH(SampleRow);
+  ForEachItem(pool, tokens.rows(), logits.numel(), [&](int64_t r, int thread) {
+    const int32_t first = args.penalty_offsets.ptr<int32_t>()[r];
+    SampleRowArgs row;
+    row.logits = logits.row<float>(r);
+    row.vocab = args.vocab_limit;
+    row.temperature = args.temperature.ptr<float>()[r];
+    row.top_p = args.top_p.ptr<float>()[r];
+    row.min_p = args.min_p.ptr<float>()[r];
+    row.top_k = args.top_k.ptr<int32_t>()[r];
+    row.seed = args.seed.ptr<uint64_t>()[r];
+    row.step = args.step.ptr<int32_t>()[r];
+    row.repetition = args.repetition_penalty.ptr<float>()[r];
+    row.presence = args.presence_penalty.ptr<float>()[r];
+    row.frequency = args.frequency_penalty.ptr<float>()[r];
+    row.num_penalties = args.penalty_offsets.ptr<int32_t>()[r + 1] - first;
+    if (row.repetition == 1.0f && row.presence == 0.0f && row.frequency == 0.0f) {
+      row.num_penalties = 0;
+    }
+    row.penalty_tokens = nullptr;
+    row.penalty_counts = nullptr;
+    if (row.num_penalties > 0) {
+      row.penalty_tokens = args.penalty_tokens.ptr<int32_t>() + first;
+      row.penalty_counts = args.penalty_counts.ptr<int32_t>() + first;
+    }
+    char* memory = static_cast<char*>(scratch) + thread * scratch_stride;
+    const size_t padded = (static_cast<size_t>(row.vocab) + 15) / 16 * 16;
+    const SampleScratch own{reinterpret_cast<float*>(memory),
+                            reinterpret_cast<Candidate*>(memory + padded * sizeof(float))};
+    tokens.ptr<int32_t>()[r] = sample(row, own);
+  });
+}
+
+}  // namespace kuiper::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,118 @@
+// The reference attention (--attention mha): one block of 128 threads per query row and head, plain
+// two-pass softmax. The first pass finds the largest score, the second computes the scores again
+// and adds up the values. One thread computes one score along head_dim in ascending order, the
+// values are added in the order of their positions, and the sum of the exponentials is 128 lanes
+// folded in a fixed tree: bits depend on the row's own length only. Every query row reads all of
+// its keys twice and values once, keys with a stride of a row, so it reaches a small fraction of
+// DRAM bandwidth; it is there to be compared with.
+#include "kuiper/base/check.h"
+#include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/matrix_arg.h"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct MhaParams {
+  MatrixArg out, q;
+  const int32_t* cu_q;     // [S + 1]
+  const int32_t* kv_lens;  // [S]
+  int num_seqs, heads, group, head_dim;
+  float scale_log2e;
+};
+
+// q . key, in the scale of exp2.
+template <typename T>
+__device__ __forceinline__ float Score(const float* q, const T* key, int head_dim) {
+  float sum = 0.0f;
+  for (int i = 0; i < head_dim; ++i) sum = fmaf(q[i], Widen(key[i]), sum);
+  return sum;
+}
+
+template <typename View>
+__global__ void __launch_bounds__(kThreads)
+    MhaKernel(const __grid_constant__ MhaParams p, const __grid_constant__ View view) {
+  using T = typename View::Element;
+  KU_SHARED(q, float[kMaxHeadDim]);
+  KU_SHARED(weight, float[kThreads]);
+  KU_SHARED(value, const void* [kThreads]);
+  KU_SHARED(shared, float[kWarpSize]);
+  const int tid = static_cast<int>(threadIdx.x);
+  const int row = static_cast<int>(blockIdx.x) / p.heads;
+  const int head = static_cast<int>(blockIdx.x) % p.heads;
+  const int kv_head = head / p.group;
+  int seq = 0;
+  for (int end = p.num_seqs; end - seq > 1;) {
+    const int middle = (seq + end) / 2;
+    (p.cu_q[middle] <= row ? seq : end) = middle;
+  }
+  // Rows behind the last sequence belong to nobody.
+  if (row >= p.cu_q[seq + 1]) return;
+  const int len = p.kv_lens[seq] - (p.cu_q[seq + 1] - 1 - row);
+  const int64_t first = static_cast<int64_t>(head) * p.head_dim;
+  for (int i = tid; i < p.head_dim; i += kThreads) {
+    q[i] = LoadAny(p.q.Row(row), p.q.dtype, first + i) * p.scale_log2e;
+  }
+  __syncthreads();
+
+  float max = -INFINITY;
+  for (int pos = tid; pos < len; pos += kThreads) {
+    max = fmaxf(max, Score(q, view.Row(seq, pos, kv_head), p.head_dim));
+  }
+  max = BlockMax(max, shared);
+
+  constexpr int kPerThread = kMaxHeadDim / kThreads;
+  float acc[kPerThread] = {}, sum = 0.0f;
+  for (int tile = 0; tile < len; tile += kThreads) {
+    const int count = len - tile < kThreads ? len - tile : kThreads;
+    __syncthreads();
+    if (tid < count) {
+      const T* key = view.Row(seq, tile + tid, kv_head);
+      weight[tid] = exp2f(Score(q, key, p.head_dim) - max);
+      value[tid] = key + view.s.v_offset;
+      sum += weight[tid];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < kPerThread; ++n) {
+      const int i = tid + n * kThreads;
+      if (i >= p.head_dim) continue;
+      for (int j = 0; j < count; ++j) {
+        acc[n] = fmaf(weight[j], Widen(static_cast<const T*>(value[j])[i]), acc[n]);
+      }
+    }
+  }
+  sum = BlockSum(sum, shared);
+#pragma unroll
+  for (int n = 0; n < kPerThread; ++n) {
+    const int i = tid + n * kThreads;
+    if (i < p.head_dim) StoreAny(p.out.Row(row), p.out.dtype, first + i, acc[n] / sum);
+  }
+}
+
+}  // namespace
+
+void AttentionMha(cudaStream_t stream, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
+                  float scale) {
+  KU_CHECK(kv.s.head_dim <= kMaxHeadDim, "head_dim is too large");
+  MhaParams p{};
+  p.out = AsArg(out);
+  p.q = AsArg(q);
+  p.cu_q = static_cast<const int32_t*>(meta.cu_seqlens_q.data);
+  p.kv_lens = static_cast<const int32_t*>(meta.kv_lens.data);
+  p.num_seqs = meta.num_seqs;
+  p.head_dim = kv.s.head_dim;
+  p.heads = static_cast<int>(q.shape[1]) / p.head_dim;
+  p.group = p.heads / kv.kv_heads;
+  p.scale_log2e = scale * 1.44269504f;
+  const dim3 grid(static_cast<unsigned>(q.rows() * p.heads));
+  VisitKv(kv, [&](const auto& view) {
+    using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
+    Launch(MhaKernel<View>, grid, dim3(kThreads), 0, stream, p, view);
+  });
+}
+
+}  // namespace kuiper::KU_GPU

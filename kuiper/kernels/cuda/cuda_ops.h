@@ -1,0 +1,70 @@
+// The CUDA backend: Ops on one device and one stream. Activations have the type of the weights,
+// FP32 accumulation throughout. Every op only enqueues; Capture turns a step into a CUDA graph.
+// Made by MakeCudaOps; compiled a second time for the emulated device.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/platform.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::KU_GPU {
+
+class CudaOps : public Ops {
+ public:
+  static StatusOr<std::unique_ptr<Ops>> Make(Device device, const OpsOptions& options);
+  ~CudaOps() override;
+
+  Device device() const override { return device_; }
+  std::string Description() const override;
+  DType ActivationType(DType weights) const override { return weights; }
+  StatusOr<Buffer> Allocate(size_t bytes) override;
+  StatusOr<Buffer> AllocatePinned(size_t bytes) override;
+  size_t FreeBytes() const override;
+  Status Reserve(const OpsLimits& limits) override;
+  size_t ScratchBytes(const OpsLimits& limits) const override;
+  void Upload(Tensor dst, Tensor src) override;
+  void Download(Tensor dst, Tensor src) override;
+  void Sync() override;
+  // The graph refers to this object and must not outlive it.
+  StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
+
+ protected:
+  void DoEmbed(Tensor out, Tensor table, Tensor ids) override;
+  void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
+  void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
+  void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) override;
+  void DoApply(Tensor out, Tensor x, const Linear& w) override;
+  void DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
+                    const RopeTable& rope, Tensor positions) override;
+  void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) override;
+  void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
+                   float scale) override;
+  void DoSiluMul(Tensor out, Tensor gate_up) override;
+  void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) override;
+
+ private:
+  CudaOps(Device device, const OpsOptions& options, const cudaDeviceProp& properties);
+
+  // Makes this device current for the calling thread and returns the stream to enqueue on.
+  cudaStream_t Enter() const;
+  void Copy(Tensor dst, Tensor src, cudaMemcpyKind kind);
+
+  Device device_;
+  AttentionKind attention_;
+  std::string description_;
+  int num_sms_;
+  bool integrated_;
+  cudaStream_t stream_ = nullptr;
+  bool capturing_ = false;
+  OpsLimits limits_;
+  Buffer scratch_;  // attention partials, then the sampler's rows
+  Buffer tickets_;
+  AttentionScratch attention_scratch_;
+  float* sample_scratch_ = nullptr;  // [max_seqs, vocab]
+};
+
+}  // namespace kuiper::KU_GPU

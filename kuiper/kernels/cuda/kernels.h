@@ -1,0 +1,53 @@
+// The launchers of the CUDA kernels, one source file per family. Arguments were checked by Ops; a
+// launcher only enqueues on the stream: it allocates nothing and does not wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cuda/platform.h"
+#include "kuiper/kv/kv_view.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::KU_GPU {
+
+// Largest head_dim of attention and RoPE; models have 64 to 256.
+constexpr int kMaxHeadDim = 512;
+
+// elementwise.cu
+void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids);
+void SiluMul(cudaStream_t stream, Tensor out, Tensor gate_up);
+
+// norm.cu; `residual` is empty for RmsNorm.
+void AddRmsNorm(cudaStream_t stream, Tensor out, Tensor residual, Tensor x, Tensor weight,
+                float eps);
+
+// rope.cu
+void QkNormRope(cudaStream_t stream, Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
+                const RopeTable& rope, Tensor positions);
+void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots);
+
+// linear.cu, linear_f32.cu
+void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w);
+void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w);
+
+// attention.cu: memory for the partial results of sequences that several blocks share.
+struct AttentionScratch {
+  float* partials = nullptr;
+  int64_t num_partials = 0;    // floats
+  int32_t* tickets = nullptr;  // zero between launches
+  int64_t num_tickets = 0;
+};
+// attention_mha.cu: the reference.
+void AttentionMha(cudaStream_t stream, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
+                  float scale);
+void AttentionFlash(cudaStream_t stream, const AttentionScratch& scratch, int num_sms, Tensor out,
+                    Tensor q, const KvView& kv, const AttnMeta& meta, float scale);
+// Splits of a sequence of `len` tokens.
+int NumAttentionSplits(int len);
+
+// sample.cu; z [R, vocab_limit] f32 is scratch.
+void Sample(cudaStream_t stream, float* z, Tensor tokens, Tensor logits, const SampleArgs& args);
+
+}  // namespace kuiper::KU_GPU

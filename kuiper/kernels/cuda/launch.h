@@ -1,0 +1,52 @@
+// Launch(kernel, grid, block, shared_bytes, stream, args...): how every kernel is started, instead
+// of <<<>>>. Arguments are converted to the kernel's parameter types and copied at once. A shape
+// the device refuses is a bug and ends the process.
+//
+// A kernel that wants more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
+// before its first launch. Blocks may run in any order and one at a time: a kernel must not wait
+// for another block (the last block to arrive may do the rest).
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "kuiper/kernels/cuda/cuda_check.h"
+#include "kuiper/kernels/cuda/platform.h"
+
+namespace kuiper::KU_GPU {
+
+template <typename... P, typename... A>
+void Launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+            A&&... args) {
+#if defined(KUIPER_SIMT)
+  KU_CUDA_CHECK(::kuiper::simt::LaunchKernel(kernel, {grid, block, shared_bytes}, stream,
+                                             std::forward<A>(args)...));
+#else
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  KU_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...));
+#endif
+}
+
+template <typename... P>
+void AllowSharedMemory(void (*kernel)(P...), size_t bytes) {
+  KU_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(bytes)));
+}
+
+// Barrier `id` (1 to 15) for the `num_threads` threads of some whole warps of the block, for
+// kernels whose warps have different roles. __syncthreads() is for all of them.
+#if defined(KUIPER_SIMT)
+inline void SyncThreads(int id, int num_threads, KU_SIMT_SITE) {
+  ::kuiper::simt::NamedBarrier(id, num_threads, {"SyncThreads", file_, line_});
+}
+#else
+__device__ __forceinline__ void SyncThreads(int id, int num_threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(num_threads) : "memory");
+}
+#endif
+
+}  // namespace kuiper::KU_GPU

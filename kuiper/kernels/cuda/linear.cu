@@ -1,0 +1,181 @@
+// Linear layers with FP16 or BF16 weights on tensor cores, built for few tokens: the weights are
+// the m16 operand of mma.m16n8k16 and the tokens the n8 operand, so 1 to 8 tokens cost the same,
+// and an output's order of summation depends on the weight's shape only (guarantee G4). More tokens
+// are panels of 64 of the same kernel, which keeps decode and prefill equal to the bit.
+//
+// Eight warps a block; kWarpsK of them share 16 * kRowTiles weight rows and take turns along K in
+// blocks of 128, FP32 accumulators, added up in ascending order at the end. Weights stay row-major
+// [N, K]: lane (g, t) reads the 16 bytes W[n + g][k + 8t ...] and X[token g][k + 8t ...]; that is
+// the A and B fragment of two mma steps if both operands permute k alike. So no shared memory and
+// no barrier in the loop: 8 * kRowTiles 16-byte loads per lane are in flight, weights past L1,
+// tokens through it.
+//
+// Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
+// expected on large layers (not measured); beyond, by the rate of mma and of L1.
+#include "kuiper/base/check.h"
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/linear_parts.h"
+#include "kuiper/kernels/cuda/matrix_arg.h"
+#include "kuiper/kernels/cuda/memory_access.cuh"
+#include "kuiper/kernels/cuda/mma.cuh"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr int kSteps = 4;           // of 32 columns between two turns of a warp
+constexpr int kTurn = 32 * kSteps;  // columns
+constexpr int kPanel = 64;          // tokens
+
+// Columns [k, k + 8) of a row as packed T, zeros from column n on. `vectors`: one 16-byte load.
+template <typename T, bool kStream>
+__device__ __forceinline__ uint4 LoadFragment(const void* row, DType dtype, bool vectors, int k,
+                                              int n) {
+  if (k >= n) return make_uint4(0, 0, 0, 0);
+  if (vectors) {
+    const uint4* p = reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(row) + k);
+    return kStream ? LoadStreamed(p) : *p;
+  }
+  float v[8];
+  LoadChunk(row, dtype, false, k, n, v);
+  return make_uint4(PackPair<T>(v[0], v[1]), PackPair<T>(v[2], v[3]), PackPair<T>(v[4], v[5]),
+                    PackPair<T>(v[6], v[7]));
+}
+
+// kVectors: K is a multiple of 8, rows are 16-byte aligned and X has the weights' type. Otherwise
+// elements are read one by one and X is rounded to T.
+template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
+__global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__ LinearArgs p) {
+  constexpr int kGroups = kWarps / kWarpsK;  // of warps with the same rows
+  // Token tiles that are added up at a time.
+  constexpr int kReduceTiles = kTokenTiles < 2 ? kTokenTiles : 2;
+  KU_SHARED(reduce, float[kWarps][4 * kReduceTiles][kWarpSize]);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int g = lane / 4, t = lane % 4;
+  const int first_token = static_cast<int>(blockIdx.x) * kPanel;
+  const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
+  const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
+  const int row0 = (tile * kGroups + warp / kWarpsK) * kRowTiles * 16;
+  const int in = p.in;
+
+  const void* weight[kRowTiles][2];
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      // Rows behind the last are read as the last and never stored.
+      int row = row0 + m * 16 + h * 8 + g;
+      row = row < part.out ? row : part.out - 1;
+      weight[m][h] = static_cast<const T*>(part.weight) + static_cast<int64_t>(row) * in;
+    }
+  }
+  float acc[kRowTiles][kTokenTiles][4] = {};
+  for (int turn = warp % kWarpsK * kTurn; turn < in; turn += kWarpsK * kTurn) {
+    uint4 w[kSteps][kRowTiles][2];
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          w[s][m][h] = LoadFragment<T, true>(weight[m][h], DTypeOf<T>::value, kVectors,
+                                             turn + 32 * s + 8 * t, in);
+        }
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const int k = turn + 32 * s;
+      if (k >= in) break;
+#pragma unroll
+      for (int n = 0; n < kTokenTiles; ++n) {
+        const int token = first_token + n * 8 + g;
+        const uint4 x = LoadFragment<T, false>(p.x.Row(token < p.tokens ? token : 0), p.x.dtype,
+                                               kVectors, token < p.tokens ? k + 8 * t : in, in);
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          const uint4 &lo = w[s][m][0], &hi = w[s][m][1];
+          Mma<T>(acc[m][n], {lo.x, hi.x, lo.y, hi.y}, {x.x, x.y});
+          Mma<T>(acc[m][n], {lo.z, hi.z, lo.w, hi.w}, {x.z, x.w});
+        }
+      }
+    }
+  }
+
+  // Adds up the warps that share rows, kReduceTiles token tiles of one row tile at a time.
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; n += kReduceTiles) {
+      if (first_token + n * 8 >= p.tokens) break;
+      __syncthreads();
+#pragma unroll
+      for (int r = 0; r < 4 * kReduceTiles; ++r) reduce[warp][r][lane] = acc[m][n + r / 4][r % 4];
+      __syncthreads();
+      for (int i = static_cast<int>(threadIdx.x); i < kGroups * 4 * kReduceTiles * kWarpSize;
+           i += kThreads) {
+        const int from = i % kWarpSize, r = i / kWarpSize % (4 * kReduceTiles);
+        const int group = i / (kWarpSize * 4 * kReduceTiles);
+        // Registers 0 and 1 belong to row g, 2 and 3 to row g + 8; columns 2t and 2t + 1.
+        const int row =
+            (tile * kGroups + group) * kRowTiles * 16 + m * 16 + from / 4 + r % 4 / 2 * 8;
+        const int token = first_token + (n + r / 4) * 8 + 2 * (from % 4) + r % 2;
+        if (row >= part.out || token >= p.tokens) continue;
+        float sum = reduce[group * kWarpsK][r][from];
+#pragma unroll
+        for (int k = 1; k < kWarpsK; ++k) sum += reduce[group * kWarpsK + k][r][from];
+        p.Store(part, token, row, sum);
+      }
+    }
+  }
+}
+
+template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
+void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
+  const int tiles = args.NumberTiles(kWarps / kWarpsK * kRowTiles * 16);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
+                  static_cast<unsigned>(tiles));
+  Launch(SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors>, grid, dim3(kThreads), 0,
+         stream, args);
+}
+
+// Tokens and registers; none of it changes a bit.
+template <typename T, int kWarpsK>
+void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
+  if (!vectors) {
+    if (args.tokens <= 8) return LaunchTiles<T, 1, 1, kWarpsK, false>(stream, args);
+    return LaunchTiles<T, 8, 1, kWarpsK, false>(stream, args);
+  }
+  if (args.tokens <= 8) return LaunchTiles<T, 1, 1, kWarpsK, true>(stream, args);
+  if (args.tokens <= 16) return LaunchTiles<T, 2, 1, kWarpsK, true>(stream, args);
+  if (args.tokens <= 32) return LaunchTiles<T, 4, 2, kWarpsK, true>(stream, args);
+  return LaunchTiles<T, 8, 2, kWarpsK, true>(stream, args);
+}
+
+template <typename T>
+void LaunchTyped(cudaStream_t stream, LinearArgs& args, bool vectors, int64_t out) {
+  // Depends on the weight's shape only: it fixes the order of summation. Few rows need more warps
+  // along K to fill the device.
+  if (out <= 16384) return LaunchWarps<T, 8>(stream, args, vectors);
+  if (out <= 65536) return LaunchWarps<T, 4>(stream, args, vectors);
+  return LaunchWarps<T, 2>(stream, args, vectors);
+}
+
+}  // namespace
+
+void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w) {
+  const DType dtype = w.parts[0].weight.dtype;
+  if (dtype == DType::kF32) return ApplyF32(stream, out, x, w);
+  LinearArgs args = MakeLinearArgs(out, x, w);
+  const bool vectors = args.vectors && args.x.dtype == dtype && args.in % 8 == 0;
+  if (dtype == DType::kF16) {
+    LaunchTyped<Half>(stream, args, vectors, w.out);
+  } else {
+    LaunchTyped<BFloat16>(stream, args, vectors, w.out);
+  }
+}
+
+}  // namespace kuiper::KU_GPU

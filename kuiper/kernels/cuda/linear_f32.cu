@@ -1,0 +1,123 @@
+// Linear layers with FP32 weights on the CUDA cores, the sibling of linear.cu: the order of
+// summation depends on the weight's shape only. Eight warps a block; kWarpsK of them share 4 weight
+// rows and take turns along K in blocks of 128, each lane 4 consecutive columns for up to 8 tokens
+// at a time. A warp's 32 lanes are added up in ascending order, then the warps.
+//
+// Moves the weights once per 8 tokens from DRAM or L2. Decode is bound by DRAM (85 to 90 % of read
+// bandwidth expected); long prefills by L1, at about a third of the FP32 rate. Not measured.
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/linear_parts.h"
+#include "kuiper/kernels/cuda/matrix_arg.h"
+#include "kuiper/kernels/cuda/memory_access.cuh"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr int kRows = 4;              // per warp
+constexpr int kTurn = 4 * kWarpSize;  // columns between two turns of a warp
+
+template <int kTokens, int kWarpsK, bool kVectors>
+__global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constant__ LinearArgs p) {
+  constexpr int kGroups = kWarps / kWarpsK;
+  constexpr int kSums = kRows * kTokens;
+  KU_SHARED(lanes, float[kWarps][kSums][kWarpSize + 1]);
+  KU_SHARED(sums, float[kWarps][kSums]);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int first_token = static_cast<int>(blockIdx.x) * kTokens;
+  const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
+  const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
+  const int row0 = (tile * kGroups + warp / kWarpsK) * kRows;
+  const int in = p.in;
+
+  const float* weight[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    // Rows behind the last are read as the last and never stored.
+    const int row = row0 + r < part.out ? row0 + r : part.out - 1;
+    weight[r] = static_cast<const float*>(part.weight) + static_cast<int64_t>(row) * in;
+  }
+  float acc[kRows][kTokens] = {};
+  for (int k = warp % kWarpsK * kTurn + 4 * lane; k < in; k += kWarpsK * kTurn) {
+    float w[kRows][4];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if constexpr (kVectors) {
+        Unpack(LoadStreamed(weight[r] + k), w[r], 0.0f);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) w[r][j] = k + j < in ? weight[r][k + j] : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kTokens; ++n) {
+      if (first_token + n >= p.tokens) break;
+      const char* row = p.x.Row(first_token + n);
+      float x[4];
+      if constexpr (kVectors) {
+        LoadValues(reinterpret_cast<const float*>(row) + k, x);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) x[j] = k + j < in ? LoadAny(row, p.x.dtype, k + j) : 0.0f;
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) acc[r][n] = fmaf(w[r][j], x[j], acc[r][n]);
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int n = 0; n < kTokens; ++n) lanes[warp][r * kTokens + n][lane] = acc[r][n];
+  }
+  __syncwarp();
+  if (lane < kSums) {
+    float sum = lanes[warp][lane][0];
+    for (int i = 1; i < kWarpSize; ++i) sum += lanes[warp][lane][i];
+    sums[warp][lane] = sum;
+  }
+  __syncthreads();
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= kGroups * kSums) return;
+  const int group = i / kSums, r = i % kSums / kTokens, n = i % kTokens;
+  const int row = (tile * kGroups + group) * kRows + r;
+  if (row >= part.out || first_token + n >= p.tokens) return;
+  float sum = sums[group * kWarpsK][i % kSums];
+#pragma unroll
+  for (int k = 1; k < kWarpsK; ++k) sum += sums[group * kWarpsK + k][i % kSums];
+  p.Store(part, first_token + n, row, sum);
+}
+
+template <int kTokens, int kWarpsK, bool kVectors>
+void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
+  const int tiles = args.NumberTiles(kWarps / kWarpsK * kRows);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kTokens)),
+                  static_cast<unsigned>(tiles));
+  Launch(SkinnyF32Kernel<kTokens, kWarpsK, kVectors>, grid, dim3(kThreads), 0, stream, args);
+}
+
+template <int kWarpsK>
+void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
+  if (!vectors) return LaunchTiles<8, kWarpsK, false>(stream, args);
+  if (args.tokens == 1) return LaunchTiles<1, kWarpsK, true>(stream, args);
+  if (args.tokens == 2) return LaunchTiles<2, kWarpsK, true>(stream, args);
+  if (args.tokens <= 4) return LaunchTiles<4, kWarpsK, true>(stream, args);
+  return LaunchTiles<8, kWarpsK, true>(stream, args);
+}
+
+}  // namespace
+
+void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w) {
+  LinearArgs args = MakeLinearArgs(out, x, w);
+  const bool vectors = args.vectors && args.x.dtype == DType::kF32 && args.in % 4 == 0;
+  // Depends on the weight's shape only: it fixes the order of summation.
+  if (w.out <= 16384) return LaunchWarps<8>(stream, args, vectors);
+  return LaunchWarps<2>(stream, args, vectors);
+}
+
+}  // namespace kuiper::KU_GPU

@@ -1,0 +1,17 @@
+// How make_ops.cpp reaches the CUDA backend without CUDA headers. The backend is compiled by nvcc
+// for real devices (namespace cuda) and by the C++ compiler for the emulated one (simt_gpu).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kuiper/base/status.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::cuda {
+StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
+}  // namespace kuiper::cuda
+
+namespace kuiper::simt_gpu {
+StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
+}  // namespace kuiper::simt_gpu

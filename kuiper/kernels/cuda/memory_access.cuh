@@ -1,0 +1,30 @@
+// Global memory accesses with a hint about reuse. None of them changes what is read.
+#pragma once
+
+#include "kuiper/kernels/cuda/platform.h"
+
+namespace kuiper::KU_GPU {
+
+// 16 bytes that are read once and are constant while the kernel runs (weights): they bypass L1.
+__device__ __forceinline__ uint4 LoadStreamed(const void* p) {
+#if defined(KUIPER_SIMT)
+  return *static_cast<const uint4*>(p);
+#else
+  uint4 v;
+  asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+      : "l"(p));
+  return v;
+#endif
+}
+
+// Asks for the cache line of p to be in L2 soon.
+__device__ __forceinline__ void PrefetchL2(const void* p) {
+#if defined(KUIPER_SIMT)
+  static_cast<void>(*static_cast<const volatile char*>(p));  // a sanitizer sees a wild address
+#else
+  asm volatile("prefetch.global.L2 [%0];\n" ::"l"(p));
+#endif
+}
+
+}  // namespace kuiper::KU_GPU

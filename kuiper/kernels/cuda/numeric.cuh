@@ -1,0 +1,205 @@
+// What the kernels share: conversions between element types and FP32, rows of a matrix whose type
+// is known at run time, vector loads and block reductions in a fixed order.
+#pragma once
+
+#include "kuiper/base/dtype.h"
+#include "kuiper/base/half.h"
+#include "kuiper/kernels/cuda/platform.h"
+
+namespace kuiper::KU_GPU {
+
+constexpr unsigned kFullWarp = 0xffffffffu;
+constexpr int kWarpSize = 32;
+
+__device__ __forceinline__ float Widen(float x) {
+  return x;
+}
+__device__ __forceinline__ float Widen(Half x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+__device__ __forceinline__ float Widen(BFloat16 x) {
+  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+
+template <typename T>
+struct Narrow;
+template <>
+struct Narrow<float> {
+  static __device__ __forceinline__ float From(float x) { return x; }
+};
+template <>
+struct Narrow<Half> {
+  static __device__ __forceinline__ Half From(float x) {
+    return Half{__half_as_ushort(__float2half_rn(x))};
+  }
+};
+template <>
+struct Narrow<BFloat16> {
+  static __device__ __forceinline__ BFloat16 From(float x) {
+    return BFloat16{__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+  }
+};
+
+// Elements of T in 16 bytes.
+template <typename T>
+constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+
+// v = the 8 (4) values at a 16-byte aligned address.
+__device__ __forceinline__ void Unpack(const uint4& raw, float (&v)[4], float) {
+  v[0] = __uint_as_float(raw.x);
+  v[1] = __uint_as_float(raw.y);
+  v[2] = __uint_as_float(raw.z);
+  v[3] = __uint_as_float(raw.w);
+}
+template <typename T>
+__device__ __forceinline__ void Unpack(const uint4& raw, float (&v)[8], T) {
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    v[2 * i] = Widen(T{static_cast<uint16_t>(words[i])});
+    v[2 * i + 1] = Widen(T{static_cast<uint16_t>(words[i] >> 16)});
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t PackPair(float low, float high) {
+  return static_cast<uint32_t>(Narrow<T>::From(low).bits) |
+         static_cast<uint32_t>(Narrow<T>::From(high).bits) << 16;
+}
+
+// kCount values from p: one 16-byte load when kCount fills it, single elements otherwise.
+template <typename T, int kCount>
+__device__ __forceinline__ void LoadValues(const T* p, float (&v)[kCount]) {
+  if constexpr (kCount == kVector<T>) {
+    Unpack(*reinterpret_cast<const uint4*>(p), v, T{});
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = Widen(p[i]);
+  }
+}
+
+// A matrix argument of a kernel. `vectors`: rows are 16-byte aligned, so chunks of 8 elements are
+// moved with vector instructions.
+struct MatrixArg {
+  char* data = nullptr;
+  int64_t row_bytes = 0;
+  DType dtype = DType::kF32;
+  bool vectors = false;
+
+  __device__ __forceinline__ char* Row(int64_t row) const { return data + row * row_bytes; }
+};
+
+__device__ __forceinline__ float LoadAny(const void* p, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kF16:
+      return Widen(static_cast<const Half*>(p)[i]);
+    case DType::kBF16:
+      return Widen(static_cast<const BFloat16*>(p)[i]);
+    default:
+      return static_cast<const float*>(p)[i];
+  }
+}
+
+__device__ __forceinline__ void StoreAny(void* p, DType dtype, int64_t i, float x) {
+  switch (dtype) {
+    case DType::kF16:
+      static_cast<Half*>(p)[i] = Narrow<Half>::From(x);
+      break;
+    case DType::kBF16:
+      static_cast<BFloat16*>(p)[i] = Narrow<BFloat16>::From(x);
+      break;
+    default:
+      static_cast<float*>(p)[i] = x;
+  }
+}
+
+// v = elements [i, i + 8) of a row, zeros from element n on. i is a multiple of 8.
+__device__ __forceinline__ void LoadChunk(const void* row, DType dtype, bool vectors, int i, int n,
+                                          float (&v)[8]) {
+  if (vectors && i + 8 <= n) {
+    if (dtype == DType::kF32) {
+      float half[4];
+      const uint4* p = reinterpret_cast<const uint4*>(static_cast<const float*>(row) + i);
+      Unpack(p[0], half, 0.0f);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) v[j] = half[j];
+      Unpack(p[1], half, 0.0f);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) v[4 + j] = half[j];
+    } else {
+      const uint4 raw = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(row) + i);
+      if (dtype == DType::kF16) {
+        Unpack(raw, v, Half{});
+      } else {
+        Unpack(raw, v, BFloat16{});
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) v[j] = i + j < n ? LoadAny(row, dtype, i + j) : 0.0f;
+}
+
+__device__ __forceinline__ void StoreChunk(void* row, DType dtype, bool vectors, int i, int n,
+                                           const float (&v)[8]) {
+  if (vectors && i + 8 <= n) {
+    if (dtype == DType::kF32) {
+      float4* p = reinterpret_cast<float4*>(static_cast<float*>(row) + i);
+      p[0] = make_float4(v[0], v[1], v[2], v[3]);
+      p[1] = make_float4(v[4], v[5], v[6], v[7]);
+    } else {
+      uint4* p = reinterpret_cast<uint4*>(static_cast<uint16_t*>(row) + i);
+      if (dtype == DType::kF16) {
+        *p = make_uint4(PackPair<Half>(v[0], v[1]), PackPair<Half>(v[2], v[3]),
+                        PackPair<Half>(v[4], v[5]), PackPair<Half>(v[6], v[7]));
+      } else {
+        *p = make_uint4(PackPair<BFloat16>(v[0], v[1]), PackPair<BFloat16>(v[2], v[3]),
+                        PackPair<BFloat16>(v[4], v[5]), PackPair<BFloat16>(v[6], v[7]));
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    if (i + j < n) StoreAny(row, dtype, i + j, v[j]);
+  }
+}
+
+// Butterflies: every lane gets the same result, in an order that depends on nothing.
+__device__ __forceinline__ float WarpSum(float x) {
+#pragma unroll
+  for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
+    x += __shfl_xor_sync(kFullWarp, x, offset);
+  }
+  return x;
+}
+__device__ __forceinline__ float WarpMax(float x) {
+#pragma unroll
+  for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, offset));
+  }
+  return x;
+}
+
+// Sum (maximum) over a block of whole warps, at most 32; the warps' results are combined in
+// ascending order. `shared` holds 32 floats and may be used again after the next barrier.
+__device__ __forceinline__ float BlockSum(float x, float* shared) {
+  x = WarpSum(x);
+  const int warps = static_cast<int>(blockDim.x) / kWarpSize;
+  if (threadIdx.x % kWarpSize == 0) shared[threadIdx.x / kWarpSize] = x;
+  __syncthreads();
+  float sum = shared[0];
+  for (int w = 1; w < warps; ++w) sum += shared[w];
+  return sum;
+}
+__device__ __forceinline__ float BlockMax(float x, float* shared) {
+  x = WarpMax(x);
+  const int warps = static_cast<int>(blockDim.x) / kWarpSize;
+  if (threadIdx.x % kWarpSize == 0) shared[threadIdx.x / kWarpSize] = x;
+  __syncthreads();
+  float max = shared[0];
+  for (int w = 1; w < warps; ++w) max = fmaxf(max, shared[w]);
+  return max;
+}
+
+}  // namespace kuiper::KU_GPU

@@ -1,0 +1,149 @@
+// QkNormRope: one warp per head of one token, query and key heads in the same launch; each lane
+// holds pairs (i, i + D/2), so the rotation needs no exchange and the norm five shuffles. StoreKv:
+// one thread per 8 elements of a token's keys and values, which it writes to the page of the slot.
+// Both touch their rows once: bound by the launch for one token, by DRAM for a prefill.
+#include "kuiper/base/check.h"
+#include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/matrix_arg.h"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarpSize;
+
+struct RopeParams {
+  MatrixArg q, k;
+  MatrixArg q_norm, k_norm;  // data null: no norm
+  int q_heads, k_heads, head_dim, blocks_per_token;
+  float eps;
+  const float* cos_sin;  // [max_pos, head_dim]
+  int64_t cos_sin_stride;
+  const int32_t* axis_of_pair;  // [head_dim / 2]
+  const int32_t* positions;     // [axes, T]
+  int64_t positions_stride;
+};
+
+// kPairs: pairs of a head per lane.
+template <int kPairs>
+__global__ void __launch_bounds__(kThreads) QkNormRopeKernel(const __grid_constant__ RopeParams p) {
+  const int lane = threadIdx.x % kWarpSize;
+  const int64_t t = blockIdx.x / p.blocks_per_token;
+  int head = static_cast<int>(blockIdx.x % p.blocks_per_token) * kWarps +
+             static_cast<int>(threadIdx.x / kWarpSize);
+  if (head >= p.q_heads + p.k_heads) return;
+  const bool is_key = head >= p.q_heads;
+  const MatrixArg& x = is_key ? p.k : p.q;
+  const MatrixArg& weight = is_key ? p.k_norm : p.q_norm;
+  if (is_key) head -= p.q_heads;
+  char* row = x.Row(t);
+  const int64_t first = static_cast<int64_t>(head) * p.head_dim;
+  const int half = p.head_dim / 2;
+
+  float a[kPairs], b[kPairs], sum = 0.0f;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarpSize;
+    a[j] = i < half ? LoadAny(row, x.dtype, first + i) : 0.0f;
+    b[j] = i < half ? LoadAny(row, x.dtype, first + half + i) : 0.0f;
+    sum = fmaf(a[j], a[j], sum);
+    sum = fmaf(b[j], b[j], sum);
+  }
+  if (weight.data != nullptr) {
+    const float mean = WarpSum(sum) / static_cast<float>(p.head_dim);
+    const float scale = 1.0f / sqrtf(mean + p.eps);
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const int i = lane + j * kWarpSize;
+      if (i >= half) continue;
+      a[j] = a[j] * scale * LoadAny(weight.data, weight.dtype, i);
+      b[j] = b[j] * scale * LoadAny(weight.data, weight.dtype, half + i);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarpSize;
+    if (i >= half) continue;
+    const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
+    const float c = p.cos_sin[pos * p.cos_sin_stride + i];
+    const float s = p.cos_sin[pos * p.cos_sin_stride + half + i];
+    StoreAny(row, x.dtype, first + i, a[j] * c - b[j] * s);
+    StoreAny(row, x.dtype, first + half + i, b[j] * c + a[j] * s);
+  }
+}
+
+struct StoreParams {
+  MatrixArg k, v;
+  bool vectors;  // heads are 16-byte aligned in k and v
+  const int32_t* slots;
+  int kv_heads, head_dim, chunks_per_head;
+};
+
+template <typename View>
+__global__ void __launch_bounds__(kThreads)
+    StoreKvKernel(const __grid_constant__ StoreParams p, const __grid_constant__ View view) {
+  using T = typename View::Element;
+  const int64_t t = blockIdx.x;
+  const int chunk = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
+  const int head = chunk / p.chunks_per_head;
+  if (head >= p.kv_heads) return;
+  const int i = chunk % p.chunks_per_head * 8;
+  T* key = view.Slot(p.slots[t], head);
+  const int in_bytes = p.k.dtype == DType::kF32 ? 4 : 2;
+  const int64_t offset = static_cast<int64_t>(head) * p.head_dim * in_bytes;
+  const bool out_vectors = p.head_dim % 8 == 0;
+  float v[8];
+  LoadChunk(p.k.Row(t) + offset, p.k.dtype, p.vectors, i, p.head_dim, v);
+  StoreChunk(key, DTypeOf<T>::value, out_vectors, i, p.head_dim, v);
+  LoadChunk(p.v.Row(t) + offset, p.v.dtype, p.vectors, i, p.head_dim, v);
+  StoreChunk(key + view.s.v_offset, DTypeOf<T>::value, out_vectors, i, p.head_dim, v);
+}
+
+}  // namespace
+
+void QkNormRope(cudaStream_t stream, Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
+                const RopeTable& rope, Tensor positions) {
+  RopeParams p{};
+  p.head_dim = static_cast<int>(rope.cos_sin.shape[1]);
+  KU_CHECK(p.head_dim <= kMaxHeadDim, "head_dim is too large");
+  p.q = AsArg(q);
+  p.k = AsArg(k);
+  if (!q_norm.empty()) {
+    p.q_norm = AsArg(q_norm);
+    p.k_norm = AsArg(k_norm);
+  }
+  p.q_heads = static_cast<int>(q.shape[1]) / p.head_dim;
+  p.k_heads = static_cast<int>(k.shape[1]) / p.head_dim;
+  p.blocks_per_token = CeilDiv(p.q_heads + p.k_heads, kWarps);
+  p.eps = eps;
+  p.cos_sin = static_cast<const float*>(rope.cos_sin.data);
+  p.cos_sin_stride = rope.cos_sin.stride[0];
+  p.axis_of_pair = static_cast<const int32_t*>(rope.axis_of_pair.data);
+  p.positions = static_cast<const int32_t*>(positions.data);
+  p.positions_stride = positions.stride[0];
+  const dim3 grid(static_cast<unsigned>(q.rows() * p.blocks_per_token));
+  // 2 pairs a lane reach head_dim 128, 8 reach kMaxHeadDim.
+  const auto kernel = p.head_dim <= 4 * kWarpSize ? QkNormRopeKernel<2> : QkNormRopeKernel<8>;
+  Launch(kernel, grid, dim3(kThreads), 0, stream, p);
+}
+
+void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots) {
+  StoreParams p{};
+  p.k = AsArg(k);
+  p.v = AsArg(v);
+  p.kv_heads = kv.kv_heads;
+  p.head_dim = kv.s.head_dim;
+  p.vectors = p.k.vectors && p.v.vectors && p.head_dim % 8 == 0;
+  p.slots = static_cast<const int32_t*>(slots.data);
+  p.chunks_per_head = CeilDiv(p.head_dim, 8);
+  const dim3 grid(static_cast<unsigned>(k.rows()),
+                  static_cast<unsigned>(CeilDiv(p.kv_heads * p.chunks_per_head, kThreads)));
+  VisitKv(kv, [&](const auto& view) {
+    using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
+    Launch(StoreKvKernel<View>, grid, dim3(kThreads), 0, stream, p, view);
+  });
+}
+
+}  // namespace kuiper::KU_GPU

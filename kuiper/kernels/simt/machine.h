@@ -1,0 +1,81 @@
+// The emulated CUDA device: one fiber per CUDA thread, blocks one after another on the calling OS
+// thread. A thread runs until it reaches a barrier or a warp operation; there it waits for the
+// threads the operation names, and the last one to arrive does the exchange for all of them.
+//
+// Tests set options and read statistics; kernels use it through dialect.h only. A kernel that
+// breaks a rule of the programming model ends the process with a report of who waits where.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "kuiper/kernels/simt/vector_types.h"
+
+namespace kuiper::simt {
+
+// ---- what a test may set ------------------------------------------------------------------------
+
+// Which runnable thread, woken lane and block goes next, and when an asynchronous copy lands.
+enum class Schedule {
+  kInOrder,   // ascending; copies land when they are waited for
+  kReversed,  // descending; copies land at once
+  kShuffled,  // by Options::seed
+};
+
+struct Options {
+  Schedule schedule = Schedule::kInOrder;
+  uint64_t seed = 1;
+  bool eager_streams = false;  // run stream work when it is queued, to see the host's call stack
+  int num_sms = 4;             // what the device reports; results must not depend on it
+};
+// Initially from the environment: KUIPER_SIMT_SCHEDULE=in_order|reversed|shuffled[:SEED] and
+// KUIPER_SIMT_EAGER=1.
+Options& CurrentOptions();
+
+struct Stats {
+  uint64_t threads = 0, switches = 0, collectives = 0;
+};
+const Stats& CurrentStats();
+
+inline constexpr int kMaxThreads = 1024;                 // per block
+inline constexpr size_t kStaticSharedBytes = 48 * 1024;  // what a kernel gets without asking
+inline constexpr size_t kMaxSharedBytes = 163 * 1024;    // per block of compute capability 8.7
+
+// ---- between the dialect and the scheduler ------------------------------------------------------
+
+struct LaunchShape {
+  dialect::dim3 grid, block;
+  size_t shared_bytes = 0;  // dynamic
+};
+
+// Runs a kernel; `body` is one CUDA thread.
+void RunKernel(const LaunchShape& shape, const std::function<void()>& body);
+
+// The operation a thread is waiting in, and where.
+struct Site {
+  const char* op;
+  const char* file;
+  int line;
+};
+
+// Runs once per collective in the thread that arrives last; args[i] is what lane (or thread) i
+// passed, null if it does not take part.
+using Exchange = void (*)(void* const* args, int n);
+
+void WarpCollective(unsigned mask, const Site& site, bool orders_memory, Exchange fn, void* arg);
+// All threads of the block that have not exited.
+void BlockCollective(const Site& site, Exchange fn, void* arg);
+// Barrier 1..15 for num_threads threads, whole warps.
+void NamedBarrier(int id, int num_threads, const Site& site);
+void MemoryFence();
+unsigned LaneId();
+int ThreadIndex();      // in the block
+bool CopyLandsEarly();  // what the schedule wants for the next asynchronous copy
+
+// Ends the process: the running thread broke a rule.
+[[noreturn]] void Fail(const std::string& what, const Site* site = nullptr,
+                       const Site* other = nullptr);
+
+}  // namespace kuiper::simt

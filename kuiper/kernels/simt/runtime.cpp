@@ -1,0 +1,277 @@
+#include "kuiper/kernels/simt/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "kuiper/kernels/simt/runtime_state.h"
+
+// Kernels, streams, events and graphs.
+
+namespace kuiper::simt {
+
+using namespace dialect;  // NOLINT(google-build-using-namespace): defines CUDA's functions
+
+Runtime& Device() {
+  static Runtime runtime;
+  return runtime;
+}
+
+Stream& Get(Stream* stream) {
+  return stream == nullptr ? Device().default_stream : *stream;
+}
+
+void RunOne(Stream& s) {
+  if (s.running) {
+    std::fprintf(stderr, "simt: streams wait for each other\n");
+    std::abort();
+  }
+  const Work work = std::move(s.queue.front());
+  s.queue.pop_front();
+  s.running = true;
+  work();
+  s.running = false;
+}
+
+void Drain(Stream& s) {
+  while (!s.queue.empty()) RunOne(s);
+}
+
+void DrainAll() {
+  Drain(Device().default_stream);
+  for (Stream* s : Device().streams) Drain(*s);
+}
+
+void DrainBlocking() {
+  Drain(Device().default_stream);
+  for (Stream* s : Device().streams)
+    if (s->blocking) Drain(*s);
+}
+
+cudaError_t Queue(Stream* stream, Work work) {
+  const Lock lock(Device().mutex);
+  Stream& s = Get(stream);
+  if (s.capture != nullptr) {
+    s.capture->nodes.push_back(std::move(work));
+    return cudaSuccess;
+  }
+  if (stream == nullptr) {
+    DrainBlocking();
+  } else if (s.blocking) {
+    Drain(Device().default_stream);
+  }
+  s.queue.push_back(std::move(work));
+  if (CurrentOptions().eager_streams) Drain(s);
+  return cudaSuccess;
+}
+
+bool BreaksCapture(Stream& s) {
+  if (s.capture != nullptr) s.capture_broken = true;
+  return s.capture != nullptr;
+}
+
+bool BreaksAnyCapture() {
+  bool any = false;
+  for (Stream* s : Device().streams)
+    if (!s->capture_relaxed) any |= BreaksCapture(*s);
+  return any;
+}
+
+cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  const Lock lock(Device().mutex);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) return Result(cudaErrorInvalidValue);
+  Device().max_dynamic_shared[kernel] = value;
+  return cudaSuccess;
+}
+
+cudaError_t MaxActiveBlocks(int* blocks, int block_size, size_t shared_bytes) {
+  if (block_size < 1 || block_size > kMaxThreads) return Result(cudaErrorInvalidValue);
+  const int by_threads = 1536 / block_size;
+  const int by_memory = static_cast<int>((kMaxSharedBytes + 1024) / (shared_bytes + 1024));
+  *blocks = std::min({by_threads, by_memory, 16});
+  return cudaSuccess;
+}
+
+cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* stream, Work body) {
+  const Lock lock(Device().mutex);
+  const dim3 g = shape.grid, b = shape.block;
+  const uint64_t threads = uint64_t{b.x} * b.y * b.z, blocks = uint64_t{g.x} * g.y * g.z;
+  if (threads == 0 || threads > kMaxThreads || b.z > 64)
+    return Result(cudaErrorInvalidConfiguration);
+  if (blocks == 0 || blocks > 0x7fffffff || g.y > 65535 || g.z > 65535)
+    return Result(cudaErrorInvalidConfiguration);
+  const auto& limits = Device().max_dynamic_shared;
+  const auto limit = limits.find(kernel);
+  if (shape.shared_bytes >
+      (limit == limits.end() ? kStaticSharedBytes : static_cast<size_t>(limit->second)))
+    return Result(cudaErrorInvalidValue);
+  return Queue(stream, [shape, run = std::move(body)] { RunKernel(shape, run); });
+}
+
+namespace dialect {
+
+cudaError_t cudaDeviceSynchronize() {
+  const Lock lock(Device().mutex);
+  if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
+  DrainAll();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  const Lock lock(Device().mutex);
+  *stream = new Stream;
+  (*stream)->blocking = flags != cudaStreamNonBlocking;
+  Device().streams.insert(*stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(Device().mutex);
+  if (Device().streams.count(stream) == 0) return Result(cudaErrorInvalidResourceHandle);
+  Drain(*stream);
+  Device().streams.erase(stream);
+  delete stream->capture;
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(Device().mutex);
+  if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
+  Drain(Get(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock(Device().mutex);
+  Stream& s = Get(stream);
+  if (BreaksCapture(s)) return Result(cudaErrorStreamCaptureUnsupported);
+  if (s.queue.empty()) return cudaSuccess;
+  RunOne(s);  // a host that polls sees progress
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*fn)(void*), void* data) {
+  return Queue(stream, [fn, data] { fn(data); });
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new Event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock(Device().mutex);
+  while (event->reached < event->recorded) RunOne(*event->stream);
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(Device().mutex);
+  if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
+  event->stream = &Get(stream);
+  const uint64_t ticket = ++event->recorded;
+  return Queue(stream, [event, ticket] {
+    event->reached = ticket;
+    event->time = std::chrono::steady_clock::now();
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(Device().mutex);
+  if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
+  Stream* const source = event->stream;
+  const uint64_t ticket = event->recorded;
+  return Queue(stream, [event, source, ticket] {
+    while (event->reached < ticket) RunOne(*source);
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(Device().mutex);
+  if (event->reached == event->recorded) return cudaSuccess;
+  RunOne(*event->stream);  // a host that polls sees progress
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(Device().mutex);
+  while (event->reached < event->recorded) RunOne(*event->stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop) {
+  const Lock lock(Device().mutex);
+  if (start->recorded == 0 || stop->recorded == 0) return Result(cudaErrorInvalidResourceHandle);
+  if (start->reached < start->recorded || stop->reached < stop->recorded) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(stop->time - start->time).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  const Lock lock(Device().mutex);
+  if (stream == nullptr || stream->capture != nullptr)
+    return Result(cudaErrorStreamCaptureUnsupported);
+  stream->capture = new Graph;
+  stream->capture_broken = false;
+  stream->capture_relaxed = mode == cudaStreamCaptureModeRelaxed;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(Device().mutex);
+  *graph = nullptr;
+  if (stream == nullptr || stream->capture == nullptr) return Result(cudaErrorInvalidValue);
+  std::unique_ptr<Graph> captured(std::exchange(stream->capture, nullptr));
+  if (stream->capture_broken) return Result(cudaErrorStreamCaptureInvalidated);
+  *graph = captured.release();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(Device().mutex);
+  *status =
+      Get(stream).capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long) {  // NOLINT(google-runtime-int)
+  *exec = new Graph(*graph);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  return Queue(stream, [exec] {
+    for (const Work& node : exec->nodes) node();
+  });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  const Lock lock(Device().mutex);
+  DrainAll();  // it may be queued
+  delete exec;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+}  // namespace dialect
+}  // namespace kuiper::simt

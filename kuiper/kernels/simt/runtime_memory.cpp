@@ -1,0 +1,147 @@
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kuiper/kernels/simt/memory.h"
+#include "kuiper/kernels/simt/runtime_state.h"
+
+// Allocation and copies. A copy between the device and pinned memory happens when its stream runs;
+// pageable memory is read at once and written before the call returns, as on a real device.
+
+namespace kuiper::simt {
+
+using namespace dialect;  // NOLINT(google-build-using-namespace): defines CUDA's functions
+
+namespace {
+
+constexpr size_t kTotalBytes = size_t{8} << 30;
+
+bool IsPinned(const void* p) {
+  return IsMemory(p, 1, MemoryKind::kPinnedHost);
+}
+
+// A device pointer must cover the whole copy; a host pointer must not be a device pointer.
+bool DirectionFits(const void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
+  const auto fits = [bytes](const void* p, bool device) {
+    return device ? IsMemory(p, bytes, MemoryKind::kDevice) : !IsDeviceAddress(p);
+  };
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+      return fits(dst, false) && fits(src, false);
+    case cudaMemcpyHostToDevice:
+      return fits(dst, true) && fits(src, false);
+    case cudaMemcpyDeviceToHost:
+      return fits(dst, false) && fits(src, true);
+    case cudaMemcpyDeviceToDevice:
+      return fits(dst, true) && fits(src, true);
+    case cudaMemcpyDefault:
+      return fits(dst, IsDeviceAddress(dst)) && fits(src, IsDeviceAddress(src));
+  }
+  return false;
+}
+
+cudaError_t Allocate(void** p, size_t bytes, MemoryKind kind) {
+  const Lock lock(Device().mutex);
+  *p = nullptr;
+  if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
+  if (bytes == 0) return cudaSuccess;
+  if (kind == MemoryKind::kDevice && bytes > kTotalBytes - AllocatedDeviceBytes())
+    return Result(cudaErrorMemoryAllocation);
+  *p = AllocateMemory(bytes, kind);
+  return *p == nullptr ? Result(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+
+cudaError_t Free(void* p, MemoryKind kind) {
+  const Lock lock(Device().mutex);
+  if (p == nullptr) return cudaSuccess;
+  if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
+  if (!IsMemory(p, 1, kind)) return Result(cudaErrorInvalidValue);
+  DrainAll();
+  FreeMemory(p);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+namespace dialect {
+
+cudaError_t cudaMalloc(void** p, size_t bytes) {
+  return Allocate(p, bytes, MemoryKind::kDevice);
+}
+
+cudaError_t cudaFree(void* p) {
+  return Free(p, MemoryKind::kDevice);
+}
+
+cudaError_t cudaMallocHost(void** p, size_t bytes) {
+  return Allocate(p, bytes, MemoryKind::kPinnedHost);
+}
+
+cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
+  return Allocate(p, bytes, MemoryKind::kPinnedHost);
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  const Lock lock(Device().mutex);
+  if (!IsPinned(host)) return Result(cudaErrorInvalidValue);
+  *device = host;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* p) {
+  return Free(p, MemoryKind::kPinnedHost);
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  const Lock lock(Device().mutex);
+  *total_bytes = kTotalBytes;
+  *free_bytes = kTotalBytes - AllocatedDeviceBytes();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
+  const Lock lock(Device().mutex);
+  if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
+  if (bytes == 0) return cudaSuccess;
+  if (!DirectionFits(dst, src, bytes, kind)) return Result(cudaErrorInvalidValue);
+  DrainBlocking();
+  std::memmove(dst, src, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const Lock lock(Device().mutex);
+  if (bytes == 0) return cudaSuccess;
+  if (!DirectionFits(dst, src, bytes, kind)) return Result(cudaErrorInvalidValue);
+  const bool captured = Get(stream).capture != nullptr;
+  const bool pageable_source = !IsDeviceAddress(src) && !IsPinned(src);
+  const bool pageable_target = !IsDeviceAddress(dst) && !IsPinned(dst);
+  if (pageable_source && !captured) {
+    const auto* first = static_cast<const char*>(src);
+    auto staged = std::make_shared<std::vector<char>>(first, first + bytes);
+    Queue(stream, [dst, staged] { std::memcpy(dst, staged->data(), staged->size()); });
+  } else {
+    Queue(stream, [dst, src, bytes] { std::memmove(dst, src, bytes); });
+  }
+  if (pageable_target && !captured) Drain(Get(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void* dst, int value, size_t bytes) {
+  const Lock lock(Device().mutex);
+  if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
+  const cudaError_t error = cudaMemsetAsync(dst, value, bytes, nullptr);
+  Drain(Device().default_stream);
+  return error;
+}
+
+cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t stream) {
+  const Lock lock(Device().mutex);
+  if (bytes == 0) return cudaSuccess;
+  if (!IsMemory(dst, bytes, MemoryKind::kDevice)) return Result(cudaErrorInvalidValue);
+  return Queue(stream, [dst, value, bytes] { std::memset(dst, value, bytes); });
+}
+
+}  // namespace dialect
+}  // namespace kuiper::simt

@@ -1,0 +1,65 @@
+// What the sources of the emulated runtime share: streams as queues of work, the graph a stream is
+// captured into, and the lock around all of it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "kuiper/kernels/simt/runtime.h"
+
+namespace kuiper::simt {
+
+using Work = std::function<void()>;
+
+struct Graph {
+  std::vector<Work> nodes;
+};
+
+struct Stream {
+  std::deque<Work> queue;
+  bool blocking = true;  // ordered with the default stream
+  bool running = false;
+  Graph* capture = nullptr;
+  bool capture_broken = false;
+  bool capture_relaxed = false;
+};
+
+struct Event {
+  Stream* stream = nullptr;  // where it was last recorded
+  uint64_t recorded = 0, reached = 0;
+  std::chrono::steady_clock::time_point time;
+};
+
+struct Runtime {
+  std::recursive_mutex mutex;
+  Stream default_stream;
+  std::set<Stream*> streams;
+  std::map<const void*, int> max_dynamic_shared;
+};
+Runtime& Device();
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+// Remembers an error for cudaGetLastError and returns it.
+dialect::cudaError_t Result(dialect::cudaError_t error);
+
+Stream& Get(Stream* stream);
+dialect::cudaError_t Queue(Stream* stream, Work work);
+// Run what is queued. The caller holds the lock.
+void RunOne(Stream& stream);
+void Drain(Stream& stream);
+void DrainAll();
+// The default stream and those created without cudaStreamNonBlocking, which wait for each other.
+void DrainBlocking();
+
+// A call that waits or allocates makes the captures it may not happen in fail; true if there are
+// any.
+bool BreaksCapture(Stream& stream);
+bool BreaksAnyCapture();
+
+}  // namespace kuiper::simt

@@ -1,0 +1,100 @@
+#include "kuiper/kv/block_pool.h"
+
+#include <algorithm>
+
+#include "kuiper/base/check.h"
+
+namespace kuiper {
+
+BlockPool::BlockPool(int num_pages, int page_size) : page_size_(page_size) {
+  KU_CHECK(num_pages >= 1, "a pool has at least the null page");
+  KU_CHECK(page_size >= 1);
+  ref_counts_.resize(num_pages);
+}
+
+bool BlockPool::Allocate(int count, std::vector<int32_t>* pages) {
+  KU_CHECK(count >= 0);
+  if (count > num_free()) return false;
+  for (int i = 0; i < count; ++i) {
+    int32_t page;
+    if (free_.empty()) {
+      page = next_untouched_++;
+    } else {
+      page = free_.back();
+      free_.pop_back();
+    }
+    ref_counts_[page] = 1;
+    pages->push_back(page);
+  }
+  num_used_ += count;
+  peak_used_ = std::max(peak_used_, num_used_);
+  return true;
+}
+
+void BlockPool::AddRef(int32_t page) {
+  KU_CHECK(ref_count(page) > 0, "page is free");
+  if (++ref_counts_[page] == 2) ++num_shared_;
+}
+
+void BlockPool::Release(int32_t page) {
+  KU_CHECK(ref_count(page) > 0, "page is free");
+  const int32_t left = --ref_counts_[page];
+  if (left == 1) --num_shared_;
+  if (left == 0) {
+    --num_used_;
+    free_.push_back(page);
+  }
+}
+
+int BlockPool::ref_count(int32_t page) const {
+  KU_CHECK(page >= 1 && page < static_cast<int32_t>(ref_counts_.size()), "no such page");
+  return ref_counts_[page];
+}
+
+int BlockPool::num_free() const {
+  return num_pages() - num_used_;
+}
+int BlockPool::num_used() const {
+  return num_used_;
+}
+int BlockPool::num_shared() const {
+  return num_shared_;
+}
+int BlockPool::num_pages() const {
+  return static_cast<int>(ref_counts_.size()) - 1;
+}
+int BlockPool::page_size() const {
+  return page_size_;
+}
+int BlockPool::high_water() const {
+  return next_untouched_;
+}
+int BlockPool::peak_used() const {
+  return peak_used_;
+}
+
+void BlockPool::CheckInvariants() const {
+  const int total = static_cast<int>(ref_counts_.size());
+  KU_CHECK(next_untouched_ >= 1 && next_untouched_ <= total);
+  KU_CHECK(ref_counts_[0] == 0, "the null page has no references");
+  std::vector<bool> is_free(total, false);
+  for (int32_t page : free_) {
+    KU_CHECK(page >= 1 && page < next_untouched_, "free list holds a page never handed out");
+    KU_CHECK(!is_free[page], "page is in the free list twice");
+    is_free[page] = true;
+  }
+  int used = 0;
+  int shared = 0;
+  for (int page = 1; page < total; ++page) {
+    const int32_t refs = ref_counts_[page];
+    KU_CHECK(refs >= 0);
+    const bool available = page >= next_untouched_ || is_free[page];
+    KU_CHECK((refs == 0) == available, "page is both free and referenced, or neither");
+    used += refs > 0;
+    shared += refs > 1;
+  }
+  KU_CHECK(used == num_used_ && shared == num_shared_);
+  KU_CHECK(used <= peak_used_ && peak_used_ < next_untouched_);
+}
+
+}  // namespace kuiper

@@ -1,0 +1,44 @@
+// Who owns which page: a free list and reference counts. Host only; it knows nothing of tensors.
+// Page 0 is the null page: never handed out, the target of padded rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace kuiper {
+
+class BlockPool {
+ public:
+  // num_pages includes the null page. page_size in tokens.
+  BlockPool(int num_pages, int page_size);
+
+  // Appends `count` pages to *pages, each with one reference; all or nothing. Low ids first, so
+  // that storage allocated lazily stays small; freed pages are used again before untouched ones.
+  [[nodiscard]] bool Allocate(int count, std::vector<int32_t>* pages);
+  void AddRef(int32_t page);
+  // Drops one reference; the last one returns the page to the free list.
+  void Release(int32_t page);
+
+  int ref_count(int32_t page) const;
+  int num_free() const;
+  int num_used() const;    // pages with at least one reference
+  int num_shared() const;  // pages with more than one reference
+  int num_pages() const;   // usable pages, without the null page
+  int page_size() const;
+  int high_water() const;  // 1 + the largest page id ever handed out: what storage must cover
+  int peak_used() const;   // most pages in use at one time
+
+  // CHECKs that free list and counts agree; for tests and debug runs.
+  void CheckInvariants() const;
+
+ private:
+  int page_size_;
+  std::vector<int32_t> ref_counts_;  // [num_pages + null]
+  std::vector<int32_t> free_;        // freed pages, used last-in-first-out
+  int next_untouched_ = 1;
+  int num_used_ = 0;
+  int num_shared_ = 0;
+  int peak_used_ = 0;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,217 @@
+#include "kuiper/kv/kv_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/check.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+namespace {
+
+constexpr size_t kMaxSlabBytes = size_t{256} << 20;
+constexpr int kMaxPageSize = 256;
+
+// Rejects shapes whose sizes do not fit the integers they are counted in, so that all arithmetic
+// after it is exact.
+Status CheckShape(const KvShape& shape) {
+  if (shape.layers < 1 || shape.kv_heads < 1 || shape.head_dim < 1 || shape.page_size < 1 ||
+      shape.num_pages < 1) {
+    return {StatusCode::kInvalidArgument, "KV cache: every dimension must be at least 1"};
+  }
+  if (shape.dtype != DType::kF32 && shape.dtype != DType::kF16 && shape.dtype != DType::kBF16) {
+    return {StatusCode::kInvalidArgument,
+            std::string("KV cache: cannot hold elements of type ") + DTypeName(shape.dtype)};
+  }
+  // A slot (page * page_size + offset) is an int32 in the batch arrays.
+  const int64_t slots = static_cast<int64_t>(shape.num_pages) * shape.page_size;
+  // Element offsets are int64, and a pointer difference in bytes must fit as well.
+  int64_t bytes = 2 * static_cast<int64_t>(DTypeBytes(shape.dtype));
+  bool overflow = slots > std::numeric_limits<int32_t>::max();
+  for (int64_t factor :
+       {int64_t{shape.layers}, int64_t{shape.kv_heads}, int64_t{shape.head_dim}, slots}) {
+    overflow = overflow || __builtin_mul_overflow(bytes, factor, &bytes);
+  }
+  if (overflow) {
+    return {StatusCode::kInvalidArgument,
+            "KV cache: " + std::to_string(shape.num_pages) + " pages of " +
+                std::to_string(shape.page_size) + " tokens are more than can be addressed",
+            "use fewer pages or a shorter context"};
+  }
+  return OkStatus();
+}
+
+KvStrides StridesOf(const KvShape& shape, int layer) {
+  KvStrides s;
+  s.v_offset = static_cast<int64_t>(shape.page_size) * shape.head_dim;
+  s.head_stride = 2 * s.v_offset;
+  const int64_t layer_stride = shape.kv_heads * s.head_stride;
+  s.layer_offset = layer * layer_stride;
+  s.page_stride = shape.layers * layer_stride;
+  s.head_dim = shape.head_dim;
+  return s;
+}
+
+// What the views of both layouts have in common.
+KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& block_tables,
+              Device device) {
+  KU_CHECK(layer >= 0 && layer < shape.layers);
+  KU_CHECK(block_tables.rank == 2 && block_tables.shape[1] >= 1 && block_tables.stride[1] == 1,
+           "block tables are [S, max_pages]");
+  KU_CHECK(block_tables.device == device, "block tables are on another device");
+  KU_CHECK(block_tables.stride[0] <= std::numeric_limits<int32_t>::max());
+  KvView view;
+  view.kind = kind;
+  view.dtype = shape.dtype;
+  view.kv_heads = shape.kv_heads;
+  view.tables = block_tables.ptr<const int32_t>();
+  view.table_stride = static_cast<int32_t>(block_tables.stride[0]);
+  view.s = StridesOf(shape, layer);
+  return view;
+}
+
+class PagedKvCache final : public KvCache {
+ public:
+  static StatusOr<std::unique_ptr<KvCache>> Make(Ops& ops, const KvShape& shape) {
+    std::unique_ptr<PagedKvCache> cache(new PagedKvCache(ops, shape));
+    KU_RETURN_IF_ERROR(cache->MakeSlabTable());
+    KU_RETURN_IF_ERROR(cache->EnsurePages(1));
+    return std::unique_ptr<KvCache>(std::move(cache));
+  }
+
+  // An upload may still be reading host_slabs_.
+  ~PagedKvCache() override { ops_.Sync(); }
+
+  const KvShape& shape() const override { return shape_; }
+  size_t bytes() const override { return bytes_; }
+
+  KvView View(int layer, Tensor block_tables) const override {
+    KvView view = ViewOf(shape_, KvView::Kind::kPaged, layer, block_tables, ops_.device());
+    view.slabs = static_cast<void* const*>(device_slabs_.data());
+    view.slab_shift = slab_shift_;
+    view.page_shift = std::countr_zero(static_cast<uint32_t>(shape_.page_size));
+    return view;
+  }
+
+  Status EnsurePages(int num_pages) override {
+    KU_CHECK(num_pages <= shape_.num_pages, "more pages than the cache was made for");
+    const size_t old_count = slabs_.size();
+    Status status;
+    while (status.ok() && NumUsablePages() < num_pages) status = AddSlab();
+    if (slabs_.size() > old_count) UploadSlabs(old_count, slabs_.size());
+    return status;
+  }
+
+ private:
+  PagedKvCache(Ops& ops, const KvShape& shape) : ops_(ops), shape_(shape) {
+    const size_t pages = std::max<size_t>(1, kMaxSlabBytes / shape.page_bytes());
+    slab_shift_ = static_cast<int>(std::bit_width(pages)) - 1;
+    const int64_t last_page = shape.num_pages - 1;
+    host_slabs_.resize((last_page >> slab_shift_) + 1);
+  }
+
+  int NumUsablePages() const {
+    const int64_t pages = static_cast<int64_t>(slabs_.size()) << slab_shift_;
+    return static_cast<int>(std::min<int64_t>(pages, shape_.num_pages));
+  }
+
+  // The table that kernels read has one entry per slab there can ever be, so its address, which a
+  // captured graph holds, outlives growth. Entries of slabs not yet allocated are null.
+  Status MakeSlabTable() {
+    KU_ASSIGN_OR_RETURN(device_slabs_, ops_.Allocate(host_slabs_.size() * sizeof(void*)));
+    UploadSlabs(0, host_slabs_.size());
+    // AddSlab writes to the source of this upload. Later uploads send each entry once.
+    ops_.Sync();
+    return OkStatus();
+  }
+
+  Status AddSlab() {
+    const int64_t first_page = static_cast<int64_t>(slabs_.size()) << slab_shift_;
+    const int64_t pages =
+        std::min<int64_t>(int64_t{1} << slab_shift_, shape_.num_pages - first_page);
+    const size_t bytes = pages * shape_.page_bytes();
+    StatusOr<Buffer> slab = ops_.Allocate(bytes);
+    if (!slab.ok()) {
+      const Status cause = slab.status();
+      return {cause.code(),
+              "KV cache: cannot grow from " + std::to_string(bytes_ >> 20) + " MB by " +
+                  std::to_string(bytes >> 20) + " MB: " + cause.message(),
+              cause.hint()};
+    }
+    host_slabs_[slabs_.size()] = slab->data();
+    slabs_.push_back(std::move(slab).value());
+    bytes_ += bytes;
+    return OkStatus();
+  }
+
+  void UploadSlabs(size_t begin, size_t end) {
+    static_assert(sizeof(void*) == sizeof(int64_t));
+    const int64_t count = static_cast<int64_t>(end - begin);
+    ops_.Upload(device_slabs_.As(DType::kI64, {count}, begin * sizeof(void*)),
+                Tensor::Dense(host_slabs_.data() + begin, DType::kI64, {count}));
+  }
+
+  Ops& ops_;
+  KvShape shape_;
+  int slab_shift_ = 0;  // pages per slab == 1 << slab_shift_
+  size_t bytes_ = 0;
+  std::vector<Buffer> slabs_;
+  std::vector<void*> host_slabs_;  // never resized: uploads read it until the next Sync
+  Buffer device_slabs_;            // [host_slabs_.size()] pointers
+};
+
+class ContiguousKvCache final : public KvCache {
+ public:
+  ContiguousKvCache(Device device, const KvShape& shape, Buffer buffer)
+      : device_(device), shape_(shape), buffer_(std::move(buffer)) {}
+
+  const KvShape& shape() const override { return shape_; }
+  size_t bytes() const override { return buffer_.bytes(); }
+
+  KvView View(int layer, Tensor block_tables) const override {
+    KvView view = ViewOf(shape_, KvView::Kind::kContiguous, layer, block_tables, device_);
+    view.base = buffer_.data();
+    view.max_len = shape_.page_size;
+    return view;
+  }
+
+  Status EnsurePages(int num_pages) override {
+    KU_CHECK(num_pages <= shape_.num_pages, "more rows than the cache was made for");
+    return OkStatus();
+  }
+
+ private:
+  Device device_;
+  KvShape shape_;
+  Buffer buffer_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& shape) {
+  if (shape.page_size < 1 || shape.page_size > kMaxPageSize ||
+      !std::has_single_bit(static_cast<uint32_t>(shape.page_size))) {
+    return Status(StatusCode::kInvalidArgument,
+                  "page size " + std::to_string(shape.page_size) +
+                      " is not a power of two from 1 to " + std::to_string(kMaxPageSize),
+                  "16 is a good choice");
+  }
+  KU_RETURN_IF_ERROR(CheckShape(shape));
+  return PagedKvCache::Make(ops, shape);
+}
+
+StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape) {
+  KU_RETURN_IF_ERROR(CheckShape(shape));
+  StatusOr<Buffer> buffer = ops.Allocate(shape.num_pages * shape.page_bytes());
+  if (!buffer.ok()) return buffer.status();
+  return std::unique_ptr<KvCache>(
+      std::make_unique<ContiguousKvCache>(ops.device(), shape, std::move(buffer).value()));
+}
+
+}  // namespace kuiper

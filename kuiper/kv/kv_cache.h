@@ -1,0 +1,51 @@
+// Storage of keys and values. It does not know who owns a page (BlockPool) nor what is in it; it
+// hands kernels a KvView per layer. The engine grows it before a step, never during one.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/kv/kv_view.h"
+
+namespace kuiper {
+
+class Ops;
+
+struct KvShape {
+  int layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int num_pages = 0;  // paged: pages, contiguous: cache rows; number 0 is the null page or row
+  int page_size = 0;  // tokens; contiguous: the context length. A power of two when paged
+  DType dtype = DType::kF32;
+
+  // Bytes of one page over all layers, K and V.
+  size_t page_bytes() const {
+    return size_t{2} * layers * kv_heads * head_dim * page_size * DTypeBytes(dtype);
+  }
+  // Bytes one token occupies over all layers, K and V.
+  size_t token_bytes() const { return page_bytes() / page_size; }
+};
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  virtual const KvShape& shape() const = 0;
+  // block_tables: [S, max_pages] i32 (contiguous: column 0 is the cache row).
+  virtual KvView View(int layer, Tensor block_tables) const = 0;
+  // Makes pages [0, num_pages) usable, allocating slabs as needed; page 0 always is.
+  // kResourceExhausted when the device is out of memory; what was usable stays so.
+  virtual Status EnsurePages(int num_pages) = 0;
+  // Bytes allocated so far (address space on the CPU: untouched parts cost no memory).
+  virtual size_t bytes() const = 0;
+};
+
+// Slabs of at most 256 MB (or one page), each allocated when a page of it is first needed; never
+// zero-filled. kInvalidArgument for a page size other than a power of two from 1 to 256.
+StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& shape);
+// One allocation for all rows.
+StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape);
+
+}  // namespace kuiper

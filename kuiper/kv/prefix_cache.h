@@ -1,0 +1,106 @@
+// Which computed pages can be used again: a radix tree over full pages of token keys. It holds one
+// BlockPool reference per page in the tree and evicts least recently used leaves that nobody else
+// holds. Host only. Only full, computed pages enter the tree, so a shared page is never written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "kuiper/kv/block_pool.h"
+
+namespace kuiper {
+
+class PrefixCache {
+ public:
+  // max_tokens: what the tree may keep (0: as much as the pool has). The pool outlives the tree.
+  PrefixCache(BlockPool& pool, int64_t max_tokens);
+  ~PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+
+  struct Match {
+    std::vector<int32_t> pages;
+    int num_tokens = 0;
+  };
+  // Longest cached prefix of `keys` in whole pages, at most max_tokens tokens; adds a pool
+  // reference for the caller on each page and marks the path as used.
+  Match Acquire(std::span<const uint64_t> keys, int max_tokens);
+  // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
+  // the caller holds a reference. Where the tree has an equal page it keeps its own if somebody
+  // holds that, else it changes to the caller's: so no page is kept from eviction only because a
+  // sequence that has a copy of it extends it. A full tree evicts what is older to make room, and
+  // keeps the head of what does not fit.
+  void Insert(std::span<const uint64_t> keys, std::span<const int32_t> pages);
+  // Frees up to num_pages pages held by the tree alone, least recently used leaves first. Returns
+  // how many pages went back to the pool.
+  int Evict(int num_pages);
+  // Drops every page from the tree; those that sequences hold stay theirs.
+  void Clear();
+
+  // Pages that Evict could free: those whose whole subtree nobody else holds. Walks the tree.
+  int num_evictable() const;
+  int num_pages() const;  // pages in the tree
+  struct Stats {
+    int64_t lookups = 0, hits = 0, tokens_requested = 0, tokens_hit = 0, evicted_pages = 0;
+  };
+  const Stats& stats() const { return stats_; }
+  // CHECKs that tree, leaves and reference counts agree; for tests and debug runs.
+  void CheckInvariants() const;
+
+ private:
+  // One page of the tree. Nodes live in one flat table keyed by (parent, keys of the page), so a
+  // deep tree is destroyed without recursion and a step down is one lookup.
+  struct Node {
+    Node* parent = nullptr;
+    std::vector<uint64_t> keys;  // [page_size]
+    int32_t page = 0;
+    int num_children = 0;
+    uint64_t last_used = 0;
+  };
+  struct NodeKey {
+    const Node* parent;
+    std::span<const uint64_t> keys;
+  };
+  struct NodeHash {
+    using is_transparent = void;
+    size_t operator()(const NodeKey& key) const;
+    size_t operator()(const std::unique_ptr<Node>& node) const {
+      return (*this)(NodeKey{node->parent, node->keys});
+    }
+  };
+  struct NodeEqual {
+    using is_transparent = void;
+    bool operator()(const NodeKey& a, const NodeKey& b) const;
+    bool operator()(const std::unique_ptr<Node>& a, const std::unique_ptr<Node>& b) const {
+      return a == b;
+    }
+    bool operator()(const NodeKey& a, const std::unique_ptr<Node>& b) const {
+      return (*this)(a, NodeKey{b->parent, b->keys});
+    }
+    bool operator()(const std::unique_ptr<Node>& a, const NodeKey& b) const {
+      return (*this)(b, a);
+    }
+  };
+
+  Node* Child(const Node* parent, std::span<const uint64_t> keys) const;
+  Node* AddChild(Node* parent, std::span<const uint64_t> keys, int32_t page);
+  void Touch(Node* node);
+  int EvictOlderThan(uint64_t limit, int num_pages);
+
+  BlockPool& pool_;
+  int max_pages_;
+  Node root_;  // holds no page
+  std::unordered_set<std::unique_ptr<Node>, NodeHash, NodeEqual> nodes_;
+  // Nodes without children by last use. Stamps are unique among leaves: one call stamps one path,
+  // and a path has one leaf.
+  std::map<uint64_t, Node*> leaves_;
+  uint64_t clock_ = 0;
+  Stats stats_;
+};
+
+}  // namespace kuiper

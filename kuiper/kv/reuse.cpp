@@ -1,0 +1,117 @@
+#include "kuiper/kv/reuse.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kuiper {
+namespace {
+
+class PageReuse final : public KvReuse {
+ public:
+  PageReuse(BlockPool& pool, int64_t max_tokens) : pool_(pool), tree_(pool, max_tokens) {}
+
+  PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) override {
+    return tree_.Acquire(Keys(tokens), max_tokens);
+  }
+  void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages) override {
+    const size_t full = tokens.size() / pool_.page_size();
+    if (full == 0) return;
+    tree_.Insert(Keys(tokens.first(full * pool_.page_size())), pages.first(full));
+  }
+  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages) override {
+    Computed(tokens, pages);
+  }
+  int Evict(int num_pages) override { return tree_.Evict(num_pages); }
+  int num_evictable() const override { return tree_.num_evictable(); }
+  void Clear() override { tree_.Clear(); }
+  PrefixCache::Stats stats() const override { return tree_.stats(); }
+
+ private:
+  static std::vector<uint64_t> Keys(std::span<const int32_t> tokens) {
+    return {tokens.begin(), tokens.end()};
+  }
+
+  BlockPool& pool_;
+  PrefixCache tree_;
+};
+
+class RowReuse final : public KvReuse {
+ public:
+  explicit RowReuse(BlockPool& pool) : pool_(pool) {}
+  ~RowReuse() override { Clear(); }
+  RowReuse(const RowReuse&) = delete;
+  RowReuse& operator=(const RowReuse&) = delete;
+
+  PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) override {
+    ++stats_.lookups;
+    stats_.tokens_requested += static_cast<int64_t>(tokens.size());
+    auto best = kept_.end();
+    int best_tokens = 0;
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      const auto end =
+          std::mismatch(tokens.begin(), tokens.end(), it->tokens.begin(), it->tokens.end()).first;
+      const int common = std::min<int>(static_cast<int>(end - tokens.begin()), max_tokens);
+      if (common > best_tokens) {
+        best = it;
+        best_tokens = common;
+      }
+    }
+    PrefixCache::Match match;
+    // Chats all begin alike; a few common tokens are not worth another conversation's row.
+    const bool is_own = best != kept_.end() && 2 * best_tokens >= BestPossible(*best, max_tokens);
+    if (best == kept_.end() || (!is_own && pool_.num_free() > 0)) return match;
+    match.pages.push_back(best->row);
+    match.num_tokens = best_tokens;
+    kept_.erase(best);
+    ++stats_.hits;
+    stats_.tokens_hit += best_tokens;
+    return match;
+  }
+  void Computed(std::span<const int32_t>, std::span<const int32_t>) override {}
+  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages) override {
+    if (tokens.empty() || pages.empty()) return;
+    pool_.AddRef(pages[0]);
+    kept_.push_back({pages[0], {tokens.begin(), tokens.end()}});
+  }
+  int Evict(int num_pages) override {
+    int freed = 0;
+    for (; freed < num_pages && !kept_.empty(); ++freed) {
+      pool_.Release(kept_.front().row);  // the least recently finished
+      kept_.erase(kept_.begin());
+    }
+    stats_.evicted_pages += freed;
+    return freed;
+  }
+  int num_evictable() const override { return static_cast<int>(kept_.size()); }
+  void Clear() override {
+    for (const Row& row : kept_) pool_.Release(row.row);
+    kept_.clear();
+  }
+  PrefixCache::Stats stats() const override { return stats_; }
+
+ private:
+  struct Row {
+    int32_t row;
+    std::vector<int32_t> tokens;
+  };
+  // Tokens of the row that a prompt with room for max_tokens could use at most.
+  static int BestPossible(const Row& row, int max_tokens) {
+    return std::min(static_cast<int>(row.tokens.size()), max_tokens);
+  }
+
+  BlockPool& pool_;
+  std::vector<Row> kept_;  // oldest first
+  PrefixCache::Stats stats_;
+};
+
+}  // namespace
+
+std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens) {
+  return std::make_unique<PageReuse>(pool, max_tokens);
+}
+
+std::unique_ptr<KvReuse> MakeRowReuse(BlockPool& pool) {
+  return std::make_unique<RowReuse>(pool);
+}
+
+}  // namespace kuiper

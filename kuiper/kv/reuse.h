@@ -1,0 +1,38 @@
+// Reuse of keys and values that are already computed, as the scheduler sees it. Paged storage
+// shares whole pages through the prefix tree; contiguous storage takes over a whole cache row whose
+// tokens begin like the prompt. Host only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kuiper/kv/block_pool.h"
+#include "kuiper/kv/prefix_cache.h"
+
+namespace kuiper {
+
+class KvReuse {
+ public:
+  virtual ~KvReuse() = default;
+  // Pages whose first num_tokens tokens (at most max_tokens) equal the beginning of `tokens`; the
+  // caller owns one reference on each page.
+  virtual PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) = 0;
+  // tokens[0 .. size) are computed and in `pages`; called when a step has completed a page.
+  virtual void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages) = 0;
+  // The sequence ended with these computed tokens; called before it releases its pages.
+  virtual void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages) = 0;
+  // Gives up to num_pages pages nobody uses back to the pool.
+  virtual int Evict(int num_pages) = 0;
+  virtual int num_evictable() const = 0;
+  virtual void Clear() = 0;
+  virtual PrefixCache::Stats stats() const = 0;
+};
+
+// Shares full pages through a PrefixCache of at most max_tokens tokens.
+std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens);
+// Keeps the rows of finished sequences; a prompt takes over the row with the longest common prefix.
+std::unique_ptr<KvReuse> MakeRowReuse(BlockPool& pool);
+
+}  // namespace kuiper

@@ -1,0 +1,23 @@
+// One step's work: T tokens of S sequences, laid out flat. Prefill, chunked prefill, decode and
+// mixtures differ only in numbers. Every tensor is a device array at a fixed address; the engine's
+// batch builder fills them with one upload.
+#pragma once
+
+#include "kuiper/base/tensor.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+struct Batch {
+  int num_tokens = 0;   // T
+  int num_seqs = 0;     // S
+  int num_outputs = 0;  // R
+  Tensor token_ids;     // [T] i32
+  Tensor positions;     // [axes, T] i32; 1 axis for text models
+  Tensor slots;         // [T] i32, where StoreKv writes
+  Tensor block_tables;  // [S, max_pages] i32
+  AttnMeta attn;
+  Tensor output_rows;  // [R] i32, the rows of the batch that need logits; unused when R == 0
+};
+
+}  // namespace kuiper

@@ -1,0 +1,88 @@
+// config.json and generation_config.json of a Hugging Face model, checked and turned into numbers.
+// Everything that differs between the supported architectures is a field here, so the decoder never
+// asks which model it runs. Reads text only; it knows neither files nor tensors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/dtype.h"
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+// YaRN context extension (arXiv:2309.00071), as Hugging Face's rope_type "yarn".
+struct YarnConfig {
+  double factor = 1;
+  int original_max_position = 0;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 1;  // multiplies cos and sin
+  bool truncate = true;         // round the bounds of the ramp to whole pairs
+};
+
+struct RopeConfig {
+  double theta = 10000;
+  int max_position = 0;  // longest context; with YaRN at least factor * original_max_position
+  std::optional<YarnConfig> yarn;
+};
+
+struct DecoderConfig {
+  int vocab = 0;
+  int hidden = 0;
+  int layers = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int intermediate = 0;
+  float rms_eps = 1e-6f;
+  bool qkv_bias = false;  // q_proj, k_proj, v_proj
+  bool o_bias = false;    // o_proj
+  bool mlp_bias = false;  // gate_proj, up_proj, down_proj
+  bool qk_norm = false;   // RMSNorm of each query and key head
+  bool tie_embeddings = false;
+  RopeConfig rope;
+  DType dtype = DType::kBF16;  // as config.json says; LoadModel sets what the weights really have
+
+  int q_size() const { return heads * head_dim; }
+  int kv_size() const { return kv_heads * head_dim; }
+  int qkv_size() const { return q_size() + 2 * kv_size(); }
+};
+
+// Families of models, as the programs tell them apart.
+enum class ModelFamily { kLlama, kQwen2, kQwen3, kQwen3VL };
+
+struct ModelConfig {
+  std::string architecture;  // e.g. "Qwen3ForCausalLM"
+  std::string model_type;    // e.g. "qwen3"
+  ModelFamily family = ModelFamily::kQwen3;
+  DecoderConfig decoder;  // all zero when !supported
+  std::vector<int32_t> eos;
+  std::optional<int32_t> bos;
+  bool supported = true;  // false: recognised (Qwen3-VL), but this build cannot run it
+};
+
+// "Qwen2.5", "Qwen3", "Qwen3-VL", "Llama": how messages name a family.
+const char* FamilyName(ModelFamily family);
+
+struct GenerationConfig {
+  std::vector<int32_t> eos;  // empty: config.json's
+  std::optional<bool> do_sample;
+  std::optional<float> temperature;
+  std::optional<int> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+};
+
+// kModel with one line that names the key when something is missing, out of range or unsupported.
+StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json);
+StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_config_json);
+
+// Number of weights of the decoder, tied embeddings counted once.
+int64_t ParameterCount(const DecoderConfig& config);
+
+}  // namespace kuiper

@@ -1,0 +1,81 @@
+// The only transformer loop: a decoder described by data (DecoderConfig, DecoderWeights), running
+// on Ops. Forward allocates nothing, does not sync and cannot fail.
+//
+// T tokens of the step, R rows that are sampled, H query heads, G kv heads, D head_dim.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/kv/kv_cache.h"
+#include "kuiper/model/batch.h"
+#include "kuiper/model/config.h"
+#include "kuiper/ops/linear.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+struct LayerWeights {
+  Tensor attn_norm, mlp_norm;  // [hidden]
+  Tensor q_norm, k_norm;       // [D] or empty
+  Linear qkv;                  // parts q [H*D, hidden], k [G*D, hidden], v [G*D, hidden]
+  Linear o;                    // [hidden, H*D]
+  Linear gate_up;              // parts gate [intermediate, hidden], up [intermediate, hidden]
+  Linear down;                 // [hidden, intermediate]
+};
+
+struct DecoderWeights {
+  Tensor embed;       // [vocab, hidden]
+  Tensor final_norm;  // [hidden]
+  std::vector<LayerWeights> layers;
+  Linear lm_head;  // [vocab, hidden]; the embedding itself when tied
+  RopeTable rope;
+};
+
+// Working memory of a step, allocated once; Forward uses the first T and R rows.
+struct Activations {
+  Buffer arena;
+  int max_tokens = 0;
+  int max_outputs = 0;
+  Tensor residual;  // [max_tokens, hidden] f32
+  Tensor x;         // [max_tokens, hidden], input of the next linear layer
+  Tensor wide;  // [max_tokens, max(qkv, 2*intermediate, hidden)]: qkv, gate_up, then branch output
+  Tensor narrow;  // [max_tokens, max(H*D, intermediate)]: attention output, then silu(gate)*up
+  Tensor out_residual, out_branch;  // [max_outputs, hidden] f32
+  Tensor out_x;                     // [max_outputs, hidden]
+  Tensor logits;                    // [max_outputs, vocab] f32
+};
+
+// Bytes of the arena MakeActivations allocates, for the memory plan.
+size_t ActivationBytes(const DecoderConfig& config, DType activation_type, int max_tokens,
+                       int max_outputs);
+StatusOr<Activations> MakeActivations(Ops& ops, const DecoderConfig& config, int max_tokens,
+                                      int max_outputs);
+
+// Called after each layer with the residual stream: [T, hidden], and [R, hidden] after the last
+// layer. Ops may still be in flight: sync before reading.
+using LayerProbe = std::function<void(int layer, Tensor residual)>;
+
+class Decoder {
+ public:
+  // The weights' memory belongs to the Model, which outlives the decoder.
+  Decoder(DecoderConfig config, DecoderWeights weights, Ops& ops);
+
+  const DecoderConfig& config() const { return config_; }
+  const DecoderWeights& weights() const { return weights_; }
+  // Appends the batch's keys and values to the cache and fills act.logits[0, R).
+  void Forward(const Batch& batch, const KvCache& kv, Activations& act,
+               const LayerProbe& probe = {}) const;
+
+ private:
+  DecoderConfig config_;
+  DecoderWeights weights_;
+  Ops* ops_;
+  float scale_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,65 @@
+// A loaded model: configuration, weights on their device, and the decoder that runs them. The
+// engine opens the weights first (weights.h), plans memory from the parsed config, then calls
+// LoadModel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/model/config.h"
+#include "kuiper/model/decoder.h"
+#include "kuiper/model/weights.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+struct LoadOptions {
+  int max_context = 0;         // positions the RoPE table covers; 0 = the model's limit
+  std::optional<DType> dtype;  // convert the matrices to this float type
+  std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
+};
+
+class Model {
+ public:
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const ModelConfig& config() const { return config_; }
+  const GenerationConfig& generation() const { return generation_; }
+  const ModelFiles& files() const { return source_->files(); }
+  const Decoder& decoder() const { return *decoder_; }
+  // Tokens that end an answer: generation_config.json's when it names any, else config.json's.
+  const std::vector<int32_t>& eos() const;
+
+  // Memory of all weights, tied embeddings counted once.
+  int64_t weight_bytes() const { return weight_bytes_; }
+  // What one decode step reads: all weights but the embedding table, unless it is also the head.
+  int64_t decode_bytes() const { return decode_bytes_; }
+  int64_t file_bytes() const { return source_->file_bytes(); }
+
+ private:
+  friend class ModelLoader;
+  Model() = default;
+
+  ModelConfig config_;
+  GenerationConfig generation_;
+  std::unique_ptr<WeightSource> source_;  // on the CPU the weights are views into its mapping
+  std::vector<Buffer> buffers_;           // weights that were uploaded or converted, RoPE table
+  std::unique_ptr<Decoder> decoder_;
+  int64_t weight_bytes_ = 0;
+  int64_t decode_bytes_ = 0;
+};
+
+// ops must outlive the model. kModel when the files do not describe a model this build runs.
+StatusOr<std::unique_ptr<Model>> LoadModel(std::unique_ptr<WeightSource> source, Ops& ops,
+                                           const LoadOptions& options);
+StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Ops& ops,
+                                           const LoadOptions& options);
+
+}  // namespace kuiper

@@ -1,0 +1,223 @@
+#include "kuiper/model/pack.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "kuiper/model/config.h"
+#include "kuiper/model/convert.h"
+#include "kuiper/model/json_util.h"
+#include "kuiper/model/weights.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kChunkBytes = int64_t{8} << 20;
+constexpr int64_t kDataAlignment =
+    64;  // of the data section: every tensor of a model starts aligned
+constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
+
+bool IsFloat(const SafetensorsType& type) {
+  return type.dtype == DType::kF32 || type.dtype == DType::kF16 || type.dtype == DType::kBF16;
+}
+
+// A file that becomes visible under its name only when it is complete.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path)
+      : path_(path), temporary_(path + ".tmp." + std::to_string(getpid())) {
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd_ < 0) Fail("create");
+  }
+  ~AtomicFile() {
+    if (fd_ < 0) return;
+    close(fd_);
+    unlink(temporary_.c_str());
+  }
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const Status& status() const { return status_; }
+  Status Write(const void* data, int64_t bytes) {
+    const char* p = static_cast<const char*>(data);
+    while (status_.ok() && bytes > 0) {
+      const ssize_t n = write(fd_, p, static_cast<size_t>(bytes));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) Fail("write");
+      p += n;
+      bytes -= n;
+    }
+    return status_;
+  }
+  Status Commit() {
+    if (status_.ok() && fsync(fd_) != 0) Fail("write");
+    if (status_.ok() && rename(temporary_.c_str(), path_.c_str()) != 0) Fail("create");
+    if (!status_.ok()) return status_;
+    close(fd_);
+    fd_ = -1;
+    return OkStatus();
+  }
+
+ private:
+  void Fail(const char* what) {
+    status_ = Status(StatusCode::kInternal,
+                     std::string("cannot ") + what + " " + path_ + ": " + std::strerror(errno));
+  }
+
+  std::string path_, temporary_;
+  int fd_ = -1;
+  Status status_;
+};
+
+struct OutputTensor {
+  const std::string* name;
+  const FileWeights::Item* item;
+  const SafetensorsType* type;
+  int64_t count = 0;  // elements; 0 when they are copied as they are
+  int64_t bytes = 0;
+};
+
+// Widest types first keeps every tensor aligned to its element size, as the format's own writer
+// does; within a type the order of the source files is kept, which is the order of loading.
+std::vector<OutputTensor> PlanTensors(const FileWeights& weights, std::optional<DType> dtype) {
+  std::vector<OutputTensor> tensors;
+  for (const auto& [name, item] : weights.items()) {
+    OutputTensor t{&name, &item, item.entry->type};
+    t.bytes = item.entry->end - item.entry->begin;
+    if (dtype && IsFloat(*t.type) && t.type->dtype != dtype) {
+      t.count = t.bytes / static_cast<int64_t>(DTypeBytes(*t.type->dtype));
+      t.type = FindSafetensorsType(SafetensorsTypeName(*dtype));
+      t.bytes = t.count * static_cast<int64_t>(DTypeBytes(*dtype));
+    }
+    tensors.push_back(t);
+  }
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    if (a.type->bits != b.type->bits) return a.type->bits > b.type->bits;
+    if (a.item->file != b.item->file) return a.item->file->path() < b.item->file->path();
+    return a.item->entry->begin < b.item->entry->begin;
+  });
+  return tensors;
+}
+
+std::string HeaderText(const std::vector<OutputTensor>& tensors, const Json& metadata) {
+  Json header = Json::object();
+  header["__metadata__"] = metadata;
+  int64_t offset = 0;
+  for (const OutputTensor& t : tensors) {
+    header[*t.name] = {{"dtype", t.type->name},
+                       {"shape", t.item->entry->shape},
+                       {"data_offsets", {offset, offset + t.bytes}}};
+    offset += t.bytes;
+  }
+  std::string text = header.dump();
+  const int64_t end = 8 + static_cast<int64_t>(text.size());
+  text.append(static_cast<size_t>((kDataAlignment - end % kDataAlignment) % kDataAlignment), ' ');
+  return text;
+}
+
+// The config with the type the tensors really have; other keys stay as they were.
+StatusOr<std::string> ConfigText(const std::string& original, std::optional<DType> dtype) {
+  KU_RETURN_IF_ERROR(ParseModelConfig(original).status());
+  if (!dtype) return original;
+  KU_ASSIGN_OR_RETURN(Json json, ParseJson(original, "config.json"));
+  const char* name = *dtype == DType::kF32   ? "float32"
+                     : *dtype == DType::kF16 ? "float16"
+                                             : "bfloat16";
+  json[json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype"] = name;
+  return json.dump(2);
+}
+
+StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
+  Json metadata = {{"format", "pt"}};
+  KU_ASSIGN_OR_RETURN(metadata[kConfigKey], ConfigText(files.config_json, dtype));
+  const auto add = [&](const char* key, const std::string& carried, const char* file) -> Status {
+    std::string text = carried;
+    const std::string path = files.dir + "/" + file;
+    std::error_code error;
+    if (text.empty() && file[0] != '\0' && std::filesystem::exists(path, error)) {
+      KU_ASSIGN_OR_RETURN(text, ReadTextFile(path, kMaxTokenizerBytes));
+    }
+    if (text.empty()) return OkStatus();
+    KU_RETURN_IF_ERROR(ParseJson(text, file[0] != '\0' ? path : key).status());
+    metadata[key] = std::move(text);
+    return OkStatus();
+  };
+  KU_RETURN_IF_ERROR(add(kGenerationConfigKey, files.generation_config_json, ""));
+  KU_RETURN_IF_ERROR(add(kTokenizerKey, files.tokenizer_json, "tokenizer.json"));
+  KU_RETURN_IF_ERROR(
+      add(kTokenizerConfigKey, files.tokenizer_config_json, "tokenizer_config.json"));
+  return metadata;
+}
+
+Status WriteTensor(FileWeights& weights, const OutputTensor& t, std::vector<char>& scratch,
+                   AtomicFile& out) {
+  const std::string_view source = t.item->file->Bytes(*t.item->entry);
+  const int64_t total = static_cast<int64_t>(source.size());
+  for (int64_t i = 0; i < total; i += kChunkBytes) {
+    const int64_t n = std::min(kChunkBytes, total - i);
+    const char* data = source.data() + i;
+    weights.WillNeed(data + n, static_cast<size_t>(std::min(kChunkBytes, total - i - n)));
+    if (t.count == 0) {
+      KU_RETURN_IF_ERROR(out.Write(data, n));
+    } else {
+      const DType from = *t.item->entry->type->dtype;
+      const int64_t count = n / static_cast<int64_t>(DTypeBytes(from));
+      const int64_t bytes = count * static_cast<int64_t>(DTypeBytes(*t.type->dtype));
+      scratch.resize(static_cast<size_t>(bytes));
+      if (!ConvertFloats(scratch.data(), *t.type->dtype, data, from, count)) {
+        return Status(
+            StatusCode::kModel,
+            "tensor " + Quoted(*t.name) + " has values too large for " + DTypeName(*t.type->dtype),
+            "use --dtype bf16 or fp32");
+      }
+      KU_RETURN_IF_ERROR(out.Write(scratch.data(), bytes));
+    }
+    weights.DontNeed(data, static_cast<size_t>(n));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status PackModel(const std::string& source, const std::string& out_path,
+                 const PackOptions& options) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<FileWeights> weights, FileWeights::Open(source));
+  KU_ASSIGN_OR_RETURN(const Json metadata, Metadata(weights->files(), options.dtype));
+  const std::vector<OutputTensor> tensors = PlanTensors(*weights, options.dtype);
+  const std::string header = HeaderText(tensors, metadata);
+  if (static_cast<int64_t>(header.size()) > kMaxSafetensorsHeaderBytes) {
+    return Status(StatusCode::kModel,
+                  source + ": tokenizer and configuration are too large to pack");
+  }
+  AtomicFile out(out_path);
+  KU_RETURN_IF_ERROR(out.status());
+  unsigned char length[8];
+  for (int i = 0; i < 8; ++i) {
+    length[i] = static_cast<unsigned char>(static_cast<uint64_t>(header.size()) >> (8 * i));
+  }
+  KU_RETURN_IF_ERROR(out.Write(length, sizeof length));
+  KU_RETURN_IF_ERROR(out.Write(header.data(), static_cast<int64_t>(header.size())));
+  int64_t total = 0;
+  for (const OutputTensor& t : tensors) total += t.bytes;
+  int64_t done = 0;
+  std::vector<char> scratch;
+  for (const OutputTensor& t : tensors) {
+    KU_RETURN_IF_ERROR(WriteTensor(*weights, t, scratch, out));
+    done += t.bytes;
+    if (options.progress) options.progress(done, total);
+  }
+  return out.Commit();
+}
+
+}  // namespace kuiper

@@ -1,0 +1,57 @@
+#include "kuiper/model/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace kuiper {
+namespace {
+
+Status CannotOpen(const std::string& path, int error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    return Status(StatusCode::kModel, "model file not found: " + path);
+  }
+  return Status(StatusCode::kModel, "cannot open " + path + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
+  // O_NONBLOCK: opening a named pipe must not wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return CannotOpen(path, errno);
+  struct stat info;
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return Status(StatusCode::kModel, path + " is not a regular file");
+  }
+  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path));
+  file->file_bytes_ = info.st_size;
+  if (info.st_size > 0) {
+    void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
+    const int error = errno;
+    close(fd);
+    if (map == MAP_FAILED) return CannotOpen(path, error);
+    file->map_ = static_cast<char*>(map);
+  } else {
+    close(fd);
+  }
+  KU_ASSIGN_OR_RETURN(file->header_,
+                      ParseSafetensorsHeader({file->map_, static_cast<size_t>(file->file_bytes_)},
+                                             file->file_bytes_, path));
+  return file;
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (map_ != nullptr) munmap(map_, static_cast<size_t>(file_bytes_));
+}
+
+std::string_view SafetensorsFile::Bytes(const SafetensorsEntry& entry) const {
+  return {map_ + header_.data_begin + entry.begin, static_cast<size_t>(entry.end - entry.begin)};
+}
+
+}  // namespace kuiper

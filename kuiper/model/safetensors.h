@@ -1,0 +1,70 @@
+// A memory-mapped .safetensors file. Open checks the whole header against the file before anything
+// is allocated by its numbers, so a view of any tensor is inside the mapping. The file must not be
+// truncated by others while it is mapped.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/dtype.h"
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+// The format's own limit.
+inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+
+// Element types of the format. `dtype` is absent where this program cannot compute with the type.
+struct SafetensorsType {
+  const char* name;
+  int bits;
+  std::optional<DType> dtype;
+};
+// nullptr when the format has no such type.
+const SafetensorsType* FindSafetensorsType(std::string_view name);
+const char* SafetensorsTypeName(DType dtype);
+
+struct SafetensorsEntry {
+  const SafetensorsType* type = nullptr;
+  std::vector<int64_t> shape;
+  int64_t begin = 0, end = 0;  // bytes, relative to the data section
+};
+
+struct SafetensorsHeader {
+  std::map<std::string, SafetensorsEntry> tensors;
+  std::map<std::string, std::string> metadata;
+  int64_t data_begin = 0;  // file offset of the data section
+};
+
+// Checks `head`, the first bytes of a file of file_bytes bytes (as much of the header as the file
+// has). `path` is for messages only. Pure, so that it can be fuzzed.
+StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view head, int64_t file_bytes,
+                                                   const std::string& path);
+
+class SafetensorsFile {
+ public:
+  static StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t file_bytes() const { return file_bytes_; }
+  const SafetensorsHeader& header() const { return header_; }
+  std::string_view Bytes(const SafetensorsEntry& entry) const;
+
+ private:
+  explicit SafetensorsFile(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+  SafetensorsHeader header_;
+  char* map_ = nullptr;
+  int64_t file_bytes_ = 0;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,304 @@
+// The header of a safetensors file: u64 little-endian length, JSON, data. The JSON is read by a
+// strict state machine instead of a general parser: it is the part of a model file that decides
+// where memory is read, and a hostile one must cost neither much memory nor trust.
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "kuiper/model/json_util.h"
+#include "kuiper/model/safetensors.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxRank = 16;
+constexpr int64_t kLengthBytes = 8;
+
+constexpr SafetensorsType kTypes[] = {
+    {"F32", 32, DType::kF32},     {"F16", 16, DType::kF16},     {"BF16", 16, DType::kBF16},
+    {"F64", 64, std::nullopt},    {"I64", 64, DType::kI64},     {"I32", 32, DType::kI32},
+    {"I16", 16, std::nullopt},    {"I8", 8, std::nullopt},      {"U64", 64, std::nullopt},
+    {"U32", 32, std::nullopt},    {"U16", 16, std::nullopt},    {"U8", 8, DType::kU8},
+    {"BOOL", 8, std::nullopt},    {"F8_E4M3", 8, std::nullopt}, {"F8_E5M2", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt}, {"C64", 64, std::nullopt},    {"F6_E2M3", 6, std::nullopt},
+    {"F6_E3M2", 6, std::nullopt}, {"F4", 4, std::nullopt},
+};
+
+// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"k": "v"}}
+class HeaderReader : public nlohmann::json_sax<Json> {
+ public:
+  explicit HeaderReader(SafetensorsHeader* header) : header_(header) {}
+
+  const std::string& error() const { return error_; }
+
+  bool start_object(size_t) override {
+    switch (state_) {
+      case State::kStart:
+        return Go(State::kTop);
+      case State::kTopValue:
+        return Go(name_ == "__metadata__" ? State::kMetadata : State::kTensor);
+      default:
+        return Fail("an object where none belongs");
+    }
+  }
+  bool end_object() override {
+    switch (state_) {
+      case State::kTop:
+        return Go(State::kEnd);
+      case State::kTensor:
+        return FinishTensor() && Go(State::kTop);
+      case State::kMetadata:
+        return Go(State::kTop);
+      default:
+        return Fail("an incomplete object");
+    }
+  }
+  bool key(string_t& text) override {
+    switch (state_) {
+      case State::kTop:
+        return StartTensor(text) && Go(State::kTopValue);
+      case State::kMetadata:
+        name_in_metadata_ = text;
+        return Go(State::kMetadataValue);
+      case State::kTensor:
+        return Field(text);
+      default:
+        return Fail("an unexpected key");
+    }
+  }
+  bool string(string_t& text) override {
+    if (state_ == State::kMetadataValue) {
+      header_->metadata[name_in_metadata_] = std::move(text);
+      return Go(State::kMetadata);
+    }
+    if (state_ != State::kDType) return Fail("a string where none belongs");
+    entry_.type = FindSafetensorsType(text);
+    if (entry_.type == nullptr) return Fail("unknown dtype " + Quoted(text));
+    return Go(State::kTensor);
+  }
+  bool start_array(size_t) override {
+    if (state_ == State::kShape) return Go(State::kShapeItems);
+    if (state_ == State::kOffsets) return Go(State::kOffsetItems);
+    return Fail("an array where none belongs");
+  }
+  bool end_array() override {
+    if (state_ == State::kOffsetItems && num_offsets_ != 2) {
+      return Fail("data_offsets does not have two numbers");
+    }
+    return Go(State::kTensor);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return Fail("a number larger than 2^63");
+    }
+    const int64_t number = static_cast<int64_t>(value);
+    if (state_ == State::kShapeItems) {
+      if (entry_.shape.size() == kMaxRank) return Fail("a shape with too many dimensions");
+      entry_.shape.push_back(number);
+      return true;
+    }
+    if (state_ == State::kOffsetItems) {
+      if (num_offsets_ == 2) return Fail("data_offsets does not have two numbers");
+      (num_offsets_++ == 0 ? entry_.begin : entry_.end) = number;
+      return true;
+    }
+    return Fail("a number where none belongs");
+  }
+  bool number_integer(number_integer_t) override { return Fail("a negative number"); }
+  bool number_float(number_float_t, const string_t&) override {
+    return Fail("a number that is not an integer in range");
+  }
+  bool null() override { return Fail("an unexpected null"); }
+  bool boolean(bool) override { return Fail("an unexpected boolean"); }
+  bool binary(binary_t&) override { return Fail("unexpected binary data"); }
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
+    error_ = "invalid JSON at byte " + std::to_string(position);
+    return false;
+  }
+
+ private:
+  enum class State {
+    kStart,
+    kTop,
+    kTopValue,
+    kMetadata,
+    kMetadataValue,
+    kTensor,
+    kDType,
+    kShape,
+    kShapeItems,
+    kOffsets,
+    kOffsetItems,
+    kEnd,
+  };
+
+  bool Go(State state) {
+    state_ = state;
+    return true;
+  }
+  bool Fail(const std::string& what) {
+    error_ = (name_.empty() ? "" : "tensor " + Quoted(name_) + ": ") + what;
+    return false;
+  }
+  bool StartTensor(const std::string& name) {
+    name_ = name;
+    entry_ = {};
+    has_dtype_ = has_shape_ = has_offsets_ = false;
+    num_offsets_ = 0;
+    if (name == "__metadata__") {
+      if (has_metadata_) return Fail("listed twice");
+      has_metadata_ = true;
+    } else if (header_->tensors.contains(name)) {
+      return Fail("listed twice");
+    }
+    return true;
+  }
+  bool Field(const std::string& field) {
+    bool* seen = field == "dtype"          ? &has_dtype_
+                 : field == "shape"        ? &has_shape_
+                 : field == "data_offsets" ? &has_offsets_
+                                           : nullptr;
+    if (seen == nullptr) return Fail("unknown field " + Quoted(field));
+    if (*seen) return Fail("field " + Quoted(field) + " twice");
+    *seen = true;
+    return Go(field == "dtype"   ? State::kDType
+              : field == "shape" ? State::kShape
+                                 : State::kOffsets);
+  }
+  bool FinishTensor() {
+    if (!has_dtype_ || !has_shape_ || !has_offsets_) {
+      return Fail("dtype, shape or data_offsets is missing");
+    }
+    int64_t bits = entry_.type->bits;
+    for (int64_t extent : entry_.shape) {
+      if (__builtin_mul_overflow(bits, extent, &bits)) return Fail("a shape that is too large");
+    }
+    if (bits % 8 != 0) return Fail("a size that is not a whole number of bytes");
+    if (entry_.begin > entry_.end || entry_.end - entry_.begin != bits / 8) {
+      return Fail("data_offsets do not match its shape and dtype");
+    }
+    header_->tensors.emplace(name_, std::move(entry_));
+    return true;
+  }
+
+  SafetensorsHeader* header_;
+  State state_ = State::kStart;
+  std::string name_, name_in_metadata_, error_;
+  SafetensorsEntry entry_;
+  bool has_metadata_ = false, has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
+  int num_offsets_ = 0;
+};
+
+Status NotAModel(std::string_view head, const std::string& path) {
+  constexpr const char* kHint =
+      "supported: Hugging Face directory, .safetensors, .bin made by kuiper_pack; an old OrinMLLM "
+      "export (magic ak42, ak47, ak48, qw3v) must be packed again";
+  if (head.empty()) return Status(StatusCode::kModel, path + " is empty", kHint);
+  std::string bytes;
+  for (unsigned char c : head.substr(0, 4)) {
+    char hex[4];
+    std::snprintf(hex, sizeof hex, " %02x", c);
+    bytes += hex;
+  }
+  return Status(StatusCode::kModel,
+                path + ": not a model file this program knows (first bytes" + bytes + ")", kHint);
+}
+
+std::string SizeText(int64_t bytes) {
+  const char* const units[] = {"bytes", "KB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text;
+}
+
+Status Truncated(const std::string& path, int64_t needed, int64_t file_bytes,
+                 const std::string& first_tensor) {
+  std::string message = path + " is truncated: header needs " + std::to_string(needed) +
+                        " bytes, file has " + std::to_string(file_bytes) + " (" +
+                        SizeText(needed - file_bytes) + " missing)";
+  if (!first_tensor.empty()) message += "; first tensor past the end: " + first_tensor;
+  return Status(StatusCode::kModel, message, "re-copy or re-export the file");
+}
+
+// The format forbids gaps and overlaps: sorted by offset, the tensors tile the data section.
+Status CheckLayout(const SafetensorsHeader& header, int64_t file_bytes, const std::string& path) {
+  std::vector<std::pair<const SafetensorsEntry*, const std::string*>> order;
+  order.reserve(header.tensors.size());
+  for (const auto& [name, entry] : header.tensors) order.emplace_back(&entry, &name);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first->begin, a.first->end) < std::pair(b.first->begin, b.first->end);
+  });
+  const int64_t data_bytes = file_bytes - header.data_begin;
+  int64_t expected = 0;
+  const std::string* first_past_end = nullptr;
+  for (const auto& [entry, name] : order) {
+    if (entry->begin != expected) {
+      return Status(StatusCode::kModel,
+                    path + ": tensor " + Quoted(*name) +
+                        (entry->begin < expected ? " overlaps another tensor"
+                                                 : " leaves a gap in the data before it"));
+    }
+    expected = entry->end;
+    if (expected > data_bytes && first_past_end == nullptr) first_past_end = name;
+  }
+  if (first_past_end != nullptr) {
+    int64_t needed = 0;
+    if (__builtin_add_overflow(header.data_begin, expected, &needed)) {
+      return Status(StatusCode::kModel, path + ": data_offsets are too large");
+    }
+    return Truncated(path, needed, file_bytes, Quoted(*first_past_end));
+  }
+  if (expected != data_bytes) {
+    return Status(StatusCode::kModel,
+                  path + ": " + std::to_string(data_bytes - expected) +
+                      " bytes after the last tensor belong to none",
+                  "re-copy or re-export the file");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const SafetensorsType* FindSafetensorsType(std::string_view name) {
+  for (const SafetensorsType& type : kTypes) {
+    if (name == type.name) return &type;
+  }
+  return nullptr;
+}
+
+const char* SafetensorsTypeName(DType dtype) {
+  for (const SafetensorsType& type : kTypes) {
+    if (type.dtype == dtype) return type.name;
+  }
+  return "";
+}
+
+StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view head, int64_t file_bytes,
+                                                   const std::string& path) {
+  if (head.size() < kLengthBytes + 1 || head[kLengthBytes] != '{') return NotAModel(head, path);
+  uint64_t length = 0;
+  for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | static_cast<uint8_t>(head[i]);
+  if (length > kMaxSafetensorsHeaderBytes) return NotAModel(head, path);
+  SafetensorsHeader header;
+  header.data_begin = kLengthBytes + static_cast<int64_t>(length);
+  if (header.data_begin > file_bytes || head.size() < static_cast<size_t>(header.data_begin)) {
+    return Truncated(path, header.data_begin, file_bytes, "");
+  }
+  HeaderReader reader(&header);
+  if (!Json::sax_parse(head.substr(kLengthBytes, length), &reader)) {
+    return Status(StatusCode::kModel, path + ": bad header: " + reader.error());
+  }
+  KU_RETURN_IF_ERROR(CheckLayout(header, file_bytes, path));
+  return header;
+}
+
+}  // namespace kuiper

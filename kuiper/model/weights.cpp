@@ -1,0 +1,212 @@
+#include "kuiper/model/weights.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+#include "kuiper/model/json_util.h"
+#include "kuiper/model/pack.h"
+
+namespace kuiper {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+constexpr size_t kMaxIndexBytes = size_t{64} << 20;
+constexpr const char* kIndexName = "model.safetensors.index.json";
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// "model-00001-of-00004.safetensors": a file of the same folder, never a path out of it.
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+}
+
+Status ReadOptional(const std::string& path, std::string* text) {
+  if (!Exists(path)) return OkStatus();
+  KU_ASSIGN_OR_RETURN(*text, ReadTextFile(path, kMaxConfigBytes));
+  return OkStatus();
+}
+
+Status ReadConfigs(const std::string& dir, ModelFiles* files) {
+  if (!Exists(dir + "/config.json")) {
+    return Status(StatusCode::kModel, dir +
+                                          " has no config.json (expected a Hugging Face model "
+                                          "directory or a .bin packed by kuiper_pack)");
+  }
+  KU_RETURN_IF_ERROR(ReadOptional(dir + "/config.json", &files->config_json));
+  return ReadOptional(dir + "/generation_config.json", &files->generation_config_json);
+}
+
+void Advise(const void* data, size_t bytes, int advice) {
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+  // A hint: failure costs speed only.
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<FileWeights>> FileWeights::Open(const std::string& path) {
+  std::unique_ptr<FileWeights> weights(new FileWeights());
+  weights->files_.path = path;
+  std::error_code error;
+  const fs::path full = fs::absolute(path, error).lexically_normal();
+  // "dir/" has an empty last component.
+  weights->files_.name = (full.has_filename() ? full : full.parent_path()).stem().string();
+  if (fs::is_directory(path, error)) {
+    weights->files_.name = (full.has_filename() ? full : full.parent_path()).filename().string();
+    KU_RETURN_IF_ERROR(weights->OpenDirectory(path));
+  } else {
+    KU_RETURN_IF_ERROR(weights->OpenSingleFile(path));
+  }
+  return weights;
+}
+
+Status FileWeights::OpenDirectory(const std::string& path) {
+  const std::string dir =
+      path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
+  files_.dir = dir;
+  KU_RETURN_IF_ERROR(ReadConfigs(dir, &files_));
+  if (Exists(dir + "/model.safetensors")) return AddFile(dir + "/model.safetensors");
+  if (Exists(dir + "/" + kIndexName)) return OpenShards(dir);
+  std::vector<std::string> candidates;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".safetensors") candidates.push_back(it->path().string());
+  }
+  if (candidates.size() == 1) return AddFile(candidates[0]);
+  const bool has_torch = Exists(dir + "/pytorch_model.bin");
+  return Status(StatusCode::kModel,
+                dir + " has no model.safetensors and no " + std::string(kIndexName),
+                has_torch ? "pytorch_model.bin must be converted to safetensors first" : "");
+}
+
+Status FileWeights::OpenShards(const std::string& dir) {
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(dir + "/" + kIndexName, kMaxIndexBytes));
+  KU_ASSIGN_OR_RETURN(const nlohmann::json index, ParseJson(text, dir + "/" + kIndexName));
+  const std::string where = dir + "/" + kIndexName + ": ";
+  const auto map = index.is_object() ? index.find("weight_map") : index.end();
+  if (map == index.end() || !map->is_object() || map->empty()) {
+    return Status(StatusCode::kModel, where + "weight_map is missing");
+  }
+  std::set<std::string> shards;
+  for (const auto& [name, shard] : map->items()) {
+    if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
+      return Status(StatusCode::kModel, where + "the file of " + Quoted(name) +
+                                            " is not a plain file name: " + Quoted(shard.dump()));
+    }
+    shards.insert(shard.get<std::string>());
+  }
+  for (const std::string& shard : shards) {
+    if (!Exists(dir + "/" + shard)) {
+      return Status(
+          StatusCode::kModel,
+          "model file not found: " + dir + "/" + shard + " (listed in " + kIndexName + ")",
+          "download or copy all shards of the model");
+    }
+    KU_RETURN_IF_ERROR(AddFile(dir + "/" + shard));
+  }
+  for (const auto& [name, shard] : map->items()) {
+    const auto it = items_.find(name);
+    if (it == items_.end() || it->second.file->path() != dir + "/" + shard.get<std::string>()) {
+      return Status(StatusCode::kModel,
+                    where + "tensor " + Quoted(name) + " is not in " + shard.get<std::string>());
+    }
+  }
+  return OkStatus();
+}
+
+Status FileWeights::OpenSingleFile(const std::string& path) {
+  KU_RETURN_IF_ERROR(AddFile(path));
+  const fs::path parent = fs::path(path).parent_path();
+  files_.dir = parent.empty() ? "." : parent.string();
+  const auto& metadata = maps_[0]->header().metadata;
+  const auto text = [&metadata](const char* key) {
+    const auto it = metadata.find(key);
+    return it == metadata.end() ? std::string() : it->second;
+  };
+  files_.config_json = text(kConfigKey);
+  if (files_.config_json.empty()) return ReadConfigs(files_.dir, &files_);
+  files_.generation_config_json = text(kGenerationConfigKey);
+  if (std::max(files_.config_json.size(), files_.generation_config_json.size()) > kMaxConfigBytes) {
+    return Status(StatusCode::kModel, path + ": its configuration is larger than " +
+                                          std::to_string(kMaxConfigBytes >> 20) + " MB");
+  }
+  files_.tokenizer_json = text(kTokenizerKey);
+  files_.tokenizer_config_json = text(kTokenizerConfigKey);
+  return OkStatus();
+}
+
+Status FileWeights::AddFile(const std::string& path) {
+  KU_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
+  for (const auto& [name, entry] : file->header().tensors) {
+    if (!items_.emplace(name, Item{file.get(), &entry}).second) {
+      return Status(StatusCode::kModel, path + ": tensor " + Quoted(name) + " is also in " +
+                                            items_.at(name).file->path());
+    }
+  }
+  maps_.push_back(std::move(file));
+  return OkStatus();
+}
+
+StatusOr<Tensor> FileWeights::Get(const std::string& name, const std::vector<int64_t>& shape) {
+  KU_CHECK(shape.size() == 1 || shape.size() == 2);
+  const auto it = items_.find(name);
+  if (it == items_.end()) {
+    return Status(StatusCode::kModel, files_.path + ": tensor " + Quoted(name) + " is missing");
+  }
+  const auto& [file, entry] = it->second;
+  if (entry->shape != shape) {
+    return Status(StatusCode::kModel, file->path() + ": tensor " + Quoted(name) + " has shape " +
+                                          ShapeText(entry->shape) + ", config.json asks for " +
+                                          ShapeText(shape));
+  }
+  const auto dtype = entry->type->dtype;
+  if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {
+    return Status(StatusCode::kModel, file->path() + ": tensor " + Quoted(name) + " has type " +
+                                          entry->type->name +
+                                          ", which is not supported (supported: F32, F16, BF16)");
+  }
+  // The mapping is read-only; kernels never write to weights.
+  char* data = const_cast<char*>(file->Bytes(*entry).data());
+  return shape.size() == 1 ? Tensor::Dense(data, *dtype, {shape[0]})
+                           : Tensor::Dense(data, *dtype, {shape[0], shape[1]});
+}
+
+void FileWeights::WillNeed(const void* data, size_t bytes) {
+  Advise(data, bytes, MADV_WILLNEED);
+}
+void FileWeights::DontNeed(const void* data, size_t bytes) {
+  Advise(data, bytes, MADV_DONTNEED);
+}
+
+int64_t FileWeights::file_bytes() const {
+  int64_t total = 0;
+  for (const auto& map : maps_) total += map->file_bytes();
+  return total;
+}
+
+StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& path) {
+  KU_ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> source, FileWeights::Open(path));
+  return source;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,83 @@
+// Where weights come from: a name, an expected shape, and a host tensor in return. OpenWeights
+// reads Hugging Face directories, single .safetensors files and containers packed by kuiper_pack;
+// the bench tool implements WeightSource with random numbers. Placement on a device is LoadModel's
+// work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/model/safetensors.h"
+
+namespace kuiper {
+
+// The texts that belong to a model. Empty strings: absent.
+struct ModelFiles {
+  std::string path;  // as the user gave it
+  std::string name;  // for people: the folder's or file's name without extension
+  std::string
+      dir;  // folder that holds tokenizer.json and the like, unless carried in the container
+  std::string config_json;
+  std::string generation_config_json;
+  std::string tokenizer_json;         // carried by a packed container only
+  std::string tokenizer_config_json;  // carried by a packed container only
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual const ModelFiles& files() const = 0;
+  virtual bool Has(const std::string& name) const = 0;
+  // A dense host tensor of that shape and of any float type, valid while the source lives; the data
+  // need not be aligned. kModel when it is absent or does not have this shape.
+  virtual StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
+  // copied elsewhere and may leave memory.
+  virtual void WillNeed(const void*, size_t) {}
+  virtual void DontNeed(const void*, size_t) {}
+  // Size of all files that hold weights; 0 when there are none.
+  virtual int64_t file_bytes() const = 0;
+};
+
+// Every tensor of a source, also those that no model asks for; kuiper_pack copies them all.
+class FileWeights : public WeightSource {
+ public:
+  // Opens and checks the headers; touches no weight. kModel errors as docs/command_line.md lists
+  // them.
+  static StatusOr<std::unique_ptr<FileWeights>> Open(const std::string& path);
+
+  struct Item {
+    const SafetensorsFile* file;
+    const SafetensorsEntry* entry;
+  };
+  const std::map<std::string, Item>& items() const { return items_; }
+
+  const ModelFiles& files() const override { return files_; }
+  bool Has(const std::string& name) const override { return items_.contains(name); }
+  StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) override;
+  void WillNeed(const void* data, size_t bytes) override;
+  void DontNeed(const void* data, size_t bytes) override;
+  int64_t file_bytes() const override;
+
+ private:
+  FileWeights() = default;
+  Status OpenDirectory(const std::string& dir);
+  Status OpenSingleFile(const std::string& path);
+  Status OpenShards(const std::string& dir);
+  Status AddFile(const std::string& path);
+
+  ModelFiles files_;
+  std::vector<std::unique_ptr<SafetensorsFile>> maps_;
+  std::map<std::string, Item> items_;
+};
+
+// FileWeights::Open as a WeightSource.
+StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& path);
+
+}  // namespace kuiper

@@ -1,0 +1,23 @@
+// A linear layer as the kernels see it: y = x W^T + b. Several weights that share their input
+// (q, k, v; gate, up) are parts of one Linear whose outputs lie side by side, so that checkpoints
+// are used straight from the mapped file without being concatenated.
+#pragma once
+
+#include "kuiper/base/tensor.h"
+
+namespace kuiper {
+
+struct Linear {
+  static constexpr int kMaxParts = 3;
+  struct Part {
+    Tensor weight;  // [out_i, in], row-major and dense, F32 | F16 | BF16; any alignment of elements
+    Tensor bias;    // [out_i] or empty; any float type
+  };
+
+  int in = 0;
+  int out = 0;  // sum of the parts' out
+  int num_parts = 0;
+  Part parts[kMaxParts];
+};
+
+}  // namespace kuiper

@@ -1,0 +1,158 @@
+// The contract between the model and the kernels. Public methods check shapes and dtypes, then call
+// the backend's Do*. Every tensor of a call lives on device(); per-step values (positions, lengths,
+// tables) are read from device arrays, never from host scalars, so that a recorded step can be
+// replayed. No op allocates, syncs or fails at run time: scratch is sized by Reserve.
+//
+// T tokens of the step, S sequences, R rows that are sampled, H query heads, G kv heads, D
+// head_dim.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/kv/kv_view.h"
+#include "kuiper/ops/linear.h"
+
+namespace kuiper {
+
+// Which attention kernel runs. Each gives the same bits for paged and contiguous storage.
+enum class AttentionKind {
+  kMha,     // plain two-pass softmax: the reference
+  kFlash1,  // online softmax over key tiles
+  kFlash2,  // the backend's fastest; the same as kFlash1 on the CPU
+};
+
+struct RopeTable {
+  Tensor cos_sin;       // [max_pos, D] f32: D/2 cosines, then D/2 sines, of pair i at each position
+  Tensor axis_of_pair;  // [D/2] i32: which row of `positions` rotates pair i (text: all 0)
+};
+
+// Which rows of a flat batch belong to which sequence. Sequence s has the query rows
+// [cu_seqlens_q[s], cu_seqlens_q[s+1]), which are the last ones of its kv_lens[s] tokens.
+struct AttnMeta {
+  Tensor cu_seqlens_q;  // [S + 1] i32
+  Tensor kv_lens;       // [S] i32, including this step's tokens
+  int num_seqs = 0;
+  int max_q_len = 0;  // bounds for grid sizes, never exact values
+  int max_kv_len = 0;
+};
+
+// Sampling parameters of R rows; all device arrays. See Ops::Sample.
+struct SampleArgs {
+  Tensor temperature;         // [R] f32; 0 = greedy
+  Tensor top_k;               // [R] i32; 0 = off
+  Tensor top_p;               // [R] f32; 1 = off
+  Tensor min_p;               // [R] f32; 0 = off
+  Tensor seed;                // [R] i64, a bit pattern
+  Tensor step;                // [R] i32: index of the token among the request's generated tokens
+  Tensor repetition_penalty;  // [R] f32; 1 = off
+  Tensor presence_penalty;    // [R] f32; 0 = off
+  Tensor frequency_penalty;   // [R] f32; 0 = off
+  Tensor penalty_offsets;     // [R + 1] i32 into the two arrays below
+  Tensor penalty_tokens;      // [N] i32: distinct ids of the prompt and the output of each row
+  Tensor penalty_counts;      // [N] i32: how often the id was generated (0: only in the prompt)
+  int vocab_limit = 0;        // ids >= this are padding rows of the model and never chosen
+};
+
+// What the largest step needs; Reserve sizes the scratch memory by it.
+struct OpsLimits {
+  int max_tokens = 0;    // T
+  int max_seqs = 0;      // S and R
+  int max_features = 0;  // widest input of a linear layer
+  int max_context = 0;   // longest kv_len
+  int vocab = 0;
+};
+
+struct OpsOptions {
+  int num_threads = 0;  // CPU: 0 = one per usable core
+  AttentionKind attention = AttentionKind::kFlash1;
+};
+
+// A step recorded by Ops::Capture. Replay repeats it with the arguments of the recording: memory is
+// read again, host scalars are frozen.
+class CapturedGraph {
+ public:
+  virtual ~CapturedGraph() = default;
+  virtual void Replay() = 0;
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual Device device() const = 0;
+  // One line for logs and --version, e.g. "cpu (AVX3_BF16, 2 threads)".
+  virtual std::string Description() const = 0;
+  // Element type of activations for a model whose weights have this type.
+  virtual DType ActivationType(DType weights) const = 0;
+  // kResourceExhausted when there is not enough memory. Uninitialised; pages of the OS are touched
+  // only when used. Never called inside a step.
+  virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  // Host memory that uploads fastest (plain memory on the CPU).
+  virtual StatusOr<Buffer> AllocatePinned(size_t bytes) = 0;
+  // Memory that could still be allocated, in bytes.
+  virtual size_t FreeBytes() const = 0;
+  virtual Status Reserve(const OpsLimits& limits) = 0;
+  // Memory that Reserve(limits) takes, for the memory plan.
+  virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;
+  // In order with the ops; src stays untouched until Sync.
+  virtual void Upload(Tensor dst, Tensor src) = 0;
+  virtual void Download(Tensor dst, Tensor src) = 0;
+  virtual void Sync() = 0;
+  // Records `body`, which may only call ops; it is executed once while being recorded.
+  virtual StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) = 0;
+
+  // out [T, hidden] = table[ids]; table [vocab, hidden] of any float type; ids [T] i32.
+  void Embed(Tensor out, Tensor table, Tensor ids);
+  // out [R, hidden] = x[rows]; rows [R] i32.
+  void GatherRows(Tensor out, Tensor x, Tensor rows);
+  // out [T, n] = x / sqrt(mean(x^2) + eps) * weight; weight [n], x and out of any float types.
+  void RmsNorm(Tensor out, Tensor x, Tensor weight, float eps);
+  // residual [T, n] += x; out = RmsNorm(residual). Each of any float type.
+  void AddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps);
+  // out [T, w.out] = x [T, w.in] W^T + b. The order of summation along `in` depends on the weight's
+  // shape and type only, never on T.
+  void Apply(Tensor out, Tensor x, const Linear& w);
+  // In place on q [T, H*D] and k [T, G*D] (column slices): RMSNorm of each head when the norm
+  // weights [D] are given (Qwen3), then rotation of the pairs (i, i + D/2) ("rotate half").
+  // positions [axes, T] i32.
+  void QkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
+                  const RopeTable& rope, Tensor positions);
+  // Writes k and v [T, G*D] to the slots [T] i32 of the cache.
+  void StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots);
+  // out [T, H*D]: causal attention of q [T, H*D] over the cached keys and values of its sequence,
+  // softmax(q k^T * scale) v; query head h reads kv head h / (H / G).
+  void Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale);
+  // out [T, n] = silu(gate) * up for gate_up [T, 2n] = [gate | up].
+  void SiluMul(Tensor out, Tensor gate_up);
+  // tokens [R] i32 from logits [R, vocab] f32: penalties, then temperature, top-k, top-p, min-p and
+  // a Gumbel-max draw that depends on (logits, parameters, seed, step) only; ties go to the lowest
+  // id. A row with a NaN or +inf among its logits gives -1. The logits are not modified.
+  void Sample(Tensor tokens, Tensor logits, const SampleArgs& args);
+
+ protected:
+  // One pure virtual per op: a backend that misses one does not compile.
+  virtual void DoEmbed(Tensor out, Tensor table, Tensor ids) = 0;
+  virtual void DoGatherRows(Tensor out, Tensor x, Tensor rows) = 0;
+  virtual void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) = 0;
+  virtual void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) = 0;
+  virtual void DoApply(Tensor out, Tensor x, const Linear& w) = 0;
+  virtual void DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
+                            const RopeTable& rope, Tensor positions) = 0;
+  virtual void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) = 0;
+  virtual void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
+                           float scale) = 0;
+  virtual void DoSiluMul(Tensor out, Tensor gate_up) = 0;
+  virtual void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) = 0;
+};
+
+// kUnavailable when this build has no such backend or the machine no such device.
+StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options);
+// The devices this build can use, for --version: "cpu" or "cpu, cuda (sm_87, ...)".
+std::string CompiledDevices();
+
+}  // namespace kuiper

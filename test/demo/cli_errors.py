@@ -1,0 +1,176 @@
+"""Bad options, models and prompts: exit code, one error line, nothing on stdout."""
+import glob
+import json
+import os
+import shutil
+import subprocess
+
+from cli_harness import CliTest, data, program
+
+
+class UsageErrors(CliTest):
+    def test_options(self):
+        m = self.qwen3
+        self.fails(2, message="no model given")
+        self.fails(2, m, "--page-attention",
+                   message="error: unknown option --page-attention; did you mean --paged-attention?")
+        self.fails(2, m, "--attention", "flash3",
+                   message="error: --attention: 'flash3' is not one of mha, flash1, flash2")
+        self.fails(2, m, "--max-tokens", "abc", message="error: --max-tokens: 'abc'")
+        self.fails(2, m, "--max-tokens", "99999999999999999999999")
+        self.fails(2, m, "--max-history", "-1", message="--max-history")
+        self.fails(2, m, "--block-size", "24", message="--block-size: 24 is not a power of two")
+        self.fails(2, m, "--prompt", message="--prompt needs a value")
+        self.fails(2, m, "-p", "a", "-f", "b", message="exclude each other")
+        self.fails(2, m, "T", "X", message="unexpected argument 'X'")
+        self.fails(2, m, "--image", "cat.jpg", message="--image is not available")
+        self.fails(2, m, "--kv-cache-dtype", "int8", message="not available")
+        self.fails(2, m, "--num-samples", "3", message="not available")
+        self.fails(2, m, "--speculative", "ngram", message="not available")
+        self.fails(2, m, "--max-context", "1000000000", "-p", "x", message="exceeds the model")
+
+    def test_usage_error_in_json_mode_is_json_too(self):
+        result = self.run_cli(self.qwen3, "--bogus-option", "-o", "json")
+        self.assertEqual(result.rc, 2)
+        self.assertEqual(result.json()["error"]["code"], "invalid_argument")
+        self.assertEqual(len(result.error_lines()), 1)
+
+    def test_double_dash_ends_options(self):
+        self.fails(3, "--device", "cpu", "--", "--stream", message="--stream")
+
+
+class ModelErrors(CliTest):
+    def copy_model(self, name="copy"):
+        target = self.path(name)
+        shutil.copytree(self.qwen3, target)
+        return target
+
+    def weights(self, model):
+        return sorted(glob.glob(os.path.join(model, "*.safetensors")))[0]
+
+    def edit_config(self, model, **fields):
+        path = os.path.join(model, "config.json")
+        with open(path) as f:
+            config = json.load(f)
+        config.update(fields)
+        with open(path, "w") as f:
+            json.dump(config, f)
+
+    def test_missing(self):
+        self.fails(3, "/m/x.bin", "-p", "x", message="error: model file not found: /m/x.bin")
+
+    def test_directory_without_config(self):
+        self.fails(3, self.dir, "-p", "x", message=self.dir + " has no config.json")
+
+    def test_bad_magic(self):
+        path = self.path("x.bin", b"PK\x03\x04" + b"\0" * 100)
+        self.fails(3, path, "-p", "x", message="(first bytes 50 4b 03 04)", hint="kuiper_pack")
+
+    def test_empty_file(self):
+        self.fails(3, self.path("x.bin", b""), "-p", "x")
+
+    def test_truncated(self):
+        model = self.copy_model()
+        weights = self.weights(model)
+        os.truncate(weights, os.path.getsize(weights) // 2)
+        self.fails(3, model, "-p", "x", message="truncated", hint="re-copy or re-export")
+
+    def test_wrong_model_type(self):
+        self.fails(3, self.qwen25, "-p", "x", hint="use qwen_infer",
+                   message=self.qwen25 + " holds a Qwen2.5 model; qwen3_infer runs Qwen3 text models")
+        self.fails(3, self.qwen3, "-p", "x", name="qwen_infer", hint="use qwen3_infer",
+                   message=self.qwen3 + " holds a Qwen3 model; qwen_infer runs")
+
+    def test_unsupported_quantisation(self):
+        model = self.copy_model()
+        self.edit_config(model, quantization_config={"quant_method": "compressed-tensors"})
+        self.fails(3, model, "-p", "x", message='quantization "compressed-tensors" is not supported')
+
+    def test_broken_config(self):
+        model = self.copy_model()
+        for text in (b"", b"{", b"[]", b'{"hidden_size": "x"}', b"\xff\xfe", b"[" * 100000):
+            with open(os.path.join(model, "config.json"), "wb") as f:
+                f.write(text)
+            self.fails(3, model, "-p", "x")
+
+    def test_tokenizer(self):
+        self.fails(4, self.qwen3, "/nonexistent/tokenizer.json", "-p", "x",
+                   message="tokenizer file not found: /nonexistent/tokenizer.json")
+        bad = self.path("tokenizer.json", '{"model": ]')
+        self.fails(4, self.qwen3, bad, "-p", "x", message=bad + ": invalid JSON at byte")
+        self.fails(4, self.qwen3, self.path("empty.json", "{}"), "-p", "x")
+
+    def test_tokenizer_of_another_model(self):
+        official = data("tokenizers/qwen3/tokenizer.json")
+        if not os.path.exists(official):
+            if os.environ.get("KUIPER_REQUIRE_TEST_DATA") == "1":
+                self.fail("missing " + official)
+            self.skipTest("no " + official)
+        self.fails(4, self.qwen3, official, "-p", "x",
+                   message="tokenizer does not match the model: tokenizer has ids up to 151668")
+
+    def test_device(self):
+        self.fails(8, self.qwen3, "-p", "x", "--device", "cuda:0", message="no CUDA device found",
+                   hint="--device cpu")
+
+    def test_memory_plan(self):
+        args = (self.qwen3, "-p", "x", "--device", "cpu", "--paged-attention", "--num-blocks",
+                "99999999")
+        self.fails(7, *args, message="available (limit 90% of ")
+        self.fails(7, *args, "--dry-run", message="needs ")
+        plan = self.ok(self.qwen3, "--device", "cpu", "--dry-run")
+        self.assertIn("weights", plan.out)
+        self.assertIn("KV cache", plan.out)
+
+
+class InputErrors(CliTest):
+    def test_prompts(self):
+        m = (self.qwen3, "--device", "cpu")
+        self.fails(5, *m, stdin=b"ab\xff\n", message="standard input is not valid UTF-8")
+        self.fails(5, *m, stdin=b"\n", message="standard input is empty")
+        self.fails(5, *m, "-p", "", message="--prompt is empty")
+        self.fails(5, *m, "-f", self.path("empty", ""), message="is empty")
+        self.fails(5, *m, "-f", self.path("missing"), message="No such file")
+        self.fails(5, *m, "-f", self.dir)
+        self.fails(5, *m, "--messages", self.path("m.json", "[1]"), message="m.json")
+        self.fails(5, *m, "--messages", self.path("m.json", "[]"))
+        self.fails(5, *m, "--session", self.path("s.json", "nonsense"), "-p", "x")
+
+    def test_prompt_too_long(self):
+        r = self.fails(6, self.qwen3, "--device", "cpu", "--max-context", "32", "-p", "a b " * 100,
+                       hint="--max-context")
+        self.assertRegex(r.error_lines()[0], r"^error: prompt is \d+ tokens but the context is 32 "
+                                             r"\(code context_length_exceeded\)$")
+        r = self.run_cli(self.qwen3, "--device", "cpu", "--max-context", "32", "-p", "a b " * 100,
+                         "-o", "json")
+        self.assertEqual(r.rc, 6)
+        self.assertEqual(r.json()["error"]["code"], "context_length_exceeded")
+        self.assertEqual(r.json()["finish_reason"], "error")
+
+    def test_prompt_that_leaves_little_room_is_no_error(self):
+        r = self.qwen3_run("-p", "Hi", "--ignore-eos", "--max-tokens", "5000", "--max-context",
+                           "48", "-o", "json").json()
+        self.assertEqual(r["finish_reason"], "context")
+        self.assertEqual(r["usage"]["prompt_tokens"] + r["usage"]["completion_tokens"], 48)
+
+    def test_pool_exhausted(self):
+        m = ("--paged-attention", "--ignore-eos", "--max-tokens", "400")
+        r = self.run_cli(self.qwen3, "--device", "cpu", "-p", "Hi", *m, "--num-blocks", "4", "-o",
+                         "json")
+        self.assertEqual(r.rc, 0, r.err)
+        self.assertEqual(r.json()["finish_reason"], "context")
+        self.assertGreater(r.json()["usage"]["completion_tokens"], 0)
+        self.assertRegex(r.err, r"(?m)^error: KV cache is full \(4/4 blocks, \d+ tokens\) after ")
+        self.fails(7, self.qwen3, "--device", "cpu", "-p", "word " * 60, *m, "--num-blocks", "1")
+
+    def test_output_that_cannot_be_written(self):
+        for flag in ("--dump-tokens", "--dump-logits", "--stats-json", "--log-file", "--session"):
+            r = self.run_cli(self.qwen3, "--device", "cpu", "-p", "x", "-n", "2", flag,
+                             "/nonexistent/file")
+            self.assertEqual(r.rc, 1, flag + r.err)
+            self.assertEqual(len(r.error_lines()), 1, r.err)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([program("qwen3_infer"), self.qwen3, "-p", "x", "-n", "2"],
+                                  stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"error: cannot write to standard output: No space left", done.stderr)

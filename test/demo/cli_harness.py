@@ -1,0 +1,103 @@
+"""What the command line tests share: running a program, checking how it ended."""
+import argparse
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import unittest
+
+ARGS = argparse.Namespace()  # filled by cli_test.py
+CRASHES = (134, 139, -6, -11, -7, -8)
+
+
+def program(name):
+    return os.path.join(ARGS.bin, name)
+
+
+def data(path):
+    return os.path.join(ARGS.data, path)
+
+
+def default_signals():
+    """A test run in the background must not pass its ignored signals on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def fnv1a64(ids):
+    value = 0xCBF29CE484222325
+    for i in ids:
+        for byte in struct.pack("<i", i):
+            value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return "%016x" % value
+
+
+class Result:
+    def __init__(self, rc, out, err):
+        self.rc, self.out, self.err = rc, out, err
+
+    def error_lines(self):
+        return [line for line in self.err.splitlines() if line.startswith("error:")]
+
+    def json(self):
+        lines = self.out.splitlines()
+        assert len(lines) == 1, self.out
+        return json.loads(lines[0])
+
+
+class CliTest(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.qwen3 = os.path.join(ARGS.models, "tiny-qwen3")
+        cls.qwen25 = os.path.join(ARGS.models, "tiny-qwen2.5")
+        for path in (cls.qwen3, cls.qwen25):
+            assert os.path.isfile(os.path.join(path, "config.json")), "no bundled model " + path
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="kuiper_cli_")
+        self.addCleanup(shutil.rmtree, self.dir)
+
+    def path(self, name, content=None):
+        path = os.path.join(self.dir, name)
+        if content is not None:
+            with open(path, "wb") as f:
+                f.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def run_cli(self, *args, stdin=b"", name="qwen3_infer", env=None):
+        if isinstance(stdin, str):
+            stdin = stdin.encode()
+        done = subprocess.run([program(name), *map(str, args)], input=stdin, capture_output=True,
+                              timeout=300, env={**os.environ, **(env or {})},
+                              preexec_fn=default_signals)
+        self.assertNotIn(done.returncode, CRASHES, done.stderr)
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ok(self, *args, **kwargs):
+        result = self.run_cli(*args, **kwargs)
+        self.assertEqual(result.rc, 0, result.err)
+        return result
+
+    def qwen3_run(self, *args, **kwargs):
+        return self.ok(self.qwen3, "--device", "cpu", *args, **kwargs)
+
+    def fails(self, code, *args, message=None, hint=None, **kwargs):
+        """Exit code, exactly one `error:` line, at most two hints, an empty stdout."""
+        result = self.run_cli(*args, **kwargs)
+        self.assertEqual(result.rc, code, result.err)
+        self.assertEqual(len(result.error_lines()), 1, result.err)
+        self.assertEqual(result.out, "")
+        if message is not None:
+            self.assertIn(message, result.error_lines()[0])
+        if hint is not None:
+            self.assertRegex(result.err, "(?m)^hint: .*" + hint)
+        after = result.err[result.err.index("error:"):].splitlines()[1:]
+        self.assertLessEqual(len(after), 2, result.err)
+        for line in after:
+            self.assertTrue(line.startswith("hint: "), line)
+        return result

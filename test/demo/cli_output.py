@@ -1,0 +1,378 @@
+"""What an answer looks like: text, JSON, files, statistics; and answers that must be equal."""
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+
+from cli_harness import ARGS, CliTest, data, fnv1a64, program
+
+
+class Output(CliTest):
+    def test_help_and_version(self):
+        for name in ("qwen_infer", "qwen3_infer"):
+            r = self.ok("--help", name=name)
+            self.assertEqual(r.err, "")
+            for word in ("--paged-attention", "--max-tokens", "Exit codes", "Guarantees", "141"):
+                self.assertIn(word, r.out)
+            self.assertEqual(self.ok("-h", name=name).out, r.out)
+            self.assertRegex(self.ok("--version", name=name).out, r"kuiper \d+\.\d+\.\d+ \(commit ")
+
+    def test_text_is_prefixed_once_and_streams_are_apart(self):
+        r = self.qwen3_run("-n", "12", stdin="Hello\n")
+        self.assertTrue(r.out.startswith("Assistant: "))
+        self.assertTrue(r.out.endswith("\n"))
+        self.assertGreater(len(r.out.strip()), len("Assistant: "))
+        self.assertEqual(len(re.findall("(?m)^Assistant: ", r.out)), 1)
+        self.assertNotIn("Assistant:", r.err)
+        self.assertNotIn("\r", r.out + r.err)
+        self.assertNotIn("\x1b", r.out + r.err)
+        self.assertNotIn("InitGoogleLogging", r.err)
+
+    def test_stderr_lines_scripts_look_for(self):
+        r = self.qwen3_run("-n", "5", "--ignore-eos", "--paged-attention", stdin="Hello")
+        self.assertRegex(r.err, "(?m)^Paged Attention: enabled$")
+        self.assertRegex(r.err, r"(?m)^PagedKVCache: page_size=16, max_blocks_per_seq=\d+, "
+                                r"total_blocks=\d+, dtype=(FP16|BF16|FP32) "
+                                r"\(x\d+ layers = \d+ pages\)$")
+        self.assertRegex(r.err, r"PagedKVCache: allocated [\d.]+ MB host memory \(")
+        self.assertRegex(r.err, r"(?m)^=== Performance Statistics ===\nPrompt length: \d+ tokens\n"
+                                r"Prefill: \d+ tokens, [\d.]+ ms, [\d.]+ tokens/s\n"
+                                r"Decode: 5 tokens, [\d.]+ ms, [\d.]+ tokens/s\n"
+                                r"===============================\n")
+        self.assertRegex(r.err, r"(?m)^Output: 5 tokens, finish=length, ids=[0-9a-f]{16}, "
+                                r"decode [\d.]+ GB/s$")
+        self.assertRegex(r.err, r"blocks free")
+        r = self.qwen3_run("-n", "5", "--stream", "--ignore-eos", stdin="Hello")
+        self.assertIn("Paged Attention: disabled", r.err)
+        self.assertRegex(r.err, r"(?m)^\[Prefill: \d+ tokens, [\d.]+ tokens/s \| Decode: 5 tokens, "
+                                r"[\d.]+ tokens/s \(ctx: \d+\)\]$")
+
+    def test_formats_carry_the_same_text(self):
+        args = ("-n", "24", "-p", "Hello", "--show-thinking")
+        text = self.qwen3_run(*args).out
+        raw = self.qwen3_run(*args, "-o", "raw").out
+        self.assertEqual(self.qwen3_run(*args, "-q").out, raw)
+        self.assertEqual(self.qwen3_run(*args, "--stream").out, raw)
+        self.assertEqual(text, "Assistant: " + (raw if not raw.endswith("\n\n") else raw[:-1]))
+
+    def test_quiet_leaves_stderr_empty(self):
+        self.assertEqual(self.ok(self.qwen3, "-p", "x", "-n", "3", "-q").err, "")
+        r = self.qwen3_run("-p", "x", "-n", "3", "--no-stats")
+        self.assertNotIn("Performance", r.err)
+        self.assertNotIn("Output:", r.err)
+
+    def test_verbose_logs_more(self):
+        self.assertRegex(self.qwen3_run("-p", "x", "-n", "2", "-v").err, r"(?m)^I\d{8} ")
+
+    def test_one_note_about_the_missing_gpu(self):
+        r = self.ok(self.qwen3, "-p", "x", "-n", "2")
+        self.assertEqual(len([l for l in r.err.splitlines() if l.startswith("note:")]), 1, r.err)
+        self.assertIn("CPU", r.err)
+        self.assertNotIn("note:", self.qwen3_run("-p", "x", "-n", "2").err)
+
+    def test_flags_without_effect_say_so_once(self):
+        r = self.qwen3_run("-p", "x", "-n", "2", "--fused-rope-kv", "--fused-gqa",
+                           "--no-fused-ffn", "--cuda-graph")
+        self.assertEqual(len([l for l in r.err.splitlines() if l.startswith("note:")]), 3, r.err)
+        r = self.ok(self.qwen25, "-p", "x", "-n", "2", "--device", "cpu", "--think", "off",
+                    name="qwen_infer")
+        self.assertEqual(len([l for l in r.err.splitlines() if l.startswith("note:")]), 1, r.err)
+
+    def test_exactly_n_tokens(self):
+        for n in (1, 2, 15, 17):
+            tokens = self.path("tokens")
+            r = self.qwen3_run("-p", "Hi", "-n", n, "--ignore-eos", "--dump-tokens", tokens, "-o",
+                               "json").json()
+            self.assertEqual(r["usage"]["completion_tokens"], n)
+            self.assertEqual(r["finish_reason"], "length")
+            with open(tokens) as f:
+                ids = [int(line) for line in f]
+            self.assertEqual(len(ids), n)
+            self.assertEqual(r["token_ids_fnv1a64"], fnv1a64(ids))
+
+    def test_dump_logits(self):
+        path, tokens = self.path("l.npy"), self.path("tokens")
+        self.qwen3_run("-p", "Hi", "-n", "4", "--ignore-eos", "--dump-logits", path,
+                       "--dump-tokens", tokens)
+        with open(path, "rb") as f:
+            blob = f.read()
+        self.assertEqual(blob[:6], b"\x93NUMPY")
+        header_length = struct.unpack("<H", blob[8:10])[0]
+        header = blob[10:10 + header_length].decode()
+        self.assertIn("'<f4'", header)
+        rows, vocab = map(int, re.search(r"\((\d+), (\d+)\)", header).groups())
+        self.assertEqual(rows, 4)
+        values = struct.unpack("<%df" % (rows * vocab), blob[10 + header_length:])
+        with open(tokens) as f:
+            for row, token in enumerate(int(line) for line in f):
+                logits = values[row * vocab:(row + 1) * vocab]
+                self.assertEqual(logits.index(max(logits)), token)
+
+    def test_stop_string_across_tokens(self):
+        whole = self.qwen3_run("-p", "Hello", "-n", "40", "--think", "off", "--ignore-eos", "-o",
+                               "json").json()["text"]
+        middle = len(whole) // 2
+        stop = whole[middle:middle + 3]
+        r = self.qwen3_run("-p", "Hello", "-n", "40", "--think", "off", "--ignore-eos", "-o",
+                           "json", "--stop", "\x01never", "--stop", stop).json()
+        self.assertEqual(r["finish_reason"], "stop_string")
+        self.assertEqual(r["text"], whole[:whole.index(stop)])
+        streamed = self.qwen3_run("-p", "Hello", "-n", "40", "--think", "off", "--ignore-eos",
+                                  "--stream", "--stop", stop).out
+        self.assertEqual(streamed, r["text"] + "\n")
+
+    def test_log_file_and_stats_file(self):
+        log, stats = self.path("log"), self.path("stats")
+        self.qwen3_run("-p", "x", "-n", "3", "--log-file", log, "--stats-json", stats)
+        with open(log) as f:
+            text = f.read()
+        self.assertIn("Paged Attention: disabled", text)
+        self.assertIn("loaded tiny-qwen3", text)
+        with open(stats) as f:
+            numbers = json.loads(f.read())
+        self.assertEqual(numbers["usage"]["completion_tokens"], 3)
+        self.assertNotIn("text", numbers)
+
+    def test_seed_decides_samples(self):
+        args = ("-p", "Hi", "-n", "12", "--temp", "5", "--ignore-eos", "-o", "json")
+        first = self.qwen3_run(*args, "--seed", "1").json()["token_ids_fnv1a64"]
+        self.assertEqual(self.qwen3_run(*args, "--seed", "1").json()["token_ids_fnv1a64"], first)
+        self.assertNotEqual(self.qwen3_run(*args, "--seed", "2").json()["token_ids_fnv1a64"], first)
+
+    def test_benchmark(self):
+        r = self.qwen3_run("--benchmark", "--benchmark-prompt-tokens", "8,16",
+                           "--benchmark-decode-tokens", "4", "--repetitions", "2")
+        lines = r.out.splitlines()
+        self.assertEqual(lines[0], "BENCHMARK_CSV_START")
+        self.assertTrue(lines[1].startswith(
+            "model_name,input_tokens,output_tokens,prefill_time_ms,prefill_throughput_tps,"
+            "decode_time_ms,decode_throughput_tps,decode_latency_ms"))
+        self.assertEqual(lines[-1], "BENCHMARK_CSV_END")
+        rows = [line.split(",") for line in lines[2:-1]]
+        self.assertEqual([row[:3] for row in rows],
+                         [["tiny-qwen3", n, "4"] for n in ("8", "8", "16", "16")])
+        for row in rows:
+            self.assertTrue(all(float(x) > 0 for x in row[3:]), row)
+
+    def test_the_first_line_always_says_something(self):
+        """Wherever --max-tokens cuts a thinking answer, `grep Assistant:` keeps some of it."""
+        for n in range(4, 20, 3):
+            r = self.qwen3_run("-n", n, stdin="What is Kuiper?\n")
+            self.assertRegex(r.out, r"^Assistant: (<think> )?[^\s<]")
+            streamed = self.qwen3_run("-n", n, "--stream", stdin="What is Kuiper?\n")
+            self.assertEqual(streamed.out.rstrip("\n"),
+                             r.out[len("Assistant: "):].rstrip("\n"))
+
+
+class Json(CliTest):
+    KEYS = ["version", "model", "text", "reasoning", "finish_reason", "usage", "token_ids_fnv1a64",
+            "timing", "kv", "error"]
+
+    def check(self, j, keys):
+        self.assertEqual(list(j), keys)
+        self.assertEqual(j["version"], 1)
+        self.assertEqual(j["model"], "tiny-qwen3")
+        self.assertIn(j["finish_reason"], ("stop", "length"))
+        for key in ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"):
+            self.assertIsInstance(j["usage"][key], int)
+        for key in ("load_ms", "ttft_ms", "prefill_ms", "prefill_tps", "decode_ms", "decode_tps",
+                    "decode_gbps"):
+            self.assertIsInstance(j["timing"][key], (int, float))
+        for key in ("block_size", "blocks_used", "blocks_total", "bytes_reserved",
+                    "bytes_touched"):
+            self.assertIsInstance(j["kv"][key], int)
+        self.assertRegex(j["token_ids_fnv1a64"], "^[0-9a-f]{16}$")
+        self.assertIsNone(j["error"])
+
+    def test_object(self):
+        j = self.qwen3_run("-p", "Hi", "-n", "20", "-o", "json", "--paged-attention").json()
+        self.check(j, self.KEYS)
+        self.assertEqual(j["kv"]["layout"], "paged")
+        self.assertEqual(j["kv"]["block_size"], 16)
+        j = self.qwen3_run("-p", "Hi", "-n", "20", "-o", "json").json()
+        self.assertEqual(j["kv"]["layout"], "contiguous")
+
+    def test_lines(self):
+        args = ("-p", "Hi", "-n", "30")
+        whole = self.qwen3_run(*args, "-o", "json").json()
+        lines = [json.loads(l) for l in self.qwen3_run(*args, "-o", "jsonl").out.splitlines()]
+        done = lines.pop()
+        self.assertEqual(done.pop("type"), "done")
+        self.check(done, self.KEYS)
+        self.assertTrue(all(l["type"] == "delta" for l in lines))
+        self.assertEqual("".join(l.get("text", "") for l in lines), done["text"])
+        self.assertEqual("".join(l.get("reasoning", "") for l in lines), done["reasoning"])
+        self.assertEqual((done["text"], done["reasoning"]), (whole["text"], whole["reasoning"]))
+
+    def test_logprobs(self):
+        j = self.qwen3_run("-p", "Hi", "-n", "6", "--ignore-eos", "-o", "json", "--logprobs",
+                           "3").json()
+        self.assertEqual(len(j["logprobs"]), 6)
+        for token in j["logprobs"]:
+            self.assertEqual(len(token["top"]), 3)
+            self.assertLessEqual(token["logprob"], 0)
+            self.assertEqual(token["top"][0]["id"], token["id"], "greedy takes the likeliest")
+            self.assertAlmostEqual(token["top"][0]["logprob"], token["logprob"], places=5)
+
+    def test_failure_is_an_object_too(self):
+        r = self.run_cli("/nonexistent/model", "-p", "x", "-o", "json")
+        self.assertEqual(r.rc, 3)
+        self.assertEqual(list(r.json()), self.KEYS)
+        self.assertEqual(r.json()["error"]["code"], "model_error")
+        r = self.run_cli("/nonexistent/model", "-p", "x", "-o", "jsonl")
+        self.assertEqual(r.json()["type"], "done")
+
+
+class Prompts(CliTest):
+    def text(self, *args, **kwargs):
+        return self.qwen3_run("-n", "10", "-q", "--ignore-eos", *args, **kwargs).out
+
+    def test_sources_give_the_same_answer(self):
+        expected = self.text("-p", "Hello there")
+        self.assertEqual(self.text(stdin="Hello there\n"), expected)
+        self.assertEqual(self.text("-f", "-", stdin="Hello there\n"), expected)
+        self.assertEqual(self.text("-f", self.path("p", "Hello there\n")), expected)
+        messages = self.path("m.json", '[{"role": "user", "content": "Hello there"}]')
+        self.assertEqual(self.text("--messages", messages), expected)
+        self.assertEqual(self.text("--prompt=Hello there", stdin="ignored"), expected)
+
+    def test_default_question(self):
+        r = self.qwen3_run("-n", "4", stdin=b"")
+        self.assertIn("你好，请介绍一下你自己！", r.err)
+        self.assertEqual(self.text(stdin=b""), self.text("-p", "你好，请介绍一下你自己！"))
+
+    def test_terminal_input_asks_the_default_question(self):
+        master, slave = pty.openpty()
+        try:
+            done = subprocess.run([program("qwen3_infer"), self.qwen3, "-n", "4"], stdin=slave,
+                                  capture_output=True, timeout=120)
+        finally:
+            os.close(master)
+            os.close(slave)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("你好，请介绍一下你自己！".encode(), done.stderr)
+        self.assertNotIn(b"\x1b", done.stdout + done.stderr)
+
+    def test_system_prompt(self):
+        none = self.ids("-p", "Hi")
+        self.assertEqual(self.ids("-p", "Hi", "--system-prompt", ""), none)
+        some = self.ids("-p", "Hi", "-sys", "Be brief.")
+        self.assertGreater(len(some), len(none))
+        self.assertEqual(some[-len(none):], none)
+        default = self.ids("-p", "Hi", name="qwen_infer", model=self.qwen25)
+        bare = self.ids("-p", "Hi", "-sys", "", name="qwen_infer", model=self.qwen25)
+        self.assertGreater(len(default), len(bare))
+
+    def ids(self, *args, model=None, **kwargs):
+        r = self.ok(model or self.qwen3, "--tokenize", *args, **kwargs)
+        self.assertEqual(r.err, "")
+        self.assertEqual(len(r.out.splitlines()), 1)
+        return [int(x) for x in r.out.rstrip("\n").split(" ")]
+
+    def test_tokenize_takes_every_kind_of_model(self):
+        expected = self.ids("-p", "Hi 你好")
+        packed = self.path("model.bin")
+        pack = os.path.join(ARGS.bin, "..", "tools", "kuiper_pack")
+        subprocess.run([pack, self.qwen3, packed], check=True, capture_output=True)
+        self.assertEqual(self.ids("-p", "Hi 你好", model=packed), expected)
+        weights = os.path.join(self.qwen3, "model.safetensors")
+        self.assertEqual(self.ids("-p", "Hi 你好", model=weights), expected)
+        only_tokenizer = self.path("only")
+        os.mkdir(only_tokenizer)
+        shutil.copy(os.path.join(self.qwen3, "tokenizer.json"), only_tokenizer)
+        self.assertEqual(self.ids("-p", "Hi 你好", model=only_tokenizer), expected)
+
+    def test_tokenize_thinking_switch(self):
+        on, off = self.ids("-p", "Hi"), self.ids("-p", "Hi", "--think", "off")
+        self.assertEqual(off[:len(on)], on)
+        self.assertGreater(len(off), len(on))
+        self.assertEqual(self.ids("-p", "Hi", "--enable-thinking", "false"), off)
+
+    def test_tokenize_count_is_the_prompt_length(self):
+        n = len(self.ids("-p", "Hello there"))
+        r = self.qwen3_run("-p", "Hello there", "-n", "1", "-o", "json").json()
+        self.assertEqual(r["usage"]["prompt_tokens"], n)
+
+    def test_tokenize_equals_hugging_face(self):
+        vectors = data("tokenizer_vectors/llamacpp_ggml-vocab-qwen2.gguf.inp")
+        if not os.path.exists(vectors):
+            if os.environ.get("KUIPER_REQUIRE_TEST_DATA") == "1":
+                self.fail("missing " + vectors)
+            self.skipTest("no " + vectors)
+        with open(vectors, newline="") as f:
+            cases = f.read().split("\n__ggml_vocab_test__\n")
+        with open(vectors.replace(".inp", ".out")) as f:
+            expected = [line.split() for line in f.read().splitlines()]
+        checked = 0
+        for text, ids in list(zip(cases, expected))[:-1:6]:
+            if not text or text.endswith("\n"):  # one line end belongs to the file
+                continue
+            prompt = self.path("p", text)
+            got = self.ids("--raw", "-f", prompt, model=data("tokenizers/qwen3"))
+            self.assertEqual(got, [int(x) for x in ids], text)
+            checked += 1
+        self.assertGreater(checked, 4)
+        golden = data("chat_goldens/qwen3.json")
+        with open(golden) as f:
+            case = json.load(f)["cases"][0]
+        raw = self.ids("--raw", "-p", case["rendered"], model=data("tokenizers/qwen3"))
+        text = case["args"]["messages"][0]["content"]
+        self.assertEqual(self.ids("-p", text, model=data("tokenizers/qwen3")), raw)
+
+    def test_raw_takes_the_prompt_as_it_is(self):
+        chat = self.qwen3_run("-p", "Hi", "-n", "8", "-o", "json").json()
+        raw = self.qwen3_run("--raw", "-p", "<|im_start|>user\nHi<|im_end|>\n"
+                             "<|im_start|>assistant\n", "-n", "8", "-o", "json").json()
+        self.assertEqual(raw["token_ids_fnv1a64"], chat["token_ids_fnv1a64"])
+
+
+class Equality(CliTest):
+    """The recipes that compare paged with contiguous must compare something."""
+
+    def test_predecessors_recipe(self):
+        base = ("--attention", "flash1", "--no-cuda-graph", "--max-tokens", "15")
+        for model, name in ((self.qwen3, "qwen3_infer"), (self.qwen25, "qwen_infer")):
+            tok = os.path.join(model, "tokenizer.json")
+            plain = self.ok(model, tok, *base, stdin="Hello\n", name=name)
+            paged = self.ok(model, tok, *base, "--paged-attention", stdin="Hello\n", name=name)
+            self.assertEqual(plain.out, paged.out)
+            pick = [[l for l in (r.out + r.err).splitlines() if "Assistant:" in l]
+                    for r in (plain, paged)]
+            self.assertEqual(pick[0], pick[1])
+            self.assertEqual(len(pick[0]), 1)
+            self.assertGreater(len(pick[0][0]), len("Assistant: <think> "))
+            paged_lines = [l for l in paged.err.splitlines() if "paged" in l.lower()]
+            self.assertIn("Paged Attention: enabled", paged_lines)
+            self.assertIn("Paged Attention: disabled", plain.err.splitlines())
+
+    def test_every_page_size_graph_chunk_and_cache(self):
+        args = ("-p", "The quick brown fox jumps over the lazy dog. " * 2, "-n", "40",
+                "--ignore-eos", "-o", "json")
+        expected = self.qwen3_run(*args).json()
+        variants = [("--paged-attention", "--page-size", size) for size in (1, 2, 8, 64, 256)]
+        variants += [("--paged-attention", "--cuda-graph"), ("--cuda-graph",),
+                     ("--max-num-batched-tokens", "7"), ("--prefix-cache", "--paged-attention"),
+                     ("--threads", "1")]
+        for variant in variants:
+            got = self.qwen3_run(*args, *variant).json()
+            for key in ("text", "reasoning", "token_ids_fnv1a64", "finish_reason"):
+                self.assertEqual(got[key], expected[key], variant)
+
+    def test_verify_paged(self):
+        r = self.qwen3_run("--verify-paged", "-p", "Hello", "-n", "50", "--ignore-eos",
+                           "--page-size", "4")
+        self.assertRegex(r.out, r"^identical: 50 tokens, logits 50 x \d+, page_size=4, ids=\w{16}\n$")
+
+    def test_old_scripts(self):
+        r = self.qwen3_run("--stream", "--max-tokens", "128", "--prefix-cache", "-i",
+                           stdin="你好\n")
+        self.assertTrue(r.out.endswith("\n"))
+        self.assertNotIn(">>>", r.out + r.err)
+        for kind in ("flash1", "flash2", "mha"):
+            r = self.qwen3_run("--stream", "--max-tokens", "16", "--attention", kind,
+                               stdin="Hello\n")
+            self.assertRegex(r.err, "Decode:.*tokens/s")
+            self.assertRegex(r.err, "Prefill:.*tokens/s")

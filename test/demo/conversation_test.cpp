@@ -1,0 +1,211 @@
+#include "demo/conversation.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "kuiper/io/messages_json.h"
+#include "kuiper/io/thinking.h"
+#include "kuiper/io/token_stream.h"
+#include "test/test_data.h"
+
+namespace kuiper::demo {
+namespace {
+
+using test::Shared;
+using Ids = std::vector<int32_t>;
+
+class ConversationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    KU_REQUIRE_SHARED("tokenizers/qwen3/tokenizer.json");
+    auto tokenizer = Tokenizer::Load(Shared("tokenizers/qwen3"));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    tokenizer_ = std::move(*tokenizer);
+  }
+
+  std::string Text(const Conversation& conversation, const TemplateOptions& options) {
+    const auto ids = EncodePrompt(*tokenizer_, conversation, options);
+    EXPECT_TRUE(ids.ok()) << ids.status().message();
+    return DecodeTokens(*tokenizer_, *ids, {.skip_special = false});
+  }
+  Ids Prompt(const Conversation& conversation, const TemplateOptions& options) {
+    return *EncodePrompt(*tokenizer_, conversation, options);
+  }
+  // An answer as the engine reports it: `raw` is everything the model wrote before its <|im_end|>.
+  Completion Answer(const std::string& raw, FinishReason finish = FinishReason::kStop) {
+    Completion completion;
+    completion.tokens = tokenizer_->EncodeWithSpecials(raw);
+    if (finish == FinishReason::kStop) {
+      completion.tokens.push_back(*tokenizer_->TokenId("<|im_end|>"));
+    }
+    completion.finish = finish;
+    const ThinkingText split = SplitThinking(raw);
+    completion.text = split.answer;
+    completion.has_reasoning = split.reasoning.has_value();
+    completion.reasoning = split.reasoning.value_or("");
+    return completion;
+  }
+  static bool StartsWith(const Ids& ids, const Ids& prefix) {
+    return ids.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), ids.begin());
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  TemplateOptions qwen3_{.family = ChatFamily::kQwen3};
+  TemplateOptions qwen25_{.family = ChatFamily::kQwen25};
+};
+
+// Renderings of the official templates by Jinja2.
+TEST_F(ConversationTest, EqualsTheOfficialTemplates) {
+  KU_REQUIRE_SHARED("chat_goldens/qwen3.json");
+  int checked = 0;
+  for (const auto& [file, family] : {std::pair("chat_goldens/qwen3.json", ChatFamily::kQwen3),
+                                     std::pair("chat_goldens/qwen2.5.json", ChatFamily::kQwen25)}) {
+    std::ifstream stream(Shared(file));
+    const nlohmann::json goldens = nlohmann::json::parse(stream);
+    for (const auto& item : goldens["cases"]) {
+      const auto& args = item["args"];
+      if (!args.value("add_generation_prompt", false) || args.contains("tools")) continue;
+      auto parsed = ParseMessagesJson(args["messages"].dump());
+      ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+      Conversation conversation;
+      conversation.SetMessages(parsed->messages);
+      TemplateOptions options{.family = family};
+      if (args.contains("enable_thinking")) options.think = args["enable_thinking"].get<bool>();
+      EXPECT_EQ(Text(conversation, options), item["rendered"].get<std::string>()) << item["name"];
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 8);
+}
+
+TEST_F(ConversationTest, SystemMessageDefaultAndNone) {
+  Conversation conversation;
+  conversation.AddUser("Hi");
+  EXPECT_EQ(Text(conversation, qwen25_).find("<|im_start|>system\nYou are Qwen"), 0u);
+  conversation.SetSystem("Be brief.");
+  EXPECT_EQ(Text(conversation, qwen25_).find("<|im_start|>system\nBe brief.<|im_end|>\n"), 0u);
+  conversation.SetSystem("");
+  const std::string bare = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(Text(conversation, qwen25_), bare);
+  EXPECT_EQ(Text(conversation, qwen3_), bare);
+}
+
+TEST_F(ConversationTest, UserTextNeverBecomesControlTokens) {
+  Conversation conversation;
+  conversation.AddUser("<|im_end|>");
+  const Ids ids = Prompt(conversation, qwen3_);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer_->TokenId("<|im_end|>")), 1);
+}
+
+// The ids of an answer need not be those its text would be encoded to.
+TEST_F(ConversationTest, NextPromptBeginsWithTheGeneratedIds) {
+  for (const TemplateOptions& options : {qwen25_, qwen3_}) {
+    Conversation conversation;
+    conversation.AddUser("Hi");
+    Ids expected = Prompt(conversation, options);
+    Completion answer = Answer("");
+    for (const char* piece : {"H", "e", "l", "l", "o"}) {
+      const Ids ids = tokenizer_->Encode(piece);
+      answer.tokens.insert(answer.tokens.end() - 1, ids.begin(), ids.end());
+    }
+    answer.text = "Hello";
+    ASSERT_GT(answer.tokens.size() - 1, tokenizer_->Encode("Hello").size());
+    conversation.AddAnswer(answer, options, true, *tokenizer_);
+    conversation.AddUser("more");
+    expected.insert(expected.end(), answer.tokens.begin(), answer.tokens.end());
+    EXPECT_TRUE(StartsWith(Prompt(conversation, options), expected));
+  }
+}
+
+TEST_F(ConversationTest, StrippedThinkingFollowsTheTemplate) {
+  Conversation conversation;
+  conversation.AddUser("1+1?");
+  conversation.AddAnswer(Answer("<think>\nsimple\n</think>\n\n2"), qwen3_, true, *tokenizer_);
+  conversation.AddUser("2+2?");
+  EXPECT_EQ(Text(conversation, qwen3_),
+            "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
+            "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_F(ConversationTest, KeptThinkingReusesEverything) {
+  for (const bool think : {true, false}) {
+    TemplateOptions keep = qwen3_;
+    keep.keep_thinking = true;
+    keep.think = think;
+    Conversation conversation;
+    conversation.AddUser("1+1?");
+    Ids expected = Prompt(conversation, keep);
+    const Completion answer = Answer(think ? "<think>\nsimple\n</think>\n\n2" : "2");
+    expected.insert(expected.end(), answer.tokens.begin(), answer.tokens.end());
+    conversation.AddAnswer(answer, keep, true, *tokenizer_);
+    conversation.AddUser("2+2?");
+    EXPECT_TRUE(StartsWith(Prompt(conversation, keep), expected)) << think;
+  }
+}
+
+TEST_F(ConversationTest, CutAnswersAreEncodedFromTheirText) {
+  Conversation conversation;
+  conversation.AddUser("count");
+  Completion answer = Answer("1 2 STOP", FinishReason::kStopString);
+  answer.text = "1 2 ";
+  conversation.AddAnswer(answer, qwen25_, true, *tokenizer_);
+  conversation.AddUser("go on");
+  EXPECT_EQ(Text(conversation, qwen25_).find("STOP"), std::string::npos);
+  EXPECT_NE(Text(conversation, qwen25_).find("assistant\n1 2 <|im_end|>\n"), std::string::npos);
+}
+
+TEST_F(ConversationTest, UnfinishedAnswersAreClosed) {
+  Conversation conversation;
+  conversation.AddUser("count");
+  conversation.AddAnswer(Answer("1 2", FinishReason::kLength), qwen25_, true, *tokenizer_);
+  conversation.AddUser("go on");
+  EXPECT_NE(Text(conversation, qwen25_).find("assistant\n1 2<|im_end|>\n<|im_start|>user\ngo on"),
+            std::string::npos);
+}
+
+TEST_F(ConversationTest, TurnsAreDroppedWhole) {
+  Conversation conversation;
+  conversation.SetSystem("S");
+  for (const char* question : {"a", "b", "c"}) {
+    conversation.AddUser(question);
+    if (std::string(question) != "c") {
+      conversation.AddAnswer(Answer("answer"), qwen3_, true, *tokenizer_);
+    }
+  }
+  EXPECT_EQ(conversation.num_turns(), 3);
+  EXPECT_TRUE(conversation.waits_for_answer());
+  ASSERT_TRUE(conversation.DropOldestTurn());
+  EXPECT_EQ(conversation.num_turns(), 2);
+  EXPECT_EQ(conversation.entries()[0].message.text, "b");
+  ASSERT_TRUE(conversation.DropOldestTurn());
+  EXPECT_FALSE(conversation.DropOldestTurn()) << "the last question stays";
+  EXPECT_EQ(conversation.system(), "S");
+  EXPECT_TRUE(conversation.DropLastTurn());
+  EXPECT_FALSE(conversation.DropLastTurn());
+}
+
+TEST_F(ConversationTest, RegenerateAndUndo) {
+  Conversation conversation;
+  EXPECT_FALSE(conversation.DropLastAnswer());
+  conversation.AddUser("a");
+  EXPECT_FALSE(conversation.DropLastAnswer());
+  const Ids before = Prompt(conversation, qwen3_);
+  conversation.AddAnswer(Answer("x"), qwen3_, true, *tokenizer_);
+  ASSERT_TRUE(conversation.DropLastAnswer());
+  EXPECT_EQ(Prompt(conversation, qwen3_), before);
+}
+
+TEST_F(ConversationTest, OpenThinkingAtTheEnd) {
+  const auto inside = [&](const std::string& text) {
+    return EndsInsideThinking(*tokenizer_, tokenizer_->EncodeWithSpecials(text));
+  };
+  EXPECT_TRUE(inside("<|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(inside("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(inside("<think>x<|im_end|>\n<|im_start|>assistant\n"));
+  EXPECT_FALSE(inside("plain"));
+}
+
+}  // namespace
+}  // namespace kuiper::demo

@@ -1,0 +1,153 @@
+#include "demo/options.h"
+
+#include <gflags/gflags.h>
+#include <gtest/gtest.h>
+
+#include "demo/exit_code.h"
+#include "demo/program.h"
+
+namespace kuiper::demo {
+namespace {
+
+StatusOr<Options> Build(const std::vector<std::string>& args) {
+  gflags::FlagSaver saver;
+  auto parsed = ParseArgs(args);
+  if (!parsed.ok()) return parsed.status();
+  StoreFlags(*parsed);
+  return OptionsFromFlags(*parsed);
+}
+Options Good(const std::vector<std::string>& args) {
+  auto options = Build(args);
+  EXPECT_TRUE(options.ok()) << options.status().message();
+  return options.ok() ? *options : Options();
+}
+std::string Error(const std::vector<std::string>& args) {
+  const auto options = Build(args);
+  EXPECT_FALSE(options.ok());
+  EXPECT_EQ(options.status().code(), StatusCode::kInvalidArgument);
+  return options.status().message();
+}
+
+TEST(Options, DefaultsOfTheContract) {
+  const Options o = Good({"M"});
+  EXPECT_EQ(o.task, Task::kAnswer);
+  EXPECT_EQ(o.engine.model_path, "M");
+  EXPECT_EQ(o.engine.tokenizer_path, "");
+  EXPECT_FALSE(o.engine.paged);
+  EXPECT_FALSE(o.engine.prefix_cache);
+  EXPECT_EQ(o.engine.page_size, 16);
+  EXPECT_EQ(o.engine.max_context, 0);
+  EXPECT_EQ(o.engine.max_num_batched_tokens, 512);
+  EXPECT_EQ(o.generation.max_tokens, 256);
+  EXPECT_EQ(o.generation.sampling.temperature, 0.f);
+  EXPECT_EQ(o.generation.reasoning_budget, -1);
+  EXPECT_FALSE(o.think.has_value());
+  EXPECT_FALSE(o.stream.has_value());
+  EXPECT_EQ(o.max_history, 10);
+  EXPECT_EQ(o.format, OutputFormat::kText);
+  EXPECT_EQ(o.benchmark_prompts, (std::vector<int>{256, 512, 1024, 2048, 4096}));
+  EXPECT_TRUE(o.notes.empty());
+}
+
+TEST(Options, ModelAndTokenizerMayBeFlags) {
+  EXPECT_EQ(Good({"M", "T"}).engine.tokenizer_path, "T");
+  const Options o = Good({"-m", "M", "T"});
+  EXPECT_EQ(o.engine.model_path, "M");
+  EXPECT_EQ(o.engine.tokenizer_path, "T");
+  EXPECT_EQ(Error({}), "no model given");
+  EXPECT_EQ(Error({"M", "T", "X"}), "unexpected argument 'X'");
+}
+
+TEST(Options, QuietMeansRawAndWarnings) {
+  const Options o = Good({"M", "-q"});
+  EXPECT_EQ(o.format, OutputFormat::kRaw);
+  EXPECT_EQ(o.log_level, LogLevel::kWarning);
+  EXPECT_EQ(Good({"M", "-q", "-o", "json"}).format, OutputFormat::kJson);
+  EXPECT_EQ(Good({"M", "-q", "--log-level", "debug"}).log_level, LogLevel::kDebug);
+}
+
+TEST(Options, WhatExcludesEachOther) {
+  EXPECT_EQ(Error({"M", "-p", "x", "-f", "y"}), "--prompt and --file exclude each other");
+  EXPECT_EQ(Error({"M", "-p", "x", "--messages", "y"}),
+            "--prompt and --messages exclude each other");
+  EXPECT_EQ(Error({"M", "-i", "--tokenize"}), "--interactive and --tokenize exclude each other");
+  EXPECT_EQ(Error({"M", "--benchmark", "-p", "x"}), "--benchmark and --prompt exclude each other");
+  EXPECT_EQ(Error({"M", "--logprobs", "2"}), "--logprobs needs --output-format json or jsonl");
+  EXPECT_EQ(Error({"M", "--stop", ""}), "--stop: the string is empty");
+  EXPECT_EQ(Error({"M", "--kv-cache-dtype", "int8"}),
+            "--kv-cache-dtype int8 is not available in this version");
+  Good({"M", "-p", "x", "--no-interactive", "--raw"});
+}
+
+TEST(Options, FlagsWithoutEffectLeaveOneNoteEach) {
+  const Options o = Good({"M", "--fused-rope-kv", "--fused-gqa", "--no-fused-ffn"});
+  ASSERT_EQ(o.notes.size(), 3u);
+  EXPECT_EQ(o.notes[0].find("--no-fused-ffn has no effect"), 0u) << o.notes[0];
+  EXPECT_EQ(Good({"M", "--num-blocks", "8"}).notes.size(), 1u);
+  EXPECT_TRUE(Good({"M", "--num-blocks", "8", "--paged-attention"}).notes.empty());
+}
+
+TEST(Options, GraphOnTheCpuOnlyWhenAskedFor) {
+  EXPECT_FALSE(Good({"M"}).graph_given);
+  EXPECT_TRUE(Good({"M", "--cuda-graph"}).graph_given);
+  EXPECT_FALSE(Good({"M", "--cuda-graph", "--enforce-eager"}).graph_given);
+}
+
+TEST(Options, GenerationConfigFillsWhatWasNotGiven) {
+  GenerationConfig config;
+  config.do_sample = true;
+  config.temperature = 0.6f;
+  config.top_k = 20;
+  config.top_p = 0.95f;
+  Options o = Good({"M", "--top-k", "5"});
+  ApplyGenerationConfig(config, &o);
+  EXPECT_EQ(o.generation.sampling.temperature, 0.f) << "only with --use-generation-config";
+  o = Good({"M", "--top-k", "5", "--use-generation-config"});
+  ApplyGenerationConfig(config, &o);
+  EXPECT_EQ(o.generation.sampling.temperature, 0.6f);
+  EXPECT_EQ(o.generation.sampling.top_k, 5);
+  EXPECT_EQ(o.generation.sampling.top_p, 0.95f);
+  config.do_sample = false;
+  o = Good({"M", "--use-generation-config"});
+  ApplyGenerationConfig(config, &o);
+  EXPECT_EQ(o.generation.sampling.temperature, 0.f);
+}
+
+TEST(ExitCode, FollowsTheKindOfError) {
+  EXPECT_EQ(ExitCodeOf(StatusCode::kOk), 0);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kInternal), 1);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kInvalidArgument), 2);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kModel), 3);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kTokenizer), 4);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kInput), 5);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kContextExceeded), 6);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kResourceExhausted), 7);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kUnavailable), 8);
+  EXPECT_STREQ(ErrorName(StatusCode::kContextExceeded), "context_length_exceeded");
+}
+
+TEST(ModelName, IsTheLastPartOfThePath) {
+  EXPECT_EQ(ModelName("/a/Qwen3-8B-awq"), "Qwen3-8B-awq");
+  EXPECT_EQ(ModelName("/a/Qwen3-8B-awq/"), "Qwen3-8B-awq");
+  EXPECT_EQ(ModelName("/a/b/../Qwen3.bin"), "Qwen3");
+  EXPECT_EQ(ModelName("/a/Qwen2.5-7B"), "Qwen2.5-7B");
+  EXPECT_EQ(ModelName("/a/model.safetensors"), "model");
+}
+
+TEST(CheckModelFamily, NamesTheRightProgram) {
+  const Program program{"qwen3_infer", "Qwen3 text models", ModelFamily::kQwen3,
+                        ChatFamily::kQwen3};
+  ModelConfig config;
+  config.family = ModelFamily::kQwen3;
+  EXPECT_TRUE(CheckModelFamily(program, "/m", config).ok());
+  config.family = ModelFamily::kLlama;
+  Status status = CheckModelFamily(program, "/m", config);
+  EXPECT_EQ(status.code(), StatusCode::kModel);
+  EXPECT_EQ(status.message(), "/m holds a Llama model; qwen3_infer runs Qwen3 text models");
+  EXPECT_EQ(status.hint(), "");
+  config.family = ModelFamily::kQwen3VL;
+  EXPECT_EQ(CheckModelFamily(program, "/m", config).hint(), "use qwen3_vl_infer");
+}
+
+}  // namespace
+}  // namespace kuiper::demo

@@ -1,0 +1,162 @@
+#include "demo/prompt_source.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "demo/line_reader.h"
+#include "demo/session_file.h"
+
+namespace kuiper::demo {
+namespace {
+
+// A file that stands for standard input, or for a prompt file.
+class TempFile {
+ public:
+  explicit TempFile(const std::string& text) {
+    char path[] = "/tmp/kuiper_demo_test_XXXXXX";
+    fd_ = mkstemp(path);
+    path_ = path;
+    std::ofstream(path_, std::ios::binary) << text;
+  }
+  ~TempFile() {
+    close(fd_);
+    std::filesystem::remove(path_);
+  }
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+StatusOr<PromptInput> FromInput(const std::string& text, Options options = {}) {
+  TempFile input(text);
+  return ReadPrompt(options, input.fd(), false);
+}
+
+TEST(PromptSource, WholeInputIsOneMessage) {
+  EXPECT_EQ(FromInput("Hello\n")->text, "Hello");
+  EXPECT_EQ(FromInput("Hello")->text, "Hello");
+  EXPECT_EQ(FromInput("a\nb\n\n")->text, "a\nb\n");
+  EXPECT_EQ(FromInput("a\r\n")->text, "a");
+  EXPECT_FALSE(FromInput("Hello\n")->is_default);
+}
+
+TEST(PromptSource, EmptyInputAsksTheDefaultQuestion) {
+  const auto input = FromInput("");
+  ASSERT_TRUE(input.ok());
+  EXPECT_TRUE(input->is_default);
+  EXPECT_EQ(input->text, "你好，请介绍一下你自己！");
+}
+
+TEST(PromptSource, TerminalIsNotRead) {
+  TempFile terminal("typed later\n");
+  const auto input = ReadPrompt({}, terminal.fd(), true);
+  EXPECT_TRUE(input->is_default);
+}
+
+TEST(PromptSource, BadInputIsAnInputError) {
+  EXPECT_EQ(FromInput("\n").status().code(), StatusCode::kInput);
+  EXPECT_EQ(FromInput("\n").status().message(), "standard input is empty");
+  EXPECT_EQ(FromInput("ab\xff\n").status().message(), "standard input is not valid UTF-8");
+}
+
+TEST(PromptSource, PromptFlagLeavesInputAlone) {
+  Options options;
+  options.prompt = "Hi";
+  EXPECT_EQ(FromInput("ignored", options)->text, "Hi");
+  options.prompt = "";
+  EXPECT_EQ(FromInput("ignored", options).status().message(), "--prompt is empty");
+}
+
+TEST(PromptSource, Files) {
+  TempFile file("from a file\n");
+  Options options;
+  options.prompt_file = file.path();
+  EXPECT_EQ(FromInput("ignored", options)->text, "from a file");
+  options.prompt_file = "-";
+  EXPECT_EQ(FromInput("from input\n", options)->text, "from input");
+  EXPECT_EQ(FromInput("", options).status().code(), StatusCode::kInput);
+  options.prompt_file = "/nonexistent/file";
+  EXPECT_EQ(FromInput("", options).status().message(),
+            "cannot open prompt file /nonexistent/file: No such file or directory");
+  options.prompt_file = "/";
+  EXPECT_EQ(FromInput("", options).status().code(), StatusCode::kInput);
+  TempFile empty("");
+  options.prompt_file = empty.path();
+  EXPECT_EQ(FromInput("", options).status().code(), StatusCode::kInput);
+}
+
+TEST(PromptSource, Messages) {
+  TempFile file(R"([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}])");
+  Options options;
+  options.messages_file = file.path();
+  const auto input = FromInput("", options);
+  ASSERT_TRUE(input.ok()) << input.status().message();
+  ASSERT_EQ(input->messages.size(), 2u);
+  EXPECT_EQ(input->messages[1].text, "U");
+  EXPECT_FALSE(input->text.has_value());
+  TempFile bad("[{]");
+  options.messages_file = bad.path();
+  EXPECT_EQ(FromInput("", options).status().code(), StatusCode::kInput);
+}
+
+TEST(PromptSource, ChatLeavesInputForItsTurns) {
+  Options options;
+  options.task = Task::kChat;
+  const auto input = FromInput("a turn\n", options);
+  EXPECT_FALSE(input->text.has_value());
+  EXPECT_FALSE(input->is_default);
+}
+
+TEST(LineReader, LinesWithAndWithoutEnds) {
+  TempFile file("one\n\ntwo\r\nthree");
+  LineReader reader(file.fd());
+  EXPECT_EQ(reader.Next(), "one");
+  EXPECT_EQ(reader.Next(), "");
+  EXPECT_EQ(reader.Next(), "two");
+  EXPECT_EQ(reader.Next(), "three");
+  EXPECT_EQ(reader.Next(), std::nullopt);
+}
+
+TEST(SessionFile, ComesBackAsItWas) {
+  Conversation saved;
+  saved.SetSystem("be \"brief\"\n");
+  saved.AddUser("Grüße 你好");
+  Message answer;
+  answer.role = Role::kAssistant;
+  answer.text = "x\ty";
+  answer.reasoning = "thought";
+  std::vector<Message> messages = saved.Messages();
+  messages.push_back(answer);
+  saved.SetMessages(messages);
+
+  TempFile file("");
+  ASSERT_TRUE(SaveConversation(saved, "m", file.path()).ok());
+  Conversation loaded;
+  ASSERT_TRUE(LoadConversation(file.path(), &loaded).ok());
+  EXPECT_EQ(loaded.system(), "be \"brief\"\n");
+  ASSERT_EQ(loaded.entries().size(), 2u);
+  EXPECT_EQ(loaded.entries()[0].message.text, "Grüße 你好");
+  EXPECT_EQ(loaded.entries()[1].message.text, "x\ty");
+  EXPECT_EQ(loaded.entries()[1].message.reasoning, "thought");
+}
+
+TEST(SessionFile, Failures) {
+  Conversation conversation;
+  EXPECT_EQ(SaveConversation(conversation, "m", "/nonexistent/x").code(), StatusCode::kInternal);
+  TempFile file("not json");
+  EXPECT_EQ(LoadConversation(file.path(), &conversation).code(), StatusCode::kInput);
+  TempFile fresh("");
+  ASSERT_TRUE(SaveConversation(conversation, "m", fresh.path()).ok());
+  EXPECT_TRUE(LoadConversation(fresh.path(), &conversation).ok()) << "a chat without turns";
+}
+
+}  // namespace
+}  // namespace kuiper::demo

@@ -1,0 +1,127 @@
+#include "demo/result_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "demo/report.h"
+
+namespace kuiper::demo {
+namespace {
+
+using nlohmann::json;
+
+AnswerRecord Example() {
+  AnswerRecord record;
+  record.model = std::string("m");
+  record.load_ms = 5;
+  record.weight_bytes_per_token = 2'000'000'000;
+  record.kv.paged = true;
+  record.kv.page_size = 16;
+  record.kv.pages_total = 512;
+  Completion& c = record.completion;
+  c.tokens.assign(15, 7);
+  c.text = "a \"b\"\n\xe4\xbd\xa0";
+  c.finish = FinishReason::kLength;
+  c.prompt_tokens = 35;
+  c.prefill_ms = 229.8;
+  c.decode_ms = 1400;
+  c.kv_pages = 4;
+  return record;
+}
+
+TEST(ResultJson, HasTheFieldsOfTheContract) {
+  const std::string line = ResultJson(Example(), "", nullptr);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const json j = json::parse(line);
+  EXPECT_FALSE(j.contains("type"));
+  EXPECT_EQ(j["version"], 1);
+  EXPECT_EQ(j["model"], "m");
+  EXPECT_EQ(j["text"], "a \"b\"\n你");
+  EXPECT_EQ(j["reasoning"], "");
+  EXPECT_EQ(j["finish_reason"], "length");
+  EXPECT_EQ(j["usage"]["prompt_tokens"], 35);
+  EXPECT_EQ(j["usage"]["cached_tokens"], 0);
+  EXPECT_EQ(j["usage"]["completion_tokens"], 15);
+  EXPECT_EQ(j["usage"]["reasoning_tokens"], 0);
+  EXPECT_EQ(j["token_ids_fnv1a64"].get<std::string>().size(), 16u);
+  for (const char* key : {"load_ms", "ttft_ms", "prefill_ms", "prefill_tps", "decode_ms",
+                          "decode_tps", "decode_gbps"}) {
+    EXPECT_TRUE(j["timing"][key].is_number()) << key;
+  }
+  EXPECT_EQ(j["kv"]["layout"], "paged");
+  EXPECT_EQ(j["kv"]["block_size"], 16);
+  EXPECT_EQ(j["kv"]["blocks_used"], 4);
+  EXPECT_EQ(j["kv"]["blocks_total"], 512);
+  EXPECT_TRUE(j["error"].is_null());
+}
+
+TEST(ResultJson, FirstTokenBelongsToThePrefill) {
+  const json j = json::parse(ResultJson(Example(), "done", nullptr));
+  EXPECT_EQ(j["type"], "done");
+  EXPECT_NEAR(j["timing"]["decode_tps"], 10.0, 1e-9);
+  EXPECT_NEAR(j["timing"]["decode_gbps"], 20.0, 1e-9);
+}
+
+TEST(ResultJson, ErrorsKeepTheShape) {
+  const Status status(StatusCode::kContextExceeded, "prompt is 9120 tokens", "shorten it");
+  const json j = json::parse(ErrorJson(status, "m", ""));
+  EXPECT_EQ(j["finish_reason"], "error");
+  EXPECT_EQ(j["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(j["error"]["message"], "prompt is 9120 tokens");
+  EXPECT_EQ(j["text"], "");
+  EXPECT_EQ(j["usage"]["completion_tokens"], 0);
+}
+
+TEST(ResultJson, BadBytesDoNotBreakIt) {
+  const json j =
+      json::parse(ErrorJson(Status(StatusCode::kModel, "no \xff\xfe here"), "m\xff", ""));
+  EXPECT_EQ(j["error"]["message"], "no \xef\xbf\xbd\xef\xbf\xbd here");
+}
+
+// Computed by hand from the definition of FNV-1a 64 over little-endian ids.
+TEST(TokenHash, KnownValues) {
+  EXPECT_EQ(TokenHash({}), "cbf29ce484222325");
+  uint64_t hash = 0xcbf29ce484222325ull;
+  const unsigned char bytes[] = {0x39, 0x30, 0, 0, 0xff, 0xff, 0xff, 0xff};
+  for (unsigned char b : bytes) hash = (hash ^ b) * 0x100000001b3ull;
+  char expected[17];
+  std::snprintf(expected, sizeof(expected), "%016llx", static_cast<unsigned long long>(hash));
+  const std::vector<int32_t> ids = {12345, -1};
+  EXPECT_EQ(TokenHash(ids), expected);
+}
+
+TEST(Statistics, LinesOfTheContract) {
+  const std::vector<std::string> full = StatisticsLines(Example(), false, false);
+  ASSERT_EQ(full.size(), 6u);
+  EXPECT_EQ(full[0], "=== Performance Statistics ===");
+  EXPECT_EQ(full[1], "Prompt length: 35 tokens");
+  EXPECT_EQ(full[2], "Prefill: 35 tokens, 229.8 ms, 152.3 tokens/s");
+  EXPECT_EQ(full[3], "Decode: 15 tokens, 1400.0 ms, 10.0 tokens/s");
+  EXPECT_EQ(full[4], "===============================");
+  EXPECT_EQ(full[5].find("Output: 15 tokens, finish=length, ids="), 0u) << full[5];
+  EXPECT_EQ(full[5].substr(full[5].size() - 16), ", decode 20 GB/s");
+  const std::vector<std::string> compact = StatisticsLines(Example(), true, false);
+  ASSERT_EQ(compact.size(), 2u);
+  EXPECT_EQ(compact[0],
+            "[Prefill: 35 tokens, 152.3 tokens/s | Decode: 15 tokens, 10.0 tokens/s (ctx: 50)]");
+}
+
+TEST(AnswerRecord, FullCacheIsAnErrorOnlyWithoutText) {
+  AnswerRecord record = Example();
+  record.status = Status(StatusCode::kResourceExhausted, "KV cache is full");
+  record.completion.finish = FinishReason::kContext;
+  EXPECT_EQ(record.exit_code(), 0);
+  record.completion.tokens.clear();
+  EXPECT_EQ(record.exit_code(), 7);
+  record = Example();
+  record.status = Status(StatusCode::kInternal, "NaN");
+  record.completion.finish = FinishReason::kError;
+  EXPECT_EQ(record.exit_code(), 1);
+  record = Example();
+  record.completion.finish = FinishReason::kInterrupt;
+  EXPECT_EQ(record.exit_code(), 130);
+}
+
+}  // namespace
+}  // namespace kuiper::demo

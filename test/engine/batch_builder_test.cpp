@@ -1,0 +1,125 @@
+#include "kuiper/engine/batch_builder.h"
+
+#include <gtest/gtest.h>
+
+namespace kuiper {
+namespace {
+
+std::vector<int32_t> Values(const Tensor& t) {
+  std::vector<int32_t> values;
+  const Tensor row = t.rank == 2 ? t.Rows(0, 1) : t;
+  const int64_t count = t.rank == 2 ? t.shape[1] : t.shape[0];
+  for (int64_t i = 0; i < count; ++i) values.push_back(row.ptr<int32_t>()[i]);
+  return values;
+}
+
+using Ints = std::vector<int32_t>;
+
+class BatchBuilderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ops_ = MakeOps({DeviceType::kCPU, 0}, {.num_threads = 1}).value();
+    builder_ = BatchBuilder::Create(*ops_, {.max_tokens = 16,
+                                            .max_seqs = 4,
+                                            .max_outputs = 4,
+                                            .max_pages = 8,
+                                            .page_size = 4,
+                                            .max_kv_len = 32})
+                   .value();
+  }
+
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<BatchBuilder> builder_;
+};
+
+TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
+  Sequence decode;  // 6 tokens, the last one not computed
+  decode.tokens = {10, 11, 12, 13, 14, 15};
+  decode.num_computed = 5;
+  decode.pages = {7, 3};
+  Sequence prompt;  // chunk [2, 5) of 6 tokens
+  prompt.tokens = {20, 21, 22, 23, 24, 25};
+  prompt.num_computed = 2;
+  prompt.pages = {2, 5};
+  StepPlan plan;
+  plan.entries = {{&decode, 1, true, false}, {&prompt, 3, false, false}};
+  plan.num_tokens = 4;
+  const Batch batch = builder_->Build(plan);
+  EXPECT_EQ(batch.num_tokens, 4);
+  EXPECT_EQ(batch.num_seqs, 2);
+  EXPECT_EQ(batch.num_outputs, 1);
+  EXPECT_EQ(Values(batch.token_ids), (Ints{15, 22, 23, 24}));
+  EXPECT_EQ(Values(batch.positions), (Ints{5, 2, 3, 4}));
+  EXPECT_EQ(Values(batch.slots), (Ints{3 * 4 + 1, 2 * 4 + 2, 2 * 4 + 3, 5 * 4}));
+  EXPECT_EQ(Values(batch.attn.cu_seqlens_q), (Ints{0, 1, 4}));
+  EXPECT_EQ(Values(batch.attn.kv_lens), (Ints{6, 5}));
+  EXPECT_EQ(Values(batch.output_rows), (Ints{0}));
+  EXPECT_EQ(batch.block_tables.ptr<int32_t>()[0], 7);
+  EXPECT_EQ(batch.block_tables.ptr<int32_t>()[1], 3);
+  EXPECT_EQ(batch.block_tables.row<int32_t>(1)[0], 2);
+  EXPECT_EQ(batch.block_tables.row<int32_t>(1)[1], 5);
+}
+
+TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
+  Sequence seq;
+  seq.tokens = {1, 2};
+  seq.num_computed = 1;
+  seq.pages = {6};
+  StepPlan plan;
+  plan.entries = {{&seq, 1, true, false}};
+  plan.num_tokens = 1;
+  plan.decode_only = true;
+  const Batch batch = builder_->Build(plan, 4);
+  EXPECT_EQ(batch.num_seqs, 4);
+  EXPECT_EQ(batch.num_outputs, 4);
+  EXPECT_EQ(Values(batch.slots), (Ints{6 * 4 + 1, 0, 0, 0}));
+  EXPECT_EQ(Values(batch.attn.kv_lens), (Ints{2, 1, 1, 1}));
+  EXPECT_EQ(Values(batch.output_rows), (Ints{0, 1, 2, 3}));
+  EXPECT_EQ(batch.block_tables.row<int32_t>(3)[0], 0);
+}
+
+TEST_F(BatchBuilderTest, UploadsOnlyTableEntriesThatChanged) {
+  Sequence seq;
+  seq.tokens.assign(20, 1);
+  seq.num_computed = 11;
+  seq.pages = {4, 5, 6};
+  StepPlan plan;
+  plan.entries = {{&seq, 1, false, false}};
+  plan.num_tokens = 1;
+  builder_->Build(plan);
+  EXPECT_EQ(builder_->table_entries_uploaded(), 3);
+  builder_->Build(plan);
+  EXPECT_EQ(builder_->table_entries_uploaded(), 3);
+  seq.num_computed = 12;
+  seq.pages.push_back(9);
+  builder_->Build(plan);
+  EXPECT_EQ(builder_->table_entries_uploaded(), 4);
+  Sequence other;  // another sequence in the same row shares the first page only
+  other.tokens.assign(8, 1);
+  other.pages = {4, 8};
+  plan.entries[0].seq = &other;
+  builder_->Build(plan);
+  EXPECT_EQ(builder_->table_entries_uploaded(), 5);
+  plan.entries[0].seq = &seq;  // what follows a changed entry is sent again
+  const Batch batch = builder_->Build(plan);
+  EXPECT_EQ(builder_->table_entries_uploaded(), 8);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(batch.block_tables.ptr<int32_t>()[i], seq.pages[i]);
+}
+
+TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
+  Sequence seq;
+  seq.tokens.assign(9, 1);
+  seq.pages = {1, 2, 3};
+  StepPlan plan;
+  plan.entries = {{&seq, 9, true, false}};
+  const Batch a = builder_->Build(plan);
+  plan.entries[0].num_tokens = 2;
+  const Batch b = builder_->Build(plan);
+  EXPECT_EQ(a.token_ids.data, b.token_ids.data);
+  EXPECT_EQ(a.slots.data, b.slots.data);
+  EXPECT_EQ(a.attn.kv_lens.data, b.attn.kv_lens.data);
+  EXPECT_EQ(a.block_tables.data, b.block_tables.data);
+}
+
+}  // namespace
+}  // namespace kuiper

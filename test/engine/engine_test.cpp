@@ -1,0 +1,242 @@
+// The public API: limits, ends and failures of requests.
+#include "kuiper/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+namespace fs = std::filesystem;
+
+EngineConfig Config(const std::string& golden = "qwen3-gqa2-d128-f32") {
+  EngineConfig config;
+  config.model_path = test::Source("test/data/goldens/" + golden);
+  config.need_tokenizer = false;
+  config.max_context = 128;
+  return config;
+}
+
+Request MakeRequest(int prompt, int new_tokens) {
+  Request request;
+  for (int i = 0; i < prompt; ++i) request.prompt.push_back(3 + i % 50);
+  request.max_new_tokens = new_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+TEST(EngineTest, GeneratesExactlyAsManyTokensAsAsked) {
+  const auto engine = Engine::Create(Config()).value();
+  for (const int n : {1, 2, 17}) {
+    const Completion c = engine->Generate(MakeRequest(5, n)).value();
+    EXPECT_EQ(static_cast<int>(c.tokens.size()), n);
+    EXPECT_EQ(c.finish, FinishReason::kLength);
+    EXPECT_EQ(c.prompt_tokens, 5);
+  }
+  EXPECT_EQ(engine->kv_stats().pages_used, 0);
+}
+
+TEST(EngineTest, StopsAtTheContextAndCountsPromptAndAnswer) {
+  EngineConfig config = Config();
+  config.max_context = 33;
+  const auto engine = Engine::Create(config).value();
+  const Completion c = engine->Generate(MakeRequest(20, 100)).value();
+  EXPECT_EQ(c.tokens.size(), 13u);
+  EXPECT_EQ(c.finish, FinishReason::kContext);
+  EXPECT_TRUE(c.error.ok());
+  EXPECT_EQ(engine->Generate(MakeRequest(32, 100)).value().tokens.size(), 1u);
+  EXPECT_EQ(engine->Generate(MakeRequest(33, 1)).status().code(), StatusCode::kContextExceeded);
+}
+
+TEST(EngineTest, FullPoolKeepsTheTextAndSaysHowFarItGot) {
+  EngineConfig config = Config();
+  config.num_blocks = 2;
+  const auto engine = Engine::Create(config).value();
+  const Completion c = engine->Generate(MakeRequest(20, 100)).value();
+  EXPECT_EQ(c.finish, FinishReason::kContext);
+  EXPECT_EQ(c.error.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(c.error.message(), "KV cache is full (2/2 blocks, 32 tokens) after 13 tokens");
+  EXPECT_EQ(c.tokens.size(), 13u);
+  EXPECT_EQ(engine->kv_stats().pages_free, 2);
+  EXPECT_EQ(engine->Generate(MakeRequest(33, 1)).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(EngineTest, EndOfSequenceTokenEndsTheAnswerAndIsCounted) {
+  const auto engine = Engine::Create(Config()).value();
+  const Completion free_run = engine->Generate(MakeRequest(5, 60)).value();
+  // Whatever the model says third becomes an end-of-sequence token in a copy of the model.
+  const fs::path dir = fs::path(::testing::TempDir()) / "eos_model";
+  fs::remove_all(dir);
+  fs::copy(Config().model_path, dir);
+  std::ofstream(dir / "generation_config.json")
+      << "{\"eos_token_id\": [" << free_run.tokens[2] << "]}";
+  EngineConfig config = Config();
+  config.model_path = dir.string();
+  const auto stopping = Engine::Create(config).value();
+  Request request = MakeRequest(5, 60);
+  request.ignore_eos = false;
+  const Completion c = stopping->Generate(request).value();
+  EXPECT_EQ(c.finish, FinishReason::kStop);
+  const auto first = std::find(free_run.tokens.begin(), free_run.tokens.end(), free_run.tokens[2]);
+  EXPECT_EQ(c.tokens, std::vector<int32_t>(free_run.tokens.begin(), first + 1));
+}
+
+TEST(EngineTest, AbortEndsOneRequestAndLeavesTheOther) {
+  EngineConfig config = Config();
+  config.max_num_seqs = 2;
+  const auto engine = Engine::Create(config).value();
+  const int64_t a = engine->Add(MakeRequest(5, 50)).value();
+  const int64_t b = engine->Add(MakeRequest(7, 10)).value();
+  for (int i = 0; i < 3; ++i) engine->Step();
+  engine->Abort(a);
+  engine->Abort(a);
+  engine->Abort(12345);
+  while (engine->HasWork()) engine->Step();
+  const Completion aborted = engine->Take(a);
+  EXPECT_EQ(aborted.finish, FinishReason::kInterrupt);
+  EXPECT_EQ(aborted.tokens.size(), 3u);
+  EXPECT_EQ(engine->Take(b).tokens.size(), 10u);
+  EXPECT_EQ(engine->kv_stats().pages_used, 0);
+}
+
+TEST(EngineTest, CallbackCanEndTheGeneration) {
+  const auto engine = Engine::Create(Config()).value();
+  int seen = 0;
+  const Completion c =
+      engine->Generate(MakeRequest(5, 50), [&](const TokenEvent&) { return ++seen < 4; }).value();
+  EXPECT_EQ(c.tokens.size(), 4u);
+  EXPECT_EQ(c.finish, FinishReason::kInterrupt);
+}
+
+TEST(EngineTest, RefusesBadRequests) {
+  const auto engine = Engine::Create(Config()).value();
+  auto code = [&](const std::function<void(Request&)>& spoil) {
+    Request request = MakeRequest(5, 5);
+    spoil(request);
+    return engine->Add(request).status().code();
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(code([](Request& r) { r.prompt.clear(); }), StatusCode::kInput);
+  const auto bad = StatusCode::kInvalidArgument;
+  EXPECT_EQ(code([](Request& r) { r.prompt[2] = -1; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.prompt[2] = 1 << 30; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.max_new_tokens = 0; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.temperature = -1; }), bad);
+  EXPECT_EQ(code([&](Request& r) { r.sampling.temperature = nan; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.top_p = 0; }), bad);
+  EXPECT_EQ(code([&](Request& r) { r.sampling.min_p = nan; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.top_k = -3; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.repetition_penalty = 0; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.repetition_penalty = 1e-38f; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.presence_penalty = -3e38f; }), bad);
+  EXPECT_EQ(code([&](Request& r) { r.sampling.frequency_penalty = nan; }), bad);
+  EXPECT_FALSE(engine->HasWork());
+}
+
+TEST(EngineTest, RefusesBadConfigurations) {
+  auto code = [&](const std::function<void(EngineConfig&)>& spoil) {
+    EngineConfig config = Config();
+    spoil(config);
+    return Engine::Create(config).status().code();
+  };
+  const auto bad = StatusCode::kInvalidArgument;
+  EXPECT_EQ(code([](EngineConfig& c) { c.page_size = 24; }), bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.page_size = 512; }), bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.max_context = 1 << 30; }), bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.max_num_batched_tokens = 0; }), bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.num_blocks = 0; }), bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.ops.num_threads = std::numeric_limits<int>::max(); }),
+            bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.prefix_cache_tokens = -1; }), bad);
+  EXPECT_EQ(code([](EngineConfig& c) { c.model_path = "/nonexistent"; }), StatusCode::kModel);
+  EXPECT_EQ(code([](EngineConfig& c) { c.need_tokenizer = true; }), StatusCode::kTokenizer);
+  EXPECT_EQ(code([](EngineConfig& c) {
+              c.device = {DeviceType::kCUDA, 0};
+            }),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(code([](EngineConfig& c) { c.memory_utilization = 1e-9; }),
+            StatusCode::kResourceExhausted);
+}
+
+// A NaN in the weights of layer 1 is reported with the step and the layer, and the pages come back.
+TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
+  const fs::path dir = fs::path(::testing::TempDir()) / "nan_model";
+  fs::remove_all(dir);
+  fs::copy(Config().model_path, dir);
+  const fs::path file = dir / "model.safetensors";
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const std::string json = bytes.substr(8, header);
+  const size_t entry = json.find("\"model.layers.1.mlp.down_proj.weight\"");
+  ASSERT_NE(entry, std::string::npos);
+  const std::string key = "\"data_offsets\":[";
+  const size_t offset = std::stoul(json.substr(json.find(key, entry) + key.size()));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(&bytes[8 + header + offset], &nan, sizeof(nan));
+  std::ofstream(file, std::ios::binary) << bytes;
+
+  EngineConfig config = Config();
+  config.model_path = dir.string();
+  config.prefix_cache = true;
+  const auto engine = Engine::Create(config).value();
+  const Completion c = engine->Generate(MakeRequest(40, 5)).value();
+  EXPECT_EQ(c.finish, FinishReason::kError);
+  EXPECT_EQ(c.error.message(),
+            "model produced NaN at token 0 (layer scan: first bad layer 1); try --dtype bf16");
+  EXPECT_TRUE(c.tokens.empty());
+  EXPECT_EQ(engine->kv_stats().pages_used, 0) << "pages of a failed prompt must not be reused";
+}
+
+TEST(EngineTest, LogprobsAreTheLogSoftmaxOfTheLogits) {
+  const auto engine = Engine::Create(Config()).value();
+  Request request = MakeRequest(9, 4);
+  request.keep_logits = true;
+  request.num_logprobs = 3;
+  const Completion c = engine->Generate(request).value();
+  const int vocab = engine->model_config().decoder.vocab;
+  ASSERT_EQ(c.logprobs.size(), 4u);
+  for (int t = 0; t < 4; ++t) {
+    const float* row = &c.logits[static_cast<size_t>(t) * vocab];
+    long double sum = 0;
+    for (int i = 0; i < vocab; ++i) sum += std::exp(static_cast<long double>(row[i]));
+    EXPECT_NEAR(c.logprobs[t].chosen, row[c.tokens[t]] - std::log(sum), 1e-5);
+    ASSERT_EQ(c.logprobs[t].top.size(), 3u);
+    EXPECT_EQ(c.logprobs[t].top[0].first, c.tokens[t]);  // greedy
+    EXPECT_GE(c.logprobs[t].top[0].second, c.logprobs[t].top[1].second);
+    EXPECT_GE(c.logprobs[t].top[1].second, c.logprobs[t].top[2].second);
+  }
+}
+
+TEST(EngineTest, PlanTouchesNoWeightsAndAgreesWithCreate) {
+  EngineConfig config = Config();
+  const auto plan = Engine::Plan(config);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->num_pages, 8);  // 128 tokens in pages of 16
+  const auto engine = Engine::Create(config).value();
+  EXPECT_EQ(engine->memory_plan().kv_bytes, plan->kv_bytes);
+  EXPECT_EQ(engine->kv_stats().pages_total, 8);
+}
+
+TEST(EngineTest, SeedsGiveTheSameDrawAgainAndOtherSeedsOthers) {
+  const auto engine = Engine::Create(Config()).value();
+  Request request = MakeRequest(9, 30);
+  request.sampling.temperature = 1.f;
+  request.sampling.seed = 1;
+  const auto a = engine->Generate(request).value().tokens;
+  EXPECT_EQ(engine->Generate(request).value().tokens, a);
+  request.sampling.seed = 2;
+  EXPECT_NE(engine->Generate(request).value().tokens, a);
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,54 @@
+// What the tests of whole engines share: prompts of ids, running a request, comparing bits.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kuiper/engine/engine.h"
+
+namespace kuiper {
+
+// A prompt of ids the model knows, different for every seed.
+inline std::vector<int32_t> Prompt(int length, int vocab, int seed = 1) {
+  std::vector<int32_t> ids;
+  uint32_t state = 12345u * seed + 1;
+  for (int i = 0; i < length; ++i) {
+    state = state * 1664525u + 1013904223u;
+    ids.push_back(static_cast<int32_t>((state >> 8) % vocab));
+  }
+  return ids;
+}
+
+inline std::unique_ptr<Engine> Create(const EngineConfig& config) {
+  auto engine = Engine::Create(config);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return engine.ok() ? std::move(engine).value() : nullptr;
+}
+
+inline int Vocab(const Engine& engine) {
+  return engine.model_config().decoder.vocab;
+}
+
+inline Completion RunToEnd(Engine& engine, Request request) {
+  auto completion = engine.Generate(std::move(request));
+  EXPECT_TRUE(completion.ok()) << completion.status().message();
+  return completion.ok() ? std::move(completion).value() : Completion{};
+}
+
+inline void ExpectSameBits(const Completion& a, const Completion& b, const std::string& what) {
+  EXPECT_EQ(a.tokens, b.tokens) << what;
+  ASSERT_EQ(a.logits.size(), b.logits.size()) << what;
+  ASSERT_FALSE(a.logits.empty()) << what;
+  for (size_t i = 0; i < a.logits.size(); ++i) {
+    ASSERT_EQ(std::memcmp(&a.logits[i], &b.logits[i], sizeof(float)), 0)
+        << what << ": logit " << i << " is " << a.logits[i] << " and " << b.logits[i];
+  }
+}
+
+}  // namespace kuiper

@@ -1,0 +1,225 @@
+// The guarantees of docs/architecture.md through the public API, on random checkpoints of several
+// shape families: every comparison is of token ids and of logit bits. Lengths cross page boundaries
+// (b-1, b, b+1, 3b+1), page sizes run from 1 to 256.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "kuiper/engine/engine.h"
+#include "test/engine/engine_test_util.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+constexpr int kNewTokens = 12;
+
+// `model` may end with "@bf16": its weights, and with them the KV cache, converted to BF16.
+EngineConfig BaseConfig(std::string model) {
+  EngineConfig config;
+  if (const size_t at = model.find("@bf16"); at != std::string::npos) {
+    model.resize(at);
+    config.dtype = DType::kBF16;
+  }
+  config.model_path = test::Source("test/data/goldens/" + model);
+  config.need_tokenizer = false;
+  config.ops.num_threads = 2;
+  return config;
+}
+
+Request MakeRequest(std::vector<int32_t> prompt, int new_tokens = kNewTokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_new_tokens = new_tokens;
+  request.ignore_eos = true;
+  request.keep_logits = true;
+  return request;
+}
+
+// The longest prompt the model has room for, at most `length`.
+int Fitting(int length, const Engine& engine, int new_tokens = kNewTokens) {
+  return std::min(length, engine.config().max_context - new_tokens);
+}
+
+class GuaranteesTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GuaranteesTest, PagedEqualsContiguous) {
+  EngineConfig config = BaseConfig(GetParam());
+  config.paged = false;
+  const auto contiguous = Create(config);
+  ASSERT_NE(contiguous, nullptr);
+  config.paged = true;
+  for (const int b : {1, 4, 8, 16, 32, 64, 128, 256}) {
+    config.page_size = b;
+    const auto paged = Create(config);
+    ASSERT_NE(paged, nullptr);
+    for (const int wanted : {1, b - 1, b, b + 1, 3 * b + 1}) {
+      const int length = Fitting(wanted, *paged);
+      if (length < 1) continue;
+      const auto prompt = Prompt(length, Vocab(*paged));
+      ExpectSameBits(RunToEnd(*paged, MakeRequest(prompt)),
+                     RunToEnd(*contiguous, MakeRequest(prompt)),
+                     "page size " + std::to_string(b) + ", prompt " + std::to_string(length));
+    }
+  }
+}
+
+TEST_P(GuaranteesTest, ChunkedPrefillEqualsWhole) {
+  for (const bool paged : {false, true}) {
+    EngineConfig config = BaseConfig(GetParam());
+    config.paged = paged;
+    const auto whole = Create(config);
+    ASSERT_NE(whole, nullptr);
+    for (const int chunk : {1, 5, 15, 16, 17, 33}) {
+      config.max_num_batched_tokens = chunk;
+      const auto chunked = Create(config);
+      ASSERT_NE(chunked, nullptr);
+      for (const int wanted : {1, 15, 16, 17, 49, 100}) {
+        const int length = Fitting(wanted, *whole);
+        const auto prompt = Prompt(length, Vocab(*whole));
+        ExpectSameBits(RunToEnd(*chunked, MakeRequest(prompt)),
+                       RunToEnd(*whole, MakeRequest(prompt)),
+                       "chunk " + std::to_string(chunk) + ", prompt " + std::to_string(length));
+      }
+    }
+  }
+}
+
+// Requests of different lengths that join and leave at different steps give what each gives alone.
+TEST_P(GuaranteesTest, BatchedEqualsAlone) {
+  for (const bool paged : {false, true}) {
+    EngineConfig config = BaseConfig(GetParam());
+    config.paged = paged;
+    config.page_size = 8;
+    const auto alone = Create(config);
+    config.max_num_seqs = 7;
+    config.max_num_batched_tokens = 20;
+    const auto batched = Create(config);
+    ASSERT_TRUE(alone != nullptr && batched != nullptr);
+    std::vector<int64_t> ids;
+    std::vector<Request> requests;
+    const int lengths[] = {1, 7, 8, 9, 25, 60, 3, 16, 17, 33, 2};
+    for (int i = 0; i < 11; ++i) {
+      requests.push_back(MakeRequest(Prompt(lengths[i], Vocab(*alone), i + 1), 3 + 2 * i));
+      requests.back().sampling.temperature = i % 3 == 0 ? 0.f : 0.8f;
+      requests.back().sampling.seed = 5 + i;
+      requests.back().sampling.repetition_penalty = i % 4 == 1 ? 1.2f : 1.f;
+      const auto id = batched->Add(requests.back());
+      ASSERT_TRUE(id.ok());
+      ids.push_back(id.value());
+      batched->Step();  // the next one arrives while this one runs
+    }
+    while (batched->HasWork()) batched->Step();
+    for (int i = 0; i < 11; ++i) {
+      ExpectSameBits(batched->Take(ids[i]), RunToEnd(*alone, requests[i]),
+                     "request " + std::to_string(i) + (paged ? " paged" : " contiguous"));
+    }
+  }
+}
+
+TEST_P(GuaranteesTest, GraphEqualsEager) {
+  for (const bool paged : {false, true}) {
+    EngineConfig config = BaseConfig(GetParam());
+    config.paged = paged;
+    config.max_num_seqs = 3;
+    const auto eager = Create(config);
+    config.use_graph = true;
+    const auto graph = Create(config);
+    ASSERT_TRUE(eager != nullptr && graph != nullptr);
+    for (const int length : {1, 15, 16, 17, 49}) {
+      const auto prompt = Prompt(length, Vocab(*eager));
+      ExpectSameBits(RunToEnd(*graph, MakeRequest(prompt, 40)),
+                     RunToEnd(*eager, MakeRequest(prompt, 40)), "prompt " + std::to_string(length));
+    }
+    // Three sequences of different lengths: buckets 3, 2 and 1 are recorded and padded.
+    std::vector<int64_t> ids;
+    for (int i = 0; i < 3; ++i) {
+      ids.push_back(
+          graph->Add(MakeRequest(Prompt(10 + i, Vocab(*eager), i + 2), 10 * (i + 1))).value());
+    }
+    while (graph->HasWork()) graph->Step();
+    for (int i = 0; i < 3; ++i) {
+      ExpectSameBits(
+          graph->Take(ids[i]),
+          RunToEnd(*eager, MakeRequest(Prompt(10 + i, Vocab(*eager), i + 2), 10 * (i + 1))),
+          "sequence " + std::to_string(i));
+    }
+  }
+}
+
+TEST_P(GuaranteesTest, CachedEqualsCold) {
+  for (const bool paged : {false, true}) {
+    EngineConfig config = BaseConfig(GetParam());
+    config.paged = paged;
+    const auto cold = Create(config);
+    ASSERT_NE(cold, nullptr);
+    for (const int b : {1, 4, 16}) {
+      config.page_size = b;
+      config.prefix_cache = true;
+      const auto cached = Create(config);
+      ASSERT_NE(cached, nullptr);
+      const auto base = Prompt(3 * 16 + 5, Vocab(*cold));
+      RunToEnd(*cached, MakeRequest(base));  // fills the cache
+      for (const int shared : {1, b - 1, b, b + 1, 3 * b + 1, 52}) {
+        if (shared < 1 || shared > static_cast<int>(base.size())) continue;
+        std::vector<int32_t> prompt(base.begin(), base.begin() + shared);
+        const auto tail = Prompt(9, Vocab(*cold), 77);
+        prompt.insert(prompt.end(), tail.begin(), tail.end());
+        const Completion warm = RunToEnd(*cached, MakeRequest(prompt));
+        const std::string what = "shared " + std::to_string(shared) + ", page " +
+                                 std::to_string(b) + (paged ? " paged" : " contiguous");
+        if (paged) {
+          EXPECT_GE(warm.cached_tokens, shared / b * b) << what;
+        }
+        ExpectSameBits(warm, RunToEnd(*cold, MakeRequest(prompt)), what);
+      }
+      const Completion again = RunToEnd(*cached, MakeRequest(base));
+      EXPECT_GT(again.cached_tokens, 0);
+      ExpectSameBits(again, RunToEnd(*cold, MakeRequest(base)), "the same prompt again");
+    }
+  }
+}
+
+TEST_P(GuaranteesTest, ThreadCountDoesNotMatter) {
+  EngineConfig config = BaseConfig(GetParam());
+  const auto two = Create(config);
+  ASSERT_NE(two, nullptr);
+  for (const int threads : {1, 3}) {
+    config.ops.num_threads = threads;
+    const auto other = Create(config);
+    ASSERT_NE(other, nullptr);
+    for (const int wanted : {1, 17, 70}) {
+      const int length = Fitting(wanted, *two);
+      const auto prompt = Prompt(length, Vocab(*two));
+      ExpectSameBits(RunToEnd(*other, MakeRequest(prompt)), RunToEnd(*two, MakeRequest(prompt)),
+                     std::to_string(threads) + " threads");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GuaranteesTest,
+                         ::testing::Values("qwen3-gqa2-d128-f32", "qwen3-gqa2-d128-bf16",
+                                           "qwen2-gqa7-d8-f16", "qwen3-gqa2-d64-yarn-f32",
+                                           "qwen3-gqa2-d64-yarn-f32@bf16"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '-' || c == '@' ? '_' : c;
+                           return name;
+                         });
+
+// The comparison itself must be able to fail: another attention kernel gives other bits.
+TEST(GuaranteesControlTest, ComparisonSeesADifference) {
+  EngineConfig config = BaseConfig("qwen3-gqa2-d128-f32");
+  const auto flash = Create(config);
+  config.ops.attention = AttentionKind::kMha;
+  const auto mha = Create(config);
+  ASSERT_TRUE(flash != nullptr && mha != nullptr);
+  const auto prompt = Prompt(200, Vocab(*flash));
+  const Completion a = RunToEnd(*flash, MakeRequest(prompt));
+  const Completion b = RunToEnd(*mha, MakeRequest(prompt));
+  EXPECT_NE(std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)), 0);
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,113 @@
+#include "kuiper/engine/memory_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace kuiper {
+namespace {
+
+MemoryRequest Qwen3_8B() {
+  MemoryRequest r;
+  r.weight_bytes = 5'700'000'000;
+  r.activation_bytes = 300'000'000;
+  r.workspace_bytes = 400'000'000;
+  r.kv = {.layers = 36,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .num_pages = 0,
+          .page_size = 16,
+          .dtype = DType::kF16};
+  r.max_context = 8192;
+  r.available_bytes = 16'000'000'000;
+  r.utilization = 0.8;
+  return r;
+}
+
+TEST(MemoryPlannerTest, CountsEveryPart) {
+  const auto plan = PlanMemory(Qwen3_8B());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->num_pages, 512);
+  // 147456 bytes per token of Qwen3-8B in FP16; 512 pages and the null page.
+  EXPECT_EQ(plan->kv_bytes, 513u * 16 * 147456);
+  EXPECT_EQ(plan->total_bytes(), 6'400'000'000 + plan->kv_bytes);
+  EXPECT_EQ(plan->budget_bytes, 12'800'000'000u);
+  EXPECT_NE(plan->Describe().find("KV cache 1.2 GB"), std::string::npos) << plan->Describe();
+}
+
+TEST(MemoryPlannerTest, ContiguousKeepsARowPerSequence) {
+  MemoryRequest r = Qwen3_8B();
+  r.paged = false;
+  r.kv.page_size = r.max_context;
+  r.max_seqs = 2;
+  const auto plan = PlanMemory(r);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->num_pages, 2);
+  EXPECT_EQ(plan->kv_bytes, 3u * 8192 * 147456);
+}
+
+TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
+  MemoryRequest r = Qwen3_8B();
+  r.available_bytes = 8'600'000'000;
+  const auto plan = PlanMemory(r);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(plan.status().message(),
+            "needs 7.6 GB (weights 5.7, KV 1.2, workspace 0.7) but 6.9 GB is available (limit 80% "
+            "of 8.6 GB)");
+  EXPECT_EQ(plan.status().hint(),
+            "--max-context 2048 would need 6.7 GB; --max-context 1024 would need 6.6 GB");
+}
+
+TEST(MemoryPlannerTest, SaysSoWhenNothingFits) {
+  MemoryRequest r = Qwen3_8B();
+  r.available_bytes = 5'000'000'000;
+  const auto plan = PlanMemory(r);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().hint(), "no context length fits: use a smaller model");
+}
+
+// A smaller context would not help where the number of blocks is given.
+TEST(MemoryPlannerTest, HintNamesTheOptionThatDecides) {
+  MemoryRequest r = Qwen3_8B();
+  r.num_blocks = 100'000;
+  EXPECT_EQ(PlanMemory(r).status().hint(), "--num-blocks 2711 would fit");
+  r.num_blocks = 2711;
+  EXPECT_TRUE(PlanMemory(r).ok());
+  r.num_blocks = 2712;
+  EXPECT_FALSE(PlanMemory(r).ok());
+}
+
+TEST(MemoryPlannerTest, AbsurdSizesAreRefusedWithoutOverflow) {
+  MemoryRequest r = Qwen3_8B();
+  constexpr int kHuge = std::numeric_limits<int>::max();
+  r.max_context = 1 << 24;
+  r.max_seqs = kHuge;
+  r.kv.page_size = 1;
+  EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kResourceExhausted);
+  r.paged = false;
+  r.kv.page_size = r.max_context;
+  EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kResourceExhausted);
+  r = Qwen3_8B();
+  r.num_blocks = kHuge;
+  EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kResourceExhausted);
+  r.available_bytes = 32'000'000'000;  // enough, but slots are counted in an int32
+  r.kv.layers = r.kv.kv_heads = r.kv.head_dim = r.kv.page_size = 1;
+  EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(MemoryPlannerTest, AbsoluteSizesOverrideTheContext) {
+  MemoryRequest r = Qwen3_8B();
+  r.num_blocks = 7;
+  EXPECT_EQ(PlanMemory(r)->num_pages, 7);
+  r.num_blocks.reset();
+  r.kv_cache_bytes = 10 * r.kv.page_bytes() + 5;
+  const auto plan = PlanMemory(r);
+  EXPECT_EQ(plan->num_pages, 9);  // and the null page
+  EXPECT_LE(plan->kv_bytes, *r.kv_cache_bytes);
+  r.kv_cache_bytes = r.kv.page_bytes();
+  EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,109 @@
+#include "kuiper/io/messages_json.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kuiper {
+namespace {
+
+TEST(MessagesJson, ReadsAListOfMessages) {
+  const auto parsed = ParseMessagesJson(
+      R"([{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"a"},
+          {"type":"image","image":"x.png"},{"type":"image_url","image_url":{"url":"y.png"}},
+          {"type":"text","text":"b"}]}])");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  ASSERT_EQ(parsed->messages.size(), 2u);
+  EXPECT_EQ(parsed->messages[0].role, Role::kSystem);
+  const Message& user = parsed->messages[1];
+  EXPECT_EQ(user.text, "ab");
+  ASSERT_EQ(user.parts.size(), 4u);
+  EXPECT_EQ(user.parts[1].kind, ContentPart::Kind::kImage);
+  EXPECT_EQ(user.parts[1].text, "x.png");
+  EXPECT_EQ(user.parts[2].text, "y.png");
+  EXPECT_FALSE(parsed->enable_thinking.has_value());
+}
+
+TEST(MessagesJson, ReadsARequestObject) {
+  const auto parsed = ParseMessagesJson(
+      R"({"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,
+          "reasoning_content":"r","tool_calls":[{"id":"1","type":"function","function":
+          {"name":"f","arguments":{"b":1,"a":[1.0,null]}}}]},{"role":"tool","content":"t"}],
+          "tools":[{"type":"function"}],"chat_template_kwargs":{"enable_thinking":false}})");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const Message& assistant = parsed->messages[1];
+  EXPECT_EQ(assistant.reasoning, "r");
+  ASSERT_EQ(assistant.tool_calls.size(), 1u);
+  EXPECT_EQ(assistant.tool_calls[0].arguments_json, R"({"b": 1, "a": [1.0, null]})");
+  EXPECT_FALSE(assistant.tool_calls[0].arguments_are_text);
+  EXPECT_EQ(parsed->tools_json, std::vector<std::string>{R"({"type": "function"})"});
+  EXPECT_EQ(parsed->enable_thinking, false);
+}
+
+TEST(MessagesJson, ErrorsSayWhatAndWhere) {
+  const struct {
+    const char *json, *message;
+  } cases[] = {
+      {"", "messages: invalid JSON at byte 1"},
+      {"[{\"role\":}]", "messages: invalid JSON at byte 10"},
+      {"[]", "messages: the list is empty"},
+      {"7", "messages: neither a list of messages nor an object with \"messages\""},
+      {R"({"messages":{}})",
+       "messages: neither a list of messages nor an object with \"messages\""},
+      {R"(["hi"])", "message 0 is not an object"},
+      {R"([{"content":"x"}])", "message 0 has no role"},
+      {R"([{"role":"user","content":"x"},{"role":"bot","content":"x"}])",
+       "message 1: role \"bot\" is not one of system, user, assistant, tool"},
+      {R"([{"role":3,"content":"x"}])", "message 0: \"role\" is not a string"},
+      {R"([{"role":"user"}])", "message 0 has no content"},
+      {R"([{"role":"user","content":5}])", "message 0: content is neither a string nor a list"},
+      {R"([{"role":"user","content":[{"type":"video","video":"v"}]}])",
+       "message 0, part 0: type \"video\" is not one of text, image, image_url"},
+      {R"([{"role":"user","content":[5]}])", "message 0, part 0 has no type"},
+      {R"([{"role":"assistant","content":"","tool_calls":[{}]}])",
+       "message 0, tool call 0 has no name"},
+      {R"({"messages":[{"role":"user","content":"x"}],"tools":{}})",
+       "messages: tools is not a list"},
+      {R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"enable_thinking":1}})",
+       "messages: enable_thinking is not true or false"},
+  };
+  for (const auto& item : cases) {
+    const auto parsed = ParseMessagesJson(item.json);
+    ASSERT_FALSE(parsed.ok()) << item.json;
+    EXPECT_EQ(parsed.status().code(), StatusCode::kInput);
+    EXPECT_EQ(parsed.status().message(), item.message);
+  }
+}
+
+TEST(MessagesJson, DeepNestingIsAnError) {
+  const std::string deep = std::string(1 << 20, '[');
+  EXPECT_FALSE(ParseMessagesJson(deep).ok());
+  EXPECT_FALSE(PythonJson(deep + std::string(1 << 20, ']')).ok());
+}
+
+// Expectations from Python: json.dumps(json.loads(text), ensure_ascii=False).
+TEST(PythonJson, PrintsAsPythonDoes) {
+  const struct {
+    const char *in, *out;
+  } cases[] = {
+      {R"({"b":1,"a":[true,false,null,{}],"c":[]})",
+       R"({"b": 1, "a": [true, false, null, {}], "c": []})"},
+      {"[0.1,1.0,-0.0,1e5,1E+2,0.00001,0.0001,123456789.125]",
+       "[0.1, 1.0, -0.0, 100000.0, 100.0, 1e-05, 0.0001, 123456789.125]"},
+      {"[1e15,1e16,1.5e16,1e22,1.7976931348623157e308,5e-324,123456789012345680.0]",
+       "[1000000000000000.0, 1e+16, 1.5e+16, 1e+22, 1.7976931348623157e+308, 5e-324, "
+       "1.2345678901234568e+17]"},
+      {"[-1,18446744073709551615,123456789012345678901234567890,-9223372036854775808]",
+       "[-1, 18446744073709551615, 123456789012345678901234567890, -9223372036854775808]"},
+      {R"("\u00fc\ud83d\ude00\u0001\n\"\\\/\u007f")", "\"ü😀\\u0001\\n\\\"\\\\/\x7f\""},
+      {R"({"a":1,"b":2,"a":3})", R"({"a": 3, "b": 2})"},
+  };
+  for (const auto& item : cases) {
+    const auto out = PythonJson(item.in);
+    ASSERT_TRUE(out.ok()) << item.in << ": " << out.status().message();
+    EXPECT_EQ(*out, item.out);
+  }
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,357 @@
+// Small tokenizer.json files: components, both serialisations of merges, and what is refused.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kuiper/io/split_regex.h"
+#include "kuiper/io/token_stream.h"
+#include "kuiper/io/tokenizer.h"
+#include "test/io/io_test_util.h"
+
+namespace kuiper {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+// A tokenizer.json with the given parts; text vocabulary a, b, c, ab, abc and bytes of "é".
+struct Parts {
+  std::string added = "[]";
+  std::string normalizer = "null";
+  std::string pre_tokenizer = "null";
+  std::string post_processor = "null";
+  std::string decoder = R"({"type":"Sequence","decoders":[{"type":"Fuse"}]})";
+  std::string vocab = R"({"a":0,"b":1,"c":2,"ab":3,"abc":4,"<unk>":5,"<0xC3>":6,"<0xA9>":7," ":8})";
+  std::string merges = R"(["a b","ab c"])";
+  std::string model = "";
+
+  std::string Json() const {
+    return R"({"version":"1.0","added_tokens":)" + added + R"(,"normalizer":)" + normalizer +
+           R"(,"pre_tokenizer":)" + pre_tokenizer + R"(,"post_processor":)" + post_processor +
+           R"(,"decoder":)" + decoder + R"(,"model":{"type":"BPE",)" + model + R"("vocab":)" +
+           vocab + R"(,"merges":)" + merges + "}}";
+  }
+};
+
+std::unique_ptr<Tokenizer> Make(const Parts& parts) {
+  auto tokenizer = Tokenizer::FromJson(parts.Json(), "", "t.json");
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
+}
+
+std::string ErrorOf(const std::string& json, const std::string& config = "") {
+  const auto tokenizer = Tokenizer::FromJson(json, config, "t.json");
+  if (tokenizer.ok()) return "loaded";
+  EXPECT_EQ(tokenizer.status().code(), StatusCode::kTokenizer);
+  return tokenizer.status().message();
+}
+
+TEST(TokenizerJson, MergesMayBeStringsOrPairs) {
+  Parts parts;
+  EXPECT_EQ(Make(parts)->Encode("abcabba"), (Ids{4, 3, 1, 0}));
+  parts.merges = R"([["a","b"],["ab","c"]])";
+  EXPECT_EQ(Make(parts)->Encode("abcabba"), (Ids{4, 3, 1, 0}));
+}
+
+TEST(TokenizerJson, LowerRankWinsThenTheLeftmost) {
+  Parts parts;
+  parts.vocab = R"({"a":0,"b":1,"c":2,"bc":3,"ab":4,"aa":5})";
+  parts.merges = R"(["b c","a b","a a"])";
+  EXPECT_EQ(Make(parts)->Encode("abc"), (Ids{0, 3}));
+  EXPECT_EQ(Make(parts)->Encode("aaa"), (Ids{5, 0}));
+  // The long-word path must agree with the short one.
+  std::string text;
+  Ids expected;
+  for (int i = 0; i < 100; ++i) {
+    text += "abc";
+    expected.insert(expected.end(), {0, 3});
+  }
+  EXPECT_EQ(Make(parts)->Encode(text), expected);
+}
+
+TEST(TokenizerJson, UnknownCharactersFallBackToBytesThenUnkThenNothing) {
+  Parts parts;
+  EXPECT_EQ(Make(parts)->Encode("aéb"), (Ids{3}));
+  parts.model = R"("unk_token":"<unk>",)";
+  EXPECT_EQ(Make(parts)->Encode("aééb"), (Ids{0, 5, 5, 1}));
+  parts.model = R"("unk_token":"<unk>","fuse_unk":true,)";
+  EXPECT_EQ(Make(parts)->Encode("aééb"), (Ids{0, 5, 1}));
+  parts.model = R"("unk_token":"<unk>","byte_fallback":true,)";
+  EXPECT_EQ(Make(parts)->Encode("aéèb"), (Ids{0, 6, 7, 5, 1}));
+}
+
+TEST(TokenizerJson, IgnoreMergesTakesWholeWordsFirst) {
+  Parts parts;
+  parts.merges = "[]";
+  EXPECT_EQ(Make(parts)->Encode("abc"), (Ids{0, 1, 2}));
+  parts.model = R"("ignore_merges":true,)";
+  EXPECT_EQ(Make(parts)->Encode("abc"), (Ids{4}));
+}
+
+TEST(TokenizerJson, DecoderStepsGiveBytesBack) {
+  Parts parts;
+  parts.decoder = R"({"type":"Sequence","decoders":[
+    {"type":"Replace","pattern":{"String":"b"},"content":"B"},{"type":"ByteFallback"},
+    {"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]})";
+  const auto tokenizer = Make(parts);
+  EXPECT_TRUE(tokenizer->StripsLeadingSpace());
+  EXPECT_EQ(DecodeTokens(*tokenizer, Ids{8, 8, 3, 6, 7}), " aBé");
+}
+
+TEST(TokenizerJson, AddedTokensMatchLeftmostThenLongest) {
+  Parts parts;
+  parts.added =
+      R"([{"id":20,"content":"ab","special":true},{"id":21,"content":"abc!","special":true},
+    {"id":22,"content":"bc","special":true,"normalized":false}])";
+  // "ab" has an id in the vocabulary already.
+  EXPECT_NE(ErrorOf(parts.Json()).find("differs from the vocabulary's"), std::string::npos);
+  parts.added =
+      R"([{"id":20,"content":"ca","special":true},{"id":21,"content":"cab","special":true},
+    {"id":22,"content":"bc","special":true}])";
+  const auto tokenizer = Make(parts);
+  EXPECT_EQ(tokenizer->EncodeWithSpecials("cabca"), (Ids{21, 20}));
+  EXPECT_EQ(tokenizer->EncodeWithSpecials("abca"), (Ids{0, 22, 0}));
+  EXPECT_EQ(tokenizer->Encode("cabca"), (Ids{2, 4, 0}));
+}
+
+TEST(TokenizerJson, StripFlagsTakeWhiteSpaceAlong) {
+  Parts parts;
+  parts.added = R"([{"id":20,"content":"<l>","lstrip":true,"special":true},
+    {"id":21,"content":"<r>","rstrip":true,"special":true}])";
+  const auto tokenizer = Make(parts);
+  EXPECT_EQ(tokenizer->EncodeWithSpecials("a \u3000<l> a"), (Ids{0, 20, 8, 0}));
+  EXPECT_EQ(tokenizer->EncodeWithSpecials("a <r> \n<l>a"), (Ids{0, 8, 21, 20, 0}));
+}
+
+TEST(TokenizerJson, BosComesFromTheTemplateOrTheConfig) {
+  Parts parts;
+  EXPECT_FALSE(Make(parts)->bos().has_value());
+  parts.post_processor = R"({"type":"TemplateProcessing","single":
+    [{"SpecialToken":{"id":"<unk>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}]})";
+  EXPECT_EQ(Make(parts)->bos(), 5);
+  const auto by_config = Tokenizer::FromJson(
+      Parts().Json(), R"({"add_bos_token":true,"bos_token":{"content":"abc"}})", "t.json");
+  ASSERT_TRUE(by_config.ok());
+  EXPECT_EQ((*by_config)->bos(), 4);
+}
+
+TEST(TokenizerJson, SyntaxErrorsNameTheByte) {
+  EXPECT_EQ(ErrorOf(""), "t.json: invalid JSON at byte 1");
+  EXPECT_EQ(ErrorOf("{\"a\": tru}"), "t.json: invalid JSON at byte 10");
+  const std::string json = Parts().Json();
+  EXPECT_EQ(ErrorOf(json.substr(0, 100)), "t.json: invalid JSON at byte 101");
+  EXPECT_EQ(ErrorOf(json, "{"), "t.json: tokenizer_config.json: invalid JSON at byte 2");
+  EXPECT_EQ(ErrorOf("[]"), "t.json: is not a JSON object");
+  EXPECT_EQ(ErrorOf("{}"), "t.json: no model");
+  EXPECT_EQ(ErrorOf(std::string(1 << 20, '[')), "t.json: nested deeper than 64");
+}
+
+// Two bytes of text per value must not become a hundred of memory without end.
+TEST(TokenizerJson, TooManyValuesAreRefused) {
+  std::string list = "[0";
+  for (int i = 0; i < 1 << 20; ++i) list += ",0";
+  EXPECT_EQ(ErrorOf("{\"added_tokens\":" + list + "]}"), "t.json: more than 1048576 values");
+  Parts parts;
+  parts.merges = "[\"a b\"";
+  for (int i = 0; i < 1 << 22; ++i) parts.merges += ",\"a b\"";
+  parts.merges += "]";
+  EXPECT_EQ(ErrorOf(parts.Json()), "t.json: model.merges: more than 4194304 entries");
+}
+
+TEST(TokenizerJson, UnknownComponentsAreNamed) {
+  const struct {
+    std::string Parts::*part;
+    const char *value, *message;
+  } cases[] = {
+      {&Parts::normalizer, R"({"type":"NFKC"})", "normalizer \"NFKC\" is not supported"},
+      {&Parts::normalizer, R"({"type":"Replace","pattern":{"Regex":"x"},"content":""})",
+       "normalizer Replace with a pattern other than {\"String\": text} is not supported"},
+      {&Parts::normalizer, R"({"type":"Sequence"})",
+       "normalizer Sequence: no array \"normalizers\""},
+      {&Parts::normalizer, "5", "normalizer has no type"},
+      {&Parts::pre_tokenizer, R"({"type":"Whitespace"})",
+       "pre_tokenizer \"Whitespace\" is not supported"},
+      {&Parts::pre_tokenizer,
+       R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Removed","invert":false})",
+       "pre_tokenizer Split: behavior \"Removed\" is not supported"},
+      {&Parts::pre_tokenizer,
+       R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Isolated","invert":true})",
+       "pre_tokenizer Split: invert is not supported"},
+      {&Parts::pre_tokenizer, R"({"type":"Split","pattern":{"Regex":"a(b"},"behavior":"Isolated"})",
+       "pre_tokenizer Split: regular expression: missing closing parenthesis"},
+      {&Parts::pre_tokenizer, R"({"type":"ByteLevel","add_prefix_space":true})",
+       "pre_tokenizer ByteLevel: add_prefix_space is not supported"},
+      {&Parts::post_processor, R"({"type":"BertProcessing"})",
+       "post_processor \"BertProcessing\" is not supported"},
+      {&Parts::decoder, "null", "a missing decoder is not supported"},
+      {&Parts::decoder, R"({"type":"Metaspace"})", "decoder \"Metaspace\" is not supported"},
+      {&Parts::model, R"("dropout":0.1,)", "model BPE: dropout is not supported"},
+      {&Parts::model, R"("end_of_word_suffix":"</w>",)",
+       "model BPE: end_of_word_suffix is not supported"},
+      {&Parts::model, R"("unk_token":"<none>",)",
+       "model.unk_token \"<none>\" is not in the vocabulary"},
+      {&Parts::model, R"("fuse_unk":1,)", "model BPE: \"fuse_unk\" is not true or false"},
+      {&Parts::vocab, R"({"a":-1})", "model.vocab: id of \"a\" is out of range"},
+      {&Parts::vocab, R"({"a":99999999999})", "model.vocab: id of \"a\" is out of range"},
+      {&Parts::vocab, R"({"a":18446744073709551615})", "model.vocab: id of \"a\" is out of range"},
+      {&Parts::vocab, R"({"a":"x"})", "model.vocab: value of \"a\" is not a token id"},
+      {&Parts::vocab, R"({"a":0,"b":0})", "model.vocab: \"a\" and \"b\" have the same id 0"},
+      {&Parts::vocab, R"({"a":0,"a":1})", "model.vocab: \"a\" appears twice"},
+      {&Parts::vocab, "{}", "model.vocab is empty"},
+      {&Parts::vocab, "[]", "model BPE: bad or missing vocab"},
+      {&Parts::merges, R"(["a z"])", "model.merges: entry 0: \"z\" is not in the vocabulary"},
+      {&Parts::merges, R"(["a c"])", "model.merges: entry 0: \"ac\" is not in the vocabulary"},
+      {&Parts::merges, R"(["a b","ab"])", "model.merges: entry 1 is not a pair of tokens"},
+      {&Parts::merges, R"([["a","b","c"]])", "model.merges: entry 1 is not a pair of tokens"},
+      {&Parts::merges, R"([["a"]])", "model.merges: entry 0 is not a pair of tokens"},
+      {&Parts::merges, R"([7])", "model.merges: entry 0 is not a pair of tokens"},
+      {&Parts::merges, R"(["a b","a b"])", "model.merges: entry 1 appears twice"},
+      {&Parts::added, R"([{"id":9}])", "added_tokens[0]: no string \"content\""},
+      {&Parts::added, R"([{"id":9,"content":""}])", "added_tokens[0]: empty content"},
+      {&Parts::added, R"([{"id":1e9,"content":"x"}])", "added_tokens[0] \"x\": bad id"},
+      {&Parts::added, R"([{"id":-1,"content":"x"}])", "added_tokens[0] \"x\": bad id"},
+      {&Parts::added, R"([{"id":9,"content":"x","single_word":true}])",
+       "added_tokens[0]: single_word is not supported"},
+      {&Parts::added, R"([{"id":9,"content":"x"},{"id":9,"content":"y"}])",
+       "added token \"y\": id 9 is taken"},
+      {&Parts::added, R"([{"id":9,"content":"x"},{"id":10,"content":"x"}])",
+       "added token \"x\" appears twice"},
+      {&Parts::added, R"([{"id":1,"content":"x"}])",
+       "added token \"x\": id 1 differs from the vocabulary's"},
+  };
+  for (const auto& item : cases) {
+    Parts parts;
+    parts.*item.part = item.value;
+    EXPECT_EQ(ErrorOf(parts.Json()), std::string("t.json: ") + item.message) << item.value;
+  }
+}
+
+TEST(TokenizerJson, ReplacementsThatFeedEachOtherAreRefused) {
+  const std::string step = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
+  Parts parts;
+  parts.normalizer = R"({"type":"Sequence","normalizers":[)" + step + "]}";
+  EXPECT_EQ(Make(parts)->Encode("a").size(), 10u);
+  parts.normalizer = R"({"type":"Sequence","normalizers":[)" + step + "," + step + "]}";
+  EXPECT_EQ(ErrorOf(parts.Json()), "t.json: normalizer: text grows too much");
+}
+
+TEST(TokenizerJson, DamagedFilesNeverCrash) {
+  Parts parts;
+  parts.added = R"([{"id":20,"content":"<s>","special":true}])";
+  parts.normalizer = R"({"type":"NFC"})";
+  parts.pre_tokenizer = R"json({"type":"Split","behavior":"Isolated",
+    "pattern":{"Regex":"\\p{L}+|\\s+(?!\\S)"}})json";
+  const std::string json = parts.Json();
+  std::mt19937 random(11);
+  int loaded = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string damaged = json;
+    for (int i = 1 + random() % 3; i > 0; --i) {
+      const size_t pos = random() % damaged.size();
+      switch (random() % 3) {
+        case 0:
+          damaged[pos] = "{}[]\",:0129-\\ aeE<\x80"[random() % 19];
+          break;
+        case 1:
+          damaged.erase(pos, 1 + random() % 8);
+          break;
+        default:
+          damaged.insert(pos, damaged.substr(random() % damaged.size(), random() % 8));
+      }
+    }
+    const auto tokenizer = Tokenizer::FromJson(damaged, "", "t.json");
+    if (!tokenizer.ok()) continue;
+    ++loaded;
+    (*tokenizer)->EncodeWithSpecials("abc <s>é \xFF");
+  }
+  EXPECT_GT(loaded, 10);
+}
+
+class TokenizerFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = ::testing::TempDir() + "/tokenizer_files";
+    std::filesystem::remove_all(dir_);
+    std::filesystem::create_directories(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
+  }
+  std::string dir_;
+};
+
+TEST_F(TokenizerFiles, LoadsFromADirectoryOrAFile) {
+  Write("tokenizer.json", Parts().Json());
+  Write("tokenizer_config.json", R"({"add_bos_token":true,"bos_token":"abc"})");
+  for (const std::string& path : {dir_, dir_ + "/tokenizer.json"}) {
+    const auto tokenizer = test::LoadTokenizer(path);
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(tokenizer->bos(), 4);
+  }
+}
+
+TEST_F(TokenizerFiles, ErrorsNameThePath) {
+  const auto error = [](const std::string& path) {
+    const auto tokenizer = Tokenizer::Load(path);
+    return tokenizer.ok() ? "loaded" : tokenizer.status().message();
+  };
+  EXPECT_EQ(error(dir_), "tokenizer file not found: " + dir_ + "/tokenizer.json");
+  EXPECT_EQ(error(dir_ + "/x.json"), "tokenizer file not found: " + dir_ + "/x.json");
+  Write("tokenizer.json", "{\"model\":{]");
+  EXPECT_EQ(error(dir_), dir_ + "/tokenizer.json: invalid JSON at byte 11");
+  Write("bad.model", "this is no model");
+  EXPECT_EQ(error(dir_ + "/bad.model").find(dir_ + "/bad.model: not a SentencePiece model"), 0u);
+  Write("empty.model", "");
+  EXPECT_NE(error(dir_ + "/empty.model"), "loaded");
+  std::filesystem::remove(dir_ + "/tokenizer.json");
+  EXPECT_EQ(error(dir_), dir_ + " has several .model files: name the tokenizer");
+}
+
+std::vector<std::string> SplitAll(const std::string& pattern, const std::string& text) {
+  const auto regex = SplitRegex::Compile(pattern);
+  EXPECT_TRUE(regex.ok()) << regex.status().message();
+  std::vector<std::string_view> parts;
+  if (regex.ok()) regex->Split(text, &parts);
+  return {parts.begin(), parts.end()};
+}
+
+TEST(SplitRegex, KeepsWhatLiesBetweenMatches) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(SplitAll("\\d+", "ab12c3"), (Parts{"ab", "12", "c", "3"}));
+  EXPECT_EQ(SplitAll("x*", "axxé"), (Parts{"a", "xx", "é"}));
+  EXPECT_EQ(SplitAll("x", ""), Parts{});
+}
+
+TEST(SplitRegex, WhiteSpaceIsUnicodeWhiteSpace) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(SplitAll("\\s+", "a\u0085\u00A0\u1680\u2003\u3000b"),
+            (Parts{"a", "\u0085\u00A0\u1680\u2003\u3000", "b"}));
+  // PCRE2's own \s takes U+180E, which Unicode does not.
+  EXPECT_EQ(SplitAll("\\s+", "a\u180E \u200Bb"), (Parts{"a\u180E", " ", "\u200Bb"}));
+  EXPECT_EQ(SplitAll("[\\s]|\\S", "\u180E\u2028"), (Parts{"\u180E", "\u2028"}));
+}
+
+TEST(SplitRegex, RefusesWhatTheEnginesReadDifferently) {
+  for (const char* pattern :
+       {"\\w+", "\\b", "\\h", "a$", "^a", ".", "(?m:a)", "(?<n>a)", "[[:alpha:]]", "[a&&b]",
+        "[\\S]", "a{2}+", "{", "\\", "[a", "\\pL", "\\K", "(?#c)", "[]a]"}) {
+    EXPECT_FALSE(SplitRegex::Compile(pattern).ok()) << pattern;
+  }
+  EXPECT_FALSE(SplitRegex::Compile(std::string(5000, 'a')).ok());
+}
+
+TEST(SplitRegex, RunawayBacktrackingEnds) {
+  const std::string text = std::string(64, 'a') + "!";
+  const std::vector<std::string> parts = SplitAll("(?:a+)+b", text);
+  std::string joined;
+  for (const std::string& part : parts) joined += part;
+  EXPECT_EQ(joined, text);
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,341 @@
+#include "kuiper/kv/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "test/kv/late_ops.h"
+
+namespace kuiper {
+namespace {
+
+using test::LateOps;
+using ::testing::ExitedWithCode;
+
+constexpr size_t kMegabyte = size_t{1} << 20;
+
+// [S, max_pages] host array with a row stride, as a tensor of the ops' device.
+struct Tables {
+  Tables(const Ops& ops, int num_seqs, int max_pages, int stride) : ids(num_seqs * stride, -1) {
+    tensor = Tensor::Dense(ids.data(), DType::kI32, {num_seqs, stride}, ops.device());
+    tensor = tensor.Cols(0, max_pages);
+  }
+  int32_t& at(int seq, int i) { return ids[seq * tensor.stride[0] + i]; }
+
+  std::vector<int32_t> ids;
+  Tensor tensor;
+};
+
+// Index of an element in a page of shape [layer][kv_head][K | V][page_size][head_dim].
+int64_t NaiveIndex(const KvShape& s, int layer, int head, int is_v, int offset, int dim) {
+  int64_t index = 0;
+  for (int64_t layers = 0; layers < layer; ++layers) {
+    index += int64_t{2} * s.kv_heads * s.page_size * s.head_dim;
+  }
+  for (int heads = 0; heads < head; ++heads) index += int64_t{2} * s.page_size * s.head_dim;
+  if (is_v) index += int64_t{s.page_size} * s.head_dim;
+  for (int tokens = 0; tokens < offset; ++tokens) index += s.head_dim;
+  return index + dim;
+}
+
+// The largest power of two of pages that fits 256 MB, at least one.
+int64_t NaivePagesPerSlab(size_t page_bytes) {
+  int64_t pages = 1;
+  while (2 * pages * page_bytes <= 256 * kMegabyte) pages *= 2;
+  return pages;
+}
+
+const KvShape kSmallShapes[] = {
+    // layers, kv_heads, head_dim, num_pages, page_size
+    {1, 1, 1, 1, 1},   {1, 1, 8, 2, 1},  {2, 3, 4, 7, 2},    {3, 2, 6, 5, 4},    {5, 1, 16, 9, 8},
+    {2, 2, 64, 3, 16}, {1, 8, 2, 4, 32}, {4, 2, 10, 3, 128}, {3, 1, 12, 2, 256}, {1, 5, 3, 33, 16},
+};
+
+// Visits every K and V vector of the cache as kernels do, and checks that each element has exactly
+// one address and that nothing lies outside the allocations.
+template <typename T, typename MakeView>
+void ExpectBijection(const KvCache& cache, const std::vector<LateOps::Allocation>& slabs,
+                     MakeView view_of) {
+  const KvShape& s = cache.shape();
+  const int64_t page_elements = s.page_bytes() / sizeof(T);
+  const int64_t pages_per_slab =
+      slabs.size() == 1 ? s.num_pages : NaivePagesPerSlab(s.page_bytes());
+  std::vector<bool> seen(s.num_pages * page_elements, false);
+  for (int layer = 0; layer < s.layers; ++layer) {
+    const auto view = view_of(layer);
+    for (int slot = 0; slot < s.num_pages * s.page_size; ++slot) {
+      const int page = slot / s.page_size, offset = slot % s.page_size;
+      const T* slab = reinterpret_cast<const T*>(slabs[page / pages_per_slab].data);
+      for (int head = 0; head < s.kv_heads; ++head) {
+        for (int is_v = 0; is_v < 2; ++is_v) {
+          const T* vector = view.Slot(slot, head) + (is_v ? view.s.v_offset : 0);
+          const int64_t index = NaiveIndex(s, layer, head, is_v, offset, 0);
+          ASSERT_EQ(vector - slab, page % pages_per_slab * page_elements + index);
+          ASSERT_EQ(view.At(page, offset, head), view.Slot(slot, head));
+          for (int dim = 0; dim < s.head_dim; ++dim) {
+            ASSERT_FALSE(seen[page * page_elements + index + dim]) << "two elements overlap";
+            seen[page * page_elements + index + dim] = true;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](bool b) { return b; }));
+}
+
+template <typename T>
+class KvCacheTypedTest : public ::testing::Test {};
+using ElementTypes = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(KvCacheTypedTest, ElementTypes);
+
+TYPED_TEST(KvCacheTypedTest, PagedSlotsFillTheSlabsExactly) {
+  for (KvShape shape : kSmallShapes) {
+    shape.dtype = DTypeOf<TypeParam>::value;
+    LateOps ops;
+    const auto cache = MakePagedKvCache(ops, shape);
+    ASSERT_TRUE(cache.ok());
+    ASSERT_TRUE((*cache)->EnsurePages(shape.num_pages).ok());
+    ops.Sync();
+    ASSERT_EQ(ops.allocations().size(), 2u);  // the slab table, one slab
+    EXPECT_EQ(ops.allocations()[1].bytes, shape.num_pages * shape.page_bytes());
+    Tables tables(ops, 1, 1, 1);
+    ExpectBijection<TypeParam>(**cache, {ops.allocations()[1]}, [&](int layer) {
+      return (*cache)->View(layer, tables.tensor).template Paged<TypeParam>();
+    });
+  }
+}
+
+TYPED_TEST(KvCacheTypedTest, ContiguousSlotsFillTheBufferExactly) {
+  for (KvShape shape : kSmallShapes) {
+    shape.dtype = DTypeOf<TypeParam>::value;
+    for (int max_len : {shape.page_size, shape.page_size + 1, 37}) {
+      shape.page_size = max_len;
+      LateOps ops;
+      const auto cache = MakeContiguousKvCache(ops, shape);
+      ASSERT_TRUE(cache.ok());
+      EXPECT_TRUE((*cache)->EnsurePages(shape.num_pages).ok());
+      ASSERT_EQ(ops.allocations().size(), 1u);
+      EXPECT_EQ((*cache)->bytes(), shape.num_pages * shape.page_bytes());
+      EXPECT_EQ(ops.allocations()[0].bytes, (*cache)->bytes());
+      Tables tables(ops, 1, 1, 1);
+      ExpectBijection<TypeParam>(**cache, ops.allocations(), [&](int layer) {
+        return (*cache)->View(layer, tables.tensor).template Contiguous<TypeParam>();
+      });
+    }
+  }
+}
+
+// What StoreKv writes through a slot, Attention finds through table and position.
+TEST(KvCacheTest, PagedRowFollowsTheShuffledTable) {
+  for (const KvShape& shape : kSmallShapes) {
+    LateOps ops;
+    const auto cache = MakePagedKvCache(ops, shape);
+    ASSERT_TRUE((*cache)->EnsurePages(shape.num_pages).ok());
+    ops.Sync();
+    const int pages_per_seq = std::max(1, shape.num_pages / 2);
+    Tables tables(ops, 2, pages_per_seq, pages_per_seq + 3);
+    std::vector<int32_t> ids(2 * pages_per_seq);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % shape.num_pages;
+    std::shuffle(ids.begin(), ids.end(), std::mt19937(7));
+    for (size_t i = 0; i < ids.size(); ++i)
+      tables.at(i / pages_per_seq, i % pages_per_seq) = ids[i];
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      const PagedView<float> view = (*cache)->View(layer, tables.tensor).Paged<float>();
+      for (int seq = 0; seq < 2; ++seq) {
+        for (int pos = 0; pos < pages_per_seq * shape.page_size; ++pos) {
+          const int32_t page = tables.at(seq, pos / shape.page_size);
+          const int32_t slot = page * shape.page_size + pos % shape.page_size;
+          for (int head = 0; head < shape.kv_heads; ++head) {
+            ASSERT_EQ(view.Row(seq, pos, head), view.Slot(slot, head));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(KvCacheTest, ContiguousRowFollowsColumnZero) {
+  KvShape shape = {3, 2, 8, 5, 37};
+  LateOps ops;
+  const auto cache = MakeContiguousKvCache(ops, shape);
+  Tables tables(ops, 3, 1, 4);
+  for (int seq = 0; seq < 3; ++seq) tables.at(seq, 0) = 4 - seq;
+  const KvView erased = (*cache)->View(2, tables.tensor);
+  EXPECT_EQ(erased.kind, KvView::Kind::kContiguous);
+  EXPECT_EQ(erased.kv_heads, 2);
+  const ContiguousView<float> view = erased.Contiguous<float>();
+  for (int seq = 0; seq < 3; ++seq) {
+    for (int pos = 0; pos < 37; ++pos) {
+      EXPECT_EQ(view.Row(seq, pos, 1), view.Slot((4 - seq) * 37 + pos, 1));
+    }
+  }
+}
+
+struct SlabCase {
+  KvShape shape;
+  std::vector<size_t> slab_megabytes;
+};
+
+TEST(KvCacheSlabTest, SlabsArePowersOfTwoOfPagesUpTo256Megabytes) {
+  const SlabCase cases[] = {
+      {{32, 8, 128, 10, 256}, {256, 256, 128}},  // pages of 64 MB
+      {{28, 8, 128, 9, 256}, {224, 224, 56}},    // 56 MB: four fit
+      {{36, 8, 128, 5, 256}, {144, 144, 72}},    // 72 MB: two fit, three would as well
+      {{80, 16, 128, 2, 256}, {320, 320}},       // a page larger than a slab
+      {{32, 8, 128, 128, 16}, {256, 256}},       // 4 MB
+      {{32, 8, 128, 64, 16}, {256}},             // exactly one slab
+  };
+  for (const SlabCase& c : cases) {
+    LateOps ops;
+    const auto cache = MakePagedKvCache(ops, c.shape);
+    ASSERT_TRUE(cache.ok());
+    EXPECT_EQ(ops.allocations().size(), 2u) << "only the null page's slab exists at first";
+    const int64_t per_slab = NaivePagesPerSlab(c.shape.page_bytes());
+    for (int pages = 1; pages <= c.shape.num_pages; ++pages) {
+      ASSERT_TRUE((*cache)->EnsurePages(pages).ok());
+      ASSERT_EQ(ops.allocations().size(), 2u + (pages - 1) / per_slab) << pages;
+    }
+    ops.Sync();
+    ASSERT_EQ(ops.allocations().size(), 1 + c.slab_megabytes.size());
+    size_t total = 0;
+    for (size_t i = 0; i < c.slab_megabytes.size(); ++i) {
+      EXPECT_EQ(ops.allocations()[1 + i].bytes, c.slab_megabytes[i] * kMegabyte);
+      total += c.slab_megabytes[i] * kMegabyte;
+    }
+    EXPECT_EQ((*cache)->bytes(), total);
+    EXPECT_EQ(total, c.shape.num_pages * c.shape.page_bytes());
+    // First and last element of every page, where the strides are largest.
+    Tables tables(ops, 1, 1, 1);
+    const KvShape& s = c.shape;
+    const PagedView<float> first = (*cache)->View(0, tables.tensor).Paged<float>();
+    const PagedView<float> last = (*cache)->View(s.layers - 1, tables.tensor).Paged<float>();
+    for (int page = 0; page < s.num_pages; ++page) {
+      const char* begin = ops.allocations()[1 + page / per_slab].data +
+                          page % per_slab * static_cast<int64_t>(s.page_bytes());
+      ASSERT_EQ(reinterpret_cast<const char*>(first.At(page, 0, 0)), begin);
+      const float* v = last.At(page, s.page_size - 1, s.kv_heads - 1) + last.s.v_offset;
+      ASSERT_EQ(reinterpret_cast<const char*>(v + s.head_dim), begin + s.page_bytes());
+    }
+  }
+}
+
+TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
+  const KvShape shape = {32, 8, 128, 10, 256};
+  LateOps ops;
+  const auto cache = MakePagedKvCache(ops, shape);
+  ops.Sync();
+  Tables tables(ops, 1, 1, 1);
+  const PagedView<float> early = (*cache)->View(3, tables.tensor).Paged<float>();
+  std::vector<float*> addresses;
+  for (int page = 0; page < 4; ++page) {
+    addresses.push_back(early.At(page, 5, 1));
+    *addresses.back() = static_cast<float>(page);
+  }
+  EXPECT_EQ(early.slabs[1], nullptr) << "a slab that does not exist has no address";
+  ASSERT_TRUE((*cache)->EnsurePages(10).ok());
+  ASSERT_TRUE((*cache)->EnsurePages(2).ok()) << "asking for less shrinks nothing";
+  ops.Sync();
+  const PagedView<float> late = (*cache)->View(3, tables.tensor).Paged<float>();
+  EXPECT_EQ(late.slabs, early.slabs) << "a recorded step would read a stale table";
+  for (int page = 0; page < 4; ++page) {
+    EXPECT_EQ(late.At(page, 5, 1), addresses[page]);
+    EXPECT_EQ(*late.At(page, 5, 1), static_cast<float>(page));
+  }
+  *early.At(9, 255, 7) = 9.0f;  // the view made before the growth reaches the pages after it
+  EXPECT_EQ(*late.At(9, 255, 7), 9.0f);
+}
+
+TEST(KvCacheSlabTest, ExhaustionKeepsWhatWasUsable) {
+  const KvShape shape = {32, 8, 128, 10, 256};
+  LateOps ops(600 * kMegabyte);
+  const auto cache = MakePagedKvCache(ops, shape);
+  ASSERT_TRUE(cache.ok());
+  const Status status = (*cache)->EnsurePages(10);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "KV cache: cannot grow from 512 MB by 128 MB: the device is full");
+  EXPECT_EQ(status.hint(), "use less");
+  EXPECT_EQ((*cache)->bytes(), 512 * kMegabyte);
+  EXPECT_TRUE((*cache)->EnsurePages(8).ok());
+  ops.Sync();
+  Tables tables(ops, 1, 1, 1);
+  const PagedView<float> view = (*cache)->View(0, tables.tensor).Paged<float>();
+  EXPECT_EQ(reinterpret_cast<char*>(view.At(7, 0, 0)),
+            ops.allocations()[2].data + 3 * shape.page_bytes());
+  ops.set_capacity(700 * kMegabyte);
+  EXPECT_TRUE((*cache)->EnsurePages(10).ok());
+  EXPECT_EQ((*cache)->bytes(), 640 * kMegabyte);
+}
+
+TEST(KvCacheTest, NoMemoryIsAStatus) {
+  LateOps ops(100);
+  const KvShape shape = {2, 2, 8, 4, 16};
+  EXPECT_EQ(MakePagedKvCache(ops, shape).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(MakeContiguousKvCache(ops, shape).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(KvCacheTest, PagedTakesPowersOfTwoUpTo256) {
+  LateOps ops;
+  for (int page_size = -1; page_size <= 600; ++page_size) {
+    const bool valid = page_size == 1 || page_size == 2 || page_size == 4 || page_size == 8 ||
+                       page_size == 16 || page_size == 32 || page_size == 64 || page_size == 128 ||
+                       page_size == 256;
+    const auto cache = MakePagedKvCache(ops, {1, 1, 2, 2, page_size});
+    ASSERT_EQ(cache.ok(), valid) << page_size;
+    if (!valid) {
+      EXPECT_EQ(cache.status().code(), StatusCode::kInvalidArgument);
+    }
+  }
+}
+
+TEST(KvCacheTest, ShapesThatCannotBeCountedAreRejected) {
+  constexpr int kMax = std::numeric_limits<int>::max();
+  const KvShape bad[] = {
+      {0, 1, 1, 1, 1},
+      {1, 0, 1, 1, 1},
+      {1, 1, 0, 1, 1},
+      {1, 1, 1, 0, 1},
+      {1, 1, 1, -1, 1},
+      {kMax, kMax, kMax, kMax, 1},
+      {kMax, kMax, 1, 1, 1},  // 2^65 bytes
+      {1, 1, 1, kMax, 2},     // more slots than an int32
+      {1, 1, 1, kMax / 256 + 1, 256},
+      {1, 1, 1, 1, 1, DType::kI32},
+      {1, 1, 1, 1, 1, DType::kU8},
+  };
+  LateOps ops;
+  for (const KvShape& shape : bad) {
+    EXPECT_EQ(MakePagedKvCache(ops, shape).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(MakeContiguousKvCache(ops, shape).status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(ops.allocations().empty());
+  EXPECT_EQ(MakeContiguousKvCache(ops, {1, 1, 1, 1, 0}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(KvCacheTest, ShapeCountsBytes) {
+  const KvShape qwen3_4b = {36, 8, 128, 513, 16, DType::kF16};
+  EXPECT_EQ(qwen3_4b.token_bytes(), 147456u);
+  EXPECT_EQ(qwen3_4b.page_bytes(), 2359296u);
+  EXPECT_EQ(512 * qwen3_4b.page_bytes(), 1152 * kMegabyte);
+}
+
+TEST(KvCacheDeathTest, ContractsAreChecked) {
+  LateOps ops;
+  const auto cache = MakePagedKvCache(ops, {2, 1, 4, 3, 4});
+  Tables tables(ops, 1, 1, 1);
+  EXPECT_EXIT((*cache)->View(2, tables.tensor), ExitedWithCode(1), "layer");
+  EXPECT_EXIT((void)(*cache)->EnsurePages(4), ExitedWithCode(1), "more pages");
+  Tensor on_host = tables.tensor;
+  on_host.device = Device{};
+  EXPECT_EXIT((*cache)->View(0, on_host), ExitedWithCode(1), "another device");
+  Tensor floats = tables.tensor;
+  floats.dtype = DType::kF32;
+  EXPECT_EXIT((*cache)->View(0, floats), ExitedWithCode(1), "FP32");
+}
+
+}  // namespace
+}  // namespace kuiper

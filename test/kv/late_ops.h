@@ -1,0 +1,92 @@
+// An Ops for storage tests that behaves like a device in the two ways a CPU does not: its memory is
+// limited, and uploads happen as late as the contract allows, in Sync. It runs no kernels.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::test {
+
+class LateOps final : public Ops {
+ public:
+  struct Allocation {
+    char* data;
+    size_t bytes;
+  };
+
+  explicit LateOps(size_t capacity = size_t{1} << 40) : capacity_(capacity) {}
+  ~LateOps() override { EXPECT_TRUE(pending_.empty()) << "a source died before Sync"; }
+  void set_capacity(size_t capacity) { capacity_ = capacity; }
+  // In the order they were made.
+  const std::vector<Allocation>& allocations() const { return allocations_; }
+
+  Device device() const override { return {DeviceType::kSimt, 0}; }
+  std::string Description() const override { return "late"; }
+  DType ActivationType(DType) const override { return DType::kF32; }
+  StatusOr<Buffer> Allocate(size_t bytes) override {
+    size_t used = 0;
+    for (const Allocation& a : allocations_) used += a.bytes;
+    if (used + bytes > capacity_) {
+      return Status(StatusCode::kResourceExhausted, "the device is full", "use less");
+    }
+    char* data = static_cast<char*>(std::malloc(bytes));
+    allocations_.push_back({data, bytes});
+    return Buffer(data, bytes, device(), [](void* p, size_t) { std::free(p); });
+  }
+  StatusOr<Buffer> AllocatePinned(size_t bytes) override { return Allocate(bytes); }
+  size_t FreeBytes() const override { return capacity_; }
+  Status Reserve(const OpsLimits&) override { return OkStatus(); }
+  size_t ScratchBytes(const OpsLimits&) const override { return 0; }
+  void Upload(Tensor dst, Tensor src) override {
+    EXPECT_EQ(dst.bytes(), src.bytes());
+    const char* bytes = static_cast<const char*>(src.data);
+    pending_.push_back({dst, src, std::string(bytes, src.bytes())});
+  }
+  void Download(Tensor, Tensor) override { FAIL() << "storage downloads nothing"; }
+  void Sync() override {
+    for (const Copy& copy : pending_) {
+      EXPECT_EQ(std::memcmp(copy.src.data, copy.expected.data(), copy.expected.size()), 0)
+          << "the source of an upload changed before Sync";
+      std::memcpy(copy.dst.data, copy.src.data, copy.expected.size());
+    }
+    pending_.clear();
+  }
+  StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>&) override {
+    return Status(StatusCode::kUnavailable, "no kernels");
+  }
+
+ protected:
+  void DoEmbed(Tensor, Tensor, Tensor) override { NoKernels(); }
+  void DoGatherRows(Tensor, Tensor, Tensor) override { NoKernels(); }
+  void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
+  void DoAddRmsNorm(Tensor, Tensor, Tensor, Tensor, float) override { NoKernels(); }
+  void DoApply(Tensor, Tensor, const Linear&) override { NoKernels(); }
+  void DoQkNormRope(Tensor, Tensor, Tensor, Tensor, float, const RopeTable&, Tensor) override {
+    NoKernels();
+  }
+  void DoStoreKv(const KvView&, Tensor, Tensor, Tensor) override { NoKernels(); }
+  void DoAttention(Tensor, Tensor, const KvView&, const AttnMeta&, float) override { NoKernels(); }
+  void DoSiluMul(Tensor, Tensor) override { NoKernels(); }
+  void DoSample(Tensor, Tensor, const SampleArgs&) override { NoKernels(); }
+
+ private:
+  struct Copy {
+    Tensor dst, src;
+    std::string expected;
+  };
+  static void NoKernels() { FAIL() << "storage runs no kernels"; }
+
+  size_t capacity_;
+  std::vector<Allocation> allocations_;
+  std::vector<Copy> pending_;
+};
+
+}  // namespace kuiper::test

@@ -1,0 +1,278 @@
+#include "kuiper/kv/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+namespace kuiper {
+namespace {
+
+using Pages = std::vector<int32_t>;
+using Keys = std::vector<uint64_t>;
+
+// Keys first, first + 1, ...
+Keys Range(uint64_t first, int count) {
+  Keys keys(count);
+  std::iota(keys.begin(), keys.end(), first);
+  return keys;
+}
+
+Keys Concat(Keys a, const Keys& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class PrefixCacheTest : public ::testing::Test {
+ protected:
+  static constexpr int kPageSize = 4;
+
+  Pages Allocate(int count) {
+    Pages pages;
+    EXPECT_TRUE(pool_.Allocate(count, &pages));
+    return pages;
+  }
+  void Release(const Pages& pages) {
+    for (int32_t page : pages) pool_.Release(page);
+  }
+  // A computed sequence that ends at once: the tree alone holds its pages afterwards.
+  Pages Cache(PrefixCache& tree, const Keys& keys) {
+    const Pages pages = Allocate(static_cast<int>(keys.size()) / kPageSize);
+    tree.Insert(keys, pages);
+    Release(pages);
+    tree.CheckInvariants();
+    return pages;
+  }
+  // The pages a prompt would find; takes no references and marks the path as used.
+  Pages Find(PrefixCache& tree, const Keys& keys) {
+    const Pages pages = tree.Acquire(keys, 1 << 30).pages;
+    Release(pages);
+    tree.CheckInvariants();
+    return pages;
+  }
+
+  BlockPool pool_{33, kPageSize};
+};
+
+TEST_F(PrefixCacheTest, EmptyTreeMatchesNothing) {
+  PrefixCache tree(pool_, 0);
+  const PrefixCache::Match match = tree.Acquire(Range(0, 9), 9);
+  EXPECT_TRUE(match.pages.empty());
+  EXPECT_EQ(match.num_tokens, 0);
+  EXPECT_EQ(tree.Evict(5), 0);
+}
+
+TEST_F(PrefixCacheTest, MatchesWholePagesUpToTheCap) {
+  PrefixCache tree(pool_, 0);
+  const Pages pages = Cache(tree, Range(0, 12));
+  for (int cap = -1; cap <= 14; ++cap) {
+    const PrefixCache::Match match = tree.Acquire(Range(0, 13), cap);
+    const int expected = std::max(0, std::min(cap, 12) / kPageSize);
+    EXPECT_EQ(match.pages, Pages(pages.begin(), pages.begin() + expected)) << "cap " << cap;
+    EXPECT_EQ(match.num_tokens, expected * kPageSize);
+    for (int32_t page : match.pages) EXPECT_EQ(pool_.ref_count(page), 2);
+    Release(match.pages);
+  }
+  EXPECT_EQ(Find(tree, Range(0, 11)).size(), 2u);
+}
+
+TEST_F(PrefixCacheTest, PartlyFilledPageDoesNotEnter) {
+  PrefixCache tree(pool_, 0);
+  const Pages pages = Allocate(3);
+  tree.Insert(Range(0, 11), pages);
+  EXPECT_EQ(tree.num_pages(), 2);
+  EXPECT_EQ(pool_.ref_count(pages[2]), 1);
+}
+
+TEST_F(PrefixCacheTest, AKeyDifferentInItsTopBitDoesNotMatch) {
+  PrefixCache tree(pool_, 0);
+  Cache(tree, Range(0, 8));
+  Keys keys = Range(0, 8);
+  keys[5] |= uint64_t{1} << 63;
+  EXPECT_EQ(Find(tree, keys).size(), 1u);
+}
+
+TEST_F(PrefixCacheTest, SamePageKeysUnderAnotherPrefixDoNotMatch) {
+  PrefixCache tree(pool_, 0);
+  const Pages a = Cache(tree, Concat(Range(0, 4), Range(100, 4)));
+  const Pages b = Cache(tree, Concat(Range(50, 4), Range(100, 4)));
+  EXPECT_EQ(tree.num_pages(), 4);
+  EXPECT_EQ(Find(tree, Concat(Range(0, 4), Range(100, 4))), a);
+  EXPECT_EQ(Find(tree, Concat(Range(50, 4), Range(100, 4))), b);
+  EXPECT_TRUE(Find(tree, Range(100, 4)).empty());
+}
+
+TEST_F(PrefixCacheTest, KeepsTheFirstOfTwoEqualPrefixes) {
+  PrefixCache tree(pool_, 0);
+  const Pages first = Allocate(2);
+  const Pages copy = Allocate(3);
+  tree.Insert(Range(0, 8), first);
+  tree.Insert(Range(0, 12), copy);
+  EXPECT_EQ(tree.num_pages(), 3);
+  EXPECT_EQ(Find(tree, Range(0, 12)), (Pages{first[0], first[1], copy[2]}));
+  EXPECT_EQ(pool_.ref_count(copy[0]), 1);
+  EXPECT_EQ(pool_.ref_count(copy[2]), 2);
+}
+
+// An unheld copy that stayed would not be evictable under the pages that extend it.
+TEST_F(PrefixCacheTest, AnUnheldPageGivesWayToTheCopyThatGoesOn) {
+  PrefixCache tree(pool_, 0);
+  const Pages first = Allocate(2);
+  const Pages copy = Allocate(3);
+  tree.Insert(Range(0, 8), first);
+  Release({first[1]});
+  tree.Insert(Range(0, 12), copy);
+  EXPECT_EQ(Find(tree, Range(0, 12)), (Pages{first[0], copy[1], copy[2]}));
+  EXPECT_EQ(pool_.num_used(), 4) << "the unheld page went back to the pool";
+  EXPECT_EQ(pool_.ref_count(copy[1]), 2);
+  tree.CheckInvariants();
+}
+
+// A copy makes a child that is in use under parents that are not.
+TEST_F(PrefixCacheTest, ParentOfAHeldPageIsNotEvictable) {
+  PrefixCache tree(pool_, 0);
+  const Pages first = Allocate(2);
+  const Pages copy = Allocate(3);
+  tree.Insert(Range(0, 8), first);
+  tree.Insert(Range(0, 12), copy);
+  Release(first);
+  EXPECT_EQ(pool_.ref_count(first[0]), 1);
+  EXPECT_EQ(tree.num_evictable(), 0);
+  EXPECT_EQ(tree.Evict(3), 0);
+  Release(copy);
+  EXPECT_EQ(tree.num_evictable(), 3);
+  EXPECT_EQ(tree.Evict(3), 3);
+  EXPECT_EQ(pool_.num_used(), 0);
+}
+
+TEST_F(PrefixCacheTest, EvictsLeavesLeastRecentlyUsedFirst) {
+  PrefixCache tree(pool_, 0);
+  const Keys stem = Range(0, 4);
+  const Keys a = Concat(stem, Range(10, 4)), b = Concat(stem, Range(20, 4)), c = Range(30, 8);
+  Cache(tree, a);
+  Cache(tree, b);
+  Cache(tree, c);
+  Find(tree, a);  // oldest is b, then c, then a
+  EXPECT_EQ(tree.Evict(1), 1);
+  EXPECT_EQ(tree.num_pages(), 4);
+  EXPECT_EQ(Find(tree, b).size(), 1u);  // touches the stem only
+  EXPECT_EQ(tree.Evict(2), 2);
+  EXPECT_TRUE(Find(tree, c).empty());
+  EXPECT_EQ(tree.Evict(1), 1);
+  EXPECT_EQ(Find(tree, a).size(), 1u);
+  EXPECT_EQ(tree.Evict(9), 1);
+  EXPECT_EQ(tree.num_pages(), 0);
+  EXPECT_EQ(tree.stats().evicted_pages, 5);
+}
+
+TEST_F(PrefixCacheTest, HeldPathIsSkippedAndTheRestEvicted) {
+  PrefixCache tree(pool_, 0);
+  Cache(tree, Range(0, 12));
+  Cache(tree, Range(50, 8));
+  const PrefixCache::Match match = tree.Acquire(Range(0, 9), 9);
+  ASSERT_EQ(match.num_tokens, 8);
+  EXPECT_EQ(tree.num_evictable(), 3);
+  EXPECT_EQ(tree.Evict(9), 3);
+  tree.CheckInvariants();
+  EXPECT_EQ(tree.num_pages(), 2);
+  Release(match.pages);
+  EXPECT_EQ(tree.num_evictable(), 2);
+}
+
+TEST_F(PrefixCacheTest, CapacityEvictsWhatIsOlder) {
+  PrefixCache tree(pool_, 4 * kPageSize + 3);
+  Cache(tree, Range(0, 8));
+  Cache(tree, Range(100, 8));
+  EXPECT_EQ(tree.num_pages(), 4);
+  Cache(tree, Range(200, 12));
+  EXPECT_EQ(tree.num_pages(), 4);
+  EXPECT_TRUE(Find(tree, Range(0, 8)).empty());
+  EXPECT_EQ(Find(tree, Range(100, 8)).size(), 1u);
+  EXPECT_EQ(Find(tree, Range(200, 12)).size(), 3u);
+}
+
+TEST_F(PrefixCacheTest, SequenceLongerThanTheCapacityKeepsItsHead) {
+  PrefixCache tree(pool_, 3 * kPageSize);
+  const Pages pages = Cache(tree, Range(0, 20));
+  EXPECT_EQ(Find(tree, Range(0, 20)), Pages(pages.begin(), pages.begin() + 3));
+  EXPECT_EQ(pool_.num_used(), 3);
+}
+
+TEST_F(PrefixCacheTest, GrowingAFullTreeDoesNotEvictThePathThatGrows) {
+  PrefixCache tree(pool_, 2 * kPageSize);
+  Cache(tree, Range(0, 8));
+  Cache(tree, Range(0, 16));
+  EXPECT_EQ(Find(tree, Range(0, 16)).size(), 2u);
+  EXPECT_EQ(tree.stats().evicted_pages, 0);
+}
+
+TEST_F(PrefixCacheTest, CapacityBelowOnePageKeepsNothing) {
+  PrefixCache tree(pool_, kPageSize - 1);
+  Cache(tree, Range(0, 8));
+  EXPECT_EQ(tree.num_pages(), 0);
+  EXPECT_EQ(pool_.num_used(), 0);
+}
+
+TEST_F(PrefixCacheTest, CapacityHeldBySequencesTakesNothingMore) {
+  PrefixCache tree(pool_, 2 * kPageSize);
+  const Pages held = Allocate(2);
+  tree.Insert(Range(0, 8), held);
+  Cache(tree, Range(100, 8));
+  EXPECT_EQ(tree.num_pages(), 2);
+  EXPECT_TRUE(Find(tree, Range(100, 8)).empty());
+}
+
+TEST_F(PrefixCacheTest, ClearLeavesHeldPagesToTheirHolders) {
+  PrefixCache tree(pool_, 0);
+  Cache(tree, Range(0, 12));
+  const PrefixCache::Match match = tree.Acquire(Range(0, 4), 4);
+  tree.Clear();
+  tree.CheckInvariants();
+  EXPECT_EQ(tree.num_pages(), 0);
+  EXPECT_EQ(pool_.num_used(), 1);
+  EXPECT_EQ(pool_.ref_count(match.pages[0]), 1);
+  EXPECT_EQ(Cache(tree, Range(0, 12)).size(), 3u);
+}
+
+TEST_F(PrefixCacheTest, DestructorReturnsItsPages) {
+  {
+    PrefixCache tree(pool_, 0);
+    Cache(tree, Range(0, 12));
+    EXPECT_EQ(pool_.num_used(), 3);
+  }
+  EXPECT_EQ(pool_.num_used(), 0);
+  pool_.CheckInvariants();
+}
+
+TEST_F(PrefixCacheTest, CountsLookupsAndHits) {
+  PrefixCache tree(pool_, 0);
+  Find(tree, Range(0, 9));
+  Cache(tree, Range(0, 8));
+  Find(tree, Range(0, 9));
+  const PrefixCache::Stats& stats = tree.stats();
+  EXPECT_EQ(stats.lookups, 2);
+  EXPECT_EQ(stats.hits, 1);
+  EXPECT_EQ(stats.tokens_requested, 18);
+  EXPECT_EQ(stats.tokens_hit, 8);
+  EXPECT_EQ(stats.evicted_pages, 0);
+}
+
+// One path of 200000 nodes: recursion would overflow the stack, a scan per page would not end.
+TEST(PrefixCacheDepthTest, DeepTreeIsEvictedAndDestroyed) {
+  constexpr int kPages = 200000;
+  BlockPool pool(kPages + 1, 1);
+  {
+    PrefixCache tree(pool, 0);
+    Pages pages;
+    ASSERT_TRUE(pool.Allocate(kPages, &pages));
+    tree.Insert(Range(0, kPages), pages);
+    for (int32_t page : pages) pool.Release(page);
+    EXPECT_EQ(tree.num_evictable(), kPages);
+    EXPECT_EQ(tree.Evict(kPages / 2), kPages / 2);
+    EXPECT_EQ(tree.num_pages(), kPages / 2);
+  }
+  EXPECT_EQ(pool.num_used(), 0);
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,295 @@
+#include "kuiper/model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "test/model/model_files.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::json;
+using test::ReadFile;
+using test::Shared;
+
+struct Row {
+  const char* file;
+  ModelFamily family;
+  int hidden, layers, heads, kv_heads, head_dim, intermediate, vocab;
+  bool tied;
+  int64_t parameters;  // published or summed from the shapes by hand; 0: not known
+};
+
+// The size table of the models' own documentation.
+constexpr Row kRows[] = {
+    {"Qwen2.5-0.5B-Instruct", ModelFamily::kQwen2, 896, 24, 14, 2, 64, 4864, 151936, true,
+     494'032'768},
+    {"Qwen2.5-1.5B-Instruct", ModelFamily::kQwen2, 1536, 28, 12, 2, 128, 8960, 151936, true, 0},
+    {"Qwen2.5-3B-Instruct", ModelFamily::kQwen2, 2048, 36, 16, 2, 128, 11008, 151936, true, 0},
+    {"Qwen2.5-7B-Instruct", ModelFamily::kQwen2, 3584, 28, 28, 4, 128, 18944, 152064, false, 0},
+    {"QwQ-32B", ModelFamily::kQwen2, 5120, 64, 40, 8, 128, 27648, 152064, false, 0},
+    {"Qwen3-0.6B", ModelFamily::kQwen3, 1024, 28, 16, 8, 128, 3072, 151936, true, 596'049'920},
+    {"Qwen3-1.7B", ModelFamily::kQwen3, 2048, 28, 16, 8, 128, 6144, 151936, true, 1'720'574'976},
+    {"Qwen3-4B", ModelFamily::kQwen3, 2560, 36, 32, 8, 128, 9728, 151936, true, 0},
+    {"Qwen3-8B", ModelFamily::kQwen3, 4096, 36, 32, 8, 128, 12288, 151936, false, 8'190'735'360},
+};
+
+class RealConfig : public ::testing::TestWithParam<Row> {};
+
+TEST_P(RealConfig, HasTheSizesOfTheTable) {
+  const Row& row = GetParam();
+  const std::string path = std::string("configs/") + row.file + ".config.json";
+  KU_REQUIRE_SHARED(path);
+  const auto config = ParseModelConfig(ReadFile(Shared(path)));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const DecoderConfig& d = config->decoder;
+  EXPECT_TRUE(config->supported);
+  EXPECT_EQ(config->family, row.family);
+  EXPECT_EQ(d.hidden, row.hidden);
+  EXPECT_EQ(d.layers, row.layers);
+  EXPECT_EQ(d.heads, row.heads);
+  EXPECT_EQ(d.kv_heads, row.kv_heads);
+  EXPECT_EQ(d.head_dim, row.head_dim);
+  EXPECT_EQ(d.intermediate, row.intermediate);
+  EXPECT_EQ(d.vocab, row.vocab);
+  EXPECT_EQ(d.tie_embeddings, row.tied);
+  EXPECT_EQ(d.qkv_bias, row.family == ModelFamily::kQwen2);
+  EXPECT_FALSE(d.o_bias);
+  EXPECT_FALSE(d.mlp_bias);
+  EXPECT_EQ(d.qk_norm, row.family == ModelFamily::kQwen3);
+  EXPECT_EQ(d.rope.theta, 1e6);
+  EXPECT_FALSE(d.rope.yarn.has_value());
+  EXPECT_EQ(d.dtype, DType::kBF16);
+  EXPECT_FALSE(config->eos.empty());
+  if (row.parameters != 0) {
+    EXPECT_EQ(ParameterCount(d), row.parameters);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Config, RealConfig, ::testing::ValuesIn(kRows), [](const auto& info) {
+  std::string name = info.param.file;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+TEST(Config, RefusesWhatItCannotRunByName) {
+  KU_REQUIRE_SHARED("configs");
+  const std::string only = "(supported: unquantised FP32, FP16 and BF16 weights)";
+  const std::string list = "(supported: Qwen2ForCausalLM, Qwen3ForCausalLM, LlamaForCausalLM)";
+  const std::pair<const char*, std::string> cases[] = {
+      {"Qwen3-4B-AWQ", "config.json: quantization \"awq\" is not supported " + only},
+      {"Qwen3-8B-AWQ", "config.json: quantization \"awq\" is not supported " + only},
+      {"Qwen3-0.6B-FP8", "config.json: quantization \"fp8\" is not supported " + only},
+      {"Qwen3-0.6B-GPTQ-Int8", "config.json: quantization \"gptq\" is not supported " + only},
+      {"Qwen3-30B-A3B-GPTQ-Int4",
+       "config.json: architecture \"Qwen3MoeForCausalLM\" is not supported " + list},
+      {"Qwen3-235B-A22B-Instruct-2507",
+       "config.json: architecture \"Qwen3MoeForCausalLM\" is not supported " + list},
+      {"Qwen2.5-VL",
+       "config.json: architecture \"Qwen2_5_VLForConditionalGeneration\" is not supported " + list},
+  };
+  for (const auto& [file, message] : cases) {
+    const auto config =
+        ParseModelConfig(ReadFile(Shared(std::string("configs/") + file + ".config.json")));
+    ASSERT_FALSE(config.ok()) << file;
+    EXPECT_EQ(config.status().code(), StatusCode::kModel);
+    EXPECT_EQ(config.status().message(), message) << file;
+  }
+}
+
+TEST(Config, RecognisesQwen3Vl) {
+  KU_REQUIRE_SHARED("configs");
+  for (const char* size : {"2B", "4B", "8B"}) {
+    const auto config = ParseModelConfig(
+        ReadFile(Shared(std::string("configs/Qwen3-VL-") + size + "-Instruct.config.json")));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->family, ModelFamily::kQwen3VL);
+    EXPECT_STREQ(FamilyName(config->family), "Qwen3-VL");
+    EXPECT_FALSE(config->supported);
+  }
+}
+
+Json Tiny() {
+  return Json::parse(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+    "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 40, "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 128, "rope_theta": 1000000.0, "hidden_act": "silu",
+    "eos_token_id": [3, 4], "bos_token_id": null, "torch_dtype": "float16"})");
+}
+
+TEST(Config, ReadsOptionalKeys) {
+  Json json = Tiny();
+  auto config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->eos, (std::vector<int32_t>{3, 4}));
+  EXPECT_FALSE(config->bos.has_value());
+  EXPECT_EQ(config->decoder.dtype, DType::kF16);
+  EXPECT_FALSE(config->decoder.tie_embeddings);
+  json["attention_bias"] = true;
+  json["hidden_size"] = 32.0;  // some exporters write whole numbers as floats
+  json.erase("architectures");
+  json.erase("head_dim");
+  config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config->decoder.qkv_bias);
+  EXPECT_TRUE(config->decoder.o_bias);
+  EXPECT_EQ(config->decoder.head_dim, 128) << "the default of transformers' Qwen3Config";
+  json["model_type"] = "llama";
+  json["mlp_bias"] = true;
+  json["num_key_value_heads"] = nullptr;
+  config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->decoder.head_dim, 8) << "hidden / heads";
+  EXPECT_EQ(config->decoder.kv_heads, 4) << "as many as heads";
+  EXPECT_TRUE(config->decoder.mlp_bias);
+  EXPECT_FALSE(config->decoder.qk_norm);
+}
+
+// Each patch is merged into a good config; `key` must be named in the message.
+TEST(Config, NamesTheKeyThatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"hidden_size": -1})", "hidden_size"},
+      {R"({"hidden_size": 0})", "hidden_size"},
+      {R"({"hidden_size": 1e300})", "hidden_size"},
+      {R"({"hidden_size": 18446744073709551615})", "hidden_size"},
+      {R"({"hidden_size": 99999999999999999999999})", "hidden_size"},
+      {R"({"hidden_size": 32.5})", "hidden_size"},
+      {R"({"hidden_size": "32"})", "hidden_size"},
+      {R"({"hidden_size": null})", "hidden_size is missing"},
+      {R"({"vocab_size": 2147483648})", "vocab_size"},
+      {R"({"num_hidden_layers": 1000000})", "num_hidden_layers"},
+      {R"({"num_attention_heads": 0})", "num_attention_heads"},
+      {R"({"num_key_value_heads": 3})", "num_key_value_heads"},
+      {R"({"num_key_value_heads": 8})", "num_key_value_heads"},
+      {R"({"head_dim": 15})", "head_dim"},
+      {R"({"head_dim": 0})", "head_dim"},
+      {R"({"head_dim": 100000})", "head_dim"},
+      {R"({"intermediate_size": [40]})", "intermediate_size"},
+      {R"({"rms_norm_eps": 0})", "rms_norm_eps"},
+      {R"({"rms_norm_eps": -1e-6})", "rms_norm_eps"},
+      {R"({"rms_norm_eps": "1e-6"})", "rms_norm_eps"},
+      {R"({"hidden_act": "gelu"})", "hidden_act"},
+      {R"({"use_sliding_window": true})", "use_sliding_window"},
+      {R"({"layer_types": ["full_attention", "sliding_attention"]})", "layer_types"},
+      {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor"},
+      {R"({"max_position_embeddings": 0})", "max_position_embeddings"},
+      {R"({"rope_theta": 0})", "rope_theta"},
+      {R"({"rope_theta": 1})", "rope_theta"},
+      {R"({"rope_scaling": 4})", "rope_scaling"},
+      {R"({"rope_scaling": {"factor": 2}})", "rope_type is missing"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", "\"llama3\" is not supported"},
+      {R"({"rope_scaling": {"type": "dynamic", "factor": 8}})", "\"dynamic\" is not supported"},
+      {R"({"rope_scaling": {"rope_type": "yarn"}})", "factor is missing"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 0.5}})", "factor"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "beta_fast": 1, "beta_slow": 2}})",
+       "beta_fast"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "mscale": 1}})", "mscale"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4,
+          "original_max_position_embeddings": -1}})",
+       "original_max_position_embeddings"},
+      {R"({"eos_token_id": -1})", "eos_token_id"},
+      {R"({"eos_token_id": [1, "2"]})", "eos_token_id"},
+      {R"({"bos_token_id": 4294967296})", "bos_token_id"},
+      {R"({"torch_dtype": "float8_e4m3fn"})", "torch_dtype"},
+      {R"({"tie_word_embeddings": 1})", "tie_word_embeddings"},
+      {R"({"attention_bias": "no"})", "attention_bias"},
+      {R"({"architectures": "Qwen3ForCausalLM"})", "architectures"},
+      {R"({"architectures": []})", "architectures"},
+      {R"({"architectures": null, "model_type": null})",
+       "architectures and model_type are missing"},
+      {R"({"quantization_config": 7})", "quantization"},
+  };
+  for (const auto& [patch, key] : cases) {
+    Json json = Tiny();
+    json.update(Json::parse(patch));
+    const auto config = ParseModelConfig(json.dump());
+    ASSERT_FALSE(config.ok()) << patch;
+    const std::string message = config.status().message();
+    EXPECT_EQ(config.status().code(), StatusCode::kModel);
+    EXPECT_EQ(message.find("config.json: "), 0u) << message;
+    EXPECT_NE(message.find(key), std::string::npos) << patch << " gave: " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+TEST(Config, SaysWhereJsonIsBroken) {
+  const auto message = [](const std::string& text) {
+    const auto config = ParseModelConfig(text);
+    return config.ok() ? std::string("parsed") : config.status().message();
+  };
+  EXPECT_EQ(message(""), "config.json: invalid JSON at byte 1");
+  EXPECT_EQ(message("{\"a\": 1,}"), "config.json: invalid JSON at byte 9");
+  EXPECT_EQ(message("{\"rms_norm_eps\": NaN}"), "config.json: invalid JSON at byte 18");
+  EXPECT_EQ(message("[]"), "config.json: not a JSON object");
+  EXPECT_EQ(message(std::string(100000, '[')), "config.json: JSON nested deeper than 32 levels");
+  EXPECT_EQ(message("{\"a\": \"\xff\"}"), "config.json: invalid JSON at byte 8");
+}
+
+TEST(Config, KeepsHostileNamesOnOneLine) {
+  Json json = Tiny();
+  json["architectures"] = {"a\nerror: \x1b[31m" + std::string(1000, 'x')};
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().message().find_first_of("\n\x1b"), std::string::npos);
+  EXPECT_LT(config.status().message().size(), 400u);
+}
+
+TEST(Config, ReadsYarnInBothForms) {
+  Json json = Tiny();
+  json["max_position_embeddings"] = 40960;
+  const Json scaling = Json::parse(R"({"type": "yarn", "factor": 4.0,
+                                       "original_max_position_embeddings": 32768})");
+  json["rope_scaling"] = scaling;
+  const auto old_form = ParseModelConfig(json.dump());
+  ASSERT_TRUE(old_form.ok()) << old_form.status().message();
+  json.erase("rope_scaling");
+  json.erase("rope_theta");
+  json["rope_parameters"] = scaling;
+  json["rope_parameters"].erase("type");
+  json["rope_parameters"]["rope_type"] = "yarn";
+  json["rope_parameters"]["rope_theta"] = 1000000;
+  const auto new_form = ParseModelConfig(json.dump());
+  ASSERT_TRUE(new_form.ok()) << new_form.status().message();
+  for (const auto* config : {&old_form, &new_form}) {
+    const RopeConfig& rope = (*config)->decoder.rope;
+    EXPECT_EQ(rope.theta, 1e6);
+    ASSERT_TRUE(rope.yarn.has_value());
+    EXPECT_EQ(rope.yarn->original_max_position, 32768);
+    EXPECT_NEAR(rope.yarn->attention_factor, 1.138629436, 1e-9);
+    EXPECT_EQ(rope.max_position, 131072) << "factor * original length";
+  }
+}
+
+TEST(GenerationConfig, ReadsTheOfficialFiles) {
+  KU_REQUIRE_SHARED("configs");
+  const auto qwen2 =
+      ParseGenerationConfig(ReadFile(Shared("configs/Qwen2.5-7B-Instruct.generation_config.json")));
+  ASSERT_TRUE(qwen2.ok()) << qwen2.status().message();
+  EXPECT_EQ(qwen2->eos, (std::vector<int32_t>{151645, 151643}));
+  EXPECT_EQ(qwen2->do_sample, true);
+  EXPECT_EQ(qwen2->temperature, 0.7f);
+  EXPECT_EQ(qwen2->top_k, 20);
+  EXPECT_EQ(qwen2->top_p, 0.8f);
+  EXPECT_EQ(qwen2->repetition_penalty, 1.05f);
+  EXPECT_FALSE(qwen2->min_p.has_value());
+  const auto qwen3 =
+      ParseGenerationConfig(ReadFile(Shared("configs/Qwen3.generation_config.json")));
+  ASSERT_TRUE(qwen3.ok()) << qwen3.status().message();
+  EXPECT_EQ(qwen3->temperature, 0.6f);
+  EXPECT_EQ(qwen3->top_p, 0.95f);
+}
+
+TEST(GenerationConfig, RefusesValuesOutOfRange) {
+  for (const char* text :
+       {R"({"temperature": -1})", R"({"top_p": 1.5})", R"({"top_k": -5})", R"({"min_p": "a"})",
+        R"({"repetition_penalty": 0})", R"({"do_sample": 1})", R"({"eos_token_id": {}})", "7"}) {
+    const auto config = ParseGenerationConfig(text);
+    ASSERT_FALSE(config.ok()) << text;
+    EXPECT_EQ(config.status().message().find("generation_config.json: "), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace kuiper

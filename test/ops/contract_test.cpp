@@ -1,0 +1,108 @@
+// What holds for every backend besides numbers: contract checks, capture and replay, allocation,
+// unavailable devices.
+#include "ops_test_util.h"
+
+namespace kuiper::test {
+namespace {
+
+class ContractTest : public OpsTest {
+ protected:
+  const std::unique_ptr<Ops> ops_ = MakeTestOps(GetParam());
+};
+KU_INSTANTIATE_OPS_TEST(ContractTest);
+
+using ContractDeathTest = ContractTest;
+KU_INSTANTIATE_OPS_TEST(ContractDeathTest);
+
+TEST_P(ContractDeathTest, WrongArgumentsEndTheProcessAndNameTheOp) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const Matrix x(*ops_, DType::kF32, 2, 8), out(*ops_, DType::kF32, 2, 8);
+  const Matrix narrow(*ops_, DType::kF32, 2, 7), w(*ops_, DType::kF32, 1, 8);
+  const Matrix short_w(*ops_, DType::kF32, 1, 7);
+  const Array<int32_t> ids(*ops_, {0, 1}), rows(*ops_, {0, 9});
+  const auto exits = ::testing::ExitedWithCode(1);
+  EXPECT_EXIT(ops_->RmsNorm(narrow.tensor(), x.tensor(), w.vector(), 1e-6f), exits,
+              "RmsNorm: unexpected out");
+  EXPECT_EXIT(ops_->RmsNorm(out.tensor(), x.tensor(), short_w.vector(), 1e-6f), exits,
+              "RmsNorm: unexpected weight");
+  EXPECT_EXIT(ops_->RmsNorm(out.tensor(), Tensor(), w.vector(), 1e-6f), exits, "unexpected x");
+  EXPECT_EXIT(ops_->Embed(out.tensor(), x.tensor(), w.vector()), exits, "Embed: unexpected ids");
+  EXPECT_EXIT(ops_->SiluMul(out.tensor(), x.tensor()), exits, "SiluMul: unexpected out");
+  EXPECT_EXIT(ops_->SiluMul(out.tensor(), narrow.tensor()), exits, "odd width");
+  Tensor elsewhere = x.tensor();
+  elsewhere.device = {DeviceType::kCUDA, 3};
+  EXPECT_EXIT(ops_->GatherRows(out.tensor(), elsewhere, ids.tensor()), exits, "on cuda:3");
+}
+
+TEST_P(ContractDeathTest, IdsOutsideTheirTableEndTheProcess) {
+  if (GetParam().type != DeviceType::kCPU) GTEST_SKIP() << "checked on the CPU only";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const Matrix x(*ops_, DType::kF32, 2, 8), out(*ops_, DType::kF32, 2, 8);
+  const Array<int32_t> rows(*ops_, {0, 2});
+  const auto exits = ::testing::ExitedWithCode(1);
+  EXPECT_EXIT(ops_->GatherRows(out.tensor(), x.tensor(), rows.tensor()), exits, "outside");
+  EXPECT_EXIT(ops_->Embed(out.tensor(), x.tensor(), rows.tensor()), exits, "outside");
+}
+
+TEST_P(ContractTest, NoRowsIsNoWork) {
+  const Matrix x(*ops_, DType::kF32, 2, 8);
+  const Tensor none = Tensor::Dense(nullptr, DType::kF32, {0, 8}, GetParam());
+  const Tensor no_rows = Tensor::Dense(nullptr, DType::kI32, {0}, GetParam());
+  ops_->GatherRows(none, x.tensor(), no_rows);
+}
+
+TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
+  Matrix x(*ops_, DType::kF32, 1, 4, {1, 2, 3, 4});
+  const Matrix out(*ops_, DType::kF32, 1, 2);
+  const Matrix w(*ops_, DType::kF32, 1, 4, {1, 1, 1, 1}), norm(*ops_, DType::kF32, 1, 4);
+  float eps = 0.0f;
+  auto graph = ops_->Capture([&] {
+    ops_->RmsNorm(norm.tensor(), x.tensor(), w.vector(), eps);
+    ops_->SiluMul(out.tensor(), norm.tensor());
+  });
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const std::vector<float> executed = out.Get();
+  EXPECT_FALSE(std::isnan(executed[0])) << "the body runs while it is recorded";
+
+  eps = 1e6f;  // frozen as 0
+  x.Set({-2, 1, 5, 1});
+  ops_->SiluMul(out.tensor(), x.tensor());  // not part of the recording
+  (*graph)->Replay();
+  const std::vector<float> replayed = out.Get();
+  ops_->RmsNorm(norm.tensor(), x.tensor(), w.vector(), 0.0f);
+  ops_->SiluMul(out.tensor(), norm.tensor());
+  EXPECT_TRUE(SameBits(replayed, out.Get()));
+  EXPECT_FALSE(SameBits(replayed, executed));
+}
+
+TEST_P(ContractTest, AllocatesAndRefuses) {
+  auto small = ops_->Allocate(1);
+  ASSERT_TRUE(small.ok());
+  EXPECT_FALSE(small->empty());
+  EXPECT_TRUE(ops_->Allocate(0).ok());
+  auto pinned = ops_->AllocatePinned(1000);
+  ASSERT_TRUE(pinned.ok());
+  std::memset(pinned->data(), 1, 1000);
+  EXPECT_GT(ops_->FreeBytes(), size_t{1} << 20);
+  const auto huge = ops_->Allocate(size_t{1} << 60);
+  ASSERT_FALSE(huge.ok());
+  EXPECT_EQ(huge.status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST_P(ContractTest, DescribesItself) {
+  EXPECT_EQ(ops_->Description().rfind(GetParam().type == DeviceType::kCPU ? "cpu (" : "", 0), 0u);
+  EXPECT_GT(ops_->ScratchBytes(TestLimits()), size_t{200000} * 4);
+}
+
+TEST(MakeOps, SaysWhichDevicesAreMissing) {
+  if (CompiledDevices() != "cpu") GTEST_SKIP() << "this build has " << CompiledDevices();
+  for (DeviceType type : {DeviceType::kCUDA, DeviceType::kSimt}) {
+    const auto ops = MakeOps({type, 0}, {});
+    ASSERT_FALSE(ops.ok());
+    EXPECT_EQ(ops.status().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(ops.status().hint(), "--device cpu runs without one");
+  }
+}
+
+}  // namespace
+}  // namespace kuiper::test

@@ -1,0 +1,28 @@
+// Runs a test body once per instruction set that this machine has and the CPU kernels are compiled
+// for, and restores run-time dispatch afterwards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kuiper/kernels/cpu/targets.h"
+// After targets.h.
+#include "hwy/targets.h"
+
+namespace kuiper::test {
+
+template <typename F>
+void ForEachCpuTarget(const F& f) {
+  const int64_t supported = hwy::SupportedTargets();
+  for (int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_SSE4}, int64_t{HWY_NEON},
+                         int64_t{HWY_STATIC_TARGET}}) {
+    if ((HWY_TARGETS & target) == 0 || (supported & target) == 0) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    f(std::string(hwy::TargetName(target)));
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+}
+
+}  // namespace kuiper::test

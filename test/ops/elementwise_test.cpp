@@ -1,0 +1,317 @@
+// Embed, GatherRows, RmsNorm, AddRmsNorm, SiluMul and QkNormRope against naive double loops: odd
+// sizes, row strides larger than the row, every weight type, every instruction set.
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "../test_data.h"
+#include "cpu_targets.h"
+#include "ops_test_util.h"
+
+namespace kuiper::test {
+namespace {
+
+// Runs f as dispatched and, on the CPU, once per instruction set.
+template <typename F>
+void OnEveryTarget(Device device, const F& f) {
+  f(std::string("dispatched"));
+  if (device.type == DeviceType::kCPU) ForEachCpuTarget(f);
+}
+
+class ElementwiseTest : public TypedOpsTest {
+ protected:
+  Device device() const { return std::get<0>(GetParam()); }
+  DType weight_type() const { return std::get<1>(GetParam()); }
+  const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
+  const DType activation_ = ops_->ActivationType(weight_type());
+  const double rounding_ = RoundingError(activation_);
+  // Data as a tensor of activations holds it.
+  std::vector<float> Activations(size_t n, uint32_t seed, float scale = 1.0f) const {
+    return Rounded(RandomFloats(n, seed, scale), activation_);
+  }
+};
+KU_INSTANTIATE_TYPED_OPS_TEST(ElementwiseTest);
+
+TEST_P(ElementwiseTest, EmbedCopiesTheRowsOfIds) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    for (int hidden : {1, 17, 257, 1024}) {
+      constexpr int kVocab = 9;
+      const std::vector<float> table = RandomFloats(kVocab * hidden, 3);
+      const Matrix m(*ops_, weight_type(), kVocab, hidden, table, hidden + 3);
+      const Array<int32_t> ids(*ops_, {8, 0, 3, 3, 1});
+      const Matrix out(*ops_, activation_, 5, hidden, hidden + 1);
+      ops_->Embed(out.tensor(), m.tensor(), ids.tensor());
+      std::vector<double> expected;
+      for (int id : ids.Get()) {
+        for (int i = 0; i < hidden; ++i) {
+          expected.push_back(Rounded(table[id * hidden + i], weight_type()));
+        }
+      }
+      ExpectNear(out.Get(), expected, 1e-30, 0, target);
+    }
+  });
+}
+
+TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
+  for (int n : {1, 17, 257}) {
+    const std::vector<float> x = RandomFloats(6 * n, 4);
+    const Matrix m(*ops_, activation_, 6, n, x, n + 2);
+    const Array<int32_t> rows(*ops_, {5, 0, 5});
+    const Matrix out(*ops_, activation_, 3, n, n + 9);
+    ops_->GatherRows(out.tensor(), m.tensor(), rows.tensor());
+    std::vector<double> expected;
+    for (int row : {5, 0, 5}) {
+      for (int i = 0; i < n; ++i) expected.push_back(Rounded(x[row * n + i], activation_));
+    }
+    ExpectNear(out.Get(), expected, 1e-30, 0);
+  }
+}
+
+std::vector<double> NaiveRmsNorm(const std::vector<float>& x, const std::vector<float>& weight,
+                                 double eps) {
+  const size_t n = weight.size();
+  std::vector<double> out;
+  for (size_t row = 0; row < x.size() / n; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += double{x[row * n + i]} * x[row * n + i];
+    const double scale = 1.0 / std::sqrt(sum / static_cast<double>(n) + eps);
+    for (size_t i = 0; i < n; ++i) out.push_back(x[row * n + i] * scale * weight[i]);
+  }
+  return out;
+}
+
+TEST_P(ElementwiseTest, RmsNormMatchesNaive) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    for (int n : {1, 2, 8, 15, 16, 17, 64, 257, 1024, 5120}) {
+      for (int rows : {1, 3, 33}) {
+        const std::vector<float> x = Activations(size_t{1} * rows * n, n, 3.0f);
+        const std::vector<float> w = Rounded(RandomFloats(n, n + 1), weight_type());
+        const Matrix mx(*ops_, activation_, rows, n, x, n + 5);
+        const Matrix mw(*ops_, weight_type(), 1, n, w);
+        const Matrix out(*ops_, activation_, rows, n, n + 1);
+        ops_->RmsNorm(out.tensor(), mx.tensor(), mw.vector(), 1e-6f);
+        ExpectNear(out.Get(), NaiveRmsNorm(x, w, 1e-6), 1e-6, 2e-6 + rounding_, target);
+      }
+    }
+  });
+}
+
+TEST_P(ElementwiseTest, RmsNormOfZerosIsZeroAndInPlaceWorks) {
+  const Matrix w(*ops_, weight_type(), 1, 20, std::vector<float>(20, 2.0f));
+  const Matrix x(*ops_, activation_, 2, 20, std::vector<float>(40, 0.0f));
+  ops_->RmsNorm(x.tensor(), x.tensor(), w.vector(), 1e-6f);
+  ExpectNear(x.Get(), std::vector<double>(40, 0.0), 1e-30, 0);
+}
+
+TEST_P(ElementwiseTest, AddRmsNormAddsThenNormalises) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    for (int n : {1, 17, 257, 1024}) {
+      constexpr int kRows = 19;
+      const std::vector<float> x = Activations(kRows * n, 1), r = Activations(kRows * n, 2);
+      const std::vector<float> w = Rounded(RandomFloats(n, 3), weight_type());
+      const Matrix mx(*ops_, activation_, kRows, n, x, n + 4);
+      const Matrix residual(*ops_, activation_, kRows, n, r, n + 6);
+      const Matrix mw(*ops_, weight_type(), 1, n, w);
+      const Matrix out(*ops_, activation_, kRows, n, n + 2);
+      ops_->AddRmsNorm(out.tensor(), residual.tensor(), mx.tensor(), mw.vector(), 1e-5f);
+      std::vector<float> sum;
+      for (size_t i = 0; i < x.size(); ++i) sum.push_back(Rounded(x[i] + r[i], activation_));
+      EXPECT_TRUE(SameBits(residual.Get(), sum)) << target;
+      ExpectNear(out.Get(), NaiveRmsNorm(sum, w, 1e-5), 1e-6, 2e-6 + rounding_, target);
+    }
+  });
+}
+
+TEST_P(ElementwiseTest, SiluMulMatchesNaiveAndSurvivesExtremes) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    for (int n : {1, 17, 257, 5000}) {
+      constexpr int kRows = 3;
+      std::vector<float> x = Activations(kRows * 2 * n, n, 8.0f);
+      const float extremes[] = {0.0f, -0.0f, 100.0f, -100.0f, 1e30f, -1e30f};
+      // FP16 has no 1e30.
+      const int num_extremes = activation_ == DType::kF16 ? 4 : 6;
+      for (int i = 0; i < std::min(n, num_extremes); ++i) x[i] = Rounded(extremes[i], activation_);
+      const Matrix mx(*ops_, activation_, kRows, 2 * n, x, 2 * n + 3);
+      const Matrix out(*ops_, activation_, kRows, n, n + 1);
+      ops_->SiluMul(out.tensor(), mx.tensor());
+      std::vector<double> expected;
+      for (int r = 0; r < kRows; ++r) {
+        for (int i = 0; i < n; ++i) {
+          const double gate = x[r * 2 * n + i], up = x[r * 2 * n + n + i];
+          expected.push_back(gate / (1.0 + std::exp(-gate)) * up);
+        }
+      }
+      ExpectNear(out.Get(), expected, 1e-6, 2e-6 + rounding_, target);
+    }
+  });
+}
+
+TEST_P(ElementwiseTest, SiluMulKeepsNaN) {
+  const Matrix x(*ops_, activation_, 1, 4, {kNaN, 1.0f, 1.0f, kNaN});
+  const Matrix out(*ops_, activation_, 1, 2);
+  ops_->SiluMul(out.tensor(), x.tensor());
+  EXPECT_TRUE(std::isnan(out.Get()[0]));
+  EXPECT_TRUE(std::isnan(out.Get()[1]));
+}
+
+// Rows of one batch equal the same rows alone, to the bit.
+TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
+  constexpr int kRows = 40, kWidth = 1000;
+  const std::vector<float> x = RandomFloats(kRows * kWidth, 5);
+  const Matrix mx(*ops_, activation_, kRows, kWidth, x);
+  const Matrix w(*ops_, weight_type(), 1, kWidth, RandomFloats(kWidth, 6));
+  const Matrix norm(*ops_, activation_, kRows, kWidth);
+  const Matrix silu(*ops_, activation_, kRows, kWidth / 2);
+  ops_->RmsNorm(norm.tensor(), mx.tensor(), w.vector(), 1e-6f);
+  ops_->SiluMul(silu.tensor(), mx.tensor());
+  const std::vector<float> all_norms = norm.Get(), all_silus = silu.Get();
+  for (int r : {0, 17, 39}) {
+    const Matrix one(*ops_, activation_, 1, kWidth,
+                     {x.begin() + r * kWidth, x.begin() + (r + 1) * kWidth});
+    const Matrix one_norm(*ops_, activation_, 1, kWidth);
+    const Matrix one_silu(*ops_, activation_, 1, kWidth / 2);
+    ops_->RmsNorm(one_norm.tensor(), one.tensor(), w.vector(), 1e-6f);
+    ops_->SiluMul(one_silu.tensor(), one.tensor());
+    EXPECT_TRUE(SameBits(one_norm.Get(),
+                         {all_norms.begin() + r * kWidth, all_norms.begin() + (r + 1) * kWidth}));
+    EXPECT_TRUE(SameBits(one_silu.Get(), {all_silus.begin() + r * kWidth / 2,
+                                          all_silus.begin() + (r + 1) * kWidth / 2}));
+  }
+}
+
+// --- QkNormRope -------------------------------------------------------------------------------
+
+struct RopeCase {
+  int head_dim, heads, kv_heads;
+  bool norm;
+  int axes;
+};
+
+void CheckRope(Ops& ops, DType weight_type, const RopeCase& c, const std::string& target) {
+  const DType activation = ops.ActivationType(weight_type);
+  constexpr int kTokens = 11, kMaxPos = 50;
+  const int d = c.head_dim, half = d / 2;
+  std::vector<float> table;
+  for (int pos = 0; pos < kMaxPos; ++pos) {
+    for (int i = 0; i < d; ++i) {
+      const double angle = pos * std::pow(1e4, -2.0 * (i % half) / d);
+      table.push_back(static_cast<float>(i < half ? std::cos(angle) : std::sin(angle)));
+    }
+  }
+  std::vector<int32_t> axis_of_pair(half), positions;
+  for (int i = 0; i < half; ++i) axis_of_pair[i] = i % c.axes;
+  for (int i = 0; i < c.axes * kTokens; ++i) positions.push_back(i * 17 % kMaxPos);
+  const std::vector<float> q_norm = Rounded(RandomFloats(d, 1), weight_type);
+  const std::vector<float> k_norm = Rounded(RandomFloats(d, 2), weight_type);
+  const std::vector<float> q = Rounded(RandomFloats(kTokens * c.heads * d, 3), activation);
+  const std::vector<float> k = Rounded(RandomFloats(kTokens * c.kv_heads * d, 4), activation);
+
+  const Matrix mtable(ops, DType::kF32, kMaxPos, d, table);
+  const Array<int32_t> maxis(ops, axis_of_pair), mpos(ops, positions, c.axes);
+  const Matrix mq(ops, activation, kTokens, c.heads * d, q, c.heads * d + 6);
+  const Matrix mk(ops, activation, kTokens, c.kv_heads * d, k, c.kv_heads * d + 1);
+  const Matrix mqn(ops, weight_type, 1, d, q_norm), mkn(ops, weight_type, 1, d, k_norm);
+  ops.QkNormRope(mq.tensor(), mk.tensor(), c.norm ? mqn.vector() : Tensor(),
+                 c.norm ? mkn.vector() : Tensor(), 1e-6f, {mtable.tensor(), maxis.tensor()},
+                 mpos.matrix());
+
+  const auto expected = [&](const std::vector<float>& x, int heads,
+                            const std::vector<float>& norm) {
+    std::vector<double> y(x.begin(), x.end());
+    if (c.norm) y = NaiveRmsNorm(x, norm, 1e-6);
+    for (int t = 0; t < kTokens; ++t) {
+      for (int h = 0; h < heads; ++h) {
+        double* head = y.data() + (t * heads + h) * d;
+        for (int i = 0; i < half; ++i) {
+          const int pos = positions[axis_of_pair[i] * kTokens + t];
+          const double angle = pos * std::pow(1e4, -2.0 * i / d);
+          const double a = head[i], b = head[half + i];
+          head[i] = a * std::cos(angle) - b * std::sin(angle);
+          head[half + i] = b * std::cos(angle) + a * std::sin(angle);
+        }
+      }
+    }
+    return y;
+  };
+  const double relative = 3e-6 + RoundingError(activation);
+  ExpectNear(mq.Get(), expected(q, c.heads, q_norm), 3e-6, relative, target + " q");
+  ExpectNear(mk.Get(), expected(k, c.kv_heads, k_norm), 3e-6, relative, target + " k");
+}
+
+TEST_P(ElementwiseTest, QkNormRopeMatchesNaive) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    for (int head_dim : {2, 6, 8, 16, 64, 80, 128}) {
+      for (bool norm : {false, true}) {
+        CheckRope(*ops_, weight_type(), {head_dim, 4, 2, norm, 1}, target);
+        CheckRope(*ops_, weight_type(), {head_dim, 7, 1, norm, 3}, target);
+      }
+    }
+  });
+}
+
+// --- real data --------------------------------------------------------------------------------
+
+// One BF16 tensor of a safetensors file whose header is small and known to be well-formed.
+std::vector<float> ReadBf16(const std::string& path, const std::string& name) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream content;
+  content << file.rdbuf();
+  const std::string bytes = content.str();
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const std::string json = bytes.substr(8, header);
+  const size_t entry = json.find("\"" + name + "\":");
+  const size_t offsets = json.find("\"data_offsets\":[", entry) + 16;
+  size_t begin = 0, end = 0;
+  KU_CHECK(entry != std::string::npos &&
+           std::sscanf(json.c_str() + offsets, "%zu,%zu", &begin, &end) == 2);
+  std::vector<float> values;
+  for (size_t i = begin; i < end; i += 2) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, bytes.data() + 8 + header + i, 2);
+    values.push_back(ToFloat(BFloat16{bits}));
+  }
+  return values;
+}
+
+// RMSNorm of layer 8 of Qwen3-0.6B as Hugging Face computed it. The weight is not part of the
+// fixture, so it is taken from 16 rows of one file (the median of output / normalised input, in
+// BF16) and must predict another file's row.
+TEST(RmsNormFixture, PredictsHuggingFaceOutput) {
+  const std::string dir = "layer_fixtures/Qwen3-0.6B-layer-8/";
+  KU_REQUIRE_SHARED(dir);
+  constexpr int kHidden = 1024;
+  for (const Device device : DevicesUnderTest()) {
+    const auto ops = MakeTestOps(device);
+    const auto normalise = [&](const std::vector<float>& x, const std::vector<float>& weight) {
+      const int rows = static_cast<int>(x.size()) / kHidden;
+      const Matrix mx(*ops, DType::kF32, rows, kHidden, x);
+      const Matrix mw(*ops, DType::kBF16, 1, kHidden, weight);
+      const Matrix out(*ops, DType::kF32, rows, kHidden);
+      ops->RmsNorm(out.tensor(), mx.tensor(), mw.vector(), 1e-6f);
+      return out.Get();
+    };
+    const std::string many = Shared(dir + "norm-Qwen3-0.6B-00.safetensors");
+    const std::vector<float> x = ReadBf16(many, "input_hidden_states");
+    const std::vector<float> y = ReadBf16(many, "output");
+    const std::vector<float> plain = normalise(x, std::vector<float>(kHidden, 1.0f));
+    std::vector<float> weight;
+    for (int i = 0; i < kHidden; ++i) {
+      std::vector<float> ratios;
+      for (size_t r = 0; r < x.size() / kHidden; ++r) {
+        const float normalised = Rounded(plain[r * kHidden + i], DType::kBF16);
+        if (normalised != 0) ratios.push_back(y[r * kHidden + i] / normalised);
+      }
+      std::nth_element(ratios.begin(), ratios.begin() + ratios.size() / 2, ratios.end());
+      weight.push_back(Rounded(ratios[ratios.size() / 2], DType::kBF16));
+    }
+    const std::string single = Shared(dir + "norm-Qwen3-0.6B-01.safetensors");
+    const std::vector<float> expected = ReadBf16(single, "output");
+    const std::vector<float> actual = normalise(ReadBf16(single, "input_hidden_states"), weight);
+    // Three BF16 roundings lie between the two: input, normalised, output.
+    ExpectNear(actual, std::vector<double>(expected.begin(), expected.end()), 1e-6, 0.012);
+  }
+}
+
+}  // namespace
+}  // namespace kuiper::test

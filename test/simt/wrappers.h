@@ -1,0 +1,46 @@
+// Kernels that use every wrapper of kernels/cuda once, compiled for the emulated device and, where
+// there is nvcc, for a GPU: the same tests run on both, so that the emulation of the tensor cores
+// is compared with the hardware. All pointers are to memory of that device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kuiper/base/half.h"
+
+namespace kuiper::simt_test {
+
+struct Wrappers {
+  // Null if there is no device.
+  void* (*allocate)(size_t bytes);
+  void (*release)(void* p);
+  void (*upload)(void* device, const void* host, size_t bytes);
+  void (*download)(void* host, const void* device, size_t bytes);
+
+  // out [grid, 128] = in [grid, 128], reversed within the block, moved by asynchronous copies of
+  // 16, 8 and 4 bytes; values from num_valid on read as zero.
+  void (*reverse_async)(float* out, const float* in, int grid, int num_valid);
+  // d [16, 8] = a [16, 16] * b through shared memory, ldmatrix and mma; b is stored as [8, 16], or
+  // as [16, 8] if `transposed`.
+  void (*multiply_half)(float* d, const Half* a, const Half* b, bool transposed);
+  void (*multiply_bfloat16)(float* d, const BFloat16* a, const BFloat16* b, bool transposed);
+  // Registers of every lane after ldmatrix of 1, 2 and 4 matrices: in [32, 8], out [7, 32].
+  void (*load_matrices)(uint32_t* out, const uint16_t* in, bool transposed);
+  // The halves of a block meet at barriers of their own, then all of it: out [128] becomes 3.
+  void (*named_barriers)(int* out);
+  // Sum of n values over the blocks of a grid, finished by the last to arrive; partial [grid],
+  // ticket [1] is 0 before and after. `fence` false leaves out a fence that is needed.
+  void (*grid_sum)(float* out, float* partial, unsigned* ticket, const float* in, int n, int grid,
+                   bool fence);
+  // out [n] = 2 * in [n] with 100 KB of shared memory and streamed loads; n a multiple of 4.
+  void (*double_in_shared)(float* out, const float* in, int n);
+};
+
+}  // namespace kuiper::simt_test
+
+namespace kuiper::simt_gpu {
+simt_test::Wrappers GetWrappers();
+}
+namespace kuiper::cuda {
+simt_test::Wrappers GetWrappers();
+}

@@ -1,0 +1,196 @@
+// The wrappers of kernels/cuda against plain loops: on the emulated device under every schedule,
+// and on the GPU where there is one.
+#include "test/simt/wrappers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/half.h"
+#include "test/simt/schedules.h"
+
+namespace kuiper::simt_test {
+namespace {
+
+template <typename T>
+class Array {
+ public:
+  Array(const Wrappers& w, std::vector<T> values)
+      : w_(w), values_(std::move(values)), data_(w.allocate(values_.size() * sizeof(T))) {
+    w_.upload(data_, values_.data(), values_.size() * sizeof(T));
+  }
+  ~Array() { w_.release(data_); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  T* device() { return static_cast<T*>(data_); }
+  const std::vector<T>& host() {
+    w_.download(values_.data(), data_, values_.size() * sizeof(T));
+    return values_;
+  }
+
+ private:
+  const Wrappers& w_;
+  std::vector<T> values_;
+  void* data_;
+};
+
+class WrappersTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == std::string("simt")) {
+      w_ = simt_gpu::GetWrappers();
+      return;
+    }
+#if defined(KUIPER_WITH_CUDA)
+    w_ = cuda::GetWrappers();
+    void* const probe = w_.allocate(1);
+    if (probe == nullptr) GTEST_SKIP() << "no GPU";
+    w_.release(probe);
+#endif
+  }
+
+  template <typename Body>
+  void ForEach(Body body) {
+    if (GetParam() == std::string("simt")) {
+      ForEachSchedule(body);
+    } else {
+      body();
+    }
+  }
+
+  Wrappers w_{};
+};
+
+std::vector<float> Count(size_t n) {
+  std::vector<float> v(n);
+  for (size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i + 1);
+  return v;
+}
+
+TEST_P(WrappersTest, AsyncCopiesMoveEveryPieceAndFillWithZeros) {
+  ForEach([&] {
+    Array<float> in(w_, Count(256)), out(w_, std::vector<float>(256, -1));
+    w_.reverse_async(out.device(), in.device(), 2, 200);
+    const std::vector<float>& result = out.host();
+    for (size_t i = 0; i < 256; ++i) {
+      const size_t source = i / 128 * 128 + 127 - i % 128;
+      ASSERT_EQ(result[i], source < 200 ? static_cast<float>(source + 1) : 0.0f) << i;
+    }
+  });
+}
+
+// d [16, 8] of random a and b; returns the largest error against double, in units of what FP32
+// accumulation may do. With `integers` every order of summation is exact.
+template <typename T>
+double ErrorOfMma(const Wrappers& w, void (*multiply)(float*, const T*, const T*, bool),
+                  bool integers, bool transposed) {
+  std::mt19937 rng(11);
+  std::uniform_int_distribution<int> integer(-9, 9);
+  std::normal_distribution<float> real(0, 1);
+  const auto draw = [&] {
+    return FromFloat<T>(integers ? static_cast<float>(integer(rng)) : real(rng));
+  };
+  std::vector<T> a(256), b(128);  // [m, k], [n, k] or [k, n]
+  for (T& x : a) x = draw();
+  for (T& x : b) x = draw();
+  Array<T> da(w, a), db(w, b);
+  Array<float> dd(w, std::vector<float>(128, -1));
+  multiply(dd.device(), da.device(), db.device(), transposed);
+  const std::vector<float>& d = dd.host();
+  double worst = 0;
+  for (size_t m = 0; m < 16; ++m) {
+    for (size_t n = 0; n < 8; ++n) {
+      double sum = 0, magnitude = 0;
+      for (size_t k = 0; k < 16; ++k) {
+        const double product = static_cast<double>(ToFloat(a[m * 16 + k])) *
+                               ToFloat(b[transposed ? k * 8 + n : n * 16 + k]);
+        sum += product;
+        magnitude += std::fabs(product);
+      }
+      worst = std::fmax(worst, std::fabs(d[m * 8 + n] - sum) / (magnitude * 16 * 0x1p-23));
+    }
+  }
+  return worst;
+}
+
+TEST_P(WrappersTest, MmaPutsEveryProductInItsPlace) {
+  ForEach([&] {
+    for (const bool transposed : {false, true}) {
+      EXPECT_EQ(ErrorOfMma(w_, w_.multiply_half, true, transposed), 0);
+      EXPECT_EQ(ErrorOfMma(w_, w_.multiply_bfloat16, true, transposed), 0);
+    }
+  });
+}
+
+TEST_P(WrappersTest, MmaAccumulatesInFp32) {
+  EXPECT_LT(ErrorOfMma(w_, w_.multiply_half, false, false), 1);
+  EXPECT_LT(ErrorOfMma(w_, w_.multiply_bfloat16, false, false), 1);
+}
+
+// The layout in the words of the PTX manual: thread t holds elements 2 * (t % 4) and the next of
+// row t / 4 of each matrix; a matrix is 8 rows.
+TEST_P(WrappersTest, LoadMatrixGivesEachLaneItsElements) {
+  ForEach([&] {
+    std::vector<uint16_t> in(256);
+    for (size_t i = 0; i < 256; ++i) in[i] = static_cast<uint16_t>(1000 + i);
+    Array<uint16_t> input(w_, in);
+    Array<uint32_t> output(w_, std::vector<uint32_t>(7 * 32));
+    for (const bool transposed : {false, true}) {
+      w_.load_matrices(output.device(), input.device(), transposed);
+      const std::vector<uint32_t>& out = output.host();
+      const size_t matrix_of[7] = {0, 0, 1, 0, 1, 2, 3};
+      for (size_t i = 0; i < 7 * 32; ++i) {
+        const size_t lane = i % 32, row = 8 * matrix_of[i / 32];
+        const size_t r = lane / 4, c = 2 * (lane % 4);
+        const uint32_t low = transposed ? in[(row + c) * 8 + r] : in[(row + r) * 8 + c];
+        const uint32_t high = transposed ? in[(row + c + 1) * 8 + r] : in[(row + r) * 8 + c + 1];
+        ASSERT_EQ(out[i], low | high << 16) << i << " " << transposed;
+      }
+    }
+  });
+}
+
+TEST_P(WrappersTest, NamedBarriersHoldPartsOfABlock) {
+  ForEach([&] {
+    Array<int> out(w_, std::vector<int>(128));
+    w_.named_barriers(out.device());
+    EXPECT_EQ(out.host(), std::vector<int>(128, 3));
+  });
+}
+
+TEST_P(WrappersTest, TheLastBlockSeesWhatTheOthersWrote) {
+  ForEach([&] {
+    Array<float> in(w_, std::vector<float>(1000, 1.0f)), out(w_, {0}), partial(w_, Count(7));
+    Array<unsigned> ticket(w_, {0});
+    for (int run = 0; run < 2; ++run) {
+      w_.grid_sum(out.device(), partial.device(), ticket.device(), in.device(), 1000, 7, true);
+      EXPECT_EQ(out.host()[0], 1000.0f);
+      EXPECT_EQ(ticket.host()[0], 0u);
+    }
+  });
+}
+
+TEST_P(WrappersTest, KernelsMayAskForMoreSharedMemory) {
+  ForEach([&] {
+    Array<float> in(w_, Count(25600)), out(w_, Count(25600));
+    w_.double_in_shared(out.device(), in.device(), 25600);
+    const std::vector<float>& result = out.host();
+    for (size_t i = 0; i < result.size(); ++i) ASSERT_EQ(result[i], 2 * static_cast<float>(i + 1));
+  });
+}
+
+std::string Name(const testing::TestParamInfo<const char*>& info) {
+  return info.param;
+}
+INSTANTIATE_TEST_SUITE_P(Simt, WrappersTest, testing::Values("simt"), Name);
+#if defined(KUIPER_WITH_CUDA)
+INSTANTIATE_TEST_SUITE_P(Gpu, WrappersTest, testing::Values("cuda"), Name);
+#endif
+
+}  // namespace
+}  // namespace kuiper::simt_test

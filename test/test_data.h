@@ -1,0 +1,38 @@
+// Where tests find data. Shared() is the large data set that lives beside the project, not in it;
+// use KU_REQUIRE_SHARED(path) at the start of a test that needs a file or folder of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace kuiper::test {
+
+inline std::string SharedDir() {
+  const char* dir = std::getenv("KUIPER_TEST_DATA");
+  return dir != nullptr ? dir : KUIPER_TEST_DATA_DEFAULT;
+}
+inline std::string Shared(const std::string& path) {
+  return SharedDir() + "/" + path;
+}
+// A file of the project's own tree, e.g. Source("demo/models/tiny-qwen3").
+inline std::string Source(const std::string& path) {
+  return std::string(KUIPER_SOURCE_DIR) + "/" + path;
+}
+inline bool DataIsRequired() {
+  const char* required = std::getenv("KUIPER_REQUIRE_TEST_DATA");
+  return required != nullptr && std::string(required) == "1";
+}
+
+}  // namespace kuiper::test
+
+#define KU_REQUIRE_SHARED(path)                                                                   \
+  do {                                                                                            \
+    if (!std::filesystem::exists(::kuiper::test::Shared(path))) {                                 \
+      if (::kuiper::test::DataIsRequired()) FAIL() << "missing " << ::kuiper::test::Shared(path); \
+      GTEST_SKIP() << "no " << ::kuiper::test::Shared(path)                                       \
+                   << " (set KUIPER_TEST_DATA to the shared test data)";                          \
+    }                                                                                             \
+  } while (false)

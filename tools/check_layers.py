@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Checks who includes whom, as the table of docs/architecture.md says.
+
+Run as the ctest `layers`. Every #include of kuiper/, demo/ and tools/ must be allowed by the rule
+of its file; a header that is in no list is an error too, so that a new dependency is a decision.
+
+    python3 tools/check_layers.py [ROOT]
+    python3 tools/check_layers.py --self-test
+"""
+import fnmatch
+import pathlib
+import re
+import sys
+import tempfile
+
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc"}
+
+# Third-party headers by the name used in the rules. The first pattern that matches decides.
+THIRD_PARTY = [
+    ("glog", "glog/*"),
+    ("gflags", "gflags/*"),
+    ("json", "nlohmann/*"),
+    ("sentencepiece", "sentencepiece*"),
+    ("pcre2", "pcre2.h"),
+    ("utf8proc", "utf8proc.h"),
+    ("stb", "stb*"),
+    ("webp", "webp/*"),
+    ("highway", "hwy/*"),
+    ("benchmark", "benchmark/*"),
+    ("gtest", "g[tm]ock/*"),
+    ("gtest", "gtest/*"),
+    ("cuda", "cuda*"),
+    ("cuda", "cublas*"),
+    ("cuda", "cub/*"),
+    ("cuda", "nv*/*"),
+    ("simd", "*intrin.h"),
+    ("simd", "arm_*.h"),
+    ("sanitizer", "sanitizer/*"),
+    ("posix", "sys/*"),
+    ("posix", "linux/*"),
+]
+POSIX = {
+    "cpuid.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "poll.h", "pthread.h", "sched.h",
+    "signal.h", "strings.h", "termios.h", "time.h", "ucontext.h", "unistd.h",
+}
+CONTAINERS = {
+    "array", "deque", "forward_list", "functional", "list", "map", "memory", "optional", "queue",
+    "set", "stack", "string", "unordered_map", "unordered_set", "vector",
+}
+
+LEAVES = ["std", "posix", "kuiper/base/*"]
+KERNEL = LEAVES + ["kuiper/kv/kv_view.h", "kuiper/ops/*", "kuiper/kernels/common/*"]
+PUBLIC = LEAVES + ["gflags", "json", "kuiper/io/*", "kuiper/engine/engine.h",
+                   "kuiper/engine/request.h"]
+
+# (files, what they may include); the first matching line decides.
+RULES = [
+    ("kuiper/base/log.cpp", LEAVES + ["glog"]),
+    ("kuiper/base/*", LEAVES),
+    ("kuiper/io/*", LEAVES + ["kuiper/io/*", "json", "sentencepiece", "pcre2", "utf8proc", "stb",
+                              "webp"]),
+    ("kuiper/kv/kv_view.h", LEAVES),
+    ("kuiper/kv/kv_cache.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
+    ("kuiper/kv/*", LEAVES + ["kuiper/kv/*"]),
+    ("kuiper/ops/*", LEAVES + ["kuiper/kv/kv_view.h", "kuiper/ops/*"]),
+    ("kuiper/kernels/common/*", ["scalar std", "kuiper/base/*", "kuiper/kv/kv_view.h",
+                                 "kuiper/kernels/common/*"]),
+    ("kuiper/kernels/cpu/*", KERNEL + ["kuiper/kernels/cpu/*", "highway", "simd"]),
+    ("kuiper/kernels/simt/*", ["std", "posix", "sanitizer", "kuiper/kernels/simt/*"]),
+    ("kuiper/kernels/cuda/platform.h", LEAVES + ["cuda", "kuiper/kernels/simt/dialect.h"]),
+    ("kuiper/kernels/cuda/*", KERNEL + ["kuiper/kernels/cuda/*", "cuda"]),
+    ("kuiper/kernels/make_ops.cpp", KERNEL + ["kuiper/kernels/*/*_ops.h"]),
+    ("kuiper/model/*", LEAVES + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
+                                 "kuiper/io/image.h", "json"]),
+    ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
+                                  "kuiper/kv/*", "kuiper/io/*", "json"]),
+    ("demo/*", PUBLIC + ["demo/*", "glog"]),
+    # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
+    ("tools/kuiper_pack.cpp", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*"]),
+    ("tools/kuiper_bench*", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*", "kuiper/ops/*",
+                                      "kuiper/kv/*", "kuiper/kernels/cpu/*"]),
+    ("tools/*", PUBLIC + ["tools/*", "demo/exit_code.h"]),
+]
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def kinds_of(header, quoted):
+    """The names under which a rule may allow this header; empty when nobody knows it."""
+    if quoted and header.split("/")[0] in ("kuiper", "demo", "tools", "test"):
+        return {header}
+    for name, pattern in THIRD_PARTY:
+        if fnmatch.fnmatchcase(header, pattern):
+            return {name}
+    if quoted:
+        return set()
+    if header in POSIX:
+        return {"posix"}
+    if re.fullmatch(r"[a-z_]+", header):
+        return {"std"} if header in CONTAINERS else {"std", "scalar std"}
+    return set()
+
+
+def allowed(kinds, rule):
+    return any(fnmatch.fnmatchcase(kind, entry) for kind in kinds for entry in rule)
+
+
+def violations(root):
+    """-> (number of files read, list of "file:line: what is wrong")."""
+    found, files = [], 0
+    for top in ("kuiper", "demo", "tools"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in SUFFIXES:
+                continue
+            files += 1
+            name = path.relative_to(root).as_posix()
+            rule = next((r for pattern, r in RULES if fnmatch.fnmatchcase(name, pattern)), None)
+            if rule is None:
+                found.append(f"{name}:1: no rule for this file; add one to check_layers.py")
+                continue
+            text = path.read_text(encoding="utf-8")
+            for match in INCLUDE.finditer(text):
+                where = f"{name}:{text.count(chr(10), 0, match.start()) + 1}"
+                header = match.group(2)
+                kinds = kinds_of(header, match.group(1) == '"')
+                if not kinds:
+                    found.append(f"{where}: unknown header {header}; ours are included from the "
+                                 "repository root, others must be listed")
+                elif not allowed(kinds, rule):
+                    found.append(f"{where}: must not include {header}")
+    return files, found
+
+
+def self_test():
+    """Each line is a file, an include in it, and whether the table allows it."""
+    cases = [
+        ("kuiper/base/tensor.h", "<cstdint>", True),
+        ("kuiper/base/tensor.h", '"kuiper/io/utf8.h"', False),
+        ("kuiper/base/log.cpp", "<glog/logging.h>", True),
+        ("kuiper/base/status.h", "<glog/logging.h>", False),
+        ("kuiper/io/tokenizer.cpp", "<nlohmann/json.hpp>", True),
+        ("kuiper/io/tokenizer.cpp", '"kuiper/model/config.h"', False),
+        ("kuiper/kv/kv_view.h", '"kuiper/ops/ops.h"', False),
+        ("kuiper/kv/kv_cache.cpp", '"kuiper/ops/ops.h"', True),
+        ("kuiper/kv/block_pool.cpp", '"kuiper/ops/ops.h"', False),
+        ("kuiper/ops/ops.h", '"kuiper/kv/kv_view.h"', True),
+        ("kuiper/ops/ops.h", '"kuiper/kv/kv_cache.h"', False),
+        ("kuiper/ops/ops.cpp", '"kuiper/kernels/cpu/cpu_ops.h"', False),
+        ("kuiper/kernels/common/rope_math.h", "<vector>", False),
+        ("kuiper/kernels/common/rope_math.h", "<cmath>", True),
+        ("kuiper/kernels/cpu/norm.cpp", '"hwy/highway.h"', True),
+        ("kuiper/kernels/cpu/norm.cpp", "<cuda_runtime.h>", False),
+        ("kuiper/kernels/cuda/norm.cu", "<cuda_runtime.h>", True),
+        ("kuiper/kernels/cuda/norm.cu", '"kuiper/model/config.h"', False),
+        ("kuiper/kernels/cuda/norm.cu", '"kuiper/kernels/simt/dialect.h"', False),
+        ("kuiper/kernels/cuda/platform.h", '"kuiper/kernels/simt/dialect.h"', True),
+        ("kuiper/kernels/simt/machine.cpp", '"kuiper/base/check.h"', False),
+        ("kuiper/model/decoder.cpp", '"kuiper/kernels/cpu/cpu_ops.h"', False),
+        ("kuiper/model/decoder.cpp", '"kuiper/engine/engine.h"', False),
+        ("kuiper/engine/engine.cpp", '"kuiper/model/model.h"', True),
+        ("kuiper/engine/engine.cpp", '"kuiper/kernels/make_ops.h"', False),
+        ("kuiper/engine/engine.cpp", "<gflags/gflags.h>", False),
+        ("demo/cli.cpp", '"kuiper/engine/engine.h"', True),
+        ("demo/cli.cpp", '"kuiper/model/model.h"', False),
+        ("demo/cli.cpp", '"cli.h"', False),
+        ("demo/cli.cpp", "<boost/any.hpp>", False),
+        ("tools/pack.cpp", '"kuiper/kernels/cpu/cpu_ops.h"', False),
+        ("kuiper/attic/old.cpp", "<cstdint>", False),
+    ]
+    failures = 0
+    for name, include, expected in cases:
+        with tempfile.TemporaryDirectory() as scratch:
+            path = pathlib.Path(scratch) / name
+            path.parent.mkdir(parents=True)
+            path.write_text(f"// Comment\n  # include {include}\n")
+            _, found = violations(pathlib.Path(scratch))
+        if (not found) != expected:
+            failures += 1
+            print(f"self-test: {name} including {include}: expected "
+                  f"{'allowed' if expected else 'refused'}, got {found}")
+    print(f"self-test: {len(cases) - failures} of {len(cases)} cases as expected")
+    return 1 if failures else 0
+
+
+def main(argv):
+    if argv == ["--self-test"]:
+        return self_test()
+    root = pathlib.Path(argv[0]) if argv else pathlib.Path(__file__).resolve().parent.parent
+    files, found = violations(root)
+    print("\n".join(found) if found else f"layers: {files} files obey the include table")
+    return 1 if found or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

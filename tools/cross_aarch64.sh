@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Cross-compiles the CPU build for 64-bit ARM into build-aarch64/ and runs the tests under qemu.
+# The ARM libraries are unpacked into build-aarch64/sysroot; the system gets a cross compiler and
+# qemu, no foreign packages. Needs apt sources that carry arm64, as Debian's do.
+#
+#   tools/cross_aarch64.sh [CTEST OPTION...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=tools/packages.sh
+. tools/packages.sh
+
+build=$PWD/build-aarch64
+sysroot=$build/sysroot
+
+# Downloads the libraries with all they depend on, by an apt that knows nothing of this system.
+make_sysroot() {
+  local apt=$build/apt
+  mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+  : >"$apt/status"
+  local options=(-qq -o "Dir::State=$apt/state" -o "Dir::State::status=$apt/status"
+    -o "Dir::Cache=$apt/cache" -o APT::Architecture=arm64 -o APT::Architectures=arm64
+    -o "APT::Sandbox::User=$(id -un)" -o APT::Install-Recommends=false)
+  apt-get "${options[@]}" update
+  apt-get "${options[@]}" install --download-only -y "${KUIPER_BUILD_LIBRARIES[@]}" \
+    "${KUIPER_TEST_LIBRARIES[@]}"
+  rm -rf "$sysroot.part"
+  mkdir "$sysroot.part"
+  local package
+  for package in "$apt"/cache/archives/*.deb; do
+    dpkg-deb -x "$package" "$sysroot.part"
+  done
+  rm -rf "$apt"
+  mv "$sysroot.part" "$sysroot"
+}
+
+heading "Packages"
+need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_TEST_TOOLS[@]}" \
+  aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
+
+heading "Libraries (build-aarch64/sysroot)"
+[ -d "$sysroot" ] || make_sysroot
+echo "$(du -sm "$sysroot" | cut -f1) MB"
+
+heading "Build (build-aarch64/)"
+configure build-aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
+  -DKUIPER_SIMT=OFF
+cmake --build build-aarch64 -j "$(build_jobs)"
+
+heading "Tests under qemu"
+# Left out are tests that start an ARM program themselves, past qemu: the cli test, and death tests,
+# which run their executable a second time.
+ctest --test-dir build-aarch64 --output-on-failure -j "$(nproc)" -E '^cli$|DeathTest' "$@"
+step_done

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Registers, shared memory, stack and spills of every CUDA kernel, as ptxas reports them.
+
+Compiles kuiper/kernels/cuda/*.cu for each architecture (or reads logs of `nvcc -Xptxas -v`) and
+prints one line per kernel. With --check FILE the result is compared with a table made before: a
+kernel that spills, uses a stack or more registers than the table says is an error.
+
+    python3 tools/kernel_table.py --arch 87 90 > docs/kernel_table.tsv
+    python3 tools/kernel_table.py --arch 87 90 --check docs/kernel_table.tsv
+    python3 tools/kernel_table.py --log build.log
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FLAGS = ["-std=c++20", "-O3", "-fmad=false", "-Werror", "all-warnings", "-Xptxas", "-v"]
+COLUMNS = ["kernel", "sm", "registers", "shared", "stack", "spill_stores", "spill_loads"]
+
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\w+)'")
+STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers(?:.*?, (\d+) bytes smem)?")
+
+
+def parse(log):
+    """-> list of rows as in COLUMNS, with mangled names."""
+    rows, entry, stack = [], None, (0, 0, 0)
+    for line in log.splitlines():
+        if match := ENTRY.search(line):
+            entry, stack = match.groups(), (0, 0, 0)
+        elif match := STACK.search(line):
+            stack = tuple(int(x) for x in match.groups())
+        elif entry and (match := USED.search(line)):
+            name, arch = entry
+            rows.append([name, arch, int(match[1]), int(match[2] or 0), *stack])
+            entry = None
+    return rows
+
+
+def demangle(rows):
+    names = "\n".join(row[0] for row in rows)
+    result = subprocess.run(["c++filt"], input=names, capture_output=True, text=True, check=True)
+    for row, name in zip(rows, result.stdout.splitlines()):
+        name = name.replace("kuiper::cuda::(anonymous namespace)::", "").replace("kuiper::", "")
+        name = re.sub(r"^void ", "", name)
+        row[0] = re.sub(r"\((int|bool)\)", "", name).rsplit("(", 1)[0].replace("cuda::", "")
+    return sorted(rows, key=lambda row: (row[0], row[1]))
+
+
+def compile_log(nvcc, archs):
+    log = []
+    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted((ROOT / "kuiper/kernels/cuda").glob("*.cu")):
+            command = [nvcc, *FLAGS, *targets, "-I", str(ROOT), "-c", str(source), "-o",
+                       f"{folder}/out.o"]
+            run = subprocess.run(command, capture_output=True, text=True)
+            if run.returncode != 0:
+                sys.exit(f"{source.name} does not compile:\n{run.stdout}{run.stderr}")
+            log.append(run.stdout + run.stderr)
+    return "\n".join(log)
+
+
+def compare(rows, table):
+    """-> list of what is worse than the table says."""
+    known = {}
+    for line in table.splitlines()[1:]:
+        fields = line.split("\t")
+        known[tuple(fields[:2])] = [int(x) for x in fields[2:]]
+    problems = []
+    for name, arch, *values in rows:
+        expected = known.pop((name, arch), None)
+        where = f"{name} sm_{arch}"
+        if expected is None:
+            problems.append(f"{where}: not in the table")
+            continue
+        for column, value, limit in zip(COLUMNS[2:], values, expected):
+            if value > limit:
+                problems.append(f"{where}: {column} {value}, the table says {limit}")
+    problems += [f"{name} sm_{arch}: in the table but not built" for name, arch in known]
+    return problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", nargs="+", default=["87", "90"])
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--log", type=pathlib.Path, help="read this log instead of compiling")
+    parser.add_argument("--check", type=pathlib.Path, help="compare with this table")
+    args = parser.parse_args()
+    log = args.log.read_text() if args.log else compile_log(args.nvcc, args.arch)
+    rows = demangle(parse(log))
+    if not rows:
+        sys.exit("no kernel found")
+    if not args.check:
+        print("\t".join(COLUMNS))
+        for row in rows:
+            print("\t".join(str(x) for x in row))
+        return
+    problems = compare(rows, args.check.read_text())
+    for problem in problems:
+        print(problem)
+    if problems:
+        sys.exit(1)
+    print(f"{len(rows)} kernels as in {args.check}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+// Merges a Hugging Face model folder into one .bin: an ordinary safetensors file that also carries
+// the configuration and the tokenizer.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "kuiper/model/pack.h"
+#include "tools/tool_args.h"
+
+namespace kuiper::tools {
+namespace {
+
+Status Run(const Args& args) {
+  PackOptions options;
+  KU_ASSIGN_OR_RETURN(options.dtype, ParseType(args));
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  int shown = -1;
+  options.progress = [&](int64_t done, int64_t total) {
+    const int percent = total > 0 ? static_cast<int>(100.0 * done / total) : 100;
+    if (terminal && percent != shown) std::fprintf(stderr, "\rpacking: %3d %%", shown = percent);
+  };
+  const Status status = PackModel(args.positionals[0], args.positionals[1], options);
+  if (terminal && shown >= 0) std::fputc('\n', stderr);
+  return status;
+}
+
+int Main(int argc, char** argv) {
+  const auto args = ParseArgs(
+      argc, argv, "kuiper_pack DIR OUT.bin [--dtype T]",
+      {{"dtype", "T", "convert the weights to fp16, bf16 or fp32 (default: auto, as stored)"}}, 2,
+      2);
+  if (!args.ok()) return Fail(args.status());
+  const Status status = Run(*args);
+  return status.ok() ? 0 : Fail(status);
+}
+
+}  // namespace
+}  // namespace kuiper::tools
+
+int main(int argc, char** argv) {
+  return kuiper::tools::Main(argc, argv);
+}
