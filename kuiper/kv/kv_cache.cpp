@@ -54,6 +54,7 @@ KvStrides StridesOf(const KvShape& shape, int layer) {
   const int64_t layer_stride = shape.kv_heads * s.head_stride;
   s.layer_offset = layer * layer_stride;
   s.page_stride = shape.layers * layer_stride;
+  s.token_stride = shape.head_dim;
   s.head_dim = shape.head_dim;
   return s;
 }

@@ -26,7 +26,8 @@ struct KvStrides {
   int64_t layer_offset = 0;  // of the layer this view is for
   int64_t head_stride = 0;   // between kv heads: 2 * page_size * head_dim
   int64_t v_offset = 0;      // from a K vector to its V vector: page_size * head_dim
-  int32_t head_dim = 0;      // between tokens of one page
+  int32_t token_stride = 0;  // between tokens of one page; head_dim in the storage above
+  int32_t head_dim = 0;
 };
 
 // Page p lives in slabs[p >> slab_shift]; the pool can grow by slabs without moving anything.
@@ -53,7 +54,7 @@ struct PagedView {
   KU_HOST_DEVICE T* At(int32_t page, int32_t offset, int head) const {
     const int64_t in_slab = page & ((1 << slab_shift) - 1);
     return slabs[page >> slab_shift] + in_slab * s.page_stride + s.layer_offset +
-           head * s.head_stride + static_cast<int64_t>(offset) * s.head_dim;
+           head * s.head_stride + static_cast<int64_t>(offset) * s.token_stride;
   }
 };
 
@@ -75,7 +76,7 @@ struct ContiguousView {
   }
   KU_HOST_DEVICE T* At(int32_t row, int32_t pos, int head) const {
     return base + row * s.page_stride + s.layer_offset + head * s.head_stride +
-           static_cast<int64_t>(pos) * s.head_dim;
+           static_cast<int64_t>(pos) * s.token_stride;
   }
 };
 

@@ -65,7 +65,9 @@ class Checker {
 
 void CheckKv(const Checker& check, const KvView& kv) {
   const bool paged = kv.kind == KvView::Kind::kPaged;
-  check.That(IsFloat(kv.dtype) && kv.kv_heads > 0 && kv.s.head_dim > 0, "malformed KV view");
+  check.That(IsFloat(kv.dtype) && kv.kv_heads > 0 && kv.s.head_dim > 0 &&
+                 kv.s.token_stride >= kv.s.head_dim,
+             "malformed KV view");
   check.That(paged ? kv.slabs != nullptr : kv.base != nullptr && kv.max_len > 0,
              "KV view without storage");
 }
@@ -161,7 +163,8 @@ void Ops::StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
   if (k.rows() > 0) DoStoreKv(kv, k, v, slots);
 }
 
-void Ops::Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale) {
+void Ops::Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
+                    const AttnOptions& options) {
   const Checker check("Attention", device());
   CheckKv(check, kv);
   check.Matrix(q, "q");
@@ -171,7 +174,11 @@ void Ops::Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta
   check.That(meta.num_seqs >= 0 && kv.tables != nullptr, "malformed batch");
   check.Vector(meta.cu_seqlens_q, "cu_seqlens_q", DType::kI32, meta.num_seqs + 1);
   check.Vector(meta.kv_lens, "kv_lens", DType::kI32, meta.num_seqs);
-  if (q.rows() > 0 && meta.num_seqs > 0) DoAttention(out, q, kv, meta, scale);
+  check.That(options.window >= 0, "negative window");
+  if (!options.alibi_slopes.empty()) {
+    check.Vector(options.alibi_slopes, "alibi_slopes", DType::kF32, q.shape[1] / kv.s.head_dim);
+  }
+  if (q.rows() > 0 && meta.num_seqs > 0) DoAttention(out, q, kv, meta, scale, options);
 }
 
 void Ops::SiluMul(Tensor out, Tensor gate_up) {

@@ -42,6 +42,18 @@ struct AttnMeta {
   int max_kv_len = 0;
 };
 
+// Which keys a query sees, and what is added to its scores. The query at position p (row i of a
+// sequence has p = kv_len - q_len + i) sees the keys at positions k in [0, kv_len) with
+//   causal:                k <= p
+//   window > 0 as well:    |k - p| < window
+// Keys outside the window are not read. ALiBi (Press et al. 2022) adds slope[head] * (k - p) to the
+// scaled score.
+struct AttnOptions {
+  bool causal = true;
+  int window = 0;       // tokens; 0 = off
+  Tensor alibi_slopes;  // [H] f32; empty = off
+};
+
 // Sampling parameters of R rows; all device arrays. See Ops::Sample.
 struct SampleArgs {
   Tensor temperature;         // [R] f32; 0 = greedy
@@ -124,9 +136,10 @@ class Ops {
                   const RopeTable& rope, Tensor positions);
   // Writes k and v [T, G*D] to the slots [T] i32 of the cache.
   void StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots);
-  // out [T, H*D]: causal attention of q [T, H*D] over the cached keys and values of its sequence,
+  // out [T, H*D]: attention of q [T, H*D] over the cached keys and values of its sequence,
   // softmax(q k^T * scale) v; query head h reads kv head h / (H / G).
-  void Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale);
+  void Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
+                 const AttnOptions& options = {});
   // out [T, n] = silu(gate) * up for gate_up [T, 2n] = [gate | up].
   void SiluMul(Tensor out, Tensor gate_up);
   // tokens [R] i32 from logits [R, vocab] f32: penalties, then temperature, top-k, top-p, min-p and
@@ -145,7 +158,7 @@ class Ops {
                             const RopeTable& rope, Tensor positions) = 0;
   virtual void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) = 0;
   virtual void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-                           float scale) = 0;
+                           float scale, const AttnOptions& options) = 0;
   virtual void DoSiluMul(Tensor out, Tensor gate_up) = 0;
   virtual void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) = 0;
 };

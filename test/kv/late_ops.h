@@ -73,7 +73,10 @@ class LateOps final : public Ops {
     NoKernels();
   }
   void DoStoreKv(const KvView&, Tensor, Tensor, Tensor) override { NoKernels(); }
-  void DoAttention(Tensor, Tensor, const KvView&, const AttnMeta&, float) override { NoKernels(); }
+  void DoAttention(Tensor, Tensor, const KvView&, const AttnMeta&, float,
+                   const AttnOptions&) override {
+    NoKernels();
+  }
   void DoSiluMul(Tensor, Tensor) override { NoKernels(); }
   void DoSample(Tensor, Tensor, const SampleArgs&) override { NoKernels(); }
 

@@ -93,6 +93,7 @@ class Cache {
     view_.s.layer_offset = shape.kv_heads * head_stride;
     view_.s.head_stride = head_stride;
     view_.s.v_offset = int64_t{page_size_} * shape.head_dim;
+    view_.s.token_stride = shape.head_dim;
     view_.s.head_dim = shape.head_dim;
     Fill(seqs);
   }

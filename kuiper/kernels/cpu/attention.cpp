@@ -199,7 +199,7 @@ HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int begin, int c
   for (int pos = begin; pos < begin + count;) {
     const int run_end = std::min(begin + count, pos - pos % tokens + tokens);
     const T* row = view.Row(seq, pos, kv_head);
-    for (; pos < run_end; ++pos, row += view.s.head_dim) rows[pos - begin] = row;
+    for (; pos < run_end; ++pos, row += view.s.token_stride) rows[pos - begin] = row;
   }
   for (int i = count; i % 16 != 0; ++i) rows[i] = rows[count - 1];
 }

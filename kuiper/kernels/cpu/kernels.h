@@ -14,7 +14,7 @@
 namespace kuiper::cpu {
 
 // Largest head_dim of attention and RoPE; models have 64 to 256.
-constexpr int kMaxHeadDim = 512;
+constexpr int kMaxHeadDim = 1024;
 
 // Calls f(item, thread) for each item in [0, num_items), in any order. `elements` is the total work
 // in touched elements: what is over in a few microseconds is not worth waking threads for.

@@ -36,7 +36,7 @@ template <typename View>
 __global__ void __launch_bounds__(kThreads)
     MhaKernel(const __grid_constant__ MhaParams p, const __grid_constant__ View view) {
   using T = typename View::Element;
-  KU_SHARED(q, float[kMaxHeadDim]);
+  KU_SHARED(q, float[kMaxMhaHeadDim]);
   KU_SHARED(weight, float[kThreads]);
   KU_SHARED(value, const void* [kThreads]);
   KU_SHARED(shared, float[kWarpSize]);
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   max = BlockMax(max, shared);
 
-  constexpr int kPerThread = kMaxHeadDim / kThreads;
+  constexpr int kPerThread = kMaxMhaHeadDim / kThreads;
   float acc[kPerThread] = {}, sum = 0.0f;
   for (int tile = 0; tile < len; tile += kThreads) {
     const int count = len - tile < kThreads ? len - tile : kThreads;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void AttentionMha(cudaStream_t stream, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
                   float scale) {
-  KU_CHECK(kv.s.head_dim <= kMaxHeadDim, "head_dim is too large");
+  KU_CHECK(kv.s.head_dim <= kMaxMhaHeadDim, "head_dim is too large");
   MhaParams p{};
   p.out = AsArg(out);
   p.q = AsArg(q);

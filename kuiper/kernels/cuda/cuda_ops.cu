@@ -291,10 +291,12 @@ void CudaOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
   KU_GPU::StoreKv(Enter(), kv, k, v, slots);
 }
 
-void CudaOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-                          float scale) {
+void CudaOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
+                          const AttnOptions& options) {
   KU_CHECK(meta.max_kv_len <= limits_.max_context, "more than was reserved");
-  if (attention_ == AttentionKind::kMha) {
+  KU_CHECK(options.causal && options.window == 0 && options.alibi_slopes.empty(),
+           "only causal attention over all keys is supported");
+  if (attention_ == AttentionKind::kMha || kv.s.head_dim > kMaxHeadDim) {
     KU_GPU::AttentionMha(Enter(), out, q, kv, meta, scale);
   } else {
     KU_GPU::AttentionFlash(Enter(), attention_scratch_, num_sms_, out, q, kv, meta, scale);

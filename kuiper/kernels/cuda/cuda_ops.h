@@ -41,8 +41,8 @@ class CudaOps : public Ops {
   void DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
                     const RopeTable& rope, Tensor positions) override;
   void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) override;
-  void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-                   float scale) override;
+  void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
+                   const AttnOptions& options) override;
   void DoSiluMul(Tensor out, Tensor gate_up) override;
   void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) override;
 

@@ -12,8 +12,10 @@
 
 namespace kuiper::KU_GPU {
 
-// Largest head_dim of attention and RoPE; models have 64 to 256.
+// Largest head_dim of RoPE and AttentionFlash; models have 64 to 256.
 constexpr int kMaxHeadDim = 512;
+// Largest head_dim of AttentionMha, which takes what AttentionFlash does not.
+constexpr int kMaxMhaHeadDim = 1024;
 
 // elementwise.cu
 void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids);
