@@ -24,23 +24,23 @@ struct Spelling {
   bool takes_bool = false;  // an alias for on|off that is written true|false
 };
 
-const std::vector<Spelling>& LongSpellings() {
-  static const std::vector<Spelling> spellings = [] {
-    std::vector<Spelling> list = {{"help", nullptr, "", false}, {"version", nullptr, "", false}};
-    for (const FlagGroup& group : FlagGroups()) {
-      for (const FlagSpec& flag : group.flags) {
-        list.push_back({flag.name, &flag, "", false});
-        const std::string negated = flag.kind == FlagKind::kBool ? "false" : flag.negated_value;
-        if (!negated.empty())
-          list.push_back({std::string("no-") + flag.name, &flag, negated, false});
-      }
+using Spellings = std::vector<Spelling>;
+
+Spellings LongSpellings(FlagPrograms program) {
+  Spellings list = {{"help", nullptr, "", false}, {"version", nullptr, "", false}};
+  for (const FlagGroup& group : FlagGroups()) {
+    for (const FlagSpec& flag : group.flags) {
+      if (!flag.TakenBy(program)) continue;
+      list.push_back({flag.name, &flag, "", false});
+      const std::string negated = flag.kind == FlagKind::kBool ? "false" : flag.negated_value;
+      if (!negated.empty()) list.push_back({std::string("no-") + flag.name, &flag, negated, false});
     }
-    for (const FlagAlias& alias : FlagAliases()) {
-      list.push_back({alias.alias, FindFlag(alias.name), alias.fixed, alias.takes_bool});
-    }
-    return list;
-  }();
-  return spellings;
+  }
+  for (const FlagAlias& alias : FlagAliases()) {
+    const FlagSpec* flag = FindFlag(alias.name);
+    if (flag->TakenBy(program)) list.push_back({alias.alias, flag, alias.fixed, alias.takes_bool});
+  }
+  return list;
 }
 
 int EditDistance(const std::string& a, const std::string& b) {
@@ -59,12 +59,13 @@ int EditDistance(const std::string& a, const std::string& b) {
 }
 
 // "error: unknown option --page-attention; did you mean --paged-attention?"
-Status UnknownOption(const std::string& spelled, const std::string& name) {
+Status UnknownOption(const Spellings& spellings, const std::string& spelled,
+                     const std::string& name) {
   constexpr size_t kLongestOption = 40;  // anything longer is no typing error
   const Spelling* best = nullptr;
   int best_distance = 0;
   if (name.size() <= kLongestOption) {
-    for (const Spelling& spelling : LongSpellings()) {
+    for (const Spelling& spelling : spellings) {
       const int distance = EditDistance(name, spelling.name);
       if (best == nullptr || distance < best_distance) {
         best = &spelling;
@@ -80,14 +81,15 @@ Status UnknownOption(const std::string& spelled, const std::string& name) {
 }
 
 // Exact names first, then prefixes that mean one flag only.
-StatusOr<const Spelling*> FindLong(const std::string& spelled, std::string name) {
+StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string& spelled,
+                                   std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   std::vector<const Spelling*> matches;
-  for (const Spelling& spelling : LongSpellings()) {
+  for (const Spelling& spelling : spellings) {
     if (spelling.name == name) return &spelling;
     if (!name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
   }
-  if (matches.empty()) return UnknownOption(spelled, name);
+  if (matches.empty()) return UnknownOption(spellings, spelled, name);
   const auto same = [&](const Spelling* s) {
     return s->flag != nullptr && s->flag == matches[0]->flag && s->fixed == matches[0]->fixed &&
            s->takes_bool == matches[0]->takes_bool;
@@ -98,11 +100,12 @@ StatusOr<const Spelling*> FindLong(const std::string& spelled, std::string name)
   return Bad("option " + spelled + " is ambiguous: " + list);
 }
 
-std::optional<Spelling> FindShort(const std::string& name) {
+std::optional<Spelling> FindShort(FlagPrograms program, const std::string& name) {
   if (name == "h") return Spelling{"help", nullptr, "", false};
   for (const FlagGroup& group : FlagGroups()) {
     for (const FlagSpec& flag : group.flags) {
-      if (!name.empty() && name == flag.short_name) return Spelling{flag.name, &flag, "", false};
+      if (name.empty() || name != flag.short_name || !flag.TakenBy(program)) continue;
+      return Spelling{flag.name, &flag, "", false};
     }
   }
   return std::nullopt;
@@ -110,7 +113,8 @@ std::optional<Spelling> FindShort(const std::string& name) {
 
 class Parser {
  public:
-  explicit Parser(const std::vector<std::string>& args) : args_(args) {}
+  Parser(const std::vector<std::string>& args, FlagPrograms program)
+      : args_(args), program_(program), spellings_(LongSpellings(program)) {}
 
   StatusOr<ParsedArgs> Run() {
     bool options_ended = false;
@@ -136,11 +140,11 @@ class Parser {
 
     Spelling spelling;
     if (spelled.starts_with("--")) {
-      KU_ASSIGN_OR_RETURN(const Spelling* found, FindLong(spelled, spelled.substr(2)));
+      KU_ASSIGN_OR_RETURN(const Spelling* found, FindLong(spellings_, spelled, spelled.substr(2)));
       spelling = *found;
     } else {
-      const std::optional<Spelling> found = FindShort(spelled.substr(1));
-      if (!found.has_value()) return UnknownOption(spelled, spelled.substr(1));
+      const std::optional<Spelling> found = FindShort(program_, spelled.substr(1));
+      if (!found.has_value()) return UnknownOption(spellings_, spelled, spelled.substr(1));
       spelling = *found;
     }
     if (spelling.flag == nullptr) {
@@ -193,7 +197,7 @@ class Parser {
     const std::string& value = args_[next_];
     if (value.starts_with("--")) {
       const std::string name = value.substr(2, value.find('=') - 2);
-      for (const Spelling& spelling : LongSpellings()) {
+      for (const Spelling& spelling : spellings_) {
         if (spelling.name != name) continue;
         return Bad(spelled + " needs a value, but " + value.substr(0, value.find('=')) + " follows",
                    "write " + spelled + "=" + value + " if that is the value");
@@ -204,14 +208,16 @@ class Parser {
   }
 
   const std::vector<std::string>& args_;
+  FlagPrograms program_;
+  Spellings spellings_;
   size_t next_ = 0;
   ParsedArgs parsed_;
 };
 
 }  // namespace
 
-StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args) {
-  return Parser(args).Run();
+StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, FlagPrograms program) {
+  return Parser(args, program).Run();
 }
 
 void StoreFlags(const ParsedArgs& args) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "demo/flag_table.h"
 #include "kuiper/base/status.h"
 
 namespace kuiper::demo {
@@ -22,7 +23,8 @@ struct ParsedArgs {
 };
 
 // `args` without the program's name. Stops at the first --help or --version. kInvalidArgument.
-StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args);
+StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args,
+                               FlagPrograms program = FlagPrograms::kText);
 
 // Copies the values into the gflags variables of flags.h.
 void StoreFlags(const ParsedArgs& args);

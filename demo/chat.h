@@ -64,6 +64,10 @@ class Chat {
 StatusOr<int> RunChat(Run& run, const PromptInput& input);
 
 // The texts of /set: "temp=0.7 top_k=20" into `generation`; all or nothing.
+// Checks the value of one parameter, named as its flag, and stores it; `spelled` is its name in
+// messages.
+Status SetParameter(const std::string& name, const std::string& spelled, const std::string& value,
+                    Generation* generation);
 Status ApplySettings(const std::string& assignments, Generation* generation);
 std::string DescribeSettings(const Generation& generation);
 

@@ -9,8 +9,8 @@
 namespace kuiper::demo {
 namespace {
 
-// The flags /set changes, by the name of the flag.
-Status SetOne(const std::string& name, const std::string& value, Generation* g) {
+// The parameters of a request, by the name of the flag. False: there is no such parameter.
+bool Store(const std::string& name, const std::string& value, Generation* g) {
   const float number = static_cast<float>(std::strtod(value.c_str(), nullptr));
   const int count = static_cast<int>(std::strtol(value.c_str(), nullptr, 10));
   if (name == "temp") {
@@ -34,13 +34,22 @@ Status SetOne(const std::string& name, const std::string& value, Generation* g) 
   } else if (name == "reasoning-budget") {
     g->reasoning_budget = count;
   } else {
-    return Status(StatusCode::kInvalidArgument, "/set: there is no parameter '" + name + "'",
-                  "/set alone lists them");
+    return false;
   }
-  return OkStatus();
+  return true;
 }
 
 }  // namespace
+
+Status SetParameter(const std::string& name, const std::string& spelled, const std::string& value,
+                    Generation* generation) {
+  std::string checked = value;
+  if (const FlagSpec* flag = FindFlag(name); flag != nullptr) {
+    KU_ASSIGN_OR_RETURN(checked, CheckFlagValue(*flag, spelled, value));
+  }
+  if (Store(name, checked, generation)) return OkStatus();
+  return Status(StatusCode::kInvalidArgument, spelled + ": there is no such parameter");
+}
 
 Status ApplySettings(const std::string& assignments, Generation* generation) {
   Generation changed = *generation;
@@ -55,11 +64,8 @@ Status ApplySettings(const std::string& assignments, Generation* generation) {
     for (const FlagAlias& alias : FlagAliases()) {
       if (name == alias.alias) name = alias.name;
     }
-    std::string value = word.substr(equals + 1);
-    if (const FlagSpec* flag = FindFlag(name); flag != nullptr) {
-      KU_ASSIGN_OR_RETURN(value, CheckFlagValue(*flag, "/set " + name, value));
-    }
-    KU_RETURN_IF_ERROR(SetOne(name, value, &changed));
+    const Status set = SetParameter(name, "/set " + name, word.substr(equals + 1), &changed);
+    if (!set.ok()) return Status(set.code(), set.message(), "/set alone lists the parameters");
   }
   *generation = changed;
   return OkStatus();

@@ -31,6 +31,13 @@ enum class FlagUse {
   kUnavailable,  // known, but this program cannot do it: an error that says why
 };
 
+// The programs that take a flag.
+enum class FlagPrograms {
+  kAll,
+  kText,   // one answer or a chat: qwen_infer, qwen3_infer
+  kBatch,  // kuiper_batch
+};
+
 struct FlagSpec {
   const char* name;
   FlagKind kind;
@@ -45,6 +52,11 @@ struct FlagSpec {
   FlagUse use = FlagUse::kWorks;
   const char* why = "";       // kNoEffect, kUnavailable: the end of the sentence
   const char* harmless = "";  // kUnavailable: the value that asks for nothing
+  FlagPrograms programs = FlagPrograms::kAll;
+
+  bool TakenBy(FlagPrograms program) const {
+    return programs == FlagPrograms::kAll || programs == program;
+  }
 };
 
 // Another spelling of a flag; it takes the values of that flag unless `fixed` says otherwise.

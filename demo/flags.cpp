@@ -7,6 +7,8 @@
 // Model and input.
 DEFINE_string(model, "", "model: Hugging Face directory, .safetensors or packed .bin");
 DEFINE_string(tokenizer, "", "tokenizer.json, its directory, or a .model (default: the model's)");
+DEFINE_string(input, "", "requests, one JSON object per line, - = standard input");
+DEFINE_string(output, "", "answers, one line per request, in order, - = standard output");
 DEFINE_string(prompt, "", "one user message");
 DEFINE_string(file, "", "read the user message from a file, - = standard input");
 DEFINE_string(system_prompt, "", "system message, \"\" = none (default: the chat template's own)");
@@ -42,16 +44,17 @@ DEFINE_int32(beam_width, 1, "beams");
 DEFINE_string(overflow, "error", "prompt longer than the context: fail, or drop the oldest turns");
 
 // KV cache and execution.
-DEFINE_bool(paged_attention, false, "KV cache in pages with a block table, else one buffer");
+DEFINE_bool(paged_attention, false, "KV cache in pages with a block table (kuiper_batch: on)");
 DEFINE_int32(block_size, 16, "tokens per page, a power of two from 1 to 256");
 DEFINE_int32(max_context, 0, "context length (default: 8192 or the model's limit)");
-DEFINE_bool(prefix_cache, false, "reuse keys and values of earlier prompts");
+DEFINE_bool(prefix_cache, false, "reuse keys and values of earlier prompts (kuiper_batch: on)");
 DEFINE_int64(prefix_cache_size, 65536, "tokens kept for reuse, clamped to the pool");
 DEFINE_string(kv_cache_dtype, "auto", "type of keys and values");
 DEFINE_double(gpu_memory_utilization, 0.9, "share of the available memory that may be used");
 DEFINE_uint64(kv_cache_memory, 0, "size of the KV cache, e.g. 512M (default: a whole context)");
 DEFINE_int32(num_blocks, 0, "size of the KV cache in pages (default: a whole context)");
 DEFINE_int32(max_num_batched_tokens, 512, "tokens of one prefill step");
+DEFINE_int32(max_num_seqs, 16, "requests that run at the same time");
 DEFINE_bool(cuda_graph, true, "record the decode step once and replay it (CPU: only when given)");
 DEFINE_bool(fused_ffn, true, "fused feed-forward kernels");
 DEFINE_bool(fused_rope_kv, false, "fused kernels");

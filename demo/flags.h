@@ -6,6 +6,8 @@
 
 DECLARE_string(model);
 DECLARE_string(tokenizer);
+DECLARE_string(input);
+DECLARE_string(output);
 DECLARE_string(prompt);
 DECLARE_string(file);
 DECLARE_string(system_prompt);
@@ -49,6 +51,7 @@ DECLARE_double(gpu_memory_utilization);
 DECLARE_uint64(kv_cache_memory);
 DECLARE_int32(num_blocks);
 DECLARE_int32(max_num_batched_tokens);
+DECLARE_int32(max_num_seqs);
 DECLARE_bool(cuda_graph);
 DECLARE_bool(fused_ffn);
 DECLARE_bool(fused_rope_kv);

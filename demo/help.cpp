@@ -11,14 +11,25 @@
 namespace kuiper::demo {
 namespace {
 
-constexpr char kAfterFlags[] = R"(
+constexpr char kAfterTextFlags[] = R"(
 Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt it ends the program.
 
 Input: --prompt, --file, --messages, else all of standard input is one user message; if that is a
 terminal or empty, a default question. With -i and piped input, one line is one turn.
 
 Output: the answer on stdout, everything else on stderr.
+)";
 
+constexpr char kAfterBatchFlags[] = R"(
+Input: a line is {"custom_id": ..., "body": {"messages": [...], "max_tokens": ..., ...}}, as for
+OpenAI's batches; a body with "prompt" is completed without the chat template. Options are the
+defaults of what a body leaves out.
+
+Output: one line per request in the order of the requests; a line that cannot be answered gets an
+error there. Started again with the same files, the program goes on behind the last whole line.
+)";
+
+constexpr char kAfterFlags[] = R"(
 Exit codes:
   0  answer produced                      5  prompt: missing, empty, not UTF-8
   1  unexpected failure                   6  prompt longer than the context
@@ -82,9 +93,11 @@ std::string FlagHelp(const FlagSpec& flag) {
 }  // namespace
 
 std::string HelpText(const Program& program) {
+  const bool batch = program.flags == FlagPrograms::kBatch;
   std::string text =
-      std::string("usage: ") + program.name + " MODEL [TOKENIZER] [options]\n\n" + "Runs " +
-      program.models +
+      std::string("usage: ") + program.name + " MODEL [TOKENIZER] " +
+      (batch ? "--input FILE --output FILE " : "") + "[options]\n\n" +
+      (batch ? "Answers many requests at once with " : "Runs ") + program.models +
       ". MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
       "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
       "Options may be abbreviated and stand anywhere; --no-NAME switches off; -- ends "
@@ -92,12 +105,13 @@ std::string HelpText(const Program& program) {
   for (const FlagGroup& group : FlagGroups()) {
     text += std::string("\n") + group.title + ":\n";
     for (const FlagSpec& flag : group.flags) {
-      if (flag.use != FlagUse::kUnavailable) text += FlagHelp(flag);
+      if (flag.use == FlagUse::kUnavailable || !flag.TakenBy(program.flags)) continue;
+      text += FlagHelp(flag);
     }
   }
   text += "  -h, --help                      this text\n";
   text += "  --version                       version and compiled devices\n";
-  return text + kAfterFlags;
+  return text + (batch ? kAfterBatchFlags : kAfterTextFlags) + kAfterFlags;
 }
 
 std::string VersionText(const Program& program) {

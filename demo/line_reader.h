@@ -1,4 +1,5 @@
-// Lines of a file descriptor, for chats: bounded, without read-ahead beyond what arrived.
+// Lines of a file descriptor, for chats and batches: bounded, without read-ahead beyond what
+// arrived.
 #pragma once
 
 #include <optional>

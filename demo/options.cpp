@@ -28,6 +28,24 @@ Device ParseDevice(const std::string& name) {
   return {DeviceType::kCUDA, std::atoi(name.c_str() + 5)};
 }
 
+// Many requests at once want pages, and requests of one file often begin alike.
+Status TakeBatch(const ParsedArgs& args, Options* options) {
+  EngineConfig& engine = options->engine;
+  if (!args.given("paged-attention")) engine.paged = true;
+  if (!args.given("prefix-cache")) engine.prefix_cache = true;
+  engine.max_num_seqs = FLAGS_max_num_seqs;
+  options->batch_input = FLAGS_input;
+  options->batch_output = FLAGS_output;
+  if (FLAGS_dry_run) return OkStatus();
+  if (options->batch_input.empty()) {
+    return Bad("no --input given", "usage: MODEL --input requests.jsonl --output answers.jsonl");
+  }
+  if (options->batch_output.empty()) {
+    return Bad("no --output given", "--output - writes the answers to standard output");
+  }
+  return OkStatus();
+}
+
 Status TakePositionals(const ParsedArgs& args, Options* options) {
   EngineConfig& engine = options->engine;
   engine.model_path = FLAGS_model;
@@ -41,7 +59,7 @@ Status TakePositionals(const ParsedArgs& args, Options* options) {
   }
   if (next < args.positionals.size()) {
     return Bad("unexpected argument '" + args.positionals[next] + "'",
-               "the prompt goes to --prompt or to standard input");
+               "usage: MODEL [TOKENIZER] [options]; --help lists all options");
   }
   if (engine.model_path.empty()) {
     return Bad("no model given", "usage: MODEL [TOKENIZER] [options]; --help lists all options");
@@ -211,13 +229,15 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
 
 }  // namespace
 
-StatusOr<Options> OptionsFromFlags(const ParsedArgs& args) {
+StatusOr<Options> OptionsFromFlags(const ParsedArgs& args, FlagPrograms program) {
   Options options;
   KU_RETURN_IF_ERROR(TakePositionals(args, &options));
   TakeInput(args, &options);
   TakeGeneration(args, &options);
   KU_RETURN_IF_ERROR(TakeEngine(args, &options));
   TakeOutput(args, &options);
+  const bool batch = program == FlagPrograms::kBatch;
+  if (batch) KU_RETURN_IF_ERROR(TakeBatch(args, &options));
   KU_RETURN_IF_ERROR(CheckTogether(args, options));
   TakeNotes(args, &options);
   options.task = FLAGS_tokenize       ? Task::kTokenize
@@ -225,6 +245,7 @@ StatusOr<Options> OptionsFromFlags(const ParsedArgs& args) {
                  : FLAGS_verify_paged ? Task::kVerifyPaged
                  : FLAGS_benchmark    ? Task::kBenchmark
                  : FLAGS_interactive  ? Task::kChat
+                 : batch              ? Task::kBatch
                                       : Task::kAnswer;
   return options;
 }

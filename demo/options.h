@@ -16,7 +16,7 @@ namespace kuiper::demo {
 enum class OutputFormat { kText, kRaw, kJson, kJsonLines };
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class ColorMode { kAuto, kNever, kAlways };
-enum class Task { kAnswer, kChat, kTokenize, kDryRun, kVerifyPaged, kBenchmark };
+enum class Task { kAnswer, kChat, kTokenize, kDryRun, kVerifyPaged, kBenchmark, kBatch };
 
 // What /set may change during a chat.
 struct Generation {
@@ -28,6 +28,7 @@ struct Generation {
 struct Options {
   Task task = Task::kAnswer;
 
+  std::string batch_input, batch_output;
   std::optional<std::string> prompt, prompt_file, messages_file;
   std::optional<std::string> system_prompt;  // absent: the chat template's own
   bool raw = false;
@@ -72,7 +73,8 @@ struct Options {
 
 // `args` are stored in the flags already (StoreFlags). kInvalidArgument for what does not go
 // together.
-StatusOr<Options> OptionsFromFlags(const ParsedArgs& args);
+StatusOr<Options> OptionsFromFlags(const ParsedArgs& args,
+                                   FlagPrograms program = FlagPrograms::kText);
 
 // Takes over what the model's generation_config.json says and the user did not.
 void ApplyGenerationConfig(const GenerationConfig& config, Options* options);

@@ -1,17 +1,20 @@
 // What differs between the text programs: their names and the models they run.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "demo/flag_table.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::demo {
 
 struct Program {
-  const char* name;    // "qwen3_infer"
-  const char* models;  // "Qwen3 text models"
-  ModelFamily family;
-  ChatFamily chat_family;  // for --tokenize where no config.json tells
+  const char* name;                   // "qwen3_infer"
+  const char* models;                 // "Qwen3 text models"
+  std::optional<ModelFamily> family;  // absent: every text model
+  ChatFamily chat_family;             // for --tokenize where no config.json tells
+  FlagPrograms flags = FlagPrograms::kText;
 };
 
 // Runs a whole program and returns its exit code.

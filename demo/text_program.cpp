@@ -66,6 +66,7 @@ StatusOr<int> RunTask(Run& run) {
   if (options.task != Task::kTokenize) ChooseDevice(run);
   if (options.task == Task::kDryRun) return RunDryRun(run);
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
+  if (options.task == Task::kBatch) return RunBatch(run);
   KU_ASSIGN_OR_RETURN(const PromptInput input,
                       ReadPrompt(options, STDIN_FILENO, run.console.input_is_terminal()));
   if (input.is_default) {
@@ -107,15 +108,16 @@ int RunOptions(const Program& program, Options& options, Console& console) {
 
 int RunArguments(const Program& program, const std::vector<std::string>& arguments,
                  Console& console) {
-  const StatusOr<ParsedArgs> args = ParseArgs(arguments);
-  if (!args.ok()) return Fail(console, args.status(), AsksForJson(arguments), nullptr);
+  const bool json = program.flags == FlagPrograms::kText && AsksForJson(arguments);
+  const StatusOr<ParsedArgs> args = ParseArgs(arguments, program.flags);
+  if (!args.ok()) return Fail(console, args.status(), json, nullptr);
   if (args->help || args->version) {
     console.Answer(args->help ? HelpText(program) : VersionText(program));
     return console.output_status().ok() ? kExitOk : kExitInternal;
   }
   StoreFlags(*args);
-  StatusOr<Options> options = OptionsFromFlags(*args);
-  if (!options.ok()) return Fail(console, options.status(), AsksForJson(arguments), nullptr);
+  StatusOr<Options> options = OptionsFromFlags(*args, program.flags);
+  if (!options.ok()) return Fail(console, options.status(), json, nullptr);
   NoteThinkingFlags(program, *args, &*options);
   return RunOptions(program, *options, console);
 }
@@ -133,7 +135,8 @@ std::string ModelName(const std::string& path) {
 
 Status CheckModelFamily(const Program& program, const std::string& path,
                         const ModelConfig& config) {
-  if (config.family == program.family && config.supported) return OkStatus();
+  const bool right_family = !program.family.has_value() || config.family == *program.family;
+  if (right_family && config.supported) return OkStatus();
   std::string hint;
   if (config.family == ModelFamily::kQwen2) hint = "use qwen_infer";
   if (config.family == ModelFamily::kQwen3) hint = "use qwen3_infer";

@@ -39,5 +39,7 @@ StatusOr<int> RunTokenize(Run& run, const PromptInput& input);
 StatusOr<int> RunDryRun(Run& run);
 StatusOr<int> RunVerifyPaged(Run& run, const PromptInput& input);
 StatusOr<int> RunBenchmark(Run& run);
+// Answers the requests of a file into another (batch_run.cpp).
+StatusOr<int> RunBatch(Run& run);
 
 }  // namespace kuiper::demo

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "kuiper/io/json_tree.h"
-
 namespace kuiper {
 namespace {
 
@@ -132,6 +130,10 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
 
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json) {
   KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJsonTree(json, StatusCode::kInput, kName));
+  return ParseMessages(root);
+}
+
+StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
   ParsedMessages parsed;
   const JsonNode* messages = root.IsArray() ? &root : root.Find("messages");
   if (messages == nullptr || !messages->IsArray()) {

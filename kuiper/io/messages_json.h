@@ -8,6 +8,7 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/io/chat_template.h"
+#include "kuiper/io/json_tree.h"
 
 namespace kuiper {
 
@@ -20,6 +21,7 @@ struct ParsedMessages {
 // Either an array of messages or {"messages": [...], "tools": [...], "chat_template_kwargs":
 // {"enable_thinking": bool}}; other keys of the object are ignored. Errors are kInput.
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json);
+StatusOr<ParsedMessages> ParseMessages(const JsonNode& root);
 
 // JSON text printed as Python's json.dumps(value, ensure_ascii=False) prints it: ", " and ": ",
 // keys in their order, numbers as Python's int and float. Errors are kInput.

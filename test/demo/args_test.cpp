@@ -197,6 +197,28 @@ TEST(Args, EveryFlagHasItsVariable) {
   for (const FlagAlias& alias : FlagAliases()) EXPECT_NE(FindFlag(alias.name), nullptr);
 }
 
+TEST(Args, EachProgramTakesItsOwnFlags) {
+  const Args batch = {"M", "-i", "in", "-o", "out", "--max-num-seqs", "4", "-n", "3"};
+  const auto parsed = ParseArgs(batch, FlagPrograms::kBatch);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->values.at("input").back(), "in");
+  EXPECT_EQ(parsed->values.at("output").back(), "out");
+  EXPECT_EQ(parsed->values.at("max-tokens").back(), "3");
+  EXPECT_FALSE(ParseArgs({"--max-num-seqs", "4"}, FlagPrograms::kText).ok());
+  EXPECT_FALSE(ParseArgs({"--prompt", "x"}, FlagPrograms::kBatch).ok());
+  EXPECT_FALSE(ParseArgs({"--hide-thinking"}, FlagPrograms::kBatch).ok());
+  // A short name may mean another flag of another program, but one flag in each.
+  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch}) {
+    std::set<std::string> shorts;
+    for (const FlagGroup& group : FlagGroups()) {
+      for (const FlagSpec& flag : group.flags) {
+        if (flag.short_name[0] == '\0' || !flag.TakenBy(program)) continue;
+        EXPECT_TRUE(shorts.insert(flag.short_name).second) << flag.short_name;
+      }
+    }
+  }
+}
+
 TEST(Args, StoredValuesReachGflags) {
   gflags::FlagSaver saver;
   StoreFlags(Parse({"-n", "9", "--temp", "0.25", "--no-stats", "--kv-cache-memory", "1G"}));

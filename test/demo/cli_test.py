@@ -11,7 +11,8 @@ import os
 import sys
 import unittest
 
-from cli_chat import *  # noqa: F401,F403 - unittest finds the test cases here
+from cli_batch import *  # noqa: F401,F403 - unittest finds the test cases here
+from cli_chat import *  # noqa: F401,F403
 from cli_errors import *  # noqa: F401,F403
 from cli_harness import ARGS
 from cli_output import *  # noqa: F401,F403

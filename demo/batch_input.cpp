@@ -1,0 +1,54 @@
+#include "demo/batch_input.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace kuiper::demo {
+
+BatchInput::~BatchInput() {
+  if (fd_ != STDIN_FILENO) close(fd_);
+}
+
+StatusOr<std::unique_ptr<BatchInput>> BatchInput::Open(const std::string& path) {
+  const auto bad = [](const std::string& what) { return Status(StatusCode::kInput, what); };
+  const int fd = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return bad("cannot open requests file " + path + ": " + std::strerror(errno));
+  std::unique_ptr<BatchInput> input(new BatchInput(fd));
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) return bad("cannot read " + path + ": " + std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) return bad(path + " is a directory");
+  if (!S_ISREG(info.st_mode)) return input;
+  const off_t begin = lseek(fd, 0, SEEK_CUR);
+  while (input->NextLine().has_value()) ++input->count_;
+  if (input->count_ == 0) return bad(path + " holds no requests");
+  if (lseek(fd, begin, SEEK_SET) != begin)
+    return bad("cannot read " + path + ": " + std::strerror(errno));
+  input->reader_ = LineReader(fd);
+  return input;
+}
+
+std::optional<std::string> BatchInput::NextLine() {
+  while (std::optional<std::string> line = reader_.Next()) {
+    if (line->find_first_not_of(" \t") != std::string::npos) return line;
+  }
+  return std::nullopt;
+}
+
+std::optional<BatchInput::Item> BatchInput::Next() {
+  const std::optional<std::string> text = NextLine();
+  if (!text.has_value()) return std::nullopt;
+  Item item{{++num_read_, std::nullopt}, ParseJsonTree(*text, StatusCode::kInput, "the line")};
+  if (!item.json.ok()) return item;
+  item.line.custom_id = CustomIdOf(*item.json);
+  if (item.line.custom_id.has_value() && !custom_ids_.insert(*item.line.custom_id).second) {
+    item.json = Status(StatusCode::kInput, "an earlier line has this custom_id");
+  }
+  return item;
+}
+
+}  // namespace kuiper::demo

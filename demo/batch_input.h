@@ -1,0 +1,47 @@
+// The file of requests, read line by line: bounded memory for any length, pipes too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "demo/batch_request.h"
+#include "demo/line_reader.h"
+#include "kuiper/base/status.h"
+#include "kuiper/io/json_tree.h"
+
+namespace kuiper::demo {
+
+class BatchInput {
+ public:
+  // "-" is standard input. kInput unless it can be read and, for a regular file, holds a request.
+  static StatusOr<std::unique_ptr<BatchInput>> Open(const std::string& path);
+  ~BatchInput();
+  BatchInput(const BatchInput&) = delete;
+  BatchInput& operator=(const BatchInput&) = delete;
+
+  struct Item {
+    BatchLine line;
+    StatusOr<JsonNode> json;  // not ok: the line is no JSON, or its custom_id was there before
+  };
+  // Blank lines do not count.
+  std::optional<Item> Next();
+
+  int64_t num_read() const { return num_read_; }
+  int64_t count() const { return count_; }  // 0: not known, the input is no regular file
+  int fd() const { return fd_; }
+
+ private:
+  explicit BatchInput(int fd) : fd_(fd), reader_(fd) {}
+  std::optional<std::string> NextLine();
+
+  int fd_;
+  LineReader reader_;
+  int64_t count_ = 0;
+  int64_t num_read_ = 0;
+  std::unordered_set<std::string> custom_ids_;
+};
+
+}  // namespace kuiper::demo

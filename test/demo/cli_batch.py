@@ -1,0 +1,218 @@
+"""kuiper_batch: answers equal those of single runs, order, bad lines, resuming after a kill."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+from cli_harness import CliTest, default_signals, program
+
+# About what random prompts of a bundled model do: long and short answers, greedy and sampled.
+WORDS = "the red cat of a small town has seven old clocks and no time".split()
+
+
+def chat(custom_id, text, **body):
+    messages = [{"role": "user", "content": text}]
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions",
+            "body": {"model": "any", "messages": messages, **body}}
+
+
+def lines_of(*requests):
+    return "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in requests)
+
+
+class Batch(CliTest):
+    def batch(self, requests, *args, output=None, run=None):
+        path = self.path("requests.jsonl", requests)
+        output = output or self.path("answers.jsonl")
+        result = (run or self.ok)(self.qwen3, "--device", "cpu", "--input", path, "--output",
+                                  output, *args, name="kuiper_batch")
+        return result, output
+
+    def answers(self, requests, *args):
+        _, output = self.batch(requests, *args)
+        with open(output, encoding="utf-8") as f:
+            return [json.loads(line) for line in f]
+
+    def mixed_requests(self, count):
+        dice = random.Random(7)
+        requests = []
+        for i in range(count):
+            text = " ".join(dice.choices(WORDS, k=dice.randint(1, 40)))
+            body = {"max_tokens": dice.randint(1, 30), "seed": i, "ignore_eos": True,
+                    "temperature": dice.choice([0, 0.8])}
+            requests.append(chat(f"r{i}", text, **body))
+        return requests
+
+    def test_answers_are_those_of_single_runs_in_the_order_of_the_requests(self):
+        requests = self.mixed_requests(7)
+        requests[2]["body"]["chat_template_kwargs"] = {"enable_thinking": False}
+        answers = self.answers(lines_of(*requests), "--max-num-seqs", "4", "--block-size", "8")
+        self.assertEqual([a["custom_id"] for a in answers], [r["custom_id"] for r in requests])
+        for request, answer in zip(requests, answers):
+            body = request["body"]
+            messages = self.path("m.json", json.dumps(body))
+            alone = self.qwen3_run("--messages", messages, "--max-tokens", body["max_tokens"],
+                                   "--temp", body["temperature"], "--seed", body["seed"],
+                                   "--ignore-eos", "-o", "json").json()
+            choice = answer["response"]["body"]["choices"][0]
+            self.assertEqual(choice["message"]["content"], alone["text"])
+            self.assertEqual(choice["message"].get("reasoning_content", ""), alone["reasoning"])
+            self.assertEqual(choice["finish_reason"], alone["finish_reason"])
+            usage = answer["response"]["body"]["usage"]
+            for key in ("prompt_tokens", "completion_tokens"):
+                self.assertEqual(usage[key], alone["usage"][key])
+            self.assertEqual(answer["response"]["status_code"], 200)
+            self.assertIsNone(answer["error"])
+
+    def test_completions_and_defaults_of_the_command_line(self):
+        alone = self.qwen3_run("--raw", "-p", "The red cat", "-n", "9", "--ignore-eos", "-o",
+                               "json").json()
+        ids = [int(i) for i in self.qwen3_run("--raw", "-p", "The red cat", "--tokenize").out.split()]
+        requests = lines_of({"custom_id": "text", "body": {"prompt": "The red cat"}},
+                            {"custom_id": "ids", "url": "/v1/completions", "body": {"prompt": ids}})
+        for answer in self.answers(requests, "-n", "9", "--ignore-eos"):
+            body = answer["response"]["body"]
+            self.assertEqual(body["object"], "text_completion")
+            self.assertEqual(body["usage"]["completion_tokens"], 9)
+            self.assertEqual(body["choices"][0]["text"].strip(),
+                             (alone["reasoning"] + alone["text"]).strip())
+
+    def test_a_bad_line_gets_an_error_in_its_place(self):
+        bad = [
+            ("{\"custom_id\": ", None, "invalid JSON at byte"),
+            ("[1]", None, "not an object"),
+            ({"body": {"prompt": "x"}}, None, "no custom_id"),
+            ({"custom_id": "no body"}, "no body", "no body"),
+            (chat("n", "x", n=2), "n", "body.n must be 1"),
+            (chat("field", "x", logit_bias={"1": 1}), "field", "body.logit_bias is not available"),
+            (chat("hot", "x", temperature=1000), "hot", "body.temperature: 1000"),
+            (chat("word", "x", top_p="much"), "word", "body.top_p is not a number"),
+            (chat("tokens", "x", max_tokens=0), "tokens", "body.max_tokens: 0 is out of range"),
+            (chat("stop", "x", stop=["a", 1]), "stop", "body.stop"),
+            (chat("stream", "x", stream=True), "stream", "body.stream must be false"),
+            ({**chat("url", "x"), "url": "/v1/embeddings"}, "url", "url must be"),
+            ({**chat("get", "x"), "method": "GET"}, "get", "method must be"),
+            ({"custom_id": "empty", "body": {"messages": []}}, "empty", "the list is empty"),
+            ({"custom_id": "id", "body": {"prompt": [10 ** 6]}}, "id", "outside the vocabulary"),
+            (chat("long", "word " * 3000), "long", "prompt is"),
+            (chat("good", "x"), "good", "earlier line has this custom_id"),
+        ]
+        good = chat("good", "Hello", max_tokens=3, ignore_eos=True)
+        requests = lines_of(good, "", *(line for line, _, _ in bad), chat("last", "Hi", max_tokens=2))
+        first, *errors, last = self.answers(requests, "--max-context", "256")
+        self.assertEqual(first["response"]["body"]["usage"]["completion_tokens"], 3)
+        self.assertEqual(last["custom_id"], "last")
+        self.assertIsNone(last["error"])
+        self.assertEqual(len(errors), len(bad))
+        for answer, (_, custom_id, message) in zip(errors, bad):
+            self.assertEqual(answer["custom_id"], custom_id)
+            self.assertIsNone(answer["response"])
+            self.assertIn(message, answer["error"]["message"])
+
+    def test_an_answer_stops_before_a_stop_string(self):
+        whole, = self.answers(lines_of(chat("a", "Hello", max_tokens=30)), "--think", "off")
+        text = whole["response"]["body"]["choices"][0]["message"]["content"]
+        self.assertGreater(len(text), 6)
+        os.remove(self.path("answers.jsonl"))
+        cut, = self.answers(lines_of(chat("a", "Hello", max_tokens=30, stop=text[4:6])), "--think",
+                            "off")
+        choice = cut["response"]["body"]["choices"][0]
+        self.assertEqual(choice["message"]["content"], text[:text.index(text[4:6])])
+        self.assertEqual(choice["finish_reason"], "stop")
+
+    def test_pipes(self):
+        requests = lines_of(*self.mixed_requests(3))
+        _, output = self.batch(requests)
+        piped = self.ok(self.qwen3, "--device", "cpu", "--input", "-", "--output", "-",
+                        stdin=requests, name="kuiper_batch")
+        with open(output, encoding="utf-8") as f:
+            self.assertEqual(piped.out, f.read())
+        self.assertNotIn("\r", piped.err)
+        self.assertRegex(piped.err, r"(?m)^Batch: 3 requests, 0 failed, 0 kept from before; ")
+
+    def test_usage(self):
+        m = (self.qwen3, "--device", "cpu")
+        good = self.path("good.jsonl", lines_of(chat("a", "x", max_tokens=1)))
+        out = self.path("out.jsonl")
+        for code, message, *args in (
+                (2, "no --input given", "--output", out),
+                (2, "no --output given", "--input", good),
+                (2, "unknown option --interactive", "--interactive"),
+                (2, "are the same file", "--input", good, "--output", good),
+                (5, "cannot open requests file", "--input", self.path("none"), "--output", out),
+                (5, "holds no requests", "--input", self.path("e", "\n\n"), "--output", out),
+                (5, "is a directory", "--input", self.dir, "--output", out),
+                (1, "cannot write /nonexistent/x", "--input", good, "--output", "/nonexistent/x"),
+                (1, "cannot write /dev/full", "--input", good, "--output", "/dev/full"),
+                (3, "model file not found", "--model", "/m/x", "--input", good, "--output", out)):
+            models = m[1:] if "--model" in args else m
+            self.fails(code, *models, *args, message=message, name="kuiper_batch")
+        with open(good) as f:
+            self.assertEqual(f.read().count("\n"), 1)
+
+    def test_an_output_of_other_requests_is_refused_and_left_alone(self):
+        _, output = self.batch(lines_of(chat("a", "x", max_tokens=1)))
+        with open(output, "rb") as f:
+            before = f.read()
+        for other in (lines_of(chat("b", "x")), lines_of(chat("b", "y"), chat("a", "x"))):
+            self.batch(other, run=lambda *args, **kw: self.fails(
+                5, *args, message="line 1 is not the answer", hint="choose another", **kw))
+        with open(output, "rb") as f:
+            self.assertEqual(f.read(), before)
+
+    def test_every_cut_of_the_output_is_completed_to_the_same_bytes(self):
+        requests = lines_of(*self.mixed_requests(4), "nonsense")
+        _, output = self.batch(requests)
+        with open(output, "rb") as f:
+            whole = f.read()
+        ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+        for cut in (0, 1, ends[0] - 1, ends[0], ends[0] + 1, ends[2] + 5, len(whole) - 1, len(whole)):
+            with open(output, "wb") as f:
+                f.write(whole[:cut])
+            result, _ = self.batch(requests, "--max-num-seqs", "2")
+            with open(output, "rb") as f:
+                self.assertEqual(f.read(), whole, f"cut at {cut}")
+            self.assertEqual(f"has {whole[:cut].count(10)} answers already" in result.err,
+                             cut >= ends[0])
+
+    def test_kill_at_random_moments(self):
+        requests = lines_of(*self.mixed_requests(60))
+        path = self.path("requests.jsonl", requests)
+        command = [program("kuiper_batch"), self.qwen3, "--device", "cpu", "--threads", "1",
+                   "--max-num-seqs", "4", "--block-size", "8", "--input", path, "--output"]
+
+        def start(output):
+            return subprocess.Popen([*command, output], stderr=subprocess.DEVNULL,
+                                    stdin=subprocess.DEVNULL, preexec_fn=default_signals)
+
+        begin = time.monotonic()
+        whole = self.path("whole.jsonl")
+        self.assertEqual(start(whole).wait(timeout=300), 0)
+        duration = time.monotonic() - begin
+        with open(whole, "rb") as f:
+            expected = f.read()
+        self.assertEqual(expected.count(b"\n"), 60)
+
+        output = self.path("answers.jsonl")
+        dice = random.Random(3)
+        kills = 0
+        while kills < 20:
+            run = start(output)
+            # Longer than a twentieth on average: a run that ends begins anew.
+            time.sleep(dice.uniform(0, duration / 3))
+            run.send_signal(signal.SIGKILL)
+            if run.wait(timeout=300) == 0:
+                with open(output, "rb") as f:
+                    self.assertEqual(f.read(), expected)
+                os.remove(output)
+                continue
+            kills += 1
+            with open(output, "rb") as f:
+                kept = f.read()
+            whole_lines = kept[:kept.rfind(b"\n") + 1]
+            self.assertTrue(expected.startswith(whole_lines))
+        self.assertEqual(start(output).wait(timeout=300), 0)
+        with open(output, "rb") as f:
+            self.assertEqual(f.read(), expected)
