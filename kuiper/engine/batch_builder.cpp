@@ -77,7 +77,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs) {
     const Sequence& seq = *entry.seq;
     KU_CHECK(tokens + entry.num_tokens <= limits_.max_tokens && seqs < limits_.max_seqs);
     for (int i = 0; i < entry.num_tokens; ++i) {
-      const int pos = seq.num_computed + i;
+      const int pos = entry.begin + i;
       const int64_t slot = int64_t{seq.pages.at(pos / limits_.page_size)} * limits_.page_size +
                            pos % limits_.page_size;
       if (entry.all_rows) host[at.output_rows + outputs++] = tokens;
@@ -86,7 +86,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs) {
     if (entry.samples && !entry.all_rows) host[at.output_rows + outputs++] = tokens - 1;
     max_q_len = std::max(max_q_len, entry.num_tokens);
     SetTableRow(seqs, seq.pages);
-    end_sequence(seq.num_computed + entry.num_tokens);
+    end_sequence(entry.end());
   }
   while (seqs < pad_to_seqs) {
     SetTableRow(seqs, {kNullPage});

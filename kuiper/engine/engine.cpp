@@ -252,9 +252,10 @@ std::vector<TokenEvent> Engine::Step() {
     const std::string where = layer.has_value()
                                   ? "layer scan: first bad layer " + std::to_string(*layer)
                                   : "layer scan: all layers are finite, the output head is not";
-    not_finite = Status(StatusCode::kInternal, "model produced NaN at token " +
-                                                   std::to_string(failed[0]->num_generated()) +
-                                                   " (" + where + "); try --dtype bf16");
+    not_finite = Status(StatusCode::kInternal,
+                        "model produced NaN at token " +
+                            std::to_string(failed[0]->num_known() - failed[0]->num_prompt) + " (" +
+                            where + "); try --dtype bf16");
   }
   s_->scheduler->Commit(plan, tokens);
   for (const StepPlan::Entry& entry : plan.entries) s_->RecordTouched(*entry.seq);
@@ -311,7 +312,8 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
     StepPlan plan;
     plan.num_tokens =
         std::min(s_->config.max_num_batched_tokens, seq.num_tokens() - seq.num_computed);
-    plan.entries.push_back({.seq = &seq, .num_tokens = plan.num_tokens, .all_rows = true});
+    plan.entries.push_back(
+        {.seq = &seq, .begin = seq.num_computed, .num_tokens = plan.num_tokens, .all_rows = true});
     s_->runner->Run(plan);
     for (int i = 0; i < plan.num_tokens; ++i) {
       on_row(seq.num_computed + i, s_->runner->HostLogits(i));

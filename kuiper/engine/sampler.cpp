@@ -38,7 +38,7 @@ struct SampleArena {
 
 void UpdateCounts(Sequence& seq) {
   TokenCounts& counts = seq.counts;
-  for (; counts.num_seen < seq.num_tokens(); ++counts.num_seen) {
+  for (; counts.num_seen < seq.num_known(); ++counts.num_seen) {
     const int32_t id = seq.tokens[counts.num_seen];
     const auto [it, is_new] = counts.index.try_emplace(id, static_cast<int>(counts.tokens.size()));
     if (is_new) {
@@ -64,11 +64,11 @@ StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_seqs, int m
 }
 
 std::vector<int32_t> Sampler::Sample(Tensor logits, const StepPlan& plan) {
-  std::vector<Sequence*> rows;
+  std::vector<const StepPlan::Entry*> rows;
   int64_t num_penalties = 0;
   for (const StepPlan::Entry& entry : plan.entries) {
     if (!entry.samples) continue;
-    rows.push_back(entry.seq);
+    rows.push_back(&entry);
     if (!entry.seq->sampling.has_penalties()) continue;
     UpdateCounts(*entry.seq);
     num_penalties += static_cast<int64_t>(entry.seq->counts.tokens.size());
@@ -80,14 +80,14 @@ std::vector<int32_t> Sampler::Sample(Tensor logits, const StepPlan& plan) {
   const SampleArgs host = SampleArena(host_, count, num_penalties).args;
   int32_t offset = 0;
   for (int64_t r = 0; r < count; ++r) {
-    const Sequence& seq = *rows[r];
+    const Sequence& seq = *rows[r]->seq;
     const SamplingParams& params = seq.sampling;
     host.seed.ptr<int64_t>()[r] = static_cast<int64_t>(params.seed);
     host.temperature.ptr<float>()[r] = params.temperature;
     host.top_k.ptr<int32_t>()[r] = params.top_k;
     host.top_p.ptr<float>()[r] = params.top_p;
     host.min_p.ptr<float>()[r] = params.min_p;
-    host.step.ptr<int32_t>()[r] = seq.num_generated();
+    host.step.ptr<int32_t>()[r] = rows[r]->end() - seq.num_prompt;
     host.repetition_penalty.ptr<float>()[r] = params.repetition_penalty;
     host.presence_penalty.ptr<float>()[r] = params.presence_penalty;
     host.frequency_penalty.ptr<float>()[r] = params.frequency_penalty;

@@ -79,8 +79,19 @@ void Scheduler::AddEntry(Sequence& seq, int num_tokens, Step* step) {
     return;
   }
   const bool samples = seq.num_computed + num_tokens == seq.num_tokens();
-  step->plan.entries.push_back({&seq, num_tokens, samples});
+  step->plan.entries.push_back(
+      {.seq = &seq, .begin = seq.num_computed, .num_tokens = num_tokens, .samples = samples});
   step->plan.num_tokens += num_tokens;
+}
+
+void Scheduler::Advance(StepPlan* plan) {
+  for (const StepPlan::Entry& entry : plan->entries) {
+    Sequence& seq = *entry.seq;
+    seq.num_computed = entry.end();
+    if (!entry.samples) continue;
+    seq.tokens.push_back(kPendingToken);
+    ++seq.num_pending;
+  }
 }
 
 Scheduler::Step Scheduler::Schedule() {
@@ -110,21 +121,28 @@ Scheduler::Step Scheduler::Schedule() {
     waiting_.pop_front();
     add_chunk(*running_.back());
   }
+  Advance(&step.plan);
   return step;
 }
 
 void Scheduler::Commit(const StepPlan& plan, const std::vector<int32_t>& sampled) {
   size_t next = 0;
   for (const StepPlan::Entry& entry : plan.entries) {
-    Sequence& seq = *entry.seq;
     const int32_t token = entry.samples ? sampled.at(next++) : 0;
-    if (token < 0) continue;
-    const int full_pages_before = seq.num_computed / pool_.page_size();
-    seq.num_computed += entry.num_tokens;
-    if (reuse_ != nullptr && seq.num_computed / pool_.page_size() > full_pages_before) {
-      reuse_->Computed(std::span(seq.tokens).first(seq.num_computed), seq.pages);
+    if (entry.seq == nullptr) continue;
+    Sequence& seq = *entry.seq;
+    if (token < 0) {
+      seq.tokens.resize(seq.num_known());
+      seq.num_pending = 0;
+      seq.num_computed = entry.begin;
+      continue;
     }
-    if (entry.samples) seq.tokens.push_back(token);
+    if (reuse_ != nullptr && entry.end() / pool_.page_size() > entry.begin / pool_.page_size()) {
+      reuse_->Computed(std::span(seq.tokens).first(entry.end()), seq.pages);
+    }
+    if (!entry.samples) continue;
+    seq.tokens[seq.num_known()] = token;
+    --seq.num_pending;
   }
   KU_CHECK(next == sampled.size());
 }
@@ -141,6 +159,9 @@ std::unique_ptr<Sequence> Scheduler::Finish(int64_t id, bool reusable) {
   } else {
     return nullptr;
   }
+  seq->tokens.resize(seq->num_known());
+  seq->num_pending = 0;
+  seq->num_computed = std::min(seq->num_computed, seq->num_tokens());
   if (reuse_ != nullptr && reusable) {
     reuse_->Finished(std::span(seq->tokens).first(seq->num_computed), seq->pages);
   }

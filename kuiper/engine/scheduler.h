@@ -36,9 +36,13 @@ class Scheduler {
     StepPlan plan;
     std::vector<Sequence*> out_of_pages;  // cannot go on: the caller finishes them
   };
+  // The sequences of the plan count as advanced from here on. The next step may be scheduled before
+  // this one is committed (the engine runs one step ahead): then a sequence with pending tokens can
+  // only go on decoding, since nobody can tell yet what they are.
   Step Schedule();
-  // After the plan ran: `sampled` has one token per entry that samples, in order; -1 for an entry
-  // that failed, which stays where it was.
+  // After the plan ran; plans are committed in the order they were scheduled. `sampled` has one
+  // token per entry that samples, in order; -1 for an entry that failed, which goes back to where
+  // it was.
   void Commit(const StepPlan& plan, const std::vector<int32_t>& sampled);
   // Removes a sequence, waiting or running, and releases its pages. What it computed may be reused
   // by others unless `reusable` is false.
@@ -54,6 +58,7 @@ class Scheduler {
   bool GrowTo(Sequence& seq, int num_tokens);
   bool TryAdmit(Sequence& seq);
   void AddEntry(Sequence& seq, int num_tokens, Step* step);
+  static void Advance(StepPlan* plan);
 
   Limits limits_;
   BlockPool& pool_;

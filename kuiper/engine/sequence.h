@@ -18,11 +18,15 @@ struct TokenCounts {
   int num_seen = 0;
 };
 
+// Stands for a token that a step samples but whose id the host does not know yet.
+inline constexpr int32_t kPendingToken = -1;
+
 struct Sequence {
   int64_t id = 0;
-  std::vector<int32_t> tokens;  // prompt, then generated
+  std::vector<int32_t> tokens;  // prompt, then generated; the last num_pending are kPendingToken
+  int num_pending = 0;          // sampled by steps that were scheduled and not committed
   int num_prompt = 0;
-  int num_computed = 0;        // tokens whose K/V are in the cache
+  int num_computed = 0;        // tokens whose K/V are in the cache once the scheduled steps ran
   int num_cached = 0;          // of them, reused when the sequence was admitted
   std::vector<int32_t> pages;  // covers [0, num_computed + scheduled); contiguous: one cache row
   int reserved_pages = 0;      // pages this sequence may grow to, promised at admission
@@ -32,15 +36,19 @@ struct Sequence {
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
   int num_generated() const { return num_tokens() - num_prompt; }
+  int num_known() const { return num_tokens() - num_pending; }
 };
 
 // What one step computes. Entries are in the order of the batch.
 struct StepPlan {
   struct Entry {
-    Sequence* seq = nullptr;
-    int num_tokens = 0;     // tokens [num_computed, num_computed + num_tokens) of seq
-    bool samples = false;   // reaches the end of the known tokens: yields a new one
+    Sequence* seq = nullptr;  // null: it ended after the step was scheduled
+    int begin = 0;            // computes tokens [begin, end()) of seq
+    int num_tokens = 0;
+    bool samples = false;   // reaches the end of the tokens: yields a new one
     bool all_rows = false;  // logits of every row are wanted, none is sampled
+
+    int end() const { return begin + num_tokens; }
   };
   std::vector<Entry> entries;
   int num_tokens = 0;

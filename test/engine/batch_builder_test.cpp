@@ -35,14 +35,12 @@ class BatchBuilderTest : public ::testing::Test {
 TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
   Sequence decode;  // 6 tokens, the last one not computed
   decode.tokens = {10, 11, 12, 13, 14, 15};
-  decode.num_computed = 5;
   decode.pages = {7, 3};
   Sequence prompt;  // chunk [2, 5) of 6 tokens
   prompt.tokens = {20, 21, 22, 23, 24, 25};
-  prompt.num_computed = 2;
   prompt.pages = {2, 5};
   StepPlan plan;
-  plan.entries = {{&decode, 1, true, false}, {&prompt, 3, false, false}};
+  plan.entries = {{&decode, 5, 1, true, false}, {&prompt, 2, 3, false, false}};
   plan.num_tokens = 4;
   const Batch batch = builder_->Build(plan);
   EXPECT_EQ(batch.num_tokens, 4);
@@ -63,10 +61,9 @@ TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
 TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
   Sequence seq;
   seq.tokens = {1, 2};
-  seq.num_computed = 1;
   seq.pages = {6};
   StepPlan plan;
-  plan.entries = {{&seq, 1, true, false}};
+  plan.entries = {{&seq, 1, 1, true, false}};
   plan.num_tokens = 1;
   plan.decode_only = true;
   const Batch batch = builder_->Build(plan, 4);
@@ -81,26 +78,25 @@ TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
 TEST_F(BatchBuilderTest, UploadsOnlyTableEntriesThatChanged) {
   Sequence seq;
   seq.tokens.assign(20, 1);
-  seq.num_computed = 11;
   seq.pages = {4, 5, 6};
   StepPlan plan;
-  plan.entries = {{&seq, 1, false, false}};
+  plan.entries = {{&seq, 11, 1, false, false}};
   plan.num_tokens = 1;
   builder_->Build(plan);
   EXPECT_EQ(builder_->table_entries_uploaded(), 3);
   builder_->Build(plan);
   EXPECT_EQ(builder_->table_entries_uploaded(), 3);
-  seq.num_computed = 12;
+  plan.entries[0].begin = 12;
   seq.pages.push_back(9);
   builder_->Build(plan);
   EXPECT_EQ(builder_->table_entries_uploaded(), 4);
   Sequence other;  // another sequence in the same row shares the first page only
   other.tokens.assign(8, 1);
   other.pages = {4, 8};
-  plan.entries[0].seq = &other;
+  plan.entries[0] = {&other, 0, 1, false, false};
   builder_->Build(plan);
   EXPECT_EQ(builder_->table_entries_uploaded(), 5);
-  plan.entries[0].seq = &seq;  // what follows a changed entry is sent again
+  plan.entries[0] = {&seq, 12, 1, false, false};  // what follows a changed entry is sent again
   const Batch batch = builder_->Build(plan);
   EXPECT_EQ(builder_->table_entries_uploaded(), 8);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(batch.block_tables.ptr<int32_t>()[i], seq.pages[i]);
@@ -111,7 +107,7 @@ TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
   seq.tokens.assign(9, 1);
   seq.pages = {1, 2, 3};
   StepPlan plan;
-  plan.entries = {{&seq, 9, true, false}};
+  plan.entries = {{&seq, 0, 9, true, false}};
   const Batch a = builder_->Build(plan);
   plan.entries[0].num_tokens = 2;
   const Batch b = builder_->Build(plan);

@@ -23,7 +23,7 @@ TEST(SamplerTest, PenaltiesHaveRoomForEveryIdOfTheModel) {
   logits[1] = 6;
   logits[2] = 7;  // 5 after the penalty
   StepPlan plan;
-  plan.entries.push_back({.seq = &seq, .num_tokens = 1, .samples = true});
+  plan.entries.push_back({.seq = &seq, .begin = kVocab, .num_tokens = 1, .samples = true});
   const Tensor row = Tensor::Dense(logits.data(), DType::kF32, {1, kVocab});
   EXPECT_EQ(sampler->Sample(row, plan), std::vector<int32_t>{1});
 }

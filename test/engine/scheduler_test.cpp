@@ -259,11 +259,11 @@ TEST(SchedulerTest, SoakConservesPagesAndFinishesEverything) {
       std::set<int32_t> written;
       for (const auto& entry : step.plan.entries) {
         const Sequence& seq = *entry.seq;
-        ASSERT_GE(static_cast<int>(seq.pages.size()) * 4, seq.num_computed + entry.num_tokens);
-        for (int pos = seq.num_computed; pos < seq.num_computed + entry.num_tokens; pos += 1) {
+        ASSERT_GE(static_cast<int>(seq.pages.size()) * 4, entry.end());
+        for (int pos = entry.begin; pos < entry.end(); pos += 1) {
           const int32_t page = seq.pages[pos / 4];
           ASSERT_EQ(f.pool.ref_count(page), 1) << "a shared page would be written";
-          if (pos == seq.num_computed || pos % 4 == 0) {
+          if (pos == entry.begin || pos % 4 == 0) {
             ASSERT_TRUE(written.insert(page).second) << "two sequences would write one page";
           }
         }
