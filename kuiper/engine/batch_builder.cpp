@@ -33,17 +33,20 @@ constexpr int32_t kNullPage = 0;
 StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(Ops& ops, const Limits& limits) {
   std::unique_ptr<BatchBuilder> builder(new BatchBuilder(ops, limits));
   const size_t arena_bytes = ArenaLayout(limits).size * sizeof(int32_t);
-  const size_t table_bytes = sizeof(int32_t) * limits.max_seqs * limits.max_pages;
-  KU_ASSIGN_OR_RETURN(builder->host_, ops.AllocatePinned(arena_bytes));
+  const size_t table_entries = size_t{1} * limits.max_seqs * limits.max_pages;
+  const size_t table_bytes = table_entries * sizeof(int32_t);
+  for (Buffer& host : builder->host_) {
+    KU_ASSIGN_OR_RETURN(host, ops.AllocatePinned(arena_bytes + table_bytes));
+  }
   KU_ASSIGN_OR_RETURN(builder->device_, ops.Allocate(arena_bytes));
-  KU_ASSIGN_OR_RETURN(builder->host_tables_, ops.AllocatePinned(table_bytes));
   KU_ASSIGN_OR_RETURN(builder->device_tables_, ops.Allocate(table_bytes));
+  builder->last_tables_.resize(table_entries);
   builder->table_lengths_.assign(limits.max_seqs, 0);
   return builder;
 }
 
-void BatchBuilder::SetTableRow(int row, const std::vector<int32_t>& pages) {
-  int32_t* known = static_cast<int32_t*>(host_tables_.data()) + int64_t{row} * limits_.max_pages;
+void BatchBuilder::SetTableRow(int slot, int row, const std::vector<int32_t>& pages) {
+  int32_t* known = last_tables_.data() + int64_t{row} * limits_.max_pages;
   const int count = static_cast<int>(pages.size());
   KU_CHECK(count <= limits_.max_pages);
   int begin = 0;  // first entry the device does not have yet
@@ -53,14 +56,16 @@ void BatchBuilder::SetTableRow(int row, const std::vector<int32_t>& pages) {
   std::copy(pages.begin() + begin, pages.end(), known + begin);
   table_lengths_[row] = count;
   const size_t offset = (int64_t{row} * limits_.max_pages + begin) * sizeof(int32_t);
-  ops_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset),
-              Tensor::Dense(known + begin, DType::kI32, {count - begin}));
+  const size_t arena_bytes = ArenaLayout(limits_).size * sizeof(int32_t);
+  const Tensor staged = host_[slot].As(DType::kI32, {count - begin}, arena_bytes + offset);
+  std::copy(pages.begin() + begin, pages.end(), staged.ptr<int32_t>());
+  ops_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset), staged);
   table_entries_uploaded_ += count - begin;
 }
 
-Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs) {
+Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
   const ArenaLayout at(limits_);
-  int32_t* host = static_cast<int32_t*>(host_.data());
+  int32_t* host = static_cast<int32_t*>(host_[slot].data());
   int tokens = 0, seqs = 0, outputs = 0, max_q_len = 1;
   host[at.cu_seqlens] = 0;
   auto add_token = [&](int32_t id, int32_t position, int32_t slot) {
@@ -78,24 +83,27 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs) {
     KU_CHECK(tokens + entry.num_tokens <= limits_.max_tokens && seqs < limits_.max_seqs);
     for (int i = 0; i < entry.num_tokens; ++i) {
       const int pos = entry.begin + i;
-      const int64_t slot = int64_t{seq.pages.at(pos / limits_.page_size)} * limits_.page_size +
-                           pos % limits_.page_size;
+      const int64_t kv_slot = int64_t{seq.pages.at(pos / limits_.page_size)} * limits_.page_size +
+                              pos % limits_.page_size;
       if (entry.all_rows) host[at.output_rows + outputs++] = tokens;
-      add_token(seq.tokens[pos], pos, static_cast<int32_t>(slot));
+      const bool pending = seq.tokens[pos] == kPendingToken;
+      KU_CHECK(!pending || seq.sampled_row >= 0, "the token is neither known nor sampled");
+      add_token(pending ? -1 - seq.sampled_row : seq.tokens[pos], pos,
+                static_cast<int32_t>(kv_slot));
     }
     if (entry.samples && !entry.all_rows) host[at.output_rows + outputs++] = tokens - 1;
     max_q_len = std::max(max_q_len, entry.num_tokens);
-    SetTableRow(seqs, seq.pages);
+    SetTableRow(slot, seqs, seq.pages);
     end_sequence(entry.end());
   }
   while (seqs < pad_to_seqs) {
-    SetTableRow(seqs, {kNullPage});
+    SetTableRow(slot, seqs, {kNullPage});
     host[at.output_rows + outputs++] = tokens;
     add_token(0, 0, kNullPage);
     end_sequence(1);
   }
   KU_CHECK(outputs <= limits_.max_outputs);
-  ops_.Upload(device_.As(DType::kI32, {at.size}), host_.As(DType::kI32, {at.size}));
+  ops_.Upload(device_.As(DType::kI32, {at.size}), host_[slot].As(DType::kI32, {at.size}));
 
   auto array = [&](int64_t begin, int count) {
     return device_.As(DType::kI32, {count}, begin * sizeof(int32_t));

@@ -37,24 +37,6 @@ Status CheckRequest(const Request& request, int vocab) {
   return OkStatus();
 }
 
-TokenLogprobs LogprobsOf(const float* logits, int vocab, int32_t token, int count) {
-  const float max = *std::max_element(logits, logits + vocab);
-  double sum = 0;
-  for (int i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(logits[i]) - max);
-  const double log_sum = max + std::log(sum);
-  std::vector<int32_t> order(vocab);
-  for (int i = 0; i < vocab; ++i) order[i] = i;
-  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  TokenLogprobs result;
-  result.chosen = static_cast<float>(logits[token] - log_sum);
-  for (int i = 0; i < count; ++i) {
-    result.top.emplace_back(order[i], static_cast<float>(logits[order[i]] - log_sum));
-  }
-  return result;
-}
-
 }  // namespace
 
 const char* FinishReasonName(FinishReason reason) {
@@ -75,108 +57,6 @@ const char* FinishReasonName(FinishReason reason) {
       return "error";
   }
   return "";
-}
-
-bool Engine::State::IsEos(int32_t token) const {
-  const std::vector<int32_t>& eos = model->eos();
-  return std::find(eos.begin(), eos.end(), token) != eos.end();
-}
-
-void Engine::State::RecordTouched(const Sequence& seq) {
-  if (config.paged || seq.pages.empty()) return;
-  int& most = touched_rows.at(seq.pages[0]);
-  most = std::max(most, seq.num_computed);
-}
-
-void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event) {
-  ActiveRequest& a = active.at(id);
-  const AnswerStream::Delta rest = a.stream.Finish();
-  a.completion.text += rest.text;
-  a.completion.reasoning += rest.reasoning;
-  event->request = id;
-  event->text += rest.text;
-  event->reasoning += rest.reasoning;
-  event->finish = reason;
-
-  a.completion.finish = reason;
-  a.completion.error = std::move(error);
-  a.completion.prompt_tokens = static_cast<int>(a.request.prompt.size());
-  a.completion.has_reasoning = a.stream.has_reasoning();
-  a.completion.inside_thinking = a.stream.inside_thinking();
-  a.completion.reasoning_tokens = a.stream.reasoning_tokens();
-  const auto seq = scheduler->Finish(id, reason != FinishReason::kError);
-  a.completion.kv_pages = static_cast<int>(seq->pages.size());
-  a.completion.cached_tokens = seq->num_cached;
-  last_table = seq->pages;
-  finished.emplace(id, std::move(a.completion));
-  active.erase(id);
-}
-
-void Engine::State::FinishAborted(std::vector<TokenEvent>* events) {
-  std::vector<int64_t> ids;
-  for (const auto& [id, a] : active) {
-    if (a.aborted) ids.push_back(id);
-  }
-  for (int64_t id : ids) {
-    Finish(id, FinishReason::kInterrupt, OkStatus(), &events->emplace_back());
-  }
-}
-
-void Engine::State::FinishOutOfPages(const std::vector<Sequence*>& seqs,
-                                     std::vector<TokenEvent>* events) {
-  for (const Sequence* seq : seqs) {
-    const std::string total = std::to_string(pool->num_pages());
-    Status full(StatusCode::kResourceExhausted,
-                "KV cache is full (" + std::to_string(pool->num_used()) + "/" + total +
-                    " blocks, " + std::to_string(seq->num_computed) + " tokens) after " +
-                    std::to_string(seq->num_generated()) + " tokens",
-                "raise --num-blocks or --kv-cache-memory");
-    Finish(seq->id, FinishReason::kContext, std::move(full), &events->emplace_back());
-  }
-}
-
-void Engine::State::RecordLogits(ActiveRequest& a, int output, int32_t token) {
-  if (!a.request.keep_logits && a.request.num_logprobs == 0) return;
-  const int vocab = model->config().decoder.vocab;
-  const float* row = runner->HostLogits(output);
-  if (a.request.keep_logits) {
-    a.completion.logits.insert(a.completion.logits.end(), row, row + vocab);
-  }
-  if (a.request.num_logprobs > 0) {
-    a.completion.logprobs.push_back(LogprobsOf(row, vocab, token, a.request.num_logprobs));
-  }
-}
-
-TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
-  ActiveRequest& a = active.at(seq.id);
-  TokenEvent event;
-  event.request = seq.id;
-  event.token = token;
-  if (a.completion.tokens.empty()) {
-    a.first_token = Clock::now();
-    a.completion.prefill_ms = MillisecondsSince(a.first_step);
-  }
-  a.completion.decode_ms = MillisecondsSince(a.first_token);
-  a.completion.tokens.push_back(token);
-  if (!a.request.ignore_eos && IsEos(token)) {
-    Finish(seq.id, FinishReason::kStop, OkStatus(), &event);
-    return event;
-  }
-  AnswerStream::Delta delta = a.stream.Push(token);
-  a.completion.text += delta.text;
-  a.completion.reasoning += delta.reasoning;
-  event.text = std::move(delta.text);
-  event.reasoning = std::move(delta.reasoning);
-  FinishReason reason = FinishReason::kNone;
-  if (delta.stopped) {
-    reason = FinishReason::kStopString;
-  } else if (seq.num_generated() >= a.request.max_new_tokens) {
-    reason = FinishReason::kLength;
-  } else if (seq.num_tokens() >= config.max_context) {
-    reason = FinishReason::kContext;
-  }
-  if (reason != FinishReason::kNone) Finish(seq.id, reason, OkStatus(), &event);
-  return event;
 }
 
 Engine::Engine(std::unique_ptr<State> state) : s_(std::move(state)) {}
@@ -207,65 +87,15 @@ bool Engine::HasWork() const {
 std::vector<TokenEvent> Engine::Step() {
   std::vector<TokenEvent> events;
   s_->FinishAborted(&events);
-  const Scheduler::Step step = s_->scheduler->Schedule();
-  s_->FinishOutOfPages(step.out_of_pages, &events);
-  const StepPlan& plan = step.plan;
-  if (plan.entries.empty()) return events;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    ActiveRequest& a = s_->active.at(entry.seq->id);
-    if (a.started) continue;
-    a.started = true;
-    a.first_step = Clock::now();
-    a.completion.queue_ms = MillisecondsSince(a.added);
-  }
-  int32_t last_page = 0;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    last_page =
-        std::max(last_page, *std::max_element(entry.seq->pages.begin(), entry.seq->pages.end()));
-  }
-  const Status grown = s_->runner->EnsurePages(last_page + 1);
-  if (!grown.ok()) {
-    for (const StepPlan::Entry& entry : plan.entries) {
-      s_->Finish(entry.seq->id, FinishReason::kError, grown, &events.emplace_back());
-    }
-    return events;
-  }
-
-  std::vector<int32_t> tokens = s_->runner->Run(plan);
-  std::vector<Sequence*> sampled;
-  std::vector<Sequence*> failed;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    if (!entry.samples) continue;
-    const int output = static_cast<int>(sampled.size());
-    sampled.push_back(entry.seq);
-    ActiveRequest& a = s_->active.at(entry.seq->id);
-    if (tokens[output] < 0) {
-      failed.push_back(entry.seq);
-      continue;
-    }
-    tokens[output] = a.stream.ForcedToken().value_or(tokens[output]);
-    s_->RecordLogits(a, output, tokens[output]);
-  }
-  Status not_finite;
-  if (!failed.empty()) {
-    const std::optional<int> layer = s_->runner->FirstNonFiniteLayer(plan);
-    const std::string where = layer.has_value()
-                                  ? "layer scan: first bad layer " + std::to_string(*layer)
-                                  : "layer scan: all layers are finite, the output head is not";
-    not_finite = Status(StatusCode::kInternal,
-                        "model produced NaN at token " +
-                            std::to_string(failed[0]->num_known() - failed[0]->num_prompt) + " (" +
-                            where + "); try --dtype bf16");
-  }
-  s_->scheduler->Commit(plan, tokens);
-  for (const StepPlan::Entry& entry : plan.entries) s_->RecordTouched(*entry.seq);
-  for (size_t i = 0; i < sampled.size(); ++i) {
-    if (tokens[i] >= 0) {
-      events.push_back(s_->OnToken(*sampled[i], tokens[i]));
-    } else {
-      s_->Finish(sampled[i]->id, FinishReason::kError, not_finite, &events.emplace_back());
-    }
-  }
+  std::erase_if(s_->in_flight, [](StepInFlight& step) {
+    const auto& entries = step.plan.entries;
+    return std::all_of(entries.begin(), entries.end(),
+                       [](const StepPlan::Entry& entry) { return entry.seq == nullptr; });
+  });
+  if (s_->in_flight.empty()) s_->LaunchNext(&events);
+  if (s_->in_flight.empty()) return events;
+  if (s_->CanRunAhead()) s_->LaunchNext(&events);
+  s_->CollectOldest(&events);
   return events;
 }
 
@@ -314,7 +144,7 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
         std::min(s_->config.max_num_batched_tokens, seq.num_tokens() - seq.num_computed);
     plan.entries.push_back(
         {.seq = &seq, .begin = seq.num_computed, .num_tokens = plan.num_tokens, .all_rows = true});
-    s_->runner->Run(plan);
+    s_->runner->Take(s_->runner->Launch(plan));
     for (int i = 0; i < plan.num_tokens; ++i) {
       on_row(seq.num_computed + i, s_->runner->HostLogits(i));
     }

@@ -37,6 +37,9 @@ struct EngineConfig {
   int max_num_batched_tokens = 512;  // tokens of one step; longer prompts run in chunks
   bool prompt_logits = false;        // Logits() will be called: memory for a whole step's rows
   bool use_graph = false;            // record the decode step once per batch size and replay it
+  // Launch a step before the tokens of the one before it have reached the host, where the host has
+  // nothing to do with them first; absent = on devices.
+  std::optional<bool> run_ahead;
   bool prefix_cache = false;
   int64_t prefix_cache_tokens = 65536;  // clamped to the pool
 

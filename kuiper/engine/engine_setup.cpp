@@ -219,6 +219,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   const Scheduler::Limits limits{.max_seqs = s->config.max_num_seqs,
                                  .max_step_tokens = s->config.max_num_batched_tokens,
                                  .max_context = s->config.max_context};
+  s->run_ahead = config.run_ahead.value_or(config.device.type != DeviceType::kCPU);
   s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get());
   s->load_ms = MillisecondsSince(begin);
   return std::unique_ptr<Engine>(new Engine(std::move(s)));

@@ -1,7 +1,8 @@
-// What an Engine is made of. Private to engine.cpp and engine_setup.cpp.
+// What an Engine is made of. Private to engine*.cpp.
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,13 @@ struct ActiveRequest {
   Clock::time_point first_step, first_token;
 };
 
+// A step whose tokens were not taken yet.
+struct StepInFlight {
+  StepPlan plan;
+  int slot = 0;     // of the runner
+  Status launched;  // why it could not be launched
+};
+
 // Members are destroyed in reverse order: users before what they use.
 struct Engine::State {
   EngineConfig config;
@@ -56,7 +64,22 @@ struct Engine::State {
   std::vector<int32_t> last_table;  // pages of the most recently finished request
   std::vector<int> touched_rows;    // contiguous: most tokens each cache row ever held
 
+  bool run_ahead = false;
+  std::deque<StepInFlight> in_flight;  // oldest first, at most kMaxStepsInFlight
+  bool must_settle = false;            // someone waits for the tokens in flight to be known
+
+  // Schedules and launches a step; requests that cannot go on end first.
+  void LaunchNext(std::vector<TokenEvent>* events);
+  // Whether the next step can do without knowing the tokens of the one in flight.
+  bool CanRunAhead() const;
+  // Waits for the oldest step in flight and hands out its tokens.
+  void CollectOldest(std::vector<TokenEvent>* events);
+  Status NotFinite(StepPlan plan, const Sequence& failed);
+  void LaunchAgain();
+
   bool IsEos(int32_t token) const;
+  // The limit that ends the request after this many tokens; kNone if it may go on.
+  FinishReason LimitReached(const ActiveRequest& active, int num_generated) const;
   void RecordTouched(const Sequence& seq);
   // Ends a request; `delta` is appended to what the event already carries.
   void Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event);

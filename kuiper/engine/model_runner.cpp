@@ -61,13 +61,31 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
   return runner;
 }
 
-std::vector<int32_t> ModelRunner::Run(const StepPlan& plan) {
-  const Batch batch = builder_->Build(plan, config_.use_graph ? graph_.PadTo(plan) : 0);
+int ModelRunner::NextSlot() {
+  const int slot = next_slot_;
+  next_slot_ = (next_slot_ + 1) % kMaxStepsInFlight;
+  // Its uploads read the host arenas that are about to be filled.
+  if (marks_[slot].has_value()) ops_.WaitFor(*marks_[slot]);
+  marks_[slot].reset();
+  return slot;
+}
+
+int ModelRunner::Launch(const StepPlan& plan) {
+  const int slot = NextSlot();
+  Batch batch = builder_->Build(plan, config_.use_graph ? graph_.PadTo(plan) : 0, slot);
+  batch.sampled = sampler_->device_tokens();
   auto step = [this](const Batch& b) { decoder_.Forward(b, *kv_, act_); };
   graph_.Run(batch, config_.use_graph && plan.decode_only, step);
-  std::vector<int32_t> tokens = sampler_->Sample(act_.logits, plan);
-  ops_.Sync();  // the host arenas may be filled again
-  return tokens;
+  sampler_->Sample(act_.logits, plan, slot);
+  marks_[slot] = ops_.Mark();
+  return slot;
+}
+
+std::vector<int32_t> ModelRunner::Take(int slot) {
+  KU_CHECK(marks_[slot].has_value(), "the step was taken before");
+  ops_.WaitFor(*marks_[slot]);
+  marks_[slot].reset();
+  return sampler_->Tokens(slot);
 }
 
 const float* ModelRunner::HostLogits(int output) {
@@ -80,7 +98,7 @@ const float* ModelRunner::HostLogits(int output) {
 
 std::optional<int> ModelRunner::FirstNonFiniteLayer(const StepPlan& plan) {
   std::optional<int> first;
-  const Batch batch = builder_->Build(plan);
+  const Batch batch = builder_->Build(plan, 0, NextSlot());
   decoder_.Forward(batch, *kv_, act_, [&](int layer, Tensor residual) {
     if (first.has_value()) return;
     const Tensor host = host_row_.As(residual.dtype, {1, residual.shape[1]});

@@ -1,7 +1,9 @@
 // Runs step plans on a model: owns the KV storage, the working memory, the batch arrays and the
-// sampler. It knows nothing of requests, text or who owns which page.
+// sampler. It knows nothing of requests, text or who owns which page. A step is launched and its
+// tokens are taken later; on a device the step after it can be launched before that.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,15 +38,19 @@ class ModelRunner {
   // `ops` and `decoder` must outlive the runner.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(Ops& ops, const Decoder& decoder,
                                                        const Config& config);
+  ~ModelRunner() { ops_.Sync(); }
 
   // Makes storage for pages [0, num_pages) usable; call before a plan that writes to them.
   Status EnsurePages(int num_pages) { return kv_->EnsurePages(num_pages); }
-  // One token per sampling entry, -1 where the logits are not finite.
-  std::vector<int32_t> Run(const StepPlan& plan);
-  // Logits row `output` of the last Run, [vocab] f32, valid until the next call.
+  // Enqueues the step and returns its slot for Take; waits for the step that had the slot,
+  // kMaxStepsInFlight launches ago, whether it was taken or not.
+  int Launch(const StepPlan& plan);
+  // Waits for a launched step: one token per sampling entry, -1 where the logits are not finite.
+  std::vector<int32_t> Take(int slot);
+  // Logits row `output` of the step launched last, [vocab] f32, valid until the next call.
   const float* HostLogits(int output);
-  // Repeats the plan that Run ran last and looks for the first layer whose residual stream has a
-  // NaN or infinity; nullopt when all layers are finite (the head is to blame).
+  // Repeats a plan that was taken and looks for the first layer whose residual stream has a NaN or
+  // infinity; nullopt when all layers are finite (the head is to blame). Logits are overwritten.
   std::optional<int> FirstNonFiniteLayer(const StepPlan& plan);
 
   const KvCache& kv() const { return *kv_; }
@@ -54,6 +60,7 @@ class ModelRunner {
  private:
   ModelRunner(Ops& ops, const Decoder& decoder, const Config& config)
       : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs) {}
+  int NextSlot();
 
   Ops& ops_;
   const Decoder& decoder_;
@@ -63,6 +70,9 @@ class ModelRunner {
   std::unique_ptr<BatchBuilder> builder_;
   std::unique_ptr<Sampler> sampler_;
   DecodeGraph graph_;
+  // End of the step in each slot; absent when the host has waited for it.
+  std::array<std::optional<int64_t>, kMaxStepsInFlight> marks_;
+  int next_slot_ = 0;
   Buffer host_row_;  // one row of logits, or of the residual stream
 };
 

@@ -56,18 +56,21 @@ StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_seqs, int m
   const int64_t penalties = int64_t{max_seqs} * std::min(max_context, vocab);
   std::unique_ptr<Sampler> sampler(new Sampler(ops, max_seqs, penalties, vocab_limit));
   const size_t bytes = SampleArena::Bytes(max_seqs, penalties);
-  KU_ASSIGN_OR_RETURN(sampler->host_, ops.AllocatePinned(bytes));
+  for (HostMemory& host : sampler->host_) {
+    KU_ASSIGN_OR_RETURN(host.arena, ops.AllocatePinned(bytes));
+    KU_ASSIGN_OR_RETURN(host.tokens, ops.AllocatePinned(max_seqs * sizeof(int32_t)));
+  }
   KU_ASSIGN_OR_RETURN(sampler->device_, ops.Allocate(bytes));
-  KU_ASSIGN_OR_RETURN(sampler->host_tokens_, ops.AllocatePinned(max_seqs * sizeof(int32_t)));
   KU_ASSIGN_OR_RETURN(sampler->device_tokens_, ops.Allocate(max_seqs * sizeof(int32_t)));
   return sampler;
 }
 
-std::vector<int32_t> Sampler::Sample(Tensor logits, const StepPlan& plan) {
+void Sampler::Sample(Tensor logits, const StepPlan& plan, int slot) {
   std::vector<const StepPlan::Entry*> rows;
   int64_t num_penalties = 0;
   for (const StepPlan::Entry& entry : plan.entries) {
     if (!entry.samples) continue;
+    entry.seq->sampled_row = static_cast<int>(rows.size());
     rows.push_back(&entry);
     if (!entry.seq->sampling.has_penalties()) continue;
     UpdateCounts(*entry.seq);
@@ -75,9 +78,11 @@ std::vector<int32_t> Sampler::Sample(Tensor logits, const StepPlan& plan) {
   }
   const int64_t count = static_cast<int64_t>(rows.size());
   KU_CHECK(count <= max_seqs_ && num_penalties <= max_penalties_ && count <= logits.rows());
-  if (count == 0) return {};
+  HostMemory& memory = host_[slot];
+  memory.num_tokens = count;
+  if (count == 0) return;
 
-  const SampleArgs host = SampleArena(host_, count, num_penalties).args;
+  const SampleArgs host = SampleArena(memory.arena, count, num_penalties).args;
   int32_t offset = 0;
   for (int64_t r = 0; r < count; ++r) {
     const Sequence& seq = *rows[r]->seq;
@@ -103,15 +108,17 @@ std::vector<int32_t> Sampler::Sample(Tensor logits, const StepPlan& plan) {
   host.penalty_offsets.ptr<int32_t>()[count] = offset;
 
   const int64_t bytes = static_cast<int64_t>(SampleArena::Bytes(count, num_penalties));
-  ops_.Upload(device_.As(DType::kU8, {bytes}), host_.As(DType::kU8, {bytes}));
+  ops_.Upload(device_.As(DType::kU8, {bytes}), memory.arena.As(DType::kU8, {bytes}));
   SampleArgs args = SampleArena(device_, count, num_penalties).args;
   args.vocab_limit = vocab_limit_;
   const Tensor tokens = device_tokens_.As(DType::kI32, {count});
-  const Tensor host_tokens = host_tokens_.As(DType::kI32, {count});
   ops_.Sample(tokens, logits.Rows(0, count), args);
-  ops_.Download(host_tokens, tokens);
-  ops_.Sync();
-  return {host_tokens.ptr<int32_t>(), host_tokens.ptr<int32_t>() + count};
+  ops_.Download(memory.tokens.As(DType::kI32, {count}), tokens);
+}
+
+std::vector<int32_t> Sampler::Tokens(int slot) const {
+  const auto* tokens = static_cast<const int32_t*>(host_[slot].tokens.data());
+  return {tokens, tokens + host_[slot].num_tokens};
 }
 
 }  // namespace kuiper

@@ -18,6 +18,10 @@ struct TokenCounts {
   int num_seen = 0;
 };
 
+// Steps the host may have launched without having read their tokens. Host memory that uploads and
+// downloads of a step use exists once per step in flight.
+inline constexpr int kMaxStepsInFlight = 2;
+
 // Stands for a token that a step samples but whose id the host does not know yet.
 inline constexpr int32_t kPendingToken = -1;
 
@@ -25,6 +29,7 @@ struct Sequence {
   int64_t id = 0;
   std::vector<int32_t> tokens;  // prompt, then generated; the last num_pending are kPendingToken
   int num_pending = 0;          // sampled by steps that were scheduled and not committed
+  int sampled_row = -1;         // of its last token among the tokens of the last launched step
   int num_prompt = 0;
   int num_computed = 0;        // tokens whose K/V are in the cache once the scheduled steps ran
   int num_cached = 0;          // of them, reused when the sequence was admitted
@@ -53,6 +58,13 @@ struct StepPlan {
   std::vector<Entry> entries;
   int num_tokens = 0;
   bool decode_only = false;  // every entry is one sampling token
+
+  // Removes the entries of sequences that ended.
+  void RemoveEnded() {
+    std::erase_if(entries, [](const Entry& entry) { return entry.seq == nullptr; });
+    num_tokens = 0;
+    for (const Entry& entry : entries) num_tokens += entry.num_tokens;
+  }
 };
 
 }  // namespace kuiper

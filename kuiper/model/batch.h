@@ -12,7 +12,8 @@ struct Batch {
   int num_tokens = 0;   // T
   int num_seqs = 0;     // S
   int num_outputs = 0;  // R
-  Tensor token_ids;     // [T] i32
+  Tensor token_ids;     // [T] i32; -1 - r: row r of sampled, see Ops::Embed
+  Tensor sampled;       // [max_seqs] i32, tokens of the step before; may be empty
   Tensor positions;     // [axes, T] i32; 1 axis for text models
   Tensor slots;         // [T] i32, where StoreKv writes
   Tensor block_tables;  // [S, max_pages] i32

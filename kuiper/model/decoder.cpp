@@ -99,7 +99,7 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   const Tensor attn = Matrix(act.narrow, tokens, c.q_size());
   const Tensor mlp = Matrix(act.narrow, tokens, c.intermediate);
 
-  ops_->Embed(residual, weights_.embed, batch.token_ids);
+  ops_->Embed(residual, weights_.embed, batch.token_ids, batch.sampled);
   for (int i = 0; i < c.layers; ++i) {
     const LayerWeights& w = weights_.layers[i];
     if (i == 0) {

@@ -74,13 +74,14 @@ void CheckKv(const Checker& check, const KvView& kv) {
 
 }  // namespace
 
-void Ops::Embed(Tensor out, Tensor table, Tensor ids) {
+void Ops::Embed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   const Checker check("Embed", device());
   check.Matrix(out, "out");
   check.Matrix(table, "table");
   check.That(table.shape[1] == out.shape[1], "table and out differ in width");
   check.Vector(ids, "ids", DType::kI32, out.rows());
-  if (out.numel() > 0) DoEmbed(out, table, ids);
+  if (!sampled.empty()) check.Vector(sampled, "sampled", DType::kI32, sampled.numel());
+  if (out.numel() > 0) DoEmbed(out, table, ids, sampled);
 }
 
 void Ops::GatherRows(Tensor out, Tensor x, Tensor rows) {

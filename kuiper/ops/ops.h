@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -111,15 +112,22 @@ class Ops {
   virtual Status Reserve(const OpsLimits& limits) = 0;
   // Memory that Reserve(limits) takes, for the memory plan.
   virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;
-  // In order with the ops; src stays untouched until Sync.
+  // In order with the ops; src stays untouched until Sync or WaitFor a later mark. On a device,
+  // neither waits when the host side is pinned memory.
   virtual void Upload(Tensor dst, Tensor src) = 0;
   virtual void Download(Tensor dst, Tensor src) = 0;
   virtual void Sync() = 0;
+  // Marks this point in the order of the work; WaitFor returns when everything before the mark is
+  // done, while what came after it goes on. Marks may be waited for in any order and repeatedly.
+  virtual int64_t Mark() = 0;
+  virtual void WaitFor(int64_t mark) = 0;
   // Records `body`, which may only call ops; it is executed once while being recorded.
   virtual StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) = 0;
 
-  // out [T, hidden] = table[ids]; table [vocab, hidden] of any float type; ids [T] i32.
-  void Embed(Tensor out, Tensor table, Tensor ids);
+  // out [T, hidden] = table[ids]; table [vocab, hidden] of any float type; ids [T] i32. An id below
+  // zero, -1 - r, stands for sampled[r] of the i32 array that Sample wrote; where that is -1 (not
+  // finite), the row of out is NaN.
+  void Embed(Tensor out, Tensor table, Tensor ids, Tensor sampled = {});
   // out [R, hidden] = x[rows]; rows [R] i32.
   void GatherRows(Tensor out, Tensor x, Tensor rows);
   // out [T, n] = x / sqrt(mean(x^2) + eps) * weight; weight [n], x and out of any float types.
@@ -149,7 +157,7 @@ class Ops {
 
  protected:
   // One pure virtual per op: a backend that misses one does not compile.
-  virtual void DoEmbed(Tensor out, Tensor table, Tensor ids) = 0;
+  virtual void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) = 0;
   virtual void DoGatherRows(Tensor out, Tensor x, Tensor rows) = 0;
   virtual void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) = 0;
   virtual void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) = 0;

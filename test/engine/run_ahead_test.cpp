@@ -1,11 +1,18 @@
 // Steps that are scheduled before the tokens of the step before them are known.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <deque>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <random>
 
 #include "kuiper/engine/scheduler.h"
+#include "test/engine/engine_test_util.h"
+#include "test/test_data.h"
 
 namespace kuiper {
 namespace {
@@ -171,6 +178,204 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
   while (!limit.empty()) end(limit.begin()->first);
   reuse->Clear();
   EXPECT_EQ(pool.num_free(), kPages);
+}
+
+// --- whole engines ----------------------------------------------------------------------------
+
+namespace fs = std::filesystem;
+
+EngineConfig Config(bool run_ahead) {
+  EngineConfig config;
+  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
+  config.need_tokenizer = false;
+  config.ops.num_threads = 1;
+  config.max_context = 128;
+  config.run_ahead = run_ahead;
+  return config;
+}
+
+Request MakeRequest(std::vector<int32_t> prompt, int new_tokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_new_tokens = new_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+// A copy of the test's model whose generation ends at this token.
+std::string ModelWithEos(int32_t eos) {
+  const fs::path dir = fs::path(::testing::TempDir()) / "run_ahead_eos_model";
+  fs::remove_all(dir);
+  fs::copy(Config(true).model_path, dir);
+  std::ofstream(dir / "generation_config.json") << "{\"eos_token_id\": [" << eos << "]}";
+  return dir.string();
+}
+
+// A mixture of everything the decision looks at: greedy and random draws, penalties, kept logits,
+// one token only, ends at eos and at the limit.
+std::vector<Request> Mixture(int vocab) {
+  std::vector<Request> requests;
+  const int lengths[] = {1, 7, 8, 9, 25, 40, 3, 16, 17, 33};
+  for (int i = 0; i < 10; ++i) {
+    requests.push_back(MakeRequest(Prompt(lengths[i], vocab, i + 1), i == 3 ? 1 : 4 + 3 * i));
+    requests.back().ignore_eos = i % 2 == 0;
+    requests.back().sampling.temperature = i % 3 == 0 ? 0.f : 0.9f;
+    requests.back().sampling.seed = i;
+    if (i == 4) requests.back().sampling.repetition_penalty = 1.3f;
+    if (i == 6) requests.back().keep_logits = true;
+    if (i == 8) requests.back().num_logprobs = 2;
+  }
+  return requests;
+}
+
+// Requests arrive while others run; every token is reported once and in order.
+std::vector<Completion> RunMixture(const EngineConfig& config) {
+  const auto engine = Create(config);
+  if (engine == nullptr) return {};
+  std::vector<int64_t> ids;
+  std::map<int64_t, std::vector<int32_t>> reported;
+  std::map<int64_t, int> ends;
+  const auto step = [&] {
+    for (const TokenEvent& event : engine->Step()) {
+      reported[event.request].push_back(event.token);
+      ends[event.request] += event.finish != FinishReason::kNone;
+    }
+  };
+  for (const Request& request : Mixture(Vocab(*engine))) {
+    ids.push_back(engine->Add(request).value());
+    step();
+  }
+  while (engine->HasWork()) step();
+  std::vector<Completion> completions;
+  for (const int64_t id : ids) {
+    completions.push_back(engine->Take(id));
+    EXPECT_EQ(reported[id], completions.back().tokens);
+    EXPECT_EQ(ends[id], 1);
+  }
+  EXPECT_EQ(engine->kv_stats().pages_used, engine->kv_stats().pages_evictable);
+  return completions;
+}
+
+TEST(RunAheadTest, GivesTheTokensAndBitsOfWaiting) {
+  const std::string model = ModelWithEos(
+      RunToEnd(*Create(Config(false)), Mixture(Vocab(*Create(Config(false))))[5]).tokens[6]);
+  for (const bool paged : {false, true}) {
+    for (const bool graph : {false, true}) {
+      for (const int page_size : {1, 8}) {
+        if (!paged && page_size != 8) continue;
+        EngineConfig config = Config(false);
+        config.model_path = model;
+        config.paged = paged;
+        config.page_size = page_size;
+        config.use_graph = graph;
+        config.prefix_cache = graph;
+        config.max_num_seqs = 4;
+        config.max_num_batched_tokens = 20;
+        const std::vector<Completion> waited = RunMixture(config);
+        config.run_ahead = true;
+        const std::vector<Completion> ahead = RunMixture(config);
+        ASSERT_EQ(waited.size(), ahead.size());
+        int stopped = 0;
+        for (size_t i = 0; i < waited.size(); ++i) {
+          EXPECT_EQ(ahead[i].tokens, waited[i].tokens) << i;
+          EXPECT_EQ(ahead[i].finish, waited[i].finish) << i;
+          EXPECT_EQ(ahead[i].logits, waited[i].logits) << i;
+          EXPECT_EQ(ahead[i].logprobs.size(), waited[i].logprobs.size()) << i;
+          stopped += ahead[i].finish == FinishReason::kStop;
+        }
+        EXPECT_GT(stopped, 0) << "nobody ended one step late";
+      }
+    }
+  }
+}
+
+TEST(RunAheadTest, PoolThatEndsTheAnswerDoesSoAtTheSameToken) {
+  for (const bool ahead : {false, true}) {
+    EngineConfig config = Config(ahead);
+    config.num_blocks = 2;
+    const auto engine = Create(config);
+    ASSERT_NE(engine, nullptr);
+    const Completion c = RunToEnd(*engine, MakeRequest(Prompt(20, Vocab(*engine)), 100));
+    EXPECT_EQ(c.finish, FinishReason::kContext);
+    EXPECT_EQ(c.error.message(), "KV cache is full (2/2 blocks, 32 tokens) after 13 tokens");
+    EXPECT_EQ(c.tokens.size(), 13u);
+  }
+}
+
+TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
+  EngineConfig config = Config(true);
+  config.max_num_seqs = 2;
+  const auto engine = Create(config);
+  ASSERT_NE(engine, nullptr);
+  const Request other = MakeRequest(Prompt(7, Vocab(*engine), 2), 10);
+  const std::vector<int32_t> alone = RunToEnd(*engine, other).tokens;
+  const int64_t a = engine->Add(MakeRequest(Prompt(5, Vocab(*engine)), 50)).value();
+  const int64_t b = engine->Add(other).value();
+  for (int i = 0; i < 3; ++i) engine->Step();
+  engine->Abort(a);
+  while (engine->HasWork()) engine->Step();
+  EXPECT_EQ(engine->Take(a).tokens.size(), 3u);
+  EXPECT_EQ(engine->Take(b).tokens, alone);
+  // A step of nobody is left in flight: the next request starts with a step of its own.
+  const int64_t c = engine->Add(MakeRequest(Prompt(5, Vocab(*engine)), 50)).value();
+  engine->Step();
+  engine->Abort(c);
+  engine->Step();
+  EXPECT_FALSE(engine->HasWork());
+  const int64_t d = engine->Add(other).value();
+  EXPECT_EQ(engine->Step().size(), 1u);
+  while (engine->HasWork()) engine->Step();
+  EXPECT_EQ(engine->Take(d).tokens, alone);
+}
+
+// The embedding of one token is NaN. The request that meets it fails; one that shares its steps,
+// and whose next step is in flight at that time, goes on as if it were alone.
+TEST(RunAheadTest, FailureOfOneRequestLeavesTheOtherAsItWas) {
+  constexpr int32_t kBroken = 5;
+  const fs::path dir = fs::path(::testing::TempDir()) / "run_ahead_nan_model";
+  fs::remove_all(dir);
+  EngineConfig config = Config(true);
+  // Not tied: the head must stay finite.
+  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d64-long-f32");
+  fs::copy(config.model_path, dir);
+  std::ifstream in(dir / "model.safetensors", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  in.close();
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const std::string json = bytes.substr(8, header);
+  const std::string key = "\"data_offsets\":[";
+  const size_t entry = json.find("\"model.embed_tokens.weight\"");
+  ASSERT_NE(entry, std::string::npos);
+  const size_t table = 8 + header + std::stoul(json.substr(json.find(key, entry) + key.size()));
+
+  const auto healthy = Create(config);
+  ASSERT_NE(healthy, nullptr);
+  const size_t hidden = healthy->model_config().decoder.hidden;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(&bytes[table + kBroken * hidden * sizeof(float)], &nan, sizeof(nan));
+  std::ofstream(dir / "model.safetensors", std::ios::binary) << bytes;
+
+  config.model_path = dir.string();
+  config.max_num_seqs = 2;
+  const auto engine = Create(config);
+  ASSERT_NE(engine, nullptr);
+  std::vector<int32_t> prompt = Prompt(9, Vocab(*engine));
+  std::replace(prompt.begin(), prompt.end(), kBroken, kBroken + 1);
+  const Request good = MakeRequest(prompt, 12);
+  prompt[4] = kBroken;
+  const Request bad = MakeRequest(prompt, 12);
+  const std::vector<int32_t> alone = RunToEnd(*engine, good).tokens;
+  ASSERT_EQ(std::count(alone.begin(), alone.end(), kBroken), 0);
+  const int64_t good_id = engine->Add(good).value();
+  const int64_t bad_id = engine->Add(bad).value();
+  while (engine->HasWork()) engine->Step();
+  const Completion failed = engine->Take(bad_id);
+  EXPECT_EQ(failed.finish, FinishReason::kError);
+  EXPECT_EQ(failed.error.message(),
+            "model produced NaN at token 0 (layer scan: first bad layer 0); try --dtype bf16");
+  EXPECT_EQ(engine->Take(good_id).tokens, alone);
+  EXPECT_EQ(engine->kv_stats().pages_used, 0);
 }
 
 }  // namespace

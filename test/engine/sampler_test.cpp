@@ -25,7 +25,9 @@ TEST(SamplerTest, PenaltiesHaveRoomForEveryIdOfTheModel) {
   StepPlan plan;
   plan.entries.push_back({.seq = &seq, .begin = kVocab, .num_tokens = 1, .samples = true});
   const Tensor row = Tensor::Dense(logits.data(), DType::kF32, {1, kVocab});
-  EXPECT_EQ(sampler->Sample(row, plan), std::vector<int32_t>{1});
+  sampler->Sample(row, plan);
+  ops->Sync();
+  EXPECT_EQ(sampler->Tokens(), std::vector<int32_t>{1});
 }
 
 }  // namespace

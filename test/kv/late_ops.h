@@ -59,12 +59,14 @@ class LateOps final : public Ops {
     }
     pending_.clear();
   }
+  int64_t Mark() override { return 0; }
+  void WaitFor(int64_t) override { Sync(); }
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>&) override {
     return Status(StatusCode::kUnavailable, "no kernels");
   }
 
  protected:
-  void DoEmbed(Tensor, Tensor, Tensor) override { NoKernels(); }
+  void DoEmbed(Tensor, Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoGatherRows(Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
   void DoAddRmsNorm(Tensor, Tensor, Tensor, Tensor, float) override { NoKernels(); }

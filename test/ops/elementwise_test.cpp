@@ -52,6 +52,27 @@ TEST_P(ElementwiseTest, EmbedCopiesTheRowsOfIds) {
   });
 }
 
+// Ids below zero are looked up among the tokens that were sampled last, wherever those come to lie.
+TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    constexpr int kVocab = 9, kHidden = 17;
+    const std::vector<float> table = RandomFloats(kVocab * kHidden, 3);
+    const Matrix m(*ops_, weight_type(), kVocab, kHidden, table);
+    const Array<int32_t> ids(*ops_, {-1, 4, -3, -2}), sampled(*ops_, {8, -1, 2});
+    const Matrix out(*ops_, activation_, 4, kHidden);
+    ops_->Embed(out.tensor(), m.tensor(), ids.tensor(), sampled.tensor());
+    const std::vector<float> rows = out.Get();
+    std::vector<double> expected;
+    for (int id : {8, 4, 2}) {
+      for (int i = 0; i < kHidden; ++i) {
+        expected.push_back(Rounded(table[id * kHidden + i], weight_type()));
+      }
+    }
+    ExpectNear({rows.begin(), rows.begin() + 3 * kHidden}, expected, 1e-30, 0, target);
+    for (int i = 0; i < kHidden; ++i) EXPECT_TRUE(std::isnan(rows[3 * kHidden + i])) << target;
+  });
+}
+
 TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
   for (int n : {1, 17, 257}) {
     const std::vector<float> x = RandomFloats(6 * n, 4);

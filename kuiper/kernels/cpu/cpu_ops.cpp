@@ -99,8 +99,8 @@ StatusOr<std::unique_ptr<CapturedGraph>> CpuOps::Capture(const std::function<voi
   return std::unique_ptr<CapturedGraph>(new RecordedOps(std::move(ops)));
 }
 
-void CpuOps::DoEmbed(Tensor out, Tensor table, Tensor ids) {
-  Run([=, this] { cpu::Embed(pool_, out, table, ids); });
+void CpuOps::DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
+  Run([=, this] { cpu::Embed(pool_, out, table, ids, sampled); });
 }
 
 void CpuOps::DoGatherRows(Tensor out, Tensor x, Tensor rows) {

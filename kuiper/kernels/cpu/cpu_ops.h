@@ -29,11 +29,13 @@ class CpuOps : public Ops {
   void Upload(Tensor dst, Tensor src) override;
   void Download(Tensor dst, Tensor src) override;
   void Sync() override {}
+  int64_t Mark() override { return 0; }  // ops are done when they return
+  void WaitFor(int64_t) override {}
   // The graph refers to this object and must not outlive it.
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
 
  protected:
-  void DoEmbed(Tensor out, Tensor table, Tensor ids) override;
+  void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) override;
   void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
   void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) override;

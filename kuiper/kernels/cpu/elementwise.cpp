@@ -1,6 +1,8 @@
 // Embed, GatherRows, SiluMul. Parallel over rows, SiluMul also over column chunks. Each moves its
 // inputs and outputs once and is bound by memory; exp costs about as much when all is in cache.
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "kuiper/kernels/cpu/targets.h"
 
@@ -50,13 +52,21 @@ namespace kuiper::cpu {
 HWY_EXPORT(WidenRow);
 HWY_EXPORT(SiluMulRow);
 
-void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids) {
+void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   const auto widen = HWY_DYNAMIC_DISPATCH(WidenRow);
-  const int32_t* id = ids.ptr<int32_t>();
+  const int64_t num_sampled = sampled.empty() ? 0 : sampled.numel();
   const int64_t row_bytes = table.stride[0] * static_cast<int64_t>(DTypeBytes(table.dtype));
   ForEachItem(pool, out.rows(), out.numel(), [&](int64_t t, int) {
-    KU_CHECK(id[t] >= 0 && id[t] < table.rows(), "token id outside the embedding");
-    widen(out.row<float>(t), static_cast<const char*>(table.data) + id[t] * row_bytes, table.dtype,
+    int32_t id = ids.ptr<int32_t>()[t];
+    if (id < 0 && -1 - id < num_sampled) {
+      id = sampled.ptr<int32_t>()[-1 - id];
+      if (id < 0) {
+        std::fill_n(out.row<float>(t), out.shape[1], std::numeric_limits<float>::quiet_NaN());
+        return;
+      }
+    }
+    KU_CHECK(id >= 0 && id < table.rows(), "token id outside the embedding");
+    widen(out.row<float>(t), static_cast<const char*>(table.data) + id * row_bytes, table.dtype,
           out.shape[1]);
   });
 }

@@ -35,8 +35,8 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
   });
 }
 
-// elementwise.cpp
-void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids);
+// elementwise.cpp; `sampled` may be empty.
+void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled);
 void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows);
 void SiluMul(ThreadPool& pool, Tensor out, Tensor gate_up);
 

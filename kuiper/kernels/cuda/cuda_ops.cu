@@ -123,6 +123,9 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
   }
+  for (cudaEvent_t& event : ops->events_) {
+    KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
   KU_ASSIGN_OR_RETURN(ops->tickets_, ops->Allocate(kNumTickets * sizeof(int32_t)));
   KU_CUDA_CHECK(cudaMemsetAsync(ops->tickets_.data(), 0, ops->tickets_.bytes(), ops->stream_));
   ops->attention_scratch_.tickets = static_cast<int32_t*>(ops->tickets_.data());
@@ -144,6 +147,9 @@ CudaOps::CudaOps(Device device, const OpsOptions& options, const cudaDeviceProp&
 CudaOps::~CudaOps() {
   if (stream_ == nullptr) return;
   KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
+  for (const cudaEvent_t event : events_) {
+    if (event != nullptr) KU_CUDA_CHECK(cudaEventDestroy(event));
+  }
   KU_CUDA_CHECK(cudaStreamDestroy(stream_));
 }
 
@@ -237,6 +243,19 @@ void CudaOps::Sync() {
   KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
 }
 
+int64_t CudaOps::Mark() {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  const int64_t mark = num_marks_++;
+  KU_CUDA_CHECK(cudaEventRecord(events_[mark % events_.size()], Enter()));
+  return mark;
+}
+
+void CudaOps::WaitFor(int64_t mark) {
+  KU_CHECK(!capturing_ && mark >= 0 && mark < num_marks_);
+  Enter();
+  KU_CUDA_CHECK(cudaEventSynchronize(events_[mark % events_.size()]));
+}
+
 StatusOr<std::unique_ptr<CapturedGraph>> CudaOps::Capture(const std::function<void()>& body) {
   KU_CHECK(!capturing_, "Capture inside Capture");
   const cudaStream_t stream = Enter();
@@ -262,12 +281,12 @@ StatusOr<std::unique_ptr<CapturedGraph>> CudaOps::Capture(const std::function<vo
   return StatusOr<std::unique_ptr<CapturedGraph>>(std::move(captured));
 }
 
-void CudaOps::DoEmbed(Tensor out, Tensor table, Tensor ids) {
-  KU_GPU::Embed(Enter(), out, table, ids);
+void CudaOps::DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
+  KU_GPU::Embed(Enter(), out, table, ids, sampled);
 }
 
 void CudaOps::DoGatherRows(Tensor out, Tensor x, Tensor rows) {
-  KU_GPU::Embed(Enter(), out, x, rows);
+  KU_GPU::Embed(Enter(), out, x, rows, Tensor());
 }
 
 void CudaOps::DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {

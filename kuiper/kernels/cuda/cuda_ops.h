@@ -3,6 +3,8 @@
 // Made by MakeCudaOps; compiled a second time for the emulated device.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,11 +31,13 @@ class CudaOps : public Ops {
   void Upload(Tensor dst, Tensor src) override;
   void Download(Tensor dst, Tensor src) override;
   void Sync() override;
+  int64_t Mark() override;
+  void WaitFor(int64_t mark) override;
   // The graph refers to this object and must not outlive it.
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
 
  protected:
-  void DoEmbed(Tensor out, Tensor table, Tensor ids) override;
+  void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) override;
   void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
   void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) override;
@@ -59,6 +63,10 @@ class CudaOps : public Ops {
   int num_sms_;
   bool integrated_;
   cudaStream_t stream_ = nullptr;
+  // Mark n is the event n % size. One that was marked anew stands for a later point, so waiting for
+  // it is still right.
+  std::array<cudaEvent_t, 4> events_{};
+  int64_t num_marks_ = 0;
   bool capturing_ = false;
   OpsLimits limits_;
   Buffer scratch_;  // attention partials, then the sampler's rows

@@ -11,13 +11,16 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// out[t] = table[ids[t]]. An id outside the table gives NaN, which the guard of Sample reports.
+// out[t] = table[ids[t]]; an id below zero, -1 - r, stands for sampled[r]. An id outside the table
+// gives NaN, which the guard of Sample reports.
 __global__ void __launch_bounds__(kThreads)
-    EmbedKernel(MatrixArg out, MatrixArg table, const int32_t* ids, int64_t num_rows, int n) {
+    EmbedKernel(MatrixArg out, MatrixArg table, const int32_t* ids, const int32_t* sampled,
+                int num_sampled, int64_t num_rows, int n) {
   const int64_t t = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
   if (i >= n) return;
-  const int32_t id = ids[t];
+  int32_t id = ids[t];
+  if (id < 0 && -1 - id < num_sampled) id = sampled[-1 - id];
   float v[8];
   if (id >= 0 && id < num_rows) {
     LoadChunk(table.Row(id), table.dtype, table.vectors, i, n, v);
@@ -56,10 +59,11 @@ dim3 GridOf(int64_t rows, int n) {
 
 }  // namespace
 
-void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids) {
+void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   const int n = static_cast<int>(out.shape[1]);
   Launch(EmbedKernel, GridOf(out.rows(), n), dim3(kThreads), 0, stream, AsArg(out), AsArg(table),
-         static_cast<const int32_t*>(ids.data), table.rows(), n);
+         static_cast<const int32_t*>(ids.data), static_cast<const int32_t*>(sampled.data),
+         static_cast<int>(sampled.empty() ? 0 : sampled.numel()), table.rows(), n);
 }
 
 void SiluMul(cudaStream_t stream, Tensor out, Tensor gate_up) {

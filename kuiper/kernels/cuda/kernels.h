@@ -17,8 +17,8 @@ constexpr int kMaxHeadDim = 512;
 // Largest head_dim of AttentionMha, which takes what AttentionFlash does not.
 constexpr int kMaxMhaHeadDim = 1024;
 
-// elementwise.cu
-void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids);
+// elementwise.cu; `sampled` may be empty.
+void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids, Tensor sampled);
 void SiluMul(cudaStream_t stream, Tensor out, Tensor gate_up);
 
 // norm.cu; `residual` is empty for RmsNorm.

@@ -21,6 +21,11 @@ Runtime& Device() {
   return runtime;
 }
 
+HostWaits CurrentHostWaits() {
+  const Lock lock(Device().mutex);
+  return Device().waits;
+}
+
 Stream& Get(Stream* stream) {
   return stream == nullptr ? Device().default_stream : *stream;
 }
@@ -118,6 +123,7 @@ namespace dialect {
 cudaError_t cudaDeviceSynchronize() {
   const Lock lock(Device().mutex);
   if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
+  ++Device().waits.syncs;
   DrainAll();
   return cudaSuccess;
 }
@@ -147,6 +153,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(Device().mutex);
   if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
+  ++Device().waits.syncs;
   Drain(Get(stream));
   return cudaSuccess;
 }
@@ -210,7 +217,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(Device().mutex);
+  if (event->reached == event->recorded) return cudaSuccess;
   while (event->reached < event->recorded) RunOne(*event->stream);
+  ++Device().waits.events;
+  Device().waits.idle += event->stream->queue.empty();
   return cudaSuccess;
 }
 

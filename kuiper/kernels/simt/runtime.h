@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <tuple>
 #include <utility>
@@ -160,6 +161,14 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(
 }
 
 }  // namespace dialect
+
+// How often the host waited for the device.
+struct HostWaits {
+  uint64_t syncs = 0;   // for all work of a stream or of the device, or in a blocking copy
+  uint64_t events = 0;  // for an event that was not reached yet
+  uint64_t idle = 0;    // of these, left its stream without work
+};
+HostWaits CurrentHostWaits();
 
 // Arguments are converted and copied now, as a real launch does.
 template <typename... P, typename... A>

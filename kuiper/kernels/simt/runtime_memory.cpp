@@ -104,6 +104,7 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind 
   if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
   if (bytes == 0) return cudaSuccess;
   if (!DirectionFits(dst, src, bytes, kind)) return Result(cudaErrorInvalidValue);
+  ++Device().waits.syncs;
   DrainBlocking();
   std::memmove(dst, src, bytes);
   return cudaSuccess;
@@ -124,7 +125,10 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
   } else {
     Queue(stream, [dst, src, bytes] { std::memmove(dst, src, bytes); });
   }
-  if (pageable_target && !captured) Drain(Get(stream));
+  if (pageable_target && !captured) {
+    ++Device().waits.syncs;
+    Drain(Get(stream));
+  }
   return cudaSuccess;
 }
 
@@ -132,6 +136,7 @@ cudaError_t cudaMemset(void* dst, int value, size_t bytes) {
   const Lock lock(Device().mutex);
   if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
   const cudaError_t error = cudaMemsetAsync(dst, value, bytes, nullptr);
+  ++Device().waits.syncs;
   Drain(Device().default_stream);
   return error;
 }

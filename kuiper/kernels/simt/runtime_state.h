@@ -41,6 +41,7 @@ struct Runtime {
   Stream default_stream;
   std::set<Stream*> streams;
   std::map<const void*, int> max_dynamic_shared;
+  HostWaits waits;
 };
 Runtime& Device();
 using Lock = std::lock_guard<std::recursive_mutex>;

@@ -1,0 +1,244 @@
+// A step of the engine: schedule, launch, take the tokens, tell the callers.
+//
+// The host may launch a step before it has the tokens of the one before it (run-ahead); what it
+// does not know then is filled in on the device. Tokens are taken, and requests end, in the order
+// of the steps. A request whose end was not foreseen has one token too many in flight: its entry in
+// that step is dropped.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kuiper/engine/engine_state.h"
+
+namespace kuiper {
+namespace {
+
+TokenLogprobs LogprobsOf(const float* logits, int vocab, int32_t token, int count) {
+  const float max = *std::max_element(logits, logits + vocab);
+  double sum = 0;
+  for (int i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(logits[i]) - max);
+  const double log_sum = max + std::log(sum);
+  std::vector<int32_t> order(vocab);
+  for (int i = 0; i < vocab; ++i) order[i] = i;
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  TokenLogprobs result;
+  result.chosen = static_cast<float>(logits[token] - log_sum);
+  for (int i = 0; i < count; ++i) {
+    result.top.emplace_back(order[i], static_cast<float>(logits[order[i]] - log_sum));
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Engine::State::IsEos(int32_t token) const {
+  const std::vector<int32_t>& eos = model->eos();
+  return std::find(eos.begin(), eos.end(), token) != eos.end();
+}
+
+FinishReason Engine::State::LimitReached(const ActiveRequest& a, int num_generated) const {
+  if (num_generated >= a.request.max_new_tokens) return FinishReason::kLength;
+  const int num_tokens = static_cast<int>(a.request.prompt.size()) + num_generated;
+  return num_tokens >= config.max_context ? FinishReason::kContext : FinishReason::kNone;
+}
+
+void Engine::State::RecordTouched(const Sequence& seq) {
+  if (config.paged || seq.pages.empty()) return;
+  int& most = touched_rows.at(seq.pages[0]);
+  most = std::max(most, seq.num_computed);
+}
+
+void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event) {
+  ActiveRequest& a = active.at(id);
+  const AnswerStream::Delta rest = a.stream.Finish();
+  a.completion.text += rest.text;
+  a.completion.reasoning += rest.reasoning;
+  event->request = id;
+  event->text += rest.text;
+  event->reasoning += rest.reasoning;
+  event->finish = reason;
+
+  a.completion.finish = reason;
+  a.completion.error = std::move(error);
+  a.completion.prompt_tokens = static_cast<int>(a.request.prompt.size());
+  a.completion.has_reasoning = a.stream.has_reasoning();
+  a.completion.inside_thinking = a.stream.inside_thinking();
+  a.completion.reasoning_tokens = a.stream.reasoning_tokens();
+  for (StepInFlight& step : in_flight) {
+    for (StepPlan::Entry& entry : step.plan.entries) {
+      if (entry.seq != nullptr && entry.seq->id == id) entry.seq = nullptr;
+    }
+  }
+  const auto seq = scheduler->Finish(id, reason != FinishReason::kError);
+  a.completion.kv_pages = static_cast<int>(seq->pages.size());
+  a.completion.cached_tokens = seq->num_cached;
+  last_table = seq->pages;
+  finished.emplace(id, std::move(a.completion));
+  active.erase(id);
+}
+
+void Engine::State::FinishAborted(std::vector<TokenEvent>* events) {
+  std::vector<int64_t> ids;
+  for (const auto& [id, a] : active) {
+    if (a.aborted) ids.push_back(id);
+  }
+  for (int64_t id : ids) {
+    Finish(id, FinishReason::kInterrupt, OkStatus(), &events->emplace_back());
+  }
+}
+
+void Engine::State::FinishOutOfPages(const std::vector<Sequence*>& seqs,
+                                     std::vector<TokenEvent>* events) {
+  for (const Sequence* seq : seqs) {
+    const std::string total = std::to_string(pool->num_pages());
+    Status full(StatusCode::kResourceExhausted,
+                "KV cache is full (" + std::to_string(pool->num_used()) + "/" + total +
+                    " blocks, " + std::to_string(seq->num_computed) + " tokens) after " +
+                    std::to_string(seq->num_generated()) + " tokens",
+                "raise --num-blocks or --kv-cache-memory");
+    Finish(seq->id, FinishReason::kContext, std::move(full), &events->emplace_back());
+  }
+}
+
+void Engine::State::RecordLogits(ActiveRequest& a, int output, int32_t token) {
+  if (!a.request.keep_logits && a.request.num_logprobs == 0) return;
+  const int vocab = model->config().decoder.vocab;
+  const float* row = runner->HostLogits(output);
+  if (a.request.keep_logits) {
+    a.completion.logits.insert(a.completion.logits.end(), row, row + vocab);
+  }
+  if (a.request.num_logprobs > 0) {
+    a.completion.logprobs.push_back(LogprobsOf(row, vocab, token, a.request.num_logprobs));
+  }
+}
+
+TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
+  ActiveRequest& a = active.at(seq.id);
+  TokenEvent event;
+  event.request = seq.id;
+  event.token = token;
+  if (a.completion.tokens.empty()) {
+    a.first_token = Clock::now();
+    a.completion.prefill_ms = MillisecondsSince(a.first_step);
+  }
+  a.completion.decode_ms = MillisecondsSince(a.first_token);
+  a.completion.tokens.push_back(token);
+  if (!a.request.ignore_eos && IsEos(token)) {
+    Finish(seq.id, FinishReason::kStop, OkStatus(), &event);
+    return event;
+  }
+  AnswerStream::Delta delta = a.stream.Push(token);
+  a.completion.text += delta.text;
+  a.completion.reasoning += delta.reasoning;
+  event.text = std::move(delta.text);
+  event.reasoning = std::move(delta.reasoning);
+  const FinishReason reason = delta.stopped
+                                  ? FinishReason::kStopString
+                                  : LimitReached(a, static_cast<int>(a.completion.tokens.size()));
+  if (reason != FinishReason::kNone) Finish(seq.id, reason, OkStatus(), &event);
+  return event;
+}
+
+void Engine::State::LaunchNext(std::vector<TokenEvent>* events) {
+  const bool ahead = !in_flight.empty();
+  Scheduler::Step step = scheduler->Schedule();
+  // The tokens of a sequence that is stuck may still be on their way: it ends when they are known.
+  if (!ahead) FinishOutOfPages(step.out_of_pages, events);
+  must_settle = ahead && !step.out_of_pages.empty();
+  if (step.plan.entries.empty()) return;
+  int32_t last_page = 0;
+  for (const StepPlan::Entry& entry : step.plan.entries) {
+    last_page =
+        std::max(last_page, *std::max_element(entry.seq->pages.begin(), entry.seq->pages.end()));
+    ActiveRequest& a = active.at(entry.seq->id);
+    if (a.started) continue;
+    a.started = true;
+    a.first_step = Clock::now();
+    a.completion.queue_ms = MillisecondsSince(a.added);
+  }
+  StepInFlight next{.plan = std::move(step.plan), .slot = 0, .launched = {}};
+  next.launched = runner->EnsurePages(last_page + 1);
+  if (next.launched.ok()) next.slot = runner->Launch(next.plan);
+  in_flight.push_back(std::move(next));
+}
+
+bool Engine::State::CanRunAhead() const {
+  if (!run_ahead || must_settle || !in_flight.back().launched.ok()) return false;
+  for (const StepPlan::Entry& entry : in_flight.back().plan.entries) {
+    if (entry.seq == nullptr || !entry.samples) continue;
+    const ActiveRequest& a = active.at(entry.seq->id);
+    const bool reads_logits = a.request.keep_logits || a.request.num_logprobs > 0;
+    if (reads_logits || a.request.sampling.has_penalties()) return false;
+    if (a.stream.ForcedToken().has_value()) return false;
+    const int num_generated = static_cast<int>(a.completion.tokens.size()) + 1;
+    if (LimitReached(a, num_generated) != FinishReason::kNone) return false;
+  }
+  return true;
+}
+
+Status Engine::State::NotFinite(StepPlan plan, const Sequence& failed) {
+  plan.RemoveEnded();
+  const std::optional<int> layer = runner->FirstNonFiniteLayer(plan);
+  const std::string where = layer.has_value()
+                                ? "layer scan: first bad layer " + std::to_string(*layer)
+                                : "layer scan: all layers are finite, the output head is not";
+  const int token = failed.num_known() - failed.num_prompt;
+  return Status(StatusCode::kInternal, "model produced NaN at token " + std::to_string(token) +
+                                           " (" + where + "); try --dtype bf16");
+}
+
+// The layer scan overwrote what the steps behind the failed one left on the device.
+void Engine::State::LaunchAgain() {
+  for (StepInFlight& step : in_flight) {
+    step.plan.RemoveEnded();
+    if (step.launched.ok() && !step.plan.entries.empty()) step.slot = runner->Launch(step.plan);
+  }
+}
+
+void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
+  const StepInFlight step = std::move(in_flight.front());
+  in_flight.pop_front();
+  const std::vector<StepPlan::Entry>& entries = step.plan.entries;
+  if (!step.launched.ok()) {
+    for (const StepPlan::Entry& entry : entries) {
+      if (entry.seq == nullptr) continue;
+      Finish(entry.seq->id, FinishReason::kError, step.launched, &events->emplace_back());
+    }
+    return;
+  }
+
+  std::vector<int32_t> tokens = runner->Take(step.slot);
+  const Sequence* failed = nullptr;
+  size_t output = 0;
+  for (const StepPlan::Entry& entry : entries) {
+    if (!entry.samples) continue;
+    int32_t& token = tokens[output++];
+    if (entry.seq == nullptr) continue;
+    if (token < 0) {
+      failed = failed == nullptr ? entry.seq : failed;
+      continue;
+    }
+    ActiveRequest& a = active.at(entry.seq->id);
+    token = a.stream.ForcedToken().value_or(token);
+    RecordLogits(a, static_cast<int>(output) - 1, token);
+  }
+  const Status not_finite = failed != nullptr ? NotFinite(step.plan, *failed) : OkStatus();
+  scheduler->Commit(step.plan, tokens);
+  output = 0;
+  for (const StepPlan::Entry& entry : entries) {
+    const int32_t token = entry.samples ? tokens[output++] : 0;
+    if (entry.seq == nullptr) continue;
+    RecordTouched(*entry.seq);
+    if (!entry.samples) continue;
+    if (token >= 0) {
+      events->push_back(OnToken(*entry.seq, token));
+    } else {
+      Finish(entry.seq->id, FinishReason::kError, not_finite, &events->emplace_back());
+    }
+  }
+  if (!not_finite.ok()) LaunchAgain();
+}
+
+}  // namespace kuiper

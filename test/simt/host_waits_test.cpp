@@ -1,0 +1,79 @@
+// What the emulated device tells about the host: whether the device ever has to wait for it.
+#include <gtest/gtest.h>
+
+#include "kuiper/engine/engine.h"
+#include "kuiper/kernels/simt/runtime.h"
+#include "test/engine/engine_test_util.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+std::unique_ptr<Engine> MakeEngine(bool run_ahead) {
+  EngineConfig config;
+  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
+  config.device = {DeviceType::kSimt, 0};
+  config.need_tokenizer = false;
+  config.max_context = 64;
+  config.use_graph = true;
+  config.run_ahead = run_ahead;
+  return Create(config);
+}
+
+Request MakeRequest(const Engine& engine, int new_tokens) {
+  Request request;
+  request.prompt = Prompt(20, Vocab(engine));
+  request.max_new_tokens = new_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+simt::HostWaits WaitsOf(Engine& engine, const Request& request) {
+  const simt::HostWaits before = simt::CurrentHostWaits();
+  RunToEnd(engine, request);
+  simt::HostWaits waits = simt::CurrentHostWaits();
+  waits.syncs -= before.syncs;
+  waits.events -= before.events;
+  waits.idle -= before.idle;
+  return waits;
+}
+
+// The host waits once per step, for its tokens, and by then the next step is queued: the device
+// goes from replay to replay. Only the last step has nothing behind it.
+TEST(HostWaitsTest, ReplaysFollowEachOtherWithoutHostSynchronisation) {
+  constexpr int kSteps = 12;
+  const auto engine = MakeEngine(true);
+  ASSERT_NE(engine, nullptr);
+  RunToEnd(*engine, MakeRequest(*engine, 3));  // records the graph
+  const simt::HostWaits waits = WaitsOf(*engine, MakeRequest(*engine, kSteps));
+  EXPECT_EQ(waits.syncs, 0u);
+  EXPECT_EQ(waits.events, unsigned{kSteps});
+  EXPECT_EQ(waits.idle, 1u);
+}
+
+TEST(HostWaitsTest, WithoutRunAheadTheDeviceIsIdleAfterEachStep) {
+  constexpr int kSteps = 12;
+  const auto engine = MakeEngine(false);
+  ASSERT_NE(engine, nullptr);
+  RunToEnd(*engine, MakeRequest(*engine, 3));
+  const simt::HostWaits waits = WaitsOf(*engine, MakeRequest(*engine, kSteps));
+  EXPECT_EQ(waits.syncs, 0u);
+  EXPECT_EQ(waits.idle, unsigned{kSteps});
+}
+
+// A request that reads logits or whose next token depends on the last one makes the host wait.
+TEST(HostWaitsTest, StepsWaitForTheHostWhereItHasWorkToDo) {
+  const auto engine = MakeEngine(true);
+  ASSERT_NE(engine, nullptr);
+  Request request = MakeRequest(*engine, 6);
+  request.sampling.repetition_penalty = 1.1f;
+  EXPECT_EQ(WaitsOf(*engine, request).idle, 6u);
+  request = MakeRequest(*engine, 6);
+  request.num_logprobs = 1;
+  const simt::HostWaits waits = WaitsOf(*engine, request);
+  EXPECT_EQ(waits.idle, 6u);
+  EXPECT_EQ(waits.syncs, 6u) << "one per row of logits";
+}
+
+}  // namespace
+}  // namespace kuiper
