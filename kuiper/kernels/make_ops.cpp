@@ -1,9 +1,21 @@
 // The only place that knows which backends were built.
 #include "kuiper/kernels/cpu/cpu_ops.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
+#include "kuiper/ops/device_rates.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper {
+namespace {
+
+Status NotBuilt(Device device) {
+  const bool simt = device.type == DeviceType::kSimt;
+  return Status(StatusCode::kUnavailable,
+                simt ? "no simt device found (this build has no CUDA kernels to emulate)"
+                     : "no CUDA device found (this build has no CUDA support)",
+                "--device cpu runs without one");
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options) {
   switch (device.type) {
@@ -13,20 +25,28 @@ StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options)
 #ifdef KUIPER_WITH_CUDA
       return cuda::MakeCudaOps(device, options);
 #else
-      return Status(StatusCode::kUnavailable,
-                    "no CUDA device found (this build has no CUDA support)",
-                    "--device cpu runs without one");
+      return NotBuilt(device);
 #endif
     case DeviceType::kSimt:
 #ifdef KUIPER_WITH_SIMT
       return simt_gpu::MakeCudaOps(device, options);
 #else
-      return Status(StatusCode::kUnavailable,
-                    "no simt device found (this build has no CUDA kernels to emulate)",
-                    "--device cpu runs without one");
+      return NotBuilt(device);
 #endif
   }
   return Status(StatusCode::kInternal, "unknown device type");
+}
+
+StatusOr<DeviceRates> MeasureDeviceRates(Device device, size_t bytes, int repetitions) {
+#ifdef KUIPER_WITH_CUDA
+  if (device.type == DeviceType::kCUDA) return cuda::MeasureRates(device, bytes, repetitions);
+#endif
+#ifdef KUIPER_WITH_SIMT
+  if (device.type == DeviceType::kSimt) return simt_gpu::MeasureRates(device, bytes, repetitions);
+#endif
+  static_cast<void>(bytes);
+  static_cast<void>(repetitions);
+  return NotBuilt(device);
 }
 
 std::string CompiledDevices() {

@@ -6,12 +6,15 @@
 #include <string>
 
 #include "kuiper/base/status.h"
+#include "kuiper/ops/device_rates.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper::cuda {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
+StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
 }  // namespace kuiper::cuda
 
 namespace kuiper::simt_gpu {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
+StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
 }  // namespace kuiper::simt_gpu

@@ -1,0 +1,74 @@
+// Read and copy bandwidth of the device. A block moves 16 KB, 64 bytes per thread in four
+// independent loads of 16 bytes that are contiguous across the block, so nothing but DRAM limits
+// it. The result of the reads is used by a store that the content of the buffer never takes.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/make_cuda_ops.h"
+#include "kuiper/kernels/cuda/memory_access.cuh"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kLoads = 4;
+constexpr size_t kBlockBytes = size_t{kThreads} * kLoads * 16;
+constexpr int kFill = 0x5a;
+
+__global__ void __launch_bounds__(kThreads) ReadBandwidthKernel(uint4* sink, const uint4* in) {
+  const uint4* p = in + static_cast<int64_t>(blockIdx.x) * (kThreads * kLoads) + threadIdx.x;
+  uint32_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const uint4 v = LoadStreamed(p + i * kThreads);
+    sum |= v.x ^ v.y ^ v.z ^ v.w;  // zero, as all words are equal
+  }
+  if (sum != 0) sink[0].x = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) CopyBandwidthKernel(uint4* out, const uint4* in) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kLoads) + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    out[first + i * kThreads] = LoadStreamed(in + first + i * kThreads);
+  }
+}
+
+// Seconds of one launch; the first one, which is not counted, also waits for the fill.
+double SecondsPerLaunch(void (*kernel)(uint4*, const uint4*), uint4* out, const uint4* in,
+                        unsigned blocks, int repetitions) {
+  Launch(kernel, dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
+  KU_CUDA_CHECK(cudaDeviceSynchronize());
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < repetitions; ++i) {
+    Launch(kernel, dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
+  }
+  KU_CUDA_CHECK(cudaDeviceSynchronize());
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
+         repetitions;
+}
+
+}  // namespace
+
+StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions) {
+  // Checks the device, and holds the memory.
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeCudaOps(device, {}));
+  const size_t most = size_t{std::numeric_limits<int32_t>::max()} * kBlockBytes;
+  const size_t blocks = std::clamp(bytes, kBlockBytes, most) / kBlockBytes;
+  const size_t size = blocks * kBlockBytes;
+  KU_ASSIGN_OR_RETURN(const Buffer in, ops->Allocate(size));
+  KU_ASSIGN_OR_RETURN(const Buffer out, ops->Allocate(size));
+  KU_CUDA_CHECK(cudaMemset(in.data(), kFill, size));
+  KU_CUDA_CHECK(cudaMemset(out.data(), 0, size));
+  const auto seconds = [&](void (*kernel)(uint4*, const uint4*)) {
+    return SecondsPerLaunch(kernel, static_cast<uint4*>(out.data()),
+                            static_cast<const uint4*>(in.data()), static_cast<unsigned>(blocks),
+                            repetitions);
+  };
+  return DeviceRates{static_cast<double>(size) / seconds(ReadBandwidthKernel),
+                     2.0 * static_cast<double>(size) / seconds(CopyBandwidthKernel)};
+}
+
+}  // namespace kuiper::KU_GPU

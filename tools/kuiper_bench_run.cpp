@@ -1,0 +1,148 @@
+#include "tools/kuiper_bench_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace kuiper::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kGroup = 4;  // steps between two bursts
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// Floating-point operations of a prompt: multiply-adds count as two, attention is causal, and only
+// the last position goes through the head.
+double PrefillFlops(const DecoderConfig& d, double tokens) {
+  const double layer = static_cast<double>(d.hidden) * d.qkv_size() +
+                       static_cast<double>(d.q_size()) * d.hidden + 3.0 * d.hidden * d.intermediate;
+  const double attention = 2.0 * d.q_size() * tokens * (tokens + 1) / 2;
+  return 2 * (d.layers * (layer * tokens + attention) + static_cast<double>(d.vocab) * d.hidden);
+}
+
+double KvBytesPerToken(const Engine& engine) {
+  const DecoderConfig& d = engine.model_config().decoder;
+  return 2.0 * d.layers * d.kv_size() * static_cast<double>(DTypeBytes(engine.kv_type()));
+}
+
+StatusOr<Row> Prefill(Engine& engine, Machine& machine, int tokens, int repetitions) {
+  const double flops = PrefillFlops(engine.model_config().decoder, tokens);
+  std::vector<double> seconds, peaks, ratios;
+  for (int r = 0; r <= repetitions; ++r) {
+    const double before = machine.Peak().value_or(0);
+    KU_ASSIGN_OR_RETURN(const Completion c,
+                        engine.Generate(MakeBenchRequest(engine, tokens, 1, r)));
+    const double peak = (before + machine.Peak().value_or(0)) / 2;
+    if (r == 0) continue;  // touches memory for the first time
+    seconds.push_back(c.prefill_ms / 1e3);
+    peaks.push_back(peak);
+    ratios.push_back(peak > 0 ? flops / seconds.back() / peak : 0);
+  }
+  const double s = Median(seconds);
+  return Row{"prefill",           tokens,        1, s * 1e3, tokens / s, flops / s / 1e9,
+             Median(peaks) / 1e9, Median(ratios)};
+}
+
+Status StartDecoding(Engine& engine, int context, int batch, int new_tokens,
+                     std::vector<int64_t>* ids) {
+  for (int b = 0; b < batch; ++b) {
+    KU_ASSIGN_OR_RETURN(const int64_t id,
+                        engine.Add(MakeBenchRequest(engine, context, new_tokens, b)));
+    ids->push_back(id);
+  }
+  int running = 0;  // requests that have their first token
+  std::vector<bool> started(batch, false);
+  while (running < batch) {
+    for (const TokenEvent& event : engine.Step()) {
+      const size_t b = static_cast<size_t>(event.request - ids->front());
+      if (event.token < 0 || started.at(b)) continue;
+      started[b] = true;
+      ++running;
+    }
+    if (!engine.HasWork()) return Status(StatusCode::kInternal, "the requests ended early");
+  }
+  return OkStatus();
+}
+
+StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int context, int batch) {
+  // Without bursts between them, steps follow each other as in real use.
+  const int group = machine.bursts() ? kGroup : std::max(w.steps, kGroup);
+  const int groups = std::max(1, w.steps / group) * w.repetitions;
+  const double bytes = static_cast<double>(engine.weight_bytes_per_token()) +
+                       KvBytesPerToken(engine) * batch * (context + group * (groups + 1) / 2.0);
+  std::vector<int64_t> ids;
+  KU_RETURN_IF_ERROR(StartDecoding(engine, context, batch, w.TokensOf(context) - context, &ids));
+  std::vector<double> seconds, bandwidths, ratios;
+  for (int g = 0; g <= groups; ++g) {
+    const double before = machine.Bandwidth();
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < group; ++i) engine.Step();
+    const double s = SecondsSince(begin) / group;
+    const double bandwidth = (before + machine.Bandwidth()) / 2;
+    if (g == 0) continue;
+    seconds.push_back(s);
+    bandwidths.push_back(bandwidth);
+    ratios.push_back(bytes / s / bandwidth);
+  }
+  for (const int64_t id : ids) engine.Abort(id);
+  while (engine.HasWork()) engine.Step();
+  for (const int64_t id : ids) engine.Take(id);
+  const double s = Median(seconds);
+  return Row{
+      "decode",      context, batch, s * 1e3, batch / s, bytes / s / 1e9, Median(bandwidths) / 1e9,
+      Median(ratios)};
+}
+
+}  // namespace
+
+int Workload::TokensOf(int context) const {
+  // A group to warm up, one to spare, and the first tokens of the others.
+  const int group = std::max(steps, kGroup);
+  return context + group * (repetitions + 2) + static_cast<int>(batches.size()) + 2;
+}
+
+Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed) {
+  Request request;
+  const int vocab = engine.model_config().decoder.vocab;
+  for (int64_t i = 0; i < tokens; ++i) {
+    request.prompt.push_back(static_cast<int32_t>((i * 7919 + seed * 104729 + 1) % vocab));
+  }
+  request.max_new_tokens = new_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& w) {
+  const KvStats kv = engine.kv_stats();
+  std::vector<Row> rows;
+  for (const int context : w.contexts) {
+    for (const int batch : w.batches) {
+      const int64_t pages = (w.TokensOf(context) + kv.page_size - 1) / kv.page_size;
+      if (pages * batch > kv.pages_total) {
+        std::fprintf(stderr,
+                     "note: decoding %d x %d tokens is left out: no room for its KV cache\n", batch,
+                     context);
+        continue;
+      }
+      KU_ASSIGN_OR_RETURN(const Row row, Decode(engine, machine, w, context, batch));
+      rows.push_back(row);
+    }
+  }
+  for (const int tokens : w.prompts) {
+    KU_ASSIGN_OR_RETURN(const Row row, Prefill(engine, machine, tokens, w.repetitions));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace kuiper::tools
