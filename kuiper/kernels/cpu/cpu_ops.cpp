@@ -134,12 +134,10 @@ void CpuOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
 void CpuOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                          const AttnOptions& options) {
   KU_CHECK(kv.s.head_dim <= kMaxHeadDim, "head_dim is too large");
-  KU_CHECK(options.causal && options.window == 0 && options.alibi_slopes.empty(),
-           "only causal attention over all keys is supported");
   KU_CHECK(meta.max_kv_len <= limits_.max_context, "more than was reserved");
   Run([=, this] {
     cpu::Attention(pool_, attention_, scratch_.data(), scratch_stride_, limits_.max_context, out, q,
-                   kv, meta, scale);
+                   kv, meta, scale, options);
   });
 }
 

@@ -53,7 +53,7 @@ void StoreKv(ThreadPool& pool, const KvView& kv, Tensor k, Tensor v, Tensor slot
 size_t AttentionScratchBytes(AttentionKind kind, int max_context);
 void Attention(ThreadPool& pool, AttentionKind kind, void* scratch, size_t scratch_stride,
                int max_context, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-               float scale);
+               float scale, const AttnOptions& options);
 
 // sample.cpp. Scratch: SampleScratchBytes for each thread of the pool, 64-byte aligned.
 size_t SampleScratchBytes(int vocab);

@@ -55,9 +55,8 @@ void NormRotateHeads(float* heads, int num_heads, int head_dim, Tensor weight, f
   }
 }
 
-template <class View>
-HWY_INLINE void StoreToken(const View& view, int kv_heads, int32_t slot, const float* k,
-                           const float* v) {
+template <class View, typename T>
+HWY_INLINE void StoreToken(const View& view, int kv_heads, int32_t slot, const T* k, const T* v) {
   const int head_dim = view.s.head_dim;
   for (int g = 0; g < kv_heads; ++g, k += head_dim, v += head_dim) {
     auto* row = view.Slot(slot, g);
@@ -66,8 +65,13 @@ HWY_INLINE void StoreToken(const View& view, int kv_heads, int32_t slot, const f
   }
 }
 
-void StoreKvToken(const KvView& kv, int32_t slot, const float* k, const float* v) {
-  VisitKv(kv, [&](const auto& view) HWY_ATTR { StoreToken(view, kv.kv_heads, slot, k, v); });
+void StoreKvToken(const KvView& kv, int32_t slot, Tensor k, Tensor v, int64_t row) {
+  VisitFloat(k.dtype, [&](auto zero) HWY_ATTR {
+    using T = decltype(zero);
+    VisitKv(kv, [&](const auto& view) HWY_ATTR {
+      StoreToken(view, kv.kv_heads, slot, k.row<T>(row), v.row<T>(row));
+    });
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -107,7 +111,7 @@ void StoreKv(ThreadPool& pool, const KvView& kv, Tensor k, Tensor v, Tensor slot
   const auto store = HWY_DYNAMIC_DISPATCH(StoreKvToken);
   const int32_t* slot = slots.ptr<int32_t>();
   ForEachItem(pool, k.rows(), k.numel() + v.numel(),
-              [&](int64_t t, int) { store(kv, slot[t], k.row<float>(t), v.row<float>(t)); });
+              [&](int64_t t, int) { store(kv, slot[t], k, v, t); });
 }
 
 }  // namespace kuiper::cpu

@@ -1,0 +1,157 @@
+// What the work of attention consists of: which keys a row sees, the rows that are computed
+// together, their numbering, and one thread's memory. Plain code, the same for every instruction
+// set.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kuiper/base/tensor.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::cpu {
+
+constexpr int kTile = 64;               // key positions per tile
+constexpr int kKeyStride = kTile + 16;  // of the transposed tile: spreads its rows over cache sets
+constexpr int kPackKeys = 16;           // keys that are transposed together
+constexpr int kMicroRows = 6;           // rows of a register tile
+constexpr int kFlashRows = 48;          // query rows of a work item
+constexpr int kMhaRows = kMicroRows;
+
+inline int MaxRows(AttentionKind kind) {
+  return kind == AttentionKind::kMha ? kMhaRows : kFlashRows;
+}
+inline int64_t RoundUp(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// Positions [begin, end), of a sequence or from the start of a tile.
+struct KeyRange {
+  int begin = 0;
+  int end = 0;
+  bool empty() const { return begin >= end; }
+};
+
+// The part of `keys` in the tile at position `tile`, from its start; begin == end if there is none.
+inline KeyRange InTile(KeyRange keys, int tile) {
+  return {std::clamp(keys.begin - tile, 0, kTile), std::clamp(keys.end - tile, 0, kTile)};
+}
+
+// Query rows that are computed together: row r is head `head + r % num_heads` of batch row
+// `q_row + r / num_heads`, which is position `pos + r / num_heads` of its sequence.
+struct AttentionItem {
+  int seq = 0;
+  int kv_head = 0;
+  int head = 0;
+  int num_heads = 0;
+  int q_row = 0;
+  int num_positions = 0;
+  int pos = 0;
+  int kv_len = 0;
+  bool causal = true;
+  int window = 0;
+
+  int num_rows() const { return num_heads * num_positions; }
+  int row_pos(int r) const { return pos + r / num_heads; }
+  int row_head(int r) const { return head + r % num_heads; }
+  // The keys that a row sees; both ends ascend with the row.
+  KeyRange row_keys(int r) const {
+    const int p = row_pos(r);
+    const int after = window == 0 ? kv_len - p : std::min(window, kv_len - p);
+    return {window == 0 ? 0 : std::max(0, p + 1 - window), causal ? p + 1 : p + after};
+  }
+  // The keys that some row sees.
+  KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
+};
+
+// Numbers the work items sequence by sequence, the longest rows of a sequence first. Find takes
+// ascending indices and walks the sequences once.
+class ItemList {
+ public:
+  ItemList(const AttnMeta& meta, const AttnOptions& options, int num_heads, int kv_heads,
+           int max_rows)
+      : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
+        kv_lens_(meta.kv_lens.ptr<int32_t>()),
+        causal_(options.causal),
+        window_(options.window),
+        num_seqs_(meta.num_seqs),
+        kv_heads_(kv_heads),
+        group_(num_heads / kv_heads),
+        heads_(std::min(group_, max_rows)),
+        head_chunks_((group_ + heads_ - 1) / heads_),
+        positions_(std::max(1, max_rows / group_)) {}
+
+  int64_t CountOf(int seq) const {
+    const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
+    return (q_len + positions_ - 1) / positions_ * kv_heads_ * head_chunks_;
+  }
+
+  bool Find(int64_t index, AttentionItem* item) {
+    while (seq_ < num_seqs_ && index >= first_ + CountOf(seq_)) first_ += CountOf(seq_++);
+    if (seq_ == num_seqs_) return false;
+    const int64_t in_seq = index - first_;
+    const int chunk = static_cast<int>(in_seq % head_chunks_);
+    const int kv_head = static_cast<int>(in_seq / head_chunks_ % kv_heads_);
+    const int64_t block_from_end = in_seq / head_chunks_ / kv_heads_;
+    const int q_len = cu_q_[seq_ + 1] - cu_q_[seq_];
+    const int blocks = (q_len + positions_ - 1) / positions_;
+    const int begin = static_cast<int>(blocks - 1 - block_from_end) * positions_;
+    item->seq = seq_;
+    item->kv_head = kv_head;
+    item->head = kv_head * group_ + chunk * heads_;
+    item->num_heads = std::min(heads_, group_ - chunk * heads_);
+    item->q_row = cu_q_[seq_] + begin;
+    item->num_positions = std::min(positions_, q_len - begin);
+    item->pos = kv_lens_[seq_] - q_len + begin;
+    item->kv_len = kv_lens_[seq_];
+    item->causal = causal_;
+    item->window = window_;
+    return true;
+  }
+
+ private:
+  const int32_t* cu_q_;
+  const int32_t* kv_lens_;
+  bool causal_;
+  int window_;
+  int num_seqs_, kv_heads_, group_, heads_, head_chunks_, positions_;
+  int seq_ = 0;
+  int64_t first_ = 0;  // index of the first item of seq_
+};
+
+// One thread's memory, in floats; `dim` is head_dim rounded up to 16.
+struct AttentionScratch {
+  float* q;       // [rows, dim], scaled
+  float* acc;     // [rows, dim]
+  float* keys;    // [dim, kKeyStride], transposed
+  float* values;  // [kTile, dim]
+  float* sum;     // [rows, 16] running lanes of the softmax denominator
+  float* max;     // [rows]
+  float* scores;  // [rows, score_stride]
+  int64_t dim;
+  int64_t score_stride;
+
+  // Splits `base` (null: only counts); returns the number of floats.
+  size_t Carve(float* base, AttentionKind kind, int head_dim, int max_context) {
+    const int64_t rows = MaxRows(kind);
+    dim = RoundUp(head_dim, 16);
+    score_stride = kind == AttentionKind::kMha ? RoundUp(max_context, kTile) : kTile;
+    int64_t used = 0;
+    const auto take = [base, &used](int64_t n) {
+      float* p = base == nullptr ? nullptr : base + used;
+      used += RoundUp(n, 16);
+      return p;
+    };
+    q = take(rows * dim);
+    acc = take(rows * dim);
+    keys = take(dim * kKeyStride);
+    values = take(kTile * dim);
+    sum = take(rows * 16);
+    max = take(rows);
+    scores = take(rows * score_stride);
+    return used;
+  }
+};
+
+}  // namespace kuiper::cpu

@@ -1,0 +1,247 @@
+// Tiles of the KV cache for attention: where the keys of a tile lie, keys transposed and values
+// converted to FP32 scratch, prefetches for decode. Included once per instruction set
+// (hwy/foreach_target.h).
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+// After highway.h.
+#include "kuiper/kernels/cpu/attention_math-inl.h"
+#include "kuiper/kv/kv_view.h"
+
+#if defined(KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#undef KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#else
+#define KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kuiper {
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE int TokensPerPage(const PagedView<T>& view) {
+  return 1 << view.page_shift;
+}
+template <typename T>
+HWY_INLINE int TokensPerPage(const ContiguousView<T>& view) {
+  return view.max_len;
+}
+
+// rows[i] = the K vector at position tile + i for i in `keys`, with one table look-up per page.
+// Repeats of the first and of the last one fill groups of kPackKeys.
+template <class View, typename T = typename View::Element>
+HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRange keys,
+                        const T** rows) {
+  const int tokens = TokensPerPage(view);
+  for (int pos = tile + keys.begin; pos < tile + keys.end;) {
+    const int run_end = std::min(tile + keys.end, pos - pos % tokens + tokens);
+    const T* row = view.Row(seq, pos, kv_head);
+    for (; pos < run_end; ++pos, row += view.s.token_stride) rows[pos - tile] = row;
+  }
+  for (int i = keys.begin / kPackKeys * kPackKeys; i < keys.begin; ++i) rows[i] = rows[keys.begin];
+  for (int i = keys.end; i % kPackKeys != 0; ++i) rows[i] = rows[keys.end - 1];
+}
+
+// --- keys, transposed -------------------------------------------------------------------------
+
+using DU = hn::RebindToUnsigned<DF>;
+using VU = hn::Vec<DU>;
+
+#if HWY_TARGET != HWY_SCALAR
+// 16 bytes of each of kLanes / 4 rows `apart` pointers apart, one row per 128-bit block.
+template <typename T>
+HWY_INLINE VU LoadBlocks(const T* const* rows, int apart, int offset) {
+  const DU d;
+  const auto load = [&](int block) HWY_ATTR {
+    return hn::LoadDup128(d, reinterpret_cast<const uint32_t*>(rows[block * apart] + offset));
+  };
+  if constexpr (kLanes == 16) {
+    return hn::ConcatUpperLower(d, hn::OddEvenBlocks(load(3), load(2)),
+                                hn::OddEvenBlocks(load(1), load(0)));
+  } else if constexpr (kLanes == 8) {
+    return hn::OddEvenBlocks(load(1), load(0));
+  } else {
+    return load(0);
+  }
+}
+
+// Stores a vector of one 32-bit word per key: an FP32 element, or two 16-bit ones for two rows.
+HWY_INLINE void StoreWords(VU words, float* out, const float*) {
+  hn::StoreU(hn::BitCast(DF(), words), DF(), out);
+}
+HWY_INLINE void StoreWords(VU words, float* out, const BFloat16*) {
+  const DU d;
+  hn::StoreU(hn::BitCast(DF(), hn::ShiftLeft<16>(words)), DF(), out);
+  hn::StoreU(hn::BitCast(DF(), hn::And(words, hn::Set(d, 0xFFFF0000u))), DF(), out + kKeyStride);
+}
+HWY_INLINE void StoreWords(VU words, float* out, const Half*) {
+  const hn::Rebind<uint16_t, DU> d16;
+  uint16_t half[2][kLanes];
+  hn::StoreU(hn::TruncateTo(d16, hn::And(words, hn::Set(DU(), 0xFFFFu))), d16, half[0]);
+  hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(words)), d16, half[1]);
+  for (int i = 0; i < 2; ++i) {
+    const VF wide = LoadF32(DF(), reinterpret_cast<const Half*>(half[i]));
+    hn::StoreU(wide, DF(), out + i * kKeyStride);
+  }
+}
+
+// Transposes 16 bytes of each of kLanes keys: words within the 128-bit blocks, whose four rows are
+// four consecutive keys.
+template <typename T>
+HWY_INLINE void TransposeStep(const T* const* rows, int offset, float* out) {
+  const DU d;
+  constexpr int kElements = 4 / sizeof(T);  // per word
+  const VU a = LoadBlocks(rows, 4, offset), b = LoadBlocks(rows + 1, 4, offset);
+  const VU c = LoadBlocks(rows + 2, 4, offset), e = LoadBlocks(rows + 3, 4, offset);
+  const hn::RepartitionToWide<DU> d64;
+  const auto ab_lo = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
+  const auto ab_hi = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
+  const auto ce_lo = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
+  const auto ce_hi = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
+  const T* type = nullptr;
+  constexpr int kStep = kElements * kKeyStride;
+  StoreWords(hn::BitCast(d, hn::InterleaveLower(d64, ab_lo, ce_lo)), out, type);
+  StoreWords(hn::BitCast(d, hn::InterleaveUpper(d64, ab_lo, ce_lo)), out + kStep, type);
+  StoreWords(hn::BitCast(d, hn::InterleaveLower(d64, ab_hi, ce_hi)), out + 2 * kStep, type);
+  StoreWords(hn::BitCast(d, hn::InterleaveUpper(d64, ab_hi, ce_hi)), out + 3 * kStep, type);
+}
+#endif
+
+// What decode will read from memory while a block of 16 keys is transposed: each step of 16 bytes
+// per key fetches as much ahead, in the order of memory. Bytes of the 16 vectors of one block, or
+// null where they are not contiguous.
+struct Ahead {
+  const char* keys = nullptr;
+  const char* values = nullptr;
+
+  HWY_INLINE void Fetch(int64_t step) const {
+    for (int64_t byte = 256 * step; byte < 256 * step + 256; byte += 64) {
+      if (keys != nullptr) hwy::Prefetch(keys + byte);
+      if (values != nullptr) hwy::Prefetch(values + byte);
+    }
+  }
+};
+
+template <typename T>
+HWY_INLINE const char* ContiguousBlock(const T* const* rows, int head_dim, int64_t offset) {
+  const bool contiguous = rows[kPackKeys - 1] - rows[0] == int64_t{kPackKeys - 1} * head_dim;
+  return contiguous ? reinterpret_cast<const char*>(rows[0] + offset) : nullptr;
+}
+
+// keys[i][j] = element i of row j for j in `range`, as FP32; `rows` is padded to multiples of
+// kPackKeys with valid pointers. Other columns hold anything. ahead(block) says what to fetch
+// meanwhile.
+template <typename T, class F>
+void PackKeys(const T* const* rows, KeyRange range, int head_dim, [[maybe_unused]] const F& ahead,
+              float* keys) {
+  int vectorised = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int kStep = 16 / sizeof(T);
+  vectorised = head_dim / kStep * kStep;
+  for (int block = range.begin / kPackKeys * kPackKeys; block < range.end; block += kPackKeys) {
+    const Ahead next = ahead(block);
+    for (int i = 0; i < vectorised; i += kStep) {
+      next.Fetch(i / kStep);
+      for (int j = block; j < block + kPackKeys; j += kLanes) {
+        TransposeStep(rows + j, i, keys + i * kKeyStride + j);
+      }
+    }
+  }
+#endif
+  for (int i = vectorised; i < head_dim; ++i) {
+    for (int j = range.begin; j < range.end; ++j) keys[i * kKeyStride + j] = ToFloat(rows[j][i]);
+  }
+}
+
+// values[j] = row j + v_offset as FP32 for j in `range`, padded with zeros to `dim`.
+template <typename T>
+void PackValues(const T* const* rows, int64_t v_offset, KeyRange range, int head_dim, int64_t dim,
+                float* values) {
+  for (int j = range.begin; j < range.end; ++j) {
+    const T* row = rows[j] + v_offset;
+    MapElements(values + j * dim, head_dim, [&](auto load) HWY_ATTR { return load(row); });
+    std::fill(values + j * dim + head_dim, values + (j + 1) * dim, 0.0f);
+  }
+}
+
+// --- one tile of an item ----------------------------------------------------------------------
+
+// The rows of one tile and of the next, and whether the values were converted to scratch.
+template <typename T>
+struct Tile {
+  KeyRange keys;  // that the item sees, from the start of the tile
+  const T* rows[kTile];
+  const T* next_rows[kTile];
+  int next_end = -1;  // of next_rows; -1: not looked up
+  bool packed = false;
+
+  // Calls f with the values, to be indexed by position in the tile.
+  template <class F>
+  HWY_INLINE void VisitValues(const AttentionScratch& s, const F& f) const {
+    if (packed) {
+      f(StridedRows{s.values, s.dim});
+    } else {
+      f(static_cast<const T* const*>(rows));
+    }
+  }
+};
+
+// Looks up the rows of the tile at position `begin` and the ones after them.
+template <class View, typename T = typename View::Element>
+HWY_INLINE void NextRows(const View& view, const AttentionItem& item, int begin, Tile<T>* tile) {
+  const KeyRange all = item.keys();
+  tile->keys = InTile(all, begin);
+  if (tile->next_end < 0) {
+    KeyRows(view, item.seq, item.kv_head, begin, tile->keys, tile->rows);
+  } else {
+    std::copy_n(tile->next_rows, kTile, tile->rows);
+  }
+  const KeyRange next = InTile(all, begin + kTile);
+  tile->next_end = next.end;
+  if (next.end > 0) {
+    KeyRows(view, item.seq, item.kv_head, begin + kTile, next, tile->next_rows);
+  }
+}
+
+// Makes the keys and values of the tile ready for the products.
+template <class View, typename T = typename View::Element>
+HWY_INLINE void LoadTile(const View& view, const AttentionItem& item, const AttentionScratch& s,
+                         bool with_keys, bool with_values, Tile<T>* tile) {
+  // Converting pays when several register tiles read the values; partial vectors need the padding.
+  constexpr int kPackFromRows = 2 * kMicroRows;
+  const int head_dim = view.s.head_dim;
+  const KeyRange keys = tile->keys;
+  const bool many_rows = item.num_rows() > kPackFromRows;
+  if (with_keys) {
+    const auto ahead = [&](int block) {
+      Ahead next;
+      if (many_rows) return next;
+      if (with_values && block >= keys.begin && block + kPackKeys <= keys.end) {
+        next.values = ContiguousBlock(tile->rows + block, head_dim, view.s.v_offset);
+      }
+      if (block + kPackKeys <= tile->next_end) {
+        next.keys = ContiguousBlock(tile->next_rows + block, head_dim, 0);
+      }
+      return next;
+    };
+    PackKeys(tile->rows, keys, head_dim, ahead, s.keys);
+  }
+  if (!with_values) return;
+  tile->packed = many_rows || s.dim != head_dim;
+  if (tile->packed) {
+    PackValues(tile->rows, view.s.v_offset, keys, head_dim, s.dim, s.values);
+  } else {
+    for (int j = keys.begin; j < keys.end; ++j) tile->rows[j] += view.s.v_offset;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace kuiper
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
