@@ -1,0 +1,332 @@
+#include "kuiper/ops/paged_attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kuiper {
+namespace {
+
+constexpr int kMaxHeadSize = 1024;
+constexpr int kMaxPageSize = 256;
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+constexpr int kSlabShift = 30;  // one slab holds every page
+
+Status Invalid(const std::string& message) {
+  return Status(StatusCode::kInvalidArgument, "paged attention: " + message);
+}
+
+Status InRange(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return Invalid(std::string(name) + " is " + std::to_string(value) + "; it must be in [" +
+                 std::to_string(low) + ", " + std::to_string(high) + "]");
+}
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+Status CheckIndices(const char* name, const int32_t* indices) {
+  if (indices == nullptr) return Invalid(std::string(name) + " is null");
+  if (reinterpret_cast<uintptr_t>(indices) % sizeof(int32_t) == 0) return OkStatus();
+  return Invalid(std::string(name) + " is not aligned to 4 bytes");
+}
+
+// What the kernels' widest loads need: 16 bytes, or two elements.
+int64_t AlignmentOf(int head_size, DType dtype) {
+  return head_size % 8 == 0 ? 16 : 2 * static_cast<int64_t>(DTypeBytes(dtype));
+}
+
+Status CheckElements(const char* name, const void* data, DType dtype, int head_size) {
+  if (data == nullptr) return Invalid(std::string(name) + " is null");
+  const int64_t alignment = AlignmentOf(head_size, dtype);
+  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) == 0) return OkStatus();
+  return Invalid(std::string(name) + " is not aligned to " + std::to_string(alignment) + " bytes");
+}
+
+Status CheckStride(const char* name, int64_t stride, int64_t low, DType dtype, int head_size) {
+  KU_RETURN_IF_ERROR(InRange(name, stride, low, std::numeric_limits<int64_t>::max() / 16));
+  const int64_t multiple = AlignmentOf(head_size, dtype) / static_cast<int64_t>(DTypeBytes(dtype));
+  if (stride % multiple == 0) return OkStatus();
+  return Invalid(std::string(name) + " is " + std::to_string(stride) +
+                 "; it must be a multiple of " + std::to_string(multiple) + " elements");
+}
+
+Status CheckDType(const char* name, DType dtype) {
+  if (IsFloat(dtype)) return OkStatus();
+  return Invalid(std::string(name) + " is " + DTypeName(dtype) + "; it must be FP32, FP16 or BF16");
+}
+
+// q, k and v come in the type of the cache or in FP32.
+Status CheckActivation(DType dtype, DType cache) {
+  KU_RETURN_IF_ERROR(CheckDType("dtype", dtype));
+  if (dtype == DType::kF32 || dtype == cache) return OkStatus();
+  return Invalid(std::string("dtype is ") + DTypeName(dtype) + " and kv.dtype " + DTypeName(cache) +
+                 "; dtype must be FP32 or that of the cache");
+}
+
+// Each stride must step over everything that the smaller ones reach.
+Status CheckCacheStrides(const PagedKv& kv) {
+  struct Dimension {
+    const char* name;
+    int64_t stride, extent;
+  };
+  Dimension dims[] = {{"kv.page_stride", kv.page_stride, kv.num_pages},
+                      {"kv.token_stride", kv.token_stride, kv.page_size},
+                      {"kv.head_stride", kv.head_stride, kv.kv_heads}};
+  KU_RETURN_IF_ERROR(InRange("kv.token_stride", kv.token_stride, kv.head_size, kMaxInt));
+  std::sort(std::begin(dims), std::end(dims),
+            [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
+  int64_t reached = kv.head_size;
+  for (const Dimension& dim : dims) {
+    const int64_t low = dim.extent == 1 ? 0 : reached;
+    KU_RETURN_IF_ERROR(CheckStride(dim.name, dim.stride, low, kv.dtype, kv.head_size));
+    reached += (dim.extent - 1) * dim.stride;
+  }
+  return OkStatus();
+}
+
+Status CheckCache(const PagedKv& kv) {
+  KU_RETURN_IF_ERROR(CheckDType("kv.dtype", kv.dtype));
+  KU_RETURN_IF_ERROR(InRange("kv.head_size", kv.head_size, 2, kMaxHeadSize));
+  if (kv.head_size % (kv.head_size <= 256 ? 2 : 8) != 0) {
+    return Invalid("kv.head_size is " + std::to_string(kv.head_size) +
+                   "; it must be even, and a multiple of 8 above 256");
+  }
+  KU_RETURN_IF_ERROR(InRange("kv.page_size", kv.page_size, 1, kMaxPageSize));
+  if (!std::has_single_bit(static_cast<unsigned>(kv.page_size))) {
+    return Invalid("kv.page_size is " + std::to_string(kv.page_size) +
+                   "; it must be a power of two");
+  }
+  KU_RETURN_IF_ERROR(InRange("kv.num_pages", kv.num_pages, 1,
+                             std::min(kMaxInt / kv.page_size, (int64_t{1} << kSlabShift) - 1)));
+  KU_RETURN_IF_ERROR(InRange("kv.kv_heads", kv.kv_heads, 1, kMaxInt / kv.head_size));
+  KU_RETURN_IF_ERROR(CheckElements("kv.k", kv.k, kv.dtype, kv.head_size));
+  KU_RETURN_IF_ERROR(CheckElements("kv.v", kv.v, kv.dtype, kv.head_size));
+  if (kv.k == kv.v) return Invalid("kv.v is the same pointer as kv.k");
+  return CheckCacheStrides(kv);
+}
+
+// A matrix [T, heads * D] of the caller.
+Status CheckRows(const char* name, const void* data, const char* stride_name, int64_t stride,
+                 int64_t width, DType dtype, int head_size) {
+  KU_RETURN_IF_ERROR(CheckElements(name, data, dtype, head_size));
+  return stride == 0 ? OkStatus() : CheckStride(stride_name, stride, width, dtype, head_size);
+}
+
+Status CheckSequences(const PagedAttentionArgs& args, const PagedAttentionLimits& limits) {
+  KU_RETURN_IF_ERROR(InRange("num_seqs", args.num_seqs, 0, limits.max_seqs));
+  KU_RETURN_IF_ERROR(InRange("max_q_len", args.max_q_len, 1, kMaxInt));
+  KU_RETURN_IF_ERROR(InRange("max_kv_len", args.max_kv_len, 1, limits.max_kv_len));
+  KU_RETURN_IF_ERROR(CheckIndices("cu_seqlens_q", args.cu_seqlens_q));
+  KU_RETURN_IF_ERROR(CheckIndices("kv_lens", args.kv_lens));
+  KU_RETURN_IF_ERROR(CheckIndices("block_tables", args.block_tables));
+  const int blocks = (args.max_kv_len - 1) / args.kv.page_size + 1;
+  return InRange("block_table_stride", args.block_table_stride, blocks, kMaxInt);
+}
+
+Status CheckRun(const PagedAttentionArgs& args, const PagedAttentionLimits& limits) {
+  const PagedKv& kv = args.kv;
+  KU_RETURN_IF_ERROR(CheckCache(kv));
+  KU_RETURN_IF_ERROR(InRange("kv.head_size", kv.head_size, 2, limits.max_head_size));
+  KU_RETURN_IF_ERROR(CheckActivation(args.dtype, kv.dtype));
+  KU_RETURN_IF_ERROR(InRange("num_heads", args.num_heads, 1, limits.max_heads));
+  if (args.num_heads % kv.kv_heads != 0) {
+    return Invalid("num_heads is " + std::to_string(args.num_heads) +
+                   "; it must be a multiple of kv.kv_heads, " + std::to_string(kv.kv_heads));
+  }
+  KU_RETURN_IF_ERROR(InRange("num_tokens", args.num_tokens, 0, kMaxInt / args.num_heads));
+  const int64_t width = int64_t{1} * args.num_heads * kv.head_size;
+  KU_RETURN_IF_ERROR(
+      CheckRows("q", args.q, "q_stride", args.q_stride, width, args.dtype, kv.head_size));
+  KU_RETURN_IF_ERROR(
+      CheckRows("out", args.out, "out_stride", args.out_stride, width, args.dtype, kv.head_size));
+  KU_RETURN_IF_ERROR(CheckSequences(args, limits));
+  if (!std::isfinite(args.scale) || args.scale < 0.0f) {
+    return Invalid("scale is " + std::to_string(args.scale) +
+                   "; it must be positive, or 0 for 1 / sqrt(head_size)");
+  }
+  KU_RETURN_IF_ERROR(InRange("window", args.window, 0, kMaxInt));
+  if (reinterpret_cast<uintptr_t>(args.alibi_slopes) % sizeof(float) != 0) {
+    return Invalid("alibi_slopes is not aligned to 4 bytes");
+  }
+  return OkStatus();
+}
+
+Status CheckStore(const PagedStoreArgs& args) {
+  const PagedKv& kv = args.kv;
+  KU_RETURN_IF_ERROR(CheckCache(kv));
+  KU_RETURN_IF_ERROR(CheckActivation(args.dtype, kv.dtype));
+  KU_RETURN_IF_ERROR(InRange("num_tokens", args.num_tokens, 0, kMaxInt / kv.kv_heads));
+  const int64_t width = int64_t{1} * kv.kv_heads * kv.head_size;
+  KU_RETURN_IF_ERROR(
+      CheckRows("k", args.k, "k_stride", args.k_stride, width, args.dtype, kv.head_size));
+  KU_RETURN_IF_ERROR(
+      CheckRows("v", args.v, "v_stride", args.v_stride, width, args.dtype, kv.head_size));
+  return CheckIndices("slots", args.slots);
+}
+
+// A matrix [rows, width] of the caller; kernels get it as const as he gave it.
+Tensor RowsOf(const void* data, DType dtype, int64_t rows, int64_t width, int64_t stride,
+              Device device) {
+  Tensor t = Tensor::Dense(const_cast<void*>(data), dtype, {rows, width}, device);
+  if (stride != 0) t.stride[0] = stride;
+  return t;
+}
+
+Tensor VectorOf(const int32_t* data, int64_t n, Device device) {
+  return Tensor::Dense(const_cast<int32_t*>(data), DType::kI32, {n}, device);
+}
+
+int64_t ElementsBetween(const void* from, const void* to, DType dtype) {
+  const auto bytes =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
+  return bytes / static_cast<int64_t>(DTypeBytes(dtype));
+}
+
+std::string Entry(const char* name, int64_t index, int64_t value) {
+  return std::string(name) + "[" + std::to_string(index) + "] is " + std::to_string(value);
+}
+
+}  // namespace
+
+PagedKv PagedKv::TokenMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
+                            int kv_heads, int head_size) {
+  PagedKv kv{k, v, dtype, num_pages, page_size, kv_heads, head_size};
+  kv.head_stride = head_size;
+  kv.token_stride = int64_t{1} * kv_heads * head_size;
+  kv.page_stride = page_size * kv.token_stride;
+  return kv;
+}
+
+PagedKv PagedKv::HeadMajor(void* kv_data, DType dtype, int num_pages, int page_size, int kv_heads,
+                           int head_size) {
+  const int64_t keys = int64_t{1} * page_size * head_size;
+  char* v = static_cast<char*>(kv_data) + keys * static_cast<int64_t>(DTypeBytes(dtype));
+  PagedKv kv{kv_data, v, dtype, num_pages, page_size, kv_heads, head_size};
+  kv.token_stride = head_size;
+  kv.head_stride = 2 * keys;
+  kv.page_stride = kv_heads * kv.head_stride;
+  return kv;
+}
+
+StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttentionLimits& limits,
+                                                const OpsOptions& options) {
+  KU_RETURN_IF_ERROR(InRange("limits.max_seqs", limits.max_seqs, 1, 1 << 20));
+  KU_RETURN_IF_ERROR(InRange("limits.max_heads", limits.max_heads, 1, 1 << 16));
+  KU_RETURN_IF_ERROR(InRange("limits.max_head_size", limits.max_head_size, 2, kMaxHeadSize));
+  KU_RETURN_IF_ERROR(InRange("limits.max_kv_len", limits.max_kv_len, 1, 1 << 30));
+  PagedAttention attention;
+  attention.limits_ = limits;
+  KU_ASSIGN_OR_RETURN(attention.ops_, MakeOps(device, options));
+  Ops& ops = *attention.ops_;
+  OpsLimits reserved;
+  reserved.max_seqs = limits.max_seqs;
+  reserved.max_features = limits.max_heads * limits.max_head_size;
+  reserved.max_context = limits.max_kv_len;
+  KU_RETURN_IF_ERROR(ops.Reserve(reserved));
+  KU_ASSIGN_OR_RETURN(attention.anchor_, ops.Allocate(sizeof(int64_t)));
+  KU_ASSIGN_OR_RETURN(attention.slabs_, ops.Allocate(sizeof(int64_t)));
+  auto anchor = static_cast<int64_t>(reinterpret_cast<uintptr_t>(attention.anchor_.data()));
+  ops.Upload(attention.slabs_.As(DType::kI64, {1}), Tensor::Dense(&anchor, DType::kI64, {1}));
+  ops.Sync();
+  return StatusOr<PagedAttention>(std::move(attention));
+}
+
+KvView PagedAttention::ViewOf(const PagedKv& kv) const {
+  KvView view;
+  view.dtype = kv.dtype;
+  view.kv_heads = kv.kv_heads;
+  view.slabs = static_cast<void* const*>(slabs_.data());
+  view.slab_shift = kSlabShift;
+  view.page_shift = std::countr_zero(static_cast<unsigned>(kv.page_size));
+  view.s.page_stride = kv.page_stride;
+  view.s.layer_offset = ElementsBetween(anchor_.data(), kv.k, kv.dtype);
+  view.s.head_stride = kv.head_stride;
+  view.s.v_offset = ElementsBetween(kv.k, kv.v, kv.dtype);
+  view.s.token_stride = static_cast<int32_t>(kv.token_stride);
+  view.s.head_dim = kv.head_size;
+  return view;
+}
+
+Status PagedAttention::Run(const PagedAttentionArgs& args) {
+  KU_RETURN_IF_ERROR(CheckRun(args, limits_));
+  const Device device = ops_->device();
+  const int64_t width = int64_t{1} * args.num_heads * args.kv.head_size;
+  KvView view = ViewOf(args.kv);
+  view.tables = args.block_tables;
+  view.table_stride = args.block_table_stride;
+  AttnMeta meta;
+  meta.cu_seqlens_q = VectorOf(args.cu_seqlens_q, args.num_seqs + 1, device);
+  meta.kv_lens = VectorOf(args.kv_lens, args.num_seqs, device);
+  meta.num_seqs = args.num_seqs;
+  meta.max_q_len = args.max_q_len;
+  meta.max_kv_len = args.max_kv_len;
+  AttnOptions options;
+  options.causal = args.causal;
+  options.window = args.window;
+  if (args.alibi_slopes != nullptr) {
+    options.alibi_slopes =
+        Tensor::Dense(const_cast<float*>(args.alibi_slopes), DType::kF32, {args.num_heads}, device);
+  }
+  const float scale =
+      args.scale != 0.0f ? args.scale : 1.0f / std::sqrt(static_cast<float>(args.kv.head_size));
+  ops_->Attention(RowsOf(args.out, args.dtype, args.num_tokens, width, args.out_stride, device),
+                  RowsOf(args.q, args.dtype, args.num_tokens, width, args.q_stride, device), view,
+                  meta, scale, options);
+  return OkStatus();
+}
+
+Status PagedAttention::StoreKv(const PagedStoreArgs& args) {
+  KU_RETURN_IF_ERROR(CheckStore(args));
+  const Device device = ops_->device();
+  const int64_t width = int64_t{1} * args.kv.kv_heads * args.kv.head_size;
+  ops_->StoreKv(ViewOf(args.kv),
+                RowsOf(args.k, args.dtype, args.num_tokens, width, args.k_stride, device),
+                RowsOf(args.v, args.dtype, args.num_tokens, width, args.v_stride, device),
+                VectorOf(args.slots, args.num_tokens, device));
+  return OkStatus();
+}
+
+Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
+  KU_RETURN_IF_ERROR(CheckRun(args, limits_));
+  const auto download = [this](const int32_t* data, size_t n) {
+    std::vector<int32_t> values(n);
+    const auto size = static_cast<int64_t>(n);
+    ops_->Download(VectorOf(values.data(), size, Device{}), VectorOf(data, size, ops_->device()));
+    ops_->Sync();
+    return values;
+  };
+  const auto seqs = static_cast<size_t>(args.num_seqs);
+  const auto stride = static_cast<size_t>(args.block_table_stride);
+  const std::vector<int32_t> cu = download(args.cu_seqlens_q, seqs + 1);
+  const std::vector<int32_t> lens = download(args.kv_lens, seqs);
+  const std::vector<int32_t> tables = download(args.block_tables, seqs * stride);
+  if (cu[0] != 0) return Invalid(Entry("cu_seqlens_q", 0, cu[0]) + "; it must be 0");
+  for (size_t s = 0; s < seqs; ++s) {
+    const int64_t q_len = int64_t{cu[s + 1]} - cu[s];
+    const auto seq = static_cast<int64_t>(s);
+    if (q_len < 0 || q_len > args.max_q_len || cu[s + 1] > args.num_tokens) {
+      return Invalid(Entry("cu_seqlens_q", seq + 1, cu[s + 1]) + " after " + std::to_string(cu[s]) +
+                     "; at most max_q_len " + std::to_string(args.max_q_len) +
+                     " rows of num_tokens " + std::to_string(args.num_tokens));
+    }
+    if (lens[s] < q_len || lens[s] > args.max_kv_len) {
+      return Invalid(Entry("kv_lens", seq, lens[s]) + "; it must be in [" + std::to_string(q_len) +
+                     ", " + std::to_string(args.max_kv_len) + "]");
+    }
+    for (int block = 0; block * int64_t{args.kv.page_size} < lens[s] && q_len > 0; ++block) {
+      const int32_t page = tables[s * stride + static_cast<size_t>(block)];
+      if (page >= 0 && page < args.kv.num_pages) continue;
+      return Invalid(Entry("block_tables", seq * args.block_table_stride + block, page) +
+                     "; it must be in [0, " + std::to_string(args.kv.num_pages - 1) + "]");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace kuiper

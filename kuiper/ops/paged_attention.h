@@ -1,0 +1,135 @@
+// Paged attention as a checked call on plain device pointers, for programs that own their KV cache:
+// the kernels of the engine without the engine (docs/paged_attention.md). What a caller can get
+// wrong about an argument comes back as a Status that names it; nothing aborts and no memory of the
+// caller is allocated, freed or kept. Contents of device arrays are read by kernels only;
+// CheckValues reads them back for debugging.
+//
+// T query tokens of S sequences, H query heads, G kv heads, D head_size. All strides are in
+// elements. Pointers are memory of the device (for `cpu` and `simt`: of the host).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/device.h"
+#include "kuiper/base/dtype.h"
+#include "kuiper/base/status.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+// The KV cache of one layer. Element i of the key of token t of page p, kv head g is at
+//   k + p * page_stride + t * token_stride + g * head_stride + i,
+// the value at the same place from v. Fill it in by hand or by one of the two functions below.
+struct PagedKv {
+  void* k = nullptr;
+  void* v = nullptr;
+  DType dtype = DType::kF16;  // FP32, FP16 or BF16
+  int num_pages = 0;          // num_pages * page_size < 2^31
+  int page_size = 0;          // tokens: a power of two in [1, 256]
+  int kv_heads = 0;           // G
+  int head_size = 0;          // D: even up to 256, a multiple of 8 up to 1024
+  int64_t page_stride = 0;
+  int64_t token_stride = 0;  // < 2^31
+  int64_t head_stride = 0;
+
+  // k and v are [num_pages, page_size, G, D] each (vLLM, FlashAttention).
+  static PagedKv TokenMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
+                            int kv_heads, int head_size);
+  // One block of memory [num_pages, G, 2 (key, value), page_size, D] (Kuiper's own).
+  static PagedKv HeadMajor(void* kv, DType dtype, int num_pages, int page_size, int kv_heads,
+                           int head_size);
+};
+
+// One call of attention: prefill, chunked prefill, decode, and any mixture of them.
+//
+// Pointers to elements and strides are multiples of 16 bytes when D is a multiple of 8, else of two
+// elements.
+struct PagedAttentionArgs {
+  void* out = nullptr;        // [T, H, D]; must not overlap q
+  const void* q = nullptr;    // [T, H, D]
+  DType dtype = DType::kF16;  // of q and out: that of the cache, or FP32
+  int64_t q_stride = 0;       // between tokens; 0 = dense, H * D
+  int64_t out_stride = 0;
+  int num_tokens = 0;  // T
+  int num_heads = 0;   // H, a multiple of kv.kv_heads
+
+  PagedKv kv;
+
+  // Sequence s owns the rows [cu_seqlens_q[s], cu_seqlens_q[s + 1]) of q, which are the last ones
+  // of its kv_lens[s] tokens; its token at position n lies in page block_tables[s][n / page_size].
+  int num_seqs = 0;                       // S
+  const int32_t* cu_seqlens_q = nullptr;  // [S + 1], from 0 to T
+  const int32_t* kv_lens = nullptr;       // [S], the rows of q included
+  const int32_t* block_tables = nullptr;  // [S, block_table_stride]
+  int block_table_stride = 0;             // >= ceil(max_kv_len / page_size)
+  // Bounds of the sequences' lengths; close ones choose the better kernel.
+  int max_q_len = 0;
+  int max_kv_len = 0;
+
+  float scale = 0.0f;  // of the scores; 0 = 1 / sqrt(D)
+  // As in AttnOptions.
+  bool causal = true;
+  int window = 0;                       // 0 = off
+  const float* alibi_slopes = nullptr;  // [H]; null = off
+};
+
+// Keys and values of T tokens that go to the cache.
+struct PagedStoreArgs {
+  PagedKv kv;
+  const void* k = nullptr;    // [T, G, D]
+  const void* v = nullptr;    // [T, G, D]
+  DType dtype = DType::kF16;  // of k and v: that of the cache, or FP32
+  int64_t k_stride = 0;       // between tokens; 0 = dense, G * D
+  int64_t v_stride = 0;
+  int num_tokens = 0;              // T
+  const int32_t* slots = nullptr;  // [T]: page * page_size + token in the page
+};
+
+// The largest call; sizes the scratch memory.
+struct PagedAttentionLimits {
+  int max_seqs = 0;
+  int max_heads = 0;      // H
+  int max_head_size = 0;  // D
+  int max_kv_len = 0;
+};
+
+// A device, its stream and scratch memory. Calls of one object run in the order they were made; it
+// is not thread-safe. A call that returns OK was enqueued, not executed: arguments may go out of
+// scope, but device memory must stay until Sync. Work of other streams on that memory must be
+// complete before the call.
+class PagedAttention {
+ public:
+  // kUnavailable: the build or the machine has no such device. kResourceExhausted: no memory.
+  // kInvalidArgument: a limit is out of its range.
+  static StatusOr<PagedAttention> Create(Device device, const PagedAttentionLimits& limits,
+                                         const OpsOptions& options = {});
+
+  // out = softmax(scale q k^T + bias) v. kInvalidArgument: names the argument, its value, and what
+  // is allowed; nothing was enqueued.
+  Status Run(const PagedAttentionArgs& args);
+  // Copies k and v to their slots, converted to the cache's type. Errors as Run.
+  Status StoreKv(const PagedStoreArgs& args);
+  // Run's checks, and that lengths and page numbers on the device keep what PagedAttentionArgs says
+  // of them. Copies them to the host and waits.
+  Status CheckValues(const PagedAttentionArgs& args);
+  // Waits until every call is executed.
+  void Sync() { ops_->Sync(); }
+
+  // The device itself: memory, and copies in order with the calls.
+  Ops& ops() { return *ops_; }
+
+ private:
+  PagedAttention() = default;
+  KvView ViewOf(const PagedKv& kv) const;
+
+  PagedAttentionLimits limits_;
+  std::unique_ptr<Ops> ops_;
+  // Views address pages as slabs[page >> slab_shift] + offset. The only slab is `anchor_`, and the
+  // offset leads from it to the caller's memory, so that a call uploads no pointer.
+  Buffer anchor_;
+  Buffer slabs_;  // [1] pointer
+};
+
+}  // namespace kuiper

@@ -1,0 +1,135 @@
+// The operator API on plain pointers against naive loops, for both cache layouts and strides of the
+// caller's choice.
+#include "paged_attention_test_util.h"
+
+namespace kuiper::test {
+namespace {
+
+class PagedAttentionTest : public TypedOpsTest {
+ protected:
+  Device device() const { return std::get<0>(GetParam()); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+};
+KU_INSTANTIATE_TYPED_OPS_TEST(PagedAttentionTest);
+
+TEST_P(PagedAttentionTest, MatchesNaiveForEveryHeadSize) {
+  struct Case {
+    Shape shape;
+    int page_size;
+    Layout layout;
+  };
+  const Case cases[] = {
+      {{4, 4, 64}, 1, Layout::kTokenMajor},    {{4, 1, 80}, 16, Layout::kHeadMajor},
+      {{6, 2, 128}, 256, Layout::kPadded},     {{2, 1, 256}, 16, Layout::kTokenMajor},
+      {{1, 1, 512}, 16, Layout::kHeadMajor},   {{2, 1, 1024}, 16, Layout::kTokenMajor},
+      {{2, 2, 1024}, 256, Layout::kHeadMajor}, {{5, 1, 2}, 8, Layout::kTokenMajor},
+      {{2, 1, 254}, 4, Layout::kHeadMajor},    {{1, 1, 264}, 64, Layout::kPadded},
+  };
+  const std::vector<Seq> seqs = {{1, 1, 1}, {2, 3, 3}, {3, 1, 33}, {4, 2, 17}};
+  for (AttentionKind kind : kKinds) {
+    PagedAttention attention = MakeAttention(device(), {4, 8, 1024, 64}, kind);
+    for (const Case& c : cases) {
+      Call call(attention, dtype(), dtype(), c.shape, seqs, c.page_size, c.layout);
+      call.ExpectNaive(Describe(c.shape));
+    }
+  }
+}
+
+TEST_P(PagedAttentionTest, LayoutAndPageSizeChangeNoBit) {
+  const Shape shape{4, 2, 16};
+  const std::vector<Seq> seqs = {{1, 1, 256}, {2, 5, 17}, {3, 1, 257}};
+  PagedAttention attention = MakeAttention(device());
+  std::vector<float> first;
+  for (int page_size : {1, 16, 256}) {
+    for (Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded}) {
+      Call call(attention, dtype(), dtype(), shape, seqs, page_size, layout);
+      if (first.empty()) {
+        call.ExpectNaive("");
+        first = call.Run();
+      }
+      EXPECT_TRUE(SameBits(call.Run(), first)) << "page size " << page_size;
+    }
+  }
+}
+
+TEST_P(PagedAttentionTest, Fp32QueriesReadACacheOfAnyType) {
+  PagedAttention attention = MakeAttention(device());
+  Call call(attention, DType::kF32, dtype(), {4, 2, 16}, {{1, 1, 40}, {2, 5, 5}}, 16,
+            Layout::kTokenMajor);
+  call.ExpectNaive("");
+}
+
+// Without a scale it is 1 / sqrt(head_size), which the other tests rely on.
+TEST_P(PagedAttentionTest, ScaleIsTheOneGiven) {
+  PagedAttention attention = MakeAttention(device());
+  Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 40}}, 16, Layout::kHeadMajor);
+  const std::vector<float> by_default = call.Run();
+  call.args().scale = 0.25f;
+  EXPECT_TRUE(SameBits(call.Run(), by_default));
+  call.args().scale = 0.5f;
+  EXPECT_FALSE(SameBits(call.Run(), by_default));
+}
+
+TEST_P(PagedAttentionTest, MasksReachTheKernel) {
+  if (device().type != DeviceType::kCPU) GTEST_SKIP() << "only the CPU has masks";
+  PagedAttention attention = MakeAttention(device());
+  for (const Mask& mask : {Mask{true, 9, false}, Mask{false, 0, false}, Mask{true, 0, true}}) {
+    Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 40}, {2, 7, 20}}, 16,
+              Layout::kTokenMajor, mask);
+    call.ExpectNaive(Describe(mask));
+  }
+}
+
+// Where the header says an element is.
+TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
+  PagedAttention attention = MakeAttention(device());
+  const Shape shape{2, 2, 8};
+  const std::vector<Seq> seqs = {{1, 1, 5}, {2, 1, 3}};
+  for (Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded}) {
+    Call call(attention, dtype(), dtype(), shape, seqs, 4, layout);
+    const PagedKv& kv = call.kv();
+    const auto base =
+        std::min(reinterpret_cast<uintptr_t>(kv.k), reinterpret_cast<uintptr_t>(kv.v));
+    std::vector<float> expected(call.cache_values().size(), kNaN);
+    for (int s = 0; s < 2; ++s) {
+      for (int pos = 0; pos < seqs[s].kv_len; ++pos) {
+        for (int which : {1, 2}) {
+          const auto at = reinterpret_cast<uintptr_t>(which == 1 ? kv.k : kv.v) - base;
+          const std::vector<float> data =
+              Rounded(TokenData(seqs[s].id, pos, which, shape.kv_width()), dtype());
+          for (int i = 0; i < shape.kv_width(); ++i) {
+            expected[at / DTypeBytes(dtype()) + call.page(s, pos / 4) * kv.page_stride +
+                     pos % 4 * kv.token_stride + i / 8 * kv.head_stride + i % 8] = data[i];
+          }
+        }
+      }
+    }
+    const std::vector<float> stored = call.cache_values();
+    for (size_t i = 0; i < stored.size(); ++i) {
+      ASSERT_TRUE(stored[i] == expected[i] || (std::isnan(stored[i]) && std::isnan(expected[i])))
+          << "element " << i << " is " << stored[i] << ", expected " << expected[i];
+    }
+  }
+}
+
+// A model calls it for one layer after the other, each with a cache of its own.
+TEST_P(PagedAttentionTest, OneObjectServesManyCaches) {
+  PagedAttention attention = MakeAttention(device());
+  const std::vector<Seq> one = {{1, 1, 40}}, two = {{2, 1, 40}};
+  Call first(attention, dtype(), dtype(), {4, 2, 16}, one, 16, Layout::kTokenMajor);
+  Call second(attention, dtype(), dtype(), {2, 1, 8}, two, 8, Layout::kHeadMajor);
+  ASSERT_TRUE(attention.Run(first.args()).ok());
+  ASSERT_TRUE(attention.Run(second.args()).ok());
+  first.ExpectNaive("first");
+  second.ExpectNaive("second");
+}
+
+TEST_P(PagedAttentionTest, NoRowsIsNoWork) {
+  PagedAttention attention = MakeAttention(device());
+  Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 4}}, 16, Layout::kTokenMajor);
+  call.args().num_tokens = 0;
+  for (float x : call.Run()) EXPECT_TRUE(std::isnan(x));
+}
+
+}  // namespace
+}  // namespace kuiper::test

@@ -1,0 +1,181 @@
+// What the tests of the operator API share: an object for a device, and a call with sequences and a
+// cache of its own.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "attention_test_util.h"
+#include "kuiper/ops/paged_attention.h"
+
+namespace kuiper::test {
+
+enum class Layout { kTokenMajor, kHeadMajor, kPadded };
+
+inline PagedAttention MakeAttention(Device device,
+                                    const PagedAttentionLimits& limits = {8, 64, 1024, 512},
+                                    AttentionKind kind = AttentionKind::kFlash1) {
+  OpsOptions options;
+  options.num_threads = 2;
+  options.attention = kind;
+  auto made = PagedAttention::Create(device, limits, options);
+  KU_CHECK(made.ok(), made.status().message());
+  return std::move(made).value();
+}
+
+// The sequences of a call with a cache of its own: NaN but for what StoreKv writes, on pages in a
+// shuffled order.
+class Call {
+ public:
+  Call(PagedAttention& attention, DType dtype, DType cache, const Shape& shape,
+       const std::vector<Seq>& seqs, int page_size, Layout layout, const Mask& mask = {})
+      : attention_(attention), shape_(shape), seqs_(seqs), dtype_(dtype), mask_(mask) {
+    int max_len = 1, max_q = 1, rows = 0;
+    for (const Seq& s : seqs) {
+      max_len = std::max(max_len, s.kv_len);
+      max_q = std::max(max_q, s.q_len);
+      rows += s.q_len;
+    }
+    const int blocks = (max_len + page_size - 1) / page_size;
+    MakeCache(cache, static_cast<int>(seqs.size()) * blocks + 1, page_size, layout);
+    MakeTables(blocks + 1, page_size);
+    Store(page_size, blocks + 1);
+    MakeQueries(rows);
+    args_.kv = kv_;
+    args_.max_q_len = max_q;
+    args_.max_kv_len = max_len;
+    args_.causal = mask.causal;
+    args_.window = mask.window;
+    if (mask.alibi) args_.alibi_slopes = slopes_->tensor().ptr<float>();
+  }
+
+  PagedAttentionArgs& args() { return args_; }
+  const PagedKv& kv() const { return kv_; }
+  std::vector<float> cache_values() const { return cache_->Get(); }
+  int32_t page(int seq, int block) const { return tables_[seq * args_.block_table_stride + block]; }
+
+  std::vector<float> Run() {
+    const Status status = attention_.Run(args_);
+    EXPECT_TRUE(status.ok()) << status.message();
+    attention_.Sync();
+    return out_->Get();
+  }
+  void ExpectNaive(const std::string& what) {
+    ExpectNear(Run(), Naive(dtype_, kv_.dtype, shape_, seqs_, mask_), 2e-5,
+               2e-5 + RoundingError(dtype_), what);
+  }
+
+ private:
+  void MakeCache(DType cache, int num_pages, int page_size, Layout layout) {
+    Ops& ops = attention_.ops();
+    const int d = shape_.head_dim, g = shape_.kv_heads;
+    const int plane = num_pages * page_size * g * d;  // all keys, or all values
+    const int gap = layout == Layout::kPadded ? 16 : 0;
+    const int padded = num_pages * (page_size * (g * (d + gap) + gap) + gap);
+    cache_ = std::make_unique<Matrix>(ops, cache, 1, 2 * std::max(plane, padded));
+    char* data = static_cast<char*>(cache_->tensor().data);
+    if (layout == Layout::kHeadMajor) {
+      kv_ = PagedKv::HeadMajor(data, cache, num_pages, page_size, g, d);
+      return;
+    }
+    // The values lie in front of the keys.
+    char* keys = data + std::max(plane, padded) * DTypeBytes(cache);
+    kv_ = PagedKv::TokenMajor(keys, data, cache, num_pages, page_size, g, d);
+    if (gap == 0) return;
+    kv_.head_stride = d + gap;
+    kv_.token_stride = g * kv_.head_stride + gap;
+    kv_.page_stride = page_size * kv_.token_stride + gap;
+  }
+
+  void MakeTables(int table_stride, int page_size) {
+    Ops& ops = attention_.ops();
+    std::vector<int32_t> order(kv_.num_pages), cu{0}, lens;
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    tables_.assign(seqs_.size() * table_stride, -1);
+    size_t next = 0;
+    for (size_t s = 0; s < seqs_.size(); ++s) {
+      for (int block = 0; block * page_size < seqs_[s].kv_len; ++block) {
+        tables_[s * table_stride + block] = order[next++];
+      }
+      cu.push_back(cu.back() + seqs_[s].q_len);
+      lens.push_back(seqs_[s].kv_len);
+    }
+    for (const std::vector<int32_t>& values : {cu, lens, tables_}) {
+      arrays_.push_back(std::make_unique<Array<int32_t>>(ops, values));
+    }
+    args_.num_seqs = static_cast<int>(seqs_.size());
+    args_.cu_seqlens_q = arrays_[0]->tensor().ptr<int32_t>();
+    args_.kv_lens = arrays_[1]->tensor().ptr<int32_t>();
+    args_.block_tables = arrays_[2]->tensor().ptr<int32_t>();
+    args_.block_table_stride = table_stride;
+  }
+
+  void Store(int page_size, int table_stride) {
+    Ops& ops = attention_.ops();
+    const int width = shape_.kv_width();
+    std::vector<float> k, v;
+    std::vector<int32_t> slots;
+    for (size_t s = 0; s < seqs_.size(); ++s) {
+      for (int pos = 0; pos < seqs_[s].kv_len; ++pos) {
+        for (float x : TokenData(seqs_[s].id, pos, 1, width)) k.push_back(x);
+        for (float x : TokenData(seqs_[s].id, pos, 2, width)) v.push_back(x);
+        const int32_t page = tables_[s * table_stride + pos / page_size];
+        slots.push_back(page * page_size + pos % page_size);
+      }
+    }
+    const int n = static_cast<int>(slots.size());
+    const Matrix mk(ops, dtype_, n, width, k, width + 16), mv(ops, dtype_, n, width, v);
+    const Array<int32_t> device_slots(ops, slots);
+    PagedStoreArgs store;
+    store.kv = kv_;
+    store.k = mk.tensor().data;
+    store.v = mv.tensor().data;
+    store.dtype = dtype_;
+    store.k_stride = width + 16;
+    store.num_tokens = n;
+    store.slots = device_slots.tensor().ptr<int32_t>();
+    const Status status = attention_.StoreKv(store);
+    EXPECT_TRUE(status.ok()) << status.message();
+    attention_.Sync();
+  }
+
+  void MakeQueries(int rows) {
+    Ops& ops = attention_.ops();
+    const int width = shape_.q_width();
+    std::vector<float> q, slopes;
+    for (const Seq& s : seqs_) {
+      for (int pos = s.kv_len - s.q_len; pos < s.kv_len; ++pos) {
+        for (float x : TokenData(s.id, pos, 3, width)) q.push_back(x);
+      }
+    }
+    for (int h = 0; h < shape_.heads; ++h) slopes.push_back(AlibiSlope(h));
+    slopes_ = std::make_unique<Array<float>>(ops, slopes);
+    q_ = std::make_unique<Matrix>(ops, dtype_, rows, width, q);
+    out_ = std::make_unique<Matrix>(ops, dtype_, rows, width, width + 8);
+    args_.out = out_->tensor().data;
+    args_.q = q_->tensor().data;
+    args_.dtype = dtype_;
+    args_.out_stride = width + 8;
+    args_.num_tokens = rows;
+    args_.num_heads = shape_.heads;
+  }
+
+  PagedAttention& attention_;
+  Shape shape_;
+  std::vector<Seq> seqs_;
+  DType dtype_;
+  Mask mask_;
+  PagedKv kv_;
+  PagedAttentionArgs args_;
+  std::vector<int32_t> tables_;
+  std::unique_ptr<Matrix> cache_, q_, out_;
+  std::vector<std::unique_ptr<Array<int32_t>>> arrays_;
+  std::unique_ptr<Array<float>> slopes_;
+};
+
+}  // namespace kuiper::test
