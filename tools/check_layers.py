@@ -61,6 +61,7 @@ RULES = [
                               "webp"]),
     ("kuiper/kv/kv_view.h", LEAVES),
     ("kuiper/kv/kv_cache.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
+    ("kuiper/kv/swap_space.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
     ("kuiper/kv/*", LEAVES + ["kuiper/kv/*"]),
     ("kuiper/ops/*", LEAVES + ["kuiper/kv/kv_view.h", "kuiper/ops/*"]),
     ("kuiper/kernels/common/*", ["scalar std", "kuiper/base/*", "kuiper/kv/kv_view.h",

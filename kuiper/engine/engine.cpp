@@ -31,6 +31,7 @@ Status CheckRequest(const Request& request, int vocab) {
   if (!(std::abs(p.presence_penalty) <= 100.f) || !(std::abs(p.frequency_penalty) <= 100.f)) {
     return bad("presence_penalty and frequency_penalty must be in [-100, 100]");
   }
+  if (std::abs(request.priority) > 100) return bad("priority must be in [-100, 100]");
   if (request.num_logprobs < 0 || request.num_logprobs > vocab) {
     return bad("num_logprobs must be between 0 and the vocabulary size");
   }
@@ -69,6 +70,7 @@ StatusOr<int64_t> Engine::Add(Request request) {
   seq->tokens = request.prompt;
   seq->num_prompt = static_cast<int>(request.prompt.size());
   seq->max_new_tokens = request.max_new_tokens;
+  seq->priority = request.priority;
   seq->sampling = request.sampling;
   KU_RETURN_IF_ERROR(s_->scheduler->Add(std::move(seq)));
   s_->active.try_emplace(s_->next_id, std::move(request), s_->tokenizer.get());
@@ -152,76 +154,6 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
   }
   for (int32_t page : seq.pages) s_->pool->Release(page);
   return grown;
-}
-
-const Tokenizer* Engine::tokenizer() const {
-  return s_->tokenizer.get();
-}
-const ModelConfig& Engine::model_config() const {
-  return s_->model->config();
-}
-const GenerationConfig& Engine::generation_config() const {
-  return s_->model->generation();
-}
-ChatFamily Engine::chat_family() const {
-  return ChatFamilyOf(model_config().model_type);
-}
-const EngineConfig& Engine::config() const {
-  return s_->config;
-}
-const MemoryPlan& Engine::memory_plan() const {
-  return s_->plan;
-}
-DType Engine::weight_type() const {
-  return model_config().decoder.dtype;
-}
-DType Engine::kv_type() const {
-  return s_->runner->kv().shape().dtype;
-}
-size_t Engine::weight_bytes_per_token() const {
-  return s_->model->decode_bytes();
-}
-std::string Engine::device_description() const {
-  return s_->ops->Description();
-}
-double Engine::load_ms() const {
-  return s_->load_ms;
-}
-
-KvStats Engine::kv_stats() const {
-  const KvShape& shape = s_->runner->kv().shape();
-  KvStats stats;
-  stats.paged = s_->config.paged;
-  stats.page_size = shape.page_size;
-  stats.layers = shape.layers;
-  stats.pages_total = s_->pool->num_pages();
-  stats.pages_used = s_->pool->num_used();
-  stats.pages_free = s_->pool->num_free();
-  stats.pages_shared = s_->pool->num_shared();
-  stats.pages_peak = s_->pool->peak_used();
-  stats.bytes_reserved = s_->runner->kv().bytes();
-  if (stats.paged) {
-    stats.bytes_touched = (s_->pool->high_water() - 1) * shape.page_bytes();
-  } else {
-    for (int tokens : s_->touched_rows) stats.bytes_touched += tokens * shape.token_bytes();
-  }
-  if (s_->reuse != nullptr) {
-    const PrefixCache::Stats reuse = s_->reuse->stats();
-    stats.prefix_cache = true;
-    stats.pages_evictable = s_->reuse->num_evictable();
-    stats.lookups = reuse.lookups;
-    stats.hits = reuse.hits;
-    stats.tokens_requested = reuse.tokens_requested;
-    stats.tokens_hit = reuse.tokens_hit;
-    stats.evicted_pages = reuse.evicted_pages;
-  }
-  return stats;
-}
-
-std::vector<int32_t> Engine::block_table() const {
-  if (s_->active.empty()) return s_->last_table;
-  const Sequence* seq = s_->scheduler->Find(s_->active.begin()->first);
-  return seq != nullptr ? seq->pages : s_->last_table;
 }
 
 void Engine::ClearPrefixCache() {

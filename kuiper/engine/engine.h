@@ -13,6 +13,7 @@
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
 #include "kuiper/engine/memory_planner.h"
+#include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/tokenizer.h"
@@ -43,6 +44,12 @@ struct EngineConfig {
   bool prefix_cache = false;
   int64_t prefix_cache_tokens = 65536;  // clamped to the pool
 
+  SchedulingPolicy policy = SchedulingPolicy::kThroughput;
+  OnFull on_full = OnFull::kPreempt;
+  Preemption preemption = Preemption::kRecompute;
+  // Host memory for kSwap and kAuto, at most as much as the pool; allocated at creation.
+  size_t swap_bytes = size_t{1} << 30;
+
   double memory_utilization = 0.9;
   std::optional<int> num_blocks;
   std::optional<size_t> kv_cache_bytes;
@@ -62,6 +69,10 @@ struct KvStats {
   size_t bytes_touched = 0;   // of pages that were ever used
   bool prefix_cache = false;
   int64_t lookups = 0, hits = 0, tokens_requested = 0, tokens_hit = 0, evicted_pages = 0;
+  int64_t preempted_recompute = 0, preempted_swap = 0;
+  int64_t pages_swapped_out = 0, pages_swapped_in = 0;
+  int swap_pages_total = 0, swap_pages_used = 0;
+  int64_t slides = 0;  // times a sequence dropped its oldest half
 };
 
 class Engine {

@@ -31,6 +31,9 @@ Status CheckConfig(const EngineConfig& config) {
   if (config.num_blocks.has_value() && *config.num_blocks < 1) {
     return bad("at least one block is needed");
   }
+  if (!config.paged && config.preemption == Preemption::kSwap) {
+    return bad("--preemption swap needs --paged-attention: a contiguous cache is not swapped");
+  }
   if (config.prefix_cache_tokens < 0) return bad("the prefix cache must not be negative");
   constexpr int kMaxThreads = 1024;
   if (config.ops.num_threads < 0 || config.ops.num_threads > kMaxThreads) {
@@ -175,6 +178,21 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config) {
   return MakePlan(resolved, opened, *ops, &kv);
 }
 
+Status Engine::State::MakeSwapSpace() {
+  const KvCache& kv = runner->kv();
+  if (!config.paged || config.preemption == Preemption::kRecompute) return OkStatus();
+  const int pages = static_cast<int>(
+      std::min<size_t>(pool->num_pages(), config.swap_bytes / kv.shape().page_bytes()));
+  if (pages == 0) {
+    return Status(StatusCode::kInvalidArgument, "the swap space holds no block",
+                  "--swap-space must be at least " + std::to_string(kv.shape().page_bytes()) +
+                      " bytes, or use --preemption recompute");
+  }
+  KU_ASSIGN_OR_RETURN(swap, SwapSpace::Create(*ops, kv, pages));
+  host_pages = std::make_unique<BlockPool>(pages + 1, kv.shape().page_size);
+  return OkStatus();
+}
+
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   const Clock::time_point begin = Clock::now();
   auto s = std::make_unique<State>();
@@ -218,9 +236,16 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   }
   const Scheduler::Limits limits{.max_seqs = s->config.max_num_seqs,
                                  .max_step_tokens = s->config.max_num_batched_tokens,
-                                 .max_context = s->config.max_context};
+                                 .max_context = s->config.max_context,
+                                 .policy = s->config.policy,
+                                 .on_full = s->config.on_full,
+                                 .preemption = s->config.preemption};
   s->run_ahead = config.run_ahead.value_or(config.device.type != DeviceType::kCPU);
-  s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get());
+  KU_RETURN_IF_ERROR(s->MakeSwapSpace());
+  s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get(), s->host_pages.get());
+  if (s->swap != nullptr && config.preemption == Preemption::kAuto) {
+    s->scheduler->set_costs({.page_ms = s->swap->MeasurePageMs()});
+  }
   s->load_ms = MillisecondsSince(begin);
   return std::unique_ptr<Engine>(new Engine(std::move(s)));
 }

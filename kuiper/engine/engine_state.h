@@ -14,6 +14,7 @@
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
+#include "kuiper/kv/swap_space.h"
 #include "kuiper/model/model.h"
 
 namespace kuiper {
@@ -43,6 +44,8 @@ struct StepInFlight {
   StepPlan plan;
   int slot = 0;     // of the runner
   Status launched;  // why it could not be launched
+  bool ahead = false;
+  Clock::time_point launch_time = Clock::now();
 };
 
 // Members are destroyed in reverse order: users before what they use.
@@ -55,6 +58,8 @@ struct Engine::State {
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<BlockPool> pool;
   std::unique_ptr<KvReuse> reuse;
+  std::unique_ptr<SwapSpace> swap;        // null: nothing is swapped
+  std::unique_ptr<BlockPool> host_pages;  // of the swap space
   std::unique_ptr<Scheduler> scheduler;
   double load_ms = 0;
 
@@ -77,10 +82,14 @@ struct Engine::State {
   Status NotFinite(StepPlan plan, const Sequence& failed);
   void LaunchAgain();
 
+  Status MakeSwapSpace();
   bool IsEos(int32_t token) const;
   // The limit that ends the request after this many tokens; kNone if it may go on.
   FinishReason LimitReached(const ActiveRequest& active, int num_generated) const;
   void RecordTouched(const Sequence& seq);
+  // Makes storage for the step usable and moves pages in and out.
+  Status PrepareStorage(const Scheduler::Step& step);
+  void RecordPromptSpeed(const StepInFlight& step);
   // Ends a request; `delta` is appended to what the event already carries.
   void Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event);
   void FinishAborted(std::vector<TokenEvent>* events);

@@ -41,7 +41,8 @@ bool Engine::State::IsEos(int32_t token) const {
 FinishReason Engine::State::LimitReached(const ActiveRequest& a, int num_generated) const {
   if (num_generated >= a.request.max_new_tokens) return FinishReason::kLength;
   const int num_tokens = static_cast<int>(a.request.prompt.size()) + num_generated;
-  return num_tokens >= config.max_context ? FinishReason::kContext : FinishReason::kNone;
+  const bool is_full = num_tokens >= config.max_context && config.on_full != OnFull::kSlide;
+  return is_full ? FinishReason::kContext : FinishReason::kNone;
 }
 
 void Engine::State::RecordTouched(const Sequence& seq) {
@@ -74,6 +75,7 @@ void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenE
   const auto seq = scheduler->Finish(id, reason != FinishReason::kError);
   a.completion.kv_pages = static_cast<int>(seq->pages.size());
   a.completion.cached_tokens = seq->num_cached;
+  a.completion.dropped_tokens = seq->num_dropped;
   last_table = seq->pages;
   finished.emplace(id, std::move(a.completion));
   active.erase(id);
@@ -141,25 +143,48 @@ TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
   return event;
 }
 
-void Engine::State::LaunchNext(std::vector<TokenEvent>* events) {
-  const bool ahead = !in_flight.empty();
-  Scheduler::Step step = scheduler->Schedule();
-  // The tokens of a sequence that is stuck may still be on their way: it ends when they are known.
-  if (!ahead) FinishOutOfPages(step.out_of_pages, events);
-  must_settle = ahead && !step.out_of_pages.empty();
-  if (step.plan.entries.empty()) return;
+Status Engine::State::PrepareStorage(const Scheduler::Step& step) {
   int32_t last_page = 0;
   for (const StepPlan::Entry& entry : step.plan.entries) {
     last_page =
         std::max(last_page, *std::max_element(entry.seq->pages.begin(), entry.seq->pages.end()));
+  }
+  for (const PageMove& move : step.moves) last_page = std::max(last_page, move.device_page);
+  const Status grown = runner->EnsurePages(last_page + 1);
+  if (swap == nullptr) return grown;
+  if (grown.ok()) {
+    swap->Run(step.moves);
+    return grown;
+  }
+  for (const PageMove& move : step.moves) {  // what would come back ends with this error
+    if (move.to_host) swap->Run({&move, 1});
+  }
+  return grown;
+}
+
+void Engine::State::RecordPromptSpeed(const StepInFlight& step) {
+  constexpr int kEnoughTokens = 16;
+  if (step.ahead || step.plan.num_tokens < kEnoughTokens) return;
+  Scheduler::Costs costs = scheduler->costs();
+  costs.token_ms = MillisecondsSince(step.launch_time) / step.plan.num_tokens;
+  scheduler->set_costs(costs);
+}
+
+void Engine::State::LaunchNext(std::vector<TokenEvent>* events) {
+  const bool ahead = !in_flight.empty();
+  Scheduler::Step step = scheduler->Schedule(ahead);
+  FinishOutOfPages(step.out_of_pages, events);
+  must_settle = step.must_settle;
+  const Status prepared = PrepareStorage(step);
+  if (step.plan.entries.empty()) return;
+  for (const StepPlan::Entry& entry : step.plan.entries) {
     ActiveRequest& a = active.at(entry.seq->id);
     if (a.started) continue;
     a.started = true;
     a.first_step = Clock::now();
     a.completion.queue_ms = MillisecondsSince(a.added);
   }
-  StepInFlight next{.plan = std::move(step.plan), .slot = 0, .launched = {}};
-  next.launched = runner->EnsurePages(last_page + 1);
+  StepInFlight next{.plan = std::move(step.plan), .launched = prepared, .ahead = ahead};
   if (next.launched.ok()) next.slot = runner->Launch(next.plan);
   in_flight.push_back(std::move(next));
 }
@@ -184,7 +209,7 @@ Status Engine::State::NotFinite(StepPlan plan, const Sequence& failed) {
   const std::string where = layer.has_value()
                                 ? "layer scan: first bad layer " + std::to_string(*layer)
                                 : "layer scan: all layers are finite, the output head is not";
-  const int token = failed.num_known() - failed.num_prompt;
+  const int token = failed.num_generated() - failed.num_pending;
   return Status(StatusCode::kInternal, "model produced NaN at token " + std::to_string(token) +
                                            " (" + where + "); try --dtype bf16");
 }
@@ -210,6 +235,7 @@ void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
   }
 
   std::vector<int32_t> tokens = runner->Take(step.slot);
+  RecordPromptSpeed(step);
   const Sequence* failed = nullptr;
   size_t output = 0;
   for (const StepPlan::Entry& entry : entries) {

@@ -30,6 +30,7 @@ struct Request {
   std::vector<int32_t> prompt;  // not empty
   SamplingParams sampling;
   int max_new_tokens = 256;  // exactly: never one more
+  int priority = 0;          // from -100 to 100; more is more urgent, see engine/scheduler.h
   bool ignore_eos = false;
   std::vector<std::string> stop;  // the answer ends before the first of these strings
   bool split_thinking = false;    // tell <think> ... </think> apart from the answer
@@ -70,10 +71,11 @@ struct Completion {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // prompt tokens whose keys and values were reused
   int reasoning_tokens = 0;
-  double queue_ms = 0;    // from Add to the first scheduled step
-  double prefill_ms = 0;  // from the first scheduled step to the first token
-  double decode_ms = 0;   // from the first token to the last
-  int kv_pages = 0;       // pages the sequence held at its end
+  int dropped_tokens = 0;  // OnFull::kSlide: tokens that slid out of the context
+  double queue_ms = 0;     // from Add to the first scheduled step
+  double prefill_ms = 0;   // from the first scheduled step to the first token
+  double decode_ms = 0;    // from the first token to the last
+  int kv_pages = 0;        // pages the sequence held at its end
 
   std::vector<float> logits;  // [tokens, vocab] if kept
   std::vector<TokenLogprobs> logprobs;

@@ -6,13 +6,41 @@
 
 namespace kuiper {
 
-Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse)
-    : limits_(limits), pool_(pool), reuse_(reuse) {
+Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages)
+    : limits_(limits), pool_(pool), reuse_(reuse), host_pages_(host_pages) {
   KU_CHECK(limits.max_seqs > 0 && limits.max_step_tokens >= limits.max_seqs);
+  if (limits.policy == SchedulingPolicy::kLatency) {
+    limits_.max_seqs = std::min(limits.max_seqs, kLatencySeqs);
+  }
+  const int64_t pool_tokens = int64_t{pool.num_pages()} * pool.page_size();
+  window_ = static_cast<int>(std::min<int64_t>(limits.max_context, pool_tokens));
 }
 
 int Scheduler::PagesFor(int num_tokens) const {
   return (num_tokens + pool_.page_size() - 1) / pool_.page_size();
+}
+
+// Pages that are kept for a sequence before others are admitted.
+int Scheduler::PagesPromised(const Sequence& seq) const {
+  if (limits_.on_full != OnFull::kPreempt) return seq.max_pages;
+  // All it knows, and one more page: a newcomer shall not cost somebody a preemption at once.
+  return std::min(PagesFor(seq.num_tokens()) + 1, seq.max_pages);
+}
+
+int Scheduler::PagesPromisedToRunning() const {
+  int promised = 0;
+  for (const auto& seq : running_) {
+    promised += std::max(0, PagesPromised(*seq) - static_cast<int>(seq->pages.size()));
+  }
+  return promised;
+}
+
+int Scheduler::PagesAvailable() const {
+  return pool_.num_free() + (reuse_ != nullptr ? reuse_->num_evictable() : 0);
+}
+
+bool Scheduler::HasSeat() const {
+  return num_running() < limits_.max_seqs;
 }
 
 Status ContextExceeded(int num_tokens, int max_context) {
@@ -34,10 +62,16 @@ Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
                   "raise --num-blocks or --kv-cache-memory, or shorten the prompt");
   }
   // The last generated token is never fed back, so its K/V need no place.
-  const int64_t wanted = int64_t{prompt} + std::max(seq->max_new_tokens, 1);
-  const int longest = static_cast<int>(std::min<int64_t>(limits_.max_context, wanted)) - 1;
-  seq->reserved_pages = std::max(PagesFor(longest), PagesFor(prompt));
-  waiting_.push_back(std::move(seq));
+  const int64_t wanted = int64_t{prompt} + std::max(seq->max_new_tokens, 1) - 1;
+  const int most = limits_.on_full == OnFull::kSlide ? window_ : limits_.max_context - 1;
+  const int longest = static_cast<int>(std::min<int64_t>(most, wanted));
+  seq->max_pages = std::max(PagesFor(longest), PagesFor(prompt));
+  seq->rank.arrival = num_added_++;
+  seq->rank.due = seq->rank.arrival - int64_t{kArrivalsPerPriority} * seq->priority;
+  by_id_[seq->id] = seq.get();
+  const Sequence::Rank rank = seq->rank;
+  const auto added = waiting_.emplace(rank, std::move(seq)).first;
+  if (added == waiting_.begin()) first_must_wait_ = false;
   return OkStatus();
 }
 
@@ -51,41 +85,61 @@ bool Scheduler::GrowTo(Sequence& seq, int num_tokens) {
   return pool_.Allocate(missing, &seq.pages);
 }
 
-// Admits when the promises to all running sequences and to this one can be kept at the same time,
-// or when nothing else runs.
-bool Scheduler::TryAdmit(Sequence& seq) {
-  if (reuse_ != nullptr) {
-    // At least one row must be computed: it yields the first logits.
-    PrefixCache::Match match = reuse_->Acquire(seq.tokens, seq.num_tokens() - 1);
-    seq.pages = std::move(match.pages);
-    seq.num_computed = seq.num_cached = match.num_tokens;
+// GrowTo, taking pages back from those behind in line. False: the sequence has no part in this
+// step. Nobody behind it has one yet either, so a plan never names a preempted sequence.
+bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) {
+  while (!GrowTo(seq, num_tokens)) {
+    if (ahead) {
+      step->must_settle = true;
+      return false;
+    }
+    if (limits_.on_full != OnFull::kPreempt || running_.size() == 1) {
+      step->out_of_pages.push_back(&seq);
+      return false;
+    }
+    Sequence& last = *running_.back();
+    PutBack(last, limits_.preemption);
+    if (&last == &seq) return false;
   }
-  int promised = 0;
-  for (const auto& other : running_) {
-    promised += std::max(0, other->reserved_pages - static_cast<int>(other->pages.size()));
-  }
-  const int needed = seq.reserved_pages - static_cast<int>(seq.pages.size());
-  const int available = pool_.num_free() + (reuse_ != nullptr ? reuse_->num_evictable() : 0);
-  if (running_.empty() || promised + needed <= available) return true;
-  for (int32_t page : seq.pages) pool_.Release(page);
-  seq.pages.clear();
-  seq.num_computed = seq.num_cached = 0;
-  return false;
+  return true;
 }
 
-void Scheduler::AddEntry(Sequence& seq, int num_tokens, Step* step) {
-  if (!GrowTo(seq, seq.num_computed + num_tokens)) {
-    step->out_of_pages.push_back(&seq);
-    return;
+// One token for each that decodes, and there is room for all of them; the others share the rest.
+void Scheduler::PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>* chunks,
+                            int* budget) {
+  const bool slides = limits_.on_full == OnFull::kSlide;
+  int num_decodes = 0;
+  for (const auto& seq : running_) {
+    if (slides && !ahead && seq->num_tokens() > window_) Slide(*seq);
+    num_decodes += seq->num_left() == 1;
   }
-  const bool samples = seq.num_computed + num_tokens == seq.num_tokens();
-  step->plan.entries.push_back(
-      {.seq = &seq, .begin = seq.num_computed, .num_tokens = num_tokens, .samples = samples});
-  step->plan.num_tokens += num_tokens;
+  *budget = limits_.max_step_tokens - num_decodes;
+  if (limits_.policy == SchedulingPolicy::kLatency && num_decodes > 0) {
+    *budget = std::min(*budget, kLatencyChunk);
+  }
+  for (size_t i = 0; i < running_.size(); ++i) {  // those behind i may be put back meanwhile
+    Sequence& seq = *running_[i];
+    if (slides && seq.num_tokens() > window_) {
+      step->must_settle = true;
+      continue;
+    }
+    const bool decodes = seq.num_left() == 1;
+    const int count = decodes ? 1 : std::min(seq.num_left(), *budget);
+    if (count == 0 || !MakeRoom(seq, seq.num_computed + count, ahead, step)) continue;
+    if (!decodes) *budget -= count;
+    AddEntry(seq, count, step, chunks);
+  }
 }
 
-void Scheduler::Advance(StepPlan* plan) {
-  for (const StepPlan::Entry& entry : plan->entries) {
+void Scheduler::AddEntry(Sequence& seq, int count, Step* step,
+                         std::vector<StepPlan::Entry>* chunks) {
+  const bool samples = count == seq.num_left();
+  (count == 1 && samples ? step->plan.entries : *chunks)
+      .push_back({.seq = &seq, .begin = seq.num_computed, .num_tokens = count, .samples = samples});
+}
+
+void Scheduler::Advance(const StepPlan& plan) {
+  for (const StepPlan::Entry& entry : plan.entries) {
     Sequence& seq = *entry.seq;
     seq.num_computed = entry.end();
     if (!entry.samples) continue;
@@ -94,35 +148,80 @@ void Scheduler::Advance(StepPlan* plan) {
   }
 }
 
-Scheduler::Step Scheduler::Schedule() {
+Scheduler::Step Scheduler::Schedule(bool ahead) {
   Step step;
-  for (const auto& seq : running_) {  // decodes: one token each, and there is room for all of them
-    if (seq->num_tokens() - seq->num_computed == 1) AddEntry(*seq, 1, &step);
+  std::vector<StepPlan::Entry> chunks;
+  int budget = 0;
+  if (ahead) {
+    step.must_settle = FirstIsHeldUp();
+  } else {
+    while (FirstIsHeldUp()) PutBack(*running_.back(), limits_.preemption);
   }
-  step.plan.decode_only = !step.plan.entries.empty();
-  auto add_chunk = [&](Sequence& seq) {
-    const int left = seq.num_tokens() - seq.num_computed;
-    const int chunk = std::min(left, limits_.max_step_tokens - step.plan.num_tokens);
-    if (chunk <= 0) return;
-    AddEntry(seq, chunk, &step);
-    step.plan.decode_only = false;
-  };
-  for (const auto& seq : running_) {
-    if (seq->num_tokens() - seq->num_computed > 1) add_chunk(*seq);
-  }
-  while (!waiting_.empty() && !first_must_wait_ &&
-         static_cast<int>(running_.size()) < limits_.max_seqs &&
-         step.plan.num_tokens < limits_.max_step_tokens) {
-    if (!TryAdmit(*waiting_.front())) {
-      first_must_wait_ = true;
-      break;
-    }
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    add_chunk(*running_.back());
-  }
-  Advance(&step.plan);
+  const int64_t preempted = stats_.preempted_recompute + stats_.preempted_swap;
+  PlanRunning(ahead, &step, &chunks, &budget);
+  const bool is_full = stats_.preempted_recompute + stats_.preempted_swap > preempted;
+  if (!is_full && !step.must_settle) Admit(&step, &chunks, budget);
+  StepPlan& plan = step.plan;
+  plan.decode_only = chunks.empty() && !plan.entries.empty();
+  plan.entries.insert(plan.entries.end(), chunks.begin(), chunks.end());
+  for (const StepPlan::Entry& entry : plan.entries) plan.num_tokens += entry.num_tokens;
+  step.moves = std::move(moves_);
+  moves_.clear();
+  Advance(plan);
   return step;
+}
+
+// Whether who is first in line waits for a seat or for pages of somebody behind it who runs.
+bool Scheduler::FirstIsHeldUp() const {
+  if (waiting_.empty() || running_.empty()) return false;
+  const Sequence& first = *waiting_.begin()->second;
+  if (running_.back()->rank < first.rank) return false;
+  return !HasSeat() || PagesPromised(first) + PagesPromisedToRunning() > PagesAvailable();
+}
+
+void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budget) {
+  while (!waiting_.empty() && !first_must_wait_ && HasSeat() && budget > 0) {
+    Sequence& seq = *waiting_.begin()->second;
+    if (!TryAdmit(seq)) {
+      first_must_wait_ = true;
+      return;
+    }
+    const auto place = std::upper_bound(
+        running_.begin(), running_.end(), seq.rank,
+        [](const Sequence::Rank& rank, const auto& other) { return rank < other->rank; });
+    running_.insert(place, std::move(waiting_.begin()->second));
+    waiting_.erase(waiting_.begin());
+    const int count = std::min(seq.num_left(), budget);
+    // Only a lone sequence may lack pages here. It is told so when it runs.
+    if (!GrowTo(seq, seq.num_computed + count)) return;
+    AddEntry(seq, count, step, chunks);
+    budget -= count;
+  }
+}
+
+// Admits when the promises to all running sequences and to this one can be kept at the same time,
+// or when nothing else runs.
+bool Scheduler::TryAdmit(Sequence& seq) {
+  const bool is_swapped = !seq.host_pages.empty();
+  PrefixCache::Match match;
+  if (reuse_ != nullptr) {
+    // At least one row must be computed: it yields the next logits.
+    match = reuse_->Acquire(seq.tokens, is_swapped ? seq.num_computed : seq.num_tokens() - 1);
+  }
+  const int needed = PagesPromised(seq) - static_cast<int>(match.pages.size());
+  if (!running_.empty() && PagesPromisedToRunning() + needed > PagesAvailable()) {
+    if (reuse_ != nullptr) reuse_->Return(seq.tokens, match);
+    return false;
+  }
+  seq.pages = std::move(match.pages);
+  seq.cursor = match.cursor;
+  if (is_swapped) {
+    SwapIn(seq);
+    return true;
+  }
+  seq.num_computed = match.num_tokens;
+  if (seq.num_preempted == 0) seq.num_cached = match.num_tokens;
+  return true;
 }
 
 void Scheduler::Commit(const StepPlan& plan, const std::vector<int32_t>& sampled) {
@@ -138,7 +237,7 @@ void Scheduler::Commit(const StepPlan& plan, const std::vector<int32_t>& sampled
       continue;
     }
     if (reuse_ != nullptr && entry.end() / pool_.page_size() > entry.begin / pool_.page_size()) {
-      reuse_->Computed(std::span(seq.tokens).first(entry.end()), seq.pages);
+      reuse_->Computed(std::span(seq.tokens).first(entry.end()), seq.pages, &seq.cursor);
     }
     if (!entry.samples) continue;
     seq.tokens[seq.num_known()] = token;
@@ -148,36 +247,41 @@ void Scheduler::Commit(const StepPlan& plan, const std::vector<int32_t>& sampled
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(int64_t id, bool reusable) {
-  const auto is_it = [id](const auto& seq) { return seq->id == id; };
+  Sequence* found = Find(id);
+  if (found == nullptr) return nullptr;
+  by_id_.erase(id);
   std::unique_ptr<Sequence> seq;
-  if (auto it = std::find_if(running_.begin(), running_.end(), is_it); it != running_.end()) {
-    seq = std::move(*it);
-    running_.erase(it);
-  } else if (auto w = std::find_if(waiting_.begin(), waiting_.end(), is_it); w != waiting_.end()) {
-    seq = std::move(*w);
+  if (const auto w = waiting_.find(found->rank); w != waiting_.end()) {
+    seq = std::move(w->second);
     waiting_.erase(w);
   } else {
-    return nullptr;
+    const auto it = FindRunning(*found);
+    seq = std::move(*it);
+    running_.erase(it);
   }
   seq->tokens.resize(seq->num_known());
   seq->num_pending = 0;
   seq->num_computed = std::min(seq->num_computed, seq->num_tokens());
-  if (reuse_ != nullptr && reusable) {
-    reuse_->Finished(std::span(seq->tokens).first(seq->num_computed), seq->pages);
+  if (reuse_ != nullptr && reusable && !seq->pages.empty()) {
+    reuse_->Finished(std::span(seq->tokens).first(seq->num_computed), seq->pages, &seq->cursor);
   }
-  for (int32_t page : seq->pages) pool_.Release(page);
+  pool_.Release(seq->pages);
+  if (host_pages_ != nullptr) host_pages_->Release(seq->host_pages);
   first_must_wait_ = false;
   return seq;
 }
 
 Sequence* Scheduler::Find(int64_t id) {
-  for (const auto& seq : running_) {
-    if (seq->id == id) return seq.get();
-  }
-  for (const auto& seq : waiting_) {
-    if (seq->id == id) return seq.get();
-  }
-  return nullptr;
+  const auto it = by_id_.find(id);
+  return it == by_id_.end() ? nullptr : it->second;
+}
+
+Scheduler::Running::iterator Scheduler::FindRunning(const Sequence& seq) {
+  const auto it = std::lower_bound(
+      running_.begin(), running_.end(), seq.rank,
+      [](const auto& other, const Sequence::Rank& rank) { return other->rank < rank; });
+  KU_CHECK(it != running_.end() && it->get() == &seq, "the sequence does not run");
+  return it;
 }
 
 }  // namespace kuiper

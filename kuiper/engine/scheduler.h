@@ -1,17 +1,28 @@
-// Decides which tokens of which sequences the next step computes: first come, first served; decodes
-// first, then prompt chunks within the token budget. Pure host logic without tensors. A sequence is
-// admitted only when the pages it may grow to can be promised, so a running batch never runs out;
-// only a sequence that runs alone may want more than the pool has, and it ends with kContext.
+// Decides which tokens of which sequences the next step computes: decodes first, then prompt chunks
+// within the token budget. Pure host logic without tensors.
+//
+// There is one line. A sequence's place in it is its arrival, ahead by kArrivalsPerPriority for
+// each step of priority: first come, first served within a priority, and nobody is overtaken
+// without end. Who is first in line is admitted first, gets tokens first, and is preempted last. So
+// the first one always advances, and everybody becomes the first one.
+//
+// OnFull::kPreempt admits what fits now. When the pool runs full, the last in line gives its pages
+// back and waits again; a sequence that runs alone has the whole pool, and if it wants more it ends
+// with kContext. OnFull::kStop and kSlide admit only what can be served to its end, because a full
+// pool shows in the answer: that must not depend on what else runs.
 #pragma once
 
-#include <deque>
-#include <functional>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
+#include "kuiper/engine/policy.h"
 #include "kuiper/engine/sequence.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
+#include "kuiper/kv/swap_space.h"
 
 namespace kuiper {
 
@@ -20,53 +31,106 @@ Status ContextExceeded(int num_tokens, int max_context);
 
 class Scheduler {
  public:
+  static constexpr int kArrivalsPerPriority = 1000;
+  // SchedulingPolicy::kLatency: sequences at a time, and prompt tokens in a step that also decodes.
+  static constexpr int kLatencySeqs = 2;
+  static constexpr int kLatencyChunk = 16;
+  // OnFull::kSlide: first tokens that stay, as attention sinks (StreamingLLM, arXiv:2309.17453).
+  static constexpr int kSinkTokens = 4;
+
   struct Limits {
     int max_seqs = 1;
     int max_step_tokens = 512;
     int max_context = 0;  // prompt and generated tokens of one sequence
+    SchedulingPolicy policy = SchedulingPolicy::kThroughput;
+    OnFull on_full = OnFull::kPreempt;
+    Preemption preemption = Preemption::kRecompute;
+  };
+  // What decides Preemption::kAuto. Nothing is swapped until both are known.
+  struct Costs {
+    double token_ms = 0;  // to compute a token of a prompt
+    double page_ms = 0;   // to move a page one way
+  };
+  struct Stats {
+    int64_t preempted_recompute = 0, preempted_swap = 0;
+    int64_t pages_swapped_out = 0, pages_swapped_in = 0;
+    int64_t slides = 0;
   };
 
-  // `reuse` may be null; both must outlive the scheduler.
-  Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse);
+  // `reuse` may be null; so may `host_pages`, then nothing is swapped. All must outlive the
+  // scheduler.
+  Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages = nullptr);
 
   // Checks that the prompt leaves room for a token in the context and fits the pool.
   Status Add(std::unique_ptr<Sequence> seq);
 
   struct Step {
+    std::vector<PageMove> moves;  // to carry out before the plan runs, even if that is empty
     StepPlan plan;
     std::vector<Sequence*> out_of_pages;  // cannot go on: the caller finishes them
+    bool must_settle = false;             // see Schedule
   };
-  // The sequences of the plan count as advanced from here on. The next step may be scheduled before
-  // this one is committed (the engine runs one step ahead): then a sequence with pending tokens can
-  // only go on decoding, since nobody can tell yet what they are.
-  Step Schedule();
+  // The sequences of the plan count as advanced from here on. `ahead`: the plan before is not
+  // committed yet (the engine runs one step ahead). Then a sequence with pending tokens can only go
+  // on decoding, since nobody can tell yet what they are, and nobody is put back in line. Where
+  // that would be needed, must_settle asks for the next step not to be scheduled ahead.
+  Step Schedule(bool ahead = false);
   // After the plan ran; plans are committed in the order they were scheduled. `sampled` has one
   // token per entry that samples, in order; -1 for an entry that failed, which goes back to where
   // it was.
   void Commit(const StepPlan& plan, const std::vector<int32_t>& sampled);
-  // Removes a sequence, waiting or running, and releases its pages. What it computed may be reused
-  // by others unless `reusable` is false.
+  // Removes a sequence, waiting, running or swapped out, and releases its pages. What it computed
+  // may be reused by others unless `reusable` is false.
   std::unique_ptr<Sequence> Finish(int64_t id, bool reusable = true);
+  // Puts a running sequence back in line; not while a plan is not committed.
+  void Preempt(int64_t id, Preemption how);
 
+  void set_costs(const Costs& costs) { costs_ = costs; }
+  const Costs& costs() const { return costs_; }
+  const Stats& stats() const { return stats_; }
   Sequence* Find(int64_t id);
-  bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
+  bool HasWork() const { return !by_id_.empty(); }
   int num_running() const { return static_cast<int>(running_.size()); }
   int num_waiting() const { return static_cast<int>(waiting_.size()); }
 
  private:
+  using Running = std::vector<std::unique_ptr<Sequence>>;
+
   int PagesFor(int num_tokens) const;
+  int PagesPromised(const Sequence& seq) const;
+  int PagesPromisedToRunning() const;
+  int PagesAvailable() const;
+  bool HasSeat() const;
   bool GrowTo(Sequence& seq, int num_tokens);
+  bool MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step);
+  void PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>* chunks, int* budget);
+  bool FirstIsHeldUp() const;
+  void Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budget);
+  static void AddEntry(Sequence& seq, int count, Step* step, std::vector<StepPlan::Entry>* chunks);
+  static void Advance(const StepPlan& plan);
   bool TryAdmit(Sequence& seq);
-  void AddEntry(Sequence& seq, int num_tokens, Step* step);
-  static void Advance(StepPlan* plan);
+  bool ShouldSwap(const Sequence& seq, Preemption how) const;
+  void SwapOut(Sequence& seq);
+  void SwapIn(Sequence& seq);
+  void Slide(Sequence& seq);
+  void PutBack(Sequence& seq, Preemption how);
+  void ReleasePages(Sequence& seq);
+  Running::iterator FindRunning(const Sequence& seq);
 
   Limits limits_;
   BlockPool& pool_;
   KvReuse* reuse_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
-  // Running sequences only take what they were promised, so a refused admission cannot succeed
-  // before one of them ends.
+  BlockPool* host_pages_;
+  int window_;  // OnFull::kSlide: more tokens than this make a sequence slide
+  Costs costs_;
+  Stats stats_;
+  int64_t num_added_ = 0;
+  std::map<Sequence::Rank, std::unique_ptr<Sequence>> waiting_;
+  Running running_;  // by rank
+  std::unordered_map<int64_t, Sequence*> by_id_;
+  std::vector<PageMove> moves_;  // decided, not yet handed out
+  // The first in line was refused. Those who run only take more, so it is not asked again before
+  // somebody gives pages back.
   bool first_must_wait_ = false;
 };
 

@@ -2,11 +2,13 @@
 // the Scheduler.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "kuiper/engine/request.h"
+#include "kuiper/kv/prefix_cache.h"
 
 namespace kuiper {
 
@@ -27,20 +29,36 @@ inline constexpr int32_t kPendingToken = -1;
 
 struct Sequence {
   int64_t id = 0;
-  std::vector<int32_t> tokens;  // prompt, then generated; the last num_pending are kPendingToken
-  int num_pending = 0;          // sampled by steps that were scheduled and not committed
-  int sampled_row = -1;         // of its last token among the tokens of the last launched step
-  int num_prompt = 0;
+  // Prompt, then generated; what slid out of the context is gone, the last num_pending are
+  // kPendingToken.
+  std::vector<int32_t> tokens;
+  int num_pending = 0;         // sampled by steps that were scheduled and not committed
+  int sampled_row = -1;        // of its last token among the tokens of the last launched step
+  int num_prompt = 0;          // of the tokens
   int num_computed = 0;        // tokens whose K/V are in the cache once the scheduled steps ran
-  int num_cached = 0;          // of them, reused when the sequence was admitted
+  int num_cached = 0;          // prompt tokens reused when the sequence was first admitted
   std::vector<int32_t> pages;  // covers [0, num_computed + scheduled); contiguous: one cache row
-  int reserved_pages = 0;      // pages this sequence may grow to, promised at admission
+  std::vector<int32_t> host_pages;  // swapped out: where the computed tokens are instead
+  PrefixCache::Cursor cursor;       // how far its pages are in the prefix tree
+  int max_pages = 0;                // pages this sequence may grow to
   int max_new_tokens = 0;
+  int priority = 0;
+  int num_dropped = 0;            // tokens that slid out of the context
+  int num_dropped_generated = 0;  // those of them that were generated
+  int num_preempted = 0;          // how often
+  // Place in line: less goes first.
+  struct Rank {
+    int64_t due = 0;
+    int64_t arrival = 0;
+    auto operator<=>(const Rank&) const = default;
+  };
+  Rank rank;
   SamplingParams sampling;
   TokenCounts counts;
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
-  int num_generated() const { return num_tokens() - num_prompt; }
+  int num_left() const { return num_tokens() - num_computed; }
+  int num_generated() const { return num_tokens() - num_prompt + num_dropped_generated; }
   int num_known() const { return num_tokens() - num_pending; }
 };
 

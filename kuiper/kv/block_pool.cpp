@@ -33,17 +33,26 @@ bool BlockPool::Allocate(int count, std::vector<int32_t>* pages) {
 
 void BlockPool::AddRef(int32_t page) {
   KU_CHECK(ref_count(page) > 0, "page is free");
-  if (++ref_counts_[page] == 2) ++num_shared_;
+  if (++ref_counts_[page] != 2) return;
+  ++num_shared_;
+  if (listener_ != nullptr) listener_->OnShared(page);
 }
 
 void BlockPool::Release(int32_t page) {
   KU_CHECK(ref_count(page) > 0, "page is free");
   const int32_t left = --ref_counts_[page];
-  if (left == 1) --num_shared_;
-  if (left == 0) {
+  if (left == 1) {
+    --num_shared_;
+    if (listener_ != nullptr) listener_->OnUnshared(page);
+  } else if (left == 0) {
     --num_used_;
     free_.push_back(page);
   }
+}
+
+void BlockPool::set_listener(PageListener* listener) {
+  KU_CHECK(listener == nullptr || listener_ == nullptr, "the pool has a listener");
+  listener_ = listener;
 }
 
 int BlockPool::ref_count(int32_t page) const {

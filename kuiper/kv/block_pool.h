@@ -7,6 +7,16 @@
 
 namespace kuiper {
 
+// Told when a page gets its second reference and when it is back to one.
+class PageListener {
+ public:
+  virtual void OnShared(int32_t page) = 0;
+  virtual void OnUnshared(int32_t page) = 0;
+
+ protected:
+  ~PageListener() = default;
+};
+
 class BlockPool {
  public:
   // num_pages includes the null page. page_size in tokens.
@@ -18,6 +28,11 @@ class BlockPool {
   void AddRef(int32_t page);
   // Drops one reference; the last one returns the page to the free list.
   void Release(int32_t page);
+  void Release(const std::vector<int32_t>& pages) {
+    for (int32_t page : pages) Release(page);
+  }
+  // At most one; null: none. Must not change references while it is told of one.
+  void set_listener(PageListener* listener);
 
   int ref_count(int32_t page) const;
   int num_free() const;
@@ -39,6 +54,7 @@ class BlockPool {
   int num_used_ = 0;
   int num_shared_ = 0;
   int peak_used_ = 0;
+  PageListener* listener_ = nullptr;
 };
 
 }  // namespace kuiper

@@ -59,6 +59,10 @@ KvStrides StridesOf(const KvShape& shape, int layer) {
   return s;
 }
 
+int64_t PageElements(const KvShape& shape) {
+  return static_cast<int64_t>(shape.page_bytes() / DTypeBytes(shape.dtype));
+}
+
 // What the views of both layouts have in common.
 KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& block_tables,
               Device device) {
@@ -98,6 +102,12 @@ class PagedKvCache final : public KvCache {
     view.slab_shift = slab_shift_;
     view.page_shift = std::countr_zero(static_cast<uint32_t>(shape_.page_size));
     return view;
+  }
+
+  Tensor Page(int32_t page) const override {
+    const size_t in_slab = page & ((1 << slab_shift_) - 1);
+    return slabs_.at(page >> slab_shift_)
+        .As(shape_.dtype, {PageElements(shape_)}, in_slab * shape_.page_bytes());
   }
 
   Status EnsurePages(int num_pages) override {
@@ -180,6 +190,10 @@ class ContiguousKvCache final : public KvCache {
     view.base = buffer_.data();
     view.max_len = shape_.page_size;
     return view;
+  }
+
+  Tensor Page(int32_t row) const override {
+    return buffer_.As(shape_.dtype, {PageElements(shape_)}, row * shape_.page_bytes());
   }
 
   Status EnsurePages(int num_pages) override {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "kuiper/base/status.h"
@@ -35,6 +36,8 @@ class KvCache {
   virtual const KvShape& shape() const = 0;
   // block_tables: [S, max_pages] i32 (contiguous: column 0 is the cache row).
   virtual KvView View(int layer, Tensor block_tables) const = 0;
+  // All of one usable page, as a flat array: for copies of whole pages.
+  virtual Tensor Page(int32_t page) const = 0;
   // Makes pages [0, num_pages) usable, allocating slabs as needed; page 0 always is.
   // kResourceExhausted when the device is out of memory; what was usable stays so.
   virtual Status EnsurePages(int num_pages) = 0;

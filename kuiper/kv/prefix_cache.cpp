@@ -22,8 +22,9 @@ bool PrefixCache::NodeEqual::operator()(const NodeKey& a, const NodeKey& b) cons
 }
 
 PrefixCache::PrefixCache(BlockPool& pool, int64_t max_tokens)
-    : pool_(pool), max_pages_(pool.num_pages()) {
+    : pool_(pool), max_pages_(pool.num_pages()), node_of_page_(pool.num_pages() + 1) {
   KU_CHECK(max_tokens >= 0);
+  pool_.set_listener(this);
   if (max_tokens > 0) {
     max_pages_ = static_cast<int>(std::min<int64_t>(max_pages_, max_tokens / pool.page_size()));
   }
@@ -31,6 +32,7 @@ PrefixCache::PrefixCache(BlockPool& pool, int64_t max_tokens)
 
 PrefixCache::~PrefixCache() {
   Clear();
+  pool_.set_listener(nullptr);
 }
 
 PrefixCache::Match PrefixCache::Acquire(std::span<const uint64_t> keys, int max_tokens) {
@@ -41,12 +43,14 @@ PrefixCache::Match PrefixCache::Acquire(std::span<const uint64_t> keys, int max_
   Match match;
   Node* node = &root_;
   while (match.pages.size() < max_pages) {
-    node = Child(node, keys.subspan(match.pages.size() * page_size, page_size));
-    if (node == nullptr) break;
-    Touch(node);
-    pool_.AddRef(node->page);
-    match.pages.push_back(node->page);
+    Node* child = Child(node, keys.subspan(match.pages.size() * page_size, page_size));
+    if (child == nullptr) break;
+    Touch(child);
+    pool_.AddRef(child->page);
+    match.pages.push_back(child->page);
+    node = child;
   }
+  match.cursor = {static_cast<int>(match.pages.size()), node->page, node->serial};
   match.num_tokens = static_cast<int>(match.pages.size() * page_size);
   ++stats_.lookups;
   stats_.hits += match.num_tokens > 0;
@@ -55,30 +59,43 @@ PrefixCache::Match PrefixCache::Acquire(std::span<const uint64_t> keys, int max_
   return match;
 }
 
+void PrefixCache::Return(const Match& match, size_t num_keys) {
+  pool_.Release(match.pages);
+  --stats_.lookups;
+  stats_.hits -= match.num_tokens > 0;
+  stats_.tokens_requested -= static_cast<int64_t>(num_keys);
+  stats_.tokens_hit -= match.num_tokens;
+}
+
 void PrefixCache::Insert(std::span<const uint64_t> keys, std::span<const int32_t> pages) {
+  Cursor root;
+  KU_CHECK(Extend(&root, keys, pages));
+}
+
+bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys,
+                         std::span<const int32_t> pages) {
+  Node* node = NodeAt(*cursor);
+  if (node == nullptr) return false;
   const size_t page_size = pool_.page_size();
   const size_t num_full = std::min(keys.size() / page_size, pages.size());
   ++clock_;
-  Node* node = &root_;
+  if (node != &root_) Touch(node);
   size_t i = 0;
-  while (i < num_full) {
+  for (; i < num_full; ++i) {
     Node* child = Child(node, keys.subspan(i * page_size, page_size));
     if (child == nullptr) break;
     Touch(child);
-    if (pool_.ref_count(child->page) == 1) {
-      pool_.Release(child->page);
-      pool_.AddRef(pages[i]);
-      child->page = pages[i];
-    }
+    if (pool_.ref_count(child->page) == 1) SetPage(child, pages[i]);
     node = child;
-    ++i;
   }
   const int64_t excess = num_pages() + static_cast<int64_t>(num_full - i) - max_pages_;
-  // The path just walked carries this call's stamp, so eviction cannot take the node to extend.
+  // The node to extend carries this call's stamp, so eviction cannot take it.
   if (excess > 0) EvictOlderThan(clock_, static_cast<int>(std::min<int64_t>(excess, num_pages())));
   for (; i < num_full && num_pages() < max_pages_; ++i) {
     node = AddChild(node, keys.subspan(i * page_size, page_size), pages[i]);
   }
+  *cursor = {cursor->num_pages + static_cast<int>(i), node->page, node->serial};
+  return true;
 }
 
 int PrefixCache::Evict(int num_pages) {
@@ -98,11 +115,12 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
     }
     it = leaves_.erase(it);
     Node* parent = node->parent;
+    node_of_page_[node->page] = nullptr;
     pool_.Release(node->page);
     nodes_.erase(nodes_.find(NodeKey{parent, node->keys}));
     ++evicted;
     if (--parent->num_children == 0 && parent != &root_) {
-      // A parent is at least as recent as its child, so it comes next or later.
+      // It comes later in this walk, or next if it is older than what was passed.
       const auto added = leaves_.emplace(parent->last_used, parent).first;
       if (it == leaves_.end() || added->first < it->first) it = added;
     }
@@ -112,24 +130,16 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
 }
 
 void PrefixCache::Clear() {
+  std::fill(node_of_page_.begin(), node_of_page_.end(), nullptr);
   for (const auto& node : nodes_) pool_.Release(node->page);
   leaves_.clear();
   nodes_.clear();
   root_.num_children = 0;
+  num_pinned_ = 0;
 }
 
 int PrefixCache::num_evictable() const {
-  // What is not evictable is a page that somebody else holds, and all above it.
-  std::vector<bool> pinned(pool_.num_pages() + 1, false);
-  int num_pinned = 0;
-  for (const auto& held : nodes_) {
-    if (pool_.ref_count(held->page) == 1) continue;
-    for (const Node* n = held.get(); n != &root_ && !pinned[n->page]; n = n->parent) {
-      pinned[n->page] = true;
-      ++num_pinned;
-    }
-  }
-  return num_pages() - num_pinned;
+  return num_pages() - num_pinned_;
 }
 
 int PrefixCache::num_pages() const {
@@ -148,13 +158,55 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   auto node = std::make_unique<Node>();
   node->parent = parent;
   node->keys.assign(keys.begin(), keys.end());
-  node->page = page;
+  node->serial = ++last_serial_;
   node->last_used = clock_;
   Node* added = node.get();
   nodes_.insert(std::move(node));
   leaves_.emplace(clock_, added);
-  pool_.AddRef(page);
+  SetPage(added, page);
   return added;
+}
+
+PrefixCache::Node* PrefixCache::NodeAt(const Cursor& cursor) {
+  if (cursor.num_pages == 0) return &root_;
+  Node* node = node_of_page_[cursor.page];
+  return node != nullptr && node->serial == cursor.serial ? node : nullptr;
+}
+
+// The node has no page that anybody else holds; the caller holds the page it gets.
+void PrefixCache::SetPage(Node* node, int32_t page) {
+  KU_CHECK(pool_.ref_count(page) >= 1 && node_of_page_[page] == nullptr);
+  if (node->page != 0) {
+    node_of_page_[node->page] = nullptr;
+    pool_.Release(node->page);
+  }
+  pool_.AddRef(page);
+  node->page = page;
+  node_of_page_[page] = node;
+  if (node->num_pinned_children == 0) Pin(node);
+}
+
+void PrefixCache::Pin(Node* node) {
+  ++num_pinned_;
+  for (Node* up = node->parent; up != &root_; up = up->parent) {
+    if (up->num_pinned_children++ > 0 || pool_.ref_count(up->page) > 1) return;
+    ++num_pinned_;
+  }
+}
+
+void PrefixCache::OnShared(int32_t page) {
+  Node* node = node_of_page_[page];
+  if (node != nullptr && node->num_pinned_children == 0) Pin(node);
+}
+
+void PrefixCache::OnUnshared(int32_t page) {
+  Node* node = node_of_page_[page];
+  if (node == nullptr || node->num_pinned_children > 0) return;
+  --num_pinned_;
+  for (Node* up = node->parent; up != &root_; up = up->parent) {
+    if (--up->num_pinned_children > 0 || pool_.ref_count(up->page) > 1) return;
+    --num_pinned_;
+  }
 }
 
 void PrefixCache::Touch(Node* node) {
@@ -168,6 +220,7 @@ void PrefixCache::Touch(Node* node) {
 void PrefixCache::CheckInvariants() const {
   KU_CHECK(num_pages() <= max_pages_, "the tree is over its capacity");
   std::vector<bool> seen(pool_.num_pages() + 1, false);
+  std::vector<bool> pinned(pool_.num_pages() + 1, false);
   std::map<const Node*, int> num_children;
   size_t num_leaves = 0;
   for (const auto& node : nodes_) {
@@ -175,10 +228,15 @@ void PrefixCache::CheckInvariants() const {
     KU_CHECK(pool_.ref_count(node->page) >= 1, "the tree holds a free page");
     KU_CHECK(!seen[node->page], "a page is in the tree twice");
     seen[node->page] = true;
+    KU_CHECK(node_of_page_[node->page] == node.get());
     KU_CHECK(Child(node->parent, node->keys) == node.get(), "a node is not found by its keys");
     KU_CHECK(node->last_used <= clock_);
-    KU_CHECK(node->parent == &root_ || node->parent->last_used >= node->last_used);
     ++num_children[node->parent];
+    if (pool_.ref_count(node->page) > 1) {
+      for (const Node* n = node.get(); n != &root_ && !pinned[n->page]; n = n->parent) {
+        pinned[n->page] = true;
+      }
+    }
     if (node->num_children > 0) continue;
     ++num_leaves;
     const auto leaf = leaves_.find(node->last_used);
@@ -186,7 +244,13 @@ void PrefixCache::CheckInvariants() const {
   }
   KU_CHECK(num_leaves == leaves_.size());
   KU_CHECK(root_.num_children == num_children[&root_]);
-  for (const auto& node : nodes_) KU_CHECK(node->num_children == num_children[node.get()]);
+  KU_CHECK(std::count(pinned.begin(), pinned.end(), true) == num_pinned_);
+  std::map<const Node*, int> pinned_children;
+  for (const auto& node : nodes_) pinned_children[node->parent] += pinned[node->page];
+  for (const auto& node : nodes_) {
+    KU_CHECK(node->num_children == num_children[node.get()]);
+    KU_CHECK(node->num_pinned_children == pinned_children[node.get()]);
+  }
 }
 
 }  // namespace kuiper

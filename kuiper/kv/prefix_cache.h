@@ -15,7 +15,7 @@
 
 namespace kuiper {
 
-class PrefixCache {
+class PrefixCache final : private PageListener {
  public:
   // max_tokens: what the tree may keep (0: as much as the pool has). The pool outlives the tree.
   PrefixCache(BlockPool& pool, int64_t max_tokens);
@@ -23,28 +23,42 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
+  // Where a path ends: its node, if that is still in the tree. The default is the root.
+  struct Cursor {
+    int num_pages = 0;
+    int32_t page = 0;     // of the node
+    uint64_t serial = 0;  // of the node; none other ever has it
+  };
   struct Match {
     std::vector<int32_t> pages;
     int num_tokens = 0;
+    Cursor cursor;  // the last page of the match
   };
   // Longest cached prefix of `keys` in whole pages, at most max_tokens tokens; adds a pool
   // reference for the caller on each page and marks the path as used.
   Match Acquire(std::span<const uint64_t> keys, int max_tokens);
+  // Takes back a match of `num_keys` keys that was of no use, as if it had not been asked for.
+  void Return(const Match& match, size_t num_keys);
   // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
   // the caller holds a reference. Where the tree has an equal page it keeps its own if somebody
   // holds that, else it changes to the caller's: so no page is kept from eviction only because a
   // sequence that has a copy of it extends it. A full tree evicts what is older to make room, and
   // keeps the head of what does not fit.
   void Insert(std::span<const uint64_t> keys, std::span<const int32_t> pages);
+  // Offers what follows the path that `cursor` stands for, and moves it on: a growing sequence
+  // costs what it grows by. False, and nothing done, when the path is no longer in the tree.
+  [[nodiscard]] bool Extend(Cursor* cursor, std::span<const uint64_t> keys,
+                            std::span<const int32_t> pages);
   // Frees up to num_pages pages held by the tree alone, least recently used leaves first. Returns
   // how many pages went back to the pool.
   int Evict(int num_pages);
   // Drops every page from the tree; those that sequences hold stay theirs.
   void Clear();
 
-  // Pages that Evict could free: those whose whole subtree nobody else holds. Walks the tree.
+  // Pages that Evict could free: those whose whole subtree nobody else holds.
   int num_evictable() const;
   int num_pages() const;  // pages in the tree
+  int max_pages() const { return max_pages_; }
   struct Stats {
     int64_t lookups = 0, hits = 0, tokens_requested = 0, tokens_hit = 0, evicted_pages = 0;
   };
@@ -60,6 +74,8 @@ class PrefixCache {
     std::vector<uint64_t> keys;  // [page_size]
     int32_t page = 0;
     int num_children = 0;
+    int num_pinned_children = 0;
+    uint64_t serial = 0;
     uint64_t last_used = 0;
   };
   struct NodeKey {
@@ -89,7 +105,13 @@ class PrefixCache {
 
   Node* Child(const Node* parent, std::span<const uint64_t> keys) const;
   Node* AddChild(Node* parent, std::span<const uint64_t> keys, int32_t page);
+  Node* NodeAt(const Cursor& cursor);
   void Touch(Node* node);
+  void SetPage(Node* node, int32_t page);
+  // A node is pinned while somebody else holds its page or a child of it is pinned.
+  void Pin(Node* node);
+  void OnShared(int32_t page) override;
+  void OnUnshared(int32_t page) override;
   int EvictOlderThan(uint64_t limit, int num_pages);
 
   BlockPool& pool_;
@@ -99,7 +121,10 @@ class PrefixCache {
   // Nodes without children by last use. Stamps are unique among leaves: one call stamps one path,
   // and a path has one leaf.
   std::map<uint64_t, Node*> leaves_;
+  std::vector<Node*> node_of_page_;  // [pages of the pool]; null: not in the tree
+  int num_pinned_ = 0;
   uint64_t clock_ = 0;
+  uint64_t last_serial_ = 0;
   Stats stats_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/base/check.h"
+
 namespace kuiper {
 namespace {
 
@@ -13,13 +15,18 @@ class PageReuse final : public KvReuse {
   PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) override {
     return tree_.Acquire(Keys(tokens), max_tokens);
   }
-  void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages) override {
-    const size_t full = tokens.size() / pool_.page_size();
-    if (full == 0) return;
-    tree_.Insert(Keys(tokens.first(full * pool_.page_size())), pages.first(full));
+  void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) override {
+    tree_.Return(match, tokens.size());
   }
-  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages) override {
-    Computed(tokens, pages);
+  void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                PrefixCache::Cursor* cursor) override {
+    if (Offer(tokens, pages, cursor)) return;
+    *cursor = {};  // somebody else's copy of the path was evicted: offer the whole of this one
+    KU_CHECK(Offer(tokens, pages, cursor));
+  }
+  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                PrefixCache::Cursor* cursor) override {
+    Computed(tokens, pages, cursor);
   }
   int Evict(int num_pages) override { return tree_.Evict(num_pages); }
   int num_evictable() const override { return tree_.num_evictable(); }
@@ -29,6 +36,18 @@ class PageReuse final : public KvReuse {
  private:
   static std::vector<uint64_t> Keys(std::span<const int32_t> tokens) {
     return {tokens.begin(), tokens.end()};
+  }
+  // Not more than there is room for: in a full tree the rest would be offered again and again.
+  bool Offer(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+             PrefixCache::Cursor* cursor) {
+    const size_t page_size = pool_.page_size();
+    const size_t first = cursor->num_pages;
+    const size_t full = tokens.size() / page_size;
+    if (full <= first) return true;
+    const int room = tree_.max_pages() - tree_.num_pages() + tree_.num_evictable();
+    const size_t count = std::min<size_t>(full - first, std::max(room, 1));
+    return tree_.Extend(cursor, Keys(tokens.subspan(first * page_size, count * page_size)),
+                        pages.subspan(first, count));
   }
 
   BlockPool& pool_;
@@ -67,8 +86,19 @@ class RowReuse final : public KvReuse {
     stats_.tokens_hit += best_tokens;
     return match;
   }
-  void Computed(std::span<const int32_t>, std::span<const int32_t>) override {}
-  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages) override {
+  void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) override {
+    --stats_.lookups;
+    stats_.tokens_requested -= static_cast<int64_t>(tokens.size());
+    if (match.pages.empty()) return;
+    --stats_.hits;
+    stats_.tokens_hit -= match.num_tokens;
+    const auto used = tokens.first(match.num_tokens);
+    kept_.push_back({match.pages[0], {used.begin(), used.end()}});
+  }
+  void Computed(std::span<const int32_t>, std::span<const int32_t>, PrefixCache::Cursor*) override {
+  }
+  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                PrefixCache::Cursor*) override {
     if (tokens.empty() || pages.empty()) return;
     pool_.AddRef(pages[0]);
     kept_.push_back({pages[0], {tokens.begin(), tokens.end()}});

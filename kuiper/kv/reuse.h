@@ -19,10 +19,15 @@ class KvReuse {
   // Pages whose first num_tokens tokens (at most max_tokens) equal the beginning of `tokens`; the
   // caller owns one reference on each page.
   virtual PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) = 0;
-  // tokens[0 .. size) are computed and in `pages`; called when a step has completed a page.
-  virtual void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages) = 0;
-  // The sequence ended with these computed tokens; called before it releases its pages.
-  virtual void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages) = 0;
+  // Takes back a match of `tokens` that was of no use, with its references.
+  virtual void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) = 0;
+  // tokens[0 .. size) are computed and in `pages`; called when a step has completed a page. The
+  // cursor is the sequence's own: from its match, else the default, and moved on by each call.
+  virtual void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                        PrefixCache::Cursor* cursor) = 0;
+  // The sequence gives its pages away with these tokens computed; called before it releases them.
+  virtual void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+                        PrefixCache::Cursor* cursor) = 0;
   // Gives up to num_pages pages nobody uses back to the pool.
   virtual int Evict(int num_pages) = 0;
   virtual int num_evictable() const = 0;

@@ -181,6 +181,73 @@ TEST_P(GuaranteesTest, CachedEqualsCold) {
   }
 }
 
+// A pool with room for less than two of the five requests: they push each other out again and
+// again.
+TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
+  EngineConfig config = BaseConfig(GetParam());
+  config.page_size = 8;
+  const auto alone = Create(config);
+  ASSERT_NE(alone, nullptr);
+  std::vector<Request> requests;
+  std::vector<Completion> expected;
+  const int lengths[] = {7, 8, 9, 17, 25};
+  for (int i = 0; i < 5; ++i) {
+    requests.push_back(MakeRequest(Prompt(lengths[i], Vocab(*alone), i + 1), 26));
+    requests.back().sampling.temperature = i % 2 == 0 ? 0.f : 0.8f;
+    requests.back().sampling.repetition_penalty = i == 3 ? 1.2f : 1.f;
+    expected.push_back(RunToEnd(*alone, requests.back()));
+  }
+  config.max_num_seqs = 5;
+  config.max_num_batched_tokens = 13;
+  config.num_blocks = 7;
+  for (const bool prefix_cache : {false, true}) {
+    for (const Preemption how : {Preemption::kRecompute, Preemption::kSwap}) {
+      config.preemption = how;
+      config.prefix_cache = prefix_cache;
+      const auto crowded = Create(config);
+      ASSERT_NE(crowded, nullptr);
+      std::vector<int64_t> ids;
+      for (const Request& request : requests) {
+        ids.push_back(crowded->Add(request).value());
+        crowded->Step();
+      }
+      while (crowded->HasWork()) crowded->Step();
+      const KvStats stats = crowded->kv_stats();
+      EXPECT_GE(how == Preemption::kSwap ? stats.preempted_swap : stats.preempted_recompute, 2);
+      for (int i = 0; i < 5; ++i) {
+        ExpectSameBits(crowded->Take(ids[i]), expected[i],
+                       "request " + std::to_string(i) +
+                           (how == Preemption::kSwap ? " swapped" : " recomputed"));
+      }
+    }
+  }
+}
+
+// Whatever falls out of the context falls out at the same token, with pages or without.
+TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
+  EngineConfig config = BaseConfig(GetParam());
+  config.on_full = OnFull::kSlide;
+  config.max_context = 40;
+  config.paged = false;
+  const auto contiguous = Create(config);
+  config.paged = true;
+  for (const int b : {8, 16}) {
+    config.page_size = b;
+    config.prefix_cache = b == 8;
+    const auto paged = Create(config);
+    ASSERT_TRUE(paged != nullptr && contiguous != nullptr);
+    for (const int length : {1, 39}) {
+      Request request = MakeRequest(Prompt(length, Vocab(*paged)), 80);
+      request.sampling.repetition_penalty = 1.1f;
+      const Completion a = RunToEnd(*paged, request);
+      ExpectSameBits(a, RunToEnd(*contiguous, request), "page size " + std::to_string(b));
+      EXPECT_EQ(a.finish, FinishReason::kLength);
+      EXPECT_EQ(a.tokens.size(), 80u);
+      EXPECT_GT(a.dropped_tokens, 0);
+    }
+  }
+}
+
 TEST_P(GuaranteesTest, ThreadCountDoesNotMatter) {
   EngineConfig config = BaseConfig(GetParam());
   const auto two = Create(config);

@@ -82,9 +82,11 @@ TEST(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudget) {
   EXPECT_EQ(Shape(f.Step()), (Shapes{{1, 1}, {2, 1}, {3, 2}}));
 }
 
+// Under OnFull::kStop and kSlide, where running out of pages shows in the answer.
 TEST(SchedulerTest, AdmissionPromisesPagesForTheWholeAnswer) {
   // 8 pages of 4. Each sequence: 5 prompt + 8 new tokens - 1 never fed back = 12 tokens = 3 pages.
-  Fixture f(8, 4, {.max_seqs = 4, .max_step_tokens = 64, .max_context = 64});
+  Fixture f(8, 4,
+            {.max_seqs = 4, .max_step_tokens = 64, .max_context = 64, .on_full = OnFull::kStop});
   for (int id = 1; id <= 3; ++id) ASSERT_TRUE(f.scheduler.Add(MakeSequence(id, 5)).ok());
   f.Step();
   EXPECT_EQ(f.scheduler.num_running(), 2);  // 2 * 3 pages promised, 2 left
@@ -99,7 +101,8 @@ TEST(SchedulerTest, AdmissionPromisesPagesForTheWholeAnswer) {
 }
 
 TEST(SchedulerTest, UnlimitedAnswerIsPromisedTheWholeContext) {
-  Fixture f(8, 4, {.max_seqs = 4, .max_step_tokens = 64, .max_context = 29});
+  Fixture f(8, 4,
+            {.max_seqs = 4, .max_step_tokens = 64, .max_context = 29, .on_full = OnFull::kStop});
   constexpr int kUnlimited = std::numeric_limits<int>::max();
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 5, kUnlimited)).ok());  // 28 tokens: 7 pages
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 5, kUnlimited)).ok());
@@ -110,7 +113,9 @@ TEST(SchedulerTest, UnlimitedAnswerIsPromisedTheWholeContext) {
 // A prompt of whole pages that are all cached computes the last one again. The cached copy of that
 // page counted as evictable when others were admitted, and must stay so when the answer grows on.
 TEST(SchedulerTest, CachedCopyOfAPageDoesNotBreakPromises) {
-  Fixture f(8, 4, {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64}, true);
+  Fixture f(8, 4,
+            {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64, .on_full = OnFull::kStop},
+            true);
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 8, 1)).ok());
   f.Step();
   f.scheduler.Finish(1);
@@ -219,7 +224,8 @@ TEST(RowReuseTest, LeavesTheRowOfAnotherConversationAloneWhileOthersAreFree) {
   const std::vector<int32_t> other = {1, 20, 30, 40, 50, 60, 70, 80};
   std::vector<int32_t> row;
   ASSERT_TRUE(pool.Allocate(1, &row));
-  reuse->Finished(first, row);
+  PrefixCache::Cursor cursor;
+  reuse->Finished(first, row, &cursor);
   pool.Release(row[0]);
   EXPECT_EQ(reuse->Acquire(other, 7).num_tokens, 0);
   std::vector<int32_t> second_row;

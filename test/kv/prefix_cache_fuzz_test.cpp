@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kuiper/kv/block_pool.h"
@@ -36,11 +37,13 @@ class ModelTree {
     }
     return pages;
   }
-  void Insert(const Keys& keys, const Pages& pages) {
+  // `from`: pages of the path that are known to be in the tree; of them only the last is used.
+  void Insert(const Keys& keys, const Pages& pages, int from = 0) {
     ++clock_;
     const int num_full = std::min<int>(keys.size() / page_size_, pages.size());
     int missing = 0;
-    for (int i = 0; i < num_full; ++i) {
+    if (from > 0) entries_.at(Keys(keys.begin(), keys.begin() + from * page_size_)).stamp = clock_;
+    for (int i = from; i < num_full; ++i) {
       const auto it = entries_.find(Keys(keys.begin(), keys.begin() + (i + 1) * page_size_));
       if (it == entries_.end()) {
         ++missing;
@@ -51,7 +54,7 @@ class ModelTree {
     }
     const int excess = size() + missing - max_pages_;
     if (excess > 0) Evict(excess);
-    for (int i = 0; i < num_full && missing > 0; ++i) {
+    for (int i = from; i < num_full && missing > 0; ++i) {
       const Keys prefix(keys.begin(), keys.begin() + (i + 1) * page_size_);
       if (entries_.contains(prefix)) continue;
       if (size() == max_pages_) break;
@@ -167,11 +170,13 @@ class World {
     ASSERT_EQ(pool_.num_free() + used, num_pages_);
   }
   const PrefixCache::Stats& stats() const { return tree_.stats(); }
+  int num_extended() const { return num_extended_; }
 
  private:
   struct Sequence {
     Keys keys;
     Pages pages;  // ceil(keys / page_size)
+    PrefixCache::Cursor cursor = {};
   };
 
   void Hold(const Pages& pages) {
@@ -199,7 +204,8 @@ class World {
     ASSERT_EQ(match.pages, model_.Acquire(keys, cap));
     ASSERT_EQ(match.num_tokens, static_cast<int>(match.pages.size()) * page_size_);
     Hold(match.pages);
-    sequences_.push_back({Keys(keys.begin(), keys.begin() + match.num_tokens), match.pages});
+    sequences_.push_back(
+        {Keys(keys.begin(), keys.begin() + match.num_tokens), match.pages, match.cursor});
     Extend(sequences_.back(), Keys(keys.begin() + match.num_tokens, keys.end()));
   }
   void Grow() {
@@ -222,11 +228,24 @@ class World {
   }
   void Offer() {
     if (sequences_.empty()) return;
-    const Sequence& seq = sequences_[rng_() % sequences_.size()];
+    Sequence& seq = sequences_[rng_() % sequences_.size()];
+    if (rng_() % 2 == 0) return OfferWhatIsNew(seq);
     Keys keys = seq.keys;
     keys.resize(keys.size() - rng_() % (keys.size() + 1) / 2);
     tree_.Insert(keys, seq.pages);
     model_.Insert(keys, seq.pages);
+  }
+  // Continues the path that the sequence matched or offered before, if that is still there.
+  void OfferWhatIsNew(Sequence& seq) {
+    const int from = seq.cursor.num_pages;
+    const std::span<const uint64_t> keys(seq.keys);
+    const std::span<const int32_t> pages(seq.pages);
+    if (tree_.Extend(&seq.cursor, keys.subspan(from * page_size_), pages.subspan(from))) {
+      model_.Insert(seq.keys, seq.pages, from);
+      ++num_extended_;
+    } else {
+      seq.cursor = {};
+    }
   }
   void Remember(const Keys& keys) {
     history_.push_back(keys);
@@ -246,6 +265,7 @@ class World {
   void Fork() {
     if (sequences_.empty()) return;
     Sequence child = sequences_[rng_() % sequences_.size()];
+    child.cursor = {};
     child.pages.resize(child.keys.size() / page_size_);
     child.keys.resize(child.pages.size() * page_size_);
     for (int32_t page : child.pages) pool_.AddRef(page);
@@ -262,6 +282,7 @@ class World {
   ModelTree model_;
   std::vector<Sequence> sequences_;
   std::vector<Keys> history_;
+  int num_extended_ = 0;
 };
 
 struct FuzzCase {
@@ -285,6 +306,7 @@ TEST_P(PrefixCacheFuzzTest, AgreesWithTheModelAfterEveryStep) {
   // The run must have reached what it is for.
   EXPECT_GT(world.stats().hits, 100);
   EXPECT_GT(world.stats().evicted_pages, 100);
+  EXPECT_GT(world.num_extended(), 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PrefixCacheFuzzTest,

@@ -274,5 +274,56 @@ TEST(PrefixCacheDepthTest, DeepTreeIsEvictedAndDestroyed) {
   EXPECT_EQ(pool.num_used(), 0);
 }
 
+TEST_F(PrefixCacheTest, CursorContinuesItsPathPageByPage) {
+  PrefixCache tree(pool_, 0);
+  const Keys keys = Range(0, 20);
+  const Pages pages = Allocate(5);
+  PrefixCache::Cursor cursor;
+  for (int i = 0; i < 5; ++i) {
+    const std::span<const uint64_t> page_keys(keys.data() + i * kPageSize, kPageSize);
+    ASSERT_TRUE(tree.Extend(&cursor, page_keys, {pages.data() + i, 1}));
+    EXPECT_EQ(cursor.num_pages, i + 1);
+    tree.CheckInvariants();
+  }
+  EXPECT_EQ(Find(tree, keys), pages);
+  EXPECT_EQ(tree.num_evictable(), 0);
+  Release(pages);
+  EXPECT_EQ(tree.num_evictable(), 5);
+}
+
+// Somebody else's equal page is what the cursor stands on; when that goes, so does the path.
+TEST_F(PrefixCacheTest, CursorOfAnEvictedPathIsRefused) {
+  PrefixCache tree(pool_, 0);
+  const Keys keys = Range(0, 8);
+  const Pages first = Allocate(1), copy = Allocate(2);
+  tree.Insert(Keys(keys.begin(), keys.begin() + 4), first);
+  PrefixCache::Cursor cursor;
+  ASSERT_TRUE(tree.Extend(&cursor, std::span(keys).first(4), std::span(copy).first(1)));
+  Release(first);
+  ASSERT_EQ(tree.Evict(1), 1);
+  EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(copy).last(1)));
+  tree.CheckInvariants();
+  EXPECT_EQ(tree.num_pages(), 0);
+  // The page may be in the tree again as another node: the cursor is still refused.
+  tree.Insert(Range(100, 4), Allocate(1));
+  EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(copy).last(1)));
+  cursor = {};
+  ASSERT_TRUE(tree.Extend(&cursor, keys, copy));
+  EXPECT_EQ(Find(tree, keys), copy);
+}
+
+TEST_F(PrefixCacheTest, ReturnedMatchLeavesNoTrace) {
+  PrefixCache tree(pool_, 0);
+  Cache(tree, Range(0, 8));
+  const PrefixCache::Match match = tree.Acquire(Range(0, 9), 8);
+  EXPECT_EQ(tree.num_evictable(), 0);
+  tree.Return(match, 9);
+  EXPECT_EQ(tree.num_evictable(), 2);
+  EXPECT_EQ(tree.stats().lookups, 0);
+  EXPECT_EQ(tree.stats().hits, 0);
+  EXPECT_EQ(tree.stats().tokens_requested, 0);
+  EXPECT_EQ(tree.stats().tokens_hit, 0);
+}
+
 }  // namespace
 }  // namespace kuiper

@@ -1,0 +1,83 @@
+#include "kuiper/kv/swap_space.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "kuiper/base/check.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+namespace {
+
+constexpr size_t kMaxSlabBytes = size_t{256} << 20;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Create(Ops& ops, const KvCache& kv, int num_pages) {
+  std::unique_ptr<SwapSpace> space(new SwapSpace(ops, kv));
+  const size_t page_bytes = kv.shape().page_bytes();
+  space->pages_per_slab_ = static_cast<int>(std::max<size_t>(1, kMaxSlabBytes / page_bytes));
+  for (int first = 0; first < num_pages; first += space->pages_per_slab_) {
+    const int pages = std::min(space->pages_per_slab_, num_pages - first);
+    StatusOr<Buffer> slab = ops.AllocatePinned(pages * page_bytes);
+    if (!slab.ok()) {
+      return Status(slab.status().code(),
+                    "swap space: cannot allocate " + std::to_string((pages * page_bytes) >> 20) +
+                        " MB of host memory after " + std::to_string(space->bytes() >> 20) +
+                        " MB: " + slab.status().message(),
+                    "lower --swap-space, or use --preemption recompute");
+    }
+    space->slabs_.push_back(std::move(slab).value());
+  }
+  return space;
+}
+
+// A copy may still be under way.
+SwapSpace::~SwapSpace() {
+  ops_.Sync();
+}
+
+Tensor SwapSpace::HostPage(int32_t page) const {
+  KU_CHECK(page >= 1);
+  const int64_t elements =
+      static_cast<int64_t>(kv_.shape().page_bytes() / DTypeBytes(kv_.shape().dtype));
+  const Buffer& slab = slabs_.at((page - 1) / pages_per_slab_);
+  const size_t offset = (page - 1) % pages_per_slab_ * kv_.shape().page_bytes();
+  return slab.As(kv_.shape().dtype, {elements}, offset);
+}
+
+void SwapSpace::Run(std::span<const PageMove> moves) {
+  for (const PageMove& move : moves) {
+    const Tensor device = kv_.Page(move.device_page);
+    const Tensor host = HostPage(move.host_page);
+    if (move.to_host) {
+      ops_.Download(host, device);
+    } else {
+      ops_.Upload(device, host);
+    }
+  }
+}
+
+double SwapSpace::MeasurePageMs() {
+  const PageMove round_trip[] = {{0, 1, true}, {0, 1, false}};
+  double best = 0;
+  for (int i = 0; i < 3; ++i) {  // the first one touches the memory
+    const auto begin = std::chrono::steady_clock::now();
+    Run(round_trip);
+    ops_.Sync();
+    const double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    best = i == 0 ? ms : std::min(best, ms);
+  }
+  return best / 2;
+}
+
+size_t SwapSpace::bytes() const {
+  size_t total = 0;
+  for (const Buffer& slab : slabs_) total += slab.bytes();
+  return total;
+}
+
+}  // namespace kuiper

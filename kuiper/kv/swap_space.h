@@ -1,0 +1,45 @@
+// Host memory where the pages of preempted sequences wait. Who owns which host page is the
+// business of a BlockPool of its own; this is only the storage.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/kv/kv_cache.h"
+
+namespace kuiper {
+
+// One page between the device and the host.
+struct PageMove {
+  int32_t device_page = 0;
+  int32_t host_page = 0;
+  bool to_host = true;
+};
+
+class SwapSpace {
+ public:
+  // Storage for host pages [1, num_pages]. `ops` and `kv` must outlive it.
+  static StatusOr<std::unique_ptr<SwapSpace>> Create(Ops& ops, const KvCache& kv, int num_pages);
+  ~SwapSpace();
+
+  // Carries the moves out in this order, in order with the ops.
+  void Run(std::span<const PageMove> moves);
+  // Time to move one page one way, in ms: measured on the null page.
+  double MeasurePageMs();
+  size_t bytes() const;
+
+ private:
+  SwapSpace(Ops& ops, const KvCache& kv) : ops_(ops), kv_(kv) {}
+  Tensor HostPage(int32_t page) const;
+
+  Ops& ops_;
+  const KvCache& kv_;
+  int pages_per_slab_ = 0;
+  std::vector<Buffer> slabs_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,294 @@
+// What the scheduler does when pages, seats or the context run out: host logic, no model.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "kuiper/engine/scheduler.h"
+
+namespace kuiper {
+namespace {
+
+std::unique_ptr<Sequence> MakeSequence(int64_t id, int prompt, int max_new = 1000,
+                                       int priority = 0) {
+  auto seq = std::make_unique<Sequence>();
+  seq->id = id;
+  for (int i = 0; i < prompt; ++i) seq->tokens.push_back(static_cast<int32_t>(1000 * id + i));
+  seq->num_prompt = prompt;
+  seq->max_new_tokens = max_new;
+  seq->priority = priority;
+  return seq;
+}
+
+using Ids = std::vector<int64_t>;
+
+struct Fixture {
+  Fixture(int pages, Scheduler::Limits limits, bool reuse_pages = false, int num_host_pages = 0)
+      : pool(pages + 1, 4),
+        host_pages(num_host_pages + 1, 4),
+        reuse(reuse_pages ? MakePageReuse(pool, 0) : nullptr),
+        scheduler(limits, pool, reuse.get(), num_host_pages > 0 ? &host_pages : nullptr) {}
+
+  void Add(std::unique_ptr<Sequence> seq) { ASSERT_TRUE(scheduler.Add(std::move(seq)).ok()); }
+  Scheduler::Step Step() {
+    Scheduler::Step step = scheduler.Schedule();
+    std::vector<int32_t> tokens;
+    for (const auto& entry : step.plan.entries) {
+      if (entry.samples) tokens.push_back(static_cast<int32_t>(5000 + entry.seq->num_generated()));
+    }
+    scheduler.Commit(step.plan, tokens);
+    return step;
+  }
+  // Ids in the plan of one step.
+  Ids StepIds() {
+    Ids ids;
+    for (const auto& entry : Step().plan.entries) ids.push_back(entry.seq->id);
+    return ids;
+  }
+  const Sequence& Get(int64_t id) { return *scheduler.Find(id); }
+
+  BlockPool pool;
+  BlockPool host_pages;
+  std::unique_ptr<KvReuse> reuse;
+  Scheduler scheduler;
+};
+
+Scheduler::Limits Limits() {
+  return {.max_seqs = 4, .max_step_tokens = 64, .max_context = 256};
+}
+
+TEST(PreemptionTest, AdmitsWhatFitsNowAndPutsTheLastOneBackWhenThePoolIsFull) {
+  Fixture f(8, Limits());
+  f.Add(MakeSequence(1, 8));
+  f.Add(MakeSequence(2, 8));
+  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));  // answers of 1000 tokens: promises would admit one
+  // Both grow from 8 to 16 tokens; one of the two then needs a ninth page.
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(f.StepIds(), (Ids{1, 2})) << i;
+  EXPECT_EQ(f.StepIds(), (Ids{1}));
+  EXPECT_EQ(f.scheduler.stats().preempted_recompute, 1);
+  EXPECT_EQ(f.Get(2).num_computed, 0);
+  EXPECT_TRUE(f.Get(2).pages.empty());
+  EXPECT_EQ(f.Get(2).num_generated(), 9);  // the generated tokens are kept
+  EXPECT_EQ(f.scheduler.num_waiting(), 1);
+}
+
+TEST(PreemptionTest, PreemptedSequenceIsPrefilledAgainNotTakenForADecode) {
+  Fixture f(8, Limits());
+  f.Add(MakeSequence(1, 8));
+  f.Add(MakeSequence(2, 8));
+  for (int i = 0; i < 10; ++i) f.Step();
+  ASSERT_EQ(f.scheduler.num_waiting(), 1);
+  f.scheduler.Finish(1);
+  const Scheduler::Step step = f.Step();
+  ASSERT_EQ(step.plan.entries.size(), 1u);
+  EXPECT_EQ(step.plan.entries[0].num_tokens, 17);  // 8 of the prompt, 9 generated
+  EXPECT_TRUE(step.plan.entries[0].samples);
+  EXPECT_FALSE(step.plan.decode_only);
+  EXPECT_EQ(f.Get(2).num_generated(), 10);
+  EXPECT_TRUE(f.Step().plan.decode_only);
+}
+
+TEST(PreemptionTest, PreemptedSequenceFindsItsOwnPagesAgain) {
+  Fixture f(8, Limits(), true);
+  f.Add(MakeSequence(1, 8));
+  f.Add(MakeSequence(2, 8));
+  for (int i = 0; i < 10; ++i) f.Step();
+  ASSERT_EQ(f.Get(2).num_preempted, 1);
+  f.scheduler.Finish(1);
+  const Scheduler::Step step = f.Step();
+  ASSERT_EQ(step.plan.entries.size(), 1u);
+  EXPECT_EQ(step.plan.entries[0].num_tokens, 17 - 12);  // one page went to sequence 1
+  EXPECT_EQ(f.Get(2).num_cached, 0);                    // of the prompt nothing was reused
+}
+
+TEST(PreemptionTest, SwappedSequenceComesBackWhereItWas) {
+  Scheduler::Limits limits = Limits();
+  limits.preemption = Preemption::kSwap;
+  Fixture f(8, limits, false, 8);
+  f.Add(MakeSequence(1, 8));
+  f.Add(MakeSequence(2, 8));
+  for (int i = 0; i < 9; ++i) f.Step();
+  const std::vector<int32_t> before = f.Get(2).pages;
+  const Scheduler::Step full = f.Step();
+  ASSERT_EQ(full.moves.size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(full.moves[i].to_host);
+    EXPECT_EQ(full.moves[i].device_page, before[i]);
+  }
+  EXPECT_EQ(f.Get(2).num_computed, 16);
+  EXPECT_EQ(f.pool.num_used(), 5);
+  EXPECT_EQ(f.host_pages.num_used(), 4);
+  f.scheduler.Finish(1);
+  const Scheduler::Step back = f.Step();
+  ASSERT_EQ(back.moves.size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(back.moves[i].to_host);
+    EXPECT_EQ(back.moves[i].host_page, full.moves[i].host_page);
+    EXPECT_EQ(back.moves[i].device_page, f.Get(2).pages[i]);
+  }
+  EXPECT_TRUE(back.plan.decode_only);
+  EXPECT_EQ(f.host_pages.num_used(), 0);
+}
+
+TEST(PreemptionTest, FullSwapSpaceFallsBackToRecompute) {
+  Scheduler::Limits limits = Limits();
+  limits.preemption = Preemption::kSwap;
+  Fixture f(8, limits, false, 3);
+  f.Add(MakeSequence(1, 8));
+  f.Add(MakeSequence(2, 8));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(f.Step().moves.empty());
+  EXPECT_EQ(f.scheduler.stats().preempted_recompute, 1);
+  EXPECT_EQ(f.scheduler.stats().preempted_swap, 0);
+}
+
+TEST(PreemptionTest, AutoTakesWhatCostsLess) {
+  for (const bool moving_is_cheap : {false, true}) {
+    Scheduler::Limits limits = Limits();
+    limits.preemption = Preemption::kAuto;
+    Fixture f(8, limits, false, 8);
+    // 16 computed tokens in 4 pages: 16 ms to compute, 8 moves.
+    f.scheduler.set_costs({.token_ms = 1, .page_ms = moving_is_cheap ? 1.9 : 2.1});
+    f.Add(MakeSequence(1, 8));
+    f.Add(MakeSequence(2, 8));
+    for (int i = 0; i < 10; ++i) f.Step();
+    EXPECT_EQ(f.scheduler.stats().preempted_swap, moving_is_cheap ? 1 : 0);
+    EXPECT_EQ(f.scheduler.stats().preempted_recompute, moving_is_cheap ? 0 : 1);
+  }
+}
+
+TEST(PreemptionTest, LastRunningSequenceIsNeverPreempted) {
+  Fixture f(3, Limits());
+  f.Add(MakeSequence(1, 8));
+  f.Add(MakeSequence(2, 8));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(f.StepIds(), (Ids{1})) << i;
+  const Scheduler::Step step = f.scheduler.Schedule();
+  ASSERT_EQ(step.out_of_pages.size(), 1u);
+  EXPECT_EQ(step.out_of_pages[0]->id, 1);
+  EXPECT_EQ(f.scheduler.stats().preempted_recompute, 0);
+  f.scheduler.Finish(1);
+  EXPECT_EQ(f.StepIds(), (Ids{2}));
+}
+
+TEST(PreemptionTest, AbortReleasesWaitingRunningAndSwappedSequences) {
+  Scheduler::Limits limits = Limits();
+  limits.max_seqs = 2;
+  Fixture f(8, limits, true, 8);
+  for (int id = 1; id <= 3; ++id) f.Add(MakeSequence(id, 6));
+  f.Step();
+  f.scheduler.Preempt(2, Preemption::kSwap);
+  EXPECT_EQ(f.host_pages.num_used(), 2);
+  for (int id = 1; id <= 3; ++id) EXPECT_EQ(f.scheduler.Finish(id)->id, id);
+  EXPECT_EQ(f.scheduler.Finish(1), nullptr);
+  EXPECT_FALSE(f.scheduler.HasWork());
+  EXPECT_EQ(f.host_pages.num_used(), 0);
+  f.reuse->Clear();
+  EXPECT_EQ(f.pool.num_used(), 0);
+}
+
+TEST(PreemptionTest, UrgentRequestTakesTheSeatOfALessUrgentOne) {
+  Scheduler::Limits limits = Limits();
+  limits.max_seqs = 2;
+  Fixture f(64, limits);
+  f.Add(MakeSequence(1, 5));
+  f.Add(MakeSequence(2, 5));
+  f.Step();
+  f.Add(MakeSequence(3, 5, 1000, 1));
+  f.Add(MakeSequence(4, 5));
+  EXPECT_EQ(f.StepIds(), (Ids{1, 3}));
+  EXPECT_EQ(f.StepIds(), (Ids{3, 1}));
+  f.scheduler.Finish(3);
+  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));  // back at its place, before 4
+}
+
+// An endless stream of more urgent requests overtakes only those that come within the head start.
+TEST(PreemptionTest, NobodyStarvesBehindMoreUrgentRequests) {
+  Scheduler::Limits limits = Limits();
+  limits.max_seqs = 1;
+  Fixture f(8, limits);
+  f.Add(MakeSequence(1, 5));
+  int64_t next = 2;
+  int served = 0;
+  for (; served < 2 * Scheduler::kArrivalsPerPriority; ++served) {
+    while (f.scheduler.num_waiting() < 3) f.Add(MakeSequence(next++, 5, 1, 1));
+    const Ids ids = f.StepIds();
+    ASSERT_EQ(ids.size(), 1u);
+    if (ids[0] == 1) break;
+    f.scheduler.Finish(ids[0]);
+  }
+  EXPECT_LE(served, Scheduler::kArrivalsPerPriority);
+  EXPECT_GE(served, Scheduler::kArrivalsPerPriority - 4);
+}
+
+TEST(PreemptionTest, LargeRequestIsNotOvertakenBySmallOnesThatWouldFit) {
+  Fixture f(8, Limits());
+  f.Add(MakeSequence(1, 20, 8));
+  f.Step();
+  f.Add(MakeSequence(2, 24, 4));
+  f.Add(MakeSequence(3, 2, 2));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(f.StepIds(), (Ids{1}));
+  f.scheduler.Finish(1);
+  EXPECT_EQ(f.StepIds(), (Ids{2, 3}));
+}
+
+TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecode) {
+  Scheduler::Limits limits = Limits();
+  limits.policy = SchedulingPolicy::kLatency;
+  Fixture f(64, limits);
+  f.Add(MakeSequence(1, 40));
+  const Scheduler::Step first = f.Step();
+  EXPECT_EQ(first.plan.num_tokens, 40);  // alone: as fast as it goes
+  f.Add(MakeSequence(2, 40));
+  f.Add(MakeSequence(3, 40));
+  for (const int chunk : {16, 16, 8}) {
+    const Scheduler::Step step = f.Step();
+    ASSERT_EQ(step.plan.entries.size(), 2u);
+    EXPECT_EQ(step.plan.entries[0].seq->id, 1);
+    EXPECT_EQ(step.plan.entries[0].num_tokens, 1);
+    EXPECT_EQ(step.plan.entries[1].seq->id, 2);
+    EXPECT_EQ(step.plan.entries[1].num_tokens, chunk);
+  }
+  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));
+  f.scheduler.Finish(2);
+  EXPECT_EQ(f.StepIds(), (Ids{1, 3}));
+}
+
+TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
+  Scheduler::Limits limits = Limits();
+  limits.on_full = OnFull::kSlide;
+  limits.max_context = 24;
+  Fixture f(16, limits);
+  f.Add(MakeSequence(1, 10));
+  std::vector<int32_t> text;  // as if nothing slid
+  for (int i = 0; i < 15; ++i) {
+    f.Step();
+    text = f.Get(1).tokens;
+  }
+  ASSERT_EQ(text.size(), 25u);  // one more than there is place for
+  const Scheduler::Step step = f.Step();
+  EXPECT_EQ(step.plan.num_tokens, 4 + 10);
+  std::vector<int32_t> expected(text.begin(), text.begin() + 4);
+  expected.insert(expected.end(), text.end() - 10, text.end());
+  expected.push_back(5016);
+  EXPECT_EQ(f.Get(1).tokens, expected);
+  EXPECT_EQ(f.Get(1).num_generated(), 16);
+  EXPECT_EQ(f.Get(1).num_prompt, 4);
+  EXPECT_EQ(f.Get(1).num_dropped, 11);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(f.StepIds(), (Ids{1})) << i;
+  EXPECT_LE(f.Get(1).pages.size(), 6u);
+}
+
+// A pool smaller than the context: also slides, and never at the expense of a neighbour.
+TEST(PreemptionTest, SlidingSequencesKeepToTheirShareOfThePool) {
+  Scheduler::Limits limits = Limits();
+  limits.on_full = OnFull::kSlide;
+  Fixture f(5, limits);
+  f.Add(MakeSequence(1, 10));
+  f.Add(MakeSequence(2, 3, 4));
+  for (int i = 0; i < 60; ++i) ASSERT_EQ(f.StepIds(), (Ids{1})) << i;
+  EXPECT_GT(f.scheduler.stats().slides, 3);
+  f.scheduler.Finish(1);
+  EXPECT_EQ(f.StepIds(), (Ids{2}));
+}
+
+}  // namespace
+}  // namespace kuiper
