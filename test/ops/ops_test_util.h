@@ -100,7 +100,8 @@ class Matrix {
     KU_CHECK(buffer.ok(), buffer.status().message());
     buffer_ = std::move(buffer).value();
     full_ = Tensor::Dense(buffer_.data(), dtype, {rows, stride_}, ops.device());
-    Set(std::vector<float>(size_t{1} * rows * cols, kNaN));
+    // All bits set is NaN in every float type.
+    Upload(std::vector<char>(size_t{1} * rows * stride_ * DTypeBytes(dtype), '\xFF'));
   }
   Matrix(Ops& ops, DType dtype, int rows, int cols, const std::vector<float>& values,
          int stride = 0)
@@ -131,11 +132,7 @@ class Matrix {
         std::memcpy(p, &bits, 2);
       }
     }
-    Tensor host = full_;
-    host.data = raw.data();
-    host.device = {};
-    ops_.Upload(full_, host);
-    ops_.Sync();
+    Upload(std::move(raw));
   }
 
   // [rows * cols]; fails the test when the padding was written.
@@ -161,6 +158,13 @@ class Matrix {
   }
 
  private:
+  void Upload(std::vector<char> raw) {
+    Tensor host = full_;
+    host.data = raw.data();
+    host.device = {};
+    ops_.Upload(full_, host);
+    ops_.Sync();
+  }
   float At(const std::vector<char>& raw, size_t i) const {
     const char* p = raw.data() + i * DTypeBytes(full_.dtype);
     float x;
