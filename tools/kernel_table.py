@@ -10,14 +10,18 @@ kernel that spills, uses a stack or more registers than the table says is an err
     python3 tools/kernel_table.py --log build.log
 """
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = ["-std=c++20", "-O3", "-fmad=false", "-Werror", "all-warnings", "-Xptxas", "-v"]
+HOST_FLAGS = ["-Xcompiler", "-Wall,-Wextra,-Werror,-ffp-contract=off"]
 COLUMNS = ["kernel", "sm", "registers", "shared", "stack", "spill_stores", "spill_loads"]
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\w+)'")
@@ -50,18 +54,30 @@ def demangle(rows):
     return sorted(rows, key=lambda row: (row[0], row[1]))
 
 
+def compile_one(nvcc, source, arch, output, with_host):
+    """The log of one file for one architecture; without the host part only what ptxas reads is made."""
+    mode = ["-c", *HOST_FLAGS] if with_host else ["-cubin"]
+    command = [*nvcc, *FLAGS, f"-arch=sm_{arch}", *mode, "-I", str(ROOT), str(source), "-o", output]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise RuntimeError(f"{source.name} does not compile for sm_{arch}:\n{run.stdout}{run.stderr}")
+    return run.stdout + run.stderr
+
+
 def compile_log(nvcc, archs):
-    log = []
-    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
-    with tempfile.TemporaryDirectory() as folder:
-        for source in sorted((ROOT / "kuiper/kernels/cuda").glob("*.cu")):
-            command = [nvcc, *FLAGS, *targets, "-I", str(ROOT), "-c", str(source), "-o",
-                       f"{folder}/out.o"]
-            run = subprocess.run(command, capture_output=True, text=True)
-            if run.returncode != 0:
-                sys.exit(f"{source.name} does not compile:\n{run.stdout}{run.stderr}")
-            log.append(run.stdout + run.stderr)
-    return "\n".join(log)
+    """Every file for every architecture, as many at a time as there are cores, the largest first."""
+    command = [*(["ccache"] if shutil.which("ccache") else []), nvcc]
+    sources = sorted((ROOT / "kuiper/kernels/cuda").glob("*.cu"), key=lambda p: -p.stat().st_size)
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(compile_one, command, source, arch, f"{folder}/{source.stem}_{arch}.o",
+                            arch == archs[0])
+                for source in sources for arch in archs]
+        try:
+            return "\n".join(job.result() for job in jobs)
+        except RuntimeError as error:
+            pool.shutdown(cancel_futures=True)
+            sys.exit(str(error))
 
 
 def compare(rows, table):
