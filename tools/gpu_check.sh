@@ -1,0 +1,259 @@
+#!/usr/bin/env bash
+# The acceptance test of a machine with a GPU: builds for the GPU that is there, or takes a bundle made
+# elsewhere, then runs the tests that touch a device, NVIDIA's sanitizers, the guarantees end to end and
+# the benchmarks, and writes one report. Every step runs, whatever failed before it.
+#
+#   tools/gpu_check.sh [--device cuda:N|simt] [--report FILE] [--quick]
+#   tools/gpu_check.sh --make-bundle FILE.tar.gz [--arch LIST]     on the machine that builds
+#   tools/gpu_check.sh --bundle FILE.tar.gz [OPTION...]            on the machine with the GPU
+#
+#   --device DEVICE   default cuda:0; simt runs the same steps on the emulated device
+#   --report FILE     default gpu_report.md
+#   --quick           leaves out the sanitizers and the large benchmarks
+#   --arch LIST       as CMAKE_CUDA_ARCHITECTURES, e.g. "87-real" (default: those of the project)
+#
+# Exit code: 0 all passed, 1 a step failed, 2 usage, 8 there is no such device.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+device=cuda:0 report=gpu_report.md bundle='' make_bundle='' archs='' quick=no
+usage() {
+  printf 'error: %s\nhint: the head of tools/gpu_check.sh lists the options\n' "$1" >&2
+  exit 2
+}
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --quick) quick=yes; shift; continue ;;
+    --device | --report | --bundle | --make-bundle | --arch) [ $# -ge 2 ] || usage "$1 needs a value" ;;
+    *) usage "unknown option $1" ;;
+  esac
+  case "$1" in
+    --device) device=$2 ;;
+    --report) report=$2 ;;
+    --bundle) bundle=$2 ;;
+    --make-bundle) make_bundle=$2 ;;
+    --arch) archs=$2 ;;
+  esac
+  shift 2
+done
+case "$device" in
+  simt | cuda:[0-9] | cuda:[0-9][0-9]) ;;
+  *) usage "--device: '$device' is not one of cuda:N, simt" ;;
+esac
+
+programs=(qwen3_infer kuiper_bench)
+tests=(ops_test device_test simt_test)
+
+# build DIR TEST_SOURCE: configures and builds what a check runs. Device simt needs no nvcc.
+build() {
+  # shellcheck source=tools/packages.sh
+  . "$here/tools/packages.sh"
+  local options=(-DCMAKE_BUILD_TYPE=Release -DKUIPER_BUILD_TESTS=ON -DKUIPER_SIMT=ON
+    "-DKUIPER_TEST_SOURCE_DIR=$2")
+  if [ "$device" = simt ]; then
+    options+=(-DKUIPER_CUDA=OFF)
+  else
+    options+=(-DKUIPER_CUDA=ON)
+  fi
+  [ -z "$archs" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$archs")
+  (cd "$here" && need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" \
+    "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}" &&
+    configure "$1" "${options[@]}" &&
+    cmake --build "$1" -j "$(build_jobs)" --target "${programs[@]}" "${tests[@]}")
+}
+
+# A folder with everything a check needs but a driver and the C library: programs, the libraries they
+# load, the bundled model, the goldens of the tests and this script.
+pack() {
+  local target=$1 dir=$here/build-bundle folder
+  build "$dir" .
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  mkdir -p "$folder"/kuiper/{bin,lib,tools,demo/models,test/data}
+  cp "$dir"/demo/qwen3_infer "$dir"/tools/kuiper_bench "$dir"/test/ops/ops_test \
+    "$dir"/test/engine/device_test "$dir"/test/simt/simt_test "$folder/kuiper/bin/"
+  ldd "$folder"/kuiper/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda)\.so' |
+    xargs -I{} cp -L {} "$folder/kuiper/lib/"
+  cp -r "$here/demo/models/tiny-qwen3" "$folder/kuiper/demo/models/"
+  cp -r "$here/test/data/goldens" "$folder/kuiper/test/data/"
+  cp -r "$here/tools/gpu_check.sh" "$here/tools/bench_models" "$folder/kuiper/tools/"
+  commit_of_tree >"$folder/kuiper/COMMIT"
+  tar -C "$folder" -czf "$target" kuiper
+  printf '%s: %s, built from %s\n' "$target" "$(du -h "$target" | cut -f1)" "$(cat "$folder/kuiper/COMMIT")"
+}
+
+commit_of_tree() {
+  if [ -f "$here/COMMIT" ]; then
+    cat "$here/COMMIT"
+  else
+    git -C "$here" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown
+  fi
+}
+
+if [ -n "$make_bundle" ]; then
+  pack "$make_bundle"
+  exit
+fi
+if [ -n "$bundle" ]; then
+  [ -f "$bundle" ] || usage "no such bundle: $bundle"
+  unpacked=$(mktemp -d)
+  trap 'rm -rf "$unpacked"' EXIT
+  tar -C "$unpacked" -xzf "$bundle"
+  options=(--device "$device" --report "$(realpath -m "$report")")
+  [ "$quick" = no ] || options+=(--quick)
+  "$unpacked/kuiper/tools/gpu_check.sh" "${options[@]}"
+  exit
+fi
+report=$(realpath -m "$report")
+
+if [ "$device" != simt ] && ! nvidia-smi -L >/dev/null 2>&1 && [ ! -e /dev/nvhost-gpu ]; then
+  echo "error: no CUDA device found: there is nothing to check (--device simt runs the steps without one)" >&2
+  exit 8
+fi
+
+# In a bundle the programs are there; in a source tree they are built for this machine.
+cd "$here"
+if [ -d bin ]; then
+  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  bin() { echo "bin/$1"; }
+else
+  if [ "$device" != simt ] && [ -z "$archs" ] && [ ! -f /etc/nv_tegra_release ]; then
+    archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)-real
+  fi
+  build build-gpu "$here"
+  bin() {
+    case "$1" in
+      kuiper_bench) echo build-gpu/tools/kuiper_bench ;;
+      qwen3_infer) echo build-gpu/demo/qwen3_infer ;;
+      ops_test) echo build-gpu/test/ops/ops_test ;;
+      device_test) echo build-gpu/test/engine/device_test ;;
+      simt_test) echo build-gpu/test/simt/simt_test ;;
+    esac
+  }
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+: >"$scratch/summary"
+: >"$scratch/details"
+
+# step NAME COMMAND...: runs it, notes how it ended, and keeps the last lines of what it said.
+step() {
+  local name=$1 start=$SECONDS verdict=passed
+  shift
+  printf '== %s\n' "$name"
+  if ! "$@" >"$scratch/log" 2>&1; then
+    verdict=FAILED
+    failures=$((failures + 1))
+  fi
+  printf -- '-- %s, %d s\n' "$verdict" $((SECONDS - start))
+  printf '| %s | %s | %d s |\n' "$name" "$verdict" $((SECONDS - start)) >>"$scratch/summary"
+  {
+    # shellcheck disable=SC2016
+    printf '\n### %s: %s\n\n`%s`\n\n```\n' "$name" "$verdict" "$*"
+    tail -n 60 "$scratch/log"
+    # shellcheck disable=SC2016
+    printf '```\n'
+  } >>"$scratch/details"
+}
+leave_out() {
+  printf '== %s: left out, %s\n' "$1" "$2"
+  printf '| %s | left out: %s | |\n' "$1" "$2" >>"$scratch/summary"
+}
+
+# A filter that matches nothing would pass: the device must really have been tested.
+run_tests() {
+  local program=$1 filter=$2
+  shift 2
+  "$@" "$(bin "$program")" --gtest_filter="$filter" --gtest_brief=1 |
+    tee "$scratch/tests" || return 1
+  ! grep -q ' 0 tests from' "$scratch/tests"
+}
+
+ids_of() { sed -n 's/^Output:.* ids=\([0-9a-f]*\).*/\1/p' "$1"; }
+
+# Five runs of one prompt that must give the same tokens: what the guarantees promise, through the
+# program that people use.
+guarantees() {
+  local flags name first=''
+  while read -r name flags; do
+    # shellcheck disable=SC2086
+    "$(bin qwen3_infer)" demo/models/tiny-qwen3 --device "$device" --max-tokens 96 --ignore-eos \
+      -p "Tell me a story about Kuiper." $flags >"$scratch/$name.txt" 2>"$scratch/$name.log" || {
+      cat "$scratch/$name.log"
+      return 1
+    }
+    printf '%-18s %s\n' "$name" "$(ids_of "$scratch/$name.log")"
+    [ -n "$(ids_of "$scratch/$name.log")" ] || return 1
+    first=${first:-$name}
+    cmp "$scratch/$first.txt" "$scratch/$name.txt" || return 1
+    [ "$(ids_of "$scratch/$first.log")" = "$(ids_of "$scratch/$name.log")" ] || return 1
+  done <<'RUNS'
+contiguous --no-paged-attention --no-cuda-graph
+contiguous-graph --no-paged-attention --cuda-graph
+paged --paged-attention --no-cuda-graph
+paged-graph --paged-attention --cuda-graph
+small-pages --paged-attention --block-size 1 --cuda-graph --max-num-batched-tokens 8
+RUNS
+  "$(bin qwen3_infer)" demo/models/tiny-qwen3 --device "$device" --max-tokens 48 \
+    -p "Tell me a story about Kuiper." --verify-paged
+}
+
+kind=${device%%:*}
+step "Tensor cores and copies against plain loops" run_tests simt_test "*WrappersTest*/$kind"
+step "Operations" run_tests ops_test "*$kind*"
+step "Whole models: logits of Hugging Face, guarantees to the bit" run_tests device_test "*$kind*"
+step "Guarantees end to end" guarantees
+
+if [ "$quick" = yes ]; then
+  leave_out "compute-sanitizer" "--quick"
+elif [ "$kind" = simt ]; then
+  leave_out "compute-sanitizer" "it looks at GPUs; simt has AddressSanitizer and ThreadSanitizer"
+elif ! command -v compute-sanitizer >/dev/null; then
+  leave_out "compute-sanitizer" "it is not installed"
+else
+  # Death tests fork, which the tool does not follow.
+  for tool in memcheck racecheck; do
+    step "compute-sanitizer $tool" run_tests ops_test "*$kind*-*Death*:*LongContexts*:*Draws*" \
+      compute-sanitizer --tool "$tool" --error-exitcode 99
+  done
+fi
+
+# Random weights in the shapes of real models; nothing is downloaded. Missing shapes are too large for
+# the memory of the device, and the log says so.
+bench() { "$(bin kuiper_bench)" --device "$device" --invent "tools/bench_models/$1.json" "${@:2}"; }
+if [ "$kind" = simt ] || [ "$quick" = yes ]; then
+  step "Benchmark: tiny" bench tiny --context 16 --batch 1,2 --prompt-tokens 32 --decode-steps 4 --repetitions 1
+else
+  for model in qwen3-0.6b qwen2.5-7b qwen3-8b; do
+    step "Benchmark: $model FP16" bench "$model" --dtype fp16 --context 1,1024,8192,32768 --batch 1,8,32 \
+      --prompt-tokens 512,2048
+  done
+  step "Benchmark: qwen2.5-7b FP32" bench qwen2.5-7b --dtype fp32 --context 1,1024 --batch 1,8 \
+    --prompt-tokens 512,2048
+  step "Benchmark: qwen3-8b FP16, contiguous" bench qwen3-8b --dtype fp16 --context 1,1024,8192 --batch 1 \
+    --prompt-tokens 512 --no-paged-attention
+fi
+
+verdict="all steps passed"
+[ "$failures" -eq 0 ] || verdict="$failures steps FAILED"
+{
+  printf '# GPU check: %s\n\n' "$verdict"
+  printf '* commit: %s\n* date: %s\n' "$(commit_of_tree)" "$(date -u '+%Y-%m-%d %H:%M UTC')"
+  printf '* device: %s\n* machine: %s, %s cores, %s\n' "$device" "$(uname -srm)" "$(nproc)" \
+    "$(awk '/^MemTotal:/ {printf "%.0f GB", $2 / 1e6}' /proc/meminfo)"
+  if [ "$kind" = cuda ] && command -v nvidia-smi >/dev/null; then
+    printf '* GPU: %s\n' "$(nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap \
+      --format=csv,noheader -i "${device#cuda:}")"
+  fi
+  [ ! -f /etc/nv_tegra_release ] || printf '* Jetson: %s\n' "$(head -1 /etc/nv_tegra_release)"
+  printf '* build: %s\n\n' "$("$(bin qwen3_infer)" --version)"
+  printf '| step | result | time |\n|---|---|---|\n'
+  cat "$scratch/summary"
+  printf '\n## What the steps said (the last lines)\n'
+  cat "$scratch/details"
+} >"$report"
+printf '\n%s; report: %s\n' "$verdict" "$report"
+[ "$failures" -eq 0 ]
