@@ -26,6 +26,7 @@ bool Scheduler::ShouldSwap(const Sequence& seq, Preemption how) const {
 
 void Scheduler::PutBack(Sequence& seq, Preemption how) {
   KU_CHECK(seq.num_pending == 0, "a plan is not committed");
+  if (MustSlide(seq)) Slide(seq);
   if (ShouldSwap(seq, how)) {
     SwapOut(seq);
     ++stats_.preempted_swap;

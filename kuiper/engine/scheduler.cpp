@@ -85,6 +85,10 @@ bool Scheduler::GrowTo(Sequence& seq, int num_tokens) {
   return pool_.Allocate(missing, &seq.pages);
 }
 
+bool Scheduler::MustSlide(const Sequence& seq) const {
+  return limits_.on_full == OnFull::kSlide && seq.num_tokens() > window_;
+}
+
 // GrowTo, taking pages back from those behind in line. False: the sequence has no part in this
 // step. Nobody behind it has one yet either, so a plan never names a preempted sequence.
 bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) {
@@ -107,10 +111,9 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
 // One token for each that decodes, and there is room for all of them; the others share the rest.
 void Scheduler::PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>* chunks,
                             int* budget) {
-  const bool slides = limits_.on_full == OnFull::kSlide;
   int num_decodes = 0;
   for (const auto& seq : running_) {
-    if (slides && !ahead && seq->num_tokens() > window_) Slide(*seq);
+    if (!ahead && MustSlide(*seq)) Slide(*seq);
     num_decodes += seq->num_left() == 1;
   }
   *budget = limits_.max_step_tokens - num_decodes;
@@ -119,7 +122,7 @@ void Scheduler::PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>
   }
   for (size_t i = 0; i < running_.size(); ++i) {  // those behind i may be put back meanwhile
     Sequence& seq = *running_[i];
-    if (slides && seq.num_tokens() > window_) {
+    if (MustSlide(seq)) {
       step->must_settle = true;
       continue;
     }
@@ -192,8 +195,11 @@ void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budg
     running_.insert(place, std::move(waiting_.begin()->second));
     waiting_.erase(waiting_.begin());
     const int count = std::min(seq.num_left(), budget);
-    // Only a lone sequence may lack pages here. It is told so when it runs.
-    if (!GrowTo(seq, seq.num_computed + count)) return;
+    if (!GrowTo(seq, seq.num_computed + count)) {
+      KU_CHECK(running_.size() == 1, "only a lone sequence is admitted without the pages it needs");
+      step->out_of_pages.push_back(&seq);
+      return;
+    }
     AddEntry(seq, count, step, chunks);
     budget -= count;
   }

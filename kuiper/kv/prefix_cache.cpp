@@ -67,13 +67,12 @@ void PrefixCache::Return(const Match& match, size_t num_keys) {
   stats_.tokens_hit -= match.num_tokens;
 }
 
-void PrefixCache::Insert(std::span<const uint64_t> keys, std::span<const int32_t> pages) {
+void PrefixCache::Insert(std::span<const uint64_t> keys, std::span<int32_t> pages) {
   Cursor root;
   KU_CHECK(Extend(&root, keys, pages));
 }
 
-bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys,
-                         std::span<const int32_t> pages) {
+bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys, std::span<int32_t> pages) {
   Node* node = NodeAt(*cursor);
   if (node == nullptr) return false;
   const size_t page_size = pool_.page_size();
@@ -85,7 +84,11 @@ bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys,
     Node* child = Child(node, keys.subspan(i * page_size, page_size));
     if (child == nullptr) break;
     Touch(child);
-    if (pool_.ref_count(child->page) == 1) SetPage(child, pages[i]);
+    if (child->page != pages[i]) {
+      pool_.AddRef(child->page);
+      pool_.Release(pages[i]);
+      pages[i] = child->page;
+    }
     node = child;
   }
   const int64_t excess = num_pages() + static_cast<int64_t>(num_full - i) - max_pages_;
@@ -158,12 +161,16 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   auto node = std::make_unique<Node>();
   node->parent = parent;
   node->keys.assign(keys.begin(), keys.end());
+  node->page = page;
   node->serial = ++last_serial_;
   node->last_used = clock_;
   Node* added = node.get();
   nodes_.insert(std::move(node));
   leaves_.emplace(clock_, added);
-  SetPage(added, page);
+  KU_CHECK(node_of_page_[page] == nullptr, "a page is offered at two places");
+  pool_.AddRef(page);
+  node_of_page_[page] = added;
+  Pin(added);  // the caller holds it
   return added;
 }
 
@@ -171,19 +178,6 @@ PrefixCache::Node* PrefixCache::NodeAt(const Cursor& cursor) {
   if (cursor.num_pages == 0) return &root_;
   Node* node = node_of_page_[cursor.page];
   return node != nullptr && node->serial == cursor.serial ? node : nullptr;
-}
-
-// The node has no page that anybody else holds; the caller holds the page it gets.
-void PrefixCache::SetPage(Node* node, int32_t page) {
-  KU_CHECK(pool_.ref_count(page) >= 1 && node_of_page_[page] == nullptr);
-  if (node->page != 0) {
-    node_of_page_[node->page] = nullptr;
-    pool_.Release(node->page);
-  }
-  pool_.AddRef(page);
-  node->page = page;
-  node_of_page_[page] = node;
-  if (node->num_pinned_children == 0) Pin(node);
 }
 
 void PrefixCache::Pin(Node* node) {

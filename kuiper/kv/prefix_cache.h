@@ -40,15 +40,15 @@ class PrefixCache final : private PageListener {
   // Takes back a match of `num_keys` keys that was of no use, as if it had not been asked for.
   void Return(const Match& match, size_t num_keys);
   // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
-  // the caller holds a reference. Where the tree has an equal page it keeps its own if somebody
-  // holds that, else it changes to the caller's: so no page is kept from eviction only because a
-  // sequence that has a copy of it extends it. A full tree evicts what is older to make room, and
-  // keeps the head of what does not fit.
-  void Insert(std::span<const uint64_t> keys, std::span<const int32_t> pages);
+  // the caller holds a reference. Where the tree has an equal page, pages[i] and the reference are
+  // exchanged for that one: so there is one copy of a prefix, and a sequence holds all of the path
+  // that its pages are on. A full tree evicts what is older to make room, and keeps the head of
+  // what does not fit.
+  void Insert(std::span<const uint64_t> keys, std::span<int32_t> pages);
   // Offers what follows the path that `cursor` stands for, and moves it on: a growing sequence
   // costs what it grows by. False, and nothing done, when the path is no longer in the tree.
   [[nodiscard]] bool Extend(Cursor* cursor, std::span<const uint64_t> keys,
-                            std::span<const int32_t> pages);
+                            std::span<int32_t> pages);
   // Frees up to num_pages pages held by the tree alone, least recently used leaves first. Returns
   // how many pages went back to the pool.
   int Evict(int num_pages);
@@ -107,7 +107,6 @@ class PrefixCache final : private PageListener {
   Node* AddChild(Node* parent, std::span<const uint64_t> keys, int32_t page);
   Node* NodeAt(const Cursor& cursor);
   void Touch(Node* node);
-  void SetPage(Node* node, int32_t page);
   // A node is pinned while somebody else holds its page or a child of it is pinned.
   void Pin(Node* node);
   void OnShared(int32_t page) override;

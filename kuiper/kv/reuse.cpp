@@ -18,13 +18,13 @@ class PageReuse final : public KvReuse {
   void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) override {
     tree_.Return(match, tokens.size());
   }
-  void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+  void Computed(std::span<const int32_t> tokens, std::span<int32_t> pages,
                 PrefixCache::Cursor* cursor) override {
     if (Offer(tokens, pages, cursor)) return;
-    *cursor = {};  // somebody else's copy of the path was evicted: offer the whole of this one
+    *cursor = {};  // the tree was cleared
     KU_CHECK(Offer(tokens, pages, cursor));
   }
-  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+  void Finished(std::span<const int32_t> tokens, std::span<int32_t> pages,
                 PrefixCache::Cursor* cursor) override {
     Computed(tokens, pages, cursor);
   }
@@ -38,7 +38,7 @@ class PageReuse final : public KvReuse {
     return {tokens.begin(), tokens.end()};
   }
   // Not more than there is room for: in a full tree the rest would be offered again and again.
-  bool Offer(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+  bool Offer(std::span<const int32_t> tokens, std::span<int32_t> pages,
              PrefixCache::Cursor* cursor) {
     const size_t page_size = pool_.page_size();
     const size_t first = cursor->num_pages;
@@ -95,9 +95,8 @@ class RowReuse final : public KvReuse {
     const auto used = tokens.first(match.num_tokens);
     kept_.push_back({match.pages[0], {used.begin(), used.end()}});
   }
-  void Computed(std::span<const int32_t>, std::span<const int32_t>, PrefixCache::Cursor*) override {
-  }
-  void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+  void Computed(std::span<const int32_t>, std::span<int32_t>, PrefixCache::Cursor*) override {}
+  void Finished(std::span<const int32_t> tokens, std::span<int32_t> pages,
                 PrefixCache::Cursor*) override {
     if (tokens.empty() || pages.empty()) return;
     pool_.AddRef(pages[0]);

@@ -21,12 +21,13 @@ class KvReuse {
   virtual PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) = 0;
   // Takes back a match of `tokens` that was of no use, with its references.
   virtual void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) = 0;
-  // tokens[0 .. size) are computed and in `pages`; called when a step has completed a page. The
-  // cursor is the sequence's own: from its match, else the default, and moved on by each call.
-  virtual void Computed(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+  // tokens[0 .. size) are computed and in `pages`; called when a step has completed a page. A page
+  // may be exchanged for an equal one, the caller's reference with it. The cursor is the sequence's
+  // own: from its match, else the default, and moved on by each call.
+  virtual void Computed(std::span<const int32_t> tokens, std::span<int32_t> pages,
                         PrefixCache::Cursor* cursor) = 0;
   // The sequence gives its pages away with these tokens computed; called before it releases them.
-  virtual void Finished(std::span<const int32_t> tokens, std::span<const int32_t> pages,
+  virtual void Finished(std::span<const int32_t> tokens, std::span<int32_t> pages,
                         PrefixCache::Cursor* cursor) = 0;
   // Gives up to num_pages pages nobody uses back to the pool.
   virtual int Evict(int num_pages) = 0;

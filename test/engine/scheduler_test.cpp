@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <map>
-#include <random>
-#include <set>
 
 namespace kuiper {
 namespace {
@@ -236,64 +233,6 @@ TEST(RowReuseTest, LeavesTheRowOfAnotherConversationAloneWhileOthersAreFree) {
   pool.Release(row[0]);
   pool.Release(second_row[0]);
   EXPECT_EQ(pool.num_free(), 2);
-}
-
-// Random load with a fake model: pages are conserved, every table is disjoint from the others
-// except for shared full pages, and everything finishes.
-TEST(SchedulerTest, SoakConservesPagesAndFinishesEverything) {
-  for (const bool reuse : {false, true}) {
-    std::mt19937 rng(reuse ? 7 : 8);
-    Fixture f(40, 4, {.max_seqs = 6, .max_step_tokens = 16, .max_context = 100}, reuse);
-    std::map<int64_t, int> wanted;  // id -> tokens to generate
-    int64_t next_id = 1;
-    int finished = 0;
-    for (int step_no = 0; step_no < 20000; ++step_no) {
-      if (wanted.size() < 12 && rng() % 3 == 0) {
-        const int prompt = 1 + static_cast<int>(rng() % 60);
-        const int max_new = 1 + static_cast<int>(rng() % 30);
-        ASSERT_TRUE(f.scheduler.Add(MakeSequence(next_id, prompt, max_new, rng() % 3 * 1000)).ok());
-        wanted[next_id++] = max_new;
-      }
-      if (!wanted.empty() && rng() % 50 == 0) {  // abort
-        const auto victim = std::next(wanted.begin(), rng() % wanted.size());
-        ASSERT_NE(f.scheduler.Finish(victim->first), nullptr);
-        wanted.erase(victim);
-      }
-      const Scheduler::Step step = f.scheduler.Schedule();
-      ASSERT_LE(step.plan.num_tokens, 16);
-      ASSERT_TRUE(step.out_of_pages.empty());
-      std::set<int32_t> written;
-      for (const auto& entry : step.plan.entries) {
-        const Sequence& seq = *entry.seq;
-        ASSERT_GE(static_cast<int>(seq.pages.size()) * 4, entry.end());
-        for (int pos = entry.begin; pos < entry.end(); pos += 1) {
-          const int32_t page = seq.pages[pos / 4];
-          ASSERT_EQ(f.pool.ref_count(page), 1) << "a shared page would be written";
-          if (pos == entry.begin || pos % 4 == 0) {
-            ASSERT_TRUE(written.insert(page).second) << "two sequences would write one page";
-          }
-        }
-      }
-      ASSERT_TRUE(f.scheduler.num_running() == 0 || !step.plan.entries.empty());
-      f.scheduler.Commit(step.plan, FakeTokens(step.plan));
-      for (auto it = wanted.begin(); it != wanted.end();) {
-        const Sequence* seq = f.scheduler.Find(it->first);
-        if (seq->num_generated() < it->second) {
-          ++it;
-          continue;
-        }
-        f.scheduler.Finish(it->first);
-        it = wanted.erase(it);
-        ++finished;
-      }
-      f.pool.CheckInvariants();
-      ASSERT_EQ(f.pool.num_free() + f.pool.num_used(), 40);
-    }
-    EXPECT_GT(finished, 500);
-    for (const auto& [id, unused] : wanted) f.scheduler.Finish(id);
-    if (f.reuse != nullptr) f.reuse->Clear();
-    EXPECT_EQ(f.pool.num_free(), 40);
-  }
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class ModelTree {
     return pages;
   }
   // `from`: pages of the path that are known to be in the tree; of them only the last is used.
-  void Insert(const Keys& keys, const Pages& pages, int from = 0) {
+  void Insert(const Keys& keys, Pages& pages, int from = 0) {
     ++clock_;
     const int num_full = std::min<int>(keys.size() / page_size_, pages.size());
     int missing = 0;
@@ -49,7 +49,9 @@ class ModelTree {
         ++missing;
       } else {
         it->second.stamp = clock_;
-        if (held_[it->second.page] == 0) it->second.page = pages[i];
+        --held_[pages[i]];
+        ++held_[it->second.page];
+        pages[i] = it->second.page;
       }
     }
     const int excess = size() + missing - max_pages_;
@@ -232,16 +234,20 @@ class World {
     if (rng_() % 2 == 0) return OfferWhatIsNew(seq);
     Keys keys = seq.keys;
     keys.resize(keys.size() - rng_() % (keys.size() + 1) / 2);
-    tree_.Insert(keys, seq.pages);
+    Pages exchanged = seq.pages;
+    tree_.Insert(keys, exchanged);
     model_.Insert(keys, seq.pages);
+    ASSERT_EQ(exchanged, seq.pages);
   }
   // Continues the path that the sequence matched or offered before, if that is still there.
   void OfferWhatIsNew(Sequence& seq) {
     const int from = seq.cursor.num_pages;
     const std::span<const uint64_t> keys(seq.keys);
-    const std::span<const int32_t> pages(seq.pages);
-    if (tree_.Extend(&seq.cursor, keys.subspan(from * page_size_), pages.subspan(from))) {
+    Pages exchanged = seq.pages;
+    if (tree_.Extend(&seq.cursor, keys.subspan(from * page_size_),
+                     std::span(exchanged).subspan(from))) {
       model_.Insert(seq.keys, seq.pages, from);
+      ASSERT_EQ(exchanged, seq.pages);
       ++num_extended_;
     } else {
       seq.cursor = {};

@@ -37,7 +37,7 @@ class PrefixCacheTest : public ::testing::Test {
   }
   // A computed sequence that ends at once: the tree alone holds its pages afterwards.
   Pages Cache(PrefixCache& tree, const Keys& keys) {
-    const Pages pages = Allocate(static_cast<int>(keys.size()) / kPageSize);
+    Pages pages = Allocate(static_cast<int>(keys.size()) / kPageSize);
     tree.Insert(keys, pages);
     Release(pages);
     tree.CheckInvariants();
@@ -78,7 +78,7 @@ TEST_F(PrefixCacheTest, MatchesWholePagesUpToTheCap) {
 
 TEST_F(PrefixCacheTest, PartlyFilledPageDoesNotEnter) {
   PrefixCache tree(pool_, 0);
-  const Pages pages = Allocate(3);
+  Pages pages = Allocate(3);
   tree.Insert(Range(0, 11), pages);
   EXPECT_EQ(tree.num_pages(), 2);
   EXPECT_EQ(pool_.ref_count(pages[2]), 1);
@@ -102,44 +102,31 @@ TEST_F(PrefixCacheTest, SamePageKeysUnderAnotherPrefixDoNotMatch) {
   EXPECT_TRUE(Find(tree, Range(100, 4)).empty());
 }
 
-TEST_F(PrefixCacheTest, KeepsTheFirstOfTwoEqualPrefixes) {
+TEST_F(PrefixCacheTest, EqualPagesAreExchangedForTheFirst) {
   PrefixCache tree(pool_, 0);
-  const Pages first = Allocate(2);
-  const Pages copy = Allocate(3);
+  Pages first = Allocate(2);
+  Pages copy = Allocate(3);
+  const int32_t third = copy[2];
   tree.Insert(Range(0, 8), first);
   tree.Insert(Range(0, 12), copy);
   EXPECT_EQ(tree.num_pages(), 3);
-  EXPECT_EQ(Find(tree, Range(0, 12)), (Pages{first[0], first[1], copy[2]}));
-  EXPECT_EQ(pool_.ref_count(copy[0]), 1);
-  EXPECT_EQ(pool_.ref_count(copy[2]), 2);
-}
-
-// An unheld copy that stayed would not be evictable under the pages that extend it.
-TEST_F(PrefixCacheTest, AnUnheldPageGivesWayToTheCopyThatGoesOn) {
-  PrefixCache tree(pool_, 0);
-  const Pages first = Allocate(2);
-  const Pages copy = Allocate(3);
-  tree.Insert(Range(0, 8), first);
-  Release({first[1]});
-  tree.Insert(Range(0, 12), copy);
-  EXPECT_EQ(Find(tree, Range(0, 12)), (Pages{first[0], copy[1], copy[2]}));
-  EXPECT_EQ(pool_.num_used(), 4) << "the unheld page went back to the pool";
-  EXPECT_EQ(pool_.ref_count(copy[1]), 2);
+  EXPECT_EQ(copy, (Pages{first[0], first[1], third}));
+  EXPECT_EQ(Find(tree, Range(0, 12)), copy);
+  EXPECT_EQ(pool_.ref_count(first[0]), 3);
+  EXPECT_EQ(pool_.ref_count(third), 2);
+  EXPECT_EQ(pool_.num_used(), 3) << "the copies went back to the pool";
   tree.CheckInvariants();
 }
 
-// A copy makes a child that is in use under parents that are not.
 TEST_F(PrefixCacheTest, ParentOfAHeldPageIsNotEvictable) {
   PrefixCache tree(pool_, 0);
-  const Pages first = Allocate(2);
-  const Pages copy = Allocate(3);
-  tree.Insert(Range(0, 8), first);
-  tree.Insert(Range(0, 12), copy);
-  Release(first);
-  EXPECT_EQ(pool_.ref_count(first[0]), 1);
+  Pages pages = Allocate(3);
+  tree.Insert(Range(0, 12), pages);
+  Release({pages[0], pages[1]});
+  EXPECT_EQ(pool_.ref_count(pages[0]), 1);
   EXPECT_EQ(tree.num_evictable(), 0);
   EXPECT_EQ(tree.Evict(3), 0);
-  Release(copy);
+  Release({pages[2]});
   EXPECT_EQ(tree.num_evictable(), 3);
   EXPECT_EQ(tree.Evict(3), 3);
   EXPECT_EQ(pool_.num_used(), 0);
@@ -215,7 +202,7 @@ TEST_F(PrefixCacheTest, CapacityBelowOnePageKeepsNothing) {
 
 TEST_F(PrefixCacheTest, CapacityHeldBySequencesTakesNothingMore) {
   PrefixCache tree(pool_, 2 * kPageSize);
-  const Pages held = Allocate(2);
+  Pages held = Allocate(2);
   tree.Insert(Range(0, 8), held);
   Cache(tree, Range(100, 8));
   EXPECT_EQ(tree.num_pages(), 2);
@@ -277,7 +264,7 @@ TEST(PrefixCacheDepthTest, DeepTreeIsEvictedAndDestroyed) {
 TEST_F(PrefixCacheTest, CursorContinuesItsPathPageByPage) {
   PrefixCache tree(pool_, 0);
   const Keys keys = Range(0, 20);
-  const Pages pages = Allocate(5);
+  Pages pages = Allocate(5);
   PrefixCache::Cursor cursor;
   for (int i = 0; i < 5; ++i) {
     const std::span<const uint64_t> page_keys(keys.data() + i * kPageSize, kPageSize);
@@ -291,25 +278,23 @@ TEST_F(PrefixCacheTest, CursorContinuesItsPathPageByPage) {
   EXPECT_EQ(tree.num_evictable(), 5);
 }
 
-// Somebody else's equal page is what the cursor stands on; when that goes, so does the path.
-TEST_F(PrefixCacheTest, CursorOfAnEvictedPathIsRefused) {
+TEST_F(PrefixCacheTest, CursorOfAClearedTreeIsRefused) {
   PrefixCache tree(pool_, 0);
   const Keys keys = Range(0, 8);
-  const Pages first = Allocate(1), copy = Allocate(2);
-  tree.Insert(Keys(keys.begin(), keys.begin() + 4), first);
+  Pages pages = Allocate(2);
   PrefixCache::Cursor cursor;
-  ASSERT_TRUE(tree.Extend(&cursor, std::span(keys).first(4), std::span(copy).first(1)));
-  Release(first);
-  ASSERT_EQ(tree.Evict(1), 1);
-  EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(copy).last(1)));
-  tree.CheckInvariants();
+  ASSERT_TRUE(tree.Extend(&cursor, std::span(keys).first(4), std::span(pages).first(1)));
+  tree.Clear();
+  EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(pages).last(1)));
   EXPECT_EQ(tree.num_pages(), 0);
   // The page may be in the tree again as another node: the cursor is still refused.
-  tree.Insert(Range(100, 4), Allocate(1));
-  EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(copy).last(1)));
+  Pages same = {pages[0]};
+  tree.Insert(Range(100, 4), same);
+  EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(pages).last(1)));
+  tree.Clear();
   cursor = {};
-  ASSERT_TRUE(tree.Extend(&cursor, keys, copy));
-  EXPECT_EQ(Find(tree, keys), copy);
+  ASSERT_TRUE(tree.Extend(&cursor, keys, pages));
+  EXPECT_EQ(Find(tree, keys), pages);
 }
 
 TEST_F(PrefixCacheTest, ReturnedMatchLeavesNoTrace) {

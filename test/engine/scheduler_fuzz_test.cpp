@@ -1,0 +1,393 @@
+// Random scenarios of requests that come, end, are aborted and preempted, on a device without
+// tensors: what it stores for a token is a hash of that token and all before it, as keys and values
+// depend on them, and the next token is a function of what it reads. So a stale, a foreign or an
+// unwritten page gives wrong ids. After every step each reference and each page is accounted for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+
+#include "kuiper/engine/scheduler.h"
+
+namespace kuiper {
+namespace {
+
+constexpr int kAlphabet = 3;  // few ids: prompts and answers often begin alike
+
+uint64_t Next(uint64_t hash, int32_t token) {
+  hash = (hash ^ (static_cast<uint64_t>(token) + 1)) * 0x9E3779B97F4A7C15ull;
+  return hash ^ (hash >> 29);
+}
+
+int32_t TokenAfter(uint64_t hash) {
+  return static_cast<int32_t>((hash >> 33) % kAlphabet);
+}
+
+struct Scenario {
+  int page_size, pages, host_pages;
+  bool reuse, rows, run_ahead;
+  int64_t cache_tokens;
+  int longest_prompt, longest_answer;
+  Scheduler::Limits limits;
+};
+
+Scenario RandomScenario(std::mt19937& rng) {
+  const auto up_to = [&rng](int n) { return static_cast<int>(rng() % (n + 1)); };
+  Scenario s{};
+  constexpr int kPageSizes[] = {1, 4, 16, 64};
+  s.page_size = kPageSizes[up_to(3)];
+  s.longest_prompt = 1 + up_to(std::max(20, 2 * s.page_size + 2));
+  s.longest_answer = 1 + up_to(std::max(20, 2 * s.page_size + 2));
+  const int barely_one = (s.longest_prompt + s.page_size - 1) / s.page_size;
+  s.pages = barely_one + up_to(2) * up_to(20);
+  s.limits.max_context = s.longest_prompt + 1 + up_to(s.longest_answer);
+  s.limits.max_seqs = 1 + up_to(6);
+  s.limits.max_step_tokens = s.limits.max_seqs + up_to(1) * up_to(2 * s.longest_prompt);
+  s.limits.policy = up_to(3) == 0 ? SchedulingPolicy::kLatency : SchedulingPolicy::kThroughput;
+  constexpr OnFull kOnFull[] = {OnFull::kPreempt, OnFull::kPreempt, OnFull::kStop, OnFull::kSlide};
+  s.limits.on_full = kOnFull[up_to(3)];
+  s.limits.preemption = static_cast<Preemption>(up_to(2));
+  s.reuse = up_to(2) > 0;
+  s.rows = up_to(5) == 0;
+  s.run_ahead = up_to(1) == 0;
+  s.cache_tokens = up_to(1) * up_to(s.pages * s.page_size);
+  s.host_pages = up_to(1) * up_to(2 * s.pages);
+  if (s.rows) {
+    s.page_size = s.limits.max_context;
+    s.pages = s.limits.max_seqs;
+    s.host_pages = 0;
+  }
+  return s;
+}
+
+class World {
+ public:
+  World(const Scenario& scenario, uint32_t seed)
+      : s_(scenario),
+        rng_(seed),
+        pool_(s_.pages + 1, s_.page_size),
+        host_pages_(s_.host_pages + 1, s_.page_size),
+        reuse_(!s_.reuse ? nullptr
+               : s_.rows ? MakeRowReuse(pool_)
+                         : MakePageReuse(pool_, s_.cache_tokens)),
+        scheduler_(s_.limits, pool_, reuse_.get(), s_.host_pages > 0 ? &host_pages_ : nullptr),
+        device_(static_cast<size_t>(s_.pages + 1) * s_.page_size),
+        host_(static_cast<size_t>(s_.host_pages + 1) * s_.page_size) {
+    scheduler_.set_costs({.token_ms = 1, .page_ms = 0.3 * s_.page_size});
+  }
+
+  // Empty, or what is wrong.
+  std::string Run(int steps) {
+    for (int i = 0; i < steps && error_.empty(); ++i) Step(true);
+    const int most = 10000;
+    for (int i = 0; i < most && error_.empty() && scheduler_.HasWork(); ++i) Step(false);
+    Expect(!scheduler_.HasWork(), "not everybody comes to an end");
+    if (!error_.empty()) return error_;
+    if (reuse_ != nullptr) reuse_->Clear();
+    Expect(pool_.num_used() == 0 && host_pages_.num_used() == 0, "a page is lost");
+    return error_;
+  }
+
+  int finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0;
+  const Scheduler::Stats& stats() const { return scheduler_.stats(); }
+  int64_t hits() const { return reuse_ != nullptr ? reuse_->stats().hits : 0; }
+
+ private:
+  struct Live {
+    std::vector<int32_t> prompt;
+    int max_new = 0;
+    std::vector<int32_t> tokens;   // as in the sequence, with the pending ones
+    std::vector<uint64_t> hashes;  // of each prefix of the tokens
+    int num_dropped = 0;
+  };
+  struct InFlight {
+    StepPlan plan;
+    std::vector<int32_t> sampled;
+  };
+
+  void Expect(bool ok, const char* what) {
+    if (!ok && error_.empty()) error_ = what;
+  }
+  int UpTo(int n) { return static_cast<int>(rng_() % (n + 1)); }
+  int64_t AnyId() {
+    return std::next(live_.begin(), UpTo(static_cast<int>(live_.size()) - 1))->first;
+  }
+
+  void Step(bool disturb) {
+    if (disturb) {
+      if (live_.size() < 10 && UpTo(3) == 0) Add();
+      if (!live_.empty() && UpTo(60) == 0) {
+        End(AnyId());
+        ++aborted;
+      }
+      if (!live_.empty() && in_flight_.empty() && UpTo(30) == 0) Force(AnyId());
+      if (reuse_ != nullptr && UpTo(500) == 0) reuse_->Clear();
+    }
+    if (in_flight_.empty()) Launch();
+    if (in_flight_.empty() || !error_.empty()) return;
+    if (s_.run_ahead && !must_settle_ && !EndIsForeseen()) {
+      ++ahead;
+      Launch();
+    }
+    Collect();
+    CheckPages();
+  }
+
+  void Add() {
+    Live live;
+    live.prompt.resize(1 + UpTo(s_.longest_prompt - 1));
+    // One of two beginnings, then a few tokens of its own.
+    const int own = UpTo(6), beginning = UpTo(1);
+    for (size_t i = 0; i < live.prompt.size(); ++i) {
+      const bool is_own = static_cast<int>(live.prompt.size() - i) <= own;
+      live.prompt[i] = is_own ? UpTo(kAlphabet - 1) : static_cast<int>((i + beginning) % kAlphabet);
+    }
+    live.max_new = 1 + UpTo(s_.longest_answer);
+    auto seq = std::make_unique<Sequence>();
+    seq->id = next_id_;
+    seq->tokens = live.prompt;
+    seq->num_prompt = seq->num_tokens();
+    seq->max_new_tokens = live.max_new;
+    seq->priority = UpTo(4) == 0 ? UpTo(4) - 2 : 0;
+    const bool fits = seq->num_prompt < s_.limits.max_context;
+    Expect(scheduler_.Add(std::move(seq)).ok() == fits, "a prompt is refused or taken wrongly");
+    if (!fits) return;
+    SetTokens(live, live.prompt);
+    live_.emplace(next_id_++, std::move(live));
+  }
+
+  static void SetTokens(Live& live, const std::vector<int32_t>& tokens) {
+    live.tokens.clear();
+    live.hashes.clear();
+    for (int32_t token : tokens) Append(live, token);
+  }
+  static void Append(Live& live, int32_t token) {
+    live.hashes.push_back(Next(live.hashes.empty() ? 1 : live.hashes.back(), token));
+    live.tokens.push_back(token);
+  }
+
+  void Force(int64_t id) {
+    if (scheduler_.Find(id)->pages.empty()) return;  // waits
+    scheduler_.Preempt(id, UpTo(1) == 0 ? Preemption::kSwap : Preemption::kRecompute);
+    Expect(scheduler_.Find(id)->pages.empty(), "a preempted sequence has pages");
+    ++forced;
+  }
+
+  void Launch() {
+    Scheduler::Step step = scheduler_.Schedule(!in_flight_.empty());
+    must_settle_ = step.must_settle;
+    for (const Sequence* seq : step.out_of_pages) {
+      Expect(seq->num_tokens() == s_.pages * s_.page_size + 1,
+             "a sequence stops though the pool has room");
+      ++out_of_pages;
+      Finish(seq->id);
+    }
+    for (const PageMove& move : step.moves) Move(move);
+    Expect(step.plan.num_tokens <= s_.limits.max_step_tokens, "a step is too large");
+    const bool idle = step.plan.entries.empty() && step.out_of_pages.empty();
+    num_idle_ = idle && scheduler_.HasWork() && in_flight_.empty() ? num_idle_ + 1 : 0;
+    Expect(num_idle_ < 3, "nobody advances");
+    if (step.plan.entries.empty()) return;
+    InFlight next{std::move(step.plan), {}};
+    for (const StepPlan::Entry& entry : next.plan.entries) Write(entry);
+    for (const StepPlan::Entry& entry : next.plan.entries) {
+      const uint64_t read = Read(entry);
+      if (!entry.samples) continue;
+      next.sampled.push_back(TokenAfter(read));
+      Append(live_.at(entry.seq->id), next.sampled.back());
+    }
+    in_flight_.push_back(std::move(next));
+  }
+
+  uint64_t& Slot(const Sequence& seq, int pos) {
+    return device_[static_cast<size_t>(seq.pages[pos / s_.page_size]) * s_.page_size +
+                   pos % s_.page_size];
+  }
+  void Move(const PageMove& move) {
+    const auto device = device_.begin() + static_cast<int64_t>(move.device_page) * s_.page_size;
+    const auto host = host_.begin() + static_cast<int64_t>(move.host_page) * s_.page_size;
+    if (move.to_host) {
+      std::copy_n(device, s_.page_size, host);
+    } else {
+      std::copy_n(host, s_.page_size, device);
+    }
+  }
+  void Write(const StepPlan::Entry& entry) {
+    const Sequence& seq = *entry.seq;
+    Live& live = live_.at(seq.id);
+    if (seq.num_dropped != live.num_dropped) {
+      live.num_dropped = seq.num_dropped;
+      SetTokens(live, {seq.tokens.begin(), seq.tokens.end() - seq.num_pending});
+    }
+    if (entry.num_tokens < 1 || entry.end() > static_cast<int>(live.tokens.size()) ||
+        entry.end() > static_cast<int>(seq.pages.size()) * s_.page_size ||
+        entry.end() > s_.limits.max_context) {
+      return Expect(false, "an entry is out of bounds");
+    }
+    Expect(entry.samples == (entry.end() == static_cast<int>(live.tokens.size())),
+           "a sequence samples before its end, or does not at its end");
+    for (int pos = entry.begin; pos < entry.end(); ++pos) {
+      Expect(pool_.ref_count(seq.pages[pos / s_.page_size]) == 1, "a shared page is written");
+      Slot(seq, pos) = live.hashes[pos];
+    }
+  }
+  uint64_t Read(const StepPlan::Entry& entry) {
+    if (!error_.empty()) return 0;
+    const Live& live = live_.at(entry.seq->id);
+    for (int pos = 0; pos < entry.end(); ++pos) {
+      if (Slot(*entry.seq, pos) != live.hashes[pos]) {
+        Expect(false, "a sequence reads what is not its own");
+        return 0;
+      }
+    }
+    return Slot(*entry.seq, entry.end() - 1);
+  }
+
+  bool EndIsForeseen() {
+    for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
+      if (entry.seq != nullptr && entry.samples && IsAtLimit(*entry.seq)) return true;
+    }
+    return false;
+  }
+  bool IsAtLimit(const Sequence& seq) const {
+    return seq.num_generated() >= live_.at(seq.id).max_new ||
+           (s_.limits.on_full != OnFull::kSlide && seq.num_tokens() >= s_.limits.max_context);
+  }
+
+  void Collect() {
+    const InFlight step = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    scheduler_.Commit(step.plan, step.sampled);
+    for (const StepPlan::Entry& entry : step.plan.entries) {
+      if (entry.seq == nullptr || !entry.samples) continue;
+      const Sequence& seq = *entry.seq;
+      // An end that nobody foresaw, as by an end-of-sequence token, may have a token in flight.
+      if ((seq.num_pending == 0 && IsAtLimit(seq)) || UpTo(40) == 0) Finish(seq.id);
+    }
+  }
+
+  // Ends a sequence; its ids must be those it gets alone.
+  void Finish(int64_t id) {
+    const Live live = live_.at(id);
+    const std::unique_ptr<Sequence> seq = End(id);
+    ++finished;
+    std::vector<int32_t> alone = live.prompt;
+    const size_t window =
+        static_cast<size_t>(std::min(s_.limits.max_context, s_.pages * s_.page_size));
+    for (int i = 0; i < seq->num_generated(); ++i) {
+      if (s_.limits.on_full == OnFull::kSlide && alone.size() > window) {
+        const size_t sinks = std::min<size_t>(4, window / 4);
+        const size_t newest = std::max<size_t>(1, (window - sinks) / 2);
+        alone.erase(alone.begin() + sinks, alone.end() - newest);
+      }
+      uint64_t hash = 1;
+      for (int32_t token : alone) hash = Next(hash, token);
+      alone.push_back(TokenAfter(hash));
+    }
+    Expect(seq->tokens == alone, "the ids are not those of the request alone");
+  }
+  std::unique_ptr<Sequence> End(int64_t id) {
+    const Sequence* seq = scheduler_.Find(id);
+    for (InFlight& step : in_flight_) {
+      for (StepPlan::Entry& entry : step.plan.entries) {
+        if (entry.seq == seq) entry.seq = nullptr;
+      }
+    }
+    live_.erase(id);
+    return scheduler_.Finish(id);
+  }
+
+  void CheckPages() {
+    std::vector<int> held(s_.pages + 1), host_held(s_.host_pages + 1);
+    for (const auto& [id, live] : live_) {
+      const Sequence& seq = *scheduler_.Find(id);
+      for (int32_t page : seq.pages) ++held[page];
+      for (int32_t page : seq.host_pages) ++host_held[page];
+      Expect(seq.pages.empty() || seq.host_pages.empty(), "a sequence is here and swapped out");
+    }
+    int free = 0, used = 0, cached = 0;
+    for (int32_t page = 1; page <= s_.pages; ++page) {
+      const int refs = pool_.ref_count(page);
+      Expect(refs == held[page] || (reuse_ != nullptr && refs == held[page] + 1),
+             "a reference is missing or nobody's");
+      free += refs == 0;
+      used += held[page] > 0;
+      cached += refs == 1 && held[page] == 0;
+    }
+    Expect(free + used + cached == s_.pages, "a page is in no state, or in two");
+    Expect(free == pool_.num_free(), "the free list is wrong");
+    Expect(reuse_ == nullptr ? cached == 0 : reuse_->num_evictable() <= cached,
+           "more is evictable than cached");
+    int host_used = 0;
+    for (int32_t page = 1; page <= s_.host_pages; ++page) {
+      Expect(host_pages_.ref_count(page) == host_held[page] && host_held[page] <= 1,
+             "a host page is wrong");
+      host_used += host_held[page];
+    }
+    Expect(host_used == host_pages_.num_used(), "a host page is lost");
+  }
+
+  Scenario s_;
+  std::mt19937 rng_;
+  BlockPool pool_, host_pages_;
+  std::unique_ptr<KvReuse> reuse_;
+  Scheduler scheduler_;
+  std::vector<uint64_t> device_, host_;
+  std::map<int64_t, Live> live_;
+  std::deque<InFlight> in_flight_;
+  bool must_settle_ = false;
+  int num_idle_ = 0;
+  int64_t next_id_ = 1;
+  std::string error_;
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kScenarios = 400;
+#else
+constexpr int kScenarios = 4000;
+#endif
+constexpr int kStepsEach = 250;
+
+TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
+  std::mt19937 rng(2024);
+  int64_t finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0, hits = 0;
+  Scheduler::Stats total;
+  for (int i = 0; i < kScenarios; ++i) {
+    const uint32_t seed = rng();
+    std::mt19937 scenario_rng(seed);
+    const Scenario s = RandomScenario(scenario_rng);
+    World world(s, seed);
+    ASSERT_EQ(world.Run(kStepsEach), "")
+        << "scenario " << i << ": page size " << s.page_size << ", " << s.pages << " pages, "
+        << s.host_pages << " host pages, reuse " << s.reuse << ", rows " << s.rows << ", ahead "
+        << s.run_ahead << ", on full " << static_cast<int>(s.limits.on_full) << ", context "
+        << s.limits.max_context << ", sequences " << s.limits.max_seqs << ", step tokens "
+        << s.limits.max_step_tokens;
+    finished += world.finished;
+    aborted += world.aborted;
+    out_of_pages += world.out_of_pages;
+    forced += world.forced;
+    ahead += world.ahead;
+    hits += world.hits();
+    total.preempted_recompute += world.stats().preempted_recompute;
+    total.preempted_swap += world.stats().preempted_swap;
+    total.pages_swapped_in += world.stats().pages_swapped_in;
+    total.slides += world.stats().slides;
+  }
+  // The run must have reached what it is for.
+  EXPECT_GT(finished, 5 * kScenarios);
+  EXPECT_GT(aborted, kScenarios);
+  EXPECT_GT(out_of_pages, kScenarios / 20);
+  EXPECT_GT(ahead, 20 * kScenarios);
+  EXPECT_GT(hits, 5 * kScenarios);
+  EXPECT_GT(total.slides, kScenarios);
+  EXPECT_GT(total.preempted_recompute + total.preempted_swap - forced, kScenarios);
+  EXPECT_GT(total.preempted_swap, kScenarios / 2);
+  EXPECT_GT(total.pages_swapped_in, kScenarios);
+}
+
+}  // namespace
+}  // namespace kuiper
