@@ -66,7 +66,8 @@ TEST_P(DeviceGoldenTest, LogitsMatchHuggingFace) {
   std::vector<int32_t> ids;
   for (int32_t id; in >> id;) ids.push_back(id);
   const test::NpyMatrix expected = test::ReadNpy(dir + "/logits.npy");
-  for (const AttentionKind kind : {AttentionKind::kFlash1, AttentionKind::kMha}) {
+  for (const AttentionKind kind :
+       {AttentionKind::kFlash1, AttentionKind::kFlash2, AttentionKind::kMha}) {
     auto ops = MakeOps(device, {.attention = kind});
     ASSERT_TRUE(ops.ok()) << ops.status().message();
     auto model = LoadModel(dir, **ops, {});
@@ -98,11 +99,18 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceGoldenTest);
 
 // --- guarantees -------------------------------------------------------------------------------
 
-class DeviceGuaranteesTest : public ::testing::TestWithParam<std::tuple<Device, const char*>> {
+struct GuaranteeCase {
+  const char* name;
+  AttentionKind attention;
+};
+
+class DeviceGuaranteesTest : public ::testing::TestWithParam<std::tuple<Device, GuaranteeCase>> {
  protected:
   EngineConfig Config() const {
     EngineConfig config;
-    config.model_path = test::Source(std::string("test/data/goldens/") + std::get<1>(GetParam()));
+    config.model_path =
+        test::Source(std::string("test/data/goldens/") + std::get<1>(GetParam()).name);
+    config.ops.attention = std::get<1>(GetParam()).attention;
     config.device = std::get<0>(GetParam());
     config.need_tokenizer = false;
     config.use_graph = false;
@@ -206,14 +214,17 @@ TEST_P(DeviceGuaranteesTest, CachedEqualsCold) {
   }
 }
 
+constexpr GuaranteeCase kGuarantees[] = {
+    {"qwen3-gqa2-d128-f32", AttentionKind::kFlash1},
+    {"qwen3-gqa2-d128-bf16", AttentionKind::kFlash2},
+    {"qwen2-gqa7-d8-f16", AttentionKind::kFlash1},
+};
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGuaranteesTest,
                          ::testing::Combine(::testing::ValuesIn(Devices()),
-                                            ::testing::Values("qwen3-gqa2-d128-f32",
-                                                              "qwen3-gqa2-d128-bf16",
-                                                              "qwen2-gqa7-d8-f16")),
+                                            ::testing::ValuesIn(kGuarantees)),
                          [](const auto& info) {
                            return TestName(DeviceName(std::get<0>(info.param)) + "_" +
-                                           std::get<1>(info.param));
+                                           std::get<1>(info.param).name);
                          });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceGuaranteesTest);
 

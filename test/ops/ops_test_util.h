@@ -194,11 +194,15 @@ class Array {
     KU_CHECK(buffer.ok(), buffer.status().message());
     buffer_ = std::move(buffer).value();
     size_ = static_cast<int>(values.size());
+    Set(values);
+  }
+  void Set(const std::vector<T>& values) const {
+    KU_CHECK(static_cast<int>(values.size()) == size_);
     Tensor host = tensor();
     host.data = const_cast<T*>(values.data());
     host.device = {};
-    ops.Upload(tensor(), host);
-    ops.Sync();
+    ops_.Upload(tensor(), host);
+    ops_.Sync();
   }
   Tensor tensor() const {
     return Tensor::Dense(buffer_.data(), DTypeOf<T>::value, {size_}, ops_.device());

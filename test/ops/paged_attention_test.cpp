@@ -75,7 +75,6 @@ TEST_P(PagedAttentionTest, ScaleIsTheOneGiven) {
 }
 
 TEST_P(PagedAttentionTest, MasksReachTheKernel) {
-  if (device().type != DeviceType::kCPU) GTEST_SKIP() << "only the CPU has masks";
   PagedAttention attention = MakeAttention(device());
   for (const Mask& mask : {Mask{true, 9, false}, Mask{false, 0, false}, Mask{true, 0, true}}) {
     Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 40}, {2, 7, 20}}, 16,

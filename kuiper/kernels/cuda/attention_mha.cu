@@ -7,6 +7,7 @@
 // DRAM bandwidth; it is there to be compared with.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cuda/attention_mask.cuh"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -21,15 +22,17 @@ struct MhaParams {
   const int32_t* cu_q;     // [S + 1]
   const int32_t* kv_lens;  // [S]
   int num_seqs, heads, group, head_dim;
+  AttnMask mask;
   float scale_log2e;
 };
 
-// q . key, in the scale of exp2.
+// q . key + slope * distance, in the scale of exp2.
 template <typename T>
-__device__ __forceinline__ float Score(const float* q, const T* key, int head_dim) {
+__device__ __forceinline__ float Score(const float* q, const T* key, int head_dim, float slope,
+                                       int distance) {
   float sum = 0.0f;
   for (int i = 0; i < head_dim; ++i) sum = fmaf(q[i], Widen(key[i]), sum);
-  return sum;
+  return fmaf(slope, static_cast<float>(distance), sum);
 }
 
 template <typename View>
@@ -51,7 +54,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   // Rows behind the last sequence belong to nobody.
   if (row >= p.cu_q[seq + 1]) return;
-  const int len = p.kv_lens[seq] - (p.cu_q[seq + 1] - 1 - row);
+  const int pos = p.kv_lens[seq] - (p.cu_q[seq + 1] - row);
+  const KeyRange keys = p.mask.Keys(pos, p.kv_lens[seq]);
+  const float slope = p.mask.slopes == nullptr ? 0.0f : p.mask.Slope(head);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
   for (int i = tid; i < p.head_dim; i += kThreads) {
     q[i] = LoadAny(p.q.Row(row), p.q.dtype, first + i) * p.scale_log2e;
@@ -59,19 +64,19 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   float max = -INFINITY;
-  for (int pos = tid; pos < len; pos += kThreads) {
-    max = fmaxf(max, Score(q, view.Row(seq, pos, kv_head), p.head_dim));
+  for (int k = keys.begin + tid; k < keys.end; k += kThreads) {
+    max = fmaxf(max, Score(q, view.Row(seq, k, kv_head), p.head_dim, slope, k - pos));
   }
   max = BlockMax(max, shared);
 
   constexpr int kPerThread = kMaxMhaHeadDim / kThreads;
   float acc[kPerThread] = {}, sum = 0.0f;
-  for (int tile = 0; tile < len; tile += kThreads) {
-    const int count = len - tile < kThreads ? len - tile : kThreads;
+  for (int tile = keys.begin; tile < keys.end; tile += kThreads) {
+    const int count = keys.end - tile < kThreads ? keys.end - tile : kThreads;
     __syncthreads();
     if (tid < count) {
       const T* key = view.Row(seq, tile + tid, kv_head);
-      weight[tid] = exp2f(Score(q, key, p.head_dim) - max);
+      weight[tid] = exp2f(Score(q, key, p.head_dim, slope, tile + tid - pos) - max);
       value[tid] = key + view.s.v_offset;
       sum += weight[tid];
     }
@@ -95,20 +100,21 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void AttentionMha(cudaStream_t stream, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-                  float scale) {
+void AttentionMha(cudaStream_t stream, const AttentionArgs& args) {
+  const KvView& kv = args.kv;
   KU_CHECK(kv.s.head_dim <= kMaxMhaHeadDim, "head_dim is too large");
   MhaParams p{};
-  p.out = AsArg(out);
-  p.q = AsArg(q);
-  p.cu_q = static_cast<const int32_t*>(meta.cu_seqlens_q.data);
-  p.kv_lens = static_cast<const int32_t*>(meta.kv_lens.data);
-  p.num_seqs = meta.num_seqs;
+  p.out = AsArg(args.out);
+  p.q = AsArg(args.q);
+  p.cu_q = static_cast<const int32_t*>(args.meta.cu_seqlens_q.data);
+  p.kv_lens = static_cast<const int32_t*>(args.meta.kv_lens.data);
+  p.num_seqs = args.meta.num_seqs;
   p.head_dim = kv.s.head_dim;
-  p.heads = static_cast<int>(q.shape[1]) / p.head_dim;
+  p.heads = static_cast<int>(args.q.shape[1]) / p.head_dim;
   p.group = p.heads / kv.kv_heads;
-  p.scale_log2e = scale * 1.44269504f;
-  const dim3 grid(static_cast<unsigned>(q.rows() * p.heads));
+  p.mask = AsMask(args.options);
+  p.scale_log2e = args.scale * kLog2E;
+  const dim3 grid(static_cast<unsigned>(args.q.rows() * p.heads));
   VisitKv(kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
     Launch(MhaKernel<View>, grid, dim3(kThreads), 0, stream, p, view);

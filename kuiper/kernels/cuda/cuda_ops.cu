@@ -126,6 +126,7 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
   for (cudaEvent_t& event : ops->events_) {
     KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
+  PrepareAttentionMma();
   KU_ASSIGN_OR_RETURN(ops->tickets_, ops->Allocate(kNumTickets * sizeof(int32_t)));
   KU_CUDA_CHECK(cudaMemsetAsync(ops->tickets_.data(), 0, ops->tickets_.bytes(), ops->stream_));
   ops->attention_scratch_.tickets = static_cast<int32_t*>(ops->tickets_.data());
@@ -313,12 +314,13 @@ void CudaOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
 void CudaOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                           const AttnOptions& options) {
   KU_CHECK(meta.max_kv_len <= limits_.max_context, "more than was reserved");
-  KU_CHECK(options.causal && options.window == 0 && options.alibi_slopes.empty(),
-           "only causal attention over all keys is supported");
+  const AttentionArgs args{out, q, kv, meta, scale, options};
   if (attention_ == AttentionKind::kMha || kv.s.head_dim > kMaxHeadDim) {
-    KU_GPU::AttentionMha(Enter(), out, q, kv, meta, scale);
+    KU_GPU::AttentionMha(Enter(), args);
+  } else if (attention_ == AttentionKind::kFlash2 && KU_GPU::CanAttentionMma(args)) {
+    KU_GPU::AttentionMma(Enter(), attention_scratch_, num_sms_, args);
   } else {
-    KU_GPU::AttentionFlash(Enter(), attention_scratch_, num_sms_, out, q, kv, meta, scale);
+    KU_GPU::AttentionFlash(Enter(), attention_scratch_, num_sms_, args);
   }
 }
 

@@ -34,18 +34,32 @@ void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor s
 void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w);
 void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w);
 
-// attention.cu: memory for the partial results of sequences that several blocks share.
+// Memory for the partial results of sequences that several blocks share.
 struct AttentionScratch {
   float* partials = nullptr;
   int64_t num_partials = 0;    // floats
   int32_t* tickets = nullptr;  // zero between launches
   int64_t num_tickets = 0;
 };
+// The arguments of Ops::Attention.
+struct AttentionArgs {
+  Tensor out, q;
+  const KvView& kv;
+  const AttnMeta& meta;
+  float scale;
+  const AttnOptions& options;
+};
 // attention_mha.cu: the reference.
-void AttentionMha(cudaStream_t stream, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-                  float scale);
-void AttentionFlash(cudaStream_t stream, const AttentionScratch& scratch, int num_sms, Tensor out,
-                    Tensor q, const KvView& kv, const AttnMeta& meta, float scale);
+void AttentionMha(cudaStream_t stream, const AttentionArgs& args);
+// attention.cu: CUDA cores, every type.
+void AttentionFlash(cudaStream_t stream, const AttentionScratch& scratch, int num_sms,
+                    const AttentionArgs& args);
+// attention_mma.cu: tensor cores, where all types are the same 16-bit one and head_dim is 64, 80 or
+// 128. PrepareAttentionMma is called once per device.
+bool CanAttentionMma(const AttentionArgs& args);
+void PrepareAttentionMma();
+void AttentionMma(cudaStream_t stream, const AttentionScratch& scratch, int num_sms,
+                  const AttentionArgs& args);
 // Splits of a sequence of `len` tokens.
 int NumAttentionSplits(int len);
 
