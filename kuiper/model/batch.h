@@ -15,7 +15,7 @@ struct Batch {
   Tensor token_ids;     // [T] i32; -1 - r: row r of sampled, see Ops::Embed
   Tensor sampled;       // [max_seqs] i32, tokens of the step before; may be empty
   Tensor positions;     // [axes, T] i32; 1 axis for text models
-  Tensor slots;         // [T] i32, where StoreKv writes
+  Tensor slots;         // [T] i32, where new keys and values go
   Tensor block_tables;  // [S, max_pages] i32
   AttnMeta attn;
   Tensor output_rows;  // [R] i32, the rows of the batch that need logits; unused when R == 0

@@ -110,10 +110,9 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
     }
     ops_->Apply(qkv, x, w.qkv);
     const Tensor q = qkv.Cols(0, q_end);
-    const Tensor k = qkv.Cols(q_end, k_end);
-    ops_->QkNormRope(q, k, w.q_norm, w.k_norm, c.rms_eps, weights_.rope, batch.positions);
     const KvView view = kv.View(i, batch.block_tables);
-    ops_->StoreKv(view, k, qkv.Cols(k_end, c.qkv_size()), batch.slots);
+    ops_->QkNormRopeStore(q, qkv.Cols(q_end, k_end), qkv.Cols(k_end, c.qkv_size()), w.q_norm,
+                          w.k_norm, c.rms_eps, weights_.rope, batch.positions, view, batch.slots);
     ops_->Attention(attn, q, view, batch.attn, scale_);
     ops_->Apply(branch, attn, w.o);
     ops_->AddRmsNorm(x, residual, branch, w.mlp_norm, c.rms_eps);

@@ -72,6 +72,15 @@ void CheckKv(const Checker& check, const KvView& kv) {
              "KV view without storage");
 }
 
+// Keys and values of T tokens on their way into the cache.
+void CheckNewKv(const Checker& check, const KvView& kv, Tensor k, Tensor v, Tensor slots) {
+  CheckKv(check, kv);
+  check.Matrix(k, "k");
+  check.That(k.shape[1] == int64_t{1} * kv.kv_heads * kv.s.head_dim, "k and the cache differ");
+  check.Matrix(v, "v", k, k.rows(), k.shape[1]);
+  check.Vector(slots, "slots", DType::kI32, k.rows());
+}
+
 }  // namespace
 
 void Ops::Embed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
@@ -130,18 +139,18 @@ void Ops::Apply(Tensor out, Tensor x, const Linear& w) {
   if (out.numel() > 0) DoApply(out, x, w);
 }
 
-void Ops::QkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                     const RopeTable& rope, Tensor positions) {
-  const Checker check("QkNormRope", device());
-  check.Matrix(q, "q");
-  check.Matrix(k, "k", q, q.rows(), k.shape[1]);
+void Ops::QkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
+                          const RopeTable& rope, Tensor positions, const KvView& kv, Tensor slots) {
+  const Checker check("QkNormRopeStore", device());
+  CheckNewKv(check, kv, k, v, slots);
+  check.Matrix(q, "q", k, k.rows(), q.shape[1]);
   check.Matrix(rope.cos_sin, "cos_sin");
   const int64_t head_dim = rope.cos_sin.shape[1];
-  check.That(rope.cos_sin.dtype == DType::kF32 && head_dim >= 2 && head_dim % 2 == 0,
+  check.That(rope.cos_sin.dtype == DType::kF32 && head_dim >= 2 && head_dim % 2 == 0 &&
+                 head_dim == kv.s.head_dim,
              "the RoPE table is not FP32 [max_pos, even head_dim]");
   check.Vector(rope.axis_of_pair, "axis_of_pair", DType::kI32, head_dim / 2);
-  check.That(q.shape[1] % head_dim == 0 && k.shape[1] % head_dim == 0,
-             "q or k is not a multiple of head_dim wide");
+  check.That(q.shape[1] % head_dim == 0, "q is not a multiple of head_dim wide");
   check.That(q_norm.empty() == k_norm.empty(), "one of q_norm and k_norm is missing");
   if (!q_norm.empty()) {
     check.Weight(q_norm, "q_norm", head_dim);
@@ -151,16 +160,12 @@ void Ops::QkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps
   check.That(positions.rank == 2 && positions.dtype == DType::kI32 && positions.shape[0] >= 1 &&
                  positions.shape[1] == q.rows(),
              "positions is not I32 [axes, T]");
-  if (q.rows() > 0) DoQkNormRope(q, k, q_norm, k_norm, eps, rope, positions);
+  if (q.rows() > 0) DoQkNormRopeStore(q, k, v, q_norm, k_norm, eps, rope, positions, kv, slots);
 }
 
 void Ops::StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
   const Checker check("StoreKv", device());
-  CheckKv(check, kv);
-  check.Matrix(k, "k");
-  check.That(k.shape[1] == int64_t{1} * kv.kv_heads * kv.s.head_dim, "k and the cache differ");
-  check.Matrix(v, "v", k, k.rows(), k.shape[1]);
-  check.Vector(slots, "slots", DType::kI32, k.rows());
+  CheckNewKv(check, kv, k, v, slots);
   if (k.rows() > 0) DoStoreKv(kv, k, v, slots);
 }
 

@@ -137,11 +137,12 @@ class Ops {
   // out [T, w.out] = x [T, w.in] W^T + b. The order of summation along `in` depends on the weight's
   // shape and type only, never on T.
   void Apply(Tensor out, Tensor x, const Linear& w);
-  // In place on q [T, H*D] and k [T, G*D] (column slices): RMSNorm of each head when the norm
-  // weights [D] are given (Qwen3), then rotation of the pairs (i, i + D/2) ("rotate half").
-  // positions [axes, T] i32.
-  void QkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                  const RopeTable& rope, Tensor positions);
+  // From column slices q [T, H*D], k and v [T, G*D] to what attention reads. Heads of q and k get
+  // an RMSNorm when its weights [D] are given (Qwen3) and a rotation of the pairs (i, i + D/2)
+  // ("rotate half"); q changes in place, k and v go to the slots [T] i32 of the cache. positions
+  // [axes, T] i32.
+  void QkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
+                       const RopeTable& rope, Tensor positions, const KvView& kv, Tensor slots);
   // Writes k and v [T, G*D] to the slots [T] i32 of the cache.
   void StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots);
   // out [T, H*D]: attention of q [T, H*D] over the cached keys and values of its sequence,
@@ -162,8 +163,9 @@ class Ops {
   virtual void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) = 0;
   virtual void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) = 0;
   virtual void DoApply(Tensor out, Tensor x, const Linear& w) = 0;
-  virtual void DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                            const RopeTable& rope, Tensor positions) = 0;
+  virtual void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
+                                 float eps, const RopeTable& rope, Tensor positions,
+                                 const KvView& kv, Tensor slots) = 0;
   virtual void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) = 0;
   virtual void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
                            float scale, const AttnOptions& options) = 0;

@@ -71,7 +71,8 @@ class LateOps final : public Ops {
   void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
   void DoAddRmsNorm(Tensor, Tensor, Tensor, Tensor, float) override { NoKernels(); }
   void DoApply(Tensor, Tensor, const Linear&) override { NoKernels(); }
-  void DoQkNormRope(Tensor, Tensor, Tensor, Tensor, float, const RopeTable&, Tensor) override {
+  void DoQkNormRopeStore(Tensor, Tensor, Tensor, Tensor, Tensor, float, const RopeTable&, Tensor,
+                         const KvView&, Tensor) override {
     NoKernels();
   }
   void DoStoreKv(const KvView&, Tensor, Tensor, Tensor) override { NoKernels(); }

@@ -1,8 +1,9 @@
-// Embed, GatherRows, RmsNorm, AddRmsNorm, SiluMul and QkNormRope against naive double loops: odd
-// sizes, row strides larger than the row, every weight type, every instruction set.
+// Embed, GatherRows, RmsNorm, AddRmsNorm, SiluMul and QkNormRopeStore against naive double loops:
+// odd sizes, row strides larger than the row, every weight type, every instruction set.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "../test_data.h"
 #include "cpu_targets.h"
@@ -200,7 +201,7 @@ TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
   }
 }
 
-// --- QkNormRope -------------------------------------------------------------------------------
+// --- QkNormRopeStore --------------------------------------------------------------------------
 
 struct RopeCase {
   int head_dim, heads, kv_heads;
@@ -208,10 +209,90 @@ struct RopeCase {
   int axes;
 };
 
-void CheckRope(Ops& ops, DType weight_type, const RopeCase& c, const std::string& target) {
+// Storage of either kind for two layers, filled with NaN, seen from the second: four pages of four
+// tokens in slabs of two pages, or two rows of eight tokens.
+class KvStorage {
+ public:
+  KvStorage(Ops& ops, DType dtype, int kv_heads, int head_dim, KvView::Kind kind) {
+    const bool paged = kind == KvView::Kind::kPaged;
+    page_size_ = paged ? 4 : 8;
+    const int pages = kNumSlots / page_size_;
+    view_.kind = kind;
+    view_.dtype = dtype;
+    view_.kv_heads = kv_heads;
+    view_.max_len = page_size_;
+    view_.page_shift = 2;
+    view_.slab_shift = 1;
+    view_.s.head_dim = head_dim;
+    view_.s.v_offset = int64_t{page_size_} * head_dim;
+    view_.s.head_stride = 2 * view_.s.v_offset;
+    view_.s.layer_offset = kv_heads * view_.s.head_stride;
+    view_.s.page_stride = 2 * view_.s.layer_offset;
+    const int num_slabs = paged ? 2 : 1;
+    for (int i = 0; i < num_slabs; ++i) {
+      slabs_.emplace_back(ops, dtype, pages / num_slabs, static_cast<int>(view_.s.page_stride));
+    }
+    std::vector<int64_t> addresses;
+    for (const Matrix& slab : slabs_) {
+      addresses.push_back(reinterpret_cast<intptr_t>(slab.tensor().data));
+    }
+    pointers_ = std::make_unique<Array<int64_t>>(ops, addresses);
+    view_.slabs = static_cast<void* const*>(pointers_->tensor().data);
+    view_.base = slabs_[0].tensor().data;
+  }
+
+  static constexpr int kNumSlots = 16;
+  const KvView& view() const { return view_; }
+  // All of it; element (slot, head, key or value, i) is at Index(...).
+  std::vector<float> Get() const {
+    std::vector<float> all;
+    for (const Matrix& slab : slabs_) {
+      const std::vector<float> part = slab.Get();
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+  size_t Index(int slot, int head, bool value, int i) const {
+    return slot / page_size_ * view_.s.page_stride + view_.s.layer_offset +
+           head * view_.s.head_stride + value * view_.s.v_offset +
+           slot % page_size_ * view_.s.head_dim + i;
+  }
+
+ private:
+  int page_size_ = 0;
+  std::vector<Matrix> slabs_;
+  std::unique_ptr<Array<int64_t>> pointers_;
+  KvView view_;
+};
+
+constexpr int kRopeTokens = 11, kMaxPos = 50;
+
+// Heads of x [tokens, heads, d] normalised (unless `norm` is empty) and rotated, in double.
+std::vector<double> NaiveRope(const std::vector<float>& x, const std::vector<float>& norm, int d,
+                              const std::vector<int32_t>& axis_of_pair,
+                              const std::vector<int32_t>& positions) {
+  const int half = d / 2, heads = static_cast<int>(x.size()) / kRopeTokens / d;
+  std::vector<double> y(x.begin(), x.end());
+  if (!norm.empty()) y = NaiveRmsNorm(x, norm, 1e-6);
+  for (int t = 0; t < kRopeTokens; ++t) {
+    for (int h = 0; h < heads; ++h) {
+      double* head = y.data() + (t * heads + h) * d;
+      for (int i = 0; i < half; ++i) {
+        const int pos = positions[axis_of_pair[i] * kRopeTokens + t];
+        const double angle = pos * std::pow(1e4, -2.0 * i / d);
+        const double a = head[i], b = head[half + i];
+        head[i] = a * std::cos(angle) - b * std::sin(angle);
+        head[half + i] = b * std::cos(angle) + a * std::sin(angle);
+      }
+    }
+  }
+  return y;
+}
+
+void CheckRope(Ops& ops, DType weight_type, DType kv_type, KvView::Kind kind, const RopeCase& c,
+               const std::string& target) {
   const DType activation = ops.ActivationType(weight_type);
-  constexpr int kTokens = 11, kMaxPos = 50;
-  const int d = c.head_dim, half = d / 2;
+  const int d = c.head_dim, half = d / 2, kv_width = c.kv_heads * d;
   std::vector<float> table;
   for (int pos = 0; pos < kMaxPos; ++pos) {
     for (int i = 0; i < d; ++i) {
@@ -219,52 +300,56 @@ void CheckRope(Ops& ops, DType weight_type, const RopeCase& c, const std::string
       table.push_back(static_cast<float>(i < half ? std::cos(angle) : std::sin(angle)));
     }
   }
-  std::vector<int32_t> axis_of_pair(half), positions;
+  std::vector<int32_t> axis_of_pair(half), positions, slots;
   for (int i = 0; i < half; ++i) axis_of_pair[i] = i % c.axes;
-  for (int i = 0; i < c.axes * kTokens; ++i) positions.push_back(i * 17 % kMaxPos);
-  const std::vector<float> q_norm = Rounded(RandomFloats(d, 1), weight_type);
-  const std::vector<float> k_norm = Rounded(RandomFloats(d, 2), weight_type);
-  const std::vector<float> q = Rounded(RandomFloats(kTokens * c.heads * d, 3), activation);
-  const std::vector<float> k = Rounded(RandomFloats(kTokens * c.kv_heads * d, 4), activation);
+  for (int i = 0; i < c.axes * kRopeTokens; ++i) positions.push_back(i * 17 % kMaxPos);
+  for (int t = 0; t < kRopeTokens; ++t) slots.push_back((t * 5 + 3) % KvStorage::kNumSlots);
+  const auto random = [&](int n, int seed, DType type) {
+    return Rounded(RandomFloats(n, seed), type);
+  };
+  std::vector<float> q_norm = random(d, 1, weight_type), k_norm = random(d, 2, weight_type);
+  const std::vector<float> q = random(kRopeTokens * c.heads * d, 3, activation);
+  const std::vector<float> k = random(kRopeTokens * kv_width, 4, activation);
+  const std::vector<float> v = random(kRopeTokens * kv_width, 5, activation);
 
   const Matrix mtable(ops, DType::kF32, kMaxPos, d, table);
-  const Array<int32_t> maxis(ops, axis_of_pair), mpos(ops, positions, c.axes);
-  const Matrix mq(ops, activation, kTokens, c.heads * d, q, c.heads * d + 6);
-  const Matrix mk(ops, activation, kTokens, c.kv_heads * d, k, c.kv_heads * d + 1);
+  const Array<int32_t> maxis(ops, axis_of_pair), mpos(ops, positions, c.axes), mslots(ops, slots);
+  const Matrix mq(ops, activation, kRopeTokens, c.heads * d, q, c.heads * d + 6);
+  const Matrix mk(ops, activation, kRopeTokens, kv_width, k, kv_width + 1);
+  const Matrix mv(ops, activation, kRopeTokens, kv_width, v, kv_width + 3);
   const Matrix mqn(ops, weight_type, 1, d, q_norm), mkn(ops, weight_type, 1, d, k_norm);
-  ops.QkNormRope(mq.tensor(), mk.tensor(), c.norm ? mqn.vector() : Tensor(),
-                 c.norm ? mkn.vector() : Tensor(), 1e-6f, {mtable.tensor(), maxis.tensor()},
-                 mpos.matrix());
+  const KvStorage storage(ops, kv_type, c.kv_heads, d, kind);
+  ops.QkNormRopeStore(mq.tensor(), mk.tensor(), mv.tensor(), c.norm ? mqn.vector() : Tensor(),
+                      c.norm ? mkn.vector() : Tensor(), 1e-6f, {mtable.tensor(), maxis.tensor()},
+                      mpos.matrix(), storage.view(), mslots.tensor());
 
-  const auto expected = [&](const std::vector<float>& x, int heads,
-                            const std::vector<float>& norm) {
-    std::vector<double> y(x.begin(), x.end());
-    if (c.norm) y = NaiveRmsNorm(x, norm, 1e-6);
-    for (int t = 0; t < kTokens; ++t) {
-      for (int h = 0; h < heads; ++h) {
-        double* head = y.data() + (t * heads + h) * d;
-        for (int i = 0; i < half; ++i) {
-          const int pos = positions[axis_of_pair[i] * kTokens + t];
-          const double angle = pos * std::pow(1e4, -2.0 * i / d);
-          const double a = head[i], b = head[half + i];
-          head[i] = a * std::cos(angle) - b * std::sin(angle);
-          head[half + i] = b * std::cos(angle) + a * std::sin(angle);
-        }
-      }
+  if (!c.norm) q_norm.clear(), k_norm.clear();
+  ExpectNear(mq.Get(), NaiveRope(q, q_norm, d, axis_of_pair, positions), 3e-6,
+             3e-6 + RoundingError(activation), target + " q");
+  const std::vector<double> keys = NaiveRope(k, k_norm, d, axis_of_pair, positions);
+  std::vector<float> stored = storage.Get(), got_k, got_v;
+  for (int t = 0; t < kRopeTokens; ++t) {
+    for (int i = 0; i < kv_width; ++i) {
+      float& key = stored[storage.Index(slots[t], i / d, false, i % d)];
+      float& value = stored[storage.Index(slots[t], i / d, true, i % d)];
+      got_k.push_back(std::exchange(key, kNaN));
+      got_v.push_back(std::exchange(value, kNaN));
     }
-    return y;
-  };
-  const double relative = 3e-6 + RoundingError(activation);
-  ExpectNear(mq.Get(), expected(q, c.heads, q_norm), 3e-6, relative, target + " q");
-  ExpectNear(mk.Get(), expected(k, c.kv_heads, k_norm), 3e-6, relative, target + " k");
+  }
+  ExpectNear(got_k, keys, 3e-6, 3e-6 + RoundingError(kv_type), target + " k");
+  EXPECT_TRUE(SameBits(got_v, Rounded(v, kv_type))) << target;
+  EXPECT_TRUE(std::all_of(stored.begin(), stored.end(), [](float x) { return std::isnan(x); }))
+      << target << ": written outside the slots";
 }
 
-TEST_P(ElementwiseTest, QkNormRopeMatchesNaive) {
+TEST_P(ElementwiseTest, QkNormRopeStoreMatchesNaive) {
   OnEveryTarget(device(), [&](const std::string& target) {
-    for (int head_dim : {2, 6, 8, 16, 64, 80, 128}) {
+    for (int head_dim : {2, 6, 8, 16, 64, 80, 128, 160}) {
       for (bool norm : {false, true}) {
-        CheckRope(*ops_, weight_type(), {head_dim, 4, 2, norm, 1}, target);
-        CheckRope(*ops_, weight_type(), {head_dim, 7, 1, norm, 3}, target);
+        CheckRope(*ops_, weight_type(), weight_type(), KvView::Kind::kPaged,
+                  {head_dim, 4, 2, norm, 1}, target);
+        CheckRope(*ops_, weight_type(), DType::kF32, KvView::Kind::kContiguous,
+                  {head_dim, 7, 1, norm, 3}, target);
       }
     }
   });

@@ -121,10 +121,13 @@ void CpuOps::DoApply(Tensor out, Tensor x, const Linear& w) {
   Run([=, this] { linear_.Apply(out, x, w); });
 }
 
-void CpuOps::DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                          const RopeTable& rope, Tensor positions) {
+void CpuOps::DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
+                               float eps, const RopeTable& rope, Tensor positions, const KvView& kv,
+                               Tensor slots) {
   KU_CHECK(rope.cos_sin.shape[1] <= kMaxHeadDim, "head_dim is too large");
-  Run([=, this] { cpu::QkNormRope(pool_, q, k, q_norm, k_norm, eps, rope, positions); });
+  Run([=, this] {
+    cpu::QkNormRopeStore(pool_, q, k, v, q_norm, k_norm, eps, rope, positions, kv, slots);
+  });
 }
 
 void CpuOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {

@@ -45,8 +45,9 @@ void RmsNorm(ThreadPool& pool, Tensor out, Tensor x, Tensor weight, float eps);
 void AddRmsNorm(ThreadPool& pool, Tensor out, Tensor residual, Tensor x, Tensor weight, float eps);
 
 // rope.cpp
-void QkNormRope(ThreadPool& pool, Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                const RopeTable& rope, Tensor positions);
+void QkNormRopeStore(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
+                     float eps, const RopeTable& rope, Tensor positions, const KvView& kv,
+                     Tensor slots);
 void StoreKv(ThreadPool& pool, const KvView& kv, Tensor k, Tensor v, Tensor slots);
 
 // attention.cpp. Scratch: AttentionScratchBytes for each thread of the pool, 64-byte aligned.

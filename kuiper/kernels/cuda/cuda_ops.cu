@@ -302,9 +302,10 @@ void CudaOps::DoApply(Tensor out, Tensor x, const Linear& w) {
   KU_GPU::Apply(Enter(), out, x, w);
 }
 
-void CudaOps::DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                           const RopeTable& rope, Tensor positions) {
-  KU_GPU::QkNormRope(Enter(), q, k, q_norm, k_norm, eps, rope, positions);
+void CudaOps::DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
+                                float eps, const RopeTable& rope, Tensor positions,
+                                const KvView& kv, Tensor slots) {
+  KU_GPU::QkNormRopeStore(Enter(), q, k, v, q_norm, k_norm, eps, rope, positions, kv, slots);
 }
 
 void CudaOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {

@@ -42,8 +42,9 @@ class CudaOps : public Ops {
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
   void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) override;
   void DoApply(Tensor out, Tensor x, const Linear& w) override;
-  void DoQkNormRope(Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                    const RopeTable& rope, Tensor positions) override;
+  void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
+                         const RopeTable& rope, Tensor positions, const KvView& kv,
+                         Tensor slots) override;
   void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) override;
   void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                    const AttnOptions& options) override;

@@ -26,8 +26,9 @@ void AddRmsNorm(cudaStream_t stream, Tensor out, Tensor residual, Tensor x, Tens
                 float eps);
 
 // rope.cu
-void QkNormRope(cudaStream_t stream, Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                const RopeTable& rope, Tensor positions);
+void QkNormRopeStore(cudaStream_t stream, Tensor q, Tensor k, Tensor v, Tensor q_norm,
+                     Tensor k_norm, float eps, const RopeTable& rope, Tensor positions,
+                     const KvView& kv, Tensor slots);
 void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots);
 
 // linear.cu, linear_f32.cu

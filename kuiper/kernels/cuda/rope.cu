@@ -1,7 +1,8 @@
-// QkNormRope: one warp per head of one token, query and key heads in the same launch; each lane
-// holds pairs (i, i + D/2), so the rotation needs no exchange and the norm five shuffles. StoreKv:
-// one thread per 8 elements of a token's keys and values, which it writes to the page of the slot.
-// Both touch their rows once: bound by the launch for one token, by DRAM for a prefill.
+// QkNormRopeStore: one warp per head of one token, heads of queries, keys and values in the same
+// launch; each lane holds pairs (i, i + D/2), so the rotation needs no exchange and the norm five
+// shuffles. Keys and values go straight to the page of the slot. StoreKv: one thread per 8 elements
+// of a token's keys and values. Both touch their rows once: bound by the launch for one token, by
+// DRAM for a prefill.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/kernels.h"
@@ -15,32 +16,46 @@ constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpSize;
 
 struct RopeParams {
-  MatrixArg q, k;
+  MatrixArg q, k, v;
   MatrixArg q_norm, k_norm;  // data null: no norm
-  int q_heads, k_heads, head_dim, blocks_per_token;
+  int q_heads, kv_heads, head_dim, blocks_per_token;
   float eps;
   const float* cos_sin;  // [max_pos, head_dim]
   int64_t cos_sin_stride;
   const int32_t* axis_of_pair;  // [head_dim / 2]
   const int32_t* positions;     // [axes, T]
   int64_t positions_stride;
+  const int32_t* slots;  // [T]
 };
 
 // kPairs: pairs of a head per lane.
-template <int kPairs>
-__global__ void __launch_bounds__(kThreads) QkNormRopeKernel(const __grid_constant__ RopeParams p) {
+template <int kPairs, typename View>
+__global__ void __launch_bounds__(kThreads)
+    QkNormRopeStoreKernel(const __grid_constant__ RopeParams p, const __grid_constant__ View view) {
+  using T = typename View::Element;
   const int lane = threadIdx.x % kWarpSize;
   const int64_t t = blockIdx.x / p.blocks_per_token;
   int head = static_cast<int>(blockIdx.x % p.blocks_per_token) * kWarps +
              static_cast<int>(threadIdx.x / kWarpSize);
-  if (head >= p.q_heads + p.k_heads) return;
+  const int half = p.head_dim / 2;
+  if (head >= p.q_heads + p.kv_heads) {
+    head -= p.q_heads + p.kv_heads;
+    if (head >= p.kv_heads) return;
+    const char* row = p.v.Row(t);
+    T* value = view.Slot(p.slots[t], head) + view.s.v_offset;
+    for (int i = lane; i < p.head_dim; i += kWarpSize) {
+      const int64_t from = static_cast<int64_t>(head) * p.head_dim + i;
+      value[i] = Narrow<T>::From(LoadAny(row, p.v.dtype, from));
+    }
+    return;
+  }
   const bool is_key = head >= p.q_heads;
   const MatrixArg& x = is_key ? p.k : p.q;
   const MatrixArg& weight = is_key ? p.k_norm : p.q_norm;
   if (is_key) head -= p.q_heads;
   char* row = x.Row(t);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
-  const int half = p.head_dim / 2;
+  T* key = is_key ? view.Slot(p.slots[t], head) : nullptr;
 
   float a[kPairs], b[kPairs], sum = 0.0f;
 #pragma unroll
@@ -69,8 +84,14 @@ __global__ void __launch_bounds__(kThreads) QkNormRopeKernel(const __grid_consta
     const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
     const float c = p.cos_sin[pos * p.cos_sin_stride + i];
     const float s = p.cos_sin[pos * p.cos_sin_stride + half + i];
-    StoreAny(row, x.dtype, first + i, a[j] * c - b[j] * s);
-    StoreAny(row, x.dtype, first + half + i, b[j] * c + a[j] * s);
+    const float low = a[j] * c - b[j] * s, high = b[j] * c + a[j] * s;
+    if (is_key) {
+      key[i] = Narrow<T>::From(low);
+      key[half + i] = Narrow<T>::From(high);
+    } else {
+      StoreAny(row, x.dtype, first + i, low);
+      StoreAny(row, x.dtype, first + half + i, high);
+    }
   }
 }
 
@@ -103,30 +124,37 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void QkNormRope(cudaStream_t stream, Tensor q, Tensor k, Tensor q_norm, Tensor k_norm, float eps,
-                const RopeTable& rope, Tensor positions) {
+void QkNormRopeStore(cudaStream_t stream, Tensor q, Tensor k, Tensor v, Tensor q_norm,
+                     Tensor k_norm, float eps, const RopeTable& rope, Tensor positions,
+                     const KvView& kv, Tensor slots) {
   RopeParams p{};
   p.head_dim = static_cast<int>(rope.cos_sin.shape[1]);
   KU_CHECK(p.head_dim <= kMaxHeadDim, "head_dim is too large");
   p.q = AsArg(q);
   p.k = AsArg(k);
+  p.v = AsArg(v);
   if (!q_norm.empty()) {
     p.q_norm = AsArg(q_norm);
     p.k_norm = AsArg(k_norm);
   }
   p.q_heads = static_cast<int>(q.shape[1]) / p.head_dim;
-  p.k_heads = static_cast<int>(k.shape[1]) / p.head_dim;
-  p.blocks_per_token = CeilDiv(p.q_heads + p.k_heads, kWarps);
+  p.kv_heads = kv.kv_heads;
+  p.blocks_per_token = CeilDiv(p.q_heads + 2 * p.kv_heads, kWarps);
   p.eps = eps;
   p.cos_sin = static_cast<const float*>(rope.cos_sin.data);
   p.cos_sin_stride = rope.cos_sin.stride[0];
   p.axis_of_pair = static_cast<const int32_t*>(rope.axis_of_pair.data);
   p.positions = static_cast<const int32_t*>(positions.data);
   p.positions_stride = positions.stride[0];
+  p.slots = static_cast<const int32_t*>(slots.data);
   const dim3 grid(static_cast<unsigned>(q.rows() * p.blocks_per_token));
-  // 2 pairs a lane reach head_dim 128, 8 reach kMaxHeadDim.
-  const auto kernel = p.head_dim <= 4 * kWarpSize ? QkNormRopeKernel<2> : QkNormRopeKernel<8>;
-  Launch(kernel, grid, dim3(kThreads), 0, stream, p);
+  VisitKv(kv, [&](const auto& view) {
+    using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
+    // 2 pairs a lane reach head_dim 128, 8 reach kMaxHeadDim.
+    const auto kernel = p.head_dim <= 4 * kWarpSize ? QkNormRopeStoreKernel<2, View>
+                                                    : QkNormRopeStoreKernel<8, View>;
+    Launch(kernel, grid, dim3(kThreads), 0, stream, p, view);
+  });
 }
 
 void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots) {
