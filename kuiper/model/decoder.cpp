@@ -8,20 +8,16 @@ namespace kuiper {
 namespace {
 
 struct Layout {
-  size_t residual, x, wide, narrow, out_residual, out_branch, out_x, logits, total;
-  int wide_cols, narrow_cols;
+  size_t residual, x, qkv, attn, mlp, out_residual, out_x, logits, total;
 };
 
-// The residual stream and what the branches add to it are FP32 whatever the activations are: some
-// models' residuals leave the range of FP16, and every layer would round the sum once more.
+// The residual stream, to which the branches add in FP32, is FP32 whatever the activations are:
+// some models' residuals leave the range of FP16, and every layer would round the sum once more.
 constexpr DType kStream = DType::kF32;
 
 // Offsets inside the arena, each 64-byte aligned.
 Layout PlanArena(const DecoderConfig& c, DType dtype, int max_tokens, int max_outputs) {
   Layout layout{};
-  const int stream_cols = c.hidden * static_cast<int>(DTypeBytes(kStream) / DTypeBytes(dtype));
-  layout.wide_cols = std::max({c.qkv_size(), 2 * c.intermediate, stream_cols});
-  layout.narrow_cols = std::max(c.q_size(), c.intermediate);
   const auto place = [&layout](int64_t rows, int64_t cols, DType type) {
     const size_t begin = layout.total;
     layout.total += (static_cast<size_t>(rows * cols) * DTypeBytes(type) + 63) / 64 * 64;
@@ -29,23 +25,16 @@ Layout PlanArena(const DecoderConfig& c, DType dtype, int max_tokens, int max_ou
   };
   layout.residual = place(max_tokens, c.hidden, kStream);
   layout.x = place(max_tokens, c.hidden, dtype);
-  layout.wide = place(max_tokens, layout.wide_cols, dtype);
-  layout.narrow = place(max_tokens, layout.narrow_cols, dtype);
+  // Attention and the MLP take turns in one memory.
+  layout.qkv = place(max_tokens, c.qkv_size(), dtype);
+  layout.attn = place(max_tokens, c.q_size(), dtype);
+  const size_t attention_end = std::exchange(layout.total, layout.qkv);
+  layout.mlp = place(max_tokens, c.intermediate, dtype);
+  layout.total = std::max(layout.total, attention_end);
   layout.out_residual = place(max_outputs, c.hidden, kStream);
-  layout.out_branch = place(max_outputs, c.hidden, kStream);
   layout.out_x = place(max_outputs, c.hidden, dtype);
   layout.logits = place(max_outputs, c.vocab, DType::kF32);
   return layout;
-}
-
-// The beginning of a buffer as a dense matrix.
-Tensor Matrix(const Tensor& buffer, DType dtype, int64_t rows, int64_t cols) {
-  const Tensor t = Tensor::Dense(buffer.data, dtype, {rows, cols}, buffer.device);
-  KU_CHECK(t.bytes() <= buffer.bytes());
-  return t;
-}
-Tensor Matrix(const Tensor& buffer, int64_t rows, int64_t cols) {
-  return Matrix(buffer, buffer.dtype, rows, cols);
 }
 
 }  // namespace
@@ -66,10 +55,10 @@ StatusOr<Activations> MakeActivations(Ops& ops, const DecoderConfig& config, int
   const Buffer& arena = act.arena;
   act.residual = arena.As(kStream, {max_tokens, config.hidden}, layout.residual);
   act.x = arena.As(dtype, {max_tokens, config.hidden}, layout.x);
-  act.wide = arena.As(dtype, {max_tokens, layout.wide_cols}, layout.wide);
-  act.narrow = arena.As(dtype, {max_tokens, layout.narrow_cols}, layout.narrow);
+  act.qkv = arena.As(dtype, {max_tokens, config.qkv_size()}, layout.qkv);
+  act.attn = arena.As(dtype, {max_tokens, config.q_size()}, layout.attn);
+  act.mlp = arena.As(dtype, {max_tokens, config.intermediate}, layout.mlp);
   act.out_residual = arena.As(kStream, {max_outputs, config.hidden}, layout.out_residual);
-  act.out_branch = arena.As(kStream, {max_outputs, config.hidden}, layout.out_branch);
   act.out_x = arena.As(dtype, {max_outputs, config.hidden}, layout.out_x);
   act.logits = arena.As(DType::kF32, {max_outputs, config.vocab}, layout.logits);
   return act;
@@ -90,46 +79,34 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   KU_CHECK(tokens > 0 && tokens <= act.max_tokens && batch.num_outputs <= act.max_outputs);
   const int q_end = c.q_size();
   const int k_end = q_end + c.kv_size();
-  const Tensor residual = act.residual.Rows(0, tokens);
-  const Tensor x = act.x.Rows(0, tokens);
-  // One memory, three uses that never overlap in time: qkv, gate|up, and what a branch adds.
-  const Tensor qkv = Matrix(act.wide, tokens, c.qkv_size());
-  const Tensor gate_up = Matrix(act.wide, tokens, 2 * c.intermediate);
-  const Tensor branch = Matrix(act.wide, kStream, tokens, c.hidden);
-  const Tensor attn = Matrix(act.narrow, tokens, c.q_size());
-  const Tensor mlp = Matrix(act.narrow, tokens, c.intermediate);
+  const Tensor residual = act.residual.Rows(0, tokens), x = act.x.Rows(0, tokens);
+  const Tensor qkv = act.qkv.Rows(0, tokens), attn = act.attn.Rows(0, tokens);
+  const Tensor mlp = act.mlp.Rows(0, tokens);
+  const Tensor q = qkv.Cols(0, q_end), k = qkv.Cols(q_end, k_end);
+  const Tensor v = qkv.Cols(k_end, c.qkv_size());
 
   ops_->Embed(residual, weights_.embed, batch.token_ids, batch.sampled);
   for (int i = 0; i < c.layers; ++i) {
     const LayerWeights& w = weights_.layers[i];
-    if (i == 0) {
-      ops_->RmsNorm(x, residual, w.attn_norm, c.rms_eps);
-    } else {
-      ops_->AddRmsNorm(x, residual, branch, w.attn_norm, c.rms_eps);
-      if (probe) probe(i - 1, residual);
-    }
-    ops_->Apply(qkv, x, w.qkv);
-    const Tensor q = qkv.Cols(0, q_end);
     const KvView view = kv.View(i, batch.block_tables);
-    ops_->QkNormRopeStore(q, qkv.Cols(q_end, k_end), qkv.Cols(k_end, c.qkv_size()), w.q_norm,
-                          w.k_norm, c.rms_eps, weights_.rope, batch.positions, view, batch.slots);
+    ops_->RmsNorm(x, residual, w.attn_norm, c.rms_eps);
+    ops_->Apply(qkv, x, w.qkv);
+    ops_->QkNormRopeStore(q, k, v, w.q_norm, w.k_norm, c.rms_eps, weights_.rope, batch.positions,
+                          view, batch.slots);
     ops_->Attention(attn, q, view, batch.attn, scale_);
-    ops_->Apply(branch, attn, w.o);
-    ops_->AddRmsNorm(x, residual, branch, w.mlp_norm, c.rms_eps);
-    ops_->Apply(gate_up, x, w.gate_up);
-    ops_->SiluMul(mlp, gate_up);
-    ops_->Apply(branch, mlp, w.down);
+    ops_->Apply(residual, attn, w.o, Epilogue::kAdd);
+    ops_->RmsNorm(x, residual, w.mlp_norm, c.rms_eps);
+    ops_->Apply(mlp, x, w.gate_up, Epilogue::kSwiGlu);
+    ops_->Apply(residual, mlp, w.down, Epilogue::kAdd);
+    if (probe) probe(i, residual);
   }
 
   const int outputs = batch.num_outputs;
   if (outputs == 0) return;  // a chunk of a prompt that goes on
   const Tensor out_residual = act.out_residual.Rows(0, outputs);
-  const Tensor out_branch = act.out_branch.Rows(0, outputs);
   const Tensor out_x = act.out_x.Rows(0, outputs);
   ops_->GatherRows(out_residual, residual, batch.output_rows);
-  ops_->GatherRows(out_branch, branch, batch.output_rows);
-  ops_->AddRmsNorm(out_x, out_residual, out_branch, weights_.final_norm, c.rms_eps);
-  if (probe) probe(c.layers - 1, out_residual);
+  ops_->RmsNorm(out_x, out_residual, weights_.final_norm, c.rms_eps);
   ops_->Apply(act.logits.Rows(0, outputs), out_x, weights_.lm_head);
 }
 

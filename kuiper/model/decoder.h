@@ -41,13 +41,14 @@ struct Activations {
   Buffer arena;
   int max_tokens = 0;
   int max_outputs = 0;
-  Tensor residual;  // [max_tokens, hidden] f32
-  Tensor x;         // [max_tokens, hidden], input of the next linear layer
-  Tensor wide;  // [max_tokens, max(qkv, 2*intermediate, hidden)]: qkv, gate_up, then branch output
-  Tensor narrow;  // [max_tokens, max(H*D, intermediate)]: attention output, then silu(gate)*up
-  Tensor out_residual, out_branch;  // [max_outputs, hidden] f32
-  Tensor out_x;                     // [max_outputs, hidden]
-  Tensor logits;                    // [max_outputs, vocab] f32
+  Tensor residual;      // [max_tokens, hidden] f32
+  Tensor x;             // [max_tokens, hidden], input of the next linear layer
+  Tensor qkv;           // [max_tokens, (H + 2G)*D]
+  Tensor attn;          // [max_tokens, H*D]
+  Tensor mlp;           // [max_tokens, intermediate], silu(gate)*up; in the memory of qkv and attn
+  Tensor out_residual;  // [max_outputs, hidden] f32
+  Tensor out_x;         // [max_outputs, hidden]
+  Tensor logits;        // [max_outputs, vocab] f32
 };
 
 // Bytes of the arena MakeActivations allocates, for the memory plan.
@@ -56,8 +57,8 @@ size_t ActivationBytes(const DecoderConfig& config, DType activation_type, int m
 StatusOr<Activations> MakeActivations(Ops& ops, const DecoderConfig& config, int max_tokens,
                                       int max_outputs);
 
-// Called after each layer with the residual stream: [T, hidden], and [R, hidden] after the last
-// layer. Ops may still be in flight: sync before reading.
+// Called after each layer with the residual stream [T, hidden]. Ops may still be in flight: sync
+// before reading.
 using LayerProbe = std::function<void(int layer, Tensor residual)>;
 
 class Decoder {

@@ -20,4 +20,15 @@ struct Linear {
   Part parts[kMaxParts];
 };
 
+// What becomes of the sums y = x W^T + b [T, w.out].
+enum class Epilogue {
+  kStore,   // out [T, w.out] = y
+  kAdd,     // out [T, w.out] += y
+  kSwiGlu,  // out [T, w.out / 2] = silu(gate) * up, for the parts gate and up of the same size
+};
+
+inline int OutputColumns(const Linear& w, Epilogue epilogue) {
+  return epilogue == Epilogue::kSwiGlu ? w.out / 2 : w.out;
+}
+
 }  // namespace kuiper

@@ -109,22 +109,17 @@ void Ops::RmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {
   if (out.numel() > 0) DoRmsNorm(out, x, weight, eps);
 }
 
-void Ops::AddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) {
-  const Checker check("AddRmsNorm", device());
-  check.Matrix(x, "x");
-  check.Matrix(out, "out", x.rows(), x.shape[1]);
-  check.Matrix(residual, "residual", x.rows(), x.shape[1]);
-  check.Weight(weight, "weight", x.shape[1]);
-  if (out.numel() > 0) DoAddRmsNorm(out, residual, x, weight, eps);
-}
-
-void Ops::Apply(Tensor out, Tensor x, const Linear& w) {
+void Ops::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
   const Checker check("Apply", device());
   check.Matrix(x, "x");
   check.Matrix(out, "out");
-  check.That(x.shape[1] == w.in && out.shape[1] == w.out && out.rows() == x.rows(),
-             "x, out and the weight differ in shape");
+  check.That(
+      x.shape[1] == w.in && out.shape[1] == OutputColumns(w, epilogue) && out.rows() == x.rows(),
+      "x, out and the weight differ in shape");
   check.That(w.num_parts >= 1 && w.num_parts <= Linear::kMaxParts, "malformed Linear");
+  check.That(epilogue != Epilogue::kSwiGlu ||
+                 (w.num_parts == 2 && w.parts[0].weight.rows() == w.parts[1].weight.rows()),
+             "gate and up differ in shape");
   int64_t total = 0;
   for (int i = 0; i < w.num_parts; ++i) {
     const Linear::Part& part = w.parts[i];
@@ -136,7 +131,7 @@ void Ops::Apply(Tensor out, Tensor x, const Linear& w) {
     total += part.weight.shape[0];
   }
   check.That(total == w.out, "the parts do not add up to out");
-  if (out.numel() > 0) DoApply(out, x, w);
+  if (out.numel() > 0) DoApply(out, x, w, epilogue);
 }
 
 void Ops::QkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
@@ -185,14 +180,6 @@ void Ops::Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta
     check.Vector(options.alibi_slopes, "alibi_slopes", DType::kF32, q.shape[1] / kv.s.head_dim);
   }
   if (q.rows() > 0 && meta.num_seqs > 0) DoAttention(out, q, kv, meta, scale, options);
-}
-
-void Ops::SiluMul(Tensor out, Tensor gate_up) {
-  const Checker check("SiluMul", device());
-  check.Matrix(gate_up, "gate_up");
-  check.That(gate_up.shape[1] % 2 == 0, "gate_up has an odd width");
-  check.Matrix(out, "out", gate_up, gate_up.rows(), gate_up.shape[1] / 2);
-  if (out.numel() > 0) DoSiluMul(out, gate_up);
 }
 
 void Ops::Sample(Tensor tokens, Tensor logits, const SampleArgs& args) {

@@ -132,11 +132,9 @@ class Ops {
   void GatherRows(Tensor out, Tensor x, Tensor rows);
   // out [T, n] = x / sqrt(mean(x^2) + eps) * weight; weight [n], x and out of any float types.
   void RmsNorm(Tensor out, Tensor x, Tensor weight, float eps);
-  // residual [T, n] += x; out = RmsNorm(residual). Each of any float type.
-  void AddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps);
-  // out [T, w.out] = x [T, w.in] W^T + b. The order of summation along `in` depends on the weight's
-  // shape and type only, never on T.
-  void Apply(Tensor out, Tensor x, const Linear& w);
+  // y [T, w.out] = x [T, w.in] W^T + b, finished as `epilogue` says. The order of summation along
+  // `in` depends on the weight's shape and type only, never on T.
+  void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
   // From column slices q [T, H*D], k and v [T, G*D] to what attention reads. Heads of q and k get
   // an RMSNorm when its weights [D] are given (Qwen3) and a rotation of the pairs (i, i + D/2)
   // ("rotate half"); q changes in place, k and v go to the slots [T] i32 of the cache. positions
@@ -149,8 +147,6 @@ class Ops {
   // softmax(q k^T * scale) v; query head h reads kv head h / (H / G).
   void Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                  const AttnOptions& options = {});
-  // out [T, n] = silu(gate) * up for gate_up [T, 2n] = [gate | up].
-  void SiluMul(Tensor out, Tensor gate_up);
   // tokens [R] i32 from logits [R, vocab] f32: penalties, then temperature, top-k, top-p, min-p and
   // a Gumbel-max draw that depends on (logits, parameters, seed, step) only; ties go to the lowest
   // id. A row with a NaN or +inf among its logits gives -1. The logits are not modified.
@@ -161,15 +157,13 @@ class Ops {
   virtual void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) = 0;
   virtual void DoGatherRows(Tensor out, Tensor x, Tensor rows) = 0;
   virtual void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) = 0;
-  virtual void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) = 0;
-  virtual void DoApply(Tensor out, Tensor x, const Linear& w) = 0;
+  virtual void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) = 0;
   virtual void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
                                  float eps, const RopeTable& rope, Tensor positions,
                                  const KvView& kv, Tensor slots) = 0;
   virtual void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) = 0;
   virtual void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
                            float scale, const AttnOptions& options) = 0;
-  virtual void DoSiluMul(Tensor out, Tensor gate_up) = 0;
   virtual void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) = 0;
 };
 

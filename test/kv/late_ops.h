@@ -69,8 +69,7 @@ class LateOps final : public Ops {
   void DoEmbed(Tensor, Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoGatherRows(Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
-  void DoAddRmsNorm(Tensor, Tensor, Tensor, Tensor, float) override { NoKernels(); }
-  void DoApply(Tensor, Tensor, const Linear&) override { NoKernels(); }
+  void DoApply(Tensor, Tensor, const Linear&, Epilogue) override { NoKernels(); }
   void DoQkNormRopeStore(Tensor, Tensor, Tensor, Tensor, Tensor, float, const RopeTable&, Tensor,
                          const KvView&, Tensor) override {
     NoKernels();
@@ -80,7 +79,6 @@ class LateOps final : public Ops {
                    const AttnOptions&) override {
     NoKernels();
   }
-  void DoSiluMul(Tensor, Tensor) override { NoKernels(); }
   void DoSample(Tensor, Tensor, const SampleArgs&) override { NoKernels(); }
 
  private:

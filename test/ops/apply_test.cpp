@@ -1,6 +1,6 @@
 // Linear layers on every device against double-precision loops, and the promise of Ops::Apply: a
-// row's bits do not depend on the other rows. The CPU kernels have their own tests as well
-// (linear_test.cpp).
+// row's bits do not depend on the other rows; the epilogues. The CPU kernels have their own tests
+// as well (linear_test.cpp).
 #include <algorithm>
 #include <cmath>
 
@@ -151,6 +151,92 @@ TEST_P(ApplyTest, OutputsRoundToTheirType) {
   const Matrix out(*ops_, activation_, kTokens, kN);
   ops_->Apply(out.tensor(), mx.tensor(), w);
   EXPECT_TRUE(SameBits(out.Get(), Rounded(exact, activation_)));
+}
+
+// Two parts of `half` rows with a bias each, as gate and up.
+struct GateUp {
+  Matrix gate, up, gate_bias, up_bias;
+  Linear w;
+
+  GateUp(Ops& ops, DType type, int half, int k)
+      : gate(ops, type, half, k, RandomFloats(half * k, 31)),
+        up(ops, type, half, k, RandomFloats(half * k, 32)),
+        gate_bias(ops, type, 1, half, RandomFloats(half, 33)),
+        up_bias(ops, DType::kF32, 1, half, RandomFloats(half, 34)) {
+    w.in = k;
+    w.out = 2 * half;
+    w.num_parts = 2;
+    w.parts[0] = {gate.tensor(), gate_bias.vector()};
+    w.parts[1] = {up.tensor(), up_bias.vector()};
+  }
+};
+
+// (outputs per part, K, T): below and above a tile of rows, an item of the CPU, a panel of tokens.
+constexpr int kEpilogueSizes[][3] = {{1, 8, 1},    {7, 40, 3},    {130, 64, 5}, {600, 72, 2},
+                                     {37, 136, 6}, {65, 264, 25}, {96, 24, 70}};
+
+TEST_P(ApplyTest, AddGrowsTheOutputByTheSums) {
+  for (const auto& [half, k, tokens] : kEpilogueSizes) {
+    const GateUp layer(*ops_, type(), half, k);
+    const Matrix x(*ops_, activation_, tokens, k, RandomFloats(tokens * k, 35));
+    const Matrix sums(*ops_, DType::kF32, tokens, 2 * half);
+    ops_->Apply(sums.tensor(), x.tensor(), layer.w);
+    const std::vector<float> before = RandomFloats(tokens * 2 * half, 36);
+    const Matrix out(*ops_, DType::kF32, tokens, 2 * half, before, 2 * half + 5);
+    ops_->Apply(out.tensor(), x.tensor(), layer.w, Epilogue::kAdd);
+    std::vector<float> expected = sums.Get();
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    EXPECT_TRUE(SameBits(out.Get(), expected)) << "N=" << half << " T=" << tokens;
+  }
+}
+
+TEST_P(ApplyTest, SwiGluMultipliesTheSums) {
+  for (const auto& [half, k, tokens] : kEpilogueSizes) {
+    const GateUp layer(*ops_, type(), half, k);
+    const Matrix x(*ops_, activation_, tokens, k, RandomFloats(tokens * k, 37));
+    const Matrix sums(*ops_, DType::kF32, tokens, 2 * half);
+    ops_->Apply(sums.tensor(), x.tensor(), layer.w);
+    const Matrix out(*ops_, DType::kF32, tokens, half, half + 5);
+    ops_->Apply(out.tensor(), x.tensor(), layer.w, Epilogue::kSwiGlu);
+    const std::vector<float> y = sums.Get();
+    std::vector<double> expected;
+    for (int t = 0; t < tokens; ++t) {
+      for (int i = 0; i < half; ++i) {
+        const double gate = y[t * 2 * half + i], up = y[t * 2 * half + half + i];
+        expected.push_back(gate / (1.0 + std::exp(-gate)) * up);
+      }
+    }
+    ExpectNear(out.Get(), expected, 1e-6, 2e-6,
+               "N=" + std::to_string(half) + " T=" + std::to_string(tokens));
+  }
+}
+
+// K = 1 and a weight of one make gate and up anything: 0, large, NaN. FP16 saturates.
+TEST_P(ApplyTest, SwiGluSurvivesExtremesAndKeepsNaN) {
+  const float large = type() == DType::kF16 ? 60000.0f : 1e30f;
+  const std::vector<float> gates = {0.0f, -0.0f, 100.0f, -100.0f, large, -large, kNaN, 1.0f};
+  const std::vector<float> ups = {3.0f, 1.0f, 2.0f, 2.0f, 5.0f, 5.0f, 1.0f, kNaN};
+  const int n = static_cast<int>(gates.size());
+  const Matrix gate(*ops_, type(), n, 1, gates), up(*ops_, type(), n, 1, ups);
+  Linear w;
+  w.in = 1;
+  w.out = 2 * n;
+  w.num_parts = 2;
+  w.parts[0].weight = gate.tensor();
+  w.parts[1].weight = up.tensor();
+  const Matrix x(*ops_, activation_, 1, 1, std::vector<float>{1.0f}), out(*ops_, activation_, 1, n);
+  ops_->Apply(out.tensor(), x.tensor(), w, Epilogue::kSwiGlu);
+  const std::vector<float> y = out.Get();
+  for (int i = 0; i < n; ++i) {
+    if (std::isnan(gates[i]) || std::isnan(ups[i])) {
+      EXPECT_TRUE(std::isnan(y[i])) << i;
+    } else {
+      const double sigmoid = 1.0 / (1.0 + std::exp(-double{Rounded(gates[i], type())}));
+      double expected = Rounded(gates[i], type()) * sigmoid * ups[i];
+      if (activation_ == DType::kF16) expected = std::clamp(expected, -65504.0, 65504.0);
+      EXPECT_NEAR(y[i], expected, 1e-6 + 0.005 * std::abs(expected)) << i;
+    }
+  }
 }
 
 }  // namespace

@@ -27,8 +27,14 @@ TEST_P(ContractDeathTest, WrongArgumentsEndTheProcessAndNameTheOp) {
               "RmsNorm: unexpected weight");
   EXPECT_EXIT(ops_->RmsNorm(out.tensor(), Tensor(), w.vector(), 1e-6f), exits, "unexpected x");
   EXPECT_EXIT(ops_->Embed(out.tensor(), x.tensor(), w.vector()), exits, "Embed: unexpected ids");
-  EXPECT_EXIT(ops_->SiluMul(out.tensor(), x.tensor()), exits, "SiluMul: unexpected out");
-  EXPECT_EXIT(ops_->SiluMul(out.tensor(), narrow.tensor()), exits, "odd width");
+  Linear linear;
+  linear.in = 8;
+  linear.out = 2;
+  linear.num_parts = 1;
+  linear.parts[0].weight = x.tensor();
+  EXPECT_EXIT(ops_->Apply(out.tensor(), x.tensor(), linear), exits, "Apply: x, out and the weight");
+  EXPECT_EXIT(ops_->Apply(out.tensor().Cols(0, 1), x.tensor(), linear, Epilogue::kSwiGlu), exits,
+              "gate and up differ");
   Tensor elsewhere = x.tensor();
   elsewhere.device = {DeviceType::kCUDA, 3};
   EXPECT_EXIT(ops_->GatherRows(out.tensor(), elsewhere, ids.tensor()), exits, "on cuda:3");
@@ -53,12 +59,12 @@ TEST_P(ContractTest, NoRowsIsNoWork) {
 
 TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
   Matrix x(*ops_, DType::kF32, 1, 4, {1, 2, 3, 4});
-  const Matrix out(*ops_, DType::kF32, 1, 2);
-  const Matrix w(*ops_, DType::kF32, 1, 4, {1, 1, 1, 1}), norm(*ops_, DType::kF32, 1, 4);
+  const Matrix out(*ops_, DType::kF32, 1, 4);
+  const Matrix w(*ops_, DType::kF32, 1, 4, {1, 2, 3, 5}), norm(*ops_, DType::kF32, 1, 4);
   float eps = 0.0f;
   auto graph = ops_->Capture([&] {
     ops_->RmsNorm(norm.tensor(), x.tensor(), w.vector(), eps);
-    ops_->SiluMul(out.tensor(), norm.tensor());
+    ops_->RmsNorm(out.tensor(), norm.tensor(), w.vector(), eps);
   });
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   const std::vector<float> executed = out.Get();
@@ -66,11 +72,11 @@ TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
 
   eps = 1e6f;  // frozen as 0
   x.Set({-2, 1, 5, 1});
-  ops_->SiluMul(out.tensor(), x.tensor());  // not part of the recording
+  ops_->RmsNorm(out.tensor(), x.tensor(), w.vector(), 0.0f);  // not part of the recording
   (*graph)->Replay();
   const std::vector<float> replayed = out.Get();
   ops_->RmsNorm(norm.tensor(), x.tensor(), w.vector(), 0.0f);
-  ops_->SiluMul(out.tensor(), norm.tensor());
+  ops_->RmsNorm(out.tensor(), norm.tensor(), w.vector(), 0.0f);
   EXPECT_TRUE(SameBits(replayed, out.Get()));
   EXPECT_FALSE(SameBits(replayed, executed));
 }

@@ -1,5 +1,5 @@
-// Embed, GatherRows, RmsNorm, AddRmsNorm, SiluMul and QkNormRopeStore against naive double loops:
-// odd sizes, row strides larger than the row, every weight type, every instruction set.
+// Embed, GatherRows, RmsNorm and QkNormRopeStore against naive double loops: odd sizes, row strides
+// larger than the row, every weight type, every instruction set.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -125,57 +125,6 @@ TEST_P(ElementwiseTest, RmsNormOfZerosIsZeroAndInPlaceWorks) {
   ExpectNear(x.Get(), std::vector<double>(40, 0.0), 1e-30, 0);
 }
 
-TEST_P(ElementwiseTest, AddRmsNormAddsThenNormalises) {
-  OnEveryTarget(device(), [&](const std::string& target) {
-    for (int n : {1, 17, 257, 1024}) {
-      constexpr int kRows = 19;
-      const std::vector<float> x = Activations(kRows * n, 1), r = Activations(kRows * n, 2);
-      const std::vector<float> w = Rounded(RandomFloats(n, 3), weight_type());
-      const Matrix mx(*ops_, activation_, kRows, n, x, n + 4);
-      const Matrix residual(*ops_, activation_, kRows, n, r, n + 6);
-      const Matrix mw(*ops_, weight_type(), 1, n, w);
-      const Matrix out(*ops_, activation_, kRows, n, n + 2);
-      ops_->AddRmsNorm(out.tensor(), residual.tensor(), mx.tensor(), mw.vector(), 1e-5f);
-      std::vector<float> sum;
-      for (size_t i = 0; i < x.size(); ++i) sum.push_back(Rounded(x[i] + r[i], activation_));
-      EXPECT_TRUE(SameBits(residual.Get(), sum)) << target;
-      ExpectNear(out.Get(), NaiveRmsNorm(sum, w, 1e-5), 1e-6, 2e-6 + rounding_, target);
-    }
-  });
-}
-
-TEST_P(ElementwiseTest, SiluMulMatchesNaiveAndSurvivesExtremes) {
-  OnEveryTarget(device(), [&](const std::string& target) {
-    for (int n : {1, 17, 257, 5000}) {
-      constexpr int kRows = 3;
-      std::vector<float> x = Activations(kRows * 2 * n, n, 8.0f);
-      const float extremes[] = {0.0f, -0.0f, 100.0f, -100.0f, 1e30f, -1e30f};
-      // FP16 has no 1e30.
-      const int num_extremes = activation_ == DType::kF16 ? 4 : 6;
-      for (int i = 0; i < std::min(n, num_extremes); ++i) x[i] = Rounded(extremes[i], activation_);
-      const Matrix mx(*ops_, activation_, kRows, 2 * n, x, 2 * n + 3);
-      const Matrix out(*ops_, activation_, kRows, n, n + 1);
-      ops_->SiluMul(out.tensor(), mx.tensor());
-      std::vector<double> expected;
-      for (int r = 0; r < kRows; ++r) {
-        for (int i = 0; i < n; ++i) {
-          const double gate = x[r * 2 * n + i], up = x[r * 2 * n + n + i];
-          expected.push_back(gate / (1.0 + std::exp(-gate)) * up);
-        }
-      }
-      ExpectNear(out.Get(), expected, 1e-6, 2e-6 + rounding_, target);
-    }
-  });
-}
-
-TEST_P(ElementwiseTest, SiluMulKeepsNaN) {
-  const Matrix x(*ops_, activation_, 1, 4, {kNaN, 1.0f, 1.0f, kNaN});
-  const Matrix out(*ops_, activation_, 1, 2);
-  ops_->SiluMul(out.tensor(), x.tensor());
-  EXPECT_TRUE(std::isnan(out.Get()[0]));
-  EXPECT_TRUE(std::isnan(out.Get()[1]));
-}
-
 // Rows of one batch equal the same rows alone, to the bit.
 TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
   constexpr int kRows = 40, kWidth = 1000;
@@ -183,21 +132,15 @@ TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
   const Matrix mx(*ops_, activation_, kRows, kWidth, x);
   const Matrix w(*ops_, weight_type(), 1, kWidth, RandomFloats(kWidth, 6));
   const Matrix norm(*ops_, activation_, kRows, kWidth);
-  const Matrix silu(*ops_, activation_, kRows, kWidth / 2);
   ops_->RmsNorm(norm.tensor(), mx.tensor(), w.vector(), 1e-6f);
-  ops_->SiluMul(silu.tensor(), mx.tensor());
-  const std::vector<float> all_norms = norm.Get(), all_silus = silu.Get();
+  const std::vector<float> all_norms = norm.Get();
   for (int r : {0, 17, 39}) {
     const Matrix one(*ops_, activation_, 1, kWidth,
                      {x.begin() + r * kWidth, x.begin() + (r + 1) * kWidth});
     const Matrix one_norm(*ops_, activation_, 1, kWidth);
-    const Matrix one_silu(*ops_, activation_, 1, kWidth / 2);
     ops_->RmsNorm(one_norm.tensor(), one.tensor(), w.vector(), 1e-6f);
-    ops_->SiluMul(one_silu.tensor(), one.tensor());
     EXPECT_TRUE(SameBits(one_norm.Get(),
                          {all_norms.begin() + r * kWidth, all_norms.begin() + (r + 1) * kWidth}));
-    EXPECT_TRUE(SameBits(one_silu.Get(), {all_silus.begin() + r * kWidth / 2,
-                                          all_silus.begin() + (r + 1) * kWidth / 2}));
   }
 }
 
@@ -223,7 +166,7 @@ class KvStorage {
     view_.max_len = page_size_;
     view_.page_shift = 2;
     view_.slab_shift = 1;
-    view_.s.head_dim = head_dim;
+    view_.s.head_dim = view_.s.token_stride = head_dim;
     view_.s.v_offset = int64_t{page_size_} * head_dim;
     view_.s.head_stride = 2 * view_.s.v_offset;
     view_.s.layer_offset = kv_heads * view_.s.head_stride;

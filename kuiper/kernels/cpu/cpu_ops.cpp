@@ -111,14 +111,10 @@ void CpuOps::DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {
   Run([=, this] { cpu::RmsNorm(pool_, out, x, weight, eps); });
 }
 
-void CpuOps::DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) {
-  Run([=, this] { cpu::AddRmsNorm(pool_, out, residual, x, weight, eps); });
-}
-
-void CpuOps::DoApply(Tensor out, Tensor x, const Linear& w) {
+void CpuOps::DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
   KU_CHECK(x.rows() <= limits_.max_tokens && w.in <= limits_.max_features,
            "more than was reserved");
-  Run([=, this] { linear_.Apply(out, x, w); });
+  Run([=, this] { linear_.Apply(out, x, w, epilogue); });
 }
 
 void CpuOps::DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
@@ -142,10 +138,6 @@ void CpuOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta&
     cpu::Attention(pool_, attention_, scratch_.data(), scratch_stride_, limits_.max_context, out, q,
                    kv, meta, scale, options);
   });
-}
-
-void CpuOps::DoSiluMul(Tensor out, Tensor gate_up) {
-  Run([=, this] { cpu::SiluMul(pool_, out, gate_up); });
 }
 
 void CpuOps::DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) {

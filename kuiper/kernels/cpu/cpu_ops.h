@@ -38,15 +38,13 @@ class CpuOps : public Ops {
   void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) override;
   void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
-  void DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) override;
-  void DoApply(Tensor out, Tensor x, const Linear& w) override;
+  void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) override;
   void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
                          const RopeTable& rope, Tensor positions, const KvView& kv,
                          Tensor slots) override;
   void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) override;
   void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                    const AttnOptions& options) override;
-  void DoSiluMul(Tensor out, Tensor gate_up) override;
   void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) override;
 
  private:

@@ -1,5 +1,5 @@
-// Embed, GatherRows, SiluMul. Parallel over rows, SiluMul also over column chunks. Each moves its
-// inputs and outputs once and is bound by memory; exp costs about as much when all is in cache.
+// Embed and GatherRows, parallel over rows: each moves its inputs and outputs once and is bound by
+// memory. SiluMulRow, the end of a linear layer: its data are in cache, exp is what it costs.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -28,14 +28,15 @@ void WidenRow(float* out, const void* row, DType dtype, int64_t n) {
   });
 }
 
-// out[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + e^-g).
-void SiluMulRow(float* out, const float* gate, const float* up, int64_t n) {
+// gate[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + e^-g).
+void SiluMulRowImpl(float* gate, const float* up, int64_t n) {
   const DF d;
   const VF one = hn::Set(d, 1.0f);
   // e^88 is finite and 1 + e^88 makes the quotient vanish; NaN survives in the numerator.
   const VF limit = hn::Set(d, 88.0f);
-  MapElements(out, n, [&](auto load) HWY_ATTR {
-    const VF g = load(gate);
+  const float* in = gate;
+  MapElements(gate, n, [&](auto load) HWY_ATTR {
+    const VF g = load(in);
     const VF e = ExpF32(d, hn::Min(hn::Neg(g), limit));
     return hn::Mul(hn::Div(g, hn::Add(one, e)), load(up));
   });
@@ -50,7 +51,7 @@ HWY_AFTER_NAMESPACE();
 namespace kuiper::cpu {
 
 HWY_EXPORT(WidenRow);
-HWY_EXPORT(SiluMulRow);
+HWY_EXPORT(SiluMulRowImpl);
 
 void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   const auto widen = HWY_DYNAMIC_DISPATCH(WidenRow);
@@ -79,17 +80,8 @@ void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows) {
   });
 }
 
-void SiluMul(ThreadPool& pool, Tensor out, Tensor gate_up) {
-  constexpr int64_t kChunk = 4096;
-  const auto silu_mul = HWY_DYNAMIC_DISPATCH(SiluMulRow);
-  const int64_t n = out.shape[1];
-  const int64_t chunks = (n + kChunk - 1) / kChunk;
-  ForEachItem(pool, out.rows() * chunks, out.numel(), [&](int64_t item, int) {
-    const int64_t t = item / chunks;
-    const int64_t begin = item % chunks * kChunk;
-    const float* gate = gate_up.row<float>(t) + begin;
-    silu_mul(out.row<float>(t) + begin, gate, gate + n, std::min(kChunk, n - begin));
-  });
+void SiluMulRow(float* gate, const float* up, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(SiluMulRowImpl)(gate, up, n);
 }
 
 }  // namespace kuiper::cpu

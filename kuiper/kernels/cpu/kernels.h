@@ -38,11 +38,11 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
 // elementwise.cpp; `sampled` may be empty.
 void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled);
 void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows);
-void SiluMul(ThreadPool& pool, Tensor out, Tensor gate_up);
+// gate[i] = silu(gate[i]) * up[i], on the calling thread.
+void SiluMulRow(float* gate, const float* up, int64_t n);
 
 // norm.cpp
 void RmsNorm(ThreadPool& pool, Tensor out, Tensor x, Tensor weight, float eps);
-void AddRmsNorm(ThreadPool& pool, Tensor out, Tensor residual, Tensor x, Tensor weight, float eps);
 
 // rope.cpp
 void QkNormRopeStore(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,

@@ -31,9 +31,10 @@ class CpuLinear {
   // Bytes that Reserve takes.
   size_t ScratchBytes(int max_tokens, int max_features) const;
 
-  // out [T, w.out] = x [T, w.in] W^T + b; out and x f32 with any row stride, T <= max_tokens and
-  // w.in <= max_features. The parts' outputs lie side by side; all weights have one dtype.
-  void Apply(Tensor out, Tensor x, const Linear& w);
+  // As Ops::Apply: y [T, w.out] = x [T, w.in] W^T + b, finished by the epilogue; out and x f32 with
+  // any row stride, T <= max_tokens and w.in <= max_features. The parts' outputs lie side by side;
+  // all weights have one dtype.
+  void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 
   // The instruction sets this machine can run, best first, e.g. {"AVX3_BF16", "AVX3", "AVX2", ...}.
   static std::vector<std::string> InstructionSets();

@@ -1,4 +1,4 @@
-// RmsNorm and AddRmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight. Parallel
+// RmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight. Parallel
 // over rows; moves each row twice (the second time from L1), bound by memory.
 #include <cmath>
 
@@ -28,12 +28,6 @@ void RmsNormRow(float* out, const float* x, Tensor weight, int n, float eps) {
   });
 }
 
-void AddRmsNormRow(float* out, float* residual, const float* x, Tensor weight, int n, float eps) {
-  const float* sum = residual;
-  MapElements(residual, n, [&](auto load) HWY_ATTR { return hn::Add(load(sum), load(x)); });
-  RmsNormRow(out, residual, weight, n, eps);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
 }  // namespace kuiper
@@ -43,21 +37,12 @@ HWY_AFTER_NAMESPACE();
 namespace kuiper::cpu {
 
 HWY_EXPORT(RmsNormRow);
-HWY_EXPORT(AddRmsNormRow);
 
 void RmsNorm(ThreadPool& pool, Tensor out, Tensor x, Tensor weight, float eps) {
   const auto norm = HWY_DYNAMIC_DISPATCH(RmsNormRow);
   const int n = static_cast<int>(x.shape[1]);
   ForEachItem(pool, x.rows(), x.numel(),
               [&](int64_t t, int) { norm(out.row<float>(t), x.row<float>(t), weight, n, eps); });
-}
-
-void AddRmsNorm(ThreadPool& pool, Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) {
-  const auto norm = HWY_DYNAMIC_DISPATCH(AddRmsNormRow);
-  const int n = static_cast<int>(x.shape[1]);
-  ForEachItem(pool, x.rows(), x.numel(), [&](int64_t t, int) {
-    norm(out.row<float>(t), residual.row<float>(t), x.row<float>(t), weight, n, eps);
-  });
 }
 
 }  // namespace kuiper::cpu

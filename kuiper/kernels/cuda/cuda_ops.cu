@@ -291,15 +291,11 @@ void CudaOps::DoGatherRows(Tensor out, Tensor x, Tensor rows) {
 }
 
 void CudaOps::DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {
-  KU_GPU::AddRmsNorm(Enter(), out, Tensor(), x, weight, eps);
+  KU_GPU::RmsNorm(Enter(), out, x, weight, eps);
 }
 
-void CudaOps::DoAddRmsNorm(Tensor out, Tensor residual, Tensor x, Tensor weight, float eps) {
-  KU_GPU::AddRmsNorm(Enter(), out, residual, x, weight, eps);
-}
-
-void CudaOps::DoApply(Tensor out, Tensor x, const Linear& w) {
-  KU_GPU::Apply(Enter(), out, x, w);
+void CudaOps::DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+  KU_GPU::Apply(Enter(), out, x, w, epilogue);
 }
 
 void CudaOps::DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
@@ -323,10 +319,6 @@ void CudaOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta
   } else {
     KU_GPU::AttentionFlash(Enter(), attention_scratch_, num_sms_, args);
   }
-}
-
-void CudaOps::DoSiluMul(Tensor out, Tensor gate_up) {
-  KU_GPU::SiluMul(Enter(), out, gate_up);
 }
 
 void CudaOps::DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) {

@@ -19,11 +19,9 @@ constexpr int kMaxMhaHeadDim = 1024;
 
 // elementwise.cu; `sampled` may be empty.
 void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids, Tensor sampled);
-void SiluMul(cudaStream_t stream, Tensor out, Tensor gate_up);
 
-// norm.cu; `residual` is empty for RmsNorm.
-void AddRmsNorm(cudaStream_t stream, Tensor out, Tensor residual, Tensor x, Tensor weight,
-                float eps);
+// norm.cu
+void RmsNorm(cudaStream_t stream, Tensor out, Tensor x, Tensor weight, float eps);
 
 // rope.cu
 void QkNormRopeStore(cudaStream_t stream, Tensor q, Tensor k, Tensor v, Tensor q_norm,
@@ -32,8 +30,8 @@ void QkNormRopeStore(cudaStream_t stream, Tensor q, Tensor k, Tensor v, Tensor q
 void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots);
 
 // linear.cu, linear_f32.cu
-void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w);
-void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w);
+void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue);
+void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue);
 
 // Memory for the partial results of sequences that several blocks share.
 struct AttentionScratch {

@@ -58,19 +58,18 @@ __global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__
   const int first_token = static_cast<int>(blockIdx.x) * kPanel;
   const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
   const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
-  const int row0 = (tile * kGroups + warp / kWarpsK) * kRowTiles * 16;
+  const bool paired = p.paired();
+  const int tile_rows = paired ? 8 : 16;  // of the output, per row tile
+  const int row0 = (tile * kGroups + warp / kWarpsK) * kRowTiles * tile_rows;
   const int in = p.in;
 
+  // The lower and the upper 8 rows of each row tile, which are gate and up with SwiGLU.
   const void* weight[kRowTiles][2];
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      // Rows behind the last are read as the last and never stored.
-      int row = row0 + m * 16 + h * 8 + g;
-      row = row < part.out ? row : part.out - 1;
-      weight[m][h] = static_cast<const T*>(part.weight) + static_cast<int64_t>(row) * in;
-    }
+    const int row = row0 + m * tile_rows + g;
+    weight[m][0] = p.Weight<T>(part, row);
+    weight[m][1] = paired ? p.Weight<T>(p.parts[1], row) : p.Weight<T>(part, row + 8);
   }
   float acc[kRowTiles][kTokenTiles][4] = {};
   for (int turn = warp % kWarpsK * kTurn; turn < in; turn += kWarpsK * kTurn) {
@@ -119,15 +118,24 @@ __global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__
            i += kThreads) {
         const int from = i % kWarpSize, r = i / kWarpSize % (4 * kReduceTiles);
         const int group = i / (kWarpSize * 4 * kReduceTiles);
-        // Registers 0 and 1 belong to row g, 2 and 3 to row g + 8; columns 2t and 2t + 1.
+        // Registers 0 and 1 belong to the lower rows, 2 and 3 to the upper; columns 2t and 2t + 1.
+        const int upper = r % 4 / 2;
+        if (paired && upper != 0) continue;
         const int row =
-            (tile * kGroups + group) * kRowTiles * 16 + m * 16 + from / 4 + r % 4 / 2 * 8;
+            (tile * kGroups + group) * kRowTiles * tile_rows + m * tile_rows + from / 4 + upper * 8;
         const int token = first_token + (n + r / 4) * 8 + 2 * (from % 4) + r % 2;
         if (row >= part.out || token >= p.tokens) continue;
-        float sum = reduce[group * kWarpsK][r][from];
+        const auto sum_of = [&](int slot) {
+          float sum = reduce[group * kWarpsK][slot][from];
 #pragma unroll
-        for (int k = 1; k < kWarpsK; ++k) sum += reduce[group * kWarpsK + k][r][from];
-        p.Store(part, token, row, sum);
+          for (int k = 1; k < kWarpsK; ++k) sum += reduce[group * kWarpsK + k][slot][from];
+          return sum;
+        };
+        if (paired) {
+          p.StoreSwiGlu(token, row, sum_of(r), sum_of(r + 2));
+        } else {
+          p.Store(part, token, row, sum_of(r));
+        }
       }
     }
   }
@@ -166,10 +174,10 @@ void LaunchTyped(cudaStream_t stream, LinearArgs& args, bool vectors, int64_t ou
 
 }  // namespace
 
-void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w) {
+void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
   const DType dtype = w.parts[0].weight.dtype;
-  if (dtype == DType::kF32) return ApplyF32(stream, out, x, w);
-  LinearArgs args = MakeLinearArgs(out, x, w);
+  if (dtype == DType::kF32) return ApplyF32(stream, out, x, w, epilogue);
+  LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
   const bool vectors = args.vectors && args.x.dtype == dtype && args.in % 8 == 0;
   if (dtype == DType::kF16) {
     LaunchTyped<Half>(stream, args, vectors, w.out);

@@ -30,15 +30,17 @@ __global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constan
   const int first_token = static_cast<int>(blockIdx.x) * kTokens;
   const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
   const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
-  const int row0 = (tile * kGroups + warp / kWarpsK) * kRows;
+  const bool paired = p.paired();
+  const int tile_rows = paired ? kRows / 2 : kRows;  // of the output, per warp
+  const int row0 = (tile * kGroups + warp / kWarpsK) * tile_rows;
   const int in = p.in;
 
+  // With SwiGLU the upper half are rows of up.
   const float* weight[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    // Rows behind the last are read as the last and never stored.
-    const int row = row0 + r < part.out ? row0 + r : part.out - 1;
-    weight[r] = static_cast<const float*>(part.weight) + static_cast<int64_t>(row) * in;
+    weight[r] = paired && r >= kRows / 2 ? p.Weight<float>(p.parts[1], row0 + r - kRows / 2)
+                                         : p.Weight<float>(part, row0 + r);
   }
   float acc[kRows][kTokens] = {};
   for (int k = warp % kWarpsK * kTurn + 4 * lane; k < in; k += kWarpsK * kTurn) {
@@ -85,12 +87,19 @@ __global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constan
   const int i = static_cast<int>(threadIdx.x);
   if (i >= kGroups * kSums) return;
   const int group = i / kSums, r = i % kSums / kTokens, n = i % kTokens;
-  const int row = (tile * kGroups + group) * kRows + r;
-  if (row >= part.out || first_token + n >= p.tokens) return;
-  float sum = sums[group * kWarpsK][i % kSums];
+  const int row = (tile * kGroups + group) * tile_rows + r;
+  if (r >= tile_rows || row >= part.out || first_token + n >= p.tokens) return;
+  const auto sum_of = [&](int slot) {
+    float sum = sums[group * kWarpsK][slot];
 #pragma unroll
-  for (int k = 1; k < kWarpsK; ++k) sum += sums[group * kWarpsK + k][i % kSums];
-  p.Store(part, first_token + n, row, sum);
+    for (int k = 1; k < kWarpsK; ++k) sum += sums[group * kWarpsK + k][slot];
+    return sum;
+  };
+  if (paired) {
+    p.StoreSwiGlu(first_token + n, row, sum_of(i % kSums), sum_of(i % kSums + kSums / 2));
+  } else {
+    p.Store(part, first_token + n, row, sum_of(i % kSums));
+  }
 }
 
 template <int kTokens, int kWarpsK, bool kVectors>
@@ -112,8 +121,8 @@ void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
 
 }  // namespace
 
-void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w) {
-  LinearArgs args = MakeLinearArgs(out, x, w);
+void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+  LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
   const bool vectors = args.vectors && args.x.dtype == DType::kF32 && args.in % 4 == 0;
   // Depends on the weight's shape only: it fixes the order of summation.
   if (w.out <= 16384) return LaunchWarps<8>(stream, args, vectors);

@@ -1,5 +1,6 @@
 // A Linear as a kernel argument: parts whose outputs lie side by side, cut into tiles of rows that
-// never cross from one part to the next.
+// never cross from one part to the next. With SwiGLU every tile has as many rows of gate as of up,
+// the same ones, so that a block has what it needs for its outputs.
 #pragma once
 
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -17,13 +18,15 @@ struct LinearArgs {
     int first_tile;
   };
   Part parts[Linear::kMaxParts];
-  int num_parts;
+  int num_parts;  // that are cut into tiles: gate alone with SwiGLU
   int in, tokens;
+  Epilogue epilogue;
   bool vectors;  // rows of x and of every weight are 16-byte aligned
   MatrixArg x, out;
 
   // Cuts the parts into tiles; returns how many there are.
   int NumberTiles(int rows_per_tile) {
+    if (epilogue == Epilogue::kSwiGlu) rows_per_tile /= 2;
     int tiles = 0;
     for (int i = 0; i < num_parts; ++i) {
       parts[i].first_tile = tiles;
@@ -36,15 +39,40 @@ struct LinearArgs {
     while (i + 1 < num_parts && tile >= parts[i + 1].first_tile) ++i;
     return parts[i];
   }
+  __device__ __forceinline__ bool paired() const { return epilogue == Epilogue::kSwiGlu; }
+  // Row `row` of a part, `columns` of T; rows behind the last are read as the last, never stored.
+  template <typename T>
+  __device__ __forceinline__ const T* Weight(const Part& part, int row) const {
+    row = row < part.out ? row : part.out - 1;
+    return static_cast<const T*>(part.weight) + static_cast<int64_t>(row) * in;
+  }
+  __device__ __forceinline__ float WithBias(const Part& part, int row, float sum) const {
+    return part.bias == nullptr ? sum : sum + LoadAny(part.bias, part.bias_dtype, row);
+  }
   __device__ __forceinline__ void Store(const Part& part, int token, int row, float sum) const {
-    if (part.bias != nullptr) sum += LoadAny(part.bias, part.bias_dtype, row);
-    StoreAny(out.Row(token), out.dtype, part.first_column + row, sum);
+    char* y = out.Row(token);
+    const int column = part.first_column + row;
+    sum = WithBias(part, row, sum);
+    if (epilogue == Epilogue::kAdd) sum += LoadAny(y, out.dtype, column);
+    StoreAny(y, out.dtype, column, sum);
+  }
+  // silu(gate) * up. FP16 cannot hold products above 65504; they are clamped, because an infinity
+  // would spread over the row at the next layer (NaN is kept).
+  __device__ __forceinline__ void StoreSwiGlu(int token, int row, float gate, float up) const {
+    gate = WithBias(parts[0], row, gate);
+    up = WithBias(parts[1], row, up);
+    // e^88 is finite and 1 + e^88 makes the quotient vanish; NaN survives in the numerator.
+    const float y = gate / (1.0f + expf(fminf(-gate, 88.0f))) * up;
+    const float limit = out.dtype == DType::kF16 ? 65504.0f : INFINITY;
+    StoreAny(out.Row(token), out.dtype, row, y > limit ? limit : y < -limit ? -limit : y);
   }
 };
 
-inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linear& w) {
+inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linear& w,
+                                 Epilogue epilogue) {
   LinearArgs args{};
-  args.num_parts = w.num_parts;
+  args.epilogue = epilogue;
+  args.num_parts = epilogue == Epilogue::kSwiGlu ? 1 : w.num_parts;
   args.in = w.in;
   args.tokens = static_cast<int>(x.rows());
   args.x = AsArg(x);

@@ -1,4 +1,4 @@
-// RmsNorm and AddRmsNorm: one block per row, 8 elements per thread and step, FP32 sums in a tree
+// RmsNorm: one block per row, 8 elements per thread and step, FP32 sums in a tree
 // whose shape depends on the row's width only. Moves each row once from DRAM; the second pass reads
 // L1/L2. One token is bound by the launch and two barriers (2 to 3 us expected), many rows by DRAM.
 #include "kuiper/kernels/cuda/kernels.h"
@@ -10,32 +10,16 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 
-// residual.data null: out = norm(x). Otherwise residual += x and out = norm(residual).
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    AddRmsNormKernel(const __grid_constant__ MatrixArg out,
-                     const __grid_constant__ MatrixArg residual,
-                     const __grid_constant__ MatrixArg x, const __grid_constant__ MatrixArg weight,
-                     int n, float eps) {
+    RmsNormKernel(const __grid_constant__ MatrixArg out, const __grid_constant__ MatrixArg x,
+                  const __grid_constant__ MatrixArg weight, int n, float eps) {
   KU_SHARED(shared, float[kWarpSize]);
   const int64_t t = blockIdx.x;
   const int step = static_cast<int>(blockDim.x) * 8;
-  const bool add = residual.data != nullptr;
-  const MatrixArg& source = add ? residual : x;
   float sum = 0.0f;
   for (int i = static_cast<int>(threadIdx.x) * 8; i < n; i += step) {
     float v[8];
-    LoadChunk(source.Row(t), source.dtype, source.vectors, i, n, v);
-    if (add) {
-      float more[8];
-      LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, more);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) v[j] += more[j];
-      StoreChunk(residual.Row(t), residual.dtype, residual.vectors, i, n, v);
-      // What was stored, so that the norm is one of the residual stream as the next layer sees it.
-      if (residual.dtype != DType::kF32) {
-        LoadChunk(residual.Row(t), residual.dtype, residual.vectors, i, n, v);
-      }
-    }
+    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, v);
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
   }
@@ -43,7 +27,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   const float scale = 1.0f / sqrtf(mean + eps);
   for (int i = static_cast<int>(threadIdx.x) * 8; i < n; i += step) {
     float v[8], w[8];
-    LoadChunk(source.Row(t), source.dtype, source.vectors, i, n, v);
+    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, v);
     LoadChunk(weight.data, weight.dtype, weight.vectors, i, n, w);
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] = v[j] * scale * w[j];
@@ -53,15 +37,13 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 
 }  // namespace
 
-void AddRmsNorm(cudaStream_t stream, Tensor out, Tensor residual, Tensor x, Tensor weight,
-                float eps) {
+void RmsNorm(cudaStream_t stream, Tensor out, Tensor x, Tensor weight, float eps) {
   const int n = static_cast<int>(x.shape[1]);
   const int warps = CeilDiv(n, 8 * kWarpSize);
   const int threads =
       kWarpSize * (warps < kMaxThreads / kWarpSize ? warps : kMaxThreads / kWarpSize);
-  Launch(AddRmsNormKernel, dim3(static_cast<unsigned>(x.rows())),
-         dim3(static_cast<unsigned>(threads)), 0, stream, AsArg(out),
-         residual.empty() ? MatrixArg{} : AsArg(residual), AsArg(x), AsArg(weight), n, eps);
+  Launch(RmsNormKernel, dim3(static_cast<unsigned>(x.rows())), dim3(static_cast<unsigned>(threads)),
+         0, stream, AsArg(out), AsArg(x), AsArg(weight), n, eps);
 }
 
 }  // namespace kuiper::KU_GPU

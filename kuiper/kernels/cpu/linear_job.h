@@ -1,0 +1,117 @@
+// What the two ways of computing a linear layer share: linear.cpp for few tokens,
+// linear_blocked.cpp for many. Nobody else includes it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kuiper/base/half.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/thread_pool.h"
+#include "kuiper/ops/linear.h"
+
+namespace kuiper {
+
+constexpr size_t kLine = 64;  // bytes of a cache line
+
+template <typename Int>
+constexpr Int CeilDiv(Int a, Int b) {
+  return (a + b - 1) / b;
+}
+
+// One call of CpuLinear::Apply.
+struct Job {
+  const LinearKernel& kernel;
+  const Linear& w;
+  Epilogue epilogue;
+  float* out;
+  size_t out_stride;
+  uint8_t* activations;  // [sub-block of K][T][chunks of the sub-block]
+  int tokens;
+
+  int in() const { return w.in; }
+  bool paired() const { return epilogue == Epilogue::kSwiGlu; }
+  int fold_k() const { return kernel.chunk * kFoldChunks; }
+  int sub_k() const { return kernel.chunk * kernel.sub_chunks; }
+  int chunks() const { return CeilDiv(w.in, kernel.chunk); }
+  size_t RowBytes() const { return static_cast<size_t>(w.in) * DTypeBytes(kernel.weights); }
+  // Bytes from one row of x to the next in the sub-block that starts at element k0.
+  size_t XStride(int k0) const {
+    return static_cast<size_t>(std::min(kernel.sub_chunks, chunks() - k0 / kernel.chunk)) *
+           kernel.chunk_bytes;
+  }
+  uint8_t* X(int k0, int token) const {
+    return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
+           token * XStride(k0);
+  }
+  const uint8_t* W(int part, int row, int k0) const {
+    return static_cast<const uint8_t*>(w.parts[part].weight.data) + row * RowBytes() +
+           static_cast<size_t>(k0) * DTypeBytes(kernel.weights);
+  }
+  // The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
+  static int NextRows(int left, int full) {
+    return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
+  }
+};
+
+// Rows [begin, end) of one part, whose sums go to the output from column `column` on.
+struct RowRange {
+  int part = 0, begin = 0, end = 0, column = 0;
+  Epilogue epilogue = Epilogue::kStore;  // kSwiGlu: the output holds the gate, these are rows of up
+};
+
+// The output is cut into work items of `step` columns that never cross from one part to the next.
+// With SwiGLU an item is rows of gate and, after them, the same rows of up.
+inline RowRange FindRows(const Job& job, int item, int step) {
+  if (job.paired()) {
+    const int begin = item * step;
+    return {0, begin, std::min(job.w.out / 2, begin + step), begin, Epilogue::kStore};
+  }
+  int column = 0;
+  for (int part = 0; part < job.w.num_parts; ++part) {
+    const int rows = static_cast<int>(job.w.parts[part].weight.shape[0]);
+    const int items = CeilDiv(rows, step);
+    if (item < items) {
+      const int begin = item * step;
+      return {part, begin, std::min(rows, begin + step), column + begin, job.epilogue};
+    }
+    item -= items;
+    column += rows;
+  }
+  return {};
+}
+inline RowRange UpRows(RowRange gate) {
+  gate.part = 1;
+  gate.epilogue = Epilogue::kSwiGlu;
+  return gate;
+}
+inline int CountItems(const Job& job, int step) {
+  if (job.paired()) return CeilDiv(job.w.out / 2, step);
+  int items = 0;
+  for (int part = 0; part < job.w.num_parts; ++part) {
+    items += CeilDiv(static_cast<int>(job.w.parts[part].weight.shape[0]), step);
+  }
+  return items;
+}
+
+// Vectors of a mapped file may be unaligned.
+inline float BiasAt(const Tensor& bias, int i) {
+  const char* at = static_cast<const char*>(bias.data) + i * DTypeBytes(bias.dtype);
+  if (bias.dtype == DType::kF32) {
+    float value;
+    memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  memcpy(&bits, at, sizeof(bits));
+  return bias.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
+}
+
+// linear_blocked.cpp: workspace of BlockedScratchBytes for each thread, 64-byte aligned.
+size_t BlockedScratchBytes(int tokens, int in);
+void ApplyBlocked(ThreadPool& pool, const Job& job, uint8_t* workspace, size_t workspace_bytes);
+
+}  // namespace kuiper
