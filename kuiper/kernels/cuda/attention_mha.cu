@@ -81,12 +81,12 @@ __global__ void __launch_bounds__(kThreads)
       sum += weight[tid];
     }
     __syncthreads();
+    for (int j = 0; j < count; ++j) {
+      const T* v = static_cast<const T*>(value[j]);
 #pragma unroll
-    for (int n = 0; n < kPerThread; ++n) {
-      const int i = tid + n * kThreads;
-      if (i >= p.head_dim) continue;
-      for (int j = 0; j < count; ++j) {
-        acc[n] = fmaf(weight[j], Widen(static_cast<const T*>(value[j])[i]), acc[n]);
+      for (int n = 0; n < kPerThread; ++n) {
+        const int i = tid + n * kThreads;
+        if (i < p.head_dim) acc[n] = fmaf(weight[j], Widen(v[i]), acc[n]);
       }
     }
   }
