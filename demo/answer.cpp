@@ -163,6 +163,10 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
     Log("after the request");
     record.status = completion.ok() ? completion->error : WithHint(completion.status());
     if (completion.ok()) record.completion = std::move(*completion);
+    if (record.completion.dropped_tokens > 0) {
+      console_.Note("the KV cache was full: " + std::to_string(record.completion.dropped_tokens) +
+                    " tokens slid out of the context (--on-full slide)");
+    }
   }
   record.kv = engine_.kv_stats();
   // A failure in the middle still shows what there is.

@@ -177,6 +177,15 @@ void Batch::Summarise() const {
                 static_cast<long long>(num_tokens_), seconds,
                 static_cast<double>(num_tokens_) / seconds);
   run_.console.Info(text);
+  const KvStats kv = engine_.kv_stats();
+  std::snprintf(
+      text, sizeof(text),
+      "KV cache: %lld of %lld prompt tokens reused, %lld blocks evicted, %lld preemptions "
+      "recomputed, %lld swapped",
+      static_cast<long long>(kv.tokens_hit), static_cast<long long>(kv.tokens_requested),
+      static_cast<long long>(kv.evicted_pages), static_cast<long long>(kv.preempted_recompute),
+      static_cast<long long>(kv.preempted_swap));
+  run_.console.Info(text);
 }
 
 StatusOr<int> Batch::Answer() {

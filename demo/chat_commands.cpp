@@ -54,6 +54,11 @@ std::string CacheText(const KvStats& kv) {
           : Format("contiguous cache: %d of %d rows used", kv.pages_used, kv.pages_total);
   text += "\nmemory: " + HumanBytes(static_cast<double>(kv.bytes_reserved)) + " allocated, " +
           HumanBytes(static_cast<double>(kv.bytes_touched)) + " touched";
+  if (kv.preempted_recompute + kv.preempted_swap + kv.slides > 0) {
+    text += Format("\nfull cache: %lld preemptions recomputed, %lld swapped, %lld slides",
+                   static_cast<long long>(kv.preempted_recompute),
+                   static_cast<long long>(kv.preempted_swap), static_cast<long long>(kv.slides));
+  }
   if (!kv.prefix_cache) return text + "\nprefix cache: off (--prefix-cache)";
   return text + Format(
                     "\nprefix cache: %lld of %lld lookups hit, %lld of %lld tokens reused, %lld "

@@ -55,6 +55,11 @@ DEFINE_uint64(kv_cache_memory, 0, "size of the KV cache, e.g. 512M (default: a w
 DEFINE_int32(num_blocks, 0, "size of the KV cache in pages (default: a whole context)");
 DEFINE_int32(max_num_batched_tokens, 512, "tokens of one prefill step");
 DEFINE_int32(max_num_seqs, 16, "requests that run at the same time");
+DEFINE_string(policy, "throughput", "many requests at once, or two with the least delay");
+DEFINE_string(on_full, "preempt",
+              "full KV cache: others wait, the answer stops, or its text slides");
+DEFINE_string(preemption, "recompute", "how a request that had to wait gets its KV cache back");
+DEFINE_uint64(swap_space, 1ull << 30, "host memory for --preemption swap and auto, e.g. 512M");
 DEFINE_bool(cuda_graph, true, "record the decode step once and replay it (CPU: only when given)");
 DEFINE_bool(fused_ffn, true, "fused feed-forward kernels");
 DEFINE_bool(fused_rope_kv, false, "fused kernels");

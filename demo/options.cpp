@@ -123,6 +123,15 @@ Status TakeEngine(const ParsedArgs& args, Options* options) {
   engine.ops.attention = FLAGS_attention == "mha"      ? AttentionKind::kMha
                          : FLAGS_attention == "flash2" ? AttentionKind::kFlash2
                                                        : AttentionKind::kFlash1;
+  engine.policy =
+      FLAGS_policy == "latency" ? SchedulingPolicy::kLatency : SchedulingPolicy::kThroughput;
+  engine.on_full = FLAGS_on_full == "stop"    ? OnFull::kStop
+                   : FLAGS_on_full == "slide" ? OnFull::kSlide
+                                              : OnFull::kPreempt;
+  engine.preemption = FLAGS_preemption == "swap"   ? Preemption::kSwap
+                      : FLAGS_preemption == "auto" ? Preemption::kAuto
+                                                   : Preemption::kRecompute;
+  engine.swap_bytes = FLAGS_swap_space;
   engine.use_graph = FLAGS_cuda_graph;
   options->graph_given = args.given("cuda-graph") && FLAGS_cuda_graph;
   if (!FLAGS_device.empty()) options->device = ParseDevice(FLAGS_device);

@@ -14,9 +14,12 @@ using Json = nlohmann::ordered_json;
 
 Json UsageJson(const AnswerRecord& record) {
   const Completion& c = record.completion;
-  return {{"prompt_tokens", c.prompt_tokens},      {"cached_tokens", c.cached_tokens},
-          {"completion_tokens", c.tokens.size()},  {"reasoning_tokens", c.reasoning_tokens},
-          {"dropped_turns", record.dropped_turns}, {"dropped_tokens", record.dropped_tokens}};
+  return {{"prompt_tokens", c.prompt_tokens},
+          {"cached_tokens", c.cached_tokens},
+          {"completion_tokens", c.tokens.size()},
+          {"reasoning_tokens", c.reasoning_tokens},
+          {"dropped_turns", record.dropped_turns},
+          {"dropped_tokens", record.dropped_tokens + c.dropped_tokens}};
 }
 
 Json TimingJson(const AnswerRecord& record) {
@@ -33,7 +36,16 @@ Json KvJson(const AnswerRecord& record) {
           {"blocks_used", record.completion.kv_pages},
           {"blocks_total", record.kv.pages_total},
           {"bytes_reserved", record.kv.bytes_reserved},
-          {"bytes_touched", record.kv.bytes_touched}};
+          {"bytes_touched", record.kv.bytes_touched},
+          {"blocks_shared", record.kv.pages_shared},
+          {"blocks_evictable", record.kv.pages_evictable},
+          {"blocks_evicted", record.kv.evicted_pages},
+          {"cache_lookups", record.kv.lookups},
+          {"cache_hits", record.kv.hits},
+          {"cache_tokens_saved", record.kv.tokens_hit},
+          {"preempted_recompute", record.kv.preempted_recompute},
+          {"preempted_swap", record.kv.preempted_swap},
+          {"slides", record.kv.slides}};
 }
 
 Json TokenJson(const Tokenizer* tokenizer, int32_t id, float logprob) {

@@ -58,6 +58,19 @@ TEST(Options, ModelAndTokenizerMayBeFlags) {
   EXPECT_EQ(Error({"M", "T", "X"}), "unexpected argument 'X'");
 }
 
+TEST(Options, WhatHappensWhenTheCacheIsFull) {
+  const Options plain = Good({"M"});
+  EXPECT_EQ(plain.engine.on_full, OnFull::kPreempt);
+  EXPECT_EQ(plain.engine.preemption, Preemption::kRecompute);
+  const Options o =
+      Good({"M", "--on-full", "slide", "--preemption", "auto", "--swap-space", "512M"});
+  EXPECT_EQ(o.engine.on_full, OnFull::kSlide);
+  EXPECT_EQ(o.engine.preemption, Preemption::kAuto);
+  EXPECT_EQ(o.engine.swap_bytes, size_t{512} << 20);
+  EXPECT_EQ(Good({"M", "--on-full", "stop"}).engine.on_full, OnFull::kStop);
+  EXPECT_EQ(Good({"M", "--preemption", "swap"}).engine.preemption, Preemption::kSwap);
+}
+
 TEST(Options, QuietMeansRawAndWarnings) {
   const Options o = Good({"M", "-q"});
   EXPECT_EQ(o.format, OutputFormat::kRaw);
