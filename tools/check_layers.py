@@ -79,7 +79,8 @@ RULES = [
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*"]),
     ("tools/kuiper_bench*", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*", "kuiper/ops/*",
-                                      "kuiper/kv/*", "kuiper/kernels/cpu/*"]),
+                                      "kuiper/kv/*", "kuiper/kernels/cpu/*",
+                                      "kuiper/engine/scheduler.h"]),
     ("tools/*", PUBLIC + ["tools/*", "demo/exit_code.h"]),
 ]
 

@@ -18,6 +18,7 @@
 #include "tools/kuiper_bench_machine.h"
 #include "tools/kuiper_bench_model.h"
 #include "tools/kuiper_bench_run.h"
+#include "tools/kuiper_bench_scheduler.h"
 #include "tools/tool_args.h"
 
 namespace kuiper::tools {
@@ -207,6 +208,10 @@ Status BenchModel(const Args& args, const Workload& w, EngineConfig config) {
 
 Status Run(const Args& args) {
   KU_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(args));
+  if (args.has("scheduler")) {
+    BenchScheduler(workload.batches, 1000);
+    return OkStatus();
+  }
   if (args.has("text")) {
     return BenchTokenizer(
         args.text("tokenizer", args.positionals.empty() ? "" : args.positionals[0]),
@@ -249,6 +254,7 @@ int Main(int argc, char** argv) {
        {"chunk", "N", "tokens of one prefill step (default: 512)"},
        {"no-paged-attention", "", "contiguous KV cache"},
        {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
+       {"scheduler", "", "measure the scheduler alone, for each size of --batch instead"},
        {"text", "FILE", "measure the tokenizer of MODEL on this text instead"},
        {"tokenizer", "PATH", "with --text: this tokenizer"},
        {"json", "FILE", "write the results as JSON"}},
