@@ -31,14 +31,11 @@ StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::stri
   }
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path));
   file->file_bytes_ = info.st_size;
+  file->fd_ = fd;
   if (info.st_size > 0) {
     void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
-    const int error = errno;
-    close(fd);
-    if (map == MAP_FAILED) return CannotOpen(path, error);
+    if (map == MAP_FAILED) return CannotOpen(path, errno);
     file->map_ = static_cast<char*>(map);
-  } else {
-    close(fd);
   }
   KU_ASSIGN_OR_RETURN(file->header_,
                       ParseSafetensorsHeader({file->map_, static_cast<size_t>(file->file_bytes_)},
@@ -48,6 +45,18 @@ StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::stri
 
 SafetensorsFile::~SafetensorsFile() {
   if (map_ != nullptr) munmap(map_, static_cast<size_t>(file_bytes_));
+  if (fd_ >= 0) close(fd_);
+}
+
+void SafetensorsFile::Drop(const void* data, size_t bytes) const {
+  static const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t begin = (static_cast<const char*>(data) - map_) / page * page;
+  const int64_t end = static_cast<const char*>(data) - map_ + static_cast<int64_t>(bytes);
+  // Hints: failure costs memory only. The page cache keeps what is still mapped, so that goes
+  // first; and it keeps units of many pages of which a part is named, so all that lies before is
+  // named too.
+  (void)madvise(map_ + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
+  (void)posix_fadvise(fd_, 0, end, POSIX_FADV_DONTNEED);
 }
 
 std::string_view SafetensorsFile::Bytes(const SafetensorsEntry& entry) const {

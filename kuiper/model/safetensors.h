@@ -57,12 +57,17 @@ class SafetensorsFile {
   int64_t file_bytes() const { return file_bytes_; }
   const SafetensorsHeader& header() const { return header_; }
   std::string_view Bytes(const SafetensorsEntry& entry) const;
+  bool Contains(const void* data) const { return data >= map_ && data < map_ + file_bytes_; }
+  // Takes these bytes of the mapping out of the process and out of the page cache. They are read
+  // again from the file if they are needed after all.
+  void Drop(const void* data, size_t bytes) const;
 
  private:
   explicit SafetensorsFile(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
   SafetensorsHeader header_;
+  int fd_ = -1;
   char* map_ = nullptr;
   int64_t file_bytes_ = 0;
 };

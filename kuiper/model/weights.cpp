@@ -54,14 +54,6 @@ Status ReadConfigs(const std::string& dir, ModelFiles* files) {
   return ReadOptional(dir + "/generation_config.json", &files->generation_config_json);
 }
 
-void Advise(const void* data, size_t bytes, int advice) {
-  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
-  // A hint: failure costs speed only.
-  (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<FileWeights>> FileWeights::Open(const std::string& path) {
@@ -192,10 +184,17 @@ StatusOr<Tensor> FileWeights::Get(const std::string& name, const std::vector<int
 }
 
 void FileWeights::WillNeed(const void* data, size_t bytes) {
-  Advise(data, bytes, MADV_WILLNEED);
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+  // A hint: failure costs speed only.
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
 }
+
 void FileWeights::DontNeed(const void* data, size_t bytes) {
-  Advise(data, bytes, MADV_DONTNEED);
+  for (const auto& file : maps_) {
+    if (file->Contains(data)) return file->Drop(data, bytes);
+  }
 }
 
 int64_t FileWeights::file_bytes() const {

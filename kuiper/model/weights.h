@@ -38,7 +38,7 @@ class WeightSource {
   // need not be aligned. kModel when it is absent or does not have this shape.
   virtual StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
   // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
-  // copied elsewhere and may leave memory.
+  // copied elsewhere and may leave memory and the page cache.
   virtual void WillNeed(const void*, size_t) {}
   virtual void DontNeed(const void*, size_t) {}
   // Size of all files that hold weights; 0 when there are none.
