@@ -44,7 +44,6 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wante
                 e.load_ms(), e.config().max_context);
   LogInfo(text);
   LogInfo("device: " + e.device_description());
-  LogInfo(e.memory_plan().Describe());
   for (const std::string& line : KvCacheLines(e)) run.console.Info(line);
   ReportPrefixCache(run, e.config());
   ApplyGenerationConfig(e.generation_config(), &run.options);

@@ -11,6 +11,11 @@
 
 namespace kuiper {
 
+// Bytes on a device and in host memory.
+struct MemorySize {
+  size_t device = 0, host = 0;
+};
+
 class Buffer {
  public:
   using FreeFn = void (*)(void* data, size_t bytes);

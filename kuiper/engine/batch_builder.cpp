@@ -45,6 +45,13 @@ StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(Ops& ops, const Lim
   return builder;
 }
 
+MemorySize BatchBuilder::SizeOf(const Limits& limits) {
+  const size_t arena_bytes = ArenaLayout(limits).size * sizeof(int32_t);
+  const size_t table_bytes = sizeof(int32_t) * limits.max_seqs * limits.max_pages;
+  return {.device = arena_bytes + table_bytes,
+          .host = kMaxStepsInFlight * (arena_bytes + table_bytes) + table_bytes};
+}
+
 void BatchBuilder::SetTableRow(int slot, int row, const std::vector<int32_t>& pages) {
   int32_t* known = last_tables_.data() + int64_t{row} * limits_.max_pages;
   const int count = static_cast<int>(pages.size());

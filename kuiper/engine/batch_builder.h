@@ -27,6 +27,7 @@ class BatchBuilder {
     int max_kv_len = 0;
   };
   static StatusOr<std::unique_ptr<BatchBuilder>> Create(Ops& ops, const Limits& limits);
+  static MemorySize SizeOf(const Limits& limits);
 
   // pad_to_seqs: decode batches are padded to this many sequences for graph replay (0 = none);
   // padded rows are one-token sequences on the null page. `slot`, below kMaxStepsInFlight, says

@@ -8,6 +8,11 @@
 
 namespace kuiper {
 
+int DecodeGraph::NumBuckets(int max_seqs) {
+  const unsigned seqs = static_cast<unsigned>(max_seqs);
+  return std::bit_width(seqs) + (std::has_single_bit(seqs) ? 0 : 1);
+}
+
 int DecodeGraph::PadTo(const StepPlan& plan) const {
   if (!plan.decode_only) return 0;
   const unsigned seqs = static_cast<unsigned>(plan.entries.size());

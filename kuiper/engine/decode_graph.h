@@ -18,6 +18,8 @@ class DecodeGraph {
   // Buckets are the powers of two up to max_seqs, and max_seqs itself.
   DecodeGraph(Ops& ops, int max_seqs) : ops_(ops), max_seqs_(max_seqs) {}
 
+  static int NumBuckets(int max_seqs);
+
   // Sequences to pad a decode-only plan to; 0 for every other plan.
   int PadTo(const StepPlan& plan) const;
   // Runs step(batch). A padded decode batch is recorded the first time its size is seen and

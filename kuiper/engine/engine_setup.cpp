@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "kuiper/base/log.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_state.h"
 
@@ -60,6 +61,7 @@ struct OpenedModel {
   std::unique_ptr<WeightSource> source;
   ModelConfig model;
   DType stored_type = DType::kBF16;  // of the matrices
+  DType vector_type = DType::kBF16;  // of norms and biases
 };
 
 StatusOr<OpenedModel> Open(const std::string& path) {
@@ -76,6 +78,8 @@ StatusOr<OpenedModel> Open(const std::string& path) {
                       opened.source->Get(has_embed ? "model.embed_tokens.weight" : "lm_head.weight",
                                          {d.vocab, d.hidden}));
   opened.stored_type = embed.dtype;
+  KU_ASSIGN_OR_RETURN(const Tensor norm, opened.source->Get("model.norm.weight", {d.hidden}));
+  opened.vector_type = norm.dtype;
   return opened;
 }
 
@@ -116,6 +120,33 @@ int MaxOutputs(const EngineConfig& config) {
   return config.prompt_logits ? config.max_num_batched_tokens : config.max_num_seqs;
 }
 
+ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit) {
+  return {.kv = kv,
+          .paged = config.paged,
+          .max_context = config.max_context,
+          .max_seqs = config.max_num_seqs,
+          .max_step_tokens = config.max_num_batched_tokens,
+          .max_outputs = MaxOutputs(config),
+          .vocab_limit = vocab_limit,
+          .use_graph = config.use_graph};
+}
+
+size_t WeightBytes(const DecoderConfig& d, DType matrices, DType vectors) {
+  const size_t num_vectors = static_cast<size_t>(VectorParameterCount(d));
+  const size_t num_matrices = static_cast<size_t>(ParameterCount(d)) - num_vectors;
+  return num_matrices * DTypeBytes(matrices) + num_vectors * DTypeBytes(vectors);
+}
+
+// Kernel scratch, the RoPE table and the arrays of a step.
+size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const KvShape& kv,
+                      const Ops& ops) {
+  const size_t rope = sizeof(float) * config.max_context * d.head_dim;
+  const MemorySize arrays = ModelRunner::ArraySize(d, RunnerConfig(config, kv, d.vocab));
+  return rope + arrays.device + (ops.unified_memory() ? arrays.host : 0) +
+         ops.ScratchBytes(ModelRunner::LimitsOf(d, config.max_num_batched_tokens,
+                                                MaxOutputs(config), config.max_context));
+}
+
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& opened, const Ops& ops,
                               KvShape* kv) {
   const DecoderConfig& d = opened.model.decoder;
@@ -127,15 +158,16 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& ope
   kv->dtype = config.kv_dtype.value_or(weights);
 
   MemoryRequest request;
-  const bool converted = weights != opened.stored_type;
-  request.weight_bytes = converted ? ParameterCount(d) * DTypeBytes(weights)
-                                   : static_cast<size_t>(opened.source->file_bytes());
+  request.weight_bytes = WeightBytes(d, weights, opened.vector_type);
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights),
                                              config.max_num_batched_tokens, MaxOutputs(config));
-  const size_t rope_table_bytes = size_t{4} * config.max_context * d.head_dim;
-  request.workspace_bytes = rope_table_bytes + ops.ScratchBytes(ModelRunner::LimitsOf(
-                                                   d, config.max_num_batched_tokens,
-                                                   MaxOutputs(config), config.max_context));
+  request.workspace_bytes = WorkspaceBytes(config, d, *kv, ops);
+  // An allowance: devices hand out memory for a graph's nodes in pieces of this size.
+  constexpr size_t kGraphBytes = size_t{2} << 20;
+  const bool graphs = config.use_graph && ops.device().type != DeviceType::kCPU;
+  const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
+  request.swap_bytes = swaps && ops.unified_memory() ? config.swap_bytes : 0;
+  request.graph_bytes = graphs ? kGraphBytes * DecodeGraph::NumBuckets(config.max_num_seqs) : 0;
   request.kv = *kv;
   request.paged = config.paged;
   request.max_context = config.max_context;
@@ -204,6 +236,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, opened));
   KvShape kv;
   KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, opened, *s->ops, &kv));
+  LogInfo(s->plan.Describe());
 
   LoadOptions load;
   load.max_context = s->config.max_context;
@@ -216,16 +249,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(s->model, LoadModel(std::move(opened.source), *s->ops, load));
   const DecoderConfig& decoder = s->model->config().decoder;
   const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
-  KU_ASSIGN_OR_RETURN(s->runner,
-                      ModelRunner::Create(*s->ops, s->model->decoder(),
-                                          {.kv = kv,
-                                           .paged = s->config.paged,
-                                           .max_context = s->config.max_context,
-                                           .max_seqs = s->config.max_num_seqs,
-                                           .max_step_tokens = s->config.max_num_batched_tokens,
-                                           .max_outputs = MaxOutputs(s->config),
-                                           .vocab_limit = vocab,
-                                           .use_graph = s->config.use_graph}));
+  KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, s->model->decoder(),
+                                                     RunnerConfig(s->config, kv, vocab)));
   s->pool = std::make_unique<BlockPool>(kv.num_pages, kv.page_size);
   s->touched_rows.assign(s->config.paged ? 0 : kv.num_pages, 0);
   if (s->config.prefix_cache) {

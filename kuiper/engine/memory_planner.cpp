@@ -62,12 +62,16 @@ std::string Hint(const MemoryRequest& request, size_t fixed, size_t budget) {
 }  // namespace
 
 std::string MemoryPlan::Describe() const {
+  const auto part = [](const char* name, size_t bytes) {
+    return bytes > 0 ? std::string(" + ") + name + " " + Gigabytes(bytes) + " GB" : std::string();
+  };
+  const std::string optional = part("graphs", graph_bytes) + part("swap", swap_bytes);
   char text[400];
   std::snprintf(text, sizeof(text),
-                "memory plan: weights %s GB + activations %s GB + workspace %s GB + KV cache %s GB "
-                "= %s GB of %s GB (limit %.0f%% of %s GB available)",
+                "memory plan: weights %s GB + activations %s GB + workspace %s GB%s + KV cache %s "
+                "GB = %s GB of %s GB (limit %.0f%% of %s GB available)",
                 Gigabytes(weight_bytes).c_str(), Gigabytes(activation_bytes).c_str(),
-                Gigabytes(workspace_bytes).c_str(), Gigabytes(kv_bytes).c_str(),
+                Gigabytes(workspace_bytes).c_str(), optional.c_str(), Gigabytes(kv_bytes).c_str(),
                 Gigabytes(total_bytes()).c_str(), Gigabytes(budget_bytes).c_str(),
                 utilization * 100, Gigabytes(available_bytes).c_str());
   return text;
@@ -78,6 +82,7 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   plan.weight_bytes = request.weight_bytes;
   plan.activation_bytes = request.activation_bytes;
   plan.workspace_bytes = request.workspace_bytes;
+  plan.graph_bytes = request.graph_bytes;
   plan.available_bytes = request.available_bytes;
   plan.utilization = request.utilization;
   plan.budget_bytes = static_cast<size_t>(request.available_bytes * request.utilization);
@@ -96,6 +101,8 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
     num_pages = static_cast<int64_t>(std::min<size_t>(pages - 1, num_pages));
   }
   plan.kv_bytes = KvBytes(request, num_pages);
+  const size_t page_bytes = request.kv.page_bytes();
+  plan.swap_bytes = std::min<size_t>(num_pages, request.swap_bytes / page_bytes) * page_bytes;
   if (plan.total_bytes() <= plan.budget_bytes) {
     // A slot (page * page_size + offset) is an int32 in the batch arrays.
     if ((num_pages + 1) * request.kv.page_size > std::numeric_limits<int32_t>::max()) {
@@ -113,7 +120,7 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
                 "%.0f%% of %s GB)",
                 Gigabytes(plan.total_bytes()).c_str(), Gigabytes(plan.weight_bytes).c_str(),
                 Gigabytes(plan.kv_bytes).c_str(),
-                Gigabytes(plan.activation_bytes + plan.workspace_bytes).c_str(),
+                Gigabytes(plan.total_bytes() - plan.weight_bytes - plan.kv_bytes).c_str(),
                 Gigabytes(plan.budget_bytes).c_str(), request.utilization * 100,
                 Gigabytes(plan.available_bytes).c_str());
   return Status(StatusCode::kResourceExhausted, text,

@@ -1,5 +1,5 @@
-// What memory a run will use, before any of it is allocated: weights + activations + workspace + KV
-// against a budget. Pure arithmetic; the engine allocates exactly what the plan says.
+// What the engine will use, before any of it is allocated: weights + activations + workspace +
+// graphs + KV against a budget. Pure arithmetic; the engine allocates what the plan says.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,10 @@ namespace kuiper {
 struct MemoryRequest {
   size_t weight_bytes = 0;
   size_t activation_bytes = 0;
-  size_t workspace_bytes = 0;
-  KvShape kv;  // num_pages is decided by the plan
+  size_t workspace_bytes = 0;  // scratch of the kernels, tables, arrays of a step
+  size_t graph_bytes = 0;
+  size_t swap_bytes = 0;  // at most, for copies of pages; 0 where it is other memory
+  KvShape kv;             // num_pages is decided by the plan
   bool paged = true;
   int max_context = 0;
   int max_seqs = 1;
@@ -30,6 +32,8 @@ struct MemoryPlan {
   size_t weight_bytes = 0;
   size_t activation_bytes = 0;
   size_t workspace_bytes = 0;
+  size_t graph_bytes = 0;
+  size_t swap_bytes = 0;
   size_t kv_bytes = 0;  // all pages, if every one of them is used
   size_t available_bytes = 0;
   size_t budget_bytes = 0;
@@ -37,7 +41,7 @@ struct MemoryPlan {
   int num_pages = 0;  // usable pages (contiguous: cache rows), without the null page
 
   size_t total_bytes() const {
-    return weight_bytes + activation_bytes + workspace_bytes + kv_bytes;
+    return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + swap_bytes + kv_bytes;
   }
   // The lines --dry-run and the start-up log print.
   std::string Describe() const;

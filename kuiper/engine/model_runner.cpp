@@ -24,7 +24,28 @@ bool AllFinite(const Tensor& row) {
   return true;
 }
 
+BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
+  return {.max_tokens = config.max_step_tokens,
+          .max_seqs = config.max_seqs,
+          .max_outputs = config.max_outputs,
+          .max_pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size,
+          .page_size = config.kv.page_size,
+          .max_kv_len = config.max_context};
+}
+
+// One row of logits, or of the residual stream.
+size_t HostRowBytes(const DecoderConfig& model) {
+  return std::max(model.vocab, model.hidden) * sizeof(float);
+}
+
 }  // namespace
+
+MemorySize ModelRunner::ArraySize(const DecoderConfig& model, const Config& config) {
+  const MemorySize batch = BatchBuilder::SizeOf(BatchLimits(config));
+  const MemorySize sampler = Sampler::SizeOf(config.max_seqs, config.max_context, model.vocab);
+  return {.device = batch.device + sampler.device,
+          .host = batch.host + sampler.host + HostRowBytes(model)};
+}
 
 OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
                                 int max_context) {
@@ -46,18 +67,10 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
   KU_RETURN_IF_ERROR(runner->kv_->EnsurePages(1));  // the null page
   KU_ASSIGN_OR_RETURN(runner->act_,
                       MakeActivations(ops, model, config.max_step_tokens, config.max_outputs));
-  const int pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size;
-  KU_ASSIGN_OR_RETURN(runner->builder_,
-                      BatchBuilder::Create(ops, {.max_tokens = config.max_step_tokens,
-                                                 .max_seqs = config.max_seqs,
-                                                 .max_outputs = config.max_outputs,
-                                                 .max_pages = pages,
-                                                 .page_size = config.kv.page_size,
-                                                 .max_kv_len = config.max_context}));
+  KU_ASSIGN_OR_RETURN(runner->builder_, BatchBuilder::Create(ops, BatchLimits(config)));
   KU_ASSIGN_OR_RETURN(runner->sampler_, Sampler::Create(ops, config.max_seqs, config.max_context,
                                                         model.vocab, config.vocab_limit));
-  const size_t row = std::max(model.vocab, model.hidden) * sizeof(float);
-  KU_ASSIGN_OR_RETURN(runner->host_row_, ops.AllocatePinned(row));
+  KU_ASSIGN_OR_RETURN(runner->host_row_, ops.AllocatePinned(HostRowBytes(model)));
   return runner;
 }
 

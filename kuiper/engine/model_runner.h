@@ -35,6 +35,9 @@ class ModelRunner {
   // What the largest step needs of Ops; for Reserve and for the memory plan.
   static OpsLimits LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
                             int max_context);
+  // What Create allocates for the arrays of a step: everything but activations, the scratch memory
+  // of Ops and the KV cache.
+  static MemorySize ArraySize(const DecoderConfig& model, const Config& config);
   // `ops` and `decoder` must outlive the runner.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(Ops& ops, const Decoder& decoder,
                                                        const Config& config);

@@ -36,6 +36,11 @@ struct SampleArena {
   SampleArgs args;
 };
 
+// Distinct ids of all rows.
+int64_t MaxPenalties(int max_seqs, int max_context, int vocab) {
+  return int64_t{max_seqs} * std::min(max_context, vocab);
+}
+
 void UpdateCounts(Sequence& seq) {
   TokenCounts& counts = seq.counts;
   for (; counts.num_seen < seq.num_known(); ++counts.num_seen) {
@@ -51,9 +56,15 @@ void UpdateCounts(Sequence& seq) {
 
 }  // namespace
 
+MemorySize Sampler::SizeOf(int max_seqs, int max_context, int vocab) {
+  const size_t bytes = SampleArena::Bytes(max_seqs, MaxPenalties(max_seqs, max_context, vocab)) +
+                       max_seqs * sizeof(int32_t);
+  return {.device = bytes, .host = kMaxStepsInFlight * bytes};
+}
+
 StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_seqs, int max_context,
                                                    int vocab, int vocab_limit) {
-  const int64_t penalties = int64_t{max_seqs} * std::min(max_context, vocab);
+  const int64_t penalties = MaxPenalties(max_seqs, max_context, vocab);
   std::unique_ptr<Sampler> sampler(new Sampler(ops, max_seqs, penalties, vocab_limit));
   const size_t bytes = SampleArena::Bytes(max_seqs, penalties);
   for (HostMemory& host : sampler->host_) {

@@ -19,6 +19,7 @@ class Sampler {
   // rows of the model and never chosen.
   static StatusOr<std::unique_ptr<Sampler>> Create(Ops& ops, int max_seqs, int max_context,
                                                    int vocab, int vocab_limit);
+  static MemorySize SizeOf(int max_seqs, int max_context, int vocab);
 
   // Enqueues the sampling of logits [R, vocab], one row per sampling entry of the plan, in order,
   // and the download of the ids. `slot` as in BatchBuilder.

@@ -370,18 +370,21 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
   return config;
 }
 
+int64_t VectorParameterCount(const DecoderConfig& c) {
+  const int64_t hidden = c.hidden;
+  int64_t layer = 2 * hidden;
+  if (c.qkv_bias) layer += c.qkv_size();
+  if (c.o_bias) layer += hidden;
+  if (c.mlp_bias) layer += 2 * int64_t{c.intermediate} + hidden;
+  if (c.qk_norm) layer += 2 * c.head_dim;
+  return layer * c.layers + hidden;
+}
+
 int64_t ParameterCount(const DecoderConfig& c) {
   const int64_t hidden = c.hidden;
-  const int64_t q = c.q_size();
-  const int64_t kv = c.kv_size();
-  const int64_t inter = c.intermediate;
-  int64_t layer = 2 * hidden + (q + 2 * kv) * hidden + q * hidden + 3 * inter * hidden;
-  if (c.qkv_bias) layer += q + 2 * kv;
-  if (c.o_bias) layer += hidden;
-  if (c.mlp_bias) layer += 2 * inter + hidden;
-  if (c.qk_norm) layer += 2 * c.head_dim;
+  const int64_t layer = (c.qkv_size() + int64_t{c.q_size()}) * hidden + 3 * hidden * c.intermediate;
   const int64_t tables = (c.tie_embeddings ? 1 : 2) * c.vocab * hidden;
-  return layer * c.layers + hidden + tables;
+  return layer * c.layers + tables + VectorParameterCount(c);
 }
 
 }  // namespace kuiper

@@ -84,5 +84,7 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
 
 // Number of weights of the decoder, tied embeddings counted once.
 int64_t ParameterCount(const DecoderConfig& config);
+// Of them, those in norms and biases, which stay in the type the file has.
+int64_t VectorParameterCount(const DecoderConfig& config);
 
 }  // namespace kuiper

@@ -109,6 +109,8 @@ class Ops {
   virtual StatusOr<Buffer> AllocatePinned(size_t bytes) = 0;
   // Memory that could still be allocated, in bytes.
   virtual size_t FreeBytes() const = 0;
+  // Whether host memory comes out of the same memory as the device's.
+  virtual bool unified_memory() const = 0;
   virtual Status Reserve(const OpsLimits& limits) = 0;
   // Memory that Reserve(limits) takes, for the memory plan.
   virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;

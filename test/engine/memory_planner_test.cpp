@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
+
+#include "kuiper/kernels/cpu/memory.h"
+#include "test/engine/engine_test_util.h"
+#include "test/test_data.h"
 
 namespace kuiper {
 namespace {
@@ -107,6 +112,45 @@ TEST(MemoryPlannerTest, AbsoluteSizesOverrideTheContext) {
   EXPECT_LE(plan->kv_bytes, *r.kv_cache_bytes);
   r.kv_cache_bytes = r.kv.page_bytes();
   EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(MemoryPlannerTest, GraphsCountAndAreNamed) {
+  MemoryRequest r = Qwen3_8B();
+  EXPECT_EQ(PlanMemory(r)->Describe().find("graphs"), std::string::npos);
+  const size_t without = PlanMemory(r)->total_bytes();
+  r.graph_bytes = 20'000'000;
+  EXPECT_EQ(PlanMemory(r)->total_bytes(), without + 20'000'000);
+  EXPECT_NE(PlanMemory(r)->Describe().find("graphs 0.020 GB"), std::string::npos);
+}
+
+// Within 2 %, with weights used in place (they are mapped, not allocated) and converted. On devices
+// test/simt/device_care_test.cpp does the same.
+TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
+  for (const bool paged : {false, true}) {
+    for (const std::optional<DType> dtype : {std::optional<DType>(), std::optional(DType::kF16)}) {
+      for (const int max_seqs : {1, 6}) {
+        EngineConfig config;
+        config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
+        config.need_tokenizer = false;
+        config.ops.num_threads = 2;
+        config.paged = paged;
+        config.dtype = dtype;
+        config.max_context = 128;
+        config.max_num_seqs = max_seqs;
+        config.prompt_logits = max_seqs > 1;
+        if (paged && max_seqs > 1) config.preemption = Preemption::kSwap;
+        const size_t before = cpu::AllocatedBytes();
+        const auto engine = Create(config);
+        ASSERT_NE(engine, nullptr);
+        const MemoryPlan& plan = engine->memory_plan();
+        double allocated = static_cast<double>(cpu::AllocatedBytes() - before);
+        if (!dtype.has_value()) allocated += static_cast<double>(plan.weight_bytes);
+        EXPECT_NEAR(static_cast<double>(plan.total_bytes()) / allocated, 1, 0.02)
+            << "paged " << paged << ", " << max_seqs << " sequences, converted "
+            << dtype.has_value();
+      }
+    }
+  }
 }
 
 }  // namespace

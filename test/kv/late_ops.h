@@ -43,6 +43,7 @@ class LateOps final : public Ops {
   }
   StatusOr<Buffer> AllocatePinned(size_t bytes) override { return Allocate(bytes); }
   size_t FreeBytes() const override { return capacity_; }
+  bool unified_memory() const override { return false; }
   Status Reserve(const OpsLimits&) override { return OkStatus(); }
   size_t ScratchBytes(const OpsLimits&) const override { return 0; }
   void Upload(Tensor dst, Tensor src) override {

@@ -24,6 +24,7 @@ class CpuOps : public Ops {
   StatusOr<Buffer> Allocate(size_t bytes) override;
   StatusOr<Buffer> AllocatePinned(size_t bytes) override;
   size_t FreeBytes() const override;
+  bool unified_memory() const override { return true; }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
   void Upload(Tensor dst, Tensor src) override;

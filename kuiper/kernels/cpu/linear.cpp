@@ -11,16 +11,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/cpu/flush_subnormals.h"
 #include "kuiper/kernels/cpu/kernels.h"
 #include "kuiper/kernels/cpu/linear_job.h"
+#include "kuiper/kernels/cpu/memory.h"
 
 namespace kuiper {
 namespace {
@@ -28,28 +24,11 @@ namespace {
 constexpr int kBlockedMinTokens = 6;
 constexpr int kStreamBytes = 256 << 10;
 constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread converts sooner than two
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // Converted activations take at most 4 bytes per element, in whole chunks of at most 64 bytes of
 // FP32 twice over.
 size_t ActivationRowBytes(int in) {
   return 4 * CeilDiv<size_t>(in, 32) * 32;
-}
-
-// Huge pages: a block that is scattered over 4 KiB pages conflicts with itself in L2.
-StatusOr<Buffer> AllocateScratch(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : kLine;
-  bytes = std::max(CeilDiv(bytes, alignment), size_t{1}) * alignment;
-  void* data = std::aligned_alloc(alignment, bytes);
-  if (data == nullptr) {
-    return Status(StatusCode::kResourceExhausted,
-                  "no memory for " + std::to_string(bytes >> 20) + " MiB of linear layer scratch",
-                  "lower the number of tokens per step");
-  }
-#ifdef MADV_HUGEPAGE
-  if (alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // best effort
-#endif
-  return Buffer(data, bytes, Device{}, [](void* p, size_t) { std::free(p); });
 }
 
 // sums [rows][NR] = x [t, t + rows) times NR rows of W, `w_stride` bytes apart.
@@ -186,8 +165,8 @@ CpuLinear::CpuLinear(ThreadPool& pool, std::string_view instruction_set) : pool_
 }
 
 size_t CpuLinear::ScratchBytes(int max_tokens, int max_features) const {
-  return ActivationRowBytes(max_features) * max_tokens +
-         BlockedScratchBytes(max_tokens, max_features) * pool_.size();
+  return cpu::BlocksSize(ActivationRowBytes(max_features) * max_tokens) +
+         cpu::BlocksSize(BlockedScratchBytes(max_tokens, max_features) * pool_.size());
 }
 
 Status CpuLinear::Reserve(int max_tokens, int max_features) {
@@ -196,8 +175,8 @@ Status CpuLinear::Reserve(int max_tokens, int max_features) {
   if (max_tokens == max_tokens_ && max_features == max_features_) return OkStatus();
   const size_t row_bytes = ActivationRowBytes(max_features);
   const size_t slice_bytes = BlockedScratchBytes(max_tokens, max_features);
-  KU_ASSIGN_OR_RETURN(Buffer activations, AllocateScratch(row_bytes * max_tokens));
-  KU_ASSIGN_OR_RETURN(Buffer workspace, AllocateScratch(slice_bytes * pool_.size()));
+  KU_ASSIGN_OR_RETURN(Buffer activations, cpu::AllocateBlocks(row_bytes * max_tokens));
+  KU_ASSIGN_OR_RETURN(Buffer workspace, cpu::AllocateBlocks(slice_bytes * pool_.size()));
   activations_ = std::move(activations);
   workspace_ = std::move(workspace);
   workspace_slice_ = slice_bytes;

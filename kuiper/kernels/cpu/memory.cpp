@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -11,6 +13,8 @@
 
 namespace kuiper::cpu {
 namespace {
+
+std::atomic<size_t> allocated_bytes = 0;
 
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 
@@ -71,7 +75,41 @@ std::string Megabytes(size_t bytes) {
   return std::to_string(bytes >> 20) + " MB";
 }
 
+size_t BlockAlignment(size_t bytes) {
+  constexpr size_t kLine = 64, kHugePage = size_t{2} << 20;
+  return bytes >= kHugePage ? kHugePage : kLine;
+}
+
 }  // namespace
+
+size_t BlocksSize(size_t bytes) {
+  const size_t alignment = BlockAlignment(bytes);
+  return std::max<size_t>((bytes + alignment - 1) / alignment, 1) * alignment;
+}
+
+StatusOr<Buffer> AllocateBlocks(size_t bytes) {
+  const size_t alignment = BlockAlignment(bytes);
+  bytes = BlocksSize(bytes);
+  void* data = std::aligned_alloc(alignment, bytes);
+  if (data == nullptr) {
+    return Status(StatusCode::kResourceExhausted,
+                  "no memory for " + Megabytes(bytes) + " of linear layer scratch",
+                  "lower the number of tokens per step");
+  }
+#ifdef MADV_HUGEPAGE
+  constexpr size_t kPage = 4096;
+  if (alignment > kPage) madvise(data, bytes, MADV_HUGEPAGE);  // best effort
+#endif
+  allocated_bytes += bytes;
+  return Buffer(data, bytes, Device{}, [](void* p, size_t n) {
+    std::free(p);
+    allocated_bytes -= n;
+  });
+}
+
+size_t AllocatedBytes() {
+  return allocated_bytes;
+}
 
 size_t FreeMemory() {
   const std::optional<size_t> kilobytes = ReadKey("/proc/meminfo", "MemAvailable:");
@@ -92,7 +130,11 @@ StatusOr<Buffer> AllocatePages(size_t bytes) {
     return Status(StatusCode::kResourceExhausted,
                   "cannot allocate " + Megabytes(bytes) + " of memory");
   }
-  return Buffer(data, bytes, Device{}, [](void* p, size_t n) { munmap(p, n); });
+  allocated_bytes += bytes;
+  return Buffer(data, bytes, Device{}, [](void* p, size_t n) {
+    munmap(p, n);
+    allocated_bytes -= n;
+  });
 }
 
 }  // namespace kuiper::cpu

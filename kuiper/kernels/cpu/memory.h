@@ -1,4 +1,4 @@
-// Host memory of the CPU backend: lazily touched pages of the OS, and how much is left.
+// Host memory of the CPU backend, and how much is left.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,14 @@ namespace kuiper::cpu {
 // Anonymous pages: zero bytes, page-aligned, they cost memory only when touched.
 // kResourceExhausted when `bytes` is more than FreeMemory() or the OS refuses.
 StatusOr<Buffer> AllocatePages(size_t bytes);
+
+// Memory that is read in blocks: in huge pages if it is large, because a block that is scattered
+// over 4 KiB pages conflicts with itself in L2. BlocksSize is what it takes.
+StatusOr<Buffer> AllocateBlocks(size_t bytes);
+size_t BlocksSize(size_t bytes);
+
+// Bytes that were given out here and not freed.
+size_t AllocatedBytes();
 
 // MemAvailable of the machine, or what the control group (container) has left if that is less.
 size_t FreeMemory();

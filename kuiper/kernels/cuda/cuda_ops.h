@@ -26,6 +26,7 @@ class CudaOps : public Ops {
   StatusOr<Buffer> Allocate(size_t bytes) override;
   StatusOr<Buffer> AllocatePinned(size_t bytes) override;
   size_t FreeBytes() const override;
+  bool unified_memory() const override { return integrated_; }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
   void Upload(Tensor dst, Tensor src) override;
