@@ -1,0 +1,168 @@
+// The decode graph: when steps are recorded, and that a recording outlives the sequences and the
+// pool it was made with. On the CPU, the emulated device and, where there is one, a GPU; FP32 on a
+// paged cache.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kuiper/engine/decode_graph.h"
+#include "kuiper/engine/model_runner.h"
+#include "kuiper/model/model.h"
+#include "test/engine/engine_test_util.h"
+#include "test/kv/late_ops.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+constexpr int kMaxSeqs = 9;
+
+std::vector<Device> Devices() {
+  std::vector<Device> devices = {Device{}};
+  for (DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
+    if (MakeOps({type, 0}, {}).ok()) devices.push_back({type, 0});
+  }
+  return devices;
+}
+
+class GraphTest : public ::testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override {
+    ops_ = MakeOps(GetParam(), {.num_threads = 1}).value();
+    const std::string path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
+    LoadOptions options;
+    options.max_context = 64;
+    model_ = LoadModel(path, *ops_, options).value();
+  }
+
+  std::unique_ptr<ModelRunner> MakeRunner(bool use_graph, int page_size, int num_pages) {
+    const DecoderConfig& d = model_->config().decoder;
+    const KvShape kv{.layers = d.layers,
+                     .kv_heads = d.kv_heads,
+                     .head_dim = d.head_dim,
+                     .num_pages = num_pages,
+                     .page_size = page_size,
+                     .dtype = DType::kF32};
+    return ModelRunner::Create(*ops_, model_->decoder(),
+                               {.kv = kv,
+                                .max_context = 64,
+                                .max_seqs = kMaxSeqs,
+                                .max_step_tokens = 64,
+                                .max_outputs = kMaxSeqs,
+                                .vocab_limit = d.vocab,
+                                .use_graph = use_graph})
+        .value();
+  }
+
+  std::unique_ptr<Sequence> MakeSequence(int length, int seed, std::vector<int32_t> pages) {
+    auto seq = std::make_unique<Sequence>();
+    seq->tokens = Prompt(length, model_->config().decoder.vocab, seed);
+    seq->num_prompt = length;
+    seq->pages = std::move(pages);
+    return seq;
+  }
+
+  // What is not computed yet of each sequence, and one more token.
+  static void Step(ModelRunner& runner, const std::vector<std::unique_ptr<Sequence>>& seqs) {
+    StepPlan plan;
+    plan.decode_only = true;
+    for (const auto& seq : seqs) {
+      const int count = seq->num_tokens() - seq->num_computed;
+      plan.entries.push_back({seq.get(), seq->num_computed, count, true, false});
+      plan.decode_only = plan.decode_only && seq->num_computed > 0;
+    }
+    const std::vector<int32_t> tokens = runner.Take(runner.Launch(plan));
+    for (size_t i = 0; i < seqs.size(); ++i) {
+      seqs[i]->num_computed = seqs[i]->num_tokens();
+      seqs[i]->tokens.push_back(tokens.at(i));
+    }
+  }
+
+  // The tokens of `count` sequences after a prompt and `decodes` steps of all of them.
+  std::vector<std::vector<int32_t>> Generate(ModelRunner& runner, int count, int decodes) {
+    std::vector<std::unique_ptr<Sequence>> seqs;
+    for (int i = 0; i < count; ++i) seqs.push_back(MakeSequence(3 + i % 3, i + 1, {1 + i}));
+    for (int i = 0; i < 1 + decodes; ++i) Step(runner, seqs);
+    std::vector<std::vector<int32_t>> tokens;
+    for (const auto& seq : seqs) tokens.push_back(seq->tokens);
+    return tokens;
+  }
+
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Model> model_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, GraphTest, ::testing::ValuesIn(Devices()), [](const auto& info) {
+  return std::string(info.param.type == DeviceType::kCPU    ? "cpu"
+                     : info.param.type == DeviceType::kSimt ? "simt"
+                                                            : "cuda");
+});
+
+// Buckets of 1, 2, 4, 8 and the largest number of sequences.
+TEST_P(GraphTest, EachBucketIsRecordedOnceWhenItIsFirstNeeded) {
+  const auto eager = MakeRunner(false, 16, kMaxSeqs + 1);
+  const auto graph = MakeRunner(true, 16, kMaxSeqs + 1);
+  for (const auto* runner : {&eager, &graph}) {
+    ASSERT_TRUE((*runner)->EnsurePages(kMaxSeqs + 1).ok());
+  }
+  EXPECT_EQ(graph->graph().num_captured(), 0) << "nothing is recorded in advance";
+  constexpr int kDecodes = 2;
+  const int counts[] = {1, 2, 3, 6, kMaxSeqs};
+  int captured = 0;
+  for (const int count : counts) {
+    EXPECT_EQ(Generate(*graph, count, kDecodes), Generate(*eager, count, kDecodes)) << count;
+    EXPECT_EQ(graph->graph().num_captured(), ++captured) << count;
+  }
+  EXPECT_EQ(graph->graph().num_replayed(), 5 * kDecodes - 5) << "recording is running";
+  Generate(*graph, 4, kDecodes);  // as many as 3 are padded to
+  EXPECT_EQ(graph->graph().num_captured(), captured);
+  EXPECT_EQ(DecodeGraph::NumBuckets(kMaxSeqs), 5);
+  EXPECT_EQ(eager->graph().num_captured(), 0);
+}
+
+// As after /clear: other sequences, on other pages, in a slab that did not exist when the step was
+// recorded.
+TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheGrowthOfThePool) {
+  const KvShape shape = MakeRunner(true, 256, 2)->kv().shape();
+  const int pages_per_slab = static_cast<int>((size_t{256} << 20) / shape.page_bytes());
+  const int num_pages = pages_per_slab + 1;
+  const auto runner = MakeRunner(true, 256, num_pages);
+  ASSERT_TRUE(runner->EnsurePages(2).ok());
+  const size_t bytes_before = runner->kv().bytes();
+  const auto generate = [&](int32_t page) {
+    std::vector<std::unique_ptr<Sequence>> seqs;
+    seqs.push_back(MakeSequence(17, 1, {page}));
+    for (int i = 0; i < 5; ++i) Step(*runner, seqs);
+    return seqs[0]->tokens;
+  };
+  const std::vector<int32_t> first = generate(1);
+  ASSERT_EQ(runner->graph().num_captured(), 1);
+  ASSERT_TRUE(runner->EnsurePages(num_pages).ok());
+  ASSERT_GT(runner->kv().bytes(), bytes_before) << "the pool did not grow";
+  EXPECT_EQ(generate(num_pages - 1), first);
+  EXPECT_EQ(generate(2), first);
+  EXPECT_EQ(runner->graph().num_captured(), 1);
+}
+
+TEST(DecodeGraphTest, FailedRecordingIsLoggedOnceAndTheSizeStaysEager) {
+  test::LateOps ops;  // cannot record
+  DecodeGraph graph(ops, 4);
+  int eager_steps = 0;
+  Batch batch;
+  batch.num_seqs = 2;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) graph.Run(batch, true, [&](const Batch&) { ++eager_steps; });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(eager_steps, 3);
+  EXPECT_EQ(graph.num_captured(), 0);
+  EXPECT_EQ(graph.num_replayed(), 0);
+  const std::string line = "decode steps of 2 sequences run without a graph: no kernels";
+  const size_t at = log.find(line);
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_EQ(log.find(line, at + 1), std::string::npos) << log;
+}
+
+}  // namespace
+}  // namespace kuiper
