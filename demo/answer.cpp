@@ -9,6 +9,7 @@
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
+#include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
 #include "kuiper/io/npy.h"
 
@@ -146,6 +147,17 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
   record.weight_bytes_per_token = engine_.weight_bytes_per_token();
   AnswerWriter writer({options_.format, stream_, show_thinking},
                       [this](std::string_view text) { console_.Answer(text); });
+  Completion so_far;
+  // A fault of the device in the middle of an answer: what there is, then the error.
+  const LastWords last_words([&](int exit_code, const std::string& message) {
+    const bool device = exit_code == kDeviceExitCode;
+    record.status = Status(device ? StatusCode::kUnavailable : StatusCode::kInternal, message);
+    record.completion = std::move(so_far);
+    record.completion.finish = FinishReason::kError;
+    if (!record.completion.text.empty()) writer.Finish(record.completion);
+    PrintJson(record);
+    console_.Error(record.status);
+  });
   if (!prompt.ok()) {
     record.status = prompt.status();
   } else {
@@ -158,6 +170,9 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
           if (first) Log("during the request");
           first = false;
           writer.OnEvent(event);
+          so_far.text += event.text;
+          so_far.reasoning += event.reasoning;
+          if (event.token >= 0) so_far.tokens.push_back(event.token);
           return console_.output_status().ok();
         });
     Log("after the request");
@@ -175,11 +190,14 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
   return record;
 }
 
+void Answerer::PrintJson(const AnswerRecord& record) {
+  if (!options_.json()) return;
+  const char* type = options_.format == OutputFormat::kJsonLines ? "done" : "";
+  console_.Answer(ResultJson(record, type, engine_.tokenizer()) + "\n");
+}
+
 void Answerer::Finish(AnswerRecord* record) {
-  if (options_.json()) {
-    const char* type = options_.format == OutputFormat::kJsonLines ? "done" : "";
-    console_.Answer(ResultJson(*record, type, engine_.tokenizer()) + "\n");
-  }
+  PrintJson(*record);
   if (options_.stats && !record->completion.tokens.empty()) {
     for (const std::string& line :
          StatisticsLines(*record, stream_, engine_.config().prefix_cache)) {

@@ -59,6 +59,7 @@ class Answerer {
  private:
   Status WithHint(const Status& status) const;
   void Log(const char* when) const;
+  void PrintJson(const AnswerRecord& record);
   void Finish(AnswerRecord* record);
 
   const Options& options_;

@@ -1,6 +1,6 @@
 // Contracts between our own functions: always on, also in release builds. A failed check is a bug
 // in this program, never a reaction to bad input; it prints file:line and ends the process with
-// exit code 1 (not through abort(), so that text already written to stdout is flushed first).
+// exit code 1 (see fatal.h).
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ enum class StatusCode {
   kInput,              // prompt, messages or image: missing, empty, undecodable
   kContextExceeded,    // prompt longer than the context
   kResourceExhausted,  // memory plan does not fit, allocation failed, KV pool exhausted
-  kUnavailable,        // device missing, no kernel image, driver too old
+  kUnavailable,        // device missing, no kernel image, driver too old, device fault
   kInternal,           // unexpected failure at run time
 };
 

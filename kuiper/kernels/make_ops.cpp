@@ -55,7 +55,7 @@ std::string CompiledDevices() {
   devices += ", simt";
 #endif
 #ifdef KUIPER_WITH_CUDA
-  devices += ", cuda (sm " KUIPER_CUDA_ARCHITECTURES ")";
+  devices += ", cuda (" + cuda::CompiledSms() + KUIPER_CUDA_PTX ")";
 #endif
   return devices;
 }

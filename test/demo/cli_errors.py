@@ -113,6 +113,49 @@ class ModelErrors(CliTest):
         self.fails(8, self.qwen3, "-p", "x", "--device", "cuda:0", message="no CUDA device found",
                    hint="--device cpu")
 
+    def simt(self, *args, pretend):
+        """The run on an emulated device that pretends something; skipped where there is none."""
+        if "simt" not in self.ok("--version").out:
+            self.skipTest("built without the emulated device")
+        return self.run_cli(self.qwen3, "-p", "x", "--device", "simt", *args,
+                            env={"KUIPER_SIMT_PRETEND": pretend})
+
+    def test_devices_that_cannot_be_used(self):
+        for pretend, line in (
+                ("no_device", "error: no CUDA device found (driver reports: "),
+                ("no_driver", "error: no CUDA device found (no NVIDIA driver is installed)"),
+                ("old_driver", "error: no usable CUDA device: the driver (CUDA 11.0) is older than "
+                               "this build's CUDA toolkit"),
+                ("no_image", "error: this build has kernels for sm_87 but the device is sm_87")):
+            result = self.simt(pretend=pretend)
+            self.assertEqual(result.rc, 8, result.err)
+            self.assertEqual(result.out, "")
+            self.assertEqual(len(result.error_lines()), 1, result.err)
+            self.assertIn(line, result.error_lines()[0])
+            self.assertIn("hint: --device cpu", result.err)
+
+    def test_device_with_too_little_memory(self):
+        result = self.simt(pretend="memory:1")
+        self.assertEqual(result.rc, 7, result.err)
+        self.assertRegex(result.error_lines()[0], r"^error: needs .* but .* is available")
+
+    def test_device_fault_prints_the_text_so_far_first(self):
+        args = ("--max-tokens", "200", "--ignore-eos")
+        fault = "fault:1500"
+        result = self.simt(*args, pretend=fault)
+        self.assertEqual(result.rc, 8, result.err)
+        self.assertRegex(result.out, r"^Assistant: (.|\n)+\n$")
+        self.assertRegex(result.error_lines()[0], "^error: CUDA error at .*cudaErrorLaunchFailure")
+        self.assertEqual(len(result.error_lines()), 1, result.err)
+        streamed = self.simt(*args, "--stream", pretend=fault)
+        self.assertEqual(streamed.rc, 8, streamed.err)
+        self.assertEqual("Assistant: " + streamed.out, result.out)
+        as_json = self.simt(*args, "-o", "json", pretend=fault)
+        self.assertEqual(as_json.rc, 8, as_json.err)
+        self.assertEqual("Assistant: " + as_json.json()["text"] + "\n", result.out)
+        self.assertEqual(as_json.json()["finish_reason"], "error")
+        self.assertIn("CUDA error", as_json.json()["error"]["message"])
+
     def test_memory_plan(self):
         args = (self.qwen3, "-p", "x", "--device", "cpu", "--paged-attention", "--num-blocks",
                 "99999999")

@@ -71,20 +71,43 @@ Status Unavailable(std::string message) {
 }
 
 // Whether kernels for this device are in the program: asks for the attributes of one.
-#if defined(KUIPER_SIMT)
-cudaError_t Probe() {
-  return cudaSuccess;
-}
-#else
 __global__ void ProbeKernel() {}
 
 cudaError_t Probe() {
   cudaFuncAttributes attributes{};
   return cudaFuncGetAttributes(&attributes, ProbeKernel);
 }
-#endif
+
+// Why there is no device, in the driver's words where it has some.
+Status NoDevice(cudaError_t error) {
+  int driver = 0;
+  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+      driver > 0) {
+    return Unavailable("no usable CUDA device: the driver (CUDA " + std::to_string(driver / 1000) +
+                       "." + std::to_string(driver % 1000 / 10) +
+                       ") is older than this build's CUDA toolkit");
+  }
+  std::string reason = std::string("driver reports: ") + cudaGetErrorString(error);
+  if (error == cudaSuccess) reason = "none present";
+  if (error == cudaErrorInsufficientDriver) reason = "no NVIDIA driver is installed";
+  return Unavailable("no CUDA device found (" + reason + ")");
+}
 
 }  // namespace
+
+// The compiler lists them as 870, 900.
+std::string CompiledSms() {
+#if defined(KUIPER_SIMT)
+  constexpr int kArchitectures[] = {870};
+#else
+  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
+#endif
+  std::string text;
+  for (const int architecture : kArchitectures) {
+    text += (text.empty() ? "sm_" : ", sm_") + std::to_string(architecture / 10);
+  }
+  return text;
+}
 
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options) {
   return CudaOps::Make(device, options);
@@ -93,13 +116,7 @@ StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& opti
 StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& options) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorInsufficientDriver) {
-    return Unavailable("no usable CUDA device: the driver is older than this build's CUDA toolkit");
-  }
-  if (error != cudaSuccess || count == 0) {
-    return Unavailable(std::string("no CUDA device found (") +
-                       (error == cudaSuccess ? "none present" : cudaGetErrorString(error)) + ")");
-  }
+  if (error != cudaSuccess || count == 0) return NoDevice(error);
   if (device.index < 0 || device.index >= count) {
     return Unavailable("no device " + DeviceName(device) + ": this machine has " +
                        std::to_string(count) + (count == 1 ? " CUDA device" : " CUDA devices"));
@@ -109,11 +126,11 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device.index);
   if (error == cudaSuccess) error = Probe();
   if (error == cudaErrorNoKernelImageForDevice) {
-    return Unavailable(std::string(properties.name) + " is sm_" + std::to_string(properties.major) +
-                       std::to_string(properties.minor) +
-                       ", for which this build has no kernels; build with "
-                       "-DCMAKE_CUDA_ARCHITECTURES=" +
-                       std::to_string(properties.major) + std::to_string(properties.minor));
+    const std::string sm = std::to_string(properties.major) + std::to_string(properties.minor);
+    return Status(
+        StatusCode::kUnavailable,
+        "this build has kernels for " + CompiledSms() + " but the device is sm_" + sm,
+        "build with -DCMAKE_CUDA_ARCHITECTURES=" + sm + "\n--device cpu runs without a device");
   }
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));

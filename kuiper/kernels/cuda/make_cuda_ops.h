@@ -12,9 +12,12 @@
 namespace kuiper::cuda {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
+// "sm_80, sm_87": what the kernels were compiled for.
+std::string CompiledSms();
 }  // namespace kuiper::cuda
 
 namespace kuiper::simt_gpu {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
+std::string CompiledSms();
 }  // namespace kuiper::simt_gpu

@@ -86,6 +86,11 @@ bool BreaksAnyCapture() {
   return any;
 }
 
+cudaError_t GetKernelAttributes(cudaFuncAttributes* attributes) {
+  attributes->ptxVersion = attributes->binaryVersion = 87;
+  return Result(CurrentPretence().kernel_error);
+}
+
 cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   const Lock lock(Device().mutex);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
@@ -104,6 +109,9 @@ cudaError_t MaxActiveBlocks(int* blocks, int block_size, size_t shared_bytes) {
 
 cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* stream, Work body) {
   const Lock lock(Device().mutex);
+  int64_t& left = CurrentPretence().launches_until_fault;
+  if (left == 0) return Result(cudaErrorLaunchFailure);
+  if (left > 0) --left;
   const dim3 g = shape.grid, b = shape.block;
   const uint64_t threads = uint64_t{b.x} * b.y * b.z, blocks = uint64_t{g.x} * g.y * g.z;
   if (threads == 0 || threads > kMaxThreads || b.z > 64)
@@ -248,6 +256,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (stream == nullptr || stream->capture == nullptr) return Result(cudaErrorInvalidValue);
   std::unique_ptr<Graph> captured(std::exchange(stream->capture, nullptr));
   if (stream->capture_broken) return Result(cudaErrorStreamCaptureInvalidated);
+  if (CurrentPretence().capture_error != cudaSuccess) {
+    return Result(CurrentPretence().capture_error);
+  }
   *graph = captured.release();
   return cudaSuccess;
 }

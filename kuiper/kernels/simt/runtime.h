@@ -32,6 +32,7 @@ enum cudaError_t {
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
 };
@@ -80,6 +81,10 @@ struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
   int major, minor, multiProcessorCount, maxThreadsPerMultiProcessor, l2CacheSize, integrated;
+};
+
+struct cudaFuncAttributes {
+  int ptxVersion, binaryVersion;
 };
 
 cudaError_t cudaGetLastError();
@@ -141,6 +146,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 }  // namespace dialect
 
+dialect::cudaError_t GetKernelAttributes(dialect::cudaFuncAttributes* attributes);
 dialect::cudaError_t SetKernelAttribute(const void* kernel, dialect::cudaFuncAttribute attribute,
                                         int value);
 dialect::cudaError_t MaxActiveBlocks(int* blocks, int block_size, size_t shared_bytes);
@@ -150,6 +156,10 @@ dialect::cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, S
 
 namespace dialect {
 
+template <typename... P>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(P...)) {
+  return GetKernelAttributes(attributes);
+}
 template <typename... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
   return SetKernelAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
@@ -161,6 +171,20 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(
 }
 
 }  // namespace dialect
+
+// What the device pretends, for tests of what the host makes of it. Initially from the environment:
+// KUIPER_SIMT_PRETEND=no_driver|old_driver|no_device|no_image|memory:MEGABYTES|fault:LAUNCHES.
+struct Pretence {
+  dialect::cudaError_t count_error = dialect::cudaSuccess;    // of cudaGetDeviceCount
+  int driver_version = 13000;                                 // 0: none is installed
+  dialect::cudaError_t kernel_error = dialect::cudaSuccess;   // of asking for a kernel
+  dialect::cudaError_t capture_error = dialect::cudaSuccess;  // of ending a capture
+  bool integrated = true;
+  size_t total_bytes = size_t{8} << 30;
+  size_t used_by_others = 0;
+  int64_t launches_until_fault = -1;  // -1: there is none
+};
+Pretence& CurrentPretence();
 
 // How often the host waited for the device.
 struct HostWaits {

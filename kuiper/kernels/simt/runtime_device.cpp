@@ -1,4 +1,6 @@
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "kuiper/kernels/simt/runtime_state.h"
@@ -11,11 +13,33 @@ using namespace dialect;  // NOLINT(google-build-using-namespace): defines CUDA'
 
 namespace {
 
-constexpr size_t kTotalBytes = size_t{8} << 30;
-
 thread_local cudaError_t last_error = cudaSuccess;
 
+Pretence PretenceFromEnvironment() {
+  Pretence p;
+  const char* text = std::getenv("KUIPER_SIMT_PRETEND");
+  if (text == nullptr) return p;
+  const auto number = [&](const char* key) {
+    const size_t length = std::strlen(key);
+    return std::strncmp(text, key, length) == 0 ? std::strtoll(text + length, nullptr, 10) : -1;
+  };
+  if (std::strcmp(text, "no_driver") == 0 || std::strcmp(text, "old_driver") == 0) {
+    p.count_error = cudaErrorInsufficientDriver;
+    p.driver_version = text[0] == 'n' ? 0 : 11000;
+  }
+  if (std::strcmp(text, "no_device") == 0) p.count_error = cudaErrorNoDevice;
+  if (std::strcmp(text, "no_image") == 0) p.kernel_error = cudaErrorNoKernelImageForDevice;
+  if (number("memory:") >= 0) p.total_bytes = static_cast<size_t>(number("memory:")) << 20;
+  p.launches_until_fault = number("fault:");
+  return p;
+}
+
 }  // namespace
+
+Pretence& CurrentPretence() {
+  static Pretence pretence = PretenceFromEnvironment();
+  return pretence;
+}
 
 cudaError_t Result(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -48,6 +72,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     KU_SIMT_NAME(cudaErrorNoKernelImageForDevice)
     KU_SIMT_NAME(cudaErrorInvalidResourceHandle)
     KU_SIMT_NAME(cudaErrorNotReady)
+    KU_SIMT_NAME(cudaErrorLaunchFailure)
     KU_SIMT_NAME(cudaErrorStreamCaptureUnsupported)
     KU_SIMT_NAME(cudaErrorStreamCaptureInvalidated)
 #undef KU_SIMT_NAME
@@ -60,8 +85,8 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  *count = CurrentPretence().count_error == cudaSuccess;
+  return Result(CurrentPretence().count_error);
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -77,7 +102,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return Result(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device");
-  properties->totalGlobalMem = kTotalBytes;
+  properties->totalGlobalMem = CurrentPretence().total_bytes;
   properties->sharedMemPerBlock = kStaticSharedBytes;
   properties->sharedMemPerBlockOptin = kMaxSharedBytes;
   properties->sharedMemPerMultiprocessor = kMaxSharedBytes + 1024;
@@ -86,7 +111,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->multiProcessorCount = CurrentOptions().num_sms;
   properties->maxThreadsPerMultiProcessor = 1536;
   properties->l2CacheSize = 4 << 20;
-  properties->integrated = 1;
+  properties->integrated = CurrentPretence().integrated;
   return cudaSuccess;
 }
 
@@ -126,12 +151,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 13000;
+  *version = CurrentPretence().driver_version;
   return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  return cudaDriverGetVersion(version);
+  *version = 13000;
+  return cudaSuccess;
 }
 
 }  // namespace dialect

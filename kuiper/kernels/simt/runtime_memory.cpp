@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -14,7 +15,10 @@ using namespace dialect;  // NOLINT(google-build-using-namespace): defines CUDA'
 
 namespace {
 
-constexpr size_t kTotalBytes = size_t{8} << 30;
+size_t FreeDeviceBytes() {
+  const size_t used = AllocatedDeviceBytes() + CurrentPretence().used_by_others;
+  return CurrentPretence().total_bytes - std::min(used, CurrentPretence().total_bytes);
+}
 
 bool IsPinned(const void* p) {
   return IsMemory(p, 1, MemoryKind::kPinnedHost);
@@ -45,7 +49,7 @@ cudaError_t Allocate(void** p, size_t bytes, MemoryKind kind) {
   *p = nullptr;
   if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
   if (bytes == 0) return cudaSuccess;
-  if (kind == MemoryKind::kDevice && bytes > kTotalBytes - AllocatedDeviceBytes())
+  if (kind == MemoryKind::kDevice && bytes > FreeDeviceBytes())
     return Result(cudaErrorMemoryAllocation);
   *p = AllocateMemory(bytes, kind);
   return *p == nullptr ? Result(cudaErrorMemoryAllocation) : cudaSuccess;
@@ -94,8 +98,8 @@ cudaError_t cudaFreeHost(void* p) {
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   const Lock lock(Device().mutex);
-  *total_bytes = kTotalBytes;
-  *free_bytes = kTotalBytes - AllocatedDeviceBytes();
+  *total_bytes = CurrentPretence().total_bytes;
+  *free_bytes = FreeDeviceBytes();
   return cudaSuccess;
 }
 

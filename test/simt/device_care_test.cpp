@@ -1,0 +1,152 @@
+// How the backend treats a device: its memory, devices that cannot be used, faults. The emulated
+// device pretends each case.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "kuiper/engine/engine.h"
+#include "kuiper/kernels/simt/memory.h"
+#include "kuiper/kernels/simt/runtime.h"
+#include "kuiper/ops/ops.h"
+#include "test/engine/engine_test_util.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+constexpr Device kSimt = {DeviceType::kSimt, 0};
+
+class DeviceCareTest : public ::testing::Test {
+ protected:
+  ~DeviceCareTest() override { pretence_ = before_; }
+
+  static EngineConfig Config() {
+    EngineConfig config;
+    config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
+    config.device = kSimt;
+    config.need_tokenizer = false;
+    config.max_context = 64;
+    return config;
+  }
+  Request MakeRequest(const Engine& engine) const {
+    Request request;
+    request.prompt = Prompt(9, Vocab(engine));
+    request.max_new_tokens = 6;
+    request.ignore_eos = true;
+    return request;
+  }
+  Status MakeError() { return MakeOps(kSimt, {}).status(); }
+
+  simt::Pretence& pretence_ = simt::CurrentPretence();
+  const simt::Pretence before_ = pretence_;
+};
+using DeviceFaultDeathTest = DeviceCareTest;
+
+size_t MemAvailable() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
+  }
+  return 0;
+}
+
+TEST_F(DeviceCareTest, PlanIsWhatTheEngineAllocates) {
+  const size_t idle = simt::AllocatedDeviceBytes();
+  const auto ops = MakeOps(kSimt, {}).value();
+  const size_t of_ops = simt::AllocatedDeviceBytes() - idle;
+  pretence_.integrated = false;  // host memory is not the device's
+  for (const bool paged : {false, true}) {
+    for (const std::optional<DType> dtype : {std::optional<DType>(), std::optional(DType::kF16)}) {
+      EngineConfig config = Config();
+      config.paged = paged;
+      config.dtype = dtype;
+      config.max_num_seqs = 5;
+      config.prompt_logits = paged;
+      const size_t before = simt::AllocatedDeviceBytes();
+      const auto engine = Create(config);
+      ASSERT_NE(engine, nullptr);
+      RunToEnd(*engine, MakeRequest(*engine));
+      const double allocated = static_cast<double>(simt::AllocatedDeviceBytes() - before - of_ops);
+      const double planned = static_cast<double>(engine->memory_plan().total_bytes());
+      EXPECT_NEAR(planned / allocated, 1, 0.001) << "paged " << paged;
+    }
+  }
+}
+
+TEST_F(DeviceCareTest, IntegratedDevicesBudgetFromAvailableHostMemory) {
+  // The page cache holds all but a little, and would give it back.
+  pretence_.used_by_others = pretence_.total_bytes - (size_t{64} << 20);
+  const auto integrated = MakeOps(kSimt, {}).value();
+  const size_t available = MemAvailable();
+  const double expected = static_cast<double>(std::min(available, pretence_.total_bytes));
+  EXPECT_NEAR(static_cast<double>(integrated->FreeBytes()) / expected, 1, 0.2);
+  EXPECT_TRUE(integrated->unified_memory());
+  pretence_.integrated = false;
+  const auto discrete = MakeOps(kSimt, {}).value();
+  EXPECT_LE(discrete->FreeBytes(), size_t{64} << 20);
+  EXPECT_FALSE(discrete->unified_memory());
+}
+
+TEST_F(DeviceCareTest, DevicesThatCannotBeUsedSayWhy) {
+  const std::string cpu = "--device cpu runs without one";
+  pretence_.count_error = simt::dialect::cudaErrorNoDevice;
+  EXPECT_EQ(MakeError().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(MakeError().message(), "no CUDA device found (driver reports: cudaErrorNoDevice)");
+  EXPECT_EQ(MakeError().hint(), cpu);
+  pretence_.count_error = simt::dialect::cudaErrorInsufficientDriver;
+  pretence_.driver_version = 12040;
+  EXPECT_EQ(
+      MakeError().message(),
+      "no usable CUDA device: the driver (CUDA 12.4) is older than this build's CUDA toolkit");
+  pretence_.driver_version = 0;
+  EXPECT_EQ(MakeError().message(), "no CUDA device found (no NVIDIA driver is installed)");
+  pretence_ = before_;
+  pretence_.kernel_error = simt::dialect::cudaErrorNoKernelImageForDevice;
+  EXPECT_EQ(MakeError().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(MakeError().message(), "this build has kernels for sm_87 but the device is sm_87");
+  EXPECT_EQ(MakeError().hint().find("build with -DCMAKE_CUDA_ARCHITECTURES=87"), 0u);
+}
+
+TEST_F(DeviceCareTest, TooLittleMemoryIsRefusedBeforeAnythingIsLoaded) {
+  pretence_.total_bytes = size_t{1} << 20;
+  const size_t before = simt::AllocatedDeviceBytes();
+  const auto engine = Engine::Create(Config());
+  EXPECT_EQ(engine.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine.status().message().find("needs 0.0"), 0u) << engine.status().message();
+  EXPECT_EQ(simt::AllocatedDeviceBytes(), before);
+}
+
+TEST_F(DeviceCareTest, FailedCaptureIsLoggedOnceAndStaysEager) {
+  EngineConfig config = Config();
+  const auto eager = Create(config);
+  config.use_graph = true;
+  pretence_.capture_error = simt::dialect::cudaErrorStreamCaptureInvalidated;
+  const auto graph = Create(config);
+  ASSERT_TRUE(eager != nullptr && graph != nullptr);
+  const std::vector<int32_t> expected = RunToEnd(*eager, MakeRequest(*eager)).tokens;
+  ::testing::internal::CaptureStderr();
+  const std::vector<int32_t> first = RunToEnd(*graph, MakeRequest(*graph)).tokens;
+  const std::vector<int32_t> second = RunToEnd(*graph, MakeRequest(*graph)).tokens;
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(first, expected);
+  EXPECT_EQ(second, expected);
+  const std::string line = "run without a graph";
+  const size_t at = log.find(line);
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_EQ(log.find(line, at + 1), std::string::npos) << log;
+}
+
+TEST_F(DeviceFaultDeathTest, FaultEndsTheProcessWithTheCallAndExitCode8) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const auto engine = Create(Config());
+        pretence_.launches_until_fault = 60;
+        RunToEnd(*engine, MakeRequest(*engine));
+      },
+      ::testing::ExitedWithCode(8), "error: CUDA error at .*cudaErrorLaunchFailure");
+}
+
+}  // namespace
+}  // namespace kuiper
