@@ -2,6 +2,7 @@
 // any shape. On the CPU the yardsticks (read bandwidth, peak multiply-add rate) are measured by
 // bursts right before and after each piece of work, because shared machines change speed from
 // second to second; ratios are medians of such pairs. On a GPU the read bandwidth is measured once.
+// --scenario measures what serving many sequences brings instead.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -18,7 +19,7 @@
 #include "tools/kuiper_bench_machine.h"
 #include "tools/kuiper_bench_model.h"
 #include "tools/kuiper_bench_run.h"
-#include "tools/kuiper_bench_scheduler.h"
+#include "tools/kuiper_bench_scenarios.h"
 #include "tools/tool_args.h"
 
 namespace kuiper::tools {
@@ -27,7 +28,32 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kUsage = "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json [options]";
+constexpr const char* kUsage =
+    "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
+    "memory|scheduler [options]";
+
+struct Scenario {
+  const char* name;
+  const char* batches;  // what --batch is when it is not given
+  const char* prompts;  // the same of --prompt-tokens
+  bool needs_model;
+};
+
+constexpr Scenario kScenarios[] = {{"rates", "1,2,4,8", "128,512", true},
+                                   {"throughput", "1,2,4,8,16,32,64", "16", true},
+                                   {"prefix", "1", "2000", true},
+                                   {"memory", "8", "16", false},
+                                   {"scheduler", "1,16,64,256", "16", false}};
+
+StatusOr<Scenario> ParseScenario(const Args& args) {
+  const std::string name = args.text("scenario", "rates");
+  std::string known;
+  for (const Scenario& scenario : kScenarios) {
+    if (name == scenario.name) return scenario;
+    known += (known.empty() ? "" : ", ") + std::string(scenario.name);
+  }
+  return Status(StatusCode::kInvalidArgument, "--scenario: '" + name + "' is not one of " + known);
+}
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -104,10 +130,10 @@ Status BenchTokenizer(const std::string& tokenizer_path, const std::string& text
   return OkStatus();
 }
 
-StatusOr<Workload> ParseWorkload(const Args& args) {
+StatusOr<Workload> ParseWorkload(const Args& args, const Scenario& scenario) {
   Workload w;
-  KU_ASSIGN_OR_RETURN(w.prompts, ParseIntList(args, "prompt-tokens", "128,512"));
-  KU_ASSIGN_OR_RETURN(w.batches, ParseIntList(args, "batch", "1,2,4,8"));
+  KU_ASSIGN_OR_RETURN(w.prompts, ParseIntList(args, "prompt-tokens", scenario.prompts));
+  KU_ASSIGN_OR_RETURN(w.batches, ParseIntList(args, "batch", scenario.batches));
   KU_ASSIGN_OR_RETURN(w.contexts, ParseIntList(args, "context", "16"));
   KU_ASSIGN_OR_RETURN(const int64_t steps, ParseInt(args, "decode-steps", 16, 4, 4096));
   KU_ASSIGN_OR_RETURN(const int64_t repetitions, ParseInt(args, "repetitions", 3, 1, 100));
@@ -118,6 +144,22 @@ StatusOr<Workload> ParseWorkload(const Args& args) {
   w.threads = static_cast<int>(threads);
   w.chunk = static_cast<int>(chunk);
   return w;
+}
+
+StatusOr<MemoryLoad> ParseLoad(const Args& args, const Workload& w) {
+  MemoryLoad load;
+  KU_ASSIGN_OR_RETURN(const int64_t requests,
+                      ParseInt(args, "requests", load.requests, 1, 100'000));
+  KU_ASSIGN_OR_RETURN(const int64_t context,
+                      ParseInt(args, "max-context", load.max_context, 2, 1 << 20));
+  load.requests = static_cast<int>(requests);
+  load.max_context = static_cast<int>(context);
+  load.rows = w.batches.front();
+  if (w.batches.size() > 1 || load.rows * context > int64_t{1} << 30) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--scenario memory takes one --batch and at most 2^30 tokens of memory");
+  }
+  return load;
 }
 
 // The largest pool any row needs and the memory allows; rows that need more are left out later.
@@ -140,11 +182,15 @@ Status ChoosePool(const Workload& w, int longest_prompt, EngineConfig* config) {
   return status;
 }
 
-void PrintReport(const Engine& engine, const Machine& machine, const std::vector<Row>& rows) {
+void PrintDevice(const Engine& engine) {
   std::printf("%s\n%s, %s, %s KV cache%s\n", Engine::Version().c_str(),
               engine.device_description().c_str(), DTypeName(engine.weight_type()),
               engine.config().paged ? "paged" : "contiguous",
               engine.config().use_graph ? ", recorded decode step" : "");
+}
+
+void PrintReport(const Engine& engine, const Machine& machine, const std::vector<Row>& rows) {
+  PrintDevice(engine);
   if (!machine.bursts()) {
     std::printf("bandwidth of the device: read %.1f GB/s, copy %.1f GB/s (read + written)\n",
                 machine.rates().read / 1e9, machine.rates().copy / 1e9);
@@ -166,7 +212,8 @@ Json ReportJson(const Engine& engine, const Machine& machine, const std::vector<
   return json;
 }
 
-Status BenchModel(const Args& args, const Workload& w, EngineConfig config) {
+StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload& w,
+                                               EngineConfig config) {
   KU_ASSIGN_OR_RETURN(config.device, ParseDevice(args));
   config.need_tokenizer = false;
   config.paged = !args.has("no-paged-attention");
@@ -178,7 +225,12 @@ Status BenchModel(const Args& args, const Workload& w, EngineConfig config) {
   const int context = *std::max_element(w.contexts.begin(), w.contexts.end());
   config.max_context = std::max(longest + 2, w.TokensOf(context));
   KU_RETURN_IF_ERROR(ChoosePool(w, longest, &config));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
+  return Engine::Create(config);
+}
+
+Status BenchRates(const Args& args, const Workload& w, const EngineConfig& config) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
+  const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
 
   // Memory is read before the yardsticks map the weights a second time.
   KU_ASSIGN_OR_RETURN(const Completion warm_up,
@@ -186,7 +238,7 @@ Status BenchModel(const Args& args, const Workload& w, EngineConfig config) {
   const int64_t peak_resident = PeakResidentBytes();
   const KvStats kv = engine->kv_stats();
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine,
-                      Machine::Make(config.device, LargestWeightsFile(config.model_path),
+                      Machine::Make(engine->config().device, LargestWeightsFile(config.model_path),
                                     engine->weight_type(), w.threads));
   KU_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureRows(*engine, *machine, w));
 
@@ -206,17 +258,30 @@ Status BenchModel(const Args& args, const Workload& w, EngineConfig config) {
   return OkStatus();
 }
 
-Status Run(const Args& args) {
-  KU_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(args));
-  if (args.has("scheduler")) {
-    BenchScheduler(workload.batches, 1000);
-    return OkStatus();
-  }
-  if (args.has("text")) {
-    return BenchTokenizer(
-        args.text("tokenizer", args.positionals.empty() ? "" : args.positionals[0]),
-        args.text("text", ""), workload.repetitions);
-  }
+Status BenchThroughput(const Args& args, Workload w, const EngineConfig& config) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine,
+                      Machine::Make(engine->config().device, LargestWeightsFile(config.model_path),
+                                    engine->weight_type(), w.threads));
+  w.prompts.clear();
+  KU_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureRows(*engine, *machine, w));
+  PrintDevice(*engine);
+  PrintThroughput(rows);
+  return OkStatus();
+}
+
+Status BenchWarmPrefix(const Args& args, const Workload& workload, EngineConfig config) {
+  Workload w = workload;
+  for (int& tokens : w.prompts) tokens += kQuestionTokens;
+  w.contexts = w.prompts;
+  w.batches = {2};  // room for a second sequence that shares nothing
+  config.prefix_cache = true;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
+  PrintDevice(*engine);
+  return BenchPrefix(*engine, workload.prompts, w.repetitions);
+}
+
+Status BenchModel(const Args& args, const std::string& scenario, const Workload& w) {
   if (args.has("invent") == !args.positionals.empty()) {
     return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
                   std::string("usage: ") + kUsage);
@@ -235,18 +300,54 @@ Status Run(const Args& args) {
     config.model_path = args.positionals[0];
     config.dtype = dtype;
   }
-  return BenchModel(args, workload, config);
+  if (scenario == "throughput") return BenchThroughput(args, w, config);
+  if (scenario == "prefix") return BenchWarmPrefix(args, w, config);
+  return BenchRates(args, w, config);
+}
+
+Status Run(const Args& args) {
+  KU_ASSIGN_OR_RETURN(const Scenario scenario, ParseScenario(args));
+  const std::string name = scenario.name;
+  KU_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(args, scenario));
+  for (const auto& [option, only] :
+       {std::pair("json", "rates"), std::pair("text", "rates"), std::pair("csv", "memory"),
+        std::pair("requests", "memory"), std::pair("max-context", "memory")}) {
+    if (args.has(option) && name != only) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--" + std::string(option) + " goes with --scenario " + only);
+    }
+  }
+  if (!scenario.needs_model && (args.has("invent") || !args.positionals.empty())) {
+    return Status(StatusCode::kInvalidArgument, "--scenario " + name + " runs no model",
+                  std::string("usage: ") + kUsage);
+  }
+  if (name == "scheduler") {
+    BenchScheduler(workload.batches, 1000);
+    return OkStatus();
+  }
+  if (name == "memory") {
+    KU_ASSIGN_OR_RETURN(const MemoryLoad load, ParseLoad(args, workload));
+    return BenchMemory(load, args.text("csv", ""));
+  }
+  if (args.has("text")) {
+    return BenchTokenizer(
+        args.text("tokenizer", args.positionals.empty() ? "" : args.positionals[0]),
+        args.text("text", ""), workload.repetitions);
+  }
+  return BenchModel(args, name, workload);
 }
 
 int Main(int argc, char** argv) {
   const auto args = ParseArgs(
       argc, argv, kUsage,
-      {{"invent", "CONFIG.json", "random weights in the shapes of this config"},
+      {{"scenario", "NAME", "rates (default), throughput, prefix, memory or scheduler"},
+       {"invent", "CONFIG.json", "random weights in the shapes of this config"},
        {"scratch", "DIR", "keeps the invented weights meanwhile (default: the temporary folder)"},
        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
        {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
-       {"prompt-tokens", "LIST", "prefill lengths (default: 128,512)"},
-       {"batch", "LIST", "sequences decoded together (default: 1,2,4,8)"},
+       {"prompt-tokens", "LIST",
+        "prefill lengths (default: 128,512), or prefix: system prompts (2000)"},
+       {"batch", "LIST", "sequences together (default: 1,2,4,8; by scenario), memory: the rows"},
        {"context", "LIST", "tokens before decoding starts (default: 16)"},
        {"decode-steps", "N", "steps per repetition (default: 16)"},
        {"repetitions", "N", "default: 3"},
@@ -254,10 +355,12 @@ int Main(int argc, char** argv) {
        {"chunk", "N", "tokens of one prefill step (default: 512)"},
        {"no-paged-attention", "", "contiguous KV cache"},
        {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
-       {"scheduler", "", "measure the scheduler alone, for each size of --batch instead"},
+       {"requests", "N", "memory: requests of the load (default: 200)"},
+       {"max-context", "N", "memory: tokens of a sequence at most (default: 4096)"},
+       {"csv", "FILE", "memory: write a line per step, see tools/plot_bench.py"},
        {"text", "FILE", "measure the tokenizer of MODEL on this text instead"},
        {"tokenizer", "PATH", "with --text: this tokenizer"},
-       {"json", "FILE", "write the results as JSON"}},
+       {"json", "FILE", "rates: write the results as JSON"}},
       0, 1);
   if (!args.ok()) return Fail(args.status());
   const Status status = Run(*args);

@@ -15,12 +15,6 @@ double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 // Floating-point operations of a prompt: multiply-adds count as two, attention is causal, and only
 // the last position goes through the head.
 double PrefillFlops(const DecoderConfig& d, double tokens) {
@@ -104,6 +98,12 @@ StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int co
 }
 
 }  // namespace
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
 
 int Workload::TokensOf(int context) const {
   // A group to warm up, one to spare, and the first tokens of the others.

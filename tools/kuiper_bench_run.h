@@ -30,6 +30,8 @@ struct Row {
   double ratio = 0;
 };
 
+double Median(std::vector<double> values);
+
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed);
 
 // Rows that need more pages than the engine has are left out with a line on stderr.

@@ -1,5 +1,4 @@
-#include "tools/kuiper_bench_scheduler.h"
-
+// What scheduling costs on the host: no model, no tensors.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
+#include "tools/kuiper_bench_scenarios.h"
 
 namespace kuiper::tools {
 namespace {
@@ -31,7 +31,7 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int new_tokens) {
 
 void BenchScheduler(const std::vector<int>& batches, int steps) {
   using Clock = std::chrono::steady_clock;
-  std::printf("%9s %14s %14s\n", "sequences", "median us/step", "p99 us/step");
+  std::printf("%9s %14s %14s\n", "sequences", "median_us/step", "p99_us/step");
   for (const int batch : batches) {
     const int pages = batch * ((kPromptTokens + steps) / kPageSize + 2);
     BlockPool pool(pages + 1, kPageSize);

@@ -1,0 +1,39 @@
+// What kuiper_bench --scenario NAME measures of many sequences at once; tables on stdout.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/engine.h"
+#include "tools/kuiper_bench_run.h"
+
+namespace kuiper::tools {
+
+// Decode rows as tokens per second over the number of sequences, and as multiples of the first row
+// of the same context.
+void PrintThroughput(const std::vector<Row>& rows);
+
+// Tokens of a user's question after the system prompt.
+constexpr int kQuestionTokens = 32;
+
+// Time to the first token of a question behind each of these system prompts, with an empty prefix
+// cache and with one that another question has filled. Medians of `repetitions` pairs.
+Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int repetitions);
+
+// How much of the KV cache memory that sequences hold is empty.
+struct MemoryLoad {
+  int requests = 200;      // all there from the beginning
+  int rows = 8;            // memory: this many sequences of max_context tokens
+  int max_context = 4096;  // tokens of one sequence
+};
+
+// Runs the load through the scheduler alone, in pages of 16 tokens and in contiguous rows of the
+// same memory. Writes a line per step to the file `csv` unless it is "".
+Status BenchMemory(const MemoryLoad& load, const std::string& csv);
+
+// Prints the time of Schedule and Commit per decode step for each number of sequences, with the
+// prefix cache on: prompts of 512 tokens, half of them shared, pages of 16 tokens.
+void BenchScheduler(const std::vector<int>& batches, int steps);
+
+}  // namespace kuiper::tools
