@@ -58,6 +58,23 @@ TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
   EXPECT_EQ(batch.block_tables.row<int32_t>(1)[1], 5);
 }
 
+// What the prompt still has to come must not be attended to, whatever its pages hold.
+TEST_F(BatchBuilderTest, AttentionReachesToTheEndOfTheChunkNotOfThePrompt) {
+  Sequence seq;
+  seq.tokens.assign(14, 1);
+  seq.pages = {1, 2, 3, 4};
+  StepPlan plan;
+  for (const int end : {1, 3, 4, 5, 13}) {
+    for (const int begin : {0, end - 1}) {
+      plan.entries = {{&seq, begin, end - begin, false, false}};
+      const Batch batch = builder_->Build(plan);
+      EXPECT_EQ(Values(batch.attn.kv_lens), (Ints{end})) << begin;
+      EXPECT_EQ(Values(batch.attn.cu_seqlens_q), (Ints{0, end - begin})) << begin;
+      EXPECT_EQ(Values(batch.positions).back(), end - 1);
+    }
+  }
+}
+
 TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
   Sequence seq;
   seq.tokens = {1, 2};

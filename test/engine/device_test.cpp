@@ -17,14 +17,6 @@
 namespace kuiper {
 namespace {
 
-std::vector<Device> Devices() {
-  std::vector<Device> devices;
-  for (DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
-    if (MakeOps({type, 0}, {}).ok()) devices.push_back({type, 0});
-  }
-  return devices;
-}
-
 std::string TestName(std::string name) {
   for (char& c : name) c = c == '-' || c == ':' ? '_' : c;
   return name;
@@ -89,7 +81,7 @@ TEST_P(DeviceGoldenTest, LogitsMatchHuggingFace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGoldenTest,
-                         ::testing::Combine(::testing::ValuesIn(Devices()),
+                         ::testing::Combine(::testing::ValuesIn(Accelerators()),
                                             ::testing::ValuesIn(kGoldens)),
                          [](const auto& info) {
                            return TestName(DeviceName(std::get<0>(info.param)) + "_" +
@@ -220,7 +212,7 @@ constexpr GuaranteeCase kGuarantees[] = {
     {"qwen2-gqa7-d8-f16", AttentionKind::kFlash1},
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGuaranteesTest,
-                         ::testing::Combine(::testing::ValuesIn(Devices()),
+                         ::testing::Combine(::testing::ValuesIn(Accelerators()),
                                             ::testing::ValuesIn(kGuarantees)),
                          [](const auto& info) {
                            return TestName(DeviceName(std::get<0>(info.param)) + "_" +

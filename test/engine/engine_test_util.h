@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kuiper/engine/engine.h"
+#include "kuiper/ops/ops.h"
 
 namespace kuiper {
 
@@ -23,6 +24,15 @@ inline std::vector<int32_t> Prompt(int length, int vocab, int seed = 1) {
     ids.push_back(static_cast<int32_t>((state >> 8) % vocab));
   }
   return ids;
+}
+
+// The emulated device and the GPU, as far as they are there.
+inline std::vector<Device> Accelerators() {
+  std::vector<Device> devices;
+  for (DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
+    if (MakeOps({type, 0}, {}).ok()) devices.push_back({type, 0});
+  }
+  return devices;
 }
 
 inline std::unique_ptr<Engine> Create(const EngineConfig& config) {

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <map>
-#include <random>
 #include <string>
 
 #include "kuiper/engine/engine.h"
@@ -229,7 +227,8 @@ TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
 TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
   EngineConfig config = BaseConfig(GetParam());
   config.on_full = OnFull::kSlide;
-  config.max_context = 40;
+  config.ops.num_threads = 1;
+  config.max_context = 24;
   config.paged = false;
   const auto contiguous = Create(config);
   config.paged = true;
@@ -238,14 +237,14 @@ TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
     config.prefix_cache = b == 8;
     const auto paged = Create(config);
     ASSERT_TRUE(paged != nullptr && contiguous != nullptr);
-    for (const int length : {1, 39}) {
-      Request request = MakeRequest(Prompt(length, Vocab(*paged)), 80);
+    for (const int length : {1, 23}) {
+      Request request = MakeRequest(Prompt(length, Vocab(*paged)), 40);
       request.sampling.repetition_penalty = 1.1f;
       const Completion a = RunToEnd(*paged, request);
       ExpectSameBits(a, RunToEnd(*contiguous, request), "page size " + std::to_string(b));
       EXPECT_EQ(a.finish, FinishReason::kLength);
-      EXPECT_EQ(a.tokens.size(), 80u);
-      EXPECT_GT(a.dropped_tokens, 0);
+      EXPECT_EQ(a.tokens.size(), 40u);
+      EXPECT_GT(a.dropped_tokens, 11) << "it slid once only";
     }
   }
 }
@@ -276,67 +275,6 @@ INSTANTIATE_TEST_SUITE_P(Models, GuaranteesTest,
                            for (char& c : name) c = c == '-' || c == '@' ? '_' : c;
                            return name;
                          });
-
-// G3, G4 and G5 together: random engines under random load, each request against itself alone and
-// cold. Requests come, end and are aborted while others run.
-TEST(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
-  std::mt19937 rng(77);
-  const auto up_to = [&rng](int n) { return static_cast<int>(rng() % (n + 1)); };
-  EngineConfig config = BaseConfig("qwen2-gqa7-d8-f16");
-  config.ops.num_threads = 1;
-  config.max_context = 96;
-  const auto alone = Create(config);
-  ASSERT_NE(alone, nullptr);
-  std::vector<Request> requests;
-  std::vector<Completion> expected;
-  for (int i = 0; i < 16; ++i) {
-    // Prompts share one of two beginnings.
-    std::vector<int32_t> prompt = Prompt(1 + up_to(40), Vocab(*alone), 1 + i % 2);
-    const auto own = Prompt(1 + up_to(20), Vocab(*alone), 10 + i);
-    prompt.insert(prompt.end(), own.begin(), own.end());
-    requests.push_back(MakeRequest(prompt, 1 + up_to(20)));
-    requests.back().sampling.temperature = i % 3 == 0 ? 0.8f : 0.f;
-    requests.back().sampling.repetition_penalty = i % 5 == 0 ? 1.2f : 1.f;
-    expected.push_back(RunToEnd(*alone, requests.back()));
-  }
-  int64_t preempted = 0, hits = 0;
-  for (int scenario = 0; scenario < 200; ++scenario) {
-    constexpr int kPageSizes[] = {1, 16, 64};
-    config.page_size = kPageSizes[up_to(2)];
-    config.num_blocks = (96 + config.page_size - 1) / config.page_size + up_to(2);
-    config.max_num_seqs = 1 + up_to(5);
-    config.max_num_batched_tokens = config.max_num_seqs + up_to(1) * up_to(60);
-    config.prefix_cache = up_to(1) == 0;
-    config.preemption = static_cast<Preemption>(up_to(2));
-    config.run_ahead = up_to(1) == 0;
-    const bool compares_bits = up_to(1) == 0;  // the engine does not run ahead of kept logits
-    const auto engine = Create(config);
-    ASSERT_NE(engine, nullptr);
-    std::map<int64_t, int> ids;
-    for (int i = 0; i < 6; ++i) {
-      const int which = up_to(15);
-      requests[which].priority = up_to(2) - 1;
-      requests[which].keep_logits = compares_bits;
-      const int64_t id = engine->Add(requests[which]).value();
-      ids[id] = which;
-      for (int steps = up_to(3); steps > 0; --steps) engine->Step();
-      if (up_to(5) == 0) engine->Abort(id);
-    }
-    while (engine->HasWork()) engine->Step();
-    for (const auto& [id, which] : ids) {
-      const Completion c = engine->Take(id);
-      if (c.finish == FinishReason::kInterrupt) continue;
-      ASSERT_EQ(c.tokens, expected[which].tokens) << "scenario " << scenario;
-      if (!compares_bits) continue;
-      ExpectSameBits(c, expected[which], "scenario " + std::to_string(scenario));
-    }
-    const KvStats stats = engine->kv_stats();
-    preempted += stats.preempted_recompute + stats.preempted_swap;
-    hits += stats.hits;
-  }
-  EXPECT_GT(preempted, 100);
-  EXPECT_GT(hits, 100);
-}
 
 // The comparison itself must be able to fail: another attention kernel gives other bits.
 TEST(GuaranteesControlTest, ComparisonSeesADifference) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace kuiper {
@@ -185,6 +186,145 @@ TEST(SchedulerTest, FailedEntryStaysWhereItWasAndIsNotReused) {
   f.scheduler.Finish(1, false);
   EXPECT_EQ(f.pool.num_free(), 16);
   EXPECT_EQ(f.reuse->num_evictable(), 0);
+}
+
+// The prompt counts as what is left of it after the match, in tokens and in pages.
+TEST(SchedulerTest, TokensToComputeAreCountedAfterTheMatch) {
+  Fixture f(16, 4, {.max_seqs = 3, .max_step_tokens = 16, .max_context = 64}, true);
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 13)).ok());
+  f.Step();
+  f.scheduler.Finish(1);  // leaves 12 tokens in 3 pages
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 20)).ok());
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(3, 9, 8, 500)).ok());
+  const StepPlan plan = f.Step();
+  EXPECT_EQ(Shape(plan), (Shapes{{2, 8}, {3, 8}}));
+  EXPECT_EQ(plan.entries[0].begin, 12);
+  EXPECT_TRUE(plan.entries[0].samples);
+  EXPECT_EQ(f.scheduler.Find(2)->pages.size(), 5u);
+}
+
+// Pages that a match takes into use can no longer be evicted for the promises to others.
+TEST(SchedulerTest, MatchedPagesAreNotCountedAsAvailable) {
+  Fixture f(8, 4,
+            {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64, .on_full = OnFull::kStop},
+            true);
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 16, 1)).ok());
+  f.Step();
+  f.scheduler.Finish(1);
+  ASSERT_EQ(f.reuse->num_evictable(), 4);
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 8, 9, 500)).ok());  // 16 tokens: 4 pages
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(3, 17, 4)).ok());      // 20 tokens: 4 pages and a fifth
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_EQ(f.Step().entries.size(), 1u) << i;  // the 4 that are free are promised
+  }
+  EXPECT_EQ(f.scheduler.Finish(2)->num_generated(), 9);
+  f.Step();
+  EXPECT_EQ(f.scheduler.Find(3)->num_cached, 16);
+}
+
+TEST(SchedulerTest, PromptOfTheWholePoolRunsAndALargerOneHarmsNobody) {
+  Fixture f(4, 4, {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64}, true);
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 12, 1)).ok());
+  f.Step();
+  f.scheduler.Finish(1);  // three of the four pages are cached
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 16, 1, 500)).ok());
+  const Status refused = f.scheduler.Add(MakeSequence(3, 17, 1, 900));
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("17 tokens but the KV cache holds 16"), std::string::npos)
+      << refused.message();
+  EXPECT_EQ(f.scheduler.Find(3), nullptr);
+  EXPECT_EQ(Shape(f.Step()), (Shapes{{2, 16}}));
+  EXPECT_EQ(f.scheduler.Finish(2)->num_generated(), 1);
+  EXPECT_FALSE(f.scheduler.HasWork());
+}
+
+// A cached page that is used again keeps its content and stays in the tree: while it is used, after
+// that, and when its user is preempted.
+TEST(SchedulerTest, CachedPageIsNotResetWhenItIsUsedAgain) {
+  Fixture f(16, 4, {.max_seqs = 3, .max_step_tokens = 64, .max_context = 64}, true);
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 12)).ok());
+  f.Step();
+  std::vector<int32_t> pages = f.scheduler.Find(1)->pages;
+  f.scheduler.Finish(1);
+  for (int64_t id = 2; id <= 7; ++id) {
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(id, 13)).ok());
+    const StepPlan plan = f.Step();
+    const Sequence& seq = *f.scheduler.Find(id);
+    EXPECT_EQ(plan.entries.back().begin, 12) << id;
+    EXPECT_EQ(seq.num_cached, 12) << id;
+    EXPECT_TRUE(std::equal(pages.begin(), pages.end(), seq.pages.begin())) << id;
+    if (id == 3) f.scheduler.Finish(2);
+    if (id == 4) {
+      f.scheduler.Preempt(4, Preemption::kRecompute);
+      f.scheduler.Finish(4);
+      f.scheduler.Finish(3);
+    }
+    if (id >= 5) f.scheduler.Finish(id);
+  }
+}
+
+// And one that was evicted and given to somebody else is not found under its old tokens.
+TEST(SchedulerTest, EvictedPageIsNotFoundUnderItsOldTokens) {
+  for (const bool reusable : {false, true}) {
+    Fixture f(4, 4, {.max_seqs = 1, .max_step_tokens = 64, .max_context = 64}, true);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 9, 1)).ok());
+    f.Step();
+    f.scheduler.Finish(1);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 16, 1, 500)).ok());
+    f.Step();
+    f.scheduler.Finish(2, reusable);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(3, 9, 1)).ok());
+    EXPECT_EQ(Shape(f.Step()), (Shapes{{3, 9}}));
+    EXPECT_EQ(f.scheduler.Finish(3)->num_cached, 0);
+  }
+}
+
+TEST(SchedulerTest, SequencesThatDivergeShareTheFullPagesBeforeThat) {
+  for (const int shared : {1, 3, 4, 5, 13}) {
+    Fixture f(32, 4, {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64}, true);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 20, 20)).ok());
+    f.Step();
+    auto other = MakeSequence(2, 20, 20);
+    for (int i = shared; i < 20; ++i) other->tokens[i] += 500;
+    ASSERT_TRUE(f.scheduler.Add(std::move(other)).ok());
+    const int common = shared / 4;
+    for (int step = 0; step < 10; ++step) {
+      for (const auto& entry : f.Step().entries) {
+        EXPECT_TRUE(entry.seq->id == 1 || entry.begin >= 4 * common) << shared;
+      }
+      const std::vector<int32_t>& a = f.scheduler.Find(1)->pages;
+      const std::vector<int32_t>& b = f.scheduler.Find(2)->pages;
+      for (int i = 0; i < static_cast<int>(b.size()); ++i) {
+        const bool is_shared = std::find(a.begin(), a.end(), b[i]) != a.end();
+        EXPECT_EQ(is_shared, i < common) << shared << ", step " << step << ", page " << i;
+        EXPECT_TRUE(!is_shared || a[i] == b[i]);
+      }
+    }
+  }
+}
+
+// In one step, or the second while the first is at a later chunk: the copy that the tree took first
+// is used by both.
+TEST(SchedulerTest, SequencesThatComputeTheSamePrefixAtOnceEndUpWithOneCopy) {
+  for (const int budget : {64, 14}) {
+    Fixture f(16, 4, {.max_seqs = 2, .max_step_tokens = budget, .max_context = 64}, true);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 11)).ok());
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 11)).ok());
+    EXPECT_EQ(Shape(f.Step()), (Shapes{{1, 11}, {2, std::min(11, budget - 11)}}));
+    f.Step();
+    const std::vector<int32_t> a = f.scheduler.Find(1)->pages;
+    const std::vector<int32_t> b = f.scheduler.Find(2)->pages;
+    ASSERT_EQ(b.size(), 3u);
+    EXPECT_EQ(a[0], b[0]);
+    EXPECT_EQ(a[1], b[1]);
+    EXPECT_NE(a[2], b[2]) << "a page that both still write";
+    EXPECT_EQ(f.pool.ref_count(a[0]), 3);
+    EXPECT_EQ(f.pool.num_used(), 4) << "the copies went back to the pool";
+    EXPECT_EQ(f.scheduler.Find(2)->num_cached, 0);
+    f.scheduler.Finish(1);
+    EXPECT_EQ(f.scheduler.Find(2)->pages, b);
+    EXPECT_EQ(f.pool.ref_count(b[0]), 2);
+  }
 }
 
 TEST(RowReuseTest, TakesOverTheRowWithTheLongestCommonPrefix) {

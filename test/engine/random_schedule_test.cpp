@@ -1,0 +1,123 @@
+// The guarantees of docs/architecture.md together: random engines under random load, each request
+// against itself alone and cold. Requests come, end and are aborted while others run.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+
+#include "test/engine/engine_test_util.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+struct Case {
+  Device device;
+  int num_scenarios, num_requests, max_context;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases = {{Device{}, 200, 16, 96}};
+  for (const Device& device : Accelerators()) cases.push_back({device, 6, 4, 48});
+  return cases;
+}
+
+class RandomScheduleTest : public ::testing::TestWithParam<Case> {
+ protected:
+  int UpTo(int n) { return static_cast<int>(rng_() % (n + 1)); }
+
+  EngineConfig AloneConfig() const {
+    EngineConfig config;
+    config.model_path = test::Source("test/data/goldens/qwen2-gqa7-d8-f16");
+    config.device = GetParam().device;
+    config.need_tokenizer = false;
+    config.ops.num_threads = 1;
+    config.max_context = GetParam().max_context;
+    return config;
+  }
+  // Page sizes and the prefix cache take turns, so that few scenarios have each with each.
+  EngineConfig RandomConfig(int scenario) {
+    EngineConfig config = AloneConfig();
+    constexpr int kPageSizes[] = {1, 16, 64};
+    config.page_size = kPageSizes[scenario % 3];
+    config.prefix_cache = scenario % 2 == 0;
+    config.num_blocks = (config.max_context + config.page_size - 1) / config.page_size + UpTo(2);
+    config.max_num_seqs = 1 + UpTo(5);
+    config.max_num_batched_tokens = config.max_num_seqs + UpTo(1) * UpTo(60);
+    config.preemption = static_cast<Preemption>(UpTo(2));
+    config.run_ahead = UpTo(1) == 0;
+    return config;
+  }
+  // Prompts share one of two beginnings.
+  Request RandomRequest(int i, int vocab) {
+    Request request;
+    const int most = GetParam().max_context;
+    request.prompt = Prompt(1 + UpTo(most * 2 / 5), vocab, 1 + i % 2);
+    const auto own = Prompt(1 + UpTo(most / 5), vocab, 10 + i);
+    request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+    request.max_new_tokens = 1 + UpTo(most / 5);
+    request.ignore_eos = true;
+    request.keep_logits = true;
+    request.sampling.temperature = i % 3 == 0 ? 0.8f : 0.f;
+    request.sampling.repetition_penalty = i % 5 == 0 ? 1.2f : 1.f;
+    return request;
+  }
+  // Runs six of the requests; the engine's number of each.
+  std::map<int64_t, int> RunSome(Engine& engine, bool keep_logits) {
+    std::map<int64_t, int> ids;
+    for (int i = 0; i < 6; ++i) {
+      const int which = UpTo(GetParam().num_requests - 1);
+      Request request = requests_[which];
+      request.priority = UpTo(2) - 1;
+      request.keep_logits = keep_logits;
+      const int64_t id = engine.Add(std::move(request)).value();
+      ids[id] = which;
+      for (int steps = UpTo(3); steps > 0; --steps) engine.Step();
+      if (UpTo(5) == 0) engine.Abort(id);
+    }
+    while (engine.HasWork()) engine.Step();
+    return ids;
+  }
+
+  std::mt19937 rng_{77};
+  std::vector<Request> requests_;
+};
+
+TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
+  const auto alone = Create(AloneConfig());
+  ASSERT_NE(alone, nullptr);
+  std::vector<Completion> expected;
+  for (int i = 0; i < GetParam().num_requests; ++i) {
+    requests_.push_back(RandomRequest(i, Vocab(*alone)));
+    expected.push_back(RunToEnd(*alone, requests_.back()));
+  }
+  int64_t preempted = 0, hits = 0;
+  for (int scenario = 0; scenario < GetParam().num_scenarios; ++scenario) {
+    const auto engine = Create(RandomConfig(scenario));
+    ASSERT_NE(engine, nullptr);
+    const bool compares_bits = UpTo(1) == 0;  // the engine does not run ahead of kept logits
+    for (const auto& [id, which] : RunSome(*engine, compares_bits)) {
+      const Completion c = engine->Take(id);
+      if (c.finish == FinishReason::kInterrupt) continue;
+      ASSERT_EQ(c.tokens, expected[which].tokens) << "scenario " << scenario;
+      if (!compares_bits) continue;
+      ExpectSameBits(c, expected[which], "scenario " + std::to_string(scenario));
+    }
+    const KvStats stats = engine->kv_stats();
+    preempted += stats.preempted_recompute + stats.preempted_swap;
+    hits += stats.hits;
+  }
+  EXPECT_GE(preempted, GetParam().num_scenarios / 3);
+  EXPECT_GE(hits, GetParam().num_scenarios / 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, RandomScheduleTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) {
+                           std::string name = DeviceName(info.param.device);
+                           for (char& c : name) c = c == ':' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace kuiper
