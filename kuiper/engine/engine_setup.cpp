@@ -166,7 +166,8 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& ope
   constexpr size_t kGraphBytes = size_t{2} << 20;
   const bool graphs = config.use_graph && ops.device().type != DeviceType::kCPU;
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
-  request.swap_bytes = swaps && ops.unified_memory() ? config.swap_bytes : 0;
+  request.swap_bytes = swaps ? config.swap_bytes : 0;
+  request.swaps_to_host = !ops.unified_memory();
   request.graph_bytes = graphs ? kGraphBytes * DecodeGraph::NumBuckets(config.max_num_seqs) : 0;
   request.kv = *kv;
   request.paged = config.paged;

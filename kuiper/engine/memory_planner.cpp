@@ -74,7 +74,8 @@ std::string MemoryPlan::Describe() const {
                 Gigabytes(workspace_bytes).c_str(), optional.c_str(), Gigabytes(kv_bytes).c_str(),
                 Gigabytes(total_bytes()).c_str(), Gigabytes(budget_bytes).c_str(),
                 utilization * 100, Gigabytes(available_bytes).c_str());
-  return text;
+  if (host_swap_bytes == 0) return text;
+  return std::string(text) + ", and swap " + Gigabytes(host_swap_bytes) + " GB of host memory";
 }
 
 StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
@@ -102,7 +103,8 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   }
   plan.kv_bytes = KvBytes(request, num_pages);
   const size_t page_bytes = request.kv.page_bytes();
-  plan.swap_bytes = std::min<size_t>(num_pages, request.swap_bytes / page_bytes) * page_bytes;
+  (request.swaps_to_host ? plan.host_swap_bytes : plan.swap_bytes) =
+      std::min<size_t>(num_pages, request.swap_bytes / page_bytes) * page_bytes;
   if (plan.total_bytes() <= plan.budget_bytes) {
     // A slot (page * page_size + offset) is an int32 in the batch arrays.
     if ((num_pages + 1) * request.kv.page_size > std::numeric_limits<int32_t>::max()) {

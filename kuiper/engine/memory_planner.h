@@ -17,8 +17,9 @@ struct MemoryRequest {
   size_t activation_bytes = 0;
   size_t workspace_bytes = 0;  // scratch of the kernels, tables, arrays of a step
   size_t graph_bytes = 0;
-  size_t swap_bytes = 0;  // at most, for copies of pages; 0 where it is other memory
-  KvShape kv;             // num_pages is decided by the plan
+  size_t swap_bytes = 0;       // at most, for copies of pages
+  bool swaps_to_host = false;  // that is other memory than available_bytes
+  KvShape kv;                  // num_pages is decided by the plan
   bool paged = true;
   int max_context = 0;
   int max_seqs = 1;
@@ -34,7 +35,8 @@ struct MemoryPlan {
   size_t workspace_bytes = 0;
   size_t graph_bytes = 0;
   size_t swap_bytes = 0;
-  size_t kv_bytes = 0;  // all pages, if every one of them is used
+  size_t host_swap_bytes = 0;  // of other memory: no part of the total
+  size_t kv_bytes = 0;         // all pages, if every one of them is used
   size_t available_bytes = 0;
   size_t budget_bytes = 0;
   double utilization = 0;

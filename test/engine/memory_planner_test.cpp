@@ -123,6 +123,26 @@ TEST(MemoryPlannerTest, GraphsCountAndAreNamed) {
   EXPECT_NE(PlanMemory(r)->Describe().find("graphs 0.020 GB"), std::string::npos);
 }
 
+// At most as many pages as the cache has. Where the host's memory is not the device's it is listed
+// beside the total.
+TEST(MemoryPlannerTest, SwapSpaceIsListedWhereItIs) {
+  MemoryRequest r = Qwen3_8B();
+  r.num_blocks = 10;
+  const size_t without = PlanMemory(r)->total_bytes();
+  EXPECT_EQ(PlanMemory(r)->Describe().find("swap"), std::string::npos);
+  r.swap_bytes = 5 * r.kv.page_bytes() + 1;
+  EXPECT_EQ(PlanMemory(r)->total_bytes(), without + 5 * r.kv.page_bytes());
+  EXPECT_NE(PlanMemory(r)->Describe().find(" + swap "), std::string::npos);
+  r.swaps_to_host = true;
+  EXPECT_EQ(PlanMemory(r)->total_bytes(), without);
+  EXPECT_EQ(PlanMemory(r)->host_swap_bytes, 5 * r.kv.page_bytes());
+  const std::string text = PlanMemory(r)->Describe();
+  EXPECT_NE(text.find("available), and swap "), std::string::npos) << text;
+  EXPECT_NE(text.find(" GB of host memory"), std::string::npos) << text;
+  r.swap_bytes = 20 * r.kv.page_bytes();
+  EXPECT_EQ(PlanMemory(r)->host_swap_bytes, 10 * r.kv.page_bytes());
+}
+
 // Within 2 %, with weights used in place (they are mapped, not allocated) and converted. On devices
 // test/simt/device_care_test.cpp does the same.
 TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
