@@ -51,6 +51,8 @@ struct PagedView {
   KU_HOST_DEVICE T* Slot(int32_t slot, int head) const {
     return At(slot >> page_shift, slot & ((1 << page_shift) - 1), head);
   }
+  // Where the page begins: s.page_stride elements of all layers, runs of page_size tokens.
+  KU_HOST_DEVICE T* Page(int32_t page) const { return At(page, 0, 0) - s.layer_offset; }
   KU_HOST_DEVICE T* At(int32_t page, int32_t offset, int head) const {
     const int64_t in_slab = page & ((1 << slab_shift) - 1);
     return slabs[page >> slab_shift] + in_slab * s.page_stride + s.layer_offset +
@@ -74,6 +76,8 @@ struct ContiguousView {
   KU_HOST_DEVICE T* Slot(int32_t slot, int head) const {
     return At(slot / max_len, slot % max_len, head);
   }
+  // Where the row begins: s.page_stride elements of all layers, runs of max_len tokens.
+  KU_HOST_DEVICE T* Page(int32_t row) const { return At(row, 0, 0) - s.layer_offset; }
   KU_HOST_DEVICE T* At(int32_t row, int32_t pos, int head) const {
     return base + row * s.page_stride + s.layer_offset + head * s.head_stride +
            static_cast<int64_t>(pos) * s.token_stride;

@@ -19,6 +19,7 @@ struct Batch {
   Tensor block_tables;  // [S, max_pages] i32
   AttnMeta attn;
   Tensor output_rows;  // [R] i32, the rows of the batch that need logits; unused when R == 0
+  Tensor copies;       // [C, 3] i32, for Ops::CopyPages before the step
 };
 
 }  // namespace kuiper

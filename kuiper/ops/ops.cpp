@@ -164,6 +164,19 @@ void Ops::StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
   if (k.rows() > 0) DoStoreKv(kv, k, v, slots);
 }
 
+void Ops::CopyPages(const KvView& kv, Tensor copies) {
+  const Checker check("CopyPages", device());
+  CheckKv(check, kv);
+  check.That(kv.s.v_offset > 0 && kv.s.page_stride % kv.s.v_offset == 0 &&
+                 kv.s.head_stride == 2 * kv.s.v_offset && kv.s.token_stride == kv.s.head_dim,
+             "the KV view is not of a KvCache");
+  check.Present(copies, "copies");
+  check.That(copies.rank == 2 && copies.dtype == DType::kI32 && copies.shape[1] == 3 &&
+                 copies.is_dense() && copies.rows() <= 65535,
+             "copies is not dense I32 [at most 65535, 3]");
+  if (copies.rows() > 0) DoCopyPages(kv, copies);
+}
+
 void Ops::Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                     const AttnOptions& options) {
   const Checker check("Attention", device());

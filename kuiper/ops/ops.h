@@ -145,6 +145,10 @@ class Ops {
                        const RopeTable& rope, Tensor positions, const KvView& kv, Tensor slots);
   // Writes k and v [T, G*D] to the slots [T] i32 of the cache.
   void StoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots);
+  // Copies tokens of pages (contiguous: cache rows) within the cache, all layers at once: copies
+  // [C, 3] i32 = (from, to, n) copies the first n tokens of page `from` to page `to`. kv is the
+  // view of any layer. No page is the target of two copies, or both source and target.
+  void CopyPages(const KvView& kv, Tensor copies);
   // out [T, H*D]: attention of q [T, H*D] over the cached keys and values of its sequence,
   // softmax(q k^T * scale) v; query head h reads kv head h / (H / G).
   void Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
@@ -164,6 +168,7 @@ class Ops {
                                  float eps, const RopeTable& rope, Tensor positions,
                                  const KvView& kv, Tensor slots) = 0;
   virtual void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) = 0;
+  virtual void DoCopyPages(const KvView& kv, Tensor copies) = 0;
   virtual void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
                            float scale, const AttnOptions& options) = 0;
   virtual void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) = 0;

@@ -76,6 +76,7 @@ class LateOps final : public Ops {
     NoKernels();
   }
   void DoStoreKv(const KvView&, Tensor, Tensor, Tensor) override { NoKernels(); }
+  void DoCopyPages(const KvView&, Tensor) override { NoKernels(); }
   void DoAttention(Tensor, Tensor, const KvView&, const AttnMeta&, float,
                    const AttnOptions&) override {
     NoKernels();

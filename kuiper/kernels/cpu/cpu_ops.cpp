@@ -130,6 +130,10 @@ void CpuOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
   Run([=, this] { cpu::StoreKv(pool_, kv, k, v, slots); });
 }
 
+void CpuOps::DoCopyPages(const KvView& kv, Tensor copies) {
+  Run([=, this] { cpu::CopyPages(pool_, kv, copies); });
+}
+
 void CpuOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                          const AttnOptions& options) {
   KU_CHECK(kv.s.head_dim <= kMaxHeadDim, "head_dim is too large");

@@ -44,6 +44,7 @@ class CpuOps : public Ops {
                          const RopeTable& rope, Tensor positions, const KvView& kv,
                          Tensor slots) override;
   void DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) override;
+  void DoCopyPages(const KvView& kv, Tensor copies) override;
   void DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                    const AttnOptions& options) override;
   void DoSample(Tensor tokens, Tensor logits, const SampleArgs& args) override;

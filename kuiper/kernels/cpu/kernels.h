@@ -50,6 +50,9 @@ void QkNormRopeStore(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor q_no
                      Tensor slots);
 void StoreKv(ThreadPool& pool, const KvView& kv, Tensor k, Tensor v, Tensor slots);
 
+// page_copy.cpp
+void CopyPages(ThreadPool& pool, const KvView& kv, Tensor copies);
+
 // attention.cpp. Scratch: AttentionScratchBytes for each thread of the pool, 64-byte aligned.
 size_t AttentionScratchBytes(AttentionKind kind, int max_context);
 void Attention(ThreadPool& pool, AttentionKind kind, void* scratch, size_t scratch_stride,

@@ -325,6 +325,10 @@ void CudaOps::DoStoreKv(const KvView& kv, Tensor k, Tensor v, Tensor slots) {
   KU_GPU::StoreKv(Enter(), kv, k, v, slots);
 }
 
+void CudaOps::DoCopyPages(const KvView& kv, Tensor copies) {
+  KU_GPU::CopyPages(Enter(), kv, copies);
+}
+
 void CudaOps::DoAttention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, float scale,
                           const AttnOptions& options) {
   KU_CHECK(meta.max_kv_len <= limits_.max_context, "more than was reserved");

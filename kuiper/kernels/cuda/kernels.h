@@ -29,6 +29,9 @@ void QkNormRopeStore(cudaStream_t stream, Tensor q, Tensor k, Tensor v, Tensor q
                      const KvView& kv, Tensor slots);
 void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots);
 
+// page_copy.cu
+void CopyPages(cudaStream_t stream, const KvView& kv, Tensor copies);
+
 // linear.cu, linear_f32.cu
 void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue);
 void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue);

@@ -1,0 +1,45 @@
+// CopyPages: one block per run (one K or V of one head and layer) and copy, in one launch. Threads
+// move 16 bytes where runs are aligned, else elements. Each byte is read and written once: a few
+// pages are bound by the launch, whole rows by DRAM.
+#include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/launch.h"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+constexpr int kThreads = 128;
+
+// copies [C, 3]: from, to, tokens. 16-byte chunks come first, so a run's last tokens may be left.
+template <typename View>
+__global__ void __launch_bounds__(kThreads)
+    CopyPagesKernel(const int32_t* copies, bool vectors, const __grid_constant__ View view) {
+  using T = typename View::Element;
+  constexpr int kPerVector = 16 / sizeof(T);
+  const int32_t* copy = copies + int64_t{3} * blockIdx.y;
+  const int64_t run = static_cast<int64_t>(blockIdx.x) * view.s.v_offset;
+  const T* from = view.Page(copy[0]) + run;
+  T* to = view.Page(copy[1]) + run;
+  const int64_t n = static_cast<int64_t>(copy[2]) * view.s.head_dim;
+  const int64_t num_vectors = vectors ? n / kPerVector : 0;
+  for (int64_t i = threadIdx.x; i < num_vectors; i += kThreads) {
+    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+  }
+  for (int64_t i = num_vectors * kPerVector + threadIdx.x; i < n; i += kThreads) to[i] = from[i];
+}
+
+}  // namespace
+
+void CopyPages(cudaStream_t stream, const KvView& kv, Tensor copies) {
+  const dim3 grid(static_cast<unsigned>(kv.s.page_stride / kv.s.v_offset),
+                  static_cast<unsigned>(copies.rows()));
+  VisitKv(kv, [&](const auto& view) {
+    using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
+    // Slabs are allocations, so a run is aligned when the runs before it are whole vectors.
+    const bool vectors = kv.s.v_offset * sizeof(typename View::Element) % 16 == 0;
+    Launch(CopyPagesKernel<View>, grid, dim3(kThreads), 0, stream,
+           static_cast<const int32_t*>(copies.data), vectors, view);
+  });
+}
+
+}  // namespace kuiper::KU_GPU
