@@ -7,7 +7,7 @@ namespace {
 
 // Offsets of the arrays in the arenas, in i32 elements.
 struct ArenaLayout {
-  int64_t cu_seqlens, kv_lens, output_rows, token_ids, positions, slots, size;
+  int64_t cu_seqlens, kv_lens, output_rows, token_ids, positions, slots, copies, size;
 
   explicit ArenaLayout(const BatchBuilder::Limits& l) {
     int64_t at = 0;
@@ -22,6 +22,7 @@ struct ArenaLayout {
     token_ids = take(l.max_tokens);
     positions = take(l.max_tokens);
     slots = take(l.max_tokens);
+    copies = take(int64_t{3} * l.max_seqs);
     size = at;
   }
 };
@@ -110,6 +111,13 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
     end_sequence(1);
   }
   KU_CHECK(outputs <= limits_.max_outputs);
+  const int num_copies = static_cast<int>(plan.copies.size());
+  KU_CHECK(num_copies <= limits_.max_seqs);
+  for (int i = 0; i < num_copies; ++i) {
+    const StepPlan::PageCopy& copy = plan.copies[i];
+    const int32_t values[] = {copy.from, copy.to, copy.num_tokens};
+    std::copy_n(values, 3, host + at.copies + 3 * i);
+  }
   ops_.Upload(device_.As(DType::kI32, {at.size}), host_[slot].As(DType::kI32, {at.size}));
 
   auto array = [&](int64_t begin, int count) {
@@ -130,6 +138,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
   batch.attn.max_q_len = max_q_len;
   batch.attn.max_kv_len = limits_.max_kv_len;
   batch.output_rows = array(at.output_rows, outputs);
+  batch.copies = device_.As(DType::kI32, {num_copies, 3}, at.copies * sizeof(int32_t));
   return batch;
 }
 

@@ -74,6 +74,23 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
   return runner;
 }
 
+// One call of the op for as many copies as do not depend on each other: a page that is released
+// within a schedule can become the target of a later copy.
+void ModelRunner::CopyPages(const StepPlan& plan, const Batch& batch) {
+  const std::vector<StepPlan::PageCopy>& copies = plan.copies;
+  for (size_t begin = 0, end = 0; begin < copies.size(); begin = end) {
+    const auto conflicts = [&](const StepPlan::PageCopy& earlier) {
+      const StepPlan::PageCopy& next = copies[end];
+      return next.to == earlier.from || next.to == earlier.to || next.from == earlier.to;
+    };
+    do {
+      ++end;
+    } while (end < copies.size() &&
+             std::none_of(copies.begin() + begin, copies.begin() + end, conflicts));
+    ops_.CopyPages(kv_->View(0, batch.block_tables), batch.copies.Rows(begin, end));
+  }
+}
+
 int ModelRunner::NextSlot() {
   const int slot = next_slot_;
   next_slot_ = (next_slot_ + 1) % kMaxStepsInFlight;
@@ -87,6 +104,7 @@ int ModelRunner::Launch(const StepPlan& plan) {
   const int slot = NextSlot();
   Batch batch = builder_->Build(plan, config_.use_graph ? graph_.PadTo(plan) : 0, slot);
   batch.sampled = sampler_->device_tokens();
+  CopyPages(plan, batch);
   auto step = [this](const Batch& b) { decoder_.Forward(b, *kv_, act_); };
   graph_.Run(batch, config_.use_graph && plan.decode_only, step);
   sampler_->Sample(act_.logits, plan, slot);

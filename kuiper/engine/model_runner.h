@@ -65,6 +65,8 @@ class ModelRunner {
       : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs) {}
   int NextSlot();
 
+  void CopyPages(const StepPlan& plan, const Batch& batch);
+
   Ops& ops_;
   const Decoder& decoder_;
   Config config_;

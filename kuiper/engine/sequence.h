@@ -73,7 +73,14 @@ struct StepPlan {
 
     int end() const { return begin + num_tokens; }
   };
+  // Copy-on-write: the first num_tokens tokens of one page (contiguous: cache row) to another.
+  struct PageCopy {
+    int32_t from = 0;
+    int32_t to = 0;
+    int num_tokens = 0;
+  };
   std::vector<Entry> entries;
+  std::vector<PageCopy> copies;  // done in this order, before the entries are computed
   int num_tokens = 0;
   bool decode_only = false;  // every entry is one sampling token
 

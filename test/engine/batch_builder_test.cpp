@@ -119,6 +119,21 @@ TEST_F(BatchBuilderTest, UploadsOnlyTableEntriesThatChanged) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(batch.block_tables.ptr<int32_t>()[i], seq.pages[i]);
 }
 
+TEST_F(BatchBuilderTest, CopiesOfPagesAreUploadedInOrder) {
+  Sequence seq;
+  seq.tokens.assign(6, 1);
+  seq.num_computed = 5;
+  seq.pages = {2, 7};
+  StepPlan plan;
+  plan.entries = {{&seq, 1, true, false}};
+  EXPECT_EQ(builder_->Build(plan).copies.rows(), 0);
+  plan.copies = {{3, 7, 1}, {4, 5, 4}};
+  const Tensor copies = builder_->Build(plan).copies;
+  ASSERT_EQ(copies.rows(), 2);
+  EXPECT_EQ(Values(copies.Rows(0, 1)), (Ints{3, 7, 1}));
+  EXPECT_EQ(Values(copies.Rows(1, 2)), (Ints{4, 5, 4}));
+}
+
 TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
   Sequence seq;
   seq.tokens.assign(9, 1);
