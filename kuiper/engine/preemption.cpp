@@ -54,9 +54,9 @@ void Scheduler::SwapOut(Sequence& seq) {
 }
 
 // The pages that were matched in the prefix tree are there already.
-void Scheduler::SwapIn(Sequence& seq) {
+void Scheduler::SwapIn(Sequence& seq, StepPlan* plan) {
   const size_t matched = seq.pages.size();
-  KU_CHECK(GrowTo(seq, seq.num_computed), "an admitted sequence finds its pages");
+  KU_CHECK(GrowTo(seq, seq.num_computed, plan), "an admitted sequence finds its pages");
   for (size_t i = matched; i < seq.host_pages.size(); ++i) {
     moves_.push_back({seq.pages[i], seq.host_pages[i], false});
     ++stats_.pages_swapped_in;

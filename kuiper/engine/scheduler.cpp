@@ -1,6 +1,8 @@
 #include "kuiper/engine/scheduler.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -29,8 +31,14 @@ int Scheduler::PagesPromised(const Sequence& seq) const {
 
 int Scheduler::PagesPromisedToRunning() const {
   int promised = 0;
+  std::map<int32_t, int> writers;  // of shared pages
   for (const auto& seq : running_) {
     promised += std::max(0, PagesPromised(*seq) - static_cast<int>(seq->pages.size()));
+    if (IsWritePageShared(*seq)) ++writers[seq->pages[seq->num_computed / pool_.page_size()]];
+  }
+  // Of a page that several will write to, all get a copy but one if nobody else needs it.
+  for (const auto& [page, count] : writers) {
+    promised += std::min(count, pool_.ref_count(page) - 1);
   }
   return promised;
 }
@@ -49,8 +57,9 @@ Status ContextExceeded(int num_tokens, int max_context) {
                     std::to_string(max_context) + " (code context_length_exceeded)");
 }
 
-Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
-  const int prompt = seq->num_prompt;
+// Checks the prompt and says how many pages the sequence may grow to.
+Status Scheduler::Check(Sequence& seq) const {
+  const int prompt = seq.num_prompt;
   if (prompt >= limits_.max_context) {
     return ContextExceeded(prompt, limits_.max_context);
   }
@@ -62,27 +71,82 @@ Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
                   "raise --num-blocks or --kv-cache-memory, or shorten the prompt");
   }
   // The last generated token is never fed back, so its K/V need no place.
-  const int64_t wanted = int64_t{prompt} + std::max(seq->max_new_tokens, 1) - 1;
+  const int64_t wanted = int64_t{prompt} + std::max(seq.max_new_tokens, 1) - 1;
   const int most = limits_.on_full == OnFull::kSlide ? window_ : limits_.max_context - 1;
   const int longest = static_cast<int>(std::min<int64_t>(most, wanted));
-  seq->max_pages = std::max(PagesFor(longest), PagesFor(prompt));
-  seq->rank.arrival = num_added_++;
-  seq->rank.due = seq->rank.arrival - int64_t{kArrivalsPerPriority} * seq->priority;
+  seq.max_pages = std::max(PagesFor(longest), PagesFor(prompt));
+  return OkStatus();
+}
+
+void Scheduler::Wait(std::unique_ptr<Sequence> seq) {
   by_id_[seq->id] = seq.get();
   const Sequence::Rank rank = seq->rank;
   const auto added = waiting_.emplace(rank, std::move(seq)).first;
   if (added == waiting_.begin()) first_must_wait_ = false;
+}
+
+Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
+  KU_RETURN_IF_ERROR(Check(*seq));
+  seq->rank.arrival = num_added_++;
+  seq->rank.due = seq->rank.arrival - int64_t{kArrivalsPerPriority} * seq->priority;
+  Wait(std::move(seq));
   return OkStatus();
 }
 
-// Makes seq.pages cover num_tokens tokens; evicts reusable pages if the free ones do not suffice.
-bool Scheduler::GrowTo(Sequence& seq, int num_tokens) {
-  const int missing = PagesFor(num_tokens) - static_cast<int>(seq.pages.size());
-  if (missing <= 0) return true;
+Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> child) {
+  const Sequence* parent = Find(parent_id);
+  if (parent == nullptr) return Add(std::move(child));
+  KU_RETURN_IF_ERROR(Check(*child));
+  child->rank = parent->rank;
+  child->rank.fork = ++num_forked_;
+  if (!Runs(*parent) || !HasSeat() || parent->num_dropped > 0) {
+    Wait(std::move(child));
+    return OkStatus();
+  }
+  const std::span known = std::span(parent->tokens).first(parent->num_computed);
+  const std::span wanted = std::span(child->tokens).first(child->num_tokens() - 1);
+  const auto same = std::mismatch(known.begin(), known.end(), wanted.begin(), wanted.end()).first;
+  child->num_computed = child->num_cached = static_cast<int>(same - known.begin());
+  child->pages.assign(parent->pages.begin(), parent->pages.begin() + PagesFor(child->num_computed));
+  for (int32_t page : child->pages) pool_.AddRef(page);
+  Sequence& seq = *child;
+  const auto place = AddRunning(std::move(child));
+  if (PagesPromisedToRunning() <= PagesAvailable()) {
+    by_id_[seq.id] = &seq;
+    return OkStatus();
+  }
+  ReleasePages(seq);
+  seq.num_computed = seq.num_cached = 0;
+  Wait(std::move(*place));
+  running_.erase(place);
+  return OkStatus();
+}
+
+// Whether the page that the next token of seq goes to is also somebody else's.
+bool Scheduler::IsWritePageShared(const Sequence& seq) const {
+  const size_t index = seq.num_computed / pool_.page_size();
+  return index < seq.pages.size() && pool_.ref_count(seq.pages[index]) > 1;
+}
+
+// Makes seq.pages cover num_tokens tokens, and the pages of those not yet computed its own; evicts
+// reusable pages if the free ones do not suffice.
+bool Scheduler::GrowTo(Sequence& seq, int num_tokens, StepPlan* plan) {
+  const bool copies = IsWritePageShared(seq);
+  const int missing =
+      std::max(0, PagesFor(num_tokens) - static_cast<int>(seq.pages.size())) + (copies ? 1 : 0);
   if (reuse_ != nullptr && pool_.num_free() < missing) {
     reuse_->Evict(missing - pool_.num_free());
   }
-  return pool_.Allocate(missing, &seq.pages);
+  if (!pool_.Allocate(missing, &seq.pages)) return false;
+  if (copies) {
+    int32_t& page = seq.pages[seq.num_computed / pool_.page_size()];
+    const int kept = seq.num_computed % pool_.page_size();
+    if (kept > 0) plan->copies.push_back({page, seq.pages.back(), kept});
+    pool_.Release(page);
+    page = seq.pages.back();
+    seq.pages.pop_back();
+  }
+  return true;
 }
 
 bool Scheduler::MustSlide(const Sequence& seq) const {
@@ -92,12 +156,14 @@ bool Scheduler::MustSlide(const Sequence& seq) const {
 // GrowTo, taking pages back from those behind in line. False: the sequence has no part in this
 // step. Nobody behind it has one yet either, so a plan never names a preempted sequence.
 bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) {
-  while (!GrowTo(seq, num_tokens)) {
+  while (!GrowTo(seq, num_tokens, &step->plan)) {
     if (ahead) {
       step->must_settle = true;
       return false;
     }
-    if (limits_.on_full != OnFull::kPreempt || running_.size() == 1) {
+    // A lone sequence may lack a page only for a copy: computed again, it needs none.
+    const bool is_stuck = running_.size() == 1 && !IsWritePageShared(seq);
+    if (limits_.on_full != OnFull::kPreempt || is_stuck) {
       step->out_of_pages.push_back(&seq);
       return false;
     }
@@ -182,20 +248,26 @@ bool Scheduler::FirstIsHeldUp() const {
   return !HasSeat() || PagesPromised(first) + PagesPromisedToRunning() > PagesAvailable();
 }
 
+Scheduler::Running::iterator Scheduler::AddRunning(std::unique_ptr<Sequence> seq) {
+  const auto place = std::upper_bound(
+      running_.begin(), running_.end(), seq->rank,
+      [](const Sequence::Rank& rank, const auto& other) { return rank < other->rank; });
+  return running_.insert(place, std::move(seq));
+}
+
 void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budget) {
   while (!waiting_.empty() && !first_must_wait_ && HasSeat() && budget > 0) {
     Sequence& seq = *waiting_.begin()->second;
-    if (!TryAdmit(seq)) {
+    // Moves come before copies, and could overwrite what is to be copied.
+    if (!seq.host_pages.empty() && !step->plan.copies.empty()) return;
+    if (!TryAdmit(seq, &step->plan)) {
       first_must_wait_ = true;
       return;
     }
-    const auto place = std::upper_bound(
-        running_.begin(), running_.end(), seq.rank,
-        [](const Sequence::Rank& rank, const auto& other) { return rank < other->rank; });
-    running_.insert(place, std::move(waiting_.begin()->second));
+    AddRunning(std::move(waiting_.begin()->second));
     waiting_.erase(waiting_.begin());
     const int count = std::min(seq.num_left(), budget);
-    if (!GrowTo(seq, seq.num_computed + count)) {
+    if (!GrowTo(seq, seq.num_computed + count, &step->plan)) {
       KU_CHECK(running_.size() == 1, "only a lone sequence is admitted without the pages it needs");
       step->out_of_pages.push_back(&seq);
       return;
@@ -207,7 +279,7 @@ void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budg
 
 // Admits when the promises to all running sequences and to this one can be kept at the same time,
 // or when nothing else runs.
-bool Scheduler::TryAdmit(Sequence& seq) {
+bool Scheduler::TryAdmit(Sequence& seq, StepPlan* plan) {
   const bool is_swapped = !seq.host_pages.empty();
   PrefixCache::Match match;
   if (reuse_ != nullptr) {
@@ -222,7 +294,7 @@ bool Scheduler::TryAdmit(Sequence& seq) {
   seq.pages = std::move(match.pages);
   seq.cursor = match.cursor;
   if (is_swapped) {
-    SwapIn(seq);
+    SwapIn(seq, plan);
     return true;
   }
   seq.num_computed = match.num_tokens;

@@ -64,6 +64,12 @@ class Scheduler {
   // Checks that the prompt leaves room for a token in the context and fits the pool.
   Status Add(std::unique_ptr<Sequence> seq);
 
+  // Starts `child` with what the running sequence `parent` has computed of its tokens, as far as
+  // they are the same; its last token is always computed. Both share the pages; whoever writes to a
+  // shared page first gets a copy of it. The child stands in line right behind its parent. Without
+  // a seat, without pages or when `parent` does not run, it waits like any other sequence.
+  Status Fork(int64_t parent, std::unique_ptr<Sequence> child);
+
   struct Step {
     std::vector<PageMove> moves;  // to carry out before the plan runs, even if that is empty
     StepPlan plan;
@@ -101,21 +107,26 @@ class Scheduler {
   int PagesPromisedToRunning() const;
   int PagesAvailable() const;
   bool HasSeat() const;
-  bool GrowTo(Sequence& seq, int num_tokens);
+  Status Check(Sequence& seq) const;
+  bool Runs(const Sequence& seq) const { return !waiting_.contains(seq.rank); }
+  void Wait(std::unique_ptr<Sequence> seq);
+  bool IsWritePageShared(const Sequence& seq) const;
+  bool GrowTo(Sequence& seq, int num_tokens, StepPlan* plan);
   bool MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step);
   void PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>* chunks, int* budget);
   bool FirstIsHeldUp() const;
   void Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budget);
   static void AddEntry(Sequence& seq, int count, Step* step, std::vector<StepPlan::Entry>* chunks);
   static void Advance(const StepPlan& plan);
-  bool TryAdmit(Sequence& seq);
+  bool TryAdmit(Sequence& seq, StepPlan* plan);
   bool ShouldSwap(const Sequence& seq, Preemption how) const;
   void SwapOut(Sequence& seq);
-  void SwapIn(Sequence& seq);
+  void SwapIn(Sequence& seq, StepPlan* plan);
   bool MustSlide(const Sequence& seq) const;
   void Slide(Sequence& seq);
   void PutBack(Sequence& seq, Preemption how);
   void ReleasePages(Sequence& seq);
+  Running::iterator AddRunning(std::unique_ptr<Sequence> seq);
   Running::iterator FindRunning(const Sequence& seq);
 
   Limits limits_;
@@ -126,6 +137,7 @@ class Scheduler {
   Costs costs_;
   Stats stats_;
   int64_t num_added_ = 0;
+  int64_t num_forked_ = 0;
   std::map<Sequence::Rank, std::unique_ptr<Sequence>> waiting_;
   Running running_;  // by rank
   std::unordered_map<int64_t, Sequence*> by_id_;

@@ -50,6 +50,7 @@ struct Sequence {
   struct Rank {
     int64_t due = 0;
     int64_t arrival = 0;
+    int64_t fork = 0;  // forks stand behind the sequence they come from, in their order
     auto operator<=>(const Rank&) const = default;
   };
   Rank rank;

@@ -99,6 +99,7 @@ class RowReuse final : public KvReuse {
   void Finished(std::span<const int32_t> tokens, std::span<int32_t> pages,
                 PrefixCache::Cursor*) override {
     if (tokens.empty() || pages.empty()) return;
+    if (pool_.ref_count(pages[0]) > 1) return;  // a fork goes on with it
     pool_.AddRef(pages[0]);
     kept_.push_back({pages[0], {tokens.begin(), tokens.end()}});
   }
