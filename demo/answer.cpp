@@ -1,6 +1,8 @@
 #include "demo/answer.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "demo/answer_writer.h"
@@ -48,7 +50,10 @@ bool AnswerRecord::ok() const {
 
 int AnswerRecord::exit_code() const {
   if (!ok()) return ExitCodeOf(status.code());
-  return completion.finish == FinishReason::kInterrupt ? kExitInterrupted : kExitOk;
+  const auto interrupted = [](const Completion& c) { return c.finish == FinishReason::kInterrupt; };
+  return interrupted(completion) || std::any_of(more.begin(), more.end(), interrupted)
+             ? kExitInterrupted
+             : kExitOk;
 }
 
 double AnswerRecord::prefill_tps() const {
@@ -63,9 +68,10 @@ double AnswerRecord::decode_gbps() const {
   return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
 }
 
-StatusOr<Completion> RunRequest(Engine& engine, Request request,
-                                const std::function<bool(const TokenEvent&)>& on_event) {
+StatusOr<std::vector<Completion>> RunSamples(
+    Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event) {
   InterruptScope interrupt;
+  const int num_samples = request.num_samples;
   KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
   // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
   while (engine.HasWork()) {
@@ -74,7 +80,16 @@ StatusOr<Completion> RunRequest(Engine& engine, Request request,
       if (!on_event(event)) engine.Abort(id);
     }
   }
-  return engine.Take(id);
+  std::vector<Completion> completions;
+  for (int i = 0; i < num_samples; ++i) completions.push_back(engine.Take(id, i));
+  return completions;
+}
+
+StatusOr<Completion> RunRequest(Engine& engine, Request request,
+                                const std::function<bool(const TokenEvent&)>& on_event) {
+  KU_ASSIGN_OR_RETURN(std::vector<Completion> completions,
+                      RunSamples(engine, std::move(request), on_event));
+  return std::move(completions.at(0));
 }
 
 Answerer::Answerer(const Options& options, Engine& engine, Console& console, bool stream)
@@ -117,6 +132,7 @@ Request Answerer::MakeRequest(const Prompt& prompt, const Generation& generation
   request.reasoning_budget = generation.reasoning_budget;
   request.keep_logits = !options_.logits_file.empty();
   request.num_logprobs = options_.logprobs;
+  request.num_samples = options_.num_samples;
   return request;
 }
 
@@ -145,7 +161,7 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
   record.model = model_;
   record.load_ms = engine_.load_ms();
   record.weight_bytes_per_token = engine_.weight_bytes_per_token();
-  AnswerWriter writer({options_.format, stream_, show_thinking},
+  AnswerWriter writer({options_.format, stream_, show_thinking, options_.num_samples > 1},
                       [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
   // A fault of the device in the middle of an answer: what there is, then the error.
@@ -165,8 +181,8 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
     record.dropped_tokens = prompt->dropped_tokens;
     Log("before the request");
     bool first = true;
-    auto completion =
-        RunRequest(engine_, MakeRequest(*prompt, generation), [&](const TokenEvent& event) {
+    auto completions =
+        RunSamples(engine_, MakeRequest(*prompt, generation), [&](const TokenEvent& event) {
           if (first) Log("during the request");
           first = false;
           writer.OnEvent(event);
@@ -176,8 +192,17 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
           return console_.output_status().ok();
         });
     Log("after the request");
-    record.status = completion.ok() ? completion->error : WithHint(completion.status());
-    if (completion.ok()) record.completion = std::move(*completion);
+    if (completions.ok()) {
+      record.status = completions->front().error;
+      for (const Completion& c : *completions) {
+        if (record.status.ok() && c.finish == FinishReason::kError) record.status = c.error;
+      }
+      record.completion = std::move(completions->front());
+      record.more.assign(std::make_move_iterator(completions->begin() + 1),
+                         std::make_move_iterator(completions->end()));
+    } else {
+      record.status = WithHint(completions.status());
+    }
     if (record.completion.dropped_tokens > 0) {
       console_.Note("the KV cache was full: " + std::to_string(record.completion.dropped_tokens) +
                     " tokens slid out of the context (--on-full slide)");
@@ -186,6 +211,7 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
   record.kv = engine_.kv_stats();
   // A failure in the middle still shows what there is.
   if (record.ok() || !record.completion.text.empty()) writer.Finish(record.completion);
+  for (const Completion& completion : record.more) writer.Finish(completion);
   Finish(&record);
   return record;
 }
@@ -202,6 +228,11 @@ void Answerer::Finish(AnswerRecord* record) {
     for (const std::string& line :
          StatisticsLines(*record, stream_, engine_.config().prefix_cache)) {
       console_.Info(line);
+    }
+    for (const Completion& completion : record->more) {
+      AnswerRecord sample = *record;
+      sample.completion = completion;
+      console_.Info(OutputLine(sample));
     }
   }
   if (!options_.stats_file.empty()) {

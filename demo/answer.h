@@ -18,6 +18,7 @@ namespace kuiper::demo {
 struct AnswerRecord {
   Status status;  // why there is no answer, or why it ended early (KV cache full)
   Completion completion;
+  std::vector<Completion> more;  // --num-samples: the answers after the first
   std::string model;
   double load_ms = 0;
   size_t weight_bytes_per_token = 0;
@@ -70,8 +71,11 @@ class Answerer {
   bool stats_file_begun_ = false;
 };
 
-// Runs a request to its end; Ctrl-C ends it with FinishReason::kInterrupt. `on_event` returning
-// false ends it too.
+// Runs a request to its end, one completion per sample; Ctrl-C ends it with
+// FinishReason::kInterrupt. `on_event` returning false ends it too.
+StatusOr<std::vector<Completion>> RunSamples(
+    Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event);
+// The same for a request of one sample.
 StatusOr<Completion> RunRequest(Engine& engine, Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event);
 

@@ -8,9 +8,11 @@ namespace {
 constexpr char kOpen[] = "<think> ";
 constexpr char kClose[] = "\n</think>\n\n";
 
-void AppendDelta(const char* field, const std::string& text, std::string* lines) {
+void AppendDelta(const char* field, const std::string& text, int index, std::string* lines) {
   if (text.empty()) return;
-  const nlohmann::ordered_json json = {{"type", "delta"}, {field, text}};
+  nlohmann::ordered_json json = {{"type", "delta"}};
+  if (index >= 0) json["index"] = index;
+  json[field] = text;
   *lines += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -31,8 +33,9 @@ void AnswerWriter::OnEvent(const TokenEvent& event) {
 
 void AnswerWriter::StreamJson(const TokenEvent& event) {
   std::string lines;
-  AppendDelta("reasoning", event.reasoning, &lines);
-  AppendDelta("text", event.text, &lines);
+  const int index = style_.indexed ? event.sample : -1;
+  AppendDelta("reasoning", event.reasoning, index, &lines);
+  AppendDelta("text", event.text, index, &lines);
   out_(lines);
 }
 

@@ -14,6 +14,7 @@ struct AnswerStyle {
   OutputFormat format = OutputFormat::kText;
   bool stream = false;
   bool show_thinking = false;
+  bool indexed = false;  // JSON pieces say of which sample they are
 };
 
 // What people see of an answer: "<think> reasoning\n</think>\n\nanswer". The newline after the tag
@@ -28,7 +29,7 @@ class AnswerWriter {
   AnswerWriter(AnswerStyle style, Out out) : style_(style), out_(std::move(out)) {}
 
   void OnEvent(const TokenEvent& event);
-  // The rest of a text answer; whole JSON objects are the caller's business.
+  // The rest of a text answer; whole JSON objects are the caller's business. Once per sample.
   void Finish(const Completion& completion);
 
  private:

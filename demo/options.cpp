@@ -97,6 +97,7 @@ void TakeGeneration(const ParsedArgs& args, Options* options) {
   if (args.given("stop")) options->stop = args.values.at("stop");
   options->ignore_eos = FLAGS_ignore_eos;
   options->logprobs = FLAGS_logprobs;
+  options->num_samples = FLAGS_num_samples;
   options->drop_oldest = FLAGS_overflow == "drop-oldest";
 }
 
@@ -132,6 +133,7 @@ Status TakeEngine(const ParsedArgs& args, Options* options) {
                       : FLAGS_preemption == "auto" ? Preemption::kAuto
                                                    : Preemption::kRecompute;
   engine.swap_bytes = FLAGS_swap_space;
+  engine.max_num_seqs = FLAGS_num_samples;
   engine.use_graph = FLAGS_cuda_graph;
   options->graph_given = args.given("cuda-graph") && FLAGS_cuda_graph;
   if (!FLAGS_device.empty()) options->device = ParseDevice(FLAGS_device);
@@ -199,6 +201,12 @@ Status CheckTogether(const ParsedArgs& args, const Options& options) {
   for (const char* name : {"dump-tokens", "dump-logits"}) {
     KU_RETURN_IF_ERROR(CheckOneOf(args, {"interactive", name}));
   }
+  if (options.num_samples > 1) {
+    for (const char* name :
+         {"interactive", "session", "verify-paged", "benchmark", "dump-tokens", "dump-logits"}) {
+      KU_RETURN_IF_ERROR(CheckOneOf(args, {"num-samples", name}));
+    }
+  }
   if (options.logprobs > 0 && !options.json()) {
     return Bad("--logprobs needs --output-format json or jsonl");
   }
@@ -229,6 +237,11 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
   }
   if (options->format == OutputFormat::kJson && options->stream.value_or(false)) {
     notes.push_back("--stream has no effect with --output-format json (jsonl streams)");
+  }
+  if (options->num_samples > 1 && options->format != OutputFormat::kJsonLines &&
+      options->stream.value_or(false)) {
+    notes.push_back("--stream has no effect with --num-samples (--output-format jsonl streams)");
+    options->stream = false;
   }
   if (options->raw && args.given("think")) notes.push_back("--think has no effect with --raw");
   if (FLAGS_deterministic == "off") {

@@ -41,6 +41,7 @@ struct Options {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   int logprobs = 0;
+  int num_samples = 1;
   bool drop_oldest = false;
 
   EngineConfig engine;                       // without the device

@@ -66,6 +66,15 @@ std::vector<std::string> KvCacheLines(const Engine& engine) {
                  reserved.c_str(), where)};
 }
 
+std::string OutputLine(const AnswerRecord& record) {
+  const Completion& c = record.completion;
+  const double gbps = record.decode_gbps();
+  return Format(gbps >= 10 ? "Output: %d tokens, finish=%s, ids=%s, decode %.0f GB/s"
+                           : "Output: %d tokens, finish=%s, ids=%s, decode %.2f GB/s",
+                static_cast<int>(c.tokens.size()), FinishReasonName(c.finish),
+                TokenHash(c.tokens).c_str(), gbps);
+}
+
 std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compact,
                                          bool prefix_cache) {
   const Completion& c = record.completion;
@@ -91,10 +100,7 @@ std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compac
     lines.push_back(
         Format("Prefix cache: %d of %d prompt tokens reused", c.cached_tokens, c.prompt_tokens));
   }
-  const double gbps = record.decode_gbps();
-  lines.push_back(Format(gbps >= 10 ? "Output: %d tokens, finish=%s, ids=%s, decode %.0f GB/s"
-                                    : "Output: %d tokens, finish=%s, ids=%s, decode %.2f GB/s",
-                         generated, FinishReasonName(c.finish), TokenHash(c.tokens).c_str(), gbps));
+  lines.push_back(OutputLine(record));
   return lines;
 }
 

@@ -18,6 +18,9 @@ std::string TokenHash(std::span<const int32_t> ids);
 // "Paged Attention: enabled", "PagedKVCache: ...".
 std::vector<std::string> KvCacheLines(const Engine& engine);
 
+// The last line of the statistics: length, finish reason and hash of the ids of one answer.
+std::string OutputLine(const AnswerRecord& record);
+
 // The statistics block, or its one-line form for streamed answers.
 std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compact,
                                          bool prefix_cache);

@@ -68,6 +68,19 @@ Json LogprobsJson(const Completion& c, const Tokenizer* tokenizer) {
   return list;
 }
 
+// One element of `choices`: what differs between the samples of a prompt.
+Json ChoiceJson(const Completion& c, int index, const Tokenizer* tokenizer) {
+  Json choice = {
+      {"index", index},
+      {"text", c.text},
+      {"reasoning", c.reasoning},
+      {"finish_reason", FinishReasonName(c.finish)},
+      {"usage", {{"completion_tokens", c.tokens.size()}, {"reasoning_tokens", c.reasoning_tokens}}},
+      {"token_ids_fnv1a64", TokenHash(c.tokens)}};
+  if (!c.logprobs.empty()) choice["logprobs"] = LogprobsJson(c, tokenizer);
+  return choice;
+}
+
 Json ErrorObject(const Status& status) {
   if (status.ok()) return nullptr;
   Json error = {{"code", ErrorName(status.code())}, {"message", status.message()}};
@@ -109,6 +122,13 @@ std::string ResultJson(const AnswerRecord& record, const std::string& type,
   AddNumbers(record, &json);
   if (!record.completion.logprobs.empty()) {
     json["logprobs"] = LogprobsJson(record.completion, tokenizer);
+  }
+  if (!record.more.empty()) {
+    Json& choices = json["choices"];
+    choices.push_back(ChoiceJson(record.completion, 0, tokenizer));
+    for (const Completion& c : record.more) {
+      choices.push_back(ChoiceJson(c, static_cast<int>(choices.size()), tokenizer));
+    }
   }
   json["error"] = ErrorObject(record.status);
   return Dump(json);

@@ -1,63 +1,30 @@
 #include "kuiper/engine/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kuiper/engine/engine_state.h"
 
 namespace kuiper {
-namespace {
 
-Status CheckRequest(const Request& request, int vocab) {
-  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
-  const SamplingParams& p = request.sampling;
-  if (request.prompt.empty()) return Status(StatusCode::kInput, "the prompt is empty");
-  for (int32_t id : request.prompt) {
-    if (id < 0 || id >= vocab) {
-      return bad("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                 std::to_string(vocab));
-    }
-  }
-  if (request.max_new_tokens < 1) return bad("max_new_tokens must be at least 1");
-  if (!(p.temperature >= 0 && std::isfinite(p.temperature))) return bad("temperature must be >= 0");
-  if (!(p.top_p > 0 && p.top_p <= 1)) return bad("top_p must be in (0, 1]");
-  if (!(p.min_p >= 0 && p.min_p <= 1)) return bad("min_p must be in [0, 1]");
-  if (p.top_k < 0) return bad("top_k must be >= 0");
-  // Beyond these bounds a penalised logit may overflow, which would be reported as a broken model.
-  if (!(p.repetition_penalty >= 0.01f && p.repetition_penalty <= 100.f)) {
-    return bad("repetition_penalty must be in [0.01, 100]");
-  }
-  if (!(std::abs(p.presence_penalty) <= 100.f) || !(std::abs(p.frequency_penalty) <= 100.f)) {
-    return bad("presence_penalty and frequency_penalty must be in [-100, 100]");
-  }
-  if (std::abs(request.priority) > 100) return bad("priority must be in [-100, 100]");
-  if (request.num_logprobs < 0 || request.num_logprobs > vocab) {
-    return bad("num_logprobs must be between 0 and the vocabulary size");
-  }
-  return OkStatus();
+std::unique_ptr<Sequence> Engine::State::MakeSequence(const Request& request, int64_t id) {
+  auto seq = std::make_unique<Sequence>();
+  seq->id = id;
+  seq->tokens = request.prompt;
+  seq->num_prompt = static_cast<int>(request.prompt.size());
+  seq->max_new_tokens = request.max_new_tokens;
+  seq->priority = request.priority;
+  seq->sampling = request.sampling;
+  return seq;
 }
 
-}  // namespace
-
-const char* FinishReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return "";
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kStopString:
-      return "stop_string";
-    case FinishReason::kContext:
-      return "context";
-    case FinishReason::kInterrupt:
-      return "interrupt";
-    case FinishReason::kError:
-      return "error";
+void Engine::State::ForkSamples(int64_t id) {
+  for (int64_t sample : std::exchange(active.at(id).unforked, {})) {
+    const auto it = active.find(sample);
+    if (it == active.end()) continue;  // aborted
+    const Status forked = scheduler->Fork(id, MakeSequence(it->second.request, sample));
+    KU_CHECK(forked.ok(), "sample 0 has the same prompt and was accepted");
   }
-  return "";
 }
 
 Engine::Engine(std::unique_ptr<State> state) : s_(std::move(state)) {}
@@ -65,21 +32,24 @@ Engine::~Engine() = default;
 
 StatusOr<int64_t> Engine::Add(Request request) {
   KU_RETURN_IF_ERROR(CheckRequest(request, s_->model->config().decoder.vocab));
-  auto seq = std::make_unique<Sequence>();
-  seq->id = s_->next_id;
-  seq->tokens = request.prompt;
-  seq->num_prompt = static_cast<int>(request.prompt.size());
-  seq->max_new_tokens = request.max_new_tokens;
-  seq->priority = request.priority;
-  seq->sampling = request.sampling;
-  KU_RETURN_IF_ERROR(s_->scheduler->Add(std::move(seq)));
-  s_->active.try_emplace(s_->next_id, std::move(request), s_->tokenizer.get());
-  return s_->next_id++;
+  const int64_t id = s_->next_id;
+  KU_RETURN_IF_ERROR(s_->scheduler->Add(s_->MakeSequence(request, id)));
+  for (int sample = 0; sample < request.num_samples; ++sample) {
+    ActiveRequest& a =
+        s_->active.try_emplace(id + sample, request, s_->tokenizer.get()).first->second;
+    a.id = id;
+    a.sample = sample;
+    a.request.sampling.seed += sample;
+    if (sample > 0) s_->active.at(id).unforked.push_back(id + sample);
+  }
+  s_->next_id += request.num_samples;
+  return id;
 }
 
-void Engine::Abort(int64_t request) {
-  const auto it = s_->active.find(request);
-  if (it != s_->active.end()) it->second.aborted = true;
+void Engine::Abort(int64_t request, int sample) {
+  for (auto& [unused, a] : s_->active) {
+    if (a.id == request && (sample < 0 || a.sample == sample)) a.aborted = true;
+  }
 }
 
 bool Engine::HasWork() const {
@@ -101,8 +71,8 @@ std::vector<TokenEvent> Engine::Step() {
   return events;
 }
 
-Completion Engine::Take(int64_t request) {
-  const auto it = s_->finished.find(request);
+Completion Engine::Take(int64_t request, int sample) {
+  const auto it = s_->finished.find(request + sample);
   KU_CHECK(it != s_->finished.end(), "request is not finished or was taken before");
   Completion completion = std::move(it->second);
   s_->finished.erase(it);
@@ -112,6 +82,10 @@ Completion Engine::Take(int64_t request) {
 StatusOr<Completion> Engine::Generate(Request request,
                                       const std::function<bool(const TokenEvent&)>& on_event) {
   KU_CHECK(!HasWork(), "Generate runs alone");
+  if (request.num_samples > 1) {
+    return Status(StatusCode::kInvalidArgument, "Generate gives one answer, not num_samples",
+                  "use Add and Step");
+  }
   KU_ASSIGN_OR_RETURN(const int64_t id, Add(std::move(request)));
   while (HasWork()) {
     for (const TokenEvent& event : Step()) {

@@ -91,16 +91,18 @@ class Engine {
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
   // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary.
   StatusOr<int64_t> Add(Request request);
-  // Ends the request with kInterrupt at the next Step; unknown or finished ids are ignored.
-  void Abort(int64_t request);
+  // Ends a sample of the request (-1: all of them) with kInterrupt at the next Step; what is
+  // unknown or has ended is ignored.
+  void Abort(int64_t request, int sample = -1);
   bool HasWork() const;
   // One step of all runnable requests: Schedule, Run, Commit. Requests that ended without a token
   // come first, then one event per new token in the order of the batch.
   std::vector<TokenEvent> Step();
-  // The result of a finished request; may be taken once.
-  Completion Take(int64_t request);
+  // The result of a finished sample; may be taken once.
+  Completion Take(int64_t request, int sample = 0);
 
-  // Adds the request and runs it to its end. `on_event` may be empty; returning false aborts.
+  // Adds the request, of one sample, and runs it to its end. `on_event` may be empty; returning
+  // false aborts.
   StatusOr<Completion> Generate(Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
   // Logits of every position of a prompt, row by row: logits [vocab] f32 is valid during the call.

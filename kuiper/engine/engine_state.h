@@ -25,13 +25,17 @@ inline double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// A request that has not ended.
+// One sample of a request that has not ended. Sample i of request r is sequence r + i.
 struct ActiveRequest {
   ActiveRequest(Request r, const Tokenizer* tokenizer)
       : request(std::move(r)), stream(tokenizer, request) {}
 
-  Request request;
+  Request request;  // its seed is the sample's own
   AnswerStream stream;
+  int64_t id = 0;  // what Add returned
+  int sample = 0;
+  // Of sample 0: ids of the sequences to fork from it once the prompt is computed.
+  std::vector<int64_t> unforked;
   Completion completion;
   bool aborted = false;
   bool started = false;
@@ -64,7 +68,7 @@ struct Engine::State {
   double load_ms = 0;
 
   int64_t next_id = 1;
-  std::map<int64_t, ActiveRequest> active;
+  std::map<int64_t, ActiveRequest> active;  // by sequence
   std::map<int64_t, Completion> finished;
   std::vector<int32_t> last_table;  // pages of the most recently finished request
   std::vector<int> touched_rows;    // contiguous: most tokens each cache row ever held
@@ -90,6 +94,10 @@ struct Engine::State {
   // Makes storage for the step usable and moves pages in and out.
   Status PrepareStorage(const Scheduler::Step& step);
   void RecordPromptSpeed(const StepInFlight& step);
+  static std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t id);
+  // Starts the other samples of a request; they share what sequence `id` has computed of the prompt
+  // if it runs, and start on their own if it ended before.
+  void ForkSamples(int64_t id);
   // Ends a request; `delta` is appended to what the event already carries.
   void Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event);
   void FinishAborted(std::vector<TokenEvent>* events);

@@ -5,34 +5,12 @@
 // of the steps. A request whose end was not foreseen has one token too many in flight: its entry in
 // that step is dropped.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kuiper/engine/engine_state.h"
+#include "kuiper/engine/logprobs.h"
 
 namespace kuiper {
-namespace {
-
-TokenLogprobs LogprobsOf(const float* logits, int vocab, int32_t token, int count) {
-  const float max = *std::max_element(logits, logits + vocab);
-  double sum = 0;
-  for (int i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(logits[i]) - max);
-  const double log_sum = max + std::log(sum);
-  std::vector<int32_t> order(vocab);
-  for (int i = 0; i < vocab; ++i) order[i] = i;
-  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  TokenLogprobs result;
-  result.chosen = static_cast<float>(logits[token] - log_sum);
-  for (int i = 0; i < count; ++i) {
-    result.top.emplace_back(order[i], static_cast<float>(logits[order[i]] - log_sum));
-  }
-  return result;
-}
-
-}  // namespace
-
 bool Engine::State::IsEos(int32_t token) const {
   const std::vector<int32_t>& eos = model->eos();
   return std::find(eos.begin(), eos.end(), token) != eos.end();
@@ -56,7 +34,8 @@ void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenE
   const AnswerStream::Delta rest = a.stream.Finish();
   a.completion.text += rest.text;
   a.completion.reasoning += rest.reasoning;
-  event->request = id;
+  event->request = a.id;
+  event->sample = a.sample;
   event->text += rest.text;
   event->reasoning += rest.reasoning;
   event->finish = reason;
@@ -73,10 +52,13 @@ void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenE
     }
   }
   const auto seq = scheduler->Finish(id, reason != FinishReason::kError);
-  a.completion.kv_pages = static_cast<int>(seq->pages.size());
-  a.completion.cached_tokens = seq->num_cached;
-  a.completion.dropped_tokens = seq->num_dropped;
-  last_table = seq->pages;
+  if (seq != nullptr) {  // a sample that was not forked yet has none
+    a.completion.kv_pages = static_cast<int>(seq->pages.size());
+    a.completion.cached_tokens = seq->num_cached;
+    a.completion.dropped_tokens = seq->num_dropped;
+    last_table = seq->pages;
+  }
+  ForkSamples(id);
   finished.emplace(id, std::move(a.completion));
   active.erase(id);
 }
@@ -112,15 +94,18 @@ void Engine::State::RecordLogits(ActiveRequest& a, int output, int32_t token) {
     a.completion.logits.insert(a.completion.logits.end(), row, row + vocab);
   }
   if (a.request.num_logprobs > 0) {
-    a.completion.logprobs.push_back(LogprobsOf(row, vocab, token, a.request.num_logprobs));
+    a.completion.logprobs.push_back(
+        LogprobsOf({row, static_cast<size_t>(vocab)}, token, a.request.num_logprobs));
   }
 }
 
 TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
   ActiveRequest& a = active.at(seq.id);
   TokenEvent event;
-  event.request = seq.id;
+  event.request = a.id;
+  event.sample = a.sample;
   event.token = token;
+  ForkSamples(seq.id);
   if (a.completion.tokens.empty()) {
     a.first_token = Clock::now();
     a.completion.prefill_ms = MillisecondsSince(a.first_step);
@@ -218,6 +203,7 @@ Status Engine::State::NotFinite(StepPlan plan, const Sequence& failed) {
 void Engine::State::LaunchAgain() {
   for (StepInFlight& step : in_flight) {
     step.plan.RemoveEnded();
+    step.plan.copies.clear();  // they were made, and their sources may have changed since
     if (step.launched.ok() && !step.plan.entries.empty()) step.slot = runner->Launch(step.plan);
   }
 }

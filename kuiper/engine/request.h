@@ -31,6 +31,9 @@ struct Request {
   SamplingParams sampling;
   int max_new_tokens = 256;  // exactly: never one more
   int priority = 0;          // from -100 to 100; more is more urgent, see engine/scheduler.h
+  // Answers to the prompt, which is computed once. Sample i is what a request for one answer with
+  // seed + i gives, to the bit.
+  int num_samples = 1;
   bool ignore_eos = false;
   std::vector<std::string> stop;  // the answer ends before the first of these strings
   bool split_thinking = false;    // tell <think> ... </think> apart from the answer
@@ -39,6 +42,9 @@ struct Request {
   bool keep_logits = false;   // Completion::logits holds the row each token was chosen from
   int num_logprobs = 0;       // alternatives per token in Completion::logprobs; 0 = none
 };
+
+// kInvalidArgument or kInput for what no engine can run; `vocab` bounds the ids.
+Status CheckRequest(const Request& request, int vocab);
 
 enum class FinishReason {
   kNone,
@@ -85,6 +91,7 @@ struct Completion {
 // may turn out to be part of a stop string) and may belong to earlier tokens.
 struct TokenEvent {
   int64_t request = 0;
+  int sample = 0;
   int32_t token = -1;  // -1: the request ended without a new token (aborted, failed)
   std::string text;
   std::string reasoning;

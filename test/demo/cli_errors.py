@@ -25,7 +25,9 @@ class UsageErrors(CliTest):
         self.fails(2, m, "T", "X", message="unexpected argument 'X'")
         self.fails(2, m, "--image", "cat.jpg", message="--image is not available")
         self.fails(2, m, "--kv-cache-dtype", "int8", message="not available")
-        self.fails(2, m, "--num-samples", "3", message="not available")
+        self.fails(2, m, "--beam-width", "3", message="not available")
+        self.fails(2, m, "--num-samples", "3", "-i", message="exclude each other")
+        self.fails(2, m, "--num-samples", "3", "--session", "s", message="exclude each other")
         self.fails(2, m, "--speculative", "ngram", message="not available")
         self.fails(2, m, "--max-context", "1000000000", "-p", "x", message="exceeds the model")
 

@@ -58,6 +58,34 @@ class Output(CliTest):
         self.assertEqual(self.qwen3_run(*args, "--stream").out, raw)
         self.assertEqual(text, "Assistant: " + (raw if not raw.endswith("\n\n") else raw[:-1]))
 
+    def test_samples_are_the_answers_of_successive_seeds(self):
+        args = ("-p", "Hello", "-n", "12", "--temp", "1.5", "--ignore-eos", "--think", "off")
+        many = ("--num-samples", "3", "--seed", "5", "--paged-attention", "--block-size", "4")
+        result = json.loads(self.qwen3_run(*args, *many, "-o", "json").out)
+        self.assertEqual([c["index"] for c in result["choices"]], [0, 1, 2])
+        texts = []
+        for choice in result["choices"]:
+            seed = str(5 + choice["index"])
+            alone = json.loads(self.qwen3_run(*args, "--seed", seed, "-o", "json").out)
+            for key in ("text", "reasoning", "finish_reason", "token_ids_fnv1a64"):
+                self.assertEqual(choice[key], alone[key])
+            self.assertNotIn("choices", alone)
+            texts.append(alone["text"])
+        self.assertEqual(len({c["token_ids_fnv1a64"] for c in result["choices"]}), 3)
+        self.assertEqual(result["text"], texts[0])
+
+        r = self.qwen3_run(*args, *many, "--stream")
+        self.assertEqual(r.out, "".join("Assistant: " + t + "\n" * (not t.endswith("\n"))
+                                        for t in texts))
+        self.assertIn("--stream has no effect", r.err)
+        self.assertEqual(len(re.findall("(?m)^Output: 12 tokens", r.err)), 3)
+        lines = [json.loads(line) for line in
+                 self.qwen3_run(*args, *many, "-o", "jsonl").out.splitlines()]
+        for i, text in enumerate(texts):
+            pieces = [p["text"] for p in lines[:-1] if p["index"] == i and "text" in p]
+            self.assertEqual("".join(pieces), text)
+        self.assertEqual(lines[-1]["choices"], result["choices"])
+
     def test_quiet_leaves_stderr_empty(self):
         self.assertEqual(self.ok(self.qwen3, "-p", "x", "-n", "3", "-q").err, "")
         r = self.qwen3_run("-p", "x", "-n", "3", "--no-stats")

@@ -63,6 +63,27 @@ TEST(ResultJson, FirstTokenBelongsToThePrefill) {
   EXPECT_NEAR(j["timing"]["decode_gbps"], 20.0, 1e-9);
 }
 
+TEST(ResultJson, SamplesAreChoicesAndTheFirstIsTheAnswer) {
+  AnswerRecord record = Example();
+  EXPECT_FALSE(json::parse(ResultJson(record, "", nullptr)).contains("choices"));
+  Completion second;
+  second.tokens = {1, 2, 3};
+  second.text = "other";
+  second.finish = FinishReason::kStop;
+  record.more = {second};
+  const json j = json::parse(ResultJson(record, "", nullptr));
+  ASSERT_EQ(j["choices"].size(), 2u);
+  for (const char* key : {"text", "reasoning", "finish_reason", "token_ids_fnv1a64"}) {
+    EXPECT_EQ(j["choices"][0][key], j[key]) << key;
+  }
+  EXPECT_EQ(j["choices"][0]["index"], 0);
+  EXPECT_EQ(j["choices"][1]["index"], 1);
+  EXPECT_EQ(j["choices"][1]["text"], "other");
+  EXPECT_EQ(j["choices"][1]["finish_reason"], "stop");
+  EXPECT_EQ(j["choices"][1]["usage"]["completion_tokens"], 3);
+  EXPECT_NE(j["choices"][1]["token_ids_fnv1a64"], j["token_ids_fnv1a64"]);
+}
+
 TEST(ResultJson, ErrorsKeepTheShape) {
   const Status status(StatusCode::kContextExceeded, "prompt is 9120 tokens", "shorten it");
   const json j = json::parse(ErrorJson(status, "m", ""));

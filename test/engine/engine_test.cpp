@@ -129,6 +129,8 @@ TEST(EngineTest, RefusesBadRequests) {
   EXPECT_EQ(code([](Request& r) { r.prompt[2] = -1; }), bad);
   EXPECT_EQ(code([](Request& r) { r.prompt[2] = 1 << 30; }), bad);
   EXPECT_EQ(code([](Request& r) { r.max_new_tokens = 0; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.num_samples = 0; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.num_samples = 1 << 30; }), bad);
   EXPECT_EQ(code([](Request& r) { r.sampling.temperature = -1; }), bad);
   EXPECT_EQ(code([&](Request& r) { r.sampling.temperature = nan; }), bad);
   EXPECT_EQ(code([](Request& r) { r.sampling.top_p = 0; }), bad);
@@ -139,6 +141,9 @@ TEST(EngineTest, RefusesBadRequests) {
   EXPECT_EQ(code([](Request& r) { r.sampling.presence_penalty = -3e38f; }), bad);
   EXPECT_EQ(code([&](Request& r) { r.sampling.frequency_penalty = nan; }), bad);
   EXPECT_FALSE(engine->HasWork());
+  Request samples = MakeRequest(5, 5);
+  samples.num_samples = 2;
+  EXPECT_EQ(engine->Generate(samples).status().code(), bad);
 }
 
 TEST(EngineTest, RefusesBadConfigurations) {
