@@ -85,6 +85,12 @@ StatusOr<std::vector<Completion>> RunSamples(
   return completions;
 }
 
+StatusOr<std::vector<Completion>> RunBeams(Engine& engine, Request request,
+                                           const BeamOptions& options) {
+  InterruptScope interrupt;
+  return engine.BeamSearch(std::move(request), options, [&] { return !interrupt.interrupted(); });
+}
+
 StatusOr<Completion> RunRequest(Engine& engine, Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event) {
   KU_ASSIGN_OR_RETURN(std::vector<Completion> completions,
@@ -181,28 +187,23 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
     record.dropped_tokens = prompt->dropped_tokens;
     Log("before the request");
     bool first = true;
-    auto completions =
-        RunSamples(engine_, MakeRequest(*prompt, generation), [&](const TokenEvent& event) {
-          if (first) Log("during the request");
-          first = false;
-          writer.OnEvent(event);
-          so_far.text += event.text;
-          so_far.reasoning += event.reasoning;
-          if (event.token >= 0) so_far.tokens.push_back(event.token);
-          return console_.output_status().ok();
-        });
-    Log("after the request");
-    if (completions.ok()) {
-      record.status = completions->front().error;
-      for (const Completion& c : *completions) {
-        if (record.status.ok() && c.finish == FinishReason::kError) record.status = c.error;
+    const auto on_event = [&](const TokenEvent& event) {
+      if (first) Log("during the request");
+      first = false;
+      writer.OnEvent(event);
+      if (event.sample == 0) {
+        so_far.text += event.text;
+        so_far.reasoning += event.reasoning;
+        if (event.token >= 0) so_far.tokens.push_back(event.token);
       }
-      record.completion = std::move(completions->front());
-      record.more.assign(std::make_move_iterator(completions->begin() + 1),
-                         std::make_move_iterator(completions->end()));
-    } else {
-      record.status = WithHint(completions.status());
-    }
+      return console_.output_status().ok();
+    };
+    record.is_beam_search = options_.beams.width > 1;
+    Request request = MakeRequest(*prompt, generation);
+    TakeAnswers(record.is_beam_search ? RunBeams(engine_, std::move(request), options_.beams)
+                                      : RunSamples(engine_, std::move(request), on_event),
+                &record);
+    Log("after the request");
     if (record.completion.dropped_tokens > 0) {
       console_.Note("the KV cache was full: " + std::to_string(record.completion.dropped_tokens) +
                     " tokens slid out of the context (--on-full slide)");
@@ -211,7 +212,11 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
   record.kv = engine_.kv_stats();
   // A failure in the middle still shows what there is.
   if (record.ok() || !record.completion.text.empty()) writer.Finish(record.completion);
-  for (const Completion& completion : record.more) writer.Finish(completion);
+  if (!record.is_beam_search) {
+    for (const Completion& c : record.more) {
+      if (c.finish != FinishReason::kError || !c.text.empty()) writer.Finish(c);
+    }
+  }
   Finish(&record);
   return record;
 }
@@ -220,6 +225,21 @@ void Answerer::PrintJson(const AnswerRecord& record) {
   if (!options_.json()) return;
   const char* type = options_.format == OutputFormat::kJsonLines ? "done" : "";
   console_.Answer(ResultJson(record, type, engine_.tokenizer()) + "\n");
+}
+
+void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions,
+                           AnswerRecord* record) const {
+  if (!completions.ok()) {
+    record->status = WithHint(completions.status());
+    return;
+  }
+  record->status = completions->front().error;
+  for (const Completion& c : *completions) {
+    if (record->status.ok() && c.finish == FinishReason::kError) record->status = c.error;
+  }
+  record->completion = std::move(completions->front());
+  record->more.assign(std::make_move_iterator(completions->begin() + 1),
+                      std::make_move_iterator(completions->end()));
 }
 
 void Answerer::Finish(AnswerRecord* record) {

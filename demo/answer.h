@@ -18,7 +18,8 @@ namespace kuiper::demo {
 struct AnswerRecord {
   Status status;  // why there is no answer, or why it ended early (KV cache full)
   Completion completion;
-  std::vector<Completion> more;  // --num-samples: the answers after the first
+  std::vector<Completion> more;  // --num-samples, --beam-width: the answers after the first
+  bool is_beam_search = false;   // the answers have scores, and the first is the one to show
   std::string model;
   double load_ms = 0;
   size_t weight_bytes_per_token = 0;
@@ -59,6 +60,7 @@ class Answerer {
 
  private:
   Status WithHint(const Status& status) const;
+  void TakeAnswers(StatusOr<std::vector<Completion>> completions, AnswerRecord* record) const;
   void Log(const char* when) const;
   void PrintJson(const AnswerRecord& record);
   void Finish(AnswerRecord* record);
@@ -75,7 +77,10 @@ class Answerer {
 // FinishReason::kInterrupt. `on_event` returning false ends it too.
 StatusOr<std::vector<Completion>> RunSamples(
     Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event);
-// The same for a request of one sample.
+// The answers of a beam search, best first; Ctrl-C ends it with those so far.
+StatusOr<std::vector<Completion>> RunBeams(Engine& engine, Request request,
+                                           const BeamOptions& options);
+// RunSamples for a request of one sample.
 StatusOr<Completion> RunRequest(Engine& engine, Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event);
 

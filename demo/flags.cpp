@@ -40,7 +40,8 @@ DEFINE_int32(logprobs, 0, "alternatives per token in JSON output");
 DEFINE_string(speculative, "none", "guess tokens ahead");
 DEFINE_int32(num_speculative_tokens, 8, "guesses per step");
 DEFINE_int32(num_samples, 1, "answers to the prompt; answer i is that of --seed + i");
-DEFINE_int32(beam_width, 1, "beams");
+DEFINE_int32(beam_width, 1, "answer by beam search with this many beams");
+DEFINE_double(length_penalty, 1, "of beam search: above 0 favours long answers, below short ones");
 DEFINE_string(overflow, "error", "prompt longer than the context: fail, or drop the oldest turns");
 
 // KV cache and execution.

@@ -39,6 +39,7 @@ DECLARE_string(speculative);
 DECLARE_int32(num_speculative_tokens);
 DECLARE_int32(num_samples);
 DECLARE_int32(beam_width);
+DECLARE_double(length_penalty);
 DECLARE_string(overflow);
 
 DECLARE_bool(paged_attention);

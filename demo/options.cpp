@@ -1,6 +1,8 @@
 #include "demo/options.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "demo/flag_table.h"
 #include "demo/flags.h"
@@ -98,6 +100,8 @@ void TakeGeneration(const ParsedArgs& args, Options* options) {
   options->ignore_eos = FLAGS_ignore_eos;
   options->logprobs = FLAGS_logprobs;
   options->num_samples = FLAGS_num_samples;
+  options->beams.width = FLAGS_beam_width;
+  options->beams.length_penalty = static_cast<float>(FLAGS_length_penalty);
   options->drop_oldest = FLAGS_overflow == "drop-oldest";
 }
 
@@ -133,7 +137,7 @@ Status TakeEngine(const ParsedArgs& args, Options* options) {
                       : FLAGS_preemption == "auto" ? Preemption::kAuto
                                                    : Preemption::kRecompute;
   engine.swap_bytes = FLAGS_swap_space;
-  engine.max_num_seqs = FLAGS_num_samples;
+  engine.max_num_seqs = std::max(FLAGS_num_samples, FLAGS_beam_width);
   engine.use_graph = FLAGS_cuda_graph;
   options->graph_given = args.given("cuda-graph") && FLAGS_cuda_graph;
   if (!FLAGS_device.empty()) options->device = ParseDevice(FLAGS_device);
@@ -201,10 +205,23 @@ Status CheckTogether(const ParsedArgs& args, const Options& options) {
   for (const char* name : {"dump-tokens", "dump-logits"}) {
     KU_RETURN_IF_ERROR(CheckOneOf(args, {"interactive", name}));
   }
-  if (options.num_samples > 1) {
+  const std::pair<const char*, int> several[] = {{"num-samples", options.num_samples},
+                                                 {"beam-width", options.beams.width}};
+  for (const auto& [flag, count] : several) {
+    if (count == 1) continue;
     for (const char* name :
          {"interactive", "session", "verify-paged", "benchmark", "dump-tokens", "dump-logits"}) {
-      KU_RETURN_IF_ERROR(CheckOneOf(args, {"num-samples", name}));
+      KU_RETURN_IF_ERROR(CheckOneOf(args, {flag, name}));
+    }
+  }
+  if (options.beams.width > 1) {
+    for (const char* name :
+         {"num-samples", "stop", "reasoning-budget", "logprobs", "use-generation-config"}) {
+      KU_RETURN_IF_ERROR(CheckOneOf(args, {"beam-width", name}));
+    }
+    const SamplingParams& sampling = options.generation.sampling;
+    if (sampling.temperature > 0 || sampling.has_penalties()) {
+      return Bad("--beam-width takes neither --temp nor penalties");
     }
   }
   if (options.logprobs > 0 && !options.json()) {
@@ -242,6 +259,13 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
       options->stream.value_or(false)) {
     notes.push_back("--stream has no effect with --num-samples (--output-format jsonl streams)");
     options->stream = false;
+  }
+  if (options->beams.width > 1 && options->stream.value_or(false)) {
+    notes.push_back("--stream has no effect with --beam-width: the answer is chosen at the end");
+    options->stream = false;
+  }
+  if (options->beams.width == 1 && args.given("length-penalty")) {
+    notes.push_back("--length-penalty has no effect without --beam-width");
   }
   if (options->raw && args.given("think")) notes.push_back("--think has no effect with --raw");
   if (FLAGS_deterministic == "off") {

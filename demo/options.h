@@ -42,6 +42,7 @@ struct Options {
   bool ignore_eos = false;
   int logprobs = 0;
   int num_samples = 1;
+  BeamOptions beams;
   bool drop_oldest = false;
 
   EngineConfig engine;                       // without the device

@@ -68,8 +68,9 @@ Json LogprobsJson(const Completion& c, const Tokenizer* tokenizer) {
   return list;
 }
 
-// One element of `choices`: what differs between the samples of a prompt.
-Json ChoiceJson(const Completion& c, int index, const Tokenizer* tokenizer) {
+// One element of `choices`: what differs between the answers to a prompt.
+Json ChoiceJson(const AnswerRecord& record, int index, const Tokenizer* tokenizer) {
+  const Completion& c = index == 0 ? record.completion : record.more.at(index - 1);
   Json choice = {
       {"index", index},
       {"text", c.text},
@@ -77,6 +78,7 @@ Json ChoiceJson(const Completion& c, int index, const Tokenizer* tokenizer) {
       {"finish_reason", FinishReasonName(c.finish)},
       {"usage", {{"completion_tokens", c.tokens.size()}, {"reasoning_tokens", c.reasoning_tokens}}},
       {"token_ids_fnv1a64", TokenHash(c.tokens)}};
+  if (record.is_beam_search) choice["score"] = c.score;
   if (!c.logprobs.empty()) choice["logprobs"] = LogprobsJson(c, tokenizer);
   return choice;
 }
@@ -125,9 +127,8 @@ std::string ResultJson(const AnswerRecord& record, const std::string& type,
   }
   if (!record.more.empty()) {
     Json& choices = json["choices"];
-    choices.push_back(ChoiceJson(record.completion, 0, tokenizer));
-    for (const Completion& c : record.more) {
-      choices.push_back(ChoiceJson(c, static_cast<int>(choices.size()), tokenizer));
+    for (int i = 0; i <= static_cast<int>(record.more.size()); ++i) {
+      choices.push_back(ChoiceJson(record, i, tokenizer));
     }
   }
   json["error"] = ErrorObject(record.status);

@@ -94,6 +94,11 @@ struct Engine::State {
   // Makes storage for the step usable and moves pages in and out.
   Status PrepareStorage(const Scheduler::Step& step);
   void RecordPromptSpeed(const StepInFlight& step);
+  class BeamRun;
+  // Ends the text and fills in what is known of the answer; returns the text held back.
+  AnswerStream::Delta EndText(ActiveRequest* active, FinishReason reason) const;
+  // Appends a token to the answer, and its text unless it is `ends`, the end of the sequence.
+  AnswerStream::Delta PushToken(ActiveRequest* active, int32_t token, bool ends) const;
   static std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t id);
   // Starts the other samples of a request; they share what sequence `id` has computed of the prompt
   // if it runs, and start on their own if it ended before.

@@ -29,23 +29,39 @@ void Engine::State::RecordTouched(const Sequence& seq) {
   most = std::max(most, seq.num_computed);
 }
 
+AnswerStream::Delta Engine::State::EndText(ActiveRequest* active, FinishReason reason) const {
+  AnswerStream::Delta rest = active->stream.Finish();
+  Completion& c = active->completion;
+  c.text += rest.text;
+  c.reasoning += rest.reasoning;
+  c.finish = reason;
+  c.prompt_tokens = static_cast<int>(active->request.prompt.size());
+  c.has_reasoning = active->stream.has_reasoning();
+  c.inside_thinking = active->stream.inside_thinking();
+  c.reasoning_tokens = active->stream.reasoning_tokens();
+  return rest;
+}
+
+AnswerStream::Delta Engine::State::PushToken(ActiveRequest* active, int32_t token,
+                                             bool ends) const {
+  active->completion.tokens.push_back(token);
+  if (ends) return {};
+  AnswerStream::Delta delta = active->stream.Push(token);
+  active->completion.text += delta.text;
+  active->completion.reasoning += delta.reasoning;
+  return delta;
+}
+
 void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event) {
   ActiveRequest& a = active.at(id);
-  const AnswerStream::Delta rest = a.stream.Finish();
-  a.completion.text += rest.text;
-  a.completion.reasoning += rest.reasoning;
+  const AnswerStream::Delta rest = EndText(&a, reason);
   event->request = a.id;
   event->sample = a.sample;
   event->text += rest.text;
   event->reasoning += rest.reasoning;
   event->finish = reason;
 
-  a.completion.finish = reason;
   a.completion.error = std::move(error);
-  a.completion.prompt_tokens = static_cast<int>(a.request.prompt.size());
-  a.completion.has_reasoning = a.stream.has_reasoning();
-  a.completion.inside_thinking = a.stream.inside_thinking();
-  a.completion.reasoning_tokens = a.stream.reasoning_tokens();
   for (StepInFlight& step : in_flight) {
     for (StepPlan::Entry& entry : step.plan.entries) {
       if (entry.seq != nullptr && entry.seq->id == id) entry.seq = nullptr;
@@ -111,14 +127,12 @@ TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
     a.completion.prefill_ms = MillisecondsSince(a.first_step);
   }
   a.completion.decode_ms = MillisecondsSince(a.first_token);
-  a.completion.tokens.push_back(token);
-  if (!a.request.ignore_eos && IsEos(token)) {
+  const bool ends = !a.request.ignore_eos && IsEos(token);
+  AnswerStream::Delta delta = PushToken(&a, token, ends);
+  if (ends) {
     Finish(seq.id, FinishReason::kStop, OkStatus(), &event);
     return event;
   }
-  AnswerStream::Delta delta = a.stream.Push(token);
-  a.completion.text += delta.text;
-  a.completion.reasoning += delta.reasoning;
   event.text = std::move(delta.text);
   event.reasoning = std::move(delta.reasoning);
   const FinishReason reason = delta.stopped

@@ -56,6 +56,7 @@ class ModelRunner {
   // infinity; nullopt when all layers are finite (the head is to blame). Logits are overwritten.
   std::optional<int> FirstNonFiniteLayer(const StepPlan& plan);
 
+  int vocab_limit() const { return config_.vocab_limit; }
   const KvCache& kv() const { return *kv_; }
   const BatchBuilder& batch_builder() const { return *builder_; }
   const DecodeGraph& graph() const { return graph_; }

@@ -43,6 +43,12 @@ struct Request {
   int num_logprobs = 0;       // alternatives per token in Completion::logprobs; 0 = none
 };
 
+// See Engine::BeamSearch.
+struct BeamOptions {
+  int width = 1;
+  float length_penalty = 1.f;  // above 0 favours long answers, below 0 short ones
+};
+
 // kInvalidArgument or kInput for what no engine can run; `vocab` bounds the ids.
 Status CheckRequest(const Request& request, int vocab);
 
@@ -83,6 +89,7 @@ struct Completion {
   double decode_ms = 0;    // from the first token to the last
   int kv_pages = 0;        // pages the sequence held at its end
 
+  double score = 0;           // of a beam search
   std::vector<float> logits;  // [tokens, vocab] if kept
   std::vector<TokenLogprobs> logprobs;
 };

@@ -158,8 +158,9 @@ TEST(Args, MissingValue) {
 TEST(Args, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(Error({"--kv-cache-dtype", "fp8"}),
             "--kv-cache-dtype: 'fp8' is not one of auto, fp16, int8");
-  EXPECT_EQ(Error({"--beam-width", "2"}), "--beam-width 2 is not available in this version");
-  EXPECT_EQ(Value({"--beam-width", "1"}, "beam-width"), "1");
+  EXPECT_EQ(Error({"--speculative", "ngram"}),
+            "--speculative ngram is not available in this version");
+  EXPECT_EQ(Value({"--speculative", "none"}, "speculative"), "none");
   EXPECT_EQ(Error({"--speculative=ngram"}), "--speculative ngram is not available in this version");
   EXPECT_EQ(Error({"--json-schema", "{}"}), "--json-schema is not available in this version");
   EXPECT_EQ(Error({"--image", "a.png"}), "--image is not available: this program takes text only");

@@ -86,6 +86,20 @@ class Output(CliTest):
             self.assertEqual("".join(pieces), text)
         self.assertEqual(lines[-1]["choices"], result["choices"])
 
+    def test_beam_search_shows_the_best_answer(self):
+        args = ("-p", "Hello", "-n", "8", "--ignore-eos", "--think", "off", "--beam-width", "3")
+        result = json.loads(self.qwen3_run(*args, "-o", "json").out)
+        scores = [c["score"] for c in result["choices"]]
+        self.assertEqual(len(scores), 3)
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertLess(scores[0], 0)
+        self.assertEqual(result["text"], result["choices"][0]["text"])
+        r = self.qwen3_run(*args, "--paged-attention", "--stream")
+        self.assertEqual(r.out.rstrip("\n"), ("Assistant: " + result["text"]).rstrip("\n"))
+        self.assertIn("--stream has no effect", r.err)
+        lines = self.qwen3_run(*args, "-o", "jsonl").out.splitlines()
+        self.assertEqual([json.loads(line)["type"] for line in lines], ["done"])
+
     def test_quiet_leaves_stderr_empty(self):
         self.assertEqual(self.ok(self.qwen3, "-p", "x", "-n", "3", "-q").err, "")
         r = self.qwen3_run("-p", "x", "-n", "3", "--no-stats")

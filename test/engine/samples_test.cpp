@@ -20,13 +20,13 @@ EngineConfig Config(DeviceType device = DeviceType::kCPU) {
   config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
   config.need_tokenizer = false;
   config.device = {device, 0};
-  config.ops.num_threads = 2;
+  config.ops.num_threads = 1;
   config.page_size = kPage;
   config.max_num_seqs = 4;
   return config;
 }
 
-Request SampledRequest(std::vector<int32_t> prompt, int num_samples, int new_tokens = 12) {
+Request SampledRequest(std::vector<int32_t> prompt, int num_samples, int new_tokens = 9) {
   Request request;
   request.prompt = std::move(prompt);
   request.num_samples = num_samples;
@@ -161,6 +161,26 @@ TEST(SamplesTest, SamplesThatWaitAreTheSame) {
                  RunToEnd(*alone, SampledRequest(Prompt(9, Vocab(*alone), 3), 1)), "other");
 }
 
+// Four samples may grow to 3 + 4 * 3 pages; the pool has 7.
+TEST(SamplesTest, PreemptedSamplesAreTheSame) {
+  const auto alone = Create(Config());
+  ASSERT_NE(alone, nullptr);
+  const Request request = SampledRequest(Prompt(3 * kPage + 1, Vocab(*alone)), 4, 24);
+  const std::vector<Completion> expected = RunAlone(*alone, request);
+  for (const Preemption preemption : {Preemption::kRecompute, Preemption::kSwap}) {
+    EngineConfig config = Config();
+    config.num_blocks = 7;
+    config.preemption = preemption;
+    const auto engine = Create(config);
+    ASSERT_NE(engine, nullptr);
+    ExpectSameBits(RunSamples(*engine, request), expected, "preempted");
+    const KvStats stats = engine->kv_stats();
+    EXPECT_GT(preemption == Preemption::kSwap ? stats.preempted_swap : stats.preempted_recompute,
+              0);
+    EXPECT_EQ(stats.pages_used, 0);
+  }
+}
+
 TEST(SamplesTest, PagesOfThePromptAreSharedUntilTheyAreWritten) {
   constexpr int kSamples = 4;
   for (const int extra : {-1, 0, 1}) {
@@ -191,7 +211,7 @@ TEST(SamplesTest, AbortEndsOneSampleOrAll) {
   for (int i = 0; i < 4; ++i) engine->Step();
   engine->Abort(id, 1);
   while (engine->HasWork()) engine->Step();
-  EXPECT_EQ(engine->Take(id, 0).tokens.size(), 12u);
+  EXPECT_EQ(engine->Take(id, 0).tokens.size(), 9u);
   EXPECT_EQ(engine->Take(id, 1).finish, FinishReason::kInterrupt);
   Request last = request;
   last.num_samples = 1;
