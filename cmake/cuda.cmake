@@ -37,5 +37,6 @@ endif()
 # kuiper_cuda_sources(target file.cu...): adds the files to a target, compiled by nvcc.
 function(kuiper_cuda_sources target)
   target_sources(${target} PRIVATE ${ARGN})
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:CUDA::cudart_static>)
+  target_link_libraries(${target} PRIVATE
+    $<BUILD_INTERFACE:CUDA::cudart_static> $<BUILD_INTERFACE:CUDA::cublasLt>)
 endfunction()

@@ -66,7 +66,8 @@ DEFINE_bool(fused_ffn, true, "fused feed-forward kernels");
 DEFINE_bool(fused_rope_kv, false, "fused kernels");
 DEFINE_bool(fused_gqa, false, "fused kernels");
 DEFINE_string(attention, "flash1", "attention kernel");
-DEFINE_string(deterministic, "on", "fixed order of sums; strict: prefill equals decode to the bit");
+DEFINE_string(deterministic, "on",
+              "see Guarantees; strict: prefill equals decode to the bit on a GPU, too");
 DEFINE_string(device, "", "cpu, simt or cuda:N (default: cuda:0 if usable, else cpu)");
 DEFINE_string(dtype, "auto", "convert the weights; auto = as stored");
 DEFINE_int32(threads, 0, "CPU threads (default: one per core)");

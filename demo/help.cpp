@@ -45,6 +45,7 @@ Guarantees (on one machine, one device, one --attention kind, one dtype):
   4. a request in a batch == the same request alone: the same bits
   5. preempted == never preempted, speculative == plain greedy: the same token ids
      (this version neither preempts nor speculates)
+  --deterministic on (CUDA): 3 and 5 to the bit only where no generated token is computed again
 Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU instruction sets, and
 to the bit with Hugging Face.
 )";

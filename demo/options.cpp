@@ -128,6 +128,9 @@ Status TakeEngine(const ParsedArgs& args, Options* options) {
   engine.ops.attention = FLAGS_attention == "mha"      ? AttentionKind::kMha
                          : FLAGS_attention == "flash2" ? AttentionKind::kFlash2
                                                        : AttentionKind::kFlash1;
+  engine.ops.determinism = FLAGS_deterministic == "strict" ? Determinism::kStrict
+                           : FLAGS_deterministic == "off"  ? Determinism::kOff
+                                                           : Determinism::kOn;
   engine.policy =
       FLAGS_policy == "latency" ? SchedulingPolicy::kLatency : SchedulingPolicy::kThroughput;
   engine.on_full = FLAGS_on_full == "stop"    ? OnFull::kStop
@@ -268,9 +271,6 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
     notes.push_back("--length-penalty has no effect without --beam-width");
   }
   if (options->raw && args.given("think")) notes.push_back("--think has no effect with --raw");
-  if (FLAGS_deterministic == "off") {
-    notes.push_back("--deterministic off has no effect on the CPU: its sums have one order");
-  }
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ void ChooseDevice(Run& run) {
   }
   // Recording the decode step pays off where launching kernels costs time.
   if (engine.device.type != DeviceType::kCUDA) engine.use_graph = options.graph_given;
+  if (engine.device.type == DeviceType::kCPU && engine.ops.determinism == Determinism::kOff) {
+    run.console.Note("--deterministic off has no effect on the CPU: its sums have one order");
+  }
 }
 
 Status CheckModel(const Run& run) {

@@ -62,8 +62,9 @@ build() {
     cmake --build "$1" -j "$(build_jobs)" --target "${programs[@]}" "${tests[@]}")
 }
 
-# A folder with everything a check needs but a driver and the C library: programs, the libraries they
-# load, the bundled model, the goldens of the tests and this script.
+# A folder with everything a check needs but a driver, the C library and cuBLASLt of the same CUDA
+# version (500 MB): programs, the libraries they load, the bundled model, the goldens of the tests and
+# this script.
 pack() {
   local target=$1 dir=$here/build-bundle folder
   build "$dir" .
@@ -73,7 +74,7 @@ pack() {
   cp "$dir"/demo/qwen3_infer "$dir"/tools/kuiper_bench "$dir"/test/ops/ops_test \
     "$dir"/test/engine/device_test "$dir"/test/simt/simt_test "$folder/kuiper/bin/"
   ldd "$folder"/kuiper/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda)\.so' |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublasLt)\.so' |
     xargs -I{} cp -L {} "$folder/kuiper/lib/"
   cp -r "$here/demo/models/tiny-qwen3" "$folder/kuiper/demo/models/"
   cp -r "$here/test/data/goldens" "$folder/kuiper/test/data/"
@@ -115,7 +116,7 @@ fi
 # In a bundle the programs are there; in a source tree they are built for this machine.
 cd "$here"
 if [ -d bin ]; then
-  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/cuda/lib64
   bin() { echo "bin/$1"; }
 else
   if [ "$device" != simt ] && [ -z "$archs" ] && [ ! -f /etc/nv_tegra_release ]; then

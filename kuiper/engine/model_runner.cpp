@@ -62,6 +62,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
   std::unique_ptr<ModelRunner> runner(new ModelRunner(ops, decoder, config));
   KU_RETURN_IF_ERROR(
       ops.Reserve(LimitsOf(model, config.max_step_tokens, config.max_outputs, config.max_context)));
+  KU_RETURN_IF_ERROR(decoder.Prepare());
   KU_ASSIGN_OR_RETURN(runner->kv_, config.paged ? MakePagedKvCache(ops, config.kv)
                                                 : MakeContiguousKvCache(ops, config.kv));
   KU_RETURN_IF_ERROR(runner->kv_->EnsurePages(1));  // the null page

@@ -203,8 +203,15 @@ void Scheduler::PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>
 void Scheduler::AddEntry(Sequence& seq, int count, Step* step,
                          std::vector<StepPlan::Entry>* chunks) {
   const bool samples = count == seq.num_left();
-  (count == 1 && samples ? step->plan.entries : *chunks)
-      .push_back({.seq = &seq, .begin = seq.num_computed, .num_tokens = count, .samples = samples});
+  // The last token of a prompt is a prompt's even where a chunk of its own is left of it: else its
+  // bits would depend on how others cut the prompt.
+  const bool decodes = count == 1 && samples && seq.num_computed >= seq.num_prompt;
+  (decodes ? step->plan.entries : *chunks)
+      .push_back({.seq = &seq,
+                  .begin = seq.num_computed,
+                  .num_tokens = count,
+                  .samples = samples,
+                  .decodes = decodes});
 }
 
 void Scheduler::Advance(const StepPlan& plan) {

@@ -69,7 +69,8 @@ struct StepPlan {
     Sequence* seq = nullptr;  // null: it ended after the step was scheduled
     int begin = 0;            // computes tokens [begin, end()) of seq
     int num_tokens = 0;
-    bool samples = false;   // reaches the end of the tokens: yields a new one
+    bool samples = false;  // reaches the end of the tokens: yields a new one
+    bool decodes = false;  // samples from a single token behind the prompt; such entries come first
     bool all_rows = false;  // logits of every row are wanted, none is sampled
 
     int end() const { return begin + num_tokens; }
@@ -83,7 +84,7 @@ struct StepPlan {
   std::vector<Entry> entries;
   std::vector<PageCopy> copies;  // done in this order, before the entries are computed
   int num_tokens = 0;
-  bool decode_only = false;  // every entry is one sampling token
+  bool decode_only = false;  // every entry decodes
 
   // Removes the entries of sequences that ended.
   void RemoveEnded() {

@@ -72,6 +72,17 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, Ops& ops)
   KU_CHECK(static_cast<int>(weights_.layers.size()) == config_.layers);
 }
 
+Status Decoder::Prepare() const {
+  const DType activations = ops_->ActivationType(config_.dtype);
+  for (const LayerWeights& w : weights_.layers) {
+    KU_RETURN_IF_ERROR(ops_->Prepare(w.qkv, Epilogue::kStore, activations));
+    KU_RETURN_IF_ERROR(ops_->Prepare(w.o, Epilogue::kAdd, kStream));
+    KU_RETURN_IF_ERROR(ops_->Prepare(w.gate_up, Epilogue::kSwiGlu, activations));
+    KU_RETURN_IF_ERROR(ops_->Prepare(w.down, Epilogue::kAdd, kStream));
+  }
+  return OkStatus();
+}
+
 void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
                       const LayerProbe& probe) const {
   const DecoderConfig& c = config_;
@@ -90,14 +101,14 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
     const LayerWeights& w = weights_.layers[i];
     const KvView view = kv.View(i, batch.block_tables);
     ops_->RmsNorm(x, residual, w.attn_norm, c.rms_eps);
-    ops_->Apply(qkv, x, w.qkv);
+    ops_->Apply(qkv, x, w.qkv, Epilogue::kStore, batch.num_decode_rows);
     ops_->QkNormRopeStore(q, k, v, w.q_norm, w.k_norm, c.rms_eps, weights_.rope, batch.positions,
                           view, batch.slots);
     ops_->Attention(attn, q, view, batch.attn, scale_);
-    ops_->Apply(residual, attn, w.o, Epilogue::kAdd);
+    ops_->Apply(residual, attn, w.o, Epilogue::kAdd, batch.num_decode_rows);
     ops_->RmsNorm(x, residual, w.mlp_norm, c.rms_eps);
-    ops_->Apply(mlp, x, w.gate_up, Epilogue::kSwiGlu);
-    ops_->Apply(residual, mlp, w.down, Epilogue::kAdd);
+    ops_->Apply(mlp, x, w.gate_up, Epilogue::kSwiGlu, batch.num_decode_rows);
+    ops_->Apply(residual, mlp, w.down, Epilogue::kAdd, batch.num_decode_rows);
     if (probe) probe(i, residual);
   }
 

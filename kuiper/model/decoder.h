@@ -68,6 +68,8 @@ class Decoder {
 
   const DecoderConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
+  // Makes Ops ready for the layers; after Ops::Reserve, before steps.
+  Status Prepare() const;
   // Appends the batch's keys and values to the cache and fills act.logits[0, R).
   void Forward(const Batch& batch, const KvCache& kv, Activations& act,
                const LayerProbe& probe = {}) const;

@@ -109,7 +109,7 @@ void Ops::RmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {
   if (out.numel() > 0) DoRmsNorm(out, x, weight, eps);
 }
 
-void Ops::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+void Ops::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue, int num_decode_rows) {
   const Checker check("Apply", device());
   check.Matrix(x, "x");
   check.Matrix(out, "out");
@@ -131,7 +131,8 @@ void Ops::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
     total += part.weight.shape[0];
   }
   check.That(total == w.out, "the parts do not add up to out");
-  if (out.numel() > 0) DoApply(out, x, w, epilogue);
+  check.That(num_decode_rows >= 0, "a negative number of decode rows");
+  if (out.numel() > 0) DoApply(out, x, w, epilogue, num_decode_rows);
 }
 
 void Ops::QkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -81,8 +82,16 @@ struct OpsLimits {
   int vocab = 0;
 };
 
+// What the bits of a row depend on besides its own sequence. The CPU is always strict.
+enum class Determinism {
+  kStrict,  // nothing: prefill equals decode
+  kOn,      // whether it is a decode row: rows of prompts have an order of summation of their own
+  kOff,     // as kOn, but nobody checks that algorithms of libraries keep to it
+};
+
 struct OpsOptions {
   int num_threads = 0;  // CPU: 0 = one per usable core
+  Determinism determinism = Determinism::kOn;
   AttentionKind attention = AttentionKind::kFlash1;
 };
 
@@ -134,9 +143,15 @@ class Ops {
   void GatherRows(Tensor out, Tensor x, Tensor rows);
   // out [T, n] = x / sqrt(mean(x^2) + eps) * weight; weight [n], x and out of any float types.
   void RmsNorm(Tensor out, Tensor x, Tensor weight, float eps);
-  // y [T, w.out] = x [T, w.in] W^T + b, finished as `epilogue` says. The order of summation along
-  // `in` depends on the weight's shape and type only, never on T.
-  void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
+  // y [T, w.out] = x [T, w.in] W^T + b, finished as `epilogue` says. The first num_decode_rows rows
+  // are of decode steps, the others of prompts. The order of summation along `in` depends on the
+  // weight's shape and type and on this difference only (not even on that when strict), never on T.
+  void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore,
+             int num_decode_rows = kAllRows);
+  static constexpr int kAllRows = std::numeric_limits<int>::max();
+  // Makes Apply with these arguments fast for the rows of prompts; after Reserve, before steps. May
+  // measure and takes memory for as long as it runs.
+  virtual Status Prepare(const Linear& w, Epilogue epilogue, DType out_type) = 0;
   // From column slices q [T, H*D], k and v [T, G*D] to what attention reads. Heads of q and k get
   // an RMSNorm when its weights [D] are given (Qwen3) and a rotation of the pairs (i, i + D/2)
   // ("rotate half"); q changes in place, k and v go to the slots [T] i32 of the cache. positions
@@ -163,7 +178,8 @@ class Ops {
   virtual void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) = 0;
   virtual void DoGatherRows(Tensor out, Tensor x, Tensor rows) = 0;
   virtual void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) = 0;
-  virtual void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) = 0;
+  virtual void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue,
+                       int num_decode_rows) = 0;
   virtual void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
                                  float eps, const RopeTable& rope, Tensor positions,
                                  const KvView& kv, Tensor slots) = 0;

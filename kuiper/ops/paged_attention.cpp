@@ -222,7 +222,9 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
   KU_RETURN_IF_ERROR(InRange("limits.max_kv_len", limits.max_kv_len, 1, 1 << 30));
   PagedAttention attention;
   attention.limits_ = limits;
-  KU_ASSIGN_OR_RETURN(attention.ops_, MakeOps(device, options));
+  OpsOptions without_linear = options;
+  without_linear.determinism = Determinism::kStrict;  // takes no memory for linear layers
+  KU_ASSIGN_OR_RETURN(attention.ops_, MakeOps(device, without_linear));
   Ops& ops = *attention.ops_;
   OpsLimits reserved;
   reserved.max_seqs = limits.max_seqs;

@@ -92,6 +92,13 @@ TEST(Options, WhatExcludesEachOther) {
   Good({"M", "-p", "x", "--no-interactive", "--raw"});
 }
 
+TEST(Options, DeterminismIsOnUnlessSaidOtherwise) {
+  EXPECT_EQ(Good({"M"}).engine.ops.determinism, Determinism::kOn);
+  EXPECT_EQ(Good({"M", "--deterministic"}).engine.ops.determinism, Determinism::kOn);
+  EXPECT_EQ(Good({"M", "--deterministic", "strict"}).engine.ops.determinism, Determinism::kStrict);
+  EXPECT_EQ(Good({"M", "--no-deterministic"}).engine.ops.determinism, Determinism::kOff);
+}
+
 TEST(Options, FlagsWithoutEffectLeaveOneNoteEach) {
   const Options o = Good({"M", "--fused-rope-kv", "--fused-gqa", "--no-fused-ffn"});
   ASSERT_EQ(o.notes.size(), 3u);

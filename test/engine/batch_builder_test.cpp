@@ -40,12 +40,14 @@ TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
   prompt.tokens = {20, 21, 22, 23, 24, 25};
   prompt.pages = {2, 5};
   StepPlan plan;
-  plan.entries = {{&decode, 5, 1, true, false}, {&prompt, 2, 3, false, false}};
+  plan.entries = {{.seq = &decode, .begin = 5, .num_tokens = 1, .samples = true, .decodes = true},
+                  {.seq = &prompt, .begin = 2, .num_tokens = 3}};
   plan.num_tokens = 4;
   const Batch batch = builder_->Build(plan);
   EXPECT_EQ(batch.num_tokens, 4);
   EXPECT_EQ(batch.num_seqs, 2);
   EXPECT_EQ(batch.num_outputs, 1);
+  EXPECT_EQ(batch.num_decode_rows, 1);
   EXPECT_EQ(Values(batch.token_ids), (Ints{15, 22, 23, 24}));
   EXPECT_EQ(Values(batch.positions), (Ints{5, 2, 3, 4}));
   EXPECT_EQ(Values(batch.slots), (Ints{3 * 4 + 1, 2 * 4 + 2, 2 * 4 + 3, 5 * 4}));
@@ -86,6 +88,7 @@ TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
   const Batch batch = builder_->Build(plan, 4);
   EXPECT_EQ(batch.num_seqs, 4);
   EXPECT_EQ(batch.num_outputs, 4);
+  EXPECT_EQ(batch.num_decode_rows, 4);
   EXPECT_EQ(Values(batch.slots), (Ints{6 * 4 + 1, 0, 0, 0}));
   EXPECT_EQ(Values(batch.attn.kv_lens), (Ints{2, 1, 1, 1}));
   EXPECT_EQ(Values(batch.output_rows), (Ints{0, 1, 2, 3}));

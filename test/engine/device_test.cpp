@@ -206,6 +206,71 @@ TEST_P(DeviceGuaranteesTest, CachedEqualsCold) {
   }
 }
 
+// Prompts in chunks beside a sequence that decodes. Whatever is left for the last chunk, one token
+// as well, the bits are those of the prompt in one piece.
+TEST_P(DeviceGuaranteesTest, ChunksBesideADecodeEqualWholePrompts) {
+  EngineConfig config = Config();
+  config.page_size = 8;
+  for (const Determinism determinism : {Determinism::kOn, Determinism::kStrict}) {
+    config.ops.determinism = determinism;
+    config.max_num_seqs = 2;
+    config.max_num_batched_tokens = 64;
+    config.use_graph = false;
+    const auto alone = Create(config);
+    config.max_num_batched_tokens = 9;  // 8 for the prompt
+    config.use_graph = true;
+    const auto busy = Create(config);
+    ASSERT_TRUE(alone != nullptr && busy != nullptr);
+    for (const int length : {7, 8, 9, 17}) {  // eight a step
+      const int64_t decode = busy->Add(MakeRequest(*busy, 1, 3, 5)).value();
+      busy->Step();
+      const int64_t prompt = busy->Add(MakeRequest(*busy, length, 1, 2)).value();
+      while (busy->HasWork()) busy->Step();
+      const std::string what = "prompt " + std::to_string(length);
+      ExpectSameBits(busy->Take(prompt), RunToEnd(*alone, MakeRequest(*alone, length, 1, 2)), what);
+      ExpectSameBits(busy->Take(decode), RunToEnd(*alone, MakeRequest(*alone, 1, 3, 5)),
+                     what + ", the sequence that decodes");
+    }
+  }
+}
+
+// Generated tokens in a prompt: their keys and values come from decode steps or from a prompt,
+// which makes no difference when strict.
+TEST_P(DeviceGuaranteesTest, StrictCacheOfAnAnswerEqualsItsPrefill) {
+  EngineConfig config = Config();
+  config.ops.determinism = Determinism::kStrict;
+  const auto cold = Create(config);
+  config.page_size = 8;
+  config.prefix_cache = true;
+  const auto cached = Create(config);
+  ASSERT_TRUE(cold != nullptr && cached != nullptr);
+  Request request = MakeRequest(*cached, 9, 1, 16);
+  const Completion answer = RunToEnd(*cached, request);
+  request.prompt.insert(request.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+  request.max_new_tokens = 4;
+  const Completion warm = RunToEnd(*cached, request);
+  EXPECT_GE(warm.cached_tokens, 24);
+  ExpectSameBits(warm, RunToEnd(*cold, request), "prompt with an answer");
+}
+
+// FP32 weights on pages with recorded steps against the plain engine.
+TEST_P(DeviceGuaranteesTest, Fp32OnPagesWithGraphsEqualsContiguousEager) {
+  EngineConfig config = Config();
+  config.dtype = DType::kF32;
+  config.paged = false;
+  const auto plain = Create(config);
+  config.paged = true;
+  config.page_size = 8;
+  config.use_graph = true;
+  const auto paged = Create(config);
+  ASSERT_TRUE(plain != nullptr && paged != nullptr);
+  for (const int length : {7, 8, 9, 25}) {
+    ExpectSameBits(RunToEnd(*paged, MakeRequest(*paged, length, 1, 3)),
+                   RunToEnd(*plain, MakeRequest(*plain, length, 1, 3)),
+                   "prompt " + std::to_string(length));
+  }
+}
+
 constexpr GuaranteeCase kGuarantees[] = {
     {"qwen3-gqa2-d128-f32", AttentionKind::kFlash1},
     {"qwen3-gqa2-d128-bf16", AttentionKind::kFlash2},

@@ -66,6 +66,21 @@ TEST(SchedulerTest, LongPromptRunsInChunksAndOnlyTheLastSamples) {
   EXPECT_TRUE(decode.decode_only);
 }
 
+TEST(SchedulerTest, LastTokenOfAPromptIsNoDecode) {
+  Fixture f(64, 4, {.max_seqs = 2, .max_step_tokens = 8, .max_context = 64});
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 3)).ok());
+  f.Step();
+  ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 8)).ok());  // seven tokens, then one
+  f.Step();
+  const StepPlan last = f.Step();
+  ASSERT_EQ(Shape(last), (Shapes{{1, 1}, {2, 1}}));
+  EXPECT_TRUE(last.entries[0].decodes);
+  EXPECT_TRUE(last.entries[1].samples && !last.entries[1].decodes);
+  EXPECT_FALSE(last.decode_only);
+  const StepPlan decode = f.Step();
+  EXPECT_TRUE(decode.entries[0].decodes && decode.entries[1].decodes && decode.decode_only);
+}
+
 TEST(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudget) {
   Fixture f(64, 4, {.max_seqs = 3, .max_step_tokens = 8, .max_context = 64});
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 3)).ok());

@@ -45,6 +45,7 @@ class LateOps final : public Ops {
   size_t FreeBytes() const override { return capacity_; }
   bool unified_memory() const override { return false; }
   Status Reserve(const OpsLimits&) override { return OkStatus(); }
+  Status Prepare(const Linear&, Epilogue, DType) override { return OkStatus(); }
   size_t ScratchBytes(const OpsLimits&) const override { return 0; }
   void Upload(Tensor dst, Tensor src) override {
     EXPECT_EQ(dst.bytes(), src.bytes());
@@ -70,7 +71,7 @@ class LateOps final : public Ops {
   void DoEmbed(Tensor, Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoGatherRows(Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
-  void DoApply(Tensor, Tensor, const Linear&, Epilogue) override { NoKernels(); }
+  void DoApply(Tensor, Tensor, const Linear&, Epilogue, int) override { NoKernels(); }
   void DoQkNormRopeStore(Tensor, Tensor, Tensor, Tensor, Tensor, float, const RopeTable&, Tensor,
                          const KvView&, Tensor) override {
     NoKernels();

@@ -34,7 +34,7 @@ ForwardRunner::ForwardRunner(Ops& ops, const Decoder& decoder, int max_tokens,
   limits.max_features = std::max({c.hidden, c.q_size(), c.intermediate});
   limits.max_context = max_tokens;
   limits.vocab = c.vocab;
-  KU_CHECK(ops.Reserve(limits).ok());
+  KU_CHECK(ops.Reserve(limits).ok() && decoder.Prepare().ok());
   auto act = MakeActivations(ops, c, max_tokens, max_tokens);
   KU_CHECK(act.ok(), act.status().message());
   act_ = std::move(act).value();

@@ -111,7 +111,7 @@ void CpuOps::DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {
   Run([=, this] { cpu::RmsNorm(pool_, out, x, weight, eps); });
 }
 
-void CpuOps::DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+void CpuOps::DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue, int) {
   KU_CHECK(x.rows() <= limits_.max_tokens && w.in <= limits_.max_features,
            "more than was reserved");
   Run([=, this] { linear_.Apply(out, x, w, epilogue); });

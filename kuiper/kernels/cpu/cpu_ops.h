@@ -26,6 +26,7 @@ class CpuOps : public Ops {
   size_t FreeBytes() const override;
   bool unified_memory() const override { return true; }
   Status Reserve(const OpsLimits& limits) override;
+  Status Prepare(const Linear&, Epilogue, DType) override { return OkStatus(); }
   size_t ScratchBytes(const OpsLimits& limits) const override;
   void Upload(Tensor dst, Tensor src) override;
   void Download(Tensor dst, Tensor src) override;
@@ -39,7 +40,8 @@ class CpuOps : public Ops {
   void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) override;
   void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
-  void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) override;
+  void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue,
+               int num_decode_rows) override;
   void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
                          const RopeTable& rope, Tensor positions, const KvView& kv,
                          Tensor slots) override;

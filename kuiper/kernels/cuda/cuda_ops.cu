@@ -144,6 +144,9 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
     KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
   PrepareAttentionMma();
+  if (options.determinism != Determinism::kStrict) {
+    ops->dense_ = std::make_unique<DenseLinear>(options.determinism == Determinism::kOn);
+  }
   KU_ASSIGN_OR_RETURN(ops->tickets_, ops->Allocate(kNumTickets * sizeof(int32_t)));
   KU_CUDA_CHECK(cudaMemsetAsync(ops->tickets_.data(), 0, ops->tickets_.bytes(), ops->stream_));
   ops->attention_scratch_.tickets = static_cast<int32_t*>(ops->tickets_.data());
@@ -154,6 +157,7 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
 CudaOps::CudaOps(Device device, const OpsOptions& options, const cudaDeviceProp& properties)
     : device_(device),
       attention_(options.attention),
+      determinism_(options.determinism),
       description_(DeviceName(device) + " (" + properties.name + ", sm_" +
                    std::to_string(properties.major) + std::to_string(properties.minor) + ", " +
                    std::to_string(properties.multiProcessorCount) + " SMs)"),
@@ -217,7 +221,8 @@ size_t CudaOps::FreeBytes() const {
 }
 
 size_t CudaOps::ScratchBytes(const OpsLimits& limits) const {
-  return RoundUp(PartialFloats(limits) * sizeof(float)) + SampleBytes(limits);
+  const size_t dense = determinism_ == Determinism::kStrict ? 0 : DenseLinear::ScratchBytes(limits);
+  return RoundUp(PartialFloats(limits) * sizeof(float)) + RoundUp(SampleBytes(limits)) + dense;
 }
 
 Status CudaOps::Reserve(const OpsLimits& limits) {
@@ -234,9 +239,10 @@ Status CudaOps::Reserve(const OpsLimits& limits) {
   }
   attention_scratch_.partials = static_cast<float*>(scratch_.data());
   attention_scratch_.num_partials = PartialFloats(limits_);
-  sample_scratch_ = reinterpret_cast<float*>(
-      static_cast<char*>(scratch_.data()) +
-      RoundUp(static_cast<size_t>(attention_scratch_.num_partials) * sizeof(float)));
+  char* next = static_cast<char*>(scratch_.data()) +
+               RoundUp(static_cast<size_t>(attention_scratch_.num_partials) * sizeof(float));
+  sample_scratch_ = reinterpret_cast<float*>(next);
+  if (dense_ != nullptr) dense_->SetScratch(next + RoundUp(SampleBytes(limits_)), limits_);
   return OkStatus();
 }
 
@@ -311,8 +317,23 @@ void CudaOps::DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) {
   KU_GPU::RmsNorm(Enter(), out, x, weight, eps);
 }
 
-void CudaOps::DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
-  KU_GPU::Apply(Enter(), out, x, w, epilogue);
+Status CudaOps::Prepare(const Linear& w, Epilogue epilogue, DType out_type) {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  if (dense_ == nullptr) return OkStatus();
+  return dense_->Prepare(Enter(), *this, w, epilogue, out_type);
+}
+
+void CudaOps::DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue,
+                      int num_decode_rows) {
+  const int64_t rows = x.rows(), decodes = std::min<int64_t>(rows, num_decode_rows);
+  const cudaStream_t stream = Enter();
+  if (decodes == rows || dense_ == nullptr || !dense_->Takes(out, x, w, epilogue)) {
+    return KU_GPU::Apply(stream, out, x, w, epilogue);
+  }
+  if (decodes > 0) {
+    KU_GPU::Apply(stream, out.Rows(0, decodes), x.Rows(0, decodes), w, epilogue);
+  }
+  dense_->Apply(stream, out.Rows(decodes, rows), x.Rows(decodes, rows), w, epilogue);
 }
 
 void CudaOps::DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "kuiper/kernels/cuda/dense_linear.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/platform.h"
 #include "kuiper/ops/ops.h"
@@ -29,6 +30,7 @@ class CudaOps : public Ops {
   bool unified_memory() const override { return integrated_; }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
+  Status Prepare(const Linear& w, Epilogue epilogue, DType out_type) override;
   void Upload(Tensor dst, Tensor src) override;
   void Download(Tensor dst, Tensor src) override;
   void Sync() override;
@@ -41,7 +43,8 @@ class CudaOps : public Ops {
   void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) override;
   void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
-  void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) override;
+  void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue,
+               int num_decode_rows) override;
   void DoQkNormRopeStore(Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm, float eps,
                          const RopeTable& rope, Tensor positions, const KvView& kv,
                          Tensor slots) override;
@@ -60,6 +63,7 @@ class CudaOps : public Ops {
 
   Device device_;
   AttentionKind attention_;
+  Determinism determinism_;
   std::string description_;
   int num_sms_;
   bool integrated_;
@@ -70,10 +74,11 @@ class CudaOps : public Ops {
   int64_t num_marks_ = 0;
   bool capturing_ = false;
   OpsLimits limits_;
-  Buffer scratch_;  // attention partials, then the sampler's rows
+  Buffer scratch_;  // attention partials, then the sampler's rows, then what dense_ needs
   Buffer tickets_;
   AttentionScratch attention_scratch_;
-  float* sample_scratch_ = nullptr;  // [max_seqs, vocab]
+  float* sample_scratch_ = nullptr;     // [max_seqs, vocab]
+  std::unique_ptr<DenseLinear> dense_;  // null when strict
 };
 
 }  // namespace kuiper::KU_GPU

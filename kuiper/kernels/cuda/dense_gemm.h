@@ -1,0 +1,72 @@
+// Products of many rows at once, y [M, N] = x [M, K] W^T, by cuBLASLt; plain loops on the emulated
+// device. Sums are FP32, never TF32.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cuda/platform.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper::KU_GPU {
+
+struct GemmShape {
+  int n = 0, k = 0;
+  DType type = DType::kF32;  // of x and W
+  DType out_type = DType::kF32;
+  bool add = false;  // to y
+  auto operator<=>(const GemmShape&) const = default;
+};
+
+inline GemmShape ShapeOf(const Tensor& weight, DType out_type, bool add) {
+  return {static_cast<int>(weight.shape[0]), static_cast<int>(weight.shape[1]), weight.dtype,
+          out_type, add};
+}
+
+// y has the shape's out_type; x, W and y are 16-byte aligned, and so are their rows.
+struct GemmArgs {
+  Tensor out, x, weight;
+  bool add = false;
+};
+
+class DenseGemm {
+ public:
+#if defined(KUIPER_SIMT)
+  static constexpr size_t kWorkspaceBytes = 0;
+#else
+  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+#endif
+
+  // check_rows: take only algorithms whose rows were seen not to depend on M.
+  explicit DenseGemm(bool check_rows);
+  ~DenseGemm();
+
+  void set_workspace(void* workspace) {
+    workspace_ = workspace;
+  }
+  // Chooses the algorithm for weights shaped like this one and up to max_rows rows, once; the first
+  // that the library proposes and that passes, so that every run of a program has the same.
+  Status Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight, DType out_type, bool add,
+                 int max_rows);
+  // Whether Prepare found an algorithm.
+  bool Has(const GemmShape& shape) const;
+  void Run(cudaStream_t stream, const GemmArgs& args) const;
+
+ private:
+  struct Algorithm;
+  struct Library;
+
+  StatusOr<std::unique_ptr<Algorithm>> Choose(cudaStream_t stream, Ops& memory,
+                                              const Tensor& weight, const GemmShape& shape,
+                                              int max_rows) const;
+
+  bool check_rows_;
+  void* workspace_ = nullptr;
+  std::unique_ptr<Library> library_;
+  std::map<GemmShape, std::unique_ptr<Algorithm>> algorithms_;  // null: none passed
+};
+
+}  // namespace kuiper::KU_GPU
