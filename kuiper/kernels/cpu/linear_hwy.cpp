@@ -215,7 +215,12 @@ float Read(const uint8_t* data, size_t bytes) {
     }
   }
   KU_UNROLL for (int i = 1; i < 8; ++i) acc[0] = hn::Add(acc[0], acc[i]);
-  return static_cast<float>(hn::GetLane(hn::SumOfLanes(du, acc[0])));
+  // By hand: GCC's reduction of AVX-512 registers adds signed integers, which overflow.
+  alignas(64) uint32_t lanes[Fp32Model::kVectorLanes];
+  hn::Store(acc[0], du, lanes);
+  uint32_t sum = 0;
+  for (const uint32_t lane : lanes) sum += lane;
+  return static_cast<float>(sum);
 }
 
 LinearKernelSet MakeSet() {
