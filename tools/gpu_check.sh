@@ -17,6 +17,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 device=cuda:0 report=gpu_report.md bundle='' make_bundle='' archs='' quick=no
+folder=  # what a bundle is put together in
 usage() {
   printf 'error: %s\nhint: the head of tools/gpu_check.sh lists the options\n' "$1" >&2
   exit 2
@@ -66,7 +67,7 @@ build() {
 # version (500 MB): programs, the libraries they load, the bundled model, the goldens of the tests and
 # this script.
 pack() {
-  local target=$1 dir=$here/build-bundle folder
+  local target=$1 dir=$here/build-bundle
   build "$dir" .
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
