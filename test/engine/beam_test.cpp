@@ -13,7 +13,6 @@
 #include "kuiper/engine/beam_scorer.h"
 #include "kuiper/engine/engine.h"
 #include "test/engine/engine_test_util.h"
-#include "test/test_data.h"
 
 namespace kuiper {
 namespace {
@@ -26,9 +25,7 @@ struct Answer {
 };
 
 EngineConfig Config(DeviceType device = DeviceType::kCPU) {
-  EngineConfig config;
-  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
-  config.need_tokenizer = false;
+  EngineConfig config = GoldenConfig();
   config.device = {device, 0};
   config.ops.num_threads = 1;
   config.page_size = 4;

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <limits>
 
-#include "test/test_data.h"
+#include "test/engine/engine_test_util.h"
 
 namespace kuiper {
 namespace {
@@ -18,9 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 EngineConfig Config(const std::string& golden = "qwen3-gqa2-d128-f32") {
-  EngineConfig config;
-  config.model_path = test::Source("test/data/goldens/" + golden);
-  config.need_tokenizer = false;
+  EngineConfig config = GoldenConfig(golden);
   config.max_context = 128;
   return config;
 }

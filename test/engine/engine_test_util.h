@@ -12,6 +12,7 @@
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/ops/ops.h"
+#include "test/test_data.h"
 
 namespace kuiper {
 
@@ -24,6 +25,14 @@ inline std::vector<int32_t> Prompt(int length, int vocab, int seed = 1) {
     ids.push_back(static_cast<int32_t>((state >> 8) % vocab));
   }
   return ids;
+}
+
+// One of the random checkpoints in test/data/goldens: ids in, ids out.
+inline EngineConfig GoldenConfig(const std::string& golden = "qwen3-gqa2-d128-f32") {
+  EngineConfig config;
+  config.model_path = test::Source("test/data/goldens/" + golden);
+  config.need_tokenizer = false;
+  return config;
 }
 
 // The emulated device and the GPU, as far as they are there.

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "kuiper/engine/engine.h"
 #include "test/engine/engine_test_util.h"
-#include "test/test_data.h"
 
 namespace kuiper {
 namespace {
@@ -17,13 +17,13 @@ constexpr int kNewTokens = 12;
 
 // `model` may end with "@bf16": its weights, and with them the KV cache, converted to BF16.
 EngineConfig BaseConfig(std::string model) {
-  EngineConfig config;
+  std::optional<DType> dtype;
   if (const size_t at = model.find("@bf16"); at != std::string::npos) {
     model.resize(at);
-    config.dtype = DType::kBF16;
+    dtype = DType::kBF16;
   }
-  config.model_path = test::Source("test/data/goldens/" + model);
-  config.need_tokenizer = false;
+  EngineConfig config = GoldenConfig(model);
+  config.dtype = dtype;
   config.ops.num_threads = 2;
   return config;
 }

@@ -7,7 +7,6 @@
 
 #include "kuiper/kernels/cpu/memory.h"
 #include "test/engine/engine_test_util.h"
-#include "test/test_data.h"
 
 namespace kuiper {
 namespace {
@@ -149,9 +148,7 @@ TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
   for (const bool paged : {false, true}) {
     for (const std::optional<DType> dtype : {std::optional<DType>(), std::optional(DType::kF16)}) {
       for (const int max_seqs : {1, 6}) {
-        EngineConfig config;
-        config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
-        config.need_tokenizer = false;
+        EngineConfig config = GoldenConfig();
         config.ops.num_threads = 2;
         config.paged = paged;
         config.dtype = dtype;

@@ -188,9 +188,7 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
 namespace fs = std::filesystem;
 
 EngineConfig Config(bool run_ahead) {
-  EngineConfig config;
-  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
-  config.need_tokenizer = false;
+  EngineConfig config = GoldenConfig();
   config.ops.num_threads = 1;
   config.max_context = 128;
   config.run_ahead = run_ahead;

@@ -277,5 +277,16 @@ class AttentionTestBase : public TypedOpsTest {
     ExpectNear(out, Naive(activation, dtype(), shape, seqs, mask), 2e-5,
                2e-5 + RoundingError(activation), what);
   }
+  // The pages before the window have no valid number, the keys around it are NaN.
+  void ExpectNothingReadBeforeTheWindow(Ops& ops, const Shape& shape, const std::vector<Seq>& seqs,
+                                        int window) const {
+    const Mask mask{true, window, false};
+    Cache cache(ops, dtype(), shape, seqs, 16, 1);
+    const std::vector<float> out = Attend(ops, cache, dtype(), shape, seqs, mask);
+    for (size_t s = 0; s < seqs.size(); ++s) {
+      cache.Forget(static_cast<int>(s), seqs[s].kv_len - seqs[s].q_len + 1 - window);
+    }
+    EXPECT_TRUE(SameBits(Attend(ops, cache, dtype(), shape, seqs, mask), out)) << window;
+  }
 };
 }  // namespace kuiper::test
