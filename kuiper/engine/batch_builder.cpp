@@ -74,7 +74,7 @@ void BatchBuilder::SetTableRow(int slot, int row, const std::vector<int32_t>& pa
 Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
   const ArenaLayout at(limits_);
   int32_t* host = static_cast<int32_t*>(host_[slot].data());
-  int tokens = 0, seqs = 0, outputs = 0, decodes = 0, max_q_len = 1;
+  int tokens = 0, seqs = 0, outputs = 0, decode_rows = 0, max_q_len = 1;
   host[at.cu_seqlens] = 0;
   auto add_token = [&](int32_t id, int32_t position, int32_t slot) {
     host[at.token_ids + tokens] = id;
@@ -102,8 +102,8 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
     if (entry.samples && !entry.all_rows) host[at.output_rows + outputs++] = tokens - 1;
     max_q_len = std::max(max_q_len, entry.num_tokens);
     if (entry.decodes) {
-      KU_CHECK(decodes == seqs, "decodes come first");
-      ++decodes;
+      decode_rows += entry.num_tokens;
+      KU_CHECK(decode_rows == tokens, "decodes come first");
     }
     SetTableRow(slot, seqs, seq.pages);
     end_sequence(entry.end());
@@ -131,7 +131,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
   batch.num_tokens = tokens;
   batch.num_seqs = seqs;
   batch.num_outputs = outputs;
-  batch.num_decode_rows = plan.decode_only ? tokens : decodes;
+  batch.num_decode_rows = plan.decode_only ? tokens : decode_rows;
   batch.token_ids = array(at.token_ids, tokens);
   batch.positions = device_.As(DType::kI32, {1, tokens}, at.positions * sizeof(int32_t));
   batch.slots = array(at.slots, tokens);

@@ -149,6 +149,11 @@ bool Scheduler::GrowTo(Sequence& seq, int num_tokens, StepPlan* plan) {
   return true;
 }
 
+// Tokens that one entry may compute: the rest of the prompt, or what was generated behind it.
+int Scheduler::NumComputable(const Sequence& seq) {
+  return seq.num_computed < seq.num_prompt ? seq.num_prompt - seq.num_computed : seq.num_left();
+}
+
 bool Scheduler::MustSlide(const Sequence& seq) const {
   return limits_.on_full == OnFull::kSlide && seq.num_tokens() > window_;
 }
@@ -193,7 +198,7 @@ void Scheduler::PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>
       continue;
     }
     const bool decodes = seq.num_left() == 1;
-    const int count = decodes ? 1 : std::min(seq.num_left(), *budget);
+    const int count = decodes ? 1 : std::min(NumComputable(seq), *budget);
     if (count == 0 || !MakeRoom(seq, seq.num_computed + count, ahead, step)) continue;
     if (!decodes) *budget -= count;
     AddEntry(seq, count, step, chunks);
@@ -203,9 +208,9 @@ void Scheduler::PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>
 void Scheduler::AddEntry(Sequence& seq, int count, Step* step,
                          std::vector<StepPlan::Entry>* chunks) {
   const bool samples = count == seq.num_left();
-  // The last token of a prompt is a prompt's even where a chunk of its own is left of it: else its
-  // bits would depend on how others cut the prompt.
-  const bool decodes = count == 1 && samples && seq.num_computed >= seq.num_prompt;
+  // Not by the number of tokens: the bits of a row may depend on whether it decodes (Ops::Apply),
+  // and shall depend neither on how others cut the prompt nor on a preemption.
+  const bool decodes = seq.num_computed >= seq.num_prompt;
   (decodes ? step->plan.entries : *chunks)
       .push_back({.seq = &seq,
                   .begin = seq.num_computed,
@@ -238,7 +243,10 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
   const bool is_full = stats_.preempted_recompute + stats_.preempted_swap > preempted;
   if (!is_full && !step.must_settle) Admit(&step, &chunks, budget);
   StepPlan& plan = step.plan;
-  plan.decode_only = chunks.empty() && !plan.entries.empty();
+  plan.decode_only = chunks.empty() && !plan.entries.empty() &&
+                     std::all_of(plan.entries.begin(), plan.entries.end(), [](const auto& entry) {
+                       return entry.num_tokens == 1 && entry.samples;
+                     });
   plan.entries.insert(plan.entries.end(), chunks.begin(), chunks.end());
   for (const StepPlan::Entry& entry : plan.entries) plan.num_tokens += entry.num_tokens;
   step.moves = std::move(moves_);
@@ -273,7 +281,7 @@ void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budg
     }
     AddRunning(std::move(waiting_.begin()->second));
     waiting_.erase(waiting_.begin());
-    const int count = std::min(seq.num_left(), budget);
+    const int count = std::min(NumComputable(seq), budget);
     if (!GrowTo(seq, seq.num_computed + count, &step->plan)) {
       KU_CHECK(running_.size() == 1, "only a lone sequence is admitted without the pages it needs");
       step->out_of_pages.push_back(&seq);

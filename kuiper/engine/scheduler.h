@@ -122,6 +122,7 @@ class Scheduler {
   bool ShouldSwap(const Sequence& seq, Preemption how) const;
   void SwapOut(Sequence& seq);
   void SwapIn(Sequence& seq, StepPlan* plan);
+  static int NumComputable(const Sequence& seq);
   bool MustSlide(const Sequence& seq) const;
   void Slide(Sequence& seq);
   void PutBack(Sequence& seq, Preemption how);

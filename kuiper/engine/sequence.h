@@ -70,7 +70,7 @@ struct StepPlan {
     int begin = 0;            // computes tokens [begin, end()) of seq
     int num_tokens = 0;
     bool samples = false;  // reaches the end of the tokens: yields a new one
-    bool decodes = false;  // samples from a single token behind the prompt; such entries come first
+    bool decodes = false;  // of generated tokens, also when computed again; such entries come first
     bool all_rows = false;  // logits of every row are wanted, none is sampled
 
     int end() const { return begin + num_tokens; }
@@ -84,7 +84,7 @@ struct StepPlan {
   std::vector<Entry> entries;
   std::vector<PageCopy> copies;  // done in this order, before the entries are computed
   int num_tokens = 0;
-  bool decode_only = false;  // every entry decodes
+  bool decode_only = false;  // every entry decodes one token and samples
 
   // Removes the entries of sequences that ended.
   void RemoveEnded() {

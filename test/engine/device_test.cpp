@@ -234,6 +234,34 @@ TEST_P(DeviceGuaranteesTest, ChunksBesideADecodeEqualWholePrompts) {
   }
 }
 
+// Two requests of which one is preempted. Its generated tokens are computed again as they were
+// computed first, so this holds without strict, too.
+TEST_P(DeviceGuaranteesTest, PreemptedEqualsNotPreempted) {
+  EngineConfig config = Config();
+  const auto alone = Create(config);
+  ASSERT_NE(alone, nullptr);
+  config.page_size = 4;
+  config.num_blocks = 12;
+  config.max_num_seqs = 2;
+  for (const Preemption preemption : {Preemption::kRecompute, Preemption::kSwap}) {
+    for (const int step_tokens : {3, 64}) {
+      config.preemption = preemption;
+      config.max_num_batched_tokens = step_tokens;
+      config.use_graph = step_tokens == 3;
+      const auto full = Create(config);
+      ASSERT_NE(full, nullptr);
+      const Request first = MakeRequest(*full, 7, 1, 20), second = MakeRequest(*full, 9, 2, 20);
+      const int64_t ids[] = {full->Add(first).value(), full->Add(second).value()};
+      while (full->HasWork()) full->Step();
+      const KvStats stats = full->kv_stats();
+      EXPECT_GT(preemption == Preemption::kSwap ? stats.preempted_swap : stats.preempted_recompute,
+                0);
+      ExpectSameBits(full->Take(ids[0]), RunToEnd(*alone, first), "the first");
+      ExpectSameBits(full->Take(ids[1]), RunToEnd(*alone, second), "the second");
+    }
+  }
+}
+
 // Generated tokens in a prompt: their keys and values come from decode steps or from a prompt,
 // which makes no difference when strict.
 TEST_P(DeviceGuaranteesTest, StrictCacheOfAnAnswerEqualsItsPrefill) {

@@ -72,7 +72,7 @@ TEST(PreemptionTest, AdmitsWhatFitsNowAndPutsTheLastOneBackWhenThePoolIsFull) {
   EXPECT_EQ(f.scheduler.num_waiting(), 1);
 }
 
-TEST(PreemptionTest, PreemptedSequenceIsPrefilledAgainNotTakenForADecode) {
+TEST(PreemptionTest, PreemptedSequenceIsComputedAgainNotTakenForADecodeStep) {
   Fixture f(8, Limits());
   f.Add(MakeSequence(1, 8));
   f.Add(MakeSequence(2, 8));
@@ -81,9 +81,14 @@ TEST(PreemptionTest, PreemptedSequenceIsPrefilledAgainNotTakenForADecode) {
   f.scheduler.Finish(1);
   const Scheduler::Step step = f.Step();
   ASSERT_EQ(step.plan.entries.size(), 1u);
-  EXPECT_EQ(step.plan.entries[0].num_tokens, 17);  // 8 of the prompt, 9 generated
-  EXPECT_TRUE(step.plan.entries[0].samples);
-  EXPECT_FALSE(step.plan.decode_only);
+  EXPECT_EQ(step.plan.entries[0].num_tokens, 8);
+  EXPECT_FALSE(step.plan.entries[0].samples || step.plan.entries[0].decodes);
+  // What was generated is computed by itself, as rows of decode steps.
+  const Scheduler::Step again = f.Step();
+  ASSERT_EQ(again.plan.entries.size(), 1u);
+  EXPECT_EQ(again.plan.entries[0].num_tokens, 9);
+  EXPECT_TRUE(again.plan.entries[0].samples && again.plan.entries[0].decodes);
+  EXPECT_FALSE(again.plan.decode_only);
   EXPECT_EQ(f.Get(2).num_generated(), 10);
   EXPECT_TRUE(f.Step().plan.decode_only);
 }
@@ -264,8 +269,8 @@ TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
     text = f.Get(1).tokens;
   }
   ASSERT_EQ(text.size(), 25u);  // one more than there is place for
-  const Scheduler::Step step = f.Step();
-  EXPECT_EQ(step.plan.num_tokens, 4 + 10);
+  EXPECT_EQ(f.Step().plan.num_tokens, 4);  // what is left of the prompt
+  EXPECT_EQ(f.Step().plan.num_tokens, 10);
   std::vector<int32_t> expected(text.begin(), text.begin() + 4);
   expected.insert(expected.end(), text.end() - 10, text.end());
   expected.push_back(5016);
