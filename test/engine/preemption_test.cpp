@@ -268,7 +268,7 @@ TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
     f.Step();
     text = f.Get(1).tokens;
   }
-  ASSERT_EQ(text.size(), 25u);  // one more than there is place for
+  ASSERT_EQ(text.size(), 25u);             // one more than there is place for
   EXPECT_EQ(f.Step().plan.num_tokens, 4);  // what is left of the prompt
   EXPECT_EQ(f.Step().plan.num_tokens, 10);
   std::vector<int32_t> expected(text.begin(), text.begin() + 4);
