@@ -204,7 +204,8 @@ RUNS
 }
 
 kind=${device%%:*}
-step "Tensor cores and copies against plain loops" run_tests simt_test "*WrappersTest*/$kind"
+step "Tensor cores and copies against plain loops and the emulated device" run_tests simt_test \
+  "*WrappersTest*/$kind:*TensorCore*"
 step "Operations" run_tests ops_test "*$kind*"
 step "Whole models: logits of Hugging Face, guarantees to the bit" run_tests device_test "*$kind*"
 step "Guarantees end to end" guarantees

@@ -55,9 +55,11 @@ __global__ void __launch_bounds__(32)
   } else {
     LoadMatrix(bf, &b_tile[lane % 8][lane / 8 % 2 * 8]);
   }
-  float acc[4] = {};
+  float acc[4];
+  const auto element = [&](int r) { return (lane / 4 + 8 * (r / 2)) * 8 + 2 * (lane % 4) + r % 2; };
+  for (int r = 0; r < 4; ++r) acc[r] = d[element(r)];
   Mma<T>(acc, af, bf);
-  for (int r = 0; r < 4; ++r) d[(lane / 4 + 8 * (r / 2)) * 8 + 2 * (lane % 4) + r % 2] = acc[r];
+  for (int r = 0; r < 4; ++r) d[element(r)] = acc[r];
 }
 
 __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transposed) {

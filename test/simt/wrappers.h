@@ -20,7 +20,7 @@ struct Wrappers {
   // out [grid, 128] = in [grid, 128], reversed within the block, moved by asynchronous copies of
   // 16, 8 and 4 bytes; values from num_valid on read as zero.
   void (*reverse_async)(float* out, const float* in, int grid, int num_valid);
-  // d [16, 8] = a [16, 16] * b through shared memory, ldmatrix and mma; b is stored as [8, 16], or
+  // d [16, 8] += a [16, 16] * b through shared memory, ldmatrix and mma; b is stored as [8, 16], or
   // as [16, 8] if `transposed`.
   void (*multiply_half)(float* d, const Half* a, const Half* b, bool transposed);
   void (*multiply_bfloat16)(float* d, const BFloat16* a, const BFloat16* b, bool transposed);

@@ -1,7 +1,5 @@
 // The wrappers of kernels/cuda against plain loops: on the emulated device under every schedule,
 // and on the GPU where there is one.
-#include "test/simt/wrappers.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,32 +10,10 @@
 
 #include "kuiper/base/half.h"
 #include "test/simt/schedules.h"
+#include "test/simt/wrapper_array.h"
 
 namespace kuiper::simt_test {
 namespace {
-
-template <typename T>
-class Array {
- public:
-  Array(const Wrappers& w, std::vector<T> values)
-      : w_(w), values_(std::move(values)), data_(w.allocate(values_.size() * sizeof(T))) {
-    w_.upload(data_, values_.data(), values_.size() * sizeof(T));
-  }
-  ~Array() { w_.release(data_); }
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
-
-  T* device() { return static_cast<T*>(data_); }
-  const std::vector<T>& host() {
-    w_.download(values_.data(), data_, values_.size() * sizeof(T));
-    return values_;
-  }
-
- private:
-  const Wrappers& w_;
-  std::vector<T> values_;
-  void* data_;
-};
 
 class WrappersTest : public testing::TestWithParam<const char*> {
  protected:
@@ -46,12 +22,9 @@ class WrappersTest : public testing::TestWithParam<const char*> {
       w_ = simt_gpu::GetWrappers();
       return;
     }
-#if defined(KUIPER_WITH_CUDA)
-    w_ = cuda::GetWrappers();
-    void* const probe = w_.allocate(1);
-    if (probe == nullptr) GTEST_SKIP() << "no GPU";
-    w_.release(probe);
-#endif
+    const std::optional<Wrappers> gpu = GpuWrappers();
+    if (!gpu.has_value()) GTEST_SKIP() << "no GPU";
+    w_ = *gpu;
   }
 
   template <typename Body>
@@ -84,7 +57,7 @@ TEST_P(WrappersTest, AsyncCopiesMoveEveryPieceAndFillWithZeros) {
   });
 }
 
-// d [16, 8] of random a and b; returns the largest error against double, in units of what FP32
+// d [16, 8] of random a, b and c; returns the largest error against double, in units of what FP32
 // accumulation may do. With `integers` every order of summation is exact.
 template <typename T>
 double ErrorOfMma(const Wrappers& w, void (*multiply)(float*, const T*, const T*, bool),
@@ -99,13 +72,15 @@ double ErrorOfMma(const Wrappers& w, void (*multiply)(float*, const T*, const T*
   for (T& x : a) x = draw();
   for (T& x : b) x = draw();
   Array<T> da(w, a), db(w, b);
-  Array<float> dd(w, std::vector<float>(128, -1));
+  std::vector<float> c(128);
+  for (float& x : c) x = integers ? static_cast<float>(integer(rng)) : real(rng);
+  Array<float> dd(w, c);
   multiply(dd.device(), da.device(), db.device(), transposed);
   const std::vector<float>& d = dd.host();
   double worst = 0;
   for (size_t m = 0; m < 16; ++m) {
     for (size_t n = 0; n < 8; ++n) {
-      double sum = 0, magnitude = 0;
+      double sum = c[m * 8 + n], magnitude = std::fabs(sum);
       for (size_t k = 0; k < 16; ++k) {
         const double product = static_cast<double>(ToFloat(a[m * 16 + k])) *
                                ToFloat(b[transposed ? k * 8 + n : n * 16 + k]);
