@@ -222,10 +222,7 @@ Status CheckTogether(const ParsedArgs& args, const Options& options) {
          {"num-samples", "stop", "reasoning-budget", "logprobs", "use-generation-config"}) {
       KU_RETURN_IF_ERROR(CheckOneOf(args, {"beam-width", name}));
     }
-    const SamplingParams& sampling = options.generation.sampling;
-    if (sampling.temperature > 0 || sampling.has_penalties()) {
-      return Bad("--beam-width takes neither --temp nor penalties");
-    }
+    if (options.generation.sampling.temperature > 0) return Bad("--beam-width takes no --temp");
   }
   if (options.logprobs > 0 && !options.json()) {
     return Bad("--logprobs needs --output-format json or jsonl");

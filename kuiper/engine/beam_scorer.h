@@ -1,18 +1,19 @@
 // Beam search over generated tokens: which continuations are kept and when it ends. Pure host
-// logic, used by Engine::BeamSearch; it knows neither sequences nor pages.
+// logic; it knows neither sequences nor pages nor text.
 //
-// As in Hugging Face's generate (early_stopping=False): in each step the candidates of all beams
-// are ranked by their sum of log probabilities. The best `width` that do not end the answer go on;
-// one that does is kept if it ranks among the first `width`, scored by
-//   sum / length^length_penalty, the length counting the end-of-sequence token.
-// The search is done when `width` ended answers score at least what the best candidate would at its
-// current length. Equal sums: the lower beam, then the lower id.
+// As in Hugging Face's generate (transformers 4.57, early_stopping=False): in each step the
+// candidates of all beams are ranked by their sum of log probabilities. The best `width` that do
+// not end the answer go on; one that does is kept if it ranks among the first `width`, scored by
+//   sum / length^length_penalty, the length counting all generated tokens, the ending one too.
+// The search is done when `width` ended answers score at least what the best beam that goes on
+// would at its current length. Equal sums: the lower beam, then the lower id.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
-
-#include "kuiper/engine/request.h"
 
 namespace kuiper {
 
@@ -26,16 +27,18 @@ class BeamScorer {
   struct Answer {
     std::vector<int32_t> tokens;
     double score = 0;
-    bool ended = false;  // by an end-of-sequence token
+    bool ended = false;  // by its last token
   };
+  // Whether `token` behind beams()[beam] ends the answer.
+  using Ends = std::function<bool(int beam, int32_t token)>;
 
-  // `eos` may be empty: then answers end by their length only.
-  BeamScorer(const BeamOptions& options, std::vector<int32_t> eos);
+  // num_eos: how many tokens end an answer wherever they stand.
+  BeamScorer(int width, float length_penalty, int num_eos);
 
   // Tokens that Advance needs of each beam, or the whole vocabulary if that is less.
-  int num_candidates() const { return options_.width * (1 + static_cast<int>(eos_.size())); }
+  int num_candidates() const { return width_ * std::max(2, 1 + num_eos_); }
   // likely[i]: the most likely tokens after beams()[i], most likely first.
-  void Advance(const std::vector<std::vector<std::pair<int32_t, float>>>& likely);
+  void Advance(const std::vector<std::vector<std::pair<int32_t, float>>>& likely, const Ends& ends);
   // At first one beam without tokens.
   const std::vector<Beam>& beams() const { return beams_; }
   bool done() const { return done_; }
@@ -45,10 +48,11 @@ class BeamScorer {
 
  private:
   double Score(double logprob, size_t length) const;
-  static void Keep(Answer answer, size_t most, std::vector<Answer>* answers);
+  void Keep(Answer answer, std::vector<Answer>* answers) const;
 
-  BeamOptions options_;
-  std::vector<int32_t> eos_;
+  int width_;
+  float length_penalty_;
+  int num_eos_;
   std::vector<Beam> beams_ = {{}};
   std::vector<Answer> ended_;  // best first
   bool done_ = false;

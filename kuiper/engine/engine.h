@@ -105,11 +105,11 @@ class Engine {
   // false aborts.
   StatusOr<Completion> Generate(Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
-  // The `width` best answers by beam search, best first, as beam_scorer.h defines it; greedy: the
-  // request has no temperature, no penalties, no stop strings, one sample and keeps no logits. The
-  // beams share pages as forks do. Runs alone and takes `width` seats (max_num_seqs).
-  // kResourceExhausted when the pool may not suffice. `go_on` is asked before each step; false ends
-  // the search with the answers so far and kInterrupt.
+  // The `width` best answers by beam search, best first, as beam_scorer.h defines it. Penalties act
+  // on the log probabilities; the request has no temperature, no stop strings, one sample and keeps
+  // no logits. The beams share pages as forks do. Runs alone and takes `width` seats
+  // (max_num_seqs). kResourceExhausted when the pool may not suffice. `go_on` is asked before each
+  // step; false ends the search with the answers so far and kInterrupt.
   StatusOr<std::vector<Completion>> BeamSearch(Request request, const BeamOptions& options,
                                                const std::function<bool()>& go_on = {});
   // Logits of every position of a prompt, row by row: logits [vocab] f32 is valid during the call.

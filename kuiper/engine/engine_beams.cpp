@@ -25,9 +25,7 @@ Status CheckBeams(const Request& request, const BeamOptions& options, const Engi
     return bad("the length penalty must be in [-100, 100]");
   }
   if (config.on_full == OnFull::kSlide) return bad("beams do not slide out of the context");
-  if (request.sampling.temperature > 0 || request.sampling.has_penalties()) {
-    return bad("beam search takes neither a temperature nor penalties");
-  }
+  if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
   if (request.num_samples != 1 || !request.stop.empty() || request.reasoning_budget >= 0) {
     return bad("beam search takes no samples, no stop strings and no reasoning budget");
   }
@@ -45,7 +43,8 @@ class Engine::State::BeamRun {
   BeamRun(State& state, Request request, const BeamOptions& options)
       : s_(state),
         active_(std::move(request), nullptr),
-        scorer_(options, active_.request.ignore_eos ? std::vector<int32_t>() : s_.model->eos()) {}
+        scorer_(options.width, options.length_penalty,
+                active_.request.ignore_eos ? 0 : static_cast<int>(s_.model->eos().size())) {}
 
   Status Begin() {
     ids_ = {s_.next_id++};
@@ -71,12 +70,16 @@ class Engine::State::BeamRun {
     std::vector<std::vector<std::pair<int32_t, float>>> likely(ids_.size());
     for (size_t output = 0; output < tokens.size(); ++output) {
       if (tokens[output] < 0) return s_.NotFinite(plan, *plan.entries[output].seq);
-      const int num_ids = s_.runner->vocab_limit();
-      const std::span row(s_.runner->HostLogits(static_cast<int>(output)), num_ids);
-      const int count = std::min(scorer_.num_candidates(), num_ids);
-      likely[BeamOf(*plan.entries[output].seq)] = LogprobsOf(row, 0, count).top;
+      const Sequence& seq = *plan.entries[output].seq;
+      const size_t vocab = s_.model->config().decoder.vocab;
+      std::vector<float> row = LogSoftmax({s_.runner->HostLogits(static_cast<int>(output)), vocab});
+      Penalise(request().sampling, seq.counts, &row);
+      row.resize(s_.runner->vocab_limit());
+      const int count = std::min(scorer_.num_candidates(), static_cast<int>(row.size()));
+      likely[BeamOf(seq)] = MostLikely(row, count);
     }
-    scorer_.Advance(likely);
+    scorer_.Advance(likely,
+                    [&](int, int32_t token) { return !request().ignore_eos && s_.IsEos(token); });
     GoOn(plan, std::move(tokens));
     return OkStatus();
   }

@@ -3,26 +3,44 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 namespace kuiper {
 
-TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int count) {
+std::vector<float> LogSoftmax(std::span<const float> logits) {
   const float max = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (float x : logits) sum += std::exp(static_cast<double>(x) - max);
   const double log_sum = max + std::log(sum);
-  std::vector<int32_t> order(logits.size());
+  std::vector<float> logprobs;
+  logprobs.reserve(logits.size());
+  for (float x : logits) logprobs.push_back(static_cast<float>(x - log_sum));
+  return logprobs;
+}
+
+std::vector<std::pair<int32_t, float>> MostLikely(std::span<const float> values, int count) {
+  std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
   std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    return values[a] != values[b] ? values[a] > values[b] : a < b;
   });
-  TokenLogprobs result;
-  result.chosen = static_cast<float>(logits[token] - log_sum);
-  for (int i = 0; i < count; ++i) {
-    result.top.emplace_back(order[i], static_cast<float>(logits[order[i]] - log_sum));
+  std::vector<std::pair<int32_t, float>> top;
+  for (int i = 0; i < count; ++i) top.emplace_back(order[i], values[order[i]]);
+  return top;
+}
+
+void Penalise(const SamplingParams& params, const TokenCounts& counts,
+              std::vector<float>* logprobs) {
+  for (size_t i = 0; i < counts.tokens.size(); ++i) {
+    float& x = logprobs->at(counts.tokens[i]);
+    x *= params.repetition_penalty;
+    x -= params.frequency_penalty * static_cast<float>(counts.counts[i]);
+    if (counts.counts[i] > 0) x -= params.presence_penalty;
   }
-  return result;
+}
+
+TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int count) {
+  const std::vector<float> logprobs = LogSoftmax(logits);
+  return {logprobs[token], MostLikely(logprobs, count)};
 }
 
 }  // namespace kuiper

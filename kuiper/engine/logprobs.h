@@ -3,13 +3,24 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
-#include "kuiper/engine/request.h"
+#include "kuiper/engine/sequence.h"
 
 namespace kuiper {
 
-// log softmax of logits [vocab] at `token` and of its `count` (at most vocab) most likely ids; ties
-// go to the lowest id. The logits are finite or -inf.
+// log softmax of logits [vocab], which are finite or -inf.
+std::vector<float> LogSoftmax(std::span<const float> logits);
+// The `count` (at most vocab) largest of values [vocab], largest first; ties go to the lowest id.
+std::vector<std::pair<int32_t, float>> MostLikely(std::span<const float> values, int count);
+// Penalises the log probabilities of the ids in `counts`. For beam search, where Hugging Face
+// applies its logits processors behind the log softmax and does not normalise again: a repeated
+// id's (negative) log probability is multiplied by the repetition penalty.
+void Penalise(const SamplingParams& params, const TokenCounts& counts,
+              std::vector<float>* logprobs);
+
+// Of `token` and of the `count` most likely ids.
 TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int count);
 
 }  // namespace kuiper

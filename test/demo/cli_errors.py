@@ -25,7 +25,7 @@ class UsageErrors(CliTest):
         self.fails(2, m, "T", "X", message="unexpected argument 'X'")
         self.fails(2, m, "--image", "cat.jpg", message="--image is not available")
         self.fails(2, m, "--kv-cache-dtype", "int8", message="not available")
-        self.fails(2, m, "--beam-width", "3", "--temp", "1", message="neither --temp nor penalties")
+        self.fails(2, m, "--beam-width", "3", "--temp", "1", message="--beam-width takes no --temp")
         self.fails(2, m, "--beam-width", "3", "--num-samples", "2", message="exclude each other")
         self.fails(2, m, "--num-samples", "3", "-i", message="exclude each other")
         self.fails(2, m, "--num-samples", "3", "--session", "s", message="exclude each other")

@@ -71,13 +71,8 @@ TEST(EngineTest, EndOfSequenceTokenEndsTheAnswerAndIsCounted) {
   const auto engine = Engine::Create(Config()).value();
   const Completion free_run = engine->Generate(MakeRequest(5, 60)).value();
   // Whatever the model says third becomes an end-of-sequence token in a copy of the model.
-  const fs::path dir = fs::path(::testing::TempDir()) / "eos_model";
-  fs::remove_all(dir);
-  fs::copy(Config().model_path, dir);
-  std::ofstream(dir / "generation_config.json")
-      << "{\"eos_token_id\": [" << free_run.tokens[2] << "]}";
   EngineConfig config = Config();
-  config.model_path = dir.string();
+  config.model_path = ModelWithEos(config.model_path, {free_run.tokens[2]});
   const auto stopping = Engine::Create(config).value();
   Request request = MakeRequest(5, 60);
   request.ignore_eos = false;

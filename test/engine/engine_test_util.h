@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,6 +35,21 @@ inline EngineConfig GoldenConfig(const std::string& golden = "qwen3-gqa2-d128-f3
   config.model_path = test::Source("test/data/goldens/" + golden);
   config.need_tokenizer = false;
   return config;
+}
+
+// A copy of the model at `path` whose end-of-sequence tokens are these; the test's next call
+// replaces it.
+inline std::string ModelWithEos(const std::string& path, const std::vector<int32_t>& eos) {
+  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+  const auto dir = std::filesystem::path(::testing::TempDir()) /
+                   (std::string(test.test_suite_name()) + "." + test.name());
+  std::filesystem::remove_all(dir);
+  std::filesystem::copy(path, dir);
+  std::ofstream out(dir / "generation_config.json");
+  out << "{\"eos_token_id\": [" << eos.at(0);
+  for (size_t i = 1; i < eos.size(); ++i) out << ", " << eos[i];
+  out << "]}";
+  return dir.string();
 }
 
 // The emulated device and the GPU, as far as they are there.

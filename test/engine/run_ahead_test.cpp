@@ -203,15 +203,6 @@ Request MakeRequest(std::vector<int32_t> prompt, int new_tokens) {
   return request;
 }
 
-// A copy of the test's model whose generation ends at this token.
-std::string ModelWithEos(int32_t eos) {
-  const fs::path dir = fs::path(::testing::TempDir()) / "run_ahead_eos_model";
-  fs::remove_all(dir);
-  fs::copy(Config(true).model_path, dir);
-  std::ofstream(dir / "generation_config.json") << "{\"eos_token_id\": [" << eos << "]}";
-  return dir.string();
-}
-
 // A mixture of everything the decision looks at: greedy and random draws, penalties, kept logits,
 // one token only, ends at eos and at the limit.
 std::vector<Request> Mixture(int vocab) {
@@ -258,8 +249,9 @@ std::vector<Completion> RunMixture(const EngineConfig& config) {
 }
 
 TEST(RunAheadTest, GivesTheTokensAndBitsOfWaiting) {
-  const std::string model = ModelWithEos(
-      RunToEnd(*Create(Config(false)), Mixture(Vocab(*Create(Config(false))))[5]).tokens[6]);
+  const auto free_run = Create(Config(false));
+  const int32_t eos = RunToEnd(*free_run, Mixture(Vocab(*free_run))[5]).tokens[6];
+  const std::string model = ModelWithEos(Config(false).model_path, {eos});
   for (const bool paged : {false, true}) {
     for (const bool graph : {false, true}) {
       for (const int page_size : {1, 8}) {
