@@ -146,6 +146,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
 void Chat::Clear() {
   conversation_.Clear();
   engine_->ClearPrefixCache();
+  engine_->ReleaseUnusedMemory();
   console_.Reply("conversation cleared");
 }
 

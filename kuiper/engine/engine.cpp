@@ -113,7 +113,7 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
   if (!s_->pool->Allocate(pages, &seq.pages)) {
     return Status(StatusCode::kResourceExhausted, "the KV cache has too few blocks for the prompt");
   }
-  Status grown = s_->runner->EnsurePages(s_->pool->high_water());
+  Status grown = s_->GrowStorage(s_->pool->end());
   while (grown.ok() && seq.num_computed < seq.num_tokens()) {
     StepPlan plan;
     plan.num_tokens =
@@ -132,6 +132,13 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
 
 void Engine::ClearPrefixCache() {
   if (s_->reuse != nullptr) s_->reuse->Clear();
+}
+
+void Engine::ReleaseUnusedMemory() {
+  s_->runner->ShrinkTo(s_->pool->end());
+  const KvCache& kv = s_->runner->kv();
+  const size_t usable = kv.bytes() / kv.shape().page_bytes();
+  s_->touched_end = static_cast<int>(std::min<size_t>(s_->touched_end, usable));
 }
 
 }  // namespace kuiper

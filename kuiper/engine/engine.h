@@ -66,7 +66,7 @@ struct KvStats {
   int pages_total = 0, pages_used = 0, pages_free = 0, pages_shared = 0, pages_evictable = 0;
   int pages_peak = 0;         // most pages in use at one time
   size_t bytes_reserved = 0;  // allocated
-  size_t bytes_touched = 0;   // of pages that were ever used
+  size_t bytes_touched = 0;   // of that, pages that were ever used
   bool prefix_cache = false;
   int64_t lookups = 0, hits = 0, tokens_requested = 0, tokens_hit = 0, evicted_pages = 0;
   int64_t preempted_recompute = 0, preempted_swap = 0;
@@ -134,6 +134,10 @@ class Engine {
   std::vector<int32_t> block_table() const;
   // Forgets all reusable prefixes.
   void ClearPrefixCache();
+  // Gives memory of the KV cache back that lies behind the last page in use, by a request or by the
+  // prefix cache, in whole slabs (docs/kv_cache.md); it is allocated again when it is needed. Does
+  // nothing in contiguous mode.
+  void ReleaseUnusedMemory();
 
  private:
   struct State;

@@ -51,7 +51,7 @@ KvStats Engine::kv_stats() const {
   stats.pages_peak = s_->pool->peak_used();
   stats.bytes_reserved = s_->runner->kv().bytes();
   if (stats.paged) {
-    stats.bytes_touched = (s_->pool->high_water() - 1) * shape.page_bytes();
+    stats.bytes_touched = (s_->touched_end - 1) * shape.page_bytes();
   } else {
     for (int tokens : s_->touched_rows) stats.bytes_touched += tokens * shape.token_bytes();
   }

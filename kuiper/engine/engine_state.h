@@ -72,6 +72,7 @@ struct Engine::State {
   std::map<int64_t, Completion> finished;
   std::vector<int32_t> last_table;  // pages of the most recently finished request
   std::vector<int> touched_rows;    // contiguous: most tokens each cache row ever held
+  int touched_end = 1;              // paged: 1 + the largest page ever used of today's storage
 
   bool run_ahead = false;
   std::deque<StepInFlight> in_flight;  // oldest first, at most kMaxStepsInFlight
@@ -91,6 +92,8 @@ struct Engine::State {
   // The limit that ends the request after this many tokens; kNone if it may go on.
   FinishReason LimitReached(const ActiveRequest& active, int num_generated) const;
   void RecordTouched(const Sequence& seq);
+  // Makes storage for pages [0, end) usable.
+  Status GrowStorage(int end);
   // Makes storage for the step usable and moves pages in and out.
   Status PrepareStorage(const Scheduler::Step& step);
   void RecordPromptSpeed(const StepInFlight& step);

@@ -142,14 +142,17 @@ TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
   return event;
 }
 
+Status Engine::State::GrowStorage(int end) {
+  KU_RETURN_IF_ERROR(runner->EnsurePages(end));
+  touched_end = std::max(touched_end, end);
+  return OkStatus();
+}
+
 Status Engine::State::PrepareStorage(const Scheduler::Step& step) {
-  int32_t last_page = 0;
-  for (const StepPlan::Entry& entry : step.plan.entries) {
-    last_page =
-        std::max(last_page, *std::max_element(entry.seq->pages.begin(), entry.seq->pages.end()));
-  }
-  for (const PageMove& move : step.moves) last_page = std::max(last_page, move.device_page);
-  const Status grown = runner->EnsurePages(last_page + 1);
+  // Whoever is preempted or ends here has given pages back that moves of this step still read.
+  int end = pool->end();
+  for (const PageMove& move : step.moves) end = std::max(end, move.device_page + 1);
+  const Status grown = GrowStorage(end);
   if (swap == nullptr) return grown;
   if (grown.ok()) {
     swap->Run(step.moves);

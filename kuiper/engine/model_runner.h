@@ -45,6 +45,8 @@ class ModelRunner {
 
   // Makes storage for pages [0, num_pages) usable; call before a plan that writes to them.
   Status EnsurePages(int num_pages) { return kv_->EnsurePages(num_pages); }
+  // Gives storage back that pages [0, num_pages) do not need; waits for the steps in flight.
+  void ShrinkTo(int num_pages) { kv_->ShrinkTo(num_pages); }
   // Enqueues the step and returns its slot for Take; waits for the step that had the slot,
   // kMaxStepsInFlight launches ago, whether it was taken or not.
   int Launch(const StepPlan& plan);

@@ -1,6 +1,8 @@
 #include "kuiper/kv/block_pool.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "kuiper/base/check.h"
 
@@ -10,21 +12,20 @@ BlockPool::BlockPool(int num_pages, int page_size) : page_size_(page_size) {
   KU_CHECK(num_pages >= 1, "a pool has at least the null page");
   KU_CHECK(page_size >= 1);
   ref_counts_.resize(num_pages);
+  free_.resize(num_pages - 1);
+  std::iota(free_.begin(), free_.end(), 1);  // ascending: a heap
 }
 
 bool BlockPool::Allocate(int count, std::vector<int32_t>* pages) {
   KU_CHECK(count >= 0);
   if (count > num_free()) return false;
   for (int i = 0; i < count; ++i) {
-    int32_t page;
-    if (free_.empty()) {
-      page = next_untouched_++;
-    } else {
-      page = free_.back();
-      free_.pop_back();
-    }
+    std::pop_heap(free_.begin(), free_.end(), std::greater<>());
+    const int32_t page = free_.back();
+    free_.pop_back();
     ref_counts_[page] = 1;
     pages->push_back(page);
+    end_ = std::max(end_, page + 1);
   }
   num_used_ += count;
   peak_used_ = std::max(peak_used_, num_used_);
@@ -47,6 +48,8 @@ void BlockPool::Release(int32_t page) {
   } else if (left == 0) {
     --num_used_;
     free_.push_back(page);
+    std::push_heap(free_.begin(), free_.end(), std::greater<>());
+    while (end_ > 1 && ref_counts_[end_ - 1] == 0) --end_;
   }
 }
 
@@ -75,8 +78,8 @@ int BlockPool::num_pages() const {
 int BlockPool::page_size() const {
   return page_size_;
 }
-int BlockPool::high_water() const {
-  return next_untouched_;
+int BlockPool::end() const {
+  return end_;
 }
 int BlockPool::peak_used() const {
   return peak_used_;
@@ -84,26 +87,27 @@ int BlockPool::peak_used() const {
 
 void BlockPool::CheckInvariants() const {
   const int total = static_cast<int>(ref_counts_.size());
-  KU_CHECK(next_untouched_ >= 1 && next_untouched_ <= total);
   KU_CHECK(ref_counts_[0] == 0, "the null page has no references");
+  KU_CHECK(std::is_heap(free_.begin(), free_.end(), std::greater<>()));
   std::vector<bool> is_free(total, false);
   for (int32_t page : free_) {
-    KU_CHECK(page >= 1 && page < next_untouched_, "free list holds a page never handed out");
-    KU_CHECK(!is_free[page], "page is in the free list twice");
+    KU_CHECK(page >= 1 && page < total, "no such page");
+    KU_CHECK(!is_free[page], "page is free twice");
     is_free[page] = true;
   }
   int used = 0;
   int shared = 0;
+  int end = 1;
   for (int page = 1; page < total; ++page) {
     const int32_t refs = ref_counts_[page];
     KU_CHECK(refs >= 0);
-    const bool available = page >= next_untouched_ || is_free[page];
-    KU_CHECK((refs == 0) == available, "page is both free and referenced, or neither");
+    KU_CHECK((refs == 0) == is_free[page], "page is both free and referenced, or neither");
     used += refs > 0;
     shared += refs > 1;
+    if (refs > 0) end = page + 1;
   }
-  KU_CHECK(used == num_used_ && shared == num_shared_);
-  KU_CHECK(used <= peak_used_ && peak_used_ < next_untouched_);
+  KU_CHECK(used == num_used_ && shared == num_shared_ && end == end_);
+  KU_CHECK(used <= peak_used_ && peak_used_ < total);
 }
 
 }  // namespace kuiper

@@ -1,4 +1,4 @@
-// Who owns which page: a free list and reference counts. Host only; it knows nothing of tensors.
+// Who owns which page: free pages and reference counts. Host only; it knows nothing of tensors.
 // Page 0 is the null page: never handed out, the target of padded rows.
 #pragma once
 
@@ -22,11 +22,11 @@ class BlockPool {
   // num_pages includes the null page. page_size in tokens.
   BlockPool(int num_pages, int page_size);
 
-  // Appends `count` pages to *pages, each with one reference; all or nothing. Low ids first, so
-  // that storage allocated lazily stays small; freed pages are used again before untouched ones.
+  // Appends `count` pages to *pages, each with one reference; all or nothing. The lowest free ids
+  // first: so storage that is allocated lazily stays small, and its end becomes free again.
   [[nodiscard]] bool Allocate(int count, std::vector<int32_t>* pages);
   void AddRef(int32_t page);
-  // Drops one reference; the last one returns the page to the free list.
+  // Drops one reference; the last one frees the page.
   void Release(int32_t page);
   void Release(const std::vector<int32_t>& pages) {
     for (int32_t page : pages) Release(page);
@@ -40,17 +40,17 @@ class BlockPool {
   int num_shared() const;  // pages with more than one reference
   int num_pages() const;   // usable pages, without the null page
   int page_size() const;
-  int high_water() const;  // 1 + the largest page id ever handed out: what storage must cover
-  int peak_used() const;   // most pages in use at one time
+  int end() const;        // 1 + the largest page in use, or 1: what storage must cover
+  int peak_used() const;  // most pages in use at one time
 
-  // CHECKs that free list and counts agree; for tests and debug runs.
+  // CHECKs that free pages and counts agree; for tests and debug runs.
   void CheckInvariants() const;
 
  private:
   int page_size_;
   std::vector<int32_t> ref_counts_;  // [num_pages + null]
-  std::vector<int32_t> free_;        // freed pages, used last-in-first-out
-  int next_untouched_ = 1;
+  std::vector<int32_t> free_;        // a heap with the lowest id on top
+  int end_ = 1;
   int num_used_ = 0;
   int num_shared_ = 0;
   int peak_used_ = 0;

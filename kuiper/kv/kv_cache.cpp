@@ -119,6 +119,17 @@ class PagedKvCache final : public KvCache {
     return status;
   }
 
+  void ShrinkTo(int num_pages) override {
+    const size_t old_count = slabs_.size();
+    const size_t kept = (static_cast<size_t>(std::max(num_pages, 1) - 1) >> slab_shift_) + 1;
+    if (kept >= old_count) return;
+    ops_.Sync();  // steps in flight read the slabs, and uploads host_slabs_
+    for (; slabs_.size() > kept; slabs_.pop_back()) bytes_ -= slabs_.back().bytes();
+    std::fill(host_slabs_.begin() + kept, host_slabs_.begin() + old_count, nullptr);
+    UploadSlabs(kept, old_count);
+    ops_.Sync();
+  }
+
  private:
   PagedKvCache(Ops& ops, const KvShape& shape) : ops_(ops), shape_(shape) {
     const size_t pages = std::max<size_t>(1, kMaxSlabBytes / shape.page_bytes());
@@ -137,7 +148,7 @@ class PagedKvCache final : public KvCache {
   Status MakeSlabTable() {
     KU_ASSIGN_OR_RETURN(device_slabs_, ops_.Allocate(host_slabs_.size() * sizeof(void*)));
     UploadSlabs(0, host_slabs_.size());
-    // AddSlab writes to the source of this upload. Later uploads send each entry once.
+    // AddSlab writes to the source of this upload. Until the next Sync it writes no entry twice.
     ops_.Sync();
     return OkStatus();
   }
@@ -200,6 +211,7 @@ class ContiguousKvCache final : public KvCache {
     KU_CHECK(num_pages <= shape_.num_pages, "more rows than the cache was made for");
     return OkStatus();
   }
+  void ShrinkTo(int) override {}
 
  private:
   Device device_;

@@ -1,5 +1,5 @@
 // Storage of keys and values. It does not know who owns a page (BlockPool) nor what is in it; it
-// hands kernels a KvView per layer. The engine grows it before a step, never during one.
+// hands kernels a KvView per layer. The engine grows and shrinks it between steps.
 #pragma once
 
 #include <cstddef>
@@ -41,14 +41,17 @@ class KvCache {
   // Makes pages [0, num_pages) usable, allocating slabs as needed; page 0 always is.
   // kResourceExhausted when the device is out of memory; what was usable stays so.
   virtual Status EnsurePages(int num_pages) = 0;
+  // Gives memory back that pages [0, num_pages) and page 0 do not need; waits for the device first.
+  virtual void ShrinkTo(int num_pages) = 0;
   // Bytes allocated so far (address space on the CPU: untouched parts cost no memory).
   virtual size_t bytes() const = 0;
 };
 
-// Slabs of at most 256 MB (or one page), each allocated when a page of it is first needed; never
-// zero-filled. kInvalidArgument for a page size other than a power of two from 1 to 256.
+// Slabs of at most 256 MB (or one page), each allocated when a page of it is needed and freed by
+// ShrinkTo; never zero-filled. kInvalidArgument for a page size other than a power of two from 1 to
+// 256.
 StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& shape);
-// One allocation for all rows.
+// One allocation for all rows, which does not shrink.
 StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape);
 
 }  // namespace kuiper

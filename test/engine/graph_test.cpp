@@ -123,8 +123,8 @@ TEST_P(GraphTest, EachBucketIsRecordedOnceWhenItIsFirstNeeded) {
 }
 
 // As after /clear: other sequences, on other pages, in a slab that did not exist when the step was
-// recorded.
-TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheGrowthOfThePool) {
+// recorded, or was given back and came again.
+TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
   const KvShape shape = MakeRunner(true, 256, 2)->kv().shape();
   const int pages_per_slab = static_cast<int>((size_t{256} << 20) / shape.page_bytes());
   const int num_pages = pages_per_slab + 1;
@@ -143,6 +143,11 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheGrowthOfThePool) {
   ASSERT_GT(runner->kv().bytes(), bytes_before) << "the pool did not grow";
   EXPECT_EQ(generate(num_pages - 1), first);
   EXPECT_EQ(generate(2), first);
+  runner->ShrinkTo(pages_per_slab);
+  ASSERT_EQ(runner->kv().bytes(), bytes_before) << "the pool did not shrink";
+  EXPECT_EQ(generate(pages_per_slab - 1), first);
+  ASSERT_TRUE(runner->EnsurePages(num_pages).ok());
+  EXPECT_EQ(generate(num_pages - 1), first);
   EXPECT_EQ(runner->graph().num_captured(), 1);
 }
 

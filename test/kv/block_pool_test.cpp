@@ -17,12 +17,12 @@ TEST(BlockPoolTest, HandsOutLowIdsFirstAndNeverTheNullPage) {
   BlockPool pool(5, 16);
   Pages pages;
   EXPECT_EQ(pool.num_pages(), 4);
-  EXPECT_EQ(pool.high_water(), 1);
+  EXPECT_EQ(pool.end(), 1);
   ASSERT_TRUE(pool.Allocate(2, &pages));
-  EXPECT_EQ(pool.high_water(), 3);
+  EXPECT_EQ(pool.end(), 3);
   ASSERT_TRUE(pool.Allocate(2, &pages));
   EXPECT_EQ(pages, (Pages{1, 2, 3, 4}));
-  EXPECT_EQ(pool.high_water(), 5);
+  EXPECT_EQ(pool.end(), 5);
   EXPECT_EQ(pool.num_free(), 0);
   EXPECT_EQ(pool.page_size(), 16);
 }
@@ -33,24 +33,38 @@ TEST(BlockPoolTest, AllocatesAllOrNothing) {
   EXPECT_FALSE(pool.Allocate(4, &pages));
   EXPECT_EQ(pages, Pages{99});
   EXPECT_EQ(pool.num_free(), 3);
-  EXPECT_EQ(pool.high_water(), 1);
+  EXPECT_EQ(pool.end(), 1);
   EXPECT_TRUE(pool.Allocate(0, &pages));
   EXPECT_TRUE(pool.Allocate(3, &pages));
   EXPECT_EQ(pages, (Pages{99, 1, 2, 3}));
 }
 
-TEST(BlockPoolTest, UsesFreedPagesBeforeUntouchedOnes) {
+TEST(BlockPoolTest, FreedPagesAreUsedAgainLowestFirst) {
   BlockPool pool(100, 1);
   Pages pages;
   ASSERT_TRUE(pool.Allocate(4, &pages));
-  pool.Release(2);
-  pool.Release(3);
+  for (int32_t page : {3, 1, 2}) pool.Release(page);
+  EXPECT_EQ(pool.end(), 5) << "page 4 is in use";
   Pages again;
-  ASSERT_TRUE(pool.Allocate(2, &again));
-  std::sort(again.begin(), again.end());
-  EXPECT_EQ(again, (Pages{2, 3}));
-  EXPECT_EQ(pool.high_water(), 5);
-  EXPECT_EQ(pool.peak_used(), 4);
+  ASSERT_TRUE(pool.Allocate(4, &again));
+  EXPECT_EQ(again, (Pages{1, 2, 3, 5}));
+  EXPECT_EQ(pool.end(), 6);
+  EXPECT_EQ(pool.peak_used(), 5);
+}
+
+TEST(BlockPoolTest, EndFollowsTheLargestPageInUse) {
+  BlockPool pool(10, 1);
+  Pages pages;
+  ASSERT_TRUE(pool.Allocate(6, &pages));
+  pool.AddRef(6);
+  pool.Release(6);
+  EXPECT_EQ(pool.end(), 7) << "one reference is left";
+  for (int32_t page : {4, 5}) pool.Release(page);
+  EXPECT_EQ(pool.end(), 7);
+  pool.Release(6);
+  EXPECT_EQ(pool.end(), 4);
+  for (int32_t page : {1, 2, 3}) pool.Release(page);
+  EXPECT_EQ(pool.end(), 1);
 }
 
 TEST(BlockPoolTest, SharedPageIsFreedOnce) {
@@ -108,9 +122,11 @@ TEST(BlockPoolFuzzTest, AgreesWithAMapOfCounts) {
           const bool fits = count + static_cast<int>(counts.size()) <= num_pages;
           ASSERT_EQ(pool.Allocate(count, &pages), fits);
           ASSERT_EQ(pages.size(), fits ? static_cast<size_t>(count) : 0);
+          int32_t lowest = 1;
           for (int32_t page : pages) {
-            ASSERT_TRUE(page >= 1 && page <= num_pages);
-            ASSERT_TRUE(counts.emplace(page, 1).second) << "page " << page << " is in use";
+            while (counts.contains(lowest)) ++lowest;
+            ASSERT_EQ(page, lowest);
+            counts.emplace(page, 1);
           }
           break;
         }
@@ -140,8 +156,7 @@ TEST(BlockPoolFuzzTest, AgreesWithAMapOfCounts) {
       ASSERT_EQ(pool.num_free(), num_pages - static_cast<int>(counts.size()));
       ASSERT_EQ(pool.num_shared(), shared);
       ASSERT_EQ(pool.peak_used(), peak);
-      // Freed pages first: no page beyond the peak was ever touched.
-      ASSERT_EQ(pool.high_water(), peak + 1);
+      ASSERT_EQ(pool.end(), counts.empty() ? 1 : counts.rbegin()->first + 1);
     }
   }
 }

@@ -1,13 +1,17 @@
 #include "kuiper/kv/kv_cache.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include "kuiper/kernels/cpu/memory.h"
 #include "test/kv/late_ops.h"
 
 namespace kuiper {
@@ -247,6 +251,71 @@ TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
   }
   *early.At(9, 255, 7) = 9.0f;  // the view made before the growth reaches the pages after it
   EXPECT_EQ(*late.At(9, 255, 7), 9.0f);
+}
+
+// Pages [0, kept) of nine, four to a slab: the slabs they lie in stay, the others come again.
+TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
+  const KvShape shape = {32, 8, 128, 9, 256};
+  for (int kept = 0; kept <= 9; ++kept) {
+    SCOPED_TRACE("pages " + std::to_string(kept));
+    LateOps ops;
+    const auto cache = MakePagedKvCache(ops, shape);
+    ASSERT_TRUE((*cache)->EnsurePages(9).ok());  // its upload of the table is not done yet
+    const int slabs = kept <= 4 ? 1 : kept <= 8 ? 2 : 3;
+    Tables tables(ops, 1, 1, 1);
+    const PagedView<float> view = (*cache)->View(1, tables.tensor).Paged<float>();
+    std::vector<float*> addresses;
+    (*cache)->ShrinkTo(kept);
+    ops.Sync();
+    for (int page = 0; page < std::min(4 * slabs, 9); ++page) {
+      addresses.push_back(view.At(page, 5, 1));
+      *addresses.back() = static_cast<float>(page);
+    }
+    EXPECT_EQ((*cache)->bytes(), std::min(4 * slabs, 9) * shape.page_bytes());
+    for (int slab = 0; slab < 3; ++slab) EXPECT_EQ(view.slabs[slab] == nullptr, slab >= slabs);
+    ASSERT_TRUE((*cache)->EnsurePages(9).ok());
+    EXPECT_EQ((*cache)->bytes(), 9 * shape.page_bytes());
+    EXPECT_EQ(ops.allocations().size(), 4u + 3 - slabs);
+    ops.Sync();
+    for (int page = 0; page < static_cast<int>(addresses.size()); ++page) {
+      ASSERT_EQ(view.At(page, 5, 1), addresses[page]);
+      EXPECT_EQ(*addresses[page], static_cast<float>(page));
+    }
+    *view.At(8, 255, 7) = 8.0f;  // a view made before reaches the pages that came again
+    EXPECT_EQ(*(*cache)->View(1, tables.tensor).Paged<float>().At(8, 255, 7), 8.0f);
+  }
+}
+
+// What the process holds in memory, from /proc: 0 where there is none.
+size_t ResidentBytes() {
+  size_t size = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(KvCacheSlabTest, ShrinkingGivesMemoryBackToTheSystem) {
+  if (ResidentBytes() == 0) GTEST_SKIP() << "the system does not tell";
+  const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
+  const KvShape shape = {32, 8, 128, 8, 256};  // two slabs
+  const size_t idle = cpu::AllocatedBytes();
+  const auto cache = MakePagedKvCache(*ops, shape);
+  ASSERT_TRUE((*cache)->EnsurePages(8).ok());
+  const Tensor page = (*cache)->Page(7);  // 64 MB
+  const size_t before = ResidentBytes();
+  std::memset(page.data, 1, page.bytes());
+  const size_t touched = ResidentBytes();
+  EXPECT_GT(touched, before + 60 * kMegabyte);
+  (*cache)->ShrinkTo(4);
+  EXPECT_LT(ResidentBytes(), touched - 60 * kMegabyte);
+  EXPECT_LT(cpu::AllocatedBytes() - idle, 257 * kMegabyte);
+}
+
+TEST(KvCacheTest, ContiguousStorageDoesNotShrink) {
+  LateOps ops;
+  const auto cache = MakeContiguousKvCache(ops, {3, 2, 8, 5, 37});
+  const size_t bytes = (*cache)->bytes();
+  (*cache)->ShrinkTo(1);
+  EXPECT_EQ((*cache)->bytes(), bytes);
 }
 
 TEST(KvCacheSlabTest, ExhaustionKeepsWhatWasUsable) {
