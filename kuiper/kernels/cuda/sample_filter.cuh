@@ -1,0 +1,274 @@
+// Which ids of a row Sample may draw: top-k, top-p and min-p without sorting. The border of top-k
+// and of top-p is found by radix selection, four passes of 8 bits over an order-preserving integer
+// form of z; probability mass is added up in 64-bit fixed point, so neither the number of threads
+// nor the order of atomics can change the set. Ties go to the lowest ids, found by the same
+// selection over ids.
+//
+// The filters first give a z below which nothing can be drawn (LeastZ); the few ids above it are
+// gathered in shared memory and the selection looks at them only. Where they are too many, it looks
+// at the whole row instead; the result is the same.
+#pragma once
+
+#include "kuiper/kernels/cuda/numeric.cuh"
+
+namespace kuiper::KU_GPU {
+
+constexpr int kSampleThreads = 1024;
+constexpr int kBins = 256;
+constexpr int kMaxCandidates = 4096;
+
+using Mass = unsigned long long;  // NOLINT(google-runtime-int): the type of CUDA's 64-bit atomics
+
+struct SampleMemory {
+  Mass bins[kBins];
+  Mass lane_sums[kWarpSize];
+  Mass best;
+  Mass total;
+  int invalid;
+  uint32_t bin;
+  Mass above;
+  int num_candidates;
+  float z[kMaxCandidates];
+  union {
+    int32_t ids[kMaxCandidates];
+    uint32_t maxima[kSampleThreads];  // of the threads' shares of the row
+  };
+};
+
+// What a row is drawn from: z of all ids, or of those listed in any order.
+struct Items {
+  const float* z;
+  const int32_t* ids;  // null: item i is id i
+  int count;
+  __device__ __forceinline__ int32_t id(int i) const { return ids == nullptr ? i : ids[i]; }
+};
+
+// Unsigned integers in the order of the floats; -0 counts as 0.
+__device__ __forceinline__ uint32_t OrderedBits(float x) {
+  const uint32_t bits = __float_as_uint(x + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+__device__ __forceinline__ float FromOrderedBits(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+
+// e^z in fixed point, 1 = 2^40: sums of 2^23 ids fit.
+__device__ __forceinline__ Mass MassOf(float z) {
+  return static_cast<Mass>(expf(z) * 0x1p40f);
+}
+
+// The ids that are still in the race: key above `key`, or equal to it and id at most `last_tie`.
+struct Border {
+  uint32_t key = 0;
+  int32_t last_tie = 0x7fffffff;
+  __device__ __forceinline__ bool Keeps(uint32_t k, int32_t id) const {
+    return k > key || (k == key && id <= last_tie);
+  }
+};
+
+struct Selected {
+  uint32_t key;
+  Mass above;  // mass of the items with larger keys
+};
+
+// m.bin = the highest bin that reaches the target together with those above it, m.above = the mass
+// above it; the lowest bin with mass if rounding leaves the target out of reach. One warp.
+__device__ __forceinline__ void FindBin(Mass target, Mass above, SampleMemory& m) {
+  constexpr int kPerLane = kBins / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x);
+  Mass own = 0;
+  for (int b = 0; b < kPerLane; ++b) own += m.bins[lane * kPerLane + b];
+  m.lane_sums[lane] = own;
+  __syncwarp();
+  if (lane != 0) return;
+  int group = 0;
+  Mass sum = above, before_group = above;
+  for (int l = kWarpSize - 1; l >= 0; --l) {
+    if (m.lane_sums[l] == 0) continue;
+    group = l;
+    before_group = sum;
+    sum += m.lane_sums[l];
+    if (sum >= target) break;
+  }
+  sum = before_group;
+  m.bin = static_cast<uint32_t>(group * kPerLane);
+  m.above = before_group;
+  for (int b = group * kPerLane + kPerLane - 1; b >= group * kPerLane; --b) {
+    if (m.bins[b] == 0) continue;
+    m.bin = static_cast<uint32_t>(b);
+    m.above = sum;
+    sum += m.bins[b];
+    if (sum >= target) break;
+  }
+}
+
+__device__ __forceinline__ Mass WarpSumOfMass(Mass mass) {
+#pragma unroll
+  for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
+    mass += __shfl_xor_sync(kFullWarp, mass, offset);
+  }
+  return mass;
+}
+
+// bins[bin] += mass for the lanes with bin >= 0. Atomics on 64 bits in shared memory are loops, and
+// most lanes want the same few bins, so those are added up first. Whole warps.
+__device__ __forceinline__ void AddToBins(Mass* bins, int bin, Mass mass) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  for (int round = 0; round < 2; ++round) {
+    const unsigned left = __ballot_sync(kFullWarp, bin >= 0 ? 1 : 0);
+    if (left == 0) return;
+    const int leader = __ffs(static_cast<int>(left)) - 1;
+    const bool same = bin == __shfl_sync(kFullWarp, bin, leader);
+    const Mass sum = WarpSumOfMass(same ? mass : 0);
+    if (lane == leader) atomicAdd(&bins[bin], sum);
+    if (same) bin = -1;
+  }
+  if (bin >= 0) atomicAdd(&bins[bin], mass);
+}
+
+// Of items that `get(i, &key, &mass)` describes, the largest key such that the items with this or
+// a larger key have at least the mass `target`. All threads call it and get the same result.
+template <typename Get>
+__device__ Selected Select(int n, Mass target, SampleMemory& m, const Get& get) {
+  uint32_t prefix = 0, mask = 0;
+  Mass above = 0;
+  const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    __syncthreads();
+    for (int b = tid; b < kBins; b += threads) m.bins[b] = 0;
+    __syncthreads();
+    for (int first = 0; first < n; first += threads) {
+      uint32_t key = 0;
+      Mass mass = 0;
+      const bool counts =
+          first + tid < n && get(first + tid, &key, &mass) && (key & mask) == prefix;
+      AddToBins(m.bins, counts ? static_cast<int>(key >> shift & (kBins - 1)) : -1, mass);
+    }
+    __syncthreads();
+    if (tid < kWarpSize) FindBin(target, above, m);
+    __syncthreads();
+    prefix |= m.bin << shift;
+    mask |= static_cast<uint32_t>(kBins - 1) << shift;
+    above = m.above;
+  }
+  return {prefix, above};
+}
+
+// Keeps `count` of the ids at the border, the lowest.
+inline __device__ Border CutTies(const Items& items, const Border& border, uint32_t key, Mass count,
+                                 SampleMemory& m) {
+  const Selected last = Select(items.count, count, m, [&](int i, uint32_t* id_key, Mass* mass) {
+    *id_key = ~static_cast<uint32_t>(items.id(i));
+    *mass = 1;
+    const uint32_t k = OrderedBits(items.z[i]);
+    return k == key && border.Keeps(k, items.id(i));
+  });
+  return {key, static_cast<int32_t>(~last.key)};
+}
+
+inline __device__ Border TopK(const Items& items, int k, SampleMemory& m) {
+  const Mass count = static_cast<Mass>(k);
+  const Selected s = Select(items.count, count, m, [&](int i, uint32_t* key, Mass* mass) {
+    *key = OrderedBits(items.z[i]);
+    *mass = 1;
+    return true;
+  });
+  return CutTies(items, Border{}, s.key, count - s.above, m);
+}
+
+// The sum of mass_of(i) for i below n, in m.total.
+template <typename MassOfItem>
+__device__ Mass SumOfMass(int n, SampleMemory& m, const MassOfItem& mass_of) {
+  __syncthreads();
+  if (threadIdx.x == 0) m.total = 0;
+  __syncthreads();
+  Mass own = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+    own += mass_of(i);
+  }
+  own = WarpSumOfMass(own);
+  if (threadIdx.x % kWarpSize == 0) atomicAdd(&m.total, own);
+  __syncthreads();
+  return m.total;
+}
+
+// The mass that the share top_p of `total` needs.
+__device__ __forceinline__ Mass TopPTarget(float top_p, Mass total) {
+  const double wanted = ceil(static_cast<double>(top_p) * static_cast<double>(total));
+  return wanted > 1.0 ? static_cast<Mass>(wanted) : 1;
+}
+
+// The smallest set of items within `border` that has the mass `target`.
+inline __device__ Border TopP(const Items& items, Mass target, const Border& border,
+                              SampleMemory& m) {
+  const Selected s = Select(items.count, target, m, [&](int i, uint32_t* key, Mass* mass) {
+    *key = OrderedBits(items.z[i]);
+    *mass = MassOf(items.z[i]);
+    return border.Keeps(*key, items.id(i));
+  });
+  const Mass each = MassOf(FromOrderedBits(s.key));
+  Mass ties = 1;
+  if (each > 0 && target > s.above) ties = (target - s.above + each - 1) / each;
+  return CutTies(items, border, s.key, ties, m);
+}
+
+// What is drawn from: z = (x - max) / temperature of n ids.
+struct Row {
+  const float* x;
+  int n;
+  float max, temperature;
+  int top_k;  // 0: off
+  float top_p, min_p;
+  __device__ __forceinline__ float Z(int id) const { return (x[id] - max) / temperature; }
+};
+
+// A z that nothing below can be drawn: each filter alone gives one. m.maxima holds the largest
+// value of each thread's share; `target` is the mass that top-p needs if it is the first filter.
+//   top-k: k threads have a value of at least the k-th of the maxima.
+//   top-p: ids of less than (total - target) / n each do not have the mass that may be missing.
+// The margins cover the rounding of expf and logf.
+inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMemory& m) {
+  float least = -INFINITY;
+  if (row.min_p > 0.0f) least = logf(row.min_p) - 0.01f;
+  const int threads = static_cast<int>(blockDim.x);
+  if (row.top_k > 0 && row.top_k <= threads) {
+    const Selected kth =
+        Select(threads, static_cast<Mass>(row.top_k), m, [&](int i, uint32_t* key, Mass* mass) {
+          *key = m.maxima[i];
+          *mass = 1;
+          return true;
+        });
+    least = fmaxf(least, (FromOrderedBits(kth.key) - row.max) / row.temperature);
+  } else if (row.top_k == 0 && row.top_p < 1.0f && total > target) {
+    const float spare = static_cast<float>(total - target) / static_cast<float>(row.n);
+    least = fmaxf(least, logf(spare * 0x1p-40f) - 0.01f);
+  }
+  return least;
+}
+
+// Lists the ids with at least this z; returns how many there are, of which the first
+// kMaxCandidates are listed.
+inline __device__ int Gather(const Row& row, float least, SampleMemory& m) {
+  __syncthreads();
+  if (threadIdx.x == 0) m.num_candidates = 0;
+  __syncthreads();
+  const int tid = static_cast<int>(threadIdx.x), lane = tid % kWarpSize;
+  for (int first = 0; first < row.n; first += static_cast<int>(blockDim.x)) {
+    const int id = first + tid;
+    const float z = id < row.n ? row.Z(id) : -INFINITY;
+    const bool counts = id < row.n && z >= least;
+    const unsigned kept = __ballot_sync(kFullWarp, counts ? 1 : 0);
+    if (kept == 0) continue;
+    int at = 0;
+    if (lane == 0) at = atomicAdd(&m.num_candidates, __popc(kept));
+    at = __shfl_sync(kFullWarp, at, 0) + __popc(kept & ((1u << lane) - 1));
+    if (counts && at < kMaxCandidates) {
+      m.z[at] = z;
+      m.ids[at] = id;
+    }
+  }
+  __syncthreads();
+  return m.num_candidates;
+}
+
+}  // namespace kuiper::KU_GPU
