@@ -102,10 +102,13 @@ TEST_F(DeviceCareTest, DevicesThatCannotBeUsedSayWhy) {
   pretence_.driver_version = 0;
   EXPECT_EQ(MakeError().message(), "no CUDA device found (no NVIDIA driver is installed)");
   pretence_ = before_;
-  pretence_.kernel_error = simt::dialect::cudaErrorNoKernelImageForDevice;
-  EXPECT_EQ(MakeError().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(MakeError().message(), "this build has kernels for sm_87 but the device is sm_87");
-  EXPECT_EQ(MakeError().hint().find("build with -DCMAKE_CUDA_ARCHITECTURES=87"), 0u);
+  for (const auto error : {simt::dialect::cudaErrorNoKernelImageForDevice,
+                           simt::dialect::cudaErrorInvalidDeviceFunction}) {
+    pretence_.kernel_error = error;
+    EXPECT_EQ(MakeError().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(MakeError().message(), "this build has kernels for sm_87 but the device is sm_87");
+    EXPECT_EQ(MakeError().hint().find("build with -DCMAKE_CUDA_ARCHITECTURES=87"), 0u);
+  }
 }
 
 TEST_F(DeviceCareTest, TooLittleMemoryIsRefusedBeforeAnythingIsLoaded) {

@@ -125,7 +125,8 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
   error = cudaSetDevice(device.index);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device.index);
   if (error == cudaSuccess) error = Probe();
-  if (error == cudaErrorNoKernelImageForDevice) {
+  // Which of the two it is depends on the version of the runtime.
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
     const std::string sm = std::to_string(properties.major) + std::to_string(properties.minor);
     return Status(
         StatusCode::kUnavailable,

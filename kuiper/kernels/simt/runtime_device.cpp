@@ -67,6 +67,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     KU_SIMT_NAME(cudaErrorInvalidConfiguration)
     KU_SIMT_NAME(cudaErrorInvalidMemcpyDirection)
     KU_SIMT_NAME(cudaErrorInsufficientDriver)
+    KU_SIMT_NAME(cudaErrorInvalidDeviceFunction)
     KU_SIMT_NAME(cudaErrorNoDevice)
     KU_SIMT_NAME(cudaErrorInvalidDevice)
     KU_SIMT_NAME(cudaErrorNoKernelImageForDevice)
