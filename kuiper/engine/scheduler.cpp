@@ -168,7 +168,7 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
     }
     // A lone sequence may lack a page only for a copy: computed again, it needs none.
     const bool is_stuck = running_.size() == 1 && !IsWritePageShared(seq);
-    if (limits_.on_full != OnFull::kPreempt || is_stuck) {
+    if (limits_.on_full == OnFull::kStop || is_stuck) {
       step->out_of_pages.push_back(&seq);
       return false;
     }

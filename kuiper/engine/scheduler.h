@@ -9,7 +9,8 @@
 // OnFull::kPreempt admits what fits now. When the pool runs full, the last in line gives its pages
 // back and waits again; a sequence that runs alone has the whole pool, and if it wants more it ends
 // with kContext. OnFull::kStop and kSlide admit only what can be served to its end, because a full
-// pool shows in the answer: that must not depend on what else runs.
+// pool shows in the answer: that must not depend on what else runs. Who slides off pages that it
+// shares may need more than it was promised; then the last in line is preempted as well.
 #pragma once
 
 #include <cstdint>

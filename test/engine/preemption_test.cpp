@@ -295,5 +295,31 @@ TEST(PreemptionTest, SlidingSequencesKeepToTheirShareOfThePool) {
   EXPECT_EQ(f.StepIds(), (Ids{2}));
 }
 
+// Two share the two pages of their prompt. The first to slide gives up its share of them but cannot
+// free them, and needs as many again.
+TEST(PreemptionTest, SlidingOffSharedPagesPreemptsTheLastInLine) {
+  Scheduler::Limits limits = Limits();
+  limits.on_full = OnFull::kSlide;
+  limits.max_context = 12;
+  Fixture f(4, limits, true);
+  f.Add(MakeSequence(1, 9));
+  for (int i = 0; i < 3; ++i) f.Step();  // two tokens ahead, so they do not slide together
+  auto same = MakeSequence(2, 9);
+  same->tokens = f.Get(1).tokens;
+  same->tokens.resize(9);
+  f.Add(std::move(same));
+  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));
+  EXPECT_EQ(f.pool.ref_count(f.Get(2).pages[1]), 3) << "both, and the tree";
+  for (int i = 0; i < 60; ++i) {
+    const Scheduler::Step step = f.Step();
+    ASSERT_TRUE(step.out_of_pages.empty()) << i;
+    ASSERT_TRUE(std::any_of(step.plan.entries.begin(), step.plan.entries.end(),
+                            [](const auto& entry) { return entry.seq->id == 1; }))
+        << i;
+  }
+  EXPECT_GT(f.scheduler.stats().preempted_recompute, 0);
+  EXPECT_GT(f.scheduler.stats().slides, 3);
+}
+
 }  // namespace
 }  // namespace kuiper
