@@ -76,13 +76,17 @@ bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys, std::sp
   Node* node = NodeAt(*cursor);
   if (node == nullptr) return false;
   const size_t page_size = pool_.page_size();
-  const size_t num_full = std::min(keys.size() / page_size, pages.size());
+  size_t num_full = std::min(keys.size() / page_size, pages.size());
   ++clock_;
   if (node != &root_) Touch(node);
   size_t i = 0;
   for (; i < num_full; ++i) {
     Node* child = Child(node, keys.subspan(i * page_size, page_size));
     if (child == nullptr) break;
+    if (child->page != pages[i] && pool_.ref_count(pages[i]) > 1) {
+      num_full = i;
+      break;
+    }
     Touch(child);
     if (child->page != pages[i]) {
       pool_.AddRef(child->page);

@@ -42,8 +42,9 @@ class PrefixCache final : private PageListener {
   // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
   // the caller holds a reference. Where the tree has an equal page, pages[i] and the reference are
   // exchanged for that one: so there is one copy of a prefix, and a sequence holds all of the path
-  // that its pages are on. A full tree evicts what is older to make room, and keeps the head of
-  // what does not fit.
+  // that its pages are on. A page that somebody else holds too is not exchanged, since that would
+  // not free it: there the offer ends. A full tree evicts what is older to make room, and keeps the
+  // head of what does not fit.
   void Insert(std::span<const uint64_t> keys, std::span<int32_t> pages);
   // Offers what follows the path that `cursor` stands for, and moves it on: a growing sequence
   // costs what it grows by. False, and nothing done, when the path is no longer in the tree.

@@ -40,13 +40,15 @@ class ModelTree {
   // `from`: pages of the path that are known to be in the tree; of them only the last is used.
   void Insert(const Keys& keys, Pages& pages, int from = 0) {
     ++clock_;
-    const int num_full = std::min<int>(keys.size() / page_size_, pages.size());
+    int num_full = std::min<int>(keys.size() / page_size_, pages.size());
     int missing = 0;
     if (from > 0) entries_.at(Keys(keys.begin(), keys.begin() + from * page_size_)).stamp = clock_;
     for (int i = from; i < num_full; ++i) {
       const auto it = entries_.find(Keys(keys.begin(), keys.begin() + (i + 1) * page_size_));
       if (it == entries_.end()) {
         ++missing;
+      } else if (it->second.page != pages[i] && held_[pages[i]] > 1) {
+        num_full = i;
       } else {
         it->second.stamp = clock_;
         --held_[pages[i]];

@@ -118,6 +118,27 @@ TEST_F(PrefixCacheTest, EqualPagesAreExchangedForTheFirst) {
   tree.CheckInvariants();
 }
 
+// What others were promised is free or evictable: an offer must not make that less.
+TEST_F(PrefixCacheTest, PageThatAForkHoldsTooIsNotExchanged) {
+  PrefixCache tree(pool_, 0);
+  Pages parent = Allocate(3);
+  const Pages fork = {parent[0], parent[1]};
+  for (int32_t page : fork) pool_.AddRef(page);
+  const Pages first = Cache(tree, Range(0, 8));
+  const Pages before = parent;
+  const int available = pool_.num_free() + tree.num_evictable();
+  tree.Insert(Range(0, 12), parent);
+  EXPECT_EQ(parent, before);
+  EXPECT_EQ(pool_.num_free() + tree.num_evictable(), available);
+  EXPECT_EQ(tree.num_pages(), 2) << "the third page has no place behind pages of others";
+  tree.CheckInvariants();
+  Release(fork);
+  tree.Insert(Range(0, 12), parent);
+  EXPECT_EQ(parent, (Pages{first[0], first[1], before[2]}));
+  EXPECT_EQ(pool_.num_free() + tree.num_evictable(), available);
+  tree.CheckInvariants();
+}
+
 TEST_F(PrefixCacheTest, ParentOfAHeldPageIsNotEvictable) {
   PrefixCache tree(pool_, 0);
   Pages pages = Allocate(3);
