@@ -1,10 +1,11 @@
 // The guarantees of docs/architecture.md together: random engines under random load, each request
-// against itself alone and cold. Requests come, end and are aborted while others run.
+// against itself alone and cold. Requests come, fork, end and are aborted while others run.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "test/engine/engine_test_util.h"
 #include "test/test_data.h"
@@ -14,12 +15,12 @@ namespace {
 
 struct Case {
   Device device;
-  int num_scenarios, num_requests, max_context;
+  int num_scenarios, num_requests, num_samples, max_context;
 };
 
 std::vector<Case> Cases() {
-  std::vector<Case> cases = {{Device{}, 200, 16, 96}};
-  for (const Device& device : Accelerators()) cases.push_back({device, 6, 4, 48});
+  std::vector<Case> cases = {{Device{}, 200, 16, 3, 96}};
+  for (const Device& device : Accelerators()) cases.push_back({device, 6, 4, 2, 48});
   return cases;
 }
 
@@ -47,6 +48,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.max_num_batched_tokens = config.max_num_seqs + UpTo(1) * UpTo(60);
     config.preemption = static_cast<Preemption>(UpTo(2));
     config.run_ahead = UpTo(1) == 0;
+    config.use_graph = UpTo(1) == 0;
     return config;
   }
   // Prompts share one of two beginnings.
@@ -60,8 +62,18 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     request.ignore_eos = true;
     request.keep_logits = true;
     request.sampling.temperature = i % 3 == 0 ? 0.8f : 0.f;
+    request.num_samples = i % 3 == 0 ? GetParam().num_samples : 1;
     request.sampling.repetition_penalty = i % 5 == 0 ? 1.2f : 1.f;
     return request;
+  }
+  // Each sample as a request of its own.
+  std::vector<Completion> RunAlone(Engine& engine, Request request) {
+    std::vector<Completion> samples;
+    for (const int num_samples = std::exchange(request.num_samples, 1);
+         static_cast<int>(samples.size()) < num_samples; ++request.sampling.seed) {
+      samples.push_back(RunToEnd(engine, request));
+    }
+    return samples;
   }
   // Runs six of the requests; the engine's number of each.
   std::map<int64_t, int> RunSome(Engine& engine, bool keep_logits) {
@@ -74,7 +86,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
       const int64_t id = engine.Add(std::move(request)).value();
       ids[id] = which;
       for (int steps = UpTo(3); steps > 0; --steps) engine.Step();
-      if (UpTo(5) == 0) engine.Abort(id);
+      if (UpTo(5) == 0) engine.Abort(id, UpTo(3) - 1);
     }
     while (engine.HasWork()) engine.Step();
     return ids;
@@ -87,10 +99,10 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
 TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
   const auto alone = Create(AloneConfig());
   ASSERT_NE(alone, nullptr);
-  std::vector<Completion> expected;
+  std::vector<std::vector<Completion>> expected;
   for (int i = 0; i < GetParam().num_requests; ++i) {
     requests_.push_back(RandomRequest(i, Vocab(*alone)));
-    expected.push_back(RunToEnd(*alone, requests_.back()));
+    expected.push_back(RunAlone(*alone, requests_.back()));
   }
   int64_t preempted = 0, hits = 0;
   for (int scenario = 0; scenario < GetParam().num_scenarios; ++scenario) {
@@ -98,11 +110,14 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
     ASSERT_NE(engine, nullptr);
     const bool compares_bits = UpTo(1) == 0;  // the engine does not run ahead of kept logits
     for (const auto& [id, which] : RunSome(*engine, compares_bits)) {
-      const Completion c = engine->Take(id);
-      if (c.finish == FinishReason::kInterrupt) continue;
-      ASSERT_EQ(c.tokens, expected[which].tokens) << "scenario " << scenario;
-      if (!compares_bits) continue;
-      ExpectSameBits(c, expected[which], "scenario " + std::to_string(scenario));
+      for (int sample = 0; sample < requests_[which].num_samples; ++sample) {
+        const Completion c = engine->Take(id, sample);
+        if (c.finish == FinishReason::kInterrupt) continue;
+        const Completion& cold = expected[which][sample];
+        ASSERT_EQ(c.tokens, cold.tokens) << "scenario " << scenario;
+        if (!compares_bits) continue;
+        ExpectSameBits(c, cold, "scenario " + std::to_string(scenario));
+      }
     }
     const KvStats stats = engine->kv_stats();
     preempted += stats.preempted_recompute + stats.preempted_swap;

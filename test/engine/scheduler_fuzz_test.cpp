@@ -1,4 +1,4 @@
-// Random scenarios of requests that come, end, are aborted and preempted, on a device without
+// Random scenarios of requests that come, fork, end, are aborted and preempted, on a device without
 // tensors: what it stores for a token is a hash of that token and all before it, as keys and values
 // depend on them, and the next token is a function of what it reads. So a stale, a foreign or an
 // unwritten page gives wrong ids. After every step each reference and each page is accounted for.
@@ -92,12 +92,14 @@ class World {
   }
 
   int finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0;
+  int forked = 0, copies = 0;  // forks that ran at once, copies of pages they wrote to
   const Scheduler::Stats& stats() const { return scheduler_.stats(); }
   int64_t hits() const { return reuse_ != nullptr ? reuse_->stats().hits : 0; }
 
  private:
   struct Live {
-    std::vector<int32_t> prompt;
+    std::vector<int32_t> start;  // the prompt, and what a fork begins with behind it
+    int num_prompt = 0;
     int max_new = 0;
     std::vector<int32_t> tokens;   // as in the sequence, with the pending ones
     std::vector<uint64_t> hashes;  // of each prefix of the tokens
@@ -119,6 +121,7 @@ class World {
   void Step(bool disturb) {
     if (disturb) {
       if (live_.size() < 10 && UpTo(3) == 0) Add();
+      if (!live_.empty() && live_.size() < 12 && UpTo(8) == 0) Fork(AnyId());
       if (!live_.empty() && UpTo(60) == 0) {
         End(AnyId());
         ++aborted;
@@ -138,24 +141,53 @@ class World {
 
   void Add() {
     Live live;
-    live.prompt.resize(1 + UpTo(s_.longest_prompt - 1));
+    live.num_prompt = 1 + UpTo(s_.longest_prompt - 1);
+    live.start.resize(live.num_prompt);
     // One of two beginnings, then a few tokens of its own.
     const int own = UpTo(6), beginning = UpTo(1);
-    for (size_t i = 0; i < live.prompt.size(); ++i) {
-      const bool is_own = static_cast<int>(live.prompt.size() - i) <= own;
-      live.prompt[i] = is_own ? UpTo(kAlphabet - 1) : static_cast<int>((i + beginning) % kAlphabet);
+    for (int i = 0; i < live.num_prompt; ++i) {
+      const bool is_own = live.num_prompt - i <= own;
+      live.start[i] = is_own ? UpTo(kAlphabet - 1) : (i + beginning) % kAlphabet;
     }
     live.max_new = 1 + UpTo(s_.longest_answer);
+    auto seq = MakeSequence(live);
+    seq->priority = UpTo(4) == 0 ? UpTo(4) - 2 : 0;
+    const bool fits = live.num_prompt < s_.limits.max_context;
+    Expect(scheduler_.Add(std::move(seq)).ok() == fits, "a prompt is refused or taken wrongly");
+    if (fits) Enter(std::move(live));
+  }
+
+  // Another sample of the prompt, or a beam: all that is known of the parent, with another end.
+  void Fork(int64_t parent) {
+    const Sequence& seq = *scheduler_.Find(parent);
+    Live live;
+    live.num_prompt = live_.at(parent).num_prompt;
+    live.start = live_.at(parent).start;
+    live.start.resize(live.num_prompt);
+    if (UpTo(1) == 0 && s_.limits.on_full != OnFull::kSlide) {  // beams do not slide
+      live.start.assign(seq.tokens.begin(), seq.tokens.begin() + seq.num_known());
+      live.start.back() = UpTo(kAlphabet - 1);
+    }
+    const int num_begun = static_cast<int>(live.start.size()) - live.num_prompt;
+    live.max_new = num_begun + 1 + UpTo(s_.longest_answer);
+    Expect(scheduler_.Fork(parent, MakeSequence(live)).ok(), "a fork is refused");
+    const Sequence& child = *scheduler_.Find(next_id_);
+    forked += !child.pages.empty();
+    Expect(child.num_computed <= seq.num_computed, "a fork has more than its parent");
+    Enter(std::move(live));
+  }
+
+  // With the next id.
+  std::unique_ptr<Sequence> MakeSequence(const Live& live) const {
     auto seq = std::make_unique<Sequence>();
     seq->id = next_id_;
-    seq->tokens = live.prompt;
-    seq->num_prompt = seq->num_tokens();
+    seq->tokens = live.start;
+    seq->num_prompt = live.num_prompt;
     seq->max_new_tokens = live.max_new;
-    seq->priority = UpTo(4) == 0 ? UpTo(4) - 2 : 0;
-    const bool fits = seq->num_prompt < s_.limits.max_context;
-    Expect(scheduler_.Add(std::move(seq)).ok() == fits, "a prompt is refused or taken wrongly");
-    if (!fits) return;
-    SetTokens(live, live.prompt);
+    return seq;
+  }
+  void Enter(Live live) {
+    SetTokens(live, live.start);
     live_.emplace(next_id_++, std::move(live));
   }
 
@@ -186,6 +218,8 @@ class World {
       Finish(seq->id);
     }
     for (const PageMove& move : step.moves) Move(move);
+    for (const StepPlan::PageCopy& copy : step.plan.copies) Copy(copy);
+    Expect(static_cast<int>(step.plan.copies.size()) <= s_.limits.max_seqs, "too many copies");
     Expect(step.plan.num_tokens <= s_.limits.max_step_tokens, "a step is too large");
     const bool idle = step.plan.entries.empty() && step.out_of_pages.empty();
     num_idle_ = idle && scheduler_.HasWork() && in_flight_.empty() ? num_idle_ + 1 : 0;
@@ -214,6 +248,14 @@ class World {
     } else {
       std::copy_n(host, s_.page_size, device);
     }
+  }
+  void Copy(const StepPlan::PageCopy& copy) {
+    Expect(pool_.ref_count(copy.to) == 1, "a copy goes to somebody else's page");
+    Expect(copy.num_tokens >= 1 && copy.num_tokens < s_.page_size, "a copy of nothing, or of all");
+    const auto from = device_.begin() + static_cast<int64_t>(copy.from) * s_.page_size;
+    std::copy_n(from, copy.num_tokens,
+                device_.begin() + static_cast<int64_t>(copy.to) * s_.page_size);
+    ++copies;
   }
   void Write(const StepPlan::Entry& entry) {
     const Sequence& seq = *entry.seq;
@@ -274,10 +316,11 @@ class World {
     const Live live = live_.at(id);
     const std::unique_ptr<Sequence> seq = End(id);
     ++finished;
-    std::vector<int32_t> alone = live.prompt;
+    std::vector<int32_t> alone = live.start;
     const size_t window =
         static_cast<size_t>(std::min(s_.limits.max_context, s_.pages * s_.page_size));
-    for (int i = 0; i < seq->num_generated(); ++i) {
+    const int num_begun = static_cast<int>(live.start.size()) - live.num_prompt;
+    for (int i = num_begun; i < seq->num_generated(); ++i) {
       if (s_.limits.on_full == OnFull::kSlide && alone.size() > window) {
         const size_t sinks = std::min<size_t>(4, window / 4);
         const size_t newest = std::max<size_t>(1, (window - sinks) / 2);
@@ -354,6 +397,7 @@ constexpr int kStepsEach = 250;
 TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
   std::mt19937 rng(2024);
   int64_t finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0, hits = 0;
+  int64_t forked = 0, copies = 0;
   Scheduler::Stats total;
   for (int i = 0; i < kScenarios; ++i) {
     const uint32_t seed = rng();
@@ -372,6 +416,8 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
     forced += world.forced;
     ahead += world.ahead;
     hits += world.hits();
+    forked += world.forked;
+    copies += world.copies;
     total.preempted_recompute += world.stats().preempted_recompute;
     total.preempted_swap += world.stats().preempted_swap;
     total.pages_swapped_in += world.stats().pages_swapped_in;
@@ -383,6 +429,8 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
   EXPECT_GT(out_of_pages, kScenarios / 20);
   EXPECT_GT(ahead, 20 * kScenarios);
   EXPECT_GT(hits, 5 * kScenarios);
+  EXPECT_GT(forked, 3 * kScenarios);
+  EXPECT_GT(copies, kScenarios);
   EXPECT_GT(total.slides, kScenarios);
   EXPECT_GT(total.preempted_recompute + total.preempted_swap - forced, kScenarios);
   EXPECT_GT(total.preempted_swap, kScenarios / 2);
