@@ -1,10 +1,9 @@
 #include "demo/session_file.h"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "demo/console.h"
 #include "demo/prompt_source.h"
+#include "kuiper/base/atomic_file.h"
 #include "kuiper/io/messages_json.h"
 
 namespace kuiper::demo {
@@ -45,17 +44,9 @@ Status SaveConversation(const Conversation& conversation, const std::string& mod
     json["messages"].push_back(MessageToJson(message));
   }
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const std::string temporary = path + ".tmp";
-  std::FILE* file = std::fopen(temporary.c_str(), "w");
-  if (file == nullptr) return WriteFailed(path);
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const Status failed = WriteFailed(path);
-    std::remove(temporary.c_str());
-    return failed;
-  }
-  return OkStatus();
+  AtomicFile file(path);
+  KU_RETURN_IF_ERROR(file.Write(text.data(), text.size()));
+  return file.Commit();
 }
 
 Status LoadConversation(const std::string& path, Conversation* conversation) {

@@ -1,18 +1,13 @@
 #include "kuiper/model/pack.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "kuiper/base/atomic_file.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/convert.h"
 #include "kuiper/model/json_util.h"
@@ -31,54 +26,6 @@ constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
 bool IsFloat(const SafetensorsType& type) {
   return type.dtype == DType::kF32 || type.dtype == DType::kF16 || type.dtype == DType::kBF16;
 }
-
-// A file that becomes visible under its name only when it is complete.
-class AtomicFile {
- public:
-  explicit AtomicFile(const std::string& path)
-      : path_(path), temporary_(path + ".tmp." + std::to_string(getpid())) {
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd_ < 0) Fail("create");
-  }
-  ~AtomicFile() {
-    if (fd_ < 0) return;
-    close(fd_);
-    unlink(temporary_.c_str());
-  }
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  const Status& status() const { return status_; }
-  Status Write(const void* data, int64_t bytes) {
-    const char* p = static_cast<const char*>(data);
-    while (status_.ok() && bytes > 0) {
-      const ssize_t n = write(fd_, p, static_cast<size_t>(bytes));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) Fail("write");
-      p += n;
-      bytes -= n;
-    }
-    return status_;
-  }
-  Status Commit() {
-    if (status_.ok() && fsync(fd_) != 0) Fail("write");
-    if (status_.ok() && rename(temporary_.c_str(), path_.c_str()) != 0) Fail("create");
-    if (!status_.ok()) return status_;
-    close(fd_);
-    fd_ = -1;
-    return OkStatus();
-  }
-
- private:
-  void Fail(const char* what) {
-    status_ = Status(StatusCode::kInternal,
-                     std::string("cannot ") + what + " " + path_ + ": " + std::strerror(errno));
-  }
-
-  std::string path_, temporary_;
-  int fd_ = -1;
-  Status status_;
-};
 
 struct OutputTensor {
   const std::string* name;
@@ -169,19 +116,18 @@ Status WriteTensor(FileWeights& weights, const OutputTensor& t, std::vector<char
     const char* data = source.data() + i;
     weights.WillNeed(data + n, static_cast<size_t>(std::min(kChunkBytes, total - i - n)));
     if (t.count == 0) {
-      KU_RETURN_IF_ERROR(out.Write(data, n));
+      KU_RETURN_IF_ERROR(out.Write(data, static_cast<size_t>(n)));
     } else {
       const DType from = *t.item->entry->type->dtype;
       const int64_t count = n / static_cast<int64_t>(DTypeBytes(from));
-      const int64_t bytes = count * static_cast<int64_t>(DTypeBytes(*t.type->dtype));
-      scratch.resize(static_cast<size_t>(bytes));
+      scratch.resize(static_cast<size_t>(count) * DTypeBytes(*t.type->dtype));
       if (!ConvertFloats(scratch.data(), *t.type->dtype, data, from, count)) {
         return Status(
             StatusCode::kModel,
             "tensor " + Quoted(*t.name) + " has values too large for " + DTypeName(*t.type->dtype),
             "use --dtype bf16 or fp32");
       }
-      KU_RETURN_IF_ERROR(out.Write(scratch.data(), bytes));
+      KU_RETURN_IF_ERROR(out.Write(scratch.data(), scratch.size()));
     }
     weights.DontNeed(data, static_cast<size_t>(n));
   }
@@ -207,7 +153,7 @@ Status PackModel(const std::string& source, const std::string& out_path,
     length[i] = static_cast<unsigned char>(static_cast<uint64_t>(header.size()) >> (8 * i));
   }
   KU_RETURN_IF_ERROR(out.Write(length, sizeof length));
-  KU_RETURN_IF_ERROR(out.Write(header.data(), static_cast<int64_t>(header.size())));
+  KU_RETURN_IF_ERROR(out.Write(header.data(), header.size()));
   int64_t total = 0;
   for (const OutputTensor& t : tensors) total += t.bytes;
   int64_t done = 0;

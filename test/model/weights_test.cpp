@@ -245,7 +245,7 @@ TEST(Pack, ReportsAnOutputThatCannotBeWritten) {
   const Status status = PackModel(Golden("qwen2-gqa7-d8-f32"), dir / "no/such/dir.bin", {});
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(status.message(),
-            "cannot create " + (dir / "no/such/dir.bin") + ": No such file or directory");
+            "cannot write " + (dir / "no/such/dir.bin") + ": No such file or directory");
 }
 
 }  // namespace
