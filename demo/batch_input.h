@@ -29,6 +29,7 @@ class BatchInput {
   // Blank lines do not count.
   std::optional<Item> Next();
 
+  const Status& status() const { return reader_.status(); }
   int64_t num_read() const { return num_read_; }
   int64_t count() const { return count_; }  // 0: not known, the input is no regular file
   int fd() const { return fd_; }

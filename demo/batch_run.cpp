@@ -202,6 +202,7 @@ StatusOr<int> Batch::Answer() {
   }
   run_.console.EndProgress();
   if (run_.options.stats) Summarise();
+  KU_RETURN_IF_ERROR(input_.status());
   return interrupt.interrupted() ? kExitInterrupted : kExitOk;
 }
 

@@ -32,7 +32,11 @@ Chat::Chat(Run& run, std::unique_ptr<Engine> engine, Conversation conversation,
       generation_(run.options.generation) {}
 
 int Chat::Loop(int input_fd) {
-  if (conversation_.waits_for_answer()) Answer();
+  if (conversation_.waits_for_answer()) {
+    Conversation before = conversation_;
+    before.DropLastTurn();
+    Answer(std::move(before));
+  }
   LineReader reader(input_fd);
   while (console_.output_status().ok()) {
     const std::optional<std::string> message = ReadMessage(reader);
@@ -45,6 +49,7 @@ int Chat::Loop(int input_fd) {
       Ask(literal ? message->substr(1) : *message);
     }
   }
+  if (!reader.status().ok()) Fail(reader.status(), false);
   if (!console_.output_status().ok() && exit_code_ == 0) exit_code_ = kExitInternal;
   return exit_code_;
 }
@@ -76,11 +81,12 @@ void Chat::Ask(const std::string& text) {
     Fail(Status(StatusCode::kInput, "the message is not valid UTF-8"), true);
     return;
   }
+  Conversation before = conversation_;
   conversation_.AddUser(text);
-  Answer();
+  Answer(std::move(before));
 }
 
-void Chat::Answer() {
+void Chat::Answer(Conversation before) {
   LimitHistory(run_, &conversation_);
   const AnswerRecord record = answerer_.Run(answerer_.BuildPrompt(chat_, &conversation_),
                                             generation_, run_.options.show_thinking);
@@ -90,7 +96,7 @@ void Chat::Answer() {
     exit_code_ = record.exit_code();
   }
   if (!record.ok() || c.tokens.empty()) {
-    conversation_.DropLastTurn();
+    conversation_ = std::move(before);
     return;
   }
   ++totals_.turns;

@@ -32,19 +32,20 @@ class Chat {
   // chat.cpp
   std::optional<std::string> ReadMessage(LineReader& reader);
   void Ask(const std::string& text);
-  void Answer();
+  // `before` is the history again if there is no answer.
+  void Answer(Conversation before);
   void SaveSession();
   void Fail(const Status& status, bool as_answer);
 
   // chat_commands.cpp; false ends the chat.
   bool Command(const std::string& line);
-  bool KvCommand(const std::string& name);
+  Status RunCommand(const std::string& name, const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
   void Regenerate();
   void Undo();
-  void SetSystem(const std::string& text);
-  void SetThinking(const std::string& value);
-  void SetParameters(const std::string& assignments);
+  Status SetSystem(const std::string& text);
+  Status SetThinking(const std::string& value);
+  Status SetParameters(const std::string& assignments);
   void ShowTokens();
   void ShowStats();
   void Clear();
@@ -63,11 +64,11 @@ class Chat {
 
 StatusOr<int> RunChat(Run& run, const PromptInput& input);
 
-// The texts of /set: "temp=0.7 top_k=20" into `generation`; all or nothing.
 // Checks the value of one parameter, named as its flag, and stores it; `spelled` is its name in
 // messages.
 Status SetParameter(const std::string& name, const std::string& spelled, const std::string& value,
                     Generation* generation);
+// The texts of /set: "temp=0.7 top_k=20" into `generation`; all or nothing.
 Status ApplySettings(const std::string& assignments, Generation* generation);
 std::string DescribeSettings(const Generation& generation);
 

@@ -1,9 +1,11 @@
 #include <cstdio>
+#include <utility>
 
 #include "demo/chat.h"
 #include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/session_file.h"
+#include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
 namespace {
@@ -27,6 +29,10 @@ constexpr char kHelp[] = R"(/help                this list
 /quit, /exit         end the chat
 //text               a message that begins with a slash
 Ctrl-C stops an answer; at the prompt it ends the program.)";
+
+Status Bad(const std::string& message, const std::string& hint = "") {
+  return Status(StatusCode::kInvalidArgument, message, hint);
+}
 
 std::string Trim(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -84,8 +90,19 @@ std::string BlockTableText(const KvStats& kv, const std::vector<int32_t>& table)
 bool Chat::Command(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
   const std::string name = line.substr(0, space);
-  const std::string rest = space == std::string::npos ? "" : Trim(line.substr(space));
   if (name == "/quit" || name == "/exit") return false;
+  const Status status =
+      RunCommand(name, space == std::string::npos ? "" : Trim(line.substr(space)));
+  if (!status.ok()) Fail(status, false);
+  return true;
+}
+
+Status Chat::RunCommand(const std::string& name, const std::string& rest) {
+  if (name == "/save" || name == "/load") return FileCommand(name, rest);
+  if (name == "/set") return SetParameters(rest);
+  if (name == "/system") return SetSystem(rest);
+  if (name == "/think") return SetThinking(rest);
+  if (name == "/image") return Bad("this program takes text only");
   if (name == "/help") {
     console_.Reply(kHelp);
   } else if (name == "/clear" || name == "/reset") {
@@ -94,42 +111,24 @@ bool Chat::Command(const std::string& line) {
     Regenerate();
   } else if (name == "/undo") {
     Undo();
-  } else if (name == "/system") {
-    SetSystem(rest);
-  } else if (name == "/think") {
-    SetThinking(rest);
-  } else if (name == "/set") {
-    SetParameters(rest);
   } else if (name == "/tokens") {
     ShowTokens();
   } else if (name == "/stats") {
     ShowStats();
-  } else if (name == "/multiline") {
-    multiline_ = true;
-  } else if (name == "/save" || name == "/load") {
-    const Status status = FileCommand(name, rest);
-    if (!status.ok()) Fail(status, false);
-  } else if (name == "/image") {
-    console_.Reply("this program takes text only");
-  } else if (!KvCommand(name)) {
-    console_.Reply("unknown command " + name.substr(0, 40) + "; /help lists the commands");
-  }
-  return true;
-}
-
-bool Chat::KvCommand(const std::string& name) {
-  if (name == "/cache") {
+  } else if (name == "/cache") {
     console_.Reply(CacheText(engine_->kv_stats()));
   } else if (name == "/paged") {
     console_.Reply(BlockTableText(engine_->kv_stats(), engine_->block_table()));
+  } else if (name == "/multiline") {
+    multiline_ = true;
   } else {
-    return false;
+    return Bad("unknown command " + name.substr(0, 40), "/help lists the commands");
   }
-  return true;
+  return OkStatus();
 }
 
 Status Chat::FileCommand(const std::string& name, const std::string& path) {
-  if (path.empty()) return Status(StatusCode::kInvalidArgument, name + " needs a file");
+  if (path.empty()) return Bad(name + " needs a file");
   if (name == "/save") {
     KU_RETURN_IF_ERROR(
         SaveConversation(conversation_, ModelName(run_.options.engine.model_path), path));
@@ -151,11 +150,12 @@ void Chat::Clear() {
 }
 
 void Chat::Regenerate() {
+  Conversation before = conversation_;
   if (!conversation_.DropLastAnswer()) {
     console_.Reply("there is no answer yet");
     return;
   }
-  Answer();
+  Answer(std::move(before));
 }
 
 void Chat::Undo() {
@@ -167,7 +167,10 @@ void Chat::Undo() {
   console_.Reply("took back the last turn, " + std::to_string(conversation_.num_turns()) + " left");
 }
 
-void Chat::SetSystem(const std::string& text) {
+Status Chat::SetSystem(const std::string& text) {
+  if (!IsValidUtf8(text)) {
+    return Status(StatusCode::kInput, "the system message is not valid UTF-8");
+  }
   if (!text.empty()) {
     conversation_.SetSystem(text);
     console_.Reply("system message set");
@@ -176,33 +179,28 @@ void Chat::SetSystem(const std::string& text) {
   } else {
     console_.Reply("system message: " + *conversation_.system());
   }
+  return OkStatus();
 }
 
-void Chat::SetThinking(const std::string& value) {
-  if (chat_.family != ChatFamily::kQwen3) {
-    console_.Reply("this model does not think");
-    return;
-  }
+Status Chat::SetThinking(const std::string& value) {
+  if (chat_.family != ChatFamily::kQwen3) return Bad("this model does not think");
   if (value == "on" || value == "off") {
     chat_.think = value == "on";
   } else if (value == "auto") {
     chat_.think.reset();
   } else if (!value.empty()) {
-    console_.Reply("/think: '" + value + "' is not one of on, off, auto");
-    return;
+    return Bad("/think: '" + value + "' is not one of on, off, auto");
   }
   console_.Reply(std::string("thinking: ") + (!chat_.think.has_value() ? "auto (on)"
                                               : *chat_.think           ? "on"
                                                                        : "off"));
+  return OkStatus();
 }
 
-void Chat::SetParameters(const std::string& assignments) {
-  const Status status = ApplySettings(assignments, &generation_);
-  if (status.ok()) {
-    console_.Reply(DescribeSettings(generation_));
-  } else {
-    Fail(status, false);
-  }
+Status Chat::SetParameters(const std::string& assignments) {
+  KU_RETURN_IF_ERROR(ApplySettings(assignments, &generation_));
+  console_.Reply(DescribeSettings(generation_));
+  return OkStatus();
 }
 
 void Chat::ShowTokens() {

@@ -5,19 +5,27 @@
 #include <optional>
 #include <string>
 
+#include "kuiper/base/status.h"
+
 namespace kuiper::demo {
 
 class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  // The next line without its line break; nullopt at the end of input. A line of more than 64 MB is
-  // cut into pieces.
+  // The next line without its line break, nullopt at the end of input. Of a line of more than 64 MB
+  // that much is kept and the rest skipped.
   std::optional<std::string> Next();
 
+  // kInput when the input ended because it cannot be read.
+  const Status& status() const { return status_; }
+
  private:
+  void Fill();
+
   int fd_;
   bool at_end_ = false;
+  Status status_;
   std::string buffer_;
 };
 

@@ -14,6 +14,7 @@
 #include "demo/program.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
+#include "demo/standard_streams.h"
 #include "demo/text_run.h"
 
 namespace kuiper::demo {
@@ -151,6 +152,7 @@ Status CheckModelFamily(const Program& program, const std::string& path,
 }
 
 int RunTextProgram(const Program& program, int argc, char** argv) {
+  OccupyStandardStreams();
   InstallSignalHandlers();
   Console console;
   int code = kExitInternal;

@@ -81,6 +81,7 @@ RULES = [
     ("tools/kuiper_bench*", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*", "kuiper/ops/*",
                                       "kuiper/kv/*", "kuiper/kernels/cpu/*",
                                       "kuiper/engine/scheduler.h"]),
+    ("tools/tool_args.cpp", PUBLIC + ["tools/*", "demo/exit_code.h", "demo/standard_streams.h", "glog"]),
     ("tools/*", PUBLIC + ["tools/*", "demo/exit_code.h"]),
 ]
 

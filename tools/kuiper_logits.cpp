@@ -1,8 +1,8 @@
 // Logits of every position of a prompt given as token ids, for comparison with other engines.
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/npy.h"
@@ -16,10 +16,16 @@ constexpr const char* kUsage = "kuiper_logits MODEL --ids FILE --out FILE.npy [o
 StatusOr<std::vector<int32_t>> ReadIds(const std::string& path) {
   std::ifstream file(path);
   if (!file) return Status(StatusCode::kInput, "cannot read " + path);
-  std::vector<int32_t> ids{std::istream_iterator<int32_t>(file), {}};
-  if (!file.eof()) {
-    return Status(StatusCode::kInput, path + " holds something that is not a token id after " +
-                                          std::to_string(ids.size()) + " ids");
+  std::vector<int32_t> ids;
+  for (std::string word; file >> word;) {
+    int32_t id = 0;
+    const char* end = word.data() + word.size();
+    const auto result = std::from_chars(word.data(), end, id);
+    if (result.ec != std::errc() || result.ptr != end) {
+      return Status(StatusCode::kInput, path + " holds something that is not a token id after " +
+                                            std::to_string(ids.size()) + " ids");
+    }
+    ids.push_back(id);
   }
   if (ids.empty()) return Status(StatusCode::kInput, path + " holds no token ids");
   return ids;

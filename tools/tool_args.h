@@ -28,6 +28,7 @@ struct Args {
   std::string text(std::string_view name, const std::string& fallback) const;
 };
 
+// Call first: it also readies the standard streams and leaves only warnings of the log, on stderr.
 // Answers --help and --version on stdout and ends the process with 0. kInvalidArgument for unknown
 // options, missing values and a wrong number of positionals.
 StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,

@@ -42,6 +42,24 @@ class Chat(CliTest):
         self.assertEqual(r.rc, 5)
         self.assertEqual(len(self.answers(r.out)), 1)
 
+    def test_a_failed_answer_takes_nothing_away(self):
+        long = "word " * 400
+        script = "Hi\n/system %s\n/regen\n/system x\n/regen\n/tokens\n" % long
+        r = self.run_cli(self.qwen3, "--device", "cpu", *self.ARGS, "--max-context", "100",
+                         stdin=script)
+        self.assertEqual(r.rc, 6, r.err)
+        self.assertEqual(len(self.answers(r.out)), 2)
+        self.assertIn("in 1 turns", r.err)
+
+    def test_failed_commands_set_the_exit_code(self):
+        for command, rc, error in ((b"/nonsense", 2, "unknown command /nonsense"),
+                                   (b"/think maybe", 2, "'maybe' is not one of on, off, auto"),
+                                   (b"/image x.png", 2, "takes text only"),
+                                   (b"/system ab\xff", 5, "not valid UTF-8")):
+            r = self.run_cli(self.qwen3, "--device", "cpu", *self.ARGS, stdin=command + b"\n")
+            self.assertEqual(r.rc, rc, r.err)
+            self.assertIn(error, r.error_lines()[0])
+
     def test_commands(self):
         script = ("/help\n/tokens\nHello\n/tokens\n/stats\n/cache\n/paged\n/set temp=0.5 top_k=3\n"
                   "/set temp=oops\n/system Be brief.\n/system\n/think off\n/image x.png\n/nonsense\n"

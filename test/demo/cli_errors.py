@@ -209,6 +209,23 @@ class InputErrors(CliTest):
         self.assertRegex(r.err, r"(?m)^error: KV cache is full \(4/4 blocks, \d+ tokens\) after ")
         self.fails(7, self.qwen3, "--device", "cpu", "-p", "word " * 60, *m, "--num-blocks", "1")
 
+    def test_closed_streams_are_not_mixed_up_with_files(self):
+        """The first free number goes to the next file that is opened: a model, a log."""
+        args = ("--device", "cpu", "-n", "2")
+        self.fails(5, self.qwen3, *args, closed=[0], message="cannot read standard input")
+        self.fails(5, self.qwen3, *args, "-i", closed=[0], message="cannot read the input")
+        self.fails(5, self.qwen3, *args, "-i", "-", "-o", self.path("o"), closed=[0],
+                   name="kuiper_batch", message="cannot read the input")
+        self.assertEqual(self.run_cli(self.qwen3, *args, "-p", "x", closed=[0]).rc, 0)
+        log = self.path("log")
+        r = self.run_cli(self.qwen3, *args, "-p", "x", "--log-file", log, closed=[0, 1, 2])
+        self.assertEqual((r.rc, r.out, r.err), (1, "", ""))
+        with open(log) as f:
+            text = f.read()
+        self.assertIn("error: cannot write to standard output", text)
+        self.assertEqual(text.count("Paged Attention: disabled"), 1)
+        self.assertNotIn("Assistant:", text)
+
     def test_output_that_cannot_be_written(self):
         for flag in ("--dump-tokens", "--dump-logits", "--stats-json", "--log-file", "--session"):
             r = self.run_cli(self.qwen3, "--device", "cpu", "-p", "x", "-n", "2", flag,

@@ -14,7 +14,9 @@ CRASHES = (134, 139, -6, -11, -7, -8)
 
 
 def program(name):
-    return os.path.join(ARGS.bin, name)
+    """In the folder of the programs or, in a build tree, in that of the tools beside it."""
+    path = os.path.join(ARGS.bin, name)
+    return path if os.path.exists(path) else os.path.join(ARGS.bin, "..", "tools", name)
 
 
 def data(path):
@@ -69,12 +71,19 @@ class CliTest(unittest.TestCase):
                 f.write(content if isinstance(content, bytes) else content.encode())
         return path
 
-    def run_cli(self, *args, stdin=b"", name="qwen3_infer", env=None):
+    def run_cli(self, *args, stdin=b"", name="qwen3_infer", env=None, closed=()):
+        """`closed`: numbers of the standard streams that the program finds closed."""
         if isinstance(stdin, str):
             stdin = stdin.encode()
-        done = subprocess.run([program(name), *map(str, args)], input=stdin, capture_output=True,
-                              timeout=300, env={**os.environ, **(env or {})},
-                              preexec_fn=default_signals)
+
+        def prepare():
+            default_signals()
+            for number in closed:
+                os.close(number)
+
+        args = [arg if isinstance(arg, bytes) else str(arg) for arg in args]
+        done = subprocess.run([program(name), *args], input=stdin, capture_output=True,
+                              timeout=300, env={**os.environ, **(env or {})}, preexec_fn=prepare)
         self.assertNotIn(done.returncode, CRASHES, done.stderr)
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs qwen_infer and qwen3_infer as people and scripts do and checks what docs/command_line.md
+"""Runs the programs as people and scripts do and checks what docs/command_line.md
 promises: streams, exit codes, messages, JSON, chats, terminals, signals.
 
     python3 test/demo/cli_test.py --bin build/demo [--source .] [--data ../shared/data] [TEST ...]
@@ -16,6 +16,7 @@ from cli_chat import *  # noqa: F401,F403
 from cli_errors import *  # noqa: F401,F403
 from cli_harness import ARGS
 from cli_output import *  # noqa: F401,F403
+from cli_tools import *  # noqa: F401,F403
 
 
 def main():

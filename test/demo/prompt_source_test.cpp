@@ -125,6 +125,26 @@ TEST(LineReader, LinesWithAndWithoutEnds) {
   EXPECT_EQ(reader.Next(), std::nullopt);
 }
 
+TEST(LineReader, SkipsTheRestOfAnEndlessLine) {
+  constexpr size_t kMaxLine = size_t{64} << 20;
+  TempFile file(std::string(kMaxLine + 5000, 'x') + "\nnext");
+  LineReader reader(file.fd());
+  EXPECT_EQ(reader.Next()->size(), kMaxLine);
+  EXPECT_EQ(reader.Next(), "next");
+  EXPECT_EQ(reader.Next(), std::nullopt);
+}
+
+TEST(LineReader, SaysWhyItEnds) {
+  TempFile file("a");
+  LineReader reader(file.fd());
+  EXPECT_EQ(reader.Next(), "a");
+  EXPECT_EQ(reader.Next(), std::nullopt);
+  EXPECT_TRUE(reader.status().ok());
+  LineReader closed(-1);
+  EXPECT_EQ(closed.Next(), std::nullopt);
+  EXPECT_EQ(closed.status().code(), StatusCode::kInput);
+}
+
 TEST(SessionFile, ComesBackAsItWas) {
   Conversation saved;
   saved.SetSystem("be \"brief\"\n");

@@ -1,0 +1,37 @@
+"""kuiper_pack and kuiper_logits as people call them."""
+import os
+
+from cli_harness import CliTest
+
+
+class Logits(CliTest):
+    def logits(self, ids, run):
+        out = self.path("l.npy")
+        r = run(self.qwen3, "--ids", self.path("ids", ids), "--out", out, name="kuiper_logits")
+        return r, out
+
+    def test_writes_a_row_per_id_and_nothing_else(self):
+        r, out = self.logits("1 2\n3\n", self.ok)
+        self.assertEqual((r.out, r.err), ("", ""))
+        self.assertEqual(os.path.getsize(out), 128 + 3 * 1600 * 4)
+
+    def test_ids_that_are_none(self):
+        for ids in ("", "1 x", "1 2,3", "1 99999999999", "1.5"):
+            r, _ = self.logits(ids, self.run_cli)
+            self.assertEqual(r.rc, 5, ids + r.err)
+            self.assertEqual(len(r.err.splitlines()), 1, r.err)
+
+
+class Pack(CliTest):
+    def test_a_packed_model_answers_alike(self):
+        packed = self.path("m.bin")
+        r = self.ok(self.qwen3, packed, name="kuiper_pack")
+        self.assertEqual((r.out, r.err), ("", ""))
+        args = ("--device", "cpu", "-p", "Hello", "-n", "8", "-q")
+        self.assertEqual(self.ok(packed, *args).out, self.ok(self.qwen3, *args).out)
+
+    def test_failures(self):
+        self.fails(2, self.qwen3, name="kuiper_pack", message="too few arguments")
+        self.fails(3, "/m/x", self.path("o"), name="kuiper_pack", message="model file not found")
+        self.fails(1, self.qwen3, "/nonexistent/o", name="kuiper_pack", message="cannot write")
+        self.fails(1, self.qwen3, self.dir, name="kuiper_pack", message="Is a directory")
