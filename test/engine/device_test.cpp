@@ -206,6 +206,33 @@ TEST_P(DeviceGuaranteesTest, CachedEqualsCold) {
   }
 }
 
+// Two compute the same pages in one step, a third takes them while those two decode; each goes on
+// in its own way.
+TEST_P(DeviceGuaranteesTest, SequencesOfOnePrefixEqualAlone) {
+  EngineConfig config = Config();
+  const auto alone = Create(config);
+  config.page_size = 8;
+  config.max_num_seqs = 3;
+  config.prefix_cache = true;
+  for (const bool use_graph : {false, true}) {
+    config.use_graph = use_graph;
+    const auto engine = Create(config);
+    ASSERT_TRUE(engine != nullptr && alone != nullptr);
+    std::vector<Request> requests(3, MakeRequest(*alone, 17));
+    for (int i = 0; i < 3; ++i) requests[i].prompt.push_back(1 + i);
+    std::vector<int64_t> ids;
+    for (const int i : {0, 1}) ids.push_back(engine->Add(requests[i]).value());
+    for (int i = 0; i < 2; ++i) engine->Step();
+    ids.push_back(engine->Add(requests[2]).value());
+    while (engine->HasWork()) engine->Step();
+    for (int i = 0; i < 3; ++i) {
+      const Completion c = engine->Take(ids[i]);
+      EXPECT_EQ(c.cached_tokens, i == 2 ? 16 : 0);
+      ExpectSameBits(c, RunToEnd(*alone, requests[i]), "request " + std::to_string(i));
+    }
+  }
+}
+
 // Prompts in chunks beside a sequence that decodes. Whatever is left for the last chunk, one token
 // as well, the bits are those of the prompt in one piece.
 TEST_P(DeviceGuaranteesTest, ChunksBesideADecodeEqualWholePrompts) {

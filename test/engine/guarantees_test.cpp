@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "kuiper/engine/engine.h"
 #include "test/engine/engine_test_util.h"
@@ -24,7 +25,7 @@ EngineConfig BaseConfig(std::string model) {
   }
   EngineConfig config = GoldenConfig(model);
   config.dtype = dtype;
-  config.ops.num_threads = 2;
+  config.ops.num_threads = 1;
   return config;
 }
 
@@ -181,6 +182,88 @@ TEST_P(GuaranteesTest, CachedEqualsCold) {
   }
 }
 
+// What two requests of one prefix give while both run, one `lead` steps ahead of the other.
+std::pair<Completion, Completion> RunBoth(Engine& engine, const Request& first,
+                                          const Request& second, int lead) {
+  engine.ClearPrefixCache();
+  const int64_t a = engine.Add(first).value();
+  for (int i = 0; i < lead; ++i) engine.Step();
+  const int64_t b = engine.Add(second).value();
+  engine.Step();
+  EXPECT_GT(engine.kv_stats().pages_shared, 0) << "they do not run together";
+  while (engine.HasWork()) engine.Step();
+  return {engine.Take(a), engine.Take(b)};
+}
+
+EngineConfig SharingConfig(const std::string& model, bool use_graph) {
+  EngineConfig config = BaseConfig(model);
+  config.page_size = 8;
+  config.max_num_seqs = 2;
+  config.prefix_cache = true;
+  config.use_graph = use_graph;
+  return config;
+}
+
+// The second takes the pages of the first up to where they differ: in the prompt, or in what is
+// drawn behind it.
+TEST_P(GuaranteesTest, SequencesThatDivergeAfterASharedPrefixEqualAlone) {
+  constexpr int kPage = 8;
+  const auto alone = Create(BaseConfig(GetParam()));
+  ASSERT_NE(alone, nullptr);
+  for (const bool use_graph : {false, true}) {
+    const auto engine = Create(SharingConfig(GetParam(), use_graph));
+    ASSERT_NE(engine, nullptr);
+    for (const int shared : {kPage, kPage + 1, 2 * kPage - 1, 3 * kPage, 3 * kPage + 1}) {
+      for (const bool by_draw : {false, true}) {
+        const std::string what = "shared " + std::to_string(shared) + (by_draw ? ", drawn" : "") +
+                                 (use_graph ? ", graph" : "");
+        Request first = MakeRequest(Prompt(shared, Vocab(*alone)));
+        first.sampling.temperature = 0.9f;
+        Request second = first;
+        second.sampling.seed = 1;
+        if (!by_draw) {
+          for (const int32_t id : Prompt(5, Vocab(*alone), 2)) first.prompt.push_back(id);
+          for (const int32_t id : Prompt(6, Vocab(*alone), 3)) second.prompt.push_back(id);
+        }
+        const auto [a, b] = RunBoth(*engine, first, second, 2);
+        const int most = static_cast<int>(second.prompt.size()) - 1;
+        EXPECT_EQ(b.cached_tokens, std::min(shared, most) / kPage * kPage) << what;
+        ExpectSameBits(a, RunToEnd(*alone, first), what + ", first");
+        ExpectSameBits(b, RunToEnd(*alone, second), what + ", second");
+        EXPECT_NE(a.tokens, b.tokens) << what;
+      }
+    }
+  }
+}
+
+// Both find nothing in the cache and compute the same pages, in one step or with the second's last
+// page in the step after; then they go on with one copy.
+TEST_P(GuaranteesTest, SequencesThatComputeTheSamePrefixAtOnceEqualAlone) {
+  constexpr int kPage = 8;
+  const auto alone = Create(BaseConfig(GetParam()));
+  ASSERT_NE(alone, nullptr);
+  for (const bool use_graph : {false, true}) {
+    for (const int step_tokens : {512, 3 * kPage}) {
+      EngineConfig config = SharingConfig(GetParam(), use_graph);
+      config.max_num_batched_tokens = step_tokens;
+      const auto engine = Create(config);
+      ASSERT_NE(engine, nullptr);
+      for (const int shared : {kPage, kPage + 1, 2 * kPage - 1, 2 * kPage, 2 * kPage + 1}) {
+        const std::string what =
+            "shared " + std::to_string(shared) + ", step " + std::to_string(step_tokens);
+        Request first = MakeRequest(Prompt(shared, Vocab(*alone)));
+        first.prompt.push_back(1);
+        Request second = first;
+        second.prompt.back() = 2;
+        const auto [a, b] = RunBoth(*engine, first, second, 0);
+        EXPECT_EQ(a.cached_tokens + b.cached_tokens, 0) << what;
+        ExpectSameBits(a, RunToEnd(*alone, first), what + ", first");
+        ExpectSameBits(b, RunToEnd(*alone, second), what + ", second");
+      }
+    }
+  }
+}
+
 // A pool with room for less than two of the five requests: they push each other out again and
 // again.
 TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
@@ -227,7 +310,6 @@ TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
 TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
   EngineConfig config = BaseConfig(GetParam());
   config.on_full = OnFull::kSlide;
-  config.ops.num_threads = 1;
   config.max_context = 24;
   config.paged = false;
   const auto contiguous = Create(config);
@@ -251,16 +333,16 @@ TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
 
 TEST_P(GuaranteesTest, ThreadCountDoesNotMatter) {
   EngineConfig config = BaseConfig(GetParam());
-  const auto two = Create(config);
-  ASSERT_NE(two, nullptr);
-  for (const int threads : {1, 3}) {
+  const auto one = Create(config);
+  ASSERT_NE(one, nullptr);
+  for (const int threads : {2, 3}) {
     config.ops.num_threads = threads;
     const auto other = Create(config);
     ASSERT_NE(other, nullptr);
     for (const int wanted : {1, 17, 70}) {
-      const int length = Fitting(wanted, *two);
-      const auto prompt = Prompt(length, Vocab(*two));
-      ExpectSameBits(RunToEnd(*other, MakeRequest(prompt)), RunToEnd(*two, MakeRequest(prompt)),
+      const int length = Fitting(wanted, *one);
+      const auto prompt = Prompt(length, Vocab(*one));
+      ExpectSameBits(RunToEnd(*other, MakeRequest(prompt)), RunToEnd(*one, MakeRequest(prompt)),
                      std::to_string(threads) + " threads");
     }
   }
