@@ -80,6 +80,7 @@ StatusOr<int> RunBenchmark(Run& run) {
     }
     for (int i = 0; i < run.options.repetitions; ++i) {
       KU_ASSIGN_OR_RETURN(const AnswerRecord record, Measure(run, *engine, prompt_tokens, i));
+      KU_RETURN_IF_ERROR(console.output_status());
       if (record.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
       console.Answer(Row(record));
       ++rows;

@@ -71,10 +71,16 @@ Status Console::Configure(const Options& options, const char* program) {
   FLAGS_v = level_ == LogLevel::kDebug ? 1 : 0;
   google::InitGoogleLogging(program);
   if (options.log_file.empty()) return OkStatus();
-  log_file_ = std::fopen(options.log_file.c_str(), "w");
-  if (log_file_ == nullptr) return WriteFailed(options.log_file);
+  log_path_ = options.log_file;
+  log_file_ = std::fopen(log_path_.c_str(), "w");
+  if (log_file_ == nullptr) return WriteFailed(log_path_);
   Sink() = std::make_unique<FileSink>(log_file_);
   return OkStatus();
+}
+
+Status Console::log_status() const {
+  if (log_file_ == nullptr || std::ferror(log_file_) == 0) return OkStatus();
+  return Status(StatusCode::kInternal, "cannot write all lines to " + log_path_);
 }
 
 void Console::Answer(std::string_view text) {

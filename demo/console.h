@@ -26,6 +26,8 @@ class Console {
   // remembered in output_status().
   void Answer(std::string_view text);
   const Status& output_status() const { return output_status_; }
+  // kInternal when lines of the log file could not be written.
+  Status log_status() const;
 
   // Lines on stderr, without newline. Contract lines and statistics:
   void Line(LogLevel level, const std::string& text) { Line(level, text, text); }
@@ -61,6 +63,7 @@ class Console {
   bool color_ = false;
   bool progress_shown_ = false;
   std::FILE* log_file_ = nullptr;
+  std::string log_path_;
   Status output_status_;
 };
 

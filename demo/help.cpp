@@ -43,9 +43,8 @@ Guarantees (on one machine, one device, one --attention kind, one dtype):
   2. recorded decode step (--cuda-graph) == eager: the same bits
   3. prefix-cache hit == cold run, chunked == whole prefill: the same bits
   4. a request in a batch == the same request alone: the same bits
-  5. preempted == never preempted, speculative == plain greedy: the same token ids
-     (this version neither preempts nor speculates)
-  --deterministic on (CUDA): 3 and 5 to the bit only where no generated token is computed again
+  5. preempted (computed again, or swapped) == never preempted: the same bits
+  On a GPU with --deterministic on, 3 holds for earlier answers in a prompt up to rounding only.
 Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU instruction sets, and
 to the bit with Hugging Face.
 )";

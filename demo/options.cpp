@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <utility>
 
 #include "demo/flag_table.h"
 #include "demo/flags.h"
+#include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
 namespace {
@@ -229,8 +231,41 @@ Status CheckTogether(const ParsedArgs& args, const Options& options) {
   }
   for (const std::string& stop : options.stop) {
     if (stop.empty()) return Bad("--stop: the string is empty");
+    if (!IsValidUtf8(stop)) return Bad("--stop is not valid UTF-8");
+  }
+  if (!IsValidUtf8(options.system_prompt.value_or(""))) {
+    return Status(StatusCode::kInput, "--system-prompt is not valid UTF-8");
   }
   return OkStatus();
+}
+
+// Flags that cannot matter in this run: "--NAME has no effect WHY".
+void NoteUseless(const ParsedArgs& args, const Options& options, std::vector<std::string>* notes) {
+  const EngineConfig& engine = options.engine;
+  const auto note = [&](bool useless, const char* why, std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (!useless || !args.given(name)) continue;
+      notes->push_back(std::string("--") + name + " has no effect " + why);
+    }
+  };
+  const bool answers = options.task == Task::kAnswer;
+  const bool chats = options.task == Task::kChat;
+  note(!engine.paged && options.task != Task::kVerifyPaged, "without --paged-attention",
+       {"num-blocks", "kv-cache-memory"});
+  note(!engine.prefix_cache, "without --prefix-cache", {"prefix-cache-size"});
+  note(engine.preemption == Preemption::kRecompute, "without --preemption swap or auto",
+       {"swap-space"});
+  // Requests of a batch and /set in a chat bring a temperature of their own.
+  note(answers && options.generation.sampling.temperature == 0 && !options.use_generation_config,
+       "without --temp: decoding is greedy", {"top-k", "top-p", "min-p"});
+  note(options.beams.width == 1, "without --beam-width", {"length-penalty"});
+  note(!chats && options.session_file.empty(), "without --interactive or --session",
+       {"max-history"});
+  note(options.task != Task::kBenchmark, "without --benchmark",
+       {"benchmark-prompt-tokens", "benchmark-decode-tokens", "repetitions"});
+  note(!answers, "where no single answer is printed", {"dump-tokens", "dump-logits"});
+  note(!answers && !chats, "where no answer is printed", {"stats-json"});
+  note(options.raw, "with --raw", {"think"});
 }
 
 void TakeNotes(const ParsedArgs& args, Options* options) {
@@ -242,16 +277,7 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
       notes.push_back(std::string(negated ? "--no-" : "--") + flag.name + " " + flag.why);
     }
   }
-  if (!options->engine.paged) {
-    for (const char* name : {"num-blocks", "kv-cache-memory"}) {
-      if (args.given(name)) {
-        notes.push_back(std::string("--") + name + " has no effect without --paged-attention");
-      }
-    }
-  }
-  if (options->prefix_cache_size.has_value() && !options->engine.prefix_cache) {
-    notes.push_back("--prefix-cache-size has no effect without --prefix-cache");
-  }
+  NoteUseless(args, *options, &notes);
   if (options->format == OutputFormat::kJson && options->stream.value_or(false)) {
     notes.push_back("--stream has no effect with --output-format json (jsonl streams)");
   }
@@ -264,10 +290,6 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
     notes.push_back("--stream has no effect with --beam-width: the answer is chosen at the end");
     options->stream = false;
   }
-  if (options->beams.width == 1 && args.given("length-penalty")) {
-    notes.push_back("--length-penalty has no effect without --beam-width");
-  }
-  if (options->raw && args.given("think")) notes.push_back("--think has no effect with --raw");
 }
 
 }  // namespace
@@ -282,7 +304,6 @@ StatusOr<Options> OptionsFromFlags(const ParsedArgs& args, FlagPrograms program)
   const bool batch = program == FlagPrograms::kBatch;
   if (batch) KU_RETURN_IF_ERROR(TakeBatch(args, &options));
   KU_RETURN_IF_ERROR(CheckTogether(args, options));
-  TakeNotes(args, &options);
   options.task = FLAGS_tokenize       ? Task::kTokenize
                  : FLAGS_dry_run      ? Task::kDryRun
                  : FLAGS_verify_paged ? Task::kVerifyPaged
@@ -290,6 +311,7 @@ StatusOr<Options> OptionsFromFlags(const ParsedArgs& args, FlagPrograms program)
                  : FLAGS_interactive  ? Task::kChat
                  : batch              ? Task::kBatch
                                       : Task::kAnswer;
+  TakeNotes(args, &options);
   return options;
 }
 

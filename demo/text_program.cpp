@@ -104,10 +104,11 @@ int RunOptions(const Program& program, Options& options, Console& console) {
   Run run{program, options, console};
   const StatusOr<int> code = RunTask(run);
   if (!code.ok()) return Fail(console, code.status(), options.json(), &options);
-  if (*code == kExitOk && !console.output_status().ok()) {
-    return Fail(console, console.output_status(), false, &options);
+  if (*code != kExitOk) return *code;
+  for (const Status& written : {console.output_status(), console.log_status()}) {
+    if (!written.ok()) return Fail(console, written, false, &options);
   }
-  return *code;
+  return kExitOk;
 }
 
 int RunArguments(const Program& program, const std::vector<std::string>& arguments,
@@ -144,7 +145,7 @@ Status CheckModelFamily(const Program& program, const std::string& path,
   std::string hint;
   if (config.family == ModelFamily::kQwen2) hint = "use qwen_infer";
   if (config.family == ModelFamily::kQwen3) hint = "use qwen3_infer";
-  if (config.family == ModelFamily::kQwen3VL) hint = "use qwen3_vl_infer";
+  if (config.family == ModelFamily::kQwen3VL) hint = "images are not available in this version";
   return Status(StatusCode::kModel,
                 path + " holds a " + FamilyName(config.family) + " model; " + program.name +
                     " runs " + program.models,

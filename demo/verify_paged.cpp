@@ -71,11 +71,9 @@ std::string FirstDifference(const Outcome& contiguous, const Outcome& paged) {
 
 StatusOr<int> RunVerifyPaged(Run& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(const Outcome contiguous, Generate(run, input, false));
+  if (contiguous.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
   KU_ASSIGN_OR_RETURN(const Outcome paged, Generate(run, input, true));
-  if (contiguous.completion.finish == FinishReason::kInterrupt ||
-      paged.completion.finish == FinishReason::kInterrupt) {
-    return kExitInterrupted;
-  }
+  if (paged.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
   const std::string difference = FirstDifference(contiguous, paged);
   if (!difference.empty()) {
     run.console.Error(

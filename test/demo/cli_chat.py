@@ -236,6 +236,18 @@ class Signals(CliTest):
         self.assertIn(b"turns: 1", err)
         self.assertGreater(len(first), 0)
 
+    def test_interrupt_ends_verify_paged_in_its_first_half(self):
+        p = subprocess.Popen([program("qwen3_infer"), self.qwen3, "-p", "Hi", "--verify-paged",
+                              *self.LONG], stderr=subprocess.PIPE, preexec_fn=default_signals)
+        first = b""
+        while b"Paged Attention: disabled" not in first:
+            first += os.read(p.stderr.fileno(), 65536)
+        time.sleep(0.2)
+        p.send_signal(signal.SIGINT)
+        _, rest = p.communicate(timeout=120)
+        self.assertEqual(p.returncode, -signal.SIGINT)
+        self.assertNotIn(b"Paged Attention: enabled", rest)
+
     def test_closed_pipe_ends_by_sigpipe(self):
         p = Process([program("qwen3_infer"), self.qwen3, "-p", "Hi", *self.LONG])
         p.read()

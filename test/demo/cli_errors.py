@@ -175,6 +175,8 @@ class InputErrors(CliTest):
         self.fails(5, *m, stdin=b"ab\xff\n", message="standard input is not valid UTF-8")
         self.fails(5, *m, stdin=b"\n", message="standard input is empty")
         self.fails(5, *m, "-p", "", message="--prompt is empty")
+        self.fails(5, *m, "-p", "x", "--system-prompt", b"\xff",
+                   message="--system-prompt is not valid UTF-8")
         self.fails(5, *m, "-f", self.path("empty", ""), message="is empty")
         self.fails(5, *m, "-f", self.path("missing"), message="No such file")
         self.fails(5, *m, "-f", self.dir)
@@ -232,8 +234,13 @@ class InputErrors(CliTest):
                              "/nonexistent/file")
             self.assertEqual(r.rc, 1, flag + r.err)
             self.assertEqual(len(r.error_lines()), 1, r.err)
-        with open("/dev/full", "w") as full:
-            done = subprocess.run([program("qwen3_infer"), self.qwen3, "-p", "x", "-n", "2"],
-                                  stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(b"error: cannot write to standard output: No space left", done.stderr)
+        r = self.run_cli(self.qwen3, "-p", "x", "-n", "2", "--log-file", "/dev/full")
+        self.assertEqual(r.rc, 1)
+        self.assertEqual(r.error_lines(), ["error: cannot write all lines to /dev/full"])
+        for args in (("-p", "x", "-n", "2"), ("--tokenize",), ("--dry-run",), ("-i", "-p", "x"),
+                     ("--benchmark", "--benchmark-prompt-tokens", "8")):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([program("qwen3_infer"), self.qwen3, *args], stdout=full,
+                                      stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 1, args)
+            self.assertIn(b"error: cannot write to standard output: No space left", done.stderr)

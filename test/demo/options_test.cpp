@@ -105,6 +105,19 @@ TEST(Options, FlagsWithoutEffectLeaveOneNoteEach) {
   EXPECT_EQ(o.notes[0].find("--no-fused-ffn has no effect"), 0u) << o.notes[0];
   EXPECT_EQ(Good({"M", "--num-blocks", "8"}).notes.size(), 1u);
   EXPECT_TRUE(Good({"M", "--num-blocks", "8", "--paged-attention"}).notes.empty());
+  EXPECT_TRUE(Good({"M", "--num-blocks", "8", "--verify-paged"}).notes.empty());
+  EXPECT_EQ(Good({"M", "--top-p", "0.9"}).notes,
+            std::vector<std::string>{"--top-p has no effect without --temp: decoding is greedy"});
+  EXPECT_TRUE(Good({"M", "--top-p", "0.9", "--temp", "1"}).notes.empty());
+  EXPECT_TRUE(Good({"M", "--top-p", "0.9", "--use-generation-config"}).notes.empty());
+  EXPECT_TRUE(Good({"M", "--top-p", "0.9", "-i"}).notes.empty()) << "/set temp";
+  EXPECT_EQ(Good({"M", "--max-history", "3"}).notes.size(), 1u);
+  EXPECT_TRUE(Good({"M", "--max-history", "3", "--session", "s"}).notes.empty());
+  EXPECT_EQ(Good({"M", "--repetitions", "3"}).notes.size(), 1u);
+  EXPECT_TRUE(Good({"M", "--repetitions", "3", "--benchmark"}).notes.empty());
+  EXPECT_EQ(Good({"M", "--swap-space", "1G"}).notes.size(), 1u);
+  EXPECT_EQ(Good({"M", "--dump-tokens", "f", "--stats-json", "g", "--dry-run"}).notes.size(), 2u);
+  EXPECT_TRUE(Good({"M", "--dump-tokens", "f", "--stats-json", "g"}).notes.empty());
 }
 
 TEST(Options, GraphOnTheCpuOnlyWhenAskedFor) {
@@ -166,7 +179,8 @@ TEST(CheckModelFamily, NamesTheRightProgram) {
   EXPECT_EQ(status.message(), "/m holds a Llama model; qwen3_infer runs Qwen3 text models");
   EXPECT_EQ(status.hint(), "");
   config.family = ModelFamily::kQwen3VL;
-  EXPECT_EQ(CheckModelFamily(program, "/m", config).hint(), "use qwen3_vl_infer");
+  EXPECT_EQ(CheckModelFamily(program, "/m", config).hint(),
+            "images are not available in this version");
 }
 
 }  // namespace
