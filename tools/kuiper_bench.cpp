@@ -6,18 +6,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/token_stream.h"
 #include "tools/kuiper_bench_machine.h"
-#include "tools/kuiper_bench_model.h"
 #include "tools/kuiper_bench_run.h"
 #include "tools/kuiper_bench_scenarios.h"
 #include "tools/tool_args.h"
@@ -228,28 +225,32 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload&
   return Engine::Create(config);
 }
 
+// The yardsticks of the engine's decode steps and prompts.
+StatusOr<std::unique_ptr<Machine>> MakeMachine(const Engine& engine) {
+  return Machine::Make(engine.config().device, engine.weight_type(),
+                       engine.weight_bytes_per_token(), engine.config().ops.num_threads);
+}
+
 Status BenchRates(const Args& args, const Workload& w, const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
 
-  // Memory is read before the yardsticks map the weights a second time.
+  // Memory is read before the yardsticks take some.
   KU_ASSIGN_OR_RETURN(const Completion warm_up,
                       engine->Generate(MakeBenchRequest(*engine, longest, 2, 0)));
   const int64_t peak_resident = PeakResidentBytes();
   const KvStats kv = engine->kv_stats();
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine,
-                      Machine::Make(engine->config().device, LargestWeightsFile(config.model_path),
-                                    engine->weight_type(), w.threads));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine, MakeMachine(*engine));
   KU_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureRows(*engine, *machine, w));
 
   PrintReport(*engine, *machine, rows);
   std::printf(
-      "memory after %d tokens: weights file %.1f MB, KV touched %.1f MB, peak resident %.1f MB\n",
-      warm_up.prompt_tokens + 2, static_cast<double>(machine->weights_size()) / 1e6,
+      "memory after %d tokens: weights %.1f MB, KV touched %.1f MB, peak resident %.1f MB\n",
+      warm_up.prompt_tokens + 2, static_cast<double>(engine->memory_plan().weight_bytes) / 1e6,
       static_cast<double>(kv.bytes_touched) / 1e6, static_cast<double>(peak_resident) / 1e6);
   if (!args.has("json")) return OkStatus();
   Json json = ReportJson(*engine, *machine, rows);
-  json["weights_file_bytes"] = machine->weights_size();
+  json["weight_bytes"] = engine->memory_plan().weight_bytes;
   json["kv_bytes_touched"] = kv.bytes_touched;
   json["peak_resident_bytes"] = peak_resident;
   std::ofstream out(args.text("json", ""));
@@ -260,9 +261,7 @@ Status BenchRates(const Args& args, const Workload& w, const EngineConfig& confi
 
 Status BenchThroughput(const Args& args, Workload w, const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine,
-                      Machine::Make(engine->config().device, LargestWeightsFile(config.model_path),
-                                    engine->weight_type(), w.threads));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine, MakeMachine(*engine));
   w.prompts.clear();
   KU_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureRows(*engine, *machine, w));
   PrintDevice(*engine);
@@ -288,18 +287,9 @@ Status BenchModel(const Args& args, const std::string& scenario, const Workload&
   }
   KU_ASSIGN_OR_RETURN(const std::optional<DType> dtype, ParseType(args));
   EngineConfig config;
-  InventedModel invented;
-  if (args.has("invent")) {
-    std::error_code error;
-    std::string temporary = std::filesystem::temp_directory_path(error).string();
-    if (error) temporary = ".";
-    KU_RETURN_IF_ERROR(
-        invented.Make(args.text("invent", ""), dtype, args.text("scratch", temporary)));
-    config.model_path = invented.dir();
-  } else {
-    config.model_path = args.positionals[0];
-    config.dtype = dtype;
-  }
+  config.random_weights = args.has("invent");
+  config.model_path = config.random_weights ? args.text("invent", "") : args.positionals[0];
+  config.dtype = dtype;
   if (scenario == "throughput") return BenchThroughput(args, w, config);
   if (scenario == "prefix") return BenchWarmPrefix(args, w, config);
   return BenchRates(args, w, config);
@@ -342,7 +332,6 @@ int Main(int argc, char** argv) {
       argc, argv, kUsage,
       {{"scenario", "NAME", "rates (default), throughput, prefix, memory or scheduler"},
        {"invent", "CONFIG.json", "random weights in the shapes of this config"},
-       {"scratch", "DIR", "keeps the invented weights meanwhile (default: the temporary folder)"},
        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
        {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
        {"prompt-tokens", "LIST",

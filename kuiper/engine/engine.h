@@ -23,8 +23,9 @@
 namespace kuiper {
 
 struct EngineConfig {
-  std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
-  std::string tokenizer_path;  // "" = from the model directory or container
+  std::string model_path;       // Hugging Face directory, .safetensors, or .bin of kuiper_pack
+  bool random_weights = false;  // model_path is a config.json: no files, for measurements
+  std::string tokenizer_path;   // "" = from the model directory or container
   Device device;
   OpsOptions ops;
   std::optional<DType> dtype;     // weights are converted; absent = as stored

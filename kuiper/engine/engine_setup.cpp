@@ -8,6 +8,7 @@
 #include "kuiper/base/log.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_state.h"
+#include "kuiper/model/random_weights.h"
 
 namespace kuiper {
 namespace {
@@ -64,9 +65,11 @@ struct OpenedModel {
   DType vector_type = DType::kBF16;  // of norms and biases
 };
 
-StatusOr<OpenedModel> Open(const std::string& path) {
+StatusOr<OpenedModel> Open(const EngineConfig& config) {
+  const std::string& path = config.model_path;
   OpenedModel opened;
-  KU_ASSIGN_OR_RETURN(opened.source, OpenWeights(path));
+  KU_ASSIGN_OR_RETURN(opened.source,
+                      config.random_weights ? MakeRandomWeights(path) : OpenWeights(path));
   KU_ASSIGN_OR_RETURN(opened.model, ParseModelConfig(opened.source->files().config_json));
   if (!opened.model.supported) {
     return Status(StatusCode::kModel, path + " holds a " + FamilyName(opened.model.family) +
@@ -205,7 +208,7 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config) {
   EngineConfig resolved = config;
   KU_RETURN_IF_ERROR(CheckConfig(resolved));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(config.device, config.ops));
-  KU_ASSIGN_OR_RETURN(const OpenedModel opened, Open(config.model_path));
+  KU_ASSIGN_OR_RETURN(const OpenedModel opened, Open(config));
   KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &resolved));
   KvShape kv;
   return MakePlan(resolved, opened, *ops, &kv);
@@ -232,7 +235,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
-  KU_ASSIGN_OR_RETURN(OpenedModel opened, Open(config.model_path));
+  KU_ASSIGN_OR_RETURN(OpenedModel opened, Open(config));
   KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &s->config));
   KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, opened));
   KvShape kv;

@@ -45,6 +45,7 @@ class ModelLoader {
   Buffer staging_;              // pinned, for uploads
   std::vector<Tensor> mapped_;  // tensors used in place
   int64_t bytes_done_ = 0;
+  uint64_t num_random_ = 0;     // tensors made up so far, each from a seed of its own
   int num_narrowed_ = 0;        // matrices whose type is wider than the model's
   std::string first_narrowed_;  // and the first of them
 };
@@ -183,7 +184,7 @@ Status ModelLoader::AddPart(const std::string& prefix, int rows, int cols, bool 
 
 Status ModelLoader::Place(const std::string& name, const Tensor& host, DType dtype, Tensor* out) {
   const bool aligned = reinterpret_cast<uintptr_t>(host.data) % DTypeBytes(host.dtype) == 0;
-  if (on_cpu() && host.dtype == dtype && aligned) {
+  if (on_cpu() && !host.empty() && host.dtype == dtype && aligned) {
     mapped_.push_back(host);
     *out = host;
   } else {
@@ -191,7 +192,11 @@ Status ModelLoader::Place(const std::string& name, const Tensor& host, DType dty
     KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.Allocate(bytes));
     *out = host.rank == 1 ? buffer.As(dtype, {host.shape[0]})
                           : buffer.As(dtype, {host.shape[0], host.shape[1]});
-    KU_RETURN_IF_ERROR(Copy(name, host, *out));
+    if (host.empty()) {
+      ops_.FillRandom(*out, num_random_++);
+    } else {
+      KU_RETURN_IF_ERROR(Copy(name, host, *out));
+    }
     model_->buffers_.push_back(std::move(buffer));
   }
   model_->weight_bytes_ += out->bytes();

@@ -1,7 +1,6 @@
 // Where weights come from: a name, an expected shape, and a host tensor in return. OpenWeights
 // reads Hugging Face directories, single .safetensors files and containers packed by kuiper_pack;
-// the bench tool implements WeightSource with random numbers. Placement on a device is LoadModel's
-// work.
+// random_weights.h needs no files. Placement on a device is LoadModel's work.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +34,8 @@ class WeightSource {
   virtual const ModelFiles& files() const = 0;
   virtual bool Has(const std::string& name) const = 0;
   // A dense host tensor of that shape and of any float type, valid while the source lives; the data
-  // need not be aligned. kModel when it is absent or does not have this shape.
+  // need not be aligned. Without data it stands for random values (Ops::FillRandom), which differ
+  // from tensor to tensor. kModel when it is absent or does not have this shape.
   virtual StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
   // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
   // copied elsewhere and may leave memory and the page cache.

@@ -93,6 +93,13 @@ void Ops::Embed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   if (out.numel() > 0) DoEmbed(out, table, ids, sampled);
 }
 
+void Ops::FillRandom(Tensor out, uint64_t seed) {
+  const Checker check("FillRandom", device());
+  check.Present(out, "out");
+  check.That(IsFloat(out.dtype) && out.is_dense(), "out is not a dense float tensor");
+  if (out.numel() > 0) DoFillRandom(out, seed);
+}
+
 void Ops::GatherRows(Tensor out, Tensor x, Tensor rows) {
   const Checker check("GatherRows", device());
   check.Matrix(x, "x");

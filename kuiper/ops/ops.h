@@ -139,6 +139,9 @@ class Ops {
   // zero, -1 - r, stands for sampled[r] of the i32 array that Sample wrote; where that is -1 (not
   // finite), the row of out is NaN.
   void Embed(Tensor out, Tensor table, Tensor ids, Tensor sampled = {});
+  // out, dense of any float type and shape: made-up weights with random signs and magnitudes from
+  // 2^-7 to 2^-6. Value i depends on (seed, i) only: it is the same in every type, on every device.
+  void FillRandom(Tensor out, uint64_t seed);
   // out [R, hidden] = x[rows]; rows [R] i32.
   void GatherRows(Tensor out, Tensor x, Tensor rows);
   // out [T, n] = x / sqrt(mean(x^2) + eps) * weight; weight [n], x and out of any float types.
@@ -176,6 +179,7 @@ class Ops {
  protected:
   // One pure virtual per op: a backend that misses one does not compile.
   virtual void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) = 0;
+  virtual void DoFillRandom(Tensor out, uint64_t seed) = 0;
   virtual void DoGatherRows(Tensor out, Tensor x, Tensor rows) = 0;
   virtual void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) = 0;
   virtual void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue,

@@ -170,5 +170,23 @@ TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
   }
 }
 
+// The plan of random weights is the plan of a file, and there is no second copy of them.
+TEST(EngineMemoryTest, RandomWeightsAreAllocatedOnce) {
+  EngineConfig config = GoldenConfig();
+  config.max_context = 128;
+  const auto from_file = Engine::Plan(config);
+  config.random_weights = true;
+  config.model_path += "/config.json";
+  const size_t before = cpu::AllocatedBytes();
+  const auto engine = Create(config);
+  ASSERT_NE(engine, nullptr);
+  const MemoryPlan& plan = engine->memory_plan();
+  EXPECT_EQ(plan.weight_bytes, from_file->weight_bytes);
+  EXPECT_EQ(plan.total_bytes(), from_file->total_bytes());
+  EXPECT_NEAR(
+      static_cast<double>(plan.total_bytes()) / static_cast<double>(cpu::AllocatedBytes() - before),
+      1, 0.02);
+}
+
 }  // namespace
 }  // namespace kuiper

@@ -69,6 +69,7 @@ class LateOps final : public Ops {
 
  protected:
   void DoEmbed(Tensor, Tensor, Tensor, Tensor) override { NoKernels(); }
+  void DoFillRandom(Tensor, uint64_t) override { NoKernels(); }
   void DoGatherRows(Tensor, Tensor, Tensor) override { NoKernels(); }
   void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
   void DoApply(Tensor, Tensor, const Linear&, Epilogue, int) override { NoKernels(); }

@@ -1,5 +1,5 @@
-// Embed, GatherRows, RmsNorm and QkNormRopeStore against naive double loops: odd sizes, row strides
-// larger than the row, every weight type, every instruction set.
+// Embed, FillRandom, GatherRows, RmsNorm and QkNormRopeStore against naive double loops: odd sizes,
+// row strides larger than the row, every weight type, every instruction set.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -72,6 +72,31 @@ TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
     ExpectNear({rows.begin(), rows.begin() + 3 * kHidden}, expected, 1e-30, 0, target);
     for (int i = 0; i < kHidden; ++i) EXPECT_TRUE(std::isnan(rows[3 * kHidden + i])) << target;
   });
+}
+
+// The definition in other words: SplitMix64 as java.util.SplittableRandom steps it, a byte a value.
+TEST_P(ElementwiseTest, FillRandomIsTheSameOnEveryDevice) {
+  for (const int count : {1, 7, 8, 1025, 70001}) {
+    const Matrix out(*ops_, weight_type(), 1, count, count + 9);
+    const uint64_t seed = 1234567;
+    ops_->FillRandom(out.vector(), seed);
+    std::vector<float> expected;
+    uint64_t state = seed, bits = 0;
+    for (int i = 0; i < count; ++i) {
+      if (i % 8 == 0) {
+        state += 0x9E3779B97F4A7C15u;
+        bits = (state ^ state >> 30) * 0xBF58476D1CE4E5B9u;
+        bits = (bits ^ bits >> 27) * 0x94D049BB133111EBu;
+        bits ^= bits >> 31;
+        if (i == 0) {
+          ASSERT_EQ(bits, 6457827717110365317u) << "published for this seed";
+        }
+      }
+      const int byte = static_cast<int>(bits >> 8 * (i % 8) & 0xFF);
+      expected.push_back(static_cast<float>((byte < 128 ? 1 : -1) * (128 + byte % 128)) / 16384);
+    }
+    EXPECT_EQ(out.Get(), expected);
+  }
 }
 
 TEST_P(ElementwiseTest, GatherRowsCopiesRows) {

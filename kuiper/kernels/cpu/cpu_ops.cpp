@@ -103,6 +103,10 @@ void CpuOps::DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   Run([=, this] { cpu::Embed(pool_, out, table, ids, sampled); });
 }
 
+void CpuOps::DoFillRandom(Tensor out, uint64_t seed) {
+  Run([=, this] { cpu::FillRandom(pool_, out, seed); });
+}
+
 void CpuOps::DoGatherRows(Tensor out, Tensor x, Tensor rows) {
   Run([=, this] { cpu::GatherRows(pool_, out, x, rows); });
 }

@@ -38,6 +38,7 @@ class CpuOps : public Ops {
 
  protected:
   void DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) override;
+  void DoFillRandom(Tensor out, uint64_t seed) override;
   void DoGatherRows(Tensor out, Tensor x, Tensor rows) override;
   void DoRmsNorm(Tensor out, Tensor x, Tensor weight, float eps) override;
   void DoApply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue,

@@ -1,5 +1,6 @@
 // Embed and GatherRows, parallel over rows: each moves its inputs and outputs once and is bound by
-// memory. SiluMulRow, the end of a linear layer: its data are in cache, exp is what it costs.
+// memory. FillRandom, parallel over pieces, runs at load only. SiluMulRow, the end of a linear
+// layer: its data are in cache, exp is what it costs.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+#include "kuiper/kernels/common/random_weight.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cpu/kernels.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
@@ -69,6 +71,24 @@ void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sample
     KU_CHECK(id >= 0 && id < table.rows(), "token id outside the embedding");
     widen(out.row<float>(t), static_cast<const char*>(table.data) + id * row_bytes, table.dtype,
           out.shape[1]);
+  });
+}
+
+void FillRandom(ThreadPool& pool, Tensor out, uint64_t seed) {
+  constexpr int64_t kPiece = 1 << 16;
+  static_assert(kPiece % kRandomGroup == 0);
+  const int64_t count = out.numel();
+  VisitFloat(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    ForEachItem(pool, (count + kPiece - 1) / kPiece, count, [&](int64_t piece, int) {
+      const int64_t end = std::min(count, (piece + 1) * kPiece);
+      for (int64_t begin = piece * kPiece; begin < end; begin += kRandomGroup) {
+        const uint64_t random = SplitMix64(seed, static_cast<uint64_t>(begin / kRandomGroup));
+        const int n = static_cast<int>(std::min<int64_t>(kRandomGroup, end - begin));
+        T* values = out.ptr<T>() + begin;
+        for (int i = 0; i < n; ++i) values[i] = FromFloat<T>(RandomWeight(random, i));
+      }
+    });
   });
 }
 

@@ -37,6 +37,7 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
 
 // elementwise.cpp; `sampled` may be empty.
 void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled);
+void FillRandom(ThreadPool& pool, Tensor out, uint64_t seed);
 void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows);
 // gate[i] = silu(gate[i]) * up[i], on the calling thread.
 void SiluMulRow(float* gate, const float* up, int64_t n);

@@ -310,6 +310,10 @@ void CudaOps::DoEmbed(Tensor out, Tensor table, Tensor ids, Tensor sampled) {
   KU_GPU::Embed(Enter(), out, table, ids, sampled);
 }
 
+void CudaOps::DoFillRandom(Tensor out, uint64_t seed) {
+  KU_GPU::FillRandom(Enter(), out, seed);
+}
+
 void CudaOps::DoGatherRows(Tensor out, Tensor x, Tensor rows) {
   KU_GPU::Embed(Enter(), out, x, rows, Tensor());
 }

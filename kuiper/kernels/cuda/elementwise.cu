@@ -1,7 +1,8 @@
-// Embed (also GatherRows). One thread per 8 elements, blocks of 128 threads over the
+// Embed (also GatherRows) and FillRandom. One thread per 8 elements, blocks of 128 threads over the
 // columns of one row; 16-byte loads and stores where rows are aligned. Each input and output moves
 // once, so a step of one token is bound by the launch and long prefills by DRAM (about 90 % of copy
-// bandwidth expected; not measured).
+// bandwidth expected; not measured). FillRandom writes only, 8 values per thread, at load.
+#include "kuiper/kernels/common/random_weight.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -31,6 +32,20 @@ __global__ void __launch_bounds__(kThreads)
   StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
 }
 
+// A row of `out` is a group of values; the last one may be shorter.
+__global__ void __launch_bounds__(kThreads)
+    FillRandomKernel(MatrixArg out, int64_t count, uint64_t seed) {
+  const int64_t group = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t begin = group * kRandomGroup;
+  if (begin >= count) return;
+  const uint64_t random = SplitMix64(seed, static_cast<uint64_t>(group));
+  float v[kRandomGroup];
+#pragma unroll
+  for (int i = 0; i < kRandomGroup; ++i) v[i] = RandomWeight(random, i);
+  const int n = static_cast<int>(count - begin < kRandomGroup ? count - begin : kRandomGroup);
+  StoreChunk(out.Row(group), out.dtype, out.vectors, 0, n, v);
+}
+
 dim3 GridOf(int64_t rows, int n) {
   return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(CeilDiv(n, kThreads * 8)));
 }
@@ -42,6 +57,14 @@ void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids, Tensor sam
   Launch(EmbedKernel, GridOf(out.rows(), n), dim3(kThreads), 0, stream, AsArg(out), AsArg(table),
          static_cast<const int32_t*>(ids.data), static_cast<const int32_t*>(sampled.data),
          static_cast<int>(sampled.empty() ? 0 : sampled.numel()), table.rows(), n);
+}
+
+void FillRandom(cudaStream_t stream, Tensor out, uint64_t seed) {
+  const int64_t count = out.numel();
+  const int groups = CeilDiv(count, kRandomGroup);
+  const Tensor rows = Tensor::Dense(out.data, out.dtype, {groups, kRandomGroup}, out.device);
+  Launch(FillRandomKernel, dim3(static_cast<unsigned>(CeilDiv(groups, kThreads))), dim3(kThreads),
+         0, stream, AsArg(rows), count, seed);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -17,8 +17,9 @@ constexpr int kMaxHeadDim = 512;
 // Largest head_dim of AttentionMha, which takes what AttentionFlash does not.
 constexpr int kMaxMhaHeadDim = 1024;
 
-// elementwise.cu; `sampled` may be empty.
+// elementwise.cu; `sampled` may be empty, `out` of FillRandom is dense.
 void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids, Tensor sampled);
+void FillRandom(cudaStream_t stream, Tensor out, uint64_t seed);
 
 // norm.cu
 void RmsNorm(cudaStream_t stream, Tensor out, Tensor x, Tensor weight, float eps);

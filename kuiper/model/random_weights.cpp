@@ -1,0 +1,52 @@
+#include "kuiper/model/random_weights.h"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/check.h"
+#include "kuiper/model/config.h"
+#include "kuiper/model/convert.h"
+#include "kuiper/model/json_util.h"
+
+namespace kuiper {
+namespace {
+
+class RandomWeights : public WeightSource {
+ public:
+  RandomWeights(ModelFiles files, DType dtype) : files_(std::move(files)), dtype_(dtype) {}
+
+  const ModelFiles& files() const override { return files_; }
+  bool Has(const std::string&) const override { return true; }
+  int64_t file_bytes() const override { return 0; }
+
+  StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) override {
+    if (shape.size() == 2) return Tensor::Dense(nullptr, dtype_, {shape[0], shape[1]});
+    std::vector<char>& bytes = vectors_[name];
+    const std::vector<float> values(static_cast<size_t>(shape[0]),
+                                    name.ends_with("norm.weight") ? 1.0f : 0.0f);
+    bytes.resize(values.size() * DTypeBytes(dtype_));
+    KU_CHECK(ConvertFloats(bytes.data(), dtype_, values.data(), DType::kF32, shape[0]));
+    return Tensor::Dense(bytes.data(), dtype_, {shape[0]});
+  }
+
+ private:
+  ModelFiles files_;
+  DType dtype_;
+  std::map<std::string, std::vector<char>> vectors_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<WeightSource>> MakeRandomWeights(const std::string& config_path) {
+  constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+  ModelFiles files;
+  files.path = config_path;
+  files.name = std::filesystem::path(config_path).stem().string();
+  KU_ASSIGN_OR_RETURN(files.config_json, ReadTextFile(config_path, kMaxConfigBytes));
+  KU_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(files.config_json));
+  return std::unique_ptr<WeightSource>(new RandomWeights(std::move(files), config.decoder.dtype));
+}
+
+}  // namespace kuiper

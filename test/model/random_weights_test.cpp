@@ -1,0 +1,78 @@
+// Weights without files: what the loader makes of them on every device.
+#include "kuiper/model/random_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kuiper/model/model.h"
+#include "kuiper/ops/ops.h"
+#include "model_files.h"
+#include "test/test_data.h"
+
+namespace kuiper::test {
+namespace {
+
+std::vector<char> BytesOf(Ops& ops, const Tensor& t) {
+  std::vector<char> bytes(static_cast<size_t>(t.bytes()));
+  Tensor host = t;
+  host.data = bytes.data();
+  host.device = Device{};
+  ops.Download(host, t);
+  ops.Sync();
+  return bytes;
+}
+
+// All weights of the bench's tiny shapes, in the order of their use.
+std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
+  auto ops = MakeOps(device, {.num_threads = 2});
+  KU_CHECK(ops.ok(), ops.status().message());
+  auto source = MakeRandomWeights(Source("tools/bench_models/tiny.json"));
+  KU_CHECK(source.ok(), source.status().message());
+  LoadOptions options;
+  options.dtype = dtype;
+  const auto model = LoadModel(std::move(source).value(), **ops, options);
+  KU_CHECK(model.ok(), model.status().message());
+  const DecoderWeights& w = (*model)->decoder().weights();
+  std::vector<std::vector<char>> all = {BytesOf(**ops, w.embed), BytesOf(**ops, w.final_norm)};
+  for (const LayerWeights& layer : w.layers) {
+    for (const Tensor& norm : {layer.attn_norm, layer.mlp_norm, layer.q_norm, layer.k_norm}) {
+      all.push_back(BytesOf(**ops, norm));
+    }
+    for (const Linear& linear : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
+      for (int i = 0; i < linear.num_parts; ++i) {
+        all.push_back(BytesOf(**ops, linear.parts[i].weight));
+      }
+    }
+  }
+  return all;
+}
+
+TEST(RandomWeightsTest, AreTheSameOnEveryDevice) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const auto on_cpu = LoadedOn(Device{}, dtype);
+    std::set<std::vector<char>> matrices;
+    for (const std::vector<char>& bytes : on_cpu) {
+      if (bytes.size() > 2048) {
+        EXPECT_TRUE(matrices.insert(bytes).second) << "two are equal";
+      }
+    }
+    EXPECT_EQ(matrices.size(), 1 + 4 * 7u);
+    for (const DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
+      if (!MakeOps({type, 0}, {}).ok()) continue;
+      EXPECT_TRUE(LoadedOn({type, 0}, dtype) == on_cpu) << DeviceName({type, 0});
+    }
+  }
+}
+
+TEST(RandomWeightsTest, NamesWhatIsNoConfiguration) {
+  const TempDir dir;
+  EXPECT_EQ(MakeRandomWeights(dir / "absent.json").status().code(), StatusCode::kModel);
+  WriteFile(dir / "config.json", "{");
+  EXPECT_EQ(MakeRandomWeights(dir / "config.json").status().code(), StatusCode::kModel);
+}
+
+}  // namespace
+}  // namespace kuiper::test
