@@ -72,6 +72,7 @@ def memory(bench, root):
     refuses(bench, 1, "cannot write /nowhere/x", "--scenario", "memory", "--csv", "/nowhere/x")
     refuses(bench, 2, "--scenario memory runs no model", "--scenario", "memory", "model")
     refuses(bench, 2, "--csv goes with --scenario memory", "--csv", "x.csv", "model")
+    refuses(bench, 2, "--tune needs --device cuda:N", "--tune", "model")
     refuses(bench, 2, "--scenario: 'x' is not one of rates, ", "--scenario", "x")
 
 

@@ -212,6 +212,10 @@ Json ReportJson(const Engine& engine, const Machine& machine, const std::vector<
 StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload& w,
                                                EngineConfig config) {
   KU_ASSIGN_OR_RETURN(config.device, ParseDevice(args));
+  config.ops.tune = args.has("tune");
+  if (config.ops.tune && config.device.type != DeviceType::kCUDA) {
+    return Status(StatusCode::kInvalidArgument, "--tune needs --device cuda:N");
+  }
   config.need_tokenizer = false;
   config.paged = !args.has("no-paged-attention");
   config.use_graph = config.device.type != DeviceType::kCPU && !args.has("no-cuda-graph");
@@ -342,6 +346,7 @@ int Main(int argc, char** argv) {
        {"repetitions", "N", "default: 3"},
        {"threads", "N", "default: one per core"},
        {"chunk", "N", "tokens of one prefill step (default: 512)"},
+       {"tune", "", "CUDA: time the library's matrix products first and keep the choice, for all runs"},
        {"no-paged-attention", "", "contiguous KV cache"},
        {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
        {"requests", "N", "memory: requests of the load (default: 200)"},

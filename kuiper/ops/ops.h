@@ -93,6 +93,9 @@ struct OpsOptions {
   int num_threads = 0;  // CPU: 0 = one per usable core
   Determinism determinism = Determinism::kOn;
   AttentionKind attention = AttentionKind::kFlash1;
+  // CUDA: Prepare times the library's algorithms for products that no run on this machine has timed
+  // before and keeps the choice for all later runs (kernels/cuda/gemm_choice.h).
+  bool tune = false;
 };
 
 // A step recorded by Ops::Capture. Replay repeats it with the arguments of the recording: memory is

@@ -70,6 +70,13 @@ Status Unavailable(std::string message) {
   return Status(StatusCode::kUnavailable, std::move(message), "--device cpu runs without one");
 }
 
+// What kind of device it is: "NVIDIA H200, sm_90, 132 SMs".
+std::string ModelOf(const cudaDeviceProp& properties) {
+  return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
+         std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
+         " SMs";
+}
+
 // Whether kernels for this device are in the program: asks for the attributes of one.
 __global__ void ProbeKernel() {}
 
@@ -146,7 +153,8 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device device, const OpsOptions& op
   }
   PrepareAttentionMma();
   if (options.determinism != Determinism::kStrict) {
-    ops->dense_ = std::make_unique<DenseLinear>(options.determinism == Determinism::kOn);
+    KU_ASSIGN_OR_RETURN(DenseGemm gemm, DenseGemm::Make(options, ModelOf(properties)));
+    ops->dense_ = std::make_unique<DenseLinear>(std::move(gemm));
   }
   KU_ASSIGN_OR_RETURN(ops->tickets_, ops->Allocate(kNumTickets * sizeof(int32_t)));
   KU_CUDA_CHECK(cudaMemsetAsync(ops->tickets_.data(), 0, ops->tickets_.bytes(), ops->stream_));
@@ -159,9 +167,7 @@ CudaOps::CudaOps(Device device, const OpsOptions& options, const cudaDeviceProp&
     : device_(device),
       attention_(options.attention),
       determinism_(options.determinism),
-      description_(DeviceName(device) + " (" + properties.name + ", sm_" +
-                   std::to_string(properties.major) + std::to_string(properties.minor) + ", " +
-                   std::to_string(properties.multiProcessorCount) + " SMs)"),
+      description_(DeviceName(device) + " (" + ModelOf(properties) + ")"),
       num_sms_(properties.multiProcessorCount),
       integrated_(properties.integrated != 0) {
   KU_CHECK(device.type == kDeviceType);

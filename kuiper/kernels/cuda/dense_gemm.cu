@@ -1,14 +1,17 @@
 // DenseGemm by cuBLASLt. The library sees the row-major matrices as column-major ones, y^T = W x^T.
 // Algorithms that split K among blocks are left out; within the others the order of a sum is a
 // matter of the tile, which RowsKeepTheirBits checks, because the library promises nothing.
-#include <cstring>
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kuiper/base/check.h"
-#include "kuiper/base/half.h"
 #include "kuiper/kernels/cuda/dense_gemm.h"
+#include "kuiper/kernels/cuda/gemm_choice.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
 #include "kuiper/kernels/cuda/row_check.h"
@@ -41,7 +44,9 @@ __global__ void GemmKernel(MatrixArg out, MatrixArg x, MatrixArg weight, int n, 
 struct DenseGemm::Algorithm {};
 struct DenseGemm::Library {};
 
-DenseGemm::DenseGemm(bool check_rows) : check_rows_(check_rows) {}
+StatusOr<DenseGemm> DenseGemm::Make(const OpsOptions&, const std::string&) {
+  return DenseGemm(std::make_unique<Library>());
+}
 
 StatusOr<std::unique_ptr<DenseGemm::Algorithm>> DenseGemm::Choose(cudaStream_t, Ops&, const Tensor&,
                                                                   const GemmShape&, int) const {
@@ -157,23 +162,66 @@ cublasStatus_t Multiply(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& alg
                         DenseGemm::kWorkspaceBytes, stream);
 }
 
-// Values in [-1, 1) in a type of floats, of a linear congruential generator.
-std::vector<char> RandomBytes(size_t count, DType dtype) {
-  uint32_t state = 1;
-  std::vector<char> bytes(count * DTypeBytes(dtype));
-  for (size_t i = 0; i < count; ++i) {
-    state = state * 1664525u + 1013904223u;
-    const float x = static_cast<float>(state >> 8) * 0x1p-23f - 1.0f;
-    char* p = bytes.data() + i * DTypeBytes(dtype);
-    if (dtype == DType::kF32) {
-      std::memcpy(p, &x, sizeof(x));
-    } else {
-      const uint16_t bits = dtype == DType::kF16 ? ToHalf(x).bits : ToBFloat16(x).bits;
-      std::memcpy(p, &bits, sizeof(bits));
-    }
-  }
-  return bytes;
+// What tells products apart in a file.
+std::string NameOf(const GemmShape& shape) {
+  return std::to_string(shape.n) + " x " + std::to_string(shape.k) + ' ' + DTypeName(shape.type) +
+         " to " + DTypeName(shape.out_type) + (shape.add ? " added" : "");
 }
+
+// Proposals for one product, tried on all its rows.
+class Trial {
+ public:
+  Trial(cublasLtHandle_t handle, void* workspace, cudaStream_t stream, const GemmArgs& args)
+      : handle_(handle), workspace_(workspace), stream_(stream), args_(args) {}
+
+  // Whether it computes rows [first, first + count) as a product of their own; leaves them in
+  // rows [0, count) of the output.
+  bool Runs(const Proposal& proposal, int first, int count) const {
+    const GemmArgs some{args_.out.Rows(0, count), args_.x.Rows(first, first + count), args_.weight,
+                        args_.add};
+    return Multiply(handle_, proposal.algorithm, workspace_, stream_, some) ==
+           CUBLAS_STATUS_SUCCESS;
+  }
+
+  bool KeepsRows(const Proposal& proposal) const {
+    const int rows = static_cast<int>(args_.x.rows());
+    const size_t row_bytes = static_cast<size_t>(args_.out.bytes()) / rows;
+    bool runs = true;
+    const auto product = [&](int first, int count) {
+      std::vector<char> result(row_bytes * count);
+      KU_CUDA_CHECK(cudaMemsetAsync(args_.out.data, 0, result.size(), stream_));
+      runs = runs && Runs(proposal, first, count);
+      KU_CUDA_CHECK(cudaStreamSynchronize(stream_));
+      KU_CUDA_CHECK(
+          cudaMemcpy(result.data(), args_.out.data, result.size(), cudaMemcpyDeviceToHost));
+      return result;
+    };
+    return RowsKeepTheirBits(rows, row_bytes, product) && runs;
+  }
+
+  // Of a product of `rows` rows, the best of three series.
+  double Seconds(const Proposal& proposal, int rows) const {
+    constexpr int kProducts = 5;
+    double best = std::numeric_limits<double>::infinity();
+    for (int series = 0; series < 3; ++series) {
+      KU_CUDA_CHECK(cudaStreamSynchronize(stream_));
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < kProducts; ++i) {
+        if (!Runs(proposal, 0, rows)) return std::numeric_limits<double>::infinity();
+      }
+      KU_CUDA_CHECK(cudaStreamSynchronize(stream_));
+      const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, s.count() / kProducts);
+    }
+    return best;
+  }
+
+ private:
+  cublasLtHandle_t handle_;
+  void* workspace_;
+  cudaStream_t stream_;
+  GemmArgs args_;
+};
 
 }  // namespace
 
@@ -183,41 +231,69 @@ struct DenseGemm::Algorithm {
 
 struct DenseGemm::Library {
   cublasLtHandle_t handle = nullptr;
-  Library() { Check(cublasLtCreate(&handle), "cublasLtCreate"); }
-  ~Library() { Check(cublasLtDestroy(handle), "cublasLtDestroy"); }
+  std::string name;  // of device and library
+  bool check_rows = true;
+  GemmTiming timing = GemmTiming::kNever;
+  GemmChoices choices{GemmChoices::DefaultPath()};
+
+  Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() {
+    if (handle != nullptr) Check(cublasLtDestroy(handle), "cublasLtDestroy");
+  }
 };
 
-DenseGemm::DenseGemm(bool check_rows)
-    : check_rows_(check_rows), library_(std::make_unique<Library>()) {}
+StatusOr<DenseGemm> DenseGemm::Make(const OpsOptions& options, const std::string& model) {
+  auto library = std::make_unique<Library>();
+  const cublasStatus_t status = cublasLtCreate(&library->handle);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    library->handle = nullptr;
+    return Status(StatusCode::kUnavailable,
+                  std::string("cuBLASLt cannot be used: ") + cublasLtGetStatusName(status),
+                  "--deterministic strict runs without it");
+  }
+  library->name = model + ", cuBLASLt " + std::to_string(cublasLtGetVersion());
+  library->check_rows = options.determinism == Determinism::kOn;
+  if (options.tune) {
+    library->timing = GemmTiming::kForTheFile;
+  } else if (!library->check_rows) {
+    library->timing = GemmTiming::kForThisRun;
+  }
+  return DenseGemm(std::move(library));
+}
 
 StatusOr<std::unique_ptr<DenseGemm::Algorithm>> DenseGemm::Choose(cudaStream_t stream, Ops& memory,
                                                                   const Tensor& weight,
                                                                   const GemmShape& shape,
                                                                   int max_rows) const {
-  const size_t x_bytes = DTypeBytes(shape.type) * shape.k * static_cast<size_t>(max_rows);
-  const size_t row_bytes = DTypeBytes(shape.out_type) * shape.n;
+  // Proposed and timed for a chunk of the usual size, whatever the largest step is, so that
+  // max_num_batched_tokens does not decide about bits.
+  constexpr int kUsualRows = 512;
+  const int rows = std::max(max_rows, kUsualRows);
+  const size_t x_bytes = DTypeBytes(shape.type) * shape.k * static_cast<size_t>(rows);
+  const size_t y_bytes = DTypeBytes(shape.out_type) * shape.n * static_cast<size_t>(rows);
   KU_ASSIGN_OR_RETURN(const Buffer x_memory, memory.Allocate(x_bytes));
-  KU_ASSIGN_OR_RETURN(const Buffer y_memory, memory.Allocate(row_bytes * max_rows));
-  const Tensor x = x_memory.As(shape.type, {max_rows, shape.k});
-  const Tensor y = y_memory.As(shape.out_type, {max_rows, shape.n});
-  const std::vector<char> values = RandomBytes(static_cast<size_t>(x.numel()), shape.type);
-  KU_CUDA_CHECK(cudaMemcpy(x.data, values.data(), x_bytes, cudaMemcpyHostToDevice));
-  for (const Proposal& proposal : Proposals(library_->handle, {y, x, weight, shape.add})) {
-    bool runs = true;
-    const auto product = [&](int first, int count) {
-      const GemmArgs args{y.Rows(0, count), x.Rows(first, first + count), weight, shape.add};
-      KU_CUDA_CHECK(cudaMemsetAsync(y.data, 0, row_bytes * count, stream));
-      runs = runs && Multiply(library_->handle, proposal.algorithm, workspace_, stream, args) ==
-                         CUBLAS_STATUS_SUCCESS;
-      KU_CUDA_CHECK(cudaStreamSynchronize(stream));
-      std::vector<char> rows(row_bytes * count);
-      KU_CUDA_CHECK(cudaMemcpy(rows.data(), y.data, rows.size(), cudaMemcpyDeviceToHost));
-      return rows;
-    };
-    const bool passes = !check_rows_ || RowsKeepTheirBits(max_rows, row_bytes, product);
-    if (passes && runs) return std::make_unique<Algorithm>(proposal);
-  }
-  return std::unique_ptr<Algorithm>();
+  KU_ASSIGN_OR_RETURN(const Buffer y_memory, memory.Allocate(y_bytes));
+  const GemmArgs all{y_memory.As(shape.out_type, {rows, shape.n}),
+                     x_memory.As(shape.type, {rows, shape.k}), weight, shape.add};
+  const std::vector<Proposal> proposals = Proposals(
+      library_->handle, {all.out.Rows(0, kUsualRows), all.x.Rows(0, kUsualRows), weight, all.add});
+  memory.FillRandom(all.x, 0);
+  const Trial trial(library_->handle, workspace_, stream, all);
+  GemmCandidates candidates;
+  candidates.count = static_cast<int>(proposals.size());
+  candidates.key = library_->name + ", " + NameOf(shape) +
+                   (library_->check_rows ? ", rows checked" : "") + ", of " +
+                   std::to_string(candidates.count);
+  candidates.usable = [&](int i) {
+    return library_->check_rows ? trial.KeepsRows(proposals[i]) : trial.Runs(proposals[i], 0, rows);
+  };
+  candidates.seconds = [&](int i) { return trial.Seconds(proposals[i], kUsualRows); };
+  const std::optional<int> choice = ChooseGemm(candidates, library_->timing, library_->choices);
+  KU_CUDA_CHECK(cudaStreamSynchronize(stream));  // before the memory goes
+  if (!choice.has_value()) return std::unique_ptr<Algorithm>();
+  return std::make_unique<Algorithm>(proposals[*choice]);
 }
 
 void DenseGemm::Run(cudaStream_t stream, const GemmArgs& args) const {
@@ -228,6 +304,8 @@ void DenseGemm::Run(cudaStream_t stream, const GemmArgs& args) const {
 
 #endif
 
+DenseGemm::DenseGemm(std::unique_ptr<Library> library) : library_(std::move(library)) {}
+DenseGemm::DenseGemm(DenseGemm&&) noexcept = default;
 DenseGemm::~DenseGemm() = default;
 
 Status DenseGemm::Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight, DType out_type,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "kuiper/base/tensor.h"
 #include "kuiper/kernels/cuda/platform.h"
@@ -40,15 +41,17 @@ class DenseGemm {
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 #endif
 
-  // check_rows: take only algorithms whose rows were seen not to depend on M.
-  explicit DenseGemm(bool check_rows);
+  // `model` names the kind of device. With Determinism::kOn only algorithms are taken whose rows
+  // were seen not to depend on M. kUnavailable when the library does not work here.
+  static StatusOr<DenseGemm> Make(const OpsOptions& options, const std::string& model);
+  DenseGemm(DenseGemm&&) noexcept;
   ~DenseGemm();
 
   void set_workspace(void* workspace) {
     workspace_ = workspace;
   }
-  // Chooses the algorithm for weights shaped like this one and up to max_rows rows, once; the first
-  // that the library proposes and that passes, so that every run of a program has the same.
+  // Chooses the algorithm for weights shaped like this one and up to max_rows rows, once, as
+  // gemm_choice.h says. Takes memory for as long as it runs.
   Status Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight, DType out_type, bool add,
                  int max_rows);
   // Whether Prepare found an algorithm.
@@ -59,11 +62,11 @@ class DenseGemm {
   struct Algorithm;
   struct Library;
 
+  explicit DenseGemm(std::unique_ptr<Library> library);
   StatusOr<std::unique_ptr<Algorithm>> Choose(cudaStream_t stream, Ops& memory,
                                               const Tensor& weight, const GemmShape& shape,
                                               int max_rows) const;
 
-  bool check_rows_;
   void* workspace_ = nullptr;
   std::unique_ptr<Library> library_;
   std::map<GemmShape, std::unique_ptr<Algorithm>> algorithms_;  // null: none passed

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "kuiper/kernels/cuda/dense_gemm.h"
 
@@ -11,7 +12,7 @@ namespace kuiper::KU_GPU {
 
 class DenseLinear {
  public:
-  explicit DenseLinear(bool check_rows) : gemm_(check_rows) {}
+  explicit DenseLinear(DenseGemm gemm) : gemm_(std::move(gemm)) {}
 
   static size_t ScratchBytes(const OpsLimits& limits);
   void SetScratch(void* scratch, const OpsLimits& limits);
