@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """bench_scenarios.py KUIPER_BENCH ROOT SCENARIO: what a scenario prints, at a tiny size, is a table
 whose figures say what they must on any machine."""
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,54 @@ def memory(bench, root):
     refuses(bench, 2, "--scenario: 'x' is not one of rates, ", "--scenario", "x")
 
 
+def attention(bench, root):
+    shapes = ["--scenario", "attention", "--invent", f"{root}/tools/bench_models/tiny.json"]
+    rows = table(bench, "attention", *shapes, "--context", "1,100", "--batch", "1,3",
+                 "--repetitions", "2")
+    assert [(row["context"], row["batch"], row["attention"]) for row in rows] == [
+        (context, batch, layout) for context in (1, 100) for batch in (1, 3)
+        for layout in ("paged", "contiguous")]
+    for row in rows:
+        # K and V of 2 heads of 64 in 2 bytes.
+        rate = row["context"] * row["batch"] * 2 * 2 * 64 * 2 / row["us/layer"] / 1e3
+        assert abs(row["GB/s"] - rate) <= 0.06 + 0.01 * rate, row
+    # What is larger than any machine's memory is left out.
+    done = run(bench, *shapes, "--context", "4096", "--batch", "100000")
+    assert done.returncode == 0 and done.stderr.count("left out: no room") == 2, done
+    refuses(bench, 2, "--attention: 'x' is not one of", *shapes, "--attention", "x")
+
+
+def gpu_table(bench, root):
+    """tools/gpu_table.py on results of kuiper_bench, and on some that miss the goals."""
+    with tempfile.TemporaryDirectory() as folder:
+        def tabulate():
+            return run(sys.executable, f"{root}/tools/gpu_table.py", folder)
+
+        assert tabulate().returncode == 2
+        for layout in ["paged", "contiguous"]:
+            options = [] if layout == "paged" else ["--no-paged-attention"]
+            done = run(bench, "--invent", f"{root}/tools/bench_models/tiny.json", *options, "--batch",
+                       "1", "--context", "1", "--prompt-tokens", "16", "--repetitions", "1", "--json",
+                       os.path.join(folder, f"qwen3-0.6b-fp16-{layout}.json"))
+            assert done.returncode == 0, done.stderr
+        done = tabulate()
+        assert done.returncode == 0 and "no goals" in done.stdout, done
+        assert done.stdout.count("\n| qwen3-0.6b-fp16-paged | ") == 2, done.stdout
+        for paged_ms, tokens, code, missed in [(1.0, 1900, 0, 0), (1.02, 1900, 1, 1), (2, 100, 1, 2)]:
+            for layout, ms in [("paged", paged_ms), ("contiguous", 1.0)]:
+                path = os.path.join(folder, f"qwen3-0.6b-fp16-{layout}.json")
+                with open(path) as file:
+                    result = json.load(file)
+                result.update(device="cuda:0 (NVIDIA H200, sm_90, 132 SMs)", read_gbps=4, copy_gbps=3)
+                for row in result["rows"]:
+                    row.update(ms=ms, tokens_per_s=tokens)
+                with open(path, "w") as file:
+                    json.dump(result, file)
+            done = tabulate()
+            assert done.returncode == code and done.stdout.count("MISSED") == missed, done
+            assert "read 4.0 GB/s, copy 3.0 GB/s" in done.stdout, done.stdout
+
+
 def plots(root, folder, series):
     plot = [sys.executable, f"{root}/tools/plot_bench.py"]
     picture = os.path.join(folder, "series.png")
@@ -99,6 +148,11 @@ def scheduler(bench, root):
 
 if __name__ == "__main__":
     bench, root, scenario = sys.argv[1:]
-    {"throughput": throughput, "prefix": prefix, "memory": memory, "scheduler": scheduler}[scenario](
-        bench, root
-    )
+    {
+        "throughput": throughput,
+        "prefix": prefix,
+        "attention": attention,
+        "memory": memory,
+        "scheduler": scheduler,
+        "gpu_table": gpu_table,
+    }[scenario](bench, root)

@@ -79,7 +79,7 @@ pack() {
     xargs -I{} cp -L {} "$folder/kuiper/lib/"
   cp -r "$here/demo/models/tiny-qwen3" "$folder/kuiper/demo/models/"
   cp -r "$here/test/data/goldens" "$folder/kuiper/test/data/"
-  cp -r "$here/tools/gpu_check.sh" "$here/tools/bench_models" "$folder/kuiper/tools/"
+  cp -r "$here"/tools/{gpu_check.sh,gpu_table.py,attention_torch.py,bench_models} "$folder/kuiper/tools/"
   commit_of_tree >"$folder/kuiper/COMMIT"
   tar -C "$folder" -czf "$target" kuiper
   printf '%s: %s, built from %s\n' "$target" "$(du -h "$target" | cut -f1)" "$(cat "$folder/kuiper/COMMIT")"
@@ -155,7 +155,7 @@ step() {
   {
     # shellcheck disable=SC2016
     printf '\n### %s: %s\n\n`%s`\n\n```\n' "$name" "$verdict" "$*"
-    tail -n 60 "$scratch/log"
+    tail -n 150 "$scratch/log"
     # shellcheck disable=SC2016
     printf '```\n'
   } >>"$scratch/details"
@@ -224,20 +224,57 @@ else
   done
 fi
 
-# Random weights in the shapes of real models; nothing is downloaded. Missing shapes are too large for
-# the memory of the device, and the log says so.
-bench() { "$(bin kuiper_bench)" --device "$device" --invent "tools/bench_models/$1.json" "${@:2}"; }
+# Random weights in the shapes of real models, made on the device; nothing is downloaded. Missing shapes
+# are too large for the memory of the device, and the log says so.
+kuiper_bench() { "$(bin kuiper_bench)" --device "$device" --attention flash2 "$@"; }
+# bench MODEL TYPE LAYOUT OPTION...: the results also go to the table.
+mkdir "$scratch/results"
+bench() {
+  local layout=()
+  [ "$3" = paged ] || layout=(--no-paged-attention)
+  kuiper_bench --invent "tools/bench_models/$1.json" --dtype "$2" "${layout[@]}" "${@:4}" \
+    --json "$scratch/results/$1-$2-$3.json"
+}
+# attention MODEL TYPE OPTION..., attention_torch the same: decode attention alone, ours and others'.
+attention() {
+  kuiper_bench --scenario attention --invent "tools/bench_models/$1.json" --dtype "$2" "${@:3}"
+}
+attention_torch() {
+  python3 tools/attention_torch.py "tools/bench_models/$1.json" --device "$device" --dtype "$2" "${@:3}"
+}
+
 if [ "$kind" = simt ] || [ "$quick" = yes ]; then
-  step "Benchmark: tiny" bench tiny --context 16 --batch 1,2 --prompt-tokens 32 --decode-steps 4 --repetitions 1
+  tiny=(--context "1,16" --batch "1,2" --prompt-tokens 32 --decode-steps 4 --repetitions 1)
+  for layout in paged contiguous; do
+    step "Benchmark: tiny, $layout" bench tiny bf16 "$layout" "${tiny[@]}"
+  done
+  step "Decode attention: tiny" attention tiny bf16 --context 64 --batch 1,2 --decode-steps 4 --repetitions 1
+  leave_out "Decode attention of torch" "--quick or --device simt"
 else
   for model in qwen3-0.6b qwen2.5-7b qwen3-8b; do
-    step "Benchmark: $model FP16" bench "$model" --dtype fp16 --context 1,1024,8192,32768 --batch 1,8,32 \
+    step "Matrix products of $model" kuiper_bench --invent "tools/bench_models/$model.json" --dtype fp16 --tune \
+      --batch 1 --context 1 --prompt-tokens 512
+    step "Benchmark: $model FP16" bench "$model" fp16 paged --context 1,1024,8192,32768 --batch 1,8,32 \
       --prompt-tokens 512,2048
   done
-  step "Benchmark: qwen2.5-7b FP32" bench qwen2.5-7b --dtype fp32 --context 1,1024 --batch 1,8 \
+  step "Benchmark: qwen2.5-7b FP32" bench qwen2.5-7b fp32 paged --context 1,1024,8192,32768 --batch 1,8,32 \
     --prompt-tokens 512,2048
-  step "Benchmark: qwen3-8b FP16, contiguous" bench qwen3-8b --dtype fp16 --context 1,1024,8192 --batch 1 \
-    --prompt-tokens 512 --no-paged-attention
+  step "Benchmark: qwen3-8b FP16, contiguous" bench qwen3-8b fp16 contiguous --context 1,1024,8192,32768 \
+    --batch 1,8,32 --prompt-tokens 512
+  for type in fp16 bf16 fp32; do
+    shapes=(qwen3-8b "$type" --context "1024,8192,32768" --batch "1,8,32")
+    step "Decode attention: qwen3-8b ${type^^}" attention "${shapes[@]}"
+    if python3 -c "import torch; torch.zeros(1, device='$device')" 2>/dev/null; then
+      step "Decode attention of torch: qwen3-8b ${type^^}" attention_torch "${shapes[@]}"
+    else
+      leave_out "Decode attention of torch: qwen3-8b ${type^^}" "no torch that uses $device"
+    fi
+  done
+fi
+if command -v python3 >/dev/null; then
+  step "Table and goals" python3 tools/gpu_table.py "$scratch/results"
+else
+  leave_out "Table and goals" "no python3"
 fi
 
 verdict="all steps passed"

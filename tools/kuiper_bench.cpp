@@ -14,6 +14,7 @@
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/token_stream.h"
+#include "kuiper/model/random_weights.h"
 #include "tools/kuiper_bench_machine.h"
 #include "tools/kuiper_bench_run.h"
 #include "tools/kuiper_bench_scenarios.h"
@@ -33,14 +34,16 @@ struct Scenario {
   const char* name;
   const char* batches;  // what --batch is when it is not given
   const char* prompts;  // the same of --prompt-tokens
+  const char* contexts;
   bool needs_model;
 };
 
-constexpr Scenario kScenarios[] = {{"rates", "1,2,4,8", "128,512", true},
-                                   {"throughput", "1,2,4,8,16,32,64", "16", true},
-                                   {"prefix", "1", "2000", true},
-                                   {"memory", "8", "16", false},
-                                   {"scheduler", "1,16,64,256", "16", false}};
+constexpr Scenario kScenarios[] = {{"rates", "1,2,4,8", "128,512", "16", true},
+                                   {"throughput", "1,2,4,8,16,32,64", "16", "16", true},
+                                   {"prefix", "1", "2000", "16", true},
+                                   {"attention", "1,8,32", "16", "1024,8192", true},
+                                   {"memory", "8", "16", "16", false},
+                                   {"scheduler", "1,16,64,256", "16", "16", false}};
 
 StatusOr<Scenario> ParseScenario(const Args& args) {
   const std::string name = args.text("scenario", "rates");
@@ -131,7 +134,7 @@ StatusOr<Workload> ParseWorkload(const Args& args, const Scenario& scenario) {
   Workload w;
   KU_ASSIGN_OR_RETURN(w.prompts, ParseIntList(args, "prompt-tokens", scenario.prompts));
   KU_ASSIGN_OR_RETURN(w.batches, ParseIntList(args, "batch", scenario.batches));
-  KU_ASSIGN_OR_RETURN(w.contexts, ParseIntList(args, "context", "16"));
+  KU_ASSIGN_OR_RETURN(w.contexts, ParseIntList(args, "context", scenario.contexts));
   KU_ASSIGN_OR_RETURN(const int64_t steps, ParseInt(args, "decode-steps", 16, 4, 4096));
   KU_ASSIGN_OR_RETURN(const int64_t repetitions, ParseInt(args, "repetitions", 3, 1, 100));
   KU_ASSIGN_OR_RETURN(const int64_t threads, ParseInt(args, "threads", 0, 0, 1024));
@@ -219,12 +222,10 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload&
   config.need_tokenizer = false;
   config.paged = !args.has("no-paged-attention");
   config.use_graph = config.device.type != DeviceType::kCPU && !args.has("no-cuda-graph");
-  config.ops.num_threads = w.threads;
-  config.max_num_seqs = *std::max_element(w.batches.begin(), w.batches.end());
+  config.max_num_seqs = w.LargestBatch();
   config.max_num_batched_tokens = std::max(w.chunk, config.max_num_seqs);
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
-  const int context = *std::max_element(w.contexts.begin(), w.contexts.end());
-  config.max_context = std::max(longest + 2, w.TokensOf(context));
+  config.max_context = std::max(longest + 2, w.TokensOf(w.LongestContext()));
   KU_RETURN_IF_ERROR(ChoosePool(w, longest, &config));
   return Engine::Create(config);
 }
@@ -284,6 +285,28 @@ Status BenchWarmPrefix(const Args& args, const Workload& workload, EngineConfig 
   return BenchPrefix(*engine, workload.prompts, w.repetitions);
 }
 
+StatusOr<AttentionKind> ParseAttention(const Args& args) {
+  const std::string text = args.text("attention", "flash1");
+  if (text == "flash1") return AttentionKind::kFlash1;
+  if (text == "flash2") return AttentionKind::kFlash2;
+  if (text == "mha") return AttentionKind::kMha;
+  return Status(StatusCode::kInvalidArgument,
+                "--attention: '" + text + "' is not one of flash1, flash2, mha");
+}
+
+// Needs the shapes of a model only.
+Status BenchAttentionOf(const Args& args, const Workload& w, const EngineConfig& config) {
+  KU_ASSIGN_OR_RETURN(const Device device, ParseDevice(args));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source,
+                      config.random_weights ? MakeRandomWeights(config.model_path)
+                                            : OpenWeights(config.model_path));
+  KU_ASSIGN_OR_RETURN(const ModelConfig model, ParseModelConfig(source->files().config_json));
+  OpsOptions options = config.ops;
+  options.determinism = Determinism::kStrict;  // no matrix products
+  return BenchAttention(model.decoder, device, options, config.dtype.value_or(model.decoder.dtype),
+                        w);
+}
+
 Status BenchModel(const Args& args, const std::string& scenario, const Workload& w) {
   if (args.has("invent") == !args.positionals.empty()) {
     return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
@@ -294,6 +317,9 @@ Status BenchModel(const Args& args, const std::string& scenario, const Workload&
   config.random_weights = args.has("invent");
   config.model_path = config.random_weights ? args.text("invent", "") : args.positionals[0];
   config.dtype = dtype;
+  config.ops.num_threads = w.threads;
+  KU_ASSIGN_OR_RETURN(config.ops.attention, ParseAttention(args));
+  if (scenario == "attention") return BenchAttentionOf(args, w, config);
   if (scenario == "throughput") return BenchThroughput(args, w, config);
   if (scenario == "prefix") return BenchWarmPrefix(args, w, config);
   return BenchRates(args, w, config);
@@ -334,19 +360,21 @@ Status Run(const Args& args) {
 int Main(int argc, char** argv) {
   const auto args = ParseArgs(
       argc, argv, kUsage,
-      {{"scenario", "NAME", "rates (default), throughput, prefix, memory or scheduler"},
+      {{"scenario", "NAME", "rates (default), throughput, prefix, attention, memory or scheduler"},
        {"invent", "CONFIG.json", "random weights in the shapes of this config"},
        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
        {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
        {"prompt-tokens", "LIST",
         "prefill lengths (default: 128,512), or prefix: system prompts (2000)"},
        {"batch", "LIST", "sequences together (default: 1,2,4,8; by scenario), memory: the rows"},
-       {"context", "LIST", "tokens before decoding starts (default: 16)"},
+       {"context", "LIST", "tokens before decoding starts (default: 16), attention: 1024,8192"},
        {"decode-steps", "N", "steps per repetition (default: 16)"},
        {"repetitions", "N", "default: 3"},
        {"threads", "N", "default: one per core"},
        {"chunk", "N", "tokens of one prefill step (default: 512)"},
-       {"tune", "", "CUDA: time the library's matrix products first and keep the choice, for all runs"},
+       {"tune", "",
+        "CUDA: time the library's matrix products first and keep the choice, for all runs"},
+       {"attention", "KIND", "flash1, flash2 or mha (default: flash1)"},
        {"no-paged-attention", "", "contiguous KV cache"},
        {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
        {"requests", "N", "memory: requests of the load (default: 200)"},

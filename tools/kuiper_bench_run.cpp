@@ -68,33 +68,29 @@ Status StartDecoding(Engine& engine, int context, int batch, int new_tokens,
   return OkStatus();
 }
 
+// Steps between two bursts; without bursts they follow each other as in real use.
+int GroupOf(const Machine& machine, const Workload& w) {
+  return machine.bursts() ? kGroup : std::max(w.steps, kGroup);
+}
+
+int NumGroups(const Machine& machine, const Workload& w) {
+  return std::max(1, w.steps / GroupOf(machine, w)) * w.repetitions;
+}
+
 StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int context, int batch) {
-  // Without bursts between them, steps follow each other as in real use.
-  const int group = machine.bursts() ? kGroup : std::max(w.steps, kGroup);
-  const int groups = std::max(1, w.steps / group) * w.repetitions;
+  const int steps = GroupOf(machine, w) * (NumGroups(machine, w) + 1);
   const double bytes = static_cast<double>(engine.weight_bytes_per_token()) +
-                       KvBytesPerToken(engine) * batch * (context + group * (groups + 1) / 2.0);
+                       KvBytesPerToken(engine) * batch * (context + steps / 2.0);
   std::vector<int64_t> ids;
   KU_RETURN_IF_ERROR(StartDecoding(engine, context, batch, w.TokensOf(context) - context, &ids));
-  std::vector<double> seconds, bandwidths, ratios;
-  for (int g = 0; g <= groups; ++g) {
-    const double before = machine.Bandwidth();
-    const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < group; ++i) engine.Step();
-    const double s = SecondsSince(begin) / group;
-    const double bandwidth = (before + machine.Bandwidth()) / 2;
-    if (g == 0) continue;
-    seconds.push_back(s);
-    bandwidths.push_back(bandwidth);
-    ratios.push_back(bytes / s / bandwidth);
-  }
+  const Reading r = MeasureReading(machine, bytes, w, [&](int n) {
+    for (int i = 0; i < n; ++i) engine.Step();
+  });
   for (const int64_t id : ids) engine.Abort(id);
   while (engine.HasWork()) engine.Step();
   for (const int64_t id : ids) engine.Take(id);
-  const double s = Median(seconds);
-  return Row{
-      "decode",      context, batch, s * 1e3, batch / s, bytes / s / 1e9, Median(bandwidths) / 1e9,
-      Median(ratios)};
+  return Row{"decode",     context,           batch,  r.seconds * 1e3, batch / r.seconds,
+             r.rate / 1e9, r.bandwidth / 1e9, r.ratio};
 }
 
 }  // namespace
@@ -103,6 +99,32 @@ double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+Reading MeasureReading(Machine& machine, double bytes, const Workload& w,
+                       const std::function<void(int n)>& steps) {
+  const int group = GroupOf(machine, w);
+  std::vector<double> seconds, bandwidths, ratios;
+  for (int g = 0; g <= NumGroups(machine, w); ++g) {
+    const double before = machine.Bandwidth();
+    const Clock::time_point begin = Clock::now();
+    steps(group);
+    const double s = SecondsSince(begin) / group;
+    const double bandwidth = (before + machine.Bandwidth()) / 2;
+    if (g == 0) continue;
+    seconds.push_back(s);
+    bandwidths.push_back(bandwidth);
+    ratios.push_back(bytes / s / bandwidth);
+  }
+  return {Median(seconds), bytes / Median(seconds), Median(bandwidths), Median(ratios)};
+}
+
+int Workload::LongestContext() const {
+  return *std::max_element(contexts.begin(), contexts.end());
+}
+
+int Workload::LargestBatch() const {
+  return *std::max_element(batches.begin(), batches.end());
 }
 
 int Workload::TokensOf(int context) const {

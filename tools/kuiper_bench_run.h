@@ -1,6 +1,7 @@
 // The measurements of kuiper_bench: one row per prompt length, and per context and batch size.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Workload {
 
   // Tokens of a sequence that begins with `context` tokens.
   int TokensOf(int context) const;
+  int LongestContext() const;
+  int LargestBatch() const;
 };
 
 struct Row {
@@ -29,6 +32,17 @@ struct Row {
   double yardstick = 0;  // of the machine, in the same unit; 0 = not known
   double ratio = 0;
 };
+
+// Steps that read memory, against the bandwidth of the machine next to them: medians.
+struct Reading {
+  double seconds = 0;              // of a step
+  double rate = 0, bandwidth = 0;  // bytes per second
+  double ratio = 0;
+};
+
+// `steps(n)` runs n steps, which read `bytes` each. The first group is not counted.
+Reading MeasureReading(Machine& machine, double bytes, const Workload& workload,
+                       const std::function<void(int n)>& steps);
 
 double Median(std::vector<double> values);
 

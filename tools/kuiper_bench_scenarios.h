@@ -32,6 +32,12 @@ struct MemoryLoad {
 // same memory. Writes a line per step to the file `csv` unless it is "".
 Status BenchMemory(const MemoryLoad& load, const std::string& csv);
 
+// The attention of decode steps by itself, in the heads and layers of a model: paged and
+// contiguous, each context and batch size of the workload. What does not fit is left out with a
+// note.
+Status BenchAttention(const DecoderConfig& config, Device device, const OpsOptions& options,
+                      DType dtype, const Workload& workload);
+
 // Prints the time of Schedule and Commit per decode step for each number of sequences, with the
 // prefix cache on: prompts of 512 tokens, half of them shared, pages of 16 tokens.
 void BenchScheduler(const std::vector<int>& batches, int steps);
