@@ -85,12 +85,6 @@ StatusOr<std::vector<Completion>> RunSamples(
   return completions;
 }
 
-StatusOr<std::vector<Completion>> RunBeams(Engine& engine, Request request,
-                                           const BeamOptions& options) {
-  InterruptScope interrupt;
-  return engine.BeamSearch(std::move(request), options, [&] { return !interrupt.interrupted(); });
-}
-
 StatusOr<Completion> RunRequest(Engine& engine, Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event) {
   KU_ASSIGN_OR_RETURN(std::vector<Completion> completions,
@@ -138,7 +132,9 @@ Request Answerer::MakeRequest(const Prompt& prompt, const Generation& generation
   request.reasoning_budget = generation.reasoning_budget;
   request.keep_logits = !options_.logits_file.empty();
   request.num_logprobs = options_.logprobs;
-  request.num_samples = options_.num_samples;
+  request.beam_width = options_.beam_width;
+  request.length_penalty = options_.length_penalty;
+  request.num_samples = std::max(options_.num_samples, options_.beam_width);
   return request;
 }
 
@@ -190,7 +186,7 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
     const auto on_event = [&](const TokenEvent& event) {
       if (first) Log("during the request");
       first = false;
-      writer.OnEvent(event);
+      if (!record.is_beam_search) writer.OnEvent(event);
       if (event.sample == 0) {
         so_far.text += event.text;
         so_far.reasoning += event.reasoning;
@@ -198,11 +194,8 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
       }
       return console_.output_status().ok();
     };
-    record.is_beam_search = options_.beams.width > 1;
-    Request request = MakeRequest(*prompt, generation);
-    TakeAnswers(record.is_beam_search ? RunBeams(engine_, std::move(request), options_.beams)
-                                      : RunSamples(engine_, std::move(request), on_event),
-                &record);
+    record.is_beam_search = options_.beam_width > 1;
+    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, generation), on_event), &record);
     Log("after the request");
     if (record.completion.dropped_tokens > 0) {
       console_.Note("the KV cache was full: " + std::to_string(record.completion.dropped_tokens) +

@@ -77,9 +77,6 @@ class Answerer {
 // FinishReason::kInterrupt. `on_event` returning false ends it too.
 StatusOr<std::vector<Completion>> RunSamples(
     Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event);
-// The answers of a beam search, best first; Ctrl-C ends it with those so far.
-StatusOr<std::vector<Completion>> RunBeams(Engine& engine, Request request,
-                                           const BeamOptions& options);
 // RunSamples for a request of one sample.
 StatusOr<Completion> RunRequest(Engine& engine, Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event);

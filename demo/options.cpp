@@ -102,8 +102,8 @@ void TakeGeneration(const ParsedArgs& args, Options* options) {
   options->ignore_eos = FLAGS_ignore_eos;
   options->logprobs = FLAGS_logprobs;
   options->num_samples = FLAGS_num_samples;
-  options->beams.width = FLAGS_beam_width;
-  options->beams.length_penalty = static_cast<float>(FLAGS_length_penalty);
+  options->beam_width = FLAGS_beam_width;
+  options->length_penalty = static_cast<float>(FLAGS_length_penalty);
   options->drop_oldest = FLAGS_overflow == "drop-oldest";
 }
 
@@ -211,7 +211,7 @@ Status CheckTogether(const ParsedArgs& args, const Options& options) {
     KU_RETURN_IF_ERROR(CheckOneOf(args, {"interactive", name}));
   }
   const std::pair<const char*, int> several[] = {{"num-samples", options.num_samples},
-                                                 {"beam-width", options.beams.width}};
+                                                 {"beam-width", options.beam_width}};
   for (const auto& [flag, count] : several) {
     if (count == 1) continue;
     for (const char* name :
@@ -219,9 +219,9 @@ Status CheckTogether(const ParsedArgs& args, const Options& options) {
       KU_RETURN_IF_ERROR(CheckOneOf(args, {flag, name}));
     }
   }
-  if (options.beams.width > 1) {
+  if (options.beam_width > 1) {
     for (const char* name :
-         {"num-samples", "stop", "reasoning-budget", "logprobs", "use-generation-config"}) {
+         {"num-samples", "reasoning-budget", "logprobs", "use-generation-config"}) {
       KU_RETURN_IF_ERROR(CheckOneOf(args, {"beam-width", name}));
     }
     if (options.generation.sampling.temperature > 0) return Bad("--beam-width takes no --temp");
@@ -258,7 +258,7 @@ void NoteUseless(const ParsedArgs& args, const Options& options, std::vector<std
   // Requests of a batch and /set in a chat bring a temperature of their own.
   note(answers && options.generation.sampling.temperature == 0 && !options.use_generation_config,
        "without --temp: decoding is greedy", {"top-k", "top-p", "min-p"});
-  note(options.beams.width == 1, "without --beam-width", {"length-penalty"});
+  note(options.beam_width == 1, "without --beam-width", {"length-penalty"});
   note(!chats && options.session_file.empty(), "without --interactive or --session",
        {"max-history"});
   note(options.task != Task::kBenchmark, "without --benchmark",
@@ -286,7 +286,7 @@ void TakeNotes(const ParsedArgs& args, Options* options) {
     notes.push_back("--stream has no effect with --num-samples (--output-format jsonl streams)");
     options->stream = false;
   }
-  if (options->beams.width > 1 && options->stream.value_or(false)) {
+  if (options->beam_width > 1 && options->stream.value_or(false)) {
     notes.push_back("--stream has no effect with --beam-width: the answer is chosen at the end");
     options->stream = false;
   }

@@ -42,7 +42,8 @@ struct Options {
   bool ignore_eos = false;
   int logprobs = 0;
   int num_samples = 1;
-  BeamOptions beams;
+  int beam_width = 1;
+  float length_penalty = 1.f;
   bool drop_oldest = false;
 
   EngineConfig engine;                       // without the device

@@ -7,9 +7,11 @@
 
 namespace kuiper {
 
-std::unique_ptr<Sequence> Engine::State::MakeSequence(const Request& request, int64_t id) {
+std::unique_ptr<Sequence> Engine::State::MakeSequence(const Request& request, int64_t id,
+                                                      int64_t key) {
   auto seq = std::make_unique<Sequence>();
   seq->id = id;
+  seq->request = key;
   seq->tokens = request.prompt;
   seq->num_prompt = static_cast<int>(request.prompt.size());
   seq->max_new_tokens = request.max_new_tokens;
@@ -22,7 +24,7 @@ void Engine::State::ForkSamples(int64_t id) {
   for (int64_t sample : std::exchange(active.at(id).unforked, {})) {
     const auto it = active.find(sample);
     if (it == active.end()) continue;  // aborted
-    const Status forked = scheduler->Fork(id, MakeSequence(it->second.request, sample));
+    const Status forked = scheduler->Fork(id, MakeSequence(it->second.request, sample, sample));
     KU_CHECK(forked.ok(), "sample 0 has the same prompt and was accepted");
   }
 }
@@ -32,15 +34,18 @@ Engine::~Engine() = default;
 
 StatusOr<int64_t> Engine::Add(Request request) {
   KU_RETURN_IF_ERROR(CheckRequest(request, s_->model->config().decoder.vocab));
+  KU_RETURN_IF_ERROR(s_->CheckBeamWidth(request));
   const int64_t id = s_->next_id;
-  KU_RETURN_IF_ERROR(s_->scheduler->Add(s_->MakeSequence(request, id)));
-  for (int sample = 0; sample < request.num_samples; ++sample) {
+  KU_RETURN_IF_ERROR(s_->scheduler->Add(s_->MakeSequence(request, id, id)));
+  const bool is_beam_search = request.beam_width > 1;
+  for (int sample = 0; sample < (is_beam_search ? 1 : request.num_samples); ++sample) {
     ActiveRequest& a =
         s_->active.try_emplace(id + sample, request, s_->tokenizer.get()).first->second;
     a.id = id;
     a.sample = sample;
     a.request.sampling.seed += sample;
     if (sample > 0) s_->active.at(id).unforked.push_back(id + sample);
+    if (is_beam_search) a.beams = s_->StartBeams(request, id);
   }
   s_->next_id += request.num_samples;
   return id;
@@ -48,7 +53,8 @@ StatusOr<int64_t> Engine::Add(Request request) {
 
 void Engine::Abort(int64_t request, int sample) {
   for (auto& [unused, a] : s_->active) {
-    if (a.id == request && (sample < 0 || a.sample == sample)) a.aborted = true;
+    if (a.id != request) continue;
+    if (sample < 0 || a.sample == sample || a.beams != nullptr) a.aborted = true;
   }
 }
 

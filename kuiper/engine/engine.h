@@ -90,14 +90,16 @@ class Engine {
   ~Engine();
 
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
-  // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary.
+  // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary. Beams
+  // need a seat each (max_num_seqs) and share pages as samples do.
   StatusOr<int64_t> Add(Request request);
   // Ends a sample of the request (-1: all of them) with kInterrupt at the next Step; what is
-  // unknown or has ended is ignored.
+  // unknown or has ended is ignored. A beam search ends as a whole, with the answers so far.
   void Abort(int64_t request, int sample = -1);
   bool HasWork() const;
   // One step of all runnable requests: Schedule, Run, Commit. Requests that ended without a token
-  // come first, then one event per new token in the order of the batch.
+  // come first, then one event per new token in the order of the batch, then the answers of beam
+  // searches that ended.
   std::vector<TokenEvent> Step();
   // The result of a finished sample; may be taken once.
   Completion Take(int64_t request, int sample = 0);
@@ -106,13 +108,6 @@ class Engine {
   // false aborts.
   StatusOr<Completion> Generate(Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
-  // The `width` best answers by beam search, best first, as beam_scorer.h defines it. Penalties act
-  // on the log probabilities; the request has no temperature, no stop strings, one sample and keeps
-  // no logits. The beams share pages as forks do. Runs alone and takes `width` seats
-  // (max_num_seqs). kResourceExhausted when the pool may not suffice. `go_on` is asked before each
-  // step; false ends the search with the answers so far and kInterrupt.
-  StatusOr<std::vector<Completion>> BeamSearch(Request request, const BeamOptions& options,
-                                               const std::function<bool()>& go_on = {});
   // Logits of every position of a prompt, row by row: logits [vocab] f32 is valid during the call.
   // Needs EngineConfig::prompt_logits; nothing else may be running.
   Status Logits(const std::vector<int32_t>& prompt,

@@ -1,200 +1,175 @@
-// Beam search on the engine: each beam is a running sequence, and a beam that goes on twice forks.
-// All beams take part in every step, so each step reads one row of logits per beam.
+// Beam search on the engine: each beam is a sequence. A beam whose logits are known rests until
+// those of all beams are; then the search goes on by a token, and a beam that goes on twice forks.
+// So it does not matter in which steps the beams are computed, and with whom.
 #include <algorithm>
-#include <cmath>
+#include <set>
 #include <utility>
 
-#include "kuiper/engine/beam_scorer.h"
 #include "kuiper/engine/engine_state.h"
 #include "kuiper/engine/logprobs.h"
 
 namespace kuiper {
-namespace {
 
-Status CheckBeams(const Request& request, const BeamOptions& options, const EngineConfig& config) {
-  const bool low_latency = config.policy == SchedulingPolicy::kLatency;
-  const int max_seqs =
-      low_latency ? std::min(config.max_num_seqs, Scheduler::kLatencySeqs) : config.max_num_seqs;
+Status Engine::State::CheckBeamWidth(const Request& request) const {
+  if (request.beam_width == 1) return OkStatus();
   auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
-  if (options.width < 1) return bad("the beam width must be at least 1");
-  if (options.width > max_seqs) {
-    return bad("a beam width of " + std::to_string(options.width) + " needs as many sequences; " +
-               std::to_string(max_seqs) + " are allowed");
-  }
-  if (!(std::abs(options.length_penalty) <= 100.f)) {
-    return bad("the length penalty must be in [-100, 100]");
+  const int seats = config.policy == SchedulingPolicy::kLatency
+                        ? std::min(config.max_num_seqs, Scheduler::kLatencySeqs)
+                        : config.max_num_seqs;
+  if (request.beam_width > seats) {
+    return bad("a beam width of " + std::to_string(request.beam_width) +
+               " needs as many sequences; " + std::to_string(seats) + " are allowed");
   }
   if (config.on_full == OnFull::kSlide) return bad("beams do not slide out of the context");
-  if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
-  if (request.num_samples != 1 || !request.stop.empty() || request.reasoning_budget >= 0) {
-    return bad("beam search takes no samples, no stop strings and no reasoning budget");
-  }
-  if (request.keep_logits || request.num_logprobs > 0) {
-    return bad("beam search keeps neither logits nor log probabilities");
-  }
   return OkStatus();
 }
 
-}  // namespace
+std::unique_ptr<BeamSearch> Engine::State::StartBeams(const Request& request, int64_t id) const {
+  const size_t num_eos = request.ignore_eos ? 0 : model->eos().size();
+  const Tokenizer* text = request.stop.empty() ? nullptr : tokenizer.get();
+  return std::make_unique<BeamSearch>(
+      BeamSearch{.scorer = {request.beam_width, request.length_penalty, static_cast<int>(num_eos)},
+                 .ids = {id},
+                 .likely = {{}},
+                 .streams = {AnswerStream(text, request)}});
+}
 
-// One search from its first step to its last.
-class Engine::State::BeamRun {
- public:
-  BeamRun(State& state, Request request, const BeamOptions& options)
-      : s_(state),
-        active_(std::move(request), nullptr),
-        scorer_(options.width, options.length_penalty,
-                active_.request.ignore_eos ? 0 : static_cast<int>(s_.model->eos().size())) {}
-
-  Status Begin() {
-    ids_ = {s_.next_id++};
-    return s_.scheduler->Add(MakeSequence(request(), ids_[0]));
+void Engine::State::ScoreBeam(ActiveRequest& a, const Sequence& seq, int output) {
+  BeamSearch& search = *a.beams;
+  if (search.scorer.beams().front().tokens.empty()) {
+    a.first_token = Clock::now();
+    a.completion.prefill_ms = MillisecondsSince(a.first_step);
+    a.completion.cached_tokens = seq.num_cached;
   }
+  const auto beam = std::find(search.ids.begin(), search.ids.end(), seq.id) - search.ids.begin();
+  std::vector<std::pair<int32_t, float>>& likely = search.likely.at(beam);
+  if (!likely.empty()) return;  // computed again after a preemption
+  const size_t vocab = model->config().decoder.vocab;
+  std::vector<float> logprobs = LogSoftmax({runner->HostLogits(output), vocab});
+  Penalise(a.request.sampling, seq.counts, &logprobs);
+  logprobs.resize(runner->vocab_limit());
+  likely = MostLikely(logprobs,
+                      std::min(search.scorer.num_candidates(), static_cast<int>(logprobs.size())));
+}
 
-  // Computes one step. The search advances when the prompt is complete.
-  Status Step() {
-    const Scheduler::Step step = s_.scheduler->Schedule();
-    const StepPlan& plan = step.plan;
-    KU_CHECK(!plan.entries.empty(), "a search has the pages it needs");
-    KU_RETURN_IF_ERROR(s_.PrepareStorage(step));
-    std::vector<int32_t> tokens = s_.runner->Take(s_.runner->Launch(plan));
-    if (tokens.empty()) {
-      s_.scheduler->Commit(plan, tokens);
-      return OkStatus();
+void Engine::State::AdvanceBeams(int64_t id, std::vector<TokenEvent>* events) {
+  ActiveRequest& a = active.at(id);
+  BeamSearch& search = *a.beams;
+  if (std::any_of(search.likely.begin(), search.likely.end(),
+                  [](const auto& likely) { return likely.empty(); })) {
+    return;
+  }
+  search.scorer.Advance(search.likely, [&](int beam, int32_t token) {
+    if (EndsAnswer(a.request, token)) return true;
+    AnswerStream stream = search.streams[beam];
+    return stream.Push(token).stopped;
+  });
+  a.completion.decode_ms = MillisecondsSince(a.first_token);
+  const std::vector<BeamScorer::Beam>& beams = search.scorer.beams();
+  const FinishReason limit = beams.empty()
+                                 ? FinishReason::kNone
+                                 : LimitReached(a, static_cast<int>(beams.front().tokens.size()));
+  if (search.scorer.done() || limit != FinishReason::kNone) {
+    EndBeams(id, limit, OkStatus(), events);
+    return;
+  }
+  std::vector<AnswerStream> streams;
+  for (const BeamScorer::Beam& beam : beams) {
+    streams.push_back(search.streams[beam.parent]);
+    streams.back().Push(beam.tokens.back());
+  }
+  search.streams = std::move(streams);
+  search.likely.assign(beams.size(), {});
+  ForkBeams(a);
+}
+
+// The first child of a beam goes on in its sequence, further ones fork from it, and beams without
+// a child end. The child of a beam that made way forks from any other: they have the prompt in
+// common.
+void Engine::State::ForkBeams(const ActiveRequest& a) {
+  std::vector<int64_t>& ids = a.beams->ids;
+  const std::vector<BeamScorer::Beam>& beams = a.beams->scorer.beams();
+  constexpr int64_t kNone = BeamSearch::kNoSequence;
+  std::vector<int64_t> next(beams.size(), kNone);
+  std::vector<bool> has_child(ids.size(), false);
+  int64_t any = kNone;
+  for (size_t i = 0; i < beams.size(); ++i) {
+    const int parent = beams[i].parent;
+    if (ids[parent] == kNone || has_child[parent]) continue;
+    has_child[parent] = true;
+    any = next[i] = ids[parent];
+    scheduler->Append(next[i], beams[i].tokens.back());
+  }
+  int64_t childless = kNone;  // lives until the others are forked from it
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == kNone || has_child[i]) continue;
+    if (any == kNone) {
+      any = childless = ids[i];
+    } else {
+      FinishSequence(ids[i], true);
     }
-    KU_CHECK(tokens.size() == ids_.size(), "all beams take part in every step");
-    if (prefill_ms_ == 0) {
-      prefill_ms_ = MillisecondsSince(begin_);
-      num_cached_ = s_.scheduler->Find(ids_[0])->num_cached;
+  }
+  for (size_t i = 0; i < beams.size(); ++i) {
+    if (next[i] != kNone) continue;
+    next[i] = next_id++;
+    auto child = MakeSequence(a.request, next[i], a.id);
+    child->tokens.insert(child->tokens.end(), beams[i].tokens.begin(), beams[i].tokens.end());
+    const int64_t parent = ids[beams[i].parent];
+    const Status forked = scheduler->Fork(parent == kNone ? any : parent, std::move(child));
+    KU_CHECK(forked.ok(), "a beam is no longer than the request allows");
+  }
+  if (childless != kNone) FinishSequence(childless, true);
+  ids = std::move(next);
+}
+
+void Engine::State::MakeWay(const Sequence& seq) {
+  BeamSearch& search = *active.at(seq.request).beams;
+  const auto beam = std::find(search.ids.begin(), search.ids.end(), seq.id) - search.ids.begin();
+  KU_CHECK(!search.likely.at(beam).empty(), "only a beam that is scored rests");
+  FinishSequence(std::exchange(search.ids[beam], BeamSearch::kNoSequence), true);
+}
+
+// An answer that its last token did not end gets `reason`; after an error all do.
+void Engine::State::EndBeams(int64_t id, FinishReason reason, const Status& error,
+                             std::vector<TokenEvent>* events) {
+  auto node = active.extract(id);
+  ActiveRequest& a = node.mapped();
+  std::set<int32_t> pages;
+  for (int64_t beam : a.beams->ids) {
+    if (beam == BeamSearch::kNoSequence) continue;
+    const auto seq = FinishSequence(beam, reason != FinishReason::kError);
+    pages.insert(seq->pages.begin(), seq->pages.end());
+  }
+  a.completion.kv_pages = static_cast<int>(pages.size());
+  std::vector<BeamScorer::Answer> answers = a.beams->scorer.Answers();
+  answers.resize(a.request.num_samples);  // interrupted before the first token: there are none
+  for (int i = 0; i < a.request.num_samples; ++i) {
+    ActiveRequest answer(a.request, tokenizer.get());
+    answer.completion = a.completion;
+    answer.completion.score = answers[i].score;
+    TokenEvent event;
+    event.request = id;
+    event.sample = i;
+    AnswerStream::Delta delta;
+    for (int32_t token : answers[i].tokens) {
+      if (event.token >= 0) events->push_back(event);
+      event.token = token;
+      delta = PushToken(&answer, token, EndsAnswer(a.request, token));
+      event.text = delta.text;
+      event.reasoning = delta.reasoning;
     }
-    std::vector<std::vector<std::pair<int32_t, float>>> likely(ids_.size());
-    for (size_t output = 0; output < tokens.size(); ++output) {
-      if (tokens[output] < 0) return s_.NotFinite(plan, *plan.entries[output].seq);
-      const Sequence& seq = *plan.entries[output].seq;
-      const size_t vocab = s_.model->config().decoder.vocab;
-      std::vector<float> row = LogSoftmax({s_.runner->HostLogits(static_cast<int>(output)), vocab});
-      Penalise(request().sampling, seq.counts, &row);
-      row.resize(s_.runner->vocab_limit());
-      const int count = std::min(scorer_.num_candidates(), static_cast<int>(row.size()));
-      likely[BeamOf(seq)] = MostLikely(row, count);
+    event.finish = reason;
+    if (answers[i].ended && reason != FinishReason::kError) {
+      event.finish = delta.stopped ? FinishReason::kStopString : FinishReason::kStop;
+    } else {
+      answer.completion.error = error;
     }
-    scorer_.Advance(likely,
-                    [&](int, int32_t token) { return !request().ignore_eos && s_.IsEos(token); });
-    GoOn(plan, std::move(tokens));
-    return OkStatus();
+    const AnswerStream::Delta rest = EndText(&answer, event.finish);
+    event.text += rest.text;
+    event.reasoning += rest.reasoning;
+    events->push_back(std::move(event));
+    finished.emplace(id + i, std::move(answer.completion));
   }
-
-  bool done() const {
-    if (scorer_.done()) return true;
-    return LimitOfBeams() != FinishReason::kNone;
-  }
-
-  std::vector<Completion> End(bool interrupted) {
-    std::vector<Completion> completions;
-    const FinishReason reason = interrupted ? FinishReason::kInterrupt : LimitOfBeams();
-    std::vector<BeamScorer::Answer> answers = scorer_.Answers();
-    if (answers.empty()) answers.emplace_back();  // interrupted before the first token
-    for (const BeamScorer::Answer& answer : answers) {
-      ActiveRequest a(request(), s_.tokenizer.get());
-      for (size_t i = 0; i < answer.tokens.size(); ++i) {
-        s_.PushToken(&a, answer.tokens[i], answer.ended && i + 1 == answer.tokens.size());
-      }
-      s_.EndText(&a, answer.ended ? FinishReason::kStop : reason);
-      a.completion.score = answer.score;
-      a.completion.cached_tokens = num_cached_;
-      a.completion.prefill_ms = prefill_ms_;
-      a.completion.decode_ms = MillisecondsSince(begin_) - prefill_ms_;
-      completions.push_back(std::move(a.completion));
-    }
-    return completions;
-  }
-
-  void Release(bool reusable) {
-    for (int64_t id : ids_) s_.scheduler->Finish(id, reusable);
-  }
-
- private:
-  const Request& request() const { return active_.request; }
-
-  FinishReason LimitOfBeams() const {
-    if (scorer_.beams().empty()) return FinishReason::kNone;
-    return s_.LimitReached(active_, static_cast<int>(scorer_.beams().front().tokens.size()));
-  }
-
-  size_t BeamOf(const Sequence& seq) const {
-    return std::find(ids_.begin(), ids_.end(), seq.id) - ids_.begin();
-  }
-
-  // The first child of a beam goes on in its sequence, further ones fork from it, and beams without
-  // a child end.
-  void GoOn(const StepPlan& plan, std::vector<int32_t> tokens) {
-    const std::vector<BeamScorer::Beam>& beams = scorer_.beams();
-    std::vector<int64_t> next(beams.size(), -1);
-    std::vector<bool> has_child(ids_.size(), false);
-    for (size_t i = 0; i < beams.size(); ++i) {
-      if (has_child[beams[i].parent]) continue;
-      has_child[beams[i].parent] = true;
-      next[i] = ids_[beams[i].parent];
-    }
-    for (size_t output = 0; output < tokens.size(); ++output) {
-      const auto child = std::find(next.begin(), next.end(), plan.entries[output].seq->id);
-      if (child != next.end()) tokens[output] = beams[child - next.begin()].tokens.back();
-    }
-    s_.scheduler->Commit(plan, tokens);
-    for (size_t i = 0; i < ids_.size(); ++i) {
-      if (!has_child[i]) s_.scheduler->Finish(ids_[i]);
-    }
-    for (size_t i = 0; i < beams.size(); ++i) {
-      if (next[i] >= 0) continue;
-      next[i] = s_.next_id++;
-      auto child = MakeSequence(request(), next[i]);
-      child->tokens.insert(child->tokens.end(), beams[i].tokens.begin(), beams[i].tokens.end());
-      const Status forked = s_.scheduler->Fork(ids_[beams[i].parent], std::move(child));
-      KU_CHECK(forked.ok(), "a beam is no longer than the request allows");
-    }
-    ids_ = std::move(next);
-  }
-
-  State& s_;
-  ActiveRequest active_;  // for its limits
-  BeamScorer scorer_;
-  std::vector<int64_t> ids_;  // sequence of each beam
-  Clock::time_point begin_ = Clock::now();
-  double prefill_ms_ = 0;
-  int num_cached_ = 0;
-};
-
-StatusOr<std::vector<Completion>> Engine::BeamSearch(Request request, const BeamOptions& options,
-                                                     const std::function<bool()>& go_on) {
-  KU_CHECK(!HasWork(), "a beam search runs alone");
-  KU_RETURN_IF_ERROR(CheckRequest(request, s_->model->config().decoder.vocab));
-  KU_RETURN_IF_ERROR(CheckBeams(request, options, s_->config));
-  const int64_t page_size = s_->pool->page_size();
-  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  const int64_t longest =
-      std::min<int64_t>(s_->config.max_context, prompt + request.max_new_tokens);
-  // Beams share at least the full pages of the prompt.
-  const int64_t shared = prompt / page_size;
-  const int64_t needed =
-      shared + options.width * ((longest - 1 + page_size - 1) / page_size - shared);
-  if (needed > s_->pool->num_pages()) {
-    return Status(StatusCode::kResourceExhausted,
-                  std::to_string(options.width) + " beams may need " + std::to_string(needed) +
-                      " blocks but the KV cache has " + std::to_string(s_->pool->num_pages()),
-                  "raise --num-blocks or --kv-cache-memory, or lower --max-tokens");
-  }
-  State::BeamRun run(*s_, std::move(request), options);
-  KU_RETURN_IF_ERROR(run.Begin());
-  Status status;
-  bool interrupted = false;
-  while (status.ok() && !interrupted && !run.done()) {
-    interrupted = go_on && !go_on();
-    if (!interrupted) status = run.Step();
-  }
-  std::vector<Completion> answers = status.ok() ? run.End(interrupted) : std::vector<Completion>();
-  run.Release(status.ok());
-  if (!status.ok()) return status;
-  return answers;
 }
 
 }  // namespace kuiper

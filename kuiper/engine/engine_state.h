@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kuiper/engine/answer_stream.h"
+#include "kuiper/engine/beam_scorer.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/model_runner.h"
 #include "kuiper/engine/scheduler.h"
@@ -25,7 +26,20 @@ inline double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// One sample of a request that has not ended. Sample i of request r is sequence r + i.
+// What the beams of a request have in common. They advance together, when all are scored.
+struct BeamSearch {
+  using Likely = std::vector<std::pair<int32_t, float>>;
+
+  BeamScorer scorer;
+  // Per beam:
+  std::vector<int64_t> ids;           // its sequence; kNoSequence: scored, and made way for others
+  std::vector<Likely> likely;         // what may come next; empty: not scored yet
+  std::vector<AnswerStream> streams;  // find stop strings
+  static constexpr int64_t kNoSequence = -1;
+};
+
+// One sample of a request that has not ended: sample i of request r is sequence r + i. Or a beam
+// search, which has a sequence per beam.
 struct ActiveRequest {
   ActiveRequest(Request r, const Tokenizer* tokenizer)
       : request(std::move(r)), stream(tokenizer, request) {}
@@ -36,6 +50,7 @@ struct ActiveRequest {
   int sample = 0;
   // Of sample 0: ids of the sequences to fork from it once the prompt is computed.
   std::vector<int64_t> unforked;
+  std::unique_ptr<BeamSearch> beams;  // null: no beam search
   Completion completion;
   bool aborted = false;
   bool started = false;
@@ -68,7 +83,7 @@ struct Engine::State {
   double load_ms = 0;
 
   int64_t next_id = 1;
-  std::map<int64_t, ActiveRequest> active;  // by sequence
+  std::map<int64_t, ActiveRequest> active;  // by Sequence::request
   std::map<int64_t, Completion> finished;
   std::vector<int32_t> last_table;  // pages of the most recently finished request
   std::vector<int> touched_rows;    // contiguous: most tokens each cache row ever held
@@ -88,7 +103,8 @@ struct Engine::State {
   void LaunchAgain();
 
   Status MakeSwapSpace();
-  bool IsEos(int32_t token) const;
+  // Whether it is an end-of-sequence token that counts.
+  bool EndsAnswer(const Request& request, int32_t token) const;
   // The limit that ends the request after this many tokens; kNone if it may go on.
   FinishReason LimitReached(const ActiveRequest& active, int num_generated) const;
   void RecordTouched(const Sequence& seq);
@@ -97,22 +113,38 @@ struct Engine::State {
   // Makes storage for the step usable and moves pages in and out.
   Status PrepareStorage(const Scheduler::Step& step);
   void RecordPromptSpeed(const StepInFlight& step);
-  class BeamRun;
   // Ends the text and fills in what is known of the answer; returns the text held back.
   AnswerStream::Delta EndText(ActiveRequest* active, FinishReason reason) const;
   // Appends a token to the answer, and its text unless it is `ends`, the end of the sequence.
   AnswerStream::Delta PushToken(ActiveRequest* active, int32_t token, bool ends) const;
-  static std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t id);
+  // `key`: of the request in `active`.
+  static std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t id, int64_t key);
   // Starts the other samples of a request; they share what sequence `id` has computed of the prompt
   // if it runs, and start on their own if it ended before.
   void ForkSamples(int64_t id);
-  // Ends a request; `delta` is appended to what the event already carries.
+  // Ends a sample; the rest of its text is appended to what the event already carries.
   void Finish(int64_t id, FinishReason reason, Status error, TokenEvent* event);
+  // Ends a sample or a beam search that got no new token.
+  void End(int64_t id, FinishReason reason, const Status& error, std::vector<TokenEvent>* events);
+  std::unique_ptr<Sequence> FinishSequence(int64_t id, bool reusable);
   void FinishAborted(std::vector<TokenEvent>* events);
   void FinishOutOfPages(const std::vector<Sequence*>& seqs, std::vector<TokenEvent>* events);
   void RecordLogits(ActiveRequest& active, int output, int32_t token);
   // The event of one sampled token, after the scheduler took it.
   TokenEvent OnToken(Sequence& seq, int32_t token);
+
+  Status CheckBeamWidth(const Request& request) const;
+  std::unique_ptr<BeamSearch> StartBeams(const Request& request, int64_t id) const;
+  // Takes the logits behind a beam.
+  void ScoreBeam(ActiveRequest& a, const Sequence& seq, int output);
+  // Brings the search on by a token if all beams are scored; it may end.
+  void AdvanceBeams(int64_t id, std::vector<TokenEvent>* events);
+  // Gives each beam of the scorer a sequence that goes on.
+  void ForkBeams(const ActiveRequest& a);
+  void EndBeams(int64_t id, FinishReason reason, const Status& error,
+                std::vector<TokenEvent>* events);
+  // A scored beam gives up its sequence; what comes behind it starts again.
+  void MakeWay(const Sequence& seq);
 };
 
 }  // namespace kuiper

@@ -5,15 +5,17 @@
 // of the steps. A request whose end was not foreseen has one token too many in flight: its entry in
 // that step is dropped.
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "kuiper/engine/engine_state.h"
 #include "kuiper/engine/logprobs.h"
 
 namespace kuiper {
-bool Engine::State::IsEos(int32_t token) const {
+bool Engine::State::EndsAnswer(const Request& request, int32_t token) const {
   const std::vector<int32_t>& eos = model->eos();
-  return std::find(eos.begin(), eos.end(), token) != eos.end();
+  return !request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end();
 }
 
 FinishReason Engine::State::LimitReached(const ActiveRequest& a, int num_generated) const {
@@ -62,21 +64,35 @@ void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenE
   event->finish = reason;
 
   a.completion.error = std::move(error);
+  const auto seq = FinishSequence(id, reason != FinishReason::kError);
+  if (seq != nullptr) {  // a sample that was not forked yet has none
+    a.completion.kv_pages = static_cast<int>(seq->pages.size());
+    a.completion.cached_tokens = seq->num_cached;
+    a.completion.dropped_tokens = seq->num_dropped;
+  }
+  ForkSamples(id);
+  finished.emplace(id, std::move(a.completion));
+  active.erase(id);
+}
+
+std::unique_ptr<Sequence> Engine::State::FinishSequence(int64_t id, bool reusable) {
   for (StepInFlight& step : in_flight) {
     for (StepPlan::Entry& entry : step.plan.entries) {
       if (entry.seq != nullptr && entry.seq->id == id) entry.seq = nullptr;
     }
   }
-  const auto seq = scheduler->Finish(id, reason != FinishReason::kError);
-  if (seq != nullptr) {  // a sample that was not forked yet has none
-    a.completion.kv_pages = static_cast<int>(seq->pages.size());
-    a.completion.cached_tokens = seq->num_cached;
-    a.completion.dropped_tokens = seq->num_dropped;
-    last_table = seq->pages;
+  std::unique_ptr<Sequence> seq = scheduler->Finish(id, reusable);
+  if (seq != nullptr) last_table = seq->pages;
+  return seq;
+}
+
+void Engine::State::End(int64_t id, FinishReason reason, const Status& error,
+                        std::vector<TokenEvent>* events) {
+  if (active.at(id).beams != nullptr) {
+    EndBeams(id, reason, error, events);
+  } else {
+    Finish(id, reason, error, &events->emplace_back());
   }
-  ForkSamples(id);
-  finished.emplace(id, std::move(a.completion));
-  active.erase(id);
 }
 
 void Engine::State::FinishAborted(std::vector<TokenEvent>* events) {
@@ -84,21 +100,19 @@ void Engine::State::FinishAborted(std::vector<TokenEvent>* events) {
   for (const auto& [id, a] : active) {
     if (a.aborted) ids.push_back(id);
   }
-  for (int64_t id : ids) {
-    Finish(id, FinishReason::kInterrupt, OkStatus(), &events->emplace_back());
-  }
+  for (int64_t id : ids) End(id, FinishReason::kInterrupt, OkStatus(), events);
 }
 
 void Engine::State::FinishOutOfPages(const std::vector<Sequence*>& seqs,
                                      std::vector<TokenEvent>* events) {
   for (const Sequence* seq : seqs) {
     const std::string total = std::to_string(pool->num_pages());
-    Status full(StatusCode::kResourceExhausted,
-                "KV cache is full (" + std::to_string(pool->num_used()) + "/" + total +
-                    " blocks, " + std::to_string(seq->num_computed) + " tokens) after " +
-                    std::to_string(seq->num_generated()) + " tokens",
-                "raise --num-blocks or --kv-cache-memory");
-    Finish(seq->id, FinishReason::kContext, std::move(full), &events->emplace_back());
+    const Status full(StatusCode::kResourceExhausted,
+                      "KV cache is full (" + std::to_string(pool->num_used()) + "/" + total +
+                          " blocks, " + std::to_string(seq->num_computed) + " tokens) after " +
+                          std::to_string(seq->num_generated()) + " tokens",
+                      "raise --num-blocks or --kv-cache-memory");
+    End(seq->request, FinishReason::kContext, full, events);
   }
 }
 
@@ -116,7 +130,7 @@ void Engine::State::RecordLogits(ActiveRequest& a, int output, int32_t token) {
 }
 
 TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
-  ActiveRequest& a = active.at(seq.id);
+  ActiveRequest& a = active.at(seq.request);
   TokenEvent event;
   event.request = a.id;
   event.sample = a.sample;
@@ -127,7 +141,7 @@ TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
     a.completion.prefill_ms = MillisecondsSince(a.first_step);
   }
   a.completion.decode_ms = MillisecondsSince(a.first_token);
-  const bool ends = !a.request.ignore_eos && IsEos(token);
+  const bool ends = EndsAnswer(a.request, token);
   AnswerStream::Delta delta = PushToken(&a, token, ends);
   if (ends) {
     Finish(seq.id, FinishReason::kStop, OkStatus(), &event);
@@ -178,9 +192,10 @@ void Engine::State::LaunchNext(std::vector<TokenEvent>* events) {
   FinishOutOfPages(step.out_of_pages, events);
   must_settle = step.must_settle;
   const Status prepared = PrepareStorage(step);
+  if (step.in_the_way != nullptr) MakeWay(*step.in_the_way);
   if (step.plan.entries.empty()) return;
   for (const StepPlan::Entry& entry : step.plan.entries) {
-    ActiveRequest& a = active.at(entry.seq->id);
+    ActiveRequest& a = active.at(entry.seq->request);
     if (a.started) continue;
     a.started = true;
     a.first_step = Clock::now();
@@ -195,8 +210,9 @@ bool Engine::State::CanRunAhead() const {
   if (!run_ahead || must_settle || !in_flight.back().launched.ok()) return false;
   for (const StepPlan::Entry& entry : in_flight.back().plan.entries) {
     if (entry.seq == nullptr || !entry.samples) continue;
-    const ActiveRequest& a = active.at(entry.seq->id);
-    const bool reads_logits = a.request.keep_logits || a.request.num_logprobs > 0;
+    const ActiveRequest& a = active.at(entry.seq->request);
+    const bool reads_logits =
+        a.request.keep_logits || a.request.num_logprobs > 0 || a.beams != nullptr;
     if (reads_logits || a.request.sampling.has_penalties()) return false;
     if (a.stream.ForcedToken().has_value()) return false;
     const int num_generated = static_cast<int>(a.completion.tokens.size()) + 1;
@@ -230,10 +246,11 @@ void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
   in_flight.pop_front();
   const std::vector<StepPlan::Entry>& entries = step.plan.entries;
   if (!step.launched.ok()) {
+    std::set<int64_t> failed;
     for (const StepPlan::Entry& entry : entries) {
-      if (entry.seq == nullptr) continue;
-      Finish(entry.seq->id, FinishReason::kError, step.launched, &events->emplace_back());
+      if (entry.seq != nullptr) failed.insert(entry.seq->request);
     }
+    for (int64_t id : failed) End(id, FinishReason::kError, step.launched, events);
     return;
   }
 
@@ -249,22 +266,37 @@ void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
       failed = failed == nullptr ? entry.seq : failed;
       continue;
     }
-    ActiveRequest& a = active.at(entry.seq->id);
+    ActiveRequest& a = active.at(entry.seq->request);
+    if (a.beams != nullptr) {
+      ScoreBeam(a, *entry.seq, static_cast<int>(output) - 1);
+      token = kUndecidedToken;
+      continue;
+    }
     token = a.stream.ForcedToken().value_or(token);
     RecordLogits(a, static_cast<int>(output) - 1, token);
   }
   const Status not_finite = failed != nullptr ? NotFinite(step.plan, *failed) : OkStatus();
   scheduler->Commit(step.plan, tokens);
   output = 0;
+  std::map<int64_t, bool> searches;  // request -> whether a beam of it failed
   for (const StepPlan::Entry& entry : entries) {
     const int32_t token = entry.samples ? tokens[output++] : 0;
     if (entry.seq == nullptr) continue;
     RecordTouched(*entry.seq);
     if (!entry.samples) continue;
-    if (token >= 0) {
+    if (active.at(entry.seq->request).beams != nullptr) {
+      searches[entry.seq->request] |= token == kFailedToken;
+    } else if (token >= 0) {
       events->push_back(OnToken(*entry.seq, token));
     } else {
       Finish(entry.seq->id, FinishReason::kError, not_finite, &events->emplace_back());
+    }
+  }
+  for (const auto& [id, beam_failed] : searches) {
+    if (beam_failed) {
+      EndBeams(id, FinishReason::kError, not_finite, events);
+    } else {
+      AdvanceBeams(id, events);
     }
   }
   if (!not_finite.ok()) LaunchAgain();

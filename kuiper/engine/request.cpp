@@ -7,6 +7,26 @@ namespace {
 
 constexpr int kMaxSamples = 1024;
 
+Status CheckBeams(const Request& request, int vocab) {
+  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  if (request.beam_width < 1 || request.beam_width > vocab) {
+    return bad("beam_width must be between 1 and the vocabulary size");
+  }
+  if (request.beam_width == 1) return OkStatus();
+  if (!(std::abs(request.length_penalty) <= 100.f)) {
+    return bad("length_penalty must be in [-100, 100]");
+  }
+  if (request.num_samples > request.beam_width) {
+    return bad("num_samples must be at most beam_width");
+  }
+  if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
+  if (request.reasoning_budget >= 0) return bad("beam search takes no reasoning budget");
+  if (request.keep_logits || request.num_logprobs > 0) {
+    return bad("beam search keeps neither logits nor log probabilities");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 const char* FinishReasonName(FinishReason reason) {
@@ -58,7 +78,7 @@ Status CheckRequest(const Request& request, int vocab) {
   if (request.num_logprobs < 0 || request.num_logprobs > vocab) {
     return bad("num_logprobs must be between 0 and the vocabulary size");
   }
-  return OkStatus();
+  return CheckBeams(request, vocab);
 }
 
 }  // namespace kuiper

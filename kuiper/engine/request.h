@@ -32,8 +32,13 @@ struct Request {
   int max_new_tokens = 256;  // exactly: never one more
   int priority = 0;          // from -100 to 100; more is more urgent, see engine/scheduler.h
   // Answers to the prompt, which is computed once. Sample i is what a request for one answer with
-  // seed + i gives, to the bit.
+  // seed + i gives, to the bit; of a beam search, the best answer that is none of those before.
   int num_samples = 1;
+  // Above 1: beam search with so many beams, as engine/beam_scorer.h defines it, for at most as
+  // many answers. Penalties act on the log probabilities, a stop string ends a beam. There is no
+  // temperature and no reasoning budget; neither logits nor log probabilities are kept.
+  int beam_width = 1;
+  float length_penalty = 1.f;  // of beam search: above 0 favours long answers, below 0 short ones
   bool ignore_eos = false;
   std::vector<std::string> stop;  // the answer ends before the first of these strings
   bool split_thinking = false;    // tell <think> ... </think> apart from the answer
@@ -41,12 +46,6 @@ struct Request {
   int reasoning_budget = -1;  // tokens between the tags before </think> is forced; -1 = no limit
   bool keep_logits = false;   // Completion::logits holds the row each token was chosen from
   int num_logprobs = 0;       // alternatives per token in Completion::logprobs; 0 = none
-};
-
-// See Engine::BeamSearch.
-struct BeamOptions {
-  int width = 1;
-  float length_penalty = 1.f;  // above 0 favours long answers, below 0 short ones
 };
 
 // kInvalidArgument or kInput for what no engine can run; `vocab` bounds the ids.
@@ -87,14 +86,15 @@ struct Completion {
   double queue_ms = 0;     // from Add to the first scheduled step
   double prefill_ms = 0;   // from the first scheduled step to the first token
   double decode_ms = 0;    // from the first token to the last
-  int kv_pages = 0;        // pages the sequence held at its end
+  int kv_pages = 0;        // pages the sequence, or all beams together, held at the end
 
-  double score = 0;           // of a beam search
+  double score = 0;           // of a beam search: sum of log probabilities / length^length_penalty
   std::vector<float> logits;  // [tokens, vocab] if kept
   std::vector<TokenLogprobs> logprobs;
 };
 
-// One token of one request. Text is complete UTF-8; it may be empty (half a character, or text that
+// One token of one request. A beam search gives the tokens of all its answers in its last step,
+// answer after answer. Text is complete UTF-8; it may be empty (half a character, or text that
 // may turn out to be part of a stop string) and may belong to earlier tokens.
 struct TokenEvent {
   int64_t request = 0;

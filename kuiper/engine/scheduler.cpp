@@ -249,6 +249,8 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
                      });
   plan.entries.insert(plan.entries.end(), chunks.begin(), chunks.end());
   for (const StepPlan::Entry& entry : plan.entries) plan.num_tokens += entry.num_tokens;
+  const bool is_idle = plan.entries.empty() && step.out_of_pages.empty() && !ahead;
+  if (is_idle && !running_.empty() && !waiting_.empty()) step.in_the_way = running_.back().get();
   step.moves = std::move(moves_);
   moves_.clear();
   Advance(plan);
@@ -282,6 +284,7 @@ void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budg
     AddRunning(std::move(waiting_.begin()->second));
     waiting_.erase(waiting_.begin());
     const int count = std::min(NumComputable(seq), budget);
+    if (count == 0) continue;  // swapped out while it rested
     if (!GrowTo(seq, seq.num_computed + count, &step->plan)) {
       KU_CHECK(running_.size() == 1, "only a lone sequence is admitted without the pages it needs");
       step->out_of_pages.push_back(&seq);
@@ -326,17 +329,25 @@ void Scheduler::Commit(const StepPlan& plan, const std::vector<int32_t>& sampled
     if (token < 0) {
       seq.tokens.resize(seq.num_known());
       seq.num_pending = 0;
+    }
+    if (token == kFailedToken) {
       seq.num_computed = entry.begin;
       continue;
     }
     if (reuse_ != nullptr && entry.end() / pool_.page_size() > entry.begin / pool_.page_size()) {
       reuse_->Computed(std::span(seq.tokens).first(entry.end()), seq.pages, &seq.cursor);
     }
-    if (!entry.samples) continue;
+    if (!entry.samples || token < 0) continue;
     seq.tokens[seq.num_known()] = token;
     --seq.num_pending;
   }
   KU_CHECK(next == sampled.size());
+}
+
+void Scheduler::Append(int64_t id, int32_t token) {
+  Sequence* seq = Find(id);
+  KU_CHECK(seq != nullptr && seq->num_pending == 0, "the sequence does not rest");
+  seq->tokens.push_back(token);
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(int64_t id, bool reusable) {

@@ -76,6 +76,9 @@ class Scheduler {
     StepPlan plan;
     std::vector<Sequence*> out_of_pages;  // cannot go on: the caller finishes them
     bool must_settle = false;             // see Schedule
+    // Nobody can go on: all who run rest, and others wait for what they hold. This one, the last in
+    // line of those who rest, must be finished.
+    Sequence* in_the_way = nullptr;
   };
   // The sequences of the plan count as advanced from here on. `ahead`: the plan before is not
   // committed yet (the engine runs one step ahead). Then a sequence with pending tokens can only go
@@ -83,9 +86,12 @@ class Scheduler {
   // that would be needed, must_settle asks for the next step not to be scheduled ahead.
   Step Schedule(bool ahead = false);
   // After the plan ran; plans are committed in the order they were scheduled. `sampled` has one
-  // token per entry that samples, in order; -1 for an entry that failed, which goes back to where
-  // it was.
+  // token per entry that samples, in order; kFailedToken for one that goes back to where it was,
+  // kUndecidedToken for one that rests: it keeps its seat and its pages, unless somebody needs
+  // them, and has no part in steps before Append.
   void Commit(const StepPlan& plan, const std::vector<int32_t>& sampled);
+  // The next token of a sequence that rests.
+  void Append(int64_t id, int32_t token);
   // Removes a sequence, waiting, running or swapped out, and releases its pages. What it computed
   // may be reused by others unless `reusable` is false.
   std::unique_ptr<Sequence> Finish(int64_t id, bool reusable = true);

@@ -27,8 +27,13 @@ inline constexpr int kMaxStepsInFlight = 2;
 // Stands for a token that a step samples but whose id the host does not know yet.
 inline constexpr int32_t kPendingToken = -1;
 
+// What Scheduler::Commit may get instead of a sampled token.
+inline constexpr int32_t kFailedToken = -1;     // the logits are not finite
+inline constexpr int32_t kUndecidedToken = -2;  // Scheduler::Append will tell
+
 struct Sequence {
   int64_t id = 0;
+  int64_t request = 0;  // whose it is; the scheduler does not look at it
   // Prompt, then generated; what slid out of the context is gone, the last num_pending are
   // kPendingToken.
   std::vector<int32_t> tokens;

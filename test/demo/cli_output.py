@@ -99,6 +99,11 @@ class Output(CliTest):
         self.assertIn("--stream has no effect", r.err)
         lines = self.qwen3_run(*args, "-o", "jsonl").out.splitlines()
         self.assertEqual([json.loads(line)["type"] for line in lines], ["done"])
+        stop = result["text"][2:4]
+        cut = self.qwen3_run(*args, "--length-penalty", "0", "--stop", stop, "-o", "json").json()
+        self.assertIn("stop_string", [c["finish_reason"] for c in cut["choices"]])
+        for choice in cut["choices"]:
+            self.assertNotIn(stop, choice["text"])
 
     def test_quiet_leaves_stderr_empty(self):
         self.assertEqual(self.ok(self.qwen3, "-p", "x", "-n", "3", "-q").err, "")

@@ -1,19 +1,23 @@
 // Beam search against a naive one that computes every beam from the start in each step and ranks
-// the whole vocabulary; and the guarantees: the same answers from every cache and step layout.
+// the whole vocabulary; and the guarantees: the same answers from every cache and step layout, with
+// whatever else runs, and from pools of every size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <string>
 #include <tuple>
 
-#include "kuiper/engine/beam_scorer.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/io/token_stream.h"
 #include "test/engine/engine_test_util.h"
 
 namespace kuiper {
 namespace {
+
+constexpr int kPage = 4;
 
 struct Answer {
   std::vector<int32_t> tokens;
@@ -24,15 +28,17 @@ EngineConfig Config(DeviceType device = DeviceType::kCPU) {
   EngineConfig config = GoldenConfig();
   config.device = {device, 0};
   config.ops.num_threads = 1;
-  config.page_size = 4;
+  config.page_size = kPage;
   config.max_num_seqs = 4;
   return config;
 }
 
-Request GreedyRequest(std::vector<int32_t> prompt, int new_tokens) {
+Request BeamRequest(std::vector<int32_t> prompt, int width, int new_tokens) {
   Request request;
   request.prompt = std::move(prompt);
   request.max_new_tokens = new_tokens;
+  request.beam_width = request.num_samples = width;
+  request.ignore_eos = true;
   return request;
 }
 
@@ -50,13 +56,19 @@ std::vector<double> LogSoftmax(Engine& engine, const std::vector<int32_t>& token
   return row;
 }
 
+using Ends = std::function<bool(const std::vector<int32_t>& generated)>;
+
+bool Never(const std::vector<int32_t>&) {
+  return false;
+}
+
 // The definition of beam_scorer.h, word by word. `engine` has prompt_logits.
-std::vector<Answer> NaiveBeamSearch(Engine& engine, const Request& request, int width,
-                                    double length_penalty, const std::set<int32_t>& eos) {
+std::vector<Answer> NaiveBeamSearch(Engine& engine, const Request& request, const Ends& ends) {
+  const int width = request.beam_width;
   std::vector<Answer> beams = {{}};  // score: the plain sum
   std::vector<Answer> ended;
   const auto scored = [&](const Answer& beam) {
-    return Answer{beam.tokens, beam.score / std::pow(beam.tokens.size(), length_penalty)};
+    return Answer{beam.tokens, beam.score / std::pow(beam.tokens.size(), request.length_penalty)};
   };
   const auto sort = [](std::vector<Answer>& answers) {
     std::stable_sort(answers.begin(), answers.end(),
@@ -70,7 +82,10 @@ std::vector<Answer> NaiveBeamSearch(Engine& engine, const Request& request, int 
       tokens.insert(tokens.end(), beam.tokens.begin(), beam.tokens.end());
       const std::vector<double> logprobs = LogSoftmax(engine, tokens);
       for (size_t id = 0; id < logprobs.size(); ++id) {
-        candidates.push_back({beam.tokens, beam.score + logprobs[id]});
+        const auto count = std::count(beam.tokens.begin(), beam.tokens.end(), id);
+        const double penalty = request.sampling.frequency_penalty * static_cast<double>(count) +
+                               (count > 0 ? request.sampling.presence_penalty : 0);
+        candidates.push_back({beam.tokens, beam.score + logprobs[id] - penalty});
         candidates.back().tokens.push_back(static_cast<int32_t>(id));
       }
     }
@@ -78,7 +93,7 @@ std::vector<Answer> NaiveBeamSearch(Engine& engine, const Request& request, int 
     beams.clear();
     for (int rank = 0; static_cast<int>(beams.size()) < width; ++rank) {
       const Answer& candidate = candidates[rank];
-      if (!eos.contains(candidate.tokens.back())) {
+      if (!ends(candidate.tokens)) {
         beams.push_back(candidate);
       } else if (rank < width) {
         ended.push_back(scored(candidate));
@@ -105,22 +120,34 @@ void ExpectAnswers(const std::vector<Completion>& actual, const std::vector<Answ
   }
 }
 
+void ExpectSameAnswers(const std::vector<Completion>& actual,
+                       const std::vector<Completion>& expected, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].tokens, expected[i].tokens) << what << ", answer " << i;
+    EXPECT_EQ(actual[i].score, expected[i].score) << what << ", answer " << i << ", to the bit";
+    EXPECT_EQ(actual[i].finish, expected[i].finish) << what << ", answer " << i;
+  }
+}
+
 TEST(BeamTest, MatchesTheNaiveSearch) {
   EngineConfig config = Config();
   const auto engine = Create(config);
   config.prompt_logits = true;
   const auto naive = Create(config);
   ASSERT_TRUE(engine != nullptr && naive != nullptr);
-  for (const int length : {3, 4, 5, 13}) {
+  for (const int length : {kPage - 1, kPage, kPage + 1, 3 * kPage + 1}) {
     for (const int width : {2, 4}) {
-      Request request = GreedyRequest(Prompt(length, Vocab(*engine)), 5);
-      request.ignore_eos = true;
-      const auto answers = engine->BeamSearch(request, {.width = width, .length_penalty = 1.f});
-      ASSERT_TRUE(answers.ok()) << answers.status().message();
-      ExpectAnswers(*answers, NaiveBeamSearch(*naive, request, width, 1, {}),
-                    std::to_string(width) + " beams, prompt " + std::to_string(length));
-      EXPECT_EQ(answers->front().finish, FinishReason::kLength);
-      EXPECT_EQ(engine->kv_stats().pages_used, 0);
+      for (const bool penalised : {false, true}) {
+        Request request = BeamRequest(Prompt(length, Vocab(*engine)), width, 5);
+        request.sampling.presence_penalty = penalised ? 0.5f : 0.f;
+        request.sampling.frequency_penalty = penalised ? -0.75f : 0.f;
+        const auto answers = RunSamples(*engine, request);
+        ExpectAnswers(answers, NaiveBeamSearch(*naive, request, Never),
+                      std::to_string(width) + " beams, prompt " + std::to_string(length));
+        EXPECT_EQ(answers.at(0).finish, FinishReason::kLength);
+        EXPECT_EQ(engine->kv_stats().pages_used, 0);
+      }
     }
   }
 }
@@ -128,72 +155,114 @@ TEST(BeamTest, MatchesTheNaiveSearch) {
 // Tokens that beams do choose become end-of-sequence tokens; the penalty decides between short and
 // long answers.
 TEST(BeamTest, EndOfSequenceAndLengthPenaltyAreThoseOfTheNaiveSearch) {
-  Request request = GreedyRequest(Prompt(6, Vocab(*Create(Config()))), 8);
-  Request free_run = request;
-  free_run.ignore_eos = true;
-  const auto free_answers = Create(Config())->BeamSearch(free_run, {.width = 3}).value();
-  const std::vector<int32_t> eos = {free_answers[0].tokens[2], free_answers[1].tokens[5]};
   EngineConfig config = Config();
-  config.model_path = ModelWithEos(config.model_path, eos);
+  const auto free_run = Create(config);
+  ASSERT_NE(free_run, nullptr);
+  Request request = BeamRequest(Prompt(6, Vocab(*free_run)), 3, 8);
+  const auto free_answers = RunSamples(*free_run, request);
+  const std::set<int32_t> eos = {free_answers[0].tokens[2], free_answers[1].tokens[5]};
+  config.model_path = ModelWithEos(config.model_path, {eos.begin(), eos.end()});
   const auto engine = Create(config);
   config.prompt_logits = true;
   const auto naive = Create(config);
   ASSERT_TRUE(engine != nullptr && naive != nullptr);
+  request.ignore_eos = false;
   std::set<std::vector<int32_t>> best;
   for (const float penalty : {-2.f, 0.f, 1.f, 4.f}) {
-    const auto answers =
-        engine->BeamSearch(request, {.width = 3, .length_penalty = penalty}).value();
-    ExpectAnswers(answers, NaiveBeamSearch(*naive, request, 3, penalty, {eos.begin(), eos.end()}),
-                  "penalty " + std::to_string(penalty));
+    request.length_penalty = penalty;
+    const auto answers = RunSamples(*engine, request);
+    ExpectAnswers(
+        answers,
+        NaiveBeamSearch(*naive, request,
+                        [&](const auto& generated) { return eos.contains(generated.back()); }),
+        "penalty " + std::to_string(penalty));
     const bool any_stopped = std::any_of(answers.begin(), answers.end(), [](const Completion& c) {
       return c.finish == FinishReason::kStop;
     });
     EXPECT_TRUE(any_stopped || penalty > 1) << penalty;
-    best.insert(answers[0].tokens);
+    best.insert(answers.at(0).tokens);
   }
   EXPECT_GT(best.size(), 1u) << "the penalty must matter";
 }
 
-TEST(BeamTest, OneBeamIsGreedy) {
+// A beam whose text holds the stop string is an answer that ended, scored with the tokens up to
+// there and cut before the string.
+TEST(BeamTest, StopStringsEndBeams) {
+  EngineConfig config = Config();
+  config.model_path = test::Source("demo/models/tiny-qwen3");
+  config.need_tokenizer = true;
+  config.max_context = 256;
+  const auto engine = Create(config);
+  config.prompt_logits = true;
+  const auto naive = Create(config);
+  ASSERT_TRUE(engine != nullptr && naive != nullptr);
+  Request request = BeamRequest(engine->tokenizer()->Encode("The red cat"), 3, 12);
+  request.length_penalty = 0;  // favours what ends early
+  const std::string text = RunSamples(*engine, request).at(0).text;
+  ASSERT_GT(text.size(), 12u);
+  // Within a token, and across two of them.
+  for (const std::string& stop : {text.substr(6, 1), text.substr(7, 5)}) {
+    request.stop = {"never seen", stop};
+    const auto answers = RunSamples(*engine, request);
+    const auto has_stop = [&](const std::vector<int32_t>& generated) {
+      return DecodeTokens(*engine->tokenizer(), generated).find(stop) != std::string::npos;
+    };
+    ExpectAnswers(answers, NaiveBeamSearch(*naive, request, has_stop), stop);
+    int num_stopped = 0;
+    for (const Completion& c : answers) {
+      const std::string whole = DecodeTokens(*engine->tokenizer(), c.tokens);
+      EXPECT_EQ(c.text, whole.substr(0, whole.find(stop)));
+      EXPECT_EQ(c.finish == FinishReason::kStopString, has_stop(c.tokens));
+      num_stopped += c.finish == FinishReason::kStopString;
+    }
+    EXPECT_GT(num_stopped, 0) << stop;
+  }
+}
+
+TEST(BeamTest, FewerAnswersAreTheBest) {
   const auto engine = Create(Config());
   ASSERT_NE(engine, nullptr);
-  Request request = GreedyRequest(Prompt(9, Vocab(*engine)), 20);
-  request.ignore_eos = true;
-  EXPECT_EQ(engine->BeamSearch(request, {}).value().at(0).tokens,
-            RunToEnd(*engine, request).tokens);
+  Request request = BeamRequest(Prompt(9, Vocab(*engine)), 4, 7);
+  auto answers = RunSamples(*engine, request);
+  for (const int count : {2, 1}) {
+    request.num_samples = count;
+    answers.resize(count);
+    ExpectSameAnswers(RunSamples(*engine, request), answers, "fewer");
+  }
+  EXPECT_EQ(RunToEnd(*engine, request).tokens, answers[0].tokens);
 }
 
 TEST(BeamTest, CacheAndStepLayoutDoNotMatter) {
-  Request request;
-  std::vector<Completion> expected;
-  for (const auto& [paged, page_size, graph, cache, chunk] :
-       std::vector<std::tuple<bool, int, bool, bool, int>>{{true, 4, false, false, 512},
-                                                           {true, 1, false, false, 5},
-                                                           {true, 16, true, false, 512},
-                                                           {true, 4, true, true, 7},
-                                                           {false, 16, false, false, 512},
-                                                           {false, 16, true, true, 512}}) {
+  std::vector<std::vector<Completion>> expected;
+  for (const auto& [paged, page_size, graph, cache, chunk, run_ahead] :
+       std::vector<std::tuple<bool, int, bool, bool, int, bool>>{
+           {true, kPage, false, false, 512, false},
+           {true, 1, false, false, 5, true},
+           {true, 16, true, false, 512, false},
+           {true, kPage, true, true, 7, true},
+           {false, 16, false, false, 512, false},
+           {false, 16, true, true, 512, true}}) {
     EngineConfig config = Config();
     config.paged = paged;
     config.page_size = page_size;
     config.use_graph = graph;
     config.prefix_cache = cache;
     config.max_num_batched_tokens = chunk;
+    config.run_ahead = run_ahead;
     const auto engine = Create(config);
     ASSERT_NE(engine, nullptr);
-    if (expected.empty()) {
-      request = GreedyRequest(Prompt(3 * 4 + 1, Vocab(*engine)), 12);
-      request.ignore_eos = true;
-    }
-    for (int round = 0; round < (cache ? 2 : 1); ++round) {  // cold, then cached
-      const auto answers = engine->BeamSearch(request, {.width = 4}).value();
-      if (expected.empty()) expected = answers;
-      ASSERT_EQ(answers.size(), 4u);
-      for (size_t i = 0; i < answers.size(); ++i) {
-        EXPECT_EQ(answers[i].tokens, expected[i].tokens);
-        EXPECT_EQ(answers[i].score, expected[i].score) << "to the bit";
+    size_t number = 0;
+    for (const int length : {kPage - 1, kPage, kPage + 1, 3 * kPage + 1}) {
+      const Request request = BeamRequest(Prompt(length, Vocab(*engine)), 4, 2 * kPage + 2);
+      for (int round = 0; round < (cache ? 2 : 1); ++round) {  // cold, then cached
+        const auto answers = RunSamples(*engine, request);
+        if (number == expected.size()) expected.push_back(answers);
+        ExpectSameAnswers(answers, expected[number], "prompt " + std::to_string(length));
+        if (round == 1 && length > kPage) {
+          EXPECT_GT(answers.at(0).cached_tokens, 0);
+        }
       }
-      EXPECT_EQ(answers[0].cached_tokens > 0, round == 1);
+      ++number;
     }
   }
 }
@@ -206,46 +275,107 @@ TEST(BeamTest, EmulatedDeviceSharesPagesTheSameWay) {
     config.paged = paged;
     const auto engine = Create(config);
     ASSERT_NE(engine, nullptr);
-    const auto answers =
-        engine->BeamSearch(GreedyRequest(Prompt(6, Vocab(*engine)), 4), {.width = 2}).value();
+    const auto answers = RunSamples(*engine, BeamRequest(Prompt(6, Vocab(*engine)), 2, 4));
     if (expected.empty()) expected = answers;
-    for (size_t i = 0; i < answers.size(); ++i) {
-      EXPECT_EQ(answers[i].tokens, expected[i].tokens);
-      EXPECT_EQ(answers[i].score, expected[i].score);
-    }
+    ExpectSameAnswers(answers, expected, paged ? "paged" : "contiguous");
   }
 }
 
-// The pool that the search asks for suffices, and a page less is refused.
-TEST(BeamTest, PoolOfSharedPromptPagesSuffices) {
-  // 13 + 12 - 1 tokens are 6 pages, of which the 3 full ones of the prompt are shared.
-  for (const int pages : {3 + 4 * 3 - 1, 3 + 4 * 3}) {
+// From a pool that holds one beam at a time up to one that holds all.
+TEST(BeamTest, PoolsOfEverySizeGiveTheSameAnswers) {
+  const auto roomy = Create(Config());
+  ASSERT_NE(roomy, nullptr);
+  const Request request = BeamRequest(Prompt(3 * kPage + 1, Vocab(*roomy)), 4, 3 * kPage);
+  const auto expected = RunSamples(*roomy, request);
+  const int pages_of_one = 6;  // 13 + 12 - 1 tokens
+  for (const Preemption preemption : {Preemption::kRecompute, Preemption::kSwap}) {
+    for (const bool cache : {false, true}) {
+      for (int pages = pages_of_one; pages <= 3 + 4 * 3; ++pages) {
+        EngineConfig config = Config();
+        config.num_blocks = pages;
+        config.preemption = preemption;
+        config.prefix_cache = cache;
+        const auto engine = Create(config);
+        ASSERT_NE(engine, nullptr);
+        ExpectSameAnswers(RunSamples(*engine, request), expected, std::to_string(pages) + " pages");
+        const KvStats stats = engine->kv_stats();
+        EXPECT_EQ(stats.pages_used, stats.pages_evictable);
+        EXPECT_EQ(stats.swap_pages_used, 0);
+      }
+    }
+  }
+  EngineConfig config = Config();
+  config.num_blocks = pages_of_one - 1;
+  const auto full = Create(config);
+  ASSERT_NE(full, nullptr);
+  for (const Completion& c : RunSamples(*full, request)) {
+    EXPECT_EQ(c.finish, FinishReason::kContext);
+    EXPECT_EQ(c.error.code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(c.tokens.size(), 8u) << "20 tokens fit, and one behind them";
+  }
+  EXPECT_EQ(full->kv_stats().pages_used, 0);
+}
+
+// Searches and other requests in the same steps, with seats and pages for a part of them.
+TEST(BeamTest, BesideOthersTheAnswersAreTheSame) {
+  const auto alone = Create(Config());
+  ASSERT_NE(alone, nullptr);
+  std::vector<Request> requests;
+  std::vector<std::vector<Completion>> expected;
+  for (int i = 0; i < 6; ++i) {
+    const bool is_search = i % 2 == 0;
+    requests.push_back(
+        BeamRequest(Prompt(4 + 3 * i, Vocab(*alone), i), is_search ? 2 + i / 2 : 1, 4 + 2 * i));
+    Request& request = requests.back();
+    if (!is_search) {
+      request.num_samples = 2;
+      request.sampling.temperature = 0.9f;
+      request.keep_logits = i == 3;
+    }
+    if (i == 4) request.sampling.repetition_penalty = 1.3f;
+    expected.push_back(RunSamples(*alone, request));
+  }
+  for (const auto& [seats, pages, chunk, cache] : std::vector<std::tuple<int, int, int, bool>>{
+           {16, 200, 512, false}, {4, 30, 9, false}, {4, 12, 512, true}, {6, 9, 6, false}}) {
     EngineConfig config = Config();
+    config.max_num_seqs = seats;
     config.num_blocks = pages;
+    config.max_num_batched_tokens = chunk;
+    config.prefix_cache = cache;
     const auto engine = Create(config);
     ASSERT_NE(engine, nullptr);
-    Request request = GreedyRequest(Prompt(13, Vocab(*engine)), 12);
-    request.ignore_eos = true;
-    const auto answers = engine->BeamSearch(request, {.width = 4});
-    EXPECT_EQ(answers.ok(), pages == 15);
-    if (!answers.ok()) {
-      EXPECT_EQ(answers.status().code(), StatusCode::kResourceExhausted);
+    std::vector<int64_t> ids;
+    for (const Request& request : requests) ids.push_back(engine->Add(request).value());
+    while (engine->HasWork()) engine->Step();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      std::vector<Completion> answers;
+      for (int sample = 0; sample < requests[i].num_samples; ++sample) {
+        answers.push_back(engine->Take(ids[i], sample));
+        if (!expected[i][sample].logits.empty()) {
+          ExpectSameBits(answers.back(), expected[i][sample], "logits");
+        }
+      }
+      ExpectSameAnswers(answers, expected[i],
+                        "request " + std::to_string(i) + ", " + std::to_string(pages) + " pages");
     }
-    EXPECT_EQ(engine->kv_stats().pages_used, 0);
   }
 }
 
-TEST(BeamTest, InterruptGivesTheAnswersSoFar) {
+TEST(BeamTest, AbortGivesTheAnswersSoFar) {
   const auto engine = Create(Config());
   ASSERT_NE(engine, nullptr);
-  Request request = GreedyRequest(Prompt(5, Vocab(*engine)), 50);
-  request.ignore_eos = true;
+  const Request request = BeamRequest(Prompt(5, Vocab(*engine)), 2, 50);
   for (const int most : {0, 3}) {
-    int steps = 0;
-    const auto answers =
-        engine->BeamSearch(request, {.width = 2}, [&] { return steps++ < most; }).value();
-    EXPECT_EQ(answers.at(0).tokens.size(), static_cast<size_t>(most));
-    EXPECT_EQ(answers.at(0).finish, FinishReason::kInterrupt);
+    const int64_t id = engine->Add(request).value();
+    for (int step = 0; step < most; ++step) EXPECT_TRUE(engine->Step().empty());
+    engine->Abort(id, 1);  // no answer ends on its own
+    engine->Step();
+    EXPECT_FALSE(engine->HasWork());
+    for (const int sample : {0, 1}) {
+      const Completion c = engine->Take(id, sample);
+      EXPECT_EQ(c.tokens.size(), static_cast<size_t>(most));
+      EXPECT_EQ(c.finish, FinishReason::kInterrupt);
+    }
     EXPECT_EQ(engine->kv_stats().pages_used, 0);
   }
 }
@@ -253,47 +383,22 @@ TEST(BeamTest, InterruptGivesTheAnswersSoFar) {
 TEST(BeamTest, RefusesWhatItDoesNotSupport) {
   const auto engine = Create(Config());
   ASSERT_NE(engine, nullptr);
-  const auto code = [&](BeamOptions options, const std::function<void(Request&)>& spoil) {
-    Request request = GreedyRequest(Prompt(5, Vocab(*engine)), 5);
+  const auto code = [&](const std::function<void(Request&)>& spoil) {
+    Request request = BeamRequest(Prompt(5, Vocab(*engine)), 2, 5);
     spoil(request);
-    return engine->BeamSearch(request, options).status().code();
+    return engine->Add(request).status().code();
   };
   const auto bad = StatusCode::kInvalidArgument;
-  EXPECT_EQ(code({.width = 0}, [](Request&) {}), bad);
-  EXPECT_EQ(code({.width = 5}, [](Request&) {}), bad) << "four seats";
-  EXPECT_EQ(code({.width = 2, .length_penalty = NAN}, [](Request&) {}), bad);
-  EXPECT_EQ(code({.width = 2}, [](Request& r) { r.sampling.temperature = 1; }), bad);
-  EXPECT_EQ(code({.width = 2}, [](Request& r) { r.num_samples = 2; }), bad);
-  EXPECT_EQ(code({.width = 2}, [](Request& r) { r.stop = {"x"}; }), bad);
-  EXPECT_EQ(code({.width = 2}, [](Request& r) { r.keep_logits = true; }), bad);
-  EXPECT_EQ(code({.width = 2}, [](Request& r) { r.prompt.clear(); }), StatusCode::kInput);
+  EXPECT_EQ(code([](Request& r) { r.beam_width = 0; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.beam_width = 5; }), bad) << "four seats";
+  EXPECT_EQ(code([](Request& r) { r.length_penalty = NAN; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.num_samples = 3; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.sampling.temperature = 1; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.reasoning_budget = 3; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.keep_logits = true; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.num_logprobs = 1; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.prompt.clear(); }), StatusCode::kInput);
   EXPECT_FALSE(engine->HasWork());
-}
-
-TEST(BeamScorerTest, EqualSumsKeepTheLowerBeamThenTheLowerId) {
-  BeamScorer scorer(2, 1, 0);
-  const auto never = [](int, int32_t) { return false; };
-  scorer.Advance({{{9, -1.f}, {4, -1.f}, {5, -1.f}}}, never);
-  ASSERT_EQ(scorer.beams().size(), 2u);
-  EXPECT_EQ(scorer.beams()[0].tokens, std::vector<int32_t>{4});
-  EXPECT_EQ(scorer.beams()[1].tokens, std::vector<int32_t>{5});
-  scorer.Advance({{{8, -1.f}, {7, -2.f}}, {{1, -1.f}, {2, -2.f}}}, never);
-  EXPECT_EQ(scorer.beams()[0].tokens, (std::vector<int32_t>{4, 8}));
-  EXPECT_EQ(scorer.beams()[1].tokens, (std::vector<int32_t>{5, 1}));
-  EXPECT_EQ(scorer.beams()[1].parent, 1);
-}
-
-TEST(BeamScorerTest, EndBelowTheFirstWidthRanksIsNoAnswer) {
-  BeamScorer scorer(2, 1, 1);
-  const auto zero = [](int, int32_t token) { return token == 0; };
-  scorer.Advance({{{1, -1.f}, {2, -2.f}, {0, -3.f}, {3, -4.f}}}, zero);
-  for (const BeamScorer::Answer& answer : scorer.Answers()) EXPECT_FALSE(answer.ended);
-  scorer.Advance({{{0, -0.5f}, {1, -3.f}, {2, -4.f}}, {{1, -3.f}, {0, -4.f}, {2, -5.f}}}, zero);
-  const std::vector<BeamScorer::Answer> answers = scorer.Answers();
-  EXPECT_TRUE(answers.at(0).ended);
-  EXPECT_EQ(answers[0].tokens, (std::vector<int32_t>{1, 0}));
-  EXPECT_DOUBLE_EQ(answers[0].score, -1.5 / 2);
-  EXPECT_FALSE(scorer.done()) << "one of two answers has ended";
 }
 
 }  // namespace

@@ -77,6 +77,33 @@ inline Completion RunToEnd(Engine& engine, Request request) {
   return completion.ok() ? std::move(completion).value() : Completion{};
 }
 
+// Runs a request that no other runs beside; checks that the events of each sample are its tokens
+// and its text.
+inline std::vector<Completion> RunSamples(Engine& engine, const Request& request) {
+  const auto id = engine.Add(request);
+  EXPECT_TRUE(id.ok()) << id.status().message();
+  if (!id.ok()) return {};
+  std::vector<Completion> seen(request.num_samples);
+  while (engine.HasWork()) {
+    for (const TokenEvent& event : engine.Step()) {
+      EXPECT_EQ(event.request, *id);
+      Completion& c = seen.at(event.sample);
+      EXPECT_EQ(c.finish, FinishReason::kNone) << "an event behind the last one";
+      if (event.token >= 0) c.tokens.push_back(event.token);
+      c.text += event.text;
+      c.finish = event.finish;
+    }
+  }
+  std::vector<Completion> completions;
+  for (int i = 0; i < request.num_samples; ++i) {
+    completions.push_back(engine.Take(*id, i));
+    EXPECT_EQ(seen[i].tokens, completions[i].tokens) << "sample " << i;
+    EXPECT_EQ(seen[i].text, completions[i].text) << "sample " << i;
+    EXPECT_EQ(seen[i].finish, completions[i].finish) << "sample " << i;
+  }
+  return completions;
+}
+
 inline void ExpectSameBits(const Completion& a, const Completion& b, const std::string& what) {
   EXPECT_EQ(a.tokens, b.tokens) << what;
   ASSERT_EQ(a.logits.size(), b.logits.size()) << what;

@@ -35,6 +35,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.need_tokenizer = false;
     config.ops.num_threads = 1;
     config.max_context = GetParam().max_context;
+    config.max_num_seqs = 4;
     return config;
   }
   // Page sizes and the prefix cache take turns, so that few scenarios have each with each.
@@ -64,6 +65,12 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     request.sampling.temperature = i % 3 == 0 ? 0.8f : 0.f;
     request.num_samples = i % 3 == 0 ? GetParam().num_samples : 1;
     request.sampling.repetition_penalty = i % 5 == 0 ? 1.2f : 1.f;
+    if (i % 4 == 1) {
+      request.beam_width = 2 + i % 3;
+      request.num_samples = 1;
+      request.sampling.temperature = 0;
+      request.keep_logits = false;
+    }
     return request;
   }
   // Each sample as a request of its own.
@@ -81,8 +88,9 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     for (int i = 0; i < 6; ++i) {
       const int which = UpTo(GetParam().num_requests - 1);
       Request request = requests_[which];
+      if (request.beam_width > engine.config().max_num_seqs) continue;
       request.priority = UpTo(2) - 1;
-      request.keep_logits = keep_logits;
+      request.keep_logits &= keep_logits;
       const int64_t id = engine.Add(std::move(request)).value();
       ids[id] = which;
       for (int steps = UpTo(3); steps > 0; --steps) engine.Step();
@@ -104,18 +112,21 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
     requests_.push_back(RandomRequest(i, Vocab(*alone)));
     expected.push_back(RunAlone(*alone, requests_.back()));
   }
-  int64_t preempted = 0, hits = 0;
+  int64_t preempted = 0, hits = 0, searches = 0;
   for (int scenario = 0; scenario < GetParam().num_scenarios; ++scenario) {
     const auto engine = Create(RandomConfig(scenario));
     ASSERT_NE(engine, nullptr);
     const bool compares_bits = UpTo(1) == 0;  // the engine does not run ahead of kept logits
     for (const auto& [id, which] : RunSome(*engine, compares_bits)) {
+      const bool is_search = requests_[which].beam_width > 1;
       for (int sample = 0; sample < requests_[which].num_samples; ++sample) {
         const Completion c = engine->Take(id, sample);
         if (c.finish == FinishReason::kInterrupt) continue;
+        searches += is_search;
         const Completion& cold = expected[which][sample];
         ASSERT_EQ(c.tokens, cold.tokens) << "scenario " << scenario;
-        if (!compares_bits) continue;
+        ASSERT_EQ(c.score, cold.score) << "scenario " << scenario;
+        if (!compares_bits || is_search) continue;
         ExpectSameBits(c, cold, "scenario " + std::to_string(scenario));
       }
     }
@@ -125,6 +136,7 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
   }
   EXPECT_GE(preempted, GetParam().num_scenarios / 3);
   EXPECT_GE(hits, GetParam().num_scenarios / 3);
+  EXPECT_GE(searches, GetParam().num_scenarios / 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, RandomScheduleTest, ::testing::ValuesIn(Cases()),

@@ -35,25 +35,6 @@ Request SampledRequest(std::vector<int32_t> prompt, int num_samples, int new_tok
   return request;
 }
 
-// Runs to the end; checks that the events of each sample are its tokens.
-std::vector<Completion> RunSamples(Engine& engine, const Request& request) {
-  const auto id = engine.Add(request);
-  EXPECT_TRUE(id.ok()) << id.status().message();
-  std::map<int, std::vector<int32_t>> seen;
-  while (engine.HasWork()) {
-    for (const TokenEvent& event : engine.Step()) {
-      EXPECT_EQ(event.request, *id);
-      seen[event.sample].push_back(event.token);
-    }
-  }
-  std::vector<Completion> completions;
-  for (int i = 0; i < request.num_samples; ++i) {
-    completions.push_back(engine.Take(*id, i));
-    EXPECT_EQ(seen[i], completions[i].tokens) << "sample " << i;
-  }
-  return completions;
-}
-
 // What requests for one answer with the seeds of the samples give.
 std::vector<Completion> RunAlone(Engine& engine, const Request& request) {
   std::vector<Completion> completions;
