@@ -1,6 +1,9 @@
 // The public API: requests in, tokens out. An Engine owns one model, one KV cache and one scheduler
-// and runs any number of requests at once, step by step. Single-threaded: all calls come from one
-// thread at a time (an Engine may be moved between threads).
+// and runs any number of requests at once, step by step; docs/examples/generate.cpp is a program.
+//
+// Threads: calls to one Engine come from one thread at a time, whichever that is; the caller sees
+// to it that they do not overlap. Different Engines share nothing that changes but the machine, so
+// they may be created, used and destroyed in different threads at the same time.
 #pragma once
 
 #include <functional>

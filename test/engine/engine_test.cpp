@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "test/engine/engine_test_util.h"
 
@@ -223,6 +225,41 @@ TEST(EngineTest, PlanTouchesNoWeightsAndAgreesWithCreate) {
   const auto engine = Engine::Create(config).value();
   EXPECT_EQ(engine->memory_plan().kv_bytes, plan->kv_bytes);
   EXPECT_EQ(engine->kv_stats().pages_total, 8);
+}
+
+// Created, used and destroyed at the same time; each gives what it gives alone.
+TEST(EngineTest, TwoEnginesRunInTwoThreads) {
+  std::vector<Device> devices = Accelerators();
+  devices.push_back(Device{});
+  for (const Device& device : devices) {
+    const auto run = [&device](int prompt) {
+      EngineConfig config = Config();
+      config.device = device;
+      config.ops.num_threads = 2;
+      Request request = MakeRequest(prompt, 5);
+      request.keep_logits = true;
+      const auto engine = Create(config);
+      return engine == nullptr ? Completion() : RunToEnd(*engine, request);
+    };
+    Completion together[2];
+    std::thread other([&] { together[1] = run(2); });
+    together[0] = run(17);
+    other.join();
+    ExpectSameBits(together[0], run(17), DeviceName(device));
+    ExpectSameBits(together[1], run(2), DeviceName(device) + ", the other");
+  }
+}
+
+// Between two calls an Engine may pass from one thread to another.
+TEST(EngineTest, EachStepMayComeFromAThreadOfItsOwn) {
+  const auto engine = Create(Config());
+  ASSERT_NE(engine, nullptr);
+  Request request = MakeRequest(9, 5);
+  request.keep_logits = true;
+  const Completion expected = RunToEnd(*engine, request);
+  const int64_t id = engine->Add(request).value();
+  while (engine->HasWork()) std::thread([&] { engine->Step(); }).join();
+  ExpectSameBits(engine->Take(id), expected, "a thread for each step");
 }
 
 TEST(EngineTest, SeedsGiveTheSameDrawAgainAndOtherSeedsOthers) {

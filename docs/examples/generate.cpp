@@ -1,0 +1,41 @@
+// Asks a chat model several questions at once: generate MODEL QUESTION...
+#include <cstdio>
+#include <map>
+
+#include "kuiper/engine/engine.h"
+
+using namespace kuiper;  // NOLINT(google-build-using-namespace): an example
+
+Status Ask(const std::string& model, const std::vector<std::string>& questions) {
+  EngineConfig config;
+  config.model_path = model;
+  config.max_num_seqs = 4;  // run together; further requests wait
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
+  std::map<int64_t, std::string> question_of;
+  for (const std::string& question : questions) {
+    Message message;
+    message.text = question;
+    KU_ASSIGN_OR_RETURN(const auto chat, RenderSegments(engine->chat_family(), {message}, {}));
+    Request request;
+    request.prompt = EncodeChat(*engine->tokenizer(), chat);
+    request.split_thinking = true;
+    KU_ASSIGN_OR_RETURN(const int64_t id, engine->Add(request));
+    question_of[id] = question;
+  }
+  while (engine->HasWork()) {
+    for (const TokenEvent& event : engine->Step()) {  // one token of one request
+      if (event.finish == FinishReason::kNone) continue;
+      const Completion answer = engine->Take(event.request);
+      KU_RETURN_IF_ERROR(answer.error);
+      std::printf("%s -> %s\n", question_of[event.request].c_str(), answer.text.c_str());
+    }
+  }
+  return OkStatus();
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const Status status = Ask(argv[1], {argv + 2, argv + argc});
+  if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.message().c_str());
+  return status.ok() ? 0 : 1;
+}
