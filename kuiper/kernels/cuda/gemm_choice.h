@@ -18,7 +18,7 @@
 namespace kuiper {
 
 // The choices in a file, one per line. A file that is damaged or not ours counts as empty, after
-// one line in the log: no result depends on its being right, only speed does.
+// one line in the log. A wrong choice costs speed only: it has to be usable like any other.
 class GemmChoices {
  public:
   // In $KUIPER_CACHE_DIR, else $XDG_CACHE_HOME/kuiper, else $HOME/.cache/kuiper; "" without any.
