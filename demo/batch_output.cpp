@@ -24,8 +24,8 @@ const char* FinishName(FinishReason reason) {
   return reason == FinishReason::kLength || reason == FinishReason::kContext ? "length" : "stop";
 }
 
-Json Choice(bool chat, const Completion& completion) {
-  Json choice = {{"index", 0}};
+Json Choice(bool chat, size_t index, const Completion& completion) {
+  Json choice = {{"index", index}};
   if (chat) {
     choice["message"] = {{"role", "assistant"}, {"content", completion.text}};
     if (completion.has_reasoning) choice["message"]["reasoning_content"] = completion.reasoning;
@@ -48,17 +48,23 @@ std::string Line(const BatchLine& line, Json response, Json error) {
 }  // namespace
 
 std::string BatchAnswerLine(const BatchLine& line, bool chat, const std::string& model,
-                            const Completion& completion) {
+                            const std::vector<Completion>& choices) {
   const std::string number = std::to_string(line.number);
-  const size_t generated = completion.tokens.size();
+  const int prompt = choices.at(0).prompt_tokens;
+  size_t generated = 0;
+  Json list = Json::array();
+  for (const Completion& completion : choices) {
+    generated += completion.tokens.size();
+    list.push_back(Choice(chat, list.size(), completion));
+  }
   Json body = {{"id", (chat ? "chatcmpl-" : "cmpl-") + number},
                {"object", chat ? "chat.completion" : "text_completion"},
                {"created", 0},
                {"model", model},
-               {"choices", Json::array({Choice(chat, completion)})}};
-  body["usage"] = {{"prompt_tokens", completion.prompt_tokens},
+               {"choices", std::move(list)}};
+  body["usage"] = {{"prompt_tokens", prompt},
                    {"completion_tokens", generated},
-                   {"total_tokens", completion.prompt_tokens + generated}};
+                   {"total_tokens", prompt + generated}};
   const Json response = {
       {"status_code", 200}, {"request_id", "req_" + number}, {"body", std::move(body)}};
   return Line(line, response, nullptr);

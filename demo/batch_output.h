@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "demo/batch_request.h"
 #include "demo/line_reader.h"
@@ -41,7 +42,7 @@ class BatchOutput {
 // A line of answers with its newline. A function of the request, the model and the flags: neither
 // times nor what the prefix cache found are in it, so a repeated run gives the same bytes.
 std::string BatchAnswerLine(const BatchLine& line, bool chat, const std::string& model,
-                            const Completion& completion);
+                            const std::vector<Completion>& choices);
 std::string BatchErrorLine(const BatchLine& line, const Status& status);
 
 }  // namespace kuiper::demo

@@ -1,10 +1,12 @@
 #include "demo/batch_request.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
 #include "demo/chat.h"
+#include "demo/flag_table.h"
 #include "kuiper/io/messages_json.h"
 
 namespace kuiper::demo {
@@ -33,8 +35,9 @@ constexpr struct {
 
 // Fields with code of their own, and those that change no answer.
 constexpr const char* kOtherFields[] = {
-    "messages", "prompt",   "stop",  "ignore_eos", "n",           "stream", "tools",
-    "model",    "metadata", "store", "user",       "tool_choice", "echo",   "chat_template_kwargs"};
+    "messages",       "prompt",   "stop",  "ignore_eos", "n",           "beam_width",
+    "length_penalty", "stream",   "echo",  "tools",      "tool_choice", "chat_template_kwargs",
+    "model",          "metadata", "store", "user"};
 
 Status Bad(const std::string& message) {
   return Status(StatusCode::kInput, message);
@@ -43,6 +46,10 @@ Status Bad(const std::string& message) {
 const JsonNode* Given(const JsonNode& node, const char* key) {
   const JsonNode* value = node.Find(key);
   return value == nullptr || value->IsNull() ? nullptr : value;
+}
+
+bool IsNumber(const JsonNode& node) {
+  return node.type == JsonNode::Type::kInt || node.type == JsonNode::Type::kFloat;
 }
 
 Status CheckFields(const JsonNode& body) {
@@ -61,8 +68,6 @@ Status CheckFields(const JsonNode& body) {
       return Bad(std::string("body.") + key + " must be false");
     }
   }
-  const JsonNode* count = Given(body, "n");
-  if (count != nullptr && count->AsInt() != 1) return Bad("body.n must be 1");
   const JsonNode* choice = Given(body, "tool_choice");
   if (choice != nullptr && !(choice->IsString() && choice->text == "auto")) {
     return Bad("body.tool_choice must be \"auto\"");
@@ -75,9 +80,7 @@ Status ParseParameters(const JsonNode& body, Generation* generation) {
     const JsonNode* value = Given(body, field);
     if (value == nullptr) continue;
     const std::string name = std::string("body.") + field;
-    if (value->type != JsonNode::Type::kInt && value->type != JsonNode::Type::kFloat) {
-      return Bad(name + " is not a number");
-    }
+    if (!IsNumber(*value)) return Bad(name + " is not a number");
     const Status set = SetParameter(flag, name, value->text, generation);
     if (!set.ok()) return Bad(set.message());
   }
@@ -96,6 +99,34 @@ Status ParseStop(const JsonNode& body, std::vector<std::string>* stop) {
   const bool good =
       value->IsArray() ? std::all_of(value->items.begin(), value->items.end(), take) : take(*value);
   return good ? OkStatus() : Bad("body.stop is neither a string nor a list of strings");
+}
+
+// The number in a field, as the flag it stands for allows it; left out, `value` stays.
+template <typename T>
+Status ParseNumber(const JsonNode& body, const char* field, const char* flag, T* value) {
+  const JsonNode* node = Given(body, field);
+  if (node == nullptr) return OkStatus();
+  const std::string name = std::string("body.") + field;
+  if (!IsNumber(*node)) return Bad(name + " is not a number");
+  const StatusOr<std::string> checked = CheckFlagValue(*FindFlag(flag), name, node->text);
+  if (!checked.ok()) return Bad(checked.status().message());
+  *value = static_cast<T>(std::strtod(checked->c_str(), nullptr));
+  return OkStatus();
+}
+
+Status ParseChoices(const JsonNode& body, BatchRequest* request) {
+  KU_RETURN_IF_ERROR(ParseNumber(body, "n", "num-samples", &request->num_choices));
+  KU_RETURN_IF_ERROR(ParseNumber(body, "beam_width", "beam-width", &request->beam_width));
+  KU_RETURN_IF_ERROR(
+      ParseNumber(body, "length_penalty", "length-penalty", &request->length_penalty));
+  const bool is_search = request->beam_width > 1;
+  if (is_search && request->num_choices > request->beam_width) {
+    return Bad("body.n must be at most body.beam_width");
+  }
+  if (!is_search && Given(body, "length_penalty") != nullptr) {
+    return Bad("body.length_penalty needs a body.beam_width above 1");
+  }
+  return OkStatus();
 }
 
 Status ParsePrompt(const JsonNode& prompt, BatchRequest* request) {
@@ -156,6 +187,7 @@ StatusOr<BatchRequest> ParseBatchRequest(const JsonNode& line, const Options& de
   KU_RETURN_IF_ERROR(CheckFields(*body));
   KU_RETURN_IF_ERROR(ParseParameters(*body, &request.generation));
   KU_RETURN_IF_ERROR(ParseStop(*body, &request.stop));
+  KU_RETURN_IF_ERROR(ParseChoices(*body, &request));
   if (const JsonNode* ignore = Given(*body, "ignore_eos"); ignore != nullptr) {
     if (!ignore->IsBool()) return Bad("body.ignore_eos is not true or false");
     request.ignore_eos = ignore->boolean;

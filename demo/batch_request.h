@@ -27,6 +27,9 @@ struct BatchRequest {
   Generation generation;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  int num_choices = 1;  // "n"
+  int beam_width = 1;
+  float length_penalty = 1.f;
 };
 
 // What the answer is filed under; absent when the line has none.

@@ -1,5 +1,6 @@
 // kuiper_batch: reads requests a little ahead of the engine, keeps it full, and writes an answer as
 // soon as all answers before it are written.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <deque>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "demo/batch_input.h"
 #include "demo/batch_output.h"
@@ -46,13 +48,15 @@ class Batch {
   struct Active {
     BatchLine line;
     bool chat;
+    int num_running;                  // choices that have not ended
+    std::vector<Completion> choices;  // by their number
   };
 
   // Adds requests while there is room for them.
   void Fill();
   void Start(const BatchInput::Item& item);
   StatusOr<Prompt> BuildPrompt(const BatchRequest& request);
-  void Finish(int64_t id);
+  void FinishChoice(int64_t id, int choice);
   void Store(const BatchLine& line, std::string text);
   Status WriteReady();
   void ShowProgress();
@@ -96,10 +100,14 @@ void Batch::Start(const BatchInput::Item& item) {
     Request request = answerer_.MakeRequest(prompt, wanted.generation);
     request.stop = wanted.stop;
     request.ignore_eos = wanted.ignore_eos;
+    request.num_samples = wanted.num_choices;
+    request.beam_width = wanted.beam_width;
+    request.length_penalty = wanted.length_penalty;
     // A completion is all of the text.
     if (!wanted.chat) request.split_thinking = request.starts_thinking = false;
     KU_ASSIGN_OR_RETURN(const int64_t id, engine_.Add(std::move(request)));
-    active_[id] = {item.line, wanted.chat};
+    active_[id] = {item.line, wanted.chat, wanted.num_choices,
+                   std::vector<Completion>(wanted.num_choices)};
     return id;
   };
   const StatusOr<int64_t> id = add();
@@ -121,15 +129,20 @@ void Batch::Fill() {
   }
 }
 
-void Batch::Finish(int64_t id) {
-  const Completion completion = engine_.Take(id);
-  const Active& request = active_.at(id);
-  num_prompt_tokens_ += completion.prompt_tokens;
-  if (completion.finish == FinishReason::kError || completion.tokens.empty()) {
+void Batch::FinishChoice(int64_t id, int choice) {
+  Active& request = active_.at(id);
+  request.choices.at(choice) = engine_.Take(id, choice);
+  if (--request.num_running > 0) return;
+  num_prompt_tokens_ += request.choices[0].prompt_tokens;
+  const auto failed = std::find_if(
+      request.choices.begin(), request.choices.end(), [](const Completion& completion) {
+        return completion.finish == FinishReason::kError || completion.tokens.empty();
+      });
+  if (failed != request.choices.end()) {
     ++num_failed_;
-    Store(request.line, BatchErrorLine(request.line, completion.error));
+    Store(request.line, BatchErrorLine(request.line, failed->error));
   } else {
-    Store(request.line, BatchAnswerLine(request.line, request.chat, model_, completion));
+    Store(request.line, BatchAnswerLine(request.line, request.chat, model_, request.choices));
   }
   active_.erase(id);
 }
@@ -196,7 +209,7 @@ StatusOr<int> Batch::Answer() {
     if (interrupt.interrupted() || (at_end_ && active_.empty())) break;
     for (const TokenEvent& event : engine_.Step()) {
       if (event.token >= 0) ++num_tokens_;
-      if (event.finish != FinishReason::kNone) Finish(event.request);
+      if (event.finish != FinishReason::kNone) FinishChoice(event.request, event.sample);
     }
     ShowProgress();
   }

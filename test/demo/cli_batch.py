@@ -42,6 +42,10 @@ class Batch(CliTest):
             text = " ".join(dice.choices(WORDS, k=dice.randint(1, 40)))
             body = {"max_tokens": dice.randint(1, 30), "seed": i, "ignore_eos": True,
                     "temperature": dice.choice([0, 0.8])}
+            if i % 3 == 1:
+                body["n"] = dice.randint(2, 3)
+            if i % 6 == 5:
+                body.update(n=2, beam_width=3, length_penalty=0.5, temperature=0)
             requests.append(chat(f"r{i}", text, **body))
         return requests
 
@@ -53,16 +57,24 @@ class Batch(CliTest):
         for request, answer in zip(requests, answers):
             body = request["body"]
             messages = self.path("m.json", json.dumps(body))
+            count = body.get("n", 1)
+            args = ["--num-samples", count]
+            if "beam_width" in body:
+                args = ["--beam-width", body["beam_width"], "--length-penalty", body["length_penalty"]]
             alone = self.qwen3_run("--messages", messages, "--max-tokens", body["max_tokens"],
                                    "--temp", body["temperature"], "--seed", body["seed"],
-                                   "--ignore-eos", "-o", "json").json()
-            choice = answer["response"]["body"]["choices"][0]
-            self.assertEqual(choice["message"]["content"], alone["text"])
-            self.assertEqual(choice["message"].get("reasoning_content", ""), alone["reasoning"])
-            self.assertEqual(choice["finish_reason"], alone["finish_reason"])
+                                   "--ignore-eos", "-o", "json", *args).json()
+            expected = alone.get("choices", [alone])[:count]
+            choices = answer["response"]["body"]["choices"]
+            self.assertEqual([choice["index"] for choice in choices], list(range(count)))
+            for choice, one in zip(choices, expected):
+                self.assertEqual(choice["message"]["content"], one["text"])
+                self.assertEqual(choice["message"].get("reasoning_content", ""), one["reasoning"])
+                self.assertEqual(choice["finish_reason"], one["finish_reason"])
             usage = answer["response"]["body"]["usage"]
-            for key in ("prompt_tokens", "completion_tokens"):
-                self.assertEqual(usage[key], alone["usage"][key])
+            self.assertEqual(usage["prompt_tokens"], alone["usage"]["prompt_tokens"])
+            self.assertEqual(usage["completion_tokens"],
+                             sum(one["usage"]["completion_tokens"] for one in expected))
             self.assertEqual(answer["response"]["status_code"], 200)
             self.assertIsNone(answer["error"])
 
@@ -85,7 +97,13 @@ class Batch(CliTest):
             ("[1]", None, "not an object"),
             ({"body": {"prompt": "x"}}, None, "no custom_id"),
             ({"custom_id": "no body"}, "no body", "no body"),
-            (chat("n", "x", n=2), "n", "body.n must be 1"),
+            (chat("n", "x", n=0), "n", "body.n: 0 is out of range"),
+            (chat("half", "x", n=1.5), "half", "body.n: "),
+            (chat("best", "x", n=1, best_of=2), "best", "body.best_of is not available"),
+            (chat("few", "x", n=3, beam_width=2), "few", "body.n must be at most body.beam_width"),
+            (chat("wide", "x", beam_width=17), "wide", "needs as many sequences; 16 are allowed"),
+            (chat("warm", "x", beam_width=2, temperature=1), "warm", "takes no temperature"),
+            (chat("penalty", "x", length_penalty=2), "penalty", "needs a body.beam_width above 1"),
             (chat("field", "x", logit_bias={"1": 1}), "field", "body.logit_bias is not available"),
             (chat("hot", "x", temperature=1000), "hot", "body.temperature: 1000"),
             (chat("word", "x", top_p="much"), "word", "body.top_p is not a number"),
