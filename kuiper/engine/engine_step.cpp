@@ -228,8 +228,11 @@ Status Engine::State::NotFinite(StepPlan plan, const Sequence& failed) {
                                 ? "layer scan: first bad layer " + std::to_string(*layer)
                                 : "layer scan: all layers are finite, the output head is not";
   const int token = failed.num_generated() - failed.num_pending;
+  const bool may_overflow =
+      model->config().decoder.dtype == DType::kF16 || runner->kv().shape().dtype == DType::kF16;
   return Status(StatusCode::kInternal, "model produced NaN at token " + std::to_string(token) +
-                                           " (" + where + "); try --dtype bf16");
+                                           " (" + where + ")" +
+                                           (may_overflow ? "; try --dtype bf16" : ""));
 }
 
 // The layer scan overwrote what the steps behind the failed one left on the device.

@@ -188,13 +188,16 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
   EngineConfig config = Config();
   config.model_path = dir.string();
   config.prefix_cache = true;
-  const auto engine = Engine::Create(config).value();
-  const Completion c = engine->Generate(MakeRequest(40, 5)).value();
-  EXPECT_EQ(c.finish, FinishReason::kError);
-  EXPECT_EQ(c.error.message(),
-            "model produced NaN at token 0 (layer scan: first bad layer 1); try --dtype bf16");
-  EXPECT_TRUE(c.tokens.empty());
-  EXPECT_EQ(engine->kv_stats().pages_used, 0) << "pages of a failed prompt must not be reused";
+  const std::string message = "model produced NaN at token 0 (layer scan: first bad layer 1)";
+  for (const bool narrow : {false, true}) {
+    if (narrow) config.kv_dtype = DType::kF16;
+    const auto engine = Engine::Create(config).value();
+    const Completion c = engine->Generate(MakeRequest(40, 5)).value();
+    EXPECT_EQ(c.finish, FinishReason::kError);
+    EXPECT_EQ(c.error.message(), message + (narrow ? "; try --dtype bf16" : ""));
+    EXPECT_TRUE(c.tokens.empty());
+    EXPECT_EQ(engine->kv_stats().pages_used, 0) << "pages of a failed prompt must not be reused";
+  }
 }
 
 TEST(EngineTest, LogprobsAreTheLogSoftmaxOfTheLogits) {
