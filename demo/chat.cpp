@@ -40,7 +40,10 @@ int Chat::Loop(int input_fd) {
   LineReader reader(input_fd);
   while (console_.output_status().ok()) {
     const std::optional<std::string> message = ReadMessage(reader);
-    if (!message.has_value()) break;
+    if (!message.has_value()) {
+      console_.Prompt("\n");
+      break;
+    }
     if (message->empty()) continue;
     const bool literal = message->starts_with("//");
     if (message->starts_with("/") && !literal) {

@@ -32,6 +32,7 @@ class ModelLoader {
   Status Place(const std::string& name, const Tensor& host, DType dtype, Tensor* out);
   Status Copy(const std::string& name, const Tensor& host, const Tensor& dst);
   void ReadMapped();
+  void WarnOfUnused() const;
   void Report(int64_t bytes);
 
   bool on_cpu() const { return ops_.device().type == DeviceType::kCPU; }
@@ -73,6 +74,7 @@ StatusOr<std::unique_ptr<Model>> ModelLoader::Load() {
   for (int i = 0; i < config_->layers; ++i) KU_RETURN_IF_ERROR(LoadLayer(i));
   KU_RETURN_IF_ERROR(LoadRope());
   ReadMapped();
+  WarnOfUnused();
   if (num_narrowed_ > 0) {
     LogWarning(source_->files().path + ": " + std::to_string(num_narrowed_) +
                " matrices are stored in another type and rounded to " + DTypeName(config_->dtype) +
@@ -257,6 +259,19 @@ void ModelLoader::ReadMapped() {
     }
     Report(chunks[i].second);
   }
+}
+
+// A configuration with too few layers, or that knows nothing of a bias, gives another network.
+void ModelLoader::WarnOfUnused() const {
+  std::vector<std::string> names = source_->Unused();
+  std::erase_if(names, [&](const std::string& name) {
+    // The embedding once more under the head's name, and a table that old exports kept.
+    return (config_->tie_embeddings && name == "lm_head.weight") ||
+           name.ends_with(".rotary_emb.inv_freq");
+  });
+  if (names.empty()) return;
+  LogWarning(source_->files().path + ": config.json describes a network without " +
+             std::to_string(names.size()) + " of the tensors, first " + Quoted(names[0]));
 }
 
 void ModelLoader::Report(int64_t bytes) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 
 #include "kuiper/model/json_util.h"
@@ -177,10 +176,19 @@ StatusOr<Tensor> FileWeights::Get(const std::string& name, const std::vector<int
                                           entry->type->name +
                                           ", which is not supported (supported: F32, F16, BF16)");
   }
+  used_.insert(name);
   // The mapping is read-only; kernels never write to weights.
   char* data = const_cast<char*>(file->Bytes(*entry).data());
   return shape.size() == 1 ? Tensor::Dense(data, *dtype, {shape[0]})
                            : Tensor::Dense(data, *dtype, {shape[0], shape[1]});
+}
+
+std::vector<std::string> FileWeights::Unused() const {
+  std::vector<std::string> names;
+  for (const auto& [name, item] : items_) {
+    if (!used_.contains(name)) names.push_back(name);
+  }
+  return names;
 }
 
 void FileWeights::WillNeed(const void* data, size_t bytes) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ class WeightSource {
   // need not be aligned. Without data it stands for random values (Ops::FillRandom), which differ
   // from tensor to tensor. kModel when it is absent or does not have this shape.
   virtual StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // The names of tensors that Get was not asked for.
+  virtual std::vector<std::string> Unused() const { return {}; }
   // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
   // copied elsewhere and may leave memory and the page cache.
   virtual void WillNeed(const void*, size_t) {}
@@ -61,6 +64,7 @@ class FileWeights : public WeightSource {
   const ModelFiles& files() const override { return files_; }
   bool Has(const std::string& name) const override { return items_.contains(name); }
   StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) override;
+  std::vector<std::string> Unused() const override;
   void WillNeed(const void* data, size_t bytes) override;
   void DontNeed(const void* data, size_t bytes) override;
   int64_t file_bytes() const override;
@@ -75,6 +79,7 @@ class FileWeights : public WeightSource {
   ModelFiles files_;
   std::vector<std::unique_ptr<SafetensorsFile>> maps_;
   std::map<std::string, Item> items_;
+  std::set<std::string> used_;
 };
 
 // FileWeights::Open as a WeightSource.

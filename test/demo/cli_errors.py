@@ -89,6 +89,15 @@ class ModelErrors(CliTest):
         self.edit_config(model, quantization_config={"quant_method": "compressed-tensors"})
         self.fails(3, model, "-p", "x", message='quantization "compressed-tensors" is not supported')
 
+    def test_tensors_that_the_config_does_not_know_are_warned_of(self):
+        model = self.copy_model()
+        args = ("--device", "cpu", "-p", "x", "-n", "1", "-q")
+        self.assertEqual(self.ok(model, *args).err, "")
+        self.edit_config(model, num_hidden_layers=3)
+        self.assertEqual(self.ok(model, *args).err,
+                         model + ": config.json describes a network without 11 of the tensors, "
+                         'first "model.layers.3.input_layernorm.weight"\n')
+
     def test_broken_config(self):
         model = self.copy_model()
         for text in (b"", b"{", b"[]", b'{"hidden_size": "x"}', b"\xff\xfe", b"[" * 100000):
