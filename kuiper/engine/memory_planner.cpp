@@ -23,10 +23,25 @@ size_t KvBytes(const MemoryRequest& request, int64_t num_pages) {
   return wraps ? kMost : std::min(bytes, kMost);
 }
 
-int64_t PagesForContext(const MemoryRequest& request, int context) {
-  if (!request.paged) return request.max_seqs;
+// What `seqs` sequences of this context fill.
+int64_t PagesForContext(const MemoryRequest& request, int context, int seqs) {
+  if (!request.paged) return seqs;
   const int64_t page = request.kv.page_size;
-  return (context + page - 1) / page * request.max_seqs;
+  return (context + page - 1) / page * seqs;
+}
+
+// The fewest pages an engine can do with: pages are shared out as sequences grow, so one whole
+// context is enough; a cache row is not shared.
+int64_t FewestPages(const MemoryRequest& request, int context) {
+  return PagesForContext(request, context, request.paged ? 1 : request.max_seqs);
+}
+
+// The most pages that fit `bytes` together with the null page and as many swapped pages as fit.
+int64_t PagesThatFit(const MemoryRequest& request, size_t bytes) {
+  const auto pages = static_cast<int64_t>(bytes / request.kv.page_bytes()) - 1;
+  if (request.swaps_to_host) return pages;
+  const auto swap = static_cast<int64_t>(request.swap_bytes / request.kv.page_bytes());
+  return std::max(pages - swap, pages / 2);
 }
 
 // "--max-context 4096 would need 7.5 GB": the largest powers of two that fit.
@@ -39,7 +54,7 @@ std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t b
     MemoryRequest smaller = request;
     smaller.max_context = context;
     if (!request.paged) smaller.kv.page_size = context;
-    const size_t total = fixed + KvBytes(smaller, PagesForContext(smaller, context));
+    const size_t total = fixed + KvBytes(smaller, FewestPages(smaller, context));
     if (total > budget) continue;
     if (listed++ > 0) text += "; ";
     text += "--max-context " + std::to_string(context) + " would need " + Gigabytes(total) + " GB";
@@ -52,6 +67,11 @@ std::string Hint(const MemoryRequest& request, size_t fixed, size_t budget) {
   if (request.num_blocks.has_value()) {
     const size_t pages = budget > fixed ? (budget - fixed) / request.kv.page_bytes() : 0;
     if (pages > 1) return "--num-blocks " + std::to_string(pages - 1) + " would fit";
+  } else if (request.kv_cache_bytes.has_value()) {
+    const size_t megabytes = budget > fixed ? (budget - fixed) >> 20 : 0;
+    if (megabytes << 20 >= 2 * request.kv.page_bytes()) {
+      return "--kv-cache-memory " + std::to_string(megabytes) + "M would fit";
+    }
   } else {
     const std::string contexts = FittingContexts(request, fixed, budget);
     if (!contexts.empty()) return contexts;
@@ -88,8 +108,15 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   plan.utilization = request.utilization;
   plan.budget_bytes = static_cast<size_t>(request.available_bytes * request.utilization);
 
-  int64_t num_pages = PagesForContext(request, request.max_context);
-  if (request.num_blocks.has_value()) num_pages = *request.num_blocks;
+  const size_t fixed = plan.total_bytes();
+  int64_t num_pages = PagesForContext(request, request.max_context, request.max_seqs);
+  if (request.num_blocks.has_value()) {
+    num_pages = *request.num_blocks;
+  } else if (request.paged && !request.kv_cache_bytes.has_value() && plan.budget_bytes > fixed) {
+    // The whole budget if it holds a context for some of the sequences and not for all.
+    num_pages = std::clamp(PagesThatFit(request, plan.budget_bytes - fixed),
+                           FewestPages(request, request.max_context), num_pages);
+  }
   if (request.kv_cache_bytes.has_value()) {
     const size_t pages = *request.kv_cache_bytes / request.kv.page_bytes();
     if (pages < 2) {  // one is the null page

@@ -49,7 +49,9 @@ struct MemoryPlan {
   std::string Describe() const;
 };
 
-// kResourceExhausted with the numbers, and the contexts that would fit, when the plan does not.
+// A KV cache of num_blocks or kv_cache_bytes; else of a whole context for each sequence, or, paged,
+// of what the budget holds, which is at least one context. kResourceExhausted with the numbers, and
+// what would fit, when the plan does not.
 StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request);
 
 }  // namespace kuiper

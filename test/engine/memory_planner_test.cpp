@@ -63,6 +63,36 @@ TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
             "--max-context 2048 would need 6.7 GB; --max-context 1024 would need 6.6 GB");
 }
 
+// Pages are handed out as sequences grow, so many sequences may share less than a context for each.
+TEST(MemoryPlannerTest, ManySequencesShareWhatTheBudgetHolds) {
+  MemoryRequest r = Qwen3_8B();
+  r.max_seqs = 16;  // 19 GB of contexts
+  for (const size_t swap_bytes : {size_t{0}, size_t{1'000'000'000}, size_t{100'000'000'000}}) {
+    r.swap_bytes = swap_bytes;
+    for (const bool swaps_to_host : {false, true}) {
+      r.swaps_to_host = swaps_to_host;
+      const auto plan = PlanMemory(r);
+      ASSERT_TRUE(plan.ok());
+      EXPECT_GE(plan->num_pages, 512);
+      EXPECT_LE(plan->total_bytes(), plan->budget_bytes);
+      EXPECT_GT(plan->total_bytes(), plan->budget_bytes - 3 * 16 * 147456);
+    }
+  }
+  r.swap_bytes = 0;
+  r.max_seqs = 2;
+  EXPECT_EQ(PlanMemory(r)->num_pages, 1024) << "what all of them can fill, and no more";
+  r.max_seqs = 16;
+  r.available_bytes = 9'600'000'000;
+  EXPECT_EQ(PlanMemory(r)->num_pages, 541);  // 1.28 GB are 542 pages
+  r.available_bytes = 8'600'000'000;
+  EXPECT_EQ(PlanMemory(r).status().hint(),
+            "--max-context 2048 would need 6.7 GB; --max-context 1024 would need 6.6 GB");
+  r.available_bytes = 16'000'000'000;
+  r.paged = false;
+  r.kv.page_size = r.max_context;
+  EXPECT_EQ(PlanMemory(r).status().code(), StatusCode::kResourceExhausted) << "a row each";
+}
+
 TEST(MemoryPlannerTest, SaysSoWhenNothingFits) {
   MemoryRequest r = Qwen3_8B();
   r.available_bytes = 5'000'000'000;
@@ -80,6 +110,12 @@ TEST(MemoryPlannerTest, HintNamesTheOptionThatDecides) {
   EXPECT_TRUE(PlanMemory(r).ok());
   r.num_blocks = 2712;
   EXPECT_FALSE(PlanMemory(r).ok());
+  r.num_blocks.reset();
+  r.max_seqs = 16;
+  r.kv_cache_bytes = 10'000'000'000;
+  EXPECT_EQ(PlanMemory(r).status().hint(), "--kv-cache-memory 6103M would fit");
+  r.kv_cache_bytes = size_t{6103} << 20;
+  EXPECT_TRUE(PlanMemory(r).ok());
 }
 
 TEST(MemoryPlannerTest, AbsurdSizesAreRefusedWithoutOverflow) {
