@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes test/data/beams.json: what Hugging Face's generate answers with beam search.
 
-The models are the random checkpoints of test/data/goldens (tools/make_goldens.py), in FP32 with the
-eager attention. A case in which two candidates that compete are closer than a margin is dropped and
-another one drawn, so that float noise decides nothing.
+The models are random checkpoints of test/data/goldens (tools/make_goldens.py), and a bundled one for
+stop strings, in FP32 with the eager attention. A case in which two candidates that compete are
+closer than a margin is dropped and another one drawn, so that float noise decides nothing.
 
     python3 tools/make_beam_goldens.py            # writes test/data/beams.json
     python3 tools/make_beam_goldens.py --check    # makes it again and compares
@@ -18,8 +18,12 @@ import sys
 import torch
 import transformers
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "test" / "data"
-MODELS = ("qwen2-gqa7-d8-f32", "qwen3-gqa2-d128-f32", "qwen3-gqa8-d16-f32")
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OUTPUT = ROOT / "test" / "data" / "beams.json"
+GOLDENS = "test/data/goldens/"
+MODELS = [GOLDENS + m for m in ("qwen2-gqa7-d8-f32", "qwen3-gqa2-d128-f32", "qwen3-gqa8-d16-f32")]
+MODEL_WITH_TEXT = "demo/models/tiny-qwen3"
+WORDS = "the red cat of a small town has seven old clocks and no time".split()
 WIDTHS = (1, 2, 3, 4, 8)
 LENGTH_PENALTIES = (-1.0, 0.0, 0.6, 1.0, 2.0)
 REPETITION_PENALTIES = (1.0, 1.0, 1.3, 0.8)
@@ -31,25 +35,28 @@ SCORE_MARGIN = 1e-4  # between scores, relative to them
 NO_BEAM = -1e8  # transformers gives places without a beam -1e9
 
 
-class NearTie(Exception):
-    pass
+class Unclear(Exception):
+    """Another implementation of the same definition may answer otherwise."""
 
 
 def check_gaps(values, margin, relative):
     values = sorted(v for v in values.flatten().tolist() if v > NO_BEAM)
     for a, b in itertools.pairwise(values):
         if b - a < margin * (max(abs(a), abs(b)) if relative else 1):
-            raise NearTie
+            raise Unclear
 
 
 class Watched:
-    """A model whose beam searches raise NearTie when a decision is close."""
+    """A model whose beam searches raise Unclear when a decision is close."""
 
     def __init__(self, folder):
         self.model = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager"
         ).eval()
         self.model.generation_config = transformers.GenerationConfig()  # no ids of its own
+        self.tokenizer = None
+        if (folder / "tokenizer.json").exists():
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         for name in ("get_top_k_continuations", "update_finished_beams", "check_early_stop_heuristic"):
             original = getattr(self.model, "_" + name)
             setattr(self.model, "_" + name, self.wrap(original, getattr(self, name)))
@@ -76,7 +83,10 @@ class Watched:
 
     @staticmethod
     def check_early_stop_heuristic(_, running_beam_scores, beam_scores, is_sent_finished, cur_len,
-                                   decoder_prompt_len, length_penalty, **__):
+                                   max_length, decoder_prompt_len, length_penalty, **__):
+        # Stop strings ended so many candidates that transformers goes on with ended ones.
+        if cur_len < max_length and running_beam_scores.min() < NO_BEAM:
+            raise Unclear
         if not is_sent_finished.all():
             return
         best = running_beam_scores[0, :1] / (cur_len - decoder_prompt_len) ** length_penalty
@@ -93,13 +103,17 @@ class Watched:
             early_stopping=False,
             max_new_tokens=case["max_new_tokens"],
             eos_token_id=case["eos"] or None,
+            stop_strings=case.get("stop"),
             pad_token_id=0,
             return_dict_in_generate=True,
             output_scores=True,
         )
         with torch.no_grad():
             out = self.model.generate(
-                prompt, attention_mask=torch.ones_like(prompt), generation_config=config
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                generation_config=config,
+                tokenizer=self.tokenizer,
             )
         generated = out.sequences[:, prompt.shape[1] :].tolist()
         if case["width"] == 1:
@@ -124,7 +138,7 @@ def draw_settings(width, length_penalty, dice):
 
 
 def draw_case(model, settings, dice):
-    """A case without near ties, or NearTie."""
+    """A clear case, or Unclear."""
     vocab = model.model.config.vocab_size
     prompt = [dice.randrange(2, vocab) for _ in range(dice.choice(PROMPT_LENGTHS))]
     case = {"prompt": prompt, **settings, "eos": []}
@@ -135,18 +149,33 @@ def draw_case(model, settings, dice):
     return {**case, "answers": answers}
 
 
+def draw_case_with_stop_string(model, settings, dice):
+    """The same with a string of the answers' text, which ends some of them."""
+    text = " ".join(dice.choices(WORDS, k=dice.randint(1, 8)))
+    prompt = model.tokenizer.encode(text, add_special_tokens=False)
+    case = {"prompt": prompt, **settings, "eos": []}
+    text = model.tokenizer.decode(dice.choice(model.answers(case))["ids"])
+    if any(mark in text for mark in ("\ufffd", "<", ">")):  # half a character, a control token
+        raise Unclear
+    begin = dice.randrange(max(1, len(text) - 4))
+    case["stop"] = [text[begin : begin + dice.randint(1, 4)]]
+    return {**case, "answers": model.answers(case)}
+
+
 def make_cases():
     dice = random.Random(20260)
     cases, dropped = [], 0
-    for name in MODELS:
-        model = Watched(DATA / "goldens" / name)
-        for width, length_penalty in itertools.product(WIDTHS, LENGTH_PENALTIES):
+    for name in (*MODELS, MODEL_WITH_TEXT):
+        model = Watched(ROOT / name)
+        draw = draw_case_with_stop_string if name == MODEL_WITH_TEXT else draw_case
+        widths = (2, 3) if name == MODEL_WITH_TEXT else WIDTHS
+        for width, length_penalty in itertools.product(widths, LENGTH_PENALTIES):
             settings = draw_settings(width, length_penalty, dice)
             while True:
                 try:
-                    cases.append({"model": name, **draw_case(model, settings, dice)})
+                    cases.append({"model": name, **draw(model, settings, dice)})
                     break
-                except NearTie:
+                except Unclear:
                     dropped += 1
     return cases, dropped
 
@@ -170,15 +199,14 @@ def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     cases, dropped = make_cases()
-    print(f"{len(cases)} cases; {dropped} with near ties were dropped")
-    path = DATA / "beams.json"
+    print(f"{len(cases)} cases; {dropped} with close decisions were dropped")
     if check:
-        equal = same(cases, json.loads(path.read_text())["cases"])
+        equal = same(cases, json.loads(OUTPUT.read_text())["cases"])
         print("beams.json: " + ("equal" if equal else "differs"))
         return 0 if equal else 1
     lines = ",\n".join(json.dumps(case) for case in cases)
     made_by = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    path.write_text(f'{{"made_by": "{made_by}",\n"cases": [\n{lines}\n]}}\n')
+    OUTPUT.write_text(f'{{"made_by": "{made_by}",\n"cases": [\n{lines}\n]}}\n')
     return 0
 
 

@@ -35,7 +35,11 @@ TEST(BeamGoldenTest, AnswersAndScoresAreThoseOfHuggingFace) {
   double worst = 0;
   for (const Json& c : data.at("cases")) {
     SCOPED_TRACE(c.dump());
-    EngineConfig config = GoldenConfig(c.at("model"));
+    EngineConfig config;
+    config.model_path = test::Source(c.at("model"));
+    config.dtype = DType::kF32;
+    config.need_tokenizer = c.contains("stop");
+    config.max_context = 256;
     config.ops.num_threads = 1;
     config.max_num_seqs = c.at("width");
     Request request;
@@ -48,6 +52,7 @@ TEST(BeamGoldenTest, AnswersAndScoresAreThoseOfHuggingFace) {
     }
     const auto engine = Create(config);
     ASSERT_NE(engine, nullptr);
+    if (c.contains("stop")) request.stop = c.at("stop").get<std::vector<std::string>>();
     request.beam_width = request.num_samples = c.at("width");
     request.length_penalty = c.at("length_penalty");
     ExpectAnswers(RunSamples(*engine, request), c.at("answers"), &worst);

@@ -188,6 +188,7 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
   EngineConfig config = Config();
   config.model_path = dir.string();
   config.prefix_cache = true;
+  config.max_num_seqs = 2;
   const std::string message = "model produced NaN at token 0 (layer scan: first bad layer 1)";
   for (const bool narrow : {false, true}) {
     if (narrow) config.kv_dtype = DType::kF16;
@@ -196,6 +197,12 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
     EXPECT_EQ(c.finish, FinishReason::kError);
     EXPECT_EQ(c.error.message(), message + (narrow ? "; try --dtype bf16" : ""));
     EXPECT_TRUE(c.tokens.empty());
+    Request search = MakeRequest(40, 5);
+    search.beam_width = search.num_samples = 2;
+    for (const Completion& beam : RunSamples(*engine, search)) {
+      EXPECT_EQ(beam.finish, FinishReason::kError);
+      EXPECT_EQ(beam.error.message(), c.error.message());
+    }
     EXPECT_EQ(engine->kv_stats().pages_used, 0) << "pages of a failed prompt must not be reused";
   }
 }
