@@ -1,9 +1,9 @@
 // Beam search over generated tokens: which continuations are kept and when it ends. Pure host
 // logic; it knows neither sequences nor pages nor text.
 //
-// As in Hugging Face's generate (transformers 4.57, early_stopping=False): in each step the
-// candidates of all beams are ranked by their sum of log probabilities. The best `width` that do
-// not end the answer go on; one that does is kept if it ranks among the first `width`, scored by
+// As in Hugging Face's generate (transformers 4.57 and 5.23, early_stopping=False): in each step
+// the candidates of all beams are ranked by their sum of log probabilities. The best `width` that
+// do not end the answer go on; one that does is kept if it ranks among the first `width`, scored by
 //   sum / length^length_penalty, the length counting all generated tokens, the ending one too.
 // The search is done when `width` ended answers score at least what the best beam that goes on
 // would at its current length. Equal sums: the lower beam, then the lower id.

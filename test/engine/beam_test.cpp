@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/token_stream.h"
@@ -288,11 +289,15 @@ TEST(BeamTest, PoolsOfEverySizeGiveTheSameAnswers) {
   const Request request = BeamRequest(Prompt(3 * kPage + 1, Vocab(*roomy)), 4, 3 * kPage);
   const auto expected = RunSamples(*roomy, request);
   const int pages_of_one = 6;  // 13 + 12 - 1 tokens
-  for (const Preemption preemption : {Preemption::kRecompute, Preemption::kSwap}) {
+  for (const auto& [on_full, preemption] :
+       std::vector<std::pair<OnFull, Preemption>>{{OnFull::kPreempt, Preemption::kRecompute},
+                                                  {OnFull::kPreempt, Preemption::kSwap},
+                                                  {OnFull::kStop, Preemption::kRecompute}}) {
     for (const bool cache : {false, true}) {
       for (int pages = pages_of_one; pages <= 3 + 4 * 3; ++pages) {
         EngineConfig config = Config();
         config.num_blocks = pages;
+        config.on_full = on_full;
         config.preemption = preemption;
         config.prefix_cache = cache;
         const auto engine = Create(config);
