@@ -8,7 +8,8 @@
 
 namespace kuiper {
 
-int DecodeGraph::NumBuckets(int max_seqs) {
+int DecodeGraph::NumBuckets(int max_seqs, bool can_pad) {
+  if (!can_pad) return max_seqs;
   const unsigned seqs = static_cast<unsigned>(max_seqs);
   return std::bit_width(seqs) + (std::has_single_bit(seqs) ? 0 : 1);
 }
@@ -16,7 +17,8 @@ int DecodeGraph::NumBuckets(int max_seqs) {
 int DecodeGraph::PadTo(const StepPlan& plan) const {
   if (!plan.decode_only) return 0;
   const unsigned seqs = static_cast<unsigned>(plan.entries.size());
-  return std::min(static_cast<int>(std::bit_ceil(seqs)), max_seqs_);
+  return can_pad_ ? std::min(static_cast<int>(std::bit_ceil(seqs)), max_seqs_)
+                  : static_cast<int>(seqs);
 }
 
 void DecodeGraph::Run(const Batch& batch, bool decode_only,

@@ -1,6 +1,7 @@
 // Records the decode step once per batch-size bucket and replays it. Eager and replayed steps are
 // the same callable on the same arrays (guarantee G2); a batch is padded up to its bucket with
-// one-token sequences on the null page.
+// one-token sequences on the null page. A contiguous cache has no room for those: there every size
+// is a bucket.
 #pragma once
 
 #include <functional>
@@ -15,10 +16,12 @@ namespace kuiper {
 
 class DecodeGraph {
  public:
-  // Buckets are the powers of two up to max_seqs, and max_seqs itself.
-  DecodeGraph(Ops& ops, int max_seqs) : ops_(ops), max_seqs_(max_seqs) {}
+  // Buckets are the powers of two up to max_seqs and max_seqs itself when batches can be padded,
+  // else all sizes up to max_seqs.
+  DecodeGraph(Ops& ops, int max_seqs, bool can_pad)
+      : ops_(ops), max_seqs_(max_seqs), can_pad_(can_pad) {}
 
-  static int NumBuckets(int max_seqs);
+  static int NumBuckets(int max_seqs, bool can_pad);
 
   // Sequences to pad a decode-only plan to; 0 for every other plan.
   int PadTo(const StepPlan& plan) const;
@@ -32,6 +35,7 @@ class DecodeGraph {
  private:
   Ops& ops_;
   int max_seqs_;
+  bool can_pad_;
   std::map<int, std::unique_ptr<CapturedGraph>> graphs_;  // null: recording failed
   int num_captured_ = 0;
   int64_t num_replayed_ = 0;

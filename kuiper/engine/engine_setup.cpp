@@ -171,7 +171,8 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& ope
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
   request.swap_bytes = swaps ? config.swap_bytes : 0;
   request.swaps_to_host = !ops.unified_memory();
-  request.graph_bytes = graphs ? kGraphBytes * DecodeGraph::NumBuckets(config.max_num_seqs) : 0;
+  const int num_graphs = graphs ? DecodeGraph::NumBuckets(config.max_num_seqs, config.paged) : 0;
+  request.graph_bytes = kGraphBytes * num_graphs;
   request.kv = *kv;
   request.paged = config.paged;
   request.max_context = config.max_context;

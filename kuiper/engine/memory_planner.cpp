@@ -17,9 +17,10 @@ std::string Gigabytes(size_t bytes) {
 // Saturates far above any machine, so that sums with other sizes do not wrap around.
 size_t KvBytes(const MemoryRequest& request, int64_t num_pages) {
   constexpr size_t kMost = std::numeric_limits<size_t>::max() / 4;
-  size_t bytes = 0;  // with the null page
-  const bool wraps =
-      __builtin_mul_overflow(static_cast<size_t>(num_pages) + 1, request.kv.page_bytes(), &bytes);
+  const size_t null_pages = request.paged ? 1 : 0;
+  size_t bytes = 0;
+  const bool wraps = __builtin_mul_overflow(static_cast<size_t>(num_pages) + null_pages,
+                                            request.kv.page_bytes(), &bytes);
   return wraps ? kMost : std::min(bytes, kMost);
 }
 

@@ -40,7 +40,7 @@ struct MemoryPlan {
   size_t available_bytes = 0;
   size_t budget_bytes = 0;
   double utilization = 0;
-  int num_pages = 0;  // usable pages (contiguous: cache rows), without the null page
+  int num_pages = 0;  // that can be owned: pages without the null page, or cache rows
 
   size_t total_bytes() const {
     return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + swap_bytes + kv_bytes;

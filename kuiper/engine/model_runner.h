@@ -65,7 +65,7 @@ class ModelRunner {
 
  private:
   ModelRunner(Ops& ops, const Decoder& decoder, const Config& config)
-      : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs) {}
+      : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs, config.paged) {}
   int NextSlot();
 
   void CopyPages(const StepPlan& plan, const Batch& batch);

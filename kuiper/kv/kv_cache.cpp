@@ -204,7 +204,7 @@ class ContiguousKvCache final : public KvCache {
   }
 
   Tensor Page(int32_t row) const override {
-    return buffer_.As(shape_.dtype, {PageElements(shape_)}, row * shape_.page_bytes());
+    return buffer_.As(shape_.dtype, {PageElements(shape_)}, (row - 1) * shape_.page_bytes());
   }
 
   Status EnsurePages(int num_pages) override {
@@ -235,7 +235,8 @@ StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& sha
 
 StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape) {
   KU_RETURN_IF_ERROR(CheckShape(shape));
-  StatusOr<Buffer> buffer = ops.Allocate(shape.num_pages * shape.page_bytes());
+  KU_CHECK(shape.num_pages >= 2, "at least one row");
+  StatusOr<Buffer> buffer = ops.Allocate((shape.num_pages - 1) * shape.page_bytes());
   if (!buffer.ok()) return buffer.status();
   return std::unique_ptr<KvCache>(
       std::make_unique<ContiguousKvCache>(ops.device(), shape, std::move(buffer).value()));

@@ -18,7 +18,9 @@ struct KvShape {
   int layers = 0;
   int kv_heads = 0;
   int head_dim = 0;
-  int num_pages = 0;  // paged: pages, contiguous: cache rows; number 0 is the null page or row
+  // Paged: pages, of which number 0 is the null page. Contiguous: 1 + the cache rows, of which
+  // there is no number 0.
+  int num_pages = 0;
   int page_size = 0;  // tokens; contiguous: the context length. A power of two when paged
   DType dtype = DType::kF32;
 
@@ -51,7 +53,7 @@ class KvCache {
 // ShrinkTo; never zero-filled. kInvalidArgument for a page size other than a power of two from 1 to
 // 256.
 StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& shape);
-// One allocation for all rows, which does not shrink.
+// One allocation for rows [1, num_pages), which does not shrink. At least one row.
 StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape);
 
 }  // namespace kuiper

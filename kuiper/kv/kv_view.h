@@ -5,7 +5,7 @@
 // Storage, in elements: a page holds page_size consecutive tokens of one sequence for all layers,
 //   [layer][kv_head][K | V][page_size][head_dim]
 // so 16 tokens of one head are contiguous. Contiguous storage is the same with one page of max_len
-// tokens per cache row.
+// tokens per cache row; rows are numbered from 1, as pages that somebody may own are.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,7 @@ struct ContiguousView {
   // Where the row begins: s.page_stride elements of all layers, runs of max_len tokens.
   KU_HOST_DEVICE T* Page(int32_t row) const { return At(row, 0, 0) - s.layer_offset; }
   KU_HOST_DEVICE T* At(int32_t row, int32_t pos, int head) const {
-    return base + row * s.page_stride + s.layer_offset + head * s.head_stride +
+    return base + (row - 1) * s.page_stride + s.layer_offset + head * s.head_stride +
            static_cast<int64_t>(pos) * s.token_stride;
   }
 };

@@ -118,7 +118,7 @@ TEST_P(GraphTest, EachBucketIsRecordedOnceWhenItIsFirstNeeded) {
   EXPECT_EQ(graph->graph().num_replayed(), 5 * kDecodes - 5) << "recording is running";
   Generate(*graph, 4, kDecodes);  // as many as 3 are padded to
   EXPECT_EQ(graph->graph().num_captured(), captured);
-  EXPECT_EQ(DecodeGraph::NumBuckets(kMaxSeqs), 5);
+  EXPECT_EQ(DecodeGraph::NumBuckets(kMaxSeqs, true), 5);
   EXPECT_EQ(eager->graph().num_captured(), 0);
 }
 
@@ -153,7 +153,7 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
 
 TEST(DecodeGraphTest, FailedRecordingIsLoggedOnceAndTheSizeStaysEager) {
   test::LateOps ops;  // cannot record
-  DecodeGraph graph(ops, 4);
+  DecodeGraph graph(ops, 4, true);
   int eager_steps = 0;
   Batch batch;
   batch.num_seqs = 2;

@@ -47,7 +47,7 @@ TEST(MemoryPlannerTest, ContiguousKeepsARowPerSequence) {
   const auto plan = PlanMemory(r);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->num_pages, 2);
-  EXPECT_EQ(plan->kv_bytes, 3u * 8192 * 147456);
+  EXPECT_EQ(plan->kv_bytes, 2u * 8192 * 147456);
 }
 
 TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {

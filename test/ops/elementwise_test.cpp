@@ -210,6 +210,8 @@ class KvStorage {
   }
 
   static constexpr int kNumSlots = 16;
+  // Contiguous rows are numbered from 1.
+  int first_slot() const { return view_.kind == KvView::Kind::kPaged ? 0 : page_size_; }
   const KvView& view() const { return view_; }
   // All of it; element (slot, head, key or value, i) is at Index(...).
   std::vector<float> Get() const {
@@ -221,6 +223,7 @@ class KvStorage {
     return all;
   }
   size_t Index(int slot, int head, bool value, int i) const {
+    slot -= first_slot();
     return slot / page_size_ * view_.s.page_stride + view_.s.layer_offset +
            head * view_.s.head_stride + value * view_.s.v_offset +
            slot % page_size_ * view_.s.head_dim + i;
@@ -271,7 +274,6 @@ void CheckRope(Ops& ops, DType weight_type, DType kv_type, KvView::Kind kind, co
   std::vector<int32_t> axis_of_pair(half), positions, slots;
   for (int i = 0; i < half; ++i) axis_of_pair[i] = i % c.axes;
   for (int i = 0; i < c.axes * kRopeTokens; ++i) positions.push_back(i * 17 % kMaxPos);
-  for (int t = 0; t < kRopeTokens; ++t) slots.push_back((t * 5 + 3) % KvStorage::kNumSlots);
   const auto random = [&](int n, int seed, DType type) {
     return Rounded(RandomFloats(n, seed), type);
   };
@@ -280,13 +282,16 @@ void CheckRope(Ops& ops, DType weight_type, DType kv_type, KvView::Kind kind, co
   const std::vector<float> k = random(kRopeTokens * kv_width, 4, activation);
   const std::vector<float> v = random(kRopeTokens * kv_width, 5, activation);
 
+  const KvStorage storage(ops, kv_type, c.kv_heads, d, kind);
+  for (int t = 0; t < kRopeTokens; ++t) {
+    slots.push_back(storage.first_slot() + (t * 5 + 3) % KvStorage::kNumSlots);
+  }
   const Matrix mtable(ops, DType::kF32, kMaxPos, d, table);
   const Array<int32_t> maxis(ops, axis_of_pair), mpos(ops, positions, c.axes), mslots(ops, slots);
   const Matrix mq(ops, activation, kRopeTokens, c.heads * d, q, c.heads * d + 6);
   const Matrix mk(ops, activation, kRopeTokens, kv_width, k, kv_width + 1);
   const Matrix mv(ops, activation, kRopeTokens, kv_width, v, kv_width + 3);
   const Matrix mqn(ops, weight_type, 1, d, q_norm), mkn(ops, weight_type, 1, d, k_norm);
-  const KvStorage storage(ops, kv_type, c.kv_heads, d, kind);
   ops.QkNormRopeStore(mq.tensor(), mk.tensor(), mv.tensor(), c.norm ? mqn.vector() : Tensor(),
                       c.norm ? mkn.vector() : Tensor(), 1e-6f, {mtable.tensor(), maxis.tensor()},
                       mpos.matrix(), storage.view(), mslots.tensor());

@@ -60,8 +60,7 @@ class Storage {
       for (int i = 0; i < layout_.page_elements(); ++i) {
         const int token = i % layout_.run() / layout_.head_dim;
         if (token >= c.tokens) continue;
-        expected_[c.to * layout_.page_elements() + i] =
-            expected_[c.from * layout_.page_elements() + i];
+        expected_[IndexOf(c.to) + i] = expected_[IndexOf(c.from) + i];
       }
     }
     std::vector<float> actual;
@@ -77,6 +76,11 @@ class Storage {
   }
 
  private:
+  // Of the page's first element; rows are numbered from 1.
+  int IndexOf(int page) const {
+    return (layout_.paged ? page : page - 1) * layout_.page_elements();
+  }
+
   Layout layout_;
   std::vector<Matrix> slabs_;
   std::vector<float> expected_;
