@@ -196,6 +196,9 @@ void Ops::Attention(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta
   check.That(meta.num_seqs >= 0 && kv.tables != nullptr, "malformed batch");
   check.Vector(meta.cu_seqlens_q, "cu_seqlens_q", DType::kI32, meta.num_seqs + 1);
   check.Vector(meta.kv_lens, "kv_lens", DType::kI32, meta.num_seqs);
+  if (!meta.shared_lens.empty()) {
+    check.Vector(meta.shared_lens, "shared_lens", DType::kI32, meta.num_seqs);
+  }
   check.That(options.window >= 0, "negative window");
   if (!options.alibi_slopes.empty()) {
     check.Vector(options.alibi_slopes, "alibi_slopes", DType::kF32, q.shape[1] / kv.s.head_dim);

@@ -42,6 +42,11 @@ struct AttnMeta {
   int num_seqs = 0;
   int max_q_len = 0;  // bounds for grid sizes, never exact values
   int max_kv_len = 0;
+  // Cascade: sequences that begin with the same pages stand next to each other, and a backend may
+  // read what they share once for all of them. The bits are those without it.
+  // [S] i32: the first shared_lens[s] tokens of s lie on the pages on which s - 1 has its own; less
+  // than kv_lens of both, 0 unless both have one query row. Empty = off.
+  Tensor shared_lens = {};
 };
 
 // Which keys a query sees, and what is added to its scores. The query at position p (row i of a

@@ -23,11 +23,13 @@ struct Shape {
   int kv_width() const { return kv_heads * head_dim; }
 };
 
-// The last q_len of a sequence's kv_len tokens are queries; `id` selects its data.
+// The last q_len of a sequence's kv_len tokens are queries; `id` selects its data. Whole pages of
+// the first `shared` tokens are those of the sequence before it.
 struct Seq {
   int id = 0;
   int q_len = 1;
   int kv_len = 1;
+  int shared = 0;
 };
 
 // AttnOptions as data of a test; with ALiBi head h has the slope AlibiSlope(h).
@@ -79,7 +81,12 @@ class Cache {
     size_t next = 0;
     for (size_t s = 0; s < seqs.size(); ++s) {
       const int used = (seqs[s].kv_len + page_size_ - 1) / page_size_;
-      for (int p = 0; p < used; ++p) tables_[s * table_stride + p] = order[next++];
+      const int shared = paged_ ? seqs[s].shared / page_size_ : 0;
+      for (int p = 0; p < used; ++p) {
+        tables_[s * table_stride + p] =
+            p < shared ? tables_[(s - 1) * table_stride + p] : order[next++];
+      }
+      shared_lens_.push_back(shared * page_size_);
     }
     device_tables_ = std::make_unique<Array<int32_t>>(ops, tables_);
 
@@ -114,6 +121,7 @@ class Cache {
   }
 
   const KvView& view() const { return view_; }
+  const std::vector<int32_t>& shared_lens() const { return shared_lens_; }
   int32_t page(int seq, int block) const { return tables_[seq * view_.table_stride + block]; }
   // Makes the positions before `end` unreadable: no valid page, and NaN in the last page's share.
   void Forget(int seq, int end) {
@@ -138,7 +146,7 @@ class Cache {
     std::vector<float> k, v;
     std::vector<int32_t> slots;
     for (size_t s = 0; s < seqs.size(); ++s) {
-      for (int pos = 0; pos < seqs[s].kv_len; ++pos) {
+      for (int pos = shared_lens_[s]; pos < seqs[s].kv_len; ++pos) {
         for (float x : TokenData(seqs[s].id, pos, 1, shape_.kv_width())) k.push_back(x);
         for (float x : TokenData(seqs[s].id, pos, 2, shape_.kv_width())) v.push_back(x);
         const int32_t page = tables_[s * view_.table_stride + pos / page_size_];
@@ -156,7 +164,7 @@ class Cache {
   Shape shape_;
   bool paged_;
   int page_size_ = 0;
-  std::vector<int32_t> tables_;
+  std::vector<int32_t> tables_, shared_lens_;
   std::unique_ptr<Array<int32_t>> device_tables_;
   std::vector<Matrix> slabs_;
   std::vector<void*> slab_pointers_;
@@ -165,7 +173,8 @@ class Cache {
 };
 
 inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, const Shape& shape,
-                                 const std::vector<Seq>& seqs, const Mask& mask) {
+                                 const std::vector<Seq>& seqs, const Mask& mask,
+                                 bool cascade = false) {
   std::vector<float> q;
   std::vector<int32_t> cu_q{0}, kv_lens;
   AttnMeta meta;
@@ -180,9 +189,11 @@ inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, cons
   }
   const int rows = cu_q.back();
   const Array<int32_t> device_cu_q(ops, cu_q), device_lens(ops, kv_lens);
+  const Array<int32_t> device_shared(ops, cache.shared_lens());
   meta.cu_seqlens_q = device_cu_q.tensor();
   meta.kv_lens = device_lens.tensor();
   meta.num_seqs = static_cast<int>(seqs.size());
+  if (cascade) meta.shared_lens = device_shared.tensor();
   const DType activation = ops.ActivationType(dtype);
   const Matrix mq(ops, activation, rows, shape.q_width(), q, shape.q_width() + 7);
   const Matrix out(ops, activation, rows, shape.q_width(), shape.q_width() + 2);

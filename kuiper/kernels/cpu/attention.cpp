@@ -8,6 +8,9 @@
 // ascending order, tiles start at absolute position 0, and nothing beyond a row's own length enters
 // it. So a row's result does not depend on the block, chunk, page or batch it is computed in.
 //
+// Cascade (AttnMeta::shared_lens): an item can also be the rows of several sequences that begin
+// with the same pages. They go through the tiles they share together, and each goes on alone.
+//
 // Decode reads each K and V once and is bound by memory; a prefill of long rows is bound by FMA.
 #include <algorithm>
 #include <atomic>
@@ -38,6 +41,8 @@ struct AttentionArgs {
   KvView kv;
   float scale;
   const float* alibi_slopes;  // [H], or null
+  const int32_t* kv_lens;
+  const int32_t* shared_lens;  // null: no item has several sequences
 };
 
 }  // namespace kuiper::cpu
@@ -131,13 +136,14 @@ HWY_INLINE void ScoreTile(const AttentionScratch& s, KeyRange keys, int first, i
            RoundUp(keys.end - begin, kLanes), true, scores + begin, s.score_stride);
 }
 
-// Online softmax (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
+// Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
+// (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
 template <class View>
-void FlashItem(const AttentionArgs& args, const View& view, const AttentionItem& item,
-               const AttentionScratch& s) {
+void FlashTiles(const AttentionArgs& args, const View& view, const AttentionItem& item, int begin,
+                const AttentionScratch& s) {
   const KeyRange all = item.keys();
   Tile<typename View::Element> loaded;
-  for (int tile = all.begin / kTile * kTile; tile < all.end; tile += kTile) {
+  for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
     NextRows(view, item, tile, &loaded);
     LoadTile(view, item, s, true, true, &loaded);
     ForEachRowGroup(item.num_rows(), [&](int first, int rows) HWY_ATTR {
@@ -153,6 +159,23 @@ void FlashItem(const AttentionArgs& args, const View& view, const AttentionItem&
       loaded.VisitValues(
           s, [&](const auto& b) HWY_ATTR { AddValues(item, s, scores, b, first, rows, tile); });
     });
+  }
+}
+
+// The tiles from position `begin` on: of a run of sequences those that all of them share, then
+// those of the runs within it that share more, down to single sequences.
+template <class View>
+void FlashItem(const AttentionArgs& args, const View& view, const AttentionItem& item, int begin,
+               const AttentionScratch& s) {
+  if (item.num_seqs == 1) return FlashTiles(args, view, item, begin, s);
+  const int32_t* shared_lens = args.shared_lens + item.seq;
+  const int shared = WholeTiles(*std::min_element(shared_lens + 1, shared_lens + item.num_seqs));
+  FlashTiles(args, view, item.OfShared(shared), begin, s);
+  for (int first = 0, end; first < item.num_seqs; first = end) {
+    end = first + 1;
+    while (end < item.num_seqs && WholeTiles(shared_lens[end]) > shared) ++end;
+    FlashItem(args, view, item.Sequences(first, end, args.kv_lens), shared,
+              s.From(first * item.num_heads));
   }
 }
 
@@ -193,7 +216,7 @@ void AttentionBlock(const AttentionArgs& args, const AttentionItem& item,
     if (args.kind == AttentionKind::kMha) {
       MhaItem(args, view, item, s);
     } else {
-      FlashItem(args, view, item, s);
+      FlashItem(args, view, item, 0, s);
     }
   });
   StoreOutputs(args, item, s, head_dim);
@@ -221,13 +244,24 @@ void Attention(ThreadPool& pool, AttentionKind kind, void* scratch, size_t scrat
   const int head_dim = kv.s.head_dim;
   const int num_heads = static_cast<int>(q.shape[1]) / head_dim;
   const Tensor& slopes = options.alibi_slopes;
-  const AttentionArgs args{kind, out, q, kv, scale, slopes.empty() ? nullptr : slopes.ptr<float>()};
+  // The shared tiles have no bias and no edge of a window.
+  const bool cascade = !meta.shared_lens.empty() && kind != AttentionKind::kMha &&
+                       options.window == 0 && slopes.empty();
+  const AttentionArgs args{kind,
+                           out,
+                           q,
+                           kv,
+                           scale,
+                           slopes.empty() ? nullptr : slopes.ptr<float>(),
+                           meta.kv_lens.ptr<int32_t>(),
+                           cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
   std::atomic<int64_t> next{0};
   const auto work = [&](int thread) {
     AttentionScratch s;
     s.Carve(reinterpret_cast<float*>(static_cast<char*>(scratch) + thread * scratch_stride), kind,
             head_dim, max_context);
-    ItemList items(meta, options, num_heads, kv.kv_heads, MaxRows(kind));
+    ItemList items(meta, options, args.shared_lens, num_heads, kv.kv_heads, MaxRows(kind),
+                   pool.size());
     AttentionItem item;
     while (items.Find(next.fetch_add(1, std::memory_order_relaxed), &item)) block(args, item, s);
   };

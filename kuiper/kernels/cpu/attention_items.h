@@ -39,9 +39,12 @@ inline KeyRange InTile(KeyRange keys, int tile) {
 }
 
 // Query rows that are computed together: row r is head `head + r % num_heads` of batch row
-// `q_row + r / num_heads`, which is position `pos + r / num_heads` of its sequence.
+// `q_row + r / num_heads`, which is position `pos + r / num_heads` of its sequence. Or, where
+// num_seqs > 1, the only position of sequence `seq + r / num_heads`: a run of sequences of which
+// each begins with the same pages as the one before it.
 struct AttentionItem {
   int seq = 0;
+  int num_seqs = 1;
   int kv_head = 0;
   int head = 0;
   int num_heads = 0;
@@ -63,16 +66,42 @@ struct AttentionItem {
   }
   // The keys that some row sees.
   KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
+
+  // Of a run: the rows of its sequences [first, end).
+  AttentionItem Sequences(int first, int end, const int32_t* kv_lens) const {
+    AttentionItem part = *this;
+    part.seq += first;
+    part.q_row += first;
+    part.num_seqs = part.num_positions = end - first;
+    part.kv_len = kv_lens[part.seq];
+    part.pos = part.kv_len - 1;
+    return part;
+  }
+  // Of a run: all its rows, which see the first `len` tokens and nothing else.
+  AttentionItem OfShared(int len) const {
+    AttentionItem shared = *this;
+    shared.kv_len = len;
+    shared.causal = false;
+    return shared;
+  }
 };
 
-// Numbers the work items sequence by sequence, the longest rows of a sequence first. Find takes
-// ascending indices and walks the sequences once.
+// Whole tiles within the first `len` tokens, in tokens.
+inline int WholeTiles(int len) {
+  return len / kTile * kTile;
+}
+
+// Numbers the work items sequence by sequence (run by run), the longest rows of a sequence first.
+// Find takes ascending indices and walks the sequences once.
 class ItemList {
  public:
-  ItemList(const AttnMeta& meta, const AttnOptions& options, int num_heads, int kv_heads,
-           int max_rows)
+  // shared_lens: of AttnMeta, or null: no runs. Runs are no longer than leaves work for all
+  // `threads`.
+  ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
+           int num_heads, int kv_heads, int max_rows, int threads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
         kv_lens_(meta.kv_lens.ptr<int32_t>()),
+        shared_lens_(shared_lens),
         causal_(options.causal),
         window_(options.window),
         num_seqs_(meta.num_seqs),
@@ -80,15 +109,15 @@ class ItemList {
         group_(num_heads / kv_heads),
         heads_(std::min(group_, max_rows)),
         head_chunks_((group_ + heads_ - 1) / heads_),
-        positions_(std::max(1, max_rows / group_)) {}
-
-  int64_t CountOf(int seq) const {
-    const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
-    return (q_len + positions_ - 1) / positions_ * kv_heads_ * head_chunks_;
+        positions_(std::max(1, max_rows / group_)) {
+    const int64_t items = int64_t{1} * num_seqs_ * kv_heads_ * head_chunks_;
+    max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads - 1) / threads));
   }
 
   bool Find(int64_t index, AttentionItem* item) {
-    while (seq_ < num_seqs_ && index >= first_ + CountOf(seq_)) first_ += CountOf(seq_++);
+    for (; seq_ < num_seqs_ && index >= first_ + CountOf(seq_); seq_ = EndOfRun(seq_)) {
+      first_ += CountOf(seq_);
+    }
     if (seq_ == num_seqs_) return false;
     const int64_t in_seq = index - first_;
     const int chunk = static_cast<int>(in_seq % head_chunks_);
@@ -98,11 +127,12 @@ class ItemList {
     const int blocks = (q_len + positions_ - 1) / positions_;
     const int begin = static_cast<int>(blocks - 1 - block_from_end) * positions_;
     item->seq = seq_;
+    item->num_seqs = EndOfRun(seq_) - seq_;
     item->kv_head = kv_head;
     item->head = kv_head * group_ + chunk * heads_;
     item->num_heads = std::min(heads_, group_ - chunk * heads_);
     item->q_row = cu_q_[seq_] + begin;
-    item->num_positions = std::min(positions_, q_len - begin);
+    item->num_positions = item->num_seqs > 1 ? item->num_seqs : std::min(positions_, q_len - begin);
     item->pos = kv_lens_[seq_] - q_len + begin;
     item->kv_len = kv_lens_[seq_];
     item->causal = causal_;
@@ -111,13 +141,29 @@ class ItemList {
   }
 
  private:
+  int64_t CountOf(int seq) const {
+    const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
+    return (q_len + positions_ - 1) / positions_ * kv_heads_ * head_chunks_;
+  }
+  // Of the run that begins with sequence `seq`.
+  int EndOfRun(int seq) const {
+    int end = seq + 1;
+    while (shared_lens_ != nullptr && end < num_seqs_ && end - seq < max_run_ &&
+           shared_lens_[end] >= kTile) {
+      ++end;
+    }
+    return end;
+  }
+
   const int32_t* cu_q_;
   const int32_t* kv_lens_;
+  const int32_t* shared_lens_;
   bool causal_;
   int window_;
   int num_seqs_, kv_heads_, group_, heads_, head_chunks_, positions_;
-  int seq_ = 0;
-  int64_t first_ = 0;  // index of the first item of seq_
+  int max_run_;        // sequences
+  int seq_ = 0;        // the first one of a run
+  int64_t first_ = 0;  // index of its first item
 };
 
 // One thread's memory, in floats; `dim` is head_dim rounded up to 16.
@@ -151,6 +197,16 @@ struct AttentionScratch {
     max = take(rows);
     scores = take(rows * score_stride);
     return used;
+  }
+  // The memory of the rows from `first` on.
+  AttentionScratch From(int first) const {
+    AttentionScratch rows = *this;
+    rows.q += first * dim;
+    rows.acc += first * dim;
+    rows.sum += first * 16;
+    rows.max += first;
+    rows.scores += first * score_stride;
+    return rows;
   }
 };
 

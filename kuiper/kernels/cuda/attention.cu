@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   using T = typename View::Element;
   KU_DYNAMIC_SHARED(char, base);
   KU_SHARED(counts, int[kThreads]);
-  KU_SHARED(is_last, int);
+  KU_SHARED(is_last, int[kMaxBlockSeqs]);
   const AttnWork& w = p.work;
   const FlashMemory<T, kRows> m(base, w.head_dim);
   const int tid = static_cast<int>(threadIdx.x);
@@ -281,13 +281,13 @@ __global__ void __launch_bounds__(kThreads, kResident)
       Softmax(p, m, item, split);
       __syncthreads();
       if (item.split >= 0) {
-        float* partial = Partial(w, item, s);
         WeightValues<T, kVec, kRows>(
             p, m, view.s.v_offset, rows, split,
-            [&](int r, int i, float x) { partial[r * (2 + w.head_dim) + 2 + i] = x; });
+            [&](int r, int i, float x) { Partial(w, item, r, s)[2 + i] = x; });
         if (tid < rows) {
-          partial[tid * (2 + w.head_dim)] = m.split_max[tid];
-          partial[tid * (2 + w.head_dim) + 1] = m.split_sum[tid];
+          float* partial = Partial(w, item, tid, s);
+          partial[0] = m.split_max[tid];
+          partial[1] = m.split_sum[tid];
         }
         continue;
       }
@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
       __syncthreads();
     }
     if (item.split >= 0) {
-      FinishSplit(w, item, &is_last);
+      FinishSplit(w, item, is_last);
       continue;
     }
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {
@@ -351,9 +351,11 @@ void AttentionFlash(cudaStream_t stream, const AttentionScratch& scratch, int nu
            "head_dim " + std::to_string(head_dim) + " is not supported");
   const bool vectors = head_dim % 8 == 0;
   const int group = static_cast<int>(args.q.shape[1]) / head_dim / args.kv.kv_heads;
-  // Bits do not depend on the rows of a block: rare heads have one kernel.
+  // Bits do not depend on the rows of a block: rare heads have one kernel. Rows that no group of
+  // heads needs are there for shared splits.
   int rows = vectors ? MaxRows(head_dim) : 2;
-  while (args.meta.max_q_len == 1 && rows > 2 && rows / 2 >= group) rows /= 2;
+  const bool shares = !args.meta.shared_lens.empty();
+  while (args.meta.max_q_len == 1 && !shares && rows > 2 && rows / 2 >= group) rows /= 2;
   FlashLaunch launch{stream, 0, {}};
   launch.work = PlanAttention(scratch, args, rows, kResident * num_sms, &launch.grid);
   VisitKv(args.kv, [&](const auto& view) {

@@ -39,6 +39,7 @@ constexpr int kColumns = kTile / 8;
 template <int kHeadDim>
 constexpr int kResident = kHeadDim <= 80 ? 3 : 2;
 static_assert(128 % kTile == 0, "a split is whole tiles");
+static_assert(kRows <= kMaxBlockSeqs);
 
 // Shared memory: queries, three stages of keys or values, then [2][kTile] addresses. Rows are an
 // odd number of 16-byte units apart, so that the 8 rows of an ldmatrix lie in different banks.
@@ -292,14 +293,14 @@ __device__ __forceinline__ void MergeSplit(const AttnWork& w, const AttnItem& it
 }
 
 template <int kHeadDim>
-__device__ __forceinline__ void StorePartial(const AttnItem& item, int warp, int lane,
-                                             const RowState<kHeadDim>& state, float* partials) {
+__device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& item, int warp,
+                                             int lane, const RowState<kHeadDim>& state) {
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int r = 16 * warp + 8 * h + g;
     if (r >= item.rows()) continue;
-    float* partial = partials + r * (2 + kHeadDim);
+    float* partial = Partial(w, item, r, item.split);
     if (t == 0) {
       partial[0] = state.max[h];
       partial[1] = state.sum[h];
@@ -342,7 +343,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
   using T = typename View::Element;
   KU_DYNAMIC_SHARED(char, queries);
   KU_SHARED(counts, int[kThreads]);
-  KU_SHARED(is_last, int);
+  KU_SHARED(is_last, int[kMaxBlockSeqs]);
   KU_SHARED(shared_item, AttnItem);  // registers are scarce
   KU_SHARED(range, KeyRange);        // of the item, or of its split
   KU_SHARED(warp_keys, WarpKeys[kWarps]);
@@ -420,8 +421,8 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     }
     WaitCopies<0>();
     if (item.split >= 0) {
-      if (has_rows) StorePartial(item, warp, lane, state, Partial(w, item, item.split));
-      FinishSplit(w, item, &is_last);
+      if (has_rows) StorePartial(w, item, warp, lane, state);
+      FinishSplit(w, item, is_last);
     } else if (has_rows) {
       StoreRows<T>(w, item, warp, lane, total);
     }

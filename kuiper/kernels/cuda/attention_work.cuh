@@ -6,7 +6,10 @@
 //   * a sequence with one query row gives each split to a block of its own; the last one to finish
 //     merges (a ticket per sequence and kv head);
 //   * other sequences, and batches large enough to fill the device, run their splits one after the
-//     other in one block and merge as they go: the same numbers in the same order.
+//     other in one block and merge as they go: the same numbers in the same order;
+//   * a split whose keys several sequences share (AttnMeta::shared_lens) is computed by one block
+//     for the rows of as many of them as fit, as if they were positions behind it; each row goes to
+//     its own sequence's results.
 // Splits in which a row sees no key are left out. Work items are found on the device from the
 // sequence lengths, over a grid that is fixed on the host, so a captured launch fits every length.
 #pragma once
@@ -18,6 +21,7 @@
 namespace kuiper::KU_GPU {
 
 constexpr int kAttnThreads = 128;  // of a block
+constexpr int kMaxBlockSeqs = 64;  // sequences of a block
 
 // Splits of 128 tokens up to 2048, of 256 up to 8192, of 512 from there on.
 constexpr int kMaxSplit = 512;
@@ -40,15 +44,17 @@ KU_HOST_DEVICE int SplitOf(int pos) {
 // The part of a kernel's parameters that says what is to be done.
 struct AttnWork {
   MatrixArg out, q;
-  const int32_t* cu_q;     // [S + 1]
-  const int32_t* kv_lens;  // [S]
+  const int32_t* cu_q;         // [S + 1]
+  const int32_t* kv_lens;      // [S]
+  const int32_t* shared_lens;  // [S], or null: no split is shared
   int num_seqs, kv_heads, group, head_dim;
   AttnMask mask;
   float scale_log2e;
   int block_heads;      // query heads of a block
   int block_positions;  // positions of a block
   int head_chunks;      // blocks that share the heads of a group
-  bool split;           // one-row sequences are shared by blocks
+  int block_seqs;       // sequences of a block that computes a shared split
+  bool split;           // blocks share every one-row sequence, not only those with shared keys
   int max_splits;       // partial slots of a (sequence, kv head, chunk)
   float* partials;      // [slot][block_heads][2 + head_dim]: max, sum, output
   int32_t* tickets;     // [S][kv_heads][head_chunks]
@@ -80,14 +86,20 @@ inline AttnWork PlanAttention(const AttentionScratch& scratch, const AttentionAr
   // Splitting pays while there are fewer than two waves.
   const int64_t heads = int64_t{1} * meta.num_seqs * w.kv_heads * w.head_chunks;
   w.max_splits = NumSplits(meta.max_kv_len);
-  w.split = heads < 2 * resident && w.max_splits > 1 &&
-            heads * w.max_splits * w.partial_floats() <= scratch.num_partials &&
-            heads <= scratch.num_tickets;
+  const bool can_split = w.max_splits > 1 &&
+                         heads * w.max_splits * w.partial_floats() <= scratch.num_partials &&
+                         heads <= scratch.num_tickets;
+  w.split = can_split && heads < 2 * resident;
+  w.block_seqs = rows / w.block_heads;
+  // Rows of other sequences stand at positions that are not theirs: no window, no ALiBi.
+  const bool can_share = can_split && w.mask.window == 0 && w.mask.slopes == nullptr;
+  w.shared_lens = can_share ? static_cast<const int32_t*>(meta.shared_lens.data) : nullptr;
   w.partials = scratch.partials;
   w.tickets = scratch.tickets;
   // Every sequence has at most one block of positions that is not full, or is split.
   const int64_t units =
-      args.q.rows() / w.block_positions + int64_t{1} * meta.num_seqs * (w.split ? w.max_splits : 1);
+      args.q.rows() / w.block_positions +
+      int64_t{1} * meta.num_seqs * (w.split || w.shared_lens != nullptr ? w.max_splits : 1);
   const int64_t items = units * w.kv_heads * w.head_chunks;
   *grid = static_cast<int>(items < resident ? items : resident);
   return w;
@@ -102,7 +114,8 @@ __device__ __forceinline__ MergeFactors Merge(float max, float next_max) {
   return {both, exp2f(max - both), exp2f(next_max - both)};
 }
 
-// What a block works on: the rows of `positions` query positions times `heads` query heads.
+// What a block works on: the rows of `positions` query positions times `heads` query heads. With
+// shared keys the positions are those of `positions` sequences from `seq` on, one each.
 struct AttnItem {
   int seq, kv_head, chunk;
   int split;  // -1: all of them
@@ -126,8 +139,9 @@ struct AttnItem {
     const int begin = SplitBegin(s), end = SplitBegin(s + 1);
     return {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
   }
-  __device__ __forceinline__ int slot(const AttnWork& w) const {
-    return (seq * w.kv_heads + kv_head) * w.head_chunks + chunk;
+  // Of its n-th sequence.
+  __device__ __forceinline__ int slot(const AttnWork& w, int n) const {
+    return ((seq + n) * w.kv_heads + kv_head) * w.head_chunks + chunk;
   }
 };
 
@@ -156,7 +170,7 @@ class AttnItemList {
     const int head = item->chunk * w_.block_heads;
     item->first_head = item->kv_head * w_.group + head;
     item->heads = w_.group - head < w_.block_heads ? w_.group - head : w_.block_heads;
-    const bool split = w_.split && q_len == 1;
+    const bool split = IsSplit(seq_, q_len);
     const int blocks = (q_len + w_.block_positions - 1) / w_.block_positions;
     const int begin = split ? 0 : (blocks - 1 - in_seq / per_head) * w_.block_positions;
     item->q_row = w_.cu_q[seq_] + begin;
@@ -164,11 +178,30 @@ class AttnItemList {
     item->first_pos = item->kv_len - q_len + begin;
     item->keys = {w_.mask.Keys(item->first_pos, item->kv_len).begin,
                   w_.mask.Keys(item->first_pos + item->positions - 1, item->kv_len).end};
-    item->split = split ? SplitOf(item->keys.begin) + in_seq / per_head : -1;
+    item->split = split ? FirstSplit(seq_, item->keys) + in_seq / per_head : -1;
+    while (split && SharedSplits(seq_ + item->positions) > item->split) ++item->positions;
+    if (split && item->positions > 1) {
+      item->kv_len = SplitBegin(item->split + 1);
+      item->first_pos = item->kv_len - 1;
+      item->keys = {0, item->kv_len};
+    }
     return true;
   }
 
  private:
+  // Splits of a sequence that the block of the sequence before it computes.
+  __device__ int SharedSplits(int seq) const {
+    if (w_.shared_lens == nullptr || seq >= w_.num_seqs || seq % w_.block_seqs == 0) return 0;
+    return SplitOf(w_.shared_lens[seq]);
+  }
+  __device__ bool IsSplit(int seq, int q_len) const {
+    return q_len == 1 && (w_.split || SharedSplits(seq) > 0 || SharedSplits(seq + 1) > 0);
+  }
+  // The first one that is the sequence's own.
+  __device__ int FirstSplit(int seq, const KeyRange& keys) const {
+    const int shared = SharedSplits(seq), first = SplitOf(keys.begin);
+    return shared > first ? shared : first;
+  }
   // Counts of the next kAttnThreads sequences.
   __device__ void LoadCounts() {
     __syncthreads();
@@ -176,9 +209,9 @@ class AttnItemList {
     if (seq < w_.num_seqs) {
       const int q_len = w_.cu_q[seq + 1] - w_.cu_q[seq];
       int units = (q_len + w_.block_positions - 1) / w_.block_positions;
-      if (w_.split && q_len == 1) {
+      if (IsSplit(seq, q_len)) {
         const KeyRange keys = w_.mask.Keys(w_.kv_lens[seq] - 1, w_.kv_lens[seq]);
-        units = NumSplits(keys.end) - SplitOf(keys.begin);
+        units = NumSplits(keys.end) - FirstSplit(seq, keys);
       }
       counts_[threadIdx.x] = units * w_.kv_heads * w_.head_chunks;
     }
@@ -191,10 +224,12 @@ class AttnItemList {
   int seq_ = 0, first_ = 0, loaded_end_ = 0;
 };
 
-// Where a block leaves row 0 of its split of a shared sequence; rows are 2 + head_dim apart.
-__device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& item, int split) {
-  return w.partials +
-         (static_cast<int64_t>(item.slot(w)) * w.max_splits + split) * w.partial_floats();
+// Where a block leaves row r of its split: max, sum, output.
+__device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& item, int r,
+                                          int split) {
+  const int64_t slot = item.slot(w, r / item.heads);
+  return w.partials + (slot * w.max_splits + split) * w.partial_floats() +
+         r % item.heads * (2 + w.head_dim);
 }
 
 // The weighted sum of values over the sum of weights. -0 and 0 are one: a row whose sum has become
@@ -210,30 +245,38 @@ __device__ __forceinline__ void StoreOutput(const AttnWork& w, const AttnItem& i
 }
 
 // Called by the whole block when its split lies in Partial: the last block of a sequence and kv
-// head merges all of them. `is_last` is shared.
+// head merges all of them. `is_last` [kMaxBlockSeqs] is shared.
 __device__ __forceinline__ void FinishSplit(const AttnWork& w, const AttnItem& item, int* is_last) {
   const int tid = static_cast<int>(threadIdx.x);
-  const int first = SplitOf(item.keys.begin), end = NumSplits(item.keys.end);
+  const auto keys = [&](int n) {
+    const int len = w.kv_lens[item.seq + n];
+    return w.mask.Keys(len - 1, len);
+  };
   __threadfence();
   __syncthreads();
-  if (tid == 0) *is_last = atomicAdd(&w.tickets[item.slot(w)], 1) == end - first - 1;
-  __syncthreads();
-  if (*is_last == 0) return;
-  __threadfence();
-  const float* partials = Partial(w, item, first);
-  for (int n = tid; n < item.rows() * w.head_dim; n += kAttnThreads) {
-    const int r = n / w.head_dim, i = n % w.head_dim;
-    const float* row = partials + r * (2 + w.head_dim);
-    float max = -INFINITY, sum = 0.0f, out = 0.0f;
-    for (int s = first; s < end; ++s, row += w.partial_floats()) {
-      const MergeFactors f = Merge(max, __ldcg(row));
-      max = f.max;
-      sum = fmaf(__ldcg(row + 1), f.new_scale, sum * f.old_scale);
-      out = fmaf(__ldcg(row + 2 + i), f.new_scale, out * f.old_scale);
-    }
-    StoreOutput(w, item, r, i, Output(out, sum));
+  if (tid < item.positions) {
+    const int splits = NumSplits(keys(tid).end) - SplitOf(keys(tid).begin);
+    is_last[tid] = atomicAdd(&w.tickets[item.slot(w, tid)], 1) == splits - 1;
+    __threadfence();
   }
-  if (tid == 0) w.tickets[item.slot(w)] = 0;
+  __syncthreads();
+  for (int n = 0; n < item.positions; ++n) {
+    if (is_last[n] == 0) continue;
+    const int first = SplitOf(keys(n).begin), end = NumSplits(keys(n).end);
+    for (int at = tid; at < item.heads * w.head_dim; at += kAttnThreads) {
+      const int r = n * item.heads + at / w.head_dim, i = at % w.head_dim;
+      const float* row = Partial(w, item, r, first);
+      float max = -INFINITY, sum = 0.0f, out = 0.0f;
+      for (int s = first; s < end; ++s, row += w.partial_floats()) {
+        const MergeFactors f = Merge(max, __ldcg(row));
+        max = f.max;
+        sum = fmaf(__ldcg(row + 1), f.new_scale, sum * f.old_scale);
+        out = fmaf(__ldcg(row + 2 + i), f.new_scale, out * f.old_scale);
+      }
+      StoreOutput(w, item, r, i, Output(out, sum));
+    }
+    if (tid == 0) w.tickets[item.slot(w, n)] = 0;
+  }
 }
 
 }  // namespace kuiper::KU_GPU
