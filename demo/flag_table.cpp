@@ -170,6 +170,7 @@ constexpr FlagSpec kExecution[] = {
      .kind = kChoice,
      .value = "mha|flash1|flash2",
      .choices = "mha|flash1|flash2"},
+    {.name = "cascade-attention", .kind = kBool, .programs = FlagPrograms::kBatch},
     {.name = "deterministic",
      .kind = kChoice,
      .value = "on|strict|off",

@@ -66,6 +66,8 @@ DEFINE_bool(fused_ffn, true, "fused feed-forward kernels");
 DEFINE_bool(fused_rope_kv, false, "fused kernels");
 DEFINE_bool(fused_gqa, false, "fused kernels");
 DEFINE_string(attention, "flash1", "attention kernel");
+DEFINE_bool(cascade_attention, true,
+            "read pages that requests share once (default: on the CPU and with flash2)");
 DEFINE_string(deterministic, "on",
               "see Guarantees; strict: prefill equals decode to the bit on a GPU, too");
 DEFINE_string(device, "", "cpu, simt or cuda:N (default: cuda:0 if usable, else cpu)");

@@ -58,6 +58,7 @@ DECLARE_string(on_full);
 DECLARE_string(preemption);
 DECLARE_uint64(swap_space);
 DECLARE_bool(cuda_graph);
+DECLARE_bool(cascade_attention);
 DECLARE_bool(fused_ffn);
 DECLARE_bool(fused_rope_kv);
 DECLARE_bool(fused_gqa);

@@ -38,6 +38,7 @@ Status TakeBatch(const ParsedArgs& args, Options* options) {
   if (!args.given("paged-attention")) engine.paged = true;
   if (!args.given("prefix-cache")) engine.prefix_cache = true;
   engine.max_num_seqs = FLAGS_max_num_seqs;
+  if (args.given("cascade-attention")) engine.cascade_attention = FLAGS_cascade_attention;
   options->batch_input = FLAGS_input;
   options->batch_output = FLAGS_output;
   if (FLAGS_dry_run) return OkStatus();

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "kuiper/engine/shared_pages.h"
+
 namespace kuiper {
 namespace {
 
 // Offsets of the arrays in the arenas, in i32 elements.
 struct ArenaLayout {
-  int64_t cu_seqlens, kv_lens, output_rows, token_ids, positions, slots, copies, size;
+  int64_t cu_seqlens, kv_lens, shared_lens, output_rows, token_ids, positions, slots, copies, size;
 
   explicit ArenaLayout(const BatchBuilder::Limits& l) {
     int64_t at = 0;
@@ -18,6 +20,7 @@ struct ArenaLayout {
     };
     cu_seqlens = take(l.max_seqs + 1);
     kv_lens = take(l.max_seqs);
+    shared_lens = take(l.max_seqs);
     output_rows = take(l.max_outputs);
     token_ids = take(l.max_tokens);
     positions = take(l.max_tokens);
@@ -82,8 +85,9 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
     host[at.slots + tokens] = slot;
     ++tokens;
   };
-  auto end_sequence = [&](int kv_len) {
+  auto end_sequence = [&](int kv_len, int shared_len) {
     host[at.kv_lens + seqs] = kv_len;
+    host[at.shared_lens + seqs] = shared_len;
     host[at.cu_seqlens + ++seqs] = tokens;
   };
   for (const StepPlan::Entry& entry : plan.entries) {
@@ -106,13 +110,15 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
       KU_CHECK(decode_rows == tokens, "decodes come first");
     }
     SetTableRow(slot, seqs, seq.pages);
-    end_sequence(entry.end());
+    const bool shares = limits_.cascade && seqs > 0;
+    end_sequence(entry.end(),
+                 shares ? SharedTokens(plan.entries[seqs - 1], entry, limits_.page_size) : 0);
   }
   while (seqs < pad_to_seqs) {
     SetTableRow(slot, seqs, {kNullPage});
     host[at.output_rows + outputs++] = tokens;
     add_token(0, 0, kNullPage);
-    end_sequence(1);
+    end_sequence(1, 0);
   }
   KU_CHECK(outputs <= limits_.max_outputs);
   const int num_copies = static_cast<int>(plan.copies.size());
@@ -139,6 +145,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
   batch.block_tables = batch.block_tables.Rows(0, seqs);
   batch.attn.cu_seqlens_q = array(at.cu_seqlens, seqs + 1);
   batch.attn.kv_lens = array(at.kv_lens, seqs);
+  if (limits_.cascade && seqs > 1) batch.attn.shared_lens = array(at.shared_lens, seqs);
   batch.attn.num_seqs = seqs;
   batch.attn.max_q_len = max_q_len;
   batch.attn.max_kv_len = limits_.max_kv_len;

@@ -25,6 +25,7 @@ class BatchBuilder {
     int max_pages = 0;  // of one sequence; 1 when contiguous
     int page_size = 0;  // contiguous: the length of a cache row
     int max_kv_len = 0;
+    bool cascade = false;  // fill AttnMeta::shared_lens
   };
   static StatusOr<std::unique_ptr<BatchBuilder>> Create(Ops& ops, const Limits& limits);
   static MemorySize SizeOf(const Limits& limits);

@@ -42,6 +42,9 @@ struct EngineConfig {
   int max_num_batched_tokens = 512;  // tokens of one step; longer prompts run in chunks
   bool prompt_logits = false;        // Logits() will be called: memory for a whole step's rows
   bool use_graph = false;            // record the decode step once per batch size and replay it
+  // Attention of a decode step reads pages that several sequences share once for all of them; the
+  // bits are those without it. Absent = on the CPU and with AttentionKind::kFlash2.
+  std::optional<bool> cascade_attention;
   // Launch a step before the tokens of the one before it have reached the host, where the host has
   // nothing to do with them first; absent = on devices.
   std::optional<bool> run_ahead;

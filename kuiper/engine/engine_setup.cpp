@@ -123,6 +123,13 @@ int MaxOutputs(const EngineConfig& config) {
   return config.prompt_logits ? config.max_num_batched_tokens : config.max_num_seqs;
 }
 
+// By default where it costs nothing when no pages are shared: on a device, flash1 would have to use
+// larger blocks for decode steps.
+bool Cascades(const EngineConfig& config) {
+  return config.cascade_attention.value_or(config.device.type == DeviceType::kCPU ||
+                                           config.ops.attention == AttentionKind::kFlash2);
+}
+
 ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit) {
   return {.kv = kv,
           .paged = config.paged,
@@ -131,7 +138,8 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
           .max_step_tokens = config.max_num_batched_tokens,
           .max_outputs = MaxOutputs(config),
           .vocab_limit = vocab_limit,
-          .use_graph = config.use_graph};
+          .use_graph = config.use_graph,
+          .cascade = Cascades(config)};
 }
 
 size_t WeightBytes(const DecoderConfig& d, DType matrices, DType vectors) {
@@ -238,6 +246,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
   KU_ASSIGN_OR_RETURN(OpenedModel opened, Open(config));
   KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &s->config));
+  s->config.cascade_attention = Cascades(config);
   KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, opened));
   KvShape kv;
   KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, opened, *s->ops, &kv));

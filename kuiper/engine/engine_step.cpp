@@ -11,6 +11,7 @@
 
 #include "kuiper/engine/engine_state.h"
 #include "kuiper/engine/logprobs.h"
+#include "kuiper/engine/shared_pages.h"
 
 namespace kuiper {
 bool Engine::State::EndsAnswer(const Request& request, int32_t token) const {
@@ -191,6 +192,7 @@ void Engine::State::LaunchNext(std::vector<TokenEvent>* events) {
   Scheduler::Step step = scheduler->Schedule(ahead);
   FinishOutOfPages(step.out_of_pages, events);
   must_settle = step.must_settle;
+  if (*config.cascade_attention) GroupByFirstPage(&step.plan);
   const Status prepared = PrepareStorage(step);
   if (step.in_the_way != nullptr) MakeWay(*step.in_the_way);
   if (step.plan.entries.empty()) return;

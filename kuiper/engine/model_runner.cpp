@@ -30,7 +30,8 @@ BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
           .max_outputs = config.max_outputs,
           .max_pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size,
           .page_size = config.kv.page_size,
-          .max_kv_len = config.max_context};
+          .max_kv_len = config.max_context,
+          .cascade = config.cascade};
 }
 
 // One row of logits, or of the residual stream.

@@ -31,6 +31,7 @@ class ModelRunner {
     int max_outputs = 1;  // rows of logits one step may ask for
     int vocab_limit = 0;
     bool use_graph = false;
+    bool cascade = false;  // attention reads pages that sequences of a step share once
   };
   // What the largest step needs of Ops; for Reserve and for the memory plan.
   static OpsLimits LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,

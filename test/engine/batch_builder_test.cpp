@@ -152,5 +152,34 @@ TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
   EXPECT_EQ(a.block_tables.data, b.block_tables.data);
 }
 
+TEST_F(BatchBuilderTest, SaysWhichTokensLieOnPagesOfTheSequenceBefore) {
+  constexpr int kPageSize = 128;
+  const auto builder = BatchBuilder::Create(*ops_, {.max_tokens = 16,
+                                                    .max_seqs = 5,
+                                                    .max_outputs = 5,
+                                                    .max_pages = 3,
+                                                    .page_size = kPageSize,
+                                                    .max_kv_len = 3 * kPageSize,
+                                                    .cascade = true})
+                           .value();
+  Sequence a, b, chunk;
+  a.pages = {1, 2, 3};
+  b.pages = {1, 2, 4};
+  chunk.pages = {1, 2, 5};
+  for (Sequence* seq : {&a, &b, &chunk}) seq->tokens.assign(2 * kPageSize + 2, 7);
+  StepPlan plan;
+  for (Sequence* seq : {&a, &b, &chunk}) {
+    plan.entries.push_back(
+        {.seq = seq, .begin = 2 * kPageSize, .num_tokens = seq == &chunk ? 2 : 1});
+  }
+  EXPECT_EQ(Values(builder->Build(plan).attn.shared_lens), (Ints{0, 2 * kPageSize, 0}));
+  plan.entries.pop_back();
+  // Padded rows share the null page, and nothing.
+  EXPECT_EQ(Values(builder->Build(plan, 4).attn.shared_lens), (Ints{0, 2 * kPageSize, 0, 0}));
+  plan.entries.pop_back();
+  EXPECT_TRUE(builder->Build(plan).attn.shared_lens.empty()) << "one sequence";
+  EXPECT_TRUE(builder_->Build({}, 2).attn.shared_lens.empty()) << "switched off";
+}
+
 }  // namespace
 }  // namespace kuiper
