@@ -51,6 +51,15 @@ def prefix(bench, root):
         assert 0 < row["warm_ms"] < row["cold_ms"], row
 
 
+def cascade(bench, root):
+    rows = table(bench, "system", "--scenario", "cascade", "--invent",
+                 f"{root}/tools/bench_models/tiny.json", "--prompt-tokens", "256", "--batch", "2,5",
+                 "--decode-steps", "4", "--repetitions", "3")
+    assert [(row["system"], row["questions"]) for row in rows] == [(256, 2), (256, 5)]
+    for row in rows:
+        assert row["with_ms"] > 0 and row["without_ms"] > 0 and row["speed-up"] > 0, row
+
+
 def memory(bench, root):
     with tempfile.TemporaryDirectory() as folder:
         series = os.path.join(folder, "series.csv")
@@ -151,6 +160,7 @@ if __name__ == "__main__":
     {
         "throughput": throughput,
         "prefix": prefix,
+        "cascade": cascade,
         "attention": attention,
         "memory": memory,
         "scheduler": scheduler,

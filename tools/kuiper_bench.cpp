@@ -41,6 +41,7 @@ struct Scenario {
 constexpr Scenario kScenarios[] = {{"rates", "1,2,4,8", "128,512", "16", true},
                                    {"throughput", "1,2,4,8,16,32,64", "16", "16", true},
                                    {"prefix", "1", "2000", "16", true},
+                                   {"cascade", "8,32", "2000", "16", true},
                                    {"attention", "1,8,32", "16", "1024,8192", true},
                                    {"memory", "8", "16", "16", false},
                                    {"scheduler", "1,16,64,256", "16", "16", false}};
@@ -285,6 +286,18 @@ Status BenchWarmPrefix(const Args& args, const Workload& workload, EngineConfig 
   return BenchPrefix(*engine, workload.prompts, w.repetitions);
 }
 
+Status BenchSharedPrompt(const Args& args, Workload w, EngineConfig config) {
+  w.contexts.clear();
+  for (const int tokens : w.prompts) w.contexts.push_back(tokens + kQuestionTokens);
+  config.prefix_cache = true;
+  config.cascade_attention = true;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> with, CreateEngine(args, w, config));
+  config.cascade_attention = false;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> without, CreateEngine(args, w, config));
+  PrintDevice(*with);
+  return BenchCascade(*with, *without, w);
+}
+
 StatusOr<AttentionKind> ParseAttention(const Args& args) {
   const std::string text = args.text("attention", "flash1");
   if (text == "flash1") return AttentionKind::kFlash1;
@@ -322,6 +335,7 @@ Status BenchModel(const Args& args, const std::string& scenario, const Workload&
   if (scenario == "attention") return BenchAttentionOf(args, w, config);
   if (scenario == "throughput") return BenchThroughput(args, w, config);
   if (scenario == "prefix") return BenchWarmPrefix(args, w, config);
+  if (scenario == "cascade") return BenchSharedPrompt(args, w, config);
   return BenchRates(args, w, config);
 }
 
@@ -360,12 +374,13 @@ Status Run(const Args& args) {
 int Main(int argc, char** argv) {
   const auto args = ParseArgs(
       argc, argv, kUsage,
-      {{"scenario", "NAME", "rates (default), throughput, prefix, attention, memory or scheduler"},
+      {{"scenario", "NAME",
+        "rates (default), throughput, prefix, cascade, attention, memory or scheduler"},
        {"invent", "CONFIG.json", "random weights in the shapes of this config"},
        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
        {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
        {"prompt-tokens", "LIST",
-        "prefill lengths (default: 128,512), or prefix: system prompts (2000)"},
+        "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)"},
        {"batch", "LIST", "sequences together (default: 1,2,4,8; by scenario), memory: the rows"},
        {"context", "LIST", "tokens before decoding starts (default: 16), attention: 1024,8192"},
        {"decode-steps", "N", "steps per repetition (default: 16)"},

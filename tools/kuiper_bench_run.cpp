@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 namespace kuiper::tools {
 namespace {
@@ -47,27 +48,6 @@ StatusOr<Row> Prefill(Engine& engine, Machine& machine, int tokens, int repetiti
              Median(peaks) / 1e9, Median(ratios)};
 }
 
-Status StartDecoding(Engine& engine, int context, int batch, int new_tokens,
-                     std::vector<int64_t>* ids) {
-  for (int b = 0; b < batch; ++b) {
-    KU_ASSIGN_OR_RETURN(const int64_t id,
-                        engine.Add(MakeBenchRequest(engine, context, new_tokens, b)));
-    ids->push_back(id);
-  }
-  int running = 0;  // requests that have their first token
-  std::vector<bool> started(batch, false);
-  while (running < batch) {
-    for (const TokenEvent& event : engine.Step()) {
-      const size_t b = static_cast<size_t>(event.request - ids->front());
-      if (event.token < 0 || started.at(b)) continue;
-      started[b] = true;
-      ++running;
-    }
-    if (!engine.HasWork()) return Status(StatusCode::kInternal, "the requests ended early");
-  }
-  return OkStatus();
-}
-
 // Steps between two bursts; without bursts they follow each other as in real use.
 int GroupOf(const Machine& machine, const Workload& w) {
   return machine.bursts() ? kGroup : std::max(w.steps, kGroup);
@@ -81,14 +61,15 @@ StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int co
   const int steps = GroupOf(machine, w) * (NumGroups(machine, w) + 1);
   const double bytes = static_cast<double>(engine.weight_bytes_per_token()) +
                        KvBytesPerToken(engine) * batch * (context + steps / 2.0);
-  std::vector<int64_t> ids;
-  KU_RETURN_IF_ERROR(StartDecoding(engine, context, batch, w.TokensOf(context) - context, &ids));
+  std::vector<Request> requests;
+  for (int b = 0; b < batch; ++b) {
+    requests.push_back(MakeBenchRequest(engine, context, w.TokensOf(context) - context, b));
+  }
+  KU_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, StartDecoding(engine, std::move(requests)));
   const Reading r = MeasureReading(machine, bytes, w, [&](int n) {
     for (int i = 0; i < n; ++i) engine.Step();
   });
-  for (const int64_t id : ids) engine.Abort(id);
-  while (engine.HasWork()) engine.Step();
-  for (const int64_t id : ids) engine.Take(id);
+  AbortAll(engine, ids);
   return Row{"decode",     context,           batch,  r.seconds * 1e3, batch / r.seconds,
              r.rate / 1e9, r.bandwidth / 1e9, r.ratio};
 }
@@ -142,6 +123,32 @@ Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int s
   request.max_new_tokens = new_tokens;
   request.ignore_eos = true;
   return request;
+}
+
+StatusOr<std::vector<int64_t>> StartDecoding(Engine& engine, std::vector<Request> requests) {
+  std::vector<int64_t> ids;
+  for (Request& request : requests) {
+    KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
+    ids.push_back(id);
+  }
+  size_t running = 0;  // requests that have their first token
+  std::vector<bool> started(ids.size(), false);
+  while (running < ids.size()) {
+    for (const TokenEvent& event : engine.Step()) {
+      const size_t b = static_cast<size_t>(event.request - ids.front());
+      if (event.token < 0 || started.at(b)) continue;
+      started[b] = true;
+      ++running;
+    }
+    if (!engine.HasWork()) return Status(StatusCode::kInternal, "the requests ended early");
+  }
+  return ids;
+}
+
+void AbortAll(Engine& engine, const std::vector<int64_t>& ids) {
+  for (const int64_t id : ids) engine.Abort(id);
+  while (engine.HasWork()) engine.Step();
+  for (const int64_t id : ids) engine.Take(id);
 }
 
 StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& w) {

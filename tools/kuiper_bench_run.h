@@ -48,6 +48,10 @@ double Median(std::vector<double> values);
 
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed);
 
+// Adds the requests and steps until each has its first token.
+StatusOr<std::vector<int64_t>> StartDecoding(Engine& engine, std::vector<Request> requests);
+void AbortAll(Engine& engine, const std::vector<int64_t>& ids);
+
 // Rows that need more pages than the engine has are left out with a line on stderr.
 StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& workload);
 

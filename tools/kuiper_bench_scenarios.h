@@ -21,6 +21,10 @@ constexpr int kQuestionTokens = 32;
 // cache and with one that another question has filled. Medians of `repetitions` pairs.
 Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int repetitions);
 
+// Time of a decode step of that many questions behind one system prompt, with and without cascade
+// attention: medians of `w.repetitions` pairs of `w.steps` steps. Both engines have a prefix cache.
+Status BenchCascade(Engine& with, Engine& without, const Workload& w);
+
 // How much of the KV cache memory that sequences hold is empty.
 struct MemoryLoad {
   int requests = 200;      // all there from the beginning

@@ -1,6 +1,8 @@
 // The scenarios that run a model through the engine.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "tools/kuiper_bench_scenarios.h"
 
@@ -12,13 +14,36 @@ struct FirstToken {
   int cached_tokens = 0;
 };
 
-StatusOr<FirstToken> Ask(Engine& engine, int system_tokens, int question) {
-  Request request = MakeBenchRequest(engine, system_tokens, 1, 0);
+Request MakeQuestion(const Engine& engine, int system_tokens, int question, int new_tokens) {
+  Request request = MakeBenchRequest(engine, system_tokens, new_tokens, 0);
   const std::vector<int32_t> tail =
       MakeBenchRequest(engine, kQuestionTokens, 1, question + 1).prompt;
   request.prompt.insert(request.prompt.end(), tail.begin(), tail.end());
-  KU_ASSIGN_OR_RETURN(const Completion c, engine.Generate(std::move(request)));
+  return request;
+}
+
+StatusOr<FirstToken> Ask(Engine& engine, int system_tokens, int question) {
+  KU_ASSIGN_OR_RETURN(const Completion c,
+                      engine.Generate(MakeQuestion(engine, system_tokens, question, 1)));
   return FirstToken{c.queue_ms + c.prefill_ms, c.cached_tokens};
+}
+
+// Fills the prefix cache with the system prompt, then has all questions decode.
+StatusOr<std::vector<int64_t>> AskTogether(Engine& engine, int system_tokens, int questions,
+                                           int new_tokens) {
+  KU_RETURN_IF_ERROR(Ask(engine, system_tokens, 0).status());
+  std::vector<Request> requests;
+  for (int i = 0; i < questions; ++i) {
+    requests.push_back(MakeQuestion(engine, system_tokens, i, new_tokens));
+  }
+  return StartDecoding(engine, std::move(requests));
+}
+
+double StepMilliseconds(Engine& engine, int steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < steps; ++i) engine.Step();
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+  return time.count() / steps;
 }
 
 }  // namespace
@@ -51,6 +76,31 @@ Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int r
     }
     std::printf("%7d %9d %7d %10.2f %10.2f %8.2f%%\n", tokens, kQuestionTokens, cached,
                 Median(cold_times), Median(warm_times), Median(ratios) * 100);
+  }
+  return OkStatus();
+}
+
+Status BenchCascade(Engine& with, Engine& without, const Workload& w) {
+  std::printf("%7s %9s %10s %11s %9s\n", "system", "questions", "with_ms", "without_ms",
+              "speed-up");
+  for (const int tokens : w.prompts) {
+    for (const int batch : w.batches) {
+      const int new_tokens = w.TokensOf(tokens) - tokens;
+      KU_ASSIGN_OR_RETURN(const std::vector<int64_t> on,
+                          AskTogether(with, tokens, batch, new_tokens));
+      KU_ASSIGN_OR_RETURN(const std::vector<int64_t> off,
+                          AskTogether(without, tokens, batch, new_tokens));
+      std::vector<double> with_times, without_times, ratios;
+      for (int r = 0; r < w.repetitions; ++r) {
+        with_times.push_back(StepMilliseconds(with, w.steps));
+        without_times.push_back(StepMilliseconds(without, w.steps));
+        ratios.push_back(without_times.back() / with_times.back());
+      }
+      AbortAll(with, on);
+      AbortAll(without, off);
+      std::printf("%7d %9d %10.2f %11.2f %8.2fx\n", tokens, batch, Median(with_times),
+                  Median(without_times), Median(ratios));
+    }
   }
   return OkStatus();
 }
