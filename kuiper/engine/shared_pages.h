@@ -6,7 +6,7 @@
 
 namespace kuiper {
 
-// Less than this is not worth it (docs/benchmarks.md).
+// The shortest split of the CUDA kernels, and two tiles of the CPU's.
 inline constexpr int kMinSharedTokens = 128;
 
 // Moves decodes whose sequences begin with the same page next to each other, behind the first of
