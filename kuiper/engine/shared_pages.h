@@ -13,8 +13,8 @@ inline constexpr int kMinSharedTokens = 128;
 // them. Otherwise the order stays.
 void GroupByFirstPage(StepPlan* plan);
 
-// How many of the first tokens of both sequences lie on the same pages: 0 if they are fewer than
-// kMinSharedTokens or one of the entries computes more than one token.
+// How many of the first tokens of both sequences lie on the same pages, of those that were computed
+// before: 0 if they are fewer than kMinSharedTokens or an entry computes more than one token.
 int SharedTokens(const StepPlan::Entry& a, const StepPlan::Entry& b, int page_size);
 
 }  // namespace kuiper
