@@ -6,23 +6,69 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 namespace kuiper {
 
+namespace fs = std::filesystem;
+
+namespace {
+
+// Links there stand for open files, not for names.
+bool InProc(const fs::path& path) {
+  return path.native().starts_with("/proc/");
+}
+
+// `path` without symbolic links, whether or not the file is there.
+fs::path Resolve(fs::path path, std::error_code& error) {
+  constexpr int kMaxLinks = 40;  // as Linux
+  for (int i = 0; i <= kMaxLinks; ++i) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    path = fs::canonical(folder, error) / path.filename();
+    if (error || InProc(path)) return path;
+    std::error_code none;
+    if (!fs::is_symlink(fs::symlink_status(path, none))) return path;
+    path = path.parent_path() / fs::read_symlink(path, error);
+    if (error) return path;
+  }
+  error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+  return path;
+}
+
+// A file of this process is shared with it: one opened anew writes at an offset of its own, over
+// what the other wrote.
+int OpenInPlace(const fs::path& path) {
+  std::error_code none;
+  if (fs::exists(path, none) && path.parent_path() == fs::canonical("/proc/self/fd", none)) {
+    return fcntl(std::atoi(path.filename().c_str()), F_DUPFD_CLOEXEC, 0);
+  }
+  return open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   std::error_code error;
-  target_ = std::filesystem::canonical(path, error).string();
-  if (error) target_ = path;  // nothing there yet
+  target_ = Resolve(path, error).string();
+  if (error) {
+    errno = error.value();
+    Fail();
+    return;
+  }
   struct stat old = {};
   const bool exists = stat(target_.c_str(), &old) == 0;
-  if (exists && !S_ISREG(old.st_mode)) {
-    fd_ = open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+  if (InProc(target_) || (exists && !S_ISREG(old.st_mode))) {
+    fd_ = OpenInPlace(target_);
   } else {
-    temporary_ = target_ + ".tmp." + std::to_string(getpid());
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    // Other writers may be at work, or were killed and left their files.
+    const mode_t mode = exists ? old.st_mode & 0777 : 0666;
+    for (int i = 0; fd_ < 0 && (i == 0 || errno == EEXIST); ++i) {
+      temporary_ = target_ + ".tmp." + std::to_string(i);
+      fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    }
   }
   if (fd_ < 0) {
     Fail();

@@ -12,8 +12,9 @@
 namespace kuiper {
 
 // Writes to a temporary file beside `path`, which Commit renames. What is there keeps its
-// permissions, and a symbolic link stays one: its target is replaced. What is no regular file, as
-// /dev/stdout, is never replaced but written to at once.
+// permissions, and a symbolic link stays one: its target is replaced, or made where there is none.
+// What is no regular file, and what is open already, as /dev/stdout wherever it leads, is never
+// replaced but written to at once.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -65,6 +66,61 @@ TEST(AtomicFile, KeepsSymbolicLinks) {
   EXPECT_EQ(NumFiles(dir), 2);
 }
 
+TEST(AtomicFile, MakesTheTargetOfADanglingLink) {
+  const TempDir dir;
+  fs::create_directory(dir / "folder");
+  fs::create_symlink("folder/next", dir / "link");
+  fs::create_symlink("target", dir / "folder/next");
+  Save(dir / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(dir / "link"));
+  EXPECT_TRUE(fs::is_symlink(dir / "folder/next"));
+  EXPECT_EQ(ReadFile(dir / "folder/target"), "new");
+}
+
+TEST(AtomicFile, LeftoversOfKilledWritersDoNotMatter) {
+  const TempDir dir;
+  const std::string path = dir / "file";
+  const pid_t writer = fork();
+  if (writer == 0) {
+    AtomicFile file(path);
+    file.Write("half", 4);
+    _exit(file.status().ok() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(writer, &status, 0), writer);
+  ASSERT_EQ(status, 0);
+  ASSERT_EQ(NumFiles(dir), 1);
+  {
+    AtomicFile first(path), second(path);
+    first.Write("first", 5);
+    second.Write("second", 6);
+    EXPECT_TRUE(second.Commit().ok());
+    EXPECT_TRUE(first.Commit().ok());
+  }
+  EXPECT_EQ(ReadFile(path), "first");
+  EXPECT_EQ(NumFiles(dir), 2);
+}
+
+#ifdef __linux__
+// What the process writes to its file before and after stays, whatever the name for it.
+TEST(AtomicFile, NeverReplacesAnOpenFile) {
+  const TempDir dir;
+  const std::string path = dir / "file";
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  const std::string number = std::to_string(fd);
+  fs::create_symlink("/dev/fd/" + number, dir / "link");
+  ASSERT_EQ(write(fd, "a", 1), 1);
+  Save("/dev/fd/" + number, "b");
+  Save("/proc/self/fd/" + number, "c");
+  Save(dir / "link", "d");
+  ASSERT_EQ(write(fd, "e", 1), 1);
+  close(fd);
+  EXPECT_EQ(ReadFile(path), "abcde");
+  EXPECT_EQ(NumFiles(dir), 2);
+}
+#endif
+
 TEST(AtomicFile, NeverReplacesWhatIsNoRegularFile) {
   const TempDir dir;
   const std::string path = dir / "pipe";
@@ -86,6 +142,9 @@ TEST(AtomicFile, Failures) {
             "cannot write " + (dir / "no/file") + ": No such file or directory");
   EXPECT_FALSE(missing.Commit().ok());
   EXPECT_FALSE(AtomicFile(dir.path()).status().ok()) << "a folder";
+  fs::create_symlink("circle", dir / "circle");
+  EXPECT_FALSE(AtomicFile(dir / "circle").status().ok());
+  EXPECT_TRUE(fs::is_symlink(dir / "circle"));
 }
 
 }  // namespace
