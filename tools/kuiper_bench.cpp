@@ -171,7 +171,7 @@ Status ChoosePool(const Workload& w, int longest_prompt, EngineConfig* config) {
   };
   std::vector<int> sizes = {pages(longest_prompt + 2)};
   for (const int context : w.contexts) {
-    for (const int batch : w.batches) sizes.push_back(batch * pages(w.TokensOf(context)));
+    for (const int batch : w.batches) sizes.push_back(batch * pages(w.TokensOf(context, batch)));
   }
   std::sort(sizes.rbegin(), sizes.rend());
   Status status;
@@ -224,9 +224,9 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload&
   config.paged = !args.has("no-paged-attention");
   config.use_graph = config.device.type != DeviceType::kCPU && !args.has("no-cuda-graph");
   config.max_num_seqs = w.LargestBatch();
-  config.max_num_batched_tokens = std::max(w.chunk, config.max_num_seqs);
+  config.max_num_batched_tokens = w.StepTokens();
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
-  config.max_context = std::max(longest + 2, w.TokensOf(w.LongestContext()));
+  config.max_context = std::max(longest + 2, w.TokensOf(w.LongestContext(), w.LargestBatch()));
   KU_RETURN_IF_ERROR(ChoosePool(w, longest, &config));
   return Engine::Create(config);
 }

@@ -87,6 +87,7 @@ StatusOr<Reading> Attend(Ops& ops, Machine& machine, const DecoderConfig& d, con
   return MeasureReading(machine, bytes, w, [&](int steps) {
     for (int i = 0; i < steps; ++i) step->Replay();
     ops.Sync();
+    return OkStatus();
   });
 }
 

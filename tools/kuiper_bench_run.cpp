@@ -48,6 +48,10 @@ StatusOr<Row> Prefill(Engine& engine, Machine& machine, int tokens, int repetiti
              Median(peaks) / 1e9, Median(ratios)};
 }
 
+Status EndedEarly() {
+  return Status(StatusCode::kInternal, "a sequence stopped decoding before the measurement's end");
+}
+
 // Steps between two bursts; without bursts they follow each other as in real use.
 int GroupOf(const Machine& machine, const Workload& w) {
   return machine.bursts() ? kGroup : std::max(w.steps, kGroup);
@@ -58,18 +62,19 @@ int NumGroups(const Machine& machine, const Workload& w) {
 }
 
 StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int context, int batch) {
-  const int steps = GroupOf(machine, w) * (NumGroups(machine, w) + 1);
-  const double bytes = static_cast<double>(engine.weight_bytes_per_token()) +
-                       KvBytesPerToken(engine) * batch * (context + steps / 2.0);
   std::vector<Request> requests;
   for (int b = 0; b < batch; ++b) {
-    requests.push_back(MakeBenchRequest(engine, context, w.TokensOf(context) - context, b));
+    requests.push_back(MakeBenchRequest(engine, context, w.NewTokens(context, batch), b));
   }
-  KU_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, StartDecoding(engine, std::move(requests)));
-  const Reading r = MeasureReading(machine, bytes, w, [&](int n) {
-    for (int i = 0; i < n; ++i) engine.Step();
-  });
-  AbortAll(engine, ids);
+  KU_ASSIGN_OR_RETURN(const Decoding sequences, StartDecoding(engine, std::move(requests)));
+  const int steps = GroupOf(machine, w) * (NumGroups(machine, w) + 1);
+  const double kv_tokens = batch * (context + steps / 2.0) + sequences.generated;
+  const double bytes =
+      static_cast<double>(engine.weight_bytes_per_token()) + KvBytesPerToken(engine) * kv_tokens;
+  KU_ASSIGN_OR_RETURN(const Reading r, MeasureReading(machine, bytes, w, [&](int n) {
+                        return StepAll(engine, sequences, n);
+                      }));
+  AbortAll(engine, sequences);
   return Row{"decode",     context,           batch,  r.seconds * 1e3, batch / r.seconds,
              r.rate / 1e9, r.bandwidth / 1e9, r.ratio};
 }
@@ -82,14 +87,14 @@ double Median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-Reading MeasureReading(Machine& machine, double bytes, const Workload& w,
-                       const std::function<void(int n)>& steps) {
+StatusOr<Reading> MeasureReading(Machine& machine, double bytes, const Workload& w,
+                                 const std::function<Status(int n)>& steps) {
   const int group = GroupOf(machine, w);
   std::vector<double> seconds, bandwidths, ratios;
   for (int g = 0; g <= NumGroups(machine, w); ++g) {
     const double before = machine.Bandwidth();
     const Clock::time_point begin = Clock::now();
-    steps(group);
+    KU_RETURN_IF_ERROR(steps(group));
     const double s = SecondsSince(begin) / group;
     const double bandwidth = (before + machine.Bandwidth()) / 2;
     if (g == 0) continue;
@@ -97,7 +102,7 @@ Reading MeasureReading(Machine& machine, double bytes, const Workload& w,
     bandwidths.push_back(bandwidth);
     ratios.push_back(bytes / s / bandwidth);
   }
-  return {Median(seconds), bytes / Median(seconds), Median(bandwidths), Median(ratios)};
+  return Reading{Median(seconds), bytes / Median(seconds), Median(bandwidths), Median(ratios)};
 }
 
 int Workload::LongestContext() const {
@@ -108,10 +113,16 @@ int Workload::LargestBatch() const {
   return *std::max_element(batches.begin(), batches.end());
 }
 
-int Workload::TokensOf(int context) const {
-  // A group to warm up, one to spare, and the first tokens of the others.
+int Workload::StepTokens() const {
+  return std::max(chunk, 2 * LargestBatch());
+}
+
+int Workload::NewTokens(int context, int batch) const {
+  // While one has no token yet the others take one each of a step, and prompts the rest.
+  const int64_t prefill_steps = int64_t{batch} * context / (StepTokens() - batch + 1) + 1;
   const int group = std::max(steps, kGroup);
-  return context + group * (repetitions + 2) + static_cast<int>(batches.size()) + 2;
+  const int measured = group * (repetitions + 1);         // the first group is to warm up
+  return static_cast<int>(prefill_steps) + measured + 2;  // a step runs ahead, none is the last
 }
 
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed) {
@@ -125,8 +136,9 @@ Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int s
   return request;
 }
 
-StatusOr<std::vector<int64_t>> StartDecoding(Engine& engine, std::vector<Request> requests) {
-  std::vector<int64_t> ids;
+StatusOr<Decoding> StartDecoding(Engine& engine, std::vector<Request> requests) {
+  Decoding sequences;
+  std::vector<int64_t>& ids = sequences.ids;
   for (Request& request : requests) {
     KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
     ids.push_back(id);
@@ -135,20 +147,32 @@ StatusOr<std::vector<int64_t>> StartDecoding(Engine& engine, std::vector<Request
   std::vector<bool> started(ids.size(), false);
   while (running < ids.size()) {
     for (const TokenEvent& event : engine.Step()) {
+      if (event.finish != FinishReason::kNone) return EndedEarly();
+      ++sequences.generated;
       const size_t b = static_cast<size_t>(event.request - ids.front());
-      if (event.token < 0 || started.at(b)) continue;
+      if (started.at(b)) continue;
       started[b] = true;
       ++running;
     }
-    if (!engine.HasWork()) return Status(StatusCode::kInternal, "the requests ended early");
   }
-  return ids;
+  return sequences;
 }
 
-void AbortAll(Engine& engine, const std::vector<int64_t>& ids) {
-  for (const int64_t id : ids) engine.Abort(id);
+Status StepAll(Engine& engine, const Decoding& sequences, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    const std::vector<TokenEvent> events = engine.Step();
+    const bool goes_on = std::all_of(events.begin(), events.end(), [](const TokenEvent& event) {
+      return event.finish == FinishReason::kNone;
+    });
+    if (!goes_on || events.size() != sequences.ids.size()) return EndedEarly();
+  }
+  return OkStatus();
+}
+
+void AbortAll(Engine& engine, const Decoding& sequences) {
+  for (const int64_t id : sequences.ids) engine.Abort(id);
   while (engine.HasWork()) engine.Step();
-  for (const int64_t id : ids) engine.Take(id);
+  for (const int64_t id : sequences.ids) engine.Take(id);
 }
 
 StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& w) {
@@ -156,7 +180,7 @@ StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const W
   std::vector<Row> rows;
   for (const int context : w.contexts) {
     for (const int batch : w.batches) {
-      const int64_t pages = (w.TokensOf(context) + kv.page_size - 1) / kv.page_size;
+      const int64_t pages = (w.TokensOf(context, batch) + kv.page_size - 1) / kv.page_size;
       if (pages * batch > kv.pages_total) {
         std::fprintf(stderr,
                      "note: decoding %d x %d tokens is left out: no room for its KV cache\n", batch,

@@ -16,8 +16,13 @@ struct Workload {
   int steps = 0, repetitions = 0, threads = 0;
   int chunk = 0;  // tokens of one prefill step
 
-  // Tokens of a sequence that begins with `context` tokens.
-  int TokensOf(int context) const;
+  // Tokens of a step at most: the chunk, or more, so that sequences that decode leave half of it.
+  int StepTokens() const;
+  // Tokens that each of `batch` sequences of `context` tokens generates before its measurement
+  // ends, the first ones already while the prompts of the others are computed.
+  int NewTokens(int context, int batch) const;
+  // Tokens of such a sequence in the end.
+  int TokensOf(int context, int batch) const { return context + NewTokens(context, batch); }
   int LongestContext() const;
   int LargestBatch() const;
 };
@@ -41,16 +46,24 @@ struct Reading {
 };
 
 // `steps(n)` runs n steps, which read `bytes` each. The first group is not counted.
-Reading MeasureReading(Machine& machine, double bytes, const Workload& workload,
-                       const std::function<void(int n)>& steps);
+StatusOr<Reading> MeasureReading(Machine& machine, double bytes, const Workload& workload,
+                                 const std::function<Status(int n)>& steps);
 
 double Median(std::vector<double> values);
 
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed);
 
+// Sequences that decode together.
+struct Decoding {
+  std::vector<int64_t> ids;
+  int64_t generated = 0;  // tokens of all of them when the last one had its first
+};
+
 // Adds the requests and steps until each has its first token.
-StatusOr<std::vector<int64_t>> StartDecoding(Engine& engine, std::vector<Request> requests);
-void AbortAll(Engine& engine, const std::vector<int64_t>& ids);
+StatusOr<Decoding> StartDecoding(Engine& engine, std::vector<Request> requests);
+// Runs that many steps; kInternal unless each gives every sequence a token and ends none.
+Status StepAll(Engine& engine, const Decoding& sequences, int steps);
+void AbortAll(Engine& engine, const Decoding& sequences);
 
 // Rows that need more pages than the engine has are left out with a line on stderr.
 StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& workload);

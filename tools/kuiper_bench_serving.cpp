@@ -29,8 +29,7 @@ StatusOr<FirstToken> Ask(Engine& engine, int system_tokens, int question) {
 }
 
 // Fills the prefix cache with the system prompt, then has all questions decode.
-StatusOr<std::vector<int64_t>> AskTogether(Engine& engine, int system_tokens, int questions,
-                                           int new_tokens) {
+StatusOr<Decoding> AskTogether(Engine& engine, int system_tokens, int questions, int new_tokens) {
   KU_RETURN_IF_ERROR(Ask(engine, system_tokens, 0).status());
   std::vector<Request> requests;
   for (int i = 0; i < questions; ++i) {
@@ -39,9 +38,9 @@ StatusOr<std::vector<int64_t>> AskTogether(Engine& engine, int system_tokens, in
   return StartDecoding(engine, std::move(requests));
 }
 
-double StepMilliseconds(Engine& engine, int steps) {
+StatusOr<double> StepMilliseconds(Engine& engine, const Decoding& sequences, int steps) {
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < steps; ++i) engine.Step();
+  KU_RETURN_IF_ERROR(StepAll(engine, sequences, steps));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
   return time.count() / steps;
 }
@@ -85,16 +84,16 @@ Status BenchCascade(Engine& with, Engine& without, const Workload& w) {
               "speed-up");
   for (const int tokens : w.prompts) {
     for (const int batch : w.batches) {
-      const int new_tokens = w.TokensOf(tokens) - tokens;
-      KU_ASSIGN_OR_RETURN(const std::vector<int64_t> on,
-                          AskTogether(with, tokens, batch, new_tokens));
-      KU_ASSIGN_OR_RETURN(const std::vector<int64_t> off,
-                          AskTogether(without, tokens, batch, new_tokens));
+      const int new_tokens = w.NewTokens(tokens + kQuestionTokens, batch);
+      KU_ASSIGN_OR_RETURN(const Decoding on, AskTogether(with, tokens, batch, new_tokens));
+      KU_ASSIGN_OR_RETURN(const Decoding off, AskTogether(without, tokens, batch, new_tokens));
       std::vector<double> with_times, without_times, ratios;
       for (int r = 0; r < w.repetitions; ++r) {
-        with_times.push_back(StepMilliseconds(with, w.steps));
-        without_times.push_back(StepMilliseconds(without, w.steps));
-        ratios.push_back(without_times.back() / with_times.back());
+        KU_ASSIGN_OR_RETURN(const double with_ms, StepMilliseconds(with, on, w.steps));
+        KU_ASSIGN_OR_RETURN(const double without_ms, StepMilliseconds(without, off, w.steps));
+        with_times.push_back(with_ms);
+        without_times.push_back(without_ms);
+        ratios.push_back(without_ms / with_ms);
       }
       AbortAll(with, on);
       AbortAll(without, off);
