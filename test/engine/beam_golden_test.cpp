@@ -47,8 +47,10 @@ TEST(BeamGoldenTest, AnswersAndScoresAreThoseOfHuggingFace) {
     request.max_new_tokens = c.at("max_new_tokens");
     request.sampling.repetition_penalty = c.at("repetition_penalty");
     request.ignore_eos = c.at("eos").empty();
+    const test::TempDir dir;
     if (!request.ignore_eos) {
-      config.model_path = ModelWithEos(config.model_path, c.at("eos").get<std::vector<int32_t>>());
+      CopyWithEos(config.model_path, c.at("eos").get<std::vector<int32_t>>(), dir);
+      config.model_path = dir.path();
     }
     const auto engine = Create(config);
     ASSERT_NE(engine, nullptr);

@@ -162,7 +162,9 @@ TEST(BeamTest, EndOfSequenceAndLengthPenaltyAreThoseOfTheNaiveSearch) {
   Request request = BeamRequest(Prompt(6, Vocab(*free_run)), 3, 8);
   const auto free_answers = RunSamples(*free_run, request);
   const std::set<int32_t> eos = {free_answers[0].tokens[2], free_answers[1].tokens[5]};
-  config.model_path = ModelWithEos(config.model_path, {eos.begin(), eos.end()});
+  const test::TempDir dir;
+  CopyWithEos(config.model_path, {eos.begin(), eos.end()}, dir);
+  config.model_path = dir.path();
   const auto engine = Create(config);
   config.prompt_logits = true;
   const auto naive = Create(config);

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -16,8 +15,6 @@
 
 namespace kuiper {
 namespace {
-
-namespace fs = std::filesystem;
 
 EngineConfig Config(const std::string& golden = "qwen3-gqa2-d128-f32") {
   EngineConfig config = GoldenConfig(golden);
@@ -74,7 +71,9 @@ TEST(EngineTest, EndOfSequenceTokenEndsTheAnswerAndIsCounted) {
   const Completion free_run = engine->Generate(MakeRequest(5, 60)).value();
   // Whatever the model says third becomes an end-of-sequence token in a copy of the model.
   EngineConfig config = Config();
-  config.model_path = ModelWithEos(config.model_path, {free_run.tokens[2]});
+  const test::TempDir dir;
+  CopyWithEos(config.model_path, {free_run.tokens[2]}, dir);
+  config.model_path = dir.path();
   const auto stopping = Engine::Create(config).value();
   Request request = MakeRequest(5, 60);
   request.ignore_eos = false;
@@ -168,12 +167,10 @@ TEST(EngineTest, RefusesBadConfigurations) {
 
 // A NaN in the weights of layer 1 is reported with the step and the layer, and the pages come back.
 TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
-  const fs::path dir = fs::path(::testing::TempDir()) / "nan_model";
-  fs::remove_all(dir);
-  fs::copy(Config().model_path, dir);
-  const fs::path file = dir / "model.safetensors";
-  std::ifstream in(file, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const test::TempDir dir;
+  std::filesystem::copy(Config().model_path, dir.path());
+  const std::string file = dir / "model.safetensors";
+  std::string bytes = test::ReadFile(file);
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), 8);
   const std::string json = bytes.substr(8, header);
@@ -183,10 +180,10 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
   const size_t offset = std::stoul(json.substr(json.find(key, entry) + key.size()));
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(&bytes[8 + header + offset], &nan, sizeof(nan));
-  std::ofstream(file, std::ios::binary) << bytes;
+  test::WriteFile(file, bytes);
 
   EngineConfig config = Config();
-  config.model_path = dir.string();
+  config.model_path = dir.path();
   config.prefix_cache = true;
   config.max_num_seqs = 2;
   const std::string message = "model produced NaN at token 0 (layer scan: first bad layer 1)";

@@ -14,6 +14,7 @@
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/ops/ops.h"
+#include "test/model/model_files.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -37,19 +38,14 @@ inline EngineConfig GoldenConfig(const std::string& golden = "qwen3-gqa2-d128-f3
   return config;
 }
 
-// A copy of the model at `path` whose end-of-sequence tokens are these; the test's next call
-// replaces it.
-inline std::string ModelWithEos(const std::string& path, const std::vector<int32_t>& eos) {
-  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-  const auto dir = std::filesystem::path(::testing::TempDir()) /
-                   (std::string(test.test_suite_name()) + "." + test.name());
-  std::filesystem::remove_all(dir);
-  std::filesystem::copy(path, dir);
+// Copies the model at `path` into the empty `dir`, there with these end-of-sequence tokens.
+inline void CopyWithEos(const std::string& path, const std::vector<int32_t>& eos,
+                        const test::TempDir& dir) {
+  std::filesystem::copy(path, dir.path());
   std::ofstream out(dir / "generation_config.json");
   out << "{\"eos_token_id\": [" << eos.at(0);
   for (size_t i = 1; i < eos.size(); ++i) out << ", " << eos[i];
   out << "]}";
-  return dir.string();
 }
 
 // The emulated device and the GPU, as far as they are there.

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <random>
@@ -185,8 +184,6 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
 
 // --- whole engines ----------------------------------------------------------------------------
 
-namespace fs = std::filesystem;
-
 EngineConfig Config(bool run_ahead) {
   EngineConfig config = GoldenConfig();
   config.ops.num_threads = 1;
@@ -251,13 +248,14 @@ std::vector<Completion> RunMixture(const EngineConfig& config) {
 TEST(RunAheadTest, GivesTheTokensAndBitsOfWaiting) {
   const auto free_run = Create(Config(false));
   const int32_t eos = RunToEnd(*free_run, Mixture(Vocab(*free_run))[5]).tokens[6];
-  const std::string model = ModelWithEos(Config(false).model_path, {eos});
+  const test::TempDir model;
+  CopyWithEos(Config(false).model_path, {eos}, model);
   for (const bool paged : {false, true}) {
     for (const bool graph : {false, true}) {
       for (const int page_size : {1, 8}) {
         if (!paged && page_size != 8) continue;
         EngineConfig config = Config(false);
-        config.model_path = model;
+        config.model_path = model.path();
         config.paged = paged;
         config.page_size = page_size;
         config.use_graph = graph;
@@ -325,15 +323,12 @@ TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
 // and whose next step is in flight at that time, goes on as if it were alone.
 TEST(RunAheadTest, FailureOfOneRequestLeavesTheOtherAsItWas) {
   constexpr int32_t kBroken = 5;
-  const fs::path dir = fs::path(::testing::TempDir()) / "run_ahead_nan_model";
-  fs::remove_all(dir);
+  const test::TempDir dir;
   EngineConfig config = Config(true);
   // Not tied: the head must stay finite.
   config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d64-long-f32");
-  fs::copy(config.model_path, dir);
-  std::ifstream in(dir / "model.safetensors", std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  in.close();
+  std::filesystem::copy(config.model_path, dir.path());
+  std::string bytes = test::ReadFile(dir / "model.safetensors");
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof(header));
   const std::string json = bytes.substr(8, header);
@@ -347,9 +342,9 @@ TEST(RunAheadTest, FailureOfOneRequestLeavesTheOtherAsItWas) {
   const size_t hidden = healthy->model_config().decoder.hidden;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(&bytes[table + kBroken * hidden * sizeof(float)], &nan, sizeof(nan));
-  std::ofstream(dir / "model.safetensors", std::ios::binary) << bytes;
+  test::WriteFile(dir / "model.safetensors", bytes);
 
-  config.model_path = dir.string();
+  config.model_path = dir.path();
   config.max_num_seqs = 2;
   const auto engine = Create(config);
   ASSERT_NE(engine, nullptr);

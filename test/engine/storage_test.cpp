@@ -3,6 +3,7 @@
 // and touch little of either.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <map>
@@ -86,7 +87,8 @@ class AddressSpaceLimit {
     getrlimit(RLIMIT_AS, &before_);
     rlim_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
-    const rlimit limit = {pages * 4096 + bytes, before_.rlim_max};
+    const rlimit limit = {pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + bytes,
+                          before_.rlim_max};
     setrlimit(RLIMIT_AS, &limit);
   }
   ~AddressSpaceLimit() { setrlimit(RLIMIT_AS, &before_); }
