@@ -200,6 +200,13 @@ class Process:
         return self.p.returncode, out, err
 
 
+def cpu_seconds(pid):
+    """What a process has worked so far, however busy the machine is."""
+    with open("/proc/%d/stat" % pid) as f:
+        user, system = f.read().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 class Signals(CliTest):
     LONG = ("--device", "cpu", "--stream", "--ignore-eos", "-n", "100000", "--think", "off",
             "--temp", "1")
@@ -241,8 +248,14 @@ class Signals(CliTest):
                               *self.LONG], stderr=subprocess.PIPE, preexec_fn=default_signals)
         first = b""
         while b"Paged Attention: disabled" not in first:
-            first += os.read(p.stderr.fileno(), 65536)
-        time.sleep(0.2)
+            more = os.read(p.stderr.fileno(), 65536)
+            self.assertTrue(more, first)
+            first += more
+        # The prompt takes some milliseconds of work from here, the half that follows seconds.
+        begin = cpu_seconds(p.pid)
+        while cpu_seconds(p.pid) < begin + 0.2:
+            self.assertIsNone(p.poll())
+            time.sleep(0.02)
         p.send_signal(signal.SIGINT)
         _, rest = p.communicate(timeout=120)
         self.assertEqual(p.returncode, -signal.SIGINT)
