@@ -1,6 +1,11 @@
 // Asks a chat model several questions at once: generate MODEL QUESTION...
+#include <glog/logging.h>
+
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "kuiper/engine/engine.h"
 
@@ -34,7 +39,12 @@ Status Ask(const std::string& model, const std::vector<std::string>& questions) 
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: %s MODEL QUESTION...\n", argv[0]);
+    return 2;
+  }
+  FLAGS_logtostderr = true;  // instead of log files
+  google::InitGoogleLogging(argv[0]);
   const Status status = Ask(argv[1], {argv + 2, argv + argc});
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;
