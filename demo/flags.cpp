@@ -52,8 +52,9 @@ DEFINE_bool(prefix_cache, false, "reuse keys and values of earlier prompts (kuip
 DEFINE_int64(prefix_cache_size, 65536, "tokens kept for reuse, clamped to the pool");
 DEFINE_string(kv_cache_dtype, "auto", "type of keys and values");
 DEFINE_double(gpu_memory_utilization, 0.9, "share of the available memory that may be used");
-DEFINE_uint64(kv_cache_memory, 0, "size of the KV cache, e.g. 512M (default: a whole context)");
-DEFINE_int32(num_blocks, 0, "size of the KV cache in pages (default: a whole context)");
+DEFINE_uint64(kv_cache_memory, 0, "size of the KV cache, e.g. 512M (default: as --num-blocks)");
+DEFINE_int32(num_blocks, 0,
+             "size of the KV cache in pages (default: a context per sequence, or what fits)");
 DEFINE_int32(max_num_batched_tokens, 512, "tokens of one prefill step");
 DEFINE_int32(max_num_seqs, 16, "requests that run at the same time");
 DEFINE_string(policy, "throughput", "many requests at once, or two with the least delay");
