@@ -12,6 +12,7 @@
 #include "kuiper/io/token_stream.h"
 #include "kuiper/io/tokenizer.h"
 #include "test/io/io_test_util.h"
+#include "test/model/model_files.h"
 
 namespace kuiper {
 namespace {
@@ -273,16 +274,11 @@ TEST(TokenizerJson, DamagedFilesNeverCrash) {
 
 class TokenizerFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    dir_ = ::testing::TempDir() + "/tokenizer_files";
-    std::filesystem::remove_all(dir_);
-    std::filesystem::create_directories(dir_);
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
   void Write(const std::string& name, const std::string& text) {
     std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
   }
-  std::string dir_;
+  const test::TempDir temporary_;
+  const std::string dir_ = temporary_.path();
 };
 
 TEST_F(TokenizerFiles, LoadsFromADirectoryOrAFile) {
