@@ -137,18 +137,23 @@ fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+export KUIPER_CACHE_DIR=$scratch/cache  # what --tune keeps is for this check alone
 failures=0
 : >"$scratch/summary"
 : >"$scratch/details"
 
-# step NAME COMMAND...: runs it, notes how it ended, and keeps the last lines of what it said. Exit code 7
-# is what our programs say when the memory does not suffice.
-step() {
-  local name=$1 start=$SECONDS verdict=passed code=0
-  shift
+# step NAME COMMAND...: runs it, notes how it ended, and keeps the last lines of what it said.
+step() { run_step none "$@"; }
+# The same of what may be too large: exit code 7 is what our programs say when the memory does not suffice.
+large_step() { run_step 7 "$@"; }
+
+# run_step CODE NAME COMMAND...: a command that ends with CODE is left out.
+run_step() {
+  local too_large=$1 name=$2 start=$SECONDS verdict=passed code=0
+  shift 2
   printf '== %s\n' "$name"
   "$@" >"$scratch/log" 2>&1 || code=$?
-  if [ "$code" -eq 7 ]; then
+  if [ "$code" = "$too_large" ]; then
     verdict="left out: too large for this device"
   elif [ "$code" -ne 0 ]; then
     verdict=FAILED
@@ -241,38 +246,53 @@ bench() {
     --json "$scratch/results/$1-$2-$3.json"
 }
 # attention MODEL TYPE OPTION..., attention_torch the same: decode attention alone, ours and others'.
+# cascade MODEL TYPE OPTION...: decode steps behind one system prompt.
 attention() {
   kuiper_bench --scenario attention --invent "tools/bench_models/$1.json" --dtype "$2" "${@:3}"
+}
+cascade() {
+  kuiper_bench --scenario cascade --invent "tools/bench_models/$1.json" --dtype "$2" "${@:3}"
+}
+# With the choices of --tune for the products of the bundled model, which the first time had none.
+tuned_guarantees() {
+  kuiper_bench demo/models/tiny-qwen3 --tune "${tiny[@]}" && guarantees
 }
 attention_torch() {
   python3 tools/attention_torch.py "tools/bench_models/$1.json" --device "$device" --dtype "$2" "${@:3}"
 }
 
+tiny=(--context "1,16" --batch "1,2" --prompt-tokens 32 --decode-steps 4 --repetitions 1)
 if [ "$kind" = simt ] || [ "$quick" = yes ]; then
-  tiny=(--context "1,16" --batch "1,2" --prompt-tokens 32 --decode-steps 4 --repetitions 1)
   for layout in paged contiguous; do
     step "Benchmark: tiny, $layout" bench tiny bf16 "$layout" "${tiny[@]}"
   done
   step "Decode attention: tiny" attention tiny bf16 --context 64 --batch 1,2 --decode-steps 4 --repetitions 1
+  step "Shared prompt: tiny" cascade tiny bf16 --prompt-tokens 64 --batch 1,3 --decode-steps 4 --repetitions 1
   leave_out "Decode attention of torch" "--quick or --device simt"
 else
   for model in qwen3-0.6b qwen2.5-7b qwen3-8b; do
-    step "Benchmark: $model FP16" bench "$model" fp16 paged --context 1,1024,8192,32768 --batch 1,8,32 \
+    large_step "Benchmark: $model FP16" bench "$model" fp16 paged --context 1,1024,8192,32768 --batch 1,8,32 \
       --prompt-tokens 512,2048
   done
-  step "Benchmark: qwen2.5-7b FP32" bench qwen2.5-7b fp32 paged --context 1,1024,8192,32768 --batch 1,8,32 \
+  large_step "Benchmark: qwen2.5-7b FP32" bench qwen2.5-7b fp32 paged --context 1,1024,8192,32768 --batch 1,8,32 \
     --prompt-tokens 512,2048
-  step "Benchmark: qwen3-8b FP16, contiguous" bench qwen3-8b fp16 contiguous --context 1,1024,8192 \
+  large_step "Benchmark: qwen3-8b FP16, contiguous" bench qwen3-8b fp16 contiguous --context 1,1024,8192 \
     --batch 1,8 --prompt-tokens 512
+  large_step "Shared prompt: qwen3-0.6b FP16" cascade qwen3-0.6b fp16 --prompt-tokens 2000,8000 --batch 8,32
   for type in fp16 bf16 fp32; do
     shapes=(qwen3-8b "$type" --context "1024,8192,32768" --batch "1,8,32")
-    step "Decode attention: qwen3-8b ${type^^}" attention "${shapes[@]}"
+    large_step "Decode attention: qwen3-8b ${type^^}" attention "${shapes[@]}"
     if python3 -c "import torch; torch.zeros(1, device='$device')" 2>/dev/null; then
       step "Decode attention of torch: qwen3-8b ${type^^}" attention_torch "${shapes[@]}"
     else
       leave_out "Decode attention of torch: qwen3-8b ${type^^}" "no torch that uses $device"
     fi
   done
+fi
+if [ "$kind" = simt ]; then
+  leave_out "Guarantees end to end, tuned" "simt has no products to tune"
+else
+  step "Guarantees end to end, tuned" tuned_guarantees
 fi
 if command -v python3 >/dev/null; then
   step "Table and goals" python3 tools/gpu_table.py "$scratch/results"
