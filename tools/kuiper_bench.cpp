@@ -16,6 +16,7 @@
 #include "kuiper/io/token_stream.h"
 #include "kuiper/model/random_weights.h"
 #include "tools/kuiper_bench_machine.h"
+#include "tools/kuiper_bench_options.h"
 #include "tools/kuiper_bench_run.h"
 #include "tools/kuiper_bench_scenarios.h"
 #include "tools/tool_args.h"
@@ -29,32 +30,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kUsage =
     "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
     "memory|scheduler [options]";
-
-struct Scenario {
-  const char* name;
-  const char* batches;  // what --batch is when it is not given
-  const char* prompts;  // the same of --prompt-tokens
-  const char* contexts;
-  bool needs_model;
-};
-
-constexpr Scenario kScenarios[] = {{"rates", "1,2,4,8", "128,512", "16", true},
-                                   {"throughput", "1,2,4,8,16,32,64", "16", "16", true},
-                                   {"prefix", "1", "2000", "16", true},
-                                   {"cascade", "8,32", "2000", "16", true},
-                                   {"attention", "1,8,32", "16", "1024,8192", true},
-                                   {"memory", "8", "16", "16", false},
-                                   {"scheduler", "1,16,64,256", "16", "16", false}};
-
-StatusOr<Scenario> ParseScenario(const Args& args) {
-  const std::string name = args.text("scenario", "rates");
-  std::string known;
-  for (const Scenario& scenario : kScenarios) {
-    if (name == scenario.name) return scenario;
-    known += (known.empty() ? "" : ", ") + std::string(scenario.name);
-  }
-  return Status(StatusCode::kInvalidArgument, "--scenario: '" + name + "' is not one of " + known);
-}
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -129,38 +104,6 @@ Status BenchTokenizer(const std::string& tokenizer_path, const std::string& text
       "tokenizer: load %.0f ms, encode %.1f MB/s, decode %.1f MB/s (%.2f MB, %zu ids, 1 core)\n",
       load * 1e3, megabytes / encode, megabytes / decode, megabytes, ids.size());
   return OkStatus();
-}
-
-StatusOr<Workload> ParseWorkload(const Args& args, const Scenario& scenario) {
-  Workload w;
-  KU_ASSIGN_OR_RETURN(w.prompts, ParseIntList(args, "prompt-tokens", scenario.prompts));
-  KU_ASSIGN_OR_RETURN(w.batches, ParseIntList(args, "batch", scenario.batches));
-  KU_ASSIGN_OR_RETURN(w.contexts, ParseIntList(args, "context", scenario.contexts));
-  KU_ASSIGN_OR_RETURN(const int64_t steps, ParseInt(args, "decode-steps", 16, 4, 4096));
-  KU_ASSIGN_OR_RETURN(const int64_t repetitions, ParseInt(args, "repetitions", 3, 1, 100));
-  KU_ASSIGN_OR_RETURN(const int64_t threads, ParseInt(args, "threads", 0, 0, 1024));
-  KU_ASSIGN_OR_RETURN(const int64_t chunk, ParseInt(args, "chunk", 512, 1, 1 << 20));
-  w.steps = static_cast<int>(steps);
-  w.repetitions = static_cast<int>(repetitions);
-  w.threads = static_cast<int>(threads);
-  w.chunk = static_cast<int>(chunk);
-  return w;
-}
-
-StatusOr<MemoryLoad> ParseLoad(const Args& args, const Workload& w) {
-  MemoryLoad load;
-  KU_ASSIGN_OR_RETURN(const int64_t requests,
-                      ParseInt(args, "requests", load.requests, 1, 100'000));
-  KU_ASSIGN_OR_RETURN(const int64_t context,
-                      ParseInt(args, "max-context", load.max_context, 2, 1 << 20));
-  load.requests = static_cast<int>(requests);
-  load.max_context = static_cast<int>(context);
-  load.rows = w.batches.front();
-  if (w.batches.size() > 1 || load.rows * context > int64_t{1} << 30) {
-    return Status(StatusCode::kInvalidArgument,
-                  "--scenario memory takes one --batch and at most 2^30 tokens of memory");
-  }
-  return load;
 }
 
 // The largest pool any row needs and the memory allows; rows that need more are left out later.
@@ -298,15 +241,6 @@ Status BenchSharedPrompt(const Args& args, Workload w, EngineConfig config) {
   return BenchCascade(*with, *without, w);
 }
 
-StatusOr<AttentionKind> ParseAttention(const Args& args) {
-  const std::string text = args.text("attention", "flash1");
-  if (text == "flash1") return AttentionKind::kFlash1;
-  if (text == "flash2") return AttentionKind::kFlash2;
-  if (text == "mha") return AttentionKind::kMha;
-  return Status(StatusCode::kInvalidArgument,
-                "--attention: '" + text + "' is not one of flash1, flash2, mha");
-}
-
 // Needs the shapes of a model only.
 Status BenchAttentionOf(const Args& args, const Workload& w, const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(const Device device, ParseDevice(args));
@@ -343,14 +277,6 @@ Status Run(const Args& args) {
   KU_ASSIGN_OR_RETURN(const Scenario scenario, ParseScenario(args));
   const std::string name = scenario.name;
   KU_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(args, scenario));
-  for (const auto& [option, only] :
-       {std::pair("json", "rates"), std::pair("text", "rates"), std::pair("csv", "memory"),
-        std::pair("requests", "memory"), std::pair("max-context", "memory")}) {
-    if (args.has(option) && name != only) {
-      return Status(StatusCode::kInvalidArgument,
-                    "--" + std::string(option) + " goes with --scenario " + only);
-    }
-  }
   if (!scenario.needs_model && (args.has("invent") || !args.positionals.empty())) {
     return Status(StatusCode::kInvalidArgument, "--scenario " + name + " runs no model",
                   std::string("usage: ") + kUsage);

@@ -74,7 +74,8 @@ StatusOr<DecodeBatch> MakeBatch(Ops& ops, const DecoderConfig& d, const KvShape&
 }
 
 StatusOr<Reading> Attend(Ops& ops, Machine& machine, const DecoderConfig& d, const Workload& w,
-                         const KvShape& shape, bool paged, int context, int batch) {
+                         DType dtype, bool paged, int context, int batch) {
+  const KvShape shape = ShapeOf(d, dtype, paged, context, batch);
   KU_ASSIGN_OR_RETURN(const DecodeBatch b, MakeBatch(ops, d, shape, paged, context, batch));
   const float scale = 1 / std::sqrt(static_cast<float>(d.head_dim));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<CapturedGraph> step, ops.Capture([&] {
@@ -110,14 +111,16 @@ Status BenchAttention(const DecoderConfig& d, Device device, const OpsOptions& o
   for (const int context : w.contexts) {
     for (const int batch : w.batches) {
       for (const bool paged : {true, false}) {
-        const KvShape shape = ShapeOf(d, dtype, paged, context, batch);
-        if (shape.page_bytes() * static_cast<size_t>(shape.num_pages) > ops->FreeBytes()) {
+        // The pages of a batch that is too large may be more than a KvShape can count.
+        const KvShape one = ShapeOf(d, dtype, paged, context, 1);
+        const size_t pages = 1 + static_cast<size_t>(one.num_pages - 1) * batch;
+        if (pages > ops->FreeBytes() / one.page_bytes()) {
           std::fprintf(stderr, "note: %d x %d tokens are left out: no room for the KV cache\n",
                        batch, context);
           continue;
         }
         KU_ASSIGN_OR_RETURN(const Reading r,
-                            Attend(*ops, *machine, d, w, shape, paged, context, batch));
+                            Attend(*ops, *machine, d, w, dtype, paged, context, batch));
         std::printf("%-10s %7d %6d %10.2f %9.1f %9.1f %6.1f%%\n", paged ? "paged" : "contiguous",
                     context, batch, r.seconds * 1e6 / d.layers, r.rate / 1e9, r.bandwidth / 1e9,
                     r.ratio * 100);
