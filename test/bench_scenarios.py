@@ -110,6 +110,10 @@ def attention(bench, root):
     refuses(bench, 2, "--attention: 'x' is not one of", *shapes, "--attention", "x")
     for option in [["--tune"], ["--no-paged-attention"], ["--chunk", "8"], ["--prompt-tokens", "8"]]:
         refuses(bench, 2, f"{option[0]} goes with --scenario rates, ", *shapes, *option)
+    for other in [f"{root}/README.md", f"{root}/absent"]:
+        done = run(sys.executable, f"{root}/tools/attention_torch.py", other)
+        assert done.returncode == 1 and done.stderr.startswith("error: "), done
+        assert len(done.stderr.splitlines()) == 1, done
 
 
 def gpu_table(bench, root):

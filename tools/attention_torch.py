@@ -122,20 +122,39 @@ def kernels(torch, args):
     return found
 
 
+def read_shape(path):
+    """Layers, heads, KV heads and the size of a head."""
+    try:
+        with open(path) as file:
+            config = json.load(file)
+        heads = config["num_attention_heads"]
+        return (config["num_hidden_layers"], heads, config["num_key_value_heads"],
+                config.get("head_dim", config["hidden_size"] // heads))
+    except OSError as error:
+        sys.exit(f"error: cannot read {path}: {error.strerror}")
+    except (KeyError, TypeError, ValueError):
+        sys.exit(f"error: {path} is not the config.json of a model")
+
+
+def is_out_of_memory(torch, error):
+    # On the CPU torch raises a bare RuntimeError.
+    return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or \
+        "DefaultCPUAllocator" in str(error)
+
+
 def main():
     args = parse()
+    shape = read_shape(args.config)
     try:
         import torch
     except ImportError:
-        sys.exit("error: torch is not installed")
-    with open(args.config) as file:
-        config = json.load(file)
-    heads = config["num_attention_heads"]
-    shape = (config["num_hidden_layers"], heads, config["num_key_value_heads"],
-             config.get("head_dim", config["hidden_size"] // heads))
+        sys.exit("error: torch is not installed\nhint: python3 -m pip install torch")
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[args.dtype]
     options = {"dtype": dtype, "device": args.device}
-    bench = Bench(torch, args.device, args.steps, args.repetitions)
+    try:
+        bench = Bench(torch, args.device, args.steps, args.repetitions)
+    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
+        sys.exit(f"error: torch cannot use {args.device}: {str(error).splitlines()[0]}")
     name = torch.cuda.get_device_name(args.device) if bench.device.type == "cuda" else \
         f"{torch.get_num_threads()} threads"
     print("torch %s, %s (%s), %s, %d layers of %d heads and %d KV heads of %d"
@@ -148,8 +167,11 @@ def main():
             for kernel, make in kernels(torch, args).items():
                 try:
                     seconds = bench.seconds(bench.recorded(make(shape, context, batch, options)))
-                except (torch.OutOfMemoryError, MemoryError) as error:
-                    print(f"note: {kernel}, {batch} x {context} tokens: {error}", file=sys.stderr)
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(torch, error):
+                        raise
+                    print(f"note: {kernel}, {batch} x {context} tokens are left out: no memory",
+                          file=sys.stderr)
                     continue
                 rate = 2 * layers * batch * context * kv_heads * dim * dtype.itemsize / seconds
                 print("%-10s %7d %6d %10.2f %9.1f %9.1f %6.1f%%"
