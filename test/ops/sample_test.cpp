@@ -328,6 +328,18 @@ TEST_P(SampleTest, FiltersOfWideRowsKeepTheNaiveSet) {
   }
 }
 
+// Top-p counts what top-k leaves, min-p comes last: of 0.4, 0.35, 0.05 and forty times 0.005 the
+// nucleus of 0.9 needs the third id, which min-p keeps.
+TEST_P(SampleTest, TopPLooksAtTheWholeTopKNotAtWhatMinPLeaves) {
+  std::vector<float> logits(100, -100.0f);
+  logits[10] = std::log(0.4f);
+  logits[20] = std::log(0.35f);
+  logits[30] = std::log(0.05f);
+  for (int i = 50; i < 90; ++i) logits[i] = std::log(0.005f);
+  const Params p{.temperature = 1.0f, .top_k = 50, .top_p = 0.9f, .min_p = 0.1f};
+  ExpectDistribution(Draws(*ops_, logits, p, 640), NaiveProbabilities(logits, p), "min-p last");
+}
+
 // With equal logits at the border the lowest ids stay; with all ids drawn often, the set is exact.
 TEST_P(SampleTest, TiesAtTheBorderKeepTheLowestIds) {
   std::vector<float> logits(200, 0.0f);

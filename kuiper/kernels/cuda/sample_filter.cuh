@@ -222,14 +222,17 @@ struct Row {
   __device__ __forceinline__ float Z(int id) const { return (x[id] - max) / temperature; }
 };
 
-// A z that nothing below can be drawn: each filter alone gives one. m.maxima holds the largest
-// value of each thread's share; `target` is the mass that top-p needs if it is the first filter.
+// A z that nothing below can be drawn, and without which top-p adds up the same. m.maxima holds the
+// largest value of each thread's share; `target` is the mass that top-p needs if it is the first
+// filter.
 //   top-k: k threads have a value of at least the k-th of the maxima.
 //   top-p: ids of less than (total - target) / n each do not have the mass that may be missing.
+//   min-p: its own bound, unless top-p looks at what top-k leaves: all of that counts there.
 // The margins cover the rounding of expf and logf.
 inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMemory& m) {
   float least = -INFINITY;
-  if (row.min_p > 0.0f) least = logf(row.min_p) - 0.01f;
+  const bool sums_top_k = row.top_k > 0 && row.top_p < 1.0f;
+  if (row.min_p > 0.0f && !sums_top_k) least = logf(row.min_p) - 0.01f;
   const int threads = static_cast<int>(blockDim.x);
   if (row.top_k > 0 && row.top_k <= threads) {
     const Selected kth =
