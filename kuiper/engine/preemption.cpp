@@ -19,6 +19,8 @@ bool Scheduler::ShouldSwap(const Sequence& seq, Preemption how) const {
   const int pages = PagesFor(seq.num_computed);
   if (how == Preemption::kRecompute || host_pages_ == nullptr || pages == 0) return false;
   if (pages > host_pages_->num_free()) return false;
+  // Who rests has no part in the step that brings it back, and would not learn that this failed.
+  if (seq.num_left() == 0) return false;
   if (how == Preemption::kSwap) return true;
   const bool known = costs_.page_ms > 0 && costs_.token_ms > 0;
   return known && 2 * pages * costs_.page_ms < seq.num_computed * costs_.token_ms;

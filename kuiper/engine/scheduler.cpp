@@ -284,7 +284,6 @@ void Scheduler::Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budg
     AddRunning(std::move(waiting_.begin()->second));
     waiting_.erase(waiting_.begin());
     const int count = std::min(NumComputable(seq), budget);
-    if (count == 0) continue;  // swapped out while it rested
     if (!GrowTo(seq, seq.num_computed + count, &step->plan)) {
       KU_CHECK(running_.size() == 1, "only a lone sequence is admitted without the pages it needs");
       step->out_of_pages.push_back(&seq);
