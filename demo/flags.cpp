@@ -51,7 +51,8 @@ DEFINE_int32(max_context, 0, "context length (default: 8192 or the model's limit
 DEFINE_bool(prefix_cache, false, "reuse keys and values of earlier prompts (kuiper_batch: on)");
 DEFINE_int64(prefix_cache_size, 65536, "tokens kept for reuse, clamped to the pool");
 DEFINE_string(kv_cache_dtype, "auto", "type of keys and values");
-DEFINE_double(gpu_memory_utilization, 0.9, "share of the available memory that may be used");
+DEFINE_double(gpu_memory_utilization, 0.9,
+              "share of the available memory that may be used (default: 0.9, integrated GPUs 0.8)");
 DEFINE_uint64(kv_cache_memory, 0, "size of the KV cache, e.g. 512M (default: as --num-blocks)");
 DEFINE_int32(num_blocks, 0,
              "size of the KV cache in pages (default: a context per sequence, or what fits)");

@@ -117,7 +117,9 @@ Status TakeEngine(const ParsedArgs& args, Options* options) {
   engine.prefix_cache = FLAGS_prefix_cache;
   engine.prefix_cache_tokens = FLAGS_prefix_cache_size;
   if (args.given("prefix-cache-size")) options->prefix_cache_size = FLAGS_prefix_cache_size;
-  engine.memory_utilization = FLAGS_gpu_memory_utilization;
+  if (args.given("gpu-memory-utilization")) {
+    engine.memory_utilization = FLAGS_gpu_memory_utilization;
+  }
   if (args.given("num-blocks")) engine.num_blocks = FLAGS_num_blocks;
   if (args.given("kv-cache-memory")) engine.kv_cache_bytes = FLAGS_kv_cache_memory;
   if (FLAGS_kv_cache_dtype == "int8") {

@@ -57,7 +57,9 @@ struct EngineConfig {
   // Host memory for kSwap and kAuto, at most as much as the pool; allocated at creation.
   size_t swap_bytes = size_t{1} << 30;
 
-  double memory_utilization = 0.9;
+  // Share of the available memory that may be used; absent = 0.9, and 0.8 on a GPU whose memory is
+  // the host's.
+  std::optional<double> memory_utilization;
   std::optional<int> num_blocks;
   std::optional<size_t> kv_cache_bytes;
 

@@ -27,7 +27,8 @@ Status CheckConfig(const EngineConfig& config) {
     return bad("a step of " + std::to_string(config.max_num_batched_tokens) +
                " tokens is too small for " + std::to_string(config.max_num_seqs) + " sequences");
   }
-  if (!(config.memory_utilization > 0 && config.memory_utilization <= 1)) {
+  const double share = config.memory_utilization.value_or(1);
+  if (!(share > 0 && share <= 1)) {
     return bad("memory utilization must be in (0, 1]");
   }
   if (config.num_blocks.has_value() && *config.num_blocks < 1) {
@@ -124,10 +125,11 @@ int MaxOutputs(const EngineConfig& config) {
 }
 
 // By default where it costs nothing when no pages are shared: on a device, flash1 would have to use
-// larger blocks for decode steps.
+// larger blocks for decode steps, as it does where it takes flash2's place.
 bool Cascades(const EngineConfig& config) {
-  return config.cascade_attention.value_or(config.device.type == DeviceType::kCPU ||
-                                           config.ops.attention == AttentionKind::kFlash2);
+  const bool is_free =
+      config.device.type == DeviceType::kCPU || config.ops.attention == AttentionKind::kFlash2;
+  return config.paged && config.max_num_seqs > 1 && config.cascade_attention.value_or(is_free);
 }
 
 ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit) {
@@ -155,7 +157,8 @@ size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const 
   const MemorySize arrays = ModelRunner::ArraySize(d, RunnerConfig(config, kv, d.vocab));
   return rope + arrays.device + (ops.unified_memory() ? arrays.host : 0) +
          ops.ScratchBytes(ModelRunner::LimitsOf(d, config.max_num_batched_tokens,
-                                                MaxOutputs(config), config.max_context));
+                                                MaxOutputs(config), config.max_context,
+                                                Cascades(config)));
 }
 
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& opened, const Ops& ops,
@@ -186,7 +189,8 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& ope
   request.max_context = config.max_context;
   request.max_seqs = config.max_num_seqs;
   request.available_bytes = ops.FreeBytes();
-  request.utilization = config.memory_utilization;
+  const bool integrated = ops.device().type != DeviceType::kCPU && ops.unified_memory();
+  request.utilization = config.memory_utilization.value_or(integrated ? 0.8 : 0.9);
   request.num_blocks = config.paged ? config.num_blocks : std::nullopt;
   request.kv_cache_bytes = config.paged ? config.kv_cache_bytes : std::nullopt;
   KU_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(request));

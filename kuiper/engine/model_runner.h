@@ -35,7 +35,7 @@ class ModelRunner {
   };
   // What the largest step needs of Ops; for Reserve and for the memory plan.
   static OpsLimits LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
-                            int max_context);
+                            int max_context, bool cascade);
   // What Create allocates for the arrays of a step: everything but activations, the scratch memory
   // of Ops and the KV cache.
   static MemorySize ArraySize(const DecoderConfig& model, const Config& config);

@@ -85,13 +85,15 @@ struct OpsLimits {
   int max_features = 0;  // widest input of a linear layer
   int max_context = 0;   // longest kv_len
   int vocab = 0;
+  bool cascade = false;  // AttnMeta::shared_lens is used
 };
 
 // What the bits of a row depend on besides its own sequence. The CPU is always strict.
 enum class Determinism {
   kStrict,  // nothing: prefill equals decode
   kOn,      // whether it is a decode row: rows of prompts have an order of summation of their own
-  kOff,     // as kOn, but nobody checks that algorithms of libraries keep to it
+  kOff,     // as kOn, but nobody checks that algorithms of libraries keep to it, or run after run
+            // takes the same ones
 };
 
 struct OpsOptions {

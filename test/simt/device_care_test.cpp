@@ -88,6 +88,20 @@ TEST_F(DeviceCareTest, IntegratedDevicesBudgetFromAvailableHostMemory) {
   EXPECT_FALSE(discrete->unified_memory());
 }
 
+// Whoever else runs on the host needs some of it, too.
+TEST_F(DeviceCareTest, IntegratedDevicesLeaveMoreOfTheMemory) {
+  EngineConfig config = Config();
+  EXPECT_EQ(Engine::Plan(config)->utilization, 0.8);
+  config.memory_utilization = 0.5;
+  EXPECT_EQ(Engine::Plan(config)->utilization, 0.5);
+  pretence_.integrated = false;
+  EXPECT_EQ(Engine::Plan(config)->utilization, 0.5);
+  config.memory_utilization.reset();
+  EXPECT_EQ(Engine::Plan(config)->utilization, 0.9);
+  config.device = Device{};
+  EXPECT_EQ(Engine::Plan(config)->utilization, 0.9);
+}
+
 TEST_F(DeviceCareTest, DevicesThatCannotBeUsedSayWhy) {
   const std::string cpu = "--device cpu runs without one";
   pretence_.count_error = simt::dialect::cudaErrorNoDevice;

@@ -36,10 +36,10 @@ class CudaGraph : public CapturedGraph {
 };
 
 // Space for the partial results of about eight sequences of a model with this many features;
-// larger batches fill the device without splitting sequences.
+// larger batches fill the device without splitting sequences, unless these share keys.
 int64_t PartialFloats(const OpsLimits& limits) {
   return int64_t{2} * limits.max_features * NumAttentionSplits(limits.max_context) *
-         std::min(limits.max_seqs, 8);
+         std::min(limits.max_seqs, limits.cascade ? 64 : 8);
 }
 
 size_t SampleBytes(const OpsLimits& limits) {
@@ -238,6 +238,7 @@ Status CudaOps::Reserve(const OpsLimits& limits) {
   limits_.max_features = std::max(limits_.max_features, limits.max_features);
   limits_.max_context = std::max(limits_.max_context, limits.max_context);
   limits_.vocab = std::max(limits_.vocab, limits.vocab);
+  limits_.cascade = limits_.cascade || limits.cascade;
   const size_t bytes = ScratchBytes(limits_);
   if (bytes > scratch_.bytes()) {
     Sync();
