@@ -121,7 +121,6 @@ __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, cons
 __global__ void DoubleKernel(float* out, const float* in, int n) {
   KU_DYNAMIC_SHARED(float, buffer);
   for (int i = 4 * static_cast<int>(threadIdx.x); i < n; i += 4 * static_cast<int>(blockDim.x)) {
-    PrefetchL2(in + i);
     const uint4 v = LoadStreamed(in + i);
     buffer[i] = 2 * __uint_as_float(v.x);
     buffer[i + 1] = 2 * __uint_as_float(v.y);

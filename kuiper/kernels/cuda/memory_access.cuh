@@ -18,13 +18,4 @@ __device__ __forceinline__ uint4 LoadStreamed(const void* p) {
 #endif
 }
 
-// Asks for the cache line of p to be in L2 soon.
-__device__ __forceinline__ void PrefetchL2(const void* p) {
-#if defined(KUIPER_SIMT)
-  static_cast<void>(*static_cast<const volatile char*>(p));  // a sanitizer sees a wild address
-#else
-  asm volatile("prefetch.global.L2 [%0];\n" ::"l"(p));
-#endif
-}
-
 }  // namespace kuiper::KU_GPU
