@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kuiper/kernels/simt/fiber.h"
+#include "kuiper/kernels/simt/ready_ring.h"
 #include "kuiper/kernels/simt/sanitizer.h"
 #include "kuiper/kernels/simt/shared_memory.h"
 
@@ -88,8 +89,7 @@ struct Machine {
   Thread* current = nullptr;
   int num_threads = 0, alive = 0;
 
-  std::vector<int> ready;  // ring of runnable threads
-  size_t head = 0, count = 0;
+  ReadyRing ready;
 
   Warp warps[kMaxWarps];
   Barrier barriers[kNumBarriers];
@@ -123,35 +123,21 @@ std::string Describe(uint3 v) {
   std::abort();
 }
 
-void PushReady(int index) {
-  size_t at = machine.head + machine.count++;
-  if (at >= machine.ready.size()) at -= machine.ready.size();
-  machine.ready[at] = index;
-}
-
 Thread* PopReady() {
   Machine& m = machine;
-  if (m.count == 0) return nullptr;
-  if (CurrentOptions().schedule == Schedule::kShuffled) {
-    const size_t k = (m.head + m.rng() % m.count) % m.ready.size();
-    std::swap(m.ready[k], m.ready[m.head]);
-  }
-  const int index = m.ready[m.head];
-  if (++m.head == m.ready.size()) m.head = 0;
-  --m.count;
-  return &m.At(index);
+  if (m.ready.empty()) return nullptr;
+  const bool shuffled = CurrentOptions().schedule == Schedule::kShuffled;
+  return &m.At(shuffled ? m.ready.PopRandom(m.rng()) : m.ready.PopFront());
 }
 
-// Ahead of those not yet resumed: one warp runs on as far as it can, which keeps its 32 stacks in
-// the cache.
+// Puts the thread ahead of those not yet resumed: one warp runs on as far as it can, which keeps
+// its 32 stacks in the cache.
 void Wake(Thread& t) {
   Machine& m = machine;
   t.waiting = nullptr;
   t.barrier = -1;
   if (&t == m.current) return;
-  m.head = (m.head == 0 ? m.ready.size() : m.head) - 1;
-  m.ready[m.head] = t.index;
-  ++m.count;
+  m.ready.PushFront(t.index);
 }
 
 // Leaves the running thread for the next runnable one, or for the host when there is none.
@@ -265,7 +251,7 @@ void PrepareBlock() {
     pool.back()->fiber.Prepare(ThreadEntry, kStackBytes);
   }
   m.alive = m.num_threads;
-  m.head = m.count = 0;
+  m.ready.Reset(static_cast<size_t>(m.num_threads));
   for (int w = 0; w * kWarpSize < m.num_threads; ++w) {
     const int lanes = std::min(kWarpSize, m.num_threads - w * kWarpSize);
     // Lanes that do not exist have exited.
@@ -276,7 +262,7 @@ void PrepareBlock() {
     t.done = false;
     const unsigned u = static_cast<unsigned>(i);
     t.idx = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
-    PushReady(Reversed() ? m.num_threads - 1 - i : i);
+    m.ready.PushBack(Reversed() ? m.num_threads - 1 - i : i);
   }
   m.stats.threads += static_cast<uint64_t>(m.num_threads);
 }
@@ -377,7 +363,6 @@ void RunKernel(const LaunchShape& shape, const std::function<void()>& body) {
   m.host = &host;
   m.body = &body;
   m.num_threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);
-  m.ready.resize(static_cast<size_t>(m.num_threads));
   m.rng.seed(CurrentOptions().seed);
   gridDim = shape.grid;
   blockDim = shape.block;
