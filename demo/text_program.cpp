@@ -2,6 +2,7 @@
 // Everything cheap that can fail comes before anything expensive.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -38,9 +39,12 @@ void ChooseDevice(Run& run) {
   if (options.device.has_value()) {
     engine.device = *options.device;
   } else {
-    engine.device = {DeviceType::kCUDA, 0};
-    if (Engine::Plan(engine).status().code() == StatusCode::kUnavailable) {
-      engine.device = {DeviceType::kCPU, 0};
+    const std::vector<Device> devices = Engine::Devices();
+    const Device cuda{DeviceType::kCUDA, 0};
+    if (std::find(devices.begin(), devices.end(), cuda) != devices.end()) {
+      engine.device = cuda;
+    } else {
+      engine.device = Device{};
       run.console.Note("no usable CUDA device: running on the CPU (--device cpu)");
     }
   }
@@ -51,9 +55,9 @@ void ChooseDevice(Run& run) {
   }
 }
 
-Status CheckModel(const Run& run) {
-  KU_ASSIGN_OR_RETURN(const ModelConfig config, Engine::ReadConfig(run.options.engine.model_path));
-  return CheckModelFamily(run.program, run.options.engine.model_path, config);
+Status OpenModelOf(Run& run) {
+  KU_ASSIGN_OR_RETURN(run.model, OpenModel(run.options.engine.model_path));
+  return CheckModelFamily(run.program, run.options.engine.model_path, run.model->config);
 }
 
 // --tokenize takes a folder that holds nothing but a tokenizer; if there is a model, it must fit.
@@ -66,7 +70,7 @@ bool NeedsModel(const Options& options) {
 
 StatusOr<int> RunTask(Run& run) {
   const Options& options = run.options;
-  if (NeedsModel(options)) KU_RETURN_IF_ERROR(CheckModel(run));
+  if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
   if (options.task != Task::kTokenize) ChooseDevice(run);
   if (options.task == Task::kDryRun) return RunDryRun(run);
   if (options.task == Task::kBenchmark) return RunBenchmark(run);

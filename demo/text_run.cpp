@@ -34,7 +34,11 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wante
     run.console.Progress("loading " + HumanBytes(static_cast<double>(done)) + " of " +
                          HumanBytes(static_cast<double>(total)));
   };
-  StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(config);
+  if (!run.model.has_value()) {
+    KU_ASSIGN_OR_RETURN(run.model, OpenModel(config.model_path));
+  }
+  StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(config, *std::exchange(run.model, std::nullopt));
   run.console.EndProgress();
   if (!engine.ok()) return engine;
   const Engine& e = **engine;
@@ -152,7 +156,7 @@ StatusOr<int> RunTokenize(Run& run, const PromptInput& input) {
 }
 
 StatusOr<int> RunDryRun(Run& run) {
-  KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine));
+  KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine, *run.model));
   run.console.Answer(plan.Describe() + "\n");
   return kExitOk;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "demo/answer.h"
 #include "demo/console.h"
@@ -18,9 +19,11 @@ struct Run {
   const Program& program;
   Options& options;
   Console& console;
+  std::optional<OpenedModel> model = {};  // until an engine takes it
 };
 
-// Creates the engine with a progress line and logs what was chosen.
+// Creates the engine with a progress line and logs what was chosen. It takes run.model; when that
+// is gone, the model is opened once more.
 StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& config);
 
 // The conversation a run starts with: --session, --messages, --system-prompt.

@@ -14,7 +14,6 @@
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/token_stream.h"
-#include "kuiper/model/random_weights.h"
 #include "tools/kuiper_bench_machine.h"
 #include "tools/kuiper_bench_options.h"
 #include "tools/kuiper_bench_run.h"
@@ -107,7 +106,8 @@ Status BenchTokenizer(const std::string& tokenizer_path, const std::string& text
 }
 
 // The largest pool any row needs and the memory allows; rows that need more are left out later.
-Status ChoosePool(const Workload& w, int longest_prompt, EngineConfig* config) {
+Status ChoosePool(const Workload& w, int longest_prompt, const OpenedModel& model,
+                  EngineConfig* config) {
   if (!config->paged) return OkStatus();
   const auto pages = [&](int tokens) {
     return (tokens + config->page_size - 1) / config->page_size;
@@ -120,7 +120,7 @@ Status ChoosePool(const Workload& w, int longest_prompt, EngineConfig* config) {
   Status status;
   for (const int size : sizes) {
     config->num_blocks = size;
-    status = Engine::Plan(*config).status();
+    status = Engine::Plan(*config, model).status();
     if (status.code() != StatusCode::kResourceExhausted) return status;
   }
   return status;
@@ -156,6 +156,10 @@ Json ReportJson(const Engine& engine, const Machine& machine, const std::vector<
   return json;
 }
 
+StatusOr<OpenedModel> OpenModelOf(const Args& args) {
+  return args.has("invent") ? InventModel(args.text("invent", "")) : OpenModel(args.positionals[0]);
+}
+
 StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload& w,
                                                EngineConfig config) {
   KU_ASSIGN_OR_RETURN(config.device, ParseDevice(args));
@@ -170,8 +174,9 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload&
   config.max_num_batched_tokens = w.StepTokens();
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
   config.max_context = std::max(longest + 2, w.TokensOf(w.LongestContext(), w.LargestBatch()));
-  KU_RETURN_IF_ERROR(ChoosePool(w, longest, &config));
-  return Engine::Create(config);
+  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(args));
+  KU_RETURN_IF_ERROR(ChoosePool(w, longest, model, &config));
+  return Engine::Create(config, std::move(model));
 }
 
 // The yardsticks of the engine's decode steps and prompts.
@@ -244,14 +249,11 @@ Status BenchSharedPrompt(const Args& args, Workload w, EngineConfig config) {
 // Needs the shapes of a model only.
 Status BenchAttentionOf(const Args& args, const Workload& w, const EngineConfig& config) {
   KU_ASSIGN_OR_RETURN(const Device device, ParseDevice(args));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source,
-                      config.random_weights ? MakeRandomWeights(config.model_path)
-                                            : OpenWeights(config.model_path));
-  KU_ASSIGN_OR_RETURN(const ModelConfig model, ParseModelConfig(source->files().config_json));
+  KU_ASSIGN_OR_RETURN(const OpenedModel model, OpenModelOf(args));
   OpsOptions options = config.ops;
   options.determinism = Determinism::kStrict;  // no matrix products
-  return BenchAttention(model.decoder, device, options, config.dtype.value_or(model.decoder.dtype),
-                        w);
+  const DecoderConfig& decoder = model.config.decoder;
+  return BenchAttention(decoder, device, options, config.dtype.value_or(decoder.dtype), w);
 }
 
 Status BenchModel(const Args& args, const std::string& scenario, const Workload& w) {
@@ -261,8 +263,6 @@ Status BenchModel(const Args& args, const std::string& scenario, const Workload&
   }
   KU_ASSIGN_OR_RETURN(const std::optional<DType> dtype, ParseType(args));
   EngineConfig config;
-  config.random_weights = args.has("invent");
-  config.model_path = config.random_weights ? args.text("invent", "") : args.positionals[0];
   config.dtype = dtype;
   config.ops.num_threads = w.threads;
   KU_ASSIGN_OR_RETURN(config.ops.attention, ParseAttention(args));

@@ -21,14 +21,14 @@
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/model/config.h"
+#include "kuiper/model/opened_model.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper {
 
 struct EngineConfig {
-  std::string model_path;       // Hugging Face directory, .safetensors, or .bin of kuiper_pack
-  bool random_weights = false;  // model_path is a config.json: no files, for measurements
-  std::string tokenizer_path;   // "" = from the model directory or container
+  std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
+  std::string tokenizer_path;  // "" = from the model directory or container
   Device device;
   OpsOptions ops;
   std::optional<DType> dtype;     // weights are converted; absent = as stored
@@ -88,12 +88,14 @@ class Engine {
  public:
   // "kuiper 0.1.0 (commit 012e9e0), devices: cpu": what --version prints.
   static std::string Version();
-  // The model's configuration alone, e.g. to see which program runs it.
-  static StatusOr<ModelConfig> ReadConfig(const std::string& model_path);
+  // What this build and this machine can compute on, the CPU first.
+  static std::vector<Device> Devices();
   // The tokenizer alone: config.tokenizer_path, else the one in the model's directory or container.
   static StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const EngineConfig& config);
-  // Reads headers and plans memory only: what --dry-run shows. Same errors as Create up to there.
-  static StatusOr<MemoryPlan> Plan(const EngineConfig& config);
+  // Plans memory and loads nothing. Same errors as Create up to there.
+  static StatusOr<MemoryPlan> Plan(const EngineConfig& config, const OpenedModel& model);
+  static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OpenedModel model);
+  // Opens config.model_path first.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config);
   ~Engine();
 

@@ -1,5 +1,5 @@
-// Engine::Create and Plan: open the files, check that model, tokenizer and options belong together,
-// plan memory, and only then load weights.
+// Engine::Create and Plan: check that model, tokenizer and options belong together, plan memory,
+// and only then load weights.
 #include <algorithm>
 #include <bit>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "kuiper/base/log.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_state.h"
-#include "kuiper/model/random_weights.h"
+#include "kuiper/model/file_weights.h"
 
 namespace kuiper {
 namespace {
@@ -58,33 +58,19 @@ Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
   return OkStatus();
 }
 
-// A model opened for reading: headers and configuration only.
-struct OpenedModel {
-  std::unique_ptr<WeightSource> source;
-  ModelConfig model;
-  DType stored_type = DType::kBF16;  // of the matrices
-  DType vector_type = DType::kBF16;  // of norms and biases
+// Of the matrices, and of norms and biases, as the files have them.
+struct StoredTypes {
+  DType matrices, vectors;
 };
 
-StatusOr<OpenedModel> Open(const EngineConfig& config) {
-  const std::string& path = config.model_path;
-  OpenedModel opened;
-  KU_ASSIGN_OR_RETURN(opened.source,
-                      config.random_weights ? MakeRandomWeights(path) : OpenWeights(path));
-  KU_ASSIGN_OR_RETURN(opened.model, ParseModelConfig(opened.source->files().config_json));
-  if (!opened.model.supported) {
-    return Status(StatusCode::kModel, path + " holds a " + FamilyName(opened.model.family) +
-                                          " model, which this version cannot run");
-  }
-  const DecoderConfig& d = opened.model.decoder;
-  const bool has_embed = opened.source->Has("model.embed_tokens.weight");
+StatusOr<StoredTypes> ReadTypes(const OpenedModel& model) {
+  const DecoderConfig& d = model.config.decoder;
+  const bool has_embed = model.source->Has("model.embed_tokens.weight");
   KU_ASSIGN_OR_RETURN(const Tensor embed,
-                      opened.source->Get(has_embed ? "model.embed_tokens.weight" : "lm_head.weight",
-                                         {d.vocab, d.hidden}));
-  opened.stored_type = embed.dtype;
-  KU_ASSIGN_OR_RETURN(const Tensor norm, opened.source->Get("model.norm.weight", {d.hidden}));
-  opened.vector_type = norm.dtype;
-  return opened;
+                      model.source->Get(has_embed ? "model.embed_tokens.weight" : "lm_head.weight",
+                                        {d.vocab, d.hidden}));
+  KU_ASSIGN_OR_RETURN(const Tensor norm, model.source->Get("model.norm.weight", {d.hidden}));
+  return StoredTypes{embed.dtype, norm.dtype};
 }
 
 StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
@@ -98,22 +84,22 @@ StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
 
 // Null when none is needed and none is there.
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
-                                                   const OpenedModel& opened) {
-  auto tokenizer = OpenTokenizer(config, opened.source->files());
+                                                   const OpenedModel& model) {
+  auto tokenizer = OpenTokenizer(config, model.files());
   if (!tokenizer.ok()) {
     if (!config.need_tokenizer && config.tokenizer_path.empty()) {
       return std::unique_ptr<Tokenizer>();
     }
     return tokenizer.status();
   }
-  const int vocab = opened.model.decoder.vocab;
+  const int vocab = model.config.decoder.vocab;
   const std::string mismatch = "tokenizer does not match the model: ";
   if (tokenizer.value()->max_id() >= vocab) {
     return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
                                               std::to_string(tokenizer.value()->max_id()) +
                                               ", model vocabulary is " + std::to_string(vocab));
   }
-  const bool chats = ChatFamilyOf(opened.model.model_type) != ChatFamily::kNone;
+  const bool chats = ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
   if (chats && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
     return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
   }
@@ -161,10 +147,11 @@ size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const 
                                                 Cascades(config)));
 }
 
-StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& opened, const Ops& ops,
+StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
                               KvShape* kv) {
-  const DecoderConfig& d = opened.model.decoder;
-  const DType weights = config.dtype.value_or(opened.stored_type);
+  const DecoderConfig& d = model.config.decoder;
+  KU_ASSIGN_OR_RETURN(const StoredTypes stored, ReadTypes(model));
+  const DType weights = config.dtype.value_or(stored.matrices);
   kv->layers = d.layers;
   kv->kv_heads = d.kv_heads;
   kv->head_dim = d.head_dim;
@@ -172,7 +159,7 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& ope
   kv->dtype = config.kv_dtype.value_or(weights);
 
   MemoryRequest request;
-  request.weight_bytes = WeightBytes(d, weights, opened.vector_type);
+  request.weight_bytes = WeightBytes(d, weights, stored.vectors);
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights),
                                              config.max_num_batched_tokens, MaxOutputs(config));
   request.workspace_bytes = WorkspaceBytes(config, d, *kv, ops);
@@ -200,9 +187,8 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& ope
 
 }  // namespace
 
-StatusOr<ModelConfig> Engine::ReadConfig(const std::string& model_path) {
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source, OpenWeights(model_path));
-  return ParseModelConfig(source->files().config_json);
+std::vector<Device> Engine::Devices() {
+  return UsableDevices();
 }
 
 StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config) {
@@ -213,18 +199,19 @@ StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& c
     return Tokenizer::Load(is_folder && config.tokenizer_path.empty() ? config.model_path
                                                                       : config.tokenizer_path);
   }
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source, OpenWeights(config.model_path));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source,
+                      FileWeights::Open(config.model_path));
   return OpenTokenizer(config, source->files());
 }
 
-StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config) {
+StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel& model) {
   EngineConfig resolved = config;
   KU_RETURN_IF_ERROR(CheckConfig(resolved));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(config.device, config.ops));
-  KU_ASSIGN_OR_RETURN(const OpenedModel opened, Open(config));
-  KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &resolved));
+  KU_RETURN_IF_ERROR(model.CheckSupported());
+  KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
   KvShape kv;
-  return MakePlan(resolved, opened, *ops, &kv);
+  return MakePlan(resolved, model, *ops, &kv);
 }
 
 Status Engine::State::MakeSwapSpace() {
@@ -243,17 +230,22 @@ Status Engine::State::MakeSwapSpace() {
 }
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
+  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModel(config.model_path));
+  return Create(config, std::move(model));
+}
+
+StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, OpenedModel model) {
   const Clock::time_point begin = Clock::now();
   auto s = std::make_unique<State>();
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
-  KU_ASSIGN_OR_RETURN(OpenedModel opened, Open(config));
-  KU_RETURN_IF_ERROR(ResolveContext(opened.model.decoder, &s->config));
+  KU_RETURN_IF_ERROR(model.CheckSupported());
+  KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   s->config.cascade_attention = Cascades(config);
-  KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, opened));
+  KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, model));
   KvShape kv;
-  KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, opened, *s->ops, &kv));
+  KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, model, *s->ops, &kv));
   LogInfo(s->plan.Describe());
 
   LoadOptions load;
@@ -264,7 +256,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
       config.progress(static_cast<size_t>(done), static_cast<size_t>(total));
     };
   }
-  KU_ASSIGN_OR_RETURN(s->model, LoadModel(std::move(opened.source), *s->ops, load));
+  KU_ASSIGN_OR_RETURN(s->model, LoadModel(std::move(model), *s->ops, load));
   const DecoderConfig& decoder = s->model->config().decoder;
   const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
   KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, s->model->decoder(),

@@ -49,6 +49,15 @@ StatusOr<DeviceRates> MeasureDeviceRates(Device device, size_t bytes, int repeti
   return NotBuilt(device);
 }
 
+std::vector<Device> UsableDevices() {
+  std::vector<Device> devices = {Device{}};
+  for (const DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
+    for (Device device{type, 0}; MakeOps(device, {}).ok(); ++device.index)
+      devices.push_back(device);
+  }
+  return devices;
+}
+
 std::string CompiledDevices() {
   std::string devices = "cpu";
 #ifdef KUIPER_WITH_SIMT

@@ -15,8 +15,8 @@ namespace kuiper {
 // pages it was read from are given back, so that the peak is the model plus one chunk.
 class ModelLoader {
  public:
-  ModelLoader(std::unique_ptr<WeightSource> source, Ops& ops, const LoadOptions& options)
-      : source_(std::move(source)), ops_(ops), options_(options) {}
+  ModelLoader(OpenedModel opened, Ops& ops, const LoadOptions& options)
+      : opened_(std::move(opened)), source_(opened_.source.get()), ops_(ops), options_(options) {}
 
   StatusOr<std::unique_ptr<Model>> Load();
 
@@ -37,7 +37,8 @@ class ModelLoader {
 
   bool on_cpu() const { return ops_.device().type == DeviceType::kCPU; }
 
-  std::unique_ptr<WeightSource> source_;
+  OpenedModel opened_;
+  WeightSource* source_;
   Ops& ops_;
   const LoadOptions& options_;
   std::unique_ptr<Model> model_;
@@ -53,16 +54,9 @@ class ModelLoader {
 
 StatusOr<std::unique_ptr<Model>> ModelLoader::Load() {
   model_.reset(new Model());
-  const ModelFiles& files = source_->files();
-  KU_ASSIGN_OR_RETURN(model_->config_, ParseModelConfig(files.config_json));
-  if (!model_->config_.supported) {
-    return Status(StatusCode::kModel, files.path + " holds a " +
-                                          FamilyName(model_->config_.family) +
-                                          " model, which this build cannot run");
-  }
-  if (!files.generation_config_json.empty()) {
-    KU_ASSIGN_OR_RETURN(model_->generation_, ParseGenerationConfig(files.generation_config_json));
-  }
+  KU_RETURN_IF_ERROR(opened_.CheckSupported());
+  model_->config_ = std::move(opened_.config);
+  model_->generation_ = std::move(opened_.generation);
   config_ = &model_->config_.decoder;
   if (options_.max_context < 0 || options_.max_context > config_->rope.max_position) {
     return Status(StatusCode::kInvalidArgument, "context " + std::to_string(options_.max_context) +
@@ -84,7 +78,7 @@ StatusOr<std::unique_ptr<Model>> ModelLoader::Load() {
   model_->decode_bytes_ = model_->weight_bytes_;
   if (!config_->tie_embeddings) model_->decode_bytes_ -= weights_.embed.bytes();
   model_->decoder_ = std::make_unique<Decoder>(*config_, std::move(weights_), ops_);
-  model_->source_ = std::move(source_);
+  model_->source_ = std::move(opened_.source);
   return std::move(model_);
 }
 
@@ -283,15 +277,9 @@ const std::vector<int32_t>& Model::eos() const {
   return generation_.eos.empty() ? config_.eos : generation_.eos;
 }
 
-StatusOr<std::unique_ptr<Model>> LoadModel(std::unique_ptr<WeightSource> source, Ops& ops,
+StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
                                            const LoadOptions& options) {
-  return ModelLoader(std::move(source), ops, options).Load();
-}
-
-StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Ops& ops,
-                                           const LoadOptions& options) {
-  KU_ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> source, OpenWeights(path));
-  return LoadModel(std::move(source), ops, options);
+  return ModelLoader(std::move(opened), ops, options).Load();
 }
 
 }  // namespace kuiper

@@ -1,6 +1,5 @@
 // A loaded model: configuration, weights on their device, and the decoder that runs them. The
-// engine opens the weights first (weights.h), plans memory from the parsed config, then calls
-// LoadModel.
+// engine plans memory from the opened model first, then calls LoadModel.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/decoder.h"
-#include "kuiper/model/weights.h"
+#include "kuiper/model/opened_model.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper {
@@ -32,7 +31,6 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const GenerationConfig& generation() const { return generation_; }
-  const ModelFiles& files() const { return source_->files(); }
   const Decoder& decoder() const { return *decoder_; }
   // Tokens that end an answer: generation_config.json's when it names any, else config.json's.
   const std::vector<int32_t>& eos() const;
@@ -56,10 +54,8 @@ class Model {
   int64_t decode_bytes_ = 0;
 };
 
-// ops must outlive the model. kModel when the files do not describe a model this build runs.
-StatusOr<std::unique_ptr<Model>> LoadModel(std::unique_ptr<WeightSource> source, Ops& ops,
-                                           const LoadOptions& options);
-StatusOr<std::unique_ptr<Model>> LoadModel(const std::string& path, Ops& ops,
+// ops must outlive the model. kModel when the files do not hold the weights of their config.json.
+StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
                                            const LoadOptions& options);
 
 }  // namespace kuiper

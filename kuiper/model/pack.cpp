@@ -10,8 +10,8 @@
 #include "kuiper/base/atomic_file.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/convert.h"
+#include "kuiper/model/file_weights.h"
 #include "kuiper/model/json_util.h"
-#include "kuiper/model/weights.h"
 
 namespace kuiper {
 namespace {

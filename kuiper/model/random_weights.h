@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kuiper/base/status.h"
-#include "kuiper/model/weights.h"
+#include "kuiper/model/weight_source.h"
 
 namespace kuiper {
 

@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kuiper/base/buffer.h"
 #include "kuiper/base/status.h"
@@ -206,6 +207,8 @@ class Ops {
 
 // kUnavailable when this build has no such backend or the machine no such device.
 StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options);
+// The devices for which MakeOps gives Ops, the CPU first.
+std::vector<Device> UsableDevices();
 // The devices this build can use, for --version: "cpu" or "cpu, cuda (sm_87, ...)".
 std::string CompiledDevices();
 

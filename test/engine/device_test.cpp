@@ -62,7 +62,7 @@ TEST_P(DeviceGoldenTest, LogitsMatchHuggingFace) {
        {AttentionKind::kFlash1, AttentionKind::kFlash2, AttentionKind::kMha}) {
     auto ops = MakeOps(device, {.attention = kind});
     ASSERT_TRUE(ops.ok()) << ops.status().message();
-    auto model = LoadModel(dir, **ops, {});
+    auto model = LoadModel(OpenModel(dir).value(), **ops, {});
     ASSERT_TRUE(model.ok()) << model.status().message();
     const DType dtype = (*model)->config().decoder.dtype;
     test::ForwardRunner runner(**ops, (*model)->decoder(), static_cast<int>(ids.size()),

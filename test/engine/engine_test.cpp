@@ -226,12 +226,35 @@ TEST(EngineTest, LogprobsAreTheLogSoftmaxOfTheLogits) {
 
 TEST(EngineTest, PlanTouchesNoWeightsAndAgreesWithCreate) {
   EngineConfig config = Config();
-  const auto plan = Engine::Plan(config);
+  const auto plan = Engine::Plan(config, OpenModel(config.model_path).value());
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->num_pages, 8);  // 128 tokens in pages of 16
   const auto engine = Engine::Create(config).value();
   EXPECT_EQ(engine->memory_plan().kv_bytes, plan->kv_bytes);
   EXPECT_EQ(engine->kv_stats().pages_total, 8);
+}
+
+// Nothing is read by its name after OpenModel: neither weights nor texts.
+TEST(EngineTest, OpensTheFilesOnce) {
+  const test::TempDir dir;
+  EngineConfig config = Config();
+  const Completion expected = RunToEnd(*Create(config), MakeRequest(9, 4));
+  std::filesystem::create_directory(dir / "model");
+  std::filesystem::copy(config.model_path, dir / "model", std::filesystem::copy_options::recursive);
+  config.model_path = dir / "model";
+  OpenedModel model = OpenModel(config.model_path).value();
+  std::filesystem::rename(dir / "model", dir / "elsewhere");
+  EXPECT_TRUE(Engine::Plan(config, model).ok());
+  const auto engine = Engine::Create(config, std::move(model));
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_EQ(RunToEnd(**engine, MakeRequest(9, 4)).tokens, expected.tokens);
+}
+
+TEST(EngineTest, DevicesAreThoseThatEnginesRunOn) {
+  const std::vector<Device> devices = Engine::Devices();
+  EXPECT_EQ(devices.at(0), Device{});
+  const std::vector<Device> others(devices.begin() + 1, devices.end());
+  EXPECT_EQ(others, Accelerators());
 }
 
 // Created, used and destroyed at the same time; each gives what it gives alone.

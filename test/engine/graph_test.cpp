@@ -34,7 +34,7 @@ class GraphTest : public ::testing::TestWithParam<Device> {
     const std::string path = test::Source("test/data/goldens/qwen3-gqa2-d128-f32");
     LoadOptions options;
     options.max_context = 64;
-    model_ = LoadModel(path, *ops_, options).value();
+    model_ = LoadModel(OpenModel(path).value(), *ops_, options).value();
   }
 
   std::unique_ptr<ModelRunner> MakeRunner(bool use_graph, int page_size, int num_pages) {

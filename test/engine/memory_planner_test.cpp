@@ -210,12 +210,10 @@ TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
 TEST(EngineMemoryTest, RandomWeightsAreAllocatedOnce) {
   EngineConfig config = GoldenConfig();
   config.max_context = 128;
-  const auto from_file = Engine::Plan(config);
-  config.random_weights = true;
-  config.model_path += "/config.json";
+  const auto from_file = Engine::Plan(config, OpenModel(config.model_path).value());
   const size_t before = cpu::AllocatedBytes();
-  const auto engine = Create(config);
-  ASSERT_NE(engine, nullptr);
+  const auto engine =
+      Engine::Create(config, InventModel(config.model_path + "/config.json").value()).value();
   const MemoryPlan& plan = engine->memory_plan();
   EXPECT_EQ(plan.weight_bytes, from_file->weight_bytes);
   EXPECT_EQ(plan.total_bytes(), from_file->total_bytes());

@@ -10,6 +10,7 @@
 
 #include "kuiper/model/model.h"
 #include "kuiper/model/pack.h"
+#include "kuiper/model/safetensors.h"
 #include "test/model/forward_runner.h"
 #include "test/model/model_files.h"
 #include "test/test_data.h"
@@ -31,8 +32,14 @@ std::unique_ptr<Ops> CpuOps() {
   return std::move(ops).value();
 }
 
+StatusOr<std::unique_ptr<Model>> LoadFrom(const std::string& path, Ops& ops,
+                                          const LoadOptions& options) {
+  KU_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
+  return LoadModel(std::move(opened), ops, options);
+}
+
 std::unique_ptr<Model> Load(const std::string& path, Ops& ops, LoadOptions options = {}) {
-  auto model = LoadModel(path, ops, options);
+  auto model = LoadFrom(path, ops, options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   return model.ok() ? std::move(model).value() : nullptr;
 }
@@ -233,7 +240,7 @@ TEST(Load, RefusesWhatDoesNotFitTheConfig) {
     Json json = original;
     json[key] = value;
     test::WriteFile(dir / "config.json", json.dump());
-    const auto model = LoadModel(dir.path(), *ops, {});
+    const auto model = LoadFrom(dir.path(), *ops, {});
     return model.ok() ? std::string("loaded") : model.status().message();
   };
   EXPECT_EQ(message("rms_norm_eps", 1e-6), "loaded");
@@ -250,7 +257,7 @@ TEST(Load, RefusesWhatDoesNotFitTheConfig) {
   LoadOptions options;
   options.max_context = 1 << 24;
   test::WriteFile(dir / "config.json", original.dump());
-  EXPECT_EQ(LoadModel(dir.path(), *ops, options).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(LoadFrom(dir.path(), *ops, options).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(Probe, SeesTheFirstLayerThatGoesWrong) {

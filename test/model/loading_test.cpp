@@ -129,7 +129,7 @@ TEST(LoadingTest, NeverHoldsMoreOfTheFilesThanOnePiece) {
     LoadOptions options;
     options.dtype = c.dtype;
     options.progress = [&](int64_t, int64_t) { most = std::max(most, FileRss() - before); };
-    const auto loaded = LoadModel(model.path(), *ops, options);
+    const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     EXPECT_LT(most, kPiece + (int64_t{4} << 20)) << DeviceName(c.device);
   }
@@ -142,7 +142,7 @@ TEST(LoadingTest, DropsThePageCacheBehindIt) {
     const auto ops = MakeOps(c.device, {.num_threads = 1}).value();
     LoadOptions options;
     options.dtype = c.dtype;
-    const auto loaded = LoadModel(model.path(), *ops, options);
+    const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     EXPECT_LT(CachedShare(model.file()), 0.1) << DeviceName(c.device);
   }

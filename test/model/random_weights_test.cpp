@@ -29,11 +29,11 @@ std::vector<char> BytesOf(Ops& ops, const Tensor& t) {
 std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   auto ops = MakeOps(device, {.num_threads = 2});
   KU_CHECK(ops.ok(), ops.status().message());
-  auto source = MakeRandomWeights(Source("tools/bench_models/tiny.json"));
-  KU_CHECK(source.ok(), source.status().message());
+  auto opened = InventModel(Source("tools/bench_models/tiny.json"));
+  KU_CHECK(opened.ok(), opened.status().message());
   LoadOptions options;
   options.dtype = dtype;
-  const auto model = LoadModel(std::move(source).value(), **ops, options);
+  const auto model = LoadModel(std::move(opened).value(), **ops, options);
   KU_CHECK(model.ok(), model.status().message());
   const DecoderWeights& w = (*model)->decoder().weights();
   std::vector<std::vector<char>> all = {BytesOf(**ops, w.embed), BytesOf(**ops, w.final_norm)};
@@ -69,9 +69,9 @@ TEST(RandomWeightsTest, AreTheSameOnEveryDevice) {
 
 TEST(RandomWeightsTest, NamesWhatIsNoConfiguration) {
   const TempDir dir;
-  EXPECT_EQ(MakeRandomWeights(dir / "absent.json").status().code(), StatusCode::kModel);
+  EXPECT_EQ(InventModel(dir / "absent.json").status().code(), StatusCode::kModel);
   WriteFile(dir / "config.json", "{");
-  EXPECT_EQ(MakeRandomWeights(dir / "config.json").status().code(), StatusCode::kModel);
+  EXPECT_EQ(InventModel(dir / "config.json").status().code(), StatusCode::kModel);
 }
 
 }  // namespace

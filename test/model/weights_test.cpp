@@ -1,5 +1,3 @@
-#include "kuiper/model/weights.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -7,6 +5,7 @@
 #include <filesystem>
 
 #include "kuiper/base/half.h"
+#include "kuiper/model/file_weights.h"
 #include "kuiper/model/pack.h"
 #include "test/model/model_files.h"
 #include "test/test_data.h"
@@ -35,7 +34,7 @@ std::string Golden(const std::string& name) {
 }
 
 Status OpenStatus(const std::string& path) {
-  return OpenWeights(path).status();
+  return FileWeights::Open(path).status();
 }
 
 TEST(Weights, MissingModelsAreNamed) {
@@ -59,7 +58,7 @@ TEST(Weights, OpensDirectoriesAndSingleFiles) {
   WriteFile(dir / "generation_config.json", "{\"b\":2}");
   WriteFile(dir / "model.safetensors", FileA());
   for (const std::string& path : {dir.path(), dir.path() + "/", dir / "model.safetensors"}) {
-    const auto source = OpenWeights(path);
+    const auto source = FileWeights::Open(path);
     ASSERT_TRUE(source.ok()) << source.status().message();
     EXPECT_EQ((*source)->files().config_json, "{\"a\":1}");
     EXPECT_EQ((*source)->files().generation_config_json, "{\"b\":2}");
@@ -69,9 +68,9 @@ TEST(Weights, OpensDirectoriesAndSingleFiles) {
     EXPECT_TRUE((*source)->Has("a"));
     EXPECT_FALSE((*source)->Has("b"));
   }
-  EXPECT_EQ((*OpenWeights(dir.path() + "/"))->files().name,
+  EXPECT_EQ((*FileWeights::Open(dir.path() + "/"))->files().name,
             fs::path(dir.path()).filename().string());
-  EXPECT_EQ((*OpenWeights(dir / "model.safetensors"))->files().name, "model");
+  EXPECT_EQ((*FileWeights::Open(dir / "model.safetensors"))->files().name, "model");
 }
 
 TEST(Weights, ConfigurationsAreBoundedAndNeverWaitedFor) {
@@ -94,7 +93,7 @@ TEST(Weights, GetChecksNameShapeAndType) {
   const std::string header = R"({"w":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]},)"
                              R"("q":{"dtype":"I8","shape":[2],"data_offsets":[8,10]}})";
   WriteFile(dir / "model.safetensors", SafetensorsBytes(header, std::string(10, '\0')));
-  const auto source = OpenWeights(dir.path());
+  const auto source = FileWeights::Open(dir.path());
   ASSERT_TRUE(source.ok());
   const auto w = (*source)->Get("w", {2, 2});
   ASSERT_TRUE(w.ok());
@@ -190,7 +189,7 @@ TEST(Pack, CarriesTheTokenizer) {
   WriteFile(dir / "m/generation_config.json", R"({"top_k": 20})");
   ASSERT_TRUE(PackModel(dir / "m", dir / "m.bin", {}).ok());
   fs::remove_all(dir / "m");
-  const auto copy = OpenWeights(dir / "m.bin");
+  const auto copy = FileWeights::Open(dir / "m.bin");
   ASSERT_TRUE(copy.ok()) << copy.status().message();
   EXPECT_EQ((*copy)->files().tokenizer_json, R"({"text": "ẞ\u0000"})");
   EXPECT_EQ((*copy)->files().tokenizer_config_json, "{}");

@@ -91,15 +91,16 @@ TEST_F(DeviceCareTest, IntegratedDevicesBudgetFromAvailableHostMemory) {
 // Whoever else runs on the host needs some of it, too.
 TEST_F(DeviceCareTest, IntegratedDevicesLeaveMoreOfTheMemory) {
   EngineConfig config = Config();
-  EXPECT_EQ(Engine::Plan(config)->utilization, 0.8);
+  const OpenedModel model = OpenModel(config.model_path).value();
+  EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.8);
   config.memory_utilization = 0.5;
-  EXPECT_EQ(Engine::Plan(config)->utilization, 0.5);
+  EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.5);
   pretence_.integrated = false;
-  EXPECT_EQ(Engine::Plan(config)->utilization, 0.5);
+  EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.5);
   config.memory_utilization.reset();
-  EXPECT_EQ(Engine::Plan(config)->utilization, 0.9);
+  EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.9);
   config.device = Device{};
-  EXPECT_EQ(Engine::Plan(config)->utilization, 0.9);
+  EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.9);
 }
 
 TEST_F(DeviceCareTest, DevicesThatCannotBeUsedSayWhy) {

@@ -1,4 +1,4 @@
-#include "kuiper/model/weights.h"
+#include "kuiper/model/file_weights.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -209,11 +209,6 @@ int64_t FileWeights::file_bytes() const {
   int64_t total = 0;
   for (const auto& map : maps_) total += map->file_bytes();
   return total;
-}
-
-StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& path) {
-  KU_ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> source, FileWeights::Open(path));
-  return source;
 }
 
 }  // namespace kuiper

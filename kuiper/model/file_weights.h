@@ -1,0 +1,54 @@
+// Weights in files: Hugging Face directories, single .safetensors files and containers packed by
+// kuiper_pack. OpenModel reads models through it, kuiper_pack copies what it holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+#include "kuiper/model/safetensors.h"
+#include "kuiper/model/weight_source.h"
+
+namespace kuiper {
+
+// Every tensor of a source, also those that no model asks for; kuiper_pack copies them all.
+class FileWeights : public WeightSource {
+ public:
+  // Opens and checks the headers; touches no weight. kModel errors as docs/command_line.md lists
+  // them.
+  static StatusOr<std::unique_ptr<FileWeights>> Open(const std::string& path);
+
+  struct Item {
+    const SafetensorsFile* file;
+    const SafetensorsEntry* entry;
+  };
+  const std::map<std::string, Item>& items() const { return items_; }
+
+  const ModelFiles& files() const override { return files_; }
+  bool Has(const std::string& name) const override { return items_.contains(name); }
+  StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) override;
+  std::vector<std::string> Unused() const override;
+  void WillNeed(const void* data, size_t bytes) override;
+  void DontNeed(const void* data, size_t bytes) override;
+  int64_t file_bytes() const override;
+
+ private:
+  FileWeights() = default;
+  Status OpenDirectory(const std::string& dir);
+  Status OpenSingleFile(const std::string& path);
+  Status OpenShards(const std::string& dir);
+  Status AddFile(const std::string& path);
+
+  ModelFiles files_;
+  std::vector<std::unique_ptr<SafetensorsFile>> maps_;
+  std::map<std::string, Item> items_;
+  std::set<std::string> used_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,32 @@
+// A model opened for reading: headers and texts are read and checked, no weight is touched. A
+// program opens a model once per run, looks at what it is, and gives it to Engine::Plan and
+// Engine::Create. Knows nothing of devices.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kuiper/base/status.h"
+#include "kuiper/model/config.h"
+#include "kuiper/model/weight_source.h"
+
+namespace kuiper {
+
+struct OpenedModel {
+  std::unique_ptr<WeightSource> source;
+  ModelConfig config;
+  GenerationConfig generation;
+
+  const ModelFiles& files() const { return source->files(); }
+  // kModel when the model was recognised, but nothing here can compute it.
+  Status CheckSupported() const;
+};
+
+// A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack. kModel
+// errors as docs/command_line.md lists them.
+StatusOr<OpenedModel> OpenModel(const std::string& path);
+// A model that nobody trained, in the shapes of a config.json: speed and memory can be measured
+// without weight files (random_weights.h).
+StatusOr<OpenedModel> InventModel(const std::string& config_path);
+
+}  // namespace kuiper

@@ -1,0 +1,47 @@
+// Where weights come from: a name, an expected shape, and a host tensor in return. file_weights.h
+// reads them from files, random_weights.h makes them up; placing them on a device is LoadModel's
+// work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+
+namespace kuiper {
+
+// The texts that belong to a model. Empty strings: absent.
+struct ModelFiles {
+  std::string path;  // as the user gave it
+  std::string name;  // for people: the folder's or file's name without extension
+  std::string
+      dir;  // folder that holds tokenizer.json and the like, unless carried in the container
+  std::string config_json;
+  std::string generation_config_json;
+  std::string tokenizer_json;         // carried by a packed container only
+  std::string tokenizer_config_json;  // carried by a packed container only
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual const ModelFiles& files() const = 0;
+  virtual bool Has(const std::string& name) const = 0;
+  // A dense host tensor of that shape and of any float type, valid while the source lives; the data
+  // need not be aligned. Without data it stands for random values (Ops::FillRandom), which differ
+  // from tensor to tensor. kModel when it is absent or does not have this shape.
+  virtual StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // The names of tensors that Get was not asked for.
+  virtual std::vector<std::string> Unused() const { return {}; }
+  // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
+  // copied elsewhere and may leave memory and the page cache.
+  virtual void WillNeed(const void*, size_t) {}
+  virtual void DontNeed(const void*, size_t) {}
+  // Size of all files that hold weights; 0 when there are none.
+  virtual int64_t file_bytes() const = 0;
+};
+
+}  // namespace kuiper
