@@ -9,6 +9,8 @@
 #include <cstring>
 #include <memory>
 
+#include "demo/start_log.h"
+
 namespace kuiper::demo {
 namespace {
 
@@ -64,12 +66,7 @@ Status Console::Configure(const Options& options, const char* program) {
   color_ = error_is_terminal_ && allowed && options.color == ColorMode::kAuto;
   color_ |= error_is_terminal_ && options.color == ColorMode::kAlways;
 
-  FLAGS_logtostderr = true;  // no log files of its own
-  FLAGS_colorlogtostderr = false;
-  FLAGS_minloglevel = Severity(level_);
-  FLAGS_log_prefix = level_ == LogLevel::kDebug;
-  FLAGS_v = level_ == LogLevel::kDebug ? 1 : 0;
-  google::InitGoogleLogging(program);
+  StartLog(program, Severity(level_), level_ == LogLevel::kDebug);
   if (options.log_file.empty()) return OkStatus();
   log_path_ = options.log_file;
   log_file_ = std::fopen(log_path_.c_str(), "w");

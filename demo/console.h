@@ -1,5 +1,5 @@
 // The two streams of a program: answers on stdout, everything else on stderr. Only this file writes
-// to either (log lines go through glog, which console.cpp sets up). It knows neither flags nor
+// to either (log lines go through glog, see start_log.h). It knows neither flags nor
 // models.
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include "demo/exit_code.h"
 #include "demo/standard_streams.h"
+#include "demo/start_log.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::tools {
@@ -30,13 +31,6 @@ Status Bad(const std::string& what) {
   std::exit(0);
 }
 
-void StartLog(const char* program) {
-  FLAGS_logtostderr = true;
-  FLAGS_minloglevel = google::GLOG_WARNING;
-  FLAGS_log_prefix = false;
-  google::InitGoogleLogging(program);
-}
-
 std::optional<int64_t> ToInt(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -55,7 +49,7 @@ StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,
                          const std::vector<Option>& options, size_t min_positionals,
                          size_t max_positionals) {
   demo::OccupyStandardStreams();
-  StartLog(argv[0]);
+  demo::StartLog(argv[0], google::GLOG_WARNING, false);
   Args args;
   bool only_positionals = false;
   for (int i = 1; i < argc; ++i) {

@@ -1,12 +1,11 @@
 // Asks a chat model several questions at once: generate MODEL QUESTION...
-#include <glog/logging.h>
-
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "kuiper/base/log.h"
 #include "kuiper/engine/engine.h"
 
 using namespace kuiper;  // NOLINT(google-build-using-namespace): an example
@@ -43,8 +42,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s MODEL QUESTION...\n", argv[0]);
     return 2;
   }
-  FLAGS_logtostderr = true;  // instead of log files
-  google::InitGoogleLogging(argv[0]);
+  SetLogSink(
+      [](LogSeverity, const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
   const Status status = Ask(argv[1], {argv + 2, argv + argc});
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;

@@ -1,14 +1,26 @@
 #include "kuiper/base/log.h"
 
-#include <glog/logging.h>
+#include <atomic>
 
 namespace kuiper {
+namespace {
 
+std::atomic<LogSink> log_sink = nullptr;
+
+void Log(LogSeverity severity, const std::string& message) {
+  if (const LogSink sink = log_sink) sink(severity, message);
+}
+
+}  // namespace
+
+void SetLogSink(LogSink sink) {
+  log_sink = sink;
+}
 void LogInfo(const std::string& message) {
-  LOG(INFO) << message;
+  Log(LogSeverity::kInfo, message);
 }
 void LogWarning(const std::string& message) {
-  LOG(WARNING) << message;
+  Log(LogSeverity::kWarning, message);
 }
 
 }  // namespace kuiper

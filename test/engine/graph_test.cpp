@@ -12,6 +12,7 @@
 #include "kuiper/model/model.h"
 #include "test/engine/engine_test_util.h"
 #include "test/kv/late_ops.h"
+#include "test/log_capture.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -157,9 +158,9 @@ TEST(DecodeGraphTest, FailedRecordingIsLoggedOnceAndTheSizeStaysEager) {
   int eager_steps = 0;
   Batch batch;
   batch.num_seqs = 2;
-  ::testing::internal::CaptureStderr();
+  const test::LogCapture capture;
   for (int i = 0; i < 3; ++i) graph.Run(batch, true, [&](const Batch&) { ++eager_steps; });
-  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string& log = capture.text();
   EXPECT_EQ(eager_steps, 3);
   EXPECT_EQ(graph.num_captured(), 0);
   EXPECT_EQ(graph.num_replayed(), 0);

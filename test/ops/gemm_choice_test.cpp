@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "test/log_capture.h"
 #include "test/model/model_files.h"
 
 namespace kuiper::test {
@@ -134,9 +135,9 @@ TEST_F(GemmChoiceTest, DamagedFilesAreIgnoredAndWrittenAnew) {
         good + "7 other\n", good + "-1\tother\n", good + "99999999999\tother\n", good + "\n",
         "other heading\n" + good, good + std::string(2 << 20, 'x')}) {
     WriteFile(path_, bad);
-    testing::internal::CaptureStderr();
+    const test::LogCapture capture;
     GemmChoices choices = Open();
-    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string& log = capture.text();
     EXPECT_NE(log.find("damaged and ignored"), std::string::npos) << log;
     EXPECT_EQ(choices.Find("key"), std::nullopt) << bad.substr(0, 100);
     EXPECT_EQ(choices.Keep("key", 5), 5);
@@ -150,11 +151,11 @@ TEST_F(GemmChoiceTest, WithoutAFileRunsStillAgree) {
   for (const std::string& path : {path_, std::string()}) {
     FakeLibrary library;
     GemmChoices choices(path);
-    testing::internal::CaptureStderr();
+    const test::LogCapture capture;
     for (const char* key : {"one", "two"}) {
       EXPECT_EQ(ChooseGemm(library.Candidates(key), GemmTiming::kForTheFile, choices), 0);
     }
-    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string& log = capture.text();
     const size_t at = log.find("cannot be kept");
     EXPECT_NE(at, std::string::npos) << log;
     EXPECT_EQ(log.find("cannot be kept", at + 1), std::string::npos) << "once is enough";

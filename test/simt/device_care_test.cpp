@@ -10,6 +10,7 @@
 #include "kuiper/kernels/simt/runtime.h"
 #include "kuiper/ops/ops.h"
 #include "test/engine/engine_test_util.h"
+#include "test/log_capture.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -143,10 +144,10 @@ TEST_F(DeviceCareTest, FailedCaptureIsLoggedOnceAndStaysEager) {
   const auto graph = Create(config);
   ASSERT_TRUE(eager != nullptr && graph != nullptr);
   const std::vector<int32_t> expected = RunToEnd(*eager, MakeRequest(*eager)).tokens;
-  ::testing::internal::CaptureStderr();
+  const test::LogCapture capture;
   const std::vector<int32_t> first = RunToEnd(*graph, MakeRequest(*graph)).tokens;
   const std::vector<int32_t> second = RunToEnd(*graph, MakeRequest(*graph)).tokens;
-  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string& log = capture.text();
   EXPECT_EQ(first, expected);
   EXPECT_EQ(second, expected);
   const std::string line = "run without a graph";
