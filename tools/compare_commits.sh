@@ -58,9 +58,9 @@ def text(count):
 (out / "long.txt").write_text("Tell me a story. " + text(230))
 (out / "chat.txt").write_text("".join(text(20) + "\n" for _ in range(3)) + "/regen\n" + text(9) + "\n")
 
-def body(i):
+def body(i, max_tokens):
     """Greedy and sampled, samples, beams, penalties, filters, stop strings and budgets."""
-    made = {"max_tokens": dice.randint(1, 30), "seed": i, "temperature": dice.choice([0, 0.8])}
+    made = {"max_tokens": dice.randint(1, max_tokens), "seed": i, "temperature": dice.choice([0, 0.8])}
     made["ignore_eos"] = i % 2 == 0
     kind = i % 10
     if kind == 1:
@@ -81,28 +81,30 @@ def body(i):
         made.update(beam_width=3, temperature=0, repetition_penalty=1.2)
     return made
 
-def lines(name, count, prompt_of):
+def lines(name, count, max_tokens, prompt_of):
     with open(out / name, "w") as file:
         for i in range(count):
             request = prompt_of(i)
             url = "/v1/chat/completions" if "messages" in request else "/v1/completions"
-            file.write(json.dumps({"custom_id": f"r{i}", "url": url, "body": {**request, **body(i)}}) + "\n")
+            file.write(json.dumps({"custom_id": f"r{i}", "url": url, "body": {**request, **body(i, max_tokens)}}) + "\n")
 
-shared = "You are a clerk. " + text(40)
-def chat(i):
-    if i % 5 == 4:
-        return {"prompt": text(dice.randint(1, 60))}
-    system = [{"role": "system", "content": shared}] if i % 2 else []
-    request = {"messages": system + [{"role": "user", "content": text(dice.randint(1, 60))}]}
-    return request
+def chat(num_words):
+    shared = [{"role": "system", "content": "You are a clerk. " + text(num_words * 2 // 3)}]
+    def prompt(i):
+        user = text(dice.randint(1, num_words))
+        if i % 5 == 4:
+            return {"prompt": user}
+        return {"messages": shared * (i % 2) + [{"role": "user", "content": user}]}
+    return prompt
 
 def ids(i):
     start = [] if i % 2 else list(range(2, 22))
     return {"prompt": start + [dice.randrange(2, 90) for _ in range(dice.randint(1, 40))]}
 
-lines("200.jsonl", 200, chat)
-lines("20.jsonl", 20, chat)
-lines("ids.jsonl", 20, ids)
+lines("200.jsonl", 200, 30, chat(60))
+# For the emulated device, which takes as long for one token as the CPU for a hundred.
+lines("10.jsonl", 10, 8, chat(12))
+lines("ids.jsonl", 20, 30, ids)
 # 20 further tokens cross the boundaries of pages of 16, and of those of 256.
 (out / "ids.txt").write_text(" ".join(str(3 + 7 * i % 1400) for i in range(300)))
 
@@ -176,13 +178,14 @@ cases() {
       add "$run/chat, contiguous, with a prefix cache" '"cached_tokens":[1-9]' "$name $models/$model -i $on -n 12" \
         "-o json --prefix-cache --history-thinking keep <@in/chat.txt"
       local requests=200
-      [ $device = cpu ] || requests=20
+      [ $device = cpu ] || requests=10
       local full=(--preemption recompute --num-blocks 40 --page-size 8 --max-context 256)
-      batch "$run/batch" ' [1-9][0-9]* of [0-9]* prompt tokens reused' "$models/$model" $requests "$on"
+      [ $device = cpu ] || full=(--preemption recompute --num-blocks 24 --page-size 4 --max-context 96)
+      batch "$run/batch" ' [1-9][0-9]* of [0-9]* prompt tokens reused' "$models/$model" $requests "$on" --page-size 4 --max-num-seqs 4
       batch "$run/batch, eager, no cache" '' "$models/$model" $requests "$on" --no-cuda-graph --no-prefix-cache
       batch "$run/batch, contiguous" '' "$models/$model" $requests "$on" --no-paged-attention --max-context 512
-      batch "$run/batch, chunks of 5" '' "$models/$model" 20 "$on" --max-num-batched-tokens 5 --max-num-seqs 5
-      batch "$run/batch, latency" '' "$models/$model" 20 "$on" --policy latency
+      batch "$run/batch, chunks of 5" '' "$models/$model" 10 "$on" --max-num-batched-tokens 5 --max-num-seqs 5
+      batch "$run/batch, latency" '' "$models/$model" 10 "$on" --policy latency
       batch "$run/batch, recompute" '[1-9][0-9]* preemptions recomputed' "$models/$model" $requests "$on" "${full[@]}"
       batch "$run/batch, swap" '[1-9][0-9]* swapped' "$models/$model" $requests "$on" "${full[@]/recompute/swap}"
       batch "$run/batch, --on-full stop" '' "$models/$model" $requests "$on" "${full[@]}" --on-full stop
@@ -200,7 +203,7 @@ cases() {
       done
       batch "$run/batch" '' "$golden" ids --tokenizer @in/tokenizer.json --device $device --page-size 4
       batch "$run/batch, recompute" '' "$golden" ids --tokenizer @in/tokenizer.json --device $device \
-        --page-size 4 --num-blocks 40 --preemption recompute --max-num-batched-tokens 7
+        --page-size 4 --num-blocks 40 --preemption recompute --max-num-batched-tokens 7 --max-num-seqs 7
     done
   done
 }
