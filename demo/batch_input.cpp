@@ -42,7 +42,7 @@ std::optional<std::string> BatchInput::NextLine() {
 std::optional<BatchInput::Item> BatchInput::Next() {
   const std::optional<std::string> text = NextLine();
   if (!text.has_value()) return std::nullopt;
-  Item item{{++num_read_, std::nullopt}, ParseJsonTree(*text, StatusCode::kInput, "the line")};
+  Item item{{++num_read_, std::nullopt}, ParseJson(*text, StatusCode::kInput, "the line")};
   if (!item.json.ok()) return item;
   item.line.custom_id = CustomIdOf(*item.json);
   if (item.line.custom_id.has_value() && !custom_ids_.insert(*item.line.custom_id).second) {

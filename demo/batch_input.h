@@ -9,8 +9,8 @@
 
 #include "demo/batch_request.h"
 #include "demo/line_reader.h"
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
-#include "kuiper/io/json_tree.h"
 
 namespace kuiper::demo {
 

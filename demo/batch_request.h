@@ -9,8 +9,8 @@
 
 #include "demo/options.h"
 #include "demo/prompt_source.h"
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
-#include "kuiper/io/json_tree.h"
 
 namespace kuiper::demo {
 

@@ -223,7 +223,7 @@ StatusOr<int> Batch::Answer() {
 Status Resume(Run& run, BatchInput& input, BatchOutput& output) {
   while (const std::optional<std::string> answer = output.NextFinished()) {
     const std::optional<BatchInput::Item> item = input.Next();
-    const auto json = ParseJsonTree(*answer, StatusCode::kInput, "the line");
+    const auto json = ParseJson(*answer, StatusCode::kInput, "the line");
     if (item.has_value() && json.ok() && json->Find("response") != nullptr &&
         CustomIdOf(*json) == item->line.custom_id) {
       continue;

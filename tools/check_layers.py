@@ -55,6 +55,7 @@ PUBLIC = LEAVES + ["gflags", "json", "kuiper/io/*", "kuiper/engine/engine.h",
 
 # (files, what they may include); the first matching line decides.
 RULES = [
+    ("kuiper/base/json.cpp", LEAVES + ["json"]),
     ("kuiper/base/*", LEAVES),
     ("kuiper/io/*", LEAVES + ["kuiper/io/*", "json", "sentencepiece", "pcre2", "utf8proc", "stb",
                               "webp"]),
@@ -141,6 +142,8 @@ def self_test():
         ("kuiper/base/tensor.h", '"kuiper/io/utf8.h"', False),
         ("demo/start_log.cpp", "<glog/logging.h>", True),
         ("kuiper/base/status.h", "<glog/logging.h>", False),
+        ("kuiper/base/json.cpp", "<nlohmann/json.hpp>", True),
+        ("kuiper/base/json.h", "<nlohmann/json.hpp>", False),
         ("kuiper/io/tokenizer.cpp", "<nlohmann/json.hpp>", True),
         ("kuiper/io/tokenizer.cpp", '"kuiper/model/config.h"', False),
         ("kuiper/kv/kv_view.h", '"kuiper/ops/ops.h"', False),

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "kuiper/io/json_tree.h"
+#include "kuiper/base/json.h"
 
 namespace kuiper {
 namespace {

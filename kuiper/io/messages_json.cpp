@@ -129,7 +129,7 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
 }  // namespace
 
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json) {
-  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJsonTree(json, StatusCode::kInput, kName));
+  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(json, StatusCode::kInput, kName));
   return ParseMessages(root);
 }
 
@@ -150,7 +150,7 @@ StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
 }
 
 StatusOr<std::string> PythonJson(std::string_view json) {
-  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJsonTree(json, StatusCode::kInput, "JSON"));
+  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(json, StatusCode::kInput, "JSON"));
   return PythonJson(root);
 }
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
 #include "kuiper/io/chat_template.h"
-#include "kuiper/io/json_tree.h"
 
 namespace kuiper {
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/log.h"
 #include "kuiper/io/added_tokens.h"
 #include "kuiper/io/byte_tokens.h"
 #include "kuiper/io/joined_text.h"
-#include "kuiper/io/json_tree.h"
 #include "kuiper/io/normalizer.h"
 
 namespace kuiper {
@@ -48,8 +48,8 @@ class SpmTokenizer : public Tokenizer {
   Status ReadConfig(std::string_view config_json, const std::string& name) {
     if (processor_.bos_id() >= 0) bos_ = processor_.bos_id();
     if (config_json.empty()) return OkStatus();
-    KU_ASSIGN_OR_RETURN(const JsonNode config, ParseJsonTree(config_json, StatusCode::kTokenizer,
-                                                             name + ": tokenizer_config.json"));
+    KU_ASSIGN_OR_RETURN(const JsonNode config, ParseJson(config_json, StatusCode::kTokenizer,
+                                                         name + ": tokenizer_config.json"));
     const JsonNode* add = config.Find("add_bos_token");
     if (add != nullptr && add->IsBool() && !add->boolean) bos_.reset();
     return OkStatus();

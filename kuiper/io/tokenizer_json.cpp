@@ -1,5 +1,7 @@
 #include "kuiper/io/tokenizer_json.h"
 
+#include <algorithm>
+
 namespace kuiper {
 namespace {
 
@@ -7,46 +9,38 @@ namespace {
 // tree into arrays: one pass, no tree node per token.
 class TokenizerJsonReader : public JsonTreeBuilder {
  public:
-  using JsonTreeBuilder::JsonTreeBuilder;
-
-  bool null() override { return IsTree() ? JsonTreeBuilder::null() : WrongType(); }
-  bool boolean(bool value) override {
-    return IsTree() ? JsonTreeBuilder::boolean(value) : WrongType();
+  bool Null() override { return IsTree() ? JsonTreeBuilder::Null() : WrongType(); }
+  bool Bool(bool value) override { return IsTree() ? JsonTreeBuilder::Bool(value) : WrongType(); }
+  bool Number(JsonNode number) override {
+    if (IsTree()) return JsonTreeBuilder::Number(std::move(number));
+    if (state_ != State::kVocab || number.type != JsonNode::Type::kInt) return WrongType();
+    vocab_.back().id = std::min(number.AsInt().value_or(kMaxTokenId + 1), kMaxTokenId + 1);
+    return true;
   }
-  bool number_integer(number_integer_t value) override {
-    return IsTree() ? JsonTreeBuilder::number_integer(value) : TokenId(value);
+  bool String(std::string text) override {
+    if (IsTree()) return JsonTreeBuilder::String(std::move(text));
+    if (state_ == State::kMerges) return SpacedMerge(text);
+    return state_ == State::kMergePair ? MergePart(std::move(text)) : WrongType();
   }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (IsTree()) return JsonTreeBuilder::number_unsigned(value);
-    return TokenId(value > kMaxTokenId ? kMaxTokenId + 1 : static_cast<int64_t>(value));
-  }
-  bool number_float(number_float_t value, const string_t& text) override {
-    return IsTree() ? JsonTreeBuilder::number_float(value, text) : WrongType();
-  }
-  bool string(string_t& value) override {
-    if (IsTree()) return JsonTreeBuilder::string(value);
-    if (state_ == State::kMerges) return SpacedMerge(value);
-    return state_ == State::kMergePair ? MergePart(value) : WrongType();
-  }
-  bool start_object(size_t elements) override {
+  bool BeginObject() override {
     if (state_ == State::kTree && IsModelKey("vocab")) {
       state_ = State::kVocab;
       return true;
     }
-    return IsTree() ? JsonTreeBuilder::start_object(elements) : WrongType();
+    return IsTree() ? JsonTreeBuilder::BeginObject() : WrongType();
   }
-  bool key(string_t& value) override {
-    if (IsTree()) return JsonTreeBuilder::key(value);
+  bool Key(std::string text) override {
+    if (IsTree()) return JsonTreeBuilder::Key(std::move(text));
     if (vocab_.size() == kMaxEntries) return TooMany("model.vocab");
-    vocab_.push_back({std::move(value), 0});
+    vocab_.push_back({std::move(text), 0});
     return true;
   }
-  bool end_object() override {
-    if (IsTree()) return JsonTreeBuilder::end_object();
+  bool EndObject() override {
+    if (IsTree()) return JsonTreeBuilder::EndObject();
     state_ = State::kTree;
-    return JsonTreeBuilder::null();  // the value of "vocab" that stays in the tree
+    return JsonTreeBuilder::Null();  // the value of "vocab" that stays in the tree
   }
-  bool start_array(size_t elements) override {
+  bool BeginArray() override {
     if (state_ == State::kMerges) {
       state_ = State::kMergePair;
       num_parts_ = 0;
@@ -56,16 +50,16 @@ class TokenizerJsonReader : public JsonTreeBuilder {
       state_ = State::kMerges;
       return true;
     }
-    return IsTree() ? JsonTreeBuilder::start_array(elements) : WrongType();
+    return IsTree() ? JsonTreeBuilder::BeginArray() : WrongType();
   }
-  bool end_array() override {
-    if (IsTree()) return JsonTreeBuilder::end_array();
+  bool EndArray() override {
+    if (IsTree()) return JsonTreeBuilder::EndArray();
     if (state_ == State::kMergePair) {
       state_ = State::kMerges;
       return num_parts_ == 2 || BadMerge();
     }
     state_ = State::kTree;
-    return JsonTreeBuilder::null();
+    return JsonTreeBuilder::Null();
   }
 
   TokenizerJson Take() { return {std::move(root()), std::move(vocab_), std::move(merges_)}; }
@@ -88,17 +82,13 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     return Fail("model.merges: entry " + std::to_string(merges_.size()) +
                 " is not a pair of tokens");
   }
-  bool TokenId(int64_t id) {
-    if (state_ != State::kVocab) return WrongType();
-    vocab_.back().id = id;
-    return true;
-  }
-  bool SpacedMerge(const string_t& value) {
+  bool SpacedMerge(const std::string& value) {
     const size_t space = value.find(' ');
-    if (space == string_t::npos || value.find(' ', space + 1) != string_t::npos) return BadMerge();
+    if (space == std::string::npos || value.find(' ', space + 1) != std::string::npos)
+      return BadMerge();
     return AddMerge(value.substr(0, space), value.substr(space + 1));
   }
-  bool MergePart(string_t& value) {
+  bool MergePart(std::string value) {
     if (num_parts_ == 2) return BadMerge();
     if (num_parts_++ > 0) return AddMerge(std::move(left_), std::move(value));
     left_ = std::move(value);
@@ -124,7 +114,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
 
 StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view json, const std::string& name) {
   TokenizerJsonReader reader;
-  KU_RETURN_IF_ERROR(reader.Parse(json, StatusCode::kTokenizer, name));
+  KU_RETURN_IF_ERROR(reader.Read(json, StatusCode::kTokenizer, name));
   return reader.Take();
 }
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
-#include "kuiper/io/json_tree.h"
 #include "kuiper/io/tokenizer_spec.h"
 
 namespace kuiper {

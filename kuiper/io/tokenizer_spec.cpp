@@ -315,8 +315,8 @@ StatusOr<TokenizerSpec> ParseTokenizerSpec(std::string_view json, std::string_vi
   SpecReader reader(name, &spec);
   KU_RETURN_IF_ERROR(reader.Read(parsed.root));
   if (!config_json.empty()) {
-    KU_ASSIGN_OR_RETURN(const JsonNode config, ParseJsonTree(config_json, StatusCode::kTokenizer,
-                                                             name + ": tokenizer_config.json"));
+    KU_ASSIGN_OR_RETURN(const JsonNode config, ParseJson(config_json, StatusCode::kTokenizer,
+                                                         name + ": tokenizer_config.json"));
     KU_RETURN_IF_ERROR(reader.ReadConfig(config));
   }
   spec.vocab = std::move(parsed.vocab);

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "kuiper/model/json_util.h"
+#include "kuiper/base/json.h"
+#include "kuiper/base/text.h"
 
 namespace kuiper {
 namespace {
-
-using Json = nlohmann::json;
 
 // Bounds far above every real model; they keep all products of two sizes inside an int and every
 // tensor size inside an int64_t.
@@ -51,20 +49,20 @@ std::string ToText(double value) {
 // are in range but meaningless: check status() before using them.
 class Reader {
  public:
-  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
+  Reader(const JsonNode& object, std::string where) : object_(object), where_(std::move(where)) {}
 
   const Status& status() const { return status_; }
   void Fail(const std::string& what) {
     if (status_.ok()) status_ = Status(StatusCode::kModel, where_ + ": " + what);
   }
   // Absent and null are the same, as in Hugging Face's own configs.
-  const Json* Find(const char* key) const {
-    const auto it = object_.find(key);
-    return it == object_.end() || it->is_null() ? nullptr : &*it;
+  const JsonNode* Find(const char* key) const {
+    const JsonNode* value = object_.Find(key);
+    return value == nullptr || value->IsNull() ? nullptr : value;
   }
 
   int Int(const char* key, int min, int max, std::optional<int> fallback = {}) {
-    const Json* value = Find(key);
+    const JsonNode* value = Find(key);
     if (value == nullptr) {
       if (!fallback) Fail(std::string(key) + " is missing");
       return fallback.value_or(min);
@@ -72,73 +70,71 @@ class Reader {
     return ToInt(*value, key, min, max);
   }
   std::optional<int> MaybeInt(const char* key, int min, int max) {
-    const Json* value = Find(key);
+    const JsonNode* value = Find(key);
     if (value == nullptr) return std::nullopt;
     return ToInt(*value, key, min, max);
   }
   std::optional<double> MaybeNumber(const char* key, double min, double max) {
-    const Json* value = Find(key);
+    const JsonNode* value = Find(key);
     if (value == nullptr) return std::nullopt;
-    const double number =
-        value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
-    if (number >= min && number <= max) return number;
-    Fail(std::string(key) + " is " + Quoted(value->dump()) + ", expected a number from " +
+    const std::optional<double> number = value->AsDouble();
+    if (number && *number >= min && *number <= max) return number;
+    Fail(std::string(key) + " is " + Quoted(PythonJson(*value)) + ", expected a number from " +
          ToText(min) + " to " + ToText(max));
     return min;
   }
   bool Bool(const char* key, bool fallback) {
-    const Json* value = Find(key);
+    const JsonNode* value = Find(key);
     if (value == nullptr) return fallback;
-    if (!value->is_boolean()) Fail(std::string(key) + " is not true or false");
-    return value->is_boolean() && value->get<bool>();
+    if (!value->IsBool()) Fail(std::string(key) + " is not true or false");
+    return value->boolean;
   }
   std::string String(const char* key) {
-    const Json* value = Find(key);
+    const JsonNode* value = Find(key);
     if (value == nullptr) return "";
-    if (!value->is_string()) Fail(std::string(key) + " is not a string");
-    return value->is_string() ? value->get<std::string>() : "";
+    if (!value->IsString()) Fail(std::string(key) + " is not a string");
+    return value->IsString() ? value->text : "";
   }
   // One token id or a list of them.
   std::vector<int32_t> Tokens(const char* key) {
-    const Json* value = Find(key);
+    const JsonNode* value = Find(key);
     if (value == nullptr) return {};
     constexpr int kMaxId = std::numeric_limits<int32_t>::max();
-    if (!value->is_array()) return {ToInt(*value, key, 0, kMaxId)};
+    if (!value->IsArray()) return {ToInt(*value, key, 0, kMaxId)};
     std::vector<int32_t> ids;
-    if (value->size() > kMaxEosTokens) {
+    if (value->items.size() > kMaxEosTokens) {
       Fail(std::string(key) + " lists more than " + std::to_string(kMaxEosTokens) + " tokens");
       return ids;
     }
-    for (const Json& id : *value) ids.push_back(ToInt(id, key, 0, kMaxId));
+    for (const JsonNode& id : value->items) ids.push_back(ToInt(id, key, 0, kMaxId));
     return ids;
   }
 
  private:
-  int ToInt(const Json& value, const char* key, int min, int max) {
+  int ToInt(const JsonNode& value, const char* key, int min, int max) {
     // Some exporters write 1000000.0 for an integer.
-    const double number =
-        value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-    if (number >= min && number <= max && number == std::floor(number)) {
-      return static_cast<int>(number);
+    const std::optional<double> number = value.AsDouble();
+    if (number && *number >= min && *number <= max && *number == std::floor(*number)) {
+      return static_cast<int>(*number);
     }
-    Fail(std::string(key) + " is " + Quoted(value.dump()) + ", expected an integer from " +
+    Fail(std::string(key) + " is " + Quoted(PythonJson(value)) + ", expected an integer from " +
          std::to_string(min) + " to " + std::to_string(max));
     return min;
   }
 
-  const Json& object_;
+  const JsonNode& object_;
   std::string where_;
   Status status_;
 };
 
 StatusOr<const Architecture*> FindArchitecture(Reader& reader) {
   std::string name;
-  const Json* list = reader.Find("architectures");
+  const JsonNode* list = reader.Find("architectures");
   if (list != nullptr) {
-    if (!list->is_array() || list->empty() || !list->front().is_string()) {
+    if (!list->IsArray() || list->items.empty() || !list->items[0].IsString()) {
       return Status(StatusCode::kModel, "config.json: architectures is not a list of names");
     }
-    name = list->front().get<std::string>();
+    name = list->items[0].text;
   }
   const std::string model_type = reader.String("model_type");
   KU_RETURN_IF_ERROR(reader.status());
@@ -159,13 +155,11 @@ StatusOr<const Architecture*> FindArchitecture(Reader& reader) {
 }
 
 Status CheckQuantization(const Reader& reader) {
-  const Json* quantization = reader.Find("quantization_config");
+  const JsonNode* quantization = reader.Find("quantization_config");
   if (quantization == nullptr) return OkStatus();
   std::string method = "unknown";
-  if (quantization->is_object() && quantization->contains("quant_method") &&
-      (*quantization)["quant_method"].is_string()) {
-    method = (*quantization)["quant_method"].get<std::string>();
-  }
+  const JsonNode* named = quantization->Find("quant_method");
+  if (named != nullptr && named->IsString()) method = named->text;
   return Status(StatusCode::kModel,
                 "config.json: quantization " + Quoted(method) +
                     " is not supported (supported: unquantised FP32, FP16 and BF16 weights)");
@@ -180,10 +174,10 @@ Status CheckUnsupportedTraits(Reader& reader) {
   if (reader.Bool("use_sliding_window", false)) {
     reader.Fail("use_sliding_window is true; sliding window attention is not supported");
   }
-  if (const Json* types = reader.Find("layer_types")) {
-    if (!types->is_array()) reader.Fail("layer_types is not a list");
-    for (const Json& type : *types) {
-      if (type != "full_attention") {
+  if (const JsonNode* types = reader.Find("layer_types")) {
+    if (!types->IsArray()) reader.Fail("layer_types is not a list");
+    for (const JsonNode& type : types->items) {
+      if (!type.IsString() || type.text != "full_attention") {
         reader.Fail(
             "layer_types has layers other than \"full_attention\", which are not supported");
         break;
@@ -223,9 +217,9 @@ Status ReadRope(Reader& config, RopeConfig* rope) {
   rope->theta = config.MaybeNumber("rope_theta", kMinTheta, 1e15).value_or(10000);
   KU_RETURN_IF_ERROR(config.status());
   const char* key = config.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  const Json* object = config.Find(key);
+  const JsonNode* object = config.Find(key);
   if (object == nullptr) return OkStatus();
-  if (!object->is_object()) config.Fail(std::string(key) + " is not an object");
+  if (!object->IsObject()) config.Fail(std::string(key) + " is not an object");
   KU_RETURN_IF_ERROR(config.status());
 
   Reader reader(*object, std::string("config.json: ") + key);
@@ -329,8 +323,9 @@ const char* FamilyName(ModelFamily family) {
 }
 
 StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
-  KU_ASSIGN_OR_RETURN(const Json json, ParseJson(config_json, "config.json"));
-  if (!json.is_object()) return Status(StatusCode::kModel, "config.json: not a JSON object");
+  KU_ASSIGN_OR_RETURN(const JsonNode json,
+                      ParseJson(config_json, StatusCode::kModel, "config.json"));
+  if (!json.IsObject()) return Status(StatusCode::kModel, "config.json: not a JSON object");
   Reader reader(json, "config.json");
   KU_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(reader));
   ModelConfig config;
@@ -350,8 +345,9 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
 }
 
 StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_config_json) {
-  KU_ASSIGN_OR_RETURN(const Json json, ParseJson(generation_config_json, "generation_config.json"));
-  if (!json.is_object())
+  KU_ASSIGN_OR_RETURN(const JsonNode json, ParseJson(generation_config_json, StatusCode::kModel,
+                                                     "generation_config.json"));
+  if (!json.IsObject())
     return Status(StatusCode::kModel, "generation_config.json: not a JSON object");
   Reader reader(json, "generation_config.json");
   const auto number = [&reader](const char* key, double min, double max) -> std::optional<float> {

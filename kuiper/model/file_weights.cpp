@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "kuiper/model/json_util.h"
+#include "kuiper/base/json.h"
+#include "kuiper/base/text.h"
 #include "kuiper/model/pack.h"
 
 namespace kuiper {
@@ -92,19 +92,22 @@ Status FileWeights::OpenDirectory(const std::string& path) {
 
 Status FileWeights::OpenShards(const std::string& dir) {
   KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(dir + "/" + kIndexName, kMaxIndexBytes));
-  KU_ASSIGN_OR_RETURN(const nlohmann::json index, ParseJson(text, dir + "/" + kIndexName));
+  KU_ASSIGN_OR_RETURN(const JsonNode index,
+                      ParseJson(text, StatusCode::kModel, dir + "/" + kIndexName));
   const std::string where = dir + "/" + kIndexName + ": ";
-  const auto map = index.is_object() ? index.find("weight_map") : index.end();
-  if (map == index.end() || !map->is_object() || map->empty()) {
+  const JsonNode* map = index.Find("weight_map");
+  if (map == nullptr || map->keys.empty()) {
     return Status(StatusCode::kModel, where + "weight_map is missing");
   }
   std::set<std::string> shards;
-  for (const auto& [name, shard] : map->items()) {
-    if (!shard.is_string() || !IsPlainFileName(shard.get<std::string>())) {
-      return Status(StatusCode::kModel, where + "the file of " + Quoted(name) +
-                                            " is not a plain file name: " + Quoted(shard.dump()));
+  for (size_t i = 0; i < map->keys.size(); ++i) {
+    const JsonNode& shard = map->items[i];
+    if (!shard.IsString() || !IsPlainFileName(shard.text)) {
+      return Status(StatusCode::kModel,
+                    where + "the file of " + Quoted(map->keys[i]) +
+                        " is not a plain file name: " + Quoted(PythonJson(shard)));
     }
-    shards.insert(shard.get<std::string>());
+    shards.insert(shard.text);
   }
   for (const std::string& shard : shards) {
     if (!Exists(dir + "/" + shard)) {
@@ -115,11 +118,12 @@ Status FileWeights::OpenShards(const std::string& dir) {
     }
     KU_RETURN_IF_ERROR(AddFile(dir + "/" + shard));
   }
-  for (const auto& [name, shard] : map->items()) {
-    const auto it = items_.find(name);
-    if (it == items_.end() || it->second.file->path() != dir + "/" + shard.get<std::string>()) {
+  for (size_t i = 0; i < map->keys.size(); ++i) {
+    const std::string& shard = map->items[i].text;
+    const auto it = items_.find(map->keys[i]);
+    if (it == items_.end() || it->second.file->path() != dir + "/" + shard) {
       return Status(StatusCode::kModel,
-                    where + "tensor " + Quoted(name) + " is not in " + shard.get<std::string>());
+                    where + "tensor " + Quoted(map->keys[i]) + " is not in " + shard);
     }
   }
   return OkStatus();

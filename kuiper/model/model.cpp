@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "kuiper/base/log.h"
+#include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
-#include "kuiper/model/json_util.h"
 #include "kuiper/model/rope.h"
 
 namespace kuiper {

@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "kuiper/base/atomic_file.h"
+#include "kuiper/base/json.h"
+#include "kuiper/base/text.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/convert.h"
 #include "kuiper/model/file_weights.h"
-#include "kuiper/model/json_util.h"
 
 namespace kuiper {
 namespace {
@@ -77,7 +78,7 @@ std::string HeaderText(const std::vector<OutputTensor>& tensors, const Json& met
 StatusOr<std::string> ConfigText(const std::string& original, std::optional<DType> dtype) {
   KU_RETURN_IF_ERROR(ParseModelConfig(original).status());
   if (!dtype) return original;
-  KU_ASSIGN_OR_RETURN(Json json, ParseJson(original, "config.json"));
+  Json json = Json::parse(original, nullptr, /*allow_exceptions=*/false);
   const char* name = *dtype == DType::kF32   ? "float32"
                      : *dtype == DType::kF16 ? "float16"
                                              : "bfloat16";
@@ -96,7 +97,7 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
       KU_ASSIGN_OR_RETURN(text, ReadTextFile(path, kMaxTokenizerBytes));
     }
     if (text.empty()) return OkStatus();
-    KU_RETURN_IF_ERROR(ParseJson(text, file[0] != '\0' ? path : key).status());
+    KU_RETURN_IF_ERROR(JsonEvents().Read(text, StatusCode::kModel, file[0] != '\0' ? path : key));
     metadata[key] = std::move(text);
     return OkStatus();
   };

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kuiper/base/check.h"
+#include "kuiper/base/text.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/convert.h"
-#include "kuiper/model/json_util.h"
 
 namespace kuiper {
 namespace {

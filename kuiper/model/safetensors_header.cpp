@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "kuiper/model/json_util.h"
+#include "kuiper/base/json.h"
+#include "kuiper/base/text.h"
 #include "kuiper/model/safetensors.h"
 
 namespace kuiper {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr size_t kMaxRank = 16;
 constexpr int64_t kLengthBytes = 8;
@@ -28,23 +26,21 @@ constexpr SafetensorsType kTypes[] = {
 };
 
 // {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {"k": "v"}}
-class HeaderReader : public nlohmann::json_sax<Json> {
+class HeaderReader : public JsonEvents {
  public:
   explicit HeaderReader(SafetensorsHeader* header) : header_(header) {}
 
-  const std::string& error() const { return error_; }
-
-  bool start_object(size_t) override {
+  bool BeginObject() override {
     switch (state_) {
       case State::kStart:
         return Go(State::kTop);
       case State::kTopValue:
         return Go(name_ == "__metadata__" ? State::kMetadata : State::kTensor);
       default:
-        return Fail("an object where none belongs");
+        return Refuse("an object where none belongs");
     }
   }
-  bool end_object() override {
+  bool EndObject() override {
     switch (state_) {
       case State::kTop:
         return Go(State::kEnd);
@@ -53,71 +49,62 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       case State::kMetadata:
         return Go(State::kTop);
       default:
-        return Fail("an incomplete object");
+        return Refuse("an incomplete object");
     }
   }
-  bool key(string_t& text) override {
+  bool Key(std::string text) override {
     switch (state_) {
       case State::kTop:
         return StartTensor(text) && Go(State::kTopValue);
       case State::kMetadata:
-        name_in_metadata_ = text;
+        name_in_metadata_ = std::move(text);
         return Go(State::kMetadataValue);
       case State::kTensor:
         return Field(text);
       default:
-        return Fail("an unexpected key");
+        return Refuse("an unexpected key");
     }
   }
-  bool string(string_t& text) override {
+  bool String(std::string text) override {
     if (state_ == State::kMetadataValue) {
       header_->metadata[name_in_metadata_] = std::move(text);
       return Go(State::kMetadata);
     }
-    if (state_ != State::kDType) return Fail("a string where none belongs");
+    if (state_ != State::kDType) return Refuse("a string where none belongs");
     entry_.type = FindSafetensorsType(text);
-    if (entry_.type == nullptr) return Fail("unknown dtype " + Quoted(text));
+    if (entry_.type == nullptr) return Refuse("unknown dtype " + Quoted(text));
     return Go(State::kTensor);
   }
-  bool start_array(size_t) override {
+  bool BeginArray() override {
     if (state_ == State::kShape) return Go(State::kShapeItems);
     if (state_ == State::kOffsets) return Go(State::kOffsetItems);
-    return Fail("an array where none belongs");
+    return Refuse("an array where none belongs");
   }
-  bool end_array() override {
+  bool EndArray() override {
     if (state_ == State::kOffsetItems && num_offsets_ != 2) {
-      return Fail("data_offsets does not have two numbers");
+      return Refuse("data_offsets does not have two numbers");
     }
     return Go(State::kTensor);
   }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return Fail("a number larger than 2^63");
-    }
-    const int64_t number = static_cast<int64_t>(value);
+  bool Number(JsonNode number) override {
+    if (number.type != JsonNode::Type::kInt) return Refuse("a number that is not an integer");
+    if (number.text[0] == '-') return Refuse("a negative number");
+    const std::optional<int64_t> value = number.AsInt();
+    if (!value.has_value()) return Refuse("a number larger than 2^63");
     if (state_ == State::kShapeItems) {
-      if (entry_.shape.size() == kMaxRank) return Fail("a shape with too many dimensions");
-      entry_.shape.push_back(number);
+      if (entry_.shape.size() == kMaxRank) return Refuse("a shape with too many dimensions");
+      entry_.shape.push_back(*value);
       return true;
     }
     if (state_ == State::kOffsetItems) {
-      if (num_offsets_ == 2) return Fail("data_offsets does not have two numbers");
-      (num_offsets_++ == 0 ? entry_.begin : entry_.end) = number;
+      if (num_offsets_ == 2) return Refuse("data_offsets does not have two numbers");
+      (num_offsets_++ == 0 ? entry_.begin : entry_.end) = *value;
       return true;
     }
-    return Fail("a number where none belongs");
+    return Refuse("a number where none belongs");
   }
-  bool number_integer(number_integer_t) override { return Fail("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override {
-    return Fail("a number that is not an integer in range");
-  }
-  bool null() override { return Fail("an unexpected null"); }
-  bool boolean(bool) override { return Fail("an unexpected boolean"); }
-  bool binary(binary_t&) override { return Fail("unexpected binary data"); }
-  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    error_ = "invalid JSON at byte " + std::to_string(position);
-    return false;
-  }
+  bool Null() override { return Refuse("an unexpected null"); }
+  bool Bool(bool) override { return Refuse("an unexpected boolean"); }
 
  private:
   enum class State {
@@ -139,9 +126,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     state_ = state;
     return true;
   }
-  bool Fail(const std::string& what) {
-    error_ = (name_.empty() ? "" : "tensor " + Quoted(name_) + ": ") + what;
-    return false;
+  bool Refuse(const std::string& what) {
+    return Fail((name_.empty() ? "" : "tensor " + Quoted(name_) + ": ") + what);
   }
   bool StartTensor(const std::string& name) {
     name_ = name;
@@ -149,10 +135,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     has_dtype_ = has_shape_ = has_offsets_ = false;
     num_offsets_ = 0;
     if (name == "__metadata__") {
-      if (has_metadata_) return Fail("listed twice");
+      if (has_metadata_) return Refuse("listed twice");
       has_metadata_ = true;
     } else if (header_->tensors.contains(name)) {
-      return Fail("listed twice");
+      return Refuse("listed twice");
     }
     return true;
   }
@@ -161,8 +147,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
                  : field == "shape"        ? &has_shape_
                  : field == "data_offsets" ? &has_offsets_
                                            : nullptr;
-    if (seen == nullptr) return Fail("unknown field " + Quoted(field));
-    if (*seen) return Fail("field " + Quoted(field) + " twice");
+    if (seen == nullptr) return Refuse("unknown field " + Quoted(field));
+    if (*seen) return Refuse("field " + Quoted(field) + " twice");
     *seen = true;
     return Go(field == "dtype"   ? State::kDType
               : field == "shape" ? State::kShape
@@ -170,15 +156,15 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
   bool FinishTensor() {
     if (!has_dtype_ || !has_shape_ || !has_offsets_) {
-      return Fail("dtype, shape or data_offsets is missing");
+      return Refuse("dtype, shape or data_offsets is missing");
     }
     int64_t bits = entry_.type->bits;
     for (int64_t extent : entry_.shape) {
-      if (__builtin_mul_overflow(bits, extent, &bits)) return Fail("a shape that is too large");
+      if (__builtin_mul_overflow(bits, extent, &bits)) return Refuse("a shape that is too large");
     }
-    if (bits % 8 != 0) return Fail("a size that is not a whole number of bytes");
+    if (bits % 8 != 0) return Refuse("a size that is not a whole number of bytes");
     if (entry_.begin > entry_.end || entry_.end - entry_.begin != bits / 8) {
-      return Fail("data_offsets do not match its shape and dtype");
+      return Refuse("data_offsets do not match its shape and dtype");
     }
     header_->tensors.emplace(name_, std::move(entry_));
     return true;
@@ -186,7 +172,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   SafetensorsHeader* header_;
   State state_ = State::kStart;
-  std::string name_, name_in_metadata_, error_;
+  std::string name_, name_in_metadata_;
   SafetensorsEntry entry_;
   bool has_metadata_ = false, has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
   int num_offsets_ = 0;
@@ -294,9 +280,8 @@ StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view head, int64_
     return Truncated(path, header.data_begin, file_bytes, "");
   }
   HeaderReader reader(&header);
-  if (!Json::sax_parse(head.substr(kLengthBytes, length), &reader)) {
-    return Status(StatusCode::kModel, path + ": bad header: " + reader.error());
-  }
+  KU_RETURN_IF_ERROR(
+      reader.Read(head.substr(kLengthBytes, length), StatusCode::kModel, path + ": bad header"));
   KU_RETURN_IF_ERROR(CheckLayout(header, file_bytes, path));
   return header;
 }

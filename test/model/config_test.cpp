@@ -223,7 +223,7 @@ TEST(Config, SaysWhereJsonIsBroken) {
   EXPECT_EQ(message("{\"a\": 1,}"), "config.json: invalid JSON at byte 9");
   EXPECT_EQ(message("{\"rms_norm_eps\": NaN}"), "config.json: invalid JSON at byte 18");
   EXPECT_EQ(message("[]"), "config.json: not a JSON object");
-  EXPECT_EQ(message(std::string(100000, '[')), "config.json: JSON nested deeper than 32 levels");
+  EXPECT_EQ(message(std::string(100000, '[')), "config.json: nested deeper than 64");
   EXPECT_EQ(message("{\"a\": \"\xff\"}"), "config.json: invalid JSON at byte 8");
 }
 

@@ -1,7 +1,8 @@
-#include "kuiper/io/json_tree.h"
+#include "kuiper/base/json.h"
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -36,6 +37,13 @@ std::string PythonFloat(double value) {
   if (exponent < 0) return out + "0." + std::string(-exponent - 1, '0') + digits;
   if (count <= exponent + 1) return out + digits + std::string(exponent + 1 - count, '0') + ".0";
   return out + digits.substr(0, exponent + 1) + "." + digits.substr(exponent + 1);
+}
+
+JsonNode NumberNode(JsonNode::Type type, std::string text) {
+  JsonNode node;
+  node.type = type;
+  node.text = std::move(text);
+  return node;
 }
 
 // As a Python dict: a repeated key keeps its first place and takes its last value.
@@ -86,6 +94,66 @@ std::optional<int64_t> JsonNode::AsInt() const {
   return value;
 }
 
+std::optional<double> JsonNode::AsDouble() const {
+  if (type != Type::kInt && type != Type::kFloat) return std::nullopt;
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// Passes on the events of nlohmann's parser, which itself does not recurse.
+class JsonSax : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit JsonSax(JsonEvents* events) : events_(*events) {}
+
+  bool null() override { return events_.Null(); }
+  bool boolean(bool value) override { return events_.Bool(value); }
+  bool number_integer(number_integer_t value) override {
+    return events_.Number(NumberNode(JsonNode::Type::kInt, std::to_string(value)));
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return events_.Number(NumberNode(JsonNode::Type::kInt, std::to_string(value)));
+  }
+  bool number_float(number_float_t value, const string_t& text) override {
+    // The parser also reports integers beyond 64 bits here; Python keeps their digits.
+    const bool integer = text.find_first_of(".eE") == std::string::npos;
+    return integer ? events_.Number(NumberNode(JsonNode::Type::kInt, text))
+                   : events_.Number(NumberNode(JsonNode::Type::kFloat, PythonFloat(value)));
+  }
+  bool string(string_t& value) override { return events_.String(std::move(value)); }
+  bool binary(binary_t&) override { return events_.Fail("binary value"); }
+  bool start_object(size_t) override { return events_.BeginObject() && Deeper(); }
+  bool key(string_t& value) override { return events_.Key(std::move(value)); }
+  bool end_object() override { return --depth_, events_.EndObject(); }
+  bool start_array(size_t) override { return events_.BeginArray() && Deeper(); }
+  bool end_array() override { return --depth_, events_.EndArray(); }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    return events_.Fail("invalid JSON at byte " + std::to_string(position));
+  }
+
+ private:
+  bool Deeper() {
+    if (++depth_ <= JsonEvents::kMaxDepth) return true;
+    return events_.Fail("nested deeper than " + std::to_string(JsonEvents::kMaxDepth));
+  }
+
+  JsonEvents& events_;
+  size_t depth_ = 0;
+};
+
+Status JsonEvents::Read(std::string_view text, StatusCode code, const std::string& name) {
+  const char* begin = text.data() == nullptr ? "" : text.data();
+  JsonSax sax(this);
+  if (nlohmann::json::sax_parse(begin, begin + text.size(), &sax)) return OkStatus();
+  return Status(code, name + ": " + error_);
+}
+
+bool JsonEvents::Fail(std::string message) {
+  error_ = std::move(message);
+  return false;
+}
+
 JsonNode* JsonTreeBuilder::Add(JsonNode::Type type) {
   if (++num_values_ > kMaxValues) {
     Fail("more than " + std::to_string(kMaxValues) + " values");
@@ -96,95 +164,61 @@ JsonNode* JsonTreeBuilder::Add(JsonNode::Type type) {
   return node;
 }
 
-bool JsonTreeBuilder::AddText(JsonNode::Type type, std::string text) {
-  JsonNode* node = Add(type);
-  if (node != nullptr) node->text = std::move(text);
-  return node != nullptr;
-}
-
 bool JsonTreeBuilder::Open(JsonNode::Type type) {
-  if (open_.size() >= kMaxDepth) return Fail("nested deeper than " + std::to_string(kMaxDepth));
   JsonNode* node = Add(type);
   if (node != nullptr) open_.push_back(node);
   return node != nullptr;
 }
 
-bool JsonTreeBuilder::Fail(std::string message) {
-  error_ = std::move(message);
-  return false;
-}
-
-bool JsonTreeBuilder::null() {
+bool JsonTreeBuilder::Null() {
   return Add(JsonNode::Type::kNull) != nullptr;
 }
 
-bool JsonTreeBuilder::boolean(bool value) {
+bool JsonTreeBuilder::Bool(bool value) {
   JsonNode* node = Add(JsonNode::Type::kBool);
   if (node != nullptr) node->boolean = value;
   return node != nullptr;
 }
 
-bool JsonTreeBuilder::number_integer(number_integer_t value) {
-  return AddText(JsonNode::Type::kInt, std::to_string(value));
+bool JsonTreeBuilder::Number(JsonNode number) {
+  JsonNode* node = Add(number.type);
+  if (node != nullptr) *node = std::move(number);
+  return node != nullptr;
 }
 
-bool JsonTreeBuilder::number_unsigned(number_unsigned_t value) {
-  return AddText(JsonNode::Type::kInt, std::to_string(value));
+bool JsonTreeBuilder::String(std::string text) {
+  JsonNode* node = Add(JsonNode::Type::kString);
+  if (node != nullptr) node->text = std::move(text);
+  return node != nullptr;
 }
 
-bool JsonTreeBuilder::number_float(number_float_t value, const string_t& text) {
-  // The parser also reports integers beyond 64 bits here; Python keeps their digits.
-  const bool integer = text.find_first_of(".eE") == std::string::npos;
-  return integer ? AddText(JsonNode::Type::kInt, text)
-                 : AddText(JsonNode::Type::kFloat, PythonFloat(value));
-}
-
-bool JsonTreeBuilder::string(string_t& value) {
-  return AddText(JsonNode::Type::kString, std::move(value));
-}
-
-bool JsonTreeBuilder::binary(binary_t&) {
-  return Fail("binary value");
-}
-
-bool JsonTreeBuilder::start_object(size_t) {
+bool JsonTreeBuilder::BeginObject() {
   return Open(JsonNode::Type::kObject);
 }
 
-bool JsonTreeBuilder::key(string_t& value) {
-  open_.back()->keys.push_back(std::move(value));
+bool JsonTreeBuilder::Key(std::string text) {
+  open_.back()->keys.push_back(std::move(text));
   return true;
 }
 
-bool JsonTreeBuilder::end_object() {
+bool JsonTreeBuilder::EndObject() {
   MergeRepeatedKeys(open_.back());
   open_.pop_back();
   return true;
 }
 
-bool JsonTreeBuilder::start_array(size_t) {
+bool JsonTreeBuilder::BeginArray() {
   return Open(JsonNode::Type::kArray);
 }
 
-bool JsonTreeBuilder::end_array() {
+bool JsonTreeBuilder::EndArray() {
   open_.pop_back();
   return true;
 }
 
-bool JsonTreeBuilder::parse_error(size_t position, const std::string&,
-                                  const nlohmann::detail::exception&) {
-  return Fail("invalid JSON at byte " + std::to_string(position));
-}
-
-Status JsonTreeBuilder::Parse(std::string_view text, StatusCode code, const std::string& name) {
-  const char* begin = text.data() == nullptr ? "" : text.data();
-  if (nlohmann::json::sax_parse(begin, begin + text.size(), this)) return OkStatus();
-  return Status(code, name + ": " + error_);
-}
-
-StatusOr<JsonNode> ParseJsonTree(std::string_view text, StatusCode code, const std::string& name) {
+StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::string& name) {
   JsonTreeBuilder builder;
-  KU_RETURN_IF_ERROR(builder.Parse(text, code, name));
+  KU_RETURN_IF_ERROR(builder.Read(text, code, name));
   return std::move(builder.root());
 }
 

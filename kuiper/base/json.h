@@ -1,11 +1,10 @@
-// A small JSON tree for what this program reads from people and from tokenizer files: keeps the
-// order of keys and the exact value of numbers, reports the byte of a syntax error, and bounds the
-// nesting, so that walking a tree may recurse, and the number of values. JsonTreeBuilder lets a
-// reader of large files take parts of the document before they reach the tree (tokenizer_json.cpp).
+// The one reader of JSON, for files that may be hostile and for what people write: it reports the
+// byte of a syntax error, bounds the nesting and throws nothing. ParseJson builds a tree; a reader
+// of large documents takes the events and keeps what it needs (JsonEvents). Knows nobody's schema.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 
 namespace kuiper {
 
+// A value. Keeps the order of keys and the exact value of numbers.
 struct JsonNode {
   enum class Type { kNull, kBool, kInt, kFloat, kString, kArray, kObject };
 
@@ -33,32 +33,55 @@ struct JsonNode {
   bool IsObject() const { return type == Type::kObject; }
   // The value of a kInt that fits into int64.
   std::optional<int64_t> AsInt() const;
+  // The value of a number.
+  std::optional<double> AsDouble() const;
 };
 
-// Receives the events of nlohmann's SAX parser, which itself does not recurse.
-class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
+// Receives the values of a document in their order; here each is accepted and forgotten. An event
+// returns false to stop the reader, after Fail has said why.
+class JsonEvents {
  public:
   static constexpr size_t kMaxDepth = 64;
+
+  virtual ~JsonEvents() = default;
+  // kOk when all of `text` was read; the message of an error begins with `name`.
+  Status Read(std::string_view text, StatusCode code, const std::string& name);
+
+  virtual bool Null() { return true; }
+  virtual bool Bool(bool) { return true; }
+  virtual bool Number(JsonNode) { return true; }
+  virtual bool String(std::string) { return true; }
+  virtual bool BeginObject() { return true; }
+  virtual bool Key(std::string) { return true; }
+  virtual bool EndObject() { return true; }
+  virtual bool BeginArray() { return true; }
+  virtual bool EndArray() { return true; }
+
+ protected:
+  bool Fail(std::string message);
+
+ private:
+  friend class JsonSax;
+  std::string error_;
+};
+
+// Builds a tree. A reader that derives from it can take parts of the document before they reach the
+// tree.
+class JsonTreeBuilder : public JsonEvents {
+ public:
   // A value takes up to a hundred times the memory of its text.
   static constexpr size_t kMaxValues = 1 << 20;
 
-  bool null() override;
-  bool boolean(bool value) override;
-  bool number_integer(number_integer_t value) override;
-  bool number_unsigned(number_unsigned_t value) override;
-  bool number_float(number_float_t value, const string_t& text) override;
-  bool string(string_t& value) override;
-  bool binary(binary_t& value) override;
-  bool start_object(size_t elements) override;
-  bool key(string_t& value) override;
-  bool end_object() override;
-  bool start_array(size_t elements) override;
-  bool end_array() override;
-  bool parse_error(size_t position, const std::string& token,
-                   const nlohmann::detail::exception& error) override;
+  bool Null() override;
+  bool Bool(bool value) override;
+  bool Number(JsonNode number) override;
+  bool String(std::string text) override;
+  bool BeginObject() override;
+  bool Key(std::string text) override;
+  bool EndObject() override;
+  bool BeginArray() override;
+  bool EndArray() override;
 
-  // Parses `text`; the message of an error begins with `name`.
-  Status Parse(std::string_view text, StatusCode code, const std::string& name);
   JsonNode& root() { return root_; }
 
  protected:
@@ -67,22 +90,18 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   // The key under which the open object at `level` (0 is the root) waits for its next value.
   const std::string& KeyAt(size_t level) const { return open_[level]->keys.back(); }
   bool IsObjectAt(size_t level) const { return open_[level]->IsObject(); }
-  // Stops the parser with this message.
-  bool Fail(std::string message);
 
  private:
   // Null when there are too many values.
   JsonNode* Add(JsonNode::Type type);
-  bool AddText(JsonNode::Type type, std::string text);
   bool Open(JsonNode::Type type);
 
   JsonNode root_;
   size_t num_values_ = 0;
   std::vector<JsonNode*> open_;  // a parent does not move while its child is open
-  std::string error_;
 };
 
-StatusOr<JsonNode> ParseJsonTree(std::string_view text, StatusCode code, const std::string& name);
+StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::string& name);
 
 // As Python's json.dumps(value, ensure_ascii=False) prints it.
 std::string PythonJson(const JsonNode& node);

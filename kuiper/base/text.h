@@ -1,18 +1,13 @@
-// JSON text from files that may be hostile: bounded nesting, byte offsets in messages, no
-// exceptions. Used by the .cpp files of this folder only.
+// Small texts: what files hold, and how values look in messages.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "kuiper/base/status.h"
 
 namespace kuiper {
-
-// kModel "`name`: invalid JSON at byte N" or "... nested deeper than ..." when the text is not
-// JSON.
-StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& name);
 
 // A string from a file, safe inside a one-line message: quoted, control bytes escaped, shortened.
 std::string Quoted(std::string_view text);

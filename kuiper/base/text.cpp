@@ -1,0 +1,50 @@
+#include "kuiper/base/text.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace kuiper {
+std::string Quoted(std::string_view text) {
+  constexpr size_t kMaxBytes = 120;
+  std::string out = "\"";
+  for (unsigned char c : text.substr(0, kMaxBytes)) {
+    if (c < 0x20 || c == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", c);
+      out += escaped;
+    } else {
+      out += static_cast<char>(c);
+    }
+  }
+  if (text.size() > kMaxBytes) out += "...";
+  return out + '"';
+}
+
+StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes) {
+  std::error_code error;
+  // Opening a named pipe would wait for a writer.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return Status(StatusCode::kModel, path + " is not a regular file");
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    return Status(StatusCode::kModel, "cannot open " + path + ": " + std::strerror(errno));
+  }
+  std::string text;
+  char chunk[1 << 16];
+  while (in.read(chunk, sizeof chunk), in.gcount() > 0) {
+    text.append(chunk, static_cast<size_t>(in.gcount()));
+    if (text.size() > max_bytes) {
+      return Status(StatusCode::kModel,
+                    path + " is larger than " + std::to_string(max_bytes >> 20) + " MB");
+    }
+  }
+  if (in.bad()) return Status(StatusCode::kModel, "cannot read " + path);
+  return text;
+}
+
+}  // namespace kuiper
