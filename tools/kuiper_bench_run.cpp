@@ -63,6 +63,7 @@ int NumGroups(const Machine& machine, const Workload& w) {
 
 StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int context, int batch) {
   std::vector<Request> requests;
+  requests.reserve(batch);
   for (int b = 0; b < batch; ++b) {
     requests.push_back(MakeBenchRequest(engine, context, w.NewTokens(context, batch), b));
   }
@@ -129,7 +130,7 @@ Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int s
   Request request;
   const int vocab = engine.model_config().decoder.vocab;
   for (int64_t i = 0; i < tokens; ++i) {
-    request.prompt.push_back(static_cast<int32_t>((i * 7919 + seed * 104729 + 1) % vocab));
+    request.prompt.push_back(static_cast<int32_t>((i * 7919 + int64_t{seed} * 104729 + 1) % vocab));
   }
   request.max_new_tokens = new_tokens;
   request.ignore_eos = true;

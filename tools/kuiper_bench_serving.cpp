@@ -32,6 +32,7 @@ StatusOr<FirstToken> Ask(Engine& engine, int system_tokens, int question) {
 StatusOr<Decoding> AskTogether(Engine& engine, int system_tokens, int questions, int new_tokens) {
   KU_RETURN_IF_ERROR(Ask(engine, system_tokens, 0).status());
   std::vector<Request> requests;
+  requests.reserve(questions);
   for (int i = 0; i < questions; ++i) {
     requests.push_back(MakeQuestion(engine, system_tokens, i, new_tokens));
   }

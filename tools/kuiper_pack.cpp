@@ -19,7 +19,7 @@ Status Run(const Args& args) {
     const int percent = total > 0 ? static_cast<int>(100.0 * done / total) : 100;
     if (terminal && percent != shown) std::fprintf(stderr, "\rpacking: %3d %%", shown = percent);
   };
-  const Status status = PackModel(args.positionals[0], args.positionals[1], options);
+  Status status = PackModel(args.positionals[0], args.positionals[1], options);
   if (terminal && shown >= 0) std::fputc('\n', stderr);
   return status;
 }
