@@ -57,7 +57,7 @@ std::vector<Lengths> DrawLengths(const MemoryLoad& load) {
 // The state while a step runs, and the clock after it.
 Sample Observe(Scheduler& scheduler, const BlockPool& pool, const StepPlan& plan, int requests,
                double* clock) {
-  Sample sample{.begin = *clock, .seconds = kStepSeconds + kTokenSeconds * plan.num_tokens};
+  Sample sample{.begin = *clock, .seconds = kStepSeconds + kTokenSeconds * plan.num_tokens()};
   *clock += sample.seconds;
   for (int id = 0; id < requests; ++id) {
     const Sequence* seq = scheduler.Find(id);
@@ -92,15 +92,11 @@ std::vector<Sample> RunLoad(const std::vector<Lengths>& lengths, const MemoryLoa
     const Scheduler::Step step = scheduler.Schedule();
     KU_CHECK(step.out_of_pages.empty(), "each sequence fits the pool when it runs alone");
     samples.push_back(Observe(scheduler, pool, step.plan, load.requests, &clock));
-    std::vector<int32_t> sampled;
+    scheduler.Commit(
+        step.plan, std::vector<Scheduler::Outcome>(step.plan.samples.size(), Scheduler::Token{0}));
     for (const StepPlan::Entry& entry : step.plan.entries) {
-      if (entry.samples) sampled.push_back(0);
-    }
-    scheduler.Commit(step.plan, sampled);
-    for (const StepPlan::Entry& entry : step.plan.entries) {
-      if (entry.seq->num_generated() >= entry.seq->max_new_tokens) {
-        scheduler.Finish(entry.seq->id);
-      }
+      const Sequence& seq = *scheduler.Find(entry.sequence);
+      if (seq.num_generated() >= seq.max_new_tokens) scheduler.Finish(seq.id);
     }
   }
   return samples;

@@ -48,15 +48,16 @@ void BenchScheduler(const std::vector<int>& batches, int steps) {
       const Clock::time_point begin = Clock::now();
       const Scheduler::Step step = scheduler.Schedule();
       const Clock::time_point scheduled = Clock::now();
-      std::vector<int32_t> tokens;
+      std::vector<Scheduler::Outcome> tokens;
       for (const StepPlan::Entry& entry : step.plan.entries) {
-        if (entry.samples) tokens.push_back(static_cast<int32_t>(entry.seq->id));
+        if (entry.samples.empty()) continue;
+        tokens.push_back(Scheduler::Token{static_cast<int32_t>(entry.sequence)});
       }
       const Clock::time_point sampled = Clock::now();
       scheduler.Commit(step.plan, tokens);
       const std::chrono::duration<double, std::micro> host =
           (scheduled - begin) + (Clock::now() - sampled);
-      if (step.plan.decode_only) times.push_back(host.count());
+      if (step.plan.decode_only()) times.push_back(host.count());
     }
     std::sort(times.begin(), times.end());
     std::printf("%9d %14.1f %14.1f\n", batch, times[times.size() / 2],

@@ -1,6 +1,9 @@
 #include "kuiper/engine/batch_builder.h"
 
 #include <algorithm>
+#include <bit>
+#include <string>
+#include <unordered_set>
 
 #include "kuiper/engine/shared_pages.h"
 
@@ -23,7 +26,7 @@ struct ArenaLayout {
     shared_lens = take(l.max_seqs);
     output_rows = take(l.max_outputs);
     token_ids = take(l.max_tokens);
-    positions = take(l.max_tokens);
+    positions = take(int64_t{l.num_axes} * l.max_tokens);
     slots = take(l.max_tokens);
     copies = take(int64_t{3} * l.max_seqs);
     size = at;
@@ -56,7 +59,7 @@ MemorySize BatchBuilder::SizeOf(const Limits& limits) {
           .host = kMaxStepsInFlight * (arena_bytes + table_bytes) + table_bytes};
 }
 
-void BatchBuilder::SetTableRow(int slot, int row, const std::vector<int32_t>& pages) {
+void BatchBuilder::SetTableRow(int flight, int row, const std::vector<int32_t>& pages) {
   int32_t* known = last_tables_.data() + int64_t{row} * limits_.max_pages;
   const int count = static_cast<int>(pages.size());
   KU_CHECK(count <= limits_.max_pages);
@@ -68,90 +71,144 @@ void BatchBuilder::SetTableRow(int slot, int row, const std::vector<int32_t>& pa
   table_lengths_[row] = count;
   const size_t offset = (int64_t{row} * limits_.max_pages + begin) * sizeof(int32_t);
   const size_t arena_bytes = ArenaLayout(limits_).size * sizeof(int32_t);
-  const Tensor staged = host_[slot].As(DType::kI32, {count - begin}, arena_bytes + offset);
+  const Tensor staged = host_[flight].As(DType::kI32, {count - begin}, arena_bytes + offset);
   std::copy(pages.begin() + begin, pages.end(), staged.ptr<int32_t>());
   ops_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset), staged);
   table_entries_uploaded_ += count - begin;
 }
 
-Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int slot) {
-  const ArenaLayout at(limits_);
-  int32_t* host = static_cast<int32_t*>(host_[slot].data());
-  int tokens = 0, seqs = 0, outputs = 0, decode_rows = 0, max_q_len = 1;
-  host[at.cu_seqlens] = 0;
-  auto add_token = [&](int32_t id, int32_t position, int32_t slot) {
-    host[at.token_ids + tokens] = id;
-    host[at.positions + tokens] = position;
-    host[at.slots + tokens] = slot;
-    ++tokens;
+Status BatchBuilder::CheckTables(const StepPlan& plan) const {
+  const auto bad = [](const char* what) {
+    return Status(StatusCode::kInvalidArgument, std::string("step plan: ") + what);
   };
-  auto end_sequence = [&](int kv_len, int shared_len) {
-    host[at.kv_lens + seqs] = kv_len;
-    host[at.shared_lens + seqs] = shared_len;
-    host[at.cu_seqlens + ++seqs] = tokens;
-  };
+  std::unordered_set<int64_t> seen(plan.ended.begin(), plan.ended.end());
   for (const StepPlan::Entry& entry : plan.entries) {
-    const Sequence& seq = *entry.seq;
-    KU_CHECK(tokens + entry.num_tokens <= limits_.max_tokens && seqs < limits_.max_seqs);
-    for (int i = 0; i < entry.num_tokens; ++i) {
-      const int pos = entry.begin + i;
-      const int64_t kv_slot = int64_t{seq.pages.at(pos / limits_.page_size)} * limits_.page_size +
-                              pos % limits_.page_size;
-      if (entry.all_rows) host[at.output_rows + outputs++] = tokens;
-      const bool pending = seq.tokens[pos] == kPendingToken;
-      KU_CHECK(!pending || seq.sampled_row >= 0, "the token is neither known nor sampled");
-      add_token(pending ? -1 - seq.sampled_row : seq.tokens[pos], pos,
-                static_cast<int32_t>(kv_slot));
+    if (!seen.insert(entry.sequence).second) return bad("a sequence is there twice, or ended");
+    const auto known = tables_.find(entry.sequence);
+    const size_t num_known = known == tables_.end() ? 0 : known->second.size();
+    const int64_t num_pages = int64_t{entry.num_kept_pages} + entry.pages.size();
+    if (static_cast<size_t>(entry.num_kept_pages) > num_known || num_pages > limits_.max_pages ||
+        num_pages * limits_.page_size < entry.end()) {
+      return bad("a page table does not cover its tokens");
     }
-    if (entry.samples && !entry.all_rows) host[at.output_rows + outputs++] = tokens - 1;
-    max_q_len = std::max(max_q_len, entry.num_tokens);
-    if (entry.decodes) {
-      decode_rows += entry.num_tokens;
-      KU_CHECK(decode_rows == tokens, "decodes come first");
+  }
+  return OkStatus();
+}
+
+const std::vector<int32_t>& BatchBuilder::UpdateTable(const StepPlan& plan,
+                                                      const StepPlan::Entry& entry) {
+  std::vector<int32_t>& table = tables_[entry.sequence];
+  KU_CHECK(entry.num_kept_pages <= static_cast<int>(table.size()), "pages that no plan told");
+  table.resize(entry.num_kept_pages);
+  const auto pages = Part(plan.pages, entry.pages);
+  table.insert(table.end(), pages.begin(), pages.end());
+  return table;
+}
+
+void BatchBuilder::FillEntries(const StepPlan& plan, int flight) {
+  const ArenaLayout at(limits_);
+  int32_t* host = static_cast<int32_t*>(host_[flight].data());
+  const int num_samples = static_cast<int>(plan.samples.size());
+  host[at.cu_seqlens] = 0;
+  int seq = 0;
+  SequenceTable before;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    const std::vector<int32_t>& pages = UpdateTable(plan, entry);
+    const int first_row = entry.tokens.begin;
+    for (int row = first_row; row < entry.tokens.end; ++row) {
+      const int pos = entry.begin + row - first_row;
+      const int64_t page = pages.at(pos / limits_.page_size);
+      host[at.token_ids + row] = std::bit_cast<int32_t>(plan.tokens[row]);
+      host[at.slots + row] =
+          static_cast<int32_t>(page * limits_.page_size + pos % limits_.page_size);
     }
-    SetTableRow(slot, seqs, seq.pages);
-    const bool shares = limits_.cascade && seqs > 0;
-    end_sequence(entry.end(),
-                 shares ? SharedTokens(plan.entries[seqs - 1], entry, limits_.page_size) : 0);
+    for (int i = entry.samples.begin; i < entry.samples.end; ++i) {
+      host[at.output_rows + i] = first_row + plan.samples[i].row;
+    }
+    for (int i = entry.logits_rows.begin; i < entry.logits_rows.end; ++i) {
+      host[at.output_rows + num_samples + i] = first_row + plan.logits_rows[i];
+    }
+    SetTableRow(flight, seq, pages);
+    // Only tokens of sequences with one row each are read once for several.
+    const SequenceTable table{pages, entry.num_tokens() == 1 ? entry.begin : 0};
+    const bool may_share = limits_.cascade && seq > 0;
+    host[at.kv_lens + seq] = entry.end();
+    host[at.shared_lens + seq] = may_share ? SharedTokens(before, table, limits_.page_size) : 0;
+    host[at.cu_seqlens + ++seq] = entry.tokens.end;
+    before = table;
   }
-  while (seqs < pad_to_seqs) {
-    SetTableRow(slot, seqs, {kNullPage});
-    host[at.output_rows + outputs++] = tokens;
-    add_token(0, 0, kNullPage);
-    end_sequence(1, 0);
-  }
-  KU_CHECK(outputs <= limits_.max_outputs);
-  const int num_copies = static_cast<int>(plan.copies.size());
-  KU_CHECK(num_copies <= limits_.max_seqs);
-  for (int i = 0; i < num_copies; ++i) {
+  for (size_t i = 0; i < plan.copies.size(); ++i) {
     const StepPlan::PageCopy& copy = plan.copies[i];
     const int32_t values[] = {copy.from, copy.to, copy.num_tokens};
     std::copy_n(values, 3, host + at.copies + 3 * i);
   }
-  ops_.Upload(device_.As(DType::kI32, {at.size}), host_[slot].As(DType::kI32, {at.size}));
+}
 
-  auto array = [&](int64_t begin, int count) {
+Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
+  const ArenaLayout at(limits_);
+  const int num_seqs = static_cast<int>(plan.entries.size());
+  const int num_padded = std::max(0, pad_to_seqs - num_seqs);
+  const int num_tokens = plan.num_tokens() + num_padded;
+  const int num_outputs =
+      static_cast<int>(plan.samples.size() + plan.logits_rows.size()) + num_padded;
+  const int num_copies = static_cast<int>(plan.copies.size());
+  KU_CHECK(num_tokens <= limits_.max_tokens && num_seqs + num_padded <= limits_.max_seqs &&
+           num_outputs <= limits_.max_outputs && num_copies <= limits_.max_seqs &&
+           plan.num_axes <= limits_.num_axes);
+  for (const int64_t sequence : plan.ended) tables_.erase(sequence);
+  FillEntries(plan, flight);
+
+  int32_t* host = static_cast<int32_t*>(host_[flight].data());
+  for (int i = 0; i < num_padded; ++i) {
+    const int row = plan.num_tokens() + i, seq = num_seqs + i;
+    SetTableRow(flight, seq, {kNullPage});
+    host[at.token_ids + row] = std::bit_cast<int32_t>(TokenRef::Known(0));
+    host[at.slots + row] = kNullPage;
+    host[at.output_rows + num_outputs - num_padded + i] = row;
+    host[at.kv_lens + seq] = 1;
+    host[at.shared_lens + seq] = 0;
+    host[at.cu_seqlens + seq + 1] = row + 1;
+  }
+  for (int axis = 0; axis < plan.num_axes; ++axis) {
+    int32_t* positions = host + at.positions + axis * num_tokens;
+    std::copy_n(plan.positions.begin() + axis * plan.num_tokens(), plan.num_tokens(), positions);
+    std::fill_n(positions + plan.num_tokens(), num_padded, 0);
+  }
+  ops_.Upload(device_.As(DType::kI32, {at.size}), host_[flight].As(DType::kI32, {at.size}));
+
+  Batch batch;
+  batch.num_tokens = num_tokens;
+  batch.num_seqs = num_seqs + num_padded;
+  batch.num_outputs = num_outputs;
+  batch.num_decode_rows = num_padded;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    batch.num_decode_rows += entry.decodes ? entry.num_tokens() : 0;
+    batch.attn.max_q_len = std::max(batch.attn.max_q_len, entry.num_tokens());
+  }
+  PointToArrays(plan.num_axes, num_copies, &batch);
+  return batch;
+}
+
+// The tensors of a batch whose numbers are known.
+void BatchBuilder::PointToArrays(int num_axes, int num_copies, Batch* batch) const {
+  const ArenaLayout at(limits_);
+  const auto array = [&](int64_t begin, int count) {
     return device_.As(DType::kI32, {count}, begin * sizeof(int32_t));
   };
-  Batch batch;
-  batch.num_tokens = tokens;
-  batch.num_seqs = seqs;
-  batch.num_outputs = outputs;
-  batch.num_decode_rows = plan.decode_only ? tokens : decode_rows;
-  batch.token_ids = array(at.token_ids, tokens);
-  batch.positions = device_.As(DType::kI32, {1, tokens}, at.positions * sizeof(int32_t));
-  batch.slots = array(at.slots, tokens);
-  batch.block_tables = device_tables_.As(DType::kI32, {limits_.max_seqs, limits_.max_pages});
-  batch.block_tables = batch.block_tables.Rows(0, seqs);
-  batch.attn.cu_seqlens_q = array(at.cu_seqlens, seqs + 1);
-  batch.attn.kv_lens = array(at.kv_lens, seqs);
-  if (limits_.cascade && seqs > 1) batch.attn.shared_lens = array(at.shared_lens, seqs);
-  batch.attn.num_seqs = seqs;
-  batch.attn.max_q_len = max_q_len;
-  batch.attn.max_kv_len = limits_.max_kv_len;
-  batch.output_rows = array(at.output_rows, outputs);
-  batch.copies = device_.As(DType::kI32, {num_copies, 3}, at.copies * sizeof(int32_t));
-  return batch;
+  const int seqs = batch->num_seqs;
+  batch->token_ids = array(at.token_ids, batch->num_tokens);
+  batch->positions =
+      device_.As(DType::kI32, {num_axes, batch->num_tokens}, at.positions * sizeof(int32_t));
+  batch->slots = array(at.slots, batch->num_tokens);
+  batch->block_tables =
+      device_tables_.As(DType::kI32, {limits_.max_seqs, limits_.max_pages}).Rows(0, seqs);
+  batch->attn.cu_seqlens_q = array(at.cu_seqlens, seqs + 1);
+  batch->attn.kv_lens = array(at.kv_lens, seqs);
+  if (limits_.cascade && seqs > 1) batch->attn.shared_lens = array(at.shared_lens, seqs);
+  batch->attn.num_seqs = seqs;
+  batch->attn.max_kv_len = limits_.max_kv_len;
+  batch->output_rows = array(at.output_rows, batch->num_outputs);
+  batch->copies = device_.As(DType::kI32, {num_copies, 3}, at.copies * sizeof(int32_t));
 }
 
 }  // namespace kuiper

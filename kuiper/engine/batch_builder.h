@@ -1,20 +1,25 @@
 // StepPlan -> Batch: fills a pinned host arena and uploads it to device arrays at fixed addresses.
-// Block tables stay on the device; only rows that changed since the last step are uploaded. A token
-// the host does not know yet is written as its row among the sampled tokens (see Ops::Embed).
+// A function of the plans it was given: it mirrors the page table of each sequence, which plans
+// change. Block tables stay on the device; only rows that changed since the last step are uploaded.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "kuiper/base/buffer.h"
 #include "kuiper/base/status.h"
-#include "kuiper/engine/sequence.h"
+#include "kuiper/engine/step_plan.h"
 #include "kuiper/model/batch.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper {
+
+// Steps the host may have launched without having read their tokens. Host memory that uploads and
+// downloads of a step use exists once for each flight, a number below this.
+inline constexpr int kMaxStepsInFlight = 2;
 
 class BatchBuilder {
  public:
@@ -22,6 +27,7 @@ class BatchBuilder {
     int max_tokens = 0;
     int max_seqs = 0;
     int max_outputs = 0;
+    int num_axes = 1;   // of positions
     int max_pages = 0;  // of one sequence; 1 when contiguous
     int page_size = 0;  // contiguous: the length of a cache row
     int max_kv_len = 0;
@@ -30,23 +36,29 @@ class BatchBuilder {
   static StatusOr<std::unique_ptr<BatchBuilder>> Create(Ops& ops, const Limits& limits);
   static MemorySize SizeOf(const Limits& limits);
 
+  // Whether the plan's changes fit the page tables that the plans before left.
+  Status CheckTables(const StepPlan& plan) const;
   // pad_to_seqs: decode batches are padded to this many sequences for graph replay (0 = none);
-  // padded rows are one-token sequences on the null page. `slot`, below kMaxStepsInFlight, says
-  // which host arena to fill: uploads of an earlier step in that slot must be done.
-  Batch Build(const StepPlan& plan, int pad_to_seqs = 0, int slot = 0);
+  // padded rows are one-token sequences on the null page. `flight`: which host arena to fill;
+  // uploads of an earlier step from there must be done.
+  Batch Build(const StepPlan& plan, int pad_to_seqs = 0, int flight = 0);
 
   // Table entries uploaded so far; shows that unchanged tables are not sent again.
   int64_t table_entries_uploaded() const { return table_entries_uploaded_; }
 
  private:
   BatchBuilder(Ops& ops, const Limits& limits) : ops_(ops), limits_(limits) {}
-  void SetTableRow(int slot, int row, const std::vector<int32_t>& pages);
+  const std::vector<int32_t>& UpdateTable(const StepPlan& plan, const StepPlan::Entry& entry);
+  void FillEntries(const StepPlan& plan, int flight);
+  void PointToArrays(int num_axes, int num_copies, Batch* batch) const;
+  void SetTableRow(int flight, int row, const std::vector<int32_t>& pages);
 
   Ops& ops_;
   Limits limits_;
   std::array<Buffer, kMaxStepsInFlight> host_;  // arenas of i32: as on the device, then tables
   Buffer device_;
-  Buffer device_tables_;              // [max_seqs, max_pages] i32
+  std::unordered_map<int64_t, std::vector<int32_t>> tables_;  // of each sequence that has not ended
+  Buffer device_tables_;                                      // [max_seqs, max_pages] i32
   std::vector<int32_t> last_tables_;  // what the device has when all uploads are done
   std::vector<int> table_lengths_;    // valid entries of each row
   int64_t table_entries_uploaded_ = 0;

@@ -15,7 +15,7 @@ int DecodeGraph::NumBuckets(int max_seqs, bool can_pad) {
 }
 
 int DecodeGraph::PadTo(const StepPlan& plan) const {
-  if (!plan.decode_only) return 0;
+  if (!plan.decode_only()) return 0;
   const unsigned seqs = static_cast<unsigned>(plan.entries.size());
   return can_pad_ ? std::min(static_cast<int>(std::bit_ceil(seqs)), max_seqs_)
                   : static_cast<int>(seqs);

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 
-#include "kuiper/engine/sequence.h"
+#include "kuiper/engine/step_plan.h"
 #include "kuiper/model/batch.h"
 #include "kuiper/ops/ops.h"
 

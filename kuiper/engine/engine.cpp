@@ -65,10 +65,9 @@ bool Engine::HasWork() const {
 std::vector<TokenEvent> Engine::Step() {
   std::vector<TokenEvent> events;
   s_->FinishAborted(&events);
-  std::erase_if(s_->in_flight, [](StepInFlight& step) {
-    const auto& entries = step.plan.entries;
-    return std::all_of(entries.begin(), entries.end(),
-                       [](const StepPlan::Entry& entry) { return entry.seq == nullptr; });
+  std::erase_if(s_->in_flight, [this](const StepInFlight& step) {
+    return std::none_of(step.plan.entries.begin(), step.plan.entries.end(),
+                        [this](const auto& entry) { return s_->IsAlive(entry); });
   });
   if (s_->in_flight.empty()) s_->LaunchNext(&events);
   if (s_->in_flight.empty()) return events;
@@ -107,32 +106,36 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
   Request request;
   request.prompt = prompt;
   KU_RETURN_IF_ERROR(CheckRequest(request, s_->model->config().decoder.vocab));
-  Sequence seq;
-  seq.tokens = prompt;
-  seq.num_prompt = seq.num_tokens();
+  const int num_tokens = static_cast<int>(prompt.size());
   const int page_size = s_->pool->page_size();
-  const int pages = (seq.num_tokens() + page_size - 1) / page_size;
-  if (seq.num_tokens() > s_->config.max_context) {
-    return ContextExceeded(seq.num_tokens(), s_->config.max_context);
+  if (num_tokens > s_->config.max_context) {
+    return ContextExceeded(num_tokens, s_->config.max_context);
   }
-  if (s_->reuse != nullptr) s_->reuse->Evict(pages - s_->pool->num_free());
-  if (!s_->pool->Allocate(pages, &seq.pages)) {
+  const int num_pages = (num_tokens + page_size - 1) / page_size;
+  if (s_->reuse != nullptr) s_->reuse->Evict(num_pages - s_->pool->num_free());
+  std::vector<int32_t> pages;
+  if (!s_->pool->Allocate(num_pages, &pages)) {
     return Status(StatusCode::kResourceExhausted, "the KV cache has too few blocks for the prompt");
   }
   Status grown = s_->GrowStorage(s_->pool->end());
-  while (grown.ok() && seq.num_computed < seq.num_tokens()) {
+  for (int begin = 0; grown.ok() && begin < num_tokens;) {
+    constexpr int64_t kNoRequest = 0;
+    const int count = std::min(s_->config.max_num_batched_tokens, num_tokens - begin);
     StepPlan plan;
-    plan.num_tokens =
-        std::min(s_->config.max_num_batched_tokens, seq.num_tokens() - seq.num_computed);
-    plan.entries.push_back(
-        {.seq = &seq, .begin = seq.num_computed, .num_tokens = plan.num_tokens, .all_rows = true});
-    s_->runner->Take(s_->runner->Launch(plan));
-    for (int i = 0; i < plan.num_tokens; ++i) {
-      on_row(seq.num_computed + i, s_->runner->HostLogits(i));
+    StepPlan::Entry& entry = plan.Open(kNoRequest, begin);
+    entry.num_kept_pages = begin == 0 ? 0 : num_pages;
+    if (begin == 0) plan.pages = pages;
+    for (int row = 0; row < count; ++row) {
+      plan.tokens.push_back(TokenRef::Known(prompt[begin + row]));
+      plan.positions.push_back(begin + row);
+      plan.logits_rows.push_back(row);
     }
-    seq.num_computed += plan.num_tokens;
+    plan.Close();
+    s_->runner->Take(s_->runner->Launch(plan));
+    for (int row = 0; row < count; ++row) on_row(begin + row, s_->runner->HostLogits(row));
+    begin += count;
   }
-  for (int32_t page : seq.pages) s_->pool->Release(page);
+  s_->pool->Release(pages);
   return grown;
 }
 

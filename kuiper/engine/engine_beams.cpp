@@ -34,7 +34,8 @@ std::unique_ptr<BeamSearch> Engine::State::StartBeams(const Request& request, in
                  .streams = {AnswerStream(text, request)}});
 }
 
-void Engine::State::ScoreBeam(ActiveRequest& a, const Sequence& seq, int output) {
+void Engine::State::ScoreBeam(ActiveRequest& a, const Sequence& seq, int output,
+                              std::span<const TokenCount> penalties) {
   BeamSearch& search = *a.beams;
   if (search.scorer.beams().front().tokens.empty()) {
     a.first_token = Clock::now();
@@ -42,14 +43,12 @@ void Engine::State::ScoreBeam(ActiveRequest& a, const Sequence& seq, int output)
     a.completion.cached_tokens = seq.num_cached;
   }
   const auto beam = std::find(search.ids.begin(), search.ids.end(), seq.id) - search.ids.begin();
-  std::vector<std::pair<int32_t, float>>& likely = search.likely.at(beam);
-  if (!likely.empty()) return;  // computed again after a preemption
   const size_t vocab = model->config().decoder.vocab;
   std::vector<float> logprobs = LogSoftmax({runner->HostLogits(output), vocab});
-  Penalise(a.request.sampling, seq.counts, &logprobs);
+  Penalise(a.request.sampling, penalties, &logprobs);
   logprobs.resize(runner->vocab_limit());
-  likely = MostLikely(logprobs,
-                      std::min(search.scorer.num_candidates(), static_cast<int>(logprobs.size())));
+  search.likely.at(beam) = MostLikely(
+      logprobs, std::min(search.scorer.num_candidates(), static_cast<int>(logprobs.size())));
 }
 
 void Engine::State::AdvanceBeams(int64_t id, std::vector<TokenEvent>* events) {
@@ -84,49 +83,32 @@ void Engine::State::AdvanceBeams(int64_t id, std::vector<TokenEvent>* events) {
 }
 
 // The first child of a beam goes on in its sequence, further ones fork from it, and beams without
-// a child end. The child of a beam that made way forks from any other: they have the prompt in
-// common.
+// a child end.
 void Engine::State::ForkBeams(const ActiveRequest& a) {
   std::vector<int64_t>& ids = a.beams->ids;
   const std::vector<BeamScorer::Beam>& beams = a.beams->scorer.beams();
-  constexpr int64_t kNone = BeamSearch::kNoSequence;
-  std::vector<int64_t> next(beams.size(), kNone);
-  std::vector<bool> has_child(ids.size(), false);
-  int64_t any = kNone;
+  std::vector<int64_t> next(beams.size());
+  std::vector<bool> has_child(ids.size(), false), forks(beams.size(), false);
   for (size_t i = 0; i < beams.size(); ++i) {
     const int parent = beams[i].parent;
-    if (ids[parent] == kNone || has_child[parent]) continue;
+    forks[i] = has_child[parent];
     has_child[parent] = true;
-    any = next[i] = ids[parent];
+    if (forks[i]) continue;
+    next[i] = ids[parent];
     scheduler->Append(next[i], beams[i].tokens.back());
   }
-  int64_t childless = kNone;  // lives until the others are forked from it
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] == kNone || has_child[i]) continue;
-    if (any == kNone) {
-      any = childless = ids[i];
-    } else {
-      FinishSequence(ids[i], true);
-    }
+    if (!has_child[i]) FinishSequence(ids[i], true);
   }
   for (size_t i = 0; i < beams.size(); ++i) {
-    if (next[i] != kNone) continue;
+    if (!forks[i]) continue;
     next[i] = next_id++;
     auto child = MakeSequence(a.request, next[i], a.id);
     child->tokens.insert(child->tokens.end(), beams[i].tokens.begin(), beams[i].tokens.end());
-    const int64_t parent = ids[beams[i].parent];
-    const Status forked = scheduler->Fork(parent == kNone ? any : parent, std::move(child));
+    const Status forked = scheduler->Fork(ids[beams[i].parent], std::move(child));
     KU_CHECK(forked.ok(), "a beam is no longer than the request allows");
   }
-  if (childless != kNone) FinishSequence(childless, true);
   ids = std::move(next);
-}
-
-void Engine::State::MakeWay(const Sequence& seq) {
-  BeamSearch& search = *active.at(seq.request).beams;
-  const auto beam = std::find(search.ids.begin(), search.ids.end(), seq.id) - search.ids.begin();
-  KU_CHECK(!search.likely.at(beam).empty(), "only a beam that is scored rests");
-  FinishSequence(std::exchange(search.ids[beam], BeamSearch::kNoSequence), true);
 }
 
 // An answer that its last token did not end gets `reason`; after an error all do.
@@ -136,7 +118,6 @@ void Engine::State::EndBeams(int64_t id, FinishReason reason, const Status& erro
   ActiveRequest& a = node.mapped();
   std::set<int32_t> pages;
   for (int64_t beam : a.beams->ids) {
-    if (beam == BeamSearch::kNoSequence) continue;
     const auto seq = FinishSequence(beam, reason != FinishReason::kError);
     pages.insert(seq->pages.begin(), seq->pages.end());
   }

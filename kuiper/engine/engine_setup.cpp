@@ -125,6 +125,7 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
           .max_seqs = config.max_num_seqs,
           .max_step_tokens = config.max_num_batched_tokens,
           .max_outputs = MaxOutputs(config),
+          .max_samples = config.max_num_seqs,
           .vocab_limit = vocab_limit,
           .use_graph = config.use_graph,
           .cascade = Cascades(config)};
@@ -274,7 +275,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
                                  .max_context = s->config.max_context,
                                  .policy = s->config.policy,
                                  .on_full = s->config.on_full,
-                                 .preemption = s->config.preemption};
+                                 .preemption = s->config.preemption,
+                                 .group_decodes = *s->config.cascade_attention};
   s->run_ahead = config.run_ahead.value_or(config.device.type != DeviceType::kCPU);
   KU_RETURN_IF_ERROR(s->MakeSwapSpace());
   s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get(), s->host_pages.get());

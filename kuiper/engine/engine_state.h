@@ -32,10 +32,9 @@ struct BeamSearch {
 
   BeamScorer scorer;
   // Per beam:
-  std::vector<int64_t> ids;           // its sequence; kNoSequence: scored, and made way for others
+  std::vector<int64_t> ids;           // its sequence
   std::vector<Likely> likely;         // what may come next; empty: not scored yet
   std::vector<AnswerStream> streams;  // find stop strings
-  static constexpr int64_t kNoSequence = -1;
 };
 
 // One sample of a request that has not ended: sample i of request r is sequence r + i. Or a beam
@@ -61,7 +60,7 @@ struct ActiveRequest {
 // A step whose tokens were not taken yet.
 struct StepInFlight {
   StepPlan plan;
-  int slot = 0;     // of the runner
+  int flight = 0;   // of the runner
   Status launched;  // why it could not be launched
   bool ahead = false;
   Clock::time_point launch_time = Clock::now();
@@ -99,7 +98,10 @@ struct Engine::State {
   bool CanRunAhead() const;
   // Waits for the oldest step in flight and hands out its tokens.
   void CollectOldest(std::vector<TokenEvent>* events);
-  Status NotFinite(StepPlan plan, const Sequence& failed);
+  // Whether the sequence of an entry has not ended since the step was scheduled.
+  bool IsAlive(const StepPlan::Entry& entry) const;
+  ActiveRequest& RequestOf(const StepPlan::Entry& entry);
+  Status NotFinite(const StepPlan& plan, const Sequence& failed);
   void LaunchAgain();
 
   Status MakeSwapSpace();
@@ -128,23 +130,22 @@ struct Engine::State {
   void End(int64_t id, FinishReason reason, const Status& error, std::vector<TokenEvent>* events);
   std::unique_ptr<Sequence> FinishSequence(int64_t id, bool reusable);
   void FinishAborted(std::vector<TokenEvent>* events);
-  void FinishOutOfPages(const std::vector<Sequence*>& seqs, std::vector<TokenEvent>* events);
+  void FinishOutOfPages(const std::vector<const Sequence*>& seqs, std::vector<TokenEvent>* events);
   void RecordLogits(ActiveRequest& active, int output, int32_t token);
   // The event of one sampled token, after the scheduler took it.
-  TokenEvent OnToken(Sequence& seq, int32_t token);
+  TokenEvent OnToken(const Sequence& seq, int32_t token);
 
   Status CheckBeamWidth(const Request& request) const;
   std::unique_ptr<BeamSearch> StartBeams(const Request& request, int64_t id) const;
   // Takes the logits behind a beam.
-  void ScoreBeam(ActiveRequest& a, const Sequence& seq, int output);
+  void ScoreBeam(ActiveRequest& a, const Sequence& seq, int output,
+                 std::span<const TokenCount> penalties);
   // Brings the search on by a token if all beams are scored; it may end.
   void AdvanceBeams(int64_t id, std::vector<TokenEvent>* events);
   // Gives each beam of the scorer a sequence that goes on.
   void ForkBeams(const ActiveRequest& a);
   void EndBeams(int64_t id, FinishReason reason, const Status& error,
                 std::vector<TokenEvent>* events);
-  // A scored beam gives up its sequence; what comes behind it starts again.
-  void MakeWay(const Sequence& seq);
 };
 
 }  // namespace kuiper

@@ -11,7 +11,6 @@
 
 #include "kuiper/engine/engine_state.h"
 #include "kuiper/engine/logprobs.h"
-#include "kuiper/engine/shared_pages.h"
 
 namespace kuiper {
 bool Engine::State::EndsAnswer(const Request& request, int32_t token) const {
@@ -77,11 +76,6 @@ void Engine::State::Finish(int64_t id, FinishReason reason, Status error, TokenE
 }
 
 std::unique_ptr<Sequence> Engine::State::FinishSequence(int64_t id, bool reusable) {
-  for (StepInFlight& step : in_flight) {
-    for (StepPlan::Entry& entry : step.plan.entries) {
-      if (entry.seq != nullptr && entry.seq->id == id) entry.seq = nullptr;
-    }
-  }
   std::unique_ptr<Sequence> seq = scheduler->Finish(id, reusable);
   if (seq != nullptr) last_table = seq->pages;
   return seq;
@@ -104,7 +98,7 @@ void Engine::State::FinishAborted(std::vector<TokenEvent>* events) {
   for (int64_t id : ids) End(id, FinishReason::kInterrupt, OkStatus(), events);
 }
 
-void Engine::State::FinishOutOfPages(const std::vector<Sequence*>& seqs,
+void Engine::State::FinishOutOfPages(const std::vector<const Sequence*>& seqs,
                                      std::vector<TokenEvent>* events) {
   for (const Sequence* seq : seqs) {
     const std::string total = std::to_string(pool->num_pages());
@@ -130,7 +124,7 @@ void Engine::State::RecordLogits(ActiveRequest& a, int output, int32_t token) {
   }
 }
 
-TokenEvent Engine::State::OnToken(Sequence& seq, int32_t token) {
+TokenEvent Engine::State::OnToken(const Sequence& seq, int32_t token) {
   ActiveRequest& a = active.at(seq.request);
   TokenEvent event;
   event.request = a.id;
@@ -181,9 +175,9 @@ Status Engine::State::PrepareStorage(const Scheduler::Step& step) {
 
 void Engine::State::RecordPromptSpeed(const StepInFlight& step) {
   constexpr int kEnoughTokens = 16;
-  if (step.ahead || step.plan.num_tokens < kEnoughTokens) return;
+  if (step.ahead || step.plan.num_tokens() < kEnoughTokens) return;
   Scheduler::Costs costs = scheduler->costs();
-  costs.token_ms = MillisecondsSince(step.launch_time) / step.plan.num_tokens;
+  costs.token_ms = MillisecondsSince(step.launch_time) / step.plan.num_tokens();
   scheduler->set_costs(costs);
 }
 
@@ -192,27 +186,25 @@ void Engine::State::LaunchNext(std::vector<TokenEvent>* events) {
   Scheduler::Step step = scheduler->Schedule(ahead);
   FinishOutOfPages(step.out_of_pages, events);
   must_settle = step.must_settle;
-  if (*config.cascade_attention) GroupByFirstPage(&step.plan);
   const Status prepared = PrepareStorage(step);
-  if (step.in_the_way != nullptr) MakeWay(*step.in_the_way);
   if (step.plan.entries.empty()) return;
   for (const StepPlan::Entry& entry : step.plan.entries) {
-    ActiveRequest& a = active.at(entry.seq->request);
+    ActiveRequest& a = RequestOf(entry);
     if (a.started) continue;
     a.started = true;
     a.first_step = Clock::now();
     a.completion.queue_ms = MillisecondsSince(a.added);
   }
   StepInFlight next{.plan = std::move(step.plan), .launched = prepared, .ahead = ahead};
-  if (next.launched.ok()) next.slot = runner->Launch(next.plan);
+  if (next.launched.ok()) next.flight = runner->Launch(next.plan);
   in_flight.push_back(std::move(next));
 }
 
 bool Engine::State::CanRunAhead() const {
   if (!run_ahead || must_settle || !in_flight.back().launched.ok()) return false;
   for (const StepPlan::Entry& entry : in_flight.back().plan.entries) {
-    if (entry.seq == nullptr || !entry.samples) continue;
-    const ActiveRequest& a = active.at(entry.seq->request);
+    if (!IsAlive(entry) || entry.samples.empty()) continue;
+    const ActiveRequest& a = active.at(scheduler->Find(entry.sequence)->request);
     const bool reads_logits =
         a.request.keep_logits || a.request.num_logprobs > 0 || a.beams != nullptr;
     if (reads_logits || a.request.sampling.has_penalties()) return false;
@@ -223,9 +215,17 @@ bool Engine::State::CanRunAhead() const {
   return true;
 }
 
-Status Engine::State::NotFinite(StepPlan plan, const Sequence& failed) {
-  plan.RemoveEnded();
-  const std::optional<int> layer = runner->FirstNonFiniteLayer(plan);
+bool Engine::State::IsAlive(const StepPlan::Entry& entry) const {
+  return scheduler->Find(entry.sequence) != nullptr;
+}
+
+ActiveRequest& Engine::State::RequestOf(const StepPlan::Entry& entry) {
+  return active.at(scheduler->Find(entry.sequence)->request);
+}
+
+Status Engine::State::NotFinite(const StepPlan& plan, const Sequence& failed) {
+  const auto is_alive = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
+  const std::optional<int> layer = runner->FirstNonFiniteLayer(plan.Only(is_alive));
   const std::string where = layer.has_value()
                                 ? "layer scan: first bad layer " + std::to_string(*layer)
                                 : "layer scan: all layers are finite, the output head is not";
@@ -237,64 +237,68 @@ Status Engine::State::NotFinite(StepPlan plan, const Sequence& failed) {
                                            (may_overflow ? "; try --dtype bf16" : ""));
 }
 
-// The layer scan overwrote what the steps behind the failed one left on the device.
+// The layer scan overwrote what the steps behind the failed one left on the device. Their pages
+// were copied already, and what was copied may have changed since.
 void Engine::State::LaunchAgain() {
   for (StepInFlight& step : in_flight) {
-    step.plan.RemoveEnded();
-    step.plan.copies.clear();  // they were made, and their sources may have changed since
-    if (step.launched.ok() && !step.plan.entries.empty()) step.slot = runner->Launch(step.plan);
+    step.plan = step.plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); });
+    if (step.launched.ok() && !step.plan.entries.empty()) step.flight = runner->Launch(step.plan);
+    must_settle = true;  // rows have other numbers than the scheduler knows
   }
 }
 
 void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
   const StepInFlight step = std::move(in_flight.front());
   in_flight.pop_front();
-  const std::vector<StepPlan::Entry>& entries = step.plan.entries;
+  const StepPlan& plan = step.plan;
   if (!step.launched.ok()) {
     std::set<int64_t> failed;
-    for (const StepPlan::Entry& entry : entries) {
-      if (entry.seq != nullptr) failed.insert(entry.seq->request);
+    for (const StepPlan::Entry& entry : plan.entries) {
+      if (IsAlive(entry)) failed.insert(scheduler->Find(entry.sequence)->request);
     }
     for (int64_t id : failed) End(id, FinishReason::kError, step.launched, events);
     return;
   }
 
-  std::vector<int32_t> tokens = runner->Take(step.slot);
+  const StepResult result = runner->Take(step.flight);
+  if (!in_flight.empty()) Resolve(result, &in_flight.front().plan);
   RecordPromptSpeed(step);
   const Sequence* failed = nullptr;
-  size_t output = 0;
-  for (const StepPlan::Entry& entry : entries) {
-    if (!entry.samples) continue;
-    int32_t& token = tokens[output++];
-    if (entry.seq == nullptr) continue;
-    if (token < 0) {
-      failed = failed == nullptr ? entry.seq : failed;
+  std::vector<Scheduler::Outcome> outcomes(plan.samples.size());
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (entry.samples.empty() || !IsAlive(entry)) continue;
+    const int row = entry.samples.begin;
+    const Sequence& seq = *scheduler->Find(entry.sequence);
+    if (!result.tokens[row].has_value()) {
+      failed = failed == nullptr ? &seq : failed;
+      outcomes[row] = Scheduler::Failed();
       continue;
     }
-    ActiveRequest& a = active.at(entry.seq->request);
+    ActiveRequest& a = RequestOf(entry);
     if (a.beams != nullptr) {
-      ScoreBeam(a, *entry.seq, static_cast<int>(output) - 1);
-      token = kUndecidedToken;
+      ScoreBeam(a, seq, row, Part(plan.penalties, plan.samples[row].penalties));
+      outcomes[row] = Scheduler::Undecided();
       continue;
     }
-    token = a.stream.ForcedToken().value_or(token);
-    RecordLogits(a, static_cast<int>(output) - 1, token);
+    const int32_t token = a.stream.ForcedToken().value_or(*result.tokens[row]);
+    RecordLogits(a, row, token);
+    outcomes[row] = Scheduler::Token{token};
   }
-  const Status not_finite = failed != nullptr ? NotFinite(step.plan, *failed) : OkStatus();
-  scheduler->Commit(step.plan, tokens);
-  output = 0;
+  const Status not_finite = failed != nullptr ? NotFinite(plan, *failed) : OkStatus();
+  scheduler->Commit(plan, outcomes);
   std::map<int64_t, bool> searches;  // request -> whether a beam of it failed
-  for (const StepPlan::Entry& entry : entries) {
-    const int32_t token = entry.samples ? tokens[output++] : 0;
-    if (entry.seq == nullptr) continue;
-    RecordTouched(*entry.seq);
-    if (!entry.samples) continue;
-    if (active.at(entry.seq->request).beams != nullptr) {
-      searches[entry.seq->request] |= token == kFailedToken;
-    } else if (token >= 0) {
-      events->push_back(OnToken(*entry.seq, token));
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (!IsAlive(entry)) continue;
+    const Sequence& seq = *scheduler->Find(entry.sequence);
+    RecordTouched(seq);
+    if (entry.samples.empty()) continue;
+    const Scheduler::Outcome& outcome = outcomes[entry.samples.begin];
+    if (RequestOf(entry).beams != nullptr) {
+      searches[seq.request] |= std::holds_alternative<Scheduler::Failed>(outcome);
+    } else if (const auto* token = std::get_if<Scheduler::Token>(&outcome)) {
+      events->push_back(OnToken(seq, token->id));
     } else {
-      Finish(entry.seq->id, FinishReason::kError, not_finite, &events->emplace_back());
+      Finish(seq.id, FinishReason::kError, not_finite, &events->emplace_back());
     }
   }
   for (const auto& [id, beam_failed] : searches) {

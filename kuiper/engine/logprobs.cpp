@@ -28,13 +28,13 @@ std::vector<std::pair<int32_t, float>> MostLikely(std::span<const float> values,
   return top;
 }
 
-void Penalise(const SamplingParams& params, const TokenCounts& counts,
+void Penalise(const SamplingParams& params, std::span<const TokenCount> counts,
               std::vector<float>* logprobs) {
-  for (size_t i = 0; i < counts.tokens.size(); ++i) {
-    float& x = logprobs->at(counts.tokens[i]);
+  for (const TokenCount& c : counts) {
+    float& x = logprobs->at(c.token);
     x *= params.repetition_penalty;
-    x -= params.frequency_penalty * static_cast<float>(counts.counts[i]);
-    if (counts.counts[i] > 0) x -= params.presence_penalty;
+    x -= params.frequency_penalty * static_cast<float>(c.count);
+    if (c.count > 0) x -= params.presence_penalty;
   }
 }
 

@@ -2,32 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace kuiper {
 namespace {
-
-bool AllFinite(const Tensor& row) {
-  for (int64_t i = 0; i < row.numel(); ++i) {
-    float x = 0;
-    switch (row.dtype) {
-      case DType::kF16:
-        x = ToFloat(row.ptr<Half>()[i]);
-        break;
-      case DType::kBF16:
-        x = ToFloat(row.ptr<BFloat16>()[i]);
-        break;
-      default:
-        x = row.ptr<float>()[i];
-    }
-    if (!std::isfinite(x)) return false;
-  }
-  return true;
-}
 
 BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
   return {.max_tokens = config.max_step_tokens,
           .max_seqs = config.max_seqs,
           .max_outputs = config.max_outputs,
+          .num_axes = config.num_axes,
           .max_pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size,
           .page_size = config.kv.page_size,
           .max_kv_len = config.max_context,
@@ -43,7 +27,7 @@ size_t HostRowBytes(const DecoderConfig& model) {
 
 MemorySize ModelRunner::ArraySize(const DecoderConfig& model, const Config& config) {
   const MemorySize batch = BatchBuilder::SizeOf(BatchLimits(config));
-  const MemorySize sampler = Sampler::SizeOf(config.max_seqs, config.max_context, model.vocab);
+  const MemorySize sampler = Sampler::SizeOf(config.max_samples, config.max_context, model.vocab);
   return {.device = batch.device + sampler.device,
           .host = batch.host + sampler.host + HostRowBytes(model)};
 }
@@ -71,7 +55,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
   KU_ASSIGN_OR_RETURN(runner->act_,
                       MakeActivations(ops, model, config.max_step_tokens, config.max_outputs));
   KU_ASSIGN_OR_RETURN(runner->builder_, BatchBuilder::Create(ops, BatchLimits(config)));
-  KU_ASSIGN_OR_RETURN(runner->sampler_, Sampler::Create(ops, config.max_seqs, config.max_context,
+  KU_ASSIGN_OR_RETURN(runner->sampler_, Sampler::Create(ops, config.max_samples, config.max_context,
                                                         model.vocab, config.vocab_limit));
   KU_ASSIGN_OR_RETURN(runner->host_row_, ops.AllocatePinned(HostRowBytes(model)));
   return runner;
@@ -94,55 +78,100 @@ void ModelRunner::CopyPages(const StepPlan& plan, const Batch& batch) {
   }
 }
 
-int ModelRunner::NextSlot() {
-  const int slot = next_slot_;
-  next_slot_ = (next_slot_ + 1) % kMaxStepsInFlight;
+int ModelRunner::NextFlight() {
+  const int flight = next_flight_;
+  next_flight_ = (next_flight_ + 1) % kMaxStepsInFlight;
   // Its uploads read the host arenas that are about to be filled.
-  if (marks_[slot].has_value()) ops_.WaitFor(*marks_[slot]);
-  marks_[slot].reset();
-  return slot;
+  if (marks_[flight].has_value()) ops_.WaitFor(*marks_[flight]);
+  marks_[flight].reset();
+  return flight;
 }
 
-int ModelRunner::Launch(const StepPlan& plan) {
-  const int slot = NextSlot();
-  Batch batch = builder_->Build(plan, config_.use_graph ? graph_.PadTo(plan) : 0, slot);
+PlanLimits ModelRunner::Limits() const {
+  const DecoderConfig& model = decoder_.config();
+  return {
+      .max_tokens = config_.max_step_tokens,
+      .max_seqs = config_.max_seqs,
+      .max_samples = config_.max_samples,
+      .max_outputs = config_.max_outputs,
+      .max_penalties = Sampler::MaxPenalties(config_.max_samples, config_.max_context, model.vocab),
+      .num_axes = config_.num_axes,
+      .max_context = config_.max_context,
+      .num_pages = config_.kv.num_pages,
+      .vocab = model.vocab,
+      .layers = model.layers};
+}
+
+Status ModelRunner::Check(const StepPlan& plan) const {
+  KU_RETURN_IF_ERROR(CheckPlan(plan, Limits()));
+  return builder_->CheckTables(plan);
+}
+
+int ModelRunner::Launch(const StepPlan& plan, const HiddenVisitor& visit) {
+  const Status fits = CheckPlan(plan, Limits());
+  KU_CHECK(fits.ok(), fits.message());
+  KU_CHECK(plan.hidden_rows.empty() || visit, "nobody takes the hidden rows");
+  const int flight = NextFlight();
+  const bool replays = config_.use_graph && plan.decode_only();
+  Batch batch = builder_->Build(plan, replays ? graph_.PadTo(plan) : 0, flight);
   batch.sampled = sampler_->device_tokens();
   CopyPages(plan, batch);
-  auto step = [this](const Batch& b) { decoder_.Forward(b, *kv_, act_); };
-  graph_.Run(batch, config_.use_graph && plan.decode_only, step);
-  sampler_->Sample(act_.logits, plan, slot);
-  marks_[slot] = ops_.Mark();
-  return slot;
+  LayerProbe probe;
+  if (!plan.hidden_rows.empty()) {
+    probe = [&](int layer, Tensor residual) { VisitHidden(plan, layer, residual, visit); };
+  }
+  auto step = [&](const Batch& b) { decoder_.Forward(b, *kv_, act_, probe); };
+  graph_.Run(batch, replays, step);
+  sampler_->Sample(act_.logits, plan, flight);
+  marks_[flight] = ops_.Mark();
+  return flight;
 }
 
-std::vector<int32_t> ModelRunner::Take(int slot) {
-  KU_CHECK(marks_[slot].has_value(), "the step was taken before");
-  ops_.WaitFor(*marks_[slot]);
-  marks_[slot].reset();
-  return sampler_->Tokens(slot);
+StepResult ModelRunner::Take(int flight) {
+  KU_CHECK(marks_[flight].has_value(), "the step was taken before");
+  ops_.WaitFor(*marks_[flight]);
+  marks_[flight].reset();
+  return sampler_->Result(flight);
 }
 
-const float* ModelRunner::HostLogits(int output) {
+const float* ModelRunner::HostLogits(int row) {
   const int64_t vocab = decoder_.config().vocab;
   const Tensor host = host_row_.As(DType::kF32, {1, vocab});
-  ops_.Download(host, act_.logits.Rows(output, output + 1));
+  ops_.Download(host, act_.logits.Rows(row, row + 1));
   ops_.Sync();
   return host.ptr<float>();
 }
 
-std::optional<int> ModelRunner::FirstNonFiniteLayer(const StepPlan& plan) {
-  std::optional<int> first;
-  const Batch batch = builder_->Build(plan, 0, NextSlot());
-  decoder_.Forward(batch, *kv_, act_, [&](int layer, Tensor residual) {
-    if (first.has_value()) return;
-    const Tensor host = host_row_.As(residual.dtype, {1, residual.shape[1]});
-    for (int64_t r = 0; r < residual.rows() && !first.has_value(); ++r) {
-      ops_.Download(host, residual.Rows(r, r + 1));
+void ModelRunner::VisitHidden(const StepPlan& plan, int layer, Tensor residual,
+                              const HiddenVisitor& visit) {
+  if (!std::binary_search(plan.hidden_layers.begin(), plan.hidden_layers.end(), layer)) return;
+  const int64_t hidden = residual.shape[1];
+  const Tensor host = host_row_.As(DType::kF32, {1, hidden});
+  for (const StepPlan::Entry& entry : plan.entries) {
+    for (const int32_t of_entry : Part(plan.hidden_rows, entry.hidden_rows)) {
+      const int row = entry.tokens.begin + of_entry;
+      ops_.Download(host, residual.Rows(row, row + 1));
       ops_.Sync();
-      if (!AllFinite(host)) first = layer;
+      visit(layer, row, {host.ptr<float>(), static_cast<size_t>(hidden)});
     }
+  }
+}
+
+std::optional<int> ModelRunner::FirstNonFiniteLayer(StepPlan plan) {
+  plan.copies.clear();
+  plan.hidden_layers.resize(decoder_.config().layers);
+  std::iota(plan.hidden_layers.begin(), plan.hidden_layers.end(), 0);
+  plan.hidden_rows.clear();
+  for (StepPlan::Entry& entry : plan.entries) {
+    entry.hidden_rows.begin = static_cast<int32_t>(plan.hidden_rows.size());
+    for (int row = 0; row < entry.num_tokens(); ++row) plan.hidden_rows.push_back(row);
+    entry.hidden_rows.end = static_cast<int32_t>(plan.hidden_rows.size());
+  }
+  std::optional<int> first;
+  Launch(plan, [&](int layer, int, std::span<const float> values) {
+    const auto is_finite = [](float x) { return std::isfinite(x); };
+    if (!first.has_value() && !std::all_of(values.begin(), values.end(), is_finite)) first = layer;
   });
-  ops_.Sync();
   return first;
 }
 

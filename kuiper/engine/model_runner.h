@@ -5,15 +5,16 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "kuiper/base/status.h"
 #include "kuiper/engine/batch_builder.h"
 #include "kuiper/engine/decode_graph.h"
 #include "kuiper/engine/sampler.h"
-#include "kuiper/engine/sequence.h"
+#include "kuiper/engine/step_plan.h"
 #include "kuiper/kv/kv_cache.h"
 #include "kuiper/model/decoder.h"
 #include "kuiper/ops/ops.h"
@@ -29,6 +30,8 @@ class ModelRunner {
     int max_seqs = 1;
     int max_step_tokens = 512;
     int max_outputs = 1;  // rows of logits one step may ask for
+    int max_samples = 1;  // those of them that choose a token
+    int num_axes = 1;     // of positions
     int vocab_limit = 0;
     bool use_graph = false;
     bool cascade = false;  // attention reads pages that sequences of a step share once
@@ -48,16 +51,22 @@ class ModelRunner {
   Status EnsurePages(int num_pages) { return kv_->EnsurePages(num_pages); }
   // Gives storage back that pages [0, num_pages) do not need; waits for the steps in flight.
   void ShrinkTo(int num_pages) { kv_->ShrinkTo(num_pages); }
-  // Enqueues the step and returns its slot for Take; waits for the step that had the slot,
-  // kMaxStepsInFlight launches ago, whether it was taken or not.
-  int Launch(const StepPlan& plan);
-  // Waits for a launched step: one token per sampling entry, -1 where the logits are not finite.
-  std::vector<int32_t> Take(int slot);
-  // Logits row `output` of the step launched last, [vocab] f32, valid until the next call.
-  const float* HostLogits(int output);
+  // Why Launch could not carry the plan out; for plans that do not come from our own scheduler.
+  Status Check(const StepPlan& plan) const;
+  // One of plan.hidden_rows: the residual stream [hidden] behind a layer; `row` is a row of the
+  // batch.
+  using HiddenVisitor = std::function<void(int layer, int row, std::span<const float> values)>;
+  // Enqueues the step and returns its flight, for Take; waits for the step that had the flight,
+  // kMaxStepsInFlight launches ago, whether it was taken or not. A plan with hidden rows is waited
+  // for, and `visit` gets them layer by layer.
+  int Launch(const StepPlan& plan, const HiddenVisitor& visit = {});
+  // Waits for a launched step.
+  StepResult Take(int flight);
+  // Row `row` of the logits of the step launched last, [vocab] f32, valid until the next call.
+  const float* HostLogits(int row);
   // Repeats a plan that was taken and looks for the first layer whose residual stream has a NaN or
   // infinity; nullopt when all layers are finite (the head is to blame). Logits are overwritten.
-  std::optional<int> FirstNonFiniteLayer(const StepPlan& plan);
+  std::optional<int> FirstNonFiniteLayer(StepPlan plan);
 
   int vocab_limit() const { return config_.vocab_limit; }
   const KvCache& kv() const { return *kv_; }
@@ -67,8 +76,9 @@ class ModelRunner {
  private:
   ModelRunner(Ops& ops, const Decoder& decoder, const Config& config)
       : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs, config.paged) {}
-  int NextSlot();
-
+  int NextFlight();
+  PlanLimits Limits() const;
+  void VisitHidden(const StepPlan& plan, int layer, Tensor residual, const HiddenVisitor& visit);
   void CopyPages(const StepPlan& plan, const Batch& batch);
 
   Ops& ops_;
@@ -79,9 +89,9 @@ class ModelRunner {
   std::unique_ptr<BatchBuilder> builder_;
   std::unique_ptr<Sampler> sampler_;
   DecodeGraph graph_;
-  // End of the step in each slot; absent when the host has waited for it.
+  // End of the step in each flight; absent when the host has waited for it.
   std::array<std::optional<int64_t>, kMaxStepsInFlight> marks_;
-  int next_slot_ = 0;
+  int next_flight_ = 0;
   Buffer host_row_;  // one row of logits, or of the residual stream
 };
 

@@ -49,20 +49,8 @@ const char* FinishReasonName(FinishReason reason) {
   return "";
 }
 
-Status CheckRequest(const Request& request, int vocab) {
+Status CheckSampling(const SamplingParams& p) {
   auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
-  const SamplingParams& p = request.sampling;
-  if (request.prompt.empty()) return Status(StatusCode::kInput, "the prompt is empty");
-  for (int32_t id : request.prompt) {
-    if (id < 0 || id >= vocab) {
-      return bad("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                 std::to_string(vocab));
-    }
-  }
-  if (request.max_new_tokens < 1) return bad("max_new_tokens must be at least 1");
-  if (request.num_samples < 1 || request.num_samples > kMaxSamples) {
-    return bad("num_samples must be between 1 and " + std::to_string(kMaxSamples));
-  }
   if (!(p.temperature >= 0 && std::isfinite(p.temperature))) return bad("temperature must be >= 0");
   if (!(p.top_p > 0 && p.top_p <= 1)) return bad("top_p must be in (0, 1]");
   if (!(p.min_p >= 0 && p.min_p <= 1)) return bad("min_p must be in [0, 1]");
@@ -74,6 +62,23 @@ Status CheckRequest(const Request& request, int vocab) {
   if (!(std::abs(p.presence_penalty) <= 100.f) || !(std::abs(p.frequency_penalty) <= 100.f)) {
     return bad("presence_penalty and frequency_penalty must be in [-100, 100]");
   }
+  return OkStatus();
+}
+
+Status CheckRequest(const Request& request, int vocab) {
+  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  if (request.prompt.empty()) return Status(StatusCode::kInput, "the prompt is empty");
+  for (int32_t id : request.prompt) {
+    if (id < 0 || id >= vocab) {
+      return bad("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                 std::to_string(vocab));
+    }
+  }
+  if (request.max_new_tokens < 1) return bad("max_new_tokens must be at least 1");
+  if (request.num_samples < 1 || request.num_samples > kMaxSamples) {
+    return bad("num_samples must be between 1 and " + std::to_string(kMaxSamples));
+  }
+  KU_RETURN_IF_ERROR(CheckSampling(request.sampling));
   if (std::abs(request.priority) > 100) return bad("priority must be in [-100, 100]");
   if (request.num_logprobs < 0 || request.num_logprobs > vocab) {
     return bad("num_logprobs must be between 0 and the vocabulary size");

@@ -48,6 +48,8 @@ struct Request {
   int num_logprobs = 0;       // alternatives per token in Completion::logprobs; 0 = none
 };
 
+// kInvalidArgument for what no kernel can sample with.
+Status CheckSampling(const SamplingParams& params);
 // kInvalidArgument or kInput for what no engine can run; `vocab` bounds the ids.
 Status CheckRequest(const Request& request, int vocab);
 

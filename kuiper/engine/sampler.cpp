@@ -36,87 +36,61 @@ struct SampleArena {
   SampleArgs args;
 };
 
-// Distinct ids of all rows.
-int64_t MaxPenalties(int max_seqs, int max_context, int vocab) {
-  return int64_t{max_seqs} * std::min(max_context, vocab);
-}
-
-void UpdateCounts(Sequence& seq) {
-  TokenCounts& counts = seq.counts;
-  for (; counts.num_seen < seq.num_known(); ++counts.num_seen) {
-    const int32_t id = seq.tokens[counts.num_seen];
-    const auto [it, is_new] = counts.index.try_emplace(id, static_cast<int>(counts.tokens.size()));
-    if (is_new) {
-      counts.tokens.push_back(id);
-      counts.counts.push_back(0);
-    }
-    if (counts.num_seen >= seq.num_prompt) ++counts.counts[it->second];
-  }
-}
-
 }  // namespace
 
-MemorySize Sampler::SizeOf(int max_seqs, int max_context, int vocab) {
-  const size_t bytes = SampleArena::Bytes(max_seqs, MaxPenalties(max_seqs, max_context, vocab)) +
-                       max_seqs * sizeof(int32_t);
+int64_t Sampler::MaxPenalties(int max_samples, int max_context, int vocab) {
+  return int64_t{max_samples} * std::min(max_context, vocab);
+}
+
+MemorySize Sampler::SizeOf(int max_samples, int max_context, int vocab) {
+  const size_t bytes =
+      SampleArena::Bytes(max_samples, MaxPenalties(max_samples, max_context, vocab)) +
+      max_samples * sizeof(int32_t);
   return {.device = bytes, .host = kMaxStepsInFlight * bytes};
 }
 
-StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_seqs, int max_context,
+StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_samples, int max_context,
                                                    int vocab, int vocab_limit) {
-  const int64_t penalties = MaxPenalties(max_seqs, max_context, vocab);
-  std::unique_ptr<Sampler> sampler(new Sampler(ops, max_seqs, penalties, vocab_limit));
-  const size_t bytes = SampleArena::Bytes(max_seqs, penalties);
+  const int64_t penalties = MaxPenalties(max_samples, max_context, vocab);
+  std::unique_ptr<Sampler> sampler(new Sampler(ops, max_samples, penalties, vocab_limit));
+  const size_t bytes = SampleArena::Bytes(max_samples, penalties);
   for (HostMemory& host : sampler->host_) {
     KU_ASSIGN_OR_RETURN(host.arena, ops.AllocatePinned(bytes));
-    KU_ASSIGN_OR_RETURN(host.tokens, ops.AllocatePinned(max_seqs * sizeof(int32_t)));
+    KU_ASSIGN_OR_RETURN(host.tokens, ops.AllocatePinned(max_samples * sizeof(int32_t)));
   }
   KU_ASSIGN_OR_RETURN(sampler->device_, ops.Allocate(bytes));
-  KU_ASSIGN_OR_RETURN(sampler->device_tokens_, ops.Allocate(max_seqs * sizeof(int32_t)));
+  KU_ASSIGN_OR_RETURN(sampler->device_tokens_, ops.Allocate(max_samples * sizeof(int32_t)));
   return sampler;
 }
 
-void Sampler::Sample(Tensor logits, const StepPlan& plan, int slot) {
-  std::vector<const StepPlan::Entry*> rows;
-  int64_t num_penalties = 0;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    if (!entry.samples) continue;
-    entry.seq->sampled_row = static_cast<int>(rows.size());
-    rows.push_back(&entry);
-    if (!entry.seq->sampling.has_penalties()) continue;
-    UpdateCounts(*entry.seq);
-    num_penalties += static_cast<int64_t>(entry.seq->counts.tokens.size());
-  }
-  const int64_t count = static_cast<int64_t>(rows.size());
-  KU_CHECK(count <= max_seqs_ && num_penalties <= max_penalties_ && count <= logits.rows());
-  HostMemory& memory = host_[slot];
+void Sampler::Sample(Tensor logits, const StepPlan& plan, int flight) {
+  const int64_t count = static_cast<int64_t>(plan.samples.size());
+  const int64_t num_penalties = static_cast<int64_t>(plan.penalties.size());
+  KU_CHECK(count <= max_samples_ && num_penalties <= max_penalties_ && count <= logits.rows());
+  HostMemory& memory = host_[flight];
   memory.num_tokens = count;
   if (count == 0) return;
 
   const SampleArgs host = SampleArena(memory.arena, count, num_penalties).args;
-  int32_t offset = 0;
   for (int64_t r = 0; r < count; ++r) {
-    const Sequence& seq = *rows[r]->seq;
-    const SamplingParams& params = seq.sampling;
+    const StepPlan::Sample& sample = plan.samples[r];
+    const SamplingParams& params = sample.params;
     host.seed.ptr<int64_t>()[r] = static_cast<int64_t>(params.seed);
     host.temperature.ptr<float>()[r] = params.temperature;
     host.top_k.ptr<int32_t>()[r] = params.top_k;
     host.top_p.ptr<float>()[r] = params.top_p;
     host.min_p.ptr<float>()[r] = params.min_p;
-    host.step.ptr<int32_t>()[r] = rows[r]->end() - seq.num_prompt;
+    host.step.ptr<int32_t>()[r] = sample.index;
     host.repetition_penalty.ptr<float>()[r] = params.repetition_penalty;
     host.presence_penalty.ptr<float>()[r] = params.presence_penalty;
     host.frequency_penalty.ptr<float>()[r] = params.frequency_penalty;
-    host.penalty_offsets.ptr<int32_t>()[r] = offset;
-    if (params.has_penalties()) {
-      std::copy(seq.counts.tokens.begin(), seq.counts.tokens.end(),
-                host.penalty_tokens.ptr<int32_t>() + offset);
-      std::copy(seq.counts.counts.begin(), seq.counts.counts.end(),
-                host.penalty_counts.ptr<int32_t>() + offset);
-      offset += static_cast<int32_t>(seq.counts.tokens.size());
-    }
+    host.penalty_offsets.ptr<int32_t>()[r] = sample.penalties.begin;
   }
-  host.penalty_offsets.ptr<int32_t>()[count] = offset;
+  host.penalty_offsets.ptr<int32_t>()[count] = static_cast<int32_t>(num_penalties);
+  for (int64_t i = 0; i < num_penalties; ++i) {
+    host.penalty_tokens.ptr<int32_t>()[i] = plan.penalties[i].token;
+    host.penalty_counts.ptr<int32_t>()[i] = plan.penalties[i].count;
+  }
 
   const int64_t bytes = static_cast<int64_t>(SampleArena::Bytes(count, num_penalties));
   ops_.Upload(device_.As(DType::kU8, {bytes}), memory.arena.As(DType::kU8, {bytes}));
@@ -127,9 +101,14 @@ void Sampler::Sample(Tensor logits, const StepPlan& plan, int slot) {
   ops_.Download(memory.tokens.As(DType::kI32, {count}), tokens);
 }
 
-std::vector<int32_t> Sampler::Tokens(int slot) const {
-  const auto* tokens = static_cast<const int32_t*>(host_[slot].tokens.data());
-  return {tokens, tokens + host_[slot].num_tokens};
+StepResult Sampler::Result(int flight) const {
+  const HostMemory& memory = host_[flight];
+  const auto* ids = static_cast<const int32_t*>(memory.tokens.data());
+  StepResult result;
+  for (int64_t r = 0; r < memory.num_tokens; ++r) {
+    result.tokens.push_back(ids[r] == kNotFiniteToken ? std::nullopt : std::optional(ids[r]));
+  }
+  return result;
 }
 
 }  // namespace kuiper

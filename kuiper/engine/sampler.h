@@ -1,4 +1,5 @@
-// Packs the sampling parameters of a step into device arrays and calls Ops::Sample.
+// Packs the sampling parameters of a step into device arrays and calls Ops::Sample. A function of
+// the plan; it knows nothing of sequences.
 #pragma once
 
 #include <array>
@@ -8,7 +9,8 @@
 
 #include "kuiper/base/buffer.h"
 #include "kuiper/base/status.h"
-#include "kuiper/engine/sequence.h"
+#include "kuiper/engine/batch_builder.h"
+#include "kuiper/engine/step_plan.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper {
@@ -17,35 +19,39 @@ class Sampler {
  public:
   // vocab: of the model, whose ids a prompt may contain. vocab_limit: ids from here on are padding
   // rows of the model and never chosen.
-  static StatusOr<std::unique_ptr<Sampler>> Create(Ops& ops, int max_seqs, int max_context,
+  static StatusOr<std::unique_ptr<Sampler>> Create(Ops& ops, int max_samples, int max_context,
                                                    int vocab, int vocab_limit);
-  static MemorySize SizeOf(int max_seqs, int max_context, int vocab);
+  static MemorySize SizeOf(int max_samples, int max_context, int vocab);
+  // Most distinct ids of all samples of a step that penalties look at.
+  static int64_t MaxPenalties(int max_samples, int max_context, int vocab);
 
-  // Enqueues the sampling of logits [R, vocab], one row per sampling entry of the plan, in order,
-  // and the download of the ids. `slot` as in BatchBuilder.
-  void Sample(Tensor logits, const StepPlan& plan, int slot = 0);
-  // What the last Sample in this slot chose, when it is done: one id per row, -1 where the logits
-  // are not finite.
-  std::vector<int32_t> Tokens(int slot = 0) const;
-  // The same on the device, [max_seqs] i32: what the last Sample in any slot chose.
-  Tensor device_tokens() const { return device_tokens_.As(DType::kI32, {max_seqs_}); }
+  // Enqueues the sampling of logits [R, vocab], of which row r is that of plan.samples[r], and the
+  // download of the ids. `flight` as in BatchBuilder.
+  void Sample(Tensor logits, const StepPlan& plan, int flight = 0);
+  // What the last Sample in this flight chose, when it is done.
+  StepResult Result(int flight = 0) const;
+  // The ids on the device, [max_samples] i32: what the last Sample in any flight chose.
+  Tensor device_tokens() const { return device_tokens_.As(DType::kI32, {max_samples_}); }
 
  private:
-  Sampler(Ops& ops, int max_seqs, int64_t max_penalties, int vocab_limit)
-      : ops_(ops), max_seqs_(max_seqs), max_penalties_(max_penalties), vocab_limit_(vocab_limit) {}
+  Sampler(Ops& ops, int max_samples, int64_t max_penalties, int vocab_limit)
+      : ops_(ops),
+        max_samples_(max_samples),
+        max_penalties_(max_penalties),
+        vocab_limit_(vocab_limit) {}
 
   Ops& ops_;
-  int max_seqs_;
+  int max_samples_;
   int64_t max_penalties_;
   int vocab_limit_;
   struct HostMemory {
     Buffer arena;
-    Buffer tokens;  // [max_seqs] i32
+    Buffer tokens;  // [max_samples] i32
     int64_t num_tokens = 0;
   };
   std::array<HostMemory, kMaxStepsInFlight> host_;
   Buffer device_;         // an arena of the same layout
-  Buffer device_tokens_;  // [max_seqs] i32
+  Buffer device_tokens_;  // [max_samples] i32
 };
 
 }  // namespace kuiper

@@ -14,16 +14,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <unordered_map>
+#include <span>
+#include <variant>
 #include <vector>
 
+#include "kuiper/engine/plan_maker.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/sequence.h"
-#include "kuiper/kv/block_pool.h"
-#include "kuiper/kv/reuse.h"
-#include "kuiper/kv/swap_space.h"
+#include "kuiper/engine/sequence_line.h"
+#include "kuiper/engine/sequence_pages.h"
 
 namespace kuiper {
 
@@ -46,6 +46,8 @@ class Scheduler {
     SchedulingPolicy policy = SchedulingPolicy::kThroughput;
     OnFull on_full = OnFull::kPreempt;
     Preemption preemption = Preemption::kRecompute;
+    // Decodes that begin with the same page stand next to each other (engine/shared_pages.h).
+    bool group_decodes = false;
   };
   // What decides Preemption::kAuto. Nothing is swapped until both are known.
   struct Costs {
@@ -74,22 +76,26 @@ class Scheduler {
   struct Step {
     std::vector<PageMove> moves;  // to carry out before the plan runs, even if that is empty
     StepPlan plan;
-    std::vector<Sequence*> out_of_pages;  // cannot go on: the caller finishes them
-    bool must_settle = false;             // see Schedule
-    // Nobody can go on: all who run rest, and others wait for what they hold. This one, the last in
-    // line of those who rest, must be finished.
-    Sequence* in_the_way = nullptr;
+    std::vector<const Sequence*> out_of_pages;  // cannot go on: the caller finishes them
+    bool must_settle = false;                   // see Schedule
   };
   // The sequences of the plan count as advanced from here on. `ahead`: the plan before is not
   // committed yet (the engine runs one step ahead). Then a sequence with pending tokens can only go
   // on decoding, since nobody can tell yet what they are, and nobody is put back in line. Where
   // that would be needed, must_settle asks for the next step not to be scheduled ahead.
   Step Schedule(bool ahead = false);
-  // After the plan ran; plans are committed in the order they were scheduled. `sampled` has one
-  // token per entry that samples, in order; kFailedToken for one that goes back to where it was,
-  // kUndecidedToken for one that rests: it keeps its seat and its pages, unless somebody needs
-  // them, and has no part in steps before Append.
-  void Commit(const StepPlan& plan, const std::vector<int32_t>& sampled);
+
+  // What became of a sample of a plan.
+  struct Token {
+    int32_t id = 0;
+  };
+  struct Failed {};     // the logits are not finite: the sequence goes back to where it was
+  struct Undecided {};  // the sequence rests: it has no part in steps before Append. It keeps its
+                        // pages, unless somebody needs them; then they are computed again
+  using Outcome = std::variant<Token, Failed, Undecided>;
+  // After the plan ran; plans are committed in the order they were scheduled. `outcomes`: of each
+  // of plan.samples. Entries of sequences that ended meanwhile are passed over.
+  void Commit(const StepPlan& plan, std::span<const Outcome> outcomes);
   // The next token of a sequence that rests.
   void Append(int64_t id, int32_t token);
   // Removes a sequence, waiting, running or swapped out, and releases its pages. What it computed
@@ -101,58 +107,36 @@ class Scheduler {
   void set_costs(const Costs& costs) { costs_ = costs; }
   const Costs& costs() const { return costs_; }
   const Stats& stats() const { return stats_; }
-  Sequence* Find(int64_t id);
-  bool HasWork() const { return !by_id_.empty(); }
-  int num_running() const { return static_cast<int>(running_.size()); }
-  int num_waiting() const { return static_cast<int>(waiting_.size()); }
+  // Null: it ended.
+  const Sequence* Find(int64_t id) const { return line_.Find(id); }
+  bool HasWork() const { return !line_.empty(); }
+  int num_running() const { return line_.num_running(); }
+  int num_waiting() const { return line_.num_waiting(); }
 
  private:
-  using Running = std::vector<std::unique_ptr<Sequence>>;
-
-  int PagesFor(int num_tokens) const;
-  int PagesPromised(const Sequence& seq) const;
-  int PagesPromisedToRunning() const;
-  int PagesAvailable() const;
-  bool HasSeat() const;
+  bool HasSeat() const { return num_running() < limits_.max_seqs; }
   Status Check(Sequence& seq) const;
-  bool Runs(const Sequence& seq) const { return !waiting_.contains(seq.rank); }
-  void Wait(std::unique_ptr<Sequence> seq);
-  bool IsWritePageShared(const Sequence& seq) const;
-  bool GrowTo(Sequence& seq, int num_tokens, StepPlan* plan);
   bool MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step);
-  void PlanRunning(bool ahead, Step* step, std::vector<StepPlan::Entry>* chunks, int* budget);
+  void PlanRunning(bool ahead, Step* step, int* budget);
   bool FirstIsHeldUp() const;
-  void Admit(Step* step, std::vector<StepPlan::Entry>* chunks, int budget);
-  static void AddEntry(Sequence& seq, int count, Step* step, std::vector<StepPlan::Entry>* chunks);
-  static void Advance(const StepPlan& plan);
-  bool TryAdmit(Sequence& seq, StepPlan* plan);
-  bool ShouldSwap(const Sequence& seq, Preemption how) const;
-  void SwapOut(Sequence& seq);
-  void SwapIn(Sequence& seq, StepPlan* plan);
-  static int NumComputable(const Sequence& seq);
+  void Admit(Step* step, int budget);
+  bool TryAdmit(Sequence& seq);
   bool MustSlide(const Sequence& seq) const;
   void Slide(Sequence& seq);
+  bool ShouldSwap(const Sequence& seq, Preemption how) const;
   void PutBack(Sequence& seq, Preemption how);
-  void ReleasePages(Sequence& seq);
-  Running::iterator AddRunning(std::unique_ptr<Sequence> seq);
-  Running::iterator FindRunning(const Sequence& seq);
+  void GiveUpPages(Sequence& seq);
 
   Limits limits_;
-  BlockPool& pool_;
-  KvReuse* reuse_;
-  BlockPool* host_pages_;
+  SequencePages pages_;
+  SequenceLine line_;
+  PlanMaker maker_;
   int window_;  // OnFull::kSlide: more tokens than this make a sequence slide
   Costs costs_;
   Stats stats_;
   int64_t num_added_ = 0;
   int64_t num_forked_ = 0;
-  std::map<Sequence::Rank, std::unique_ptr<Sequence>> waiting_;
-  Running running_;  // by rank
-  std::unordered_map<int64_t, Sequence*> by_id_;
-  std::vector<PageMove> moves_;  // decided, not yet handed out
-  // The first in line was refused. Those who run only take more, so it is not asked again before
-  // somebody gives pages back.
-  bool first_must_wait_ = false;
+  std::vector<int64_t> ended_;  // which no plan has told yet
 };
 
 }  // namespace kuiper

@@ -1,32 +1,29 @@
 #include "kuiper/engine/shared_pages.h"
 
 #include <algorithm>
-#include <unordered_map>
-#include <utility>
-#include <vector>
+#include <numeric>
 
 namespace kuiper {
 
-void GroupByFirstPage(StepPlan* plan) {
-  std::unordered_map<int32_t, size_t> leaders;    // the first entry that begins with a page
-  std::vector<std::pair<size_t, size_t>> places;  // leader, entry
-  for (size_t i = 0; i < plan->entries.size() && plan->entries[i].decodes; ++i) {
-    const auto leader = leaders.try_emplace(plan->entries[i].seq->pages.at(0), i).first;
-    places.emplace_back(leader->second, i);
+std::vector<int> GroupByFirstPage(std::span<const int32_t> first_pages) {
+  std::vector<int> order(first_pages.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto by_page = [&](int a, int b) { return first_pages[a] < first_pages[b]; };
+  std::stable_sort(order.begin(), order.end(), by_page);
+  std::vector<int> leader(order.size());  // the first one with the same page
+  for (size_t i = 0; i < order.size(); ++i) {
+    const bool leads = i == 0 || by_page(order[i - 1], order[i]);
+    leader[order[i]] = leads ? order[i] : leader[order[i - 1]];
   }
-  if (std::is_sorted(places.begin(), places.end())) return;
-  std::sort(places.begin(), places.end());
-  const std::vector<StepPlan::Entry> entries = plan->entries;
-  for (size_t i = 0; i < places.size(); ++i) plan->entries[i] = entries[places[i].second];
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return leader[a] < leader[b]; });
+  return order;
 }
 
-int SharedTokens(const StepPlan::Entry& a, const StepPlan::Entry& b, int page_size) {
-  if (a.num_tokens != 1 || b.num_tokens != 1) return 0;
-  const std::vector<int32_t>& pages = a.seq->pages;
-  const std::vector<int32_t>& others = b.seq->pages;
-  const auto end = std::mismatch(pages.begin(), pages.end(), others.begin(), others.end()).first;
-  const int on_pages = static_cast<int>(end - pages.begin()) * page_size;
-  const int tokens = std::min({on_pages, a.begin, b.begin});
+int SharedTokens(const SequenceTable& a, const SequenceTable& b, int page_size) {
+  const auto end =
+      std::mismatch(a.pages.begin(), a.pages.end(), b.pages.begin(), b.pages.end()).first;
+  const int on_pages = static_cast<int>(end - a.pages.begin()) * page_size;
+  const int tokens = std::min({on_pages, a.tokens, b.tokens});
   return tokens < kMinSharedTokens ? 0 : tokens;
 }
 

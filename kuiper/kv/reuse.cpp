@@ -12,21 +12,24 @@ class PageReuse final : public KvReuse {
  public:
   PageReuse(BlockPool& pool, int64_t max_tokens) : pool_(pool), tree_(pool, max_tokens) {}
 
-  PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) override {
-    return tree_.Acquire(Keys(tokens), max_tokens);
+  PrefixCache::Match Acquire(std::span<const uint64_t> keys, int max_tokens) override {
+    return tree_.Acquire(keys, max_tokens);
   }
-  void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) override {
-    tree_.Return(match, tokens.size());
+  void Return(std::span<const uint64_t> keys, const PrefixCache::Match& match) override {
+    tree_.Return(match, keys.size());
   }
-  void Computed(std::span<const int32_t> tokens, std::span<int32_t> pages,
+  // Not more than there is room for: in a full tree the rest would be offered again and again.
+  bool Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
                 PrefixCache::Cursor* cursor) override {
-    if (Offer(tokens, pages, cursor)) return;
-    *cursor = {};  // the tree was cleared
-    KU_CHECK(Offer(tokens, pages, cursor));
+    const size_t full = keys.size() / pool_.page_size();
+    if (full == 0) return true;
+    const int room = tree_.max_pages() - tree_.num_pages() + tree_.num_evictable();
+    const size_t count = std::min<size_t>(full, std::max(room, 1));
+    return tree_.Extend(cursor, keys.first(count * pool_.page_size()), pages.first(count));
   }
-  void Finished(std::span<const int32_t> tokens, std::span<int32_t> pages,
+  bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages,
                 PrefixCache::Cursor* cursor) override {
-    Computed(tokens, pages, cursor);
+    return Computed(keys, pages, cursor);
   }
   int Evict(int num_pages) override { return tree_.Evict(num_pages); }
   int num_evictable() const override { return tree_.num_evictable(); }
@@ -34,22 +37,6 @@ class PageReuse final : public KvReuse {
   PrefixCache::Stats stats() const override { return tree_.stats(); }
 
  private:
-  static std::vector<uint64_t> Keys(std::span<const int32_t> tokens) {
-    return {tokens.begin(), tokens.end()};
-  }
-  // Not more than there is room for: in a full tree the rest would be offered again and again.
-  bool Offer(std::span<const int32_t> tokens, std::span<int32_t> pages,
-             PrefixCache::Cursor* cursor) {
-    const size_t page_size = pool_.page_size();
-    const size_t first = cursor->num_pages;
-    const size_t full = tokens.size() / page_size;
-    if (full <= first) return true;
-    const int room = tree_.max_pages() - tree_.num_pages() + tree_.num_evictable();
-    const size_t count = std::min<size_t>(full - first, std::max(room, 1));
-    return tree_.Extend(cursor, Keys(tokens.subspan(first * page_size, count * page_size)),
-                        pages.subspan(first, count));
-  }
-
   BlockPool& pool_;
   PrefixCache tree_;
 };
@@ -61,15 +48,15 @@ class RowReuse final : public KvReuse {
   RowReuse(const RowReuse&) = delete;
   RowReuse& operator=(const RowReuse&) = delete;
 
-  PrefixCache::Match Acquire(std::span<const int32_t> tokens, int max_tokens) override {
+  PrefixCache::Match Acquire(std::span<const uint64_t> keys, int max_tokens) override {
     ++stats_.lookups;
-    stats_.tokens_requested += static_cast<int64_t>(tokens.size());
+    stats_.tokens_requested += static_cast<int64_t>(keys.size());
     auto best = kept_.end();
     int best_tokens = 0;
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
       const auto end =
-          std::mismatch(tokens.begin(), tokens.end(), it->tokens.begin(), it->tokens.end()).first;
-      const int common = std::min<int>(static_cast<int>(end - tokens.begin()), max_tokens);
+          std::mismatch(keys.begin(), keys.end(), it->keys.begin(), it->keys.end()).first;
+      const int common = std::min<int>(static_cast<int>(end - keys.begin()), max_tokens);
       if (common > best_tokens) {
         best = it;
         best_tokens = common;
@@ -86,22 +73,25 @@ class RowReuse final : public KvReuse {
     stats_.tokens_hit += best_tokens;
     return match;
   }
-  void Return(std::span<const int32_t> tokens, const PrefixCache::Match& match) override {
+  void Return(std::span<const uint64_t> keys, const PrefixCache::Match& match) override {
     --stats_.lookups;
-    stats_.tokens_requested -= static_cast<int64_t>(tokens.size());
+    stats_.tokens_requested -= static_cast<int64_t>(keys.size());
     if (match.pages.empty()) return;
     --stats_.hits;
     stats_.tokens_hit -= match.num_tokens;
-    const auto used = tokens.first(match.num_tokens);
+    const auto used = keys.first(match.num_tokens);
     kept_.push_back({match.pages[0], {used.begin(), used.end()}});
   }
-  void Computed(std::span<const int32_t>, std::span<int32_t>, PrefixCache::Cursor*) override {}
-  void Finished(std::span<const int32_t> tokens, std::span<int32_t> pages,
+  bool Computed(std::span<const uint64_t>, std::span<int32_t>, PrefixCache::Cursor*) override {
+    return true;
+  }
+  bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages,
                 PrefixCache::Cursor*) override {
-    if (tokens.empty() || pages.empty()) return;
-    if (pool_.ref_count(pages[0]) > 1) return;  // a fork goes on with it
+    if (keys.empty() || pages.empty()) return true;
+    if (pool_.ref_count(pages[0]) > 1) return true;  // a fork goes on with it
     pool_.AddRef(pages[0]);
-    kept_.push_back({pages[0], {tokens.begin(), tokens.end()}});
+    kept_.push_back({pages[0], {keys.begin(), keys.end()}});
+    return true;
   }
   int Evict(int num_pages) override {
     int freed = 0;
@@ -122,11 +112,11 @@ class RowReuse final : public KvReuse {
  private:
   struct Row {
     int32_t row;
-    std::vector<int32_t> tokens;
+    std::vector<uint64_t> keys;
   };
   // Tokens of the row that a prompt with room for max_tokens could use at most.
   static int BestPossible(const Row& row, int max_tokens) {
-    return std::min(static_cast<int>(row.tokens.size()), max_tokens);
+    return std::min(static_cast<int>(row.keys.size()), max_tokens);
   }
 
   BlockPool& pool_;

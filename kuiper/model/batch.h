@@ -14,7 +14,7 @@ struct Batch {
   int num_outputs = 0;      // R
   int num_decode_rows = 0;  // the first ones; the others are of prompts, see Ops::Apply
   Tensor token_ids;         // [T] i32; -1 - r: row r of sampled, see Ops::Embed
-  Tensor sampled;           // [max_seqs] i32, tokens of the step before; may be empty
+  Tensor sampled;           // [max_samples] i32, tokens of the step before; may be empty
   Tensor positions;         // [axes, T] i32; 1 axis for text models
   Tensor slots;             // [T] i32, where new keys and values go
   Tensor block_tables;      // [S, max_pages] i32

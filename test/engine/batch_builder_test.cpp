@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "test/engine/plan_test_util.h"
+
 namespace kuiper {
 namespace {
 
@@ -33,16 +35,15 @@ class BatchBuilderTest : public ::testing::Test {
 };
 
 TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
-  Sequence decode;  // 6 tokens, the last one not computed
-  decode.tokens = {10, 11, 12, 13, 14, 15};
-  decode.pages = {7, 3};
-  Sequence prompt;  // chunk [2, 5) of 6 tokens
-  prompt.tokens = {20, 21, 22, 23, 24, 25};
-  prompt.pages = {2, 5};
-  StepPlan plan;
-  plan.entries = {{.seq = &decode, .begin = 5, .num_tokens = 1, .samples = true, .decodes = true},
-                  {.seq = &prompt, .begin = 2, .num_tokens = 3}};
-  plan.num_tokens = 4;
+  // A decode of the last of 6 tokens, and the chunk [2, 5) of a prompt of 6.
+  const StepPlan plan =
+      test::PlanOf({{.sequence = 1,
+                     .begin = 5,
+                     .tokens = {15},
+                     .pages = {7, 3},
+                     .decodes = true,
+                     .samples = true},
+                    {.sequence = 2, .begin = 2, .tokens = {22, 23, 24}, .pages = {2, 5}}});
   const Batch batch = builder_->Build(plan);
   EXPECT_EQ(batch.num_tokens, 4);
   EXPECT_EQ(batch.num_seqs, 2);
@@ -62,14 +63,10 @@ TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
 
 // What the prompt still has to come must not be attended to, whatever its pages hold.
 TEST_F(BatchBuilderTest, AttentionReachesToTheEndOfTheChunkNotOfThePrompt) {
-  Sequence seq;
-  seq.tokens.assign(14, 1);
-  seq.pages = {1, 2, 3, 4};
-  StepPlan plan;
   for (const int end : {1, 3, 4, 5, 13}) {
     for (const int begin : {0, end - 1}) {
-      plan.entries = {{&seq, begin, end - begin, false, false}};
-      const Batch batch = builder_->Build(plan);
+      const Batch batch = builder_->Build(
+          test::PlanOf({{.begin = begin, .tokens = Ints(end - begin, 1), .pages = {1, 2, 3, 4}}}));
       EXPECT_EQ(Values(batch.attn.kv_lens), (Ints{end})) << begin;
       EXPECT_EQ(Values(batch.attn.cu_seqlens_q), (Ints{0, end - begin})) << begin;
       EXPECT_EQ(Values(batch.positions).back(), end - 1);
@@ -77,14 +74,48 @@ TEST_F(BatchBuilderTest, AttentionReachesToTheEndOfTheChunkNotOfThePrompt) {
   }
 }
 
-TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
-  Sequence seq;
-  seq.tokens = {1, 2};
-  seq.pages = {6};
+TEST_F(BatchBuilderTest, SampledRowsComeBeforeTheOtherRowsOfLogits) {
   StepPlan plan;
-  plan.entries = {{&seq, 1, 1, true, false}};
-  plan.num_tokens = 1;
-  plan.decode_only = true;
+  for (const int64_t sequence : {1, 2}) {
+    const int first = static_cast<int>(plan.tokens.size());
+    plan.Open(sequence, 0);
+    for (int i = 0; i < 4; ++i) plan.tokens.push_back(TokenRef::Known(first + i));
+    plan.positions.insert(plan.positions.end(), {0, 1, 2, 3});
+    plan.pages.push_back(static_cast<int32_t>(sequence));
+    plan.logits_rows.push_back(0);
+    plan.samples.push_back({.row = sequence == 1 ? 1 : 3});
+    plan.Close();
+  }
+  const Batch batch = builder_->Build(plan);
+  EXPECT_EQ(Values(batch.output_rows), (Ints{1, 4 + 3, 0, 4}));
+}
+
+// Positions turn the heads, places in the sequence say where keys go.
+TEST_F(BatchBuilderTest, PositionsHaveARowPerAxis) {
+  const auto builder = BatchBuilder::Create(*ops_, {.max_tokens = 8,
+                                                    .max_seqs = 1,
+                                                    .max_outputs = 1,
+                                                    .num_axes = 3,
+                                                    .max_pages = 8,
+                                                    .page_size = 4,
+                                                    .max_kv_len = 32})
+                           .value();
+  StepPlan plan = test::PlanOf({{.begin = 3, .tokens = {1, 2}, .pages = {5, 6}}});
+  plan.num_axes = 3;
+  plan.positions = {3, 4, 30, 31, 20, 21};
+  const Batch batch = builder->Build(plan);
+  ASSERT_EQ(batch.positions.shape[0], 3);
+  for (int axis = 0; axis < 3; ++axis) {
+    EXPECT_EQ(Values(batch.positions.Rows(axis, axis + 1)),
+              (Ints{plan.positions[2 * axis], plan.positions[2 * axis + 1]}));
+  }
+  EXPECT_EQ(Values(batch.slots), (Ints{5 * 4 + 3, 6 * 4}));
+}
+
+TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
+  const StepPlan plan =
+      test::PlanOf({{.begin = 1, .tokens = {2}, .pages = {6}, .decodes = true, .samples = true}});
+  ASSERT_TRUE(plan.decode_only());
   const Batch batch = builder_->Build(plan, 4);
   EXPECT_EQ(batch.num_seqs, 4);
   EXPECT_EQ(batch.num_outputs, 4);
@@ -96,39 +127,52 @@ TEST_F(BatchBuilderTest, PaddedRowsUseTheNullPage) {
 }
 
 TEST_F(BatchBuilderTest, UploadsOnlyTableEntriesThatChanged) {
-  Sequence seq;
-  seq.tokens.assign(20, 1);
-  seq.pages = {4, 5, 6};
-  StepPlan plan;
-  plan.entries = {{&seq, 11, 1, false, false}};
-  plan.num_tokens = 1;
-  builder_->Build(plan);
+  builder_->Build(test::PlanOf({{.begin = 11, .tokens = {1}, .pages = {4, 5, 6}}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 3);
-  builder_->Build(plan);
+  builder_->Build(test::PlanOf({{.begin = 11, .tokens = {1}, .num_kept_pages = 3}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 3);
-  plan.entries[0].begin = 12;
-  seq.pages.push_back(9);
-  builder_->Build(plan);
+  builder_->Build(test::PlanOf({{.begin = 12, .tokens = {1}, .pages = {9}, .num_kept_pages = 3}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 4);
-  Sequence other;  // another sequence in the same row shares the first page only
-  other.tokens.assign(8, 1);
-  other.pages = {4, 8};
-  plan.entries[0] = {&other, 0, 1, false, false};
-  builder_->Build(plan);
+  // Another sequence in the same row shares the first page only.
+  builder_->Build(test::PlanOf({{.sequence = 2, .tokens = {1}, .pages = {4, 8}}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 5);
-  plan.entries[0] = {&seq, 12, 1, false, false};  // what follows a changed entry is sent again
-  const Batch batch = builder_->Build(plan);
+  // What follows a changed entry is sent again.
+  const Batch batch =
+      builder_->Build(test::PlanOf({{.begin = 12, .tokens = {1}, .num_kept_pages = 4}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 8);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(batch.block_tables.ptr<int32_t>()[i], seq.pages[i]);
+  const Ints pages = {4, 5, 6, 9};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(batch.block_tables.ptr<int32_t>()[i], pages[i]);
+}
+
+TEST_F(BatchBuilderTest, TablesFollowThePlansAndEndWithTheSequence) {
+  const auto covers = [this](const test::HandMade& entry, std::vector<int64_t> ended = {}) {
+    StepPlan plan = test::PlanOf({entry});
+    plan.ended = std::move(ended);
+    return builder_->CheckTables(plan).ok();
+  };
+  EXPECT_FALSE(covers({.tokens = {1}, .num_kept_pages = 1})) << "nobody told a page";
+  EXPECT_FALSE(covers({.tokens = {1}}));
+  EXPECT_FALSE(covers({.tokens = Ints(5, 1), .pages = {1}}));
+  EXPECT_FALSE(covers({.tokens = {1}, .pages = Ints(9, 1)})) << "more than a row holds";
+  EXPECT_TRUE(covers({.tokens = Ints(5, 1), .pages = {1, 2}}));
+  builder_->Build(test::PlanOf({{.tokens = Ints(5, 1), .pages = {1, 2}}}));
+  EXPECT_TRUE(covers({.begin = 5, .tokens = {1}, .num_kept_pages = 2}));
+  EXPECT_FALSE(covers({.begin = 5, .tokens = {1}, .num_kept_pages = 1})) << "a page is cut off";
+  EXPECT_FALSE(covers({.begin = 5, .tokens = {1}, .num_kept_pages = 2}, {1}));
+  EXPECT_FALSE(covers({.sequence = 2, .begin = 5, .tokens = {1}, .num_kept_pages = 2}));
+  // A page in the middle is exchanged.
+  const Batch batch = builder_->Build(
+      test::PlanOf({{.begin = 5, .tokens = {1}, .pages = {3}, .num_kept_pages = 1}}));
+  EXPECT_EQ(batch.block_tables.ptr<int32_t>()[0], 1);
+  EXPECT_EQ(batch.block_tables.ptr<int32_t>()[1], 3);
+  StepPlan other = test::PlanOf({{.sequence = 2, .tokens = {1}, .pages = {4}}});
+  other.ended = {1};
+  builder_->Build(other);
+  EXPECT_FALSE(covers({.begin = 5, .tokens = {1}, .num_kept_pages = 2})) << "it was forgotten";
 }
 
 TEST_F(BatchBuilderTest, CopiesOfPagesAreUploadedInOrder) {
-  Sequence seq;
-  seq.tokens.assign(6, 1);
-  seq.num_computed = 5;
-  seq.pages = {2, 7};
-  StepPlan plan;
-  plan.entries = {{&seq, 1, true, false}};
+  StepPlan plan = test::PlanOf({{.begin = 5, .tokens = {1}, .pages = {2, 7}, .decodes = true}});
   EXPECT_EQ(builder_->Build(plan).copies.rows(), 0);
   plan.copies = {{3, 7, 1}, {4, 5, 4}};
   const Tensor copies = builder_->Build(plan).copies;
@@ -138,14 +182,8 @@ TEST_F(BatchBuilderTest, CopiesOfPagesAreUploadedInOrder) {
 }
 
 TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
-  Sequence seq;
-  seq.tokens.assign(9, 1);
-  seq.pages = {1, 2, 3};
-  StepPlan plan;
-  plan.entries = {{&seq, 0, 9, true, false}};
-  const Batch a = builder_->Build(plan);
-  plan.entries[0].num_tokens = 2;
-  const Batch b = builder_->Build(plan);
+  const Batch a = builder_->Build(test::PlanOf({{.tokens = Ints(9, 1), .pages = {1, 2, 3}}}));
+  const Batch b = builder_->Build(test::PlanOf({{.tokens = Ints(2, 1), .num_kept_pages = 3}}));
   EXPECT_EQ(a.token_ids.data, b.token_ids.data);
   EXPECT_EQ(a.slots.data, b.slots.data);
   EXPECT_EQ(a.attn.kv_lens.data, b.attn.kv_lens.data);
@@ -162,22 +200,20 @@ TEST_F(BatchBuilderTest, SaysWhichTokensLieOnPagesOfTheSequenceBefore) {
                                                     .max_kv_len = 3 * kPageSize,
                                                     .cascade = true})
                            .value();
-  Sequence a, b, chunk;
-  a.pages = {1, 2, 3};
-  b.pages = {1, 2, 4};
-  chunk.pages = {1, 2, 5};
-  for (Sequence* seq : {&a, &b, &chunk}) seq->tokens.assign(2 * kPageSize + 2, 7);
-  StepPlan plan;
-  for (Sequence* seq : {&a, &b, &chunk}) {
-    plan.entries.push_back(
-        {.seq = seq, .begin = 2 * kPageSize, .num_tokens = seq == &chunk ? 2 : 1});
-  }
-  EXPECT_EQ(Values(builder->Build(plan).attn.shared_lens), (Ints{0, 2 * kPageSize, 0}));
-  plan.entries.pop_back();
+  const auto plan = [](int count) {
+    std::vector<test::HandMade> entries;
+    for (int i = 0; i < count; ++i) {  // the third is a chunk
+      entries.push_back({.sequence = i,
+                         .begin = 2 * kPageSize,
+                         .tokens = Ints(i == 2 ? 2 : 1, 7),
+                         .pages = {1, 2, 3 + i}});
+    }
+    return test::PlanOf(entries);
+  };
+  EXPECT_EQ(Values(builder->Build(plan(3)).attn.shared_lens), (Ints{0, 2 * kPageSize, 0}));
   // Padded rows share the null page, and nothing.
-  EXPECT_EQ(Values(builder->Build(plan, 4).attn.shared_lens), (Ints{0, 2 * kPageSize, 0, 0}));
-  plan.entries.pop_back();
-  EXPECT_TRUE(builder->Build(plan).attn.shared_lens.empty()) << "one sequence";
+  EXPECT_EQ(Values(builder->Build(plan(2), 4).attn.shared_lens), (Ints{0, 2 * kPageSize, 0, 0}));
+  EXPECT_TRUE(builder->Build(plan(1)).attn.shared_lens.empty()) << "one sequence";
   EXPECT_TRUE(builder_->Build({}, 2).attn.shared_lens.empty()) << "switched off";
 }
 

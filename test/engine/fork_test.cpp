@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kuiper/engine/scheduler.h"
+#include "test/engine/scheduler_test_util.h"
 
 namespace kuiper {
 namespace {
@@ -42,9 +43,8 @@ struct Fixture {
       EXPECT_EQ(pool.ref_count(copy.to), 1);
       std::copy_n(storage[copy.from].begin(), copy.num_tokens, storage[copy.to].begin());
     }
-    std::vector<int32_t> sampled;
     for (const StepPlan::Entry& entry : step.plan.entries) {
-      const Sequence& seq = *entry.seq;
+      const Sequence& seq = *scheduler.Find(entry.sequence);
       for (int pos = 0; pos < entry.end(); ++pos) {
         const int32_t page = seq.pages.at(pos / pool.page_size());
         uint64_t& slot = storage[page][pos % pool.page_size()];
@@ -55,9 +55,10 @@ struct Fixture {
           slot = KeyOf(seq.tokens, pos + 1);
         }
       }
-      if (entry.samples) sampled.push_back(static_cast<int32_t>(1000 * seq.id) + entry.end());
     }
-    scheduler.Commit(step.plan, sampled);
+    scheduler.Commit(step.plan, test::Outcomes(step.plan, [](const auto& entry) {
+                       return static_cast<int32_t>(1000 * entry.sequence) + entry.end();
+                     }));
     return step.plan;
   }
 
@@ -121,7 +122,7 @@ TEST(ForkTest, ChildGoesOnFromItsParentsLastToken) {
     ASSERT_TRUE(f.scheduler.Fork(1, std::move(child)).ok());
     EXPECT_EQ(f.scheduler.Find(2)->num_computed, prompt);
     const StepPlan plan = f.Step();
-    EXPECT_TRUE(plan.decode_only);
+    EXPECT_TRUE(plan.decode_only());
     ASSERT_EQ(plan.entries.size(), 2u);
     EXPECT_EQ(plan.copies.size(), prompt % kPage == 0 ? 0u : 1u);
     EXPECT_EQ(f.pool.num_shared(), prompt / kPage);
@@ -147,7 +148,7 @@ TEST(ForkTest, WithoutSeatOrPagesOrParentTheChildWaits) {
   ASSERT_TRUE(seat.scheduler.Fork(99, Fixture::Make(3, Tokens(6))).ok());
   EXPECT_EQ(seat.scheduler.num_waiting(), 2);
   seat.Finish(1);
-  EXPECT_EQ(seat.Step().entries.at(0).num_tokens, 6) << "computed from the start";
+  EXPECT_EQ(seat.Step().entries.at(0).num_tokens(), 6) << "computed from the start";
 
   // Two pages are there, each asks for one more, and one of them for a copy.
   for (const int pages : {4, 5}) {

@@ -11,6 +11,7 @@
 #include "kuiper/engine/model_runner.h"
 #include "kuiper/model/model.h"
 #include "test/engine/engine_test_util.h"
+#include "test/engine/plan_test_util.h"
 #include "test/kv/late_ops.h"
 #include "test/log_capture.h"
 #include "test/test_data.h"
@@ -52,47 +53,54 @@ class GraphTest : public ::testing::TestWithParam<Device> {
                                 .max_seqs = kMaxSeqs,
                                 .max_step_tokens = 64,
                                 .max_outputs = kMaxSeqs,
+                                .max_samples = kMaxSeqs,
                                 .vocab_limit = d.vocab,
                                 .use_graph = use_graph})
         .value();
   }
 
-  std::unique_ptr<Sequence> MakeSequence(int length, int seed, std::vector<int32_t> pages) {
-    auto seq = std::make_unique<Sequence>();
-    seq->tokens = Prompt(length, model_->config().decoder.vocab, seed);
-    seq->num_prompt = length;
-    seq->pages = std::move(pages);
-    return seq;
+  struct Text {
+    int64_t id = 0;
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> pages;
+    int num_computed = 0;
+  };
+  Text MakeText(int length, int seed, std::vector<int32_t> pages) {
+    return {++last_id_, Prompt(length, model_->config().decoder.vocab, seed), std::move(pages)};
   }
 
-  // What is not computed yet of each sequence, and one more token.
-  static void Step(ModelRunner& runner, const std::vector<std::unique_ptr<Sequence>>& seqs) {
+  // What is not computed yet of each text, and one more token.
+  static void Step(ModelRunner& runner, std::vector<Text>& texts) {
     StepPlan plan;
-    plan.decode_only = true;
-    for (const auto& seq : seqs) {
-      const int count = seq->num_tokens() - seq->num_computed;
-      plan.entries.push_back({seq.get(), seq->num_computed, count, true, false});
-      plan.decode_only = plan.decode_only && seq->num_computed > 0;
+    for (const Text& text : texts) {
+      test::Append({.sequence = text.id,
+                    .begin = text.num_computed,
+                    .tokens = {text.tokens.begin() + text.num_computed, text.tokens.end()},
+                    .pages = text.pages,
+                    .decodes = text.num_computed > 0,
+                    .samples = true},
+                   &plan);
     }
-    const std::vector<int32_t> tokens = runner.Take(runner.Launch(plan));
-    for (size_t i = 0; i < seqs.size(); ++i) {
-      seqs[i]->num_computed = seqs[i]->num_tokens();
-      seqs[i]->tokens.push_back(tokens.at(i));
+    const StepResult result = runner.Take(runner.Launch(plan));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      texts[i].num_computed = static_cast<int>(texts[i].tokens.size());
+      texts[i].tokens.push_back(result.tokens.at(i).value());
     }
   }
 
   // The tokens of `count` sequences after a prompt and `decodes` steps of all of them.
   std::vector<std::vector<int32_t>> Generate(ModelRunner& runner, int count, int decodes) {
-    std::vector<std::unique_ptr<Sequence>> seqs;
-    for (int i = 0; i < count; ++i) seqs.push_back(MakeSequence(3 + i % 3, i + 1, {1 + i}));
-    for (int i = 0; i < 1 + decodes; ++i) Step(runner, seqs);
+    std::vector<Text> texts;
+    for (int i = 0; i < count; ++i) texts.push_back(MakeText(3 + i % 3, i + 1, {1 + i}));
+    for (int i = 0; i < 1 + decodes; ++i) Step(runner, texts);
     std::vector<std::vector<int32_t>> tokens;
-    for (const auto& seq : seqs) tokens.push_back(seq->tokens);
+    for (const Text& text : texts) tokens.push_back(text.tokens);
     return tokens;
   }
 
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Model> model_;
+  int64_t last_id_ = 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, GraphTest, ::testing::ValuesIn(Devices()), [](const auto& info) {
@@ -133,10 +141,9 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
   ASSERT_TRUE(runner->EnsurePages(2).ok());
   const size_t bytes_before = runner->kv().bytes();
   const auto generate = [&](int32_t page) {
-    std::vector<std::unique_ptr<Sequence>> seqs;
-    seqs.push_back(MakeSequence(17, 1, {page}));
-    for (int i = 0; i < 5; ++i) Step(*runner, seqs);
-    return seqs[0]->tokens;
+    std::vector<Text> texts = {MakeText(17, 1, {page})};
+    for (int i = 0; i < 5; ++i) Step(*runner, texts);
+    return texts[0].tokens;
   };
   const std::vector<int32_t> first = generate(1);
   ASSERT_EQ(runner->graph().num_captured(), 1);

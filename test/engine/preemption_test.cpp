@@ -5,6 +5,7 @@
 #include <map>
 
 #include "kuiper/engine/scheduler.h"
+#include "test/engine/scheduler_test_util.h"
 
 namespace kuiper {
 namespace {
@@ -32,17 +33,15 @@ struct Fixture {
   void Add(std::unique_ptr<Sequence> seq) { ASSERT_TRUE(scheduler.Add(std::move(seq)).ok()); }
   Scheduler::Step Step() {
     Scheduler::Step step = scheduler.Schedule();
-    std::vector<int32_t> tokens;
-    for (const auto& entry : step.plan.entries) {
-      if (entry.samples) tokens.push_back(static_cast<int32_t>(5000 + entry.seq->num_generated()));
-    }
-    scheduler.Commit(step.plan, tokens);
+    scheduler.Commit(step.plan, test::Outcomes(step.plan, [this](const auto& entry) {
+                       return static_cast<int32_t>(5000 + Get(entry.sequence).num_generated());
+                     }));
     return step;
   }
   // Ids in the plan of one step.
   Ids StepIds() {
     Ids ids;
-    for (const auto& entry : Step().plan.entries) ids.push_back(entry.seq->id);
+    for (const auto& entry : Step().plan.entries) ids.push_back(entry.sequence);
     return ids;
   }
   const Sequence& Get(int64_t id) { return *scheduler.Find(id); }
@@ -81,16 +80,16 @@ TEST(PreemptionTest, PreemptedSequenceIsComputedAgainNotTakenForADecodeStep) {
   f.scheduler.Finish(1);
   const Scheduler::Step step = f.Step();
   ASSERT_EQ(step.plan.entries.size(), 1u);
-  EXPECT_EQ(step.plan.entries[0].num_tokens, 8);
-  EXPECT_FALSE(step.plan.entries[0].samples || step.plan.entries[0].decodes);
+  EXPECT_EQ(step.plan.entries[0].num_tokens(), 8);
+  EXPECT_TRUE(step.plan.samples.empty() && !step.plan.entries[0].decodes);
   // What was generated is computed by itself, as rows of decode steps.
   const Scheduler::Step again = f.Step();
   ASSERT_EQ(again.plan.entries.size(), 1u);
-  EXPECT_EQ(again.plan.entries[0].num_tokens, 9);
-  EXPECT_TRUE(again.plan.entries[0].samples && again.plan.entries[0].decodes);
-  EXPECT_FALSE(again.plan.decode_only);
+  EXPECT_EQ(again.plan.entries[0].num_tokens(), 9);
+  EXPECT_TRUE(again.plan.samples.size() == 1 && again.plan.entries[0].decodes);
+  EXPECT_FALSE(again.plan.decode_only());
   EXPECT_EQ(f.Get(2).num_generated(), 10);
-  EXPECT_TRUE(f.Step().plan.decode_only);
+  EXPECT_TRUE(f.Step().plan.decode_only());
 }
 
 TEST(PreemptionTest, PreemptedSequenceFindsItsOwnPagesAgain) {
@@ -102,8 +101,8 @@ TEST(PreemptionTest, PreemptedSequenceFindsItsOwnPagesAgain) {
   f.scheduler.Finish(1);
   const Scheduler::Step step = f.Step();
   ASSERT_EQ(step.plan.entries.size(), 1u);
-  EXPECT_EQ(step.plan.entries[0].num_tokens, 17 - 12);  // one page went to sequence 1
-  EXPECT_EQ(f.Get(2).num_cached, 0);                    // of the prompt nothing was reused
+  EXPECT_EQ(step.plan.entries[0].num_tokens(), 17 - 12);  // one page went to sequence 1
+  EXPECT_EQ(f.Get(2).num_cached, 0);                      // of the prompt nothing was reused
 }
 
 TEST(PreemptionTest, SwappedSequenceComesBackWhereItWas) {
@@ -131,7 +130,7 @@ TEST(PreemptionTest, SwappedSequenceComesBackWhereItWas) {
     EXPECT_EQ(back.moves[i].host_page, full.moves[i].host_page);
     EXPECT_EQ(back.moves[i].device_page, f.Get(2).pages[i]);
   }
-  EXPECT_TRUE(back.plan.decode_only);
+  EXPECT_TRUE(back.plan.decode_only());
   EXPECT_EQ(f.host_pages.num_used(), 0);
 }
 
@@ -241,16 +240,16 @@ TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecod
   Fixture f(64, limits);
   f.Add(MakeSequence(1, 40));
   const Scheduler::Step first = f.Step();
-  EXPECT_EQ(first.plan.num_tokens, 40);  // alone: as fast as it goes
+  EXPECT_EQ(first.plan.num_tokens(), 40);  // alone: as fast as it goes
   f.Add(MakeSequence(2, 40));
   f.Add(MakeSequence(3, 40));
   for (const int chunk : {16, 16, 8}) {
     const Scheduler::Step step = f.Step();
     ASSERT_EQ(step.plan.entries.size(), 2u);
-    EXPECT_EQ(step.plan.entries[0].seq->id, 1);
-    EXPECT_EQ(step.plan.entries[0].num_tokens, 1);
-    EXPECT_EQ(step.plan.entries[1].seq->id, 2);
-    EXPECT_EQ(step.plan.entries[1].num_tokens, chunk);
+    EXPECT_EQ(step.plan.entries[0].sequence, 1);
+    EXPECT_EQ(step.plan.entries[0].num_tokens(), 1);
+    EXPECT_EQ(step.plan.entries[1].sequence, 2);
+    EXPECT_EQ(step.plan.entries[1].num_tokens(), chunk);
   }
   EXPECT_EQ(f.StepIds(), (Ids{1, 2}));
   f.scheduler.Finish(2);
@@ -268,9 +267,9 @@ TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
     f.Step();
     text = f.Get(1).tokens;
   }
-  ASSERT_EQ(text.size(), 25u);             // one more than there is place for
-  EXPECT_EQ(f.Step().plan.num_tokens, 4);  // what is left of the prompt
-  EXPECT_EQ(f.Step().plan.num_tokens, 10);
+  ASSERT_EQ(text.size(), 25u);               // one more than there is place for
+  EXPECT_EQ(f.Step().plan.num_tokens(), 4);  // what is left of the prompt
+  EXPECT_EQ(f.Step().plan.num_tokens(), 10);
   std::vector<int32_t> expected(text.begin(), text.begin() + 4);
   expected.insert(expected.end(), text.end() - 10, text.end());
   expected.push_back(5016);
@@ -314,7 +313,7 @@ TEST(PreemptionTest, SlidingOffSharedPagesPreemptsTheLastInLine) {
     const Scheduler::Step step = f.Step();
     ASSERT_TRUE(step.out_of_pages.empty()) << i;
     ASSERT_TRUE(std::any_of(step.plan.entries.begin(), step.plan.entries.end(),
-                            [](const auto& entry) { return entry.seq->id == 1; }))
+                            [](const auto& entry) { return entry.sequence == 1; }))
         << i;
   }
   EXPECT_GT(f.scheduler.stats().preempted_recompute, 0);

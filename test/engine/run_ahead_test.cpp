@@ -11,6 +11,7 @@
 
 #include "kuiper/engine/scheduler.h"
 #include "test/engine/engine_test_util.h"
+#include "test/engine/scheduler_test_util.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -25,21 +26,8 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int prompt, int max_new) {
   return seq;
 }
 
-std::vector<int32_t> Tokens(const StepPlan& plan, int32_t token) {
-  std::vector<int32_t> tokens;
-  for (const auto& entry : plan.entries) {
-    if (entry.samples) tokens.push_back(token);
-  }
-  return tokens;
-}
-
-// The sequence ended: steps in flight must not touch it any more.
-void Drop(std::deque<StepPlan>& plans, const Sequence* seq) {
-  for (StepPlan& plan : plans) {
-    for (auto& entry : plan.entries) {
-      if (entry.seq == seq) entry.seq = nullptr;
-    }
-  }
+std::vector<Scheduler::Outcome> Tokens(const StepPlan& plan, int32_t token) {
+  return test::Outcomes(plan, [token](const auto&) { return token; });
 }
 
 TEST(ScheduleAheadTest, DecodesTheTokenThatIsStillBeingSampled) {
@@ -51,16 +39,19 @@ TEST(ScheduleAheadTest, DecodesTheTokenThatIsStillBeingSampled) {
   const Sequence& seq = *scheduler.Find(1);
   ASSERT_EQ(ahead.entries.size(), 1u);
   EXPECT_EQ(ahead.entries[0].begin, 4);
-  EXPECT_EQ(ahead.entries[0].num_tokens, 1);
-  EXPECT_TRUE(ahead.entries[0].samples && ahead.decode_only);
+  EXPECT_EQ(ahead.entries[0].num_tokens(), 1);
+  EXPECT_TRUE(ahead.samples.size() == 1 && ahead.decode_only());
   EXPECT_EQ(seq.num_pending, 2);
-  EXPECT_EQ(seq.tokens[4], kPendingToken);
+  EXPECT_EQ(seq.num_tokens(), 6);
+  EXPECT_EQ(seq.num_known(), 4);
+  ASSERT_FALSE(ahead.tokens[0].is_known());
+  EXPECT_EQ(ahead.tokens[0].row(), 0);
   EXPECT_EQ(seq.pages.size(), 2u) << "the first token of a page needs the page";
-  scheduler.Commit(prompt, {70});
+  scheduler.Commit(prompt, Tokens(prompt, 70));
   EXPECT_EQ(seq.num_known(), 5);
   EXPECT_EQ(seq.tokens[4], 70);
-  EXPECT_EQ(seq.tokens[5], kPendingToken);
-  scheduler.Commit(ahead, {71});
+  EXPECT_EQ(seq.num_pending, 1);
+  scheduler.Commit(ahead, Tokens(ahead, 71));
   EXPECT_EQ(seq.num_pending, 0);
   EXPECT_EQ(seq.tokens[5], 71);
   EXPECT_EQ(seq.num_computed, 5);
@@ -78,17 +69,16 @@ TEST(ScheduleAheadTest, SequenceThatEndedOneStepAgoLeavesKnownTokensOnly) {
     std::deque<StepPlan> plans;
     plans.push_back(scheduler.Schedule().plan);
     plans.push_back(scheduler.Schedule(true).plan);
-    scheduler.Commit(plans.front(), {70});
+    scheduler.Commit(plans.front(), Tokens(plans.front(), 70));
     plans.pop_front();
-    Drop(plans, scheduler.Find(1));
     const auto ended = scheduler.Finish(1);
     EXPECT_EQ(ended->num_tokens(), prompt + 1);
     EXPECT_EQ(ended->tokens.back(), 70);
-    scheduler.Commit(plans.front(), {71});
+    scheduler.Commit(plans.front(), Tokens(plans.front(), 71));
     EXPECT_EQ(pool.num_free() + reuse->num_evictable(), 16);
     std::vector<int32_t> longer = ended->tokens;
     longer.insert(longer.end(), {1, 2, 3, 4, 5});
-    const auto match = reuse->Acquire(longer, static_cast<int>(longer.size()));
+    const auto match = reuse->Acquire(test::Keys(longer), static_cast<int>(longer.size()));
     EXPECT_EQ(match.num_tokens, (prompt + 1) / 4 * 4);
     for (const int32_t page : match.pages) pool.Release(page);
   }
@@ -100,7 +90,7 @@ TEST(ScheduleAheadTest, FailedTokenTakesTheStepAheadBackWithIt) {
   ASSERT_TRUE(scheduler.Add(MakeSequence(1, 4, 8)).ok());
   const StepPlan prompt = scheduler.Schedule().plan;
   scheduler.Schedule(true);
-  scheduler.Commit(prompt, {-1});
+  scheduler.Commit(prompt, std::vector<Scheduler::Outcome>{Scheduler::Failed()});
   EXPECT_EQ(scheduler.Find(1)->num_tokens(), 4);
   EXPECT_EQ(scheduler.Find(1)->num_computed, 0);
   scheduler.Finish(1, false);
@@ -123,7 +113,6 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
   int finished = 0, ahead = 0;
   bool settle = false;
   const auto end = [&](int64_t id) {
-    Drop(plans, scheduler.Find(id));
     ASSERT_NE(scheduler.Finish(id), nullptr);
     limit.erase(id);
     ++finished;
@@ -133,10 +122,11 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
     ASSERT_TRUE(step.out_of_pages.empty());
     settle = step.must_settle;
     for (const auto& entry : step.plan.entries) {
-      ASSERT_LE(entry.end(), static_cast<int>(entry.seq->pages.size()) * 4);
-      ASSERT_LE(static_cast<int>(entry.seq->pages.size()), entry.seq->max_pages);
+      const Sequence& seq = *scheduler.Find(entry.sequence);
+      ASSERT_LE(entry.end(), static_cast<int>(seq.pages.size()) * 4);
+      ASSERT_LE(static_cast<int>(seq.pages.size()), seq.max_pages);
       for (int pos = entry.begin; pos < entry.end(); ++pos) {
-        ASSERT_EQ(pool.ref_count(entry.seq->pages[pos / 4]), 1) << "a shared page is written";
+        ASSERT_EQ(pool.ref_count(seq.pages[pos / 4]), 1) << "a shared page is written";
       }
     }
     if (!step.plan.entries.empty()) plans.push_back(std::move(step.plan));
@@ -154,8 +144,9 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
     if (plans.empty()) continue;
     bool foreseen_end = false;
     for (const auto& entry : plans.back().entries) {
-      foreseen_end |= entry.seq != nullptr && entry.samples &&
-                      entry.seq->num_generated() >= limit.at(entry.seq->id);
+      const Sequence* seq = scheduler.Find(entry.sequence);
+      foreseen_end |=
+          seq != nullptr && !entry.samples.empty() && seq->num_generated() >= limit.at(seq->id);
     }
     if (!foreseen_end && !settle) {
       ++ahead;
@@ -165,8 +156,8 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
     plans.pop_front();
     scheduler.Commit(done, Tokens(done, 1000 + step_no % 3));
     for (const auto& entry : done.entries) {
-      if (entry.seq == nullptr || !entry.samples) continue;
-      const Sequence& seq = *entry.seq;
+      if (scheduler.Find(entry.sequence) == nullptr || entry.samples.empty()) continue;
+      const Sequence& seq = *scheduler.Find(entry.sequence);
       ASSERT_EQ(seq.num_known(), entry.end() + 1);
       ASSERT_EQ(seq.tokens[entry.end()], 1000 + step_no % 3);
       const bool last = seq.num_known() - seq.num_prompt >= limit.at(seq.id);

@@ -107,7 +107,7 @@ class World {
   };
   struct InFlight {
     StepPlan plan;
-    std::vector<int32_t> sampled;
+    std::vector<Scheduler::Outcome> sampled;
   };
 
   void Expect(bool ok, const char* what) {
@@ -165,7 +165,7 @@ class World {
     live.start = live_.at(parent).start;
     live.start.resize(live.num_prompt);
     if (UpTo(1) == 0 && s_.limits.on_full != OnFull::kSlide) {  // beams do not slide
-      live.start.assign(seq.tokens.begin(), seq.tokens.begin() + seq.num_known());
+      live.start = seq.tokens;
       live.start.back() = UpTo(kAlphabet - 1);
     }
     const int num_begun = static_cast<int>(live.start.size()) - live.num_prompt;
@@ -211,6 +211,7 @@ class World {
   void Launch() {
     Scheduler::Step step = scheduler_.Schedule(!in_flight_.empty());
     must_settle_ = step.must_settle;
+    CheckPlanOf(step.plan);
     for (const Sequence* seq : step.out_of_pages) {
       Expect(seq->num_tokens() == s_.pages * s_.page_size + 1,
              "a sequence stops though the pool has room");
@@ -220,7 +221,7 @@ class World {
     for (const PageMove& move : step.moves) Move(move);
     for (const StepPlan::PageCopy& copy : step.plan.copies) Copy(copy);
     Expect(static_cast<int>(step.plan.copies.size()) <= s_.limits.max_seqs, "too many copies");
-    Expect(step.plan.num_tokens <= s_.limits.max_step_tokens, "a step is too large");
+    Expect(step.plan.num_tokens() <= s_.limits.max_step_tokens, "a step is too large");
     const bool idle = step.plan.entries.empty() && step.out_of_pages.empty();
     num_idle_ = idle && scheduler_.HasWork() && in_flight_.empty() ? num_idle_ + 1 : 0;
     Expect(num_idle_ < 3, "nobody advances");
@@ -229,11 +230,46 @@ class World {
     for (const StepPlan::Entry& entry : next.plan.entries) Write(entry);
     for (const StepPlan::Entry& entry : next.plan.entries) {
       const uint64_t read = Read(entry);
-      if (!entry.samples) continue;
-      next.sampled.push_back(TokenAfter(read));
-      Append(live_.at(entry.seq->id), next.sampled.back());
+      if (entry.samples.empty()) continue;
+      const int32_t token = TokenAfter(read);
+      next.sampled.push_back(Scheduler::Token{token});
+      Append(live_.at(entry.sequence), token);
     }
     in_flight_.push_back(std::move(next));
+  }
+
+  // The plan says what the scheduler knows: tokens, and by its changes the whole page table.
+  void CheckPlanOf(const StepPlan& plan) {
+    Expect(kuiper::CheckPlan(plan).ok(), "the plan does not agree with itself");
+    for (const int64_t ended : plan.ended) {
+      Expect(!live_.contains(ended), "a sequence is told to have ended, and goes on");
+      tables_.erase(ended);
+    }
+    for (const StepPlan::Entry& entry : plan.entries) {
+      const Sequence& seq = *scheduler_.Find(entry.sequence);
+      std::vector<int32_t>& table = tables_[entry.sequence];
+      Expect(entry.num_kept_pages <= static_cast<int>(table.size()), "pages were never told");
+      table.resize(entry.num_kept_pages);
+      const auto pages = Part(plan.pages, entry.pages);
+      table.insert(table.end(), pages.begin(), pages.end());
+      Expect(table == seq.pages, "the plan tells another page table");
+      const auto tokens = Part(plan.tokens, entry.tokens);
+      for (int i = 0; i < entry.num_tokens(); ++i) {
+        const int pos = entry.begin + i;
+        Expect(plan.positions[entry.tokens.begin + i] == pos, "a position is wrong");
+        Expect(tokens[i].is_known()
+                   ? pos < seq.num_known() && tokens[i].id() == seq.tokens[pos]
+                   : pos == seq.num_known() && !in_flight_.empty() &&
+                         IsSampledBy(in_flight_.back().plan, tokens[i].row(), entry),
+               "a token is wrong");
+      }
+    }
+    Expect(plan.entries.empty() || tables_.size() <= live_.size(), "a table is never forgotten");
+  }
+  static bool IsSampledBy(const StepPlan& before, int row, const StepPlan::Entry& entry) {
+    return std::any_of(before.entries.begin(), before.entries.end(), [&](const auto& e) {
+      return e.sequence == entry.sequence && e.samples.begin <= row && row < e.samples.end;
+    });
   }
 
   uint64_t& Slot(const Sequence& seq, int pos) {
@@ -258,18 +294,18 @@ class World {
     ++copies;
   }
   void Write(const StepPlan::Entry& entry) {
-    const Sequence& seq = *entry.seq;
+    const Sequence& seq = *scheduler_.Find(entry.sequence);
     Live& live = live_.at(seq.id);
     if (seq.num_dropped != live.num_dropped) {
       live.num_dropped = seq.num_dropped;
-      SetTokens(live, {seq.tokens.begin(), seq.tokens.end() - seq.num_pending});
+      SetTokens(live, seq.tokens);
     }
-    if (entry.num_tokens < 1 || entry.end() > static_cast<int>(live.tokens.size()) ||
+    if (entry.num_tokens() < 1 || entry.end() > static_cast<int>(live.tokens.size()) ||
         entry.end() > static_cast<int>(seq.pages.size()) * s_.page_size ||
         entry.end() > s_.limits.max_context) {
       return Expect(false, "an entry is out of bounds");
     }
-    Expect(entry.samples == (entry.end() == static_cast<int>(live.tokens.size())),
+    Expect(!entry.samples.empty() == (entry.end() == static_cast<int>(live.tokens.size())),
            "a sequence samples before its end, or does not at its end");
     for (int pos = entry.begin; pos < entry.end(); ++pos) {
       Expect(pool_.ref_count(seq.pages[pos / s_.page_size]) == 1, "a shared page is written");
@@ -278,19 +314,21 @@ class World {
   }
   uint64_t Read(const StepPlan::Entry& entry) {
     if (!error_.empty()) return 0;
-    const Live& live = live_.at(entry.seq->id);
+    const Sequence& seq = *scheduler_.Find(entry.sequence);
+    const Live& live = live_.at(entry.sequence);
     for (int pos = 0; pos < entry.end(); ++pos) {
-      if (Slot(*entry.seq, pos) != live.hashes[pos]) {
+      if (Slot(seq, pos) != live.hashes[pos]) {
         Expect(false, "a sequence reads what is not its own");
         return 0;
       }
     }
-    return Slot(*entry.seq, entry.end() - 1);
+    return Slot(seq, entry.end() - 1);
   }
 
   bool EndIsForeseen() {
     for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
-      if (entry.seq != nullptr && entry.samples && IsAtLimit(*entry.seq)) return true;
+      const Sequence* seq = scheduler_.Find(entry.sequence);
+      if (seq != nullptr && !entry.samples.empty() && IsAtLimit(*seq)) return true;
     }
     return false;
   }
@@ -304,8 +342,8 @@ class World {
     in_flight_.pop_front();
     scheduler_.Commit(step.plan, step.sampled);
     for (const StepPlan::Entry& entry : step.plan.entries) {
-      if (entry.seq == nullptr || !entry.samples) continue;
-      const Sequence& seq = *entry.seq;
+      if (scheduler_.Find(entry.sequence) == nullptr || entry.samples.empty()) continue;
+      const Sequence& seq = *scheduler_.Find(entry.sequence);
       // An end that nobody foresaw, as by an end-of-sequence token, may have a token in flight.
       if ((seq.num_pending == 0 && IsAtLimit(seq)) || UpTo(40) == 0) Finish(seq.id);
     }
@@ -333,12 +371,6 @@ class World {
     Expect(seq->tokens == alone, "the ids are not those of the request alone");
   }
   std::unique_ptr<Sequence> End(int64_t id) {
-    const Sequence* seq = scheduler_.Find(id);
-    for (InFlight& step : in_flight_) {
-      for (StepPlan::Entry& entry : step.plan.entries) {
-        if (entry.seq == seq) entry.seq = nullptr;
-      }
-    }
     live_.erase(id);
     return scheduler_.Finish(id);
   }
@@ -380,6 +412,7 @@ class World {
   Scheduler scheduler_;
   std::vector<uint64_t> device_, host_;
   std::map<int64_t, Live> live_;
+  std::map<int64_t, std::vector<int32_t>> tables_;  // as plans told them
   std::deque<InFlight> in_flight_;
   bool must_settle_ = false;
   int num_idle_ = 0;

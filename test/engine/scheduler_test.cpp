@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "test/engine/scheduler_test_util.h"
+
 namespace kuiper {
 namespace {
 
@@ -19,12 +21,9 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int prompt, int max_new = 8, 
 }
 
 // What a model would do: one token per sampling entry.
-std::vector<int32_t> FakeTokens(const StepPlan& plan) {
-  std::vector<int32_t> tokens;
-  for (const auto& entry : plan.entries) {
-    if (entry.samples) tokens.push_back(1000 + static_cast<int32_t>(entry.seq->id));
-  }
-  return tokens;
+std::vector<Scheduler::Outcome> FakeTokens(const StepPlan& plan) {
+  return test::Outcomes(
+      plan, [](const auto& entry) { return 1000 + static_cast<int32_t>(entry.sequence); });
 }
 
 struct Fixture {
@@ -47,7 +46,7 @@ struct Fixture {
 
 std::vector<std::pair<int64_t, int>> Shape(const StepPlan& plan) {
   std::vector<std::pair<int64_t, int>> shape;
-  for (const auto& entry : plan.entries) shape.emplace_back(entry.seq->id, entry.num_tokens);
+  for (const auto& entry : plan.entries) shape.emplace_back(entry.sequence, entry.num_tokens());
   return shape;
 }
 
@@ -63,7 +62,7 @@ TEST(SchedulerTest, LongPromptRunsInChunksAndOnlyTheLastSamples) {
   EXPECT_EQ(f.scheduler.Find(1)->num_generated(), 1);
   const StepPlan decode = f.Step();
   EXPECT_EQ(Shape(decode), (Shapes{{1, 1}}));
-  EXPECT_TRUE(decode.decode_only);
+  EXPECT_TRUE(decode.decode_only());
 }
 
 TEST(SchedulerTest, LastTokenOfAPromptIsNoDecode) {
@@ -75,10 +74,10 @@ TEST(SchedulerTest, LastTokenOfAPromptIsNoDecode) {
   const StepPlan last = f.Step();
   ASSERT_EQ(Shape(last), (Shapes{{1, 1}, {2, 1}}));
   EXPECT_TRUE(last.entries[0].decodes);
-  EXPECT_TRUE(last.entries[1].samples && !last.entries[1].decodes);
-  EXPECT_FALSE(last.decode_only);
+  EXPECT_TRUE(last.entries[1].samples.size() == 1 && !last.entries[1].decodes);
+  EXPECT_FALSE(last.decode_only());
   const StepPlan decode = f.Step();
-  EXPECT_TRUE(decode.entries[0].decodes && decode.entries[1].decodes && decode.decode_only);
+  EXPECT_TRUE(decode.entries[0].decodes && decode.entries[1].decodes && decode.decode_only());
 }
 
 TEST(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudget) {
@@ -89,7 +88,7 @@ TEST(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudget) {
   EXPECT_EQ(Shape(f.Step()), (Shapes{{1, 3}, {2, 5}}));
   const StepPlan mixed = f.Step();
   EXPECT_EQ(Shape(mixed), (Shapes{{1, 1}, {2, 7}}));
-  EXPECT_FALSE(mixed.decode_only);
+  EXPECT_FALSE(mixed.decode_only());
   EXPECT_EQ(Shape(f.Step()), (Shapes{{1, 1}, {2, 7}}));
   // The end of prompt 2 leaves room for prompt 3: first come, first served.
   EXPECT_EQ(Shape(f.Step()), (Shapes{{1, 1}, {2, 1}, {3, 2}}));
@@ -170,7 +169,7 @@ TEST(SchedulerTest, FullyCachedPromptStillComputesItsLastToken) {
       const int cached = round == 0 ? 0 : (prompt - 1) / 4 * 4;
       EXPECT_EQ(f.scheduler.Find(1)->num_cached, cached) << prompt;
       EXPECT_EQ(Shape(plan), (Shapes{{1, prompt - cached}})) << prompt;
-      EXPECT_TRUE(plan.entries[0].samples);
+      EXPECT_EQ(plan.entries[0].samples.size(), 1);
       f.scheduler.Finish(1);
     }
   }
@@ -195,7 +194,7 @@ TEST(SchedulerTest, FailedEntryStaysWhereItWasAndIsNotReused) {
   Fixture f(16, 4, {.max_seqs = 1, .max_step_tokens = 64, .max_context = 64}, true);
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 8)).ok());
   const Scheduler::Step step = f.scheduler.Schedule();
-  f.scheduler.Commit(step.plan, {-1});
+  f.scheduler.Commit(step.plan, std::vector<Scheduler::Outcome>{Scheduler::Failed()});
   EXPECT_EQ(f.scheduler.Find(1)->num_computed, 0);
   EXPECT_EQ(f.scheduler.Find(1)->num_generated(), 0);
   f.scheduler.Finish(1, false);
@@ -214,7 +213,7 @@ TEST(SchedulerTest, TokensToComputeAreCountedAfterTheMatch) {
   const StepPlan plan = f.Step();
   EXPECT_EQ(Shape(plan), (Shapes{{2, 8}, {3, 8}}));
   EXPECT_EQ(plan.entries[0].begin, 12);
-  EXPECT_TRUE(plan.entries[0].samples);
+  EXPECT_EQ(plan.entries[0].samples.size(), 1);
   EXPECT_EQ(f.scheduler.Find(2)->pages.size(), 5u);
 }
 
@@ -305,7 +304,7 @@ TEST(SchedulerTest, SequencesThatDivergeShareTheFullPagesBeforeThat) {
     const int common = shared / 4;
     for (int step = 0; step < 10; ++step) {
       for (const auto& entry : f.Step().entries) {
-        EXPECT_TRUE(entry.seq->id == 1 || entry.begin >= 4 * common) << shared;
+        EXPECT_TRUE(entry.sequence == 1 || entry.begin >= 4 * common) << shared;
       }
       const std::vector<int32_t>& a = f.scheduler.Find(1)->pages;
       const std::vector<int32_t>& b = f.scheduler.Find(2)->pages;
@@ -377,12 +376,12 @@ TEST(RowReuseTest, LeavesTheRowOfAnotherConversationAloneWhileOthersAreFree) {
   std::vector<int32_t> row;
   ASSERT_TRUE(pool.Allocate(1, &row));
   PrefixCache::Cursor cursor;
-  reuse->Finished(first, row, &cursor);
+  ASSERT_TRUE(reuse->Finished(test::Keys(first), row, &cursor));
   pool.Release(row[0]);
-  EXPECT_EQ(reuse->Acquire(other, 7).num_tokens, 0);
+  EXPECT_EQ(reuse->Acquire(test::Keys(other), 7).num_tokens, 0);
   std::vector<int32_t> second_row;
   ASSERT_TRUE(pool.Allocate(1, &second_row));  // no row is free: one has to be given up anyway
-  const PrefixCache::Match match = reuse->Acquire(other, 7);
+  const PrefixCache::Match match = reuse->Acquire(test::Keys(other), 7);
   EXPECT_EQ(match.num_tokens, 1);
   EXPECT_EQ(match.pages, row);
   pool.Release(row[0]);

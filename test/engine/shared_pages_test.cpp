@@ -4,69 +4,49 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <random>
 #include <vector>
 
 namespace kuiper {
 namespace {
 
-struct RandomPlan {
+struct RandomTables {
   // Tables begin with up to 12 pages of which each is one of two, so that many begin alike, and end
   // with a page of their own that is not full.
-  RandomPlan(uint32_t seed, int page_size) : engine(seed) {
-    const int count = Below(12), decodes = Below(count + 1);
+  RandomTables(uint32_t seed, int page_size) : engine(seed) {
+    const int count = Below(12);
     for (int i = 0; i < count; ++i) {
-      auto seq = std::make_unique<Sequence>();
+      std::vector<int32_t>& pages = tables.emplace_back();
       const int shared = Below(13);
-      for (int p = 0; p < shared; ++p) {
-        seq->pages.push_back(1 + 2 * p + (Below(4) == 0 ? 1 : 0));
-      }
-      seq->pages.push_back(1000 + i);
-      plan.entries.push_back({.seq = seq.get(),
-                              .begin = Below((shared + 1) * page_size),
-                              .num_tokens = Below(5) == 0 ? 2 : 1,
-                              .decodes = i < decodes});
-      seqs.push_back(std::move(seq));
+      for (int p = 0; p < shared; ++p) pages.push_back(1 + 2 * p + (Below(4) == 0 ? 1 : 0));
+      pages.push_back(1000 + i);
+      lengths.push_back(Below((shared + 1) * page_size));
     }
   }
   int Below(int n) { return static_cast<int>(engine() % static_cast<uint32_t>(n)); }
 
   std::mt19937 engine;
-  std::vector<std::unique_ptr<Sequence>> seqs;
-  StepPlan plan;
+  std::vector<std::vector<int32_t>> tables;
+  std::vector<int> lengths;
 };
 
-std::vector<const Sequence*> Order(const StepPlan& plan) {
-  std::vector<const Sequence*> order;
-  for (const StepPlan::Entry& entry : plan.entries) order.push_back(entry.seq);
-  return order;
-}
-
-TEST(SharedPagesTest, DecodesThatBeginAlikeStandTogether) {
+TEST(SharedPagesTest, SequencesThatBeginAlikeStandTogether) {
   int moved = 0;
   for (uint32_t seed = 0; seed < 500; ++seed) {
-    RandomPlan random(seed, 16);
-    StepPlan& plan = random.plan;
-    std::vector<const Sequence*> expected, before = Order(plan);
-    const auto add = [&](size_t i) { expected.push_back(plan.entries[i].seq); };
-    for (size_t i = 0; i < plan.entries.size(); ++i) {
-      if (!plan.entries[i].decodes) {
-        add(i);
-        continue;
-      }
-      const auto begins_like_i = [&](size_t j) {
-        return plan.entries[j].decodes && before[j]->pages[0] == before[i]->pages[0];
-      };
+    const RandomTables random(seed, 16);
+    std::vector<int32_t> pages;
+    for (const auto& table : random.tables) pages.push_back(table[0]);
+    const int count = static_cast<int>(pages.size());
+    std::vector<int> expected;
+    for (int i = 0; i < count; ++i) {
       bool is_first = true;
-      for (size_t j = 0; j < i; ++j) is_first = is_first && !begins_like_i(j);
-      for (size_t j = i; is_first && j < plan.entries.size(); ++j) {
-        if (begins_like_i(j)) add(j);
+      for (int j = 0; j < i; ++j) is_first = is_first && pages[j] != pages[i];
+      for (int j = i; is_first && j < count; ++j) {
+        if (pages[j] == pages[i]) expected.push_back(j);
       }
     }
-    GroupByFirstPage(&plan);
-    EXPECT_EQ(Order(plan), expected) << "seed " << seed;
-    moved += expected != before;
+    EXPECT_EQ(GroupByFirstPage(pages), expected) << "seed " << seed;
+    moved += !std::is_sorted(expected.begin(), expected.end());
   }
   EXPECT_GT(moved, 100);
 }
@@ -75,18 +55,16 @@ TEST(SharedPagesTest, CountsTheTokensOfEqualPages) {
   int shared = 0, short_of_it = 0;
   for (uint32_t seed = 0; seed < 500; ++seed) {
     const int page_size = 1 << seed % 9;
-    const RandomPlan random(seed, page_size);
-    const std::vector<StepPlan::Entry>& entries = random.plan.entries;
-    for (size_t i = 1; i < entries.size(); ++i) {
-      const StepPlan::Entry &a = entries[i - 1], &b = entries[i];
+    const RandomTables random(seed, page_size);
+    for (size_t i = 1; i < random.tables.size(); ++i) {
+      const SequenceTable a{random.tables[i - 1], random.lengths[i - 1]};
+      const SequenceTable b{random.tables[i], random.lengths[i]};
       size_t pages = 0;
-      while (pages < a.seq->pages.size() && pages < b.seq->pages.size() &&
-             a.seq->pages[pages] == b.seq->pages[pages]) {
+      while (pages < a.pages.size() && pages < b.pages.size() && a.pages[pages] == b.pages[pages]) {
         ++pages;
       }
       int expected = static_cast<int>(pages) * page_size;
-      expected = std::min(expected, std::min(a.begin, b.begin));
-      if (a.num_tokens > 1 || b.num_tokens > 1) expected = 0;
+      expected = std::min(expected, std::min(a.tokens, b.tokens));
       short_of_it += expected > 0 && expected < kMinSharedTokens;
       if (expected < kMinSharedTokens) expected = 0;
       shared += expected > 0;

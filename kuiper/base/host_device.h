@@ -1,0 +1,9 @@
+// KU_HOST_DEVICE marks a function that kernels and the host both call. It knows nothing else of any
+// device.
+#pragma once
+
+#if defined(__CUDACC__)
+#define KU_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define KU_HOST_DEVICE inline
+#endif

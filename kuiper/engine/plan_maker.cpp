@@ -1,0 +1,77 @@
+#include "kuiper/engine/plan_maker.h"
+
+#include <utility>
+
+#include "kuiper/base/check.h"
+#include "kuiper/engine/shared_pages.h"
+
+namespace kuiper {
+namespace {
+
+void UpdateCounts(Sequence& seq) {
+  TokenCounts& counts = seq.counts;
+  for (; counts.num_seen < seq.num_known(); ++counts.num_seen) {
+    const int32_t id = seq.tokens[counts.num_seen];
+    const auto [it, is_new] = counts.index.try_emplace(id, static_cast<int>(counts.list.size()));
+    if (is_new) counts.list.push_back({.token = id});
+    if (counts.num_seen >= seq.num_prompt) ++counts.list[it->second].count;
+  }
+}
+
+}  // namespace
+
+void PlanMaker::Add(Sequence& seq, int count) {
+  // Not by the number of tokens: the bits of a row may depend on whether it decodes (Ops::Apply),
+  // and shall depend neither on how others cut the prompt nor on a preemption.
+  const bool decodes = seq.num_computed >= seq.num_prompt;
+  (decodes ? decodes_ : prompts_).push_back({&seq, count});
+}
+
+void PlanMaker::Emit(const Work& work, bool decodes) {
+  Sequence& seq = *work.seq;
+  StepPlan::Entry& entry = plan_.Open(seq.id, seq.num_computed);
+  entry.decodes = decodes;
+  entry.num_kept_pages = seq.num_told_pages;
+  for (int pos = seq.num_computed; pos < seq.num_computed + work.count; ++pos) {
+    const bool is_known = pos < seq.num_known();
+    KU_CHECK(is_known || pos + 1 == seq.num_tokens(), "only the last token may be unknown");
+    plan_.tokens.push_back(is_known ? TokenRef::Known(seq.tokens[pos])
+                                    : TokenRef::Sampled(seq.sampled_row));
+    plan_.positions.push_back(pos);
+  }
+  plan_.pages.insert(plan_.pages.end(), seq.pages.begin() + seq.num_told_pages, seq.pages.end());
+  seq.num_told_pages = static_cast<int>(seq.pages.size());
+  const bool samples = work.count == seq.num_left();
+  seq.num_computed += work.count;
+  if (samples) {
+    seq.sampled_row = static_cast<int>(plan_.samples.size());
+    StepPlan::Sample& sample = plan_.samples.emplace_back();
+    sample.row = work.count - 1;
+    sample.index = seq.num_computed - seq.num_prompt;
+    sample.params = seq.sampling;
+    sample.penalties.begin = static_cast<int32_t>(plan_.penalties.size());
+    if (seq.sampling.has_penalties()) {
+      UpdateCounts(seq);
+      plan_.penalties.insert(plan_.penalties.end(), seq.counts.list.begin(), seq.counts.list.end());
+    }
+    sample.penalties.end = static_cast<int32_t>(plan_.penalties.size());
+    ++seq.num_pending;
+  }
+  plan_.Close();
+}
+
+StepPlan PlanMaker::Make() {
+  if (groups_) {
+    first_pages_.clear();
+    for (const Work& work : decodes_) first_pages_.push_back(work.seq->pages.at(0));
+    for (const int i : GroupByFirstPage(first_pages_)) Emit(decodes_[i], true);
+  } else {
+    for (const Work& work : decodes_) Emit(work, true);
+  }
+  for (const Work& work : prompts_) Emit(work, false);
+  decodes_.clear();
+  prompts_.clear();
+  return std::exchange(plan_, {});
+}
+
+}  // namespace kuiper

@@ -1,0 +1,37 @@
+// Turns the scheduler's decisions into a StepPlan: which tokens each sequence computes, in the
+// order of the batch, with all rows numbered. It decides nothing but that order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kuiper/engine/sequence.h"
+
+namespace kuiper {
+
+class PlanMaker {
+ public:
+  // `group`: decodes of sequences that begin with the same page stand next to each other.
+  explicit PlanMaker(bool group) : groups_(group) {}
+
+  // The sequence computes its next `count` tokens, and samples if they are all it has.
+  void Add(Sequence& seq, int count);
+  // The plan's copies of pages.
+  std::vector<StepPlan::PageCopy>* copies() { return &plan_.copies; }
+  // The plan of all that was added. Its sequences have advanced.
+  StepPlan Make();
+
+ private:
+  struct Work {
+    Sequence* seq;
+    int count;
+  };
+  void Emit(const Work& work, bool decodes);
+
+  bool groups_;
+  StepPlan plan_;
+  std::vector<Work> decodes_, prompts_;
+  std::vector<int32_t> first_pages_;  // of the decodes
+};
+
+}  // namespace kuiper

@@ -1,0 +1,67 @@
+#include "kuiper/engine/sequence_line.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kuiper/base/check.h"
+
+namespace kuiper {
+
+Sequence& SequenceLine::Add(std::unique_ptr<Sequence> seq) {
+  Sequence& added = *seq;
+  const bool is_new = by_id_.try_emplace(added.id, std::move(seq)).second;
+  KU_CHECK(is_new, "two sequences have the same id");
+  return added;
+}
+
+Sequence* SequenceLine::Find(int64_t id) const {
+  const auto it = by_id_.find(id);
+  return it == by_id_.end() ? nullptr : it->second.get();
+}
+
+std::unique_ptr<Sequence> SequenceLine::Remove(int64_t id) {
+  const auto it = by_id_.find(id);
+  if (it == by_id_.end()) return nullptr;
+  std::unique_ptr<Sequence> seq = std::move(it->second);
+  by_id_.erase(it);
+  Leave(*seq);
+  first_is_refused_ = false;
+  return seq;
+}
+
+void SequenceLine::Wait(Sequence& seq) {
+  Leave(seq);
+  seq.place = Sequence::Place::kWaiting;
+  const auto added = waiting_.emplace(seq.rank, &seq).first;
+  if (added == waiting_.begin()) first_is_refused_ = false;
+}
+
+void SequenceLine::Run(Sequence& seq) {
+  Leave(seq);
+  seq.place = Sequence::Place::kRunning;
+  const auto at = std::upper_bound(
+      running_.begin(), running_.end(), seq.rank,
+      [](const Sequence::Rank& rank, const Sequence* other) { return rank < other->rank; });
+  running_.insert(at, &seq);
+}
+
+void SequenceLine::PutBack(Sequence& seq) {
+  Leave(seq);
+  if (!seq.rests) Wait(seq);
+  first_is_refused_ = false;
+}
+
+void SequenceLine::Leave(Sequence& seq) {
+  if (seq.place == Sequence::Place::kWaiting) {
+    waiting_.erase(seq.rank);
+  } else if (seq.place == Sequence::Place::kRunning) {
+    const auto at = std::lower_bound(
+        running_.begin(), running_.end(), seq.rank,
+        [](const Sequence* other, const Sequence::Rank& rank) { return other->rank < rank; });
+    KU_CHECK(at != running_.end() && *at == &seq, "the sequence does not run");
+    running_.erase(at);
+  }
+  seq.place = Sequence::Place::kApart;
+}
+
+}  // namespace kuiper

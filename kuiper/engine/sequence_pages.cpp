@@ -1,0 +1,149 @@
+#include "kuiper/engine/sequence_pages.h"
+
+#include <algorithm>
+#include <map>
+
+#include "kuiper/base/check.h"
+
+namespace kuiper {
+
+int SequencePages::num_available() const {
+  return pool_.num_free() + (reuse_ != nullptr ? reuse_->num_evictable() : 0);
+}
+
+int SequencePages::Promised(const Sequence& seq) const {
+  if (on_full_ != OnFull::kPreempt) return seq.max_pages;
+  // All it knows, and one more page: a newcomer shall not cost somebody a preemption at once.
+  return std::min(PagesFor(seq.num_tokens()) + 1, seq.max_pages);
+}
+
+int SequencePages::PromisedTo(std::span<Sequence* const> running) const {
+  int promised = 0;
+  std::map<int32_t, int> writers;  // of shared pages
+  for (const Sequence* seq : running) {
+    promised += std::max(0, Promised(*seq) - static_cast<int>(seq->pages.size()));
+    if (IsWritePageShared(*seq)) ++writers[seq->pages[seq->num_computed / pool_.page_size()]];
+  }
+  // If several write to a page, each gets a copy, but the last one if nobody else needs the page.
+  for (const auto& [page, count] : writers) {
+    promised += std::min(count, pool_.ref_count(page) - 1);
+  }
+  return promised;
+}
+
+bool SequencePages::IsWritePageShared(const Sequence& seq) const {
+  const size_t index = seq.num_computed / pool_.page_size();
+  return index < seq.pages.size() && pool_.ref_count(seq.pages[index]) > 1;
+}
+
+bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::PageCopy>* copies) {
+  const bool is_shared = IsWritePageShared(seq);
+  const int missing =
+      std::max(0, PagesFor(num_tokens) - static_cast<int>(seq.pages.size())) + (is_shared ? 1 : 0);
+  if (missing == 0) return true;
+  if (reuse_ != nullptr && pool_.num_free() < missing) {
+    reuse_->Evict(missing - pool_.num_free());
+  }
+  if (!pool_.Allocate(missing, &seq.pages)) return false;
+  if (is_shared) {
+    const int index = seq.num_computed / pool_.page_size();
+    const int kept = seq.num_computed % pool_.page_size();
+    int32_t& page = seq.pages[index];
+    if (kept > 0) copies->push_back({page, seq.pages.back(), kept});
+    pool_.Release(page);
+    page = seq.pages.back();
+    seq.pages.pop_back();
+    seq.num_told_pages = std::min(seq.num_told_pages, index);
+  }
+  return true;
+}
+
+void SequencePages::Share(const Sequence& parent, int num_tokens, Sequence* child) {
+  child->pages.assign(parent.pages.begin(), parent.pages.begin() + PagesFor(num_tokens));
+  for (int32_t page : child->pages) pool_.AddRef(page);
+}
+
+std::span<const uint64_t> SequencePages::KeysOf(const Sequence& seq, int begin, int end) {
+  keys_.assign(seq.tokens.begin() + begin, seq.tokens.begin() + end);
+  for (int i = begin; i < std::min(end, static_cast<int>(seq.keys.size())); ++i) {
+    keys_[i - begin] = seq.keys[i];
+  }
+  return keys_;
+}
+
+PrefixCache::Match SequencePages::Acquire(const Sequence& seq, int max_tokens) {
+  if (reuse_ == nullptr) return {};
+  return reuse_->Acquire(KeysOf(seq, 0, seq.num_known()), max_tokens);
+}
+
+void SequencePages::Take(PrefixCache::Match match, Sequence* seq) {
+  seq->pages = std::move(match.pages);
+  seq->cursor = match.cursor;
+}
+
+void SequencePages::Return(const Sequence& seq, const PrefixCache::Match& match) {
+  if (reuse_ != nullptr) reuse_->Return(KeysOf(seq, 0, seq.num_known()), match);
+}
+
+void SequencePages::Computed(Sequence& seq, int before, int num_tokens) {
+  if (reuse_ == nullptr || num_tokens / pool_.page_size() == before / pool_.page_size()) return;
+  OfferTokens(seq, num_tokens, false);
+}
+
+void SequencePages::Offer(Sequence& seq) {
+  if (reuse_ != nullptr && !seq.pages.empty()) OfferTokens(seq, seq.num_computed, true);
+}
+
+void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
+  const auto offer = [&] {
+    const int known = seq.cursor.num_pages;
+    const int begin = known * pool_.page_size();
+    if (begin >= num_tokens) return true;
+    seq.num_told_pages = std::min(seq.num_told_pages, known);  // pages may be exchanged
+    const auto keys = KeysOf(seq, begin, num_tokens);
+    const auto pages = std::span(seq.pages).subspan(known);
+    return finished ? reuse_->Finished(keys, pages, &seq.cursor)
+                    : reuse_->Computed(keys, pages, &seq.cursor);
+  };
+  if (offer()) return;
+  seq.cursor = {};
+  KU_CHECK(offer(), "everybody may offer from the start");
+}
+
+std::vector<int32_t> SequencePages::Release(Sequence& seq) {
+  pool_.Release(seq.pages);
+  seq.cursor = {};
+  seq.num_told_pages = 0;
+  return std::exchange(seq.pages, {});
+}
+
+bool SequencePages::HasRoomOnHost(const Sequence& seq) const {
+  return host_pages_ != nullptr && PagesFor(seq.num_computed) <= host_pages_->num_free();
+}
+
+int SequencePages::SwapOut(Sequence& seq) {
+  const int count = PagesFor(seq.num_computed);
+  KU_CHECK(host_pages_->Allocate(count, &seq.host_pages));
+  for (int i = 0; i < count; ++i) moves_.push_back({seq.pages[i], seq.host_pages[i], true});
+  Release(seq);
+  return count;
+}
+
+// The pages that were matched in the prefix tree are there already.
+int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies) {
+  const int matched = static_cast<int>(seq.pages.size());
+  const int count = static_cast<int>(seq.host_pages.size());
+  KU_CHECK(GrowTo(seq, seq.num_computed, copies), "an admitted sequence finds its pages");
+  for (int i = matched; i < count; ++i) {
+    moves_.push_back({seq.pages[i], seq.host_pages[i], false});
+  }
+  ReleaseHostPages(seq);
+  return std::max(0, count - matched);
+}
+
+void SequencePages::ReleaseHostPages(Sequence& seq) {
+  if (host_pages_ != nullptr) host_pages_->Release(seq.host_pages);
+  seq.host_pages.clear();
+}
+
+}  // namespace kuiper

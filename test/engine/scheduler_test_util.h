@@ -1,0 +1,25 @@
+// What the tests of the scheduler share: a model that answers plans.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kuiper/engine/scheduler.h"
+
+namespace kuiper::test {
+
+// An outcome per sample of the plan, where token(entry) is what the model says.
+template <typename TokenOf>
+std::vector<Scheduler::Outcome> Outcomes(const StepPlan& plan, const TokenOf& token) {
+  std::vector<Scheduler::Outcome> outcomes;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (!entry.samples.empty()) outcomes.push_back(Scheduler::Token{token(entry)});
+  }
+  return outcomes;
+}
+
+inline std::vector<uint64_t> Keys(const std::vector<int32_t>& tokens) {
+  return {tokens.begin(), tokens.end()};
+}
+
+}  // namespace kuiper::test
