@@ -1,0 +1,321 @@
+// Plans that nobody makes today, and that a runner must be able to carry out: several tokens of a
+// sequence verified in one step, several position axes, hidden rows, a plan from another process.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/scheduler.h"
+#include "kuiper/model/model.h"
+#include "test/engine/engine_test_util.h"
+#include "test/engine/plan_test_util.h"
+#include "test/engine/scheduler_test_util.h"
+#include "test/model/forward_runner.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+constexpr int kPageSize = 4;
+constexpr int kNumPages = 40;
+constexpr int kMaxSeqs = 4;
+constexpr int kMaxContext = 64;
+
+using Ids = std::vector<int32_t>;
+using Logits = std::vector<std::vector<float>>;
+
+// A model on a device of its own, as another process would have it.
+struct Machine {
+  explicit Machine(Device device = {}) {
+    ops = MakeOps(device, {.num_threads = 1}).value();
+    OpenedModel opened = OpenModel(test::Source("test/data/goldens/qwen3-gqa2-d128-f32")).value();
+    LoadOptions options;
+    options.max_context = kMaxContext;
+    model = LoadModel(std::move(opened), *ops, options).value();
+  }
+  std::unique_ptr<ModelRunner> MakeRunner(const Decoder& decoder) const {
+    const DecoderConfig& d = decoder.config();
+    auto runner = ModelRunner::Create(*ops, decoder,
+                                      {.kv = {.layers = d.layers,
+                                              .kv_heads = d.kv_heads,
+                                              .head_dim = d.head_dim,
+                                              .num_pages = kNumPages,
+                                              .page_size = kPageSize,
+                                              .dtype = DType::kF32},
+                                       .max_context = kMaxContext,
+                                       .max_seqs = kMaxSeqs,
+                                       .max_step_tokens = 64,
+                                       .max_outputs = 16,
+                                       .max_samples = 16,
+                                       .num_axes = 3,
+                                       .vocab_limit = d.vocab})
+                      .value();
+    EXPECT_TRUE(runner->EnsurePages(kNumPages).ok());
+    return runner;
+  }
+  std::unique_ptr<ModelRunner> MakeRunner() const { return MakeRunner(model->decoder()); }
+  int vocab() const { return model->config().decoder.vocab; }
+
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Model> model;
+};
+
+struct Ran {
+  StepResult result;
+  Logits logits;  // a row per sample, then those of logits_rows
+};
+
+Ran RunPlan(ModelRunner& runner, const StepPlan& plan, int vocab) {
+  EXPECT_TRUE(runner.Check(plan).ok()) << runner.Check(plan).message();
+  Ran ran;
+  ran.result = runner.Take(runner.Launch(plan));
+  const size_t rows = plan.samples.size() + plan.logits_rows.size();
+  for (size_t row = 0; row < rows; ++row) {
+    const float* logits = runner.HostLogits(static_cast<int>(row));
+    ran.logits.emplace_back(logits, logits + vocab);
+  }
+  return ran;
+}
+
+void ExpectSameRow(const std::vector<float>& a, const std::vector<float>& b,
+                   const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
+}
+
+// Tokens [begin, size) of `text`, whose pages are 1, 2, ...; each row is sampled, the way a
+// scheduler would: at the next index, with the counts of what comes before.
+StepPlan Verify(const Ids& text, int num_prompt, int begin, int num_told_pages) {
+  StepPlan plan;
+  StepPlan::Entry& entry = plan.Open(7, begin);
+  entry.decodes = begin >= num_prompt;
+  entry.num_kept_pages = num_told_pages;
+  const int end = static_cast<int>(text.size());
+  for (int page = num_told_pages; page * kPageSize < end; ++page) plan.pages.push_back(page + 1);
+  for (int pos = begin; pos < end; ++pos) {
+    plan.tokens.push_back(TokenRef::Known(text[pos]));
+    plan.positions.push_back(pos);
+    if (pos + 1 < num_prompt) continue;
+    StepPlan::Sample& sample = plan.samples.emplace_back();
+    sample.row = pos - begin;
+    sample.index = pos + 1 - num_prompt;
+    sample.params = {.temperature = 0.8f, .repetition_penalty = 1.3f, .seed = 5};
+    sample.penalties.begin = static_cast<int32_t>(plan.penalties.size());
+    Ids distinct(text.begin(), text.begin() + pos + 1);
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    for (const int32_t id : distinct) plan.penalties.push_back({id, 1});
+    sample.penalties.end = static_cast<int32_t>(plan.penalties.size());
+  }
+  plan.Close();
+  return plan;
+}
+
+int PagesOf(size_t num_tokens) {
+  return static_cast<int>((num_tokens + kPageSize - 1) / kPageSize);
+}
+
+class PlanRunTest : public ::testing::TestWithParam<Device> {};
+
+std::vector<Device> Devices() {
+  std::vector<Device> devices = Accelerators();
+  devices.insert(devices.begin(), Device{});
+  return devices;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PlanRunTest, ::testing::ValuesIn(Devices()),
+                         [](const auto& info) {
+                           return std::string(info.param.type == DeviceType::kCPU    ? "cpu"
+                                              : info.param.type == DeviceType::kSimt ? "simt"
+                                                                                     : "cuda");
+                         });
+
+TEST_P(PlanRunTest, VerifyingTokensInOneStepGivesTheBitsOfOneStepEach) {
+  constexpr int kTokens = 5;
+  const Machine machine(GetParam());
+  for (const int num_prompt : {kPageSize - 1, kPageSize, kPageSize + 1, 3 * kPageSize}) {
+    SCOPED_TRACE(num_prompt);
+    const auto single = machine.MakeRunner(), verifying = machine.MakeRunner();
+    Ids text = Prompt(num_prompt, machine.vocab(), num_prompt);
+    int begin = 0, told = 0;
+    Logits rows;
+    for (int i = 0; i <= kTokens; ++i) {
+      const Ran ran = RunPlan(*single, Verify(text, num_prompt, begin, told), machine.vocab());
+      begin = static_cast<int>(text.size());
+      told = PagesOf(text.size());
+      rows.push_back(ran.logits.at(0));
+      text.push_back(ran.result.tokens.at(0).value());
+    }
+
+    // The prompt; then drafts, of which the third is wrong; then, over what was rejected, the rest.
+    Ids draft(text.begin(), text.begin() + num_prompt);
+    const Ran first = RunPlan(*verifying, Verify(draft, num_prompt, 0, 0), machine.vocab());
+    ExpectSameRow(first.logits.at(0), rows[0], "prompt");
+    EXPECT_EQ(first.result.tokens.at(0), text[num_prompt]);
+    draft.assign(text.begin(), text.begin() + num_prompt + 4);
+    draft[num_prompt + 2] = (draft[num_prompt + 2] + 1) % machine.vocab();
+    const Ran drafts = RunPlan(
+        *verifying, Verify(draft, num_prompt, num_prompt, PagesOf(num_prompt)), machine.vocab());
+    ASSERT_EQ(drafts.result.tokens.size(), 4u);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(drafts.result.tokens[i], text[num_prompt + 1 + i]) << i;
+      ExpectSameRow(drafts.logits[i], rows[1 + i], "draft " + std::to_string(i));
+    }
+    EXPECT_NE(drafts.logits[2], rows[3]) << "the comparison can fail";
+    draft.assign(text.begin(), text.begin() + num_prompt + kTokens);
+    const Ran rest =
+        RunPlan(*verifying, Verify(draft, num_prompt, num_prompt + 2, PagesOf(num_prompt + 4)),
+                machine.vocab());
+    ASSERT_EQ(rest.result.tokens.size(), size_t{kTokens - 2});
+    for (int i = 0; i < kTokens - 2; ++i) {
+      EXPECT_EQ(rest.result.tokens[i], text[num_prompt + 3 + i]) << i;
+      ExpectSameRow(rest.logits[i], rows[3 + i], "rest " + std::to_string(i));
+    }
+  }
+}
+
+// A model whose pairs turn by three axes gives a text the bits of one axis.
+TEST_P(PlanRunTest, PositionsThatAgreeOnEachAxisAreThoseOfText) {
+  const Machine machine(GetParam());
+  DecoderWeights weights = machine.model->decoder().weights();
+  const int pairs = machine.model->config().decoder.head_dim / 2;
+  Ids axis_of_pair;
+  for (int i = 0; i < pairs; ++i) axis_of_pair.push_back(i % 3);
+  const Buffer memory = machine.ops->Allocate(pairs * sizeof(int32_t)).value();
+  weights.rope.axis_of_pair = memory.As(DType::kI32, {pairs});
+  machine.ops->Upload(weights.rope.axis_of_pair,
+                      Tensor::Dense(axis_of_pair.data(), DType::kI32, {pairs}));
+  machine.ops->Sync();
+  const Decoder decoder(machine.model->config().decoder, weights, *machine.ops);
+
+  const Ids text = Prompt(3 * kPageSize + 1, machine.vocab());
+  const StepPlan one_axis = Verify(text, 1, 0, 0);
+  StepPlan plan = one_axis;
+  plan.num_axes = 3;
+  for (int axis = 1; axis < 3; ++axis) {
+    plan.positions.insert(plan.positions.end(), one_axis.positions.begin(),
+                          one_axis.positions.end());
+  }
+  const Ran expected = RunPlan(*machine.MakeRunner(), one_axis, machine.vocab());
+  const Ran ran = RunPlan(*machine.MakeRunner(decoder), plan, machine.vocab());
+  EXPECT_EQ(ran.result.tokens, expected.result.tokens);
+  ASSERT_EQ(ran.logits.size(), text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    ExpectSameRow(ran.logits[i], expected.logits[i], "row " + std::to_string(i));
+  }
+  // An image's rows stand elsewhere on one axis.
+  for (size_t i = text.size() / 2; i < text.size(); ++i) plan.positions[text.size() + i] += 9;
+  const Ran image = RunPlan(*machine.MakeRunner(decoder), plan, machine.vocab());
+  EXPECT_EQ(image.logits[0], expected.logits[0]);
+  EXPECT_NE(image.logits.back(), expected.logits.back());
+}
+
+// The plans of a scheduler that runs ahead, shares pages, preempts and copies, carried out by two
+// runners of which one has only the bytes.
+TEST_P(PlanRunTest, PlanFromItsBytesDoesTheSameElsewhere) {
+  const Machine here(GetParam()), there(GetParam());
+  const auto runner = here.MakeRunner(), other = there.MakeRunner();
+  BlockPool pool(14, kPageSize);
+  const auto reuse = MakePageReuse(pool, 0);
+  Scheduler scheduler({.max_seqs = kMaxSeqs,
+                       .max_step_tokens = 12,
+                       .max_context = kMaxContext,
+                       .group_decodes = true},
+                      pool, reuse.get());
+  const auto make = [&](int64_t id, int prompt) {
+    auto seq = std::make_unique<Sequence>();
+    seq->id = id;
+    seq->tokens = Prompt(prompt, here.vocab(), 3);
+    seq->num_prompt = prompt;
+    seq->max_new_tokens = 8;
+    seq->sampling = {.temperature = 0.7f, .seed = static_cast<uint64_t>(id)};
+    return seq;
+  };
+  for (int64_t id = 1; id <= 6; ++id) {
+    ASSERT_TRUE(scheduler.Add(make(id, 5 + 3 * static_cast<int>(id))).ok());
+  }
+  struct InFlight {
+    StepPlan plan;
+    int flight, other_flight;
+  };
+  std::vector<InFlight> in_flight;
+  int steps = 0, copies = 0, references = 0;
+  const auto launch = [&](bool ahead) {
+    Scheduler::Step step = scheduler.Schedule(ahead);
+    ASSERT_TRUE(step.out_of_pages.empty());
+    if (step.plan.entries.empty()) return;
+    const std::string bytes = Serialize(step.plan);
+    const auto parsed =
+        ParseStepPlan({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(Serialize(*parsed), bytes);
+    ASSERT_TRUE(other->Check(*parsed).ok()) << other->Check(*parsed).message();
+    copies += static_cast<int>(step.plan.copies.size());
+    for (const TokenRef token : step.plan.tokens) references += !token.is_known();
+    const int flight = runner->Launch(step.plan), other_flight = other->Launch(*parsed);
+    for (size_t row = 0; row < step.plan.samples.size(); ++row) {
+      const float* a = runner->HostLogits(static_cast<int>(row));
+      const float* b = other->HostLogits(static_cast<int>(row));
+      EXPECT_EQ(std::memcmp(a, b, here.vocab() * sizeof(float)), 0) << "step " << steps;
+    }
+    in_flight.push_back({std::move(step.plan), flight, other_flight});
+    ++steps;
+  };
+  while (scheduler.HasWork()) {
+    ASSERT_LT(steps, 1000);
+    if (in_flight.empty()) launch(false);
+    if (in_flight.empty()) continue;
+    launch(true);
+    const InFlight oldest = std::move(in_flight.front());
+    in_flight.erase(in_flight.begin());
+    const StepResult result = runner->Take(oldest.flight);
+    EXPECT_EQ(other->Take(oldest.other_flight).tokens, result.tokens);
+    scheduler.Commit(oldest.plan, test::Outcomes(oldest.plan, [&](const auto& entry) {
+                       return result.Of(entry)[0].value();
+                     }));
+    for (const StepPlan::Entry& entry : oldest.plan.entries) {
+      const Sequence* seq = scheduler.Find(entry.sequence);
+      if (seq == nullptr || entry.samples.empty()) continue;
+      if (seq->num_known() == seq->num_prompt + 1 && seq->id < 3) {
+        ASSERT_TRUE(scheduler.Fork(seq->id, make(seq->id + 10, seq->num_prompt)).ok());
+      }
+      if (seq->num_known() >= seq->num_prompt + 8) scheduler.Finish(seq->id);
+    }
+  }
+  EXPECT_GT(steps, 20);
+  EXPECT_GT(references, 20);
+  EXPECT_GT(copies, 0);
+}
+
+TEST(HiddenRowsTest, AreThoseOfTheLayersAndRowsThatThePlanNames) {
+  const Machine machine;
+  const int layers = machine.model->config().decoder.layers;
+  const int hidden = machine.model->config().decoder.hidden;
+  const Ids text = Prompt(9, machine.vocab());
+  std::vector<std::vector<float>> expected(layers);  // [layers][T, hidden]
+  test::ForwardRunner forward(*machine.ops, machine.model->decoder(), 9, {});
+  forward.Append(text, [&](int layer, Tensor residual) {
+    expected[layer].assign(residual.ptr<float>(), residual.ptr<float>() + residual.numel());
+  });
+
+  StepPlan plan = test::PlanOf({{.sequence = 1, .tokens = {1, 2, 3}, .pages = {9}},
+                                {.sequence = 2, .tokens = text, .pages = {1, 2, 3}}});
+  plan.hidden_layers = {layers - 1};
+  plan.hidden_rows = {2, 8};
+  plan.entries[1].hidden_rows = {0, 2};
+  const auto runner = machine.MakeRunner();
+  std::vector<int> rows;
+  runner->Take(runner->Launch(plan, [&](int layer, int row, std::span<const float> values) {
+    EXPECT_EQ(layer, layers - 1);
+    rows.push_back(row);
+    const float* row_of_text = expected[layer].data() + (row - 3) * hidden;
+    ExpectSameRow({values.begin(), values.end()}, {row_of_text, row_of_text + hidden}, "hidden");
+  }));
+  EXPECT_EQ(rows, (std::vector<int>{3 + 2, 3 + 8}));
+}
+
+}  // namespace
+}  // namespace kuiper
