@@ -14,7 +14,7 @@ StatusOr<std::unique_ptr<Machine>> Machine::Make(Device device, DType weights, s
   if (device.type == DeviceType::kCPU) {
     KU_ASSIGN_OR_RETURN(machine->memory_, cpu::AllocatePages(std::min(bytes, size_t{512} << 20)));
     std::memset(machine->memory_.data(), 1, machine->memory_.bytes());
-    machine->pool_ = std::make_unique<ThreadPool>(threads);
+    machine->pool_ = std::make_unique<cpu::ThreadPool>(threads);
     return machine;
   }
   // Far more than a GPU's L2; the emulated device is slow, and its figures mean nothing.
@@ -30,12 +30,12 @@ double Machine::Bandwidth() {
   if (offset_ + bytes > memory_.bytes()) offset_ = 0;
   const char* data = static_cast<const char*>(memory_.data()) + offset_;
   offset_ += bytes;
-  return MeasureReadBandwidth(*pool_, data, bytes);
+  return cpu::MeasureReadBandwidth(*pool_, data, bytes);
 }
 
 std::optional<double> Machine::Peak() {
   if (pool_ == nullptr) return std::nullopt;
-  return MeasurePeakFlops(*pool_, type_, 0.01);
+  return cpu::MeasurePeakFlops(*pool_, WeightFormat::Dense(type_), 0.01);
 }
 
 }  // namespace kuiper::tools

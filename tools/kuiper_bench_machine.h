@@ -33,10 +33,10 @@ class Machine {
   explicit Machine(DType weights) : type_(weights) {}
 
   DType type_;
-  std::unique_ptr<ThreadPool> pool_;  // CPU
-  Buffer memory_;                     // CPU: what the bursts read
-  size_t offset_ = 0;                 // of the next burst
-  DeviceRates rates_;                 // not on the CPU
+  std::unique_ptr<cpu::ThreadPool> pool_;  // CPU
+  Buffer memory_;                          // CPU: what the bursts read
+  size_t offset_ = 0;                      // of the next burst
+  DeviceRates rates_;                      // not on the CPU
 };
 
 }  // namespace kuiper::tools

@@ -106,7 +106,7 @@ Status ModelLoader::LoadTables() {
   lm_head.in = c.hidden;
   lm_head.out = c.vocab;
   lm_head.num_parts = 1;
-  lm_head.parts[0].weight = weights_.embed;
+  lm_head.parts[0].weight = DenseWeight(weights_.embed);
   return OkStatus();
 }
 
@@ -171,7 +171,9 @@ Status ModelLoader::Matrix(const std::string& name, int64_t rows, int64_t cols, 
 Status ModelLoader::AddPart(const std::string& prefix, int rows, int cols, bool bias,
                             Linear* linear) {
   Linear::Part& part = linear->parts[linear->num_parts++];
-  KU_RETURN_IF_ERROR(Matrix(prefix + ".weight", rows, cols, &part.weight));
+  Tensor weight;
+  KU_RETURN_IF_ERROR(Matrix(prefix + ".weight", rows, cols, &weight));
+  part.weight = DenseWeight(weight);
   if (bias) KU_RETURN_IF_ERROR(Vector(prefix + ".bias", rows, &part.bias));
   linear->in = cols;
   linear->out += rows;

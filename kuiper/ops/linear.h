@@ -4,20 +4,23 @@
 #pragma once
 
 #include "kuiper/base/tensor.h"
+#include "kuiper/ops/weight_format.h"
 
 namespace kuiper {
 
 struct Linear {
   static constexpr int kMaxParts = 3;
   struct Part {
-    Tensor weight;  // [out_i, in], row-major and dense, F32 | F16 | BF16; any alignment of elements
-    Tensor bias;    // [out_i] or empty; any float type
+    WeightMatrix weight;  // [out_i, in]; all parts have the same format
+    Tensor bias;          // [out_i] or empty; any float type
   };
 
   int in = 0;
   int out = 0;  // sum of the parts' out
   int num_parts = 0;
   Part parts[kMaxParts];
+
+  WeightFormat format() const { return parts[0].weight.format; }
 };
 
 // What becomes of the sums y = x W^T + b [T, w.out].

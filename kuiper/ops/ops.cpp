@@ -130,12 +130,10 @@ void Ops::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue, int nu
   int64_t total = 0;
   for (int i = 0; i < w.num_parts; ++i) {
     const Linear::Part& part = w.parts[i];
-    check.Matrix(part.weight, "weight");
-    check.That(part.weight.is_dense() && part.weight.shape[1] == w.in &&
-                   part.weight.dtype == w.parts[0].weight.dtype,
-               "weight is not dense [out, in] of one dtype");
-    if (!part.bias.empty()) check.Weight(part.bias, "bias", part.weight.shape[0]);
-    total += part.weight.shape[0];
+    check.That(part.weight.format == w.format() && part.weight.Fits(w.in, device()),
+               "the weight is not [out, in] in the one format of its layer");
+    if (!part.bias.empty()) check.Weight(part.bias, "bias", part.weight.rows());
+    total += part.weight.rows();
   }
   check.That(total == w.out, "the parts do not add up to out");
   check.That(num_decode_rows >= 0, "a negative number of decode rows");

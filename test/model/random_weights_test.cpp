@@ -43,7 +43,7 @@ std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
     }
     for (const Linear& linear : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
       for (int i = 0; i < linear.num_parts; ++i) {
-        all.push_back(BytesOf(**ops, linear.parts[i].weight));
+        all.push_back(BytesOf(**ops, linear.parts[i].weight.values));
       }
     }
   }

@@ -31,7 +31,7 @@ class ApplyTest : public TypedOpsTest {
     w.in = k;
     w.out = n;
     w.num_parts = 1;
-    w.parts[0].weight = weight.tensor();
+    w.parts[0].weight = DenseWeight(weight.tensor());
     ops_->Apply(out.tensor(), mx.tensor(), w);
     return out.Get();
   }
@@ -114,7 +114,7 @@ TEST_P(ApplyTest, PartsLieSideBySideAndGetTheirBias) {
     biases.emplace_back(*ops_, bias_type, 1, rows[i], bias_values.back());
   }
   for (int i = 0; i < 3; ++i) {
-    w.parts[i].weight = weights[i].tensor();
+    w.parts[i].weight = DenseWeight(weights[i].tensor());
     if (i != 1) w.parts[i].bias = biases[i].vector();
     w.out += rows[i];
   }
@@ -146,7 +146,7 @@ TEST_P(ApplyTest, OutputsRoundToTheirType) {
   w.in = kK;
   w.out = kN;
   w.num_parts = 1;
-  w.parts[0].weight = weight.tensor();
+  w.parts[0].weight = DenseWeight(weight.tensor());
   const Matrix mx(*ops_, activation_, kTokens, kK, x);
   const Matrix out(*ops_, activation_, kTokens, kN);
   ops_->Apply(out.tensor(), mx.tensor(), w);
@@ -166,8 +166,8 @@ struct GateUp {
     w.in = k;
     w.out = 2 * half;
     w.num_parts = 2;
-    w.parts[0] = {gate.tensor(), gate_bias.vector()};
-    w.parts[1] = {up.tensor(), up_bias.vector()};
+    w.parts[0] = {DenseWeight(gate.tensor()), gate_bias.vector()};
+    w.parts[1] = {DenseWeight(up.tensor()), up_bias.vector()};
   }
 };
 
@@ -222,8 +222,8 @@ TEST_P(ApplyTest, SwiGluSurvivesExtremesAndKeepsNaN) {
   w.in = 1;
   w.out = 2 * n;
   w.num_parts = 2;
-  w.parts[0].weight = gate.tensor();
-  w.parts[1].weight = up.tensor();
+  w.parts[0].weight = DenseWeight(gate.tensor());
+  w.parts[1].weight = DenseWeight(up.tensor());
   const Matrix x(*ops_, activation_, 1, 1, std::vector<float>{1.0f}), out(*ops_, activation_, 1, n);
   ops_->Apply(out.tensor(), x.tensor(), w, Epilogue::kSwiGlu);
   const std::vector<float> y = out.Get();

@@ -31,7 +31,7 @@ TEST_P(ContractDeathTest, WrongArgumentsEndTheProcessAndNameTheOp) {
   linear.in = 8;
   linear.out = 2;
   linear.num_parts = 1;
-  linear.parts[0].weight = x.tensor();
+  linear.parts[0].weight = DenseWeight(x.tensor());
   EXPECT_EXIT(ops_->Apply(out.tensor(), x.tensor(), linear), exits, "Apply: x, out and the weight");
   EXPECT_EXIT(ops_->Apply(out.tensor().Cols(0, 1), x.tensor(), linear, Epilogue::kSwiGlu), exits,
               "gate and up differ");

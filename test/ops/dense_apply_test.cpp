@@ -27,7 +27,7 @@ struct Layer {
       w.out += rows[i];
     }
     for (int i = 0; i < w.num_parts; ++i) {
-      w.parts[i].weight = weights[i].tensor();
+      w.parts[i].weight = DenseWeight(weights[i].tensor());
       if (with_bias) w.parts[i].bias = biases[i].vector();
     }
   }
@@ -62,7 +62,7 @@ class DenseApplyTest : public TypedOpsTest {
                                 Epilogue epilogue, int num_decode_rows, DType out_type,
                                 const std::vector<float>& before = {}) {
     const int tokens = static_cast<int>(x.size()) / layer.w.in;
-    const DType activation = ops.ActivationType(layer.w.parts[0].weight.dtype);
+    const DType activation = ops.ActivationType(layer.w.format().numeric_type());
     const Matrix mx(ops, activation, tokens, layer.w.in, x);
     const int columns = OutputColumns(layer.w, epilogue);
     const Matrix out(ops, out_type, tokens, columns,

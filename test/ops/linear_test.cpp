@@ -1,7 +1,5 @@
 // The CPU linear layer against two references written here: a plain sum in double precision, and
 // the numeric contract of linear_kernel.h spelled out one lane at a time.
-#include "kuiper/kernels/cpu/linear.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kuiper/kernels/cpu/cpu_linear.h"
+
 #ifdef __linux__
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 
 #include "kuiper/base/half.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 namespace {
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
@@ -81,7 +81,7 @@ struct Weights {
     w.in = k;
     w.out = n;
     w.num_parts = 1;
-    w.parts[0].weight = View();
+    w.parts[0].weight = DenseWeight(View());
     return w;
   }
 };
@@ -285,7 +285,7 @@ TEST(CpuLinear, PartsLieSideBySideAndGetTheirBias) {
       Linear w;
       for (int i = 0; i < 3; ++i) parts.emplace_back(dtype, rows[i], kK, 40 + i);
       for (Weights& part : parts) {
-        w.parts[w.num_parts++].weight = part.View();
+        w.parts[w.num_parts++].weight = DenseWeight(part.View());
         w.out += part.n;
       }
       w.in = kK;
@@ -385,7 +385,7 @@ TEST(CpuLinear, ReadsNothingBehindTheWeights) {
           uint8_t* end_aligned = map + size - w.bytes.size();
           memcpy(end_aligned, w.bytes.data(), w.bytes.size());
           Linear at_end = w.AsLinear();
-          at_end.parts[0].weight.data = end_aligned;
+          at_end.parts[0].weight.values.data = end_aligned;
           for (int tokens : {1, 5, 6, 33}) {
             const std::vector<float> x = RandomX(tokens, k, 53);
             EXPECT_TRUE(SameBits(run.Run(x.data(), tokens, at_end),
@@ -401,4 +401,4 @@ TEST(CpuLinear, ReadsNothingBehindTheWeights) {
 #endif
 
 }  // namespace
-}  // namespace kuiper
+}  // namespace kuiper::cpu

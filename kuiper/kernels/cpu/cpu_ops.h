@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kuiper/kernels/cpu/linear.h"
+#include "kuiper/kernels/cpu/cpu_linear.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/ops.h"
 

@@ -6,7 +6,7 @@
 
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 namespace {
 
 double Now() {
@@ -29,8 +29,8 @@ double MeasureReadBandwidth(ThreadPool& pool, const void* data, size_t bytes) {
   return static_cast<double>(bytes) / (Now() - start);
 }
 
-double MeasurePeakFlops(ThreadPool& pool, DType weights, double seconds) {
-  const LinearKernel& kernel = LinearKernelSets().front().For(weights);
+double MeasurePeakFlops(ThreadPool& pool, WeightFormat weights, double seconds) {
+  const LinearKernel& kernel = LinearKernelSets().front()[weights.kind];
   // The slowest thread ends the burst, as it ends a linear layer; each step is some 10 us.
   constexpr int64_t kStep = 2000;
   std::atomic<int64_t> steps{0};
@@ -45,4 +45,4 @@ double MeasurePeakFlops(ThreadPool& pool, DType weights, double seconds) {
   return static_cast<double>(steps) * kStep * kernel.flops_per_burst_iteration / elapsed;
 }
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

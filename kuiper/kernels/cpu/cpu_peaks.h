@@ -4,16 +4,16 @@
 
 #include <cstddef>
 
-#include "kuiper/base/dtype.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
+#include "kuiper/ops/weight_format.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 // Bytes per second of all threads reading [data, data + bytes) once, each its own contiguous share.
 double MeasureReadBandwidth(ThreadPool& pool, const void* data, size_t bytes);
 // FLOP per second of register-only multiply-adds in the form the linear layer uses for weights of
-// this type (F32 and F16: FP32 FMA; BF16: its dot product where the CPU has one), for about
+// this format (F32 and F16: FP32 FMA; BF16: its dot product where the CPU has one), for about
 // `seconds`.
-double MeasurePeakFlops(ThreadPool& pool, DType weights, double seconds = 0.002);
+double MeasurePeakFlops(ThreadPool& pool, WeightFormat weights, double seconds = 0.002);
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

@@ -8,7 +8,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 class ScopedFlushSubnormals {
  public:
@@ -54,4 +54,4 @@ class ScopedFlushSubnormals {
   uint64_t saved_ = 0;
 };
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

@@ -20,7 +20,7 @@
 // Attributes of this region only, not compiler flags of this file: inline functions of the standard
 // library must not be emitted with instructions that other CPUs lack.
 HWY_PUSH_ATTRIBUTES("avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")
-namespace kuiper {
+namespace kuiper::cpu {
 namespace N_AVX3_BF16 {
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
@@ -32,7 +32,8 @@ struct Bf16Model {
   using Vec = __m512bh;
   static constexpr int kVectorLanes = 16, kAccRegisters = 24, kTileRows = 6;
   static constexpr int kChunk = 32, kSteps = 1, kChunkBytes = 64, kWeightChunkBytes = 64;
-  static constexpr bool kFoldsRegisters = true;
+  static constexpr bool kFoldsRegisters = true, kFlushSubnormals = true;
+  static constexpr int kBurstFlops = 2 * 32 * kAccRegisters;
 
   static HWY_INLINE Acc Zero() { return _mm512_setzero_ps(); }
   static HWY_INLINE Acc LoadAcc(const float* p) { return _mm512_load_ps(p); }
@@ -58,50 +59,47 @@ struct Bf16Model {
         acc[m][n][0];
     FoldAvx512<MR, NR>(raw, y, stride, add);
   }
+  static void Burst(int64_t iterations) {
+    constexpr int kCount = kAccRegisters;
+    volatile float zero = 0.0f;
+    const __m512bh x = (__m512bh)_mm512_castps_si512(_mm512_set1_ps(zero));
+    __m512 acc[kCount];
+    // Different values: equal chains would be merged into one.
+    KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = _mm512_set1_ps(zero + i);
+    for (int64_t n = 0; n < iterations; ++n) {
+      KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], x, x);
+    }
+    KU_UNROLL for (int i = 1; i < kCount; ++i) acc[0] = _mm512_add_ps(acc[0], acc[i]);
+    zero = _mm512_cvtss_f32(acc[0]);
+  }
 };
 
-void Burst(int64_t iterations) {
-  constexpr int kCount = Bf16Model::kAccRegisters;
-  volatile float zero = 0.0f;
-  const __m512bh x = (__m512bh)_mm512_castps_si512(_mm512_set1_ps(zero));
-  __m512 acc[kCount];
-  // Different values: equal chains would be merged into one.
-  KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = _mm512_set1_ps(zero + i);
-  for (int64_t n = 0; n < iterations; ++n) {
-    KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], x, x);
-  }
-  KU_UNROLL for (int i = 1; i < kCount; ++i) acc[0] = _mm512_add_ps(acc[0], acc[i]);
-  zero = _mm512_cvtss_f32(acc[0]);
-}
-
 LinearKernel MakeBf16Kernel() {
-  return MakeKernel<Bf16Model>(DType::kBF16);
+  return MakeKernel<Bf16Model>();
 }
 
 }  // namespace N_AVX3_BF16
-}  // namespace kuiper
+}  // namespace kuiper::cpu
 HWY_POP_ATTRIBUTES
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 bool UpgradeToAvx512Bf16(LinearKernelSet& set) {
   // Highway has checked that the OS saves the registers of AVX3.
   if (strcmp(set.name, "AVX3") != 0 || !__builtin_cpu_supports("avx512bf16")) return false;
   set.name = "AVX3_BF16";
-  set.bf16 = N_AVX3_BF16::MakeBf16Kernel();
-  set.bf16.burst = &N_AVX3_BF16::Burst;
-  set.bf16.flops_per_burst_iteration = 2 * 32 * N_AVX3_BF16::Bf16Model::kAccRegisters;
+  set[WeightFormat::Kind::kBF16] = N_AVX3_BF16::MakeBf16Kernel();
   return true;
 }
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu
 
 #else
 
-namespace kuiper {
+namespace kuiper::cpu {
 bool UpgradeToAvx512Bf16(LinearKernelSet&) {
   return false;
 }
-}  // namespace kuiper
+}  // namespace kuiper::cpu
 
 #endif

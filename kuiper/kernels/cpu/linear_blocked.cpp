@@ -11,7 +11,7 @@
 #include "kuiper/kernels/cpu/kernels.h"
 #include "kuiper/kernels/cpu/linear_job.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 namespace {
 
 constexpr int kTokenBlock = 510;    // tokens that share one copy of a block of W
@@ -55,7 +55,7 @@ size_t PanelBytes(int in) {
   const size_t k = Align(in);
   return kWeightBlock * std::max(std::min(k, size_t{2048}) * 4, std::min(k, size_t{4096}) * 2);
 }
-constexpr size_t kLanesBytes = sizeof(float) * kWeightBlock * kMaxTileRows * kLanes;
+constexpr size_t kLanesBytes = sizeof(float) * kWeightBlock * kMaxTileRows * kSumLanes;
 constexpr size_t SumsBytes(int tokens) {
   return Align(sizeof(float) * kWeightBlock * std::max(tokens, kMaxTileRows));
 }
@@ -67,7 +67,7 @@ struct Blocking {
   int items = 0;      // blocks of W times blocks of tokens
   int weight_items = 0;
 };
-Blocking ChooseBlocking(const Job& job, int threads) {
+Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
   const bool few = job.tokens <= kFewTokens;
   b.copy = !few;
@@ -82,30 +82,54 @@ Blocking ChooseBlocking(const Job& job, int threads) {
   return b;
 }
 
-void PackBlock(const Job& job, const RowRange& range, int kb, int ke, bool copy, uint8_t* panels) {
-  const int rows = range.end - range.begin;
-  const int num_panels = CeilDiv(rows, kPanelRows);
-  for (int k0 = kb; k0 < ke; k0 += job.sub_k()) {
-    for (int p = 0; p < num_panels; ++p, panels += kPanelRows * job.XStride(k0)) {
-      const int left = rows - p * kPanelRows;
-      if (!copy && left >= kPanelRows) continue;  // thin panels are always padded copies
-      job.kernel.pack(job.W(range.part, range.begin + p * kPanelRows, k0), job.RowBytes(),
-                      std::min(left, kPanelRows), std::min(job.sub_k(), ke - k0), panels);
+// A block of W times a block of tokens, on one thread.
+struct Block {
+  const LinearJob& job;
+  RowRange range;
+  RowRange next;   // the block of W that this thread takes afterwards
+  bool copy;       // W into panels
+  int begin, end;  // tokens
+  const Workspace& space;
+
+  int panels() const { return CeilDiv(range.end - range.begin, kPanelRows); }
+  int columns() const { return panels() * kPanelRows; }
+  int row(int panel) const { return range.begin + panel * kPanelRows; }
+  // Thin panels are always padded copies.
+  bool packed(int panel) const { return copy || range.end - row(panel) < kPanelRows; }
+};
+
+// A fold block [begin, end) of K, and what to fetch while it is computed.
+struct Fold {
+  int begin, end;
+  Prefetcher next;  // rows of W
+  int next_lines;   // of them per panel
+};
+
+void PackFold(const Block& block, const Fold& fold) {
+  const LinearJob& job = block.job;
+  uint8_t* panel = block.space.panels;
+  for (int k0 = fold.begin; k0 < fold.end; k0 += job.sub_k()) {
+    for (int p = 0; p < block.panels(); ++p, panel += kPanelRows * job.XStride(k0)) {
+      if (!block.packed(p)) continue;
+      job.kernel.pack(job.W(block.range.part, block.row(p), k0),
+                      std::min(block.range.end - block.row(p), kPanelRows),
+                      std::min(job.sub_k(), fold.end - k0), panel);
     }
   }
 }
 
-// Finishes sums [count][stride], to which the bias is added in place, as the output rows
+// Finishes sums [count][columns], to which the bias is added in place, as the output rows
 // [token, token + count).
-void WriteSums(const Job& job, const RowRange& range, int token, int count, float* sums,
-               int stride) {
+void WriteSums(const Block& block, int token, int count, float* sums) {
+  const LinearJob& job = block.job;
+  const RowRange& range = block.range;
   const int columns = range.end - range.begin;
   const Tensor& bias = job.w.parts[range.part].bias;
   float b[kWeightBlock];
   if (!bias.empty()) {
     for (int n = 0; n < columns; ++n) b[n] = BiasAt(bias, range.begin + n);
   }
-  for (int m = 0; m < count; ++m, sums += stride) {
+  for (int m = 0; m < count; ++m, sums += block.columns()) {
     float* y = job.out + (token + m) * job.out_stride + range.column;
     if (!bias.empty()) {
       for (int n = 0; n < columns; ++n) sums[n] += b[n];
@@ -118,83 +142,86 @@ void WriteSums(const Job& job, const RowRange& range, int token, int count, floa
         for (int n = 0; n < columns; ++n) y[n] += sums[n];
         break;
       case Epilogue::kSwiGlu:
-        cpu::SiluMulRow(y, sums, columns);
+        SiluMulRow(y, sums, columns);
     }
   }
 }
 
-// All panels of one block times `count` <= kMaxTileRows rows of x, over one fold block [kb, ke).
-void BlockTile(const Job& job, const RowRange& range, bool copy, int kb, int ke, int token,
-               int count, const Workspace& space, float* sums, Prefetcher& next, int next_lines) {
-  const int rows = range.end - range.begin;
-  const int num_panels = CeilDiv(rows, kPanelRows);
-  const uint8_t* panel = space.panels;
+// All panels of the block times `count` <= kMaxTileRows rows of x, over one fold block, into
+// sums [count][columns].
+void BlockTile(const Block& block, Fold& fold, int token, int count, float* sums) {
+  const LinearJob& job = block.job;
+  const uint8_t* panel = block.space.panels;
   TileArgs args;
-  args.w_stride = job.RowBytes();
-  args.sum_stride = num_panels * kPanelRows;
-  args.add = kb > 0;
-  for (int k0 = kb; k0 < ke; k0 += job.sub_k()) {
+  args.sum_stride = block.columns();
+  args.add = fold.begin > 0;
+  for (int k0 = fold.begin; k0 < fold.end; k0 += job.sub_k()) {
     args.x_stride = job.XStride(k0);
-    args.k = std::min(job.sub_k(), ke - k0);
-    args.first = k0 == kb;
-    args.last = k0 + job.sub_k() >= ke;
+    args.k = std::min(job.sub_k(), fold.end - k0);
+    args.first = k0 == fold.begin;
+    args.last = k0 + job.sub_k() >= fold.end;
     // The tile of x that follows: same rows, next sub-block, or the next rows.
-    const int next_k = args.last ? kb : k0 + job.sub_k();
+    const int next_k = args.last ? fold.begin : k0 + job.sub_k();
     const int next_token = args.last ? token + count : token;
     const size_t x_bytes = next_token < job.tokens ? count * job.XStride(next_k) : 0;
     Prefetcher x{x_bytes > 0 ? job.X(next_k, next_token) : nullptr, 0, 1,
                  static_cast<int>(x_bytes / kLine)};
     if (x.lines == 0) x.rows = 0;
-    const int x_lines = CeilDiv(x.lines, num_panels);
-    for (int p = 0; p < num_panels; ++p, panel += kPanelRows * args.x_stride) {
-      next.Fetch(next_lines);
+    const int x_lines = CeilDiv(x.lines, block.panels());
+    for (int p = 0; p < block.panels(); ++p, panel += kPanelRows * args.x_stride) {
+      fold.next.Fetch(fold.next_lines);
       x.Fetch(x_lines);
-      const bool packed = copy || rows - p * kPanelRows < kPanelRows;
-      args.w = packed ? panel : job.W(range.part, range.begin + p * kPanelRows, k0);
+      const bool packed = block.packed(p);
+      args.w = packed ? WeightRows{panel} : job.W(block.range.part, block.row(p), k0);
       // Where a tile has fewer rows, two of them use a panel while it is in L1.
       for (int m = 0, tile = 0; m < count; m += tile) {
-        tile = Job::NextRows(count - m, job.kernel.tile_rows);
+        tile = LinearJob::NextRows(count - m, job.kernel.tile_rows);
         args.x = job.X(k0, token + m);
-        args.lanes = space.lanes + (p * kMaxTileRows + m) * kPanelRows * kLanes;
+        args.lanes = block.space.lanes + (p * kMaxTileRows + m) * kPanelRows * kSumLanes;
         args.sums = sums + m * args.sum_stride + p * kPanelRows;
-        (packed ? job.kernel.panel : job.kernel.file4)[tile](args);
+        (packed ? job.kernel.panel : job.kernel.stored4)[tile](args);
       }
     }
   }
 }
 
-// One block of W times the tokens [t0, t1). `next` is the block this thread takes afterwards.
-void ApplyBlock(const Job& job, const RowRange& range, const RowRange& next, bool copy, int t0,
-                int t1, const Workspace& space) {
-  const int columns = CeilDiv(range.end - range.begin, kPanelRows) * kPanelRows;
-  const int tiles = CeilDiv(t1 - t0, kMaxTileRows);
+// The rows of W to fetch while a block is computed up to column `end`: its own further columns,
+// else the next block.
+Prefetcher FetchAfter(const Block& block, int end) {
+  const LinearJob& job = block.job;
+  const bool last = end == job.in();
+  const RowRange& rows = last ? block.next : block.range;
+  if (rows.end <= rows.begin) return {};
+  const int k0 = last ? 0 : end;
+  const WeightRows w = job.W(rows.part, rows.begin, k0);
+  const size_t bytes = job.RowBytes(std::min(job.fold_k(), job.in() - k0));
+  return {w.values, w.stride, rows.end - rows.begin, static_cast<int>(CeilDiv(bytes, kLine))};
+}
+
+void ApplyBlock(const Block& block) {
+  const LinearJob& job = block.job;
+  const int columns = block.columns();
+  const int tiles = CeilDiv(block.end - block.begin, kMaxTileRows);
   const bool one_fold = job.in() <= job.fold_k();
   for (int kb = 0; kb < job.in(); kb += job.fold_k()) {
     const int ke = std::min(job.in(), kb + job.fold_k());
     const bool last = ke == job.in();
-    PackBlock(job, range, kb, ke, copy, space.panels);
-    const RowRange& ahead = last ? next : range;
-    const int ahead_k = last ? 0 : ke;
-    const int fetch_k = std::min(job.fold_k(), job.in() - ahead_k);
-    Prefetcher fetch;
-    if (ahead.end > ahead.begin) {
-      const size_t bytes = fetch_k * DTypeBytes(job.kernel.weights);
-      fetch = {job.W(ahead.part, ahead.begin, ahead_k), job.RowBytes(), ahead.end - ahead.begin,
-               static_cast<int>(CeilDiv(bytes, kLine))};
-    }
-    const int calls = tiles * (columns / kPanelRows) * CeilDiv(ke - kb, job.sub_k());
-    const int lines = CeilDiv(fetch.lines * fetch.rows, calls);
-    for (int t = t0, count = 0; t < t1; t += count) {
-      count = Job::NextRows(t1 - t, kMaxTileRows);
-      float* sums = one_fold ? space.sums : space.sums + static_cast<size_t>(t - t0) * columns;
+    Fold fold{kb, ke, FetchAfter(block, ke), 0};
+    const int calls = tiles * block.panels() * CeilDiv(ke - kb, job.sub_k());
+    fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, calls);
+    PackFold(block, fold);
+    for (int t = block.begin, count = 0; t < block.end; t += count) {
+      count = LinearJob::NextRows(block.end - t, kMaxTileRows);
+      float* sums = block.space.sums;
+      if (!one_fold) sums += static_cast<size_t>(t - block.begin) * columns;
       if (last && tiles > 1) {
         for (int m = 0; m < count; ++m) {
-          const float* y = job.out + (t + m) * job.out_stride + range.column;
+          const float* y = job.out + (t + m) * job.out_stride + block.range.column;
           for (int n = 0; n < columns; n += 16) __builtin_prefetch(y + n, 1);
         }
       }
-      BlockTile(job, range, copy, kb, ke, t, count, space, sums, fetch, lines);
-      if (last) WriteSums(job, range, t, count, sums, columns);
+      BlockTile(block, fold, t, count, sums);
+      if (last) WriteSums(block, t, count, sums);
     }
   }
 }
@@ -205,7 +232,8 @@ size_t BlockedScratchBytes(int tokens, int in) {
   return PanelBytes(in) + kLanesBytes + SumsBytes(std::min(tokens, kTokenBlock + kMaxTileRows));
 }
 
-void ApplyBlocked(ThreadPool& pool, const Job& job, uint8_t* workspace, size_t workspace_bytes) {
+void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                  size_t workspace_bytes) {
   const Blocking blocking = ChooseBlocking(job, pool.size());
   std::atomic<int> next_item{0};
   pool.Run([&](int thread) {
@@ -226,15 +254,11 @@ void ApplyBlocked(ThreadPool& pool, const Job& job, uint8_t* workspace, size_t w
       const int t0 = item / blocking.weight_items * blocking.tokens;
       const int t1 = std::min(t0 + blocking.tokens, job.tokens);
       const RowRange range = rows(item), after = rows(next);
-      if (job.paired()) {
-        const RowRange up = UpRows(range);
-        ApplyBlock(job, range, up, blocking.copy, t0, t1, space);
-        ApplyBlock(job, up, after, blocking.copy, t0, t1, space);
-      } else {
-        ApplyBlock(job, range, after, blocking.copy, t0, t1, space);
-      }
+      const RowRange first_next = job.paired() ? UpRows(range) : after;
+      ApplyBlock({job, range, first_next, blocking.copy, t0, t1, space});
+      if (job.paired()) ApplyBlock({job, UpRows(range), after, blocking.copy, t0, t1, space});
     }
   });
 }
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

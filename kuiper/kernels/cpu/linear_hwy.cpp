@@ -15,7 +15,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace kuiper {
+namespace cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
 #if HWY_TARGET == HWY_AVX3
@@ -23,7 +25,7 @@ namespace HWY_NAMESPACE {
 #endif
 
 namespace hn = hwy::HWY_NAMESPACE;
-using F32Tag = hn::CappedTag<float, kLanes>;
+using F32Tag = hn::CappedTag<float, kSumLanes>;
 using U32Tag = hn::RebindToUnsigned<F32Tag>;
 using F32Vec = hn::Vec<F32Tag>;
 
@@ -51,7 +53,7 @@ HWY_INLINE F32Vec LoadF16(const uint8_t* p) {
 #endif
 }
 
-// What all weight types share: FP32 lanes, multiplied by FP32.
+// The part that all formats share: FP32 lanes, multiplied by FP32.
 struct Fp32Model {
   using Acc = F32Vec;
   using Vec = F32Vec;
@@ -61,6 +63,8 @@ struct Fp32Model {
 #else
   static constexpr int kAccRegisters = 12, kTileRows = 3;  // of 16 registers
 #endif
+  static constexpr bool kFlushSubnormals = false;
+  static constexpr int kBurstFlops = 2 * kAccRegisters * kVectorLanes;
 
   static HWY_INLINE Acc Zero() {
     return hn::Zero(F32Tag());
@@ -72,11 +76,12 @@ struct Fp32Model {
     hn::Store(v, F32Tag(), p);
   }
   static HWY_INLINE Vec LoadX(const uint8_t* chunk, int vector, int step) {
-    return hn::Load(F32Tag(),
-                    reinterpret_cast<const float*>(chunk) + step * kLanes + vector * kVectorLanes);
+    return hn::Load(
+        F32Tag(), reinterpret_cast<const float*>(chunk) + step * kSumLanes + vector * kVectorLanes);
   }
   static HWY_INLINE void StoreX(Vec v, uint8_t* chunk, int vector, int step) {
-    hn::Store(v, F32Tag(), reinterpret_cast<float*>(chunk) + step * kLanes + vector * kVectorLanes);
+    hn::Store(v, F32Tag(),
+              reinterpret_cast<float*>(chunk) + step * kSumLanes + vector * kVectorLanes);
   }
   static HWY_INLINE Vec Pin(Vec v) {
 #if HWY_TARGET == HWY_AVX3
@@ -87,6 +92,19 @@ struct Fp32Model {
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) {
     return hn::MulAdd(w, x, acc);
+  }
+  static void Burst(int64_t iterations) {
+    constexpr int kCount = kAccRegisters;
+    volatile float half = 0.5f;
+    const F32Vec c = hn::Set(F32Tag(), half), one = hn::Add(c, c);
+    F32Vec acc[kCount];
+    // Different values: equal chains would be merged into one.
+    KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = hn::Set(F32Tag(), half * (i + 1));
+    for (int64_t n = 0; n < iterations; ++n) {
+      KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = hn::MulAdd(acc[i], c, one);
+    }
+    KU_UNROLL for (int i = 1; i < kCount; ++i) acc[0] = hn::Add(acc[0], acc[i]);
+    half = hn::GetLane(acc[0]);
   }
 
 #if HWY_TARGET == HWY_AVX3
@@ -104,7 +122,7 @@ struct Fp32Model {
   static HWY_INLINE void FoldLanes(const float* lanes, float* y, size_t stride, bool add) {
     for (int m = 0; m < MR; ++m, y += stride) {
       float sums[NR];
-      FoldRow<NR>(lanes + m * NR * kLanes, sums);
+      FoldRow<NR>(lanes + m * NR * kSumLanes, sums);
       for (int n = 0; n < NR; ++n) y[n] = add ? y[n] + sums[n] : sums[n];
     }
   }
@@ -112,7 +130,7 @@ struct Fp32Model {
 #if HWY_TARGET == HWY_SCALAR
   template <int NR>
   static HWY_INLINE void FoldRow(const float* lanes, float* sums) {
-    for (int n = 0; n < NR; ++n, lanes += kLanes) {
+    for (int n = 0; n < NR; ++n, lanes += kSumLanes) {
       float q[8];
       for (int i = 0; i < 8; ++i) q[i] = lanes[i] + lanes[i + 8];
       for (int i = 0; i < 4; ++i) q[i] = q[i] + q[i + 4];
@@ -130,15 +148,15 @@ struct Fp32Model {
   static HWY_INLINE void FoldRow(const float* lanes, float* sums) {
     const QuarterTag d;
     if constexpr (NR == 4) {
-      const auto p = Fold16To4(lanes), q = Fold16To4(lanes + kLanes);
-      const auto r = Fold16To4(lanes + 2 * kLanes), s = Fold16To4(lanes + 3 * kLanes);
+      const auto p = Fold16To4(lanes), q = Fold16To4(lanes + kSumLanes);
+      const auto r = Fold16To4(lanes + 2 * kSumLanes), s = Fold16To4(lanes + 3 * kSumLanes);
       const auto u = hn::Add(hn::ConcatLowerLower(d, q, p), hn::ConcatUpperUpper(d, q, p));
       const auto v = hn::Add(hn::ConcatLowerLower(d, s, r), hn::ConcatUpperUpper(d, s, r));
       hn::StoreU(hn::Add(hn::ConcatEven(d, v, u), hn::ConcatOdd(d, v, u)), d, sums);
     } else {
       alignas(16) float q[4];
       for (int n = 0; n < NR; ++n) {
-        hn::Store(Fold16To4(lanes + n * kLanes), d, q);
+        hn::Store(Fold16To4(lanes + n * kSumLanes), d, q);
         sums[n] = (q[0] + q[2]) + (q[1] + q[3]);
       }
     }
@@ -166,6 +184,7 @@ struct F16Model : Fp32Model {
 // A converted chunk holds the 16 odd elements, then the 16 even ones, as FP32.
 struct Bf16Model : Fp32Model {
   static constexpr int kChunk = 32, kSteps = 2, kChunkBytes = 128, kWeightChunkBytes = 64;
+  static constexpr bool kFlushSubnormals = true;
   static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector, Vec (&v)[2]) {
     const U32Tag du;
     const auto pairs = hn::BitCast(du, LoadF32(chunk + vector * kVectorLanes * 4));
@@ -181,7 +200,7 @@ struct Bf16Model : Fp32Model {
     return hn::IfThenElse(hn::Eq(x, x), high, x);  // the carry of a NaN could make it infinite
   }
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) {
-    for (int r = 0; r < kLanes / kVectorLanes; ++r) {
+    for (int r = 0; r < kSumLanes / kVectorLanes; ++r) {
       Vec even, odd;
       hn::LoadInterleaved2(F32Tag(), x + 2 * r * kVectorLanes, even, odd);
       StoreX(Round(odd), chunk, r, 0);
@@ -189,20 +208,6 @@ struct Bf16Model : Fp32Model {
     }
   }
 };
-
-void Burst(int64_t iterations) {
-  constexpr int kCount = Fp32Model::kAccRegisters;
-  volatile float half = 0.5f;
-  const F32Vec c = hn::Set(F32Tag(), half), one = hn::Add(c, c);
-  F32Vec acc[kCount];
-  // Different values: equal chains would be merged into one.
-  KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = hn::Set(F32Tag(), half * (i + 1));
-  for (int64_t n = 0; n < iterations; ++n) {
-    KU_UNROLL for (int i = 0; i < kCount; ++i) acc[i] = hn::MulAdd(acc[i], c, one);
-  }
-  KU_UNROLL for (int i = 1; i < kCount; ++i) acc[0] = hn::Add(acc[0], acc[i]);
-  half = hn::GetLane(acc[0]);
-}
 
 float Read(const uint8_t* data, size_t bytes) {
   const U32Tag du;
@@ -226,23 +231,21 @@ float Read(const uint8_t* data, size_t bytes) {
 LinearKernelSet MakeSet() {
   LinearKernelSet set;
   set.name = hwy::TargetName(HWY_TARGET);
-  set.f32 = MakeKernel<F32Model>(DType::kF32);
-  set.f16 = MakeKernel<F16Model>(DType::kF16);
-  set.bf16 = MakeKernel<Bf16Model>(DType::kBF16);
   set.read = &Read;
-  for (LinearKernel* kernel : {&set.f32, &set.f16, &set.bf16}) {
-    kernel->burst = &Burst;
-    kernel->flops_per_burst_iteration = 2 * Fp32Model::kAccRegisters * Fp32Model::kVectorLanes;
-  }
+  set[WeightFormat::Kind::kF32] = MakeKernel<F32Model>();
+  set[WeightFormat::Kind::kF16] = MakeKernel<F16Model>();
+  set[WeightFormat::Kind::kBF16] = MakeKernel<Bf16Model>();
   return set;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
+}  // namespace cpu
 }  // namespace kuiper
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kuiper {
+namespace kuiper::cpu {
 namespace {
 
 LinearKernelSet MakeSetFor(int64_t target) {
@@ -283,5 +286,5 @@ const std::vector<LinearKernelSet>& LinearKernelSets() {
   return sets;
 }
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu
 #endif

@@ -1,5 +1,5 @@
-// What the two ways of computing a linear layer share: linear.cpp for few tokens,
-// linear_blocked.cpp for many. Nobody else includes it.
+// One call of CpuLinear and how its output is cut into work items: shared by cpu_linear.cpp, for
+// few tokens, and linear_blocked.cpp, for many. Nobody else includes it.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/linear.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 constexpr size_t kLine = 64;  // bytes of a cache line
 
@@ -23,7 +23,7 @@ constexpr Int CeilDiv(Int a, Int b) {
 }
 
 // One call of CpuLinear::Apply.
-struct Job {
+struct LinearJob {
   const LinearKernel& kernel;
   const Linear& w;
   Epilogue epilogue;
@@ -37,7 +37,8 @@ struct Job {
   int fold_k() const { return kernel.chunk * kFoldChunks; }
   int sub_k() const { return kernel.chunk * kernel.sub_chunks; }
   int chunks() const { return CeilDiv(w.in, kernel.chunk); }
-  size_t RowBytes() const { return static_cast<size_t>(w.in) * DTypeBytes(kernel.weights); }
+  // What `elements` of a row of W take.
+  size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().Bytes(1, elements)); }
   // Bytes from one row of x to the next in the sub-block that starts at element k0.
   size_t XStride(int k0) const {
     return static_cast<size_t>(std::min(kernel.sub_chunks, chunks() - k0 / kernel.chunk)) *
@@ -47,10 +48,7 @@ struct Job {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
-  const uint8_t* W(int part, int row, int k0) const {
-    return static_cast<const uint8_t*>(w.parts[part].weight.data) + row * RowBytes() +
-           static_cast<size_t>(k0) * DTypeBytes(kernel.weights);
-  }
+  WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
   // The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
   static int NextRows(int left, int full) {
     return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
@@ -65,14 +63,14 @@ struct RowRange {
 
 // The output is cut into work items of `step` columns that never cross from one part to the next.
 // With SwiGLU an item is rows of gate and, after them, the same rows of up.
-inline RowRange FindRows(const Job& job, int item, int step) {
+inline RowRange FindRows(const LinearJob& job, int item, int step) {
   if (job.paired()) {
     const int begin = item * step;
     return {0, begin, std::min(job.w.out / 2, begin + step), begin, Epilogue::kStore};
   }
   int column = 0;
   for (int part = 0; part < job.w.num_parts; ++part) {
-    const int rows = static_cast<int>(job.w.parts[part].weight.shape[0]);
+    const int rows = static_cast<int>(job.w.parts[part].weight.rows());
     const int items = CeilDiv(rows, step);
     if (item < items) {
       const int begin = item * step;
@@ -88,11 +86,11 @@ inline RowRange UpRows(RowRange gate) {
   gate.epilogue = Epilogue::kSwiGlu;
   return gate;
 }
-inline int CountItems(const Job& job, int step) {
+inline int CountItems(const LinearJob& job, int step) {
   if (job.paired()) return CeilDiv(job.w.out / 2, step);
   int items = 0;
   for (int part = 0; part < job.w.num_parts; ++part) {
-    items += CeilDiv(static_cast<int>(job.w.parts[part].weight.shape[0]), step);
+    items += CeilDiv(static_cast<int>(job.w.parts[part].weight.rows()), step);
   }
   return items;
 }
@@ -112,6 +110,7 @@ inline float BiasAt(const Tensor& bias, int i) {
 
 // linear_blocked.cpp: workspace of BlockedScratchBytes for each thread, 64-byte aligned.
 size_t BlockedScratchBytes(int tokens, int in);
-void ApplyBlocked(ThreadPool& pool, const Job& job, uint8_t* workspace, size_t workspace_bytes);
+void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                  size_t workspace_bytes);
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

@@ -1,6 +1,7 @@
-// What linear.cpp (blocking, threads) needs from an instruction set: micro-kernels over tiles of
-// rows of x by rows of W. Implemented by linear_hwy.cpp and linear_avx512bf16.cpp, which share
-// linear_tile-inl.h. A new instruction set is one more LinearKernelSet.
+// The micro-kernels of the linear layer, over tiles of rows of x by rows of W: a set for each
+// instruction set, and in a set a kernel for each weight format. cpu_linear.cpp and
+// linear_blocked.cpp (blocking, threads) call them; linear_hwy.cpp and linear_avx512bf16.cpp
+// implement them on linear_tile-inl.h.
 //
 // Numeric contract, identical for every set, tile and call: K is cut into fold blocks of
 // kFoldChunks chunks (a chunk is 16 elements, 32 for BF16; the last one is padded with zeros).
@@ -15,25 +16,38 @@
 // weights subnormal operands and results count as zero everywhere, as vdpbf16ps defines.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "kuiper/base/dtype.h"
+#include "kuiper/ops/weight_format.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 constexpr int kFoldChunks = 128;  // chunks per fold block
-constexpr int kLanes = 16;        // FP32 lanes of one accumulator
+constexpr int kSumLanes = 16;     // FP32 lanes of one accumulator
 constexpr int kPanelRows = 4;     // rows of W per tile
 constexpr int kMaxTileRows = 6;   // rows of x per tile, at most
+
+// Rows of a stored matrix from one of its columns on.
+struct WeightRows {
+  const uint8_t* values = nullptr;
+  size_t stride = 0;  // bytes from row to row
+};
+
+// `column` is a multiple of the kernel's chunk.
+inline WeightRows RowsOf(const WeightMatrix& w, int row, int column) {
+  const size_t element = DTypeBytes(w.values.dtype);
+  const size_t stride = static_cast<size_t>(w.values.stride[0]) * element;
+  return {static_cast<const uint8_t*>(w.values.data) + row * stride + column * element, stride};
+}
 
 // One tile over one range of K inside a fold block.
 struct TileArgs {
   const uint8_t* x = nullptr;  // converted activations, whole chunks
   size_t x_stride = 0;         // bytes from row to row
-  const uint8_t* w = nullptr;  // rows of the file, or one packed panel
-  size_t w_stride = 0;         // bytes from row to row of the file; unused for panels
+  WeightRows w;                // as they are stored; or values is one packed panel
   int k = 0;                   // elements
   float* lanes = nullptr;  // [rows of x][rows of W][16]: accumulators between calls, scratch else
   bool first = true;       // accumulators start at zero, not from `lanes`
@@ -44,23 +58,22 @@ struct TileArgs {
 };
 using TileFn = void (*)(const TileArgs& args);
 
-// The micro-kernels of one weight type.
+// The micro-kernels of one weight format.
 struct LinearKernel {
-  DType weights = DType::kF32;
   int chunk = 0;        // elements of K
   int chunk_bytes = 0;  // of converted activations and of a row in a packed panel
   int sub_chunks = 0;   // chunks per sub-block: a tile of x of this depth stays in L1
   int tile_rows = 0;    // largest tile of x
-  bool widens = false;  // panels hold another type than the file
+  bool widens = false;  // panels hold another type than the stored rows
   bool flush_subnormals = false;
 
   // x [k] f32 -> ceil(k / chunk) chunks, zero padded.
   void (*convert)(const float* x, int k, uint8_t* chunks) = nullptr;
-  // `rows` <= 4 rows of the file, k elements each -> panel [chunk][4][chunk_bytes], zero padded.
-  void (*pack)(const uint8_t* w, size_t w_stride, int rows, int k, uint8_t* panel) = nullptr;
-  // [m]: m rows of x by 1 or 4 rows of the file, or by a packed panel.
-  TileFn file1[kMaxTileRows + 1] = {};
-  TileFn file4[kMaxTileRows + 1] = {};
+  // `rows` <= 4 stored rows, k elements each -> panel [chunk][4][chunk_bytes], zero padded.
+  void (*pack)(const WeightRows& w, int rows, int k, uint8_t* panel) = nullptr;
+  // [m]: m rows of x by 1 or 4 stored rows, or by a packed panel.
+  TileFn stored1[kMaxTileRows + 1] = {};
+  TileFn stored4[kMaxTileRows + 1] = {};
   TileFn panel[kMaxTileRows + 1] = {};
 
   // Register-only multiply-adds in the form of this kernel: the yardstick of cpu_peaks.h.
@@ -70,12 +83,13 @@ struct LinearKernel {
 
 struct LinearKernelSet {
   const char* name = nullptr;
-  LinearKernel f32, f16, bf16;
+  std::array<LinearKernel, WeightFormat::kNumKinds> kernels;
   // Reads everything once; the result only keeps the loads alive.
   float (*read)(const uint8_t* data, size_t bytes) = nullptr;
 
-  const LinearKernel& For(DType weights) const {
-    return weights == DType::kF32 ? f32 : weights == DType::kF16 ? f16 : bf16;
+  LinearKernel& operator[](WeightFormat::Kind kind) { return kernels[static_cast<int>(kind)]; }
+  const LinearKernel& operator[](WeightFormat::Kind kind) const {
+    return kernels[static_cast<int>(kind)];
   }
 };
 
@@ -86,4 +100,4 @@ const std::vector<LinearKernelSet>& LinearKernelSets();
 // kernel and another name.
 bool UpgradeToAvx512Bf16(LinearKernelSet& set);
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

@@ -4,8 +4,8 @@
 //
 // M provides: kChunk, kChunkBytes, kWeightChunkBytes, kVectorLanes (of the 16 lanes of an
 // accumulator in one register), kSteps (multiply-adds per chunk and lane), kAccRegisters
-// (accumulators that fit), kTileRows, kFoldsRegisters; Acc, Vec; Zero, LoadAcc, StoreAcc, LoadX,
-// StoreX, LoadWeights, Multiply, Convert, Fold.
+// (accumulators that fit), kTileRows, kFoldsRegisters, kFlushSubnormals, kBurstFlops; Acc, Vec;
+// Zero, LoadAcc, StoreAcc, LoadX, StoreX, LoadWeights, Multiply, Convert, Fold, Burst.
 
 #ifndef KU_UNROLL
 #ifdef __clang__
@@ -19,7 +19,7 @@
 // over the same chunks several times, each time for other lanes. Lanes never mix before the fold.
 template <class M, int MR, int NR>
 constexpr int LiveVectors() {
-  int vectors = kLanes / M::kVectorLanes;
+  int vectors = kSumLanes / M::kVectorLanes;
   while (vectors > 1 && MR * NR * vectors > M::kAccRegisters) vectors /= 2;
   return vectors;
 }
@@ -50,10 +50,10 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t
 template <class M, int MR, int NR, bool PANEL>
 HWY_NOINLINE void Tile(const TileArgs& a) {
   constexpr int R = LiveVectors<M, MR, NR>();
-  constexpr int kVectors = kLanes / M::kVectorLanes;
+  constexpr int kVectors = kSumLanes / M::kVectorLanes;
   constexpr bool kOnePass = R == kVectors;
   const int full = PANEL ? (a.k + M::kChunk - 1) / M::kChunk : a.k / M::kChunk;
-  const size_t w_step = PANEL ? static_cast<size_t>(M::kChunkBytes) : a.w_stride;
+  const size_t w_step = PANEL ? static_cast<size_t>(M::kChunkBytes) : a.w.stride;
   const size_t w_chunk = PANEL ? NR * static_cast<size_t>(M::kChunkBytes) : M::kWeightChunkBytes;
   typename M::Acc acc[MR][NR][R];
   for (int first = 0; first < kVectors; first += R) {
@@ -64,10 +64,10 @@ HWY_NOINLINE void Tile(const TileArgs& a) {
     } else {
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
           KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] =
-              M::LoadAcc(lanes + (m * NR + n) * kLanes + r * M::kVectorLanes);
+              M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
     const uint8_t* x = a.x;
-    const uint8_t* w = a.w;
+    const uint8_t* w = a.w.values;
     for (int c = 0; c < full; ++c, x += M::kChunkBytes, w += w_chunk) {
       AccumulateChunk<M, MR, NR, R, PANEL>(x, a.x_stride, w, w_step, first, acc);
     }
@@ -88,7 +88,7 @@ HWY_NOINLINE void Tile(const TileArgs& a) {
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
         KU_UNROLL for (int r = 0; r < R; ++r)
-            M::StoreAcc(acc[m][n][r], lanes + (m * NR + n) * kLanes + r * M::kVectorLanes);
+            M::StoreAcc(acc[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
   }
   if constexpr (!M::kFoldsRegisters) {
     if (a.last) M::template FoldLanes<MR, NR>(a.lanes, a.sums, a.sum_stride, a.add);
@@ -96,13 +96,13 @@ HWY_NOINLINE void Tile(const TileArgs& a) {
 }
 
 template <class M>
-void Pack(const uint8_t* w, size_t w_stride, int rows, int k, uint8_t* panel) {
-  constexpr int kVectors = kLanes / M::kVectorLanes;
+void Pack(const WeightRows& w, int rows, int k, uint8_t* panel) {
+  constexpr int kVectors = kSumLanes / M::kVectorLanes;
   const int full = k / M::kChunk;
   const int chunks = (k + M::kChunk - 1) / M::kChunk;
   for (int n = 0; n < kPanelRows; ++n) {
     uint8_t* to = panel + n * M::kChunkBytes;
-    const uint8_t* from = w + n * w_stride;
+    const uint8_t* from = w.values + n * w.stride;
     alignas(64) uint8_t padded[M::kWeightChunkBytes] = {};
     for (int c = 0; c < chunks; ++c, to += kPanelRows * M::kChunkBytes) {
       if (n >= rows) {
@@ -136,24 +136,25 @@ void ConvertRow(const float* x, int k, uint8_t* chunks) {
 
 template <class M, int MR>
 void SetTiles(LinearKernel& kernel) {
-  kernel.file1[MR] = &Tile<M, MR, 1, false>;
-  kernel.file4[MR] = &Tile<M, MR, kPanelRows, false>;
+  kernel.stored1[MR] = &Tile<M, MR, 1, false>;
+  kernel.stored4[MR] = &Tile<M, MR, kPanelRows, false>;
   kernel.panel[MR] = &Tile<M, MR, kPanelRows, true>;
   if constexpr (MR > 1) SetTiles<M, MR - 1>(kernel);
 }
 
 template <class M>
-LinearKernel MakeKernel(DType weights) {
+LinearKernel MakeKernel() {
   LinearKernel kernel;
-  kernel.weights = weights;
   kernel.chunk = M::kChunk;
   kernel.chunk_bytes = M::kChunkBytes;
   kernel.sub_chunks = 2048 / M::kChunkBytes;  // 2 KiB of each row of x, 12 KiB of a tile
   kernel.tile_rows = M::kTileRows;
   kernel.widens = M::kChunkBytes != M::kWeightChunkBytes;
-  kernel.flush_subnormals = weights == DType::kBF16;
+  kernel.flush_subnormals = M::kFlushSubnormals;
   kernel.convert = &ConvertRow<M>;
   kernel.pack = &Pack<M>;
   SetTiles<M, M::kTileRows>(kernel);
+  kernel.burst = &M::Burst;
+  kernel.flops_per_burst_iteration = M::kBurstFlops;
   return kernel;
 }

@@ -15,7 +15,7 @@
 
 #include "kuiper/base/check.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 namespace {
 
 // A parked worker takes up to half a millisecond to wake on a virtual machine whose CPU halted;
@@ -181,4 +181,4 @@ void ThreadPool::Work(int index) {
   }
 }
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 class ThreadPool {
  public:
@@ -64,4 +64,4 @@ class ThreadPool {
   std::atomic<int> parked_{0};
 };
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

@@ -44,7 +44,7 @@ template <typename Body>
 void ForParts(const Linear& w, const Tensor& out, const Body& body) {
   int64_t column = 0;
   for (int i = 0; i < w.num_parts; ++i) {
-    const int64_t end = column + w.parts[i].weight.shape[0];
+    const int64_t end = column + w.parts[i].weight.rows();
     body(w.parts[i], out.Cols(column, end));
     column = end;
   }
@@ -71,7 +71,7 @@ Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, E
                             DType out_type) {
   const bool direct = IsDirect(w, epilogue);
   for (int i = 0; i < w.num_parts; ++i) {
-    const Tensor& weight = w.parts[i].weight;
+    const Tensor& weight = w.parts[i].weight.values;
     if (!IsAligned(weight)) continue;
     KU_RETURN_IF_ERROR(gemm_.Prepare(stream, memory, weight, direct ? out_type : DType::kF32,
                                      direct && epilogue == Epilogue::kAdd, max_rows_));
@@ -82,13 +82,13 @@ Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, E
 bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
                         Epilogue epilogue) const {
   const bool direct = IsDirect(w, epilogue);
-  if (!IsAligned(x) || x.dtype != w.parts[0].weight.dtype) return false;
+  if (!IsAligned(x) || x.dtype != w.format().numeric_type()) return false;
   if (!direct && (w.out % 4 != 0 || w.out > stage_floats_)) return false;
   const Tensor y = direct ? out : Tensor::Dense(stage_, DType::kF32, {1, w.out}, out.device);
   bool takes = true;
   ForParts(w, y, [&](const Linear::Part& part, const Tensor& columns) {
-    takes = takes && IsAligned(part.weight) && IsAligned(columns) &&
-            gemm_.Has(ShapeOf(part.weight, y.dtype, direct && epilogue == Epilogue::kAdd));
+    takes = takes && IsAligned(part.weight.values) && IsAligned(columns) &&
+            gemm_.Has(ShapeOf(part.weight.values, y.dtype, direct && epilogue == Epilogue::kAdd));
   });
   return takes;
 }
@@ -97,7 +97,7 @@ void DenseLinear::Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear&
                         Epilogue epilogue) const {
   if (IsDirect(w, epilogue)) {
     ForParts(w, out, [&](const Linear::Part& part, const Tensor& columns) {
-      gemm_.Run(stream, {columns, x, part.weight, epilogue == Epilogue::kAdd});
+      gemm_.Run(stream, {columns, x, part.weight.values, epilogue == Epilogue::kAdd});
     });
     return;
   }
@@ -109,7 +109,7 @@ void DenseLinear::Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear&
     const Tensor x_panel = x.Rows(begin, end);
     const Tensor sums = Tensor::Dense(stage_, DType::kF32, {end - begin, w.out}, out.device);
     ForParts(w, sums, [&](const Linear::Part& part, const Tensor& y) {
-      gemm_.Run(stream, {y, x_panel, part.weight, false});
+      gemm_.Run(stream, {y, x_panel, part.weight.values, false});
     });
     const dim3 grid(static_cast<unsigned>(end - begin),
                     static_cast<unsigned>(CeilDiv(columns, kThreads)));

@@ -33,9 +33,8 @@ void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor s
 // page_copy.cu
 void CopyPages(cudaStream_t stream, const KvView& kv, Tensor copies);
 
-// linear.cu, linear_f32.cu
+// linear.cu
 void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue);
-void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue);
 
 // Memory for the partial results of sequences that several blocks share.
 struct AttentionScratch {

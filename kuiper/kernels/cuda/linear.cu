@@ -12,7 +12,6 @@
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
 // expected on large layers (not measured); beyond, by the rate of mma and of L1.
-#include "kuiper/base/check.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/linear_parts.h"
@@ -68,8 +67,8 @@ __global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
     const int row = row0 + m * tile_rows + g;
-    weight[m][0] = p.Weight<T>(part, row);
-    weight[m][1] = paired ? p.Weight<T>(p.parts[1], row) : p.Weight<T>(part, row + 8);
+    weight[m][0] = p.DenseRow<T>(part, row);
+    weight[m][1] = paired ? p.DenseRow<T>(p.parts[1], row) : p.DenseRow<T>(part, row + 8);
   }
   float acc[kRowTiles][kTokenTiles][4] = {};
   for (int turn = warp % kWarpsK * kTurn; turn < in; turn += kWarpsK * kTurn) {
@@ -163,26 +162,27 @@ void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
   return LaunchTiles<T, 8, 2, kWarpsK, true>(stream, args);
 }
 
+// The order of summation depends on the weight's shape only. Few rows need more warps along K to
+// fill the device.
 template <typename T>
-void LaunchTyped(cudaStream_t stream, LinearArgs& args, bool vectors, int64_t out) {
-  // Depends on the weight's shape only: it fixes the order of summation. Few rows need more warps
-  // along K to fill the device.
-  if (out <= 16384) return LaunchWarps<T, 8>(stream, args, vectors);
-  if (out <= 65536) return LaunchWarps<T, 4>(stream, args, vectors);
+void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs) {
+  const bool vectors = args.vectors && args.x.dtype == DTypeOf<T>::value && args.in % 8 == 0;
+  if (num_outputs <= 16384) return LaunchWarps<T, 8>(stream, args, vectors);
+  if (num_outputs <= 65536) return LaunchWarps<T, 4>(stream, args, vectors);
   return LaunchWarps<T, 2>(stream, args, vectors);
 }
 
 }  // namespace
 
 void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
-  const DType dtype = w.parts[0].weight.dtype;
-  if (dtype == DType::kF32) return ApplyF32(stream, out, x, w, epilogue);
   LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
-  const bool vectors = args.vectors && args.x.dtype == dtype && args.in % 8 == 0;
-  if (dtype == DType::kF16) {
-    LaunchTyped<Half>(stream, args, vectors, w.out);
-  } else {
-    LaunchTyped<BFloat16>(stream, args, vectors, w.out);
+  switch (w.format().kind) {
+    case WeightFormat::Kind::kF32:
+      return ApplyF32(stream, args, w.out);
+    case WeightFormat::Kind::kF16:
+      return Apply16<Half>(stream, args, w.out);
+    case WeightFormat::Kind::kBF16:
+      return Apply16<BFloat16>(stream, args, w.out);
   }
 }
 

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constan
   const float* weight[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    weight[r] = paired && r >= kRows / 2 ? p.Weight<float>(p.parts[1], row0 + r - kRows / 2)
-                                         : p.Weight<float>(part, row0 + r);
+    weight[r] = paired && r >= kRows / 2 ? p.DenseRow<float>(p.parts[1], row0 + r - kRows / 2)
+                                         : p.DenseRow<float>(part, row0 + r);
   }
   float acc[kRows][kTokens] = {};
   for (int k = warp % kWarpsK * kTurn + 4 * lane; k < in; k += kWarpsK * kTurn) {
@@ -121,11 +121,9 @@ void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
 
 }  // namespace
 
-void ApplyF32(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
-  LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
+void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs) {
   const bool vectors = args.vectors && args.x.dtype == DType::kF32 && args.in % 4 == 0;
-  // Depends on the weight's shape only: it fixes the order of summation.
-  if (w.out <= 16384) return LaunchWarps<8>(stream, args, vectors);
+  if (num_outputs <= 16384) return LaunchWarps<8>(stream, args, vectors);
   return LaunchWarps<2>(stream, args, vectors);
 }
 

@@ -10,7 +10,7 @@ namespace kuiper::KU_GPU {
 
 struct LinearArgs {
   struct Part {
-    const void* weight;  // [out, in]
+    const void* weight;  // values of the WeightMatrix
     const void* bias;    // [out] or null
     DType bias_dtype;
     int out;
@@ -40,9 +40,10 @@ struct LinearArgs {
     return parts[i];
   }
   __device__ __forceinline__ bool paired() const { return epilogue == Epilogue::kSwiGlu; }
-  // Row `row` of a part, `columns` of T; rows behind the last are read as the last, never stored.
+  // Row `row` of a part in a dense format, whose elements are T; rows behind the last are read as
+  // the last, never stored.
   template <typename T>
-  __device__ __forceinline__ const T* Weight(const Part& part, int row) const {
+  __device__ __forceinline__ const T* DenseRow(const Part& part, int row) const {
     row = row < part.out ? row : part.out - 1;
     return static_cast<const T*>(part.weight) + static_cast<int64_t>(row) * in;
   }
@@ -82,15 +83,19 @@ inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linea
   for (int i = 0; i < w.num_parts; ++i) {
     const Linear::Part& from = w.parts[i];
     LinearArgs::Part& to = args.parts[i];
-    to.weight = from.weight.data;
+    to.weight = from.weight.values.data;
     to.bias = from.bias.data;
     to.bias_dtype = from.bias.dtype;
-    to.out = static_cast<int>(from.weight.shape[0]);
+    to.out = static_cast<int>(from.weight.rows());
     to.first_column = column;
     column += to.out;
-    args.vectors = args.vectors && AsArg(from.weight).vectors;
+    args.vectors = args.vectors && AsArg(from.weight.values).vectors;
   }
   return args;
 }
+
+// linear_f32.cu: as Apply, for weights in FP32. The order of summation depends on the number of
+// outputs and on K only.
+void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs);
 
 }  // namespace kuiper::KU_GPU

@@ -1,8 +1,8 @@
 // CpuLinear: y = x W^T + b for the CPU backend, on weights as they lie in the mapped file. The sum
-// of one output element is a function of (K, weight type) and the operands only: never of the
+// of one output element is a function of (K, weight format) and the operands only: never of the
 // number of rows T, the split into parts, the thread count or the block sizes. Used by cpu_ops.cpp;
-// knows nothing about models. See linear.cpp for the algorithm and linear_kernel.h for the numeric
-// contract.
+// knows nothing about models. See cpu_linear.cpp for the algorithm and linear_kernel.h for the
+// numeric contract.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/linear.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 
 struct LinearKernelSet;
 
@@ -32,8 +32,7 @@ class CpuLinear {
   size_t ScratchBytes(int max_tokens, int max_features) const;
 
   // As Ops::Apply: y [T, w.out] = x [T, w.in] W^T + b, finished by the epilogue; out and x f32 with
-  // any row stride, T <= max_tokens and w.in <= max_features. The parts' outputs lie side by side;
-  // all weights have one dtype.
+  // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 
   // The instruction sets this machine can run, best first, e.g. {"AVX3_BF16", "AVX3", "AVX2", ...}.
@@ -51,4 +50,4 @@ class CpuLinear {
   size_t workspace_slice_ = 0;
 };
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu

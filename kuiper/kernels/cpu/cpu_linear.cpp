@@ -7,7 +7,7 @@
 // Few tokens (T < kBlockedMinTokens): W streams once from the mapped file, in runs of ~256 KiB. At
 // T > 1 four rows a quarter of a run apart are in flight: adjacent rows share pages and confuse the
 // prefetchers, which costs 40 %. Bytes moved: W. Expected 0.95 of the read bandwidth at T = 1.
-#include "kuiper/kernels/cpu/linear.h"
+#include "kuiper/kernels/cpu/cpu_linear.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@
 #include "kuiper/kernels/cpu/linear_job.h"
 #include "kuiper/kernels/cpu/memory.h"
 
-namespace kuiper {
+namespace kuiper::cpu {
 namespace {
 
 constexpr int kBlockedMinTokens = 6;
@@ -31,21 +31,22 @@ size_t ActivationRowBytes(int in) {
   return 4 * CeilDiv<size_t>(in, 32) * 32;
 }
 
-// sums [rows][NR] = x [t, t + rows) times NR rows of W, `w_stride` bytes apart.
-void StreamTile(const Job& job, TileFn tile, int token, const uint8_t* w, size_t w_stride,
-                int num_w, float* lanes, float* sums) {
+// Rows of W that one tile takes: `count` of a part, `apart` rows from one to the next.
+struct TileRows {
+  int part, first, count, apart;
+};
+
+// args.sums = x [token, token + rows) times these rows of W. args: lanes, sums and sum_stride.
+void StreamTile(const LinearJob& job, int token, int rows, const TileRows& w, TileArgs args) {
+  const TileFn tile = (w.count == 1 ? job.kernel.stored1 : job.kernel.stored4)[rows];
   // One row of x is contiguous, so its sub-blocks need not be visited one by one.
   const int step = job.tokens == 1 ? job.fold_k() : job.sub_k();
-  TileArgs args;
-  args.w_stride = w_stride;
-  args.lanes = lanes;
-  args.sums = sums;
-  args.sum_stride = num_w;
   for (int k0 = 0; k0 < job.in(); k0 += step) {
     const int k1 = std::min(k0 + step, job.in());
     args.x = job.X(k0, token);
     args.x_stride = job.XStride(k0);
-    args.w = w + static_cast<size_t>(k0) * DTypeBytes(job.kernel.weights);
+    args.w = job.W(w.part, w.first, k0);
+    args.w.stride *= w.apart;
     args.k = k1 - k0;
     args.first = k0 % job.fold_k() == 0;
     args.last = k1 == job.in() || k1 % job.fold_k() == 0;
@@ -56,9 +57,12 @@ void StreamTile(const Job& job, TileFn tile, int token, const uint8_t* w, size_t
 
 // y [T, rows of the range], `stride` floats from token to token, is set to the sums plus bias or,
 // with `add`, grows by them.
-void StreamRows(const Job& job, const RowRange& range, float* y, size_t stride, bool add) {
-  alignas(64) float lanes[kMaxTileRows * kPanelRows * kLanes];
+void StreamRows(const LinearJob& job, const RowRange& range, float* y, size_t stride, bool add) {
+  alignas(64) float lanes[kMaxTileRows * kPanelRows * kSumLanes];
   alignas(64) float sums[kMaxTileRows * kPanelRows];
+  TileArgs args;
+  args.lanes = lanes;
+  args.sums = sums;
   const Tensor& bias = job.w.parts[range.part].bias;
   // One row at a time is the best pattern for the memory, where the multiply-adds of the next row
   // can start before the dependent ones of this row end; conversions or more tokens take that room.
@@ -67,18 +71,17 @@ void StreamRows(const Job& job, const RowRange& range, float* y, size_t stride, 
   const int far_end = range.begin + apart;
   const int rest = range.begin + apart * kPanelRows;  // rows after the four runs go one by one
   for (int row = range.begin; row < range.end; row = row + 1 == far_end ? rest : row + 1) {
-    const bool far = row < far_end;
-    const int num_w = far ? kPanelRows : 1;
+    const TileRows w{range.part, row, row < far_end ? kPanelRows : 1, apart};
+    args.sum_stride = w.count;
     for (int t = 0, rows = 0; t < job.tokens; t += rows) {
-      rows = Job::NextRows(job.tokens - t, job.kernel.tile_rows);
-      StreamTile(job, far ? job.kernel.file4[rows] : job.kernel.file1[rows], t,
-                 job.W(range.part, row, 0), apart * job.RowBytes(), num_w, lanes, sums);
-      for (int n = 0; n < num_w; ++n) {
+      rows = LinearJob::NextRows(job.tokens - t, job.kernel.tile_rows);
+      StreamTile(job, t, rows, w, args);
+      for (int n = 0; n < w.count; ++n) {
         const int at = row + n * apart;
         const float b = bias.empty() ? 0.0f : BiasAt(bias, at);
         float* to = y + t * stride + (at - range.begin);
         for (int m = 0; m < rows; ++m, to += stride) {
-          const float sum = bias.empty() ? sums[m * num_w + n] : sums[m * num_w + n] + b;
+          const float sum = bias.empty() ? sums[m * w.count + n] : sums[m * w.count + n] + b;
           *to = add ? *to + sum : sum;
         }
       }
@@ -86,7 +89,7 @@ void StreamRows(const Job& job, const RowRange& range, float* y, size_t stride, 
   }
 }
 
-void ConvertTokens(const Job& job, const Tensor& x, int begin, int end) {
+void ConvertTokens(const LinearJob& job, const Tensor& x, int begin, int end) {
   for (int k0 = 0; k0 < job.in(); k0 += job.sub_k()) {
     for (int t = begin; t < end; ++t) {
       job.kernel.convert(x.row<float>(t) + k0, std::min(job.sub_k(), job.in() - k0), job.X(k0, t));
@@ -94,7 +97,7 @@ void ConvertTokens(const Job& job, const Tensor& x, int begin, int end) {
   }
 }
 
-void Convert(ThreadPool& pool, const Job& job, const Tensor& x) {
+void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
   if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) {
     ConvertTokens(job, x, 0, job.tokens);
     return;
@@ -108,10 +111,11 @@ void Convert(ThreadPool& pool, const Job& job, const Tensor& x) {
   });
 }
 
-void ApplyStreaming(ThreadPool& pool, const Job& job, uint8_t* workspace, size_t workspace_bytes) {
+void ApplyStreaming(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                    size_t workspace_bytes) {
   // About 256 KiB of W per item, but at least four items per thread, and with SwiGLU the sums of up
   // must fit into the workspace.
-  const int by_bytes = static_cast<int>(kStreamBytes / job.RowBytes());
+  const int by_bytes = static_cast<int>(kStreamBytes / job.RowBytes(job.in()));
   const int by_threads = OutputColumns(job.w, job.epilogue) / (4 * pool.size());
   const int by_space = static_cast<int>(workspace_bytes / (job.tokens * sizeof(float)));
   const int step = std::max(16, std::min({by_bytes, by_threads, by_space}) / 16 * 16);
@@ -128,28 +132,10 @@ void ApplyStreaming(ThreadPool& pool, const Job& job, uint8_t* workspace, size_t
       const int columns = range.end - range.begin;
       StreamRows(job, UpRows(range), up, columns, /*add=*/false);
       for (int t = 0; t < job.tokens; ++t) {
-        cpu::SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
+        SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
       }
     }
   });
-}
-
-void CheckCall(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) {
-  KU_CHECK(x.rank == 2 && out.rank == 2 && x.dtype == DType::kF32 && out.dtype == DType::kF32);
-  KU_CHECK(x.shape[1] == w.in && w.in > 0 && out.rows() == x.rows());
-  KU_CHECK(out.shape[1] == OutputColumns(w, epilogue));
-  KU_CHECK(x.stride[1] == 1 && out.stride[1] == 1);
-  KU_CHECK(w.num_parts >= 1 && w.num_parts <= Linear::kMaxParts);
-  int64_t columns = 0;
-  for (int i = 0; i < w.num_parts; ++i) {
-    const Tensor& weight = w.parts[i].weight;
-    const Tensor& bias = w.parts[i].bias;
-    KU_CHECK(weight.rank == 2 && weight.shape[1] == w.in && weight.is_dense());
-    KU_CHECK(weight.dtype == w.parts[0].weight.dtype, "parts of one linear layer differ in type");
-    KU_CHECK(bias.empty() || (bias.is_dense() && bias.numel() == weight.shape[0]));
-    columns += weight.shape[0];
-  }
-  KU_CHECK(columns == w.out);
 }
 
 }  // namespace
@@ -165,8 +151,8 @@ CpuLinear::CpuLinear(ThreadPool& pool, std::string_view instruction_set) : pool_
 }
 
 size_t CpuLinear::ScratchBytes(int max_tokens, int max_features) const {
-  return cpu::BlocksSize(ActivationRowBytes(max_features) * max_tokens) +
-         cpu::BlocksSize(BlockedScratchBytes(max_tokens, max_features) * pool_.size());
+  return BlocksSize(ActivationRowBytes(max_features) * max_tokens) +
+         BlocksSize(BlockedScratchBytes(max_tokens, max_features) * pool_.size());
 }
 
 Status CpuLinear::Reserve(int max_tokens, int max_features) {
@@ -175,8 +161,8 @@ Status CpuLinear::Reserve(int max_tokens, int max_features) {
   if (max_tokens == max_tokens_ && max_features == max_features_) return OkStatus();
   const size_t row_bytes = ActivationRowBytes(max_features);
   const size_t slice_bytes = BlockedScratchBytes(max_tokens, max_features);
-  KU_ASSIGN_OR_RETURN(Buffer activations, cpu::AllocateBlocks(row_bytes * max_tokens));
-  KU_ASSIGN_OR_RETURN(Buffer workspace, cpu::AllocateBlocks(slice_bytes * pool_.size()));
+  KU_ASSIGN_OR_RETURN(Buffer activations, AllocateBlocks(row_bytes * max_tokens));
+  KU_ASSIGN_OR_RETURN(Buffer workspace, AllocateBlocks(slice_bytes * pool_.size()));
   activations_ = std::move(activations);
   workspace_ = std::move(workspace);
   workspace_slice_ = slice_bytes;
@@ -186,17 +172,16 @@ Status CpuLinear::Reserve(int max_tokens, int max_features) {
 }
 
 void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
-  CheckCall(out, x, w, epilogue);
   const int tokens = static_cast<int>(x.rows());
   KU_CHECK(tokens <= max_tokens_ && w.in <= max_features_, "Reserve was called with less");
   if (tokens == 0) return;
-  const Job job{kernels_->For(w.parts[0].weight.dtype),
-                w,
-                epilogue,
-                out.ptr<float>(),
-                static_cast<size_t>(out.stride[0]),
-                static_cast<uint8_t*>(activations_.data()),
-                tokens};
+  const LinearJob job{(*kernels_)[w.format().kind],
+                      w,
+                      epilogue,
+                      out.ptr<float>(),
+                      static_cast<size_t>(out.stride[0]),
+                      static_cast<uint8_t*>(activations_.data()),
+                      tokens};
   Convert(pool_, job, x);
   const auto apply = tokens < kBlockedMinTokens ? ApplyStreaming : ApplyBlocked;
   apply(pool_, job, static_cast<uint8_t*>(workspace_.data()), workspace_slice_);
@@ -212,4 +197,4 @@ std::string CpuLinear::KernelName() {
   return LinearKernelSets().front().name;
 }
 
-}  // namespace kuiper
+}  // namespace kuiper::cpu
