@@ -1,7 +1,6 @@
 // kuiper_batch: reads requests a little ahead of the engine, keeps it full, and writes an answer as
 // soon as all answers before it are written.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -16,15 +15,10 @@
 #include "demo/exit_code.h"
 #include "demo/signals.h"
 #include "demo/text_run.h"
+#include "kuiper/base/clock.h"
 
 namespace kuiper::demo {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Requests that are read and not written, for each one that may run: a long answer holds up the
 // lines behind it, not the work on them, and this bounds what a kill can cost.

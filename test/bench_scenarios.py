@@ -53,13 +53,14 @@ def throughput(bench, root):
 
 def prefix(bench, root):
     rows = table(bench, "system", "--scenario", "prefix", "--invent",
-                 f"{root}/tools/bench_models/tiny.json", "--prompt-tokens", "256,500")
+                 f"{root}/tools/bench_models/tiny.json", "--prompt-tokens", "256,500",
+                 "--repetitions", "1")  # a median of ratios is another number than the ratio of medians
     assert [row["system"] for row in rows] == [256, 500]
     assert [row["cached"] for row in rows] == [256, 496]  # whole pages of 16
     for row in rows:
         assert row["warm_ms"] > 0 and row["cold_ms"] > 0, row
         percent = 100 * row["warm_ms"] / row["cold_ms"]
-        assert abs(row["warm/cold"] - percent) < 0.5 + 0.05 * percent, row
+        assert abs(row["warm/cold"] - percent) < 0.1 + 0.01 * percent, row
 
 
 def cascade(bench, root):

@@ -4,7 +4,6 @@
 // second to second; ratios are medians of such pairs. On a GPU the read bandwidth is measured once.
 // --scenario measures what serving many sequences brings instead.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kuiper/base/clock.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/token_stream.h"
 #include "tools/kuiper_bench_machine.h"
@@ -23,16 +23,11 @@
 namespace kuiper::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
     "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
     "memory|scheduler [options]";
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Peak resident memory of this process so far, in bytes.
 int64_t PeakResidentBytes() {
@@ -261,9 +256,8 @@ Status BenchModel(const Args& args, const std::string& scenario, const Workload&
     return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
                   std::string("usage: ") + kUsage);
   }
-  KU_ASSIGN_OR_RETURN(const std::optional<DType> dtype, ParseType(args));
   EngineConfig config;
-  config.dtype = dtype;
+  KU_ASSIGN_OR_RETURN(config.dtype, ParseType(args));
   config.ops.num_threads = w.threads;
   KU_ASSIGN_OR_RETURN(config.ops.attention, ParseAttention(args));
   if (scenario == "attention") return BenchAttentionOf(args, w, config);
@@ -297,42 +291,38 @@ Status Run(const Args& args) {
   return BenchModel(args, name, workload);
 }
 
-int Main(int argc, char** argv) {
-  const auto args = ParseArgs(
-      argc, argv, kUsage,
-      {{"scenario", "NAME",
-        "rates (default), throughput, prefix, cascade, attention, memory or scheduler"},
-       {"invent", "CONFIG.json", "random weights in the shapes of this config"},
-       {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
-       {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
-       {"prompt-tokens", "LIST",
-        "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)"},
-       {"batch", "LIST", "sequences together (default: 1,2,4,8; by scenario), memory: the rows"},
-       {"context", "LIST", "tokens before decoding starts (default: 16), attention: 1024,8192"},
-       {"decode-steps", "N", "steps per repetition (default: 16)"},
-       {"repetitions", "N", "default: 3"},
-       {"threads", "N", "default: one per core"},
-       {"chunk", "N", "tokens of one prefill step (default: 512)"},
-       {"tune", "",
-        "CUDA: time the library's matrix products first and keep the choice, for all runs"},
-       {"attention", "KIND", "flash1, flash2 or mha (default: flash1)"},
-       {"no-paged-attention", "", "contiguous KV cache"},
-       {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
-       {"requests", "N", "memory: requests of the load (default: 200)"},
-       {"max-context", "N", "memory: tokens of a sequence at most (default: 4096)"},
-       {"csv", "FILE", "memory: write a line per step, see tools/plot_bench.py"},
-       {"text", "FILE", "measure the tokenizer of MODEL on this text instead"},
-       {"tokenizer", "PATH", "with --text: this tokenizer"},
-       {"json", "FILE", "rates: write the results as JSON"}},
-      0, 1);
-  if (!args.ok()) return Fail(args.status());
-  const Status status = Run(*args);
-  return status.ok() ? 0 : Fail(status);
-}
-
 }  // namespace
 }  // namespace kuiper::tools
 
 int main(int argc, char** argv) {
-  return kuiper::tools::Main(argc, argv);
+  return kuiper::tools::RunTool(
+      argc, argv,
+      {kuiper::tools::kUsage,
+       {{"scenario", "NAME",
+         "rates (default), throughput, prefix, cascade, attention, memory or scheduler"},
+        {"invent", "CONFIG.json", "random weights in the shapes of this config"},
+        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
+        {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
+        {"prompt-tokens", "LIST",
+         "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)"},
+        {"batch", "LIST", "sequences together (default: 1,2,4,8; by scenario), memory: the rows"},
+        {"context", "LIST", "tokens before decoding starts (default: 16), attention: 1024,8192"},
+        {"decode-steps", "N", "steps per repetition (default: 16)"},
+        {"repetitions", "N", "default: 3"},
+        {"threads", "N", "default: one per core"},
+        {"chunk", "N", "tokens of one prefill step (default: 512)"},
+        {"tune", "",
+         "CUDA: time the library's matrix products first and keep the choice, for all runs"},
+        {"attention", "KIND", "flash1, flash2 or mha (default: flash1)"},
+        {"no-paged-attention", "", "contiguous KV cache"},
+        {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
+        {"requests", "N", "memory: requests of the load (default: 200)"},
+        {"max-context", "N", "memory: tokens of a sequence at most (default: 4096)"},
+        {"csv", "FILE", "memory: write a line per step, see tools/plot_bench.py"},
+        {"text", "FILE", "measure the tokenizer of MODEL on this text instead"},
+        {"tokenizer", "PATH", "with --text: this tokenizer"},
+        {"json", "FILE", "rates: write the results as JSON"}},
+       0,
+       1},
+      kuiper::tools::Run);
 }

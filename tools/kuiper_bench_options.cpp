@@ -74,27 +74,20 @@ StatusOr<Workload> ParseWorkload(const Args& args, const Scenario& scenario) {
   KU_ASSIGN_OR_RETURN(w.prompts, ParseIntList(args, "prompt-tokens", scenario.prompts));
   KU_ASSIGN_OR_RETURN(w.batches, ParseIntList(args, "batch", scenario.batches));
   KU_ASSIGN_OR_RETURN(w.contexts, ParseIntList(args, "context", scenario.contexts));
-  KU_ASSIGN_OR_RETURN(const int64_t steps, ParseInt(args, "decode-steps", 16, 4, 4096));
-  KU_ASSIGN_OR_RETURN(const int64_t repetitions, ParseInt(args, "repetitions", 3, 1, 100));
-  KU_ASSIGN_OR_RETURN(const int64_t threads, ParseInt(args, "threads", 0, 0, 1024));
-  KU_ASSIGN_OR_RETURN(const int64_t chunk, ParseInt(args, "chunk", 512, 1, 1 << 20));
-  w.steps = static_cast<int>(steps);
-  w.repetitions = static_cast<int>(repetitions);
-  w.threads = static_cast<int>(threads);
-  w.chunk = static_cast<int>(chunk);
+  KU_ASSIGN_OR_RETURN(w.steps, ParseInt(args, "decode-steps", 16, 4, 4096));
+  KU_ASSIGN_OR_RETURN(w.repetitions, ParseInt(args, "repetitions", 3, 1, 100));
+  KU_ASSIGN_OR_RETURN(w.threads, ParseInt(args, "threads", 0, 0, 1024));
+  KU_ASSIGN_OR_RETURN(w.chunk, ParseInt(args, "chunk", 512, 1, 1 << 20));
   return w;
 }
 
 StatusOr<MemoryLoad> ParseLoad(const Args& args, const Workload& w) {
   MemoryLoad load;
-  KU_ASSIGN_OR_RETURN(const int64_t requests,
-                      ParseInt(args, "requests", load.requests, 1, 100'000));
-  KU_ASSIGN_OR_RETURN(const int64_t context,
+  KU_ASSIGN_OR_RETURN(load.requests, ParseInt(args, "requests", load.requests, 1, 100'000));
+  KU_ASSIGN_OR_RETURN(load.max_context,
                       ParseInt(args, "max-context", load.max_context, 2, 1 << 20));
-  load.requests = static_cast<int>(requests);
-  load.max_context = static_cast<int>(context);
   load.rows = w.batches.front();
-  if (w.batches.size() > 1 || load.rows * context > int64_t{1} << 30) {
+  if (w.batches.size() > 1 || int64_t{load.rows} * load.max_context > int64_t{1} << 30) {
     return Status(StatusCode::kInvalidArgument,
                   "--scenario memory takes one --batch and at most 2^30 tokens of memory");
   }
@@ -102,12 +95,10 @@ StatusOr<MemoryLoad> ParseLoad(const Args& args, const Workload& w) {
 }
 
 StatusOr<AttentionKind> ParseAttention(const Args& args) {
-  const std::string text = args.text("attention", "flash1");
-  if (text == "flash1") return AttentionKind::kFlash1;
-  if (text == "flash2") return AttentionKind::kFlash2;
-  if (text == "mha") return AttentionKind::kMha;
-  return Status(StatusCode::kInvalidArgument,
-                "--attention: '" + text + "' is not one of flash1, flash2, mha");
+  return ParseChoice<AttentionKind>(args, "attention", AttentionKind::kFlash1,
+                                    {{"flash1", AttentionKind::kFlash1},
+                                     {"flash2", AttentionKind::kFlash2},
+                                     {"mha", AttentionKind::kMha}});
 }
 
 }  // namespace kuiper::tools

@@ -1,20 +1,15 @@
 #include "tools/kuiper_bench_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <utility>
+
+#include "kuiper/base/clock.h"
 
 namespace kuiper::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kGroup = 4;  // steps between two bursts
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Floating-point operations of a prompt: multiply-adds count as two, attention is causal, and only
 // the last position goes through the head.

@@ -1,10 +1,10 @@
 // What scheduling costs on the host: no model, no tensors.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <vector>
 
+#include "kuiper/base/clock.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
@@ -30,7 +30,6 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int new_tokens) {
 }  // namespace
 
 void BenchScheduler(const std::vector<int>& batches, int steps) {
-  using Clock = std::chrono::steady_clock;
   std::printf("%9s %14s %14s\n", "sequences", "median_us/step", "p99_us/step");
   for (const int batch : batches) {
     const int pages = batch * ((kPromptTokens + steps) / kPageSize + 2);

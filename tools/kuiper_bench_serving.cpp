@@ -1,9 +1,9 @@
 // The scenarios that run a model through the engine.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
+#include "kuiper/base/clock.h"
 #include "tools/kuiper_bench_scenarios.h"
 
 namespace kuiper::tools {
@@ -40,10 +40,9 @@ StatusOr<Decoding> AskTogether(Engine& engine, int system_tokens, int questions,
 }
 
 StatusOr<double> StepMilliseconds(Engine& engine, const Decoding& sequences, int steps) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   KU_RETURN_IF_ERROR(StepAll(engine, sequences, steps));
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-  return time.count() / steps;
+  return SecondsSince(begin) * 1e3 / steps;
 }
 
 }  // namespace

@@ -43,18 +43,16 @@ Status Run(const Args& args) {
   config.paged = args.has("paged-attention");
   KU_ASSIGN_OR_RETURN(config.device, ParseDevice(args));
   KU_ASSIGN_OR_RETURN(config.dtype, ParseType(args));
-  KU_ASSIGN_OR_RETURN(const int64_t page_size, ParseInt(args, "page-size", 16, 1, 256));
+  KU_ASSIGN_OR_RETURN(config.page_size, ParseInt(args, "page-size", 16, 1, 256));
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ReadIds(args.text("ids", "")));
-  const int64_t length = static_cast<int64_t>(ids.size());
-  KU_ASSIGN_OR_RETURN(const int64_t chunk,
-                      ParseInt(args, "chunk", std::min<int64_t>(length, 512), 1, 1 << 20));
-  config.page_size = static_cast<int>(page_size);
-  config.max_num_batched_tokens = static_cast<int>(chunk);
-  config.max_context = static_cast<int>(length);
+  config.max_context = static_cast<int>(ids.size());
+  KU_ASSIGN_OR_RETURN(config.max_num_batched_tokens,
+                      ParseInt(args, "chunk", std::min(config.max_context, 512), 1, 1 << 20));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
 
   NpyWriter out;
-  KU_RETURN_IF_ERROR(out.Open(args.text("out", ""), length, engine->model_config().decoder.vocab));
+  KU_RETURN_IF_ERROR(
+      out.Open(args.text("out", ""), config.max_context, engine->model_config().decoder.vocab));
   Status written;
   KU_RETURN_IF_ERROR(engine->Logits(ids, [&](int, const float* row) {
     if (written.ok()) written = out.WriteRow(row);
@@ -63,25 +61,21 @@ Status Run(const Args& args) {
   return out.Close();
 }
 
-int Main(int argc, char** argv) {
-  const auto args =
-      ParseArgs(argc, argv, kUsage,
-                {{"ids", "FILE", "token ids separated by white space"},
-                 {"out", "FILE.npy", "float32 [T, vocab], one row per position"},
-                 {"device", "D", "cpu, simt or cuda:N (default: cpu)"},
-                 {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored)"},
-                 {"paged-attention", "", "paged KV cache instead of a contiguous one"},
-                 {"page-size", "N", "tokens per page (default: 16)"},
-                 {"chunk", "N", "tokens per step (default: up to 512)"}},
-                1, 1);
-  if (!args.ok()) return Fail(args.status());
-  const Status status = Run(*args);
-  return status.ok() ? 0 : Fail(status);
-}
-
 }  // namespace
 }  // namespace kuiper::tools
 
 int main(int argc, char** argv) {
-  return kuiper::tools::Main(argc, argv);
+  return kuiper::tools::RunTool(
+      argc, argv,
+      {kuiper::tools::kUsage,
+       {{"ids", "FILE", "token ids separated by white space"},
+        {"out", "FILE.npy", "float32 [T, vocab], one row per position"},
+        {"device", "D", "cpu, simt or cuda:N (default: cpu)"},
+        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored)"},
+        {"paged-attention", "", "paged KV cache instead of a contiguous one"},
+        {"page-size", "N", "tokens per page (default: 16)"},
+        {"chunk", "N", "tokens per step (default: up to 512)"}},
+       1,
+       1},
+      kuiper::tools::Run);
 }

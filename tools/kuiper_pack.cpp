@@ -24,19 +24,15 @@ Status Run(const Args& args) {
   return status;
 }
 
-int Main(int argc, char** argv) {
-  const auto args = ParseArgs(
-      argc, argv, "kuiper_pack DIR OUT.bin [--dtype T]",
-      {{"dtype", "T", "convert the weights to fp16, bf16 or fp32 (default: auto, as stored)"}}, 2,
-      2);
-  if (!args.ok()) return Fail(args.status());
-  const Status status = Run(*args);
-  return status.ok() ? 0 : Fail(status);
-}
-
 }  // namespace
 }  // namespace kuiper::tools
 
 int main(int argc, char** argv) {
-  return kuiper::tools::Main(argc, argv);
+  return kuiper::tools::RunTool(
+      argc, argv,
+      {"kuiper_pack DIR OUT.bin [--dtype T]",
+       {{"dtype", "T", "convert the weights to fp16, bf16 or fp32 (default: auto, as stored)"}},
+       2,
+       2},
+      kuiper::tools::Run);
 }

@@ -19,9 +19,9 @@ Status Bad(const std::string& what) {
   return Status(StatusCode::kInvalidArgument, what);
 }
 
-[[noreturn]] void PrintHelp(const char* usage, const std::vector<Option>& options) {
-  std::printf("usage: %s\n\n", usage);
-  for (const Option& option : options) {
+[[noreturn]] void PrintHelp(const Usage& usage) {
+  std::printf("usage: %s\n\n", usage.text);
+  for (const Option& option : usage.options) {
     const std::string left = std::string("--") + option.name +
                              (option.value_name[0] != '\0' ? " " : "") + option.value_name;
     std::printf("  %-28s %s\n", left.c_str(), option.help);
@@ -38,18 +38,7 @@ std::optional<int64_t> ToInt(std::string_view text) {
   return value;
 }
 
-}  // namespace
-
-std::string Args::text(std::string_view name, const std::string& fallback) const {
-  const auto it = values.find(name);
-  return it != values.end() ? it->second : fallback;
-}
-
-StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,
-                         const std::vector<Option>& options, size_t min_positionals,
-                         size_t max_positionals) {
-  demo::OccupyStandardStreams();
-  demo::StartLog(argv[0], google::GLOG_WARNING, false);
+StatusOr<Args> ParseArgs(int argc, char** argv, const Usage& usage) {
   Args args;
   bool only_positionals = false;
   for (int i = 1; i < argc; ++i) {
@@ -62,7 +51,7 @@ StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,
       only_positionals = true;
       continue;
     }
-    if (arg == "--help" || arg == "-h") PrintHelp(usage, options);
+    if (arg == "--help" || arg == "-h") PrintHelp(usage);
     if (arg == "--version") {
       std::printf("%s\n", Engine::Version().c_str());
       std::exit(0);
@@ -70,7 +59,7 @@ StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,
     const size_t equals = arg.find('=');
     const std::string name = arg.substr(0, equals);
     const Option* option = nullptr;
-    for (const Option& candidate : options) {
+    for (const Option& candidate : usage.options) {
       if (name == std::string("--") + candidate.name) option = &candidate;
     }
     if (option == nullptr) return Bad("unknown option " + name);
@@ -84,16 +73,22 @@ StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,
                                                               : argv[++i];
   }
   const size_t count = args.positionals.size();
-  if (count < min_positionals || count > max_positionals) {
+  if (count < usage.min_positionals || count > usage.max_positionals) {
     return Status(StatusCode::kInvalidArgument,
-                  count < min_positionals ? "too few arguments" : "too many arguments",
-                  std::string("usage: ") + usage);
+                  count < usage.min_positionals ? "too few arguments" : "too many arguments",
+                  std::string("usage: ") + usage.text);
   }
   return args;
 }
 
-StatusOr<int64_t> ParseInt(const Args& args, std::string_view name, int64_t fallback, int64_t min,
-                           int64_t max) {
+}  // namespace
+
+std::string Args::text(std::string_view name, const std::string& fallback) const {
+  const auto it = values.find(name);
+  return it != values.end() ? it->second : fallback;
+}
+
+StatusOr<int> ParseInt(const Args& args, std::string_view name, int fallback, int min, int max) {
   if (!args.has(name)) return fallback;
   const std::string text = args.text(name, "");
   const std::optional<int64_t> value = ToInt(text);
@@ -101,7 +96,7 @@ StatusOr<int64_t> ParseInt(const Args& args, std::string_view name, int64_t fall
     return Bad("--" + std::string(name) + ": '" + text + "' is not an integer from " +
                std::to_string(min) + " to " + std::to_string(max));
   }
-  return *value;
+  return static_cast<int>(*value);
 }
 
 StatusOr<std::vector<int>> ParseIntList(const Args& args, std::string_view name,
@@ -135,15 +130,18 @@ StatusOr<Device> ParseDevice(const Args& args) {
 }
 
 StatusOr<std::optional<DType>> ParseType(const Args& args) {
-  const std::string text = args.text("dtype", "auto");
-  if (text == "auto") return std::optional<DType>();
-  if (text == "fp32") return std::optional(DType::kF32);
-  if (text == "fp16") return std::optional(DType::kF16);
-  if (text == "bf16") return std::optional(DType::kBF16);
-  return Bad("--dtype: '" + text + "' is not one of auto, fp16, bf16, fp32");
+  using Type = std::optional<DType>;
+  return ParseChoice<Type>(
+      args, "dtype", Type(),
+      {{"auto", Type()}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}});
 }
 
-int Fail(const Status& status) {
+int RunTool(int argc, char** argv, const Usage& usage, Status (*run)(const Args& args)) {
+  demo::OccupyStandardStreams();
+  demo::StartLog(argv[0], google::GLOG_WARNING, false);
+  const StatusOr<Args> args = ParseArgs(argc, argv, usage);
+  const Status status = args.ok() ? run(*args) : args.status();
+  if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.message().c_str());
   if (!status.hint().empty()) std::fprintf(stderr, "hint: %s\n", status.hint().c_str());
   return demo::ExitCodeOf(status.code());

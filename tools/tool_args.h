@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/device.h"
@@ -28,26 +29,40 @@ struct Args {
   std::string text(std::string_view name, const std::string& fallback) const;
 };
 
-// Call first: it also readies the standard streams and leaves only warnings of the log, on stderr.
-// Answers --help and --version on stdout and ends the process with 0. kInvalidArgument for unknown
-// options, missing values and a wrong number of positionals.
-StatusOr<Args> ParseArgs(int argc, char** argv, const char* usage,
-                         const std::vector<Option>& options, size_t min_positionals,
-                         size_t max_positionals);
+// The command line of a tool.
+struct Usage {
+  const char* text;
+  std::vector<Option> options;
+  size_t min_positionals, max_positionals;
+};
+
+// What main() returns: reads the arguments and calls `run`, or answers --help and --version on
+// stdout. A Status that is not OK becomes "error: ...", the hint, and the exit code.
+int RunTool(int argc, char** argv, const Usage& usage, Status (*run)(const Args& args));
 
 // An integer within [min, max].
-StatusOr<int64_t> ParseInt(const Args& args, std::string_view name, int64_t fallback, int64_t min,
-                           int64_t max);
+StatusOr<int> ParseInt(const Args& args, std::string_view name, int fallback, int min, int max);
 // Comma-separated positive integers.
 StatusOr<std::vector<int>> ParseIntList(const Args& args, std::string_view name,
                                         const std::string& fallback);
+
+// One of the names, or `fallback`.
+template <typename T>
+StatusOr<T> ParseChoice(const Args& args, std::string_view name, T fallback,
+                        const std::vector<std::pair<const char*, T>>& choices) {
+  if (!args.has(name)) return fallback;
+  std::string names;
+  for (const auto& [choice, value] : choices) {
+    if (args.text(name, "") == choice) return value;
+    names += (names.empty() ? "" : ", ") + std::string(choice);
+  }
+  return Status(StatusCode::kInvalidArgument, "--" + std::string(name) + ": '" +
+                                                  args.text(name, "") + "' is not one of " + names);
+}
 
 // --device cpu | simt | cuda:N; the CPU when it is not given.
 StatusOr<Device> ParseDevice(const Args& args);
 // --dtype auto | fp16 | bf16 | fp32; absent for auto.
 StatusOr<std::optional<DType>> ParseType(const Args& args);
-
-// Prints "error: ..." and the hint on stderr and returns the exit code.
-int Fail(const Status& status);
 
 }  // namespace kuiper::tools

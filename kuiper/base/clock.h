@@ -1,0 +1,14 @@
+// How long something took.
+#pragma once
+
+#include <chrono>
+
+namespace kuiper {
+
+using Clock = std::chrono::steady_clock;
+
+inline double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace kuiper
