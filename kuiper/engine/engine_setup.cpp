@@ -58,21 +58,6 @@ Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
   return OkStatus();
 }
 
-// Of the matrices, and of norms and biases, as the files have them.
-struct StoredTypes {
-  DType matrices, vectors;
-};
-
-StatusOr<StoredTypes> ReadTypes(const OpenedModel& model) {
-  const DecoderConfig& d = model.config.decoder;
-  const bool has_embed = model.source->Has("model.embed_tokens.weight");
-  KU_ASSIGN_OR_RETURN(const Tensor embed,
-                      model.source->Get(has_embed ? "model.embed_tokens.weight" : "lm_head.weight",
-                                        {d.vocab, d.hidden}));
-  KU_ASSIGN_OR_RETURN(const Tensor norm, model.source->Get("model.norm.weight", {d.hidden}));
-  return StoredTypes{embed.dtype, norm.dtype};
-}
-
 StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
                                                    const ModelFiles& files) {
   if (!config.tokenizer_path.empty()) return Tokenizer::Load(config.tokenizer_path);
@@ -131,12 +116,6 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
           .cascade = Cascades(config)};
 }
 
-size_t WeightBytes(const DecoderConfig& d, DType matrices, DType vectors) {
-  const size_t num_vectors = static_cast<size_t>(VectorParameterCount(d));
-  const size_t num_matrices = static_cast<size_t>(ParameterCount(d)) - num_vectors;
-  return num_matrices * DTypeBytes(matrices) + num_vectors * DTypeBytes(vectors);
-}
-
 // Kernel scratch, the RoPE table and the arrays of a step.
 size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const KvShape& kv,
                       const Ops& ops) {
@@ -151,17 +130,16 @@ size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const 
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
                               KvShape* kv) {
   const DecoderConfig& d = model.config.decoder;
-  KU_ASSIGN_OR_RETURN(const StoredTypes stored, ReadTypes(model));
-  const DType weights = config.dtype.value_or(stored.matrices);
+  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(config.dtype));
   kv->layers = d.layers;
   kv->kv_heads = d.kv_heads;
   kv->head_dim = d.head_dim;
   kv->page_size = config.paged ? config.page_size : config.max_context;
-  kv->dtype = config.kv_dtype.value_or(weights);
+  kv->dtype = config.kv_dtype.value_or(weights.matrix_type);
 
   MemoryRequest request;
-  request.weight_bytes = WeightBytes(d, weights, stored.vectors);
-  request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights),
+  request.weight_bytes = weights.bytes;
+  request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
                                              config.max_num_batched_tokens, MaxOutputs(config));
   request.workspace_bytes = WorkspaceBytes(config, d, *kv, ops);
   // An allowance: devices hand out memory for a graph's nodes in pieces of this size.

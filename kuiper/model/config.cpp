@@ -6,6 +6,7 @@
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
+#include "kuiper/model/architecture.h"
 
 namespace kuiper {
 namespace {
@@ -19,25 +20,6 @@ constexpr int kMaxHeads = 1024;
 constexpr int kMaxHeadDim = 512;
 constexpr int kMaxPosition = 1 << 24;
 constexpr size_t kMaxEosTokens = 256;
-
-struct Architecture {
-  const char* name;
-  const char* model_type;
-  ModelFamily family;
-  bool qkv_bias;            // always has biases on q, k, v (and only there)
-  bool has_attention_bias;  // config key attention_bias: q, k, v and o
-  bool has_mlp_bias;        // config key mlp_bias
-  bool qk_norm;
-  int default_head_dim;  // 0: hidden_size / num_attention_heads
-};
-
-constexpr Architecture kArchitectures[] = {
-    {"Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, true, false, false, false, 0},
-    {"Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, false, true, false, true, 128},
-    {"LlamaForCausalLM", "llama", ModelFamily::kLlama, false, true, true, false, 0},
-    {"Qwen3VLForConditionalGeneration", "qwen3_vl", ModelFamily::kQwen3VL, false, true, false, true,
-     128},
-};
 
 std::string ToText(double value) {
   char text[32];
@@ -127,7 +109,7 @@ class Reader {
   Status status_;
 };
 
-StatusOr<const Architecture*> FindArchitecture(Reader& reader) {
+StatusOr<const Architecture*> ReadArchitecture(Reader& reader) {
   std::string name;
   const JsonNode* list = reader.Find("architectures");
   if (list != nullptr) {
@@ -138,16 +120,16 @@ StatusOr<const Architecture*> FindArchitecture(Reader& reader) {
   }
   const std::string model_type = reader.String("model_type");
   KU_RETURN_IF_ERROR(reader.status());
-  for (const Architecture& a : kArchitectures) {
+  for (const Architecture& a : Architectures()) {
     if (name.empty() ? model_type == a.model_type : name == a.name) return &a;
   }
   if (name.empty() && model_type.empty()) {
     return Status(StatusCode::kModel, "config.json: architectures and model_type are missing");
   }
   std::string supported;
-  for (const Architecture& a : kArchitectures) {
-    if (a.family != ModelFamily::kQwen3VL)
-      supported += (supported.empty() ? "" : ", ") + std::string(a.name);
+  for (const Architecture& a : Architectures()) {
+    if (a.list_weights == nullptr) continue;
+    supported += (supported.empty() ? "" : ", ") + std::string(a.name);
   }
   return Status(StatusCode::kModel, "config.json: architecture " +
                                         Quoted(name.empty() ? model_type : name) +
@@ -327,15 +309,13 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
                       ParseJson(config_json, StatusCode::kModel, "config.json"));
   if (!json.IsObject()) return Status(StatusCode::kModel, "config.json: not a JSON object");
   Reader reader(json, "config.json");
-  KU_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(reader));
+  KU_ASSIGN_OR_RETURN(const Architecture* architecture, ReadArchitecture(reader));
   ModelConfig config;
   config.architecture = architecture->name;
   config.model_type = architecture->model_type;
   config.family = architecture->family;
-  if (config.family == ModelFamily::kQwen3VL) {
-    config.supported = false;
-    return config;
-  }
+  config.supported = architecture->list_weights != nullptr;
+  if (!config.supported) return config;
   KU_RETURN_IF_ERROR(CheckQuantization(reader));
   config.eos = reader.Tokens("eos_token_id");
   config.bos = reader.MaybeInt("bos_token_id", 0, std::numeric_limits<int32_t>::max());
@@ -364,23 +344,6 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
   config.repetition_penalty = number("repetition_penalty", 1e-3, 100);
   KU_RETURN_IF_ERROR(reader.status());
   return config;
-}
-
-int64_t VectorParameterCount(const DecoderConfig& c) {
-  const int64_t hidden = c.hidden;
-  int64_t layer = 2 * hidden;
-  if (c.qkv_bias) layer += c.qkv_size();
-  if (c.o_bias) layer += hidden;
-  if (c.mlp_bias) layer += 2 * int64_t{c.intermediate} + hidden;
-  if (c.qk_norm) layer += 2 * c.head_dim;
-  return layer * c.layers + hidden;
-}
-
-int64_t ParameterCount(const DecoderConfig& c) {
-  const int64_t hidden = c.hidden;
-  const int64_t layer = (c.qkv_size() + int64_t{c.q_size()}) * hidden + 3 * hidden * c.intermediate;
-  const int64_t tables = (c.tie_embeddings ? 1 : 2) * c.vocab * hidden;
-  return layer * c.layers + tables + VectorParameterCount(c);
 }
 
 }  // namespace kuiper

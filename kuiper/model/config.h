@@ -39,9 +39,9 @@ struct DecoderConfig {
   int head_dim = 0;
   int intermediate = 0;
   float rms_eps = 1e-6f;
-  bool qkv_bias = false;  // q_proj, k_proj, v_proj
-  bool o_bias = false;    // o_proj
-  bool mlp_bias = false;  // gate_proj, up_proj, down_proj
+  bool qkv_bias = false;  // of the projections to queries, keys and values
+  bool o_bias = false;    // of the projection behind attention
+  bool mlp_bias = false;  // of gate, up and down
   bool qk_norm = false;   // RMSNorm of each query and key head
   bool tie_embeddings = false;
   RopeConfig rope;
@@ -62,7 +62,7 @@ struct ModelConfig {
   DecoderConfig decoder;  // all zero when !supported
   std::vector<int32_t> eos;
   std::optional<int32_t> bos;
-  bool supported = true;  // false: recognised (Qwen3-VL), but this build cannot run it
+  bool supported = true;  // false: recognised, but nothing here can compute it
 };
 
 // "Qwen2.5", "Qwen3", "Qwen3-VL", "Llama": how messages name a family.
@@ -81,10 +81,5 @@ struct GenerationConfig {
 // kModel with one line that names the key when something is missing, out of range or unsupported.
 StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json);
 StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_config_json);
-
-// Number of weights of the decoder, tied embeddings counted once.
-int64_t ParameterCount(const DecoderConfig& config);
-// Of them, those in norms and biases, which stay in the type the file has.
-int64_t VectorParameterCount(const DecoderConfig& config);
 
 }  // namespace kuiper

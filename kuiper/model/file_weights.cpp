@@ -162,12 +162,17 @@ Status FileWeights::AddFile(const std::string& path) {
   return OkStatus();
 }
 
-StatusOr<Tensor> FileWeights::Get(const std::string& name, const std::vector<int64_t>& shape) {
+StatusOr<Tensor> FileWeights::Get(const Weight& weight) {
+  const std::vector<int64_t>& shape = weight.shape;
   KU_CHECK(shape.size() == 1 || shape.size() == 2);
-  const auto it = items_.find(name);
+  auto it = items_.find(weight.name);
+  if (it == items_.end() && !weight.alias.empty()) it = items_.find(weight.alias);
   if (it == items_.end()) {
-    return Status(StatusCode::kModel, files_.path + ": tensor " + Quoted(name) + " is missing");
+    return Status(StatusCode::kModel,
+                  files_.path + ": tensor " + Quoted(weight.name) + " is missing",
+                  weight.if_missing);
   }
+  const std::string& name = it->first;
   const auto& [file, entry] = it->second;
   if (entry->shape != shape) {
     return Status(StatusCode::kModel, file->path() + ": tensor " + Quoted(name) + " has shape " +
@@ -180,7 +185,7 @@ StatusOr<Tensor> FileWeights::Get(const std::string& name, const std::vector<int
                                           entry->type->name +
                                           ", which is not supported (supported: F32, F16, BF16)");
   }
-  used_.insert(name);
+  used_.insert({weight.name, weight.alias});
   // The mapping is read-only; kernels never write to weights.
   char* data = const_cast<char*>(file->Bytes(*entry).data());
   return shape.size() == 1 ? Tensor::Dense(data, *dtype, {shape[0]})

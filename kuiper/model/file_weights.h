@@ -31,8 +31,7 @@ class FileWeights : public WeightSource {
   const std::map<std::string, Item>& items() const { return items_; }
 
   const ModelFiles& files() const override { return files_; }
-  bool Has(const std::string& name) const override { return items_.contains(name); }
-  StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) override;
+  StatusOr<Tensor> Get(const Weight& weight) override;
   std::vector<std::string> Unused() const override;
   void WillNeed(const void* data, size_t bytes) override;
   void DontNeed(const void* data, size_t bytes) override;

@@ -24,13 +24,19 @@ struct LoadOptions {
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 
+class Model;
+
+// ops must outlive the model. kModel when the files do not hold the weights of their config.json.
+StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
+                                           const LoadOptions& options);
+
 class Model {
  public:
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  const ModelConfig& config() const { return config_; }
-  const GenerationConfig& generation() const { return generation_; }
+  const ModelConfig& config() const { return opened_.config; }
+  const GenerationConfig& generation() const { return opened_.generation; }
   const Decoder& decoder() const { return *decoder_; }
   // Tokens that end an answer: generation_config.json's when it names any, else config.json's.
   const std::vector<int32_t>& eos() const;
@@ -39,23 +45,17 @@ class Model {
   int64_t weight_bytes() const { return weight_bytes_; }
   // What one decode step reads: all weights but the embedding table, unless it is also the head.
   int64_t decode_bytes() const { return decode_bytes_; }
-  int64_t file_bytes() const { return source_->file_bytes(); }
+  int64_t file_bytes() const { return opened_.source->file_bytes(); }
 
  private:
-  friend class ModelLoader;
+  friend StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel, Ops&, const LoadOptions&);
   Model() = default;
 
-  ModelConfig config_;
-  GenerationConfig generation_;
-  std::unique_ptr<WeightSource> source_;  // on the CPU the weights are views into its mapping
-  std::vector<Buffer> buffers_;           // weights that were uploaded or converted, RoPE table
+  OpenedModel opened_;           // on the CPU the weights are views into its files
+  std::vector<Buffer> buffers_;  // weights that were uploaded or converted, RoPE table
   std::unique_ptr<Decoder> decoder_;
   int64_t weight_bytes_ = 0;
   int64_t decode_bytes_ = 0;
 };
-
-// ops must outlive the model. kModel when the files do not hold the weights of their config.json.
-StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
-                                           const LoadOptions& options);
 
 }  // namespace kuiper

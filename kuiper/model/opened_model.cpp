@@ -1,7 +1,10 @@
 #include "kuiper/model/opened_model.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "kuiper/model/decoder.h"
 #include "kuiper/model/file_weights.h"
 #include "kuiper/model/random_weights.h"
 
@@ -25,6 +28,21 @@ Status OpenedModel::CheckSupported() const {
   if (config.supported) return OkStatus();
   return Status(StatusCode::kModel, files().path + " holds a " + FamilyName(config.family) +
                                         " model, which this version cannot run");
+}
+
+StatusOr<WeightPlan> OpenedModel::PlanWeights(std::optional<DType> dtype) const {
+  DecoderWeights unused;
+  const std::vector<Weight> weights = ListWeights(config, &unused).weights;
+  const auto norm = std::find_if(weights.begin(), weights.end(),
+                                 [](const Weight& w) { return w.role == WeightRole::kNorm; });
+  KU_ASSIGN_OR_RETURN(const Tensor stored_embedding, source->Get(weights.front()));
+  KU_ASSIGN_OR_RETURN(const Tensor stored_norm, source->Get(*norm));
+  WeightPlan plan{.matrix_type = dtype.value_or(stored_embedding.dtype), .bytes = 0};
+  for (const Weight& w : weights) {
+    const DType type = w.is_matrix() ? plan.matrix_type : stored_norm.dtype;
+    plan.bytes += static_cast<size_t>(w.num_values()) * DTypeBytes(type);
+  }
+  return plan;
 }
 
 StatusOr<OpenedModel> OpenModel(const std::string& path) {

@@ -3,7 +3,9 @@
 // Engine::Create. Knows nothing of devices.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kuiper/base/status.h"
@@ -11,6 +13,12 @@
 #include "kuiper/model/weight_source.h"
 
 namespace kuiper {
+
+// What weights take in memory.
+struct WeightPlan {
+  DType matrix_type;  // norms and biases keep the type that the files have
+  size_t bytes;       // of all weights, tied embeddings once
+};
 
 struct OpenedModel {
   std::unique_ptr<WeightSource> source;
@@ -20,6 +28,8 @@ struct OpenedModel {
   const ModelFiles& files() const { return source->files(); }
   // kModel when the model was recognised, but nothing here can compute it.
   Status CheckSupported() const;
+  // When matrices become `dtype`, or as stored. kModel when the source lacks what it looks at.
+  StatusOr<WeightPlan> PlanWeights(std::optional<DType> dtype) const;
 };
 
 // A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack. kModel

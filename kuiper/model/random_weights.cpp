@@ -18,14 +18,14 @@ class RandomWeights : public WeightSource {
   RandomWeights(ModelFiles files, DType dtype) : files_(std::move(files)), dtype_(dtype) {}
 
   const ModelFiles& files() const override { return files_; }
-  bool Has(const std::string&) const override { return true; }
   int64_t file_bytes() const override { return 0; }
 
-  StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) override {
-    if (shape.size() == 2) return Tensor::Dense(nullptr, dtype_, {shape[0], shape[1]});
-    std::vector<char>& bytes = vectors_[name];
+  StatusOr<Tensor> Get(const Weight& weight) override {
+    const std::vector<int64_t>& shape = weight.shape;
+    if (weight.is_matrix()) return Tensor::Dense(nullptr, dtype_, {shape[0], shape[1]});
+    std::vector<char>& bytes = vectors_[weight.name];
     const std::vector<float> values(static_cast<size_t>(shape[0]),
-                                    name.ends_with("norm.weight") ? 1.0f : 0.0f);
+                                    weight.role == WeightRole::kNorm ? 1.0f : 0.0f);
     bytes.resize(values.size() * DTypeBytes(dtype_));
     KU_CHECK(ConvertFloats(bytes.data(), dtype_, values.data(), DType::kF32, shape[0]));
     return Tensor::Dense(bytes.data(), dtype_, {shape[0]});

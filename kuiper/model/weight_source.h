@@ -1,4 +1,4 @@
-// Where weights come from: a name, an expected shape, and a host tensor in return. file_weights.h
+// Where weights come from: a line of the manifest, and a host tensor in return. file_weights.h
 // reads them from files, random_weights.h makes them up; placing them on a device is LoadModel's
 // work.
 #pragma once
@@ -10,6 +10,7 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/base/tensor.h"
+#include "kuiper/model/manifest.h"
 
 namespace kuiper {
 
@@ -29,11 +30,10 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual const ModelFiles& files() const = 0;
-  virtual bool Has(const std::string& name) const = 0;
-  // A dense host tensor of that shape and of any float type, valid while the source lives; the data
-  // need not be aligned. Without data it stands for random values (Ops::FillRandom), which differ
-  // from tensor to tensor. kModel when it is absent or does not have this shape.
-  virtual StatusOr<Tensor> Get(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // A dense host tensor of the weight's shape and of any float type, valid while the source lives;
+  // the data need not be aligned. Without data it stands for random values (Ops::FillRandom), which
+  // differ from tensor to tensor. kModel when it is absent or does not have this shape.
+  virtual StatusOr<Tensor> Get(const Weight& weight) = 0;
   // The names of tensors that Get was not asked for.
   virtual std::vector<std::string> Unused() const { return {}; }
   // Hints about part of a tensor that Get returned: its bytes are about to be read; they were

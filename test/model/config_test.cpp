@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kuiper/model/manifest.h"
 #include "test/model/model_files.h"
 #include "test/test_data.h"
 
@@ -64,7 +65,7 @@ TEST_P(RealConfig, HasTheSizesOfTheTable) {
   EXPECT_EQ(d.dtype, DType::kBF16);
   EXPECT_FALSE(config->eos.empty());
   if (row.parameters != 0) {
-    EXPECT_EQ(ParameterCount(d), row.parameters);
+    EXPECT_EQ(ParameterCount(*config), row.parameters);
   }
 }
 

@@ -33,6 +33,13 @@ std::string Golden(const std::string& name) {
   return Source("test/data/goldens/" + name);
 }
 
+Weight Named(const std::string& name, const std::vector<int64_t>& shape) {
+  Weight weight;
+  weight.name = name;
+  weight.shape = shape;
+  return weight;
+}
+
 Status OpenStatus(const std::string& path) {
   return FileWeights::Open(path).status();
 }
@@ -65,8 +72,8 @@ TEST(Weights, OpensDirectoriesAndSingleFiles) {
     EXPECT_EQ((*source)->files().dir, dir.path());
     EXPECT_EQ((*source)->files().tokenizer_json, "");
     EXPECT_EQ((*source)->file_bytes(), static_cast<int64_t>(FileA().size()));
-    EXPECT_TRUE((*source)->Has("a"));
-    EXPECT_FALSE((*source)->Has("b"));
+    EXPECT_TRUE((*source)->items().contains("a"));
+    EXPECT_FALSE((*source)->items().contains("b"));
   }
   EXPECT_EQ((*FileWeights::Open(dir.path() + "/"))->files().name,
             fs::path(dir.path()).filename().string());
@@ -95,15 +102,16 @@ TEST(Weights, GetChecksNameShapeAndType) {
   WriteFile(dir / "model.safetensors", SafetensorsBytes(header, std::string(10, '\0')));
   const auto source = FileWeights::Open(dir.path());
   ASSERT_TRUE(source.ok());
-  const auto w = (*source)->Get("w", {2, 2});
+  const auto w = (*source)->Get(Named("w", {2, 2}));
   ASSERT_TRUE(w.ok());
   EXPECT_EQ(w->dtype, DType::kF16);
-  EXPECT_EQ((*source)->Get("v", {2}).status().message(), dir.path() + ": tensor \"v\" is missing");
+  EXPECT_EQ((*source)->Get(Named("v", {2})).status().message(),
+            dir.path() + ": tensor \"v\" is missing");
   EXPECT_EQ(
-      (*source)->Get("w", {2, 3}).status().message(),
+      (*source)->Get(Named("w", {2, 3})).status().message(),
       (dir / "model.safetensors") + ": tensor \"w\" has shape [2, 2], config.json asks for [2, 3]");
-  EXPECT_EQ((*source)->Get("w", {4}).status().code(), StatusCode::kModel);
-  EXPECT_EQ((*source)->Get("q", {2}).status().message(),
+  EXPECT_EQ((*source)->Get(Named("w", {4})).status().code(), StatusCode::kModel);
+  EXPECT_EQ((*source)->Get(Named("q", {2})).status().message(),
             (dir / "model.safetensors") +
                 ": tensor \"q\" has type I8, which is not supported (supported: F32, F16, BF16)");
 }

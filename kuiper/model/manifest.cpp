@@ -1,0 +1,55 @@
+#include "kuiper/model/manifest.h"
+
+#include <utility>
+
+#include "kuiper/base/check.h"
+#include "kuiper/model/architecture.h"
+#include "kuiper/model/decoder.h"
+
+namespace kuiper {
+
+void WeightManifest::AddNorm(const std::string& prefix, int64_t size, Tensor* place) {
+  Weight norm;
+  norm.name = prefix + ".weight";
+  norm.shape = {size};
+  norm.tensor = place;
+  weights.push_back(std::move(norm));
+}
+
+void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out, int in, bool bias,
+                             Linear* linear) {
+  KU_CHECK(linear->num_parts < Linear::kMaxParts);
+  Linear::Part& part = linear->parts[linear->num_parts++];
+  linear->in = in;
+  linear->out += out;
+  Weight weight;
+  weight.name = prefix + ".weight";
+  weight.shape = {out, in};
+  weight.role = role;
+  weight.matrix = &part.weight;
+  weights.push_back(weight);
+  if (!bias) return;
+  weight.name = prefix + ".bias";
+  weight.shape = {out};
+  weight.tensor = &part.bias;
+  weight.matrix = nullptr;
+  weights.push_back(std::move(weight));
+}
+
+WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into) {
+  KU_CHECK(config.supported);
+  for (const Architecture& a : Architectures()) {
+    if (a.name == config.architecture) return a.list_weights(config.decoder, a.weight_prefix, into);
+  }
+  KU_CHECK(false, config.architecture);
+  return {};
+}
+
+int64_t ParameterCount(const ModelConfig& config) {
+  DecoderWeights ignored;
+  int64_t count = 0;
+  for (const Weight& weight : ListWeights(config, &ignored).weights) count += weight.num_values();
+  return count;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,102 @@
+#include "kuiper/model/weight_placer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kuiper/base/text.h"
+#include "kuiper/model/convert.h"
+
+namespace kuiper {
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t{8} << 20;
+
+}  // namespace
+
+WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops,
+                           std::function<void(int64_t bytes)> report)
+    : source_(source),
+      ops_(ops),
+      report_(std::move(report)),
+      reads_in_place_(ops.device().type == DeviceType::kCPU) {}
+
+StatusOr<Tensor> WeightPlacer::Place(const std::string& name, const Tensor& host, DType dtype) {
+  const bool aligned = reinterpret_cast<uintptr_t>(host.data) % DTypeBytes(host.dtype) == 0;
+  if (reads_in_place_ && !host.empty() && host.dtype == dtype && aligned) {
+    mapped_.push_back(host);
+    return host;
+  }
+  const size_t bytes = static_cast<size_t>(host.numel()) * DTypeBytes(dtype);
+  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.Allocate(bytes));
+  const Tensor placed = host.rank == 1 ? buffer.As(dtype, {host.shape[0]})
+                                       : buffer.As(dtype, {host.shape[0], host.shape[1]});
+  if (host.empty()) {
+    ops_.FillRandom(placed, num_random_++);
+  } else {
+    KU_RETURN_IF_ERROR(Copy(name, host, placed));
+  }
+  buffers_.push_back(std::move(buffer));
+  return placed;
+}
+
+Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Tensor& dst) {
+  const int64_t count = host.numel();
+  const int64_t chunk = kChunkBytes / 4;  // elements of the widest type
+  const int64_t src_bytes = static_cast<int64_t>(DTypeBytes(host.dtype));
+  const int64_t dst_bytes = static_cast<int64_t>(DTypeBytes(dst.dtype));
+  const char* src = static_cast<const char*>(host.data);
+  char* out = static_cast<char*>(dst.data);
+  if (!reads_in_place_ && staging_.empty()) {
+    KU_ASSIGN_OR_RETURN(staging_, ops_.AllocatePinned(kChunkBytes));
+  }
+  for (int64_t i = 0; i < count; i += chunk) {
+    const int64_t n = std::min(chunk, count - i);
+    const int64_t ahead = std::min(chunk, count - i - n);
+    if (ahead > 0) source_.WillNeed(src + (i + n) * src_bytes, ahead * src_bytes);
+    void* target = reads_in_place_ ? out + i * dst_bytes : staging_.data();
+    if (!ConvertFloats(target, dst.dtype, src + i * src_bytes, host.dtype, n)) {
+      return Status(StatusCode::kModel,
+                    source_.files().path + ": tensor " + Quoted(name) +
+                        " has values too large for " + DTypeName(dst.dtype),
+                    "use --dtype bf16 or fp32");
+    }
+    if (!reads_in_place_) {
+      ops_.Upload(Tensor::Dense(out + i * dst_bytes, dst.dtype, {n}, dst.device),
+                  Tensor::Dense(target, dst.dtype, {n}));
+      ops_.Sync();  // the staging memory is used again
+    }
+    source_.DontNeed(src + i * src_bytes, n * src_bytes);
+    report_(n * src_bytes);
+  }
+  return OkStatus();
+}
+
+// In file order, so that a cold file is read sequentially and the first step does not wait for the
+// disk.
+void WeightPlacer::ReadMapped() {
+  std::vector<std::pair<const char*, int64_t>> chunks;
+  for (const Tensor& t : mapped_) {
+    const char* data = static_cast<const char*>(t.data);
+    for (int64_t i = 0; i < t.bytes(); i += kChunkBytes) {
+      chunks.emplace_back(data + i, std::min(kChunkBytes, t.bytes() - i));
+    }
+  }
+  std::sort(chunks.begin(), chunks.end());
+  constexpr size_t kAhead = 4;
+  constexpr int64_t kPageBytes = 4096;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (i + kAhead < chunks.size()) {
+      source_.WillNeed(chunks[i + kAhead].first, chunks[i + kAhead].second);
+    }
+    for (int64_t byte = 0; byte < chunks[i].second; byte += kPageBytes) {
+      (void)*static_cast<const volatile char*>(chunks[i].first + byte);
+    }
+    report_(chunks[i].second);
+  }
+}
+
+std::vector<Buffer> WeightPlacer::TakeBuffers() {
+  return std::move(buffers_);
+}
+
+}  // namespace kuiper
