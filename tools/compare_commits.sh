@@ -226,9 +226,10 @@ run_one() {
   {
     echo "exit code $code"
     sed -E 's/"timing":\{[^}]*\},?//g' "$out/stdout"
-    grep '^KV cache: [0-9]* of' "$out/stderr" || true
-    (cd "$out" && find . -type f ! -name stdout ! -name stderr ! -name result -exec sha256sum {} + | sort -k2)
+    (cd "$out" && find . -type f ! -name stdout ! -name stderr ! -name result ! -name schedule -exec sha256sum {} + | sort -k2)
   } >"$out/result"
+  # How the work was scheduled may differ; a line says so.
+  grep '^KV cache: [0-9]* of' "$out/stderr" >"$out/schedule" || true
 }
 
 # run_case LINE: "VERDICT name" to the file of the case.
@@ -246,6 +247,7 @@ run_case() {
     verdict=VOID
   else
     verdict=equal
+    cmp -s "$where.a/schedule" "$where.b/schedule" || name+=" (scheduled otherwise)"
     rm -rf "$where.a" "$where.b"
   fi
   printf '%-9s  %s\n' $verdict "$name" | tee "$where.verdict"
