@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/clock.h"
@@ -45,7 +46,7 @@ void BenchScheduler(const std::vector<int>& batches, int steps) {
     std::vector<double> times;
     while (static_cast<int>(times.size()) < steps) {
       const Clock::time_point begin = Clock::now();
-      const Scheduler::Step step = scheduler.Schedule();
+      Scheduler::Step step = scheduler.Schedule();
       const Clock::time_point scheduled = Clock::now();
       std::vector<Scheduler::Outcome> tokens;
       for (const StepPlan::Entry& entry : step.plan.entries) {
@@ -57,6 +58,7 @@ void BenchScheduler(const std::vector<int>& batches, int steps) {
       const std::chrono::duration<double, std::micro> host =
           (scheduled - begin) + (Clock::now() - sampled);
       if (step.plan.decode_only()) times.push_back(host.count());
+      scheduler.TakeBack(std::move(step.plan));
     }
     std::sort(times.begin(), times.end());
     std::printf("%9d %14.1f %14.1f\n", batch, times[times.size() / 2],

@@ -248,7 +248,7 @@ void Engine::State::LaunchAgain() {
 }
 
 void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
-  const StepInFlight step = std::move(in_flight.front());
+  StepInFlight step = std::move(in_flight.front());
   in_flight.pop_front();
   const StepPlan& plan = step.plan;
   if (!step.launched.ok()) {
@@ -309,6 +309,7 @@ void Engine::State::CollectOldest(std::vector<TokenEvent>* events) {
     }
   }
   if (!not_finite.ok()) LaunchAgain();
+  scheduler->TakeBack(std::move(step.plan));
 }
 
 }  // namespace kuiper

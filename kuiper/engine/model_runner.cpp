@@ -158,7 +158,7 @@ void ModelRunner::VisitHidden(const StepPlan& plan, int layer, Tensor residual,
 }
 
 std::optional<int> ModelRunner::FirstNonFiniteLayer(StepPlan plan) {
-  plan.copies.clear();
+  KU_CHECK(plan.copies.empty(), "pages were copied when the plan was taken");
   plan.hidden_layers.resize(decoder_.config().layers);
   std::iota(plan.hidden_layers.begin(), plan.hidden_layers.end(), 0);
   plan.hidden_rows.clear();

@@ -64,7 +64,7 @@ class ModelRunner {
   StepResult Take(int flight);
   // Row `row` of the logits of the step launched last, [vocab] f32, valid until the next call.
   const float* HostLogits(int row);
-  // Repeats a plan that was taken and looks for the first layer whose residual stream has a NaN or
+  // Repeats a plan that was taken, without its copies of pages, and looks for the first layer whose residual stream has a NaN or
   // infinity; nullopt when all layers are finite (the head is to blame). Logits are overwritten.
   std::optional<int> FirstNonFiniteLayer(StepPlan plan);
 

@@ -25,6 +25,7 @@ void PlanMaker::Add(Sequence& seq, int count) {
   // and shall depend neither on how others cut the prompt nor on a preemption.
   const bool decodes = seq.num_computed >= seq.num_prompt;
   (decodes ? decodes_ : prompts_).push_back({&seq, count});
+  num_tokens_ += count;
 }
 
 void PlanMaker::Emit(const Work& work, bool decodes) {
@@ -39,8 +40,9 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
                                     : TokenRef::Sampled(seq.sampled_row));
     plan_.positions.push_back(pos);
   }
-  plan_.pages.insert(plan_.pages.end(), seq.pages.begin() + seq.num_told_pages, seq.pages.end());
-  seq.num_told_pages = static_cast<int>(seq.pages.size());
+  for (; seq.num_told_pages < static_cast<int>(seq.pages.size()); ++seq.num_told_pages) {
+    plan_.pages.push_back(seq.pages[seq.num_told_pages]);
+  }
   const bool samples = work.count == seq.num_left();
   seq.num_computed += work.count;
   if (samples) {
@@ -61,6 +63,11 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
 }
 
 StepPlan PlanMaker::Make() {
+  const size_t num_entries = decodes_.size() + prompts_.size();
+  plan_.entries.reserve(num_entries);
+  plan_.samples.reserve(num_entries);
+  plan_.tokens.reserve(num_tokens_);
+  plan_.positions.reserve(num_tokens_);
   if (groups_) {
     first_pages_.clear();
     for (const Work& work : decodes_) first_pages_.push_back(work.seq->pages.at(0));
@@ -71,7 +78,18 @@ StepPlan PlanMaker::Make() {
   for (const Work& work : prompts_) Emit(work, false);
   decodes_.clear();
   prompts_.clear();
-  return std::exchange(plan_, {});
+  num_tokens_ = 0;
+  StepPlan next;
+  if (!spare_.empty()) {
+    next = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  return std::exchange(plan_, std::move(next));
+}
+
+void PlanMaker::TakeBack(StepPlan plan) {
+  plan.Clear();
+  spare_.push_back(std::move(plan));
 }
 
 }  // namespace kuiper

@@ -20,6 +20,8 @@ class PlanMaker {
   std::vector<StepPlan::PageCopy>* copies() { return &plan_.copies; }
   // The plan of all that was added. Its sequences have advanced.
   StepPlan Make();
+  // Takes a plan that is done with; one of the next uses its memory.
+  void TakeBack(StepPlan plan);
 
  private:
   struct Work {
@@ -30,7 +32,9 @@ class PlanMaker {
 
   bool groups_;
   StepPlan plan_;
+  std::vector<StepPlan> spare_;  // empty plans with memory
   std::vector<Work> decodes_, prompts_;
+  size_t num_tokens_ = 0;             // of both
   std::vector<int32_t> first_pages_;  // of the decodes
 };
 

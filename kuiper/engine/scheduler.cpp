@@ -216,8 +216,12 @@ bool Scheduler::TryAdmit(Sequence& seq) {
 
 void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) {
   KU_CHECK(outcomes.size() == plan.samples.size());
+  const std::vector<Sequence*>& running = line_.running();
+  size_t next = 0;
   for (const StepPlan::Entry& entry : plan.entries) {
-    Sequence* seq = line_.Find(entry.sequence);
+    // Most entries stand as those who run do.
+    const bool is_next = next < running.size() && running[next]->id == entry.sequence;
+    Sequence* seq = is_next ? running[next++] : line_.Find(entry.sequence);
     if (seq == nullptr) continue;
     const Outcome* outcome = entry.samples.empty() ? nullptr : &outcomes[entry.samples.begin];
     const Token* token = outcome == nullptr ? nullptr : std::get_if<Token>(outcome);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -96,6 +97,8 @@ class Scheduler {
   // After the plan ran; plans are committed in the order they were scheduled. `outcomes`: of each
   // of plan.samples. Entries of sequences that ended meanwhile are passed over.
   void Commit(const StepPlan& plan, std::span<const Outcome> outcomes);
+  // A plan that is done with, if the caller does not need it: the next ones use its memory.
+  void TakeBack(StepPlan plan) { maker_.TakeBack(std::move(plan)); }
   // The next token of a sequence that rests.
   void Append(int64_t id, int32_t token);
   // Removes a sequence, waiting, running or swapped out, and releases its pages. What it computed

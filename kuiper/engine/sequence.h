@@ -32,31 +32,32 @@ struct Sequence {
   };
 
   int64_t id = 0;
-  int64_t request = 0;          // whose it is; the scheduler does not look at it
+  Rank rank;
+  Place place = Place::kApart;
+  bool rests = false;           // all is computed, and Scheduler::Append will tell the next token
   std::vector<int32_t> tokens;  // prompt, then generated, as far as known; without what slid out
-  // Keys of the first tokens in the prefix cache, where an id does not say what stands there. A
-  // token without one has its id as key.
-  std::vector<uint64_t> keys;
-  int num_pending = 0;   // sampled by steps that were scheduled and not committed
+  std::vector<int32_t> pages;   // covers [0, num_computed + scheduled); contiguous: one cache row
+  int num_told_pages = 0;       // the first ones, which plans have told already
+  int num_pending = 0;          // sampled by steps that were scheduled and not committed
   int sampled_row = 0;   // of the last pending token, among the samples of the last scheduled step
   int num_prompt = 0;    // of the tokens
   int num_computed = 0;  // tokens whose K/V are in the cache once the scheduled steps ran
-  int num_cached = 0;    // prompt tokens reused when the sequence was first admitted
-  std::vector<int32_t> pages;  // covers [0, num_computed + scheduled); contiguous: one cache row
-  int num_told_pages = 0;      // the first ones, which plans have told already
-  std::vector<int32_t> host_pages;  // swapped out: where the computed tokens are instead
-  PrefixCache::Cursor cursor;       // how far its pages are in the prefix tree
-  int max_pages = 0;                // pages this sequence may grow to
+  int max_pages = 0;     // pages this sequence may grow to
+  SamplingParams sampling;
+  PrefixCache::Cursor cursor;  // how far its pages are in the prefix tree
+
+  int64_t request = 0;  // whose it is; the scheduler does not look at it
   int max_new_tokens = 0;
   int priority = 0;
-  int num_dropped = 0;            // tokens that slid out of the context
-  int num_dropped_generated = 0;  // those of them that were generated
-  int num_preempted = 0;          // how often
-  Place place = Place::kApart;
-  bool rests = false;  // all is computed, and Scheduler::Append will tell the next token
-  Rank rank;
-  SamplingParams sampling;
+  int num_cached = 0;               // prompt tokens reused when the sequence was first admitted
+  int num_dropped = 0;              // tokens that slid out of the context
+  int num_dropped_generated = 0;    // those of them that were generated
+  int num_preempted = 0;            // how often it had to give up its pages
+  std::vector<int32_t> host_pages;  // swapped out: where the computed tokens are instead
   TokenCounts counts;
+  // Keys of the first tokens in the prefix cache, where an id does not say what stands there. A
+  // token without one has its id as key.
+  std::vector<uint64_t> keys;
 
   int num_known() const { return static_cast<int>(tokens.size()); }
   int num_tokens() const { return num_known() + num_pending; }

@@ -38,9 +38,10 @@ bool SequencePages::IsWritePageShared(const Sequence& seq) const {
 
 bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::PageCopy>* copies) {
   const bool is_shared = IsWritePageShared(seq);
-  const int missing =
-      std::max(0, PagesFor(num_tokens) - static_cast<int>(seq.pages.size())) + (is_shared ? 1 : 0);
-  if (missing == 0) return true;
+  const int num_pages = static_cast<int>(seq.pages.size());
+  const bool grows = num_tokens > num_pages * pool_.page_size();
+  if (!grows && !is_shared) return true;
+  const int missing = (grows ? PagesFor(num_tokens) - num_pages : 0) + (is_shared ? 1 : 0);
   if (reuse_ != nullptr && pool_.num_free() < missing) {
     reuse_->Evict(missing - pool_.num_free());
   }
@@ -86,8 +87,8 @@ void SequencePages::Return(const Sequence& seq, const PrefixCache::Match& match)
 }
 
 void SequencePages::Computed(Sequence& seq, int before, int num_tokens) {
-  if (reuse_ == nullptr || num_tokens / pool_.page_size() == before / pool_.page_size()) return;
-  OfferTokens(seq, num_tokens, false);
+  const int on_full_pages = num_tokens - num_tokens % pool_.page_size();
+  if (reuse_ != nullptr && on_full_pages > before) OfferTokens(seq, num_tokens, false);
 }
 
 void SequencePages::Offer(Sequence& seq) {

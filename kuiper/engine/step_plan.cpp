@@ -135,29 +135,40 @@ bool StepPlan::decode_only() const {
          });
 }
 
+void StepPlan::Clear() {
+  num_axes = 1;
+  const auto clear = [](auto&... arrays) { (arrays.clear(), ...); };
+  clear(ended, copies, entries, tokens, positions, pages, samples, logits_rows, penalties, biases,
+        allowed, hidden_layers, hidden_rows, patches);
+}
+
 StepPlan::Entry& StepPlan::Open(int64_t sequence, int32_t begin) {
-  const auto at_end = [](const auto& array) {
-    const int32_t end = static_cast<int32_t>(array.size());
-    return Range{end, end};
+  const auto open = [](Range* range, const auto& array) {
+    range->begin = range->end = static_cast<int32_t>(array.size());
   };
-  return entries.emplace_back(Entry{.sequence = sequence,
-                                    .begin = begin,
-                                    .tokens = at_end(tokens),
-                                    .pages = at_end(pages),
-                                    .samples = at_end(samples),
-                                    .logits_rows = at_end(logits_rows),
-                                    .hidden_rows = at_end(hidden_rows),
-                                    .patches = at_end(patches)});
+  Entry& entry = entries.emplace_back();
+  entry.sequence = sequence;
+  entry.begin = begin;
+  open(&entry.tokens, tokens);
+  open(&entry.pages, pages);
+  open(&entry.samples, samples);
+  open(&entry.logits_rows, logits_rows);
+  open(&entry.hidden_rows, hidden_rows);
+  open(&entry.patches, patches);
+  return entry;
 }
 
 void StepPlan::Close() {
+  const auto close = [](Range* range, const auto& array) {
+    range->end = static_cast<int32_t>(array.size());
+  };
   Entry& entry = entries.back();
-  entry.tokens.end = static_cast<int32_t>(tokens.size());
-  entry.pages.end = static_cast<int32_t>(pages.size());
-  entry.samples.end = static_cast<int32_t>(samples.size());
-  entry.logits_rows.end = static_cast<int32_t>(logits_rows.size());
-  entry.hidden_rows.end = static_cast<int32_t>(hidden_rows.size());
-  entry.patches.end = static_cast<int32_t>(patches.size());
+  close(&entry.tokens, tokens);
+  close(&entry.pages, pages);
+  close(&entry.samples, samples);
+  close(&entry.logits_rows, logits_rows);
+  close(&entry.hidden_rows, hidden_rows);
+  close(&entry.patches, patches);
 }
 
 StepPlan StepPlan::Only(const std::function<bool(const Entry&)>& keep) const {

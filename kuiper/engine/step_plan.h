@@ -104,6 +104,8 @@ struct StepPlan {
   // Every entry decodes one token and samples: such steps are recorded and replayed.
   bool decode_only() const;
 
+  // Makes it a plan of nothing that keeps its memory.
+  void Clear();
   // Adds an entry. What is appended to the arrays until Close belongs to it.
   Entry& Open(int64_t sequence, int32_t begin);
   void Close();

@@ -58,33 +58,6 @@ void BlockPool::set_listener(PageListener* listener) {
   listener_ = listener;
 }
 
-int BlockPool::ref_count(int32_t page) const {
-  KU_CHECK(page >= 1 && page < static_cast<int32_t>(ref_counts_.size()), "no such page");
-  return ref_counts_[page];
-}
-
-int BlockPool::num_free() const {
-  return num_pages() - num_used_;
-}
-int BlockPool::num_used() const {
-  return num_used_;
-}
-int BlockPool::num_shared() const {
-  return num_shared_;
-}
-int BlockPool::num_pages() const {
-  return static_cast<int>(ref_counts_.size()) - 1;
-}
-int BlockPool::page_size() const {
-  return page_size_;
-}
-int BlockPool::end() const {
-  return end_;
-}
-int BlockPool::peak_used() const {
-  return peak_used_;
-}
-
 void BlockPool::CheckInvariants() const {
   const int total = static_cast<int>(ref_counts_.size());
   KU_CHECK(ref_counts_[0] == 0, "the null page has no references");

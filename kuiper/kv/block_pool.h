@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kuiper/base/check.h"
+
 namespace kuiper {
 
 // Told when a page gets its second reference and when it is back to one.
@@ -34,14 +36,18 @@ class BlockPool {
   // At most one; null: none. Must not change references while it is told of one.
   void set_listener(PageListener* listener);
 
-  int ref_count(int32_t page) const;
-  int num_free() const;
-  int num_used() const;    // pages with at least one reference
-  int num_shared() const;  // pages with more than one reference
-  int num_pages() const;   // usable pages, without the null page
-  int page_size() const;
-  int end() const;        // 1 + the largest page in use, or 1: what storage must cover
-  int peak_used() const;  // most pages in use at one time
+  int ref_count(int32_t page) const {
+    KU_CHECK(page >= 1 && page < static_cast<int32_t>(ref_counts_.size()), "no such page");
+    return ref_counts_[page];
+  }
+  int num_free() const { return num_pages() - num_used_; }
+  int num_used() const { return num_used_; }      // pages with at least one reference
+  int num_shared() const { return num_shared_; }  // pages with more than one reference
+  // Usable pages, without the null page.
+  int num_pages() const { return static_cast<int>(ref_counts_.size()) - 1; }
+  int page_size() const { return page_size_; }
+  int end() const { return end_; }  // 1 + the largest page in use, or 1: what storage must cover
+  int peak_used() const { return peak_used_; }  // most pages in use at one time
 
   // CHECKs that free pages and counts agree; for tests and debug runs.
   void CheckInvariants() const;

@@ -281,6 +281,38 @@ TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
   EXPECT_LE(f.Get(1).pages.size(), 6u);
 }
 
+// Ids that only the text that slid away had are no longer penalised, and none is counted twice.
+TEST(PreemptionTest, PenaltiesLookAtTheTextThatIsLeft) {
+  Scheduler::Limits limits = Limits();
+  limits.on_full = OnFull::kSlide;
+  limits.max_context = 24;
+  Fixture f(16, limits);
+  auto added = MakeSequence(1, 10);
+  added->sampling.presence_penalty = 1;
+  f.Add(std::move(added));
+  int slides = 0, sampled = 0;
+  for (int i = 0; i < 60; ++i) {
+    const int before = f.Get(1).num_dropped;
+    const Scheduler::Step step = f.scheduler.Schedule();
+    const Sequence& seq = f.Get(1);
+    slides += seq.num_dropped > before;
+    if (!step.plan.samples.empty()) {
+      std::map<int32_t, int> expected, counted;  // id -> how often it was generated
+      for (int pos = 0; pos < seq.num_known(); ++pos) {
+        expected[seq.tokens[pos]] += pos >= seq.num_prompt;
+      }
+      for (const TokenCount& penalty : step.plan.penalties) {
+        EXPECT_TRUE(counted.emplace(penalty.token, penalty.count).second) << penalty.token;
+      }
+      EXPECT_EQ(counted, expected) << "step " << i;
+      ++sampled;
+    }
+    f.scheduler.Commit(step.plan, test::Outcomes(step.plan, [i](const auto&) { return i % 7; }));
+  }
+  EXPECT_GT(slides, 2);
+  EXPECT_GT(sampled, 30);
+}
+
 // A pool smaller than the context: also slides, and never at the expense of a neighbour.
 TEST(PreemptionTest, SlidingSequencesKeepToTheirShareOfThePool) {
   Scheduler::Limits limits = Limits();

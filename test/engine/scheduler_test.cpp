@@ -252,6 +252,26 @@ TEST(SchedulerTest, PromptOfTheWholePoolRunsAndALargerOneHarmsNobody) {
   EXPECT_FALSE(f.scheduler.HasWork());
 }
 
+// Where ids do not say what stands there, keys tell sequences with the same ids apart.
+TEST(SchedulerTest, PagesAreFoundByKeysNotByIds) {
+  Fixture f(16, 4, {.max_seqs = 1, .max_step_tokens = 64, .max_context = 64}, true);
+  const auto cached = [&f](int64_t id, std::vector<uint64_t> keys) {
+    auto seq = MakeSequence(id, 13);
+    seq->keys = std::move(keys);
+    EXPECT_TRUE(f.scheduler.Add(std::move(seq)).ok());
+    f.Step();
+    return f.scheduler.Finish(id)->num_cached;
+  };
+  std::vector<uint64_t> keys(9, uint64_t{1} << 40);  // of an image; the text behind it has ids
+  EXPECT_EQ(cached(1, {}), 0);
+  EXPECT_EQ(cached(2, {}), 12);
+  EXPECT_EQ(cached(3, keys), 0);
+  EXPECT_EQ(cached(4, keys), 12);
+  keys[5] += 1;
+  EXPECT_EQ(cached(5, keys), 4) << "another image from the second page on";
+  EXPECT_EQ(cached(6, {0, 1, 2, 3}), 12) << "an id is its own key";
+}
+
 // A cached page that is used again keeps its content and stays in the tree: while it is used, after
 // that, and when its user is preempted.
 TEST(SchedulerTest, CachedPageIsNotResetWhenItIsUsedAgain) {
