@@ -92,7 +92,8 @@ class World {
   }
 
   int finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0;
-  int forked = 0, copies = 0;  // forks that ran at once, copies of pages they wrote to
+  int forked = 0, copies = 0;    // forks that ran at once, copies of pages they wrote to
+  int rested = 0, gave_way = 0;  // tokens told later, sequences that lost their pages meanwhile
   const Scheduler::Stats& stats() const { return scheduler_.stats(); }
   int64_t hits() const { return reuse_ != nullptr ? reuse_->stats().hits : 0; }
 
@@ -104,10 +105,12 @@ class World {
     std::vector<int32_t> tokens;   // as in the sequence, with the pending ones
     std::vector<uint64_t> hashes;  // of each prefix of the tokens
     int num_dropped = 0;
+    bool rests = false;  // after each of its tokens
   };
   struct InFlight {
     StepPlan plan;
     std::vector<Scheduler::Outcome> sampled;
+    std::map<int64_t, int32_t> undecided;
   };
 
   void Expect(bool ok, const char* what) {
@@ -121,7 +124,7 @@ class World {
   void Step(bool disturb) {
     if (disturb) {
       if (live_.size() < 10 && UpTo(3) == 0) Add();
-      if (!live_.empty() && live_.size() < 12 && UpTo(8) == 0) Fork(AnyId());
+      if (!live_.empty() && live_.size() < 12 && UpTo(6) == 0) Fork(AnyId());
       if (!live_.empty() && UpTo(60) == 0) {
         End(AnyId());
         ++aborted;
@@ -129,7 +132,9 @@ class World {
       if (!live_.empty() && in_flight_.empty() && UpTo(30) == 0) Force(AnyId());
       if (reuse_ != nullptr && UpTo(500) == 0) reuse_->Clear();
     }
+    if (!resting_.empty() && (!disturb || UpTo(2) == 0)) Tell();
     if (in_flight_.empty()) Launch();
+    if (in_flight_.empty() && scheduler_.num_waiting() == 0 && !resting_.empty()) Tell();
     if (in_flight_.empty() || !error_.empty()) return;
     if (s_.run_ahead && !must_settle_ && !EndIsForeseen()) {
       ++ahead;
@@ -150,6 +155,7 @@ class World {
       live.start[i] = is_own ? UpTo(kAlphabet - 1) : (i + beginning) % kAlphabet;
     }
     live.max_new = 1 + UpTo(s_.longest_answer);
+    live.rests = UpTo(4) == 0 && s_.limits.on_full != OnFull::kSlide;
     auto seq = MakeSequence(live);
     seq->priority = UpTo(4) == 0 ? UpTo(4) - 2 : 0;
     const bool fits = live.num_prompt < s_.limits.max_context;
@@ -162,6 +168,7 @@ class World {
     const Sequence& seq = *scheduler_.Find(parent);
     Live live;
     live.num_prompt = live_.at(parent).num_prompt;
+    live.rests = live_.at(parent).rests;
     live.start = live_.at(parent).start;
     live.start.resize(live.num_prompt);
     if (UpTo(1) == 0 && s_.limits.on_full != OnFull::kSlide) {  // beams do not slide
@@ -208,6 +215,19 @@ class World {
     ++forced;
   }
 
+  // The next token of a sequence that rests.
+  void Tell() {
+    const auto any = std::next(resting_.begin(), UpTo(static_cast<int>(resting_.size()) - 1));
+    const auto [id, token] = *any;
+    resting_.erase(any);
+    gave_way += scheduler_.Find(id)->pages.empty();
+    ++rested;
+    num_idle_ = 0;
+    scheduler_.Append(id, token);
+    Append(live_.at(id), token);
+    if (IsAtLimit(*scheduler_.Find(id))) Finish(id);
+  }
+
   void Launch() {
     Scheduler::Step step = scheduler_.Schedule(!in_flight_.empty());
     must_settle_ = step.must_settle;
@@ -224,16 +244,23 @@ class World {
     Expect(step.plan.num_tokens() <= s_.limits.max_step_tokens, "a step is too large");
     const bool idle = step.plan.entries.empty() && step.out_of_pages.empty();
     num_idle_ = idle && scheduler_.HasWork() && in_flight_.empty() ? num_idle_ + 1 : 0;
-    Expect(num_idle_ < 3, "nobody advances");
+    Expect(num_idle_ < 3 + static_cast<int>(resting_.size()), "nobody advances");
     if (step.plan.entries.empty()) return;
-    InFlight next{std::move(step.plan), {}};
+    InFlight next{std::move(step.plan), {}, {}};
     for (const StepPlan::Entry& entry : next.plan.entries) Write(entry);
     for (const StepPlan::Entry& entry : next.plan.entries) {
       const uint64_t read = Read(entry);
       if (entry.samples.empty()) continue;
       const int32_t token = TokenAfter(read);
-      next.sampled.push_back(Scheduler::Token{token});
-      Append(live_.at(entry.sequence), token);
+      Live& live = live_.at(entry.sequence);
+      Expect(!resting_.contains(entry.sequence), "a sequence that rests has a part in a step");
+      if (live.rests) {
+        next.undecided[entry.sequence] = token;
+        next.sampled.push_back(Scheduler::Undecided());
+      } else {
+        next.sampled.push_back(Scheduler::Token{token});
+        Append(live, token);
+      }
     }
     in_flight_.push_back(std::move(next));
   }
@@ -328,7 +355,8 @@ class World {
   bool EndIsForeseen() {
     for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
       const Sequence* seq = scheduler_.Find(entry.sequence);
-      if (seq != nullptr && !entry.samples.empty() && IsAtLimit(*seq)) return true;
+      if (seq == nullptr || entry.samples.empty()) continue;
+      if (live_.at(seq->id).rests || IsAtLimit(*seq)) return true;
     }
     return false;
   }
@@ -344,6 +372,10 @@ class World {
     for (const StepPlan::Entry& entry : step.plan.entries) {
       if (scheduler_.Find(entry.sequence) == nullptr || entry.samples.empty()) continue;
       const Sequence& seq = *scheduler_.Find(entry.sequence);
+      if (live_.at(seq.id).rests) {
+        resting_.insert(*step.undecided.find(seq.id));
+        continue;
+      }
       // An end that nobody foresaw, as by an end-of-sequence token, may have a token in flight.
       if ((seq.num_pending == 0 && IsAtLimit(seq)) || UpTo(40) == 0) Finish(seq.id);
     }
@@ -372,6 +404,7 @@ class World {
   }
   std::unique_ptr<Sequence> End(int64_t id) {
     live_.erase(id);
+    resting_.erase(id);
     return scheduler_.Finish(id);
   }
 
@@ -412,6 +445,7 @@ class World {
   Scheduler scheduler_;
   std::vector<uint64_t> device_, host_;
   std::map<int64_t, Live> live_;
+  std::map<int64_t, int32_t> resting_;              // the token that Tell will tell
   std::map<int64_t, std::vector<int32_t>> tables_;  // as plans told them
   std::deque<InFlight> in_flight_;
   bool must_settle_ = false;
@@ -430,7 +464,7 @@ constexpr int kStepsEach = 250;
 TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
   std::mt19937 rng(2024);
   int64_t finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0, hits = 0;
-  int64_t forked = 0, copies = 0;
+  int64_t forked = 0, copies = 0, rested = 0, gave_way = 0;
   Scheduler::Stats total;
   for (int i = 0; i < kScenarios; ++i) {
     const uint32_t seed = rng();
@@ -451,6 +485,8 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
     hits += world.hits();
     forked += world.forked;
     copies += world.copies;
+    rested += world.rested;
+    gave_way += world.gave_way;
     total.preempted_recompute += world.stats().preempted_recompute;
     total.preempted_swap += world.stats().preempted_swap;
     total.pages_swapped_in += world.stats().pages_swapped_in;
@@ -464,6 +500,8 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
   EXPECT_GT(hits, 5 * kScenarios);
   EXPECT_GT(forked, 3 * kScenarios);
   EXPECT_GT(copies, kScenarios);
+  EXPECT_GT(rested, 10 * kScenarios);
+  EXPECT_GT(gave_way, kScenarios);
   EXPECT_GT(total.slides, kScenarios);
   EXPECT_GT(total.preempted_recompute + total.preempted_swap - forced, kScenarios);
   EXPECT_GT(total.preempted_swap, kScenarios / 2);
