@@ -13,12 +13,12 @@ namespace {
 
 constexpr int kPageSize = 16;
 
-StatusOr<Buffer> ToDevice(Ops& ops, const std::vector<int32_t>& values) {
-  KU_ASSIGN_OR_RETURN(Buffer buffer, ops.Allocate(values.size() * sizeof(int32_t)));
+StatusOr<Buffer> ToDevice(ComputeDevice& device, const std::vector<int32_t>& values) {
+  KU_ASSIGN_OR_RETURN(Buffer buffer, device.Allocate(values.size() * sizeof(int32_t)));
   const auto count = static_cast<int64_t>(values.size());
-  ops.Upload(buffer.As(DType::kI32, {count}),
-             Tensor::Dense(const_cast<int32_t*>(values.data()), DType::kI32, {count}));
-  ops.Sync();
+  device.Upload(buffer.As(DType::kI32, {count}),
+                Tensor::Dense(const_cast<int32_t*>(values.data()), DType::kI32, {count}));
+  device.Sync();
   return buffer;
 }
 
@@ -43,10 +43,12 @@ KvShape ShapeOf(const DecoderConfig& d, DType dtype, bool paged, int context, in
 StatusOr<DecodeBatch> MakeBatch(Ops& ops, const DecoderConfig& d, const KvShape& shape, bool paged,
                                 int context, int batch) {
   DecodeBatch b;
-  KU_ASSIGN_OR_RETURN(b.kv,
-                      paged ? MakePagedKvCache(ops, shape) : MakeContiguousKvCache(ops, shape));
+  ComputeDevice& device = ops.device();
+  KU_ASSIGN_OR_RETURN(
+      b.kv, paged ? MakePagedKvCache(device, shape) : MakeContiguousKvCache(device, shape));
   KU_RETURN_IF_ERROR(b.kv->EnsurePages(shape.num_pages));
-  for (int page = 1; page < shape.num_pages; ++page) ops.FillRandom(b.kv->Page(page), page);
+  for (int page = 1; page < shape.num_pages; ++page)
+    ops.Run(FillRandomArgs{.out = b.kv->Page(page), .seed = static_cast<uint64_t>(page)});
   // Pages as sequences take them that grow together: page i of one next to page i of the others.
   const int columns = (shape.num_pages - 1) / batch;
   std::vector<int32_t> tables, cu_seqlens = {0};
@@ -54,17 +56,17 @@ StatusOr<DecodeBatch> MakeBatch(Ops& ops, const DecoderConfig& d, const KvShape&
     for (int i = 0; i < columns; ++i) tables.push_back(1 + i * batch + s);
     cu_seqlens.push_back(s + 1);
   }
-  KU_ASSIGN_OR_RETURN(b.tables, ToDevice(ops, tables));
-  KU_ASSIGN_OR_RETURN(b.cu_seqlens, ToDevice(ops, cu_seqlens));
-  KU_ASSIGN_OR_RETURN(b.lens, ToDevice(ops, std::vector<int32_t>(batch, context)));
+  KU_ASSIGN_OR_RETURN(b.tables, ToDevice(device, tables));
+  KU_ASSIGN_OR_RETURN(b.cu_seqlens, ToDevice(device, cu_seqlens));
+  KU_ASSIGN_OR_RETURN(b.lens, ToDevice(device, std::vector<int32_t>(batch, context)));
   const DType type = ops.ActivationType(shape.dtype);
   const size_t q_bytes = DTypeBytes(type) * batch * static_cast<size_t>(d.q_size());
-  KU_ASSIGN_OR_RETURN(b.q_memory, ops.Allocate(q_bytes));
-  KU_ASSIGN_OR_RETURN(b.out_memory, ops.Allocate(q_bytes));
+  KU_ASSIGN_OR_RETURN(b.q_memory, device.Allocate(q_bytes));
+  KU_ASSIGN_OR_RETURN(b.out_memory, device.Allocate(q_bytes));
   b.block_tables = b.tables.As(DType::kI32, {batch, columns});
   b.q = b.q_memory.As(type, {batch, d.q_size()});
   b.out = b.out_memory.As(type, {batch, d.q_size()});
-  ops.FillRandom(b.q, 0);
+  ops.Run(FillRandomArgs{.out = b.q, .seed = 0});
   b.meta.cu_seqlens_q = b.cu_seqlens.As(DType::kI32, {batch + 1});
   b.meta.kv_lens = b.lens.As(DType::kI32, {batch});
   b.meta.num_seqs = batch;
@@ -78,16 +80,20 @@ StatusOr<Reading> Attend(Ops& ops, Machine& machine, const DecoderConfig& d, con
   const KvShape shape = ShapeOf(d, dtype, paged, context, batch);
   KU_ASSIGN_OR_RETURN(const DecodeBatch b, MakeBatch(ops, d, shape, paged, context, batch));
   const float scale = 1 / std::sqrt(static_cast<float>(d.head_dim));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<CapturedGraph> step, ops.Capture([&] {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<CapturedGraph> step, ops.device().Capture([&] {
     for (int layer = 0; layer < d.layers; ++layer) {
-      ops.Attention(b.out, b.q, b.kv->View(layer, b.block_tables), b.meta, scale);
+      ops.Run(AttentionArgs{.out = b.out,
+                            .q = b.q,
+                            .kv = b.kv->View(layer, b.block_tables),
+                            .meta = b.meta,
+                            .scale = scale});
     }
   }));
-  ops.Sync();
+  ops.device().Sync();
   const double bytes = static_cast<double>(shape.token_bytes()) * context * batch;
   return MeasureReading(machine, bytes, w, [&](int steps) {
     for (int i = 0; i < steps; ++i) step->Replay();
-    ops.Sync();
+    ops.device().Sync();
     return OkStatus();
   });
 }
@@ -104,8 +110,9 @@ Status BenchAttention(const DecoderConfig& d, Device device, const OpsOptions& o
   KU_RETURN_IF_ERROR(ops->Reserve(limits));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine,
                       Machine::Make(device, dtype, size_t{512} << 20, w.threads));
-  std::printf("%s, %s, %d layers of %d heads and %d KV heads of %d\n", ops->Description().c_str(),
-              DTypeName(dtype), d.layers, d.heads, d.kv_heads, d.head_dim);
+  std::printf("%s, %s, %d layers of %d heads and %d KV heads of %d\n",
+              ops->device().Description().c_str(), DTypeName(dtype), d.layers, d.heads, d.kv_heads,
+              d.head_dim);
   std::printf("%-10s %7s %6s %10s %9s %9s %7s\n", "attention", "context", "batch", "us/layer",
               "GB/s", "machine", "ratio");
   for (const int context : w.contexts) {
@@ -114,7 +121,7 @@ Status BenchAttention(const DecoderConfig& d, Device device, const OpsOptions& o
         // The pages of a batch that is too large may be more than a KvShape can count.
         const KvShape one = ShapeOf(d, dtype, paged, context, 1);
         const size_t pages = 1 + static_cast<size_t>(one.num_pages - 1) * batch;
-        if (pages > ops->FreeBytes() / one.page_bytes()) {
+        if (pages > ops->device().FreeBytes() / one.page_bytes()) {
           std::fprintf(stderr, "note: %d x %d tokens are left out: no room for the KV cache\n",
                        batch, context);
           continue;

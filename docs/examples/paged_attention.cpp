@@ -9,11 +9,12 @@
 using namespace kuiper;  // NOLINT(google-build-using-namespace): an example
 
 template <typename T>
-Buffer ToDevice(Ops& ops, std::vector<T> host) {
+Buffer ToDevice(ComputeDevice& memory, std::vector<T> host) {
   const auto n = static_cast<int64_t>(host.size());
-  Buffer device = ops.Allocate(host.size() * sizeof(T)).value();
-  ops.Upload(device.As(DTypeOf<T>::value, {n}), Tensor::Dense(host.data(), DTypeOf<T>::value, {n}));
-  ops.Sync();  // host goes away
+  Buffer device = memory.Allocate(host.size() * sizeof(T)).value();
+  memory.Upload(device.As(DTypeOf<T>::value, {n}),
+                Tensor::Dense(host.data(), DTypeOf<T>::value, {n}));
+  memory.Sync();  // host goes away
   return device;
 }
 
@@ -26,19 +27,19 @@ Status Example(Device device, std::vector<float>* result) {
   limits.max_head_size = kHeadSize;
   limits.max_kv_len = kPages * kPageSize;
   KU_ASSIGN_OR_RETURN(PagedAttention attention, PagedAttention::Create(device, limits));
-  Ops& ops = attention.ops();
+  ComputeDevice& memory = attention.device();
 
   // The cache: keys [num_pages, page_size, kv_heads, head_size], and values likewise.
   const std::vector<float> empty(kPages * kPageSize * kKvHeads * kHeadSize);
-  const Buffer k_cache = ToDevice(ops, empty), v_cache = ToDevice(ops, empty);
+  const Buffer k_cache = ToDevice(memory, empty), v_cache = ToDevice(memory, empty);
   const PagedKv kv = PagedKv::TokenMajor(k_cache.data(), v_cache.data(), DType::kF32, kPages,
                                          kPageSize, kKvHeads, kHeadSize);
 
   // The sequence lies in pages 5 and 2. Its keys are 0, the value of token n is n.
   const std::vector<int32_t> pages = {5, 2};
-  const Buffer block_table = ToDevice(ops, pages);
+  const Buffer block_table = ToDevice(memory, pages);
   result->resize((kPrompt + 1) * kHeads * kHeadSize);
-  const Buffer out = ToDevice(ops, *result), q = ToDevice(ops, *result);
+  const Buffer out = ToDevice(memory, *result), q = ToDevice(memory, *result);
   // Tokens [begin, end) of the sequence.
   const auto step = [&](int begin, int end) -> Status {
     std::vector<int32_t> slots;
@@ -47,8 +48,9 @@ Status Example(Device device, std::vector<float>* result) {
       slots.push_back(pages[n / kPageSize] * kPageSize + n % kPageSize);
       values.insert(values.end(), kKvHeads * kHeadSize, static_cast<float>(n));
     }
-    const Buffer k = ToDevice(ops, std::vector<float>(values.size())), v = ToDevice(ops, values);
-    const Buffer device_slots = ToDevice(ops, slots);
+    const Buffer k = ToDevice(memory, std::vector<float>(values.size())),
+                 v = ToDevice(memory, values);
+    const Buffer device_slots = ToDevice(memory, slots);
     PagedStoreArgs store;
     store.kv = kv;
     store.k = k.data();
@@ -58,8 +60,8 @@ Status Example(Device device, std::vector<float>* result) {
     store.slots = static_cast<const int32_t*>(device_slots.data());
     KU_RETURN_IF_ERROR(attention.StoreKv(store));
 
-    const Buffer cu_seqlens = ToDevice(ops, std::vector<int32_t>{0, end - begin});
-    const Buffer kv_lens = ToDevice(ops, std::vector<int32_t>{end});
+    const Buffer cu_seqlens = ToDevice(memory, std::vector<int32_t>{0, end - begin});
+    const Buffer kv_lens = ToDevice(memory, std::vector<int32_t>{end});
     PagedAttentionArgs run;
     run.kv = kv;
     run.q = q.data();
@@ -81,8 +83,8 @@ Status Example(Device device, std::vector<float>* result) {
   KU_RETURN_IF_ERROR(step(0, kPrompt));
   KU_RETURN_IF_ERROR(step(kPrompt, kPrompt + 1));
   const auto n = static_cast<int64_t>(result->size());
-  ops.Download(Tensor::Dense(result->data(), DType::kF32, {n}), out.As(DType::kF32, {n}));
-  ops.Sync();
+  memory.Download(Tensor::Dense(result->data(), DType::kF32, {n}), out.As(DType::kF32, {n}));
+  memory.Sync();
   return OkStatus();
 }
 

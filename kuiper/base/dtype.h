@@ -45,6 +45,10 @@ constexpr const char* DTypeName(DType dtype) {
   return "";
 }
 
+constexpr bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
 // Maps a C++ element type to its DType.
 template <typename T>
 struct DTypeOf;

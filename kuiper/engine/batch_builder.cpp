@@ -37,16 +37,17 @@ constexpr int32_t kNullPage = 0;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(Ops& ops, const Limits& limits) {
-  std::unique_ptr<BatchBuilder> builder(new BatchBuilder(ops, limits));
+StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(ComputeDevice& device,
+                                                             const Limits& limits) {
+  std::unique_ptr<BatchBuilder> builder(new BatchBuilder(device, limits));
   const size_t arena_bytes = ArenaLayout(limits).size * sizeof(int32_t);
   const size_t table_entries = size_t{1} * limits.max_seqs * limits.max_pages;
   const size_t table_bytes = table_entries * sizeof(int32_t);
   for (Buffer& host : builder->host_) {
-    KU_ASSIGN_OR_RETURN(host, ops.AllocatePinned(arena_bytes + table_bytes));
+    KU_ASSIGN_OR_RETURN(host, device.AllocatePinned(arena_bytes + table_bytes));
   }
-  KU_ASSIGN_OR_RETURN(builder->device_, ops.Allocate(arena_bytes));
-  KU_ASSIGN_OR_RETURN(builder->device_tables_, ops.Allocate(table_bytes));
+  KU_ASSIGN_OR_RETURN(builder->arrays_, device.Allocate(arena_bytes));
+  KU_ASSIGN_OR_RETURN(builder->device_tables_, device.Allocate(table_bytes));
   builder->last_tables_.resize(table_entries);
   builder->table_lengths_.assign(limits.max_seqs, 0);
   return builder;
@@ -73,7 +74,7 @@ void BatchBuilder::SetTableRow(int flight, int row, const std::vector<int32_t>& 
   const size_t arena_bytes = ArenaLayout(limits_).size * sizeof(int32_t);
   const Tensor staged = host_[flight].As(DType::kI32, {count - begin}, arena_bytes + offset);
   std::copy(pages.begin() + begin, pages.end(), staged.ptr<int32_t>());
-  ops_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset), staged);
+  device_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset), staged);
   table_entries_uploaded_ += count - begin;
 }
 
@@ -174,7 +175,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
     std::copy_n(plan.positions.begin() + axis * plan.num_tokens(), plan.num_tokens(), positions);
     std::fill_n(positions + plan.num_tokens(), num_padded, 0);
   }
-  ops_.Upload(device_.As(DType::kI32, {at.size}), host_[flight].As(DType::kI32, {at.size}));
+  device_.Upload(arrays_.As(DType::kI32, {at.size}), host_[flight].As(DType::kI32, {at.size}));
 
   Batch batch;
   batch.num_tokens = num_tokens;
@@ -193,12 +194,12 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
 void BatchBuilder::PointToArrays(int num_axes, int num_copies, Batch* batch) const {
   const ArenaLayout at(limits_);
   const auto array = [&](int64_t begin, int count) {
-    return device_.As(DType::kI32, {count}, begin * sizeof(int32_t));
+    return arrays_.As(DType::kI32, {count}, begin * sizeof(int32_t));
   };
   const int seqs = batch->num_seqs;
   batch->token_ids = array(at.token_ids, batch->num_tokens);
   batch->positions =
-      device_.As(DType::kI32, {num_axes, batch->num_tokens}, at.positions * sizeof(int32_t));
+      arrays_.As(DType::kI32, {num_axes, batch->num_tokens}, at.positions * sizeof(int32_t));
   batch->slots = array(at.slots, batch->num_tokens);
   batch->block_tables =
       device_tables_.As(DType::kI32, {limits_.max_seqs, limits_.max_pages}).Rows(0, seqs);
@@ -208,7 +209,7 @@ void BatchBuilder::PointToArrays(int num_axes, int num_copies, Batch* batch) con
   batch->attn.num_seqs = seqs;
   batch->attn.max_kv_len = limits_.max_kv_len;
   batch->output_rows = array(at.output_rows, batch->num_outputs);
-  batch->copies = device_.As(DType::kI32, {num_copies, 3}, at.copies * sizeof(int32_t));
+  batch->copies = arrays_.As(DType::kI32, {num_copies, 3}, at.copies * sizeof(int32_t));
 }
 
 }  // namespace kuiper

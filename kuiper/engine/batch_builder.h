@@ -13,7 +13,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/engine/step_plan.h"
 #include "kuiper/model/batch.h"
-#include "kuiper/ops/ops.h"
+#include "kuiper/ops/compute_device.h"
 
 namespace kuiper {
 
@@ -33,7 +33,8 @@ class BatchBuilder {
     int max_kv_len = 0;
     bool cascade = false;  // fill AttnMeta::shared_lens
   };
-  static StatusOr<std::unique_ptr<BatchBuilder>> Create(Ops& ops, const Limits& limits);
+  static StatusOr<std::unique_ptr<BatchBuilder>> Create(ComputeDevice& device,
+                                                        const Limits& limits);
   static MemorySize SizeOf(const Limits& limits);
 
   // Whether the plan's changes fit the page tables that the plans before left.
@@ -47,16 +48,16 @@ class BatchBuilder {
   int64_t table_entries_uploaded() const { return table_entries_uploaded_; }
 
  private:
-  BatchBuilder(Ops& ops, const Limits& limits) : ops_(ops), limits_(limits) {}
+  BatchBuilder(ComputeDevice& device, const Limits& limits) : device_(device), limits_(limits) {}
   const std::vector<int32_t>& UpdateTable(const StepPlan& plan, const StepPlan::Entry& entry);
   void FillEntries(const StepPlan& plan, int flight);
   void PointToArrays(int num_axes, int num_copies, Batch* batch) const;
   void SetTableRow(int flight, int row, const std::vector<int32_t>& pages);
 
-  Ops& ops_;
+  ComputeDevice& device_;
   Limits limits_;
   std::array<Buffer, kMaxStepsInFlight> host_;  // arenas of i32: as on the device, then tables
-  Buffer device_;
+  Buffer arrays_;                               // on the device
   std::unordered_map<int64_t, std::vector<int32_t>> tables_;  // of each sequence that has not ended
   Buffer device_tables_;                                      // [max_seqs, max_pages] i32
   std::vector<int32_t> last_tables_;  // what the device has when all uploads are done

@@ -30,7 +30,7 @@ void DecodeGraph::Run(const Batch& batch, bool decode_only,
     ++num_replayed_;
     return known->second->Replay();
   }
-  auto graph = ops_.Capture([&] { step(batch); });
+  auto graph = device_.Capture([&] { step(batch); });
   if (!graph.ok()) {
     LogWarning("decode steps of " + std::to_string(batch.num_seqs) +
                " sequences run without a graph: " + graph.status().message());

@@ -10,7 +10,7 @@
 
 #include "kuiper/engine/step_plan.h"
 #include "kuiper/model/batch.h"
-#include "kuiper/ops/ops.h"
+#include "kuiper/ops/compute_device.h"
 
 namespace kuiper {
 
@@ -18,8 +18,8 @@ class DecodeGraph {
  public:
   // Buckets are the powers of two up to max_seqs and max_seqs itself when batches can be padded,
   // else all sizes up to max_seqs.
-  DecodeGraph(Ops& ops, int max_seqs, bool can_pad)
-      : ops_(ops), max_seqs_(max_seqs), can_pad_(can_pad) {}
+  DecodeGraph(ComputeDevice& device, int max_seqs, bool can_pad)
+      : device_(device), max_seqs_(max_seqs), can_pad_(can_pad) {}
 
   static int NumBuckets(int max_seqs, bool can_pad);
 
@@ -33,7 +33,7 @@ class DecodeGraph {
   int64_t num_replayed() const { return num_replayed_; }
 
  private:
-  Ops& ops_;
+  ComputeDevice& device_;
   int max_seqs_;
   bool can_pad_;
   std::map<int, std::unique_ptr<CapturedGraph>> graphs_;  // null: recording failed

@@ -32,7 +32,7 @@ size_t Engine::weight_bytes_per_token() const {
   return s_->model->decode_bytes();
 }
 std::string Engine::device_description() const {
-  return s_->ops->Description();
+  return s_->ops->device().Description();
 }
 double Engine::load_ms() const {
   return s_->load_ms;

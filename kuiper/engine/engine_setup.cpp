@@ -121,7 +121,7 @@ size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const 
                       const Ops& ops) {
   const size_t rope = sizeof(float) * config.max_context * d.head_dim;
   const MemorySize arrays = ModelRunner::ArraySize(d, RunnerConfig(config, kv, d.vocab));
-  return rope + arrays.device + (ops.unified_memory() ? arrays.host : 0) +
+  return rope + arrays.device + (ops.device().traits().unified_memory ? arrays.host : 0) +
          ops.ScratchBytes(ModelRunner::LimitsOf(d, config.max_num_batched_tokens,
                                                 MaxOutputs(config), config.max_context,
                                                 Cascades(config)));
@@ -142,20 +142,19 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
                                              config.max_num_batched_tokens, MaxOutputs(config));
   request.workspace_bytes = WorkspaceBytes(config, d, *kv, ops);
-  // An allowance: devices hand out memory for a graph's nodes in pieces of this size.
-  constexpr size_t kGraphBytes = size_t{2} << 20;
-  const bool graphs = config.use_graph && ops.device().type != DeviceType::kCPU;
+  const DeviceTraits device = ops.device().traits();
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
   request.swap_bytes = swaps ? config.swap_bytes : 0;
-  request.swaps_to_host = !ops.unified_memory();
-  const int num_graphs = graphs ? DecodeGraph::NumBuckets(config.max_num_seqs, config.paged) : 0;
-  request.graph_bytes = kGraphBytes * num_graphs;
+  request.swaps_to_host = !device.unified_memory;
+  const int num_graphs =
+      config.use_graph ? DecodeGraph::NumBuckets(config.max_num_seqs, config.paged) : 0;
+  request.graph_bytes = device.graph_bytes * num_graphs;
   request.kv = *kv;
   request.paged = config.paged;
   request.max_context = config.max_context;
   request.max_seqs = config.max_num_seqs;
-  request.available_bytes = ops.FreeBytes();
-  const bool integrated = ops.device().type != DeviceType::kCPU && ops.unified_memory();
+  request.available_bytes = ops.device().FreeBytes();
+  const bool integrated = device.is_asynchronous && device.unified_memory;
   request.utilization = config.memory_utilization.value_or(integrated ? 0.8 : 0.9);
   request.num_blocks = config.paged ? config.num_blocks : std::nullopt;
   request.kv_cache_bytes = config.paged ? config.kv_cache_bytes : std::nullopt;
@@ -203,7 +202,7 @@ Status Engine::State::MakeSwapSpace() {
                   "--swap-space must be at least " + std::to_string(kv.shape().page_bytes()) +
                       " bytes, or use --preemption recompute");
   }
-  KU_ASSIGN_OR_RETURN(swap, SwapSpace::Create(*ops, kv, pages));
+  KU_ASSIGN_OR_RETURN(swap, SwapSpace::Create(ops->device(), kv, pages));
   host_pages = std::make_unique<BlockPool>(pages + 1, kv.shape().page_size);
   return OkStatus();
 }
@@ -255,7 +254,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
                                  .on_full = s->config.on_full,
                                  .preemption = s->config.preemption,
                                  .group_decodes = *s->config.cascade_attention};
-  s->run_ahead = config.run_ahead.value_or(config.device.type != DeviceType::kCPU);
+  s->run_ahead = config.run_ahead.value_or(s->ops->device().traits().is_asynchronous);
   KU_RETURN_IF_ERROR(s->MakeSwapSpace());
   s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get(), s->host_pages.get());
   if (s->swap != nullptr && config.preemption == Preemption::kAuto) {

@@ -49,15 +49,15 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
   KU_RETURN_IF_ERROR(ops.Reserve(LimitsOf(model, config.max_step_tokens, config.max_outputs,
                                           config.max_context, config.cascade)));
   KU_RETURN_IF_ERROR(decoder.Prepare());
-  KU_ASSIGN_OR_RETURN(runner->kv_, config.paged ? MakePagedKvCache(ops, config.kv)
-                                                : MakeContiguousKvCache(ops, config.kv));
+  KU_ASSIGN_OR_RETURN(runner->kv_, config.paged ? MakePagedKvCache(ops.device(), config.kv)
+                                                : MakeContiguousKvCache(ops.device(), config.kv));
   KU_RETURN_IF_ERROR(runner->kv_->EnsurePages(1));  // the null page
   KU_ASSIGN_OR_RETURN(runner->act_,
                       MakeActivations(ops, model, config.max_step_tokens, config.max_outputs));
-  KU_ASSIGN_OR_RETURN(runner->builder_, BatchBuilder::Create(ops, BatchLimits(config)));
+  KU_ASSIGN_OR_RETURN(runner->builder_, BatchBuilder::Create(ops.device(), BatchLimits(config)));
   KU_ASSIGN_OR_RETURN(runner->sampler_, Sampler::Create(ops, config.max_samples, config.max_context,
                                                         model.vocab, config.vocab_limit));
-  KU_ASSIGN_OR_RETURN(runner->host_row_, ops.AllocatePinned(HostRowBytes(model)));
+  KU_ASSIGN_OR_RETURN(runner->host_row_, ops.device().AllocatePinned(HostRowBytes(model)));
   return runner;
 }
 
@@ -74,7 +74,8 @@ void ModelRunner::CopyPages(const StepPlan& plan, const Batch& batch) {
       ++end;
     } while (end < copies.size() &&
              std::none_of(copies.begin() + begin, copies.begin() + end, conflicts));
-    ops_.CopyPages(kv_->View(0, batch.block_tables), batch.copies.Rows(begin, end));
+    ops_.Run(CopyPagesArgs{.kv = kv_->View(0, batch.block_tables),
+                           .copies = batch.copies.Rows(begin, end)});
   }
 }
 
@@ -82,7 +83,7 @@ int ModelRunner::NextFlight() {
   const int flight = next_flight_;
   next_flight_ = (next_flight_ + 1) % kMaxStepsInFlight;
   // Its uploads read the host arenas that are about to be filled.
-  if (marks_[flight].has_value()) ops_.WaitFor(*marks_[flight]);
+  if (marks_[flight].has_value()) ops_.device().WaitFor(*marks_[flight]);
   marks_[flight].reset();
   return flight;
 }
@@ -123,13 +124,13 @@ int ModelRunner::Launch(const StepPlan& plan, const HiddenVisitor& visit) {
   auto step = [&](const Batch& b) { decoder_.Forward(b, *kv_, act_, probe); };
   graph_.Run(batch, replays, step);
   sampler_->Sample(act_.logits, plan, flight);
-  marks_[flight] = ops_.Mark();
+  marks_[flight] = ops_.device().Mark();
   return flight;
 }
 
 StepResult ModelRunner::Take(int flight) {
   KU_CHECK(marks_[flight].has_value(), "the step was taken before");
-  ops_.WaitFor(*marks_[flight]);
+  ops_.device().WaitFor(*marks_[flight]);
   marks_[flight].reset();
   return sampler_->Result(flight);
 }
@@ -137,8 +138,8 @@ StepResult ModelRunner::Take(int flight) {
 const float* ModelRunner::HostLogits(int row) {
   const int64_t vocab = decoder_.config().vocab;
   const Tensor host = host_row_.As(DType::kF32, {1, vocab});
-  ops_.Download(host, act_.logits.Rows(row, row + 1));
-  ops_.Sync();
+  ops_.device().Download(host, act_.logits.Rows(row, row + 1));
+  ops_.device().Sync();
   return host.ptr<float>();
 }
 
@@ -150,8 +151,8 @@ void ModelRunner::VisitHidden(const StepPlan& plan, int layer, Tensor residual,
   for (const StepPlan::Entry& entry : plan.entries) {
     for (const int32_t of_entry : Part(plan.hidden_rows, entry.hidden_rows)) {
       const int row = entry.tokens.begin + of_entry;
-      ops_.Download(host, residual.Rows(row, row + 1));
-      ops_.Sync();
+      ops_.device().Download(host, residual.Rows(row, row + 1));
+      ops_.device().Sync();
       visit(layer, row, {host.ptr<float>(), static_cast<size_t>(hidden)});
     }
   }

@@ -45,7 +45,7 @@ class ModelRunner {
   // `ops` and `decoder` must outlive the runner.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(Ops& ops, const Decoder& decoder,
                                                        const Config& config);
-  ~ModelRunner() { ops_.Sync(); }
+  ~ModelRunner() { ops_.device().Sync(); }
 
   // Makes storage for pages [0, num_pages) usable; call before a plan that writes to them.
   Status EnsurePages(int num_pages) { return kv_->EnsurePages(num_pages); }
@@ -64,8 +64,9 @@ class ModelRunner {
   StepResult Take(int flight);
   // Row `row` of the logits of the step launched last, [vocab] f32, valid until the next call.
   const float* HostLogits(int row);
-  // Repeats a plan that was taken, without its copies of pages, and looks for the first layer whose residual stream has a NaN or
-  // infinity; nullopt when all layers are finite (the head is to blame). Logits are overwritten.
+  // Repeats a plan that was taken, without its copies of pages, and looks for the first layer whose
+  // residual stream has a NaN or infinity; nullopt when all layers are finite (the head is to
+  // blame). Logits are overwritten.
   std::optional<int> FirstNonFiniteLayer(StepPlan plan);
 
   int vocab_limit() const { return config_.vocab_limit; }
@@ -75,7 +76,10 @@ class ModelRunner {
 
  private:
   ModelRunner(Ops& ops, const Decoder& decoder, const Config& config)
-      : ops_(ops), decoder_(decoder), config_(config), graph_(ops, config.max_seqs, config.paged) {}
+      : ops_(ops),
+        decoder_(decoder),
+        config_(config),
+        graph_(ops.device(), config.max_seqs, config.paged) {}
   int NextFlight();
   PlanLimits Limits() const;
   void VisitHidden(const StepPlan& plan, int layer, Tensor residual, const HiddenVisitor& visit);

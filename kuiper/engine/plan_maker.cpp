@@ -21,7 +21,7 @@ void UpdateCounts(Sequence& seq) {
 }  // namespace
 
 void PlanMaker::Add(Sequence& seq, int count) {
-  // Not by the number of tokens: the bits of a row may depend on whether it decodes (Ops::Apply),
+  // Not by the number of tokens: the bits of a row may depend on whether it decodes (ApplyArgs),
   // and shall depend neither on how others cut the prompt nor on a preemption.
   const bool decodes = seq.num_computed >= seq.num_prompt;
   (decodes ? decodes_ : prompts_).push_back({&seq, count});

@@ -8,23 +8,9 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
+#include "kuiper/ops/sampling_params.h"
 
 namespace kuiper {
-
-struct SamplingParams {
-  float temperature = 0.f;  // 0 = greedy
-  int top_k = 0;            // 0 = off
-  float top_p = 1.f;        // 1 = off
-  float min_p = 0.f;        // 0 = off
-  float repetition_penalty = 1.f;
-  float presence_penalty = 0.f;
-  float frequency_penalty = 0.f;
-  uint64_t seed = 0;
-
-  bool has_penalties() const {
-    return repetition_penalty != 1.f || presence_penalty != 0.f || frequency_penalty != 0.f;
-  }
-};
 
 struct Request {
   std::vector<int32_t> prompt;  // not empty

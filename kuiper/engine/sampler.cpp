@@ -7,33 +7,19 @@ namespace {
 
 // The arrays of SampleArgs side by side in one arena: R rows, N penalty entries.
 struct SampleArena {
-  // i64 first, so that everything is aligned; then 8 arrays of R and one of R + 1 four-byte values.
-  static size_t Bytes(int64_t rows, int64_t penalties) {
-    return rows * 8 + (rows * 8 + rows + 1 + 2 * penalties) * 4;
+  static size_t Bytes(int64_t num_rows, int64_t num_penalties) {
+    return num_rows * sizeof(SampleRow) + 2 * num_penalties * sizeof(int32_t);
   }
 
-  SampleArena(const Buffer& buffer, int64_t rows, int64_t penalties) {
-    size_t at = 0;
-    auto take = [&](DType dtype, int64_t n) {
-      const Tensor t = buffer.As(dtype, {n}, at);
-      at += n * DTypeBytes(dtype);
-      return t;
-    };
-    args.seed = take(DType::kI64, rows);
-    args.temperature = take(DType::kF32, rows);
-    args.top_k = take(DType::kI32, rows);
-    args.top_p = take(DType::kF32, rows);
-    args.min_p = take(DType::kF32, rows);
-    args.step = take(DType::kI32, rows);
-    args.repetition_penalty = take(DType::kF32, rows);
-    args.presence_penalty = take(DType::kF32, rows);
-    args.frequency_penalty = take(DType::kF32, rows);
-    args.penalty_offsets = take(DType::kI32, rows + 1);
-    args.penalty_tokens = take(DType::kI32, penalties);
-    args.penalty_counts = take(DType::kI32, penalties);
+  SampleArena(const Buffer& buffer, int64_t num_rows, int64_t num_penalties) {
+    const int64_t row_bytes = num_rows * static_cast<int64_t>(sizeof(SampleRow));
+    rows = buffer.As(DType::kU8, {row_bytes});
+    penalty_tokens = buffer.As(DType::kI32, {num_penalties}, row_bytes);
+    penalty_counts =
+        buffer.As(DType::kI32, {num_penalties}, row_bytes + num_penalties * sizeof(int32_t));
   }
 
-  SampleArgs args;
+  Tensor rows, penalty_tokens, penalty_counts;
 };
 
 }  // namespace
@@ -55,11 +41,12 @@ StatusOr<std::unique_ptr<Sampler>> Sampler::Create(Ops& ops, int max_samples, in
   std::unique_ptr<Sampler> sampler(new Sampler(ops, max_samples, penalties, vocab_limit));
   const size_t bytes = SampleArena::Bytes(max_samples, penalties);
   for (HostMemory& host : sampler->host_) {
-    KU_ASSIGN_OR_RETURN(host.arena, ops.AllocatePinned(bytes));
-    KU_ASSIGN_OR_RETURN(host.tokens, ops.AllocatePinned(max_samples * sizeof(int32_t)));
+    KU_ASSIGN_OR_RETURN(host.arena, ops.device().AllocatePinned(bytes));
+    KU_ASSIGN_OR_RETURN(host.tokens, ops.device().AllocatePinned(max_samples * sizeof(int32_t)));
   }
-  KU_ASSIGN_OR_RETURN(sampler->device_, ops.Allocate(bytes));
-  KU_ASSIGN_OR_RETURN(sampler->device_tokens_, ops.Allocate(max_samples * sizeof(int32_t)));
+  KU_ASSIGN_OR_RETURN(sampler->arrays_, ops.device().Allocate(bytes));
+  KU_ASSIGN_OR_RETURN(sampler->device_tokens_,
+                      ops.device().Allocate(max_samples * sizeof(int32_t)));
   return sampler;
 }
 
@@ -71,34 +58,28 @@ void Sampler::Sample(Tensor logits, const StepPlan& plan, int flight) {
   memory.num_tokens = count;
   if (count == 0) return;
 
-  const SampleArgs host = SampleArena(memory.arena, count, num_penalties).args;
+  const SampleArena host(memory.arena, count, num_penalties);
   for (int64_t r = 0; r < count; ++r) {
     const StepPlan::Sample& sample = plan.samples[r];
-    const SamplingParams& params = sample.params;
-    host.seed.ptr<int64_t>()[r] = static_cast<int64_t>(params.seed);
-    host.temperature.ptr<float>()[r] = params.temperature;
-    host.top_k.ptr<int32_t>()[r] = params.top_k;
-    host.top_p.ptr<float>()[r] = params.top_p;
-    host.min_p.ptr<float>()[r] = params.min_p;
-    host.step.ptr<int32_t>()[r] = sample.index;
-    host.repetition_penalty.ptr<float>()[r] = params.repetition_penalty;
-    host.presence_penalty.ptr<float>()[r] = params.presence_penalty;
-    host.frequency_penalty.ptr<float>()[r] = params.frequency_penalty;
-    host.penalty_offsets.ptr<int32_t>()[r] = sample.penalties.begin;
+    static_cast<SampleRow*>(host.rows.data)[r] = {sample.params, sample.index,
+                                                  sample.penalties.begin, sample.penalties.size()};
   }
-  host.penalty_offsets.ptr<int32_t>()[count] = static_cast<int32_t>(num_penalties);
   for (int64_t i = 0; i < num_penalties; ++i) {
     host.penalty_tokens.ptr<int32_t>()[i] = plan.penalties[i].token;
     host.penalty_counts.ptr<int32_t>()[i] = plan.penalties[i].count;
   }
 
   const int64_t bytes = static_cast<int64_t>(SampleArena::Bytes(count, num_penalties));
-  ops_.Upload(device_.As(DType::kU8, {bytes}), memory.arena.As(DType::kU8, {bytes}));
-  SampleArgs args = SampleArena(device_, count, num_penalties).args;
-  args.vocab_limit = vocab_limit_;
+  ops_.device().Upload(arrays_.As(DType::kU8, {bytes}), memory.arena.As(DType::kU8, {bytes}));
+  const SampleArena device(arrays_, count, num_penalties);
   const Tensor tokens = device_tokens_.As(DType::kI32, {count});
-  ops_.Sample(tokens, logits.Rows(0, count), args);
-  ops_.Download(memory.tokens.As(DType::kI32, {count}), tokens);
+  ops_.Run(SampleArgs{.tokens = tokens,
+                      .logits = logits.Rows(0, count),
+                      .rows = device.rows,
+                      .penalty_tokens = device.penalty_tokens,
+                      .penalty_counts = device.penalty_counts,
+                      .vocab_limit = vocab_limit_});
+  ops_.device().Download(memory.tokens.As(DType::kI32, {count}), tokens);
 }
 
 StepResult Sampler::Result(int flight) const {

@@ -1,4 +1,4 @@
-// Packs the sampling parameters of a step into device arrays and calls Ops::Sample. A function of
+// Packs the sampling parameters of a step into device arrays and runs Sample. A function of
 // the plan; it knows nothing of sequences.
 #pragma once
 
@@ -50,7 +50,7 @@ class Sampler {
     int64_t num_tokens = 0;
   };
   std::array<HostMemory, kMaxStepsInFlight> host_;
-  Buffer device_;         // an arena of the same layout
+  Buffer arrays_;         // an arena of the same layout
   Buffer device_tokens_;  // [max_samples] i32
 };
 

@@ -47,7 +47,7 @@ struct StepPlan {
   struct Entry {
     int64_t sequence = 0;        // a number that no other sequence ever has
     int32_t begin = 0;           // how many tokens of the sequence come before, all in the cache
-    bool decodes = false;        // rows of decode steps, see Ops::Apply; such entries come first
+    bool decodes = false;        // rows of decode steps, see ApplyArgs; such entries come first
     int32_t num_kept_pages = 0;  // the page table keeps its first pages, and goes on with `pages`
     Range tokens;
     Range pages;

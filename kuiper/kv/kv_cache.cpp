@@ -10,7 +10,6 @@
 
 #include "kuiper/base/buffer.h"
 #include "kuiper/base/check.h"
-#include "kuiper/ops/ops.h"
 
 namespace kuiper {
 namespace {
@@ -83,21 +82,21 @@ KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& 
 
 class PagedKvCache final : public KvCache {
  public:
-  static StatusOr<std::unique_ptr<KvCache>> Make(Ops& ops, const KvShape& shape) {
-    std::unique_ptr<PagedKvCache> cache(new PagedKvCache(ops, shape));
+  static StatusOr<std::unique_ptr<KvCache>> Make(ComputeDevice& device, const KvShape& shape) {
+    std::unique_ptr<PagedKvCache> cache(new PagedKvCache(device, shape));
     KU_RETURN_IF_ERROR(cache->MakeSlabTable());
     KU_RETURN_IF_ERROR(cache->EnsurePages(1));
     return std::unique_ptr<KvCache>(std::move(cache));
   }
 
   // An upload may still be reading host_slabs_.
-  ~PagedKvCache() override { ops_.Sync(); }
+  ~PagedKvCache() override { device_.Sync(); }
 
   const KvShape& shape() const override { return shape_; }
   size_t bytes() const override { return bytes_; }
 
   KvView View(int layer, Tensor block_tables) const override {
-    KvView view = ViewOf(shape_, KvView::Kind::kPaged, layer, block_tables, ops_.device());
+    KvView view = ViewOf(shape_, KvView::Kind::kPaged, layer, block_tables, device_.id());
     view.slabs = static_cast<void* const*>(device_slabs_.data());
     view.slab_shift = slab_shift_;
     view.page_shift = std::countr_zero(static_cast<uint32_t>(shape_.page_size));
@@ -123,15 +122,15 @@ class PagedKvCache final : public KvCache {
     const size_t old_count = slabs_.size();
     const size_t kept = (static_cast<size_t>(std::max(num_pages, 1) - 1) >> slab_shift_) + 1;
     if (kept >= old_count) return;
-    ops_.Sync();  // steps in flight read the slabs, and uploads host_slabs_
+    device_.Sync();  // steps in flight read the slabs, and uploads host_slabs_
     for (; slabs_.size() > kept; slabs_.pop_back()) bytes_ -= slabs_.back().bytes();
     std::fill(host_slabs_.begin() + kept, host_slabs_.begin() + old_count, nullptr);
     UploadSlabs(kept, old_count);
-    ops_.Sync();
+    device_.Sync();
   }
 
  private:
-  PagedKvCache(Ops& ops, const KvShape& shape) : ops_(ops), shape_(shape) {
+  PagedKvCache(ComputeDevice& device, const KvShape& shape) : device_(device), shape_(shape) {
     const size_t pages = std::max<size_t>(1, kMaxSlabBytes / shape.page_bytes());
     slab_shift_ = static_cast<int>(std::bit_width(pages)) - 1;
     const int64_t last_page = shape.num_pages - 1;
@@ -146,10 +145,10 @@ class PagedKvCache final : public KvCache {
   // The table that kernels read has one entry per slab there can ever be, so its address, which a
   // captured graph holds, outlives growth. Entries of slabs not yet allocated are null.
   Status MakeSlabTable() {
-    KU_ASSIGN_OR_RETURN(device_slabs_, ops_.Allocate(host_slabs_.size() * sizeof(void*)));
+    KU_ASSIGN_OR_RETURN(device_slabs_, device_.Allocate(host_slabs_.size() * sizeof(void*)));
     UploadSlabs(0, host_slabs_.size());
     // AddSlab writes to the source of this upload. Until the next Sync it writes no entry twice.
-    ops_.Sync();
+    device_.Sync();
     return OkStatus();
   }
 
@@ -158,7 +157,7 @@ class PagedKvCache final : public KvCache {
     const int64_t pages =
         std::min<int64_t>(int64_t{1} << slab_shift_, shape_.num_pages - first_page);
     const size_t bytes = pages * shape_.page_bytes();
-    StatusOr<Buffer> slab = ops_.Allocate(bytes);
+    StatusOr<Buffer> slab = device_.Allocate(bytes);
     if (!slab.ok()) {
       const Status cause = slab.status();
       return {cause.code(),
@@ -175,11 +174,11 @@ class PagedKvCache final : public KvCache {
   void UploadSlabs(size_t begin, size_t end) {
     static_assert(sizeof(void*) == sizeof(int64_t));
     const int64_t count = static_cast<int64_t>(end - begin);
-    ops_.Upload(device_slabs_.As(DType::kI64, {count}, begin * sizeof(void*)),
-                Tensor::Dense(host_slabs_.data() + begin, DType::kI64, {count}));
+    device_.Upload(device_slabs_.As(DType::kI64, {count}, begin * sizeof(void*)),
+                   Tensor::Dense(host_slabs_.data() + begin, DType::kI64, {count}));
   }
 
-  Ops& ops_;
+  ComputeDevice& device_;
   KvShape shape_;
   int slab_shift_ = 0;  // pages per slab == 1 << slab_shift_
   size_t bytes_ = 0;
@@ -221,7 +220,7 @@ class ContiguousKvCache final : public KvCache {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& shape) {
+StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(ComputeDevice& device, const KvShape& shape) {
   if (shape.page_size < 1 || shape.page_size > kMaxPageSize ||
       !std::has_single_bit(static_cast<uint32_t>(shape.page_size))) {
     return Status(StatusCode::kInvalidArgument,
@@ -230,16 +229,17 @@ StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& sha
                   "16 is a good choice");
   }
   KU_RETURN_IF_ERROR(CheckShape(shape));
-  return PagedKvCache::Make(ops, shape);
+  return PagedKvCache::Make(device, shape);
 }
 
-StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape) {
+StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(ComputeDevice& device,
+                                                         const KvShape& shape) {
   KU_RETURN_IF_ERROR(CheckShape(shape));
   KU_CHECK(shape.num_pages >= 2, "at least one row");
-  StatusOr<Buffer> buffer = ops.Allocate((shape.num_pages - 1) * shape.page_bytes());
+  StatusOr<Buffer> buffer = device.Allocate((shape.num_pages - 1) * shape.page_bytes());
   if (!buffer.ok()) return buffer.status();
   return std::unique_ptr<KvCache>(
-      std::make_unique<ContiguousKvCache>(ops.device(), shape, std::move(buffer).value()));
+      std::make_unique<ContiguousKvCache>(device.id(), shape, std::move(buffer).value()));
 }
 
 }  // namespace kuiper

@@ -8,11 +8,10 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/base/tensor.h"
-#include "kuiper/kv/kv_view.h"
+#include "kuiper/ops/compute_device.h"
+#include "kuiper/ops/kv_view.h"
 
 namespace kuiper {
-
-class Ops;
 
 struct KvShape {
   int layers = 0;
@@ -52,8 +51,9 @@ class KvCache {
 // Slabs of at most 256 MB (or one page), each allocated when a page of it is needed and freed by
 // ShrinkTo; never zero-filled. kInvalidArgument for a page size other than a power of two from 1 to
 // 256.
-StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(Ops& ops, const KvShape& shape);
+StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(ComputeDevice& device, const KvShape& shape);
 // One allocation for rows [1, num_pages), which does not shrink. At least one row.
-StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(Ops& ops, const KvShape& shape);
+StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(ComputeDevice& device,
+                                                         const KvShape& shape);
 
 }  // namespace kuiper

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "kuiper/base/check.h"
-#include "kuiper/ops/ops.h"
 
 namespace kuiper {
 namespace {
@@ -15,13 +14,14 @@ constexpr size_t kMaxSlabBytes = size_t{256} << 20;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Create(Ops& ops, const KvCache& kv, int num_pages) {
-  std::unique_ptr<SwapSpace> space(new SwapSpace(ops, kv));
+StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Create(ComputeDevice& device, const KvCache& kv,
+                                                       int num_pages) {
+  std::unique_ptr<SwapSpace> space(new SwapSpace(device, kv));
   const size_t page_bytes = kv.shape().page_bytes();
   space->pages_per_slab_ = static_cast<int>(std::max<size_t>(1, kMaxSlabBytes / page_bytes));
   for (int first = 0; first < num_pages; first += space->pages_per_slab_) {
     const int pages = std::min(space->pages_per_slab_, num_pages - first);
-    StatusOr<Buffer> slab = ops.AllocatePinned(pages * page_bytes);
+    StatusOr<Buffer> slab = device.AllocatePinned(pages * page_bytes);
     if (!slab.ok()) {
       return Status(slab.status().code(),
                     "swap space: cannot allocate " + std::to_string((pages * page_bytes) >> 20) +
@@ -36,7 +36,7 @@ StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Create(Ops& ops, const KvCache& 
 
 // A copy may still be under way.
 SwapSpace::~SwapSpace() {
-  ops_.Sync();
+  device_.Sync();
 }
 
 Tensor SwapSpace::HostPage(int32_t page) const {
@@ -50,12 +50,12 @@ Tensor SwapSpace::HostPage(int32_t page) const {
 
 void SwapSpace::Run(std::span<const PageMove> moves) {
   for (const PageMove& move : moves) {
-    const Tensor device = kv_.Page(move.device_page);
+    const Tensor page = kv_.Page(move.device_page);
     const Tensor host = HostPage(move.host_page);
     if (move.to_host) {
-      ops_.Download(host, device);
+      device_.Download(host, page);
     } else {
-      ops_.Upload(device, host);
+      device_.Upload(page, host);
     }
   }
 }
@@ -66,7 +66,7 @@ double SwapSpace::MeasurePageMs() {
   for (int i = 0; i < 3; ++i) {  // the first one touches the memory
     const auto begin = std::chrono::steady_clock::now();
     Run(round_trip);
-    ops_.Sync();
+    device_.Sync();
     const double ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     best = i == 0 ? ms : std::min(best, ms);

@@ -22,8 +22,9 @@ struct PageMove {
 
 class SwapSpace {
  public:
-  // Storage for host pages [1, num_pages]. `ops` and `kv` must outlive it.
-  static StatusOr<std::unique_ptr<SwapSpace>> Create(Ops& ops, const KvCache& kv, int num_pages);
+  // Storage for host pages [1, num_pages]. `device` and `kv` must outlive it.
+  static StatusOr<std::unique_ptr<SwapSpace>> Create(ComputeDevice& device, const KvCache& kv,
+                                                     int num_pages);
   ~SwapSpace();
 
   // Carries the moves out in this order, in order with the ops.
@@ -33,10 +34,10 @@ class SwapSpace {
   size_t bytes() const;
 
  private:
-  SwapSpace(Ops& ops, const KvCache& kv) : ops_(ops), kv_(kv) {}
+  SwapSpace(ComputeDevice& device, const KvCache& kv) : device_(device), kv_(kv) {}
   Tensor HostPage(int32_t page) const;
 
-  Ops& ops_;
+  ComputeDevice& device_;
   const KvCache& kv_;
   int pages_per_slab_ = 0;
   std::vector<Buffer> slabs_;

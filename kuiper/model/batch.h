@@ -12,15 +12,15 @@ struct Batch {
   int num_tokens = 0;       // T
   int num_seqs = 0;         // S
   int num_outputs = 0;      // R
-  int num_decode_rows = 0;  // the first ones; the others are of prompts, see Ops::Apply
-  Tensor token_ids;         // [T] i32; -1 - r: row r of sampled, see Ops::Embed
+  int num_decode_rows = 0;  // the first ones; the others are of prompts, see ApplyArgs
+  Tensor token_ids;         // [T] i32, an array of TokenRef
   Tensor sampled;           // [max_samples] i32, tokens of the step before; may be empty
   Tensor positions;         // [axes, T] i32; 1 axis for text models
   Tensor slots;             // [T] i32, where new keys and values go
   Tensor block_tables;      // [S, max_pages] i32
   AttnMeta attn;
   Tensor output_rows;  // [R] i32, the rows of the batch that need logits; unused when R == 0
-  Tensor copies;       // [C, 3] i32, for Ops::CopyPages before the step
+  Tensor copies;       // [C, 3] i32, for CopyPages before the step
 };
 
 }  // namespace kuiper

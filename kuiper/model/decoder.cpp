@@ -49,7 +49,7 @@ StatusOr<Activations> MakeActivations(Ops& ops, const DecoderConfig& config, int
   const DType dtype = ops.ActivationType(config.dtype);
   const Layout layout = PlanArena(config, dtype, max_tokens, max_outputs);
   Activations act;
-  KU_ASSIGN_OR_RETURN(act.arena, ops.Allocate(layout.total));
+  KU_ASSIGN_OR_RETURN(act.arena, ops.device().Allocate(layout.total));
   act.max_tokens = max_tokens;
   act.max_outputs = max_outputs;
   const Buffer& arena = act.arena;
@@ -96,19 +96,37 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   const Tensor q = qkv.Cols(0, q_end), k = qkv.Cols(q_end, k_end);
   const Tensor v = qkv.Cols(k_end, c.qkv_size());
 
-  ops_->Embed(residual, weights_.embed, batch.token_ids, batch.sampled);
+  Ops& ops = *ops_;
+  ops.Run(EmbedArgs{
+      .out = residual, .table = weights_.embed, .ids = batch.token_ids, .sampled = batch.sampled});
+  const auto norm = [&](const Tensor& out, const Tensor& in, const Tensor& weight) {
+    ops.Run(RmsNormArgs{.out = out, .x = in, .weight = weight, .eps = c.rms_eps});
+  };
+  const auto apply = [&](const Tensor& out, const Tensor& in, const Linear& linear,
+                         Epilogue epilogue) {
+    ops.Run(ApplyArgs{.out = out,
+                      .x = in,
+                      .linear = linear,
+                      .epilogue = epilogue,
+                      .num_decode_rows = batch.num_decode_rows});
+  };
   for (int i = 0; i < c.layers; ++i) {
     const LayerWeights& w = weights_.layers[i];
     const KvView view = kv.View(i, batch.block_tables);
-    ops_->RmsNorm(x, residual, w.attn_norm, c.rms_eps);
-    ops_->Apply(qkv, x, w.qkv, Epilogue::kStore, batch.num_decode_rows);
-    ops_->QkNormRopeStore(q, k, v, w.q_norm, w.k_norm, c.rms_eps, weights_.rope, batch.positions,
-                          view, batch.slots);
-    ops_->Attention(attn, q, view, batch.attn, scale_);
-    ops_->Apply(residual, attn, w.o, Epilogue::kAdd, batch.num_decode_rows);
-    ops_->RmsNorm(x, residual, w.mlp_norm, c.rms_eps);
-    ops_->Apply(mlp, x, w.gate_up, Epilogue::kSwiGlu, batch.num_decode_rows);
-    ops_->Apply(residual, mlp, w.down, Epilogue::kAdd, batch.num_decode_rows);
+    norm(x, residual, w.attn_norm);
+    apply(qkv, x, w.qkv, Epilogue::kStore);
+    ops.Run(QkNormRopeStoreArgs{.q = q,
+                                .store = {.kv = view, .k = k, .v = v, .slots = batch.slots},
+                                .q_norm = w.q_norm,
+                                .k_norm = w.k_norm,
+                                .eps = c.rms_eps,
+                                .rope = weights_.rope,
+                                .positions = batch.positions});
+    ops.Run(AttentionArgs{.out = attn, .q = q, .kv = view, .meta = batch.attn, .scale = scale_});
+    apply(residual, attn, w.o, Epilogue::kAdd);
+    norm(x, residual, w.mlp_norm);
+    apply(mlp, x, w.gate_up, Epilogue::kSwiGlu);
+    apply(residual, mlp, w.down, Epilogue::kAdd);
     if (probe) probe(i, residual);
   }
 
@@ -116,9 +134,9 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   if (outputs == 0) return;  // a chunk of a prompt that goes on
   const Tensor out_residual = act.out_residual.Rows(0, outputs);
   const Tensor out_x = act.out_x.Rows(0, outputs);
-  ops_->GatherRows(out_residual, residual, batch.output_rows);
-  ops_->RmsNorm(out_x, out_residual, weights_.final_norm, c.rms_eps);
-  ops_->Apply(act.logits.Rows(0, outputs), out_x, weights_.lm_head);
+  ops.Run(GatherRowsArgs{.out = out_residual, .x = residual, .rows = batch.output_rows});
+  norm(out_x, out_residual, weights_.final_norm);
+  ops.Run(ApplyArgs{.out = act.logits.Rows(0, outputs), .x = out_x, .linear = weights_.lm_head});
 }
 
 }  // namespace kuiper

@@ -12,25 +12,25 @@
 namespace kuiper {
 namespace {
 
-StatusOr<RopeTable> MakeRopeTable(Ops& ops, const DecoderConfig& config, int positions,
+StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& config, int positions,
                                   std::vector<Buffer>* buffers) {
   constexpr int kRows = 4096;  // uploaded at a time
   const int dim = config.head_dim;
   const size_t table_bytes = static_cast<size_t>(positions) * dim * sizeof(float);
-  KU_ASSIGN_OR_RETURN(Buffer table, ops.Allocate(table_bytes));
-  KU_ASSIGN_OR_RETURN(Buffer axes, ops.Allocate(dim / 2 * sizeof(int32_t)));
+  KU_ASSIGN_OR_RETURN(Buffer table, device.Allocate(table_bytes));
+  KU_ASSIGN_OR_RETURN(Buffer axes, device.Allocate(dim / 2 * sizeof(int32_t)));
   const RopeTable rope = {.cos_sin = table.As(DType::kF32, {positions, dim}),
                           .axis_of_pair = axes.As(DType::kI32, {dim / 2})};
   for (int begin = 0; begin < positions; begin += kRows) {
     const int end = std::min(positions, begin + kRows);
     std::vector<float> rows = RopeCosSin(config.rope, dim, begin, end);
-    ops.Upload(rope.cos_sin.Rows(begin, end),
-               Tensor::Dense(rows.data(), DType::kF32, {end - begin, dim}));
-    ops.Sync();
+    device.Upload(rope.cos_sin.Rows(begin, end),
+                  Tensor::Dense(rows.data(), DType::kF32, {end - begin, dim}));
+    device.Sync();
   }
   std::vector<int32_t> zeros(dim / 2, 0);
-  ops.Upload(rope.axis_of_pair, Tensor::Dense(zeros.data(), DType::kI32, {dim / 2}));
-  ops.Sync();
+  device.Upload(rope.axis_of_pair, Tensor::Dense(zeros.data(), DType::kI32, {dim / 2}));
+  device.Sync();
   buffers->push_back(std::move(table));
   buffers->push_back(std::move(axes));
   return rope;
@@ -111,7 +111,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   model->buffers_ = placer.TakeBuffers();
   KU_ASSIGN_OR_RETURN(
       weights.rope,
-      MakeRopeTable(ops, config, options.max_context > 0 ? options.max_context : limit,
+      MakeRopeTable(ops.device(), config, options.max_context > 0 ? options.max_context : limit,
                     &model->buffers_));
   if (options.progress) options.progress(source.file_bytes(), source.file_bytes());
 

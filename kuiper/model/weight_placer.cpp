@@ -18,7 +18,7 @@ WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops,
     : source_(source),
       ops_(ops),
       report_(std::move(report)),
-      reads_in_place_(ops.device().type == DeviceType::kCPU) {}
+      reads_in_place_(ops.device().traits().reads_host_memory) {}
 
 StatusOr<Tensor> WeightPlacer::Place(const std::string& name, const Tensor& host, DType dtype) {
   const bool aligned = reinterpret_cast<uintptr_t>(host.data) % DTypeBytes(host.dtype) == 0;
@@ -27,11 +27,11 @@ StatusOr<Tensor> WeightPlacer::Place(const std::string& name, const Tensor& host
     return host;
   }
   const size_t bytes = static_cast<size_t>(host.numel()) * DTypeBytes(dtype);
-  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.Allocate(bytes));
+  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().Allocate(bytes));
   const Tensor placed = host.rank == 1 ? buffer.As(dtype, {host.shape[0]})
                                        : buffer.As(dtype, {host.shape[0], host.shape[1]});
   if (host.empty()) {
-    ops_.FillRandom(placed, num_random_++);
+    ops_.Run(FillRandomArgs{.out = placed, .seed = num_random_++});
   } else {
     KU_RETURN_IF_ERROR(Copy(name, host, placed));
   }
@@ -47,7 +47,7 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
   const char* src = static_cast<const char*>(host.data);
   char* out = static_cast<char*>(dst.data);
   if (!reads_in_place_ && staging_.empty()) {
-    KU_ASSIGN_OR_RETURN(staging_, ops_.AllocatePinned(kChunkBytes));
+    KU_ASSIGN_OR_RETURN(staging_, ops_.device().AllocatePinned(kChunkBytes));
   }
   for (int64_t i = 0; i < count; i += chunk) {
     const int64_t n = std::min(chunk, count - i);
@@ -61,9 +61,9 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
                     "use --dtype bf16 or fp32");
     }
     if (!reads_in_place_) {
-      ops_.Upload(Tensor::Dense(out + i * dst_bytes, dst.dtype, {n}, dst.device),
-                  Tensor::Dense(target, dst.dtype, {n}));
-      ops_.Sync();  // the staging memory is used again
+      ops_.device().Upload(Tensor::Dense(out + i * dst_bytes, dst.dtype, {n}, dst.device),
+                           Tensor::Dense(target, dst.dtype, {n}));
+      ops_.device().Sync();  // the staging memory is used again
     }
     source_.DontNeed(src + i * src_bytes, n * src_bytes);
     report_(n * src_bytes);

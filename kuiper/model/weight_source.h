@@ -31,7 +31,7 @@ class WeightSource {
   virtual ~WeightSource() = default;
   virtual const ModelFiles& files() const = 0;
   // A dense host tensor of the weight's shape and of any float type, valid while the source lives;
-  // the data need not be aligned. Without data it stands for random values (Ops::FillRandom), which
+  // the data need not be aligned. Without data it stands for random values (FillRandom), which
   // differ from tensor to tensor. kModel when it is absent or does not have this shape.
   virtual StatusOr<Tensor> Get(const Weight& weight) = 0;
   // The names of tensors that Get was not asked for.

@@ -26,10 +26,6 @@ Status InRange(const char* name, int64_t value, int64_t low, int64_t high) {
                  std::to_string(low) + ", " + std::to_string(high) + "]");
 }
 
-bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 Status CheckIndices(const char* name, const int32_t* indices) {
   if (indices == nullptr) return Invalid(std::string(name) + " is null");
   if (reinterpret_cast<uintptr_t>(indices) % sizeof(int32_t) == 0) return OkStatus();
@@ -225,17 +221,17 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
   OpsOptions without_linear = options;
   without_linear.determinism = Determinism::kStrict;  // takes no memory for linear layers
   KU_ASSIGN_OR_RETURN(attention.ops_, MakeOps(device, without_linear));
-  Ops& ops = *attention.ops_;
+  ComputeDevice& opened = attention.device();
   OpsLimits reserved;
   reserved.max_seqs = limits.max_seqs;
   reserved.max_features = limits.max_heads * limits.max_head_size;
   reserved.max_context = limits.max_kv_len;
-  KU_RETURN_IF_ERROR(ops.Reserve(reserved));
-  KU_ASSIGN_OR_RETURN(attention.anchor_, ops.Allocate(sizeof(int64_t)));
-  KU_ASSIGN_OR_RETURN(attention.slabs_, ops.Allocate(sizeof(int64_t)));
+  KU_RETURN_IF_ERROR(attention.ops_->Reserve(reserved));
+  KU_ASSIGN_OR_RETURN(attention.anchor_, opened.Allocate(sizeof(int64_t)));
+  KU_ASSIGN_OR_RETURN(attention.slabs_, opened.Allocate(sizeof(int64_t)));
   auto anchor = static_cast<int64_t>(reinterpret_cast<uintptr_t>(attention.anchor_.data()));
-  ops.Upload(attention.slabs_.As(DType::kI64, {1}), Tensor::Dense(&anchor, DType::kI64, {1}));
-  ops.Sync();
+  opened.Upload(attention.slabs_.As(DType::kI64, {1}), Tensor::Dense(&anchor, DType::kI64, {1}));
+  opened.Sync();
   return StatusOr<PagedAttention>(std::move(attention));
 }
 
@@ -257,14 +253,14 @@ KvView PagedAttention::ViewOf(const PagedKv& kv) const {
 
 Status PagedAttention::Run(const PagedAttentionArgs& args) {
   KU_RETURN_IF_ERROR(CheckRun(args, limits_));
-  const Device device = ops_->device();
+  const Device id = device().id();
   const int64_t width = int64_t{1} * args.num_heads * args.kv.head_size;
   KvView view = ViewOf(args.kv);
   view.tables = args.block_tables;
   view.table_stride = args.block_table_stride;
   AttnMeta meta;
-  meta.cu_seqlens_q = VectorOf(args.cu_seqlens_q, args.num_seqs + 1, device);
-  meta.kv_lens = VectorOf(args.kv_lens, args.num_seqs, device);
+  meta.cu_seqlens_q = VectorOf(args.cu_seqlens_q, args.num_seqs + 1, id);
+  meta.kv_lens = VectorOf(args.kv_lens, args.num_seqs, id);
   meta.num_seqs = args.num_seqs;
   meta.max_q_len = args.max_q_len;
   meta.max_kv_len = args.max_kv_len;
@@ -273,24 +269,28 @@ Status PagedAttention::Run(const PagedAttentionArgs& args) {
   options.window = args.window;
   if (args.alibi_slopes != nullptr) {
     options.alibi_slopes =
-        Tensor::Dense(const_cast<float*>(args.alibi_slopes), DType::kF32, {args.num_heads}, device);
+        Tensor::Dense(const_cast<float*>(args.alibi_slopes), DType::kF32, {args.num_heads}, id);
   }
   const float scale =
       args.scale != 0.0f ? args.scale : 1.0f / std::sqrt(static_cast<float>(args.kv.head_size));
-  ops_->Attention(RowsOf(args.out, args.dtype, args.num_tokens, width, args.out_stride, device),
-                  RowsOf(args.q, args.dtype, args.num_tokens, width, args.q_stride, device), view,
-                  meta, scale, options);
+  ops_->Run(AttentionArgs{
+      .out = RowsOf(args.out, args.dtype, args.num_tokens, width, args.out_stride, id),
+      .q = RowsOf(args.q, args.dtype, args.num_tokens, width, args.q_stride, id),
+      .kv = view,
+      .meta = meta,
+      .scale = scale,
+      .options = options});
   return OkStatus();
 }
 
 Status PagedAttention::StoreKv(const PagedStoreArgs& args) {
   KU_RETURN_IF_ERROR(CheckStore(args));
-  const Device device = ops_->device();
+  const Device id = device().id();
   const int64_t width = int64_t{1} * args.kv.kv_heads * args.kv.head_size;
-  ops_->StoreKv(ViewOf(args.kv),
-                RowsOf(args.k, args.dtype, args.num_tokens, width, args.k_stride, device),
-                RowsOf(args.v, args.dtype, args.num_tokens, width, args.v_stride, device),
-                VectorOf(args.slots, args.num_tokens, device));
+  ops_->Run(StoreKvArgs{.kv = ViewOf(args.kv),
+                        .k = RowsOf(args.k, args.dtype, args.num_tokens, width, args.k_stride, id),
+                        .v = RowsOf(args.v, args.dtype, args.num_tokens, width, args.v_stride, id),
+                        .slots = VectorOf(args.slots, args.num_tokens, id)});
   return OkStatus();
 }
 
@@ -299,8 +299,8 @@ Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
   const auto download = [this](const int32_t* data, size_t n) {
     std::vector<int32_t> values(n);
     const auto size = static_cast<int64_t>(n);
-    ops_->Download(VectorOf(values.data(), size, Device{}), VectorOf(data, size, ops_->device()));
-    ops_->Sync();
+    device().Download(VectorOf(values.data(), size, Device{}), VectorOf(data, size, device().id()));
+    Sync();
     return values;
   };
   const auto seqs = static_cast<size_t>(args.num_seqs);

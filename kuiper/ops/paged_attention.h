@@ -115,10 +115,10 @@ class PagedAttention {
   // of them. Copies them to the host and waits.
   Status CheckValues(const PagedAttentionArgs& args);
   // Waits until every call is executed.
-  void Sync() { ops_->Sync(); }
+  void Sync() { device().Sync(); }
 
   // The device itself: memory, and copies in order with the calls.
-  Ops& ops() { return *ops_; }
+  ComputeDevice& device() const { return ops_->device(); }
 
  private:
   PagedAttention() = default;

@@ -21,12 +21,12 @@ class BatchBuilderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ops_ = MakeOps({DeviceType::kCPU, 0}, {.num_threads = 1}).value();
-    builder_ = BatchBuilder::Create(*ops_, {.max_tokens = 16,
-                                            .max_seqs = 4,
-                                            .max_outputs = 4,
-                                            .max_pages = 8,
-                                            .page_size = 4,
-                                            .max_kv_len = 32})
+    builder_ = BatchBuilder::Create(ops_->device(), {.max_tokens = 16,
+                                                     .max_seqs = 4,
+                                                     .max_outputs = 4,
+                                                     .max_pages = 8,
+                                                     .page_size = 4,
+                                                     .max_kv_len = 32})
                    .value();
   }
 
@@ -92,13 +92,13 @@ TEST_F(BatchBuilderTest, SampledRowsComeBeforeTheOtherRowsOfLogits) {
 
 // Positions turn the heads, places in the sequence say where keys go.
 TEST_F(BatchBuilderTest, PositionsHaveARowPerAxis) {
-  const auto builder = BatchBuilder::Create(*ops_, {.max_tokens = 8,
-                                                    .max_seqs = 1,
-                                                    .max_outputs = 1,
-                                                    .num_axes = 3,
-                                                    .max_pages = 8,
-                                                    .page_size = 4,
-                                                    .max_kv_len = 32})
+  const auto builder = BatchBuilder::Create(ops_->device(), {.max_tokens = 8,
+                                                             .max_seqs = 1,
+                                                             .max_outputs = 1,
+                                                             .num_axes = 3,
+                                                             .max_pages = 8,
+                                                             .page_size = 4,
+                                                             .max_kv_len = 32})
                            .value();
   StepPlan plan = test::PlanOf({{.begin = 3, .tokens = {1, 2}, .pages = {5, 6}}});
   plan.num_axes = 3;
@@ -192,13 +192,13 @@ TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
 
 TEST_F(BatchBuilderTest, SaysWhichTokensLieOnPagesOfTheSequenceBefore) {
   constexpr int kPageSize = 128;
-  const auto builder = BatchBuilder::Create(*ops_, {.max_tokens = 16,
-                                                    .max_seqs = 5,
-                                                    .max_outputs = 5,
-                                                    .max_pages = 3,
-                                                    .page_size = kPageSize,
-                                                    .max_kv_len = 3 * kPageSize,
-                                                    .cascade = true})
+  const auto builder = BatchBuilder::Create(ops_->device(), {.max_tokens = 16,
+                                                             .max_seqs = 5,
+                                                             .max_outputs = 5,
+                                                             .max_pages = 3,
+                                                             .page_size = kPageSize,
+                                                             .max_kv_len = 3 * kPageSize,
+                                                             .cascade = true})
                            .value();
   const auto plan = [](int count) {
     std::vector<test::HandMade> entries;

@@ -12,7 +12,7 @@
 #include "kuiper/model/model.h"
 #include "test/engine/engine_test_util.h"
 #include "test/engine/plan_test_util.h"
-#include "test/kv/late_ops.h"
+#include "test/kv/late_device.h"
 #include "test/log_capture.h"
 #include "test/test_data.h"
 
@@ -160,8 +160,8 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
 }
 
 TEST(DecodeGraphTest, FailedRecordingIsLoggedOnceAndTheSizeStaysEager) {
-  test::LateOps ops;  // cannot record
-  DecodeGraph graph(ops, 4, true);
+  test::LateDevice device;  // cannot record
+  DecodeGraph graph(device, 4, true);
   int eager_steps = 0;
   Batch batch;
   batch.num_seqs = 2;

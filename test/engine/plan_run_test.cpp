@@ -184,11 +184,11 @@ TEST_P(PlanRunTest, PositionsThatAgreeOnEachAxisAreThoseOfText) {
   const int pairs = machine.model->config().decoder.head_dim / 2;
   Ids axis_of_pair;
   for (int i = 0; i < pairs; ++i) axis_of_pair.push_back(i % 3);
-  const Buffer memory = machine.ops->Allocate(pairs * sizeof(int32_t)).value();
+  const Buffer memory = machine.ops->device().Allocate(pairs * sizeof(int32_t)).value();
   weights.rope.axis_of_pair = memory.As(DType::kI32, {pairs});
-  machine.ops->Upload(weights.rope.axis_of_pair,
-                      Tensor::Dense(axis_of_pair.data(), DType::kI32, {pairs}));
-  machine.ops->Sync();
+  machine.ops->device().Upload(weights.rope.axis_of_pair,
+                               Tensor::Dense(axis_of_pair.data(), DType::kI32, {pairs}));
+  machine.ops->device().Sync();
   const Decoder decoder(machine.model->config().decoder, weights, *machine.ops);
 
   const Ids text = Prompt(3 * kPageSize + 1, machine.vocab());

@@ -27,7 +27,7 @@ TEST(SamplerTest, PenaltiesHaveRoomForEveryIdOfTheModel) {
   logits[2] = 7;  // 5 after the penalty
   const Tensor row = Tensor::Dense(logits.data(), DType::kF32, {1, kVocab});
   sampler->Sample(row, plan);
-  ops->Sync();
+  ops->device().Sync();
   EXPECT_EQ(sampler->Result().tokens, std::vector<std::optional<int32_t>>{1});
 }
 
@@ -49,7 +49,7 @@ TEST(SamplerTest, RowThatIsNotFiniteHasNoToken) {
     plan.Close();
   }
   sampler->Sample(Tensor::Dense(logits.data(), DType::kF32, {3, kVocab}), plan);
-  ops->Sync();
+  ops->device().Sync();
   const StepResult result = sampler->Result();
   const auto first = result.Of(plan.entries[0]), second = result.Of(plan.entries[1]);
   ASSERT_EQ(first.size(), 2u);

@@ -12,20 +12,22 @@
 #include <vector>
 
 #include "kuiper/kernels/cpu/memory.h"
-#include "test/kv/late_ops.h"
+#include "kuiper/ops/ops.h"
+#include "test/kv/late_device.h"
 
 namespace kuiper {
 namespace {
 
-using test::LateOps;
+using test::LateDevice;
 using ::testing::ExitedWithCode;
 
 constexpr size_t kMegabyte = size_t{1} << 20;
 
-// [S, max_pages] host array with a row stride, as a tensor of the ops' device.
+// [S, max_pages] host array with a row stride, as a tensor of the device.
 struct Tables {
-  Tables(const Ops& ops, int num_seqs, int max_pages, int stride) : ids(num_seqs * stride, -1) {
-    tensor = Tensor::Dense(ids.data(), DType::kI32, {num_seqs, stride}, ops.device());
+  Tables(const ComputeDevice& device, int num_seqs, int max_pages, int stride)
+      : ids(num_seqs * stride, -1) {
+    tensor = Tensor::Dense(ids.data(), DType::kI32, {num_seqs, stride}, device.id());
     tensor = tensor.Cols(0, max_pages);
   }
   int32_t& at(int seq, int i) { return ids[seq * tensor.stride[0] + i]; }
@@ -62,7 +64,7 @@ const KvShape kSmallShapes[] = {
 // Visits every K and V vector of the cache as kernels do, and checks that each element has exactly
 // one address and that nothing lies outside the allocations.
 template <typename T, typename MakeView>
-void ExpectBijection(const KvCache& cache, const std::vector<LateOps::Allocation>& slabs,
+void ExpectBijection(const KvCache& cache, const std::vector<LateDevice::Allocation>& slabs,
                      MakeView view_of, int first_page = 0) {
   const KvShape& s = cache.shape();
   const int64_t page_elements = s.page_bytes() / sizeof(T);
@@ -100,15 +102,15 @@ TYPED_TEST_SUITE(KvCacheTypedTest, ElementTypes);
 TYPED_TEST(KvCacheTypedTest, PagedSlotsFillTheSlabsExactly) {
   for (KvShape shape : kSmallShapes) {
     shape.dtype = DTypeOf<TypeParam>::value;
-    LateOps ops;
-    const auto cache = MakePagedKvCache(ops, shape);
+    LateDevice device;
+    const auto cache = MakePagedKvCache(device, shape);
     ASSERT_TRUE(cache.ok());
     ASSERT_TRUE((*cache)->EnsurePages(shape.num_pages).ok());
-    ops.Sync();
-    ASSERT_EQ(ops.allocations().size(), 2u);  // the slab table, one slab
-    EXPECT_EQ(ops.allocations()[1].bytes, shape.num_pages * shape.page_bytes());
-    Tables tables(ops, 1, 1, 1);
-    ExpectBijection<TypeParam>(**cache, {ops.allocations()[1]}, [&](int layer) {
+    device.Sync();
+    ASSERT_EQ(device.allocations().size(), 2u);  // the slab table, one slab
+    EXPECT_EQ(device.allocations()[1].bytes, shape.num_pages * shape.page_bytes());
+    Tables tables(device, 1, 1, 1);
+    ExpectBijection<TypeParam>(**cache, {device.allocations()[1]}, [&](int layer) {
       return (*cache)->View(layer, tables.tensor).template Paged<TypeParam>();
     });
   }
@@ -120,16 +122,16 @@ TYPED_TEST(KvCacheTypedTest, ContiguousSlotsFillTheBufferExactly) {
     shape.num_pages += 1;  // rows begin with number 1
     for (int max_len : {shape.page_size, shape.page_size + 1, 37}) {
       shape.page_size = max_len;
-      LateOps ops;
-      const auto cache = MakeContiguousKvCache(ops, shape);
+      LateDevice device;
+      const auto cache = MakeContiguousKvCache(device, shape);
       ASSERT_TRUE(cache.ok());
       EXPECT_TRUE((*cache)->EnsurePages(shape.num_pages).ok());
-      ASSERT_EQ(ops.allocations().size(), 1u);
+      ASSERT_EQ(device.allocations().size(), 1u);
       EXPECT_EQ((*cache)->bytes(), (shape.num_pages - 1) * shape.page_bytes());
-      EXPECT_EQ(ops.allocations()[0].bytes, (*cache)->bytes());
-      Tables tables(ops, 1, 1, 1);
+      EXPECT_EQ(device.allocations()[0].bytes, (*cache)->bytes());
+      Tables tables(device, 1, 1, 1);
       ExpectBijection<TypeParam>(
-          **cache, ops.allocations(),
+          **cache, device.allocations(),
           [&](int layer) {
             return (*cache)->View(layer, tables.tensor).template Contiguous<TypeParam>();
           },
@@ -141,12 +143,12 @@ TYPED_TEST(KvCacheTypedTest, ContiguousSlotsFillTheBufferExactly) {
 // What StoreKv writes through a slot, Attention finds through table and position.
 TEST(KvCacheTest, PagedRowFollowsTheShuffledTable) {
   for (const KvShape& shape : kSmallShapes) {
-    LateOps ops;
-    const auto cache = MakePagedKvCache(ops, shape);
+    LateDevice device;
+    const auto cache = MakePagedKvCache(device, shape);
     ASSERT_TRUE((*cache)->EnsurePages(shape.num_pages).ok());
-    ops.Sync();
+    device.Sync();
     const int pages_per_seq = std::max(1, shape.num_pages / 2);
-    Tables tables(ops, 2, pages_per_seq, pages_per_seq + 3);
+    Tables tables(device, 2, pages_per_seq, pages_per_seq + 3);
     std::vector<int32_t> ids(2 * pages_per_seq);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % shape.num_pages;
     std::shuffle(ids.begin(), ids.end(), std::mt19937(7));
@@ -169,9 +171,9 @@ TEST(KvCacheTest, PagedRowFollowsTheShuffledTable) {
 
 TEST(KvCacheTest, ContiguousRowFollowsColumnZero) {
   KvShape shape = {3, 2, 8, 5, 37};
-  LateOps ops;
-  const auto cache = MakeContiguousKvCache(ops, shape);
-  Tables tables(ops, 3, 1, 4);
+  LateDevice device;
+  const auto cache = MakeContiguousKvCache(device, shape);
+  Tables tables(device, 3, 1, 4);
   for (int seq = 0; seq < 3; ++seq) tables.at(seq, 0) = 4 - seq;
   const KvView erased = (*cache)->View(2, tables.tensor);
   EXPECT_EQ(erased.kind, KvView::Kind::kContiguous);
@@ -199,31 +201,31 @@ TEST(KvCacheSlabTest, SlabsArePowersOfTwoOfPagesUpTo256Megabytes) {
       {{32, 8, 128, 64, 16}, {256}},             // exactly one slab
   };
   for (const SlabCase& c : cases) {
-    LateOps ops;
-    const auto cache = MakePagedKvCache(ops, c.shape);
+    LateDevice device;
+    const auto cache = MakePagedKvCache(device, c.shape);
     ASSERT_TRUE(cache.ok());
-    EXPECT_EQ(ops.allocations().size(), 2u) << "only the null page's slab exists at first";
+    EXPECT_EQ(device.allocations().size(), 2u) << "only the null page's slab exists at first";
     const int64_t per_slab = NaivePagesPerSlab(c.shape.page_bytes());
     for (int pages = 1; pages <= c.shape.num_pages; ++pages) {
       ASSERT_TRUE((*cache)->EnsurePages(pages).ok());
-      ASSERT_EQ(ops.allocations().size(), 2u + (pages - 1) / per_slab) << pages;
+      ASSERT_EQ(device.allocations().size(), 2u + (pages - 1) / per_slab) << pages;
     }
-    ops.Sync();
-    ASSERT_EQ(ops.allocations().size(), 1 + c.slab_megabytes.size());
+    device.Sync();
+    ASSERT_EQ(device.allocations().size(), 1 + c.slab_megabytes.size());
     size_t total = 0;
     for (size_t i = 0; i < c.slab_megabytes.size(); ++i) {
-      EXPECT_EQ(ops.allocations()[1 + i].bytes, c.slab_megabytes[i] * kMegabyte);
+      EXPECT_EQ(device.allocations()[1 + i].bytes, c.slab_megabytes[i] * kMegabyte);
       total += c.slab_megabytes[i] * kMegabyte;
     }
     EXPECT_EQ((*cache)->bytes(), total);
     EXPECT_EQ(total, c.shape.num_pages * c.shape.page_bytes());
     // First and last element of every page, where the strides are largest.
-    Tables tables(ops, 1, 1, 1);
+    Tables tables(device, 1, 1, 1);
     const KvShape& s = c.shape;
     const PagedView<float> first = (*cache)->View(0, tables.tensor).Paged<float>();
     const PagedView<float> last = (*cache)->View(s.layers - 1, tables.tensor).Paged<float>();
     for (int page = 0; page < s.num_pages; ++page) {
-      const char* begin = ops.allocations()[1 + page / per_slab].data +
+      const char* begin = device.allocations()[1 + page / per_slab].data +
                           page % per_slab * static_cast<int64_t>(s.page_bytes());
       ASSERT_EQ(reinterpret_cast<const char*>(first.At(page, 0, 0)), begin);
       const float* v = last.At(page, s.page_size - 1, s.kv_heads - 1) + last.s.v_offset;
@@ -234,10 +236,10 @@ TEST(KvCacheSlabTest, SlabsArePowersOfTwoOfPagesUpTo256Megabytes) {
 
 TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
   const KvShape shape = {32, 8, 128, 10, 256};
-  LateOps ops;
-  const auto cache = MakePagedKvCache(ops, shape);
-  ops.Sync();
-  Tables tables(ops, 1, 1, 1);
+  LateDevice device;
+  const auto cache = MakePagedKvCache(device, shape);
+  device.Sync();
+  Tables tables(device, 1, 1, 1);
   const PagedView<float> early = (*cache)->View(3, tables.tensor).Paged<float>();
   std::vector<float*> addresses;
   for (int page = 0; page < 4; ++page) {
@@ -247,7 +249,7 @@ TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
   EXPECT_EQ(early.slabs[1], nullptr) << "a slab that does not exist has no address";
   ASSERT_TRUE((*cache)->EnsurePages(10).ok());
   ASSERT_TRUE((*cache)->EnsurePages(2).ok()) << "asking for less shrinks nothing";
-  ops.Sync();
+  device.Sync();
   const PagedView<float> late = (*cache)->View(3, tables.tensor).Paged<float>();
   EXPECT_EQ(late.slabs, early.slabs) << "a recorded step would read a stale table";
   for (int page = 0; page < 4; ++page) {
@@ -263,15 +265,15 @@ TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
   const KvShape shape = {32, 8, 128, 9, 256};
   for (int kept = 0; kept <= 9; ++kept) {
     SCOPED_TRACE("pages " + std::to_string(kept));
-    LateOps ops;
-    const auto cache = MakePagedKvCache(ops, shape);
+    LateDevice device;
+    const auto cache = MakePagedKvCache(device, shape);
     ASSERT_TRUE((*cache)->EnsurePages(9).ok());  // its upload of the table is not done yet
     const int slabs = kept <= 4 ? 1 : kept <= 8 ? 2 : 3;
-    Tables tables(ops, 1, 1, 1);
+    Tables tables(device, 1, 1, 1);
     const PagedView<float> view = (*cache)->View(1, tables.tensor).Paged<float>();
     std::vector<float*> addresses;
     (*cache)->ShrinkTo(kept);
-    ops.Sync();
+    device.Sync();
     for (int page = 0; page < std::min(4 * slabs, 9); ++page) {
       addresses.push_back(view.At(page, 5, 1));
       *addresses.back() = static_cast<float>(page);
@@ -280,8 +282,8 @@ TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
     for (int slab = 0; slab < 3; ++slab) EXPECT_EQ(view.slabs[slab] == nullptr, slab >= slabs);
     ASSERT_TRUE((*cache)->EnsurePages(9).ok());
     EXPECT_EQ((*cache)->bytes(), 9 * shape.page_bytes());
-    EXPECT_EQ(ops.allocations().size(), 4u + 3 - slabs);
-    ops.Sync();
+    EXPECT_EQ(device.allocations().size(), 4u + 3 - slabs);
+    device.Sync();
     for (int page = 0; page < static_cast<int>(addresses.size()); ++page) {
       ASSERT_EQ(view.At(page, 5, 1), addresses[page]);
       EXPECT_EQ(*addresses[page], static_cast<float>(page));
@@ -303,7 +305,7 @@ TEST(KvCacheSlabTest, ShrinkingGivesMemoryBackToTheSystem) {
   const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
   const KvShape shape = {32, 8, 128, 8, 256};  // two slabs
   const size_t idle = cpu::AllocatedBytes();
-  const auto cache = MakePagedKvCache(*ops, shape);
+  const auto cache = MakePagedKvCache(ops->device(), shape);
   ASSERT_TRUE((*cache)->EnsurePages(8).ok());
   const Tensor page = (*cache)->Page(7);  // 64 MB
   const size_t before = ResidentBytes();
@@ -316,8 +318,8 @@ TEST(KvCacheSlabTest, ShrinkingGivesMemoryBackToTheSystem) {
 }
 
 TEST(KvCacheTest, ContiguousStorageDoesNotShrink) {
-  LateOps ops;
-  const auto cache = MakeContiguousKvCache(ops, {3, 2, 8, 5, 37});
+  LateDevice device;
+  const auto cache = MakeContiguousKvCache(device, {3, 2, 8, 5, 37});
   const size_t bytes = (*cache)->bytes();
   (*cache)->ShrinkTo(1);
   EXPECT_EQ((*cache)->bytes(), bytes);
@@ -325,8 +327,8 @@ TEST(KvCacheTest, ContiguousStorageDoesNotShrink) {
 
 TEST(KvCacheSlabTest, ExhaustionKeepsWhatWasUsable) {
   const KvShape shape = {32, 8, 128, 10, 256};
-  LateOps ops(600 * kMegabyte);
-  const auto cache = MakePagedKvCache(ops, shape);
+  LateDevice device(600 * kMegabyte);
+  const auto cache = MakePagedKvCache(device, shape);
   ASSERT_TRUE(cache.ok());
   const Status status = (*cache)->EnsurePages(10);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
@@ -334,30 +336,30 @@ TEST(KvCacheSlabTest, ExhaustionKeepsWhatWasUsable) {
   EXPECT_EQ(status.hint(), "use less");
   EXPECT_EQ((*cache)->bytes(), 512 * kMegabyte);
   EXPECT_TRUE((*cache)->EnsurePages(8).ok());
-  ops.Sync();
-  Tables tables(ops, 1, 1, 1);
+  device.Sync();
+  Tables tables(device, 1, 1, 1);
   const PagedView<float> view = (*cache)->View(0, tables.tensor).Paged<float>();
   EXPECT_EQ(reinterpret_cast<char*>(view.At(7, 0, 0)),
-            ops.allocations()[2].data + 3 * shape.page_bytes());
-  ops.set_capacity(700 * kMegabyte);
+            device.allocations()[2].data + 3 * shape.page_bytes());
+  device.set_capacity(700 * kMegabyte);
   EXPECT_TRUE((*cache)->EnsurePages(10).ok());
   EXPECT_EQ((*cache)->bytes(), 640 * kMegabyte);
 }
 
 TEST(KvCacheTest, NoMemoryIsAStatus) {
-  LateOps ops(100);
+  LateDevice device(100);
   const KvShape shape = {2, 2, 8, 4, 16};
-  EXPECT_EQ(MakePagedKvCache(ops, shape).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(MakeContiguousKvCache(ops, shape).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(MakePagedKvCache(device, shape).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(MakeContiguousKvCache(device, shape).status().code(), StatusCode::kResourceExhausted);
 }
 
 TEST(KvCacheTest, PagedTakesPowersOfTwoUpTo256) {
-  LateOps ops;
+  LateDevice device;
   for (int page_size = -1; page_size <= 600; ++page_size) {
     const bool valid = page_size == 1 || page_size == 2 || page_size == 4 || page_size == 8 ||
                        page_size == 16 || page_size == 32 || page_size == 64 || page_size == 128 ||
                        page_size == 256;
-    const auto cache = MakePagedKvCache(ops, {1, 1, 2, 2, page_size});
+    const auto cache = MakePagedKvCache(device, {1, 1, 2, 2, page_size});
     ASSERT_EQ(cache.ok(), valid) << page_size;
     if (!valid) {
       EXPECT_EQ(cache.status().code(), StatusCode::kInvalidArgument);
@@ -380,13 +382,13 @@ TEST(KvCacheTest, ShapesThatCannotBeCountedAreRejected) {
       {1, 1, 1, 1, 1, DType::kI32},
       {1, 1, 1, 1, 1, DType::kU8},
   };
-  LateOps ops;
+  LateDevice device;
   for (const KvShape& shape : bad) {
-    EXPECT_EQ(MakePagedKvCache(ops, shape).status().code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(MakeContiguousKvCache(ops, shape).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(MakePagedKvCache(device, shape).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(MakeContiguousKvCache(device, shape).status().code(), StatusCode::kInvalidArgument);
   }
-  EXPECT_TRUE(ops.allocations().empty());
-  EXPECT_EQ(MakeContiguousKvCache(ops, {1, 1, 1, 1, 0}).status().code(),
+  EXPECT_TRUE(device.allocations().empty());
+  EXPECT_EQ(MakeContiguousKvCache(device, {1, 1, 1, 1, 0}).status().code(),
             StatusCode::kInvalidArgument);
 }
 
@@ -398,9 +400,9 @@ TEST(KvCacheTest, ShapeCountsBytes) {
 }
 
 TEST(KvCacheDeathTest, ContractsAreChecked) {
-  LateOps ops;
-  const auto cache = MakePagedKvCache(ops, {2, 1, 4, 3, 4});
-  Tables tables(ops, 1, 1, 1);
+  LateDevice device;
+  const auto cache = MakePagedKvCache(device, {2, 1, 4, 3, 4});
+  Tables tables(device, 1, 1, 1);
   EXPECT_EXIT((*cache)->View(2, tables.tensor), ExitedWithCode(1), "layer");
   EXPECT_EXIT((void)(*cache)->EnsurePages(4), ExitedWithCode(1), "more pages");
   Tensor on_host = tables.tensor;

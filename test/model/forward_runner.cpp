@@ -20,7 +20,8 @@ ForwardRunner::ForwardRunner(Ops& ops, const Decoder& decoder, int max_tokens,
   shape.num_pages = pages + 1;  // page 0 is the null page
   shape.page_size = options.paged ? options.page_size : max_tokens;
   shape.dtype = options.kv_dtype;
-  auto kv = options.paged ? MakePagedKvCache(ops, shape) : MakeContiguousKvCache(ops, shape);
+  auto kv = options.paged ? MakePagedKvCache(ops.device(), shape)
+                          : MakeContiguousKvCache(ops.device(), shape);
   KU_CHECK(kv.ok(), kv.status().message());
   kv_ = std::move(kv).value();
   KU_CHECK(kv_->EnsurePages(shape.num_pages).ok());
@@ -41,12 +42,13 @@ ForwardRunner::ForwardRunner(Ops& ops, const Decoder& decoder, int max_tokens,
 }
 
 Tensor ForwardRunner::Upload(const std::vector<int32_t>& values, std::vector<Buffer>& owner) {
-  auto buffer = ops_.Allocate(values.size() * sizeof(int32_t));
+  auto buffer = ops_.device().Allocate(values.size() * sizeof(int32_t));
   KU_CHECK(buffer.ok());
   const int64_t count = static_cast<int64_t>(values.size());
   const Tensor device = buffer->As(DType::kI32, {count});
-  ops_.Upload(device, Tensor::Dense(const_cast<int32_t*>(values.data()), DType::kI32, {count}));
-  ops_.Sync();
+  ops_.device().Upload(device,
+                       Tensor::Dense(const_cast<int32_t*>(values.data()), DType::kI32, {count}));
+  ops_.device().Sync();
   owner.push_back(std::move(buffer).value());
   return device;
 }
@@ -85,9 +87,9 @@ std::vector<float> ForwardRunner::Append(std::span<const int32_t> tokens, const 
 
   const int64_t vocab = decoder_.config().vocab;
   std::vector<float> logits(static_cast<size_t>(count * vocab));
-  ops_.Download(Tensor::Dense(logits.data(), DType::kF32, {count, vocab}),
-                act_.logits.Rows(0, count));
-  ops_.Sync();
+  ops_.device().Download(Tensor::Dense(logits.data(), DType::kF32, {count, vocab}),
+                         act_.logits.Rows(0, count));
+  ops_.device().Sync();
   return logits;
 }
 

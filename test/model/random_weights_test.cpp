@@ -20,8 +20,8 @@ std::vector<char> BytesOf(Ops& ops, const Tensor& t) {
   Tensor host = t;
   host.data = bytes.data();
   host.device = Device{};
-  ops.Download(host, t);
-  ops.Sync();
+  ops.device().Download(host, t);
+  ops.device().Sync();
   return bytes;
 }
 

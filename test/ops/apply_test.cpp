@@ -1,4 +1,4 @@
-// Linear layers on every device against double-precision loops, and the promise of Ops::Apply: a
+// Linear layers on every device against double-precision loops, and the promise of Apply: a
 // row's bits do not depend on the other rows; the epilogues. The CPU kernels have their own tests
 // as well (linear_test.cpp).
 #include <algorithm>
@@ -32,7 +32,7 @@ class ApplyTest : public TypedOpsTest {
     w.out = n;
     w.num_parts = 1;
     w.parts[0].weight = DenseWeight(weight.tensor());
-    ops_->Apply(out.tensor(), mx.tensor(), w);
+    ops_->Run(ApplyArgs{.out = out.tensor(), .x = mx.tensor(), .linear = w});
     return out.Get();
   }
 };
@@ -121,7 +121,7 @@ TEST_P(ApplyTest, PartsLieSideBySideAndGetTheirBias) {
   w.num_parts = 3;
   const Matrix mx(*ops_, activation_, kTokens, kK, x);
   const Matrix out(*ops_, DType::kF32, kTokens, w.out, w.out + 1);
-  ops_->Apply(out.tensor(), mx.tensor(), w);
+  ops_->Run(ApplyArgs{.out = out.tensor(), .x = mx.tensor(), .linear = w});
   const std::vector<float> y = out.Get();
   int column = 0;
   for (int i = 0; i < 3; ++i) {
@@ -149,7 +149,7 @@ TEST_P(ApplyTest, OutputsRoundToTheirType) {
   w.parts[0].weight = DenseWeight(weight.tensor());
   const Matrix mx(*ops_, activation_, kTokens, kK, x);
   const Matrix out(*ops_, activation_, kTokens, kN);
-  ops_->Apply(out.tensor(), mx.tensor(), w);
+  ops_->Run(ApplyArgs{.out = out.tensor(), .x = mx.tensor(), .linear = w});
   EXPECT_TRUE(SameBits(out.Get(), Rounded(exact, activation_)));
 }
 
@@ -180,10 +180,11 @@ TEST_P(ApplyTest, AddGrowsTheOutputByTheSums) {
     const GateUp layer(*ops_, type(), half, k);
     const Matrix x(*ops_, activation_, tokens, k, RandomFloats(tokens * k, 35));
     const Matrix sums(*ops_, DType::kF32, tokens, 2 * half);
-    ops_->Apply(sums.tensor(), x.tensor(), layer.w);
+    ops_->Run(ApplyArgs{.out = sums.tensor(), .x = x.tensor(), .linear = layer.w});
     const std::vector<float> before = RandomFloats(tokens * 2 * half, 36);
     const Matrix out(*ops_, DType::kF32, tokens, 2 * half, before, 2 * half + 5);
-    ops_->Apply(out.tensor(), x.tensor(), layer.w, Epilogue::kAdd);
+    ops_->Run(ApplyArgs{
+        .out = out.tensor(), .x = x.tensor(), .linear = layer.w, .epilogue = Epilogue::kAdd});
     std::vector<float> expected = sums.Get();
     for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
     EXPECT_TRUE(SameBits(out.Get(), expected)) << "N=" << half << " T=" << tokens;
@@ -195,9 +196,10 @@ TEST_P(ApplyTest, SwiGluMultipliesTheSums) {
     const GateUp layer(*ops_, type(), half, k);
     const Matrix x(*ops_, activation_, tokens, k, RandomFloats(tokens * k, 37));
     const Matrix sums(*ops_, DType::kF32, tokens, 2 * half);
-    ops_->Apply(sums.tensor(), x.tensor(), layer.w);
+    ops_->Run(ApplyArgs{.out = sums.tensor(), .x = x.tensor(), .linear = layer.w});
     const Matrix out(*ops_, DType::kF32, tokens, half, half + 5);
-    ops_->Apply(out.tensor(), x.tensor(), layer.w, Epilogue::kSwiGlu);
+    ops_->Run(ApplyArgs{
+        .out = out.tensor(), .x = x.tensor(), .linear = layer.w, .epilogue = Epilogue::kSwiGlu});
     const std::vector<float> y = sums.Get();
     std::vector<double> expected;
     for (int t = 0; t < tokens; ++t) {
@@ -225,7 +227,8 @@ TEST_P(ApplyTest, SwiGluSurvivesExtremesAndKeepsNaN) {
   w.parts[0].weight = DenseWeight(gate.tensor());
   w.parts[1].weight = DenseWeight(up.tensor());
   const Matrix x(*ops_, activation_, 1, 1, std::vector<float>{1.0f}), out(*ops_, activation_, 1, n);
-  ops_->Apply(out.tensor(), x.tensor(), w, Epilogue::kSwiGlu);
+  ops_->Run(
+      ApplyArgs{.out = out.tensor(), .x = x.tensor(), .linear = w, .epilogue = Epilogue::kSwiGlu});
   const std::vector<float> y = out.Get();
   for (int i = 0; i < n; ++i) {
     if (std::isnan(gates[i]) || std::isnan(ups[i])) {

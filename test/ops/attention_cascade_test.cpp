@@ -117,12 +117,15 @@ TEST_P(AttentionCascadeTest, RecordedLaunchReadsWhatIsShared) {
     const Array<int32_t> cu_q(*ops, {0, 1, 2, 3, 4, 5}), lens(*ops, {273, 276, 279, 282, 285});
     const Array<int32_t> shared_lens(*ops, cache.shared_lens());
     AttnMeta meta{cu_q.tensor(), lens.tensor(), rows, 1, 300, shared_lens.tensor()};
-    const auto graph =
-        ops->Capture([&] { ops->Attention(out.tensor(), q.tensor(), cache.view(), meta, 0.125f); });
+    const auto graph = ops->device().Capture([&] {
+      ops->Run(AttentionArgs{
+          .out = out.tensor(), .q = q.tensor(), .kv = cache.view(), .meta = meta, .scale = 0.125f});
+    });
     ASSERT_TRUE(graph.ok());
     meta.shared_lens = {};
-    ops->Attention(out.tensor(), q.tensor(), cache.view(), meta, 0.125f);
-    ops->Sync();
+    ops->Run(AttentionArgs{
+        .out = out.tensor(), .q = q.tensor(), .kv = cache.view(), .meta = meta, .scale = 0.125f});
+    ops->device().Sync();
     const std::vector<float> expected = out.Get();
     for (const std::vector<int32_t>& shared :
          {std::vector<int32_t>{0, 272, 272, 272, 272}, {0, 0, 0, 0, 0}, {0, 128, 0, 256, 144}}) {

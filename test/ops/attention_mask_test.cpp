@@ -119,8 +119,13 @@ TEST_P(AttentionMaskDeathTest, WrongOptionsEndTheProcess) {
   AttnOptions options;
   options.alibi_slopes = slopes.tensor();
   const AttnMeta meta{cu_q.tensor(), lens.tensor(), 1, 1, 3};
-  EXPECT_EXIT(ops->Attention(out.tensor(), q.tensor(), cache.view(), meta, 1.0f, options), exits,
-              "unexpected alibi_slopes FP32 .2.");
+  EXPECT_EXIT(ops->Run(AttentionArgs{.out = out.tensor(),
+                                     .q = q.tensor(),
+                                     .kv = cache.view(),
+                                     .meta = meta,
+                                     .scale = 1.0f,
+                                     .options = options}),
+              exits, "unexpected alibi_slopes FP32 .2.");
 }
 
 }  // namespace

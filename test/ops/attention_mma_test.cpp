@@ -149,8 +149,10 @@ TEST_P(AttentionMmaTest, RecordedLaunchFitsEveryLength) {
   const Array<int32_t> cu_q(*ops, std::vector<int32_t>(kSeqs + 1, 0));
   const Array<int32_t> lens(*ops, std::vector<int32_t>(kSeqs, 0));
   const AttnMeta meta{cu_q.tensor(), lens.tensor(), kSeqs, kRows, kMaxLen};
-  const auto graph =
-      ops->Capture([&] { ops->Attention(out.tensor(), q.tensor(), cache.view(), meta, 0.125f); });
+  const auto graph = ops->device().Capture([&] {
+    ops->Run(AttentionArgs{
+        .out = out.tensor(), .q = q.tensor(), .kv = cache.view(), .meta = meta, .scale = 0.125f});
+  });
   ASSERT_TRUE(graph.ok());
   for (const std::vector<Seq>& step : steps) {
     std::vector<float> queries;

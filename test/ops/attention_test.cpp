@@ -154,7 +154,8 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
                      in_value ? std::vector<float>(16, kNaN) : TokenData(1, kBad, 2, 16));
       const int32_t page = cache.page(0, 0);
       const Array<int32_t> slot(*ops, {page * 128 + kBad});
-      ops->StoreKv(cache.view(), k.tensor(), v.tensor(), slot.tensor());
+      ops->Run(StoreKvArgs{
+          .kv = cache.view(), .k = k.tensor(), .v = v.tensor(), .slots = slot.tensor()});
 
       std::vector<float> q;
       for (int pos = 0; pos < kLen; ++pos) {
@@ -164,7 +165,8 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
       const Matrix out(*ops, DType::kF32, kLen, shape.q_width());
       const Array<int32_t> cu_q(*ops, {0, kLen}), lens(*ops, {kLen});
       AttnMeta meta{cu_q.tensor(), lens.tensor(), 1, kLen, kLen};
-      ops->Attention(out.tensor(), mq.tensor(), cache.view(), meta, 0.25f);
+      ops->Run(AttentionArgs{
+          .out = out.tensor(), .q = mq.tensor(), .kv = cache.view(), .meta = meta, .scale = 0.25f});
       const std::vector<float> result = out.Get();
       for (int pos = 0; pos < kLen; ++pos) {
         for (int i = 0; i < shape.q_width(); ++i) {

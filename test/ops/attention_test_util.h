@@ -133,7 +133,7 @@ class Cache {
     const Matrix nan(ops_, DType::kF32, std::max(1, n), shape_.kv_width());
     const Array<int32_t> device_slots(ops_, slots);
     const Tensor rows = nan.tensor().Rows(0, n);
-    ops_.StoreKv(view_, rows, rows, device_slots.tensor());
+    ops_.Run(StoreKvArgs{.kv = view_, .k = rows, .v = rows, .slots = device_slots.tensor()});
     for (int block = 0; block < end / page_size_; ++block) {
       tables_[seq * view_.table_stride + block] = -1;
     }
@@ -157,7 +157,8 @@ class Cache {
     const Matrix mk(ops_, DType::kF32, n, shape_.kv_width(), k, shape_.kv_width() + 5);
     const Matrix mv(ops_, DType::kF32, n, shape_.kv_width(), v, shape_.kv_width() + 3);
     const Array<int32_t> device_slots(ops_, slots);
-    ops_.StoreKv(view_, mk.tensor(), mv.tensor(), device_slots.tensor());
+    ops_.Run(StoreKvArgs{
+        .kv = view_, .k = mk.tensor(), .v = mv.tensor(), .slots = device_slots.tensor()});
   }
 
   Ops& ops_;
@@ -204,9 +205,13 @@ inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, cons
   options.causal = mask.causal;
   options.window = mask.window;
   if (mask.alibi) options.alibi_slopes = device_slopes.tensor();
-  ops.Attention(out.tensor(), mq.tensor(), cache.view(), meta,
-                1.0f / std::sqrt(static_cast<float>(shape.head_dim)), options);
-  ops.Sync();
+  ops.Run(AttentionArgs{.out = out.tensor(),
+                        .q = mq.tensor(),
+                        .kv = cache.view(),
+                        .meta = meta,
+                        .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                        .options = options});
+  ops.device().Sync();
   return out.Get();
 }
 

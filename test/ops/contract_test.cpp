@@ -21,23 +21,33 @@ TEST_P(ContractDeathTest, WrongArgumentsEndTheProcessAndNameTheOp) {
   const Matrix short_w(*ops_, DType::kF32, 1, 7);
   const Array<int32_t> ids(*ops_, {0, 1}), rows(*ops_, {0, 9});
   const auto exits = ::testing::ExitedWithCode(1);
-  EXPECT_EXIT(ops_->RmsNorm(narrow.tensor(), x.tensor(), w.vector(), 1e-6f), exits,
-              "RmsNorm: unexpected out");
-  EXPECT_EXIT(ops_->RmsNorm(out.tensor(), x.tensor(), short_w.vector(), 1e-6f), exits,
-              "RmsNorm: unexpected weight");
-  EXPECT_EXIT(ops_->RmsNorm(out.tensor(), Tensor(), w.vector(), 1e-6f), exits, "unexpected x");
-  EXPECT_EXIT(ops_->Embed(out.tensor(), x.tensor(), w.vector()), exits, "Embed: unexpected ids");
+  EXPECT_EXIT(ops_->Run(RmsNormArgs{
+                  .out = narrow.tensor(), .x = x.tensor(), .weight = w.vector(), .eps = 1e-6f}),
+              exits, "RmsNorm: unexpected out");
+  EXPECT_EXIT(ops_->Run(RmsNormArgs{
+                  .out = out.tensor(), .x = x.tensor(), .weight = short_w.vector(), .eps = 1e-6f}),
+              exits, "RmsNorm: unexpected weight");
+  EXPECT_EXIT(ops_->Run(RmsNormArgs{
+                  .out = out.tensor(), .x = Tensor(), .weight = w.vector(), .eps = 1e-6f}),
+              exits, "unexpected x");
+  EXPECT_EXIT(ops_->Run(EmbedArgs{.out = out.tensor(), .table = x.tensor(), .ids = w.vector()}),
+              exits, "Embed: unexpected ids");
   Linear linear;
   linear.in = 8;
   linear.out = 2;
   linear.num_parts = 1;
   linear.parts[0].weight = DenseWeight(x.tensor());
-  EXPECT_EXIT(ops_->Apply(out.tensor(), x.tensor(), linear), exits, "Apply: x, out and the weight");
-  EXPECT_EXIT(ops_->Apply(out.tensor().Cols(0, 1), x.tensor(), linear, Epilogue::kSwiGlu), exits,
-              "gate and up differ");
+  EXPECT_EXIT(ops_->Run(ApplyArgs{.out = out.tensor(), .x = x.tensor(), .linear = linear}), exits,
+              "Apply: x, out and the weight");
+  EXPECT_EXIT(ops_->Run(ApplyArgs{.out = out.tensor().Cols(0, 1),
+                                  .x = x.tensor(),
+                                  .linear = linear,
+                                  .epilogue = Epilogue::kSwiGlu}),
+              exits, "gate and up differ");
   Tensor elsewhere = x.tensor();
   elsewhere.device = {DeviceType::kCUDA, 3};
-  EXPECT_EXIT(ops_->GatherRows(out.tensor(), elsewhere, ids.tensor()), exits, "on cuda:3");
+  EXPECT_EXIT(ops_->Run(GatherRowsArgs{.out = out.tensor(), .x = elsewhere, .rows = ids.tensor()}),
+              exits, "on cuda:3");
 }
 
 TEST_P(ContractDeathTest, IdsOutsideTheirTableEndTheProcess) {
@@ -46,15 +56,18 @@ TEST_P(ContractDeathTest, IdsOutsideTheirTableEndTheProcess) {
   const Matrix x(*ops_, DType::kF32, 2, 8), out(*ops_, DType::kF32, 2, 8);
   const Array<int32_t> rows(*ops_, {0, 2});
   const auto exits = ::testing::ExitedWithCode(1);
-  EXPECT_EXIT(ops_->GatherRows(out.tensor(), x.tensor(), rows.tensor()), exits, "outside");
-  EXPECT_EXIT(ops_->Embed(out.tensor(), x.tensor(), rows.tensor()), exits, "outside");
+  EXPECT_EXIT(
+      ops_->Run(GatherRowsArgs{.out = out.tensor(), .x = x.tensor(), .rows = rows.tensor()}), exits,
+      "outside");
+  EXPECT_EXIT(ops_->Run(EmbedArgs{.out = out.tensor(), .table = x.tensor(), .ids = rows.tensor()}),
+              exits, "outside");
 }
 
 TEST_P(ContractTest, NoRowsIsNoWork) {
   const Matrix x(*ops_, DType::kF32, 2, 8);
   const Tensor none = Tensor::Dense(nullptr, DType::kF32, {0, 8}, GetParam());
   const Tensor no_rows = Tensor::Dense(nullptr, DType::kI32, {0}, GetParam());
-  ops_->GatherRows(none, x.tensor(), no_rows);
+  ops_->Run(GatherRowsArgs{.out = none, .x = x.tensor(), .rows = no_rows});
 }
 
 TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
@@ -62,9 +75,10 @@ TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
   const Matrix out(*ops_, DType::kF32, 1, 4);
   const Matrix w(*ops_, DType::kF32, 1, 4, {1, 2, 3, 5}), norm(*ops_, DType::kF32, 1, 4);
   float eps = 0.0f;
-  auto graph = ops_->Capture([&] {
-    ops_->RmsNorm(norm.tensor(), x.tensor(), w.vector(), eps);
-    ops_->RmsNorm(out.tensor(), norm.tensor(), w.vector(), eps);
+  auto graph = ops_->device().Capture([&] {
+    ops_->Run(RmsNormArgs{.out = norm.tensor(), .x = x.tensor(), .weight = w.vector(), .eps = eps});
+    ops_->Run(
+        RmsNormArgs{.out = out.tensor(), .x = norm.tensor(), .weight = w.vector(), .eps = eps});
   });
   ASSERT_TRUE(graph.ok()) << graph.status().message();
   const std::vector<float> executed = out.Get();
@@ -72,31 +86,37 @@ TEST_P(ContractTest, ReplayReadsMemoryAgainAndFreezesScalars) {
 
   eps = 1e6f;  // frozen as 0
   x.Set({-2, 1, 5, 1});
-  ops_->RmsNorm(out.tensor(), x.tensor(), w.vector(), 0.0f);  // not part of the recording
+  ops_->Run(RmsNormArgs{.out = out.tensor(),
+                        .x = x.tensor(),
+                        .weight = w.vector(),
+                        .eps = 0.0f});  // not part of the recording
   (*graph)->Replay();
   const std::vector<float> replayed = out.Get();
-  ops_->RmsNorm(norm.tensor(), x.tensor(), w.vector(), 0.0f);
-  ops_->RmsNorm(out.tensor(), norm.tensor(), w.vector(), 0.0f);
+  ops_->Run(RmsNormArgs{.out = norm.tensor(), .x = x.tensor(), .weight = w.vector(), .eps = 0.0f});
+  ops_->Run(
+      RmsNormArgs{.out = out.tensor(), .x = norm.tensor(), .weight = w.vector(), .eps = 0.0f});
   EXPECT_TRUE(SameBits(replayed, out.Get()));
   EXPECT_FALSE(SameBits(replayed, executed));
 }
 
 TEST_P(ContractTest, AllocatesAndRefuses) {
-  auto small = ops_->Allocate(1);
+  auto small = ops_->device().Allocate(1);
   ASSERT_TRUE(small.ok());
   EXPECT_FALSE(small->empty());
-  EXPECT_TRUE(ops_->Allocate(0).ok());
-  auto pinned = ops_->AllocatePinned(1000);
+  EXPECT_TRUE(ops_->device().Allocate(0).ok());
+  auto pinned = ops_->device().AllocatePinned(1000);
   ASSERT_TRUE(pinned.ok());
   std::memset(pinned->data(), 1, 1000);
-  EXPECT_GT(ops_->FreeBytes(), size_t{1} << 20);
-  const auto huge = ops_->Allocate(size_t{1} << 60);
+  EXPECT_GT(ops_->device().FreeBytes(), size_t{1} << 20);
+  const auto huge = ops_->device().Allocate(size_t{1} << 60);
   ASSERT_FALSE(huge.ok());
   EXPECT_EQ(huge.status().code(), StatusCode::kResourceExhausted);
 }
 
 TEST_P(ContractTest, DescribesItself) {
-  EXPECT_EQ(ops_->Description().rfind(GetParam().type == DeviceType::kCPU ? "cpu (" : "", 0), 0u);
+  EXPECT_EQ(
+      ops_->device().Description().rfind(GetParam().type == DeviceType::kCPU ? "cpu (" : "", 0),
+      0u);
   EXPECT_GT(ops_->ScratchBytes(TestLimits()), size_t{200000} * 4);
 }
 

@@ -1,4 +1,4 @@
-// Rows of prompts in Ops::Apply on a device that may order their sums in another way than those of
+// Rows of prompts in Apply on a device that may order their sums in another way than those of
 // decode rows: against double-precision loops, and what their bits depend on.
 #include <algorithm>
 #include <cmath>
@@ -69,7 +69,11 @@ class DenseApplyTest : public TypedOpsTest {
                      before.empty() ? std::vector<float>(tokens * columns, kNaN) : before,
                      columns + 8);
     KU_CHECK(ops.Prepare(layer.w, epilogue, out_type).ok());
-    ops.Apply(out.tensor(), mx.tensor(), layer.w, epilogue, num_decode_rows);
+    ops.Run(ApplyArgs{.out = out.tensor(),
+                      .x = mx.tensor(),
+                      .linear = layer.w,
+                      .epilogue = epilogue,
+                      .num_decode_rows = num_decode_rows});
     return out.Get();
   }
 };
@@ -129,7 +133,8 @@ TEST_P(DenseApplyTest, RowsDependOnTheirKindNotOnTheirNeighbours) {
                  decodes, out_type);
     };
     const int columns = OutputColumns(layer.w, epilogue);
-    const std::vector<float> prompt = run(0, kTokens, 0), decode = run(0, kTokens, Ops::kAllRows);
+    const std::vector<float> prompt = run(0, kTokens, 0),
+                             decode = run(0, kTokens, ApplyArgs::kAllRows);
     for (const auto& [first, tokens, decodes] :
          {std::array{3, 1, 0}, std::array{9, 17, 0}, std::array{0, 65, 1}, std::array{5, 33, 20},
           std::array{60, 8, 8}}) {
@@ -151,8 +156,9 @@ TEST_P(DenseApplyTest, OnlyStrictGivesPromptRowsTheBitsOfDecodeRows) {
        {Determinism::kStrict, Determinism::kOn, Determinism::kOff}) {
     const auto ops = Make(determinism);
     const Layer layer(*ops, type(), kK, {40}, false);
-    const bool same = SameBits(Run(*ops, layer, x, Epilogue::kStore, 0, DType::kF32),
-                               Run(*ops, layer, x, Epilogue::kStore, Ops::kAllRows, DType::kF32));
+    const bool same =
+        SameBits(Run(*ops, layer, x, Epilogue::kStore, 0, DType::kF32),
+                 Run(*ops, layer, x, Epilogue::kStore, ApplyArgs::kAllRows, DType::kF32));
     if (determinism == Determinism::kStrict || device().type == DeviceType::kCPU) {
       EXPECT_TRUE(same);
     } else if (device().type == DeviceType::kSimt) {

@@ -41,7 +41,7 @@ TEST_P(ElementwiseTest, EmbedCopiesTheRowsOfIds) {
       const Matrix m(*ops_, weight_type(), kVocab, hidden, table, hidden + 3);
       const Array<int32_t> ids(*ops_, {8, 0, 3, 3, 1});
       const Matrix out(*ops_, activation_, 5, hidden, hidden + 1);
-      ops_->Embed(out.tensor(), m.tensor(), ids.tensor());
+      ops_->Run(EmbedArgs{.out = out.tensor(), .table = m.tensor(), .ids = ids.tensor()});
       std::vector<double> expected;
       for (int id : ids.Get()) {
         for (int i = 0; i < hidden; ++i) {
@@ -61,7 +61,10 @@ TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
     const Matrix m(*ops_, weight_type(), kVocab, kHidden, table);
     const Array<int32_t> ids(*ops_, {-1, 4, -3, -2}), sampled(*ops_, {8, -1, 2});
     const Matrix out(*ops_, activation_, 4, kHidden);
-    ops_->Embed(out.tensor(), m.tensor(), ids.tensor(), sampled.tensor());
+    ops_->Run(EmbedArgs{.out = out.tensor(),
+                        .table = m.tensor(),
+                        .ids = ids.tensor(),
+                        .sampled = sampled.tensor()});
     const std::vector<float> rows = out.Get();
     std::vector<double> expected;
     for (int id : {8, 4, 2}) {
@@ -79,7 +82,7 @@ TEST_P(ElementwiseTest, FillRandomIsTheSameOnEveryDevice) {
   for (const int count : {1, 7, 8, 1025, 70001}) {
     const Matrix out(*ops_, weight_type(), 1, count, count + 9);
     const uint64_t seed = 1234567;
-    ops_->FillRandom(out.vector(), seed);
+    ops_->Run(FillRandomArgs{.out = out.vector(), .seed = seed});
     std::vector<float> expected;
     uint64_t state = seed, bits = 0;
     for (int i = 0; i < count; ++i) {
@@ -105,7 +108,7 @@ TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
     const Matrix m(*ops_, activation_, 6, n, x, n + 2);
     const Array<int32_t> rows(*ops_, {5, 0, 5});
     const Matrix out(*ops_, activation_, 3, n, n + 9);
-    ops_->GatherRows(out.tensor(), m.tensor(), rows.tensor());
+    ops_->Run(GatherRowsArgs{.out = out.tensor(), .x = m.tensor(), .rows = rows.tensor()});
     std::vector<double> expected;
     for (int row : {5, 0, 5}) {
       for (int i = 0; i < n; ++i) expected.push_back(Rounded(x[row * n + i], activation_));
@@ -136,7 +139,8 @@ TEST_P(ElementwiseTest, RmsNormMatchesNaive) {
         const Matrix mx(*ops_, activation_, rows, n, x, n + 5);
         const Matrix mw(*ops_, weight_type(), 1, n, w);
         const Matrix out(*ops_, activation_, rows, n, n + 1);
-        ops_->RmsNorm(out.tensor(), mx.tensor(), mw.vector(), 1e-6f);
+        ops_->Run(RmsNormArgs{
+            .out = out.tensor(), .x = mx.tensor(), .weight = mw.vector(), .eps = 1e-6f});
         ExpectNear(out.Get(), NaiveRmsNorm(x, w, 1e-6), 1e-6, 2e-6 + rounding_, target);
       }
     }
@@ -146,7 +150,7 @@ TEST_P(ElementwiseTest, RmsNormMatchesNaive) {
 TEST_P(ElementwiseTest, RmsNormOfZerosIsZeroAndInPlaceWorks) {
   const Matrix w(*ops_, weight_type(), 1, 20, std::vector<float>(20, 2.0f));
   const Matrix x(*ops_, activation_, 2, 20, std::vector<float>(40, 0.0f));
-  ops_->RmsNorm(x.tensor(), x.tensor(), w.vector(), 1e-6f);
+  ops_->Run(RmsNormArgs{.out = x.tensor(), .x = x.tensor(), .weight = w.vector(), .eps = 1e-6f});
   ExpectNear(x.Get(), std::vector<double>(40, 0.0), 1e-30, 0);
 }
 
@@ -157,13 +161,15 @@ TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
   const Matrix mx(*ops_, activation_, kRows, kWidth, x);
   const Matrix w(*ops_, weight_type(), 1, kWidth, RandomFloats(kWidth, 6));
   const Matrix norm(*ops_, activation_, kRows, kWidth);
-  ops_->RmsNorm(norm.tensor(), mx.tensor(), w.vector(), 1e-6f);
+  ops_->Run(
+      RmsNormArgs{.out = norm.tensor(), .x = mx.tensor(), .weight = w.vector(), .eps = 1e-6f});
   const std::vector<float> all_norms = norm.Get();
   for (int r : {0, 17, 39}) {
     const Matrix one(*ops_, activation_, 1, kWidth,
                      {x.begin() + r * kWidth, x.begin() + (r + 1) * kWidth});
     const Matrix one_norm(*ops_, activation_, 1, kWidth);
-    ops_->RmsNorm(one_norm.tensor(), one.tensor(), w.vector(), 1e-6f);
+    ops_->Run(RmsNormArgs{
+        .out = one_norm.tensor(), .x = one.tensor(), .weight = w.vector(), .eps = 1e-6f});
     EXPECT_TRUE(SameBits(one_norm.Get(),
                          {all_norms.begin() + r * kWidth, all_norms.begin() + (r + 1) * kWidth}));
   }
@@ -292,9 +298,14 @@ void CheckRope(Ops& ops, DType weight_type, DType kv_type, KvView::Kind kind, co
   const Matrix mk(ops, activation, kRopeTokens, kv_width, k, kv_width + 1);
   const Matrix mv(ops, activation, kRopeTokens, kv_width, v, kv_width + 3);
   const Matrix mqn(ops, weight_type, 1, d, q_norm), mkn(ops, weight_type, 1, d, k_norm);
-  ops.QkNormRopeStore(mq.tensor(), mk.tensor(), mv.tensor(), c.norm ? mqn.vector() : Tensor(),
-                      c.norm ? mkn.vector() : Tensor(), 1e-6f, {mtable.tensor(), maxis.tensor()},
-                      mpos.matrix(), storage.view(), mslots.tensor());
+  ops.Run(QkNormRopeStoreArgs{
+      .q = mq.tensor(),
+      .store = {.kv = storage.view(), .k = mk.tensor(), .v = mv.tensor(), .slots = mslots.tensor()},
+      .q_norm = c.norm ? mqn.vector() : Tensor(),
+      .k_norm = c.norm ? mkn.vector() : Tensor(),
+      .eps = 1e-6f,
+      .rope = {mtable.tensor(), maxis.tensor()},
+      .positions = mpos.matrix()});
 
   if (!c.norm) q_norm.clear(), k_norm.clear();
   ExpectNear(mq.Get(), NaiveRope(q, q_norm, d, axis_of_pair, positions), 3e-6,
@@ -367,7 +378,8 @@ TEST(RmsNormFixture, PredictsHuggingFaceOutput) {
       const Matrix mx(*ops, DType::kF32, rows, kHidden, x);
       const Matrix mw(*ops, DType::kBF16, 1, kHidden, weight);
       const Matrix out(*ops, DType::kF32, rows, kHidden);
-      ops->RmsNorm(out.tensor(), mx.tensor(), mw.vector(), 1e-6f);
+      ops->Run(
+          RmsNormArgs{.out = out.tensor(), .x = mx.tensor(), .weight = mw.vector(), .eps = 1e-6f});
       return out.Get();
     };
     const std::string many = Shared(dir + "norm-Qwen3-0.6B-00.safetensors");

@@ -90,22 +90,30 @@ inline std::vector<float> RandomFloats(size_t n, uint32_t seed, float scale = 1.
   return values;
 }
 
+// The device of a test, from whatever has it.
+struct DeviceRef {
+  DeviceRef(Ops& ops) : device(ops.device()) {}  // NOLINT(google-explicit-constructor)
+  DeviceRef(ComputeDevice& the_device)
+      : device(the_device) {}  // NOLINT(google-explicit-constructor)
+  ComputeDevice& device;
+};
+
 // A float matrix [rows, cols] on the device whose rows are `stride` elements apart; the padding
 // between them holds NaN and must survive.
 class Matrix {
  public:
-  Matrix(Ops& ops, DType dtype, int rows, int cols, int stride = 0)
-      : ops_(ops), rows_(rows), cols_(cols), stride_(stride == 0 ? cols : stride) {
-    auto buffer = ops.Allocate(size_t{1} * rows * stride_ * DTypeBytes(dtype));
+  Matrix(DeviceRef ref, DType dtype, int rows, int cols, int stride = 0)
+      : device_(ref.device), rows_(rows), cols_(cols), stride_(stride == 0 ? cols : stride) {
+    auto buffer = device_.Allocate(size_t{1} * rows * stride_ * DTypeBytes(dtype));
     KU_CHECK(buffer.ok(), buffer.status().message());
     buffer_ = std::move(buffer).value();
-    full_ = Tensor::Dense(buffer_.data(), dtype, {rows, stride_}, ops.device());
+    full_ = Tensor::Dense(buffer_.data(), dtype, {rows, stride_}, device_.id());
     // All bits set is NaN in every float type.
     Upload(std::vector<char>(size_t{1} * rows * stride_ * DTypeBytes(dtype), '\xFF'));
   }
-  Matrix(Ops& ops, DType dtype, int rows, int cols, const std::vector<float>& values,
+  Matrix(DeviceRef ref, DType dtype, int rows, int cols, const std::vector<float>& values,
          int stride = 0)
-      : Matrix(ops, dtype, rows, cols, stride) {
+      : Matrix(ref, dtype, rows, cols, stride) {
     Set(values);
   }
 
@@ -141,8 +149,8 @@ class Matrix {
     Tensor host = full_;
     host.data = raw.data();
     host.device = {};
-    ops_.Download(host, full_);
-    ops_.Sync();
+    device_.Download(host, full_);
+    device_.Sync();
     std::vector<float> values;
     for (int r = 0; r < rows_; ++r) {
       for (int c = 0; c < stride_; ++c) {
@@ -162,8 +170,8 @@ class Matrix {
     Tensor host = full_;
     host.data = raw.data();
     host.device = {};
-    ops_.Upload(full_, host);
-    ops_.Sync();
+    device_.Upload(full_, host);
+    device_.Sync();
   }
   float At(const std::vector<char>& raw, size_t i) const {
     const char* p = raw.data() + i * DTypeBytes(full_.dtype);
@@ -177,7 +185,7 @@ class Matrix {
     return full_.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
   }
 
-  Ops& ops_;
+  ComputeDevice& device_;
   int rows_, cols_, stride_;
   Buffer buffer_;
   Tensor full_;
@@ -187,10 +195,10 @@ class Matrix {
 template <typename T>
 class Array {
  public:
-  Array(Ops& ops, const std::vector<T>& values) : Array(ops, values, 1) {}
+  Array(DeviceRef ref, const std::vector<T>& values) : Array(ref, values, 1) {}
   // As [rows, values.size() / rows].
-  Array(Ops& ops, const std::vector<T>& values, int rows) : ops_(ops), rows_(rows) {
-    auto buffer = ops.Allocate(std::max<size_t>(1, values.size()) * sizeof(T));
+  Array(DeviceRef ref, const std::vector<T>& values, int rows) : device_(ref.device), rows_(rows) {
+    auto buffer = device_.Allocate(std::max<size_t>(1, values.size()) * sizeof(T));
     KU_CHECK(buffer.ok(), buffer.status().message());
     buffer_ = std::move(buffer).value();
     size_ = static_cast<int>(values.size());
@@ -201,27 +209,27 @@ class Array {
     Tensor host = tensor();
     host.data = const_cast<T*>(values.data());
     host.device = {};
-    ops_.Upload(tensor(), host);
-    ops_.Sync();
+    device_.Upload(tensor(), host);
+    device_.Sync();
   }
   Tensor tensor() const {
-    return Tensor::Dense(buffer_.data(), DTypeOf<T>::value, {size_}, ops_.device());
+    return Tensor::Dense(buffer_.data(), DTypeOf<T>::value, {size_}, device_.id());
   }
   Tensor matrix() const {
-    return Tensor::Dense(buffer_.data(), DTypeOf<T>::value, {rows_, size_ / rows_}, ops_.device());
+    return Tensor::Dense(buffer_.data(), DTypeOf<T>::value, {rows_, size_ / rows_}, device_.id());
   }
   std::vector<T> Get() const {
     std::vector<T> values(size_);
     Tensor host = tensor();
     host.data = values.data();
     host.device = {};
-    ops_.Download(host, tensor());
-    ops_.Sync();
+    device_.Download(host, tensor());
+    device_.Sync();
     return values;
   }
 
  private:
-  Ops& ops_;
+  ComputeDevice& device_;
   int rows_, size_ = 0;
   Buffer buffer_;
 };

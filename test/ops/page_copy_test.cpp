@@ -97,7 +97,7 @@ class PageCopyTest : public TypedOpsTest {
     std::vector<int32_t> rows;
     for (const Copy& c : copies) rows.insert(rows.end(), {c.from, c.to, c.tokens});
     const Array<int32_t> device_copies(*ops_, rows, static_cast<int>(copies.size()));
-    ops_->CopyPages(storage.view(), device_copies.matrix());
+    ops_->Run(CopyPagesArgs{.kv = storage.view(), .copies = device_copies.matrix()});
     storage.ExpectAfter(copies);
   }
 
@@ -133,7 +133,9 @@ TEST_P(PageCopyTest, CopiesTheFirstTokensOfContiguousRows) {
 
 TEST_P(PageCopyTest, NoCopiesIsNoWork) {
   Storage storage(*ops_, dtype(), {});
-  ops_->CopyPages(storage.view(), Tensor::Dense(nullptr, DType::kI32, {0, 3}, ops_->device()));
+  ops_->Run(
+      CopyPagesArgs{.kv = storage.view(),
+                    .copies = Tensor::Dense(nullptr, DType::kI32, {0, 3}, ops_->device().id())});
   storage.ExpectAfter({});
 }
 
@@ -141,8 +143,8 @@ TEST_P(PageCopyTest, RunsInOrderWithTheOpsAroundIt) {
   const Layout layout;
   Storage storage(*ops_, dtype(), layout);
   const Array<int32_t> first(*ops_, {1, 2, 16}, 1), second(*ops_, {2, 9, 7}, 1);
-  ops_->CopyPages(storage.view(), first.matrix());
-  ops_->CopyPages(storage.view(), second.matrix());
+  ops_->Run(CopyPagesArgs{.kv = storage.view(), .copies = first.matrix()});
+  ops_->Run(CopyPagesArgs{.kv = storage.view(), .copies = second.matrix()});
   storage.ExpectAfter({{1, 2, 16}, {2, 9, 7}});
 }
 
@@ -155,10 +157,13 @@ TEST_P(PageCopyDeathTest, WrongArgumentsEndTheProcess) {
   const Storage storage(*ops, DType::kF32, {});
   const Array<int32_t> pairs(*ops, {1, 2, 3, 4}, 2), longer(*ops, {1, 2, 17}, 1);
   const auto exits = ::testing::ExitedWithCode(1);
-  EXPECT_EXIT(ops->CopyPages(storage.view(), pairs.matrix()), exits, "CopyPages: copies is not");
-  EXPECT_EXIT(ops->CopyPages(storage.view(), longer.tensor()), exits, "CopyPages: copies is not");
-  if (ops->device().type == DeviceType::kCPU) {
-    EXPECT_EXIT(ops->CopyPages(storage.view(), longer.matrix()), exits, "more tokens than a page");
+  EXPECT_EXIT(ops->Run(CopyPagesArgs{.kv = storage.view(), .copies = pairs.matrix()}), exits,
+              "CopyPages: copies is not");
+  EXPECT_EXIT(ops->Run(CopyPagesArgs{.kv = storage.view(), .copies = longer.tensor()}), exits,
+              "CopyPages: copies is not");
+  if (ops->device().id().type == DeviceType::kCPU) {
+    EXPECT_EXIT(ops->Run(CopyPagesArgs{.kv = storage.view(), .copies = longer.matrix()}), exits,
+                "more tokens than a page");
   }
 }
 

@@ -119,7 +119,7 @@ TEST_P(PagedAttentionErrorTest, CallErrorsNameTheArgument) {
 TEST_P(PagedAttentionErrorTest, StoreErrorsNameTheArgument) {
   PagedAttention attention = MakeAttention(GetParam());
   Call call(attention, DType::kF16, DType::kF16, {4, 2, 64}, {{1, 1, 4}}, 16, Layout::kTokenMajor);
-  const Array<int32_t> slots(attention.ops(), {0});
+  const Array<int32_t> slots(attention.device(), {0});
   PagedStoreArgs valid;
   valid.kv = call.kv();
   valid.k = valid.v = call.args().q;
@@ -151,7 +151,7 @@ TEST_P(PagedAttentionErrorTest, StoreErrorsNameTheArgument) {
 
 TEST_P(PagedAttentionErrorTest, CheckValuesReadsTheArrays) {
   PagedAttention attention = MakeAttention(GetParam());
-  Ops& ops = attention.ops();
+  ComputeDevice& device = attention.device();
   Call call(attention, DType::kF32, DType::kF32, {2, 1, 8}, {{1, 2, 4}, {2, 1, 20}}, 16,
             Layout::kTokenMajor);
   EXPECT_TRUE(attention.CheckValues(call.args()).ok());
@@ -178,7 +178,7 @@ TEST_P(PagedAttentionErrorTest, CheckValuesReadsTheArrays) {
       {{0, 2, 3}, {4, 20}, {5, -1, 1, 2}, "block_tables[0] is 5; it must be in [0, 4]"},
   };
   for (const auto& c : cases) {
-    const Array<int32_t> cu(ops, c.cu), lens(ops, c.lens), tables(ops, c.tables);
+    const Array<int32_t> cu(device, c.cu), lens(device, c.lens), tables(device, c.tables);
     PagedAttentionArgs args = call.args();
     args.cu_seqlens_q = cu.tensor().ptr<int32_t>();
     args.kv_lens = lens.tensor().ptr<int32_t>();

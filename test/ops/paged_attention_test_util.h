@@ -71,12 +71,12 @@ class Call {
 
  private:
   void MakeCache(DType cache, int num_pages, int page_size, Layout layout) {
-    Ops& ops = attention_.ops();
+    ComputeDevice& device = attention_.device();
     const int d = shape_.head_dim, g = shape_.kv_heads;
     const int plane = num_pages * page_size * g * d;  // all keys, or all values
     const int gap = layout == Layout::kPadded ? 16 : 0;
     const int padded = num_pages * (page_size * (g * (d + gap) + gap) + gap);
-    cache_ = std::make_unique<Matrix>(ops, cache, 1, 2 * std::max(plane, padded));
+    cache_ = std::make_unique<Matrix>(device, cache, 1, 2 * std::max(plane, padded));
     char* data = static_cast<char*>(cache_->tensor().data);
     if (layout == Layout::kHeadMajor) {
       kv_ = PagedKv::HeadMajor(data, cache, num_pages, page_size, g, d);
@@ -92,7 +92,7 @@ class Call {
   }
 
   void MakeTables(int table_stride, int page_size) {
-    Ops& ops = attention_.ops();
+    ComputeDevice& device = attention_.device();
     std::vector<int32_t> order(kv_.num_pages), cu{0}, lens;
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937(7));
@@ -106,7 +106,7 @@ class Call {
       lens.push_back(seqs_[s].kv_len);
     }
     for (const std::vector<int32_t>& values : {cu, lens, tables_}) {
-      arrays_.push_back(std::make_unique<Array<int32_t>>(ops, values));
+      arrays_.push_back(std::make_unique<Array<int32_t>>(device, values));
     }
     args_.num_seqs = static_cast<int>(seqs_.size());
     args_.cu_seqlens_q = arrays_[0]->tensor().ptr<int32_t>();
@@ -116,7 +116,7 @@ class Call {
   }
 
   void Store(int page_size, int table_stride) {
-    Ops& ops = attention_.ops();
+    ComputeDevice& device = attention_.device();
     const int width = shape_.kv_width();
     std::vector<float> k, v;
     std::vector<int32_t> slots;
@@ -129,8 +129,8 @@ class Call {
       }
     }
     const int n = static_cast<int>(slots.size());
-    const Matrix mk(ops, dtype_, n, width, k, width + 16), mv(ops, dtype_, n, width, v);
-    const Array<int32_t> device_slots(ops, slots);
+    const Matrix mk(device, dtype_, n, width, k, width + 16), mv(device, dtype_, n, width, v);
+    const Array<int32_t> device_slots(device, slots);
     PagedStoreArgs store;
     store.kv = kv_;
     store.k = mk.tensor().data;
@@ -145,7 +145,7 @@ class Call {
   }
 
   void MakeQueries(int rows) {
-    Ops& ops = attention_.ops();
+    ComputeDevice& device = attention_.device();
     const int width = shape_.q_width();
     std::vector<float> q, slopes;
     for (const Seq& s : seqs_) {
@@ -154,9 +154,9 @@ class Call {
       }
     }
     for (int h = 0; h < shape_.heads; ++h) slopes.push_back(AlibiSlope(h));
-    slopes_ = std::make_unique<Array<float>>(ops, slopes);
-    q_ = std::make_unique<Matrix>(ops, dtype_, rows, width, q);
-    out_ = std::make_unique<Matrix>(ops, dtype_, rows, width, width + 8);
+    slopes_ = std::make_unique<Array<float>>(device, slopes);
+    q_ = std::make_unique<Matrix>(device, dtype_, rows, width, q);
+    out_ = std::make_unique<Matrix>(device, dtype_, rows, width, width + 8);
     args_.out = out_->tensor().data;
     args_.q = q_->tensor().data;
     args_.dtype = dtype_;

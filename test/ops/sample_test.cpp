@@ -43,48 +43,41 @@ struct Params {
 
 std::vector<int32_t> Sample(Ops& ops, const std::vector<std::vector<float>>& logits,
                             const std::vector<Params>& params, int vocab_limit = 0) {
-  const int rows = static_cast<int>(logits.size()), vocab = static_cast<int>(logits[0].size());
-  std::vector<float> flat, temperature, top_p, min_p, repetition, presence, frequency;
-  std::vector<int32_t> top_k, step, offsets{0}, tokens, counts;
-  std::vector<int64_t> seed;
-  for (int r = 0; r < rows; ++r) {
+  const int num_rows = static_cast<int>(logits.size());
+  const int vocab = static_cast<int>(logits[0].size());
+  std::vector<float> flat;
+  std::vector<int32_t> tokens, counts;
+  std::vector<uint8_t> row_bytes(num_rows * sizeof(SampleRow));
+  for (int r = 0; r < num_rows; ++r) {
     const Params& p = params[r];
     flat.insert(flat.end(), logits[r].begin(), logits[r].end());
-    temperature.push_back(p.temperature);
-    top_k.push_back(p.top_k);
-    top_p.push_back(p.top_p);
-    min_p.push_back(p.min_p);
-    seed.push_back(p.seed);
-    step.push_back(p.step);
-    repetition.push_back(p.repetition);
-    presence.push_back(p.presence);
-    frequency.push_back(p.frequency);
+    const SampleRow row{.params = {.temperature = p.temperature,
+                                   .top_k = p.top_k,
+                                   .top_p = p.top_p,
+                                   .min_p = p.min_p,
+                                   .repetition_penalty = p.repetition,
+                                   .presence_penalty = p.presence,
+                                   .frequency_penalty = p.frequency,
+                                   .seed = static_cast<uint64_t>(p.seed)},
+                        .index = p.step,
+                        .first_penalty = static_cast<int32_t>(tokens.size()),
+                        .num_penalties = static_cast<int32_t>(p.counts.size())};
+    std::memcpy(row_bytes.data() + r * sizeof(row), &row, sizeof(row));
     for (const auto& [token, count] : p.counts) {
       tokens.push_back(token);
       counts.push_back(count);
     }
-    offsets.push_back(static_cast<int32_t>(tokens.size()));
   }
-  const Matrix m(ops, DType::kF32, rows, vocab, flat, vocab + 3);
-  const Array<float> a(ops, temperature), c(ops, top_p), d(ops, min_p), g(ops, repetition),
-      h(ops, presence), i(ops, frequency);
-  const Array<int32_t> b(ops, top_k), f(ops, step), j(ops, offsets), k(ops, tokens), l(ops, counts);
-  const Array<int64_t> e(ops, seed);
-  const Array<int32_t> out(ops, std::vector<int32_t>(rows, -7));
-  SampleArgs args{a.tensor(),
-                  b.tensor(),
-                  c.tensor(),
-                  d.tensor(),
-                  e.tensor(),
-                  f.tensor(),
-                  g.tensor(),
-                  h.tensor(),
-                  i.tensor(),
-                  j.tensor(),
-                  k.tensor(),
-                  l.tensor(),
-                  vocab_limit == 0 ? vocab : vocab_limit};
-  ops.Sample(out.tensor(), m.tensor(), args);
+  const Matrix m(ops, DType::kF32, num_rows, vocab, flat, vocab + 3);
+  const Array<uint8_t> rows(ops, row_bytes);
+  const Array<int32_t> penalty_tokens(ops, tokens), penalty_counts(ops, counts);
+  const Array<int32_t> out(ops, std::vector<int32_t>(num_rows, -7));
+  ops.Run(SampleArgs{.tokens = out.tensor(),
+                     .logits = m.tensor(),
+                     .rows = rows.tensor(),
+                     .penalty_tokens = penalty_tokens.tensor(),
+                     .penalty_counts = penalty_counts.tensor(),
+                     .vocab_limit = vocab_limit == 0 ? vocab : vocab_limit});
   EXPECT_TRUE(SameBits(m.Get(), flat)) << "the logits were modified";
   return out.Get();
 }
@@ -208,7 +201,7 @@ TEST_P(SampleTest, EveryInstructionSetFindsTheMaximumAndDrawsTheSame) {
     ExpectDistribution(Draws(*ops_, logits, draw, 640), NaiveProbabilities(logits, draw), target);
     std::vector<float> bad = logits;
     bad[4098] = kNaN;
-    EXPECT_EQ(SampleOne(*ops_, bad, {}), -1) << target;
+    EXPECT_EQ(SampleOne(*ops_, bad, {}), kNotFiniteToken) << target;
   });
 }
 
@@ -229,15 +222,16 @@ TEST_P(SampleTest, NonFiniteLogits) {
       std::vector<float> logits = RandomFloats(1500, 1);
       const Params p{.temperature = temperature};
       logits[at] = kNaN;
-      EXPECT_EQ(SampleOne(*ops_, logits, p), -1);
+      EXPECT_EQ(SampleOne(*ops_, logits, p), kNotFiniteToken);
       logits[at] = kInf;
-      EXPECT_EQ(SampleOne(*ops_, logits, p), -1);
+      EXPECT_EQ(SampleOne(*ops_, logits, p), kNotFiniteToken);
       logits[at] = -kInf;
       const int32_t id = SampleOne(*ops_, logits, p);
       EXPECT_GE(id, 0);
       EXPECT_NE(id, at);
     }
-    EXPECT_EQ(SampleOne(*ops_, std::vector<float>(10, -kInf), {.temperature = temperature}), -1);
+    EXPECT_EQ(SampleOne(*ops_, std::vector<float>(10, -kInf), {.temperature = temperature}),
+              kNotFiniteToken);
   }
   std::vector<float> only(1000, -kInf);
   only[321] = -5.0f;

@@ -81,12 +81,12 @@ TEST_F(DeviceCareTest, IntegratedDevicesBudgetFromAvailableHostMemory) {
   const auto integrated = MakeOps(kSimt, {}).value();
   const size_t available = MemAvailable();
   const double expected = static_cast<double>(std::min(available, pretence_.total_bytes));
-  EXPECT_NEAR(static_cast<double>(integrated->FreeBytes()) / expected, 1, 0.2);
-  EXPECT_TRUE(integrated->unified_memory());
+  EXPECT_NEAR(static_cast<double>(integrated->device().FreeBytes()) / expected, 1, 0.2);
+  EXPECT_TRUE(integrated->device().traits().unified_memory);
   pretence_.integrated = false;
   const auto discrete = MakeOps(kSimt, {}).value();
-  EXPECT_LE(discrete->FreeBytes(), size_t{64} << 20);
-  EXPECT_FALSE(discrete->unified_memory());
+  EXPECT_LE(discrete->device().FreeBytes(), size_t{64} << 20);
+  EXPECT_FALSE(discrete->device().traits().unified_memory);
 }
 
 // Whoever else runs on the host needs some of it, too.

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kuiper/kv/kv_view.h"
+#include "kuiper/base/host_device.h"
 
 namespace kuiper {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kuiper/kv/kv_view.h"
+#include "kuiper/base/host_device.h"
 
 namespace kuiper {
 

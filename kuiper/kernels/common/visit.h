@@ -7,7 +7,7 @@
 #include "kuiper/base/check.h"
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/half.h"
-#include "kuiper/kv/kv_view.h"
+#include "kuiper/ops/kv_view.h"
 
 namespace kuiper {
 

@@ -34,15 +34,13 @@
 #define KUIPER_KERNELS_CPU_ATTENTION_CPP_
 namespace kuiper::cpu {
 
-struct AttentionArgs {
+// What is the same for all items of a call.
+struct AttentionCall {
   AttentionKind kind;
-  Tensor out;  // [T, H*D]
-  Tensor q;    // [T, H*D]
-  KvView kv;
-  float scale;
-  const float* alibi_slopes;  // [H], or null
-  const int32_t* kv_lens;
-  const int32_t* shared_lens;  // null: no item has several sequences
+  const AttentionArgs& args;
+  const float* alibi_slopes;   // [H], or null
+  const int32_t* kv_lens;      // [S]
+  const int32_t* shared_lens;  // [S], or null: no item has several sequences
 };
 
 }  // namespace kuiper::cpu
@@ -59,12 +57,12 @@ HWY_INLINE T* ItemRow(const Tensor& matrix, const AttentionItem& item, int r, in
   return matrix.row<T>(item.q_row + r / item.num_heads) + int64_t{1} * item.row_head(r) * head_dim;
 }
 
-void LoadQueries(const AttentionArgs& args, const AttentionItem& item, const AttentionScratch& s,
+void LoadQueries(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
                  int head_dim) {
-  const VF scale = hn::Set(DF(), args.scale);
-  VisitFloat(args.q.dtype, [&](auto zero) HWY_ATTR {
+  const VF scale = hn::Set(DF(), call.args.scale);
+  VisitFloat(call.args.q.dtype, [&](auto zero) HWY_ATTR {
     for (int r = 0; r < item.num_rows(); ++r) {
-      const auto* q = ItemRow<decltype(zero)>(args.q, item, r, head_dim);
+      const auto* q = ItemRow<decltype(zero)>(call.args.q, item, r, head_dim);
       MapElements(s.q + r * s.dim, head_dim,
                   [&](auto load) HWY_ATTR { return hn::Mul(load(q), scale); });
     }
@@ -74,11 +72,11 @@ void LoadQueries(const AttentionArgs& args, const AttentionItem& item, const Att
   std::fill(s.max, s.max + item.num_rows(), -std::numeric_limits<float>::infinity());
 }
 
-void StoreOutputs(const AttentionArgs& args, const AttentionItem& item, const AttentionScratch& s,
+void StoreOutputs(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
                   int head_dim) {
-  VisitFloat(args.out.dtype, [&](auto zero) HWY_ATTR {
+  VisitFloat(call.args.out.dtype, [&](auto zero) HWY_ATTR {
     for (int r = 0; r < item.num_rows(); ++r) {
-      auto* out = ItemRow<decltype(zero)>(args.out, item, r, head_dim);
+      auto* out = ItemRow<decltype(zero)>(call.args.out, item, r, head_dim);
       const VF factor = hn::Set(DF(), 1.0f / FoldLanes(s.sum + r * 16));
       const float* acc = s.acc + r * s.dim;
       MapElements(out, head_dim, [&](auto load) HWY_ATTR { return hn::Mul(load(acc), factor); });
@@ -87,10 +85,10 @@ void StoreOutputs(const AttentionArgs& args, const AttentionItem& item, const At
 }
 
 // Adds what belongs to row r's scores for `keys`, counted from position `origin`.
-HWY_INLINE void AddBias(const AttentionArgs& args, const AttentionItem& item, int r, KeyRange keys,
+HWY_INLINE void AddBias(const AttentionCall& call, const AttentionItem& item, int r, KeyRange keys,
                         int origin, float* scores) {
-  if (args.alibi_slopes == nullptr) return;
-  AddAlibi(scores, keys, args.alibi_slopes[item.row_head(r)], origin - item.row_pos(r));
+  if (call.alibi_slopes == nullptr) return;
+  AddAlibi(scores, keys, call.alibi_slopes[item.row_head(r)], origin - item.row_pos(r));
 }
 
 // acc += p V for rows [first, first + rows) and the tile at `tile`, where p points to the tile's
@@ -139,7 +137,7 @@ HWY_INLINE void ScoreTile(const AttentionScratch& s, KeyRange keys, int first, i
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
 // (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
 template <class View>
-void FlashTiles(const AttentionArgs& args, const View& view, const AttentionItem& item, int begin,
+void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
                 const AttentionScratch& s) {
   const KeyRange all = item.keys();
   Tile<typename View::Element> loaded;
@@ -152,7 +150,7 @@ void FlashTiles(const AttentionArgs& args, const View& view, const AttentionItem
       for (int r = first; r < first + rows; ++r) {
         const KeyRange own = InTile(item.row_keys(r), tile);
         if (own.empty()) continue;
-        AddBias(args, item, r, own, tile, s.scores + r * kTile);
+        AddBias(call, item, r, own, tile, s.scores + r * kTile);
         OnlineSoftmax(s.scores + r * kTile, own, s.max + r, s.sum + r * 16, s.acc + r * s.dim,
                       s.dim);
       }
@@ -165,23 +163,23 @@ void FlashTiles(const AttentionArgs& args, const View& view, const AttentionItem
 // The tiles from position `begin` on: of a run of sequences those that all of them share, then
 // those of the runs within it that share more, down to single sequences.
 template <class View>
-void FlashItem(const AttentionArgs& args, const View& view, const AttentionItem& item, int begin,
+void FlashItem(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
                const AttentionScratch& s) {
-  if (item.num_seqs == 1) return FlashTiles(args, view, item, begin, s);
-  const int32_t* shared_lens = args.shared_lens + item.seq;
+  if (item.num_seqs == 1) return FlashTiles(call, view, item, begin, s);
+  const int32_t* shared_lens = call.shared_lens + item.seq;
   const int shared = WholeTiles(*std::min_element(shared_lens + 1, shared_lens + item.num_seqs));
-  FlashTiles(args, view, item.OfShared(shared), begin, s);
+  FlashTiles(call, view, item.OfShared(shared), begin, s);
   for (int first = 0, end; first < item.num_seqs; first = end) {
     end = first + 1;
     while (end < item.num_seqs && WholeTiles(shared_lens[end]) > shared) ++end;
-    FlashItem(args, view, item.Sequences(first, end, args.kv_lens), shared,
+    FlashItem(call, view, item.Sequences(first, end, call.kv_lens), shared,
               s.From(first * item.num_heads));
   }
 }
 
 // Plain softmax: all scores, their maximum, all exponentials, then the values.
 template <class View>
-void MhaItem(const AttentionArgs& args, const View& view, const AttentionItem& item,
+void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& item,
              const AttentionScratch& s) {
   const KeyRange all = item.keys();
   const int first_tile = all.begin / kTile * kTile;
@@ -194,7 +192,7 @@ void MhaItem(const AttentionArgs& args, const View& view, const AttentionItem& i
   for (int r = 0; r < item.num_rows(); ++r) {
     float* scores = s.scores + r * s.score_stride;
     const KeyRange own = item.row_keys(r);
-    AddBias(args, item, r, own, 0, scores);
+    AddBias(call, item, r, own, 0, scores);
     const KeyRange padded = PadScores(scores, own);
     ExpScores(scores, padded, MaxOfScores(scores, padded, s.max[r]), s.sum + r * 16);
   }
@@ -208,18 +206,18 @@ void MhaItem(const AttentionArgs& args, const View& view, const AttentionItem& i
   }
 }
 
-void AttentionBlock(const AttentionArgs& args, const AttentionItem& item,
+void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
                     const AttentionScratch& s) {
-  const int head_dim = args.kv.s.head_dim;
-  LoadQueries(args, item, s, head_dim);
-  VisitKv(args.kv, [&](const auto& view) HWY_ATTR {
-    if (args.kind == AttentionKind::kMha) {
-      MhaItem(args, view, item, s);
+  const int head_dim = call.args.kv.s.head_dim;
+  LoadQueries(call, item, s, head_dim);
+  VisitKv(call.args.kv, [&](const auto& view) HWY_ATTR {
+    if (call.kind == AttentionKind::kMha) {
+      MhaItem(call, view, item, s);
     } else {
-      FlashItem(args, view, item, 0, s);
+      FlashItem(call, view, item, 0, s);
     }
   });
-  StoreOutputs(args, item, s, head_dim);
+  StoreOutputs(call, item, s, head_dim);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -237,33 +235,29 @@ size_t AttentionScratchBytes(AttentionKind kind, int max_context) {
   return scratch.Carve(nullptr, kind, kMaxHeadDim, max_context) * sizeof(float);
 }
 
-void Attention(ThreadPool& pool, AttentionKind kind, void* scratch, size_t scratch_stride,
-               int max_context, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-               float scale, const AttnOptions& options) {
+void Run(const Resources& resources, const AttentionArgs& args) {
   const auto block = HWY_DYNAMIC_DISPATCH(AttentionBlock);
-  const int head_dim = kv.s.head_dim;
-  const int num_heads = static_cast<int>(q.shape[1]) / head_dim;
-  const Tensor& slopes = options.alibi_slopes;
+  const AttentionKind kind = resources.attention;
+  const AttnMeta& meta = args.meta;
+  const int head_dim = args.kv.s.head_dim, max_context = resources.limits.max_context;
+  KU_CHECK(head_dim <= kMaxHeadDim, "head_dim is too large");
+  KU_CHECK(meta.max_kv_len <= max_context, "more than was reserved");
+  const int num_heads = static_cast<int>(args.q.shape[1]) / head_dim;
+  const Tensor& slopes = args.options.alibi_slopes;
   // The shared tiles have no bias and no edge of a window.
   const bool cascade = !meta.shared_lens.empty() && kind != AttentionKind::kMha &&
-                       options.window == 0 && slopes.empty();
-  const AttentionArgs args{kind,
-                           out,
-                           q,
-                           kv,
-                           scale,
-                           slopes.empty() ? nullptr : slopes.ptr<float>(),
+                       args.options.window == 0 && slopes.empty();
+  const AttentionCall call{kind, args, slopes.empty() ? nullptr : slopes.ptr<float>(),
                            meta.kv_lens.ptr<int32_t>(),
                            cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
   std::atomic<int64_t> next{0};
   const auto work = [&](int thread) {
     AttentionScratch s;
-    s.Carve(reinterpret_cast<float*>(static_cast<char*>(scratch) + thread * scratch_stride), kind,
-            head_dim, max_context);
-    ItemList items(meta, options, args.shared_lens, num_heads, kv.kv_heads, MaxRows(kind),
-                   pool.size());
+    s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
+    ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, MaxRows(kind),
+                   resources.pool.size());
     AttentionItem item;
-    while (items.Find(next.fetch_add(1, std::memory_order_relaxed), &item)) block(args, item, s);
+    while (items.Find(next.fetch_add(1, std::memory_order_relaxed), &item)) block(call, item, s);
   };
   // A short chat's step is over before another thread is awake.
   constexpr int64_t kMinParallelScores = 2048;
@@ -272,10 +266,10 @@ void Attention(ThreadPool& pool, AttentionKind kind, void* scratch, size_t scrat
     const int32_t* cu_q = meta.cu_seqlens_q.ptr<int32_t>();
     scores += int64_t{1} * (cu_q[s + 1] - cu_q[s]) * meta.kv_lens.ptr<int32_t>()[s] * num_heads;
   }
-  if (scores < kMinParallelScores || pool.size() == 1) {
+  if (scores < kMinParallelScores || resources.pool.size() == 1) {
     work(0);
   } else {
-    pool.Run(work);
+    resources.pool.Run(work);
   }
 }
 

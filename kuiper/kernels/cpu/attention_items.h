@@ -8,7 +8,9 @@
 #include <cstdint>
 
 #include "kuiper/base/tensor.h"
-#include "kuiper/ops/ops.h"
+#include "kuiper/kernels/common/attention_mask.h"
+#include "kuiper/ops/op_args.h"
+#include "kuiper/ops/ops_options.h"
 
 namespace kuiper::cpu {
 
@@ -25,13 +27,6 @@ inline int MaxRows(AttentionKind kind) {
 inline int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-
-// Positions [begin, end), of a sequence or from the start of a tile.
-struct KeyRange {
-  int begin = 0;
-  int end = 0;
-  bool empty() const { return begin >= end; }
-};
 
 // The part of `keys` in the tile at position `tile`, from its start; begin == end if there is none.
 inline KeyRange InTile(KeyRange keys, int tile) {
@@ -59,11 +54,7 @@ struct AttentionItem {
   int row_pos(int r) const { return pos + r / num_heads; }
   int row_head(int r) const { return head + r % num_heads; }
   // The keys that a row sees; both ends ascend with the row.
-  KeyRange row_keys(int r) const {
-    const int p = row_pos(r);
-    const int after = window == 0 ? kv_len - p : std::min(window, kv_len - p);
-    return {window == 0 ? 0 : std::max(0, p + 1 - window), causal ? p + 1 : p + after};
-  }
+  KeyRange row_keys(int r) const { return SeenKeys(causal, window, row_pos(r), kv_len); }
   // The keys that some row sees.
   KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
 

@@ -8,7 +8,7 @@
 #include "hwy/highway.h"
 // After highway.h.
 #include "kuiper/kernels/cpu/attention_math-inl.h"
-#include "kuiper/kv/kv_view.h"
+#include "kuiper/ops/kv_view.h"
 
 #if defined(KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KUIPER_KERNELS_CPU_ATTENTION_TILE_INL_H_

@@ -197,4 +197,8 @@ std::string CpuLinear::KernelName() {
   return LinearKernelSets().front().name;
 }
 
+void Run(const Resources& resources, const ApplyArgs& args) {
+  resources.linear.Apply(args.out, args.x, args.linear, args.epilogue);
+}
+
 }  // namespace kuiper::cpu

@@ -31,7 +31,7 @@ class CpuLinear {
   // Bytes that Reserve takes.
   size_t ScratchBytes(int max_tokens, int max_features) const;
 
-  // As Ops::Apply: y [T, w.out] = x [T, w.in] W^T + b, finished by the epilogue; out and x f32 with
+  // As ApplyArgs: y [T, w.out] = x [T, w.in] W^T + b, finished by the epilogue; out and x f32 with
   // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 

@@ -55,18 +55,18 @@ namespace kuiper::cpu {
 HWY_EXPORT(WidenRow);
 HWY_EXPORT(SiluMulRowImpl);
 
-void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled) {
+void Run(const Resources& resources, const EmbedArgs& args) {
   const auto widen = HWY_DYNAMIC_DISPATCH(WidenRow);
-  const int64_t num_sampled = sampled.empty() ? 0 : sampled.numel();
+  const auto* ids = static_cast<const TokenRef*>(args.ids.data);
+  const Tensor &out = args.out, &table = args.table;
+  const int64_t num_sampled = args.sampled.empty() ? 0 : args.sampled.numel();
   const int64_t row_bytes = table.stride[0] * static_cast<int64_t>(DTypeBytes(table.dtype));
-  ForEachItem(pool, out.rows(), out.numel(), [&](int64_t t, int) {
-    int32_t id = ids.ptr<int32_t>()[t];
-    if (id < 0 && -1 - id < num_sampled) {
-      id = sampled.ptr<int32_t>()[-1 - id];
-      if (id < 0) {
-        std::fill_n(out.row<float>(t), out.shape[1], std::numeric_limits<float>::quiet_NaN());
-        return;
-      }
+  ForEachItem(resources.pool, out.rows(), out.numel(), [&](int64_t t, int) {
+    KU_CHECK(ids[t].is_known() || ids[t].row() < num_sampled, "token row outside the sampled ones");
+    const int32_t id = ids[t].is_known() ? ids[t].id() : args.sampled.ptr<int32_t>()[ids[t].row()];
+    if (id == kNotFiniteToken) {
+      std::fill_n(out.row<float>(t), out.shape[1], std::numeric_limits<float>::quiet_NaN());
+      return;
     }
     KU_CHECK(id >= 0 && id < table.rows(), "token id outside the embedding");
     widen(out.row<float>(t), static_cast<const char*>(table.data) + id * row_bytes, table.dtype,
@@ -74,16 +74,17 @@ void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sample
   });
 }
 
-void FillRandom(ThreadPool& pool, Tensor out, uint64_t seed) {
+void Run(const Resources& resources, const FillRandomArgs& args) {
+  const Tensor& out = args.out;
   constexpr int64_t kPiece = 1 << 16;
   static_assert(kPiece % kRandomGroup == 0);
   const int64_t count = out.numel();
   VisitFloat(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    ForEachItem(pool, (count + kPiece - 1) / kPiece, count, [&](int64_t piece, int) {
+    ForEachItem(resources.pool, (count + kPiece - 1) / kPiece, count, [&](int64_t piece, int) {
       const int64_t end = std::min(count, (piece + 1) * kPiece);
       for (int64_t begin = piece * kPiece; begin < end; begin += kRandomGroup) {
-        const uint64_t random = SplitMix64(seed, static_cast<uint64_t>(begin / kRandomGroup));
+        const uint64_t random = SplitMix64(args.seed, static_cast<uint64_t>(begin / kRandomGroup));
         const int n = static_cast<int>(std::min<int64_t>(kRandomGroup, end - begin));
         T* values = out.ptr<T>() + begin;
         for (int i = 0; i < n; ++i) values[i] = FromFloat<T>(RandomWeight(random, i));
@@ -92,9 +93,10 @@ void FillRandom(ThreadPool& pool, Tensor out, uint64_t seed) {
   });
 }
 
-void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows) {
-  const int32_t* row = rows.ptr<int32_t>();
-  ForEachItem(pool, out.rows(), out.numel(), [&](int64_t r, int) {
+void Run(const Resources& resources, const GatherRowsArgs& args) {
+  const Tensor &out = args.out, &x = args.x;
+  const int32_t* row = args.rows.ptr<int32_t>();
+  ForEachItem(resources.pool, out.rows(), out.numel(), [&](int64_t r, int) {
     KU_CHECK(row[r] >= 0 && row[r] < x.rows(), "row outside the input");
     std::memcpy(out.row<float>(r), x.row<float>(row[r]), out.shape[1] * sizeof(float));
   });

@@ -1,5 +1,6 @@
-// The CPU kernels that CpuOps calls, one source file per family. Arguments were checked by Ops; a
-// kernel shares its rows among the pool's threads, and no result depends on how.
+// The CPU kernels that CpuOps calls: Run(resources, args) for each op of op_args.h, one source file
+// per family. Arguments were checked by Ops; a kernel shares its rows among the pool's threads, and
+// no result depends on how.
 #pragma once
 
 #include <atomic>
@@ -7,9 +8,10 @@
 #include <cstdint>
 
 #include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cpu/cpu_linear.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
-#include "kuiper/kv/kv_view.h"
-#include "kuiper/ops/ops.h"
+#include "kuiper/ops/op_args.h"
+#include "kuiper/ops/ops_options.h"
 
 namespace kuiper::cpu {
 
@@ -35,34 +37,31 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
   });
 }
 
-// elementwise.cpp; `sampled` may be empty.
-void Embed(ThreadPool& pool, Tensor out, Tensor table, Tensor ids, Tensor sampled);
-void FillRandom(ThreadPool& pool, Tensor out, uint64_t seed);
-void GatherRows(ThreadPool& pool, Tensor out, Tensor x, Tensor rows);
+// What kernels get besides their arguments.
+struct Resources {
+  ThreadPool& pool;
+  CpuLinear& linear;
+  AttentionKind attention;
+  OpsLimits limits = {};      // what was reserved
+  char* scratch = nullptr;    // a slice for each thread of the pool, 64-byte aligned
+  size_t scratch_stride = 0;  // bytes between slices
+
+  template <typename T>
+  T* Scratch(int thread) const {
+    return reinterpret_cast<T*>(scratch + thread * scratch_stride);
+  }
+};
+
+// One per op, in the source file of its family.
+#define KU_DECLARE_KERNEL(Name) void Run(const Resources& resources, const Name##Args& args);
+KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
+#undef KU_DECLARE_KERNEL
+
+// Scratch memory of a thread.
+size_t AttentionScratchBytes(AttentionKind kind, int max_context);
+size_t SampleScratchBytes(int vocab);
+
 // gate[i] = silu(gate[i]) * up[i], on the calling thread.
 void SiluMulRow(float* gate, const float* up, int64_t n);
-
-// norm.cpp
-void RmsNorm(ThreadPool& pool, Tensor out, Tensor x, Tensor weight, float eps);
-
-// rope.cpp
-void QkNormRopeStore(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
-                     float eps, const RopeTable& rope, Tensor positions, const KvView& kv,
-                     Tensor slots);
-void StoreKv(ThreadPool& pool, const KvView& kv, Tensor k, Tensor v, Tensor slots);
-
-// page_copy.cpp
-void CopyPages(ThreadPool& pool, const KvView& kv, Tensor copies);
-
-// attention.cpp. Scratch: AttentionScratchBytes for each thread of the pool, 64-byte aligned.
-size_t AttentionScratchBytes(AttentionKind kind, int max_context);
-void Attention(ThreadPool& pool, AttentionKind kind, void* scratch, size_t scratch_stride,
-               int max_context, Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta,
-               float scale, const AttnOptions& options);
-
-// sample.cpp. Scratch: SampleScratchBytes for each thread of the pool, 64-byte aligned.
-size_t SampleScratchBytes(int vocab);
-void Sample(ThreadPool& pool, void* scratch, size_t scratch_stride, Tensor tokens, Tensor logits,
-            const SampleArgs& args);
 
 }  // namespace kuiper::cpu

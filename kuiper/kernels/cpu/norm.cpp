@@ -38,11 +38,12 @@ namespace kuiper::cpu {
 
 HWY_EXPORT(RmsNormRow);
 
-void RmsNorm(ThreadPool& pool, Tensor out, Tensor x, Tensor weight, float eps) {
+void Run(const Resources& resources, const RmsNormArgs& args) {
   const auto norm = HWY_DYNAMIC_DISPATCH(RmsNormRow);
-  const int n = static_cast<int>(x.shape[1]);
-  ForEachItem(pool, x.rows(), x.numel(),
-              [&](int64_t t, int) { norm(out.row<float>(t), x.row<float>(t), weight, n, eps); });
+  const int n = static_cast<int>(args.x.shape[1]);
+  ForEachItem(resources.pool, args.x.rows(), args.x.numel(), [&](int64_t t, int) {
+    norm(args.out.row<float>(t), args.x.row<float>(t), args.weight, n, args.eps);
+  });
 }
 
 }  // namespace kuiper::cpu

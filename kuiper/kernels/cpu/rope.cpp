@@ -12,19 +12,6 @@
 #include "kuiper/kernels/cpu/kernels.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
-#ifndef KUIPER_KERNELS_CPU_ROPE_CPP_
-#define KUIPER_KERNELS_CPU_ROPE_CPP_
-namespace kuiper::cpu {
-// What is the same for all tokens of a call.
-struct RopeTokenArgs {
-  Tensor q_norm, k_norm;
-  float eps;
-  int q_heads;
-  KvView kv;
-};
-}  // namespace kuiper::cpu
-#endif  // once for all instruction sets
-
 HWY_BEFORE_NAMESPACE();
 namespace kuiper {
 namespace cpu {
@@ -71,32 +58,36 @@ HWY_INLINE void StoreHead(Out* out, const In* x, int head_dim) {
   MapElements(out, head_dim, [&](auto load) HWY_ATTR { return load(x); });
 }
 
-void RopeToken(const RopeTokenArgs& a, float* q, const float* k, const float* v, int32_t slot,
-               const float* cosine, const float* sine) {
-  const int head_dim = a.kv.s.head_dim;
-  for (int h = 0; h < a.q_heads; ++h, q += head_dim) {
-    NormRotateHead(q, q, head_dim, a.q_norm, a.eps, cosine, sine);
+// Token t of the batch, whose angles have these cosines and sines [head_dim / 2].
+void RopeToken(const QkNormRopeStoreArgs& args, int64_t t, const float* cosine, const float* sine) {
+  const KvView& kv = args.store.kv;
+  const int head_dim = kv.s.head_dim;
+  float* q = args.q.row<float>(t);
+  for (float* end = q + args.q.shape[1]; q < end; q += head_dim) {
+    NormRotateHead(q, q, head_dim, args.q_norm, args.eps, cosine, sine);
   }
-  VisitKv(a.kv, [&](const auto& view) HWY_ATTR {
+  VisitKv(kv, [&](const auto& view) HWY_ATTR {
+    const float *k = args.store.k.row<float>(t), *v = args.store.v.row<float>(t);
     float key[kMaxHeadDim];
-    for (int g = 0; g < a.kv.kv_heads; ++g, k += head_dim, v += head_dim) {
-      NormRotateHead(key, k, head_dim, a.k_norm, a.eps, cosine, sine);
-      auto* row = view.Slot(slot, g);
+    for (int g = 0; g < kv.kv_heads; ++g, k += head_dim, v += head_dim) {
+      NormRotateHead(key, k, head_dim, args.k_norm, args.eps, cosine, sine);
+      auto* row = view.Slot(args.store.slots.ptr<int32_t>()[t], g);
       StoreHead(row, key, head_dim);
       StoreHead(row + view.s.v_offset, v, head_dim);
     }
   });
 }
 
-void StoreKvToken(const KvView& kv, int32_t slot, Tensor k, Tensor v, int64_t token) {
+void StoreKvToken(const StoreKvArgs& args, int64_t t) {
+  const KvView& kv = args.kv;
   const int head_dim = kv.s.head_dim;
-  VisitFloat(k.dtype, [&](auto zero) HWY_ATTR {
+  VisitFloat(args.k.dtype, [&](auto zero) HWY_ATTR {
     using T = decltype(zero);
     VisitKv(kv, [&](const auto& view) HWY_ATTR {
       for (int g = 0; g < kv.kv_heads; ++g) {
-        auto* row = view.Slot(slot, g);
-        StoreHead(row, k.row<T>(token) + g * head_dim, head_dim);
-        StoreHead(row + view.s.v_offset, v.row<T>(token) + g * head_dim, head_dim);
+        auto* row = view.Slot(args.slots.ptr<int32_t>()[t], g);
+        StoreHead(row, args.k.row<T>(t) + g * head_dim, head_dim);
+        StoreHead(row + view.s.v_offset, args.v.row<T>(t) + g * head_dim, head_dim);
       }
     });
   });
@@ -113,32 +104,30 @@ namespace kuiper::cpu {
 HWY_EXPORT(RopeToken);
 HWY_EXPORT(StoreKvToken);
 
-void QkNormRopeStore(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor q_norm, Tensor k_norm,
-                     float eps, const RopeTable& rope, Tensor positions, const KvView& kv,
-                     Tensor slots) {
+void Run(const Resources& resources, const QkNormRopeStoreArgs& args) {
   const auto rope_token = HWY_DYNAMIC_DISPATCH(RopeToken);
-  const int half = kv.s.head_dim / 2;
-  const RopeTokenArgs args{q_norm, k_norm, eps, static_cast<int>(q.shape[1]) / kv.s.head_dim, kv};
-  const int32_t* axis_of_pair = rope.axis_of_pair.ptr<int32_t>();
-  const int32_t* slot = slots.ptr<int32_t>();
-  ForEachItem(pool, q.rows(), q.numel() + k.numel() + v.numel(), [&](int64_t t, int) {
+  const Tensor& cos_sin = args.rope.cos_sin;
+  KU_CHECK(cos_sin.shape[1] <= kMaxHeadDim, "head_dim is too large");
+  const int half = static_cast<int>(cos_sin.shape[1]) / 2;
+  const int32_t* axis_of_pair = args.rope.axis_of_pair.ptr<int32_t>();
+  const int64_t elements = args.q.numel() + args.store.k.numel() + args.store.v.numel();
+  ForEachItem(resources.pool, args.q.rows(), elements, [&](int64_t t, int) {
     float cosine[kMaxHeadDim / 2], sine[kMaxHeadDim / 2];
     for (int i = 0; i < half; ++i) {
-      const int32_t pos = positions.row<int32_t>(axis_of_pair[i])[t];
-      KU_CHECK(pos >= 0 && pos < rope.cos_sin.rows(), "position outside the RoPE table");
-      const float* row = rope.cos_sin.row<float>(pos);
+      const int32_t pos = args.positions.row<int32_t>(axis_of_pair[i])[t];
+      KU_CHECK(pos >= 0 && pos < cos_sin.rows(), "position outside the RoPE table");
+      const float* row = cos_sin.row<float>(pos);
       cosine[i] = row[i];
       sine[i] = row[half + i];
     }
-    rope_token(args, q.row<float>(t), k.row<float>(t), v.row<float>(t), slot[t], cosine, sine);
+    rope_token(args, t, cosine, sine);
   });
 }
 
-void StoreKv(ThreadPool& pool, const KvView& kv, Tensor k, Tensor v, Tensor slots) {
+void Run(const Resources& resources, const StoreKvArgs& args) {
   const auto store = HWY_DYNAMIC_DISPATCH(StoreKvToken);
-  const int32_t* slot = slots.ptr<int32_t>();
-  ForEachItem(pool, k.rows(), k.numel() + v.numel(),
-              [&](int64_t t, int) { store(kv, slot[t], k, v, t); });
+  ForEachItem(resources.pool, args.k.rows(), args.k.numel() + args.v.numel(),
+              [&](int64_t t, int) { store(args, t); });
 }
 
 }  // namespace kuiper::cpu

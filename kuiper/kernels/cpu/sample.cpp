@@ -42,16 +42,11 @@ inline bool Before(const Candidate& a, const Candidate& b) {
 
 // The arguments of one row.
 struct SampleRowArgs {
-  const float* logits;  // [vocab]
-  int vocab;            // ids that may be chosen
-  float temperature, top_p, min_p;
-  int top_k;
-  uint64_t seed;
-  int32_t step;
-  float repetition, presence, frequency;
-  const int32_t* penalty_tokens;  // [num_penalties]
+  const float* logits;            // [vocab]
+  int vocab;                      // ids that may be chosen
+  SampleRow row;                  // num_penalties 0 where the penalties are off
+  const int32_t* penalty_tokens;  // [num_penalties], of this row
   const int32_t* penalty_counts;
-  int num_penalties;
 };
 
 struct SampleScratch {
@@ -72,22 +67,24 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kMaxNoise = 23.0f;
 
 void Penalise(const SampleRowArgs& args, float* x) {
-  for (int i = 0; i < args.num_penalties; ++i) {
+  for (int i = 0; i < args.row.num_penalties; ++i) {
     const int32_t id = args.penalty_tokens[i];
     if (id < 0 || id >= args.vocab) continue;
     const int32_t count = args.penalty_counts[i];
-    x[id] = x[id] > 0 ? x[id] / args.repetition : x[id] * args.repetition;
-    x[id] -= args.frequency * static_cast<float>(count);
-    if (count > 0) x[id] -= args.presence;
+    x[id] = x[id] > 0 ? x[id] / args.row.params.repetition_penalty
+                      : x[id] * args.row.params.repetition_penalty;
+    x[id] -= args.row.params.frequency_penalty * static_cast<float>(count);
+    if (count > 0) x[id] -= args.row.params.presence_penalty;
   }
 }
 
-// The largest value and its lowest id; id -1 when there is none or a value is NaN or +inf.
+// The largest value and its lowest id, which is kNotFiniteToken when there is none or a value is
+// NaN or +inf.
 Candidate FindMax(const float* x, int n) {
   constexpr int kBlock = 1024;
   const DF d;
   const VF infinity = hn::Set(d, kInfinity);
-  Candidate best{-kInfinity, -1};
+  Candidate best{-kInfinity, kNotFiniteToken};
   for (int begin = 0; begin < n; begin += kBlock) {
     const int end = std::min(n, begin + kBlock);
     VF max[4];
@@ -108,10 +105,10 @@ Candidate FindMax(const float* x, int n) {
       all_valid = all_valid && x[i] < kInfinity;
       block_max = std::max(block_max, x[i]);
     }
-    if (!all_valid) return {kInfinity, -1};
+    if (!all_valid) return {kInfinity, kNotFiniteToken};
     if (block_max > best.z) best = {block_max, begin};
   }
-  if (best.id >= 0) {
+  if (best.id != kNotFiniteToken) {
     while (x[best.id] != best.z) ++best.id;
   }
   return best;
@@ -221,23 +218,24 @@ int CollectTopP(const float* z, int n, double top_p, Candidate* out) {
 // Applies top-k, top-p and min-p; returns how many candidates are left, at least one.
 int Filter(const SampleRowArgs& args, const SampleScratch& scratch) {
   Candidate* candidates = scratch.candidates;
-  const bool has_top_k = args.top_k > 0 && args.top_k < args.vocab;
+  const bool has_top_k = args.row.params.top_k > 0 && args.row.params.top_k < args.vocab;
   int count = 0;
   if (has_top_k) {
-    count = CollectTopK(scratch.z, args.vocab, args.top_k, candidates);
-    if (args.top_p < 1.0f) {
+    count = CollectTopK(scratch.z, args.vocab, args.row.params.top_k, candidates);
+    if (args.row.params.top_p < 1.0f) {
       const double total = SumOfExp(count, [&](int i) HWY_ATTR { return candidates[i].z; });
-      count = std::min(count, CountOfMass(candidates, count, args.top_p * total));
+      count = std::min(count, CountOfMass(candidates, count, args.row.params.top_p * total));
     }
-  } else if (args.top_p < 1.0f) {
-    count = CollectTopP(scratch.z, args.vocab, args.top_p, candidates);
+  } else if (args.row.params.top_p < 1.0f) {
+    count = CollectTopP(scratch.z, args.vocab, args.row.params.top_p, candidates);
   } else {
     // A little deeper than needed; the exact comparison follows.
-    count = CollectAbove(scratch.z, args.vocab, std::log(args.min_p) - 0.01f, candidates);
+    count =
+        CollectAbove(scratch.z, args.vocab, std::log(args.row.params.min_p) - 0.01f, candidates);
   }
-  if (args.min_p > 0.0f) {
+  if (args.row.params.min_p > 0.0f) {
     // The largest probability is e^0, and it is always kept.
-    const float limit = std::min(args.min_p, 1.0f);
+    const float limit = std::min(args.row.params.min_p, 1.0f);
     int i = 0, kept = 0;
     ForEachExp(
         count, [&](int j) HWY_ATTR { return candidates[j].z; },
@@ -273,7 +271,7 @@ HWY_INLINE void DrawGroup(const SampleRowArgs& args, const Candidate* group, int
   for (int i = 0; i < count; ++i) {
     if (group[i].id >> 2 != block) {
       block = group[i].id >> 2;
-      words = SampleBits(args.seed, args.step, block);
+      words = SampleBits(args.row.params.seed, args.row.index, block);
     }
     z[i] = group[i].z;
     bits[i] = words.word[group[i].id & 3];
@@ -315,21 +313,21 @@ int32_t DrawFromAll(const SampleRowArgs& args, const float* z, int32_t max_id) {
   return best.id;
 }
 
-int32_t SampleRow(const SampleRowArgs& args, const SampleScratch& scratch) {
+int32_t ChooseToken(const SampleRowArgs& args, const SampleScratch& scratch) {
   const float* x = args.logits;
-  if (args.num_penalties > 0) {
+  if (args.row.num_penalties > 0) {
     std::memcpy(scratch.z, x, args.vocab * sizeof(float));
     Penalise(args, scratch.z);
     x = scratch.z;
   }
   const Candidate max = FindMax(x, args.vocab);
-  if (max.id < 0 || !(args.temperature > 0.0f)) return max.id;
+  if (max.id == kNotFiniteToken || !(args.row.params.temperature > 0.0f)) return max.id;
   const DF d;
-  const VF shift = hn::Set(d, max.z), temperature = hn::Set(d, args.temperature);
+  const VF shift = hn::Set(d, max.z), temperature = hn::Set(d, args.row.params.temperature);
   MapElements(scratch.z, args.vocab,
               [&](auto load) HWY_ATTR { return hn::Div(hn::Sub(load(x), shift), temperature); });
-  const bool has_top_k = args.top_k > 0 && args.top_k < args.vocab;
-  if (!has_top_k && args.top_p >= 1.0f && !(args.min_p > 0.0f)) {
+  const bool has_top_k = args.row.params.top_k > 0 && args.row.params.top_k < args.vocab;
+  if (!has_top_k && args.row.params.top_p >= 1.0f && !(args.row.params.min_p > 0.0f)) {
     return DrawFromAll(args, scratch.z, max.id);
   }
   return Draw(args, scratch.candidates, Filter(args, scratch));
@@ -343,45 +341,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kuiper::cpu {
 
-HWY_EXPORT(SampleRow);
+HWY_EXPORT(ChooseToken);
 
 size_t SampleScratchBytes(int vocab) {
   const size_t padded = (static_cast<size_t>(vocab) + 15) / 16 * 16;
   return padded * (sizeof(float) + sizeof(Candidate));
 }
 
-void Sample(ThreadPool& pool, void* scratch, size_t scratch_stride, Tensor tokens, Tensor logits,
-            const SampleArgs& args) {
-  const auto sample = HWY_DYNAMIC_DISPATCH(SampleRow);
-  ForEachItem(pool, tokens.rows(), logits.numel(), [&](int64_t r, int thread) {
-    const int32_t first = args.penalty_offsets.ptr<int32_t>()[r];
-    SampleRowArgs row;
-    row.logits = logits.row<float>(r);
-    row.vocab = args.vocab_limit;
-    row.temperature = args.temperature.ptr<float>()[r];
-    row.top_p = args.top_p.ptr<float>()[r];
-    row.min_p = args.min_p.ptr<float>()[r];
-    row.top_k = args.top_k.ptr<int32_t>()[r];
-    row.seed = args.seed.ptr<uint64_t>()[r];
-    row.step = args.step.ptr<int32_t>()[r];
-    row.repetition = args.repetition_penalty.ptr<float>()[r];
-    row.presence = args.presence_penalty.ptr<float>()[r];
-    row.frequency = args.frequency_penalty.ptr<float>()[r];
-    row.num_penalties = args.penalty_offsets.ptr<int32_t>()[r + 1] - first;
-    if (row.repetition == 1.0f && row.presence == 0.0f && row.frequency == 0.0f) {
-      row.num_penalties = 0;
+void Run(const Resources& resources, const SampleArgs& args) {
+  const auto sample = HWY_DYNAMIC_DISPATCH(ChooseToken);
+  KU_CHECK(args.vocab_limit <= resources.limits.vocab, "more than was reserved");
+  const auto* rows = static_cast<const SampleRow*>(args.rows.data);
+  ForEachItem(resources.pool, args.tokens.rows(), args.logits.numel(), [&](int64_t r, int thread) {
+    SampleRowArgs own{args.logits.row<float>(r), args.vocab_limit, rows[r], nullptr, nullptr};
+    if (!own.row.params.has_penalties()) own.row.num_penalties = 0;
+    if (own.row.num_penalties > 0) {
+      own.penalty_tokens = args.penalty_tokens.ptr<int32_t>() + own.row.first_penalty;
+      own.penalty_counts = args.penalty_counts.ptr<int32_t>() + own.row.first_penalty;
     }
-    row.penalty_tokens = nullptr;
-    row.penalty_counts = nullptr;
-    if (row.num_penalties > 0) {
-      row.penalty_tokens = args.penalty_tokens.ptr<int32_t>() + first;
-      row.penalty_counts = args.penalty_counts.ptr<int32_t>() + first;
-    }
-    char* memory = static_cast<char*>(scratch) + thread * scratch_stride;
-    const size_t padded = (static_cast<size_t>(row.vocab) + 15) / 16 * 16;
-    const SampleScratch own{reinterpret_cast<float*>(memory),
-                            reinterpret_cast<Candidate*>(memory + padded * sizeof(float))};
-    tokens.ptr<int32_t>()[r] = sample(row, own);
+    float* memory = resources.Scratch<float>(thread);
+    const size_t padded = (static_cast<size_t>(own.vocab) + 15) / 16 * 16;
+    args.tokens.ptr<int32_t>()[r] =
+        sample(own, {memory, reinterpret_cast<Candidate*>(memory + padded)});
   });
 }
 

@@ -17,7 +17,6 @@
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/async_copy.cuh"
 #include "kuiper/kernels/cuda/attention_work.cuh"
-#include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 
 namespace kuiper::KU_GPU {
@@ -344,27 +343,54 @@ int NumAttentionSplits(int len) {
   return NumSplits(len);
 }
 
-void AttentionFlash(cudaStream_t stream, const AttentionScratch& scratch, int num_sms,
-                    const AttentionArgs& args) {
-  const int head_dim = args.kv.s.head_dim;
+void AttentionFlash(const Resources& resources, const AttnCall& call, const KvView& kv) {
+  const int head_dim = call.head_dim;
   KU_CHECK(head_dim <= kMaxHeadDim && head_dim % 2 == 0 && (head_dim % 8 == 0 || head_dim <= 256),
            "head_dim " + std::to_string(head_dim) + " is not supported");
   const bool vectors = head_dim % 8 == 0;
-  const int group = static_cast<int>(args.q.shape[1]) / head_dim / args.kv.kv_heads;
   // Bits do not depend on the rows of a block: rare heads have one kernel. Rows that no group of
   // heads needs are there for shared splits.
   int rows = vectors ? MaxRows(head_dim) : 2;
-  const bool shares = !args.meta.shared_lens.empty();
-  while (args.meta.max_q_len == 1 && !shares && rows > 2 && rows / 2 >= group) rows /= 2;
-  FlashLaunch launch{stream, 0, {}};
-  launch.work = PlanAttention(scratch, args, rows, kResident * num_sms, &launch.grid);
-  VisitKv(args.kv, [&](const auto& view) {
+  const bool shares = call.shared_lens != nullptr;
+  while (call.max_q_len == 1 && !shares && rows > 2 && rows / 2 >= call.group) rows /= 2;
+  FlashLaunch launch{resources.stream, 0, {}};
+  launch.work = PlanAttention(resources, call, rows, kResident * resources.num_sms, &launch.grid);
+  VisitKv(kv, [&](const auto& view) {
     using T = typename std::remove_cv_t<std::remove_reference_t<decltype(view)>>::Element;
     if (!vectors) return LaunchFlash<2, 2>(launch, view);
     if (rows == 8) return LaunchFlash<kVector<T>, 8>(launch, view);
     if (rows == 4) return LaunchFlash<kVector<T>, 4>(launch, view);
     return LaunchFlash<kVector<T>, 2>(launch, view);
   });
+}
+
+void Run(const Resources& resources, const AttentionArgs& args) {
+  const AttnMeta& meta = args.meta;
+  KU_CHECK(meta.max_kv_len <= resources.limits.max_context, "more than was reserved");
+  AttnCall call{};
+  call.out = AsArg(args.out);
+  call.q = AsArg(args.q);
+  call.cu_q = static_cast<const int32_t*>(meta.cu_seqlens_q.data);
+  call.kv_lens = static_cast<const int32_t*>(meta.kv_lens.data);
+  call.shared_lens = static_cast<const int32_t*>(meta.shared_lens.data);
+  call.rows = static_cast<int>(args.q.rows());
+  call.num_seqs = meta.num_seqs;
+  call.max_q_len = meta.max_q_len;
+  call.max_kv_len = meta.max_kv_len;
+  call.head_dim = args.kv.s.head_dim;
+  call.heads = static_cast<int>(args.q.shape[1]) / call.head_dim;
+  call.kv_heads = args.kv.kv_heads;
+  call.group = call.heads / call.kv_heads;
+  call.mask = {args.options.causal, args.options.window,
+               static_cast<const float*>(args.options.alibi_slopes.data)};
+  call.scale_log2e = args.scale * kLog2E;
+  if (resources.attention == AttentionKind::kMha || call.head_dim > kMaxHeadDim) {
+    AttentionMha(resources, call, args.kv);
+  } else if (resources.attention == AttentionKind::kFlash2 && CanAttentionMma(call, args.kv)) {
+    AttentionMma(resources, call, args.kv);
+  } else {
+    AttentionFlash(resources, call, args.kv);
+  }
 }
 
 }  // namespace kuiper::KU_GPU

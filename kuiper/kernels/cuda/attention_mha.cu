@@ -7,24 +7,13 @@
 // DRAM bandwidth; it is there to be compared with.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
-#include "kuiper/kernels/cuda/attention_mask.cuh"
-#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/attention_call.cuh"
 #include "kuiper/kernels/cuda/launch.h"
-#include "kuiper/kernels/cuda/matrix_arg.h"
 
 namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kThreads = 128;
-
-struct MhaParams {
-  MatrixArg out, q;
-  const int32_t* cu_q;     // [S + 1]
-  const int32_t* kv_lens;  // [S]
-  int num_seqs, heads, group, head_dim;
-  AttnMask mask;
-  float scale_log2e;
-};
 
 // q . key + slope * distance, in the scale of exp2.
 template <typename T>
@@ -37,7 +26,7 @@ __device__ __forceinline__ float Score(const float* q, const T* key, int head_di
 
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
-    MhaKernel(const __grid_constant__ MhaParams p, const __grid_constant__ View view) {
+    MhaKernel(const __grid_constant__ AttnCall p, const __grid_constant__ View view) {
   using T = typename View::Element;
   KU_SHARED(q, float[kMaxMhaHeadDim]);
   KU_SHARED(weight, float[kThreads]);
@@ -100,24 +89,12 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void AttentionMha(cudaStream_t stream, const AttentionArgs& args) {
-  const KvView& kv = args.kv;
-  KU_CHECK(kv.s.head_dim <= kMaxMhaHeadDim, "head_dim is too large");
-  MhaParams p{};
-  p.out = AsArg(args.out);
-  p.q = AsArg(args.q);
-  p.cu_q = static_cast<const int32_t*>(args.meta.cu_seqlens_q.data);
-  p.kv_lens = static_cast<const int32_t*>(args.meta.kv_lens.data);
-  p.num_seqs = args.meta.num_seqs;
-  p.head_dim = kv.s.head_dim;
-  p.heads = static_cast<int>(args.q.shape[1]) / p.head_dim;
-  p.group = p.heads / kv.kv_heads;
-  p.mask = AsMask(args.options);
-  p.scale_log2e = args.scale * kLog2E;
-  const dim3 grid(static_cast<unsigned>(args.q.rows() * p.heads));
+void AttentionMha(const Resources& resources, const AttnCall& call, const KvView& kv) {
+  KU_CHECK(call.head_dim <= kMaxMhaHeadDim, "head_dim is too large");
+  const dim3 grid(static_cast<unsigned>(call.rows * call.heads));
   VisitKv(kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    Launch(MhaKernel<View>, grid, dim3(kThreads), 0, stream, p, view);
+    Launch(MhaKernel<View>, grid, dim3(kThreads), 0, resources.stream, call, view);
   });
 }
 

@@ -23,7 +23,6 @@
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/async_copy.cuh"
 #include "kuiper/kernels/cuda/attention_work.cuh"
-#include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/mma.cuh"
 
@@ -452,10 +451,9 @@ void AllowMemory() {
 
 }  // namespace
 
-bool CanAttentionMma(const AttentionArgs& args) {
-  const int head_dim = args.kv.s.head_dim;
-  return args.kv.dtype != DType::kF32 && args.q.dtype == args.kv.dtype &&
-         args.out.dtype == args.kv.dtype && (head_dim == 64 || head_dim == 80 || head_dim == 128);
+bool CanAttentionMma(const AttnCall& call, const KvView& kv) {
+  return kv.dtype != DType::kF32 && call.q.dtype == kv.dtype && call.out.dtype == kv.dtype &&
+         (call.head_dim == 64 || call.head_dim == 80 || call.head_dim == 128);
 }
 
 void PrepareAttentionMma() {
@@ -467,17 +465,16 @@ void PrepareAttentionMma() {
   }
 }
 
-void AttentionMma(cudaStream_t stream, const AttentionScratch& scratch, int num_sms,
-                  const AttentionArgs& args) {
-  VisitKv(args.kv, [&](const auto& view) {
+void AttentionMma(const Resources& resources, const AttnCall& call, const KvView& kv) {
+  VisitKv(kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
     if constexpr (!std::is_same_v<typename View::Element, float>) {
-      VisitHeadDim(args.kv.s.head_dim, [&](auto constant) {
+      VisitHeadDim(call.head_dim, [&](auto constant) {
         int grid = 0;
         const AttnWork work =
-            PlanAttention(scratch, args, kRows, kResident<constant()> * num_sms, &grid);
+            PlanAttention(resources, call, kRows, kResident<constant()> * resources.num_sms, &grid);
         Launch(MmaKernel<View, constant()>, dim3(static_cast<unsigned>(grid)), dim3(kThreads),
-               kSharedBytes<constant()>, stream, work, view);
+               kSharedBytes<constant()>, resources.stream, work, view);
       });
     }
   });

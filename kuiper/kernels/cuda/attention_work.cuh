@@ -14,9 +14,7 @@
 // sequence lengths, over a grid that is fixed on the host, so a captured launch fits every length.
 #pragma once
 
-#include "kuiper/kernels/cuda/attention_mask.cuh"
-#include "kuiper/kernels/cuda/kernels.h"
-#include "kuiper/kernels/cuda/matrix_arg.h"
+#include "kuiper/kernels/cuda/attention_call.cuh"
 
 namespace kuiper::KU_GPU {
 
@@ -42,21 +40,14 @@ KU_HOST_DEVICE int SplitOf(int pos) {
 }
 
 // The part of a kernel's parameters that says what is to be done.
-struct AttnWork {
-  MatrixArg out, q;
-  const int32_t* cu_q;         // [S + 1]
-  const int32_t* kv_lens;      // [S]
-  const int32_t* shared_lens;  // [S], or null: no split is shared
-  int num_seqs, kv_heads, group, head_dim;
-  AttnMask mask;
-  float scale_log2e;
+struct AttnWork : AttnCall {
   int block_heads;      // query heads of a block
   int block_positions;  // positions of a block
   int head_chunks;      // blocks that share the heads of a group
   int block_seqs;       // sequences of a block that computes a shared split
   bool split;           // blocks share every one-row sequence, not only those with shared keys
-  int max_splits;       // partial slots of a (sequence, kv head, chunk)
-  float* partials;      // [slot][block_heads][2 + head_dim]: max, sum, output
+  int max_splits;       // partial results of a (sequence, kv head, chunk)
+  float* partials;      // [part][block_heads][2 + head_dim]: max, sum, output
   int32_t* tickets;     // [S][kv_heads][head_chunks]
 
   KU_HOST_DEVICE int64_t partial_floats() const {
@@ -64,42 +55,32 @@ struct AttnWork {
   }
 };
 
-// What is to be done for these arguments by blocks of up to `rows` rows (positions times heads), of
+// What is to be done for this call by blocks of up to `rows` rows (positions times heads), of
 // which `resident` fit the device. *grid receives the number of blocks.
-inline AttnWork PlanAttention(const AttentionScratch& scratch, const AttentionArgs& args, int rows,
+inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, int rows,
                               int resident, int* grid) {
-  const AttnMeta& meta = args.meta;
   AttnWork w{};
-  w.out = AsArg(args.out);
-  w.q = AsArg(args.q);
-  w.cu_q = static_cast<const int32_t*>(meta.cu_seqlens_q.data);
-  w.kv_lens = static_cast<const int32_t*>(meta.kv_lens.data);
-  w.num_seqs = meta.num_seqs;
-  w.kv_heads = args.kv.kv_heads;
-  w.head_dim = args.kv.s.head_dim;
-  w.group = static_cast<int>(args.q.shape[1]) / w.head_dim / w.kv_heads;
-  w.mask = AsMask(args.options);
-  w.scale_log2e = args.scale * kLog2E;
+  static_cast<AttnCall&>(w) = call;
   w.block_heads = w.group < rows ? w.group : rows;
-  w.block_positions = meta.max_q_len == 1 ? 1 : rows / w.block_heads;
+  w.block_positions = w.max_q_len == 1 ? 1 : rows / w.block_heads;
   w.head_chunks = CeilDiv(w.group, w.block_heads);
   // Splitting pays while there are fewer than two waves.
-  const int64_t heads = int64_t{1} * meta.num_seqs * w.kv_heads * w.head_chunks;
-  w.max_splits = NumSplits(meta.max_kv_len);
+  const int64_t heads = int64_t{1} * w.num_seqs * w.kv_heads * w.head_chunks;
+  w.max_splits = NumSplits(w.max_kv_len);
   const bool can_split = w.max_splits > 1 &&
-                         heads * w.max_splits * w.partial_floats() <= scratch.num_partials &&
-                         heads <= scratch.num_tickets;
+                         heads * w.max_splits * w.partial_floats() <= resources.num_partials &&
+                         heads <= resources.num_tickets;
   w.split = can_split && heads < 2 * resident;
   w.block_seqs = rows / w.block_heads;
   // Rows of other sequences stand at positions that are not theirs: no window, no ALiBi.
   const bool can_share = can_split && w.mask.window == 0 && w.mask.slopes == nullptr;
-  w.shared_lens = can_share ? static_cast<const int32_t*>(meta.shared_lens.data) : nullptr;
-  w.partials = scratch.partials;
-  w.tickets = scratch.tickets;
+  if (!can_share) w.shared_lens = nullptr;
+  w.partials = resources.partials;
+  w.tickets = resources.tickets;
   // Every sequence has at most one block of positions that is not full, or is split.
   const int64_t units =
-      args.q.rows() / w.block_positions +
-      int64_t{1} * meta.num_seqs * (w.split || w.shared_lens != nullptr ? w.max_splits : 1);
+      w.rows / w.block_positions +
+      int64_t{1} * w.num_seqs * (w.split || w.shared_lens != nullptr ? w.max_splits : 1);
   const int64_t items = units * w.kv_heads * w.head_chunks;
   *grid = static_cast<int>(items < resident ? items : resident);
   return w;
@@ -139,8 +120,8 @@ struct AttnItem {
     const int begin = SplitBegin(s), end = SplitBegin(s + 1);
     return {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
   }
-  // Of its n-th sequence.
-  __device__ __forceinline__ int slot(const AttnWork& w, int n) const {
+  // Which ticket and which partial results are those of its n-th sequence.
+  __device__ __forceinline__ int ticket(const AttnWork& w, int n) const {
     return ((seq + n) * w.kv_heads + kv_head) * w.head_chunks + chunk;
   }
 };
@@ -227,8 +208,8 @@ class AttnItemList {
 // Where a block leaves row r of its split: max, sum, output.
 __device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& item, int r,
                                           int split) {
-  const int64_t slot = item.slot(w, r / item.heads);
-  return w.partials + (slot * w.max_splits + split) * w.partial_floats() +
+  const int64_t part = item.ticket(w, r / item.heads);
+  return w.partials + (part * w.max_splits + split) * w.partial_floats() +
          r % item.heads * (2 + w.head_dim);
 }
 
@@ -256,7 +237,7 @@ __device__ __forceinline__ void FinishSplit(const AttnWork& w, const AttnItem& i
   __syncthreads();
   if (tid < item.positions) {
     const int splits = NumSplits(keys(tid).end) - SplitOf(keys(tid).begin);
-    is_last[tid] = atomicAdd(&w.tickets[item.slot(w, tid)], 1) == splits - 1;
+    is_last[tid] = atomicAdd(&w.tickets[item.ticket(w, tid)], 1) == splits - 1;
     __threadfence();
   }
   __syncthreads();
@@ -275,7 +256,7 @@ __device__ __forceinline__ void FinishSplit(const AttnWork& w, const AttnItem& i
       }
       StoreOutput(w, item, r, i, Output(out, sum));
     }
-    if (tid == 0) w.tickets[item.slot(w, n)] = 0;
+    if (tid == 0) w.tickets[item.ticket(w, n)] = 0;
   }
 }
 

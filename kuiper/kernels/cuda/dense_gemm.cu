@@ -273,13 +273,13 @@ StatusOr<std::unique_ptr<DenseGemm::Algorithm>> DenseGemm::Choose(cudaStream_t s
   const int rows = std::max(max_rows, kUsualRows);
   const size_t x_bytes = DTypeBytes(shape.type) * shape.k * static_cast<size_t>(rows);
   const size_t y_bytes = DTypeBytes(shape.out_type) * shape.n * static_cast<size_t>(rows);
-  KU_ASSIGN_OR_RETURN(const Buffer x_memory, memory.Allocate(x_bytes));
-  KU_ASSIGN_OR_RETURN(const Buffer y_memory, memory.Allocate(y_bytes));
+  KU_ASSIGN_OR_RETURN(const Buffer x_memory, memory.device().Allocate(x_bytes));
+  KU_ASSIGN_OR_RETURN(const Buffer y_memory, memory.device().Allocate(y_bytes));
   const GemmArgs all{y_memory.As(shape.out_type, {rows, shape.n}),
                      x_memory.As(shape.type, {rows, shape.k}), weight, shape.add};
   const std::vector<Proposal> proposals = Proposals(
       library_->handle, {all.out.Rows(0, kUsualRows), all.x.Rows(0, kUsualRows), weight, all.add});
-  memory.FillRandom(all.x, 0);
+  memory.Run(FillRandomArgs{.out = all.x});
   const Trial trial(library_->handle, workspace_, stream, all);
   GemmCandidates candidates;
   candidates.count = static_cast<int>(proposals.size());

@@ -58,8 +58,8 @@ StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions)
   const size_t most = size_t{std::numeric_limits<int32_t>::max()} * kBlockBytes;
   const size_t blocks = std::clamp(bytes, kBlockBytes, most) / kBlockBytes;
   const size_t size = blocks * kBlockBytes;
-  KU_ASSIGN_OR_RETURN(const Buffer in, ops->Allocate(size));
-  KU_ASSIGN_OR_RETURN(const Buffer out, ops->Allocate(size));
+  KU_ASSIGN_OR_RETURN(const Buffer in, ops->device().Allocate(size));
+  KU_ASSIGN_OR_RETURN(const Buffer out, ops->device().Allocate(size));
   KU_CUDA_CHECK(cudaMemset(in.data(), kFill, size));
   KU_CUDA_CHECK(cudaMemset(out.data(), 0, size));
   const auto seconds = [&](void (*kernel)(uint4*, const uint4*)) {

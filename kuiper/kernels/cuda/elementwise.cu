@@ -12,16 +12,25 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// out[t] = table[ids[t]]; an id below zero, -1 - r, stands for sampled[r]. An id outside the table
-// gives NaN, which the guard of Sample reports.
+// The row of a table that an entry of a batch stands for; -1: none.
+__device__ __forceinline__ int32_t RowOf(int32_t row, const int32_t*, int) {
+  return row;
+}
+__device__ __forceinline__ int32_t RowOf(TokenRef token, const int32_t* sampled, int num_sampled) {
+  if (token.is_known()) return token.id();
+  return token.row() < num_sampled ? sampled[token.row()] : -1;
+}
+
+// out[t] = table[ids[t]]. What stands for no row of the table gives NaN, which the guard of Sample
+// reports.
+template <typename Id>
 __global__ void __launch_bounds__(kThreads)
-    EmbedKernel(MatrixArg out, MatrixArg table, const int32_t* ids, const int32_t* sampled,
+    EmbedKernel(MatrixArg out, MatrixArg table, const Id* ids, const int32_t* sampled,
                 int num_sampled, int64_t num_rows, int n) {
   const int64_t t = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
   if (i >= n) return;
-  int32_t id = ids[t];
-  if (id < 0 && -1 - id < num_sampled) id = sampled[-1 - id];
+  const int32_t id = RowOf(ids[t], sampled, num_sampled);
   float v[8];
   if (id >= 0 && id < num_rows) {
     LoadChunk(table.Row(id), table.dtype, table.vectors, i, n, v);
@@ -52,19 +61,28 @@ dim3 GridOf(int64_t rows, int n) {
 
 }  // namespace
 
-void Embed(cudaStream_t stream, Tensor out, Tensor table, Tensor ids, Tensor sampled) {
-  const int n = static_cast<int>(out.shape[1]);
-  Launch(EmbedKernel, GridOf(out.rows(), n), dim3(kThreads), 0, stream, AsArg(out), AsArg(table),
-         static_cast<const int32_t*>(ids.data), static_cast<const int32_t*>(sampled.data),
-         static_cast<int>(sampled.empty() ? 0 : sampled.numel()), table.rows(), n);
+void Run(const Resources& resources, const EmbedArgs& args) {
+  const int n = static_cast<int>(args.out.shape[1]);
+  Launch(EmbedKernel<TokenRef>, GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream,
+         AsArg(args.out), AsArg(args.table), static_cast<const TokenRef*>(args.ids.data),
+         static_cast<const int32_t*>(args.sampled.data),
+         static_cast<int>(args.sampled.empty() ? 0 : args.sampled.numel()), args.table.rows(), n);
 }
 
-void FillRandom(cudaStream_t stream, Tensor out, uint64_t seed) {
+void Run(const Resources& resources, const GatherRowsArgs& args) {
+  const int n = static_cast<int>(args.out.shape[1]);
+  Launch(EmbedKernel<int32_t>, GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream,
+         AsArg(args.out), AsArg(args.x), static_cast<const int32_t*>(args.rows.data), nullptr, 0,
+         args.x.rows(), n);
+}
+
+void Run(const Resources& resources, const FillRandomArgs& args) {
+  const Tensor& out = args.out;
   const int64_t count = out.numel();
   const int groups = CeilDiv(count, kRandomGroup);
   const Tensor rows = Tensor::Dense(out.data, out.dtype, {groups, kRandomGroup}, out.device);
   Launch(FillRandomKernel, dim3(static_cast<unsigned>(CeilDiv(groups, kThreads))), dim3(kThreads),
-         0, stream, AsArg(rows), count, seed);
+         0, resources.stream, AsArg(rows), count, args.seed);
 }
 
 }  // namespace kuiper::KU_GPU

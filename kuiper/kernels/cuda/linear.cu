@@ -12,6 +12,9 @@
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
 // expected on large layers (not measured); beyond, by the rate of mma and of L1.
+#include <algorithm>
+
+#include "kuiper/kernels/cuda/dense_linear.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/linear_parts.h"
@@ -172,9 +175,8 @@ void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs) {
   return LaunchWarps<T, 2>(stream, args, vectors);
 }
 
-}  // namespace
-
-void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+// Rows of decode steps, and of prompts where DenseLinear does not take them.
+void ApplySkinny(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
   LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
   switch (w.format().kind) {
     case WeightFormat::Kind::kF32:
@@ -184,6 +186,24 @@ void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue 
     case WeightFormat::Kind::kBF16:
       return Apply16<BFloat16>(stream, args, w.out);
   }
+}
+
+}  // namespace
+
+void Run(const Resources& resources, const ApplyArgs& args) {
+  const Tensor &out = args.out, &x = args.x;
+  const Linear& w = args.linear;
+  const Epilogue epilogue = args.epilogue;
+  const int64_t rows = x.rows(), decodes = std::min<int64_t>(rows, args.num_decode_rows);
+  const cudaStream_t stream = resources.stream;
+  const DenseLinear* dense = resources.dense;
+  if (decodes == rows || dense == nullptr || !dense->Takes(out, x, w, epilogue)) {
+    return ApplySkinny(stream, out, x, w, epilogue);
+  }
+  if (decodes > 0) {
+    ApplySkinny(stream, out.Rows(0, decodes), x.Rows(0, decodes), w, epilogue);
+  }
+  dense->Apply(stream, out.Rows(decodes, rows), x.Rows(decodes, rows), w, epilogue);
 }
 
 }  // namespace kuiper::KU_GPU

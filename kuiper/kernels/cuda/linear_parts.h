@@ -94,8 +94,8 @@ inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linea
   return args;
 }
 
-// linear_f32.cu: as Apply, for weights in FP32. The order of summation depends on the number of
-// outputs and on K only.
+// linear_f32.cu: as ApplySkinny of linear.cu, for weights in FP32. The order of summation depends
+// on the number of outputs and on K only.
 void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs);
 
 }  // namespace kuiper::KU_GPU

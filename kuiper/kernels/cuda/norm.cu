@@ -37,13 +37,14 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 
 }  // namespace
 
-void RmsNorm(cudaStream_t stream, Tensor out, Tensor x, Tensor weight, float eps) {
-  const int n = static_cast<int>(x.shape[1]);
+void Run(const Resources& resources, const RmsNormArgs& args) {
+  const int n = static_cast<int>(args.x.shape[1]);
   const int warps = CeilDiv(n, 8 * kWarpSize);
   const int threads =
       kWarpSize * (warps < kMaxThreads / kWarpSize ? warps : kMaxThreads / kWarpSize);
-  Launch(RmsNormKernel, dim3(static_cast<unsigned>(x.rows())), dim3(static_cast<unsigned>(threads)),
-         0, stream, AsArg(out), AsArg(x), AsArg(weight), n, eps);
+  Launch(RmsNormKernel, dim3(static_cast<unsigned>(args.x.rows())),
+         dim3(static_cast<unsigned>(threads)), 0, resources.stream, AsArg(args.out), AsArg(args.x),
+         AsArg(args.weight), n, args.eps);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -30,15 +30,16 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CopyPages(cudaStream_t stream, const KvView& kv, Tensor copies) {
+void Run(const Resources& resources, const CopyPagesArgs& args) {
+  const KvView& kv = args.kv;
   const dim3 grid(static_cast<unsigned>(kv.s.page_stride / kv.s.v_offset),
-                  static_cast<unsigned>(copies.rows()));
+                  static_cast<unsigned>(args.copies.rows()));
   VisitKv(kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
     // Slabs are allocations, so a run is aligned when the runs before it are whole vectors.
     const bool vectors = kv.s.v_offset * sizeof(typename View::Element) % 16 == 0;
-    Launch(CopyPagesKernel<View>, grid, dim3(kThreads), 0, stream,
-           static_cast<const int32_t*>(copies.data), vectors, view);
+    Launch(CopyPagesKernel<View>, grid, dim3(kThreads), 0, resources.stream,
+           static_cast<const int32_t*>(args.copies.data), vectors, view);
   });
 }
 

@@ -124,53 +124,52 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void QkNormRopeStore(cudaStream_t stream, Tensor q, Tensor k, Tensor v, Tensor q_norm,
-                     Tensor k_norm, float eps, const RopeTable& rope, Tensor positions,
-                     const KvView& kv, Tensor slots) {
+void Run(const Resources& resources, const QkNormRopeStoreArgs& args) {
+  const Tensor& cos_sin = args.rope.cos_sin;
   RopeParams p{};
-  p.head_dim = static_cast<int>(rope.cos_sin.shape[1]);
+  p.head_dim = static_cast<int>(cos_sin.shape[1]);
   KU_CHECK(p.head_dim <= kMaxHeadDim, "head_dim is too large");
-  p.q = AsArg(q);
-  p.k = AsArg(k);
-  p.v = AsArg(v);
-  if (!q_norm.empty()) {
-    p.q_norm = AsArg(q_norm);
-    p.k_norm = AsArg(k_norm);
+  p.q = AsArg(args.q);
+  p.k = AsArg(args.store.k);
+  p.v = AsArg(args.store.v);
+  if (!args.q_norm.empty()) {
+    p.q_norm = AsArg(args.q_norm);
+    p.k_norm = AsArg(args.k_norm);
   }
-  p.q_heads = static_cast<int>(q.shape[1]) / p.head_dim;
-  p.kv_heads = kv.kv_heads;
+  p.q_heads = static_cast<int>(args.q.shape[1]) / p.head_dim;
+  p.kv_heads = args.store.kv.kv_heads;
   p.blocks_per_token = CeilDiv(p.q_heads + 2 * p.kv_heads, kWarps);
-  p.eps = eps;
-  p.cos_sin = static_cast<const float*>(rope.cos_sin.data);
-  p.cos_sin_stride = rope.cos_sin.stride[0];
-  p.axis_of_pair = static_cast<const int32_t*>(rope.axis_of_pair.data);
-  p.positions = static_cast<const int32_t*>(positions.data);
-  p.positions_stride = positions.stride[0];
-  p.slots = static_cast<const int32_t*>(slots.data);
-  const dim3 grid(static_cast<unsigned>(q.rows() * p.blocks_per_token));
-  VisitKv(kv, [&](const auto& view) {
+  p.eps = args.eps;
+  p.cos_sin = static_cast<const float*>(cos_sin.data);
+  p.cos_sin_stride = cos_sin.stride[0];
+  p.axis_of_pair = static_cast<const int32_t*>(args.rope.axis_of_pair.data);
+  p.positions = static_cast<const int32_t*>(args.positions.data);
+  p.positions_stride = args.positions.stride[0];
+  p.slots = static_cast<const int32_t*>(args.store.slots.data);
+  const dim3 grid(static_cast<unsigned>(args.q.rows() * p.blocks_per_token));
+  VisitKv(args.store.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
     // 2 pairs a lane reach head_dim 128, 8 reach kMaxHeadDim.
     const auto kernel = p.head_dim <= 4 * kWarpSize ? QkNormRopeStoreKernel<2, View>
                                                     : QkNormRopeStoreKernel<8, View>;
-    Launch(kernel, grid, dim3(kThreads), 0, stream, p, view);
+    Launch(kernel, grid, dim3(kThreads), 0, resources.stream, p, view);
   });
 }
 
-void StoreKv(cudaStream_t stream, const KvView& kv, Tensor k, Tensor v, Tensor slots) {
+void Run(const Resources& resources, const StoreKvArgs& args) {
   StoreParams p{};
-  p.k = AsArg(k);
-  p.v = AsArg(v);
-  p.kv_heads = kv.kv_heads;
-  p.head_dim = kv.s.head_dim;
+  p.k = AsArg(args.k);
+  p.v = AsArg(args.v);
+  p.kv_heads = args.kv.kv_heads;
+  p.head_dim = args.kv.s.head_dim;
   p.vectors = p.k.vectors && p.v.vectors && p.head_dim % 8 == 0;
-  p.slots = static_cast<const int32_t*>(slots.data);
+  p.slots = static_cast<const int32_t*>(args.slots.data);
   p.chunks_per_head = CeilDiv(p.head_dim, 8);
-  const dim3 grid(static_cast<unsigned>(k.rows()),
+  const dim3 grid(static_cast<unsigned>(args.k.rows()),
                   static_cast<unsigned>(CeilDiv(p.kv_heads * p.chunks_per_head, kThreads)));
-  VisitKv(kv, [&](const auto& view) {
+  VisitKv(args.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    Launch(StoreKvKernel<View>, grid, dim3(kThreads), 0, stream, p, view);
+    Launch(StoreKvKernel<View>, grid, dim3(kThreads), 0, resources.stream, p, view);
   });
 }
 

@@ -1,11 +1,12 @@
 // Sample: one block per row, the same definition as the CPU's (cpu/sample.cpp): penalties, then
 // z = (x - max) / temperature, top-k, top-p, min-p, and the argmax of z plus Gumbel noise that
 // depends on (seed, step, id) only. Nothing is sorted, see sample_filter.cuh. A row with NaN or
-// +inf, or without any finite logit, gives -1.
+// +inf, or without any finite logit, gives kNotFiniteToken.
 //
 // Greedy reads the logits once, top-k and min-p twice, top-p three times, from L2 (0.6 MB a row at
 // a vocabulary of 152k); without filters a draw writes and reads z as well. One block a row is
 // bound by the L2 bandwidth of one SM: some 10 us a pass expected. Not measured.
+#include "kuiper/base/check.h"
 #include "kuiper/kernels/common/philox.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
@@ -23,11 +24,8 @@ struct SampleParams {
   float* z;          // [R, vocab] scratch
   int vocab;         // ids that may be chosen
   int32_t* tokens;
-  const float *temperature, *top_p, *min_p;
-  const int32_t *top_k, *step;
-  const uint64_t* seed;
-  const float *repetition, *presence, *frequency;
-  const int32_t *penalty_offsets, *penalty_tokens, *penalty_counts;
+  const SampleRow* rows;
+  const int32_t *penalty_tokens, *penalty_counts;
 };
 
 // Larger for larger values, then for smaller ids.
@@ -104,11 +102,11 @@ __device__ int32_t Draw(const Items& items, uint64_t seed, int32_t step, int32_t
 }
 
 // x with the row's penalties, in z; x itself when it has none.
-__device__ const float* Penalise(const SampleParams& p, int row, const float* x, float* z) {
-  const float repetition = p.repetition[row], presence = p.presence[row],
-              frequency = p.frequency[row];
-  const int first = p.penalty_offsets[row], end = p.penalty_offsets[row + 1];
-  if (first == end || (repetition == 1.0f && presence == 0.0f && frequency == 0.0f)) return x;
+__device__ const float* Penalise(const SampleParams& p, const SampleRow& row, const float* x,
+                                 float* z) {
+  const SamplingParams& params = row.params;
+  if (row.num_penalties == 0 || !params.has_penalties()) return x;
+  const int first = row.first_penalty, end = first + row.num_penalties;
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int id = tid; id < p.vocab; id += threads) z[id] = x[id];
   __syncthreads();
@@ -117,9 +115,9 @@ __device__ const float* Penalise(const SampleParams& p, int row, const float* x,
     if (id < 0 || id >= p.vocab) continue;
     const int32_t count = p.penalty_counts[i];
     float v = z[id];
-    v = v > 0.0f ? v / repetition : v * repetition;
-    v -= frequency * static_cast<float>(count);
-    if (count > 0) v -= presence;
+    v = v > 0.0f ? v / params.repetition_penalty : v * params.repetition_penalty;
+    v -= params.frequency_penalty * static_cast<float>(count);
+    if (count > 0) v -= params.presence_penalty;
     z[id] = v;
   }
   __syncthreads();
@@ -169,7 +167,8 @@ __global__ void __launch_bounds__(kSampleThreads)
   const int r = static_cast<int>(blockIdx.x), n = p.vocab;
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   float* z = p.z + static_cast<int64_t>(r) * n;
-  const float* x = Penalise(p, r, reinterpret_cast<const float*>(p.logits.Row(r)), z);
+  const SampleRow& own = p.rows[r];
+  const float* x = Penalise(p, own, reinterpret_cast<const float*>(p.logits.Row(r)), z);
 
   if (tid == 0) m.invalid = 0;
   Mass rank = Rank(-INFINITY, 0x7fffffff);
@@ -185,46 +184,41 @@ __global__ void __launch_bounds__(kSampleThreads)
   if (!valid) m.invalid = 1;
   __syncthreads();
   const int32_t max_id = IdOfRank(best);
-  const float max = ValueOfRank(best), temperature = p.temperature[r];
+  const float max = ValueOfRank(best), temperature = own.params.temperature;
   if (m.invalid != 0 || max == -INFINITY || !(temperature > 0.0f)) {
-    if (tid == 0) p.tokens[r] = m.invalid != 0 || max == -INFINITY ? -1 : max_id;
+    const bool is_finite = m.invalid == 0 && max > -INFINITY;
+    if (tid == 0) p.tokens[r] = is_finite ? max_id : kNotFiniteToken;
     return;
   }
-  const int top_k = p.top_k[r];
+  const int top_k = own.params.top_k;
   const Row row{x,
                 n,
                 max,
                 temperature,
                 top_k > 0 && top_k < n ? top_k : 0,
-                p.top_p[r],
-                fminf(p.min_p[r], 1.0f)};
-  const int32_t id = DrawFiltered(row, p.seed[r], p.step[r], max_id, z, m);
+                own.params.top_p,
+                fminf(own.params.min_p, 1.0f)};
+  const int32_t id = DrawFiltered(row, own.params.seed, own.index, max_id, z, m);
   if (tid == 0) p.tokens[r] = id;
 }
 
 }  // namespace
 
-void Sample(cudaStream_t stream, float* z, Tensor tokens, Tensor logits, const SampleArgs& args) {
+void Run(const Resources& resources, const SampleArgs& args) {
+  const int64_t rows = args.logits.rows();
+  KU_CHECK(args.vocab_limit <= resources.limits.vocab && rows <= resources.limits.max_seqs,
+           "more than was reserved");
   SampleParams p{};
-  p.logits = AsArg(logits);
-  p.z = z;
+  p.logits = AsArg(args.logits);
+  p.z = resources.sample_rows;
   p.vocab = args.vocab_limit;
-  p.tokens = static_cast<int32_t*>(tokens.data);
-  p.temperature = static_cast<const float*>(args.temperature.data);
-  p.top_p = static_cast<const float*>(args.top_p.data);
-  p.min_p = static_cast<const float*>(args.min_p.data);
-  p.top_k = static_cast<const int32_t*>(args.top_k.data);
-  p.step = static_cast<const int32_t*>(args.step.data);
-  p.seed = static_cast<const uint64_t*>(args.seed.data);
-  p.repetition = static_cast<const float*>(args.repetition_penalty.data);
-  p.presence = static_cast<const float*>(args.presence_penalty.data);
-  p.frequency = static_cast<const float*>(args.frequency_penalty.data);
-  p.penalty_offsets = static_cast<const int32_t*>(args.penalty_offsets.data);
+  p.tokens = static_cast<int32_t*>(args.tokens.data);
+  p.rows = static_cast<const SampleRow*>(args.rows.data);
   p.penalty_tokens = static_cast<const int32_t*>(args.penalty_tokens.data);
   p.penalty_counts = static_cast<const int32_t*>(args.penalty_counts.data);
   // The result does not depend on the number of threads.
   const unsigned threads = args.vocab_limit <= 8192 ? 128 : kSampleThreads;
-  Launch(SampleKernel, dim3(static_cast<unsigned>(logits.rows())), dim3(threads), 0, stream, p);
+  Launch(SampleKernel, dim3(static_cast<unsigned>(rows)), dim3(threads), 0, resources.stream, p);
 }
 
 }  // namespace kuiper::KU_GPU

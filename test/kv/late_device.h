@@ -1,4 +1,4 @@
-// An Ops for storage tests that behaves like a device in the two ways a CPU does not: its memory is
+// A device for storage tests that behaves like a GPU in the two ways a CPU does not: its memory is
 // limited, and uploads happen as late as the contract allows, in Sync. It runs no kernels.
 #pragma once
 
@@ -11,26 +11,25 @@
 #include <utility>
 #include <vector>
 
-#include "kuiper/ops/ops.h"
+#include "kuiper/ops/compute_device.h"
 
 namespace kuiper::test {
 
-class LateOps final : public Ops {
+class LateDevice final : public ComputeDevice {
  public:
   struct Allocation {
     char* data;
     size_t bytes;
   };
 
-  explicit LateOps(size_t capacity = size_t{1} << 40) : capacity_(capacity) {}
-  ~LateOps() override { EXPECT_TRUE(pending_.empty()) << "a source died before Sync"; }
+  explicit LateDevice(size_t capacity = size_t{1} << 40) : capacity_(capacity) {}
+  ~LateDevice() override { EXPECT_TRUE(pending_.empty()) << "a source died before Sync"; }
   void set_capacity(size_t capacity) { capacity_ = capacity; }
   // In the order they were made.
   const std::vector<Allocation>& allocations() const { return allocations_; }
 
-  Device device() const override { return {DeviceType::kSimt, 0}; }
+  Device id() const override { return {DeviceType::kSimt, 0}; }
   std::string Description() const override { return "late"; }
-  DType ActivationType(DType) const override { return DType::kF32; }
   StatusOr<Buffer> Allocate(size_t bytes) override {
     size_t used = 0;
     for (const Allocation& a : allocations_) used += a.bytes;
@@ -39,14 +38,11 @@ class LateOps final : public Ops {
     }
     char* data = static_cast<char*>(std::malloc(bytes));
     allocations_.push_back({data, bytes});
-    return Buffer(data, bytes, device(), [](void* p, size_t) { std::free(p); });
+    return Buffer(data, bytes, id(), [](void* p, size_t) { std::free(p); });
   }
   StatusOr<Buffer> AllocatePinned(size_t bytes) override { return Allocate(bytes); }
   size_t FreeBytes() const override { return capacity_; }
-  bool unified_memory() const override { return false; }
-  Status Reserve(const OpsLimits&) override { return OkStatus(); }
-  Status Prepare(const Linear&, Epilogue, DType) override { return OkStatus(); }
-  size_t ScratchBytes(const OpsLimits&) const override { return 0; }
+  DeviceTraits traits() const override { return {.is_asynchronous = true}; }
   void Upload(Tensor dst, Tensor src) override {
     EXPECT_EQ(dst.bytes(), src.bytes());
     const char* bytes = static_cast<const char*>(src.data);
@@ -67,30 +63,11 @@ class LateOps final : public Ops {
     return Status(StatusCode::kUnavailable, "no kernels");
   }
 
- protected:
-  void DoEmbed(Tensor, Tensor, Tensor, Tensor) override { NoKernels(); }
-  void DoFillRandom(Tensor, uint64_t) override { NoKernels(); }
-  void DoGatherRows(Tensor, Tensor, Tensor) override { NoKernels(); }
-  void DoRmsNorm(Tensor, Tensor, Tensor, float) override { NoKernels(); }
-  void DoApply(Tensor, Tensor, const Linear&, Epilogue, int) override { NoKernels(); }
-  void DoQkNormRopeStore(Tensor, Tensor, Tensor, Tensor, Tensor, float, const RopeTable&, Tensor,
-                         const KvView&, Tensor) override {
-    NoKernels();
-  }
-  void DoStoreKv(const KvView&, Tensor, Tensor, Tensor) override { NoKernels(); }
-  void DoCopyPages(const KvView&, Tensor) override { NoKernels(); }
-  void DoAttention(Tensor, Tensor, const KvView&, const AttnMeta&, float,
-                   const AttnOptions&) override {
-    NoKernels();
-  }
-  void DoSample(Tensor, Tensor, const SampleArgs&) override { NoKernels(); }
-
  private:
   struct Copy {
     Tensor dst, src;
     std::string expected;
   };
-  static void NoKernels() { FAIL() << "storage runs no kernels"; }
 
   size_t capacity_;
   std::vector<Allocation> allocations_;

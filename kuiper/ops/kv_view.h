@@ -11,12 +11,7 @@
 #include <cstdint>
 
 #include "kuiper/base/dtype.h"
-
-#if defined(__CUDACC__)
-#define KU_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define KU_HOST_DEVICE inline
-#endif
+#include "kuiper/base/host_device.h"
 
 namespace kuiper {
 

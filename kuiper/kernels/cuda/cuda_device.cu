@@ -1,0 +1,262 @@
+#include <algorithm>
+#include <fstream>
+
+#include "kuiper/base/check.h"
+#include "kuiper/kernels/cuda/cuda_check.h"
+#include "kuiper/kernels/cuda/cuda_device.h"
+#include "kuiper/kernels/cuda/make_cuda_ops.h"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+#if defined(KUIPER_SIMT)
+constexpr DeviceType kDeviceType = DeviceType::kSimt;
+#else
+constexpr DeviceType kDeviceType = DeviceType::kCUDA;
+#endif
+
+// A graph's launch order is that of the stream, so a replay sees the uploads before it.
+class CudaGraph : public CapturedGraph {
+ public:
+  CudaGraph(int device, cudaGraphExec_t exec, cudaStream_t stream)
+      : device_(device), exec_(exec), stream_(stream) {}
+  ~CudaGraph() override { KU_CUDA_CHECK(cudaGraphExecDestroy(exec_)); }
+  void Replay() override {
+    KU_CUDA_CHECK(cudaSetDevice(device_));
+    KU_CUDA_CHECK(cudaGraphLaunch(exec_, stream_));
+  }
+
+ private:
+  int device_;
+  cudaGraphExec_t exec_;
+  cudaStream_t stream_;
+};
+
+std::string Megabytes(size_t bytes) {
+  return std::to_string(bytes >> 20) + " MB";
+}
+
+// MemAvailable of the machine; 0 when it cannot be told.
+size_t AvailableHostMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("MemAvailable:", 0) == 0) {
+      return static_cast<size_t>(std::strtoull(line.c_str() + 13, nullptr, 10)) * 1024;
+    }
+  }
+  return 0;
+}
+
+Status Unavailable(std::string message) {
+  return Status(StatusCode::kUnavailable, std::move(message), "--device cpu runs without one");
+}
+
+// What kind of device it is: "NVIDIA H200, sm_90, 132 SMs".
+std::string ModelOf(const cudaDeviceProp& properties) {
+  return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
+         std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
+         " SMs";
+}
+
+// Whether kernels for this device are in the program: asks for the attributes of one.
+__global__ void ProbeKernel() {}
+
+cudaError_t Probe() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, ProbeKernel);
+}
+
+// Why there is no device, in the driver's words where it has some.
+Status NoDevice(cudaError_t error) {
+  int driver = 0;
+  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+      driver > 0) {
+    return Unavailable("no usable CUDA device: the driver (CUDA " + std::to_string(driver / 1000) +
+                       "." + std::to_string(driver % 1000 / 10) +
+                       ") is older than this build's CUDA toolkit");
+  }
+  std::string reason = std::string("driver reports: ") + cudaGetErrorString(error);
+  if (error == cudaSuccess) reason = "none present";
+  if (error == cudaErrorInsufficientDriver) reason = "no NVIDIA driver is installed";
+  return Unavailable("no CUDA device found (" + reason + ")");
+}
+
+}  // namespace
+
+// The compiler lists them as 870, 900.
+std::string CompiledSms() {
+#if defined(KUIPER_SIMT)
+  constexpr int kArchitectures[] = {870};
+#else
+  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
+#endif
+  std::string text;
+  for (const int architecture : kArchitectures) {
+    text += (text.empty() ? "sm_" : ", sm_") + std::to_string(architecture / 10);
+  }
+  return text;
+}
+
+StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) return NoDevice(error);
+  if (device.index < 0 || device.index >= count) {
+    return Unavailable("no device " + DeviceName(device) + ": this machine has " +
+                       std::to_string(count) + (count == 1 ? " CUDA device" : " CUDA devices"));
+  }
+  cudaDeviceProp properties{};
+  error = cudaSetDevice(device.index);
+  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device.index);
+  if (error == cudaSuccess) error = Probe();
+  // Which of the two it is depends on the version of the runtime.
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    const std::string sm = std::to_string(properties.major) + std::to_string(properties.minor);
+    return Status(
+        StatusCode::kUnavailable,
+        "this build has kernels for " + CompiledSms() + " but the device is sm_" + sm,
+        "build with -DCMAKE_CUDA_ARCHITECTURES=" + sm + "\n--device cpu runs without a device");
+  }
+  if (error != cudaSuccess) {
+    return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
+  }
+  std::unique_ptr<CudaDevice> opened(new CudaDevice(device, properties));
+  error = cudaStreamCreateWithFlags(&opened->stream_, cudaStreamNonBlocking);
+  if (error != cudaSuccess) {
+    return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
+  }
+  for (cudaEvent_t& event : opened->events_) {
+    KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  return opened;
+}
+
+CudaDevice::CudaDevice(Device id, const cudaDeviceProp& properties)
+    : id_(id),
+      model_(ModelOf(properties)),
+      num_sms_(properties.multiProcessorCount),
+      integrated_(properties.integrated != 0) {
+  KU_CHECK(id.type == kDeviceType);
+}
+
+CudaDevice::~CudaDevice() {
+  if (stream_ == nullptr) return;
+  KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
+  for (const cudaEvent_t event : events_) {
+    if (event != nullptr) KU_CUDA_CHECK(cudaEventDestroy(event));
+  }
+  KU_CUDA_CHECK(cudaStreamDestroy(stream_));
+}
+
+std::string CudaDevice::Description() const {
+  return DeviceName(id_) + " (" + model_ + ")";
+}
+
+DeviceTraits CudaDevice::traits() const {
+  return {.unified_memory = integrated_,
+          .is_asynchronous = true,
+          .graph_bytes = size_t{2} << 20};  // memory for nodes comes in pieces of this size
+}
+
+cudaStream_t CudaDevice::Enter() const {
+  KU_CUDA_CHECK(cudaSetDevice(id_.index));
+  return stream_;
+}
+
+StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  if (bytes == 0) return Buffer();
+  Enter();
+  void* data = nullptr;
+  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+    (void)cudaGetLastError();  // not sticky
+    return Status(StatusCode::kResourceExhausted, "cannot allocate " + Megabytes(bytes) + " on " +
+                                                      DeviceName(id_) + ": " +
+                                                      Megabytes(FreeBytes()) + " is available");
+  }
+  return Buffer(data, bytes, id_, [](void* p, size_t) { KU_CUDA_CHECK(cudaFree(p)); });
+}
+
+StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  if (bytes == 0) return Buffer();
+  Enter();
+  void* data = nullptr;
+  if (cudaMallocHost(&data, bytes) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return Status(StatusCode::kResourceExhausted,
+                  "cannot allocate " + Megabytes(bytes) + " of pinned memory");
+  }
+  return Buffer(data, bytes, Device{}, [](void* p, size_t) { KU_CUDA_CHECK(cudaFreeHost(p)); });
+}
+
+size_t CudaDevice::FreeBytes() const {
+  Enter();
+  size_t free = 0, total = 0;
+  KU_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  if (!integrated_) return free;
+  // cudaMemGetInfo of an integrated GPU leaves out what the page cache would give back.
+  return std::min(total, std::max(free, AvailableHostMemory()));
+}
+
+void CudaDevice::Copy(Tensor dst, Tensor src, cudaMemcpyKind kind) {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  KU_CHECK(dst.bytes() == src.bytes() && dst.is_dense() && src.is_dense());
+  if (dst.numel() == 0) return;
+  KU_CUDA_CHECK(
+      cudaMemcpyAsync(dst.data, src.data, static_cast<size_t>(dst.bytes()), kind, Enter()));
+}
+
+void CudaDevice::Upload(Tensor dst, Tensor src) {
+  Copy(dst, src, cudaMemcpyHostToDevice);
+}
+
+void CudaDevice::Download(Tensor dst, Tensor src) {
+  Copy(dst, src, cudaMemcpyDeviceToHost);
+}
+
+void CudaDevice::Sync() {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
+}
+
+int64_t CudaDevice::Mark() {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  const int64_t mark = num_marks_++;
+  KU_CUDA_CHECK(cudaEventRecord(events_[mark % events_.size()], Enter()));
+  return mark;
+}
+
+void CudaDevice::WaitFor(int64_t mark) {
+  KU_CHECK(!capturing_ && mark >= 0 && mark < num_marks_);
+  Enter();
+  KU_CUDA_CHECK(cudaEventSynchronize(events_[mark % events_.size()]));
+}
+
+StatusOr<std::unique_ptr<CapturedGraph>> CudaDevice::Capture(const std::function<void()>& body) {
+  KU_CHECK(!capturing_, "Capture inside Capture");
+  const cudaStream_t stream = Enter();
+  const auto failed = [](cudaError_t error) {
+    (void)cudaGetLastError();
+    return Status(StatusCode::kInternal,
+                  std::string("cannot record a CUDA graph: ") + cudaGetErrorString(error));
+  };
+  cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) return failed(error);
+  capturing_ = true;
+  body();
+  capturing_ = false;
+  cudaGraph_t graph = nullptr;
+  error = cudaStreamEndCapture(stream, &graph);
+  if (error != cudaSuccess) return failed(error);
+  cudaGraphExec_t exec = nullptr;
+  error = cudaGraphInstantiate(&exec, graph, 0);
+  KU_CUDA_CHECK(cudaGraphDestroy(graph));
+  if (error != cudaSuccess) return failed(error);
+  std::unique_ptr<CapturedGraph> captured(new CudaGraph(id_.index, exec, stream));
+  captured->Replay();  // recording runs nothing
+  return StatusOr<std::unique_ptr<CapturedGraph>>(std::move(captured));
+}
+
+}  // namespace kuiper::KU_GPU

@@ -1,0 +1,58 @@
+// One CUDA device with one stream: memory, copies, marks and graphs. Owned by CudaOps; it knows no
+// op. Compiled a second time for the emulated device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kuiper/kernels/cuda/platform.h"
+#include "kuiper/ops/compute_device.h"
+
+namespace kuiper::KU_GPU {
+
+class CudaDevice final : public ComputeDevice {
+ public:
+  // kUnavailable where there is no such device or it cannot run these kernels.
+  static StatusOr<std::unique_ptr<CudaDevice>> Open(Device device);
+  ~CudaDevice() override;
+
+  Device id() const override { return id_; }
+  std::string Description() const override;
+  DeviceTraits traits() const override;
+  StatusOr<Buffer> Allocate(size_t bytes) override;
+  StatusOr<Buffer> AllocatePinned(size_t bytes) override;
+  size_t FreeBytes() const override;
+  void Upload(Tensor dst, Tensor src) override;
+  void Download(Tensor dst, Tensor src) override;
+  void Sync() override;
+  int64_t Mark() override;
+  void WaitFor(int64_t mark) override;
+  StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
+
+  // Makes this device current for the calling thread and returns the stream to enqueue on.
+  cudaStream_t Enter() const;
+  bool is_capturing() const { return capturing_; }
+  // What kind of device it is: "NVIDIA H200, sm_90, 132 SMs".
+  const std::string& model() const { return model_; }
+  int num_sms() const { return num_sms_; }
+
+ private:
+  CudaDevice(Device id, const cudaDeviceProp& properties);
+  void Copy(Tensor dst, Tensor src, cudaMemcpyKind kind);
+
+  Device id_;
+  std::string model_;
+  int num_sms_;
+  bool integrated_;
+  cudaStream_t stream_ = nullptr;
+  // Mark n is the event n % size. One that was marked anew stands for a later point, so waiting for
+  // it is still right.
+  std::array<cudaEvent_t, 4> events_{};
+  int64_t num_marks_ = 0;
+  bool capturing_ = false;
+};
+
+}  // namespace kuiper::KU_GPU

@@ -1,0 +1,39 @@
+// Checks the arguments of one op; every failure names the op and the argument and ends the process.
+// Used by the Check of the argument structs (op_args.h). It reads shapes and dtypes only, never
+// device memory, so checks hold while a step is recorded as well.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kuiper/base/tensor.h"
+#include "kuiper/ops/kv_view.h"
+
+namespace kuiper {
+
+class ArgChecker {
+ public:
+  ArgChecker(const char* op, Device device) : op_(op), device_(device) {}
+
+  void Require(bool condition, const char* message) const;
+  // On the device, contiguous along the last dimension, and not empty unless it has no elements.
+  void Present(const Tensor& t, const char* name) const;
+  // A matrix of any float type.
+  void Matrix(const Tensor& t, const char* name) const;
+  void Matrix(const Tensor& t, const char* name, int64_t rows, int64_t cols) const;
+  // A matrix of the activations' type.
+  void Matrix(const Tensor& t, const char* name, const Tensor& like, int64_t rows,
+              int64_t cols) const;
+  void Vector(const Tensor& t, const char* name, DType dtype, int64_t n) const;
+  // A vector of any float type.
+  void Weight(const Tensor& t, const char* name, int64_t n) const;
+  void Cache(const KvView& kv) const;
+
+ private:
+  void Expect(bool condition, const Tensor& t, const char* name) const;
+
+  const char* op_;
+  Device device_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,63 @@
+// An opened device as the host sees it: memory, and one queue in whose order copies and ops run.
+// Storage (KV cache, swap space, batch arrays) takes this and knows no op; Ops::device() gives it
+// to who has both. A `Device` only names a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/device.h"
+#include "kuiper/base/status.h"
+#include "kuiper/base/tensor.h"
+
+namespace kuiper {
+
+// A step recorded by ComputeDevice::Capture. Replay repeats it with the arguments of the recording:
+// memory is read again, host scalars are frozen.
+class CapturedGraph {
+ public:
+  virtual ~CapturedGraph() = default;
+  virtual void Replay() = 0;
+};
+
+// What decides how memory is planned and steps are launched.
+struct DeviceTraits {
+  bool reads_host_memory = false;  // ops read any memory of the host, mapped files as well
+  bool unified_memory = false;     // memory of the host comes out of the same memory
+  bool is_asynchronous = false;    // ops go on after the call, so the host can run ahead
+  size_t graph_bytes = 0;          // an allowance for the memory of one recorded step
+};
+
+class ComputeDevice {
+ public:
+  virtual ~ComputeDevice() = default;
+  virtual Device id() const = 0;
+  // One line for logs and --version, e.g. "cpu (AVX3_BF16, 2 threads)".
+  virtual std::string Description() const = 0;
+  virtual DeviceTraits traits() const = 0;
+  // kResourceExhausted when there is not enough memory. Uninitialised; pages of the OS are touched
+  // only when used. Never called inside a step.
+  virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  // Host memory that uploads fastest (plain memory on the CPU).
+  virtual StatusOr<Buffer> AllocatePinned(size_t bytes) = 0;
+  // Memory that could still be allocated, in bytes.
+  virtual size_t FreeBytes() const = 0;
+  // In order with the ops; src stays untouched until Sync or WaitFor a later mark. On a device,
+  // neither waits when the host side is pinned memory.
+  virtual void Upload(Tensor dst, Tensor src) = 0;
+  virtual void Download(Tensor dst, Tensor src) = 0;
+  virtual void Sync() = 0;
+  // Marks this point in the order of the work; WaitFor returns when everything before the mark is
+  // done, while what came after it goes on. Marks may be waited for in any order and repeatedly.
+  virtual int64_t Mark() = 0;
+  virtual void WaitFor(int64_t mark) = 0;
+  // Records `body`, which may only call ops; it is executed once while being recorded. The graph
+  // must not outlive the device.
+  virtual StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) = 0;
+};
+
+}  // namespace kuiper
