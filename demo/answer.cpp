@@ -81,7 +81,9 @@ StatusOr<std::vector<Completion>> RunSamples(
     }
   }
   std::vector<Completion> completions;
-  for (int i = 0; i < num_samples; ++i) completions.push_back(engine.Take(id, i));
+  for (int i = 0; i < num_samples; ++i) {
+    KU_ASSIGN_OR_RETURN(completions.emplace_back(), engine.Take(id, i));
+  }
   return completions;
 }
 
@@ -190,7 +192,7 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
       if (event.sample == 0) {
         so_far.text += event.text;
         so_far.reasoning += event.reasoning;
-        if (event.token >= 0) so_far.tokens.push_back(event.token);
+        if (event.token.has_value()) so_far.tokens.push_back(*event.token);
       }
       return console_.output_status().ok();
     };

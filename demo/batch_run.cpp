@@ -125,7 +125,7 @@ void Batch::Fill() {
 
 void Batch::FinishChoice(int64_t id, int choice) {
   Active& request = active_.at(id);
-  request.choices.at(choice) = engine_.Take(id, choice);
+  request.choices.at(choice) = engine_.Take(id, choice).value();
   if (--request.num_running > 0) return;
   num_prompt_tokens_ += request.choices[0].prompt_tokens;
   const auto failed = std::find_if(
@@ -202,7 +202,7 @@ StatusOr<int> Batch::Answer() {
     KU_RETURN_IF_ERROR(WriteReady());
     if (interrupt.interrupted() || (at_end_ && active_.empty())) break;
     for (const TokenEvent& event : engine_.Step()) {
-      if (event.token >= 0) ++num_tokens_;
+      if (event.token.has_value()) ++num_tokens_;
       if (event.finish != FinishReason::kNone) FinishChoice(event.request, event.sample);
     }
     ShowProgress();

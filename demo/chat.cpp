@@ -94,6 +94,7 @@ void Chat::Answer(Conversation before) {
   const AnswerRecord record = answerer_.Run(answerer_.BuildPrompt(chat_, &conversation_),
                                             generation_, run_.options.show_thinking);
   const Completion& c = record.completion;
+  if (c.finish != FinishReason::kNone) block_table_ = c.pages;
   // On a terminal people see what went wrong; the exit code is for scripts.
   if (!record.ok() && exit_code_ == 0 && !console_.input_is_terminal()) {
     exit_code_ = record.exit_code();

@@ -58,6 +58,7 @@ class Chat {
   TemplateOptions chat_;
   Generation generation_;
   ChatTotals totals_;
+  std::vector<int32_t> block_table_;  // of the newest answer
   bool multiline_ = false;
   int exit_code_ = 0;
 };

@@ -118,7 +118,7 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   } else if (name == "/cache") {
     console_.Reply(CacheText(engine_->kv_stats()));
   } else if (name == "/paged") {
-    console_.Reply(BlockTableText(engine_->kv_stats(), engine_->block_table()));
+    console_.Reply(BlockTableText(engine_->kv_stats(), block_table_));
   } else if (name == "/multiline") {
     multiline_ = true;
   } else {

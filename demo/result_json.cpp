@@ -33,7 +33,7 @@ Json TimingJson(const AnswerRecord& record) {
 Json KvJson(const AnswerRecord& record) {
   return {{"layout", record.kv.paged ? "paged" : "contiguous"},
           {"block_size", record.kv.page_size},
-          {"blocks_used", record.completion.kv_pages},
+          {"blocks_used", record.completion.pages.size()},
           {"blocks_total", record.kv.pages_total},
           {"bytes_reserved", record.kv.bytes_reserved},
           {"bytes_touched", record.kv.bytes_touched},

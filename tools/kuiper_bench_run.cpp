@@ -168,7 +168,7 @@ Status StepAll(Engine& engine, const Decoding& sequences, int steps) {
 void AbortAll(Engine& engine, const Decoding& sequences) {
   for (const int64_t id : sequences.ids) engine.Abort(id);
   while (engine.HasWork()) engine.Step();
-  for (const int64_t id : sequences.ids) engine.Take(id);
+  for (const int64_t id : sequences.ids) engine.Take(id).value();
 }
 
 StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& w) {

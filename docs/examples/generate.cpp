@@ -29,7 +29,7 @@ Status Ask(const std::string& model, const std::vector<std::string>& questions) 
   while (engine->HasWork()) {
     for (const TokenEvent& event : engine->Step()) {  // one token of one request
       if (event.finish == FinishReason::kNone) continue;
-      const Completion answer = engine->Take(event.request);
+      KU_ASSIGN_OR_RETURN(const Completion answer, engine->Take(event.request));
       KU_RETURN_IF_ERROR(answer.error);
       std::printf("%s -> %s\n", question_of[event.request].c_str(), answer.text.c_str());
     }

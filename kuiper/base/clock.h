@@ -11,4 +11,8 @@ inline double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+inline double MillisecondsSince(Clock::time_point begin) {
+  return 1e3 * SecondsSince(begin);
+}
+
 }  // namespace kuiper

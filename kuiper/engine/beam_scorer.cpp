@@ -25,8 +25,7 @@ void BeamScorer::Keep(Answer answer, std::vector<Answer>* answers) const {
   if (answers->size() > static_cast<size_t>(width_)) answers->pop_back();
 }
 
-void BeamScorer::Advance(const std::vector<std::vector<std::pair<int32_t, float>>>& likely,
-                         const Ends& ends) {
+void BeamScorer::Advance(const std::vector<Likely>& likely, const Ends& ends) {
   KU_CHECK(!done_ && likely.size() == beams_.size());
   std::vector<std::tuple<double, int, int32_t>> candidates;  // negative sum, beam, token
   for (size_t i = 0; i < likely.size(); ++i) {

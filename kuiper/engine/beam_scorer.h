@@ -29,6 +29,8 @@ class BeamScorer {
     double score = 0;
     bool ended = false;  // by its last token
   };
+  // What may come after a beam, most likely first, with log probabilities.
+  using Likely = std::vector<std::pair<int32_t, float>>;
   // Whether `token` behind beams()[beam] ends the answer.
   using Ends = std::function<bool(int beam, int32_t token)>;
 
@@ -37,8 +39,8 @@ class BeamScorer {
 
   // Tokens that Advance needs of each beam, or the whole vocabulary if that is less.
   int num_candidates() const { return width_ * std::max(2, 1 + num_eos_); }
-  // likely[i]: the most likely tokens after beams()[i], most likely first.
-  void Advance(const std::vector<std::vector<std::pair<int32_t, float>>>& likely, const Ends& ends);
+  // likely[i]: the most likely tokens after beams()[i].
+  void Advance(const std::vector<Likely>& likely, const Ends& ends);
   // At first one beam without tokens.
   const std::vector<Beam>& beams() const { return beams_; }
   bool done() const { return done_; }

@@ -84,6 +84,8 @@ struct KvStats {
   int64_t slides = 0;  // times a sequence dropped its oldest half
 };
 
+struct EngineParts;
+
 class Engine {
  public:
   // "kuiper 0.1.0 (commit 012e9e0), devices: cpu": what --version prints.
@@ -102,24 +104,24 @@ class Engine {
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
   // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary. Beams
   // need a seat each (max_num_seqs) and share pages as samples do.
-  StatusOr<int64_t> Add(Request request);
-  // Ends a sample of the request (-1: all of them) with kInterrupt at the next Step; what is
-  // unknown or has ended is ignored. A beam search ends as a whole, with the answers so far.
-  void Abort(int64_t request, int sample = -1);
+  StatusOr<int64_t> Add(const Request& request);
+  // Ends a sample of the request, or all of them, with kInterrupt at the next Step; what is unknown
+  // or has ended is ignored. A beam search ends as a whole, with the answers so far.
+  void Abort(int64_t request, std::optional<int> sample = std::nullopt);
   bool HasWork() const;
   // One step of all runnable requests: Schedule, Run, Commit. Requests that ended without a token
   // come first, then one event per new token in the order of the batch, then the answers of beam
   // searches that ended.
   std::vector<TokenEvent> Step();
-  // The result of a finished sample; may be taken once.
-  Completion Take(int64_t request, int sample = 0);
+  // The result of a finished sample, which can be taken once; else kInvalidArgument.
+  StatusOr<Completion> Take(int64_t request, int sample = 0);
 
   // Adds the request, of one sample, and runs it to its end. `on_event` may be empty; returning
-  // false aborts.
-  StatusOr<Completion> Generate(Request request,
+  // false aborts. kInvalidArgument while there are other requests.
+  StatusOr<Completion> Generate(const Request& request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
   // Logits of every position of a prompt, row by row: logits [vocab] f32 is valid during the call.
-  // Needs EngineConfig::prompt_logits; nothing else may be running.
+  // kInvalidArgument without EngineConfig::prompt_logits, and while there are requests.
   Status Logits(const std::vector<int32_t>& prompt,
                 const std::function<void(int position, const float* logits)>& on_row);
 
@@ -136,8 +138,9 @@ class Engine {
   double load_ms() const;
 
   KvStats kv_stats() const;
-  // Pages of a running or the most recently finished request, in order of position.
-  std::vector<int32_t> block_table() const;
+  // Pages of a sample in order of position, while it is generated and until it is taken;
+  // Completion::pages has them then. kInvalidArgument when there is no such sample.
+  StatusOr<std::vector<int32_t>> block_table(int64_t request, int sample = 0) const;
   // Forgets all reusable prefixes.
   void ClearPrefixCache();
   // Gives memory of the KV cache back that lies behind the last page in use, by a request or by the
@@ -146,9 +149,8 @@ class Engine {
   void ReleaseUnusedMemory();
 
  private:
-  struct State;
-  explicit Engine(std::unique_ptr<State> state);
-  std::unique_ptr<State> s_;
+  explicit Engine(std::unique_ptr<EngineParts> parts);
+  std::unique_ptr<EngineParts> parts_;
 };
 
 }  // namespace kuiper

@@ -1,5 +1,5 @@
-// Engine::Create and Plan: check that model, tokenizer and options belong together, plan memory,
-// and only then load weights.
+// MakeEngineParts and Engine::Plan: check that model, tokenizer and options belong together, plan
+// memory, and only then load weights.
 #include <algorithm>
 #include <bit>
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 #include "kuiper/base/log.h"
 #include "kuiper/engine/engine.h"
-#include "kuiper/engine/engine_state.h"
+#include "kuiper/engine/engine_parts.h"
 #include "kuiper/model/file_weights.h"
 
 namespace kuiper {
@@ -163,6 +163,32 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   return plan;
 }
 
+void MakeStepLoop(EngineParts& s) {
+  const EngineConfig& config = s.config;
+  const Scheduler::Limits limits{.max_seqs = config.max_num_seqs,
+                                 .max_step_tokens = config.max_num_batched_tokens,
+                                 .max_context = config.max_context,
+                                 .policy = config.policy,
+                                 .on_full = config.on_full,
+                                 .preemption = config.preemption,
+                                 .group_decodes = *config.cascade_attention};
+  s.scheduler = std::make_unique<Scheduler>(limits, s.storage->pool(), s.storage->reuse(),
+                                            s.storage->host_pages());
+  if (s.storage->swap() != nullptr && config.preemption == Preemption::kAuto) {
+    s.scheduler->set_costs({.page_ms = s.storage->swap()->MeasurePageMs()});
+  }
+  AnswerRules rules{.tokenizer = s.tokenizer.get(),
+                    .eos = s.model->eos(),
+                    .vocab = s.runner->model().vocab,
+                    .vocab_limit = s.runner->vocab_limit(),
+                    .max_context = config.max_context,
+                    .max_seqs = s.scheduler->limits().max_seqs,
+                    .on_full = config.on_full};
+  s.requests = std::make_unique<RequestTable>(std::move(rules), *s.scheduler);
+  const bool run_ahead = config.run_ahead.value_or(s.ops->device().traits().is_asynchronous);
+  s.steps = std::make_unique<StepLoop>(*s.scheduler, *s.storage, *s.runner, *s.requests, run_ahead);
+}
+
 }  // namespace
 
 std::vector<Device> Engine::Devices() {
@@ -192,29 +218,10 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel&
   return MakePlan(resolved, model, *ops, &kv);
 }
 
-Status Engine::State::MakeSwapSpace() {
-  const KvCache& kv = runner->kv();
-  if (!config.paged || config.preemption == Preemption::kRecompute) return OkStatus();
-  const int pages = static_cast<int>(
-      std::min<size_t>(pool->num_pages(), config.swap_bytes / kv.shape().page_bytes()));
-  if (pages == 0) {
-    return Status(StatusCode::kInvalidArgument, "the swap space holds no block",
-                  "--swap-space must be at least " + std::to_string(kv.shape().page_bytes()) +
-                      " bytes, or use --preemption recompute");
-  }
-  KU_ASSIGN_OR_RETURN(swap, SwapSpace::Create(ops->device(), kv, pages));
-  host_pages = std::make_unique<BlockPool>(pages + 1, kv.shape().page_size);
-  return OkStatus();
-}
-
-StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
-  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModel(config.model_path));
-  return Create(config, std::move(model));
-}
-
-StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, OpenedModel model) {
+StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& config,
+                                                       OpenedModel model) {
   const Clock::time_point begin = Clock::now();
-  auto s = std::make_unique<State>();
+  auto s = std::make_unique<EngineParts>();
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
@@ -239,29 +246,12 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
   const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
   KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, s->model->decoder(),
                                                      RunnerConfig(s->config, kv, vocab)));
-  s->pool = std::make_unique<BlockPool>(kv.num_pages, kv.page_size);
-  s->touched_rows.assign(s->config.paged ? 0 : kv.num_pages, 0);
-  if (s->config.prefix_cache) {
-    const int64_t pool_tokens = int64_t{s->pool->num_pages()} * s->pool->page_size();
-    s->config.prefix_cache_tokens = std::min(s->config.prefix_cache_tokens, pool_tokens);
-    s->reuse = s->config.paged ? MakePageReuse(*s->pool, s->config.prefix_cache_tokens)
-                               : MakeRowReuse(*s->pool);
-  }
-  const Scheduler::Limits limits{.max_seqs = s->config.max_num_seqs,
-                                 .max_step_tokens = s->config.max_num_batched_tokens,
-                                 .max_context = s->config.max_context,
-                                 .policy = s->config.policy,
-                                 .on_full = s->config.on_full,
-                                 .preemption = s->config.preemption,
-                                 .group_decodes = *s->config.cascade_attention};
-  s->run_ahead = config.run_ahead.value_or(s->ops->device().traits().is_asynchronous);
-  KU_RETURN_IF_ERROR(s->MakeSwapSpace());
-  s->scheduler = std::make_unique<Scheduler>(limits, *s->pool, s->reuse.get(), s->host_pages.get());
-  if (s->swap != nullptr && config.preemption == Preemption::kAuto) {
-    s->scheduler->set_costs({.page_ms = s->swap->MeasurePageMs()});
-  }
+  s->config.prefix_cache_tokens =
+      std::min(config.prefix_cache_tokens, int64_t{s->plan.num_pages} * kv.page_size);
+  KU_ASSIGN_OR_RETURN(s->storage, KvStorage::Create(s->config, s->ops->device(), *s->runner));
+  MakeStepLoop(*s);
   s->load_ms = MillisecondsSince(begin);
-  return std::unique_ptr<Engine>(new Engine(std::move(s)));
+  return s;
 }
 
 }  // namespace kuiper

@@ -69,6 +69,7 @@ class ModelRunner {
   // blame). Logits are overwritten.
   std::optional<int> FirstNonFiniteLayer(StepPlan plan);
 
+  const DecoderConfig& model() const { return decoder_.config(); }
   int vocab_limit() const { return config_.vocab_limit; }
   const KvCache& kv() const { return *kv_; }
   const BatchBuilder& batch_builder() const { return *builder_; }

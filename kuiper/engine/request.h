@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,7 +75,9 @@ struct Completion {
   double queue_ms = 0;     // from Add to the first scheduled step
   double prefill_ms = 0;   // from the first scheduled step to the first token
   double decode_ms = 0;    // from the first token to the last
-  int kv_pages = 0;        // pages the sequence, or all beams together, held at the end
+  // Pages that the sequence held at its end, in order of position; or all beams together,
+  // ascending.
+  std::vector<int32_t> pages;
 
   double score = 0;           // of a beam search: sum of log probabilities / length^length_penalty
   std::vector<float> logits;  // [tokens, vocab] if kept
@@ -87,7 +90,7 @@ struct Completion {
 struct TokenEvent {
   int64_t request = 0;
   int sample = 0;
-  int32_t token = -1;  // -1: the request ended without a new token (aborted, failed)
+  std::optional<int32_t> token;  // absent: the request ended without a new one (aborted, failed)
   std::string text;
   std::string reasoning;
   FinishReason finish = FinishReason::kNone;

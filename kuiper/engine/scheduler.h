@@ -109,6 +109,7 @@ class Scheduler {
 
   void set_costs(const Costs& costs) { costs_ = costs; }
   const Costs& costs() const { return costs_; }
+  const Limits& limits() const { return limits_; }  // as they really are
   const Stats& stats() const { return stats_; }
   // Null: it ended.
   const Sequence* Find(int64_t id) const { return line_.Find(id); }

@@ -26,7 +26,7 @@ AnswerRecord Example() {
   c.prompt_tokens = 35;
   c.prefill_ms = 229.8;
   c.decode_ms = 1400;
-  c.kv_pages = 4;
+  c.pages = {1, 2, 3, 4};
   return record;
 }
 

@@ -357,7 +357,7 @@ TEST(BeamTest, BesideOthersTheAnswersAreTheSame) {
     for (size_t i = 0; i < requests.size(); ++i) {
       std::vector<Completion> answers;
       for (int sample = 0; sample < requests[i].num_samples; ++sample) {
-        answers.push_back(engine->Take(ids[i], sample));
+        answers.push_back(engine->Take(ids[i], sample).value());
         if (!expected[i][sample].logits.empty()) {
           ExpectSameBits(answers.back(), expected[i][sample], "logits");
         }
@@ -379,7 +379,7 @@ TEST(BeamTest, AbortGivesTheAnswersSoFar) {
     engine->Step();
     EXPECT_FALSE(engine->HasWork());
     for (const int sample : {0, 1}) {
-      const Completion c = engine->Take(id, sample);
+      const Completion c = engine->Take(id, sample).value();
       EXPECT_EQ(c.tokens.size(), static_cast<size_t>(most));
       EXPECT_EQ(c.finish, FinishReason::kInterrupt);
     }

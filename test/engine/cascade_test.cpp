@@ -58,7 +58,7 @@ std::vector<Completion> AskAll(Engine& engine, int questions, int new_tokens, in
   }
   while (engine.HasWork()) engine.Step();
   std::vector<Completion> completions;
-  for (const auto& [id, sample] : samples) completions.push_back(engine.Take(id, sample));
+  for (const auto& [id, sample] : samples) completions.push_back(engine.Take(id, sample).value());
   return completions;
 }
 

@@ -155,7 +155,7 @@ TEST_P(DeviceGuaranteesTest, GraphEqualsEager) {
   }
   while (graph->HasWork()) graph->Step();
   for (int i = 0; i < 3; ++i) {
-    ExpectSameBits(graph->Take(ids[i]),
+    ExpectSameBits(graph->Take(ids[i]).value(),
                    RunToEnd(*eager, MakeRequest(*eager, 10 + i, i + 2, 5 * (i + 1))),
                    "sequence " + std::to_string(i));
   }
@@ -185,7 +185,7 @@ TEST_P(DeviceGuaranteesTest, BatchedEqualsAlone) {
   }
   while (batched->HasWork()) batched->Step();
   for (int i = 0; i < 6; ++i) {
-    ExpectSameBits(batched->Take(ids[i]), RunToEnd(*alone, requests[i]),
+    ExpectSameBits(batched->Take(ids[i]).value(), RunToEnd(*alone, requests[i]),
                    "request " + std::to_string(i));
   }
 }
@@ -226,7 +226,7 @@ TEST_P(DeviceGuaranteesTest, SequencesOfOnePrefixEqualAlone) {
     ids.push_back(engine->Add(requests[2]).value());
     while (engine->HasWork()) engine->Step();
     for (int i = 0; i < 3; ++i) {
-      const Completion c = engine->Take(ids[i]);
+      const Completion c = engine->Take(ids[i]).value();
       EXPECT_EQ(c.cached_tokens, i == 2 ? 16 : 0);
       ExpectSameBits(c, RunToEnd(*alone, requests[i]), "request " + std::to_string(i));
     }
@@ -254,8 +254,9 @@ TEST_P(DeviceGuaranteesTest, ChunksBesideADecodeEqualWholePrompts) {
       const int64_t prompt = busy->Add(MakeRequest(*busy, length, 1, 2)).value();
       while (busy->HasWork()) busy->Step();
       const std::string what = "prompt " + std::to_string(length);
-      ExpectSameBits(busy->Take(prompt), RunToEnd(*alone, MakeRequest(*alone, length, 1, 2)), what);
-      ExpectSameBits(busy->Take(decode), RunToEnd(*alone, MakeRequest(*alone, 1, 3, 5)),
+      ExpectSameBits(busy->Take(prompt).value(),
+                     RunToEnd(*alone, MakeRequest(*alone, length, 1, 2)), what);
+      ExpectSameBits(busy->Take(decode).value(), RunToEnd(*alone, MakeRequest(*alone, 1, 3, 5)),
                      what + ", the sequence that decodes");
     }
   }
@@ -283,8 +284,8 @@ TEST_P(DeviceGuaranteesTest, PreemptedEqualsNotPreempted) {
       const KvStats stats = full->kv_stats();
       EXPECT_GT(preemption == Preemption::kSwap ? stats.preempted_swap : stats.preempted_recompute,
                 0);
-      ExpectSameBits(full->Take(ids[0]), RunToEnd(*alone, first), "the first");
-      ExpectSameBits(full->Take(ids[1]), RunToEnd(*alone, second), "the second");
+      ExpectSameBits(full->Take(ids[0]).value(), RunToEnd(*alone, first), "the first");
+      ExpectSameBits(full->Take(ids[1]).value(), RunToEnd(*alone, second), "the second");
     }
   }
 }

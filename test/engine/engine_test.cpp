@@ -94,10 +94,10 @@ TEST(EngineTest, AbortEndsOneRequestAndLeavesTheOther) {
   engine->Abort(a);
   engine->Abort(12345);
   while (engine->HasWork()) engine->Step();
-  const Completion aborted = engine->Take(a);
+  const Completion aborted = engine->Take(a).value();
   EXPECT_EQ(aborted.finish, FinishReason::kInterrupt);
   EXPECT_EQ(aborted.tokens.size(), 3u);
-  EXPECT_EQ(engine->Take(b).tokens.size(), 10u);
+  EXPECT_EQ(engine->Take(b).value().tokens.size(), 10u);
   EXPECT_EQ(engine->kv_stats().pages_used, 0);
 }
 
@@ -289,7 +289,7 @@ TEST(EngineTest, EachStepMayComeFromAThreadOfItsOwn) {
   const Completion expected = RunToEnd(*engine, request);
   const int64_t id = engine->Add(request).value();
   while (engine->HasWork()) std::thread([&] { engine->Step(); }).join();
-  ExpectSameBits(engine->Take(id), expected, "a thread for each step");
+  ExpectSameBits(engine->Take(id).value(), expected, "a thread for each step");
 }
 
 TEST(EngineTest, SeedsGiveTheSameDrawAgainAndOtherSeedsOthers) {

@@ -85,14 +85,14 @@ inline std::vector<Completion> RunSamples(Engine& engine, const Request& request
       EXPECT_EQ(event.request, *id);
       Completion& c = seen.at(event.sample);
       EXPECT_EQ(c.finish, FinishReason::kNone) << "an event behind the last one";
-      if (event.token >= 0) c.tokens.push_back(event.token);
+      if (event.token.has_value()) c.tokens.push_back(*event.token);
       c.text += event.text;
       c.finish = event.finish;
     }
   }
   std::vector<Completion> completions;
   for (int i = 0; i < request.num_samples; ++i) {
-    completions.push_back(engine.Take(*id, i));
+    completions.push_back(engine.Take(*id, i).value());
     EXPECT_EQ(seen[i].tokens, completions[i].tokens) << "sample " << i;
     EXPECT_EQ(seen[i].text, completions[i].text) << "sample " << i;
     EXPECT_EQ(seen[i].finish, completions[i].finish) << "sample " << i;

@@ -113,7 +113,7 @@ TEST_P(GuaranteesTest, BatchedEqualsAlone) {
     }
     while (batched->HasWork()) batched->Step();
     for (int i = 0; i < 11; ++i) {
-      ExpectSameBits(batched->Take(ids[i]), RunToEnd(*alone, requests[i]),
+      ExpectSameBits(batched->Take(ids[i]).value(), RunToEnd(*alone, requests[i]),
                      "request " + std::to_string(i) + (paged ? " paged" : " contiguous"));
     }
   }
@@ -142,7 +142,7 @@ TEST_P(GuaranteesTest, GraphEqualsEager) {
     while (graph->HasWork()) graph->Step();
     for (int i = 0; i < 3; ++i) {
       ExpectSameBits(
-          graph->Take(ids[i]),
+          graph->Take(ids[i]).value(),
           RunToEnd(*eager, MakeRequest(Prompt(10 + i, Vocab(*eager), i + 2), 10 * (i + 1))),
           "sequence " + std::to_string(i));
     }
@@ -192,7 +192,7 @@ std::pair<Completion, Completion> RunBoth(Engine& engine, const Request& first,
   engine.Step();
   EXPECT_GT(engine.kv_stats().pages_shared, 0) << "they do not run together";
   while (engine.HasWork()) engine.Step();
-  return {engine.Take(a), engine.Take(b)};
+  return {engine.Take(a).value(), engine.Take(b).value()};
 }
 
 EngineConfig SharingConfig(const std::string& model, bool use_graph) {
@@ -298,7 +298,7 @@ TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
       const KvStats stats = crowded->kv_stats();
       EXPECT_GE(how == Preemption::kSwap ? stats.preempted_swap : stats.preempted_recompute, 2);
       for (int i = 0; i < 5; ++i) {
-        ExpectSameBits(crowded->Take(ids[i]), expected[i],
+        ExpectSameBits(crowded->Take(ids[i]).value(), expected[i],
                        "request " + std::to_string(i) +
                            (how == Preemption::kSwap ? " swapped" : " recomputed"));
       }

@@ -63,6 +63,22 @@ TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
             "--max-context 2048 would need 6.7 GB; --max-context 1024 would need 6.6 GB");
 }
 
+// Without pages a shorter context makes every row shorter, and each sequence has one.
+TEST(MemoryPlannerTest, WithoutPagesTheHintCountsShorterRows) {
+  MemoryRequest r = Qwen3_8B();
+  r.available_bytes = 8'600'000'000;
+  r.paged = false;
+  r.max_seqs = 2;
+  const auto plan = [&r](int context) {
+    r.max_context = r.kv.page_size = context;
+    return PlanMemory(r);
+  };
+  EXPECT_EQ(plan(8192).status().hint(),
+            "--max-context 1024 would need 6.7 GB; --max-context 512 would need 6.6 GB");
+  EXPECT_FALSE(plan(2048).ok());
+  EXPECT_EQ(plan(1024)->kv_bytes, 2u * 1024 * 147456);
+}
+
 // Pages are handed out as sequences grow, so many sequences may share less than a context for each.
 TEST(MemoryPlannerTest, ManySequencesShareWhatTheBudgetHolds) {
   MemoryRequest r = Qwen3_8B();

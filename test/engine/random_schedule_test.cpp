@@ -94,7 +94,10 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
       const int64_t id = engine.Add(std::move(request)).value();
       ids[id] = which;
       for (int steps = UpTo(3); steps > 0; --steps) engine.Step();
-      if (UpTo(5) == 0) engine.Abort(id, UpTo(3) - 1);
+      if (UpTo(5) == 0) {
+        const int sample = UpTo(3) - 1;
+        engine.Abort(id, sample < 0 ? std::nullopt : std::optional(sample));
+      }
     }
     while (engine.HasWork()) engine.Step();
     return ids;
@@ -120,7 +123,7 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
     for (const auto& [id, which] : RunSome(*engine, compares_bits)) {
       const bool is_search = requests_[which].beam_width > 1;
       for (int sample = 0; sample < requests_[which].num_samples; ++sample) {
-        const Completion c = engine->Take(id, sample);
+        const Completion c = engine->Take(id, sample).value();
         if (c.finish == FinishReason::kInterrupt) continue;
         searches += is_search;
         const Completion& cold = expected[which][sample];

@@ -217,7 +217,7 @@ std::vector<Completion> RunMixture(const EngineConfig& config) {
   std::map<int64_t, int> ends;
   const auto step = [&] {
     for (const TokenEvent& event : engine->Step()) {
-      reported[event.request].push_back(event.token);
+      reported[event.request].push_back(*event.token);
       ends[event.request] += event.finish != FinishReason::kNone;
     }
   };
@@ -228,7 +228,7 @@ std::vector<Completion> RunMixture(const EngineConfig& config) {
   while (engine->HasWork()) step();
   std::vector<Completion> completions;
   for (const int64_t id : ids) {
-    completions.push_back(engine->Take(id));
+    completions.push_back(engine->Take(id).value());
     EXPECT_EQ(reported[id], completions.back().tokens);
     EXPECT_EQ(ends[id], 1);
   }
@@ -296,8 +296,8 @@ TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
   for (int i = 0; i < 3; ++i) engine->Step();
   engine->Abort(a);
   while (engine->HasWork()) engine->Step();
-  EXPECT_EQ(engine->Take(a).tokens.size(), 3u);
-  EXPECT_EQ(engine->Take(b).tokens, alone);
+  EXPECT_EQ(engine->Take(a).value().tokens.size(), 3u);
+  EXPECT_EQ(engine->Take(b).value().tokens, alone);
   // A step of nobody is left in flight: the next request starts with a step of its own.
   const int64_t c = engine->Add(MakeRequest(Prompt(5, Vocab(*engine)), 50)).value();
   engine->Step();
@@ -307,7 +307,7 @@ TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
   const int64_t d = engine->Add(other).value();
   EXPECT_EQ(engine->Step().size(), 1u);
   while (engine->HasWork()) engine->Step();
-  EXPECT_EQ(engine->Take(d).tokens, alone);
+  EXPECT_EQ(engine->Take(d).value().tokens, alone);
 }
 
 // The embedding of one token is NaN. The request that meets it fails; one that shares its steps,
@@ -349,11 +349,11 @@ TEST(RunAheadTest, FailureOfOneRequestLeavesTheOtherAsItWas) {
   const int64_t good_id = engine->Add(good).value();
   const int64_t bad_id = engine->Add(bad).value();
   while (engine->HasWork()) engine->Step();
-  const Completion failed = engine->Take(bad_id);
+  const Completion failed = engine->Take(bad_id).value();
   EXPECT_EQ(failed.finish, FinishReason::kError);
   EXPECT_EQ(failed.error.message(),
             "model produced NaN at token 0 (layer scan: first bad layer 0)");
-  EXPECT_EQ(engine->Take(good_id).tokens, alone);
+  EXPECT_EQ(engine->Take(good_id).value().tokens, alone);
   EXPECT_EQ(engine->kv_stats().pages_used, 0);
 }
 

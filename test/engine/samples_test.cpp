@@ -133,9 +133,9 @@ TEST(SamplesTest, SamplesThatWaitAreTheSame) {
   while (engine->HasWork()) engine->Step();
   const std::vector<Completion> expected = RunAlone(*alone, request);
   for (int i = 0; i < 5; ++i) {
-    ExpectSameBits(engine->Take(id, i), expected[i], "sample " + std::to_string(i));
+    ExpectSameBits(engine->Take(id, i).value(), expected[i], "sample " + std::to_string(i));
   }
-  ExpectSameBits(engine->Take(other),
+  ExpectSameBits(engine->Take(other).value(),
                  RunToEnd(*alone, SampledRequest(Prompt(9, Vocab(*alone), 3), 1)), "other");
 }
 
@@ -189,19 +189,20 @@ TEST(SamplesTest, AbortEndsOneSampleOrAll) {
   for (int i = 0; i < 4; ++i) engine->Step();
   engine->Abort(id, 1);
   while (engine->HasWork()) engine->Step();
-  EXPECT_EQ(engine->Take(id, 0).tokens.size(), 9u);
-  EXPECT_EQ(engine->Take(id, 1).finish, FinishReason::kInterrupt);
+  EXPECT_EQ(engine->Take(id, 0).value().tokens.size(), 9u);
+  EXPECT_EQ(engine->Take(id, 1).value().finish, FinishReason::kInterrupt);
   Request last = request;
   last.num_samples = 1;
   last.sampling.seed += 2;
-  ExpectSameBits(engine->Take(id, 2), RunToEnd(*alone, last), "sample 2");
+  ExpectSameBits(engine->Take(id, 2).value(), RunToEnd(*alone, last), "sample 2");
 
   id = engine->Add(request).value();
   for (int i = 0; i < 4; ++i) engine->Step();
   engine->Abort(id);
   EXPECT_EQ(engine->Step().size(), 3u);
   EXPECT_FALSE(engine->HasWork());
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(engine->Take(id, i).finish, FinishReason::kInterrupt);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(engine->Take(id, i).value().finish, FinishReason::kInterrupt);
   EXPECT_EQ(engine->kv_stats().pages_used, 0);
 }
 
@@ -218,11 +219,11 @@ TEST(SamplesTest, AbortOfSampleZeroBeforeItsFirstTokenLeavesTheOthers) {
   engine->Abort(id, 0);
   engine->Abort(id, 1);
   while (engine->HasWork()) engine->Step();
-  EXPECT_TRUE(engine->Take(id, 0).tokens.empty());
-  EXPECT_TRUE(engine->Take(id, 1).tokens.empty());
+  EXPECT_TRUE(engine->Take(id, 0).value().tokens.empty());
+  EXPECT_TRUE(engine->Take(id, 1).value().tokens.empty());
   request.num_samples = 1;
   request.sampling.seed += 2;
-  ExpectSameBits(engine->Take(id, 2), RunToEnd(*alone, request), "sample 2");
+  ExpectSameBits(engine->Take(id, 2).value(), RunToEnd(*alone, request), "sample 2");
   EXPECT_EQ(engine->kv_stats().pages_used, 0);
 }
 

@@ -73,7 +73,8 @@ TEST(StorageTest, GivesUnusedSlabsBackAndGrowsAgainWithTheSameBits) {
       while (engine->HasWork()) engine->Step();
       for (int i = 0; i < kSeqs; ++i) {
         const Request request = RequestOf(i, Vocab(*engine));
-        ExpectSameBits(engine->Take(ids[i]), expected[request.max_new_tokens > 2][request.prompt],
+        ExpectSameBits(engine->Take(ids[i]).value(),
+                       expected[request.max_new_tokens > 2][request.prompt],
                        "request " + std::to_string(i));
       }
     }
@@ -111,7 +112,7 @@ TEST(StorageTest, FailedGrowthEndsRequestsAndHarmsNoLaterOne) {
     const std::vector<int64_t> ids = AddAll(*engine);
     while (engine->HasWork()) engine->Step();
     for (const int64_t id : ids) {
-      const Completion failed = engine->Take(id);
+      const Completion failed = engine->Take(id).value();
       ASSERT_EQ(failed.finish, FinishReason::kError);
       ASSERT_EQ(failed.error.code(), StatusCode::kResourceExhausted);
       ASSERT_EQ(failed.error.message(),
@@ -122,8 +123,8 @@ TEST(StorageTest, FailedGrowthEndsRequestsAndHarmsNoLaterOne) {
   }
   const std::vector<int64_t> ids = AddAll(*engine);
   while (engine->HasWork()) engine->Step();
-  ExpectSameBits(engine->Take(ids[0]), expected, "after the failure");
-  EXPECT_EQ(engine->Take(ids.back()).finish, FinishReason::kLength);
+  ExpectSameBits(engine->Take(ids[0]).value(), expected, "after the failure");
+  EXPECT_EQ(engine->Take(ids.back()).value().finish, FinishReason::kLength);
   EXPECT_EQ(engine->kv_stats().bytes_reserved, 2 * kSlab);
 }
 

@@ -1,4 +1,4 @@
-#include "kuiper/engine/answer_stream.h"
+#include "kuiper/engine/text_assembler.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 namespace kuiper {
 namespace {
 
-// Length of the longest end of `text` that begins `stop` without being all of it.
+// Length of the longest end of `text` that is a beginning of `stop`, and not all of it.
 size_t PartialMatch(const std::string& text, const std::string& stop) {
   for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
     if (text.compare(text.size() - n, n, stop, 0, n) == 0) return n;
@@ -16,25 +16,24 @@ size_t PartialMatch(const std::string& text, const std::string& stop) {
 
 }  // namespace
 
-AnswerStream::AnswerStream(const Tokenizer* tokenizer, const Request& request)
-    : stop_(request.stop), reasoning_budget_(request.reasoning_budget) {
+TextAssembler::TextAssembler(const Tokenizer* tokenizer, const Request& request)
+    : stop_(request.stop) {
   std::erase(stop_, std::string());
   if (tokenizer == nullptr) return;
   splitter_.emplace(*tokenizer, request.split_thinking, request.starts_thinking);
-  close_id_ = tokenizer->TokenId("</think>");
 }
 
-AnswerStream::Delta AnswerStream::Push(int32_t id) {
+TextAssembler::Delta TextAssembler::Push(int32_t id) {
   if (!splitter_.has_value() || stopped_) return {};
   return Search(splitter_->Push(id), false);
 }
 
-AnswerStream::Delta AnswerStream::Finish() {
+TextAssembler::Delta TextAssembler::Finish() {
   if (!splitter_.has_value() || stopped_) return {};
   return Search(splitter_->Finish(), true);
 }
 
-AnswerStream::Delta AnswerStream::Search(ThinkingSplitter::Delta delta, bool at_end) {
+TextAssembler::Delta TextAssembler::Search(ThinkingSplitter::Delta delta, bool at_end) {
   Delta out;
   out.reasoning = std::move(delta.reasoning);
   held_ += delta.answer;
@@ -53,12 +52,6 @@ AnswerStream::Delta AnswerStream::Search(ThinkingSplitter::Delta delta, bool at_
   out.text = held_.substr(0, held_.size() - keep);
   held_.erase(0, held_.size() - keep);
   return out;
-}
-
-std::optional<int32_t> AnswerStream::ForcedToken() const {
-  const bool spent = reasoning_budget_ >= 0 && inside_thinking() &&
-                     splitter_->reasoning_tokens() >= reasoning_budget_;
-  return spent ? close_id_ : std::nullopt;
 }
 
 }  // namespace kuiper

@@ -1,5 +1,6 @@
 // Generated ids -> the text a caller sees: reasoning and answer told apart, stop strings searched
 // in the answer, and text held back while it may still turn out to be part of a stop string.
+// Called by whatever answers a request; it does not know where the ids come from.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace kuiper {
 
-class AnswerStream {
+class TextAssembler {
  public:
   struct Delta {
     std::string text;
@@ -21,15 +22,12 @@ class AnswerStream {
     bool stopped = false;  // a stop string began; what follows it is dropped
   };
 
-  // `tokenizer` may be null (then there is no text) and must outlive the stream.
-  AnswerStream(const Tokenizer* tokenizer, const Request& request);
+  // `tokenizer` may be null (then there is no text) and must outlive the assembler.
+  TextAssembler(const Tokenizer* tokenizer, const Request& request);
 
   Delta Push(int32_t id);
   // The text that was held back. Call once, after the last token.
   Delta Finish();
-
-  // The token that must come next because the reasoning budget is spent, if any.
-  std::optional<int32_t> ForcedToken() const;
 
   bool inside_thinking() const { return splitter_.has_value() && splitter_->inside(); }
   bool has_reasoning() const { return splitter_.has_value() && splitter_->has_block(); }
@@ -42,8 +40,6 @@ class AnswerStream {
   std::vector<std::string> stop_;
   std::string held_;
   bool stopped_ = false;
-  int reasoning_budget_;
-  std::optional<int32_t> close_id_;
 };
 
 }  // namespace kuiper

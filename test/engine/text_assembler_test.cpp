@@ -1,14 +1,17 @@
 // Text of an answer while it is generated: stop strings, held-back text, the reasoning budget.
-#include "kuiper/engine/answer_stream.h"
+#include "kuiper/engine/text_assembler.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "kuiper/engine/reasoning_budget.h"
 #include "test/test_data.h"
 
 namespace kuiper {
 namespace {
 
-class AnswerStreamTest : public ::testing::Test {
+class TextAssemblerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto tokenizer = Tokenizer::Load(test::Source("demo/models/tiny-qwen3"));
@@ -25,9 +28,9 @@ class AnswerStreamTest : public ::testing::Test {
   };
 
   Result Run(const Request& request, const std::string& answer) {
-    AnswerStream stream(tokenizer_.get(), request);
+    TextAssembler assembler(tokenizer_.get(), request);
     Result result;
-    auto take = [&](const AnswerStream::Delta& delta) {
+    auto take = [&](const TextAssembler::Delta& delta) {
       result.text += delta.text;
       result.reasoning += delta.reasoning;
       result.stopped |= delta.stopped;
@@ -35,17 +38,17 @@ class AnswerStreamTest : public ::testing::Test {
     };
     for (int32_t id : tokenizer_->EncodeWithSpecials(answer)) {
       ++result.tokens;
-      take(stream.Push(id));
+      take(assembler.Push(id));
       if (result.stopped) break;
     }
-    take(stream.Finish());
+    take(assembler.Finish());
     return result;
   }
 
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-TEST_F(AnswerStreamTest, WithoutStopStringsTextComesAtOnce) {
+TEST_F(TextAssemblerTest, WithoutStopStringsTextComesAtOnce) {
   const std::string answer = "Hello, this is a test: 12 + 34 = 46. 你好！";
   const Result r = Run({}, answer);
   EXPECT_EQ(r.text, answer);
@@ -54,7 +57,7 @@ TEST_F(AnswerStreamTest, WithoutStopStringsTextComesAtOnce) {
 }
 
 // Wherever the stop string lies relative to the token boundaries, the text ends right before it.
-TEST_F(AnswerStreamTest, StopStringsMayCrossTokenBoundaries) {
+TEST_F(TextAssemblerTest, StopStringsMayCrossTokenBoundaries) {
   const std::string answer = "one, two, three: 1234567 and 你好世界 done";
   for (size_t begin = 0; begin + 3 <= answer.size(); ++begin) {
     for (const size_t length : {3u, 6u, 11u}) {
@@ -70,7 +73,7 @@ TEST_F(AnswerStreamTest, StopStringsMayCrossTokenBoundaries) {
   }
 }
 
-TEST_F(AnswerStreamTest, TextThatOnlyBeginsAStopStringIsGivenBack) {
+TEST_F(TextAssemblerTest, TextThatOnlyBeginsAStopStringIsGivenBack) {
   Request request;
   request.stop = {"END OF TEXT"};
   const Result r = Run(request, "The END OF TEX");
@@ -78,13 +81,41 @@ TEST_F(AnswerStreamTest, TextThatOnlyBeginsAStopStringIsGivenBack) {
   EXPECT_EQ(r.text, "The END OF TEX");
 }
 
-TEST_F(AnswerStreamTest, TheFirstOfSeveralStopStringsWins) {
+TEST_F(TextAssemblerTest, TheFirstOfSeveralStopStringsWins) {
   Request request;
   request.stop = {"four", "two", ""};
   EXPECT_EQ(Run(request, "one two three four").text, "one ");
 }
 
-TEST_F(AnswerStreamTest, StopStringsInsideReasoningDoNotCount) {
+// "xab" may still become "xabc" or "abd": all of it is held back, whichever is listed first, and
+// nothing of the stop string that it turns out to be is ever shown.
+TEST_F(TextAssemblerTest, TheLongestBeginningOfAStopStringIsHeldBack) {
+  std::vector<std::string> stops = {"abd", "bz", "xabc"};
+  do {
+    Request request;
+    request.stop = stops;
+    for (const std::string& stop : stops) {
+      const Result r = Run(request, "12 xab" + stop);
+      EXPECT_EQ(r.text, "12 xab") << stop;
+      EXPECT_TRUE(r.stopped);
+    }
+    EXPECT_EQ(Run(request, "12 xabc").text, "12 ");
+    EXPECT_EQ(Run(request, "12 xabd").text, "12 x");
+    EXPECT_EQ(Run(request, "12 xabz").text, "12 xa");
+    TextAssembler assembler(tokenizer_.get(), request);
+    std::string shown;
+    for (const int32_t id : tokenizer_->Encode("12 xab")) shown += assembler.Push(id).text;
+    EXPECT_EQ(shown, "12 ");
+    EXPECT_EQ(assembler.Finish().text, "xab");
+  } while (std::next_permutation(stops.begin(), stops.end()));
+  Request request;
+  request.stop = {"112"};  // "11" begins it, and so does its last "1"
+  const Result r = Run(request, "x1112");
+  EXPECT_EQ(r.text, "x1");
+  EXPECT_TRUE(r.stopped);
+}
+
+TEST_F(TextAssemblerTest, StopStringsInsideReasoningDoNotCount) {
   Request request;
   request.split_thinking = true;
   request.stop = {"stop"};
@@ -94,29 +125,30 @@ TEST_F(AnswerStreamTest, StopStringsInsideReasoningDoNotCount) {
   EXPECT_TRUE(r.stopped);
 }
 
-TEST_F(AnswerStreamTest, SpentReasoningBudgetForcesTheEndOfTheBlock) {
+TEST_F(TextAssemblerTest, SpentReasoningBudgetForcesTheEndOfTheBlock) {
   Request request;
   request.split_thinking = true;
   request.reasoning_budget = 3;
-  AnswerStream stream(tokenizer_.get(), request);
+  TextAssembler assembler(tokenizer_.get(), request);
+  const ReasoningBudget budget(tokenizer_.get(), request);
   const auto close = tokenizer_->TokenId("</think>");
   ASSERT_TRUE(close.has_value());
-  EXPECT_FALSE(stream.ForcedToken().has_value());
-  stream.Push(*tokenizer_->TokenId("<think>"));
+  EXPECT_FALSE(budget.ForcedToken(assembler).has_value());
+  assembler.Push(*tokenizer_->TokenId("<think>"));
   for (int i = 0; i < 3; ++i) {
-    EXPECT_FALSE(stream.ForcedToken().has_value()) << i;
-    stream.Push(tokenizer_->Encode("7")[0]);
+    EXPECT_FALSE(budget.ForcedToken(assembler).has_value()) << i;
+    assembler.Push(tokenizer_->Encode("7")[0]);
   }
-  EXPECT_EQ(stream.ForcedToken(), close);
-  stream.Push(*close);
-  EXPECT_FALSE(stream.ForcedToken().has_value());
-  EXPECT_EQ(stream.reasoning_tokens(), 3);
+  EXPECT_EQ(budget.ForcedToken(assembler), close);
+  assembler.Push(*close);
+  EXPECT_FALSE(budget.ForcedToken(assembler).has_value());
+  EXPECT_EQ(assembler.reasoning_tokens(), 3);
 }
 
-TEST_F(AnswerStreamTest, WithoutATokenizerThereIsNoText) {
-  AnswerStream stream(nullptr, {});
-  EXPECT_EQ(stream.Push(5).text, "");
-  EXPECT_EQ(stream.Finish().text, "");
+TEST_F(TextAssemblerTest, WithoutATokenizerThereIsNoText) {
+  TextAssembler assembler(nullptr, {});
+  EXPECT_EQ(assembler.Push(5).text, "");
+  EXPECT_EQ(assembler.Finish().text, "");
 }
 
 }  // namespace

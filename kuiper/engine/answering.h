@@ -1,0 +1,89 @@
+// How a request is answered: an object that is told what the model makes of the request's sequences
+// and decides how they go on, what forks and what ends. The step loop calls it and knows neither
+// samples nor beams nor text; it knows neither steps nor pages nor other requests.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kuiper/engine/policy.h"
+#include "kuiper/engine/request.h"
+#include "kuiper/engine/scheduler.h"
+#include "kuiper/io/tokenizer.h"
+
+namespace kuiper {
+
+// What all answers of an engine have in common.
+struct AnswerRules {
+  const Tokenizer* tokenizer = nullptr;  // null: there is no text
+  std::vector<int32_t> eos;
+  int vocab = 0;
+  int vocab_limit = 0;  // ids below it may be generated
+  int max_context = 0;
+  int max_seqs = 1;  // of one request at a time
+  OnFull on_full = OnFull::kPreempt;
+
+  // Whether it is an end-of-sequence token that counts.
+  bool EndsAnswer(const Request& request, int32_t token) const;
+  // The limit that ends an answer of so many tokens; kNone if it may go on.
+  FinishReason LimitReached(const Request& request, size_t num_generated) const;
+};
+
+// What answers work on: their sequences stand in the scheduler, what a caller sees lies in the
+// outbox until the caller fetches it.
+struct AnswerDesk {
+  explicit AnswerDesk(Scheduler& s) : scheduler(s) {}
+
+  Scheduler& scheduler;
+  int64_t next_sequence = 1;
+  std::vector<TokenEvent> events;
+  std::map<std::pair<int64_t, int>, Completion> finished;  // by request and sample
+
+  // The first of `count` ids in a row.
+  int64_t NewSequences(int count) { return std::exchange(next_sequence, next_sequence + count); }
+  // The last event of an answer.
+  void Finish(TokenEvent event, Completion completion);
+};
+
+class Answering {
+ public:
+  // Row i of the logits behind a sequence, from which sampled[i] was drawn: [vocab] f32, valid
+  // until the next call.
+  using Logits = std::function<std::span<const float>(int row)>;
+
+  virtual ~Answering() = default;
+
+  // A step that computes the sequence was launched.
+  virtual void OnLaunch(int64_t sequence) = 0;
+  // Whether the step behind may be launched before Choose: Choose will return what was sampled and
+  // read no logits, and no limit ends the sequence then.
+  virtual bool MayRunAhead(int64_t sequence) const = 0;
+  // The tokens that the sequence goes on with, where the model sampled these. None: it rests, that
+  // is, it has no part in steps until Scheduler::Append.
+  virtual std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
+                                      const Logits& logits) = 0;
+  // The sequence has these tokens, which Choose returned.
+  virtual void OnTokens(int64_t sequence, std::span<const int32_t> tokens) = 0;
+  // A sequence rests, and all tokens of the step are handed out.
+  virtual void OnRest() {}
+  // The sequence got no token and cannot go on. Ends at least the answer that it belongs to.
+  virtual void End(int64_t sequence, FinishReason reason, const Status& error) = 0;
+  // Ends an answer, or all, with FinishReason::kInterrupt; what has ended is ignored.
+  virtual void Abort(std::optional<int> sample) = 0;
+
+  // The sequence that becomes this answer, if there is one.
+  virtual std::optional<int64_t> SequenceOf(int sample) const = 0;
+  // All answers have ended.
+  virtual bool done() const = 0;
+};
+
+// A sequence of the request's prompt alone.
+std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_id, int64_t id);
+
+}  // namespace kuiper

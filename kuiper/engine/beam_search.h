@@ -1,0 +1,64 @@
+// Answers by beam search: each beam is a sequence. A beam whose logits are known rests until those
+// of all beams are; then the search goes on by a token, and a beam that goes on twice forks. So it
+// does not matter in which steps the beams are computed, and with whom.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/answering.h"
+#include "kuiper/engine/beam_scorer.h"
+#include "kuiper/engine/text_assembler.h"
+#include "kuiper/engine/transcript.h"
+
+namespace kuiper {
+
+class BeamSearch : public Answering {
+ public:
+  // Adds the first sequence. `rules` and `desk` must outlive the search.
+  static StatusOr<std::unique_ptr<Answering>> Start(const AnswerRules& rules, AnswerDesk& desk,
+                                                    int64_t id, const Request& request);
+
+  void OnLaunch(int64_t) override { common_.OnLaunch(); }
+  bool MayRunAhead(int64_t) const override { return false; }
+  // Scores the beam; it rests.
+  std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
+                              const Logits& logits) override;
+  void OnTokens(int64_t, std::span<const int32_t>) override {}
+  // Brings the search on by a token if all beams are scored.
+  void OnRest() override;
+  // Ends the search with the answers so far.
+  void End(int64_t, FinishReason reason, const Status& error) override { EndAll(reason, error); }
+  void Abort(std::optional<int>) override { EndAll(FinishReason::kInterrupt, OkStatus()); }
+  std::optional<int64_t> SequenceOf(int sample) const override;
+  bool done() const override { return beams_.empty(); }
+
+ private:
+  struct Beam {
+    int64_t sequence = 0;
+    TextAssembler text;         // finds stop strings
+    BeamScorer::Likely likely;  // empty: not scored yet
+  };
+
+  BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
+             int64_t first);
+  // Gives each beam of the scorer a sequence.
+  void GoOn();
+  void EndAll(FinishReason reason, const Status& error);
+
+  const AnswerRules& rules_;
+  AnswerDesk& desk_;
+  const int64_t id_;
+  const Request request_;
+  BeamScorer scorer_;
+  std::vector<Beam> beams_;  // those of the scorer; none: the search has ended
+  Transcript common_;        // without tokens: the times of all answers
+  int cached_tokens_ = 0;
+};
+
+}  // namespace kuiper

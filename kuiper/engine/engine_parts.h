@@ -1,0 +1,35 @@
+// What an Engine is made of; engine_setup.cpp puts it together. Private to engine*.cpp and to tests
+// of the parts as a whole.
+#pragma once
+
+#include <memory>
+
+#include "kuiper/engine/engine.h"
+#include "kuiper/engine/kv_storage.h"
+#include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/request_table.h"
+#include "kuiper/engine/scheduler.h"
+#include "kuiper/engine/step_loop.h"
+#include "kuiper/model/model.h"
+
+namespace kuiper {
+
+// Members are destroyed in reverse order: users before what they use.
+struct EngineParts {
+  EngineConfig config;  // with max_context etc. as they really are
+  MemoryPlan plan;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<ModelRunner> runner;
+  std::unique_ptr<KvStorage> storage;
+  std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<RequestTable> requests;
+  std::unique_ptr<StepLoop> steps;
+  double load_ms = 0;
+};
+
+StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& config,
+                                                       OpenedModel model);
+
+}  // namespace kuiper

@@ -1,0 +1,126 @@
+#include "kuiper/engine/kv_storage.h"
+
+#include <algorithm>
+#include <string>
+
+namespace kuiper {
+
+KvStorage::KvStorage(const EngineConfig& config, ModelRunner& runner)
+    : runner_(runner),
+      paged_(config.paged),
+      pool_(runner.kv().shape().num_pages, runner.kv().shape().page_size),
+      touched_rows_(config.paged ? 0 : runner.kv().shape().num_pages, 0) {
+  if (!config.prefix_cache) return;
+  reuse_ = paged_ ? MakePageReuse(pool_, config.prefix_cache_tokens) : MakeRowReuse(pool_);
+}
+
+StatusOr<std::unique_ptr<KvStorage>> KvStorage::Create(const EngineConfig& config,
+                                                       ComputeDevice& device, ModelRunner& runner) {
+  std::unique_ptr<KvStorage> storage(new KvStorage(config, runner));
+  if (config.paged && config.preemption != Preemption::kRecompute) {
+    KU_RETURN_IF_ERROR(storage->MakeSwapSpace(config, device));
+  }
+  return storage;
+}
+
+Status KvStorage::MakeSwapSpace(const EngineConfig& config, ComputeDevice& device) {
+  const KvShape& shape = runner_.kv().shape();
+  const int pages =
+      static_cast<int>(std::min<size_t>(pool_.num_pages(), config.swap_bytes / shape.page_bytes()));
+  if (pages == 0) {
+    return Status(StatusCode::kInvalidArgument, "the swap space holds no block",
+                  "--swap-space must be at least " + std::to_string(shape.page_bytes()) +
+                      " bytes, or use --preemption recompute");
+  }
+  KU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(device, runner_.kv(), pages));
+  host_pages_ = std::make_unique<BlockPool>(pages + 1, shape.page_size);
+  return OkStatus();
+}
+
+StatusOr<std::vector<int32_t>> KvStorage::Allocate(int num_tokens) {
+  const int count = (num_tokens + pool_.page_size() - 1) / pool_.page_size();
+  if (reuse_ != nullptr) reuse_->Evict(count - pool_.num_free());
+  std::vector<int32_t> pages;
+  if (!pool_.Allocate(count, &pages)) {
+    return Status(StatusCode::kResourceExhausted, "the KV cache has too few blocks for the prompt");
+  }
+  const Status grown = Grow(pool_.end());
+  if (grown.ok()) return pages;
+  pool_.Release(pages);
+  return grown;
+}
+
+Status KvStorage::Grow(int end) {
+  KU_RETURN_IF_ERROR(runner_.EnsurePages(end));
+  touched_end_ = std::max(touched_end_, end);
+  return OkStatus();
+}
+
+Status KvStorage::Prepare(const Scheduler::Step& step) {
+  // A sequence that is preempted or ends here has returned pages that moves of this step still
+  // read.
+  int end = pool_.end();
+  for (const PageMove& move : step.moves) end = std::max(end, move.device_page + 1);
+  const Status grown = Grow(end);
+  if (swap_ == nullptr) return grown;
+  if (grown.ok()) {
+    swap_->Run(step.moves);
+    return grown;
+  }
+  for (const PageMove& move : step.moves) {  // sequences that would come back end with this error
+    if (move.to_host) swap_->Run({&move, 1});
+  }
+  return grown;
+}
+
+void KvStorage::ReleaseUnused() {
+  runner_.ShrinkTo(pool_.end());
+  const size_t usable = runner_.kv().bytes() / runner_.kv().shape().page_bytes();
+  touched_end_ = static_cast<int>(std::min<size_t>(touched_end_, usable));
+}
+
+void KvStorage::ClearReuse() {
+  if (reuse_ != nullptr) reuse_->Clear();
+}
+
+void KvStorage::RecordTouched(const Sequence& seq) {
+  if (paged_ || seq.pages.empty()) return;
+  int& most = touched_rows_.at(seq.pages[0]);
+  most = std::max(most, seq.num_computed);
+}
+
+KvStats KvStorage::Stats() const {
+  const KvShape& shape = runner_.kv().shape();
+  KvStats stats;
+  stats.paged = paged_;
+  stats.page_size = shape.page_size;
+  stats.layers = shape.layers;
+  stats.pages_total = pool_.num_pages();
+  stats.pages_used = pool_.num_used();
+  stats.pages_free = pool_.num_free();
+  stats.pages_shared = pool_.num_shared();
+  stats.pages_peak = pool_.peak_used();
+  stats.bytes_reserved = runner_.kv().bytes();
+  if (paged_) {
+    stats.bytes_touched = (touched_end_ - 1) * shape.page_bytes();
+  } else {
+    for (int tokens : touched_rows_) stats.bytes_touched += tokens * shape.token_bytes();
+  }
+  if (host_pages_ != nullptr) {
+    stats.swap_pages_total = host_pages_->num_pages();
+    stats.swap_pages_used = host_pages_->num_used();
+  }
+  if (reuse_ != nullptr) {
+    const PrefixCache::Stats reuse = reuse_->stats();
+    stats.prefix_cache = true;
+    stats.pages_evictable = reuse_->num_evictable();
+    stats.lookups = reuse.lookups;
+    stats.hits = reuse.hits;
+    stats.tokens_requested = reuse.tokens_requested;
+    stats.tokens_hit = reuse.tokens_hit;
+    stats.evicted_pages = reuse.evicted_pages;
+  }
+  return stats;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,59 @@
+// The memory of keys and values around the scheduler: the pool of pages, what is kept for reuse,
+// the swap space, and the storage behind them, which grows and shrinks. The step loop prepares it
+// for each step; the scheduler alone decides which page is whose.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/engine.h"
+#include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/scheduler.h"
+#include "kuiper/kv/block_pool.h"
+#include "kuiper/kv/reuse.h"
+#include "kuiper/kv/swap_space.h"
+
+namespace kuiper {
+
+class KvStorage {
+ public:
+  // `device` and `runner`, which owns the cache, must outlive it.
+  static StatusOr<std::unique_ptr<KvStorage>> Create(const EngineConfig& config,
+                                                     ComputeDevice& device, ModelRunner& runner);
+
+  // Usable pages for so many tokens, which the caller releases to the pool.
+  StatusOr<std::vector<int32_t>> Allocate(int num_tokens);
+  // Makes the pages of the step usable and moves pages in and out.
+  Status Prepare(const Scheduler::Step& step);
+  // Gives memory back that lies behind the last page in use.
+  void ReleaseUnused();
+  void ClearReuse();
+
+  // The sequence wrote to its pages; for the statistics.
+  void RecordTouched(const Sequence& seq);
+  // All of KvStats but what the scheduler counts.
+  KvStats Stats() const;
+
+  BlockPool& pool() { return pool_; }
+  KvReuse* reuse() { return reuse_.get(); }              // null: nothing is reused
+  BlockPool* host_pages() { return host_pages_.get(); }  // null: nothing is swapped
+  SwapSpace* swap() { return swap_.get(); }
+
+ private:
+  KvStorage(const EngineConfig& config, ModelRunner& runner);
+  // Makes pages [0, end) usable.
+  Status Grow(int end);
+  Status MakeSwapSpace(const EngineConfig& config, ComputeDevice& device);
+
+  ModelRunner& runner_;
+  const bool paged_;
+  BlockPool pool_;
+  std::unique_ptr<KvReuse> reuse_;
+  std::unique_ptr<SwapSpace> swap_;
+  std::unique_ptr<BlockPool> host_pages_;  // of the swap space
+  std::vector<int> touched_rows_;          // contiguous: most tokens each cache row ever held
+  int touched_end_ = 1;                    // paged: 1 + the largest page ever used of the storage
+};
+
+}  // namespace kuiper

@@ -1,0 +1,31 @@
+// Request::reasoning_budget: says which token must come next because the budget is spent. Asked by
+// the sampled answers before each token.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kuiper/engine/text_assembler.h"
+
+namespace kuiper {
+
+class ReasoningBudget {
+ public:
+  // `tokenizer` may be null: nothing is forced.
+  ReasoningBudget(const Tokenizer* tokenizer, const Request& request)
+      : budget_(request.reasoning_budget) {
+    if (tokenizer != nullptr) close_ = tokenizer->TokenId("</think>");
+  }
+
+  // The token that must follow the text.
+  std::optional<int32_t> ForcedToken(const TextAssembler& text) const {
+    const bool spent = budget_ >= 0 && text.inside_thinking() && text.reasoning_tokens() >= budget_;
+    return spent ? close_ : std::nullopt;
+  }
+
+ private:
+  int budget_;
+  std::optional<int32_t> close_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,57 @@
+#include "kuiper/engine/request_table.h"
+
+#include <string>
+
+#include "kuiper/engine/beam_search.h"
+#include "kuiper/engine/sampled_answers.h"
+
+namespace kuiper {
+namespace {
+
+Status NoSuchAnswer(int64_t request, int sample, const char* what) {
+  return Status(StatusCode::kInvalidArgument, "answer " + std::to_string(sample) + " of request " +
+                                                  std::to_string(request) + " " + what);
+}
+
+}  // namespace
+
+StatusOr<int64_t> RequestTable::Add(const Request& request) {
+  KU_RETURN_IF_ERROR(CheckRequest(request, rules_.vocab));
+  return Add([&](AnswerDesk& desk, int64_t id) {
+    return request.beam_width > 1 ? BeamSearch::Start(rules_, desk, id, request)
+                                  : SampledAnswers::Start(rules_, desk, id, request);
+  });
+}
+
+StatusOr<int64_t> RequestTable::Add(const Start& start) {
+  KU_ASSIGN_OR_RETURN(active_[next_id_], start(desk_, next_id_));
+  return next_id_++;
+}
+
+void RequestTable::EndAborted() {
+  for (const auto& [request, sample] : std::exchange(aborted_, {})) {
+    Ask(request, [&sample = sample](Answering& answering) { answering.Abort(sample); });
+  }
+}
+
+StatusOr<Completion> RequestTable::Take(int64_t request, int sample) {
+  auto node = desk_.finished.extract({request, sample});
+  if (node.empty()) {
+    return NoSuchAnswer(request, sample, "has not ended, or was taken before");
+  }
+  return std::move(node.mapped());
+}
+
+StatusOr<std::vector<int32_t>> RequestTable::PagesOf(int64_t request, int sample) const {
+  if (const auto done = desk_.finished.find({request, sample}); done != desk_.finished.end()) {
+    return done->second.pages;
+  }
+  const auto it = active_.find(request);
+  if (it == active_.end()) return NoSuchAnswer(request, sample, "does not exist, or was taken");
+  const std::optional<int64_t> sequence = it->second->SequenceOf(sample);
+  if (!sequence.has_value()) return NoSuchAnswer(request, sample, "does not exist");
+  const Sequence* seq = desk_.scheduler.Find(*sequence);  // null: it is not forked yet
+  return seq != nullptr ? seq->pages : std::vector<int32_t>();
+}
+
+}  // namespace kuiper

@@ -1,0 +1,60 @@
+// The requests that have not ended, each with the object that answers it, and the answers that
+// nobody has taken yet. Engine adds, aborts and takes here; the step loop asks here who answers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/answering.h"
+#include "kuiper/engine/request.h"
+
+namespace kuiper {
+
+class RequestTable {
+ public:
+  // How a request is to be answered: adds its first sequence.
+  using Start = std::function<StatusOr<std::unique_ptr<Answering>>(AnswerDesk& desk, int64_t id)>;
+
+  RequestTable(AnswerRules rules, Scheduler& scheduler)
+      : rules_(std::move(rules)), desk_(scheduler) {}
+
+  // By what the request says, or by `start`. The id of the request.
+  StatusOr<int64_t> Add(const Request& request);
+  StatusOr<int64_t> Add(const Start& start);
+  // See Engine::Abort.
+  void Abort(int64_t request, std::optional<int> sample) {
+    if (active_.contains(request)) aborted_.emplace(request, sample);
+  }
+  void EndAborted();
+  bool empty() const { return active_.empty(); }
+
+  // Calls f(Answering&) unless the request has ended; the call may end it.
+  template <typename F>
+  void Ask(int64_t request, const F& f) {
+    const auto it = active_.find(request);
+    if (it == active_.end()) return;
+    f(*it->second);
+    if (it->second->done()) active_.erase(it);
+  }
+
+  std::vector<TokenEvent> TakeEvents() { return std::exchange(desk_.events, {}); }
+  StatusOr<Completion> Take(int64_t request, int sample);
+  // Pages of an answer that is being generated, or that was not taken.
+  StatusOr<std::vector<int32_t>> PagesOf(int64_t request, int sample) const;
+
+ private:
+  AnswerRules rules_;
+  AnswerDesk desk_;
+  int64_t next_id_ = 1;
+  std::map<int64_t, std::unique_ptr<Answering>> active_;
+  std::set<std::pair<int64_t, std::optional<int>>> aborted_;  // request and sample; absent: all
+};
+
+}  // namespace kuiper

@@ -1,0 +1,108 @@
+#include "kuiper/engine/sampled_answers.h"
+
+#include <utility>
+
+namespace kuiper {
+
+StatusOr<std::unique_ptr<Answering>> SampledAnswers::Start(const AnswerRules& rules,
+                                                           AnswerDesk& desk, int64_t id,
+                                                           const Request& request) {
+  const int64_t first = desk.NewSequences(request.num_samples);
+  KU_RETURN_IF_ERROR(desk.scheduler.Add(kuiper::MakeSequence(request, id, first)));
+  return std::unique_ptr<Answering>(new SampledAnswers(rules, desk, id, request, first));
+}
+
+SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id,
+                               const Request& request, int64_t first)
+    : rules_(rules),
+      desk_(desk),
+      id_(id),
+      request_(request),
+      budget_(rules.tokenizer, request),
+      first_(first),
+      num_running_(request.num_samples) {
+  for (int i = 0; i < num_running_; ++i)
+    answers_.emplace_back(std::in_place, rules, request_, id, i);
+}
+
+bool SampledAnswers::MayRunAhead(int64_t sequence) const {
+  const Transcript& answer = *answers_.at(sequence - first_);
+  const bool reads_logits = request_.keep_logits || request_.num_logprobs > 0;
+  return !reads_logits && !request_.sampling.has_penalties() &&
+         !budget_.ForcedToken(answer.text()).has_value() &&
+         rules_.LimitReached(request_, answer.num_tokens() + 1) == FinishReason::kNone;
+}
+
+std::vector<int32_t> SampledAnswers::Choose(const Sequence& sequence,
+                                            std::span<const int32_t> sampled,
+                                            const Logits& logits) {
+  Transcript& answer = Of(sequence.id);
+  const int32_t token = budget_.ForcedToken(answer.text()).value_or(sampled.front());
+  if (request_.keep_logits || request_.num_logprobs > 0) answer.RecordLogits(logits(0), token);
+  return {token};
+}
+
+void SampledAnswers::OnTokens(int64_t sequence, std::span<const int32_t> tokens) {
+  ForkOthers();
+  Transcript& answer = Of(sequence);
+  answer.OnDecision();
+  for (const int32_t token : tokens) {
+    TokenEvent event = answer.Push(token);
+    const FinishReason reason = event.finish;
+    if (reason != FinishReason::kNone) {
+      return Finish(sequence, reason, OkStatus(), std::move(event));
+    }
+    desk_.events.push_back(std::move(event));
+  }
+}
+
+void SampledAnswers::End(int64_t sequence, FinishReason reason, const Status& error) {
+  Finish(sequence, reason, error, Of(sequence).Event());
+}
+
+void SampledAnswers::Abort(std::optional<int> sample) {
+  for (int i = sample.value_or(0); i <= sample.value_or(request_.num_samples - 1); ++i) {
+    const std::optional<int64_t> sequence = SequenceOf(i);
+    if (sequence.has_value()) End(*sequence, FinishReason::kInterrupt, OkStatus());
+  }
+}
+
+void SampledAnswers::Finish(int64_t sequence, FinishReason reason, const Status& error,
+                            TokenEvent event) {
+  std::optional<Transcript>& answer = answers_.at(sequence - first_);
+  Completion completion = answer->Finish(reason, error, &event);
+  answer.reset();
+  --num_running_;
+  const auto seq = desk_.scheduler.Finish(sequence, reason != FinishReason::kError);
+  if (seq != nullptr) {  // null: it was not forked yet
+    completion.cached_tokens = seq->num_cached;
+    completion.dropped_tokens = seq->num_dropped;
+    completion.pages = std::move(seq->pages);
+  }
+  if (sequence == first_) ForkOthers();
+  desk_.Finish(std::move(event), std::move(completion));
+}
+
+// They share what the first sequence has computed of the prompt; if it has ended before, they start
+// on their own.
+void SampledAnswers::ForkOthers() {
+  if (std::exchange(forked_, true)) return;
+  for (int64_t id = first_ + 1; id < first_ + request_.num_samples; ++id) {
+    if (!answers_.at(id - first_).has_value()) continue;  // aborted
+    const Status forked = desk_.scheduler.Fork(first_, MakeSequence(id));
+    KU_CHECK(forked.ok(), "the first sequence has the same prompt and was accepted");
+  }
+}
+
+std::unique_ptr<Sequence> SampledAnswers::MakeSequence(int64_t id) const {
+  auto seq = kuiper::MakeSequence(request_, id_, id);
+  seq->sampling.seed += id - first_;
+  return seq;
+}
+
+std::optional<int64_t> SampledAnswers::SequenceOf(int sample) const {
+  const bool runs = sample >= 0 && sample < request_.num_samples && answers_[sample].has_value();
+  return runs ? std::optional(first_ + sample) : std::nullopt;
+}
+
+}  // namespace kuiper

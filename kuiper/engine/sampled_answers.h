@@ -1,0 +1,54 @@
+// The usual way of answering: the tokens that the model samples, but for those that the reasoning
+// budget forces. Each answer is a sequence; those after the first fork from it when the prompt is
+// computed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/answering.h"
+#include "kuiper/engine/reasoning_budget.h"
+#include "kuiper/engine/transcript.h"
+
+namespace kuiper {
+
+class SampledAnswers : public Answering {
+ public:
+  // Adds the first sequence. `rules` and `desk` must outlive the answers.
+  static StatusOr<std::unique_ptr<Answering>> Start(const AnswerRules& rules, AnswerDesk& desk,
+                                                    int64_t id, const Request& request);
+
+  void OnLaunch(int64_t sequence) override { Of(sequence).OnLaunch(); }
+  bool MayRunAhead(int64_t sequence) const override;
+  std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
+                              const Logits& logits) override;
+  void OnTokens(int64_t sequence, std::span<const int32_t> tokens) override;
+  void End(int64_t sequence, FinishReason reason, const Status& error) override;
+  void Abort(std::optional<int> sample) override;
+  std::optional<int64_t> SequenceOf(int sample) const override;
+  bool done() const override { return num_running_ == 0; }
+
+ private:
+  SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
+                 int64_t first);
+  Transcript& Of(int64_t sequence) { return *answers_.at(sequence - first_); }
+  std::unique_ptr<Sequence> MakeSequence(int64_t id) const;
+  void ForkOthers();
+  void Finish(int64_t sequence, FinishReason reason, const Status& error, TokenEvent event);
+
+  const AnswerRules& rules_;
+  AnswerDesk& desk_;
+  const int64_t id_;
+  const Request request_;
+  const ReasoningBudget budget_;
+  const int64_t first_;                             // sample i is sequence first_ + i
+  std::vector<std::optional<Transcript>> answers_;  // absent: ended
+  int num_running_;
+  bool forked_ = false;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,188 @@
+#include "kuiper/engine/step_loop.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace kuiper {
+
+void StepLoop::Step() {
+  requests_.EndAborted();
+  std::erase_if(in_flight_, [this](const InFlight& step) {
+    return std::none_of(step.plan.entries.begin(), step.plan.entries.end(),
+                        [this](const StepPlan::Entry& entry) { return IsAlive(entry); });
+  });
+  if (in_flight_.empty()) LaunchNext();
+  if (in_flight_.empty()) return;
+  if (CanRunAhead()) LaunchNext();
+  CollectOldest();
+}
+
+bool StepLoop::IsAlive(const StepPlan::Entry& entry) const {
+  return scheduler_.Find(entry.sequence) != nullptr;
+}
+
+template <typename F>
+void StepLoop::Ask(const StepPlan::Entry& entry, const F& f) {
+  const Sequence* seq = scheduler_.Find(entry.sequence);
+  if (seq != nullptr) requests_.Ask(seq->request, [&](Answering& a) { f(a, *seq); });
+}
+
+void StepLoop::LaunchNext() {
+  InFlight next;
+  next.ahead = !in_flight_.empty();
+  Scheduler::Step step = scheduler_.Schedule(next.ahead);
+  EndOutOfPages(step.out_of_pages);
+  must_settle_ = step.must_settle;
+  next.launched = storage_.Prepare(step);
+  if (step.plan.entries.empty()) return;
+  for (const StepPlan::Entry& entry : step.plan.entries) {
+    Ask(entry, [](Answering& a, const Sequence& seq) { a.OnLaunch(seq.id); });
+  }
+  next.plan = std::move(step.plan);
+  next.launch_time = Clock::now();
+  if (next.launched.ok()) next.flight = runner_.Launch(next.plan);
+  in_flight_.push_back(std::move(next));
+}
+
+void StepLoop::EndOutOfPages(const std::vector<const Sequence*>& seqs) {
+  for (const Sequence* seq : seqs) {
+    const BlockPool& pool = storage_.pool();
+    const Status full(StatusCode::kResourceExhausted,
+                      "KV cache is full (" + std::to_string(pool.num_used()) + "/" +
+                          std::to_string(pool.num_pages()) + " blocks, " +
+                          std::to_string(seq->num_computed) + " tokens) after " +
+                          std::to_string(seq->num_generated()) + " tokens",
+                      "raise --num-blocks or --kv-cache-memory");
+    requests_.Ask(seq->request,
+                  [&](Answering& a) { a.End(seq->id, FinishReason::kContext, full); });
+  }
+}
+
+bool StepLoop::CanRunAhead() {
+  if (!run_ahead_ || must_settle_ || !in_flight_.back().launched.ok()) return false;
+  bool can = true;
+  for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
+    if (entry.samples.empty()) continue;
+    Ask(entry, [&](Answering& a, const Sequence& seq) { can = can && a.MayRunAhead(seq.id); });
+  }
+  return can;
+}
+
+void StepLoop::CollectOldest() {
+  InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (!step.launched.ok()) return EndAll(step);
+  const StepResult result = runner_.Take(step.flight);
+  if (!in_flight_.empty()) Resolve(result, &in_flight_.front().plan);
+  RecordPromptSpeed(step);
+  const Outcomes outcomes = Choose(step.plan, result);
+  const Status not_finite = CheckFinite(step.plan, outcomes);
+  scheduler_.Commit(step.plan, outcomes);
+  HandOut(step.plan, outcomes, not_finite);
+  if (!not_finite.ok()) LaunchAgain();
+  scheduler_.TakeBack(std::move(step.plan));
+}
+
+// Request by request.
+void StepLoop::EndAll(const InFlight& step) {
+  std::set<std::pair<int64_t, int64_t>> failed;
+  for (const StepPlan::Entry& entry : step.plan.entries) {
+    const Sequence* seq = scheduler_.Find(entry.sequence);
+    if (seq != nullptr) failed.emplace(seq->request, seq->id);
+  }
+  for (const auto& [request, sequence] : failed) {
+    requests_.Ask(request, [&, id = sequence](Answering& a) {
+      a.End(id, FinishReason::kError, step.launched);
+    });
+  }
+}
+
+StepLoop::Outcomes StepLoop::Choose(const StepPlan& plan, const StepResult& result) {
+  Outcomes outcomes(plan.samples.size(), Scheduler::Undecided());
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (entry.samples.empty()) continue;
+    const int first = entry.samples.begin;
+    std::vector<int32_t> sampled;
+    for (const std::optional<int32_t>& token : result.Of(entry)) {
+      if (token.has_value()) sampled.push_back(*token);
+    }
+    if (sampled.size() < result.Of(entry).size()) {
+      outcomes[first] = Scheduler::Failed();
+      continue;
+    }
+    const auto logits = [&](int row) {
+      return std::span(runner_.HostLogits(first + row), runner_.model().vocab);
+    };
+    Ask(entry, [&](Answering& a, const Sequence& seq) {
+      const std::vector<int32_t> tokens = a.Choose(seq, sampled, logits);
+      for (size_t i = 0; i < tokens.size(); ++i) outcomes[first + i] = Scheduler::Token{tokens[i]};
+    });
+  }
+  return outcomes;
+}
+
+Status StepLoop::CheckFinite(const StepPlan& plan, const Outcomes& outcomes) {
+  const auto failed =
+      std::find_if(plan.entries.begin(), plan.entries.end(), [&](const StepPlan::Entry& entry) {
+        return !entry.samples.empty() && IsAlive(entry) &&
+               std::holds_alternative<Scheduler::Failed>(outcomes[entry.samples.begin]);
+      });
+  if (failed == plan.entries.end()) return OkStatus();
+  const std::optional<int> layer = runner_.FirstNonFiniteLayer(
+      plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); }));
+  const std::string where = layer.has_value()
+                                ? "layer scan: first bad layer " + std::to_string(*layer)
+                                : "layer scan: all layers are finite, the output head is not";
+  const Sequence& seq = *scheduler_.Find(failed->sequence);
+  const bool may_overflow =
+      runner_.model().dtype == DType::kF16 || runner_.kv().shape().dtype == DType::kF16;
+  return Status(StatusCode::kInternal, "model produced NaN at token " +
+                                           std::to_string(seq.num_generated() - seq.num_pending) +
+                                           " (" + where + ")" +
+                                           (may_overflow ? "; try --dtype bf16" : ""));
+}
+
+void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite) {
+  std::set<int64_t> resting;  // requests
+  for (const StepPlan::Entry& entry : plan.entries) {
+    Ask(entry, [&](Answering& a, const Sequence& seq) {
+      storage_.RecordTouched(seq);
+      std::vector<int32_t> tokens;
+      for (const Scheduler::Outcome& outcome : Part(outcomes, entry.samples)) {
+        if (std::holds_alternative<Scheduler::Failed>(outcome)) {
+          return a.End(seq.id, FinishReason::kError, not_finite);
+        }
+        const auto* token = std::get_if<Scheduler::Token>(&outcome);
+        if (token != nullptr) tokens.push_back(token->id);
+      }
+      if (!tokens.empty()) return a.OnTokens(seq.id, tokens);
+      if (!entry.samples.empty()) resting.insert(seq.request);
+    });
+  }
+  for (const int64_t request : resting) {
+    requests_.Ask(request, [](Answering& a) { a.OnRest(); });
+  }
+}
+
+// The layer scan overwrote what the steps behind the failed one left on the device. Their pages
+// were copied already, and what was copied may have changed since.
+void StepLoop::LaunchAgain() {
+  for (InFlight& step : in_flight_) {
+    step.plan = step.plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); });
+    if (step.launched.ok() && !step.plan.entries.empty()) step.flight = runner_.Launch(step.plan);
+    must_settle_ = true;  // rows have other numbers than the scheduler knows
+  }
+}
+
+void StepLoop::RecordPromptSpeed(const InFlight& step) {
+  constexpr int kEnoughTokens = 16;
+  if (step.ahead || step.plan.num_tokens() < kEnoughTokens) return;
+  Scheduler::Costs costs = scheduler_.costs();
+  costs.token_ms = MillisecondsSince(step.launch_time) / step.plan.num_tokens();
+  scheduler_.set_costs(costs);
+}
+
+}  // namespace kuiper

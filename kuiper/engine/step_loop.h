@@ -1,0 +1,77 @@
+// The steps of an engine: schedules one, launches it, takes its tokens and hands them to whatever
+// answers each request. It knows neither text nor how a request is answered.
+//
+// The host may launch a step before it has the tokens of the one before it (run-ahead); the device
+// fills in what the host does not know then. Tokens are taken, and requests end, in the order of
+// the steps. A request whose end was not foreseen has one token too many in flight: its entry in
+// that step is passed over.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "kuiper/base/clock.h"
+#include "kuiper/base/status.h"
+#include "kuiper/engine/kv_storage.h"
+#include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/request_table.h"
+#include "kuiper/engine/scheduler.h"
+#include "kuiper/engine/step_plan.h"
+
+namespace kuiper {
+
+class StepLoop {
+ public:
+  // All must outlive the loop.
+  StepLoop(Scheduler& scheduler, KvStorage& storage, ModelRunner& runner, RequestTable& requests,
+           bool run_ahead)
+      : scheduler_(scheduler),
+        storage_(storage),
+        runner_(runner),
+        requests_(requests),
+        run_ahead_(run_ahead) {}
+
+  // See Engine::Step; the events are left with the requests.
+  void Step();
+
+ private:
+  // A step whose tokens were not taken yet.
+  struct InFlight {
+    StepPlan plan;
+    Status launched;  // why it could not be launched
+    int flight = 0;   // of the runner
+    bool ahead = false;
+    Clock::time_point launch_time;
+  };
+  using Outcomes = std::vector<Scheduler::Outcome>;  // of StepPlan::samples
+
+  bool IsAlive(const StepPlan::Entry& entry) const;
+  // Calls f(Answering&, const Sequence&) unless the sequence has ended.
+  template <typename F>
+  void Ask(const StepPlan::Entry& entry, const F& f);
+
+  // Schedules and launches a step; requests that cannot go on end first.
+  void LaunchNext();
+  void EndOutOfPages(const std::vector<const Sequence*>& seqs);
+  // Whether the next step can do without knowing the tokens of the one in flight.
+  bool CanRunAhead();
+  // Waits for the oldest step in flight and hands out its tokens.
+  void CollectOldest();
+  void EndAll(const InFlight& step);
+  Outcomes Choose(const StepPlan& plan, const StepResult& result);
+  // The error of the sequences that failed.
+  Status CheckFinite(const StepPlan& plan, const Outcomes& outcomes);
+  void HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite);
+  void LaunchAgain();
+  void RecordPromptSpeed(const InFlight& step);
+
+  Scheduler& scheduler_;
+  KvStorage& storage_;
+  ModelRunner& runner_;
+  RequestTable& requests_;
+  const bool run_ahead_;
+  bool must_settle_ = false;        // someone waits for the tokens in flight to be known
+  std::deque<InFlight> in_flight_;  // oldest first, at most kMaxStepsInFlight
+};
+
+}  // namespace kuiper
