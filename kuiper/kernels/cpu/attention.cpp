@@ -101,8 +101,8 @@ void AddValues(const AttentionItem& item, const AttentionScratch& s, const float
   const auto keys = [&](int r) { return InTile(item.row_keys(first + r), tile); };
   const auto alone = [&](int r, int begin, int end) HWY_ATTR {
     if (begin >= end) return;
-    Multiply(1, p + r * s.score_stride, s.score_stride, values, begin, end, s.dim, false,
-             acc + r * s.dim, s.dim);
+    Multiply(1, Product<B>{p + r * s.score_stride, s.score_stride, values, begin, end, s.dim, false,
+                           acc + r * s.dim, s.dim});
   };
   const KeyRange top = keys(0), bottom = keys(rows - 1);  // both ends ascend with the row
   KeyRange common{bottom.begin, top.end};
@@ -111,7 +111,8 @@ void AddValues(const AttentionItem& item, const AttentionScratch& s, const float
     const KeyRange own = keys(r);
     alone(r, own.begin, std::min(own.end, common.begin));
   }
-  Multiply(rows, p, s.score_stride, values, common.begin, common.end, s.dim, false, acc, s.dim);
+  Multiply(rows, Product<B>{p, s.score_stride, values, common.begin, common.end, s.dim, false, acc,
+                            s.dim});
   for (int r = 0; r < rows && common.end < bottom.end; ++r) alone(r, common.end, keys(r).end);
 }
 
@@ -130,8 +131,10 @@ HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
 HWY_INLINE void ScoreTile(const AttentionScratch& s, KeyRange keys, int first, int rows,
                           int head_dim, float* scores) {
   const int begin = keys.begin / kPackKeys * kPackKeys;
-  Multiply(rows, s.q + first * s.dim, s.dim, StridedRows{s.keys + begin, kKeyStride}, 0, head_dim,
-           RoundUp(keys.end - begin, kLanes), true, scores + begin, s.score_stride);
+  const StridedRows rows_of_keys{s.keys + begin, kKeyStride};
+  Multiply(rows, Product<StridedRows>{s.q + first * s.dim, s.dim, rows_of_keys, 0, head_dim,
+                                      RoundUp(keys.end - begin, kLanes), true, scores + begin,
+                                      s.score_stride});
 }
 
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax

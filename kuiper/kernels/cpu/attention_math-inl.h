@@ -27,7 +27,7 @@ constexpr int kVecs = 4;
 constexpr int kVecs = 2;
 #endif
 
-// --- the product: c[r][n] += sum over k of a[r][k] * b[k][n], k ascending ----------------------
+// --- the product ------------------------------------------------------------------------------
 
 // Rows of a dense matrix; the other kind of `b` is an array of row pointers.
 struct StridedRows {
@@ -36,60 +36,58 @@ struct StridedRows {
   HWY_INLINE const float* operator[](int k) const { return data + k * stride; }
 };
 
+// c[r][n] += sum over k in [begin, end) of a[r][k] * b[k][n], k ascending; = with `from_zero`.
+template <class B>
+struct Product {
+  const float* a;
+  int64_t a_stride;
+  const B& b;
+  int begin, end;
+  int64_t cols;
+  bool from_zero;
+  float* c;
+  int64_t c_stride;
+};
+
+// kN registers of each row, from column `col` on.
 template <int kR, int kN, class B>
-HWY_INLINE void MultiplyTile(const float* a, int64_t a_stride, const B& b, int begin, int end,
-                             int64_t col, bool from_zero, float* c, int64_t c_stride) {
+HWY_INLINE void MultiplyTile(const Product<B>& p, int64_t col) {
   const DF d;
   VF sum[kR][kN];
   for (int r = 0; r < kR; ++r) {
     for (int n = 0; n < kN; ++n) {
-      sum[r][n] = from_zero ? hn::Zero(d) : hn::LoadU(d, c + r * c_stride + col + n * kLanes);
+      const float* c = p.c + r * p.c_stride + col + n * kLanes;
+      sum[r][n] = p.from_zero ? hn::Zero(d) : hn::LoadU(d, c);
     }
   }
-  for (int k = begin; k < end; ++k) {
-    const auto* row = b[k] + col;
+  for (int k = p.begin; k < p.end; ++k) {
+    const auto* row = p.b[k] + col;
     VF x[kN];
     for (int n = 0; n < kN; ++n) x[n] = LoadF32(d, row + n * kLanes);
     for (int r = 0; r < kR; ++r) {
-      const VF y = hn::Set(d, a[r * a_stride + k]);
+      const VF y = hn::Set(d, p.a[r * p.a_stride + k]);
       for (int n = 0; n < kN; ++n) sum[r][n] = hn::MulAdd(y, x[n], sum[r][n]);
     }
   }
   for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; ++n) hn::StoreU(sum[r][n], d, c + r * c_stride + col + n * kLanes);
+    for (int n = 0; n < kN; ++n) hn::StoreU(sum[r][n], d, p.c + r * p.c_stride + col + n * kLanes);
   }
 }
 
 template <int kR, class B>
-HWY_NOINLINE void MultiplyRows(const float* a, int64_t a_stride, const B& b, int begin, int end,
-                               int64_t cols, bool from_zero, float* c, int64_t c_stride) {
+HWY_NOINLINE void MultiplyRows(const Product<B>& p) {
   int64_t col = 0;
-  for (; col + kVecs * kLanes <= cols; col += kVecs * kLanes) {
-    MultiplyTile<kR, kVecs>(a, a_stride, b, begin, end, col, from_zero, c, c_stride);
-  }
-  for (; col < cols; col += kLanes) {
-    MultiplyTile<kR, 1>(a, a_stride, b, begin, end, col, from_zero, c, c_stride);
-  }
+  for (; col + kVecs * kLanes <= p.cols; col += kVecs * kLanes) MultiplyTile<kR, kVecs>(p, col);
+  for (; col < p.cols; col += kLanes) MultiplyTile<kR, 1>(p, col);
 }
 
 // rows in [1, kMicroRows]; cols is rounded up to whole vectors.
 template <class B>
-HWY_INLINE void Multiply(int rows, const float* a, int64_t a_stride, const B& b, int begin, int end,
-                         int64_t cols, bool from_zero, float* c, int64_t c_stride) {
-  switch (rows) {
-    case 1:
-      return MultiplyRows<1>(a, a_stride, b, begin, end, cols, from_zero, c, c_stride);
-    case 2:
-      return MultiplyRows<2>(a, a_stride, b, begin, end, cols, from_zero, c, c_stride);
-    case 3:
-      return MultiplyRows<3>(a, a_stride, b, begin, end, cols, from_zero, c, c_stride);
-    case 4:
-      return MultiplyRows<4>(a, a_stride, b, begin, end, cols, from_zero, c, c_stride);
-    case 5:
-      return MultiplyRows<5>(a, a_stride, b, begin, end, cols, from_zero, c, c_stride);
-    default:
-      return MultiplyRows<6>(a, a_stride, b, begin, end, cols, from_zero, c, c_stride);
-  }
+HWY_INLINE void Multiply(int rows, const Product<B>& p) {
+  constexpr void (*kByRows[])(const Product<B>&) = {MultiplyRows<1, B>, MultiplyRows<2, B>,
+                                                    MultiplyRows<3, B>, MultiplyRows<4, B>,
+                                                    MultiplyRows<5, B>, MultiplyRows<6, B>};
+  kByRows[rows - 1](p);
 }
 
 // --- softmax ----------------------------------------------------------------------------------

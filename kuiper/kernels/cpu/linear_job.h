@@ -34,10 +34,12 @@ struct LinearJob {
 
   int in() const { return w.in; }
   bool paired() const { return epilogue == Epilogue::kSwiGlu; }
+  int cut_parts() const { return paired() ? 1 : w.num_parts; }
+  int rows(int part) const { return static_cast<int>(w.parts[part].weight.rows()); }
   int fold_k() const { return kernel.chunk * kFoldChunks; }
   int sub_k() const { return kernel.chunk * kernel.sub_chunks; }
   int chunks() const { return CeilDiv(w.in, kernel.chunk); }
-  // What `elements` of a row of W take.
+  // Bytes of `elements` of a row of W.
   size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().Bytes(1, elements)); }
   // Bytes from one row of x to the next in the sub-block that starts at element k0.
   size_t XStride(int k0) const {
@@ -63,38 +65,25 @@ struct RowRange {
 
 // The output is cut into work items of `step` columns that never cross from one part to the next.
 // With SwiGLU an item is rows of gate and, after them, the same rows of up.
+inline int CountItems(const LinearJob& job, int step) {
+  int items = 0;
+  for (int part = 0; part < job.cut_parts(); ++part) items += CeilDiv(job.rows(part), step);
+  return items;
+}
 inline RowRange FindRows(const LinearJob& job, int item, int step) {
-  if (job.paired()) {
-    const int begin = item * step;
-    return {0, begin, std::min(job.w.out / 2, begin + step), begin, Epilogue::kStore};
+  int part = 0, column = 0;
+  for (int items; item >= (items = CeilDiv(job.rows(part), step)); item -= items) {
+    column += job.rows(part++);
   }
-  int column = 0;
-  for (int part = 0; part < job.w.num_parts; ++part) {
-    const int rows = static_cast<int>(job.w.parts[part].weight.rows());
-    const int items = CeilDiv(rows, step);
-    if (item < items) {
-      const int begin = item * step;
-      return {part, begin, std::min(rows, begin + step), column + begin, job.epilogue};
-    }
-    item -= items;
-    column += rows;
-  }
-  return {};
+  const int begin = item * step;
+  return {part, begin, std::min(job.rows(part), begin + step), column + begin,
+          job.paired() ? Epilogue::kStore : job.epilogue};
 }
 inline RowRange UpRows(RowRange gate) {
   gate.part = 1;
   gate.epilogue = Epilogue::kSwiGlu;
   return gate;
 }
-inline int CountItems(const LinearJob& job, int step) {
-  if (job.paired()) return CeilDiv(job.w.out / 2, step);
-  int items = 0;
-  for (int part = 0; part < job.w.num_parts; ++part) {
-    items += CeilDiv(static_cast<int>(job.w.parts[part].weight.rows()), step);
-  }
-  return items;
-}
-
 // Vectors of a mapped file may be unaligned.
 inline float BiasAt(const Tensor& bias, int i) {
   const char* at = static_cast<const char*>(bias.data) + i * DTypeBytes(bias.dtype);
