@@ -26,7 +26,7 @@ struct WeightFormat {
     constexpr DType kTypes[kNumKinds] = {DType::kF32, DType::kF16, DType::kBF16};
     return kTypes[static_cast<int>(kind)];
   }
-  // What `rows` rows of `in` elements take.
+  // Bytes of `rows` rows of `in` elements.
   constexpr int64_t Bytes(int64_t rows, int64_t in) const {
     return rows * in * static_cast<int64_t>(DTypeBytes(numeric_type()));
   }

@@ -34,7 +34,7 @@
 #define KUIPER_KERNELS_CPU_ATTENTION_CPP_
 namespace kuiper::cpu {
 
-// What is the same for all items of a call.
+// The arguments of a call, the same for all of its items.
 struct AttentionCall {
   AttentionKind kind;
   const AttentionArgs& args;
@@ -84,7 +84,7 @@ void StoreOutputs(const AttentionCall& call, const AttentionItem& item, const At
   });
 }
 
-// Adds what belongs to row r's scores for `keys`, counted from position `origin`.
+// Adds the ALiBi terms of row r to its scores for `keys`, which are counted from position `origin`.
 HWY_INLINE void AddBias(const AttentionCall& call, const AttentionItem& item, int r, KeyRange keys,
                         int origin, float* scores) {
   if (call.alibi_slopes == nullptr) return;
@@ -163,7 +163,7 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   }
 }
 
-// The tiles from position `begin` on: of a run of sequences those that all of them share, then
+// Takes the tiles from position `begin` on: first those that all sequences of a run share, then
 // those of the runs within it that share more, down to single sequences.
 template <class View>
 void FlashItem(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,

@@ -1,6 +1,5 @@
-// What the work of attention consists of: which keys a row sees, the rows that are computed
-// together, their numbering, and one thread's memory. Plain code, the same for every instruction
-// set.
+// The work items of attention: the keys that a row sees, the rows that are computed together, their
+// numbering, and one thread's memory. Plain code, the same for every instruction set.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +57,7 @@ struct AttentionItem {
   // The keys that some row sees.
   KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
 
-  // Of a run: the rows of its sequences [first, end).
+  // The rows of the sequences [first, end) of a run.
   AttentionItem Sequences(int first, int end, const int32_t* kv_lens) const {
     AttentionItem part = *this;
     part.seq += first;
@@ -68,7 +67,7 @@ struct AttentionItem {
     part.pos = part.kv_len - 1;
     return part;
   }
-  // Of a run: all its rows, which see the first `len` tokens and nothing else.
+  // All rows of a run, which see its first `len` tokens and nothing else.
   AttentionItem OfShared(int len) const {
     AttentionItem shared = *this;
     shared.kv_len = len;
@@ -86,8 +85,8 @@ inline int WholeTiles(int len) {
 // Find takes ascending indices and walks the sequences once.
 class ItemList {
  public:
-  // shared_lens: of AttnMeta, or null: no runs. Runs are no longer than leaves work for all
-  // `threads`.
+  // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
+  // leave work for all `threads`.
   ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
            int num_heads, int kv_heads, int max_rows, int threads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
@@ -136,7 +135,7 @@ class ItemList {
     const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
     return (q_len + positions_ - 1) / positions_ * kv_heads_ * head_chunks_;
   }
-  // Of the run that begins with sequence `seq`.
+  // The end of the run that begins with sequence `seq`.
   int EndOfRun(int seq) const {
     int end = seq + 1;
     while (shared_lens_ != nullptr && end < num_seqs_ && end - seq < max_run_ &&

@@ -111,9 +111,9 @@ HWY_INLINE void TransposeStep(const T* const* rows, int offset, float* out) {
 }
 #endif
 
-// What decode will read from memory while a block of 16 keys is transposed: each step of 16 bytes
-// per key fetches as much ahead, in the order of memory. Bytes of the 16 vectors of one block, or
-// null where they are not contiguous.
+// The bytes to fetch for decode while a block of 16 keys is transposed: each step of 16 bytes per
+// key fetches as much ahead, in the order of memory. Points to the 16 vectors of one block; null
+// where they are not contiguous.
 struct Ahead {
   const char* keys = nullptr;
   const char* values = nullptr;

@@ -1,5 +1,5 @@
-// What this machine can do at best, measured by the threads that run the kernels: the yardsticks of
-// the benchmark. Each call is one short burst; callers alternate bursts with what they measure.
+// The best this machine can do, measured by the threads that run the kernels: the yardsticks of the
+// benchmark. Each call is one short burst; callers alternate bursts with what they measure.
 #pragma once
 
 #include <cstddef>

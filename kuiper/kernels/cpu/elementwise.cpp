@@ -1,6 +1,6 @@
 // Embed and GatherRows, parallel over rows: each moves its inputs and outputs once and is bound by
 // memory. FillRandom, parallel over pieces, runs at load only. SiluMulRow, the end of a linear
-// layer: its data are in cache, exp is what it costs.
+// layer: its data are in cache, exp is its cost.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -19,7 +19,7 @@ namespace kuiper::cpu {
 constexpr int kMaxHeadDim = 1024;
 
 // Calls f(item, thread) for each item in [0, num_items), in any order. `elements` is the total work
-// in touched elements: what is over in a few microseconds is not worth waking threads for.
+// in touched elements: a few microseconds of work are not worth waking threads for.
 template <typename F>
 void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F& f) {
   constexpr int64_t kMinParallelElements = 16384;
@@ -37,7 +37,7 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
   });
 }
 
-// What kernels get besides their arguments.
+// The resources that kernels get besides their arguments.
 struct Resources {
   ThreadPool& pool;
   CpuLinear& linear;

@@ -2,8 +2,7 @@
 //   penalised   as in vLLM: repetition (divide positive logits, multiply negative ones) for ids of
 //               the prompt or the output, then frequency * count and presence for generated ids;
 //   scaled      z = (x - max) / temperature, which cannot overflow;
-//   filtered    as Hugging Face does: top-k, then top-p over what is left (renormalised), then
-//   min-p
+//   filtered    as Hugging Face does: top-k, then top-p over the rest (renormalised), then min-p
 //               relative to the largest probability;
 //   drawn       by the Gumbel-max trick: argmax of z - log(-log(u)), u from (seed, step, id).
 // Ids are ordered by (logit descending, id ascending): ties at the border of top-k and top-p keep

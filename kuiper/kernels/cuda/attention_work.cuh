@@ -55,8 +55,8 @@ struct AttnWork : AttnCall {
   }
 };
 
-// What is to be done for this call by blocks of up to `rows` rows (positions times heads), of
-// which `resident` fit the device. *grid receives the number of blocks.
+// Divides this call among blocks of up to `rows` rows (positions times heads), of which `resident`
+// fit the device. *grid receives the number of blocks.
 inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, int rows,
                               int resident, int* grid) {
   AttnWork w{};
@@ -95,7 +95,7 @@ __device__ __forceinline__ MergeFactors Merge(float max, float next_max) {
   return {both, exp2f(max - both), exp2f(next_max - both)};
 }
 
-// What a block works on: the rows of `positions` query positions times `heads` query heads. With
+// The work of a block: the rows of `positions` query positions times `heads` query heads. With
 // shared keys the positions are those of `positions` sequences from `seq` on, one each.
 struct AttnItem {
   int seq, kv_head, chunk;
@@ -120,7 +120,7 @@ struct AttnItem {
     const int begin = SplitBegin(s), end = SplitBegin(s + 1);
     return {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
   }
-  // Which ticket and which partial results are those of its n-th sequence.
+  // The index of the ticket and of the partial results of its n-th sequence.
   __device__ __forceinline__ int ticket(const AttnWork& w, int n) const {
     return ((seq + n) * w.kv_heads + kv_head) * w.head_chunks + chunk;
   }

@@ -1,7 +1,7 @@
 // KU_CUDA_CHECK(call) for calls that fail only through a bug of ours or a lost device: the process
 // ends with the call, CUDA's words for the error and exit code 8; a context with a fault cannot be
-// repaired. Where the outside world decides (no device,
-// too little memory) turn the code into a Status instead.
+// repaired. Where the outside world decides (no device, too little memory) turn the code into a
+// Status instead.
 #pragma once
 
 #include <string>

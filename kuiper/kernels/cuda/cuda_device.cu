@@ -52,7 +52,7 @@ Status Unavailable(std::string message) {
   return Status(StatusCode::kUnavailable, std::move(message), "--device cpu runs without one");
 }
 
-// What kind of device it is: "NVIDIA H200, sm_90, 132 SMs".
+// The kind of device: "NVIDIA H200, sm_90, 132 SMs".
 std::string ModelOf(const cudaDeviceProp& properties) {
   return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
          std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +

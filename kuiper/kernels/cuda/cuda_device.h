@@ -35,7 +35,7 @@ class CudaDevice final : public ComputeDevice {
   // Makes this device current for the calling thread and returns the stream to enqueue on.
   cudaStream_t Enter() const;
   bool is_capturing() const { return capturing_; }
-  // What kind of device it is: "NVIDIA H200, sm_90, 132 SMs".
+  // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
   const std::string& model() const { return model_; }
   int num_sms() const { return num_sms_; }
 

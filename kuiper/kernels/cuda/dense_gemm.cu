@@ -93,7 +93,7 @@ cublasLtMatrixLayoutOpaque_t LayoutOf(const Tensor& t) {
   return layout;
 }
 
-// What a product is to the library.
+// A product as the library describes it.
 struct Problem {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;
@@ -115,7 +115,7 @@ void Prefer(cublasLtMatmulPreferenceOpaque_t* preference, cublasLtMatmulPreferen
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// Has a name, which the library's type has not: nvcc 13.0 fails on a vector of that.
+// Wraps the library's type, which has no name: nvcc 13.0 fails on a vector of it.
 struct Proposal {
   cublasLtMatmulAlgo_t algorithm;
 };
@@ -162,7 +162,7 @@ cublasStatus_t Multiply(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& alg
                         DenseGemm::kWorkspaceBytes, stream);
 }
 
-// What tells products apart in a file.
+// The name of a product in the file of choices.
 std::string NameOf(const GemmShape& shape) {
   return std::to_string(shape.n) + " x " + std::to_string(shape.k) + ' ' + DTypeName(shape.type) +
          " to " + DTypeName(shape.out_type) + (shape.add ? " added" : "");
@@ -199,7 +199,7 @@ class Trial {
     return RowsKeepTheirBits(rows, row_bytes, product) && runs;
   }
 
-  // Of a product of `rows` rows, the best of three series.
+  // How long a product of `rows` rows takes: the best of three series.
   double Seconds(const Proposal& proposal, int rows) const {
     constexpr int kProducts = 5;
     double best = std::numeric_limits<double>::infinity();

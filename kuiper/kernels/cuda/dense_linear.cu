@@ -1,5 +1,5 @@
 // The launches and the finishing kernel of dense_linear.h. The kernel reads the FP32 sums of a
-// panel once and writes the outputs, a thread per output: bound by L2 or DRAM. Not measured.
+// panel once and writes the outputs, a thread per output: bound by L2 or DRAM.
 #include <algorithm>
 
 #include "kuiper/base/check.h"

@@ -1,7 +1,7 @@
 // Embed (also GatherRows) and FillRandom. One thread per 8 elements, blocks of 128 threads over the
 // columns of one row; 16-byte loads and stores where rows are aligned. Each input and output moves
 // once, so a step of one token is bound by the launch and long prefills by DRAM (about 90 % of copy
-// bandwidth expected; not measured). FillRandom writes only, 8 values per thread, at load.
+// bandwidth expected). FillRandom writes only, 8 values per thread, at load.
 #include "kuiper/kernels/common/random_weight.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
@@ -21,8 +21,8 @@ __device__ __forceinline__ int32_t RowOf(TokenRef token, const int32_t* sampled,
   return token.row() < num_sampled ? sampled[token.row()] : -1;
 }
 
-// out[t] = table[ids[t]]. What stands for no row of the table gives NaN, which the guard of Sample
-// reports.
+// out[t] = table[ids[t]]. An entry that stands for no row of the table gives NaN, which the guard
+// of Sample reports.
 template <typename Id>
 __global__ void __launch_bounds__(kThreads)
     EmbedKernel(MatrixArg out, MatrixArg table, const Id* ids, const int32_t* sampled,

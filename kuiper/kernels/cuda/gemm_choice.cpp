@@ -75,7 +75,7 @@ std::optional<int> FirstUsable(const GemmCandidates& candidates) {
   return std::nullopt;
 }
 
-// Of equally fast ones the first.
+// The first one wins among equally fast ones.
 std::optional<int> Fastest(const GemmCandidates& candidates) {
   std::optional<int> fastest;
   double best = 0;
@@ -137,11 +137,11 @@ std::optional<int> GemmChoices::Find(const std::string& key) const {
 
 std::optional<int> GemmChoices::KeepLocked(const std::string& key, int choice) {
   if (path_.empty()) return std::nullopt;
-  std::error_code ignored;  // then the lock cannot be made
+  std::error_code ignored;  // the lock tells whether there is a folder
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   const FileLock lock(path_ + ".lock");
   if (!lock.held()) return std::nullopt;
-  (void)Read();  // what is damaged is written anew
+  (void)Read();  // a damaged file is written anew
   const auto [stands, added] = choices_.emplace(key, choice);
   if (!added || Write()) return stands->second;
   choices_.erase(stands);

@@ -19,14 +19,14 @@ constexpr int kMaxMhaHeadDim = 1024;
 
 class DenseLinear;
 
-// What kernels get besides their arguments. Scratch memory is used by one op at a time, in the
-// order of the stream.
+// The resources that kernels get besides their arguments. Scratch memory is used by one op at a
+// time, in the order of the stream.
 struct Resources {
   cudaStream_t stream = nullptr;
   int num_sms = 0;
   AttentionKind attention = AttentionKind::kFlash1;
   OpsLimits limits;  // what was reserved
-  // For the partial results of sequences that several blocks share.
+  // Partial results of sequences that several blocks share.
   float* partials = nullptr;
   int64_t num_partials = 0;    // floats
   int32_t* tickets = nullptr;  // zero between launches
@@ -40,7 +40,7 @@ struct Resources {
 KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 #undef KU_DECLARE_KERNEL
 
-// Of AttentionFlash and AttentionMma: splits of a sequence of `len` tokens.
+// The number of splits that AttentionFlash and AttentionMma make of a sequence of `len` tokens.
 int NumAttentionSplits(int len);
 // Allows the shared memory of AttentionMma; called once per device.
 void PrepareAttentionMma();

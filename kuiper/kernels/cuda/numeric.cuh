@@ -1,4 +1,4 @@
-// What the kernels share: conversions between element types and FP32, rows of a matrix whose type
+// Helpers of all kernels: conversions between element types and FP32, rows of a matrix whose type
 // is known at run time, vector loads and block reductions in a fixed order.
 #pragma once
 

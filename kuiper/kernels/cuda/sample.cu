@@ -5,7 +5,7 @@
 //
 // Greedy reads the logits once, top-k and min-p twice, top-p three times, from L2 (0.6 MB a row at
 // a vocabulary of 152k); without filters a draw writes and reads z as well. One block a row is
-// bound by the L2 bandwidth of one SM: some 10 us a pass expected. Not measured.
+// bound by the L2 bandwidth of one SM: some 10 us a pass expected.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/philox.h"
 #include "kuiper/kernels/cuda/kernels.h"

@@ -35,7 +35,7 @@ struct SampleMemory {
   };
 };
 
-// What a row is drawn from: z of all ids, or of those listed in any order.
+// The candidates of a row: z of all ids, or of those listed in any order.
 struct Items {
   const float* z;
   const int32_t* ids;  // null: item i is id i
@@ -126,8 +126,8 @@ __device__ __forceinline__ void AddToBins(Mass* bins, int bin, Mass mass) {
   if (bin >= 0) atomicAdd(&bins[bin], mass);
 }
 
-// Of items that `get(i, &key, &mass)` describes, the largest key such that the items with this or
-// a larger key have at least the mass `target`. All threads call it and get the same result.
+// Returns the largest key such that the items with this or a larger key have at least the mass
+// `target`; `get(i, &key, &mass)` describes item i. All threads call it and get the same result.
 template <typename Get>
 __device__ Selected Select(int n, Mass target, SampleMemory& m, const Get& get) {
   uint32_t prefix = 0, mask = 0;
@@ -212,7 +212,7 @@ inline __device__ Border TopP(const Items& items, Mass target, const Border& bor
   return CutTies(items, border, s.key, ties, m);
 }
 
-// What is drawn from: z = (x - max) / temperature of n ids.
+// A row before the filters: z = (x - max) / temperature of n ids.
 struct Row {
   const float* x;
   int n;
@@ -222,9 +222,9 @@ struct Row {
   __device__ __forceinline__ float Z(int id) const { return (x[id] - max) / temperature; }
 };
 
-// A z that nothing below can be drawn, and without which top-p adds up the same. m.maxima holds the
-// largest value of each thread's share; `target` is the mass that top-p needs if it is the first
-// filter.
+// Returns a z such that no id below it can be drawn and top-p adds up the same without those ids.
+// m.maxima holds the largest value of each thread's share; `target` is the mass that top-p needs if
+// it is the first filter.
 //   top-k: k threads have a value of at least the k-th of the maxima.
 //   top-p: ids of less than (total - target) / n each do not have the mass that may be missing.
 //   min-p: its own bound, unless top-p looks at what top-k leaves: all of that counts there.

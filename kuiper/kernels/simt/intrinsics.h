@@ -64,7 +64,7 @@ T Shuffle(unsigned mask, T value, int source, const Site& site) {
           auto* to = static_cast<ShuffleArg<T>*>(args[i]);
           if (to == nullptr) continue;
           const auto* from = static_cast<const ShuffleArg<T>*>(args[to->source]);
-          // What a lane outside the mask holds is undefined: hand back NaN.
+          // The value of a lane outside the mask is undefined: hand back NaN.
           if (from == nullptr) {
             std::memset(static_cast<void*>(&to->out), 0xff, sizeof(T));
           } else {
@@ -91,7 +91,7 @@ inline unsigned Ballot(unsigned mask, bool predicate, const Site& site) {
   return static_cast<unsigned>(arg.out);
 }
 
-// Relaxed, as on the device: fences and barriers are what orders memory.
+// Relaxed, as on the device: only fences and barriers order memory.
 template <typename T, typename F>
 T AtomicUpdate(T* p, F next_of) {
   T old, next;

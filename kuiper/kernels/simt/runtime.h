@@ -77,7 +77,7 @@ using cudaEvent_t = Event*;
 using cudaGraph_t = Graph*;
 using cudaGraphExec_t = Graph*;
 
-// What a kernel may ask of the device it runs on: an Orin with Options::num_sms multiprocessors.
+// The limits of the device that kernels run on: an Orin with Options::num_sms multiprocessors.
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
@@ -173,7 +173,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(
 
 }  // namespace dialect
 
-// What the device pretends, for tests of what the host makes of it. Initially from the environment:
+// Properties that the device pretends to have, for tests of the host. Initially from the
+// environment:
 // KUIPER_SIMT_PRETEND=no_driver|old_driver|no_device|no_image|memory:MEGABYTES|fault:LAUNCHES.
 struct Pretence {
   dialect::cudaError_t count_error = dialect::cudaSuccess;    // of cudaGetDeviceCount

@@ -1,5 +1,5 @@
-// What the sources of the emulated runtime share: streams as queues of work, the graph a stream is
-// captured into, and the lock around all of it.
+// State that the sources of the emulated runtime share: streams as queues of work, the graph a
+// stream is captured into, and the lock around all of it.
 #pragma once
 
 #include <chrono>
@@ -58,8 +58,8 @@ void DrainAll();
 // The default stream and those created without cudaStreamNonBlocking, which wait for each other.
 void DrainBlocking();
 
-// A call that waits or allocates makes the captures it may not happen in fail; true if there are
-// any.
+// A call that waits or allocates is not allowed during these captures: they fail. Returns whether
+// there were any.
 bool BreaksCapture(Stream& stream);
 bool BreaksAnyCapture();
 

@@ -1,4 +1,4 @@
-// What the emulated device tells the sanitizers. Everything here is empty in an ordinary build.
+// Hints of the emulated device for the sanitizers. Everything here is empty in an ordinary build.
 //
 // In a ThreadSanitizer build the sources of this folder are compiled without -fsanitize=thread and
 // with KUIPER_SIMT_TSAN: the bookkeeping of the scheduler is shared by all threads of a kernel and
