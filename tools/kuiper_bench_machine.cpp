@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kuiper/kernels/cpu/cpu_peaks.h"
-#include "kuiper/kernels/cpu/memory.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 
 namespace kuiper::tools {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "kuiper/kernels/cpu/memory.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 #include "test/engine/engine_test_util.h"
 
 namespace kuiper {

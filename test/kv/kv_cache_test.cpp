@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "kuiper/kernels/cpu/memory.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 #include "kuiper/ops/ops.h"
 #include "test/kv/late_device.h"
 

@@ -27,7 +27,7 @@
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_math-inl.h"
 #include "kuiper/kernels/cpu/attention_tile-inl.h"
-#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
 #ifndef KUIPER_KERNELS_CPU_ATTENTION_CPP_

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "kuiper/base/check.h"
-#include "kuiper/kernels/cpu/memory.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 
 namespace kuiper::cpu {
 namespace {

@@ -13,10 +13,10 @@
 #include <atomic>
 
 #include "kuiper/base/check.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/flush_subnormals.h"
-#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 #include "kuiper/kernels/cpu/linear_job.h"
-#include "kuiper/kernels/cpu/memory.h"
 
 namespace kuiper::cpu {
 namespace {

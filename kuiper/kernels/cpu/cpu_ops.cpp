@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kuiper/kernels/cpu/memory.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 
 namespace kuiper::cpu {
 namespace {

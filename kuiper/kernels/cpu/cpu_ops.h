@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kuiper/kernels/cpu/cpu_device.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/cpu_linear.h"
-#include "kuiper/kernels/cpu/kernels.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/ops.h"
 

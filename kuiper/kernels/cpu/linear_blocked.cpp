@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/flush_subnormals.h"
-#include "kuiper/kernels/cpu/kernels.h"
 #include "kuiper/kernels/cpu/linear_job.h"
 
 namespace kuiper::cpu {

@@ -10,7 +10,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 #include "kuiper/kernels/common/visit.h"
-#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "kuiper/kernels/common/visit.h"
-#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 
 namespace kuiper::cpu {
 

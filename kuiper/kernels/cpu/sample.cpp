@@ -23,7 +23,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 #include "kuiper/kernels/common/philox.h"
-#include "kuiper/kernels/cpu/kernels.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
 #ifndef KUIPER_KERNELS_CPU_SAMPLE_CPP_

@@ -1,4 +1,4 @@
-#include "kuiper/kernels/cpu/memory.h"
+#include "kuiper/kernels/cpu/host_memory.h"
 
 #include <sys/mman.h>
 
@@ -38,8 +38,8 @@ std::optional<size_t> ReadNumber(const std::string& path) {
   return std::nullopt;  // absent, or "max"
 }
 
-// What one control group leaves. Pages of the file cache count as used there, but the kernel drops
-// the inactive ones when memory is needed.
+// The memory that one control group leaves. Pages of the file cache count as used there, but the
+// kernel drops the inactive ones when memory is needed.
 size_t FreeInGroup(const std::string& limit, const std::string& usage, const std::string& stat) {
   const std::optional<size_t> max = ReadNumber(limit), used = ReadNumber(usage);
   if (!max || !used) return kUnlimited;
