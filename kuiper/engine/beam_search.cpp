@@ -8,20 +8,14 @@
 
 namespace kuiper {
 
-StatusOr<std::unique_ptr<Answering>> BeamSearch::Start(const AnswerRules& rules, AnswerDesk& desk,
-                                                       int64_t id, const Request& request) {
+Status BeamSearch::Check(const AnswerRules& rules, const Request& request) {
+  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
   if (request.beam_width > rules.max_seqs) {
-    return Status(StatusCode::kInvalidArgument,
-                  "a beam width of " + std::to_string(request.beam_width) +
-                      " needs as many sequences; " + std::to_string(rules.max_seqs) +
-                      " are allowed");
+    return bad("a beam width of " + std::to_string(request.beam_width) +
+               " needs as many sequences; " + std::to_string(rules.max_seqs) + " are allowed");
   }
-  if (rules.on_full == OnFull::kSlide) {
-    return Status(StatusCode::kInvalidArgument, "beams do not slide out of the context");
-  }
-  const int64_t first = desk.NewSequences(1);
-  KU_RETURN_IF_ERROR(desk.scheduler.Add(MakeSequence(request, id, first)));
-  return std::unique_ptr<Answering>(new BeamSearch(rules, desk, id, request, first));
+  if (rules.on_full == OnFull::kSlide) return bad("beams do not slide out of the context");
+  return OkStatus();
 }
 
 BeamSearch::BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id,

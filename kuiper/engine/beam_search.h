@@ -20,9 +20,10 @@ namespace kuiper {
 
 class BeamSearch : public Answering {
  public:
-  // Adds the first sequence. `rules` and `desk` must outlive the search.
-  static StatusOr<std::unique_ptr<Answering>> Start(const AnswerRules& rules, AnswerDesk& desk,
-                                                    int64_t id, const Request& request);
+  // `first` is in the scheduler. `rules` and `desk` must outlive the search.
+  BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
+             int64_t first);
+  static Status Check(const AnswerRules& rules, const Request& request);
 
   void OnLaunch(int64_t) override { common_.OnLaunch(); }
   bool MayRunAhead(int64_t) const override { return false; }
@@ -45,8 +46,6 @@ class BeamSearch : public Answering {
     BeamScorer::Likely likely;  // empty: not scored yet
   };
 
-  BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
-             int64_t first);
   // Gives each beam of the scorer a sequence.
   void GoOn();
   void EndAll(FinishReason reason, const Status& error);

@@ -16,15 +16,24 @@ Status NoSuchAnswer(int64_t request, int sample, const char* what) {
 }  // namespace
 
 StatusOr<int64_t> RequestTable::Add(const Request& request) {
+  const bool searches = request.beam_width > 1;
   KU_RETURN_IF_ERROR(CheckRequest(request, rules_.vocab));
-  return Add([&](AnswerDesk& desk, int64_t id) {
-    return request.beam_width > 1 ? BeamSearch::Start(rules_, desk, id, request)
-                                  : SampledAnswers::Start(rules_, desk, id, request);
+  if (searches) KU_RETURN_IF_ERROR(BeamSearch::Check(rules_, request));
+  return Add(request, [&](AnswerDesk& desk, int64_t id, int64_t first) {
+    std::unique_ptr<Answering> answering;
+    if (searches) {
+      answering = std::make_unique<BeamSearch>(rules_, desk, id, request, first);
+    } else {
+      answering = std::make_unique<SampledAnswers>(rules_, desk, id, request, first);
+    }
+    return answering;
   });
 }
 
-StatusOr<int64_t> RequestTable::Add(const Start& start) {
-  KU_ASSIGN_OR_RETURN(active_[next_id_], start(desk_, next_id_));
+StatusOr<int64_t> RequestTable::Add(const Request& request, const Make& make) {
+  const int64_t first = desk_.NewSequences(request.num_samples);
+  KU_RETURN_IF_ERROR(desk_.scheduler.Add(MakeSequence(request, next_id_, first)));
+  active_[next_id_] = make(desk_, next_id_, first);
   return next_id_++;
 }
 

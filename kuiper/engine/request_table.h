@@ -19,15 +19,17 @@ namespace kuiper {
 
 class RequestTable {
  public:
-  // How a request is to be answered: adds its first sequence.
-  using Start = std::function<StatusOr<std::unique_ptr<Answering>>(AnswerDesk& desk, int64_t id)>;
+  // Makes what answers a request whose first sequence is `first`.
+  using Make =
+      std::function<std::unique_ptr<Answering>(AnswerDesk& desk, int64_t id, int64_t first)>;
 
   RequestTable(AnswerRules rules, Scheduler& scheduler)
       : rules_(std::move(rules)), desk_(scheduler) {}
 
-  // By what the request says, or by `start`. The id of the request.
+  // The id of the request, which is answered as it says.
   StatusOr<int64_t> Add(const Request& request);
-  StatusOr<int64_t> Add(const Start& start);
+  // The same for any way of answering it.
+  StatusOr<int64_t> Add(const Request& request, const Make& make);
   // See Engine::Abort.
   void Abort(int64_t request, std::optional<int> sample) {
     if (active_.contains(request)) aborted_.emplace(request, sample);

@@ -4,14 +4,6 @@
 
 namespace kuiper {
 
-StatusOr<std::unique_ptr<Answering>> SampledAnswers::Start(const AnswerRules& rules,
-                                                           AnswerDesk& desk, int64_t id,
-                                                           const Request& request) {
-  const int64_t first = desk.NewSequences(request.num_samples);
-  KU_RETURN_IF_ERROR(desk.scheduler.Add(kuiper::MakeSequence(request, id, first)));
-  return std::unique_ptr<Answering>(new SampledAnswers(rules, desk, id, request, first));
-}
-
 SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id,
                                const Request& request, int64_t first)
     : rules_(rules),
@@ -89,15 +81,11 @@ void SampledAnswers::ForkOthers() {
   if (std::exchange(forked_, true)) return;
   for (int64_t id = first_ + 1; id < first_ + request_.num_samples; ++id) {
     if (!answers_.at(id - first_).has_value()) continue;  // aborted
-    const Status forked = desk_.scheduler.Fork(first_, MakeSequence(id));
+    auto seq = MakeSequence(request_, id_, id);
+    seq->sampling.seed += id - first_;
+    const Status forked = desk_.scheduler.Fork(first_, std::move(seq));
     KU_CHECK(forked.ok(), "the first sequence has the same prompt and was accepted");
   }
-}
-
-std::unique_ptr<Sequence> SampledAnswers::MakeSequence(int64_t id) const {
-  auto seq = kuiper::MakeSequence(request_, id_, id);
-  seq->sampling.seed += id - first_;
-  return seq;
 }
 
 std::optional<int64_t> SampledAnswers::SequenceOf(int sample) const {

@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "kuiper/base/status.h"
 #include "kuiper/engine/answering.h"
 #include "kuiper/engine/reasoning_budget.h"
 #include "kuiper/engine/transcript.h"
@@ -18,9 +17,10 @@ namespace kuiper {
 
 class SampledAnswers : public Answering {
  public:
-  // Adds the first sequence. `rules` and `desk` must outlive the answers.
-  static StatusOr<std::unique_ptr<Answering>> Start(const AnswerRules& rules, AnswerDesk& desk,
-                                                    int64_t id, const Request& request);
+  // Sample i is sequence `first` + i; the first is in the scheduler, which the others are not yet.
+  // `rules` and `desk` must outlive the answers.
+  SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
+                 int64_t first);
 
   void OnLaunch(int64_t sequence) override { Of(sequence).OnLaunch(); }
   bool MayRunAhead(int64_t sequence) const override;
@@ -33,10 +33,7 @@ class SampledAnswers : public Answering {
   bool done() const override { return num_running_ == 0; }
 
  private:
-  SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
-                 int64_t first);
   Transcript& Of(int64_t sequence) { return *answers_.at(sequence - first_); }
-  std::unique_ptr<Sequence> MakeSequence(int64_t id) const;
   void ForkOthers();
   void Finish(int64_t sequence, FinishReason reason, const Status& error, TokenEvent event);
 
@@ -45,7 +42,7 @@ class SampledAnswers : public Answering {
   const int64_t id_;
   const Request request_;
   const ReasoningBudget budget_;
-  const int64_t first_;                             // sample i is sequence first_ + i
+  const int64_t first_;
   std::vector<std::optional<Transcript>> answers_;  // absent: ended
   int num_running_;
   bool forked_ = false;

@@ -1,4 +1,4 @@
-// Ways of answering that the engine does not have, through its own loop: what a new one may rely on.
+// Ways of answering that the engine does not have, through its own loop.
 #include "kuiper/engine/answering.h"
 
 #include <gtest/gtest.h>
@@ -17,13 +17,8 @@ namespace {
 // Answers with sequences of `length` tokens each; what a sequence is, is for others to say.
 class HandMade : public Answering {
  public:
-  HandMade(AnswerDesk& desk, int64_t id, std::vector<int32_t> prompt, size_t length)
-      : desk_(desk), id_(id), length_(length) {
-    request_.prompt = std::move(prompt);
-    sequences_ = {desk.NewSequences(1)};
-    answers_.resize(1);
-    EXPECT_TRUE(desk.scheduler.Add(MakeSequence(request_, id, sequences_[0])).ok());
-  }
+  HandMade(AnswerDesk& desk, int64_t id, const Request& request, int64_t first, size_t length)
+      : desk_(desk), id_(id), request_(request), length_(length), sequences_{first}, answers_(1) {}
 
   void OnLaunch(int64_t) override { ++num_launched_; }
   bool MayRunAhead(int64_t) const override { return false; }
@@ -133,11 +128,12 @@ std::unique_ptr<EngineParts> Parts(const EngineConfig& config) {
 
 template <typename T>
 int64_t Add(EngineParts& parts, const std::vector<int32_t>& prompt, size_t length) {
-  return parts.requests
-      ->Add([&](AnswerDesk& desk, int64_t id) -> StatusOr<std::unique_ptr<Answering>> {
-        return std::unique_ptr<Answering>(new T(desk, id, prompt, length));
-      })
-      .value();
+  Request request;
+  request.prompt = prompt;
+  const auto make = [&](AnswerDesk& desk, int64_t id, int64_t first) {
+    return std::make_unique<T>(desk, id, request, first, length);
+  };
+  return parts.requests->Add(request, make).value();
 }
 
 Request Greedy(const std::vector<int32_t>& prompt, int length) {
