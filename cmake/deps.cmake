@@ -27,4 +27,4 @@ kuiper_pkg(HWY libhwy libhwy-dev)
 
 add_library(kuiper_deps INTERFACE)
 target_link_libraries(kuiper_deps INTERFACE PkgConfig::SENTENCEPIECE PkgConfig::PCRE2
-  PkgConfig::UTF8PROC PkgConfig::HWY nlohmann_json::nlohmann_json Threads::Threads)
+  PkgConfig::UTF8PROC PkgConfig::HWY $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)

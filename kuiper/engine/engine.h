@@ -15,7 +15,7 @@
 #include "kuiper/base/device.h"
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
-#include "kuiper/engine/memory_planner.h"
+#include "kuiper/engine/memory_plan.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"

@@ -8,6 +8,7 @@
 #include "kuiper/base/log.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_parts.h"
+#include "kuiper/engine/memory_planner.h"
 #include "kuiper/model/file_weights.h"
 
 namespace kuiper {

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
 
 #include "kuiper/base/status.h"
+#include "kuiper/engine/memory_plan.h"
 #include "kuiper/kv/kv_cache.h"
 
 namespace kuiper {
@@ -27,26 +26,6 @@ struct MemoryRequest {
   double utilization = 0.9;              // share of available_bytes that may be used
   std::optional<int> num_blocks;         // --num-blocks
   std::optional<size_t> kv_cache_bytes;  // --kv-cache-memory
-};
-
-struct MemoryPlan {
-  size_t weight_bytes = 0;
-  size_t activation_bytes = 0;
-  size_t workspace_bytes = 0;
-  size_t graph_bytes = 0;
-  size_t swap_bytes = 0;
-  size_t host_swap_bytes = 0;  // of other memory: no part of the total
-  size_t kv_bytes = 0;         // all pages, if every one of them is used
-  size_t available_bytes = 0;
-  size_t budget_bytes = 0;
-  double utilization = 0;
-  int num_pages = 0;  // that can be owned: pages without the null page, or cache rows
-
-  size_t total_bytes() const {
-    return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + swap_bytes + kv_bytes;
-  }
-  // The lines --dry-run and the start-up log print.
-  std::string Describe() const;
 };
 
 // A KV cache of num_blocks or kv_cache_bytes; else of a whole context for each sequence, or, paged,

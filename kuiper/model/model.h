@@ -14,6 +14,7 @@
 #include "kuiper/model/config.h"
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/opened_model.h"
+#include "kuiper/model/weight_source.h"
 #include "kuiper/ops/ops.h"
 
 namespace kuiper {

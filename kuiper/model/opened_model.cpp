@@ -24,6 +24,15 @@ StatusOr<OpenedModel> ReadTexts(std::unique_ptr<WeightSource> source) {
 
 }  // namespace
 
+OpenedModel::OpenedModel() = default;
+OpenedModel::~OpenedModel() = default;
+OpenedModel::OpenedModel(OpenedModel&&) noexcept = default;
+OpenedModel& OpenedModel::operator=(OpenedModel&&) noexcept = default;
+
+const ModelFiles& OpenedModel::files() const {
+  return source->files();
+}
+
 Status OpenedModel::CheckSupported() const {
   if (config.supported) return OkStatus();
   return Status(StatusCode::kModel, files().path + " holds a " + FamilyName(config.family) +

@@ -10,9 +10,11 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/model/config.h"
-#include "kuiper/model/weight_source.h"
 
 namespace kuiper {
+
+struct ModelFiles;
+class WeightSource;
 
 // What weights take in memory.
 struct WeightPlan {
@@ -21,11 +23,16 @@ struct WeightPlan {
 };
 
 struct OpenedModel {
+  OpenedModel();
+  ~OpenedModel();
+  OpenedModel(OpenedModel&&) noexcept;
+  OpenedModel& operator=(OpenedModel&&) noexcept;
+
   std::unique_ptr<WeightSource> source;
   ModelConfig config;
   GenerationConfig generation;
 
-  const ModelFiles& files() const { return source->files(); }
+  const ModelFiles& files() const;
   // kModel when the model was recognised, but nothing here can compute it.
   Status CheckSupported() const;
   // When matrices become `dtype`, or as stored. kModel when the source lacks what it looks at.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/ops/ops.h"
+
 namespace kuiper {
 namespace {
 
@@ -208,6 +210,15 @@ PagedKv PagedKv::HeadMajor(void* kv_data, DType dtype, int num_pages, int page_s
   kv.head_stride = 2 * keys;
   kv.page_stride = kv_heads * kv.head_stride;
   return kv;
+}
+
+PagedAttention::PagedAttention() = default;
+PagedAttention::~PagedAttention() = default;
+PagedAttention::PagedAttention(PagedAttention&&) noexcept = default;
+PagedAttention& PagedAttention::operator=(PagedAttention&&) noexcept = default;
+
+ComputeDevice& PagedAttention::device() const {
+  return ops_->device();
 }
 
 StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttentionLimits& limits,

@@ -15,9 +15,13 @@
 #include "kuiper/base/device.h"
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
-#include "kuiper/ops/ops.h"
+#include "kuiper/ops/compute_device.h"
+#include "kuiper/ops/ops_options.h"
 
 namespace kuiper {
+
+class Ops;
+struct KvView;
 
 // The KV cache of one layer. Element i of the key of token t of page p, kv head g is at
 //   k + p * page_stride + t * token_stride + g * head_stride + i,
@@ -105,6 +109,9 @@ class PagedAttention {
   // kInvalidArgument: a limit is out of its range.
   static StatusOr<PagedAttention> Create(Device device, const PagedAttentionLimits& limits,
                                          const OpsOptions& options = {});
+  ~PagedAttention();
+  PagedAttention(PagedAttention&&) noexcept;
+  PagedAttention& operator=(PagedAttention&&) noexcept;
 
   // out = softmax(scale q k^T + bias) v. kInvalidArgument: names the argument, its value, and what
   // is allowed; nothing was enqueued.
@@ -118,10 +125,10 @@ class PagedAttention {
   void Sync() { device().Sync(); }
 
   // The device itself: memory, and copies in order with the calls.
-  ComputeDevice& device() const { return ops_->device(); }
+  ComputeDevice& device() const;
 
  private:
-  PagedAttention() = default;
+  PagedAttention();
   KvView ViewOf(const PagedKv& kv) const;
 
   PagedAttentionLimits limits_;
