@@ -1,6 +1,6 @@
 // How a request is answered: an object that is told what the model makes of the request's sequences
 // and decides how they go on, what forks and what ends. The step loop calls it and knows neither
-// samples nor beams nor text; it knows neither steps nor pages nor other requests.
+// samples nor beams nor text; an answering object knows neither steps nor pages nor other requests.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct AnswerRules {
   int vocab = 0;
   int vocab_limit = 0;  // ids below it may be generated
   int max_context = 0;
-  int max_seqs = 1;  // of one request at a time
+  int max_seqs = 1;  // that one request may have at a time
   OnFull on_full = OnFull::kPreempt;
 
   // Whether it is an end-of-sequence token that counts.
@@ -35,8 +35,8 @@ struct AnswerRules {
   FinishReason LimitReached(const Request& request, size_t num_generated) const;
 };
 
-// What answers work on: their sequences stand in the scheduler, what a caller sees lies in the
-// outbox until the caller fetches it.
+// What all answers of an engine work on: the scheduler, which holds their sequences, and the events
+// and completions that no caller has taken yet.
 struct AnswerDesk {
   explicit AnswerDesk(Scheduler& s) : scheduler(s) {}
 
@@ -61,11 +61,12 @@ class Answering {
 
   // A step that computes the sequence was launched.
   virtual void OnLaunch(int64_t sequence) = 0;
-  // Whether the step behind may be launched before Choose: Choose will return what was sampled and
-  // read no logits, and no limit ends the sequence then.
+  // Whether the next step may be launched before Choose is called for this one: only if Choose will
+  // return what was sampled and read no logits, and no limit ends the sequence then.
   virtual bool MayRunAhead(int64_t sequence) const = 0;
-  // The tokens that the sequence goes on with, where the model sampled these. None: it rests, that
-  // is, it has no part in steps until Scheduler::Append.
+  // The tokens that the sequence goes on with, where the model sampled these: one per row that the
+  // step's plan samples for the sequence. Choose returns no more of them, or none: then the
+  // sequence rests, that is, it has no part in steps until Scheduler::Append.
   virtual std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
                                       const Logits& logits) = 0;
   // The sequence has these tokens, which Choose returned.

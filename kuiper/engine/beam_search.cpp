@@ -92,7 +92,7 @@ void BeamSearch::GoOn() {
   beams_ = std::move(next);
 }
 
-// An answer that its last token did not end gets `reason`; after an error all do.
+// An answer gets `reason` unless its last token ended it; after an error all answers get it.
 void BeamSearch::EndAll(FinishReason reason, const Status& error) {
   std::set<int32_t> pages;
   for (const Beam& beam : std::exchange(beams_, {})) {

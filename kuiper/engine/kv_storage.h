@@ -1,4 +1,4 @@
-// The memory of keys and values around the scheduler: the pool of pages, what is kept for reuse,
+// The memory of keys and values that the scheduler works with: the pool of pages, the prefix cache,
 // the swap space, and the storage behind them, which grows and shrinks. The step loop prepares it
 // for each step; the scheduler alone decides which page is whose.
 #pragma once

@@ -1,5 +1,5 @@
 // The usual way of answering: the tokens that the model samples, but for those that the reasoning
-// budget forces. Each answer is a sequence; those after the first fork from it when the prompt is
+// budget forces. Each answer is a sequence; the others fork from the first when its prompt is
 // computed.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace kuiper {
 
 class SampledAnswers : public Answering {
  public:
-  // Sample i is sequence `first` + i; the first is in the scheduler, which the others are not yet.
+  // Sequence `first` is in the scheduler. Sample i becomes sequence `first` + i.
   // `rules` and `desk` must outlive the answers.
   SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
                  int64_t first);

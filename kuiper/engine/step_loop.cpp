@@ -86,7 +86,7 @@ void StepLoop::CollectOldest() {
   scheduler_.TakeBack(std::move(step.plan));
 }
 
-// Request by request.
+// Ends the sequences of a step that could not be launched, in the order of their requests.
 void StepLoop::EndAll(const InFlight& step) {
   std::set<std::pair<int64_t, int64_t>> failed;
   for (const StepPlan::Entry& entry : step.plan.entries) {
