@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "demo/console.h"
-#include "demo/conversation.h"
 #include "demo/options.h"
+#include "kuiper/chat/conversation.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::demo {

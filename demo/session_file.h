@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "demo/conversation.h"
 #include "kuiper/base/status.h"
+#include "kuiper/chat/conversation.h"
 
 namespace kuiper::demo {
 

@@ -50,8 +50,8 @@ CONTAINERS = {
 
 LEAVES = ["std", "posix", "kuiper/base/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
-PUBLIC = LEAVES + ["gflags", "json", "kuiper/io/*", "kuiper/engine/engine.h",
-                   "kuiper/engine/request.h"]
+ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h"]
+PUBLIC = ENGINE_API + ["gflags", "kuiper/chat/*"]
 
 # (files, what they may include); the first matching line decides.
 RULES = [
@@ -74,6 +74,7 @@ RULES = [
                                  "kuiper/io/image.h", "json"]),
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
+    ("kuiper/chat/*", ENGINE_API + ["kuiper/chat/*"]),
     ("demo/*", PUBLIC + ["demo/*", "glog"]),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*"]),
@@ -166,7 +167,13 @@ def self_test():
         ("kuiper/engine/engine.cpp", '"kuiper/model/model.h"', True),
         ("kuiper/engine/engine.cpp", '"kuiper/kernels/make_ops.h"', False),
         ("kuiper/engine/engine.cpp", "<gflags/gflags.h>", False),
+        ("kuiper/engine/engine.cpp", '"kuiper/chat/conversation.h"', False),
+        ("kuiper/chat/request.cpp", '"kuiper/engine/request.h"', True),
+        ("kuiper/chat/request.cpp", '"kuiper/engine/scheduler.h"', False),
+        ("kuiper/chat/request.cpp", '"demo/flag_table.h"', False),
+        ("kuiper/chat/request.cpp", "<glog/logging.h>", False),
         ("demo/cli.cpp", '"kuiper/engine/engine.h"', True),
+        ("demo/cli.cpp", '"kuiper/chat/conversation.h"', True),
         ("demo/cli.cpp", '"kuiper/model/model.h"', False),
         ("demo/cli.cpp", '"cli.h"', False),
         ("demo/cli.cpp", "<boost/any.hpp>", False),

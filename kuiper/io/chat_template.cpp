@@ -94,7 +94,8 @@ class Renderer {
  private:
   void Append(std::string_view text, bool is_control) {
     if (text.empty()) return;
-    if (segments_.empty() || segments_.back().is_control != is_control) {
+    if (segments_.empty() || segments_.back().is_control != is_control ||
+        !segments_.back().ids.empty()) {
       segments_.push_back({"", is_control});
     }
     segments_.back().text += text;
@@ -124,12 +125,13 @@ class Renderer {
   void RenderHead() {
     const bool qwen25 = family_ == ChatFamily::kQwen25;
     const bool has_system = messages_[0].role == Role::kSystem;
+    const bool has_default = qwen25 && options_.default_system;
     const bool has_tools = !options_.tools_json.empty();
-    if (!has_tools && !has_system && !qwen25) return;
+    if (!has_tools && !has_system && !has_default) return;
     Control("<|im_start|>system\n");
     if (has_system) {
       Data(TextOf(messages_[0]));
-    } else if (qwen25) {
+    } else if (has_default) {
       Control(kQwen25System);
     }
     if (!has_tools) {
@@ -184,12 +186,13 @@ class Renderer {
 
   void RenderAssistant(size_t index, size_t last_query) {
     const Message& message = messages_[index];
-    const std::string content = TextOf(message);
+    const bool has_ids = !message.ids.empty();
+    const std::string content = has_ids ? "" : TextOf(message);
     std::string_view answer = content;
     Control("<|im_start|>assistant");
     if (family_ == ChatFamily::kQwen25) {
       // With tool calls an empty text leaves no empty line.
-      if (message.tool_calls.empty() || !content.empty()) Control("\n");
+      if (message.tool_calls.empty() || has_ids || !content.empty()) Control("\n");
       ModelText(content);
     } else {
       Control("\n");
@@ -197,7 +200,8 @@ class Renderer {
           family_ == ChatFamily::kQwen3 && RenderThinking(index, last_query, &answer);
       ModelText(block ? LeftStripNewlines(answer) : answer);
     }
-    bool newline = family_ == ChatFamily::kQwen25 || !answer.empty();
+    if (has_ids) segments_.push_back({"", false, message.ids});
+    bool newline = family_ == ChatFamily::kQwen25 || has_ids || !answer.empty();
     for (const ToolCall& call : message.tool_calls) {
       if (newline) Control("\n");
       newline = true;
@@ -211,8 +215,9 @@ class Renderer {
     const Message& message = messages_[index];
     const std::string_view content = *answer;
     std::string_view reasoning;
-    const bool in_text = !message.reasoning.has_value() && Contains(content, kThinkClose);
-    if (message.reasoning.has_value()) {
+    const bool has_reasoning = message.reasoning.has_value() && message.ids.empty();
+    const bool in_text = !has_reasoning && Contains(content, kThinkClose);
+    if (has_reasoning) {
       reasoning = *message.reasoning;
     } else if (in_text) {
       reasoning = LeftStripNewlines(
@@ -221,7 +226,7 @@ class Renderer {
     }
     const bool last = index + 1 == messages_.size();
     const bool by_template = index > last_query && (last || !reasoning.empty());
-    const bool kept = options_.keep_thinking_in_history && (message.reasoning || in_text);
+    const bool kept = options_.keep_thinking_in_history && (has_reasoning || in_text);
     if (!by_template && !kept) return false;
     Control("<think>\n");
     ModelText(RightStripNewlines(LeftStripNewlines(reasoning)));
@@ -307,7 +312,9 @@ StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
   KU_RETURN_IF_ERROR(CheckMessages(family, messages));
   if (family != ChatFamily::kNone) return Renderer(family, messages, options).Run();
   std::vector<Segment> segments;
-  for (const Message& message : messages) segments.push_back({TextOf(message), false});
+  for (const Message& message : messages) {
+    segments.push_back({message.ids.empty() ? TextOf(message) : "", false, message.ids});
+  }
   return segments;
 }
 
@@ -325,10 +332,22 @@ std::string JoinSegments(const std::vector<Segment>& segments) {
 }
 
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, const std::vector<Segment>& segments) {
+  std::vector<int32_t> ids;
   std::vector<TextPiece> pieces;
-  pieces.reserve(segments.size());
-  for (const Segment& segment : segments) pieces.push_back({segment.text, segment.is_control});
-  return tokenizer.EncodePieces(pieces);
+  const auto append = [&](const std::vector<int32_t>& more) {
+    ids.insert(ids.end(), more.begin(), more.end());
+  };
+  for (const Segment& segment : segments) {
+    if (segment.ids.empty()) {
+      pieces.push_back({segment.text, segment.is_control});
+      continue;
+    }
+    append(tokenizer.EncodePieces(pieces));
+    pieces.clear();
+    append(segment.ids);
+  }
+  append(tokenizer.EncodePieces(pieces));
+  return ids;
 }
 
 }  // namespace kuiper

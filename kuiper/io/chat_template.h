@@ -45,6 +45,8 @@ struct Message {
   std::optional<std::string> reasoning;  // of an assistant; absent: taken from <think> in the text
   std::vector<ToolCall> tool_calls;      // of an assistant
   std::vector<ContentPart> parts;        // when not empty: the content instead of `text`
+  // Of an assistant, when not empty: the message is encoded as these and not by its text.
+  std::vector<int32_t> ids = {};
 };
 
 struct ChatOptions {
@@ -53,6 +55,7 @@ struct ChatOptions {
   std::vector<std::string> tools_json;    // one JSON object each, as PythonJson() prints it
   bool keep_thinking_in_history = false;  // Qwen3: earlier turns keep their <think> block
   bool add_vision_id = false;             // Qwen3-VL: "Picture 1: " before each image
+  bool default_system = true;             // false: Qwen2.5 has no system message of its own
 };
 
 // Template text (is_control) and data. Added tokens are recognised in control segments only.
@@ -60,6 +63,7 @@ struct ChatOptions {
 struct Segment {
   std::string text;
   bool is_control = false;
+  std::vector<int32_t> ids = {};  // when not empty: these tokens, instead of a text
 };
 
 // Fails when a message holds what the family cannot take (an image for a text model).
@@ -71,7 +75,8 @@ StatusOr<std::string> RenderText(ChatFamily family, const std::vector<Message>& 
                                  const ChatOptions& options);
 std::string JoinSegments(const std::vector<Segment>& segments);
 
-// Equal to encoding the joined text, except that data never yields an added token.
+// Equal to encoding the joined text, except that data never yields an added token. The text on each
+// side of `ids` is encoded by itself.
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, const std::vector<Segment>& segments);
 
 }  // namespace kuiper

@@ -162,10 +162,10 @@ TEST(SessionFile, ComesBackAsItWas) {
   Conversation loaded;
   ASSERT_TRUE(LoadConversation(file.path(), &loaded).ok());
   EXPECT_EQ(loaded.system(), "be \"brief\"\n");
-  ASSERT_EQ(loaded.entries().size(), 2u);
-  EXPECT_EQ(loaded.entries()[0].message.text, "Grüße 你好");
-  EXPECT_EQ(loaded.entries()[1].message.text, "x\ty");
-  EXPECT_EQ(loaded.entries()[1].message.reasoning, "thought");
+  ASSERT_EQ(loaded.Messages().size(), 3u);
+  EXPECT_EQ(loaded.Messages()[1].text, "Grüße 你好");
+  EXPECT_EQ(loaded.Messages()[2].text, "x\ty");
+  EXPECT_EQ(loaded.Messages()[2].reasoning, "thought");
 }
 
 TEST(SessionFile, Failures) {

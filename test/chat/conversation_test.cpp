@@ -1,4 +1,4 @@
-#include "demo/conversation.h"
+#include "kuiper/chat/conversation.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "kuiper/io/token_stream.h"
 #include "test/test_data.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 using test::Shared;
@@ -178,7 +178,7 @@ TEST_F(ConversationTest, TurnsAreDroppedWhole) {
   EXPECT_TRUE(conversation.waits_for_answer());
   ASSERT_TRUE(conversation.DropOldestTurn());
   EXPECT_EQ(conversation.num_turns(), 2);
-  EXPECT_EQ(conversation.entries()[0].message.text, "b");
+  EXPECT_EQ(conversation.Messages()[1].text, "b");
   ASSERT_TRUE(conversation.DropOldestTurn());
   EXPECT_FALSE(conversation.DropOldestTurn()) << "the last question stays";
   EXPECT_EQ(conversation.system(), "S");
@@ -208,4 +208,4 @@ TEST_F(ConversationTest, OpenThinkingAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace kuiper::demo
+}  // namespace kuiper

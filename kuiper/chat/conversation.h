@@ -13,7 +13,7 @@
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/tokenizer.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 struct TemplateOptions {
   ChatFamily family = ChatFamily::kNone;
@@ -24,12 +24,6 @@ struct TemplateOptions {
 
 class Conversation {
  public:
-  // A message and, for an answer that can be reused as it was generated, its ids.
-  struct Entry {
-    Message message;
-    std::vector<int32_t> ids;
-  };
-
   // Absent: the template's own system message. Empty: none at all.
   void SetSystem(std::optional<std::string> system) { system_ = std::move(system); }
   const std::optional<std::string>& system() const { return system_; }
@@ -38,12 +32,11 @@ class Conversation {
   void SetMessages(std::vector<Message> messages);
   // All messages, with the system message unless it is the template's own.
   std::vector<Message> Messages() const;
-  const std::vector<Entry>& entries() const { return entries_; }
-  void Clear() { entries_.clear(); }
+  void Clear() { turns_.clear(); }
 
   void AddUser(const std::string& text);
   // The answer to the last message. `exact_ids` false: its ids must not be reused (they hold more
-  // than the text, e.g. after --ignore-eos).
+  // than the text, e.g. after ignore_eos).
   void AddAnswer(const Completion& answer, const TemplateOptions& options, bool exact_ids,
                  const Tokenizer& tokenizer);
   // Takes back the last answer, so that its question can be answered again. False: there is none.
@@ -55,14 +48,13 @@ class Conversation {
   // Turns, the unanswered one included.
   int num_turns() const;
   bool waits_for_answer() const;
-  // The user message of the last turn.
-  std::optional<std::string> LastQuestion() const;
 
  private:
-  bool IsTurnStart(size_t i) const { return entries_[i].message.role == Role::kUser; }
+  bool IsTurnStart(size_t i) const { return turns_[i].role == Role::kUser; }
 
   std::optional<std::string> system_;
-  std::vector<Entry> entries_;
+  // All but the system message; an answer that can be reused as it was generated has its ids.
+  std::vector<Message> turns_;
 };
 
 // The ids of the next prompt, ending where the answer begins.
@@ -73,4 +65,4 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
 // Whether the generation prompt ends inside an open <think> block.
 bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt);
 
-}  // namespace kuiper::demo
+}  // namespace kuiper
