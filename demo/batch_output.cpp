@@ -72,7 +72,7 @@ std::string BatchAnswerLine(const BatchLine& line, bool chat, const std::string&
 
 std::string BatchErrorLine(const BatchLine& line, const Status& status) {
   return Line(line, nullptr,
-              {{"code", ErrorName(status.code())}, {"message", OneLine(status.message())}});
+              {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}});
 }
 
 BatchOutput::BatchOutput(int fd, std::string path, bool regular)

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "demo/exit_code.h"
 #include "demo/start_log.h"
 
 namespace kuiper::demo {
@@ -116,11 +117,12 @@ void Console::Prefixed(LogLevel level, const char* prefix, const char* color,
 }
 
 void Console::Error(const Status& status) {
-  Prefixed(LogLevel::kError, "error", "31", OneLine(status.message()));
+  Prefixed(LogLevel::kError, "error", "31", status.message(FlagName));
+  const std::string hint = status.hint(FlagName);
   size_t begin = 0;
-  for (int line = 0; line < 2 && begin < status.hint().size(); ++line) {
-    const size_t end = status.hint().find('\n', begin);
-    Prefixed(LogLevel::kError, "hint", "36", status.hint().substr(begin, end - begin));
+  for (int line = 0; line < 2 && begin < hint.size(); ++line) {
+    const size_t end = hint.find('\n', begin);
+    Prefixed(LogLevel::kError, "hint", "36", hint.substr(begin, end - begin));
     if (end == std::string::npos) break;
     begin = end + 1;
   }

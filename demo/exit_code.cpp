@@ -1,5 +1,7 @@
 #include "demo/exit_code.h"
 
+#include <algorithm>
+
 namespace kuiper::demo {
 
 int ExitCodeOf(StatusCode code) {
@@ -24,6 +26,12 @@ int ExitCodeOf(StatusCode code) {
       return kExitInternal;
   }
   return kExitInternal;
+}
+
+std::string FlagName(std::string_view parameter) {
+  std::string name = "--" + std::string(parameter);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
 }
 
 const char* ErrorName(StatusCode code) {

@@ -2,6 +2,9 @@
 // where the kinds of errors of the library are mapped to them.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "kuiper/base/status.h"
 
 namespace kuiper::demo {
@@ -21,6 +24,9 @@ enum ExitCode : int {
 };
 
 int ExitCodeOf(StatusCode code);
+
+// How the programs spell a parameter of the library: num_blocks is --num-blocks.
+std::string FlagName(std::string_view parameter);
 
 // The "code" of error objects in JSON, e.g. "context_length_exceeded".
 const char* ErrorName(StatusCode code);

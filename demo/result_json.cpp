@@ -85,8 +85,8 @@ Json ChoiceJson(const AnswerRecord& record, int index, const Tokenizer* tokenize
 
 Json ErrorObject(const Status& status) {
   if (status.ok()) return nullptr;
-  Json error = {{"code", ErrorName(status.code())}, {"message", status.message()}};
-  if (!status.hint().empty()) error["hint"] = status.hint();
+  Json error = {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}};
+  if (!status.hint().empty()) error["hint"] = status.hint(FlagName);
   return error;
 }
 

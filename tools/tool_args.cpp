@@ -142,8 +142,9 @@ int RunTool(int argc, char** argv, const Usage& usage, Status (*run)(const Args&
   const StatusOr<Args> args = ParseArgs(argc, argv, usage);
   const Status status = args.ok() ? run(*args) : args.status();
   if (status.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", status.message().c_str());
-  if (!status.hint().empty()) std::fprintf(stderr, "hint: %s\n", status.hint().c_str());
+  std::fprintf(stderr, "error: %s\n", status.message(demo::FlagName).c_str());
+  if (!status.hint().empty())
+    std::fprintf(stderr, "hint: %s\n", status.hint(demo::FlagName).c_str());
   return demo::ExitCodeOf(status.code());
 }
 

@@ -1,9 +1,11 @@
 // Status and StatusOr: how a function reports what the outside world did wrong (files, configs,
 // requests, memory sizing). Contracts between our own functions are KU_CHECKs (check.h) instead.
-// Messages are one line, start in lower case and name the culprit; `hint` says what to do.
+// Messages are one line, start in lower case and name the culprit; `hint` says what to do. Neither
+// knows how a program spells the parameters it takes: --num-blocks, body.num_blocks.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -25,24 +27,29 @@ enum class StatusCode {
   kInternal,           // unexpected failure at run time
 };
 
+// How a program writes the name of a parameter.
+using Speller = std::string (*)(std::string_view name);
+// The parameter `name` as part of a message or hint, to be spelled by whoever shows it.
+std::string Param(std::string_view name);
+// num_blocks: the name as it is.
+std::string BareName(std::string_view name);
+// `text` with all its parameters spelled.
+std::string SpellParams(std::string_view text, Speller spell);
+
 class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(StatusCode code, std::string message, std::string hint = "")
-      : code_(code), message_(std::move(message)), hint_(std::move(hint)) {
-    // Messages quote files and command lines; a line break in them must not look like another line,
-    // nor a control character steer a terminal.
-    for (char& c : message_) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-    }
-  }
+      : code_(code), message_(std::move(message)), hint_(std::move(hint)) {}
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
-  // What is wrong, one line, without "error: " in front.
-  const std::string& message() const { return message_; }
+  // What is wrong, one line, without "error: " in front. Messages quote files and command lines; no
+  // line break or control character of theirs gets here. Spelled by Param, it can be part of
+  // another Status.
+  std::string message(Speller spell = BareName) const;
   // What to do about it; at most two lines, may be empty.
-  const std::string& hint() const { return hint_; }
+  std::string hint(Speller spell = BareName) const;
 
  private:
   StatusCode code_ = StatusCode::kOk;

@@ -36,7 +36,8 @@ Status CheckConfig(const EngineConfig& config) {
     return bad("at least one block is needed");
   }
   if (!config.paged && config.preemption == Preemption::kSwap) {
-    return bad("--preemption swap needs --paged-attention: a contiguous cache is not swapped");
+    return bad(Param("preemption") + " swap needs " + Param("paged_attention") +
+               ": a contiguous cache is not swapped");
   }
   if (config.prefix_cache_tokens < 0) return bad("the prefix cache must not be negative");
   constexpr int kMaxThreads = 1024;
@@ -53,7 +54,7 @@ Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
     return Status(StatusCode::kInvalidArgument,
                   "a context of " + std::to_string(config->max_context) +
                       " exceeds the model's limit of " + std::to_string(limit),
-                  "use --max-context " + std::to_string(limit) + " or less");
+                  "use " + Param("max_context") + " " + std::to_string(limit) + " or less");
   }
   if (config->max_context == 0) config->max_context = std::min(kDefaultContext, limit);
   return OkStatus();

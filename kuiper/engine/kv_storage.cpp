@@ -29,8 +29,8 @@ Status KvStorage::MakeSwapSpace(const EngineConfig& config, ComputeDevice& devic
       static_cast<int>(std::min<size_t>(pool_.num_pages(), config.swap_bytes / shape.page_bytes()));
   if (pages == 0) {
     return Status(StatusCode::kInvalidArgument, "the swap space holds no block",
-                  "--swap-space must be at least " + std::to_string(shape.page_bytes()) +
-                      " bytes, or use --preemption recompute");
+                  Param("swap_space") + " must be at least " + std::to_string(shape.page_bytes()) +
+                      " bytes, or use " + Param("preemption") + " recompute");
   }
   KU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(device, runner_.kv(), pages));
   host_pages_ = std::make_unique<BlockPool>(pages + 1, shape.page_size);

@@ -45,7 +45,7 @@ int64_t PagesThatFit(const MemoryRequest& request, size_t bytes) {
   return std::max(pages - swap, pages / 2);
 }
 
-// "--max-context 4096 would need 7.5 GB": the largest powers of two that fit.
+// "max_context 4096 would need 7.5 GB": the largest powers of two that fit.
 std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t budget) {
   std::string text;
   int listed = 0;
@@ -58,7 +58,8 @@ std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t b
     const size_t total = fixed + KvBytes(smaller, FewestPages(smaller, context));
     if (total > budget) continue;
     if (listed++ > 0) text += "; ";
-    text += "--max-context " + std::to_string(context) + " would need " + Gigabytes(total) + " GB";
+    text += Param("max_context") + " " + std::to_string(context) + " would need " +
+            Gigabytes(total) + " GB";
   }
   return text;
 }
@@ -67,11 +68,11 @@ std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t b
 std::string Hint(const MemoryRequest& request, size_t fixed, size_t budget) {
   if (request.num_blocks.has_value()) {
     const size_t pages = budget > fixed ? (budget - fixed) / request.kv.page_bytes() : 0;
-    if (pages > 1) return "--num-blocks " + std::to_string(pages - 1) + " would fit";
+    if (pages > 1) return Param("num_blocks") + " " + std::to_string(pages - 1) + " would fit";
   } else if (request.kv_cache_bytes.has_value()) {
     const size_t megabytes = budget > fixed ? (budget - fixed) >> 20 : 0;
     if (megabytes << 20 >= 2 * request.kv.page_bytes()) {
-      return "--kv-cache-memory " + std::to_string(megabytes) + "M would fit";
+      return Param("kv_cache_memory") + " " + std::to_string(megabytes) + "M would fit";
     }
   } else {
     const std::string contexts = FittingContexts(request, fixed, budget);
@@ -125,7 +126,7 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
                     "a KV cache of " + std::to_string(*request.kv_cache_bytes) +
                         " bytes holds no block (one block is " +
                         std::to_string(request.kv.page_bytes()) + " bytes, and one is reserved)",
-                    "raise --kv-cache-memory");
+                    "raise " + Param("kv_cache_memory"));
     }
     num_pages = static_cast<int64_t>(std::min<size_t>(pages - 1, num_pages));
   }

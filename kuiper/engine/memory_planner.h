@@ -23,8 +23,8 @@ struct MemoryRequest {
   int max_context = 0;
   int max_seqs = 1;
   size_t available_bytes = 0;
-  double utilization = 0.9;              // share of available_bytes that may be used
-  std::optional<int> num_blocks;         // --num-blocks
+  double utilization = 0.9;  // share of available_bytes that may be used
+  std::optional<int> num_blocks;
   std::optional<size_t> kv_cache_bytes;  // --kv-cache-memory
 };
 

@@ -44,7 +44,8 @@ Status Scheduler::Check(Sequence& seq) const {
                   "prompt is " + std::to_string(prompt) + " tokens but the KV cache holds " +
                       std::to_string(pages_.num_tokens()) + " (" +
                       std::to_string(pages_.num_total()) + " blocks)",
-                  "raise --num-blocks or --kv-cache-memory, or shorten the prompt");
+                  "raise " + Param("num_blocks") + " or " + Param("kv_cache_memory") +
+                      ", or shorten the prompt");
   }
   // The last generated token is never fed back, so its K/V need no place.
   const int64_t wanted = int64_t{prompt} + std::max(seq.max_new_tokens, 1) - 1;

@@ -55,7 +55,7 @@ void StepLoop::EndOutOfPages(const std::vector<const Sequence*>& seqs) {
                           std::to_string(pool.num_pages()) + " blocks, " +
                           std::to_string(seq->num_computed) + " tokens) after " +
                           std::to_string(seq->num_generated()) + " tokens",
-                      "raise --num-blocks or --kv-cache-memory");
+                      "raise " + Param("num_blocks") + " or " + Param("kv_cache_memory"));
     requests_.Ask(seq->request,
                   [&](Answering& a) { a.End(seq->id, FinishReason::kContext, full); });
   }
@@ -139,10 +139,10 @@ Status StepLoop::CheckFinite(const StepPlan& plan, const Outcomes& outcomes) {
   const Sequence& seq = *scheduler_.Find(failed->sequence);
   const bool may_overflow =
       runner_.model().dtype == DType::kF16 || runner_.kv().shape().dtype == DType::kF16;
-  return Status(StatusCode::kInternal, "model produced NaN at token " +
-                                           std::to_string(seq.num_generated() - seq.num_pending) +
-                                           " (" + where + ")" +
-                                           (may_overflow ? "; try --dtype bf16" : ""));
+  return Status(StatusCode::kInternal,
+                "model produced NaN at token " +
+                    std::to_string(seq.num_generated() - seq.num_pending) + " (" + where + ")" +
+                    (may_overflow ? "; try " + Param("dtype") + " bf16" : ""));
 }
 
 void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite) {

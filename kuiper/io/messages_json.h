@@ -1,4 +1,4 @@
-// OpenAI-style messages in JSON -> Message. Used for --messages, sessions and batch files.
+// OpenAI-style messages in JSON -> Message. Used for files of messages, sessions and batches.
 #pragma once
 
 #include <optional>

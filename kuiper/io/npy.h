@@ -1,5 +1,5 @@
 // NumPy .npy files of float32 matrices, written row by row (format 1.0; NumPy Enhancement Proposal
-// 1). For --dump-logits and kuiper_logits.
+// 1). For dumps of logits.
 #pragma once
 
 #include <cstdint>

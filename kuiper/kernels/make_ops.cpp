@@ -12,7 +12,7 @@ Status NotBuilt(Device device) {
   return Status(StatusCode::kUnavailable,
                 simt ? "no simt device found (this build has no CUDA kernels to emulate)"
                      : "no CUDA device found (this build has no CUDA support)",
-                "--device cpu runs without one");
+                Param("device") + " cpu runs without one");
 }
 
 }  // namespace

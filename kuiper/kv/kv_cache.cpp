@@ -162,8 +162,8 @@ class PagedKvCache final : public KvCache {
       const Status cause = slab.status();
       return {cause.code(),
               "KV cache: cannot grow from " + std::to_string(bytes_ >> 20) + " MB by " +
-                  std::to_string(bytes >> 20) + " MB: " + cause.message(),
-              cause.hint()};
+                  std::to_string(bytes >> 20) + " MB: " + cause.message(Param),
+              cause.hint(Param)};
     }
     host_slabs_[slabs_.size()] = slab->data();
     slabs_.push_back(std::move(slab).value());

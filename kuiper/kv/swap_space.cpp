@@ -23,11 +23,12 @@ StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Create(ComputeDevice& device, co
     const int pages = std::min(space->pages_per_slab_, num_pages - first);
     StatusOr<Buffer> slab = device.AllocatePinned(pages * page_bytes);
     if (!slab.ok()) {
-      return Status(slab.status().code(),
-                    "swap space: cannot allocate " + std::to_string((pages * page_bytes) >> 20) +
-                        " MB of host memory after " + std::to_string(space->bytes() >> 20) +
-                        " MB: " + slab.status().message(),
-                    "lower --swap-space, or use --preemption recompute");
+      return Status(
+          slab.status().code(),
+          "swap space: cannot allocate " + std::to_string((pages * page_bytes) >> 20) +
+              " MB of host memory after " + std::to_string(space->bytes() >> 20) +
+              " MB: " + slab.status().message(Param),
+          "lower " + Param("swap_space") + ", or use " + Param("preemption") + " recompute");
     }
     space->slabs_.push_back(std::move(slab).value());
   }

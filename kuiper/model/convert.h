@@ -1,4 +1,4 @@
-// Conversion of float weights between element types, for --dtype and kuiper_pack.
+// Conversion of float weights between element types, for engines that convert and for kuiper_pack.
 #pragma once
 
 #include <cstdint>

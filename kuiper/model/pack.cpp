@@ -126,7 +126,7 @@ Status WriteTensor(FileWeights& weights, const OutputTensor& t, std::vector<char
         return Status(
             StatusCode::kModel,
             "tensor " + Quoted(*t.name) + " has values too large for " + DTypeName(*t.type->dtype),
-            "use --dtype bf16 or fp32");
+            "use " + Param("dtype") + " bf16 or fp32");
       }
       KU_RETURN_IF_ERROR(out.Write(scratch.data(), scratch.size()));
     }

@@ -58,7 +58,7 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
       return Status(StatusCode::kModel,
                     source_.files().path + ": tensor " + Quoted(name) +
                         " has values too large for " + DTypeName(dst.dtype),
-                    "use --dtype bf16 or fp32");
+                    "use " + Param("dtype") + " bf16 or fp32");
     }
     if (!reads_in_place_) {
       ops_.device().Upload(Tensor::Dense(out + i * dst_bytes, dst.dtype, {n}, dst.device),

@@ -36,7 +36,7 @@ class ComputeDevice {
  public:
   virtual ~ComputeDevice() = default;
   virtual Device id() const = 0;
-  // One line for logs and --version, e.g. "cpu (AVX3_BF16, 2 threads)".
+  // One line for logs, e.g. "cpu (AVX3_BF16, 2 threads)".
   virtual std::string Description() const = 0;
   virtual DeviceTraits traits() const = 0;
   // kResourceExhausted when there is not enough memory. Uninitialised; pages of the OS are touched

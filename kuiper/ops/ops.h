@@ -56,7 +56,7 @@ StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options)
 std::vector<Device> UsableDevices();
 // The devices for which MakeOps gives Ops, the CPU first.
 std::vector<Device> UsableDevices();
-// The devices this build can use, for --version: "cpu" or "cpu, cuda (sm_87, ...)".
+// The devices this build can use, as Engine::Version lists them: "cpu" or "cpu, cuda (sm_87, ...)".
 std::string CompiledDevices();
 
 }  // namespace kuiper

@@ -24,6 +24,31 @@ TEST(StatusTest, MessageIsOneLineWithoutControlCharacters) {
   EXPECT_EQ(status.message(), "a.json: key \"x y [2J\" is   odd: 你好");
 }
 
+std::string AsFlag(std::string_view name) {
+  return "--" + std::string(name);
+}
+
+TEST(StatusTest, ParametersAreSpelledByWhoShowsThem) {
+  const Status status(StatusCode::kResourceExhausted,
+                      Param("pages") + " and " + Param("swap_space"),
+                      "raise " + Param("pages") + "\nor not");
+  EXPECT_EQ(status.message(), "pages and swap_space");
+  EXPECT_EQ(status.message(AsFlag), "--pages and --swap_space");
+  EXPECT_EQ(status.hint(), "raise pages\nor not");
+  EXPECT_EQ(status.hint(AsFlag), "raise --pages\nor not");
+  const Status outer(StatusCode::kInternal, "a\tb: " + status.message(Param), status.hint(Param));
+  EXPECT_EQ(outer.message(AsFlag), "a b: --pages and --swap_space");
+  EXPECT_EQ(outer.hint(AsFlag), status.hint(AsFlag));
+}
+
+TEST(StatusTest, MarksOfOthersAreNoParameters) {
+  for (const char* text : {"\x0E", "\x0F", "a\x0F\x0E b", "\x0E x"}) {
+    const std::string message = Status(StatusCode::kInput, text).message(AsFlag);
+    EXPECT_EQ(message.find_first_of("\x0E\x0F"), std::string::npos);
+    EXPECT_EQ(message.find("--"), std::string::npos) << message;
+  }
+}
+
 TEST(StatusTest, DefaultIsOk) {
   EXPECT_TRUE(Status().ok());
   EXPECT_TRUE(OkStatus().ok());

@@ -192,7 +192,7 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
     const auto engine = Engine::Create(config).value();
     const Completion c = engine->Generate(MakeRequest(40, 5)).value();
     EXPECT_EQ(c.finish, FinishReason::kError);
-    EXPECT_EQ(c.error.message(), message + (narrow ? "; try --dtype bf16" : ""));
+    EXPECT_EQ(c.error.message(), message + (narrow ? "; try dtype bf16" : ""));
     EXPECT_TRUE(c.tokens.empty());
     Request search = MakeRequest(40, 5);
     search.beam_width = search.num_samples = 2;

@@ -60,7 +60,7 @@ TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
             "needs 7.6 GB (weights 5.7, KV 1.2, workspace 0.7) but 6.9 GB is available (limit 80% "
             "of 8.6 GB)");
   EXPECT_EQ(plan.status().hint(),
-            "--max-context 2048 would need 6.7 GB; --max-context 1024 would need 6.6 GB");
+            "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB");
 }
 
 // Without pages a shorter context makes every row shorter, and each sequence has one.
@@ -102,7 +102,7 @@ TEST(MemoryPlannerTest, ManySequencesShareWhatTheBudgetHolds) {
   EXPECT_EQ(PlanMemory(r)->num_pages, 541);  // 1.28 GB are 542 pages
   r.available_bytes = 8'600'000'000;
   EXPECT_EQ(PlanMemory(r).status().hint(),
-            "--max-context 2048 would need 6.7 GB; --max-context 1024 would need 6.6 GB");
+            "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB");
   r.available_bytes = 16'000'000'000;
   r.paged = false;
   r.kv.page_size = r.max_context;
@@ -121,7 +121,7 @@ TEST(MemoryPlannerTest, SaysSoWhenNothingFits) {
 TEST(MemoryPlannerTest, HintNamesTheOptionThatDecides) {
   MemoryRequest r = Qwen3_8B();
   r.num_blocks = 100'000;
-  EXPECT_EQ(PlanMemory(r).status().hint(), "--num-blocks 2711 would fit");
+  EXPECT_EQ(PlanMemory(r).status().hint(), "num_blocks 2711 would fit");
   r.num_blocks = 2711;
   EXPECT_TRUE(PlanMemory(r).ok());
   r.num_blocks = 2712;
@@ -129,7 +129,7 @@ TEST(MemoryPlannerTest, HintNamesTheOptionThatDecides) {
   r.num_blocks.reset();
   r.max_seqs = 16;
   r.kv_cache_bytes = 10'000'000'000;
-  EXPECT_EQ(PlanMemory(r).status().hint(), "--kv-cache-memory 6103M would fit");
+  EXPECT_EQ(PlanMemory(r).status().hint(), "kv_cache_memory 6103M would fit");
   r.kv_cache_bytes = size_t{6103} << 20;
   EXPECT_TRUE(PlanMemory(r).ok());
 }

@@ -126,7 +126,7 @@ TEST(MakeOps, SaysWhichDevicesAreMissing) {
     const auto ops = MakeOps({type, 0}, {});
     ASSERT_FALSE(ops.ok());
     EXPECT_EQ(ops.status().code(), StatusCode::kUnavailable);
-    EXPECT_EQ(ops.status().hint(), "--device cpu runs without one");
+    EXPECT_EQ(ops.status().hint(), "device cpu runs without one");
   }
 }
 

@@ -217,7 +217,7 @@ TEST(PagedAttention, NamesADeviceThatIsMissing) {
   const auto made = PagedAttention::Create({DeviceType::kCUDA, 99}, {1, 1, 64, 64});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(made.status().hint(), "--device cpu runs without one");
+  EXPECT_EQ(made.status().hint(), "device cpu runs without one");
 }
 
 }  // namespace

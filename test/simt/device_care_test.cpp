@@ -105,7 +105,7 @@ TEST_F(DeviceCareTest, IntegratedDevicesLeaveMoreOfTheMemory) {
 }
 
 TEST_F(DeviceCareTest, DevicesThatCannotBeUsedSayWhy) {
-  const std::string cpu = "--device cpu runs without one";
+  const std::string cpu = "device cpu runs without one";
   pretence_.count_error = simt::dialect::cudaErrorNoDevice;
   EXPECT_EQ(MakeError().code(), StatusCode::kUnavailable);
   EXPECT_EQ(MakeError().message(), "no CUDA device found (driver reports: cudaErrorNoDevice)");

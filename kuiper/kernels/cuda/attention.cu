@@ -1,5 +1,5 @@
 // Attention over paged or contiguous KV, FP32 arithmetic on the CUDA cores, decode and prefill in
-// one kernel (--attention flash1), which divides its work as attention_work.cuh says. Within a
+// one kernel (AttentionKind::kFlash1), which divides its work as attention_work.cuh says. Within a
 // split the softmax is plain. A row gives the same bits whether it is computed as decode or as
 // prefill.
 //

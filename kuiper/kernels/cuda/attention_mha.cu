@@ -1,9 +1,9 @@
-// The reference attention (--attention mha): one block of 128 threads per query row and head, plain
-// two-pass softmax. The first pass finds the largest score, the second computes the scores again
-// and adds up the values. One thread computes one score along head_dim in ascending order, the
-// values are added in the order of their positions, and the sum of the exponentials is 128 lanes
-// folded in a fixed tree: bits depend on the row's own length only. Every query row reads all of
-// its keys twice and values once, keys with a stride of a row, so it reaches a small fraction of
+// The reference attention (AttentionKind::kMha): one block of 128 threads per query row and head,
+// plain two-pass softmax. The first pass finds the largest score, the second computes the scores
+// again and adds up the values. One thread computes one score along head_dim in ascending order,
+// the values are added in the order of their positions, and the sum of the exponentials is 128
+// lanes folded in a fixed tree: bits depend on the row's own length only. Every query row reads all
+// of its keys twice and values once, keys with a stride of a row, so it reaches a small fraction of
 // DRAM bandwidth; it is there to be compared with.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"

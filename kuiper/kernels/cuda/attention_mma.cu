@@ -1,6 +1,6 @@
-// Attention over paged or contiguous KV on tensor cores (--attention flash2) for FP16 and BF16 with
-// head_dim 64, 80 and 128: FlashAttention-2 (Dao 2023), decode and prefill in one kernel, which
-// divides its work as attention_work.cuh says. Other types and heads run attention.cu.
+// Attention over paged or contiguous KV on tensor cores (AttentionKind::kFlash2) for FP16 and BF16
+// with head_dim 64, 80 and 128: FlashAttention-2 (Dao 2023), decode and prefill in one kernel,
+// which divides its work as attention_work.cuh says. Other types and heads run attention.cu.
 //
 // A block is 4 warps and up to 64 rows that share a kv head: all query heads of the group at as
 // many positions as fit, so keys and values are read once for all of them. A warp owns 16 rows,

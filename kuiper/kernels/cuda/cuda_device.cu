@@ -49,7 +49,8 @@ size_t AvailableHostMemory() {
 }
 
 Status Unavailable(std::string message) {
-  return Status(StatusCode::kUnavailable, std::move(message), "--device cpu runs without one");
+  return Status(StatusCode::kUnavailable, std::move(message),
+                Param("device") + " cpu runs without one");
 }
 
 // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
@@ -113,10 +114,10 @@ StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
   // Which of the two it is depends on the version of the runtime.
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
     const std::string sm = std::to_string(properties.major) + std::to_string(properties.minor);
-    return Status(
-        StatusCode::kUnavailable,
-        "this build has kernels for " + CompiledSms() + " but the device is sm_" + sm,
-        "build with -DCMAKE_CUDA_ARCHITECTURES=" + sm + "\n--device cpu runs without a device");
+    return Status(StatusCode::kUnavailable,
+                  "this build has kernels for " + CompiledSms() + " but the device is sm_" + sm,
+                  "build with -DCMAKE_CUDA_ARCHITECTURES=" + sm + "\n" + Param("device") +
+                      " cpu runs without a device");
   }
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));

@@ -251,7 +251,7 @@ StatusOr<DenseGemm> DenseGemm::Make(const OpsOptions& options, const std::string
     library->handle = nullptr;
     return Status(StatusCode::kUnavailable,
                   std::string("cuBLASLt cannot be used: ") + cublasLtGetStatusName(status),
-                  "--deterministic strict runs without it");
+                  Param("deterministic") + " strict runs without it");
   }
   library->name = model + ", cuBLASLt " + std::to_string(cublasLtGetVersion());
   library->check_rows = options.determinism == Determinism::kOn;

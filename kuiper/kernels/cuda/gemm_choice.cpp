@@ -105,7 +105,8 @@ std::string GemmChoices::DefaultPath() {
 }
 
 GemmChoices::GemmChoices(std::string path) : path_(std::move(path)) {
-  if (!Read()) LogWarning(path_ + " is damaged and ignored; kuiper_bench --tune writes it anew");
+  if (!Read())
+    LogWarning(path_ + " is damaged and ignored; tuning with kuiper_bench writes it anew");
 }
 
 bool GemmChoices::Read() {
