@@ -11,16 +11,13 @@
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
+#include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
 #include "kuiper/io/npy.h"
 
 namespace kuiper::demo {
 namespace {
-
-double PerSecond(double count, double milliseconds) {
-  return milliseconds > 0 ? count * 1000 / milliseconds : 0;
-}
 
 Status WriteTokens(const std::string& path, const std::vector<int32_t>& tokens) {
   std::FILE* file = std::fopen(path.c_str(), "w");
@@ -102,17 +99,9 @@ Answerer::Answerer(const Options& options, Engine& engine, Console& console, boo
       model_(ModelName(options.engine.model_path)) {}
 
 StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, Conversation* conversation) {
-  Prompt prompt;
-  KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(*engine_.tokenizer(), *conversation, chat));
-  const int whole = static_cast<int>(prompt.ids.size());
-  // One token must fit behind the prompt.
-  while (options_.drop_oldest &&
-         static_cast<int>(prompt.ids.size()) >= engine_.config().max_context &&
-         conversation->DropOldestTurn()) {
-    ++prompt.dropped_turns;
-    KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(*engine_.tokenizer(), *conversation, chat));
-  }
-  prompt.dropped_tokens = whole - static_cast<int>(prompt.ids.size());
+  KU_ASSIGN_OR_RETURN(Prompt prompt,
+                      kuiper::BuildPrompt(*engine_.tokenizer(), chat, engine_.config().max_context,
+                                          options_.drop_oldest, conversation));
   if (prompt.dropped_turns > 0) {
     console_.Note("the prompt did not fit: dropped the oldest " +
                   std::to_string(prompt.dropped_turns) + " turns (" +
@@ -121,22 +110,13 @@ StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, Conversation
   return prompt;
 }
 
-Request Answerer::MakeRequest(const Prompt& prompt, const Generation& generation) const {
-  Request request;
+Request Answerer::MakeRequest(const Prompt& prompt, const Request& parameters) const {
+  Request request = parameters;
   request.prompt = prompt.ids;
-  request.sampling = generation.sampling;
-  request.max_new_tokens = generation.max_tokens;
-  request.ignore_eos = options_.ignore_eos;
-  request.stop = options_.stop;
   request.split_thinking = engine_.chat_family() == ChatFamily::kQwen3;
   request.starts_thinking =
       request.split_thinking && EndsInsideThinking(*engine_.tokenizer(), prompt.ids);
-  request.reasoning_budget = generation.reasoning_budget;
   request.keep_logits = !options_.logits_file.empty();
-  request.num_logprobs = options_.logprobs;
-  request.beam_width = options_.beam_width;
-  request.length_penalty = options_.length_penalty;
-  request.num_samples = std::max(options_.num_samples, options_.beam_width);
   return request;
 }
 
@@ -159,13 +139,13 @@ void Answerer::Log(const char* when) const {
           std::to_string(kv.pages_total) + " blocks free");
 }
 
-AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& generation,
+AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Request& parameters,
                            bool show_thinking) {
   AnswerRecord record;
   record.model = model_;
   record.load_ms = engine_.load_ms();
   record.weight_bytes_per_token = engine_.weight_bytes_per_token();
-  AnswerWriter writer({options_.format, stream_, show_thinking, options_.num_samples > 1},
+  AnswerWriter writer({options_.format, stream_, show_thinking, parameters.num_samples > 1},
                       [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
   // A fault of the device in the middle of an answer: what there is, then the error.
@@ -196,8 +176,8 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Generation& gen
       }
       return console_.output_status().ok();
     };
-    record.is_beam_search = options_.beam_width > 1;
-    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, generation), on_event), &record);
+    record.is_beam_search = parameters.beam_width > 1;
+    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, parameters), on_event), &record);
     Log("after the request");
     if (record.completion.dropped_tokens > 0) {
       console_.Note("the KV cache was full: " + std::to_string(record.completion.dropped_tokens) +

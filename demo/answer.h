@@ -37,12 +37,6 @@ struct AnswerRecord {
   double decode_gbps() const;  // weights read per second
 };
 
-struct Prompt {
-  std::vector<int32_t> ids;
-  int dropped_turns = 0;
-  int dropped_tokens = 0;
-};
-
 class Answerer {
  public:
   Answerer(const Options& options, Engine& engine, Console& console, bool stream);
@@ -50,10 +44,10 @@ class Answerer {
   // Drops the oldest turns of `conversation` if the prompt is too long and the options allow it.
   StatusOr<Prompt> BuildPrompt(const TemplateOptions& chat, Conversation* conversation);
   // Generates and prints. Errors are printed too, as the output format wants them.
-  AnswerRecord Run(const StatusOr<Prompt>& prompt, const Generation& generation,
-                   bool show_thinking);
+  AnswerRecord Run(const StatusOr<Prompt>& prompt, const Request& parameters, bool show_thinking);
 
-  Request MakeRequest(const Prompt& prompt, const Generation& generation) const;
+  // `parameters` with the prompt, and with what model and options say.
+  Request MakeRequest(const Prompt& prompt, const Request& parameters) const;
 
   // Files of the options: --dump-tokens, --dump-logits. Prints errors; false if there was one.
   bool WriteDumps(const AnswerRecord& record);

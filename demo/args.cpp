@@ -1,12 +1,8 @@
 #include "demo/args.h"
 
-#include <gflags/gflags.h>
-
 #include <algorithm>
 #include <optional>
 
-#include "demo/flag_table.h"
-#include "kuiper/base/check.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -19,26 +15,25 @@ Status Bad(const std::string& message, const std::string& hint = "") {
 // One way to write an option.
 struct Spelling {
   std::string name;         // without dashes
-  const FlagSpec* flag;     // nullptr: --help and --version
+  const Flag* flag;         // nullptr: --help and --version
   std::string fixed;        // not empty: takes no value and means this one
   bool takes_bool = false;  // an alias for on|off that is written true|false
 };
 
 using Spellings = std::vector<Spelling>;
 
-Spellings LongSpellings(FlagPrograms program) {
-  Spellings list = {{"help", nullptr, "", false}, {"version", nullptr, "", false}};
-  for (const FlagGroup& group : FlagGroups()) {
-    for (const FlagSpec& flag : group.flags) {
-      if (!flag.TakenBy(program)) continue;
-      list.push_back({flag.name, &flag, "", false});
-      const std::string negated = flag.kind == FlagKind::kBool ? "false" : flag.negated_value;
-      if (!negated.empty()) list.push_back({std::string("no-") + flag.name, &flag, negated, false});
+Spellings LongSpellings(const FlagTable& table) {
+  Spellings list = {{"help", nullptr, ""}, {"version", nullptr, ""}};
+  for (const FlagGroup& group : table.groups) {
+    for (const Flag& flag : group.flags) {
+      list.push_back({flag.name, &flag, ""});
+      const std::string negated = IsSwitch(flag.variable) ? "false" : flag.negated_value;
+      if (!negated.empty()) list.push_back({"no-" + flag.name, &flag, negated});
     }
   }
-  for (const FlagAlias& alias : FlagAliases()) {
-    const FlagSpec* flag = FindFlag(alias.name);
-    if (flag->TakenBy(program)) list.push_back({alias.alias, flag, alias.fixed, alias.takes_bool});
+  for (const FlagAlias& alias : table.aliases) {
+    const Flag* flag = table.Find(alias.name);
+    if (flag != nullptr) list.push_back({alias.alias, flag, alias.fixed, alias.takes_bool});
   }
   return list;
 }
@@ -100,21 +95,26 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
   return Bad("option " + spelled + " is ambiguous: " + list);
 }
 
-std::optional<Spelling> FindShort(FlagPrograms program, const std::string& name) {
-  if (name == "h") return Spelling{"help", nullptr, "", false};
-  for (const FlagGroup& group : FlagGroups()) {
-    for (const FlagSpec& flag : group.flags) {
-      if (name.empty() || name != flag.short_name || !flag.TakenBy(program)) continue;
-      return Spelling{flag.name, &flag, "", false};
+std::optional<Spelling> FindShort(const FlagTable& table, const std::string& name) {
+  if (name == "h") return Spelling{"help", nullptr, ""};
+  for (const FlagGroup& group : table.groups) {
+    for (const Flag& flag : group.flags) {
+      if (!name.empty() && name == flag.short_name) return Spelling{flag.name, &flag, ""};
     }
   }
   return std::nullopt;
 }
 
+StatusOr<bool> ParseSwitch(const std::string& spelled, const std::string& value) {
+  bool on = false;
+  KU_RETURN_IF_ERROR(SetVariable(&on, {}, spelled, value));
+  return on;
+}
+
 class Parser {
  public:
-  Parser(const std::vector<std::string>& args, FlagPrograms program)
-      : args_(args), program_(program), spellings_(LongSpellings(program)) {}
+  Parser(const std::vector<std::string>& args, const FlagTable& table)
+      : args_(args), table_(table), spellings_(LongSpellings(table)) {}
 
   StatusOr<ParsedArgs> Run() {
     bool options_ended = false;
@@ -143,7 +143,7 @@ class Parser {
       KU_ASSIGN_OR_RETURN(const Spelling* found, FindLong(spellings_, spelled, spelled.substr(2)));
       spelling = *found;
     } else {
-      const std::optional<Spelling> found = FindShort(program_, spelled.substr(1));
+      const std::optional<Spelling> found = FindShort(table_, spelled.substr(1));
       if (!found.has_value()) return UnknownOption(spellings_, spelled, spelled.substr(1));
       spelling = *found;
     }
@@ -157,38 +157,44 @@ class Parser {
 
   Status Assign(const Spelling& spelling, const std::string& spelled,
                 std::optional<std::string> value) {
-    const FlagSpec& flag = *spelling.flag;
+    const Flag& flag = *spelling.flag;
+    const bool is_switch = IsSwitch(flag.variable);
     if (!spelling.fixed.empty()) {
       bool apply = true;  // --no-stream=false means --stream
-      if (value.has_value() && flag.kind == FlagKind::kBool) {
-        KU_ASSIGN_OR_RETURN(const std::string checked, CheckFlagValue(flag, spelled, *value));
-        apply = checked == "true";
-      } else if (value.has_value()) {
-        return Bad(spelled + " takes no value");
+      if (value.has_value() && !is_switch) return Bad(spelled + " takes no value");
+      if (value.has_value()) {
+        KU_ASSIGN_OR_RETURN(apply, ParseSwitch(spelled, *value));
       }
       value = apply ? spelling.fixed : "true";
-    } else if (!value.has_value() && flag.kind == FlagKind::kBool) {
+    } else if (!value.has_value() && is_switch) {
       value = "true";
-    } else if (!value.has_value() && flag.bare_value[0] != '\0') {
-      const bool takes_next = next_ < args_.size() && CheckFlagValue(flag, "", args_[next_]).ok();
-      value = takes_next ? args_[next_++] : flag.bare_value;
+    } else if (!value.has_value() && !flag.bare_value.empty()) {
+      value =
+          next_ < args_.size() && IsNamed(flag, args_[next_]) ? args_[next_++] : flag.bare_value;
     } else if (!value.has_value()) {
       KU_ASSIGN_OR_RETURN(value, NextValue(spelled));
     }
     if (spelling.takes_bool) {
-      KU_ASSIGN_OR_RETURN(value, OnOff(spelled, *value));
+      KU_ASSIGN_OR_RETURN(const bool on, ParseSwitch(spelled, *value));
+      value = on ? "on" : "off";
+    } else if (is_switch) {
+      KU_ASSIGN_OR_RETURN(const bool on, ParseSwitch(spelled, *value));
+      value = on ? "true" : "false";
     }
-    KU_ASSIGN_OR_RETURN(std::string checked, CheckFlagValue(flag, spelled, *value));
-    std::vector<std::string>& values = parsed_.values[flag.name];
-    if (flag.kind != FlagKind::kTextList) values.clear();  // the last one wins
-    values.push_back(std::move(checked));
+    KU_RETURN_IF_ERROR(SetVariable(flag.variable, flag.limits, spelled, *value));
+    const bool some_work = !flag.harmless.empty();
+    if (flag.use == FlagUse::kUnavailable && !(some_work && *value == flag.harmless)) {
+      // The bare option for flags that cannot work at all, with the value where others can.
+      return Bad(spelled + (some_work ? " " + *value : "") + " " + flag.why);
+    }
+    parsed_.values[flag.name] = std::move(*value);
     return OkStatus();
   }
 
-  static StatusOr<std::string> OnOff(const std::string& spelled, const std::string& value) {
-    static constexpr FlagSpec kBoolean = {.name = "", .kind = FlagKind::kBool};
-    KU_ASSIGN_OR_RETURN(const std::string checked, CheckFlagValue(kBoolean, spelled, value));
-    return std::string(checked == "true" ? "on" : "off");
+  static bool IsNamed(const Flag& flag, const std::string& value) {
+    const auto* named = std::get_if<NamedValues>(&flag.variable);
+    return named != nullptr &&
+           std::find(named->names.begin(), named->names.end(), value) != named->names.end();
   }
 
   // The next argument, unless it is plainly another option whose own value was forgotten.
@@ -208,39 +214,74 @@ class Parser {
   }
 
   const std::vector<std::string>& args_;
-  FlagPrograms program_;
+  const FlagTable& table_;
   Spellings spellings_;
   size_t next_ = 0;
   ParsedArgs parsed_;
 };
 
+bool IsOn(const Flag& flag) {
+  return IsSwitch(flag.variable) && VariableText(flag.variable) == "true";
+}
+
+// "-n, --max-tokens N, --other-name"
+std::string FlagHead(const FlagTable& table, const Flag& flag) {
+  std::string head = flag.short_name.empty() ? "  " : "  -" + flag.short_name + ", ";
+  head += "--" + flag.name;
+  if (!flag.value_name.empty()) head += " " + flag.value_name;
+  if (IsOn(flag)) head += ", --no-" + flag.name;
+  for (const FlagAlias& alias : table.aliases) {
+    if (alias.name == flag.name) head += ", --" + alias.alias;
+  }
+  return head;
+}
+
+// What the description does not say itself.
+std::string DefaultText(const Flag& flag) {
+  if (flag.help.find("default") != std::string::npos) return "";
+  if (IsSwitch(flag.variable)) return IsOn(flag) ? " (default on)" : "";
+  const std::string value = VariableText(flag.variable);
+  return value.empty() ? "" : " (default " + value + ")";
+}
+
+std::string FlagHelp(const FlagTable& table, const Flag& flag) {
+  constexpr size_t kColumn = 34;
+  std::string text = FlagHead(table, flag);
+  text += text.size() < kColumn ? std::string(kColumn - text.size(), ' ')
+                                : "\n" + std::string(kColumn, ' ');
+  if (flag.use == FlagUse::kNoEffect) return text + "accepted, has no effect\n";
+  return text + flag.help + DefaultText(flag) + "\n";
+}
+
 }  // namespace
 
-StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, FlagPrograms program) {
-  return Parser(args, program).Run();
+const Flag* FlagTable::Find(std::string_view name) const {
+  for (const FlagGroup& group : groups) {
+    for (const Flag& flag : group.flags) {
+      if (name == flag.name) return &flag;
+    }
+  }
+  return nullptr;
 }
 
-void StoreFlags(const ParsedArgs& args) {
-  for (const auto& [name, values] : args.values) {
-    std::string variable = name;
-    std::replace(variable.begin(), variable.end(), '-', '_');
-    const std::string done = gflags::SetCommandLineOption(variable.c_str(), values.back().c_str());
-    KU_CHECK(!done.empty(), "gflags refuses --" + name + "=" + values.back());
-  }
+bool ParsedArgs::on(std::string_view name) const {
+  const auto it = values.find(name);
+  return it != values.end() && it->second != "false";
 }
 
-bool AsksForJson(const std::vector<std::string>& args) {
-  bool json = false;
-  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
-    const size_t equals = args[i].find('=');
-    const std::string name = args[i].substr(0, equals);
-    if (name != "-o" && name != "--output-format") continue;
-    const std::string value = equals != std::string::npos ? args[i].substr(equals + 1)
-                              : i + 1 < args.size()       ? args[i + 1]
-                                                          : "";
-    json = value == "json" || value == "jsonl";
+StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, const FlagTable& table) {
+  return Parser(args, table).Run();
+}
+
+std::string FlagsHelp(const FlagTable& table) {
+  std::string text;
+  for (const FlagGroup& group : table.groups) {
+    text += "\n" + group.title + ":\n";
+    for (const Flag& flag : group.flags) {
+      if (flag.use != FlagUse::kUnavailable) text += FlagHelp(table, flag);
+    }
   }
-  return json;
+  return text;
 }
 
 }  // namespace kuiper::demo

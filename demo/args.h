@@ -1,5 +1,5 @@
-// argv -> checked values, in front of gflags: abbreviations, aliases, short options, positionals
-// anywhere, nearest match for typing errors. Knows flag_table.h and nothing about what flags mean.
+// argv -> variables: abbreviations, aliases, short options, positionals anywhere, nearest match for
+// typing errors. A program hands over its table of flags; nothing here knows what a flag means.
 #pragma once
 
 #include <map>
@@ -7,30 +7,68 @@
 #include <string_view>
 #include <vector>
 
-#include "demo/flag_table.h"
 #include "kuiper/base/status.h"
+#include "kuiper/chat/variable.h"
 
 namespace kuiper::demo {
 
+enum class FlagUse {
+  kWorks,
+  kNoEffect,     // accepted for old command lines
+  kUnavailable,  // known, but this program cannot do it: an error
+};
+
+struct Flag {
+  std::string name;             // without dashes, e.g. "prompt"
+  std::string short_name = {};  // without dash, e.g. "p"; may be empty
+  std::string value_name = {};  // what --help calls the value, e.g. "TEXT"
+  Variable variable;
+  std::string help = {};
+  Limits limits = {};
+  std::string bare_value = {};     // named values: meaning of the flag without one
+  std::string negated_value = {};  // named values: what --no-NAME stands for
+  FlagUse use = FlagUse::kWorks;
+  std::string why = {};       // kNoEffect, kUnavailable: the end of the sentence
+  std::string harmless = {};  // kUnavailable: the value that asks for nothing
+};
+
+// Another spelling of a flag; it takes the values of that flag unless `fixed` says otherwise.
+struct FlagAlias {
+  std::string alias;
+  std::string name;
+  std::string fixed = {};   // takes no value and stands for this one
+  bool takes_bool = false;  // true and false stand for on and off
+};
+
+struct FlagGroup {
+  std::string title;
+  std::vector<Flag> flags;
+};
+
+struct FlagTable {
+  std::vector<FlagGroup> groups;
+  std::vector<FlagAlias> aliases;
+
+  // nullptr when there is none.
+  const Flag* Find(std::string_view name) const;
+};
+
 struct ParsedArgs {
   std::vector<std::string> positionals;
-  // Flag name -> its values in the form gflags takes; more than one only for kTextList.
-  std::map<std::string, std::vector<std::string>> values;
+  std::map<std::string, std::string, std::less<>> values;  // the last one of each flag given
   bool help = false;
   bool version = false;
 
-  bool given(std::string_view name) const { return values.contains(std::string(name)); }
+  bool given(std::string_view name) const { return values.contains(name); }
+  // Given, and not switched off.
+  bool on(std::string_view name) const;
 };
 
-// `args` without the program's name. Stops at the first --help or --version. kInvalidArgument.
-StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args,
-                               FlagPrograms program = FlagPrograms::kText);
+// Stores the values where `table` says. `args` come without the program's name. Stops at the first
+// --help or --version. kInvalidArgument.
+StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, const FlagTable& table);
 
-// Copies the values into the gflags variables of flags.h.
-void StoreFlags(const ParsedArgs& args);
-
-// Whether these arguments ask for JSON output, even if other ones are wrong: then the error is
-// reported as JSON as well.
-bool AsksForJson(const std::vector<std::string>& args);
+// The lines of --help about all flags that can be used; the defaults are what is stored.
+std::string FlagsHelp(const FlagTable& table);
 
 }  // namespace kuiper::demo

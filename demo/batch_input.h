@@ -1,4 +1,6 @@
-// The file of requests, read line by line: bounded memory for any length, pipes too.
+// The file of requests, read line by line: bounded memory for any length, pipes too. A line has the
+// form of OpenAI's batches:
+// {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {...}}.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +9,24 @@
 #include <string>
 #include <unordered_set>
 
-#include "demo/batch_request.h"
-#include "demo/line_reader.h"
 #include "kuiper/base/json.h"
+#include "kuiper/base/line_reader.h"
 #include "kuiper/base/status.h"
+#include "kuiper/chat/chat_request.h"
 
 namespace kuiper::demo {
+
+// Which request this is; numbers count from 1.
+struct BatchLine {
+  int64_t number = 0;
+  std::optional<std::string> custom_id;
+};
+
+// What the answer is filed under; absent when the line has none.
+std::optional<std::string> CustomIdOf(const JsonNode& line);
+
+// What a line asks for; `defaults` holds what its body leaves out. kInput.
+StatusOr<ChatRequest> ParseBatchLine(const JsonNode& line, const Request& defaults);
 
 class BatchInput {
  public:

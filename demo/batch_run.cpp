@@ -1,24 +1,52 @@
 // kuiper_batch: reads requests a little ahead of the engine, keeps it full, and writes an answer as
 // soon as all answers before it are written.
+#include <sys/stat.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "demo/batch_input.h"
-#include "demo/batch_output.h"
-#include "demo/batch_request.h"
 #include "demo/exit_code.h"
+#include "demo/report.h"
 #include "demo/signals.h"
 #include "demo/text_run.h"
+#include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
+#include "kuiper/chat/chat_response.h"
 
 namespace kuiper::demo {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A line of answers with its newline.
+std::string Line(const BatchLine& line, const std::string& response, const Json& error) {
+  const auto dump = [](const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  const Json custom_id = line.custom_id.has_value() ? Json(*line.custom_id) : Json(nullptr);
+  return "{\"id\":\"batch_req_" + std::to_string(line.number) +
+         "\",\"custom_id\":" + dump(custom_id) + ",\"response\":" + response +
+         ",\"error\":" + dump(error) + "}\n";
+}
+
+std::string AnswerLine(const BatchLine& line, const std::string& body) {
+  return Line(line,
+              "{\"status_code\":200,\"request_id\":\"req_" + std::to_string(line.number) +
+                  "\",\"body\":" + body + "}",
+              nullptr);
+}
+
+std::string ErrorLine(const BatchLine& line, const Status& status) {
+  return Line(line, "null",
+              {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}});
+}
 
 // Requests that are read and not written, for each one that may run: a long answer holds up the
 // lines behind it, not the work on them, and this bounds what a kill can cost.
@@ -26,7 +54,7 @@ constexpr size_t kReadAhead = 16;
 
 class Batch {
  public:
-  Batch(Run& run, BatchInput& input, BatchOutput& output, Engine& engine)
+  Batch(Run& run, BatchInput& input, AppendFile& output, Engine& engine)
       : run_(run),
         input_(input),
         output_(output),
@@ -41,7 +69,7 @@ class Batch {
  private:
   struct Active {
     BatchLine line;
-    bool chat;
+    bool is_chat;
     int num_running;                  // choices that have not ended
     std::vector<Completion> choices;  // by their number
   };
@@ -49,7 +77,7 @@ class Batch {
   // Adds requests while there is room for them.
   void Fill();
   void Start(const BatchInput::Item& item);
-  StatusOr<Prompt> BuildPrompt(const BatchRequest& request);
+  StatusOr<Prompt> BuildPrompt(const ChatRequest& request);
   void FinishChoice(int64_t id, int choice);
   void Store(const BatchLine& line, std::string text);
   Status WriteReady();
@@ -58,7 +86,7 @@ class Batch {
 
   Run& run_;
   BatchInput& input_;
-  BatchOutput& output_;
+  AppendFile& output_;
   Engine& engine_;
   Answerer answerer_;
   std::string model_;
@@ -78,30 +106,26 @@ void Batch::Store(const BatchLine& line, std::string text) {
   lines_[index] = std::move(text);
 }
 
-StatusOr<Prompt> Batch::BuildPrompt(const BatchRequest& request) {
-  if (!request.ids.empty()) return Prompt{request.ids};
-  if (!request.chat) return Prompt{EncodeRaw(*engine_.tokenizer(), *request.input.text)};
-  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_.options, request.input));
-  const TemplateOptions chat = ChatTemplateOf(run_.options, request.input, engine_.chat_family());
+StatusOr<Prompt> Batch::BuildPrompt(const ChatRequest& request) {
+  if (!request.request.prompt.empty()) return Prompt{request.request.prompt};
+  if (!request.is_chat) return Prompt{EncodeRaw(*engine_.tokenizer(), request.text)};
+  const PromptInput input = {.messages = request.messages};
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_.options, input));
+  const TemplateOptions chat = ChatTemplateOf(run_.options, input, engine_.chat_family());
   return answerer_.BuildPrompt(chat, &conversation);
 }
 
 void Batch::Start(const BatchInput::Item& item) {
   const auto add = [&]() -> StatusOr<int64_t> {
     KU_RETURN_IF_ERROR(item.json.status());
-    KU_ASSIGN_OR_RETURN(const BatchRequest wanted, ParseBatchRequest(*item.json, run_.options));
+    KU_ASSIGN_OR_RETURN(const ChatRequest wanted, ParseBatchLine(*item.json, run_.options.request));
     KU_ASSIGN_OR_RETURN(const Prompt prompt, BuildPrompt(wanted));
-    Request request = answerer_.MakeRequest(prompt, wanted.generation);
-    request.stop = wanted.stop;
-    request.ignore_eos = wanted.ignore_eos;
-    request.num_samples = wanted.num_choices;
-    request.beam_width = wanted.beam_width;
-    request.length_penalty = wanted.length_penalty;
+    Request request = answerer_.MakeRequest(prompt, wanted.request);
     // A completion is all of the text.
-    if (!wanted.chat) request.split_thinking = request.starts_thinking = false;
+    if (!wanted.is_chat) request.split_thinking = request.starts_thinking = false;
     KU_ASSIGN_OR_RETURN(const int64_t id, engine_.Add(std::move(request)));
-    active_[id] = {item.line, wanted.chat, wanted.num_choices,
-                   std::vector<Completion>(wanted.num_choices)};
+    const int choices = wanted.request.num_samples;
+    active_[id] = {item.line, wanted.is_chat, choices, std::vector<Completion>(choices)};
     return id;
   };
   const StatusOr<int64_t> id = add();
@@ -110,7 +134,7 @@ void Batch::Start(const BatchInput::Item& item) {
     return;
   }
   ++num_failed_;
-  Store(item.line, BatchErrorLine(item.line, id.status()));
+  Store(item.line, ErrorLine(item.line, id.status()));
 }
 
 void Batch::Fill() {
@@ -134,9 +158,11 @@ void Batch::FinishChoice(int64_t id, int choice) {
       });
   if (failed != request.choices.end()) {
     ++num_failed_;
-    Store(request.line, BatchErrorLine(request.line, failed->error));
+    Store(request.line, ErrorLine(request.line, failed->error));
   } else {
-    Store(request.line, BatchAnswerLine(request.line, request.chat, model_, request.choices));
+    const std::string number = std::to_string(request.line.number);
+    Store(request.line,
+          AnswerLine(request.line, ChatResponse(request.is_chat, number, model_, request.choices)));
   }
   active_.erase(id);
 }
@@ -165,34 +191,25 @@ void Batch::ShowProgress() {
   text += std::to_string(done);
   if (input_.count() > 0) text += '/' + std::to_string(input_.count());
   const KvStats kv = engine_.kv_stats();
-  char numbers[100];
-  std::snprintf(numbers, sizeof(numbers), " requests, %.1f tokens/s, KV %d%%",
-                static_cast<double>(num_tokens_) / SecondsSince(begin_),
-                kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0);
-  run_.console.Progress(text + numbers);
+  run_.console.Progress(text +
+                        Format(" requests, %.1f tokens/s, KV %d%%",
+                               static_cast<double>(num_tokens_) / SecondsSince(begin_),
+                               kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0));
 }
 
 void Batch::Summarise() const {
   const double seconds = SecondsSince(begin_);
-  const int64_t num_new = num_written_ - num_kept_;
-  char text[200];
-  std::snprintf(text, sizeof(text),
-                "Batch: %lld requests, %lld failed, %lld kept from before; %lld prompt and %lld "
-                "generated tokens in %.1f s, %.1f tokens/s",
-                static_cast<long long>(num_new), static_cast<long long>(num_failed_),
-                static_cast<long long>(num_kept_), static_cast<long long>(num_prompt_tokens_),
-                static_cast<long long>(num_tokens_), seconds,
-                static_cast<double>(num_tokens_) / seconds);
-  run_.console.Info(text);
+  run_.console.Info(
+      Format("Batch: %ld requests, %ld failed, %ld kept from before; %ld prompt and %ld generated "
+             "tokens in %.1f s, %.1f tokens/s",
+             num_written_ - num_kept_, num_failed_, num_kept_, num_prompt_tokens_, num_tokens_,
+             seconds, static_cast<double>(num_tokens_) / seconds));
   const KvStats kv = engine_.kv_stats();
-  std::snprintf(
-      text, sizeof(text),
-      "KV cache: %lld of %lld prompt tokens reused, %lld blocks evicted, %lld preemptions "
-      "recomputed, %lld swapped",
-      static_cast<long long>(kv.tokens_hit), static_cast<long long>(kv.tokens_requested),
-      static_cast<long long>(kv.evicted_pages), static_cast<long long>(kv.preempted_recompute),
-      static_cast<long long>(kv.preempted_swap));
-  run_.console.Info(text);
+  run_.console.Info(
+      Format("KV cache: %ld of %ld prompt tokens reused, %ld blocks evicted, %ld preemptions "
+             "recomputed, %ld swapped",
+             kv.tokens_hit, kv.tokens_requested, kv.evicted_pages, kv.preempted_recompute,
+             kv.preempted_swap));
 }
 
 StatusOr<int> Batch::Answer() {
@@ -214,7 +231,7 @@ StatusOr<int> Batch::Answer() {
 }
 
 // Reads past the requests whose answers are in the output.
-Status Resume(Run& run, BatchInput& input, BatchOutput& output) {
+Status Resume(Run& run, BatchInput& input, AppendFile& output) {
   while (const std::optional<std::string> answer = output.NextFinished()) {
     const std::optional<BatchInput::Item> item = input.Next();
     const auto json = ParseJson(*answer, StatusCode::kInput, "the line");
@@ -242,8 +259,13 @@ StatusOr<int> RunBatch(Run& run) {
   const Options& options = run.options;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<BatchInput> input,
                       BatchInput::Open(options.batch_input));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<BatchOutput> output,
-                      BatchOutput::Open(options.batch_output, input->fd()));
+  struct stat from = {}, to = {};
+  if (fstat(input->fd(), &from) == 0 && stat(options.batch_output.c_str(), &to) == 0 &&
+      S_ISREG(to.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino) {
+    return Status(StatusCode::kInvalidArgument, "--input and --output are the same file");
+  }
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<AppendFile> output,
+                      AppendFile::Open(options.batch_output));
   KU_RETURN_IF_ERROR(Resume(run, *input, *output));
   if (input->count() > 0 && input->num_read() == input->count()) return kExitOk;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));

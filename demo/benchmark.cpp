@@ -1,10 +1,10 @@
 // --benchmark: prefill and decode speed for several prompt lengths, as CSV on stdout.
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "demo/exit_code.h"
+#include "demo/report.h"
 #include "demo/text_run.h"
 
 namespace kuiper::demo {
@@ -39,17 +39,15 @@ std::string CsvField(const std::string& text) {
 std::string Row(const AnswerRecord& record) {
   const Completion& c = record.completion;
   const int steps = std::max<int>(1, static_cast<int>(c.tokens.size()) - 1);
-  char numbers[256];
-  std::snprintf(numbers, sizeof(numbers), ",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
-                c.tokens.size(), c.prefill_ms, record.prefill_tps(), c.decode_ms,
-                record.decode_tps(), c.decode_ms / steps);
-  return CsvField(record.model) + numbers;
+  return CsvField(record.model) + Format(",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
+                                         c.tokens.size(), c.prefill_ms, record.prefill_tps(),
+                                         c.decode_ms, record.decode_tps(), c.decode_ms / steps);
 }
 
 StatusOr<AnswerRecord> Measure(Run& run, Engine& engine, int prompt_tokens, int repetition) {
   Request request;
   request.prompt = SyntheticPrompt(*engine.tokenizer(), prompt_tokens, repetition);
-  request.sampling = run.options.generation.sampling;
+  request.sampling = run.options.request.sampling;
   request.max_new_tokens = run.options.benchmark_decode;
   request.ignore_eos = true;
   AnswerRecord record;

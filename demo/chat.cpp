@@ -29,7 +29,7 @@ Chat::Chat(Run& run, std::unique_ptr<Engine> engine, Conversation conversation,
       answerer_(run.options, *engine_, run.console, Streams(run)),
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
-      generation_(run.options.generation) {}
+      parameters_(run.options.request) {}
 
 int Chat::Loop(int input_fd) {
   if (conversation_.waits_for_answer()) {
@@ -92,7 +92,7 @@ void Chat::Ask(const std::string& text) {
 void Chat::Answer(Conversation before) {
   LimitHistory(run_, &conversation_);
   const AnswerRecord record = answerer_.Run(answerer_.BuildPrompt(chat_, &conversation_),
-                                            generation_, run_.options.show_thinking);
+                                            parameters_, run_.options.show_thinking);
   const Completion& c = record.completion;
   if (c.finish != FinishReason::kNone) block_table_ = c.pages;
   // On a terminal people see what went wrong; the exit code is for scripts.
@@ -109,7 +109,7 @@ void Chat::Answer(Conversation before) {
   totals_.generated_tokens += static_cast<int64_t>(c.tokens.size());
   totals_.prefill_ms += c.prefill_ms;
   totals_.decode_ms += c.decode_ms;
-  conversation_.AddAnswer(c, chat_, !run_.options.ignore_eos, *engine_->tokenizer());
+  conversation_.AddAnswer(c, chat_, !run_.options.request.ignore_eos, *engine_->tokenizer());
   SaveSession();
 }
 
@@ -123,7 +123,7 @@ void Chat::SaveSession() {
 // A failed turn answers in the output's own form; a failed command only says so.
 void Chat::Fail(const Status& status, bool as_answer) {
   if (as_answer) {
-    answerer_.Run(status, generation_, false);
+    answerer_.Run(status, parameters_, false);
   } else {
     console_.Error(status);
   }

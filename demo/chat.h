@@ -7,8 +7,8 @@
 #include <string>
 
 #include "demo/answer.h"
-#include "demo/line_reader.h"
 #include "demo/text_run.h"
+#include "kuiper/base/line_reader.h"
 
 namespace kuiper::demo {
 
@@ -56,7 +56,7 @@ class Chat {
   Answerer answerer_;
   Conversation conversation_;
   TemplateOptions chat_;
-  Generation generation_;
+  Request parameters_;
   ChatTotals totals_;
   std::vector<int32_t> block_table_;  // of the newest answer
   bool multiline_ = false;
@@ -65,12 +65,8 @@ class Chat {
 
 StatusOr<int> RunChat(Run& run, const PromptInput& input);
 
-// Checks the value of one parameter, named as its flag, and stores it; `spelled` is its name in
-// messages.
-Status SetParameter(const std::string& name, const std::string& spelled, const std::string& value,
-                    Generation* generation);
-// The texts of /set: "temp=0.7 top_k=20" into `generation`; all or nothing.
-Status ApplySettings(const std::string& assignments, Generation* generation);
-std::string DescribeSettings(const Generation& generation);
+// The texts of /set: "temp=0.7 top_k=20" into `parameters`; all or nothing.
+Status ApplySettings(const std::string& assignments, Request* parameters);
+std::string DescribeSettings(const Request& parameters);
 
 }  // namespace kuiper::demo

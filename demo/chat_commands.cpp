@@ -1,23 +1,25 @@
-#include <cstdio>
+#include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "demo/chat.h"
 #include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/session_file.h"
+#include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
 namespace {
 
-constexpr char kHelp[] = R"(/help                this list
+constexpr char kHelpBeforeSet[] = R"(/help                this list
 /clear, /reset       forget the conversation and its keys and values
 /regen               answer the last message again
 /undo                take back the last message and its answer
 /system [TEXT]       show or set the system message
 /think on|off|auto   thinking of Qwen3
-/set [NAME=VALUE...] show or change temp, top_k, top_p, min_p, repetition_penalty,
-                     presence_penalty, frequency_penalty, seed, max_tokens, reasoning_budget
+)";
+constexpr char kHelpAfterSet[] = R"(
 /tokens              how full the context is
 /stats               totals of this chat
 /cache               KV cache and prefix cache
@@ -30,6 +32,23 @@ constexpr char kHelp[] = R"(/help                this list
 //text               a message that begins with a slash
 Ctrl-C stops an answer; at the prompt it ends the program.)";
 
+std::string HelpText() {
+  constexpr size_t kWidth = 96;
+  std::string text, line = "/set [NAME=VALUE...] show or change";
+  const char* separator = " ";
+  for (const Parameter& parameter : Parameters()) {
+    if (!parameter.in_chats) continue;
+    if (line.size() + parameter.typed_name.size() + 2 > kWidth) {
+      text += line + ",\n";
+      line = std::string(21, ' ');
+      separator = "";
+    }
+    line += separator + parameter.typed_name;
+    separator = ", ";
+  }
+  return kHelpBeforeSet + text + line + kHelpAfterSet;
+}
+
 Status Bad(const std::string& message, const std::string& hint = "") {
   return Status(StatusCode::kInvalidArgument, message, hint);
 }
@@ -38,17 +57,6 @@ std::string Trim(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string::npos) return "";
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-template <typename... Args>
-std::string Format(const char* format, Args... args) {
-  char text[400];
-  std::snprintf(text, sizeof(text), format, args...);
-  return text;
-}
-
-double PerSecond(int64_t count, double ms) {
-  return ms > 0 ? static_cast<double>(count) * 1000 / ms : 0;
 }
 
 std::string CacheText(const KvStats& kv) {
@@ -61,18 +69,14 @@ std::string CacheText(const KvStats& kv) {
   text += "\nmemory: " + HumanBytes(static_cast<double>(kv.bytes_reserved)) + " allocated, " +
           HumanBytes(static_cast<double>(kv.bytes_touched)) + " touched";
   if (kv.preempted_recompute + kv.preempted_swap + kv.slides > 0) {
-    text += Format("\nfull cache: %lld preemptions recomputed, %lld swapped, %lld slides",
-                   static_cast<long long>(kv.preempted_recompute),
-                   static_cast<long long>(kv.preempted_swap), static_cast<long long>(kv.slides));
+    text += Format("\nfull cache: %ld preemptions recomputed, %ld swapped, %ld slides",
+                   kv.preempted_recompute, kv.preempted_swap, kv.slides);
   }
   if (!kv.prefix_cache) return text + "\nprefix cache: off (--prefix-cache)";
   return text + Format(
-                    "\nprefix cache: %lld of %lld lookups hit, %lld of %lld tokens reused, %lld "
-                    "blocks evicted",
-                    static_cast<long long>(kv.hits), static_cast<long long>(kv.lookups),
-                    static_cast<long long>(kv.tokens_hit),
-                    static_cast<long long>(kv.tokens_requested),
-                    static_cast<long long>(kv.evicted_pages));
+                    "\nprefix cache: %ld of %ld lookups hit, %ld of %ld tokens reused, %ld blocks "
+                    "evicted",
+                    kv.hits, kv.lookups, kv.tokens_hit, kv.tokens_requested, kv.evicted_pages);
 }
 
 std::string BlockTableText(const KvStats& kv, const std::vector<int32_t>& table) {
@@ -86,6 +90,38 @@ std::string BlockTableText(const KvStats& kv, const std::vector<int32_t>& table)
 }
 
 }  // namespace
+
+Status ApplySettings(const std::string& assignments, Request* parameters) {
+  Request changed = *parameters;
+  std::istringstream words(assignments);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) return Bad("/set: '" + word + "' is not NAME=VALUE");
+    std::string name = word.substr(0, equals);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const Parameter* parameter = FindParameter(name);
+    const bool found = parameter != nullptr && parameter->in_chats;
+    if (found) name = parameter->typed_name;
+    std::replace(name.begin(), name.end(), '_', '-');
+    const std::string spelled = "/set " + name;
+    const Status set = found ? parameter->Set(&changed, spelled, word.substr(equals + 1))
+                             : Bad(spelled + ": there is no such parameter");
+    if (!set.ok()) return Bad(set.message(), "/set alone lists the parameters");
+  }
+  *parameters = changed;
+  return OkStatus();
+}
+
+std::string DescribeSettings(const Request& parameters) {
+  Request copy = parameters;
+  std::string text;
+  for (const Parameter& parameter : Parameters()) {
+    if (!parameter.in_chats) continue;
+    text +=
+        (text.empty() ? "" : " ") + parameter.typed_name + "=" + VariableText(parameter.of(copy));
+  }
+  return text;
+}
 
 bool Chat::Command(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
@@ -104,7 +140,7 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/think") return SetThinking(rest);
   if (name == "/image") return Bad("this program takes text only");
   if (name == "/help") {
-    console_.Reply(kHelp);
+    console_.Reply(HelpText());
   } else if (name == "/clear" || name == "/reset") {
     Clear();
   } else if (name == "/regen") {
@@ -135,9 +171,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
     console_.Reply("saved " + std::to_string(conversation_.num_turns()) + " turns to " + path);
     return OkStatus();
   }
-  Conversation loaded;
-  KU_RETURN_IF_ERROR(LoadConversation(path, &loaded));
-  conversation_ = std::move(loaded);
+  KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path));
   console_.Reply("loaded " + std::to_string(conversation_.num_turns()) + " turns from " + path);
   return OkStatus();
 }
@@ -198,8 +232,8 @@ Status Chat::SetThinking(const std::string& value) {
 }
 
 Status Chat::SetParameters(const std::string& assignments) {
-  KU_RETURN_IF_ERROR(ApplySettings(assignments, &generation_));
-  console_.Reply(DescribeSettings(generation_));
+  KU_RETURN_IF_ERROR(ApplySettings(assignments, &parameters_));
+  console_.Reply(DescribeSettings(parameters_));
   return OkStatus();
 }
 
@@ -215,14 +249,14 @@ void Chat::ShowTokens() {
 }
 
 void Chat::ShowStats() {
+  const ChatTotals& t = totals_;
   console_.Reply(
-      Format("turns: %d\nprompt: %lld tokens, %lld reused, %.1f tokens/s\n"
-             "generated: %lld tokens, %.1f tokens/s",
-             totals_.turns, static_cast<long long>(totals_.prompt_tokens),
-             static_cast<long long>(totals_.cached_tokens),
-             PerSecond(totals_.prompt_tokens - totals_.cached_tokens, totals_.prefill_ms),
-             static_cast<long long>(totals_.generated_tokens),
-             PerSecond(totals_.generated_tokens - totals_.turns, totals_.decode_ms)));
+      Format("turns: %d\nprompt: %ld tokens, %ld reused, %.1f tokens/s\n"
+             "generated: %ld tokens, %.1f tokens/s",
+             t.turns, t.prompt_tokens, t.cached_tokens,
+             PerSecond(static_cast<double>(t.prompt_tokens - t.cached_tokens), t.prefill_ms),
+             t.generated_tokens,
+             PerSecond(static_cast<double>(t.generated_tokens - t.turns), t.decode_ms)));
 }
 
 }  // namespace kuiper::demo

@@ -11,6 +11,7 @@
 
 #include "demo/exit_code.h"
 #include "demo/start_log.h"
+#include "kuiper/base/append_file.h"
 
 namespace kuiper::demo {
 namespace {
@@ -152,17 +153,6 @@ void Console::EndProgress() {
   progress_shown_ = false;
   std::fprintf(stderr, "\r\x1b[K");
   std::fflush(stderr);
-}
-
-Status WriteFailed(const std::string& path) {
-  return Status(StatusCode::kInternal, "cannot write " + path + ": " + std::strerror(errno));
-}
-
-std::string OneLine(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return text;
 }
 
 }  // namespace kuiper::demo

@@ -67,10 +67,4 @@ class Console {
   Status output_status_;
 };
 
-// "cannot write PATH: No such file or directory" from errno.
-Status WriteFailed(const std::string& path);
-
-// `text` without line breaks and other control characters: for messages of one line.
-std::string OneLine(std::string text);
-
 }  // namespace kuiper::demo

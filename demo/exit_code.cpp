@@ -34,28 +34,4 @@ std::string FlagName(std::string_view parameter) {
   return name;
 }
 
-const char* ErrorName(StatusCode code) {
-  switch (code) {
-    case StatusCode::kOk:
-      return "";
-    case StatusCode::kInvalidArgument:
-      return "invalid_argument";
-    case StatusCode::kModel:
-      return "model_error";
-    case StatusCode::kTokenizer:
-      return "tokenizer_error";
-    case StatusCode::kInput:
-      return "invalid_input";
-    case StatusCode::kContextExceeded:
-      return "context_length_exceeded";
-    case StatusCode::kResourceExhausted:
-      return "out_of_memory";
-    case StatusCode::kUnavailable:
-      return "device_unavailable";
-    case StatusCode::kInternal:
-      return "internal_error";
-  }
-  return "internal_error";
-}
-
 }  // namespace kuiper::demo

@@ -28,7 +28,4 @@ int ExitCodeOf(StatusCode code);
 // How the programs spell a parameter of the library: num_blocks is --num-blocks.
 std::string FlagName(std::string_view parameter);
 
-// The "code" of error objects in JSON, e.g. "context_length_exceeded".
-const char* ErrorName(StatusCode code);
-
 }  // namespace kuiper::demo

@@ -1,101 +1,284 @@
 #include "demo/flags.h"
 
-#include <gflags/gflags.h>
+#include <algorithm>
+#include <utility>
 
-// The texts are what --help prints.
+#include "demo/exit_code.h"
+#include "kuiper/chat/parameters.h"
 
-// Model and input.
-DEFINE_string(model, "", "model: Hugging Face directory, .safetensors or packed .bin");
-DEFINE_string(tokenizer, "", "tokenizer.json, its directory, or a .model (default: the model's)");
-DEFINE_string(input, "", "requests, one JSON object per line, - = standard input");
-DEFINE_string(output, "", "answers, one line per request, in order, - = standard output");
-DEFINE_string(prompt, "", "one user message");
-DEFINE_string(file, "", "read the user message from a file, - = standard input");
-DEFINE_string(system_prompt, "", "system message, \"\" = none (default: the chat template's own)");
-DEFINE_string(messages, "", "OpenAI-style messages, a JSON file");
-DEFINE_bool(raw, false, "no chat template: the prompt is fed as it is");
-DEFINE_string(image, "", "image file");
-DEFINE_int64(max_pixels, 1003520, "largest image");
-DEFINE_int64(min_pixels, 0, "smallest image");
-DEFINE_int64(image_max_tokens, 0, "largest image, in tokens");
-DEFINE_string(think, "auto", "Qwen3 thinking; auto = the chat template's own, on");
-DEFINE_bool(show_thinking, false, "print the reasoning (--hide-thinking: do not)");
-DEFINE_int32(reasoning_budget, -1, "thinking tokens before </think> is forced, -1 = no limit");
+namespace kuiper::demo {
+namespace {
 
-// Generation.
-DEFINE_int32(max_tokens, 256, "tokens to generate at most");
-DEFINE_double(temp, 0, "temperature, 0 = greedy");
-DEFINE_int32(top_k, 0, "sample among the k most likely tokens, 0 = all");
-DEFINE_double(top_p, 1, "sample among the most likely tokens of this total probability");
-DEFINE_double(min_p, 0, "sample among tokens at least this likely, relative to the likeliest");
-DEFINE_double(repetition_penalty, 1, "divides the logits of tokens seen before");
-DEFINE_double(presence_penalty, 0, "subtracted from the logits of generated tokens");
-DEFINE_double(frequency_penalty, 0, "the same per occurrence");
-DEFINE_uint64(seed, 0, "of the sampler");
-DEFINE_bool(use_generation_config, false, "sampling of generation_config.json, where not given");
-DEFINE_string(stop, "", "end the answer before this string; may be repeated");
-DEFINE_bool(ignore_eos, false, "generate on after the end-of-sequence token");
-DEFINE_string(json_schema, "", "constrain the answer");
-DEFINE_int32(logprobs, 0, "alternatives per token in JSON output");
-DEFINE_string(speculative, "none", "guess tokens ahead");
-DEFINE_int32(num_speculative_tokens, 8, "guesses per step");
-DEFINE_int32(num_samples, 1, "answers to the prompt; answer i is that of --seed + i");
-DEFINE_int32(beam_width, 1, "answer by beam search with this many beams");
-DEFINE_double(length_penalty, 1, "of beam search: above 0 favours long answers, below short ones");
-DEFINE_string(overflow, "error", "prompt longer than the context: fail, or drop the oldest turns");
+constexpr const char* kTextOnly = "is not available: this program takes text only";
+constexpr const char* kNotYet = "is not available in this version";
+constexpr const char* kOneWay = "has no effect: there is one implementation";
 
-// KV cache and execution.
-DEFINE_bool(paged_attention, false, "KV cache in pages with a block table (kuiper_batch: on)");
-DEFINE_int32(block_size, 16, "tokens per page, a power of two from 1 to 256");
-DEFINE_int32(max_context, 0, "context length (default: 8192 or the model's limit)");
-DEFINE_bool(prefix_cache, false, "reuse keys and values of earlier prompts (kuiper_batch: on)");
-DEFINE_int64(prefix_cache_size, 65536, "tokens kept for reuse, clamped to the pool");
-DEFINE_string(kv_cache_dtype, "auto", "type of keys and values");
-DEFINE_double(gpu_memory_utilization, 0.9,
-              "share of the available memory that may be used (default: 0.9, integrated GPUs 0.8)");
-DEFINE_uint64(kv_cache_memory, 0, "size of the KV cache, e.g. 512M (default: as --num-blocks)");
-DEFINE_int32(num_blocks, 0,
-             "size of the KV cache in pages (default: a context per sequence, or what fits)");
-DEFINE_int32(max_num_batched_tokens, 512, "tokens of one prefill step");
-DEFINE_int32(max_num_seqs, 16, "requests that run at the same time");
-DEFINE_string(policy, "throughput", "many requests at once, or two with the least delay");
-DEFINE_string(on_full, "preempt",
-              "full KV cache: others wait, the answer stops, or its text slides");
-DEFINE_string(preemption, "recompute", "how a request that had to wait gets its KV cache back");
-DEFINE_uint64(swap_space, 1ull << 30, "host memory for --preemption swap and auto, e.g. 512M");
-DEFINE_bool(cuda_graph, true, "record the decode step once and replay it (CPU: only when given)");
-DEFINE_bool(fused_ffn, true, "fused feed-forward kernels");
-DEFINE_bool(fused_rope_kv, false, "fused kernels");
-DEFINE_bool(fused_gqa, false, "fused kernels");
-DEFINE_string(attention, "flash1", "attention kernel");
-DEFINE_bool(cascade_attention, true,
-            "read pages that requests share once (default: on the CPU and with flash2)");
-DEFINE_string(deterministic, "on",
-              "see Guarantees; strict: prefill equals decode to the bit on a GPU, too");
-DEFINE_string(device, "", "cpu, simt or cuda:N (default: cuda:0 if usable, else cpu)");
-DEFINE_string(dtype, "auto", "convert the weights; auto = as stored");
-DEFINE_int32(threads, 0, "CPU threads (default: one per core)");
+// A row of the table, and the programs that take it.
+struct Row {
+  Flag flag;
+  FlagPrograms programs = FlagPrograms::kAll;
+};
 
-// Session and output.
-DEFINE_bool(interactive, false, "chat; with piped input one line is one turn");
-DEFINE_bool(stream, false, "print text as it is produced (default: chat on a terminal)");
-DEFINE_int32(max_history, 10, "earlier turns kept in a chat");
-DEFINE_string(history_thinking, "strip", "reasoning of earlier turns");
-DEFINE_string(session, "", "load the conversation from this JSON file and save it there");
-DEFINE_string(output_format, "text", "form of standard output");
-DEFINE_bool(quiet, false, "only the answer on stdout, only warnings and errors on stderr");
-DEFINE_bool(verbose, false, "more log lines");
-DEFINE_string(log_level, "info", "least important lines on stderr");
-DEFINE_string(log_file, "", "also write the log to this file");
-DEFINE_bool(stats, true, "statistics on stderr");
-DEFINE_string(stats_json, "", "statistics to this file, one JSON object per answer");
-DEFINE_string(color, "auto", "auto: on a terminal without NO_COLOR");
-DEFINE_bool(benchmark, false, "measure prefill and decode, print CSV");
-DEFINE_int32(benchmark_decode_tokens, 1024, "tokens to decode per row");
-DEFINE_string(benchmark_prompt_tokens, "256,512,1024,2048,4096", "prompt lengths");
-DEFINE_int32(repetitions, 1, "rows per prompt length");
-DEFINE_bool(verify_paged, false, "run contiguous and paged, compare ids and logits to the bit");
-DEFINE_string(dump_tokens, "", "write the generated ids, one per line");
-DEFINE_string(dump_logits, "", "write the logits of each token, .npy float32 [tokens, vocab]");
-DEFINE_bool(tokenize, false, "print the ids of the prompt and exit");
-DEFINE_bool(dry_run, false, "print the memory plan and exit 0 or 7");
+// `names` is "prompt", or with a short name "p,prompt".
+Row Of(std::string names, Variable variable, std::string help, Limits limits = {}) {
+  const size_t comma = names.find(',');
+  Row row{{.name = names.substr(comma + 1), .variable = std::move(variable)}};
+  if (comma != std::string::npos) row.flag.short_name = names.substr(0, comma);
+  row.flag.value_name = ValueName(row.flag.variable, limits);
+  row.flag.help = std::move(help);
+  row.flag.limits = limits;
+  return row;
+}
+
+// A row whose value is a text.
+Row Text(std::string names, const char* value_name, Variable variable, std::string help) {
+  Row row = Of(std::move(names), std::move(variable), std::move(help));
+  row.flag.value_name = value_name;
+  return row;
+}
+
+Row OfParameter(const Parameter& parameter, Request& request, std::string short_name = "") {
+  const std::string name = FlagName(parameter.typed_name).substr(2);
+  Row row =
+      Of(name, parameter.of(request), SpellParams(parameter.help, FlagName), parameter.limits);
+  row.flag.short_name = std::move(short_name);
+  if (parameter.name == "stop") row.flag.value_name = "STR";
+  return row;
+}
+
+Row Infer(Row row) {
+  row.programs = FlagPrograms::kText;
+  return row;
+}
+
+Row Batch(Row row) {
+  row.programs = FlagPrograms::kBatch;
+  return row;
+}
+
+Row Unused(FlagUse use, const char* name, Variable variable, const char* why,
+           const char* harmless = "", Limits limits = {}) {
+  Row row = Of(name, std::move(variable), "", limits);
+  row.flag.use = use;
+  row.flag.why = why;
+  row.flag.harmless = harmless;
+  return row;
+}
+
+Row Unavailable(const char* name, const char* why, Options& o) {
+  return Infer(Unused(FlagUse::kUnavailable, name, &o.unused.text, why));
+}
+
+Row NoEffect(const char* name, const char* why, Options& o) {
+  return Unused(FlagUse::kNoEffect, name, &o.unused.on, why);
+}
+
+std::vector<Row> InputRows(Options& o) {
+  return {
+      Batch(Text("i,input", "FILE", &o.batch_input,
+                 "requests, one JSON object per line, - = standard input")),
+      Batch(Text("o,output", "FILE", &o.batch_output,
+                 "answers, one line per request, in order, - = standard output")),
+      Text("m,model", "PATH", &o.engine.model_path,
+           "model: Hugging Face directory, .safetensors or packed .bin"),
+      Text("tokenizer", "PATH", &o.engine.tokenizer_path,
+           "tokenizer.json, its directory, or a .model (default: the model's)"),
+      Infer(Text("p,prompt", "TEXT", &o.prompt, "one user message")),
+      Infer(Text("f,file", "PATH", &o.prompt_file,
+                 "read the user message from a file, - = standard input")),
+      Infer(Text("messages", "PATH", &o.messages_file, "OpenAI-style messages, a JSON file")),
+      Text("sys,system-prompt", "TEXT", &o.system_prompt,
+           "system message, \"\" = none (default: the chat template's own)"),
+      Infer(Of("raw", &o.raw, "no chat template: the prompt is fed as it is")),
+      Of("think", OneOf(&o.think, {{"on", true}, {"off", false}, {"auto", std::nullopt}}),
+         "Qwen3 thinking; auto = the chat template's own, on"),
+      Infer(Of("show-thinking", &o.show_thinking, "print the reasoning (--hide-thinking: do not)")),
+      OfParameter(*FindParameter("reasoning_budget"), o.request),
+      Unavailable("image", kTextOnly, o),
+      Unavailable("max-pixels", kTextOnly, o),
+      Unavailable("min-pixels", kTextOnly, o),
+      Unavailable("image-max-tokens", kTextOnly, o),
+  };
+}
+
+std::vector<Row> GenerationRows(Options& o) {
+  const auto parameter = [&](const char* name) {
+    return OfParameter(*FindParameter(name), o.request);
+  };
+  std::vector<Row> rows = {OfParameter(*FindParameter("max_tokens"), o.request, "n")};
+  for (const Parameter& sampling : Parameters()) {
+    if (sampling.of_sampling) rows.push_back(OfParameter(sampling, o.request));
+  }
+  const std::vector<Row> others = {
+      Of("use-generation-config", &o.use_generation_config,
+         "sampling of generation_config.json, where not given"),
+      parameter("stop"),
+      parameter("ignore_eos"),
+      Infer(parameter("logprobs")),
+      Infer(parameter("beam_width")),
+      Infer(parameter("length_penalty")),
+      Infer(parameter("num_samples")),
+      Of("overflow", OneOf(&o.drop_oldest, {{"error", false}, {"drop-oldest", true}}),
+         "prompt longer than the context: fail, or drop the oldest turns"),
+      Unavailable("json-schema", kNotYet, o),
+      Unused(FlagUse::kUnavailable, "speculative", OneOf(&o.unused.on, {{"none", true}}, {"ngram"}),
+             kNotYet, "none"),
+      Unused(FlagUse::kUnavailable, "num-speculative-tokens", &o.unused.number, kNotYet, "0",
+             {0, 64}),
+  };
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
+}
+
+std::vector<Row> ExecutionRows(Options& o) {
+  using enum AttentionKind;
+  using enum Determinism;
+  using enum OnFull;
+  using enum Preemption;
+  using enum SchedulingPolicy;
+  EngineConfig& e = o.engine;
+  Row deterministic = Of(
+      "deterministic", OneOf(&e.ops.determinism, {{"on", kOn}, {"strict", kStrict}, {"off", kOff}}),
+      "see Guarantees; strict: prefill equals decode to the bit on a GPU, too");
+  deterministic.flag.bare_value = "on";
+  deterministic.flag.negated_value = "off";
+  return {
+      Of("paged-attention", &e.paged, "KV cache in pages with a block table (kuiper_batch: on)"),
+      Of("block-size", &e.page_size, "tokens per page, a power of two from 1 to 256",
+         {.min = 1, .max = 256, .power_of_two = true}),
+      Of("c,max-context", &e.max_context, "context length (default: 8192 or the model's limit)",
+         {.min = 1}),
+      Of("prefix-cache", &e.prefix_cache,
+         "reuse keys and values of earlier prompts (kuiper_batch: on)"),
+      Of("prefix-cache-size", &e.prefix_cache_tokens, "tokens kept for reuse, clamped to the pool"),
+      Of("kv-cache-dtype", OneOf(&e.kv_dtype, {{"auto", {}}, {"fp16", DType::kF16}}, {"int8"}),
+         "type of keys and values"),
+      Of("gpu-memory-utilization", &e.memory_utilization,
+         "share of the available memory that may be used (default: 0.9, integrated GPUs 0.8)",
+         {.max = 1, .above_min = true}),
+      Of("kv-cache-memory", &e.kv_cache_bytes,
+         "size of the KV cache, e.g. 512M (default: as --num-blocks)", {.bytes = true}),
+      Of("num-blocks", &e.num_blocks,
+         "size of the KV cache in pages (default: a context per sequence, or what fits)",
+         {.min = 1}),
+      Of("max-num-batched-tokens", &e.max_num_batched_tokens, "tokens of one prefill step",
+         {1, 1 << 20}),
+      Batch(Of("max-num-seqs", &e.max_num_seqs, "requests that run at the same time", {1, 1024})),
+      Batch(Of("policy", OneOf(&e.policy, {{"throughput", kThroughput}, {"latency", kLatency}}),
+               "many requests at once, or two with the least delay")),
+      Of("on-full", OneOf(&e.on_full, {{"preempt", kPreempt}, {"stop", kStop}, {"slide", kSlide}}),
+         "full KV cache: others wait, the answer stops, or its text slides"),
+      Of("preemption",
+         OneOf(&e.preemption, {{"recompute", kRecompute}, {"swap", kSwap}, {"auto", kAuto}}),
+         "how a request that had to wait gets its KV cache back"),
+      Of("swap-space", &e.swap_bytes, "host memory for --preemption swap and auto, e.g. 512M",
+         {.bytes = true}),
+      Of("cuda-graph", &e.use_graph,
+         "record the decode step once and replay it (CPU: only when given)"),
+      Of("attention",
+         OneOf(&e.ops.attention, {{"mha", kMha}, {"flash1", kFlash1}, {"flash2", kFlash2}}),
+         "attention kernel"),
+      Batch(Of("cascade-attention", &e.cascade_attention,
+               "read pages that requests share once (default: on the CPU and with flash2)")),
+      deterministic,
+      Of("device", &o.device, "cpu, simt or cuda:N (default: cuda:0 if usable, else cpu)"),
+      Of("dtype",
+         OneOf(
+             &e.dtype,
+             {{"auto", {}}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}}),
+         "convert the weights; auto = as stored"),
+      Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024}),
+      NoEffect("fused-ffn", "has no effect: the feed-forward layer has one implementation", o),
+      NoEffect("fused-rope-kv", kOneWay, o),
+      NoEffect("fused-gqa", kOneWay, o),
+  };
+}
+
+std::vector<Row> OutputRows(Options& o) {
+  using enum OutputFormat;
+  using enum LogLevel;
+  return {
+      Infer(Of("i,interactive", &o.wants.chat, "chat; with piped input one line is one turn")),
+      Infer(Of("stream", &o.stream, "print text as it is produced (default: chat on a terminal)")),
+      Infer(Of("max-history", &o.max_history, "earlier turns kept in a chat")),
+      Of("history-thinking", OneOf(&o.keep_thinking, {{"strip", false}, {"keep", true}}),
+         "reasoning of earlier turns"),
+      Infer(Text("session", "FILE", &o.session_file,
+                 "load the conversation from this JSON file and save it there")),
+      Infer(Of("o,output-format",
+               OneOf(&o.format,
+                     {{"text", kText}, {"raw", kRaw}, {"json", kJson}, {"jsonl", kJsonLines}}),
+               "form of standard output")),
+      Of("q,quiet", &o.quiet, "only the answer on stdout, only warnings and errors on stderr"),
+      Of("v,verbose", &o.verbose, "more log lines"),
+      Of("log-level",
+         OneOf(&o.log_level,
+               {{"debug", kDebug}, {"info", kInfo}, {"warning", kWarning}, {"error", kError}}),
+         "least important lines on stderr"),
+      Text("log-file", "PATH", &o.log_file, "also write the log to this file"),
+      Infer(Of("stats", &o.stats, "statistics on stderr")),
+      Infer(Text("stats-json", "PATH", &o.stats_file,
+                 "statistics to this file, one JSON object per answer")),
+      Of("color",
+         OneOf(&o.color, {{"auto", ColorMode::kAuto},
+                          {"never", ColorMode::kNever},
+                          {"always", ColorMode::kAlways}}),
+         "auto: on a terminal without NO_COLOR"),
+  };
+}
+
+std::vector<Row> ToolRows(Options& o) {
+  return {
+      Infer(Of("tokenize", &o.wants.tokenize, "print the ids of the prompt and exit")),
+      Of("dry-run", &o.wants.dry_run, "print the memory plan and exit 0 or 7"),
+      Infer(Of("verify-paged", &o.wants.verify_paged,
+               "run contiguous and paged, compare ids and logits to the bit")),
+      Infer(Text("dump-tokens", "PATH", &o.tokens_file, "write the generated ids, one per line")),
+      Infer(Text("dump-logits", "PATH", &o.logits_file,
+                 "write the logits of each token, .npy float32 [tokens, vocab]")),
+      Infer(Of("benchmark", &o.wants.benchmark, "measure prefill and decode, print CSV")),
+      Infer(Of("benchmark-decode-tokens", &o.benchmark_decode, "tokens to decode per row",
+               {.min = 1})),
+      Infer(Of("benchmark-prompt-tokens", &o.benchmark_prompts, "prompt lengths", {.min = 1})),
+      Infer(Of("repetitions", &o.repetitions, "rows per prompt length", {1, 10000})),
+  };
+}
+
+}  // namespace
+
+std::string FlagOf(const Parameter& parameter) {
+  return FlagName(parameter.typed_name).substr(2);
+}
+
+FlagTable FlagsOf(FlagPrograms program, Options& options) {
+  FlagTable table;
+  const std::pair<const char*, std::vector<Row>> groups[] = {
+      {"Model and input", InputRows(options)},
+      {"Generation", GenerationRows(options)},
+      {"KV cache and execution", ExecutionRows(options)},
+      {"Session and output", OutputRows(options)},
+      {"Tools", ToolRows(options)},
+  };
+  for (const auto& [title, rows] : groups) {
+    table.groups.push_back({title, {}});
+    for (const Row& row : rows) {
+      if (row.programs != FlagPrograms::kAll && row.programs != program) continue;
+      table.groups.back().flags.push_back(row.flag);
+    }
+  }
+  table.aliases = {
+      {"temperature", "temp"},
+      {"enable-thinking", "think", "", true},
+      {"hide-thinking", "show-thinking", "false"},
+      {"page-size", "block-size"},
+      {"ctx-size", "max-context"},
+      {"max-model-len", "max-context"},
+      {"enforce-eager", "cuda-graph", "false"},
+      // On or off by default, as the device has it.
+      {"no-cascade-attention", "cascade-attention", "false"},
+      {"no-fused-ffn", "fused-ffn", "false"},
+  };
+  return table;
+}
+
+}  // namespace kuiper::demo

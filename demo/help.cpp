@@ -1,12 +1,6 @@
 #include "demo/help.h"
 
-#include <gflags/gflags.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-
-#include "demo/flag_table.h"
+#include "demo/flags.h"
 
 namespace kuiper::demo {
 namespace {
@@ -49,47 +43,6 @@ Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU in
 to the bit with Hugging Face.
 )";
 
-gflags::CommandLineFlagInfo VariableOf(const FlagSpec& flag) {
-  std::string variable = flag.name;
-  std::replace(variable.begin(), variable.end(), '-', '_');
-  return gflags::GetCommandLineFlagInfoOrDie(variable.c_str());
-}
-
-bool OnByDefault(const FlagSpec& flag) {
-  return VariableOf(flag).default_value == "true";
-}
-
-std::string FlagHead(const FlagSpec& flag) {
-  const std::string short_name = flag.short_name;
-  std::string head = short_name.empty() ? "  " : "  -" + short_name + ", ";
-  head += std::string("--") + flag.name;
-  if (flag.value[0] != '\0') head += std::string(" ") + flag.value;
-  if (OnByDefault(flag)) head += std::string(", --no-") + flag.name;
-  for (const FlagAlias& alias : FlagAliases()) {
-    if (std::string(alias.name) == flag.name) head += std::string(", --") + alias.alias;
-  }
-  return head;
-}
-
-// What the description does not say itself.
-std::string DefaultText(const FlagSpec& flag) {
-  const gflags::CommandLineFlagInfo info = VariableOf(flag);
-  if (info.description.find("default") != std::string::npos) return "";
-  if (flag.kind == FlagKind::kBool) return OnByDefault(flag) ? " (default on)" : "";
-  if (info.default_value.empty()) return "";
-  if (flag.kind != FlagKind::kFloat) return " (default " + info.default_value + ")";
-  char text[40];  // gflags prints 17 digits
-  std::snprintf(text, sizeof(text), " (default %g)", std::atof(info.default_value.c_str()));
-  return text;
-}
-
-std::string FlagHelp(const FlagSpec& flag) {
-  std::string text = FlagHead(flag);
-  text += text.size() < 34 ? std::string(34 - text.size(), ' ') : "\n" + std::string(34, ' ');
-  if (flag.use == FlagUse::kNoEffect) return text + "accepted, has no effect\n";
-  return text + VariableOf(flag).description + DefaultText(flag) + "\n";
-}
-
 }  // namespace
 
 std::string HelpText(const Program& program) {
@@ -102,13 +55,8 @@ std::string HelpText(const Program& program) {
       "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
       "Options may be abbreviated and stand anywhere; --no-NAME switches off; -- ends "
       "them.\n";
-  for (const FlagGroup& group : FlagGroups()) {
-    text += std::string("\n") + group.title + ":\n";
-    for (const FlagSpec& flag : group.flags) {
-      if (flag.use == FlagUse::kUnavailable || !flag.TakenBy(program.flags)) continue;
-      text += FlagHelp(flag);
-    }
-  }
+  Options defaults;
+  text += FlagsHelp(FlagsOf(program.flags, defaults));
   text += "  -h, --help                      this text\n";
   text += "  --version                       version and compiled devices\n";
   return text + (batch ? kAfterBatchFlags : kAfterTextFlags) + kAfterFlags;

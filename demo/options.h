@@ -1,9 +1,8 @@
-// What one run of a text program shall do: the flags, typed and checked against each other. Built
-// once from gflags; everything behind it takes Options and never sees a flag.
+// What one run of a program shall do: where the values of the flags go (flags.h), and the checks
+// that they go together. Everything behind it takes Options and never sees a flag.
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,20 +12,34 @@
 
 namespace kuiper::demo {
 
+// The programs that take a flag.
+enum class FlagPrograms {
+  kAll,
+  kText,   // one answer or a chat: qwen_infer, qwen3_infer
+  kBatch,  // kuiper_batch
+};
+
 enum class OutputFormat { kText, kRaw, kJson, kJsonLines };
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class ColorMode { kAuto, kNever, kAlways };
 enum class Task { kAnswer, kChat, kTokenize, kDryRun, kVerifyPaged, kBenchmark, kBatch };
 
-// What /set may change during a chat.
-struct Generation {
-  SamplingParams sampling;
-  int max_tokens = 256;
-  int reasoning_budget = -1;
-};
-
 struct Options {
+  Options();
+
+  ParsedArgs args;                 // what was given
+  std::vector<std::string> notes;  // about flags without effect
   Task task = Task::kAnswer;
+  // Flags that choose the task, at most one of them.
+  struct {
+    bool chat = false, tokenize = false, dry_run = false, verify_paged = false, benchmark = false;
+  } wants;
+  // Flags that nothing reads.
+  struct {
+    bool on = false;
+    int number = 0;
+    std::string text;
+  } unused;
 
   std::string batch_input, batch_output;
   std::optional<std::string> prompt, prompt_file, messages_file;
@@ -35,51 +48,41 @@ struct Options {
   std::optional<bool> think;  // absent: the chat template's own
   bool show_thinking = false;
 
-  Generation generation;
+  Request request;  // the parameters of every answer; without a prompt
   bool use_generation_config = false;
-  std::set<std::string> sampling_given;  // flags that outrank generation_config.json
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-  int logprobs = 0;
-  int num_samples = 1;
-  int beam_width = 1;
-  float length_penalty = 1.f;
   bool drop_oldest = false;
 
-  EngineConfig engine;                       // without the device
-  std::optional<Device> device;              // absent: CUDA if usable, else the CPU
-  bool graph_given = false;                  // --cuda-graph was written out
-  std::optional<int64_t> prefix_cache_size;  // as given
+  EngineConfig engine;           // without the device
+  std::optional<Device> device;  // absent: CUDA if usable, else the CPU
 
   std::optional<bool> stream;
   int max_history = 10;
   bool keep_thinking = false;
   std::string session_file;
   OutputFormat format = OutputFormat::kText;
-  bool quiet = false;
+  bool quiet = false, verbose = false;
   LogLevel log_level = LogLevel::kInfo;
   std::string log_file;
   bool stats = true;
   std::string stats_file;
   ColorMode color = ColorMode::kAuto;
 
-  std::vector<int> benchmark_prompts;
+  std::vector<int> benchmark_prompts = {256, 512, 1024, 2048, 4096};
   int benchmark_decode = 1024;
   int repetitions = 1;
   std::string tokens_file;
   std::string logits_file;
 
-  std::vector<std::string> notes;  // about flags without effect
-
   bool json() const { return format == OutputFormat::kJson || format == OutputFormat::kJsonLines; }
 };
 
-// `args` are stored in the flags already (StoreFlags). kInvalidArgument for what does not go
-// together.
-StatusOr<Options> OptionsFromFlags(const ParsedArgs& args,
-                                   FlagPrograms program = FlagPrograms::kText);
+// Reads and checks the arguments. After --help and --version only `args` counts. kInvalidArgument,
+// kInput.
+StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments,
+                              FlagPrograms program = FlagPrograms::kText);
 
-// Takes over what the model's generation_config.json says and the user did not.
-void ApplyGenerationConfig(const GenerationConfig& config, Options* options);
+// Whether these arguments ask for JSON output, even if other ones are wrong: then the error is
+// reported as JSON as well.
+bool AsksForJson(const std::vector<std::string>& arguments);
 
 }  // namespace kuiper::demo

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "demo/flag_table.h"
+#include "demo/options.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::demo {

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
-#include "kuiper/io/messages_json.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -45,13 +45,9 @@ Status CheckText(const std::string& text, const std::string& name) {
 
 StatusOr<PromptInput> ReadMessages(const std::string& path, int input_fd) {
   KU_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path, "messages file", input_fd));
-  auto parsed = ParseMessagesJson(json);
-  if (!parsed.ok()) return Bad(path + ": " + parsed.status().message());
-  PromptInput input;
-  input.messages = std::move(parsed->messages);
-  input.tools_json = std::move(parsed->tools_json);
-  input.enable_thinking = parsed->enable_thinking;
-  return input;
+  StatusOr<ParsedMessages> messages = ParseMessagesJson(json);
+  if (!messages.ok()) return Bad(path + ": " + messages.status().message());
+  return PromptInput{.messages = std::move(*messages)};
 }
 
 }  // namespace

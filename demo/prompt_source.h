@@ -5,21 +5,18 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "demo/options.h"
 #include "kuiper/base/status.h"
-#include "kuiper/io/chat_template.h"
+#include "kuiper/io/messages_json.h"
 
 namespace kuiper::demo {
 
 // Exactly one of `text` and `messages` is there, except in a chat, where both may be absent.
 struct PromptInput {
-  std::optional<std::string> text;  // one user message
-  std::vector<Message> messages;    // of --messages, whole
-  std::vector<std::string> tools_json;
-  std::optional<bool> enable_thinking;  // of --messages
-  bool is_default = false;              // nothing was given: the default question
+  std::optional<std::string> text = {};  // one user message
+  ParsedMessages messages = {};          // of --messages, whole; none if it was not given
+  bool is_default = false;               // nothing was given: the default question
 };
 
 extern const char kDefaultPrompt[];

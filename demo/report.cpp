@@ -1,32 +1,11 @@
 #include "demo/report.h"
 
 #include <cinttypes>
-#include <cstdio>
 
 #include "kuiper/base/hash.h"
 
 namespace kuiper::demo {
 namespace {
-
-template <typename... Args>
-std::string Format(const char* format, Args... args) {
-  char text[512];
-  std::snprintf(text, sizeof(text), format, args...);
-  return text;
-}
-
-const char* TypeName(DType type) {
-  switch (type) {
-    case DType::kF32:
-      return "FP32";
-    case DType::kF16:
-      return "FP16";
-    case DType::kBF16:
-      return "BF16";
-    default:
-      return "?";
-  }
-}
 
 constexpr double kMegabyte = 1 << 20;
 
@@ -34,6 +13,10 @@ constexpr double kMegabyte = 1 << 20;
 
 std::string TokenHash(std::span<const int32_t> ids) {
   return Format("%016" PRIx64, Fnv1a64(ids));
+}
+
+double PerSecond(double count, double milliseconds) {
+  return milliseconds > 0 ? count * 1000 / milliseconds : 0;
 }
 
 std::string HumanBytes(double bytes) {
@@ -45,7 +28,7 @@ std::string HumanBytes(double bytes) {
 std::vector<std::string> KvCacheLines(const Engine& engine) {
   const KvStats kv = engine.kv_stats();
   const int context = engine.config().max_context;
-  const char* type = TypeName(engine.kv_type());
+  const char* type = DTypeName(engine.kv_type());
   const double megabytes = static_cast<double>(engine.memory_plan().kv_bytes) / kMegabyte;
   const std::string reserved = Format(megabytes < 1 ? "%.2f" : "%.0f", megabytes);
   const char* where = engine.config().device.type == DeviceType::kCUDA ? "GPU" : "host";

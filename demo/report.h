@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,5 +28,16 @@ std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compac
 
 // "1.50 GB", "512 MB", "12 KB".
 std::string HumanBytes(double bytes);
+
+// 0 in no time.
+double PerSecond(double count, double milliseconds);
+
+// snprintf for lines of up to 500 bytes.
+template <typename... Args>
+std::string Format(const char* format, Args... args) {
+  char text[512];
+  std::snprintf(text, sizeof(text), format, args...);
+  return text;
+}
 
 }  // namespace kuiper::demo

@@ -1,67 +1,24 @@
 #include "demo/session_file.h"
 
-#include <nlohmann/json.hpp>
-
 #include "demo/prompt_source.h"
 #include "kuiper/base/atomic_file.h"
-#include "kuiper/io/messages_json.h"
+#include "kuiper/chat/conversation_json.h"
 
 namespace kuiper::demo {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json PartToJson(const ContentPart& part) {
-  if (part.kind == ContentPart::Kind::kText) return {{"type", "text"}, {"text", part.text}};
-  return {{"type", "image"}, {"image", part.text}};
-}
-
-Json MessageToJson(const Message& message) {
-  Json json = {{"role", RoleName(message.role)}};
-  if (message.parts.empty()) {
-    json["content"] = message.text;
-  } else {
-    json["content"] = Json::array();
-    for (const ContentPart& part : message.parts) json["content"].push_back(PartToJson(part));
-  }
-  if (message.reasoning.has_value()) json["reasoning_content"] = *message.reasoning;
-  for (const ToolCall& call : message.tool_calls) {
-    const Json parsed = Json::parse(call.arguments_json, nullptr, /*allow_exceptions=*/false);
-    const bool as_text = call.arguments_are_text || parsed.is_discarded();
-    const Json arguments = as_text ? Json(call.arguments_json) : parsed;
-    json["tool_calls"].push_back(
-        {{"type", "function"}, {"function", {{"name", call.name}, {"arguments", arguments}}}});
-  }
-  return json;
-}
-
-}  // namespace
 
 Status SaveConversation(const Conversation& conversation, const std::string& model,
                         const std::string& path) {
-  Json json = {{"version", 1}, {"model", model}, {"messages", Json::array()}};
-  for (const Message& message : conversation.Messages()) {
-    json["messages"].push_back(MessageToJson(message));
-  }
-  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = ConversationJson(conversation, model);
   AtomicFile file(path);
   KU_RETURN_IF_ERROR(file.Write(text.data(), text.size()));
   return file.Commit();
 }
 
-Status LoadConversation(const std::string& path, Conversation* conversation) {
+StatusOr<Conversation> LoadConversation(const std::string& path) {
   KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "conversation"));
-  // A conversation that has not begun; ParseMessagesJson wants at least one message.
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object() && json.contains("messages") && json["messages"].is_array() &&
-      json["messages"].empty()) {
-    conversation->SetMessages({});
-    return OkStatus();
-  }
-  auto parsed = ParseMessagesJson(text);
-  if (!parsed.ok()) return Status(StatusCode::kInput, path + ": " + parsed.status().message());
-  conversation->SetMessages(std::move(parsed->messages));
-  return OkStatus();
+  StatusOr<Conversation> conversation = ParseConversation(text);
+  if (conversation.ok()) return conversation;
+  return Status(StatusCode::kInput, path + ": " + conversation.status().message());
 }
 
 }  // namespace kuiper::demo

@@ -1,5 +1,4 @@
-// Conversations on disk: {"version": 1, "model": ..., "messages": [...]} with OpenAI-style
-// messages, so that --messages reads them too.
+// Conversations on disk, of --session, /save and /load; --messages reads them too.
 #pragma once
 
 #include <string>
@@ -14,6 +13,6 @@ Status SaveConversation(const Conversation& conversation, const std::string& mod
                         const std::string& path);
 
 // kInput when it is missing or no conversation.
-Status LoadConversation(const std::string& path, Conversation* conversation);
+StatusOr<Conversation> LoadConversation(const std::string& path);
 
 }  // namespace kuiper::demo

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <new>
 
-#include "demo/args.h"
 #include "demo/chat.h"
 #include "demo/exit_code.h"
 #include "demo/help.h"
@@ -49,7 +48,7 @@ void ChooseDevice(Run& run) {
     }
   }
   // Recording the decode step pays off where launching kernels costs time.
-  if (engine.device.type != DeviceType::kCUDA) engine.use_graph = options.graph_given;
+  if (engine.device.type != DeviceType::kCUDA) engine.use_graph = options.args.on("cuda-graph");
   if (engine.device.type == DeviceType::kCPU && engine.ops.determinism == Determinism::kOff) {
     run.console.Note("--deterministic off has no effect on the CPU: its sums have one order");
   }
@@ -92,10 +91,10 @@ StatusOr<int> RunTask(Run& run) {
   }
 }
 
-void NoteThinkingFlags(const Program& program, const ParsedArgs& args, Options* options) {
+void NoteThinkingFlags(const Program& program, Options* options) {
   if (program.chat_family == ChatFamily::kQwen3) return;
   for (const char* name : {"think", "show-thinking", "reasoning-budget", "history-thinking"}) {
-    if (!args.given(name)) continue;
+    if (!options->args.given(name)) continue;
     options->notes.push_back(std::string("--") + name + " has no effect: " + program.models +
                              " do not think");
   }
@@ -118,16 +117,13 @@ int RunOptions(const Program& program, Options& options, Console& console) {
 int RunArguments(const Program& program, const std::vector<std::string>& arguments,
                  Console& console) {
   const bool json = program.flags == FlagPrograms::kText && AsksForJson(arguments);
-  const StatusOr<ParsedArgs> args = ParseArgs(arguments, program.flags);
-  if (!args.ok()) return Fail(console, args.status(), json, nullptr);
-  if (args->help || args->version) {
-    console.Answer(args->help ? HelpText(program) : VersionText(program));
+  StatusOr<Options> options = ReadOptions(arguments, program.flags);
+  if (!options.ok()) return Fail(console, options.status(), json, nullptr);
+  if (options->args.help || options->args.version) {
+    console.Answer(options->args.help ? HelpText(program) : VersionText(program));
     return console.output_status().ok() ? kExitOk : kExitInternal;
   }
-  StoreFlags(*args);
-  StatusOr<Options> options = OptionsFromFlags(*args, program.flags);
-  if (!options.ok()) return Fail(console, options.status(), json, nullptr);
-  NoteThinkingFlags(program, *args, &*options);
+  NoteThinkingFlags(program, &*options);
   return RunOptions(program, *options, console);
 }
 

@@ -1,11 +1,11 @@
 #include "demo/text_run.h"
 
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "demo/exit_code.h"
+#include "demo/flags.h"
 #include "demo/report.h"
 #include "demo/session_file.h"
 #include "kuiper/base/log.h"
@@ -19,7 +19,8 @@ void ReportPrefixCache(Run& run, const EngineConfig& config) {
   if (!config.prefix_cache) return;
   const std::string tokens = std::to_string(config.prefix_cache_tokens);
   LogInfo("prefix cache: keeps up to " + tokens + " tokens");
-  if (run.options.prefix_cache_size.value_or(0) > config.prefix_cache_tokens) {
+  if (run.options.args.given("prefix-cache-size") &&
+      run.options.engine.prefix_cache_tokens > config.prefix_cache_tokens) {
     run.console.Note("--prefix-cache-size clamped to " + tokens + ", the size of the KV cache");
   }
 }
@@ -42,21 +43,22 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wante
   run.console.EndProgress();
   if (!engine.ok()) return engine;
   const Engine& e = **engine;
-  char text[200];
-  std::snprintf(text, sizeof(text), "loaded %s (%s) in %.0f ms, context %d tokens",
-                ModelName(config.model_path).c_str(), e.model_config().architecture.c_str(),
-                e.load_ms(), e.config().max_context);
-  LogInfo(text);
+  LogInfo(Format("loaded %s (%s) in %.0f ms, context %d tokens",
+                 ModelName(config.model_path).c_str(), e.model_config().architecture.c_str(),
+                 e.load_ms(), e.config().max_context));
   LogInfo("device: " + e.device_description());
   for (const std::string& line : KvCacheLines(e)) run.console.Info(line);
   ReportPrefixCache(run, e.config());
-  ApplyGenerationConfig(e.generation_config(), &run.options);
+  if (run.options.use_generation_config) {
+    const auto given = [&](const Parameter& p) { return run.options.args.given(FlagOf(p)); };
+    ApplyGenerationConfig(e.generation_config(), given, &run.options.request);
+  }
   return engine;
 }
 
 void AdviseOnThinking(Run& run, const TemplateOptions& chat) {
   if (chat.family != ChatFamily::kQwen3 || !chat.think.value_or(true) || run.options.raw) return;
-  if (run.options.generation.sampling.temperature > 0) return;
+  if (run.options.request.sampling.temperature > 0) return;
   run.console.Hint(
       "greedy decoding may repeat itself while thinking: --use-generation-config "
       "samples, --think off answers at once");
@@ -66,9 +68,9 @@ TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input,
                                ChatFamily family) {
   TemplateOptions chat;
   chat.family = family;
-  chat.think = options.think.has_value() ? options.think : input.enable_thinking;
+  chat.think = options.think.has_value() ? options.think : input.messages.enable_thinking;
   chat.keep_thinking = options.keep_thinking;
-  chat.tools_json = input.tools_json;
+  chat.tools_json = input.messages.tools_json;
   return chat;
 }
 
@@ -76,11 +78,12 @@ StatusOr<Conversation> StartConversation(const Options& options, const PromptInp
   Conversation conversation;
   std::error_code ignored;
   if (!options.session_file.empty() && std::filesystem::exists(options.session_file, ignored)) {
-    KU_RETURN_IF_ERROR(LoadConversation(options.session_file, &conversation));
+    KU_ASSIGN_OR_RETURN(conversation, LoadConversation(options.session_file));
   }
-  if (!input.messages.empty()) conversation.SetMessages(input.messages);
+  const std::vector<Message>& messages = input.messages.messages;
+  if (!messages.empty()) conversation.SetMessages(messages);
   if (options.system_prompt.has_value()) {
-    if (!input.messages.empty() && conversation.system().has_value()) {
+    if (!messages.empty() && conversation.system().has_value()) {
       return Status(StatusCode::kInvalidArgument,
                     "--system-prompt, but --messages has a system message already");
     }
@@ -88,12 +91,6 @@ StatusOr<Conversation> StartConversation(const Options& options, const PromptInp
   }
   if (input.text.has_value()) conversation.AddUser(*input.text);
   return conversation;
-}
-
-std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<int32_t> ids = tokenizer.EncodeWithSpecials(text);
-  if (tokenizer.bos().has_value()) ids.insert(ids.begin(), *tokenizer.bos());
-  return ids;
 }
 
 void LimitHistory(Run& run, Conversation* conversation) {
@@ -119,10 +116,11 @@ StatusOr<int> RunAnswer(Run& run, const PromptInput& input) {
   const StatusOr<Prompt> prompt =
       options.raw ? StatusOr<Prompt>(Prompt{EncodeRaw(*engine->tokenizer(), *input.text)})
                   : answerer.BuildPrompt(chat, &conversation);
-  const AnswerRecord record = answerer.Run(prompt, options.generation, options.show_thinking);
+  const AnswerRecord record = answerer.Run(prompt, options.request, options.show_thinking);
   if (record.ok() && !answerer.WriteDumps(record)) return kExitInternal;
   if (record.ok() && !options.session_file.empty()) {
-    conversation.AddAnswer(record.completion, chat, !options.ignore_eos, *engine->tokenizer());
+    conversation.AddAnswer(record.completion, chat, !options.request.ignore_eos,
+                           *engine->tokenizer());
     const Status saved = SaveConversation(conversation, record.model, options.session_file);
     if (!saved.ok()) {
       run.console.Error(saved);

@@ -31,8 +31,6 @@ StatusOr<Conversation> StartConversation(const Options& options, const PromptInp
 // Drops the oldest turns beyond --max-history and says so.
 void LimitHistory(Run& run, Conversation* conversation);
 TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input, ChatFamily family);
-// Ids of --raw text: control tokens may be spelled in it.
-std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
 
 // Greedy decoding of a thinking model can loop, as Qwen's model cards warn: one hint.
 void AdviseOnThinking(Run& run, const TemplateOptions& chat);

@@ -20,7 +20,7 @@ StatusOr<Outcome> Generate(Run& run, const PromptInput& input, bool paged) {
   Options options = run.options;
   options.engine.paged = paged;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  options.generation = run.options.generation;  // LoadEngine reads generation_config.json
+  options.request = run.options.request;  // LoadEngine reads generation_config.json
   Answerer answerer(options, *engine, run.console, false);
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
   Prompt prompt;
@@ -31,12 +31,17 @@ StatusOr<Outcome> Generate(Run& run, const PromptInput& input, bool paged) {
         prompt,
         answerer.BuildPrompt(ChatTemplateOf(options, input, engine->chat_family()), &conversation));
   }
-  Request request = answerer.MakeRequest(prompt, options.generation);
+  Request request = answerer.MakeRequest(prompt, options.request);
   request.keep_logits = true;
   Outcome outcome;
   outcome.vocab = engine->model_config().decoder.vocab;
-  KU_ASSIGN_OR_RETURN(outcome.completion, RunRequest(*engine, std::move(request),
-                                                     [](const TokenEvent&) { return true; }));
+  bool generating = false;
+  const auto on_event = [&](const TokenEvent&) {
+    const char* layout = paged ? "paged" : "contiguous";
+    if (!generating) run.console.Line(LogLevel::kDebug, std::string(layout) + ": generating");
+    return generating = true;
+  };
+  KU_ASSIGN_OR_RETURN(outcome.completion, RunRequest(*engine, std::move(request), on_event));
   if (outcome.completion.finish == FinishReason::kError) return outcome.completion.error;
   return outcome;
 }
@@ -52,10 +57,7 @@ std::string FirstDifference(const Outcome& contiguous, const Outcome& paged) {
     const float* y = b.logits.data() + i * vocab;
     for (size_t v = 0; v < vocab; ++v) {
       if (std::memcmp(x + v, y + v, sizeof(float)) == 0) continue;
-      char text[160];
-      std::snprintf(text, sizeof(text), "token %zu: logit of id %zu is %.9g contiguous, %.9g paged",
-                    i, v, x[v], y[v]);
-      return text;
+      return Format("token %zu: logit of id %zu is %.9g contiguous, %.9g paged", i, v, x[v], y[v]);
     }
     if (a.tokens[i] != b.tokens[i]) {
       return "token " + std::to_string(i) + ": id " + std::to_string(a.tokens[i]) +

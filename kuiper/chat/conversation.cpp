@@ -108,6 +108,26 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
   return EncodeChat(tokenizer, segments);
 }
 
+StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
+                             int max_context, bool drop_oldest, Conversation* conversation) {
+  Prompt prompt;
+  KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(tokenizer, *conversation, options));
+  const int whole = static_cast<int>(prompt.ids.size());
+  while (drop_oldest && static_cast<int>(prompt.ids.size()) >= max_context &&
+         conversation->DropOldestTurn()) {
+    ++prompt.dropped_turns;
+    KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(tokenizer, *conversation, options));
+  }
+  prompt.dropped_tokens = whole - static_cast<int>(prompt.ids.size());
+  return prompt;
+}
+
+std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text) {
+  std::vector<int32_t> ids = tokenizer.EncodeWithSpecials(text);
+  if (tokenizer.bos().has_value()) ids.insert(ids.begin(), *tokenizer.bos());
+  return ids;
+}
+
 bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
   const std::optional<int32_t> turn = tokenizer.TokenId("<|im_start|>");
   const std::optional<int32_t> open = tokenizer.TokenId("<think>");

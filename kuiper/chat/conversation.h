@@ -62,6 +62,20 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                             const Conversation& conversation,
                                             const TemplateOptions& options);
 
+struct Prompt {
+  std::vector<int32_t> ids;
+  int dropped_turns = 0;
+  int dropped_tokens = 0;
+};
+
+// EncodePrompt. With `drop_oldest` the oldest turns leave the conversation until the prompt and a
+// token behind it fit the context.
+StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
+                             int max_context, bool drop_oldest, Conversation* conversation);
+
+// The ids of a text without a chat template: control tokens may be spelled in it.
+std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
+
 // Whether the generation prompt ends inside an open <think> block.
 bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
@@ -330,18 +331,16 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
   if (!json.IsObject())
     return Status(StatusCode::kModel, "generation_config.json: not a JSON object");
   Reader reader(json, "generation_config.json");
-  const auto number = [&reader](const char* key, double min, double max) -> std::optional<float> {
-    const auto value = reader.MaybeNumber(key, min, max);
-    return value ? std::optional<float>(static_cast<float>(*value)) : std::nullopt;
-  };
   GenerationConfig config;
   config.eos = reader.Tokens("eos_token_id");
   if (reader.Find("do_sample") != nullptr) config.do_sample = reader.Bool("do_sample", false);
-  config.temperature = number("temperature", 0, 100);
-  config.top_k = reader.MaybeInt("top_k", 0, std::numeric_limits<int32_t>::max());
-  config.top_p = number("top_p", 0, 1);
-  config.min_p = number("min_p", 0, 1);
-  config.repetition_penalty = number("repetition_penalty", 1e-3, 100);
+  const auto take = [&](const char* key, const auto& value) {
+    if (value.has_value()) config.sampling[key] = *value;
+  };
+  take("top_k", reader.MaybeInt("top_k", 0, std::numeric_limits<int32_t>::max()));
+  const std::tuple<const char*, double, double> ranges[] = {
+      {"temperature", 0, 100}, {"top_p", 0, 1}, {"min_p", 0, 1}, {"repetition_penalty", 1e-3, 100}};
+  for (const auto& [key, min, max] : ranges) take(key, reader.MaybeNumber(key, min, max));
   KU_RETURN_IF_ERROR(reader.status());
   return config;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,11 +72,7 @@ const char* FamilyName(ModelFamily family);
 struct GenerationConfig {
   std::vector<int32_t> eos;  // empty: config.json's
   std::optional<bool> do_sample;
-  std::optional<float> temperature;
-  std::optional<int> top_k;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
+  std::map<std::string, double> sampling;  // parameters by name, within their ranges
 };
 
 // kModel with one line that names the key when something is missing, out of range or unsupported.

@@ -1,12 +1,9 @@
 #include "demo/args.h"
 
-#include <gflags/gflags.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
 
-#include "demo/flag_table.h"
 #include "demo/flags.h"
 
 namespace kuiper::demo {
@@ -14,21 +11,33 @@ namespace {
 
 using Args = std::vector<std::string>;
 
+// Arguments, and where they go.
+struct Parsing {
+  Options options;
+  StatusOr<ParsedArgs> parsed;
+
+  explicit Parsing(const Args& args, FlagPrograms program = FlagPrograms::kText)
+      : parsed(ParseArgs(args, FlagsOf(program, options))) {}
+};
+
 ParsedArgs Parse(const Args& args) {
-  auto parsed = ParseArgs(args);
-  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
-  return parsed.ok() ? *parsed : ParsedArgs();
+  const Parsing run(args);
+  EXPECT_TRUE(run.parsed.ok()) << run.parsed.status().message();
+  return run.parsed.ok() ? *run.parsed : ParsedArgs();
 }
+// The value of a flag that must be given, as --help would print it.
 std::string Value(const Args& args, const std::string& name) {
-  const ParsedArgs parsed = Parse(args);
-  return parsed.given(name) ? parsed.values.at(name).back() : "(absent)";
+  Parsing run(args);
+  EXPECT_TRUE(run.parsed.ok()) << run.parsed.status().message();
+  if (!run.parsed.ok() || !run.parsed->given(name)) return "(absent)";
+  return VariableText(FlagsOf(FlagPrograms::kText, run.options).Find(name)->variable);
 }
 std::string Error(const Args& args) {
-  const auto parsed = ParseArgs(args);
-  EXPECT_FALSE(parsed.ok());
-  if (parsed.ok()) return "";
-  EXPECT_EQ(parsed.status().code(), StatusCode::kInvalidArgument);
-  return parsed.status().message();
+  const Parsing run(args);
+  EXPECT_FALSE(run.parsed.ok());
+  if (run.parsed.ok()) return "";
+  EXPECT_EQ(run.parsed.status().code(), StatusCode::kInvalidArgument);
+  return run.parsed.status().message();
 }
 
 TEST(Args, ValueFollowsOrIsJoined) {
@@ -103,7 +112,7 @@ TEST(Args, OptionalValue) {
 
 TEST(Args, LastOneWinsButStopsAdd) {
   EXPECT_EQ(Value({"-n", "1", "-n", "2"}, "max-tokens"), "2");
-  EXPECT_EQ(Parse({"--stop", "a", "--stop=b"}).values.at("stop"), (Args{"a", "b"}));
+  EXPECT_EQ(Parsing({"--stop", "a", "--stop=b"}).options.request.stop, (Args{"a", "b"}));
 }
 
 TEST(Args, UnknownOptionNamesTheNearest) {
@@ -161,6 +170,9 @@ TEST(Args, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(Error({"--speculative", "ngram"}),
             "--speculative ngram is not available in this version");
   EXPECT_EQ(Value({"--speculative", "none"}, "speculative"), "none");
+  EXPECT_EQ(Error({"--num-speculative-tokens", "8"}),
+            "--num-speculative-tokens 8 is not available in this version");
+  EXPECT_EQ(Value({"--num-speculative-tokens", "0"}, "num-speculative-tokens"), "0");
   EXPECT_EQ(Error({"--speculative=ngram"}), "--speculative ngram is not available in this version");
   EXPECT_EQ(Error({"--json-schema", "{}"}), "--json-schema is not available in this version");
   EXPECT_EQ(Error({"--image", "a.png"}), "--image is not available: this program takes text only");
@@ -181,52 +193,71 @@ TEST(Args, JsonIsNoticedDespiteErrors) {
   EXPECT_FALSE(AsksForJson({"--", "-o", "json"}));
 }
 
-// The table and the gflags variables are two lists of the same flags.
-TEST(Args, EveryFlagHasItsVariable) {
-  std::set<std::string> names;
-  for (const FlagGroup& group : FlagGroups()) {
-    for (const FlagSpec& flag : group.flags) {
-      EXPECT_TRUE(names.insert(flag.name).second) << flag.name << " is listed twice";
-      std::string variable = flag.name;
-      std::replace(variable.begin(), variable.end(), '-', '_');
-      gflags::CommandLineFlagInfo info;
-      ASSERT_TRUE(gflags::GetCommandLineFlagInfo(variable.c_str(), &info)) << variable;
-      EXPECT_EQ(info.type == "bool", flag.kind == FlagKind::kBool) << flag.name;
-      EXPECT_EQ(flag.use == FlagUse::kWorks, flag.why[0] == '\0') << flag.name;
+TEST(Args, EachFlagStandsOnce) {
+  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch}) {
+    Options options;
+    const FlagTable table = FlagsOf(program, options);
+    std::set<std::string> names;
+    for (const FlagGroup& group : table.groups) {
+      for (const Flag& flag : group.flags) {
+        EXPECT_TRUE(names.insert(flag.name).second) << flag.name << " is listed twice";
+        EXPECT_EQ(flag.use == FlagUse::kWorks, flag.why.empty()) << flag.name;
+        EXPECT_EQ(flag.use == FlagUse::kWorks, !flag.help.empty()) << flag.name;
+        EXPECT_EQ(flag.use == FlagUse::kWorks && flag.value_name.empty(),
+                  flag.use == FlagUse::kWorks && IsSwitch(flag.variable))
+            << flag.name;
+      }
     }
+    for (const FlagAlias& alias : table.aliases) EXPECT_FALSE(names.contains(alias.alias));
   }
-  for (const FlagAlias& alias : FlagAliases()) EXPECT_NE(FindFlag(alias.name), nullptr);
+}
+
+// What --help prints is what a run without flags does.
+TEST(Args, DefaultsAreWhatIsStored) {
+  Options options;
+  const std::string help = FlagsHelp(FlagsOf(FlagPrograms::kText, options));
+  for (const char* line :
+       {"  -n, --max-tokens N              tokens to generate at most (default 256)\n",
+        "  --temp F, --temperature         temperature, 0 = greedy (default 0)\n",
+        "  --stats, --no-stats             statistics on stderr (default on)\n",
+        "  --fused-ffn, --no-fused-ffn     accepted, has no effect\n",
+        "  --kv-cache-dtype auto|fp16      type of keys and values (default auto)\n"}) {
+    EXPECT_NE(help.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(help.find("--image"), std::string::npos);
+  EXPECT_EQ(help.find("--max-num-seqs"), std::string::npos);
 }
 
 TEST(Args, EachProgramTakesItsOwnFlags) {
-  const Args batch = {"M", "-i", "in", "-o", "out", "--max-num-seqs", "4", "-n", "3"};
-  const auto parsed = ParseArgs(batch, FlagPrograms::kBatch);
-  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  EXPECT_EQ(parsed->values.at("input").back(), "in");
-  EXPECT_EQ(parsed->values.at("output").back(), "out");
-  EXPECT_EQ(parsed->values.at("max-tokens").back(), "3");
-  EXPECT_FALSE(ParseArgs({"--max-num-seqs", "4"}, FlagPrograms::kText).ok());
-  EXPECT_FALSE(ParseArgs({"--prompt", "x"}, FlagPrograms::kBatch).ok());
-  EXPECT_FALSE(ParseArgs({"--hide-thinking"}, FlagPrograms::kBatch).ok());
+  const Parsing batch({"M", "-i", "in", "-o", "out", "--max-num-seqs", "4", "-n", "3"},
+                      FlagPrograms::kBatch);
+  ASSERT_TRUE(batch.parsed.ok()) << batch.parsed.status().message();
+  EXPECT_EQ(batch.options.batch_input, "in");
+  EXPECT_EQ(batch.options.batch_output, "out");
+  EXPECT_EQ(batch.options.engine.max_num_seqs, 4);
+  EXPECT_EQ(batch.options.request.max_new_tokens, 3);
+  EXPECT_FALSE(Parsing({"--max-num-seqs", "4"}, FlagPrograms::kText).parsed.ok());
+  EXPECT_FALSE(Parsing({"--prompt", "x"}, FlagPrograms::kBatch).parsed.ok());
+  EXPECT_FALSE(Parsing({"--hide-thinking"}, FlagPrograms::kBatch).parsed.ok());
   // A short name may mean another flag of another program, but one flag in each.
   for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch}) {
+    Options options;
     std::set<std::string> shorts;
-    for (const FlagGroup& group : FlagGroups()) {
-      for (const FlagSpec& flag : group.flags) {
-        if (flag.short_name[0] == '\0' || !flag.TakenBy(program)) continue;
+    for (const FlagGroup& group : FlagsOf(program, options).groups) {
+      for (const Flag& flag : group.flags) {
+        if (flag.short_name.empty()) continue;
         EXPECT_TRUE(shorts.insert(flag.short_name).second) << flag.short_name;
       }
     }
   }
 }
 
-TEST(Args, StoredValuesReachGflags) {
-  gflags::FlagSaver saver;
-  StoreFlags(Parse({"-n", "9", "--temp", "0.25", "--no-stats", "--kv-cache-memory", "1G"}));
-  EXPECT_EQ(FLAGS_max_tokens, 9);
-  EXPECT_EQ(FLAGS_temp, 0.25);
-  EXPECT_FALSE(FLAGS_stats);
-  EXPECT_EQ(FLAGS_kv_cache_memory, uint64_t{1} << 30);
+TEST(Args, ValuesReachTheirVariables) {
+  const Parsing run({"-n", "9", "--temp", "0.25", "--no-stats", "--kv-cache-memory", "1G"});
+  EXPECT_EQ(run.options.request.max_new_tokens, 9);
+  EXPECT_EQ(run.options.request.sampling.temperature, 0.25f);
+  EXPECT_FALSE(run.options.stats);
+  EXPECT_EQ(run.options.engine.kv_cache_bytes, size_t{1} << 30);
 }
 
 }  // namespace

@@ -1,28 +1,21 @@
 #include "demo/options.h"
 
-#include <gflags/gflags.h>
 #include <gtest/gtest.h>
 
 #include "demo/exit_code.h"
 #include "demo/program.h"
+#include "kuiper/chat/chat_response.h"
 
 namespace kuiper::demo {
 namespace {
 
-StatusOr<Options> Build(const std::vector<std::string>& args) {
-  gflags::FlagSaver saver;
-  auto parsed = ParseArgs(args);
-  if (!parsed.ok()) return parsed.status();
-  StoreFlags(*parsed);
-  return OptionsFromFlags(*parsed);
-}
 Options Good(const std::vector<std::string>& args) {
-  auto options = Build(args);
+  auto options = ReadOptions(args);
   EXPECT_TRUE(options.ok()) << options.status().message();
   return options.ok() ? *options : Options();
 }
 std::string Error(const std::vector<std::string>& args) {
-  const auto options = Build(args);
+  const auto options = ReadOptions(args);
   EXPECT_FALSE(options.ok());
   EXPECT_EQ(options.status().code(), StatusCode::kInvalidArgument);
   return options.status().message();
@@ -38,9 +31,9 @@ TEST(Options, DefaultsOfTheContract) {
   EXPECT_EQ(o.engine.page_size, 16);
   EXPECT_EQ(o.engine.max_context, 0);
   EXPECT_EQ(o.engine.max_num_batched_tokens, 512);
-  EXPECT_EQ(o.generation.max_tokens, 256);
-  EXPECT_EQ(o.generation.sampling.temperature, 0.f);
-  EXPECT_EQ(o.generation.reasoning_budget, -1);
+  EXPECT_EQ(o.request.max_new_tokens, 256);
+  EXPECT_EQ(o.request.sampling.temperature, 0.f);
+  EXPECT_EQ(o.request.reasoning_budget, -1);
   EXPECT_FALSE(o.think.has_value());
   EXPECT_FALSE(o.stream.has_value());
   EXPECT_EQ(o.max_history, 10);
@@ -121,29 +114,9 @@ TEST(Options, FlagsWithoutEffectLeaveOneNoteEach) {
 }
 
 TEST(Options, GraphOnTheCpuOnlyWhenAskedFor) {
-  EXPECT_FALSE(Good({"M"}).graph_given);
-  EXPECT_TRUE(Good({"M", "--cuda-graph"}).graph_given);
-  EXPECT_FALSE(Good({"M", "--cuda-graph", "--enforce-eager"}).graph_given);
-}
-
-TEST(Options, GenerationConfigFillsWhatWasNotGiven) {
-  GenerationConfig config;
-  config.do_sample = true;
-  config.temperature = 0.6f;
-  config.top_k = 20;
-  config.top_p = 0.95f;
-  Options o = Good({"M", "--top-k", "5"});
-  ApplyGenerationConfig(config, &o);
-  EXPECT_EQ(o.generation.sampling.temperature, 0.f) << "only with --use-generation-config";
-  o = Good({"M", "--top-k", "5", "--use-generation-config"});
-  ApplyGenerationConfig(config, &o);
-  EXPECT_EQ(o.generation.sampling.temperature, 0.6f);
-  EXPECT_EQ(o.generation.sampling.top_k, 5);
-  EXPECT_EQ(o.generation.sampling.top_p, 0.95f);
-  config.do_sample = false;
-  o = Good({"M", "--use-generation-config"});
-  ApplyGenerationConfig(config, &o);
-  EXPECT_EQ(o.generation.sampling.temperature, 0.f);
+  EXPECT_FALSE(Good({"M"}).args.on("cuda-graph"));
+  EXPECT_TRUE(Good({"M", "--cuda-graph"}).args.on("cuda-graph"));
+  EXPECT_FALSE(Good({"M", "--cuda-graph", "--enforce-eager"}).args.on("cuda-graph"));
 }
 
 TEST(ExitCode, FollowsTheKindOfError) {
@@ -157,6 +130,7 @@ TEST(ExitCode, FollowsTheKindOfError) {
   EXPECT_EQ(ExitCodeOf(StatusCode::kResourceExhausted), 7);
   EXPECT_EQ(ExitCodeOf(StatusCode::kUnavailable), 8);
   EXPECT_STREQ(ErrorName(StatusCode::kContextExceeded), "context_length_exceeded");
+  EXPECT_EQ(FlagName("num_blocks"), "--num-blocks");
 }
 
 TEST(ModelName, IsTheLastPartOfThePath) {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "demo/line_reader.h"
 #include "demo/session_file.h"
+#include "kuiper/base/line_reader.h"
 
 namespace kuiper::demo {
 namespace {
@@ -99,8 +99,8 @@ TEST(PromptSource, Messages) {
   options.messages_file = file.path();
   const auto input = FromInput("", options);
   ASSERT_TRUE(input.ok()) << input.status().message();
-  ASSERT_EQ(input->messages.size(), 2u);
-  EXPECT_EQ(input->messages[1].text, "U");
+  ASSERT_EQ(input->messages.messages.size(), 2u);
+  EXPECT_EQ(input->messages.messages[1].text, "U");
   EXPECT_FALSE(input->text.has_value());
   TempFile bad("[{]");
   options.messages_file = bad.path();
@@ -159,23 +159,23 @@ TEST(SessionFile, ComesBackAsItWas) {
 
   TempFile file("");
   ASSERT_TRUE(SaveConversation(saved, "m", file.path()).ok());
-  Conversation loaded;
-  ASSERT_TRUE(LoadConversation(file.path(), &loaded).ok());
-  EXPECT_EQ(loaded.system(), "be \"brief\"\n");
-  ASSERT_EQ(loaded.Messages().size(), 3u);
-  EXPECT_EQ(loaded.Messages()[1].text, "Grüße 你好");
-  EXPECT_EQ(loaded.Messages()[2].text, "x\ty");
-  EXPECT_EQ(loaded.Messages()[2].reasoning, "thought");
+  const auto loaded = LoadConversation(file.path());
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->system(), "be \"brief\"\n");
+  ASSERT_EQ(loaded->Messages().size(), 3u);
+  EXPECT_EQ(loaded->Messages()[1].text, "Grüße 你好");
+  EXPECT_EQ(loaded->Messages()[2].text, "x\ty");
+  EXPECT_EQ(loaded->Messages()[2].reasoning, "thought");
 }
 
 TEST(SessionFile, Failures) {
   Conversation conversation;
   EXPECT_EQ(SaveConversation(conversation, "m", "/nonexistent/x").code(), StatusCode::kInternal);
   TempFile file("not json");
-  EXPECT_EQ(LoadConversation(file.path(), &conversation).code(), StatusCode::kInput);
+  EXPECT_EQ(LoadConversation(file.path()).status().code(), StatusCode::kInput);
   TempFile fresh("");
   ASSERT_TRUE(SaveConversation(conversation, "m", fresh.path()).ok());
-  EXPECT_TRUE(LoadConversation(fresh.path(), &conversation).ok()) << "a chat without turns";
+  EXPECT_TRUE(LoadConversation(fresh.path()).ok()) << "a chat without turns";
 }
 
 }  // namespace

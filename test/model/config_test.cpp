@@ -270,16 +270,16 @@ TEST(GenerationConfig, ReadsTheOfficialFiles) {
   ASSERT_TRUE(qwen2.ok()) << qwen2.status().message();
   EXPECT_EQ(qwen2->eos, (std::vector<int32_t>{151645, 151643}));
   EXPECT_EQ(qwen2->do_sample, true);
-  EXPECT_EQ(qwen2->temperature, 0.7f);
-  EXPECT_EQ(qwen2->top_k, 20);
-  EXPECT_EQ(qwen2->top_p, 0.8f);
-  EXPECT_EQ(qwen2->repetition_penalty, 1.05f);
-  EXPECT_FALSE(qwen2->min_p.has_value());
+  EXPECT_EQ(qwen2->sampling.at("temperature"), 0.7);
+  EXPECT_EQ(qwen2->sampling.at("top_k"), 20);
+  EXPECT_EQ(qwen2->sampling.at("top_p"), 0.8);
+  EXPECT_EQ(qwen2->sampling.at("repetition_penalty"), 1.05);
+  EXPECT_FALSE(qwen2->sampling.contains("min_p"));
   const auto qwen3 =
       ParseGenerationConfig(ReadFile(Shared("configs/Qwen3.generation_config.json")));
   ASSERT_TRUE(qwen3.ok()) << qwen3.status().message();
-  EXPECT_EQ(qwen3->temperature, 0.6f);
-  EXPECT_EQ(qwen3->top_p, 0.95f);
+  EXPECT_EQ(qwen3->sampling.at("temperature"), 0.6);
+  EXPECT_EQ(qwen3->sampling.at("top_p"), 0.95);
 }
 
 TEST(GenerationConfig, RefusesValuesOutOfRange) {

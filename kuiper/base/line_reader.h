@@ -7,7 +7,7 @@
 
 #include "kuiper/base/status.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 class LineReader {
  public:
@@ -29,4 +29,4 @@ class LineReader {
   std::string buffer_;
 };
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

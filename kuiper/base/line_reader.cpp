@@ -1,4 +1,4 @@
-#include "demo/line_reader.h"
+#include "kuiper/base/line_reader.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 constexpr size_t kMaxLine = size_t{64} << 20;
@@ -43,4 +43,4 @@ void LineReader::Fill() {
   buffer_.resize(n > 0 ? static_cast<size_t>(n) : 0);
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,0 +1,41 @@
+// A file of whole lines that survives a kill: only lines that end count, so a run that is started
+// again reads those and goes on behind them. For answers in the order of their requests.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kuiper/base/line_reader.h"
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+class AppendFile {
+ public:
+  // "-" is standard output. Locks a regular file and cuts off its torn end; of pipes and devices
+  // nothing is read. kInternal, or kInvalidArgument when another process has the lock.
+  static StatusOr<std::unique_ptr<AppendFile>> Open(const std::string& path);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  // The whole lines that an earlier run left, one by one; read them all before the first Write.
+  std::optional<std::string> NextFinished();
+  // Appends whole lines and, for a regular file, waits until they are on the disk.
+  Status Write(const std::string& lines);
+
+ private:
+  AppendFile(int fd, std::string path, bool regular);
+  Status CutTornEnd();
+
+  int fd_;
+  std::string path_;
+  bool regular_;
+  LineReader finished_;
+};
+
+// "cannot write PATH: No such file or directory" from errno.
+Status WriteFailed(const std::string& path);
+
+}  // namespace kuiper

@@ -1,0 +1,138 @@
+#include "kuiper/chat/chat_request.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "kuiper/chat/parameters.h"
+
+namespace kuiper {
+namespace {
+
+// Fields that are no parameters, and those that change no answer.
+constexpr const char* kOtherFields[] = {"messages",    "prompt",
+                                        "stream",      "echo",
+                                        "tools",       "chat_template_kwargs",
+                                        "tool_choice", "max_completion_tokens",
+                                        "model",       "metadata",
+                                        "store",       "user"};
+
+Status Bad(const std::string& message) {
+  return Status(StatusCode::kInput, message);
+}
+
+bool IsKnown(const std::string& key) {
+  for (const Parameter& parameter : Parameters()) {
+    if (parameter.in_bodies && key == parameter.name) return true;
+  }
+  return std::any_of(std::begin(kOtherFields), std::end(kOtherFields),
+                     [&](const char* field) { return key == field; });
+}
+
+Status CheckFields(const JsonNode& body) {
+  for (const std::string& key : body.keys) {
+    if (!IsKnown(key) && !body.Find(key)->IsNull()) return Bad(Param(key) + " is not available");
+  }
+  for (const char* key : {"stream", "echo"}) {
+    const JsonNode* value = GivenField(body, key);
+    if (value != nullptr && !(value->IsBool() && !value->boolean)) {
+      return Bad(Param(key) + " must be false");
+    }
+  }
+  const JsonNode* choice = GivenField(body, "tool_choice");
+  if (choice != nullptr && !(choice->IsString() && choice->text == "auto")) {
+    return Bad(Param("tool_choice") + " must be \"auto\"");
+  }
+  return OkStatus();
+}
+
+// A string or a list of strings.
+Status ParseStrings(const JsonNode& node, const std::string& spelled,
+                    std::vector<std::string>* strings) {
+  strings->clear();
+  const auto take = [&](const JsonNode& item) {
+    if (!item.IsString() || item.text.empty()) return false;
+    strings->push_back(item.text);
+    return true;
+  };
+  const bool good =
+      node.IsArray() ? std::all_of(node.items.begin(), node.items.end(), take) : take(node);
+  return good ? OkStatus() : Bad(spelled + " is neither a string nor a list of strings");
+}
+
+Status ParseParameter(const JsonNode& body, const char* field, const Parameter& parameter,
+                      Request* request) {
+  const JsonNode* node = GivenField(body, field);
+  if (node == nullptr) return OkStatus();
+  const std::string spelled = Param(field);
+  const Variable variable = parameter.of(*request);
+  if (auto* const* strings = std::get_if<std::vector<std::string>*>(&variable)) {
+    return ParseStrings(*node, spelled, *strings);
+  }
+  if (bool* const* on = std::get_if<bool*>(&variable)) {
+    if (!node->IsBool()) return Bad(spelled + " is not true or false");
+    **on = node->boolean;
+    return OkStatus();
+  }
+  if (node->type != JsonNode::Type::kInt && node->type != JsonNode::Type::kFloat) {
+    return Bad(spelled + " is not a number");
+  }
+  const Status set = SetVariable(variable, parameter.limits, spelled, node->text);
+  return set.ok() ? set : Bad(set.message(Param));
+}
+
+Status ParseParameters(const JsonNode& body, Request* request) {
+  for (const Parameter& parameter : Parameters()) {
+    if (!parameter.in_bodies) continue;
+    KU_RETURN_IF_ERROR(ParseParameter(body, parameter.name.c_str(), parameter, request));
+  }
+  // The newer name of the same thing.
+  KU_RETURN_IF_ERROR(
+      ParseParameter(body, "max_completion_tokens", *FindParameter("max_tokens"), request));
+  const bool is_search = request->beam_width > 1;
+  if (is_search && request->num_samples > request->beam_width) {
+    return Bad(Param("n") + " must be at most " + Param("beam_width"));
+  }
+  if (!is_search && GivenField(body, "length_penalty") != nullptr) {
+    return Bad(Param("length_penalty") + " needs a " + Param("beam_width") + " above 1");
+  }
+  return OkStatus();
+}
+
+Status ParsePrompt(const JsonNode* prompt, ChatRequest* request) {
+  if (prompt != nullptr && prompt->IsString()) {
+    if (prompt->text.empty()) return Bad(Param("prompt") + " is empty");
+    request->text = prompt->text;
+    return OkStatus();
+  }
+  bool good = prompt != nullptr && prompt->IsArray() && !prompt->items.empty();
+  for (size_t i = 0; good && i < prompt->items.size(); ++i) {
+    const std::optional<int64_t> id = prompt->items[i].AsInt();
+    good = id.has_value() && *id >= 0 && *id <= INT32_MAX;
+    request->request.prompt.push_back(static_cast<int32_t>(id.value_or(0)));
+  }
+  if (good) return OkStatus();
+  return Bad(Param("prompt") + " is neither a string nor a list of token ids");
+}
+
+}  // namespace
+
+const JsonNode* GivenField(const JsonNode& node, const char* key) {
+  const JsonNode* value = node.Find(key);
+  return value == nullptr || value->IsNull() ? nullptr : value;
+}
+
+StatusOr<ChatRequest> ParseChatRequest(const JsonNode& body, bool is_chat,
+                                       const Request& defaults) {
+  ChatRequest request{.is_chat = is_chat, .request = defaults};
+  KU_RETURN_IF_ERROR(CheckFields(body));
+  KU_RETURN_IF_ERROR(ParseParameters(body, &request.request));
+  if (is_chat) {
+    KU_ASSIGN_OR_RETURN(request.messages, ParseMessages(body));
+  } else {
+    KU_RETURN_IF_ERROR(ParsePrompt(GivenField(body, "prompt"), &request));
+  }
+  return request;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,28 @@
+// The bodies of OpenAI's chat/completions and completions -> what to generate. Every field must be
+// known, and a request for something that is not done is an error: an answer never silently differs
+// from what was asked for. Knows neither HTTP nor files.
+#pragma once
+
+#include <string>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/request.h"
+#include "kuiper/base/json.h"
+#include "kuiper/io/messages_json.h"
+
+namespace kuiper {
+
+struct ChatRequest {
+  bool is_chat = true;           // chat/completions, else completions
+  ParsedMessages messages = {};  // of a chat
+  std::string text = {};         // of a completion, unless request.prompt has its tokens
+  Request request = {};
+};
+
+// `defaults` holds what a body leaves out. kInput; messages name fields by Param.
+StatusOr<ChatRequest> ParseChatRequest(const JsonNode& body, bool is_chat, const Request& defaults);
+
+// The value of `key`, nullptr when it is absent or null.
+const JsonNode* GivenField(const JsonNode& node, const char* key);
+
+}  // namespace kuiper

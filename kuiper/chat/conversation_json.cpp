@@ -1,0 +1,60 @@
+#include "kuiper/chat/conversation_json.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kuiper/io/messages_json.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json PartToJson(const ContentPart& part) {
+  if (part.kind == ContentPart::Kind::kText) return {{"type", "text"}, {"text", part.text}};
+  return {{"type", "image"}, {"image", part.text}};
+}
+
+Json MessageToJson(const Message& message) {
+  Json json = {{"role", RoleName(message.role)}};
+  if (message.parts.empty()) {
+    json["content"] = message.text;
+  } else {
+    json["content"] = Json::array();
+    for (const ContentPart& part : message.parts) json["content"].push_back(PartToJson(part));
+  }
+  if (message.reasoning.has_value()) json["reasoning_content"] = *message.reasoning;
+  for (const ToolCall& call : message.tool_calls) {
+    const Json parsed = Json::parse(call.arguments_json, nullptr, /*allow_exceptions=*/false);
+    const bool as_text = call.arguments_are_text || parsed.is_discarded();
+    const Json arguments = as_text ? Json(call.arguments_json) : parsed;
+    json["tool_calls"].push_back(
+        {{"type", "function"}, {"function", {{"name", call.name}, {"arguments", arguments}}}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string ConversationJson(const Conversation& conversation, const std::string& model) {
+  Json json = {{"version", 1}, {"model", model}, {"messages", Json::array()}};
+  for (const Message& message : conversation.Messages()) {
+    json["messages"].push_back(MessageToJson(message));
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+StatusOr<Conversation> ParseConversation(const std::string& text) {
+  Conversation conversation;
+  // ParseMessages wants at least one message.
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.contains("messages") && json["messages"].is_array() &&
+      json["messages"].empty()) {
+    return conversation;
+  }
+  KU_ASSIGN_OR_RETURN(ParsedMessages parsed, ParseMessagesJson(text));
+  conversation.SetMessages(std::move(parsed.messages));
+  return conversation;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,17 @@
+// Conversations as text: {"version": 1, "model": ..., "messages": [...]} with OpenAI-style
+// messages, so that whoever reads messages (io/messages_json.h) reads them too.
+#pragma once
+
+#include <string>
+
+#include "kuiper/base/status.h"
+#include "kuiper/chat/conversation.h"
+
+namespace kuiper {
+
+std::string ConversationJson(const Conversation& conversation, const std::string& model);
+
+// kInput when it is no conversation; one that has not begun is fine.
+StatusOr<Conversation> ParseConversation(const std::string& json);
+
+}  // namespace kuiper

@@ -1,0 +1,110 @@
+#include "kuiper/chat/parameters.h"
+
+#include <map>
+#include <utility>
+
+namespace kuiper {
+namespace {
+
+template <typename T>
+Parameter OfRequest(const char* name, T Request::*field, Limits limits, std::string help) {
+  return {name, [field](Request& r) -> Variable { return &(r.*field); }, limits, std::move(help)};
+}
+
+Parameter InChats(Parameter parameter) {
+  parameter.in_chats = true;
+  return parameter;
+}
+
+Parameter NotInBodies(Parameter parameter) {
+  parameter.in_bodies = false;
+  return parameter;
+}
+
+Parameter Typed(const char* typed_name, Parameter parameter) {
+  parameter.typed_name = typed_name;
+  return parameter;
+}
+
+template <typename T>
+Parameter Sampling(const char* name, T SamplingParams::*field, Limits limits, std::string help) {
+  Parameter parameter = {name, [field](Request& r) -> Variable { return &(r.sampling.*field); },
+                         limits, std::move(help)};
+  parameter.of_sampling = true;
+  return InChats(std::move(parameter));
+}
+
+Parameter NeedsChance(Parameter parameter) {
+  parameter.needs_chance = true;
+  return parameter;
+}
+
+std::vector<Parameter> MakeTable() {
+  return {
+      Typed("temp", Sampling("temperature", &SamplingParams::temperature, {0, 100},
+                             "temperature, 0 = greedy")),
+      NeedsChance(Sampling("top_k", &SamplingParams::top_k, {},
+                           "sample among the k most likely tokens, 0 = all")),
+      NeedsChance(Sampling("top_p", &SamplingParams::top_p, {.max = 1, .above_min = true},
+                           "sample among the most likely tokens of this total probability")),
+      NeedsChance(Sampling("min_p", &SamplingParams::min_p, {0, 1},
+                           "sample among tokens at least this likely, relative to the likeliest")),
+      Sampling("repetition_penalty", &SamplingParams::repetition_penalty, {0.01, 100},
+               "divides the logits of tokens seen before"),
+      Sampling("presence_penalty", &SamplingParams::presence_penalty, {-2, 2},
+               "subtracted from the logits of generated tokens"),
+      Sampling("frequency_penalty", &SamplingParams::frequency_penalty, {-2, 2},
+               "the same per occurrence"),
+      Sampling("seed", &SamplingParams::seed, {}, "of the sampler"),
+      InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1},
+                        "tokens to generate at most")),
+      InChats(OfRequest("reasoning_budget", &Request::reasoning_budget, {.min = -1},
+                        "thinking tokens before </think> is forced, -1 = no limit")),
+      OfRequest("stop", &Request::stop, {}, "end the answer before this string; may be repeated"),
+      OfRequest("ignore_eos", &Request::ignore_eos, {},
+                "generate on after the end-of-sequence token"),
+      NotInBodies(OfRequest("logprobs", &Request::num_logprobs, {0, 20},
+                            "alternatives per token in JSON output")),
+      OfRequest("beam_width", &Request::beam_width, {1, 256},
+                "answer by beam search with this many beams"),
+      OfRequest("length_penalty", &Request::length_penalty, {-100, 100},
+                "of beam search: above 0 favours long answers, below short ones"),
+      Typed("num_samples",
+            OfRequest("n", &Request::num_samples, {1, 1024},
+                      "answers to the prompt; answer i is that of " + Param("seed") + " + i")),
+  };
+}
+
+}  // namespace
+
+const std::vector<Parameter>& Parameters() {
+  static const std::vector<Parameter> table = MakeTable();
+  return table;
+}
+
+const Parameter* FindParameter(std::string_view name) {
+  for (const Parameter& parameter : Parameters()) {
+    if (name == parameter.name || name == parameter.typed_name) return &parameter;
+  }
+  return nullptr;
+}
+
+void ApplyGenerationConfig(const GenerationConfig& config,
+                           const std::function<bool(const Parameter&)>& given, Request* request) {
+  std::map<std::string, double> values = config.sampling;
+  // do_sample false: the model's authors want greedy decoding, whatever the other fields say.
+  const bool samples = config.do_sample.value_or(values.contains("temperature"));
+  values["temperature"] = samples ? values.try_emplace("temperature", 1).first->second : 0;
+  for (const Parameter& parameter : Parameters()) {
+    const auto value = values.find(parameter.name);
+    if (!parameter.of_sampling || value == values.end() || given(parameter)) continue;
+    const Variable variable = parameter.of(*request);
+    if (float* const* number = std::get_if<float*>(&variable)) {
+      **number = static_cast<float>(value->second);
+    } else if (int* const* count = std::get_if<int*>(&variable)) {
+      **count = static_cast<int>(value->second);
+    }
+  }
+}
+
+}  // namespace kuiper

@@ -1,0 +1,142 @@
+#include "kuiper/base/append_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+// What the system does to writes, for one file after the other. The calls of the whole test program
+// come here instead of the C library; without faults they are passed on.
+namespace {
+
+struct Faults {
+  int interrupts = 0;      // so many writes are interrupted before they begin
+  size_t most = SIZE_MAX;  // a write takes at most so many bytes
+  size_t room = SIZE_MAX;  // then the disk is full
+  bool sync_fails = false;
+  int num_syncs = 0;
+};
+Faults* g_faults = nullptr;
+
+}  // namespace
+
+extern "C" ssize_t write(int fd, const void* data, size_t size) {
+  if (g_faults != nullptr && fd > STDERR_FILENO) {
+    if (g_faults->interrupts > 0) {
+      --g_faults->interrupts;
+      return errno = EINTR, -1;
+    }
+    if (g_faults->room == 0) return errno = ENOSPC, -1;
+    size = std::min({size, g_faults->most, g_faults->room});
+    g_faults->room -= size;
+  }
+  return syscall(SYS_write, fd, data, size);
+}
+
+extern "C" int fdatasync(int fd) {
+  if (g_faults != nullptr) {
+    ++g_faults->num_syncs;
+    if (g_faults->sync_fails) return errno = EIO, -1;
+  }
+  return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
+
+namespace kuiper {
+namespace {
+
+class AppendFileTest : public testing::Test {
+ protected:
+  AppendFileTest() { std::filesystem::create_directory(dir_); }
+  ~AppendFileTest() override {
+    g_faults = nullptr;
+    std::filesystem::remove_all(dir_);
+  }
+
+  std::unique_ptr<AppendFile> Open() {
+    auto output = AppendFile::Open(path_);
+    EXPECT_TRUE(output.ok()) << output.status().message();
+    return output.ok() ? std::move(*output) : nullptr;
+  }
+  // Begins where an earlier run stopped.
+  std::vector<std::string> Finished(AppendFile& output) {
+    std::vector<std::string> lines;
+    while (const auto line = output.NextFinished()) lines.push_back(*line);
+    return lines;
+  }
+  std::string Content() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+
+  const std::string dir_ = testing::TempDir() + "append_file_" + std::to_string(getpid());
+  const std::string path_ = dir_ + "/answers.jsonl";
+  Faults faults_;
+};
+
+TEST_F(AppendFileTest, InterruptedAndShortWritesAreCompleted) {
+  const auto output = Open();
+  faults_.interrupts = 3;
+  faults_.most = 4;
+  g_faults = &faults_;
+  const Status written = output->Write("first line\nsecond\n");
+  EXPECT_TRUE(written.ok()) << written.message();
+  EXPECT_EQ(faults_.interrupts, 0);
+  EXPECT_EQ(faults_.num_syncs, 1) << "once for all lines, and after the last byte";
+  EXPECT_EQ(Content(), "first line\nsecond\n");
+}
+
+TEST_F(AppendFileTest, FailedSyncIsAnError) {
+  const auto output = Open();
+  faults_.sync_fails = true;
+  g_faults = &faults_;
+  const Status written = output->Write("line\n");
+  EXPECT_EQ(written.code(), StatusCode::kInternal);
+  EXPECT_EQ(written.message(), "cannot write " + path_ + ": Input/output error");
+}
+
+TEST_F(AppendFileTest, FullDiskLeavesATornLineThatTheNextRunCutsOff) {
+  {
+    const auto output = Open();
+    ASSERT_TRUE(output->Write("first\n").ok());
+    faults_.room = 3;
+    g_faults = &faults_;
+    const Status written = output->Write("second\n");
+    EXPECT_EQ(written.message(), "cannot write " + path_ + ": No space left on device");
+    EXPECT_EQ(faults_.num_syncs, 0);
+    EXPECT_EQ(Content(), "first\nsec");
+  }
+  g_faults = nullptr;
+  const auto output = Open();
+  EXPECT_EQ(Finished(*output), std::vector<std::string>{"first"});
+  ASSERT_TRUE(output->Write("again\n").ok());
+  EXPECT_EQ(Content(), "first\nagain\n");
+}
+
+TEST_F(AppendFileTest, TornEndsOfAnyLengthAreCutOff) {
+  for (const size_t length : {1, 4095, 4096, 4097, 9000}) {
+    for (const std::string& whole :
+         {std::string(), std::string("a\n"), std::string(5000, 'b') + "\n"}) {
+      std::ofstream(path_) << whole << std::string(length, 'x');
+      const auto output = Open();
+      EXPECT_EQ(Finished(*output).size(), whole.empty() ? 0u : 1u);
+      EXPECT_EQ(Content(), whole) << length;
+    }
+  }
+}
+
+TEST_F(AppendFileTest, OneProcessWritesAtATime) {
+  const auto output = Open();
+  const auto second = AppendFile::Open(path_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().message(), path_ + " is being written by another process");
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,87 @@
+#include "kuiper/chat/chat_request.h"
+
+#include <gtest/gtest.h>
+
+namespace kuiper {
+namespace {
+
+std::string InBody(std::string_view name) {
+  return "body." + std::string(name);
+}
+
+StatusOr<ChatRequest> Parse(const std::string& body, const Request& defaults = {}) {
+  const auto json = ParseJson(body, StatusCode::kInput, "body");
+  if (!json.ok()) return json.status();
+  return ParseChatRequest(*json, json->Find("messages") != nullptr, defaults);
+}
+std::string Error(const std::string& fields) {
+  const auto request = Parse(R"({"messages": [{"role": "user", "content": "x"}], )" + fields + "}");
+  EXPECT_FALSE(request.ok()) << fields;
+  EXPECT_EQ(request.status().code(), StatusCode::kInput);
+  return request.status().message(InBody);
+}
+
+TEST(ChatRequest, ParametersReplaceTheDefaults) {
+  Request defaults;
+  defaults.max_new_tokens = 9;
+  defaults.stop = {"d"};
+  defaults.sampling.top_k = 3;
+  const auto request = Parse(
+      R"({"messages": [{"role": "user", "content": "x"}], "temperature": 0.5, "seed": 7, "n": 2,
+          "stop": ["a", "b"], "ignore_eos": true, "top_k": null, "reasoning_budget": 4,
+          "max_tokens": 5, "max_completion_tokens": 6, "model": "m", "user": "u"})",
+      defaults);
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_TRUE(request->is_chat);
+  EXPECT_EQ(request->messages.messages.size(), 1u);
+  const Request& r = request->request;
+  EXPECT_EQ(r.sampling.temperature, 0.5f);
+  EXPECT_EQ(r.sampling.seed, 7u);
+  EXPECT_EQ(r.sampling.top_k, 3) << "null is left out";
+  EXPECT_EQ(r.num_samples, 2);
+  EXPECT_EQ(r.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(r.ignore_eos);
+  EXPECT_EQ(r.reasoning_budget, 4);
+  EXPECT_EQ(r.max_new_tokens, 6);
+  EXPECT_EQ(Parse(R"({"prompt": "p"})", defaults)->request.stop, defaults.stop);
+}
+
+TEST(ChatRequest, PromptsAreTextOrTokens) {
+  const auto text = Parse(R"({"prompt": "p"})");
+  ASSERT_TRUE(text.ok());
+  EXPECT_FALSE(text->is_chat);
+  EXPECT_EQ(text->text, "p");
+  EXPECT_EQ(Parse(R"({"prompt": [1, 2]})")->request.prompt, (std::vector<int32_t>{1, 2}));
+  for (const char* prompt : {"[]", "[1, -1]", "[1.5]", "[2147483648]", "7", "null", "[[1]]"}) {
+    const auto bad = Parse(std::string("{\"prompt\": ") + prompt + "}");
+    ASSERT_FALSE(bad.ok()) << prompt;
+    EXPECT_EQ(bad.status().message(InBody),
+              "body.prompt is neither a string nor a list of token ids");
+  }
+  EXPECT_EQ(Parse(R"({"prompt": ""})").status().message(), "prompt is empty");
+}
+
+TEST(ChatRequest, MistakesNameTheField) {
+  EXPECT_EQ(Error(R"("temperature": "hot")"), "body.temperature is not a number");
+  EXPECT_EQ(Error(R"("temperature": 101)"),
+            "body.temperature: 101 is out of range (must be from 0 to 100)");
+  EXPECT_EQ(Error(R"("top_k": 1.5)"), "body.top_k: '1.5' is not a whole number");
+  EXPECT_EQ(Error(R"("max_completion_tokens": 0)"),
+            "body.max_completion_tokens: 0 is out of range (must be at least 1 and fit into 31 "
+            "bits)");
+  EXPECT_EQ(Error(R"("ignore_eos": 1)"), "body.ignore_eos is not true or false");
+  EXPECT_EQ(Error(R"("stop": ["a", 1])"), "body.stop is neither a string nor a list of strings");
+  EXPECT_EQ(Error(R"("stop": "")"), "body.stop is neither a string nor a list of strings");
+  EXPECT_EQ(Error(R"("n": 3, "beam_width": 2)"), "body.n must be at most body.beam_width");
+  EXPECT_EQ(Error(R"("length_penalty": 2)"), "body.length_penalty needs a body.beam_width above 1");
+  EXPECT_EQ(Error(R"("tool_choice": "none")"), "body.tool_choice must be \"auto\"");
+  EXPECT_EQ(Error(R"("stream": true)"), "body.stream must be false");
+  for (const char* field : {"logprobs", "best_of", "num_samples", "temp", "a\\tb"}) {
+    std::string name = field;
+    if (name == "a\\tb") name = "a b";
+    EXPECT_EQ(Error(std::string("\"") + field + "\": 1"), InBody(name) + " is not available");
+  }
+}
+
+}  // namespace
+}  // namespace kuiper

@@ -1,0 +1,116 @@
+#include "kuiper/chat/variable.h"
+
+#include <gtest/gtest.h>
+
+namespace kuiper {
+namespace {
+
+// What is wrong with the text; "" when it was stored.
+std::string Error(const Variable& variable, const Limits& limits, const std::string& text) {
+  return SetVariable(variable, limits, "x", text).message();
+}
+
+TEST(Variable, NumbersHaveARange) {
+  int count = 0;
+  EXPECT_EQ(Error(&count, {1, 8}, "8"), "");
+  EXPECT_EQ(count, 8);
+  EXPECT_EQ(Error(&count, {1, 8}, "9"), "x: 9 is out of range (must be from 1 to 8)");
+  EXPECT_EQ(Error(&count, {1, 8}, "0"), "x: 0 is out of range (must be from 1 to 8)");
+  EXPECT_EQ(Error(&count, {.min = 1}, "0"),
+            "x: 0 is out of range (must be at least 1 and fit into 31 bits)");
+  EXPECT_EQ(Error(&count, {}, "2147483648"),
+            "x: 2147483648 is out of range (must be at least 0 and fit into 31 bits)");
+  for (const char* text : {"", " 1", "1 ", "+1", "1.0", "0x1", "99999999999999999999", "-"}) {
+    EXPECT_EQ(Error(&count, {1, 8}, text), "x: '" + std::string(text) + "' is not a whole number");
+  }
+  EXPECT_EQ(Error(&count, {.min = 1, .max = 256, .power_of_two = true}, "12"),
+            "x: 12 is not a power of two from 1 to 256");
+  EXPECT_EQ(count, 8) << "a mistake changes nothing";
+
+  float share = 0;
+  EXPECT_EQ(Error(&share, {.max = 1, .above_min = true}, "0"),
+            "x: 0 is out of range (must be more than 0 and at most 1)");
+  EXPECT_EQ(Error(&share, {.max = 1, .above_min = true}, "1e-3"), "");
+  EXPECT_EQ(share, 1e-3f);
+  for (const char* text : {"inf", "nan", "1e999", ".", "1,5"}) {
+    EXPECT_EQ(Error(&share, {-2, 2}, text), "x: '" + std::string(text) + "' is not a number");
+  }
+  uint64_t seed = 0;
+  EXPECT_EQ(Error(&seed, {}, "18446744073709551615"), "");
+  EXPECT_EQ(seed, UINT64_MAX);
+  EXPECT_EQ(Error(&seed, {}, "-1"), "x: '-1' is not a whole number from 0 to 2^64-1");
+}
+
+TEST(Variable, Sizes) {
+  uint64_t bytes = 0;
+  const Limits size = {.bytes = true};
+  const std::pair<const char*, double> good[] = {
+      {"1", 1},         {"1000", 1000},      {"2k", 2048},
+      {"3K", 3072},     {"512M", 512 << 20}, {"1.5GiB", 1.5 * (1 << 30)},
+      {"4MB", 4 << 20}, {"7B", 7},           {"1Kib", 1024}};
+  for (const auto& [text, expected] : good) {
+    EXPECT_EQ(Error(&bytes, size, text), "") << text;
+    EXPECT_EQ(static_cast<double>(bytes), expected) << text;
+  }
+  for (const char* text : {"", "M", "B", "1T", "x", "1MM", "GB"}) {
+    EXPECT_EQ(Error(&bytes, size, text),
+              "x: '" + std::string(text) + "' is not a size (examples: 512M, 2G)");
+  }
+  for (const char* text : {"0", "0.5", "-1", "1e16", "1000000G"}) {
+    EXPECT_EQ(Error(&bytes, size, text), "x: " + std::string(text) +
+                                             " is out of range (must be at least 1 byte and at "
+                                             "most 1 PB)");
+  }
+}
+
+TEST(Variable, NamesStandForValues) {
+  enum class Kind { kFast, kSmall } kind = Kind::kFast;
+  const Variable variable =
+      OneOf(&kind, {{"small", Kind::kSmall}, {"fast", Kind::kFast}}, {"huge"});
+  EXPECT_EQ(VariableText(variable), "fast");
+  EXPECT_EQ(ValueName(variable, {}), "small|fast");
+  EXPECT_EQ(Error(variable, {}, "small"), "");
+  EXPECT_EQ(kind, Kind::kSmall);
+  EXPECT_EQ(Error(variable, {}, "big"), "x: 'big' is not one of small, fast, huge");
+  EXPECT_EQ(Error(variable, {}, "huge"), "x huge is not available in this version");
+  EXPECT_EQ(kind, Kind::kSmall);
+}
+
+TEST(Variable, ListsAndOptionalValues) {
+  std::vector<std::string> texts;
+  EXPECT_EQ(Error(&texts, {}, "a,b"), "");
+  EXPECT_EQ(Error(&texts, {}, ""), "");
+  EXPECT_EQ(texts, (std::vector<std::string>{"a,b", ""})) << "each text is one more";
+  std::vector<int> numbers = {7};
+  EXPECT_EQ(Error(&numbers, {.min = 1}, "3,1"), "");
+  EXPECT_EQ(numbers, (std::vector<int>{3, 1})) << "the list is a new one";
+  EXPECT_EQ(VariableText(&numbers), "3,1");
+  for (const char* text : {"", "3,", ",3", "3,,1", "0", "3;1"}) {
+    EXPECT_NE(Error(&numbers, {.min = 1}, text), "") << text;
+  }
+  EXPECT_EQ(numbers.size(), 2u);
+  std::optional<bool> on;
+  EXPECT_EQ(VariableText(&on), "");
+  EXPECT_TRUE(IsSwitch(&on));
+  EXPECT_EQ(Error(&on, {}, "maybe"), "x: 'maybe' is not one of true, false");
+  EXPECT_FALSE(on.has_value());
+  EXPECT_EQ(Error(&on, {}, "off"), "");
+  EXPECT_EQ(on, false);
+  std::optional<Device> device;
+  EXPECT_EQ(Error(&device, {}, "cuda"), "");
+  EXPECT_EQ(VariableText(&device), "cuda:0");
+  for (const char* text : {"cuda:", "cuda:-1", "cuda:1024", "gpu", "cuda:1x"}) {
+    EXPECT_EQ(Error(&device, {}, text),
+              "x: '" + std::string(text) + "' is not one of cpu, simt, cuda:N");
+  }
+}
+
+TEST(Variable, MessagesShowTheBeginningOfLongTexts) {
+  int count = 0;
+  EXPECT_EQ(Error(&count, {}, std::string(100, 'y')),
+            "x: '" + std::string(80, 'y') + "...' is not a whole number");
+  EXPECT_EQ(Error(&count, {}, "a\nb\xff"), "x: 'a b\xEF\xBF\xBD' is not a whole number");
+}
+
+}  // namespace
+}  // namespace kuiper
