@@ -18,7 +18,6 @@ endmacro()
 kuiper_find(PkgConfig pkg-config)
 kuiper_find(Threads libc6-dev)
 kuiper_find(nlohmann_json nlohmann-json3-dev)
-kuiper_find(gflags libgflags-dev)
 kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of the programs alone
 kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)

@@ -5,12 +5,12 @@
 #include <iterator>
 #include <utility>
 
-#include "demo/answer_writer.h"
 #include "demo/exit_code.h"
 #include "demo/program.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
+#include "demo/text_writer.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
@@ -40,12 +40,12 @@ Status WriteLogits(const std::string& path, const Completion& completion, int vo
 
 }  // namespace
 
-bool AnswerRecord::ok() const {
+bool Result::ok() const {
   if (status.ok()) return true;
   return completion.finish == FinishReason::kContext && !completion.tokens.empty();
 }
 
-int AnswerRecord::exit_code() const {
+int Result::exit_code() const {
   if (!ok()) return ExitCodeOf(status.code());
   const auto interrupted = [](const Completion& c) { return c.finish == FinishReason::kInterrupt; };
   return interrupted(completion) || std::any_of(more.begin(), more.end(), interrupted)
@@ -53,15 +53,15 @@ int AnswerRecord::exit_code() const {
              : kExitOk;
 }
 
-double AnswerRecord::prefill_tps() const {
+double Result::prefill_tps() const {
   return PerSecond(completion.prompt_tokens - completion.cached_tokens, completion.prefill_ms);
 }
 
-double AnswerRecord::decode_tps() const {
+double Result::decode_tps() const {
   return PerSecond(static_cast<double>(completion.tokens.size()) - 1, completion.decode_ms);
 }
 
-double AnswerRecord::decode_gbps() const {
+double Result::decode_gbps() const {
   return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
 }
 
@@ -82,13 +82,6 @@ StatusOr<std::vector<Completion>> RunSamples(
     KU_ASSIGN_OR_RETURN(completions.emplace_back(), engine.Take(id, i));
   }
   return completions;
-}
-
-StatusOr<Completion> RunRequest(Engine& engine, Request request,
-                                const std::function<bool(const TokenEvent&)>& on_event) {
-  KU_ASSIGN_OR_RETURN(std::vector<Completion> completions,
-                      RunSamples(engine, std::move(request), on_event));
-  return std::move(completions.at(0));
 }
 
 Answerer::Answerer(const Options& options, Engine& engine, Console& console, bool stream)
@@ -139,36 +132,36 @@ void Answerer::Log(const char* when) const {
           std::to_string(kv.pages_total) + " blocks free");
 }
 
-AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Request& parameters,
-                           bool show_thinking) {
-  AnswerRecord record;
-  record.model = model_;
-  record.load_ms = engine_.load_ms();
-  record.weight_bytes_per_token = engine_.weight_bytes_per_token();
-  AnswerWriter writer({options_.format, stream_, show_thinking, parameters.num_samples > 1},
-                      [this](std::string_view text) { console_.Answer(text); });
+Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameters,
+                        bool show_thinking) {
+  Result result;
+  result.model = model_;
+  result.load_ms = engine_.load_ms();
+  result.weight_bytes_per_token = engine_.weight_bytes_per_token();
+  TextWriter writer({options_.format, stream_, show_thinking, parameters.num_samples > 1},
+                    [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
   // A fault of the device in the middle of an answer: what there is, then the error.
   const LastWords last_words([&](int exit_code, const std::string& message) {
     const bool device = exit_code == kDeviceExitCode;
-    record.status = Status(device ? StatusCode::kUnavailable : StatusCode::kInternal, message);
-    record.completion = std::move(so_far);
-    record.completion.finish = FinishReason::kError;
-    if (!record.completion.text.empty()) writer.Finish(record.completion);
-    PrintJson(record);
-    console_.Error(record.status);
+    result.status = Status(device ? StatusCode::kUnavailable : StatusCode::kInternal, message);
+    result.completion = std::move(so_far);
+    result.completion.finish = FinishReason::kError;
+    if (!result.completion.text.empty()) writer.Finish(result.completion);
+    PrintJson(result);
+    console_.Error(result.status);
   });
   if (!prompt.ok()) {
-    record.status = prompt.status();
+    result.status = prompt.status();
   } else {
-    record.dropped_turns = prompt->dropped_turns;
-    record.dropped_tokens = prompt->dropped_tokens;
+    result.dropped_turns = prompt->dropped_turns;
+    result.dropped_tokens = prompt->dropped_tokens;
     Log("before the request");
     bool first = true;
     const auto on_event = [&](const TokenEvent& event) {
       if (first) Log("during the request");
       first = false;
-      if (!record.is_beam_search) writer.OnEvent(event);
+      if (!result.is_beam_search) writer.OnEvent(event);
       if (event.sample == 0) {
         so_far.text += event.text;
         so_far.reasoning += event.reasoning;
@@ -176,79 +169,78 @@ AnswerRecord Answerer::Run(const StatusOr<Prompt>& prompt, const Request& parame
       }
       return console_.output_status().ok();
     };
-    record.is_beam_search = parameters.beam_width > 1;
-    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, parameters), on_event), &record);
+    result.is_beam_search = parameters.beam_width > 1;
+    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, parameters), on_event), &result);
     Log("after the request");
-    if (record.completion.dropped_tokens > 0) {
-      console_.Note("the KV cache was full: " + std::to_string(record.completion.dropped_tokens) +
+    if (result.completion.dropped_tokens > 0) {
+      console_.Note("the KV cache was full: " + std::to_string(result.completion.dropped_tokens) +
                     " tokens slid out of the context (--on-full slide)");
     }
   }
-  record.kv = engine_.kv_stats();
+  result.kv = engine_.kv_stats();
   // A failure in the middle still shows what there is.
-  if (record.ok() || !record.completion.text.empty()) writer.Finish(record.completion);
-  if (!record.is_beam_search) {
-    for (const Completion& c : record.more) {
+  if (result.ok() || !result.completion.text.empty()) writer.Finish(result.completion);
+  if (!result.is_beam_search) {
+    for (const Completion& c : result.more) {
       if (c.finish != FinishReason::kError || !c.text.empty()) writer.Finish(c);
     }
   }
-  Finish(&record);
-  return record;
+  Finish(&result);
+  return result;
 }
 
-void Answerer::PrintJson(const AnswerRecord& record) {
+void Answerer::PrintJson(const Result& result) {
   if (!options_.json()) return;
   const char* type = options_.format == OutputFormat::kJsonLines ? "done" : "";
-  console_.Answer(ResultJson(record, type, engine_.tokenizer()) + "\n");
+  console_.Answer(ResultJson(result, type, engine_.tokenizer()) + "\n");
 }
 
-void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions,
-                           AnswerRecord* record) const {
+void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const {
   if (!completions.ok()) {
-    record->status = WithHint(completions.status());
+    result->status = WithHint(completions.status());
     return;
   }
-  record->status = completions->front().error;
+  result->status = completions->front().error;
   for (const Completion& c : *completions) {
-    if (record->status.ok() && c.finish == FinishReason::kError) record->status = c.error;
+    if (result->status.ok() && c.finish == FinishReason::kError) result->status = c.error;
   }
-  record->completion = std::move(completions->front());
-  record->more.assign(std::make_move_iterator(completions->begin() + 1),
+  result->completion = std::move(completions->front());
+  result->more.assign(std::make_move_iterator(completions->begin() + 1),
                       std::make_move_iterator(completions->end()));
 }
 
-void Answerer::Finish(AnswerRecord* record) {
-  PrintJson(*record);
-  if (options_.stats && !record->completion.tokens.empty()) {
+void Answerer::Finish(Result* result) {
+  PrintJson(*result);
+  if (options_.stats && !result->completion.tokens.empty()) {
     for (const std::string& line :
-         StatisticsLines(*record, stream_, engine_.config().prefix_cache)) {
+         StatisticsLines(*result, stream_, engine_.config().prefix_cache)) {
       console_.Info(line);
     }
-    for (const Completion& completion : record->more) {
-      AnswerRecord sample = *record;
+    for (const Completion& completion : result->more) {
+      Result sample = *result;
       sample.completion = completion;
       console_.Info(OutputLine(sample));
     }
   }
   if (!options_.stats_file.empty()) {
     std::FILE* file = std::fopen(options_.stats_file.c_str(), stats_file_begun_ ? "a" : "w");
-    bool written = file != nullptr && std::fputs((StatsJson(*record) + "\n").c_str(), file) >= 0;
+    bool written = file != nullptr && std::fputs((StatsJson(*result) + "\n").c_str(), file) >= 0;
     if (file != nullptr) written &= std::fclose(file) == 0;
-    if (!written && record->status.ok()) record->status = WriteFailed(options_.stats_file);
+    if (!written && result->status.ok()) result->status = WriteFailed(options_.stats_file);
     stats_file_begun_ = true;
   }
-  if (record->status.ok()) record->status = console_.output_status();
-  if (!record->status.ok()) console_.Error(record->status);
+  if (result->status.ok()) result->status = console_.output_status();
+  if (!result->status.ok()) console_.Error(result->status);
 }
 
-bool Answerer::WriteDumps(const AnswerRecord& record) {
+bool Answerer::WriteDumps(const Result& result) {
   Status status;
   if (!options_.tokens_file.empty()) {
-    status = WriteTokens(options_.tokens_file, record.completion.tokens);
+    status = WriteTokens(options_.tokens_file, result.completion.tokens);
   }
   if (status.ok() && !options_.logits_file.empty()) {
     status =
-        WriteLogits(options_.logits_file, record.completion, engine_.model_config().decoder.vocab);
+        WriteLogits(options_.logits_file, result.completion, engine_.model_config().decoder.vocab);
   }
   if (!status.ok()) console_.Error(status);
   return status.ok();

@@ -15,7 +15,7 @@
 namespace kuiper::demo {
 
 // Everything the outputs say about one answer.
-struct AnswerRecord {
+struct Result {
   Status status;  // why there is no answer, or why it ended early (KV cache full)
   Completion completion;
   std::vector<Completion> more;  // --num-samples, --beam-width: the answers after the first
@@ -44,20 +44,20 @@ class Answerer {
   // Drops the oldest turns of `conversation` if the prompt is too long and the options allow it.
   StatusOr<Prompt> BuildPrompt(const TemplateOptions& chat, Conversation* conversation);
   // Generates and prints. Errors are printed too, as the output format wants them.
-  AnswerRecord Run(const StatusOr<Prompt>& prompt, const Request& parameters, bool show_thinking);
+  Result Answer(const StatusOr<Prompt>& prompt, const Request& parameters, bool show_thinking);
 
   // `parameters` with the prompt, and with what model and options say.
   Request MakeRequest(const Prompt& prompt, const Request& parameters) const;
 
   // Files of the options: --dump-tokens, --dump-logits. Prints errors; false if there was one.
-  bool WriteDumps(const AnswerRecord& record);
+  bool WriteDumps(const Result& result);
 
  private:
   Status WithHint(const Status& status) const;
-  void TakeAnswers(StatusOr<std::vector<Completion>> completions, AnswerRecord* record) const;
+  void TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const;
   void Log(const char* when) const;
-  void PrintJson(const AnswerRecord& record);
-  void Finish(AnswerRecord* record);
+  void PrintJson(const Result& result);
+  void Finish(Result* result);
 
   const Options& options_;
   Engine& engine_;
@@ -71,8 +71,5 @@ class Answerer {
 // FinishReason::kInterrupt. `on_event` returning false ends it too.
 StatusOr<std::vector<Completion>> RunSamples(
     Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event);
-// RunSamples for a request of one sample.
-StatusOr<Completion> RunRequest(Engine& engine, Request request,
-                                const std::function<bool(const TokenEvent&)>& on_event);
 
 }  // namespace kuiper::demo

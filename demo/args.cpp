@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kuiper/base/text.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -24,33 +25,16 @@ using Spellings = std::vector<Spelling>;
 
 Spellings LongSpellings(const FlagTable& table) {
   Spellings list = {{"help", nullptr, ""}, {"version", nullptr, ""}};
-  for (const FlagGroup& group : table.groups) {
-    for (const Flag& flag : group.flags) {
-      list.push_back({flag.name, &flag, ""});
-      const std::string negated = IsSwitch(flag.variable) ? "false" : flag.negated_value;
-      if (!negated.empty()) list.push_back({"no-" + flag.name, &flag, negated});
-    }
+  for (const Flag& flag : table.flags) {
+    list.push_back({flag.name, &flag, ""});
+    const std::string negated = IsSwitch(flag.variable) ? "false" : flag.negated_value;
+    if (!negated.empty()) list.push_back({"no-" + flag.name, &flag, negated});
   }
   for (const FlagAlias& alias : table.aliases) {
     const Flag* flag = table.Find(alias.name);
     if (flag != nullptr) list.push_back({alias.alias, flag, alias.fixed, alias.takes_bool});
   }
   return list;
-}
-
-int EditDistance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 // "error: unknown option --page-attention; did you mean --paged-attention?"
@@ -97,10 +81,8 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
 
 std::optional<Spelling> FindShort(const FlagTable& table, const std::string& name) {
   if (name == "h") return Spelling{"help", nullptr, ""};
-  for (const FlagGroup& group : table.groups) {
-    for (const Flag& flag : group.flags) {
-      if (!name.empty() && name == flag.short_name) return Spelling{flag.name, &flag, ""};
-    }
+  for (const Flag& flag : table.flags) {
+    if (!name.empty() && name == flag.short_name) return Spelling{flag.name, &flag, ""};
   }
   return std::nullopt;
 }
@@ -256,10 +238,8 @@ std::string FlagHelp(const FlagTable& table, const Flag& flag) {
 }  // namespace
 
 const Flag* FlagTable::Find(std::string_view name) const {
-  for (const FlagGroup& group : groups) {
-    for (const Flag& flag : group.flags) {
-      if (name == flag.name) return &flag;
-    }
+  for (const Flag& flag : flags) {
+    if (name == flag.name) return &flag;
   }
   return nullptr;
 }
@@ -274,12 +254,12 @@ StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, const FlagT
 }
 
 std::string FlagsHelp(const FlagTable& table) {
-  std::string text;
-  for (const FlagGroup& group : table.groups) {
-    text += "\n" + group.title + ":\n";
-    for (const Flag& flag : group.flags) {
-      if (flag.use != FlagUse::kUnavailable) text += FlagHelp(table, flag);
-    }
+  std::string text, group;
+  for (const Flag& flag : table.flags) {
+    if (flag.use == FlagUse::kUnavailable) continue;
+    if (flag.group != group) text += "\n" + flag.group + ":\n";
+    group = flag.group;
+    text += FlagHelp(table, flag);
   }
   return text;
 }

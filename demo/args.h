@@ -28,6 +28,7 @@ struct Flag {
   std::string bare_value = {};     // named values: meaning of the flag without one
   std::string negated_value = {};  // named values: what --no-NAME stands for
   FlagUse use = FlagUse::kWorks;
+  std::string group = {};     // the title under which --help lists the flag
   std::string why = {};       // kNoEffect, kUnavailable: the end of the sentence
   std::string harmless = {};  // kUnavailable: the value that asks for nothing
 };
@@ -40,13 +41,8 @@ struct FlagAlias {
   bool takes_bool = false;  // true and false stand for on and off
 };
 
-struct FlagGroup {
-  std::string title;
-  std::vector<Flag> flags;
-};
-
 struct FlagTable {
-  std::vector<FlagGroup> groups;
+  std::vector<Flag> flags;  // those of one group stand together
   std::vector<FlagAlias> aliases;
 
   // nullptr when there is none.

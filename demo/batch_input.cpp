@@ -11,52 +11,11 @@
 namespace kuiper::demo {
 namespace {
 
-constexpr char kChatUrl[] = "/v1/chat/completions";
-constexpr char kCompletionsUrl[] = "/v1/completions";
-
 Status Bad(const std::string& message) {
   return Status(StatusCode::kInput, message);
 }
 
-std::string BodyField(std::string_view name) {
-  return "body." + std::string(name);
-}
-
-// The URL says what the body is; without one the body does.
-StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body) {
-  const JsonNode* method = GivenField(line, "method");
-  if (method != nullptr && !(method->IsString() && method->text == "POST")) {
-    return Bad("method must be \"POST\"");
-  }
-  const bool is_chat = GivenField(body, "messages") != nullptr;
-  if (is_chat == (GivenField(body, "prompt") != nullptr)) {
-    return Bad("body must have either messages or prompt");
-  }
-  const JsonNode* url = GivenField(line, "url");
-  if (url == nullptr || (url->IsString() && url->text == (is_chat ? kChatUrl : kCompletionsUrl))) {
-    return is_chat;
-  }
-  return Bad(std::string("url must be \"") + kChatUrl + "\" for messages and \"" + kCompletionsUrl +
-             "\" for a prompt");
-}
-
 }  // namespace
-
-std::optional<std::string> CustomIdOf(const JsonNode& line) {
-  const JsonNode* id = line.Find("custom_id");
-  return id != nullptr && id->IsString() ? std::optional(id->text) : std::nullopt;
-}
-
-StatusOr<ChatRequest> ParseBatchLine(const JsonNode& line, const Request& defaults) {
-  if (!line.IsObject()) return Bad("the line is not an object");
-  if (!CustomIdOf(line).has_value()) return Bad("the line has no custom_id");
-  const JsonNode* body = line.Find("body");
-  if (body == nullptr || !body->IsObject()) return Bad("the line has no body");
-  KU_ASSIGN_OR_RETURN(const bool is_chat, IsChat(line, *body));
-  StatusOr<ChatRequest> request = ParseChatRequest(*body, is_chat, defaults);
-  if (!request.ok()) return Bad(request.status().message(BodyField));
-  return request;
-}
 
 BatchInput::~BatchInput() {
   if (fd_ != STDIN_FILENO) close(fd_);

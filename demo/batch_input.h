@@ -1,6 +1,4 @@
-// The file of requests, read line by line: bounded memory for any length, pipes too. A line has the
-// form of OpenAI's batches:
-// {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {...}}.
+// The file of requests, read line by line: bounded memory for any length, pipes too.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +10,9 @@
 #include "kuiper/base/json.h"
 #include "kuiper/base/line_reader.h"
 #include "kuiper/base/status.h"
-#include "kuiper/chat/chat_request.h"
+#include "kuiper/chat/batch_line.h"
 
 namespace kuiper::demo {
-
-// Which request this is; numbers count from 1.
-struct BatchLine {
-  int64_t number = 0;
-  std::optional<std::string> custom_id;
-};
-
-// What the answer is filed under; absent when the line has none.
-std::optional<std::string> CustomIdOf(const JsonNode& line);
-
-// What a line asks for; `defaults` holds what its body leaves out. kInput.
-StatusOr<ChatRequest> ParseBatchLine(const JsonNode& line, const Request& defaults);
 
 class BatchInput {
  public:

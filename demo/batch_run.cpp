@@ -6,7 +6,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +14,7 @@
 #include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/signals.h"
-#include "demo/text_run.h"
+#include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/chat_response.h"
@@ -23,38 +22,13 @@
 namespace kuiper::demo {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-// A line of answers with its newline.
-std::string Line(const BatchLine& line, const std::string& response, const Json& error) {
-  const auto dump = [](const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
-  const Json custom_id = line.custom_id.has_value() ? Json(*line.custom_id) : Json(nullptr);
-  return "{\"id\":\"batch_req_" + std::to_string(line.number) +
-         "\",\"custom_id\":" + dump(custom_id) + ",\"response\":" + response +
-         ",\"error\":" + dump(error) + "}\n";
-}
-
-std::string AnswerLine(const BatchLine& line, const std::string& body) {
-  return Line(line,
-              "{\"status_code\":200,\"request_id\":\"req_" + std::to_string(line.number) +
-                  "\",\"body\":" + body + "}",
-              nullptr);
-}
-
-std::string ErrorLine(const BatchLine& line, const Status& status) {
-  return Line(line, "null",
-              {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}});
-}
-
 // Requests that are read and not written, for each one that may run: a long answer holds up the
 // lines behind it, not the work on them, and this bounds what a kill can cost.
 constexpr size_t kReadAhead = 16;
 
-class Batch {
+class BatchJob {
  public:
-  Batch(Run& run, BatchInput& input, AppendFile& output, Engine& engine)
+  BatchJob(ProgramRun& run, BatchInput& input, AppendFile& output, Engine& engine)
       : run_(run),
         input_(input),
         output_(output),
@@ -84,7 +58,7 @@ class Batch {
   void ShowProgress();
   void Summarise() const;
 
-  Run& run_;
+  ProgramRun& run_;
   BatchInput& input_;
   AppendFile& output_;
   Engine& engine_;
@@ -100,13 +74,13 @@ class Batch {
   Clock::time_point begin_ = Clock::now(), shown_ = begin_;
 };
 
-void Batch::Store(const BatchLine& line, std::string text) {
+void BatchJob::Store(const BatchLine& line, std::string text) {
   const size_t index = static_cast<size_t>(line.number - num_written_ - 1);
   if (lines_.size() <= index) lines_.resize(index + 1);
   lines_[index] = std::move(text);
 }
 
-StatusOr<Prompt> Batch::BuildPrompt(const ChatRequest& request) {
+StatusOr<Prompt> BatchJob::BuildPrompt(const ChatRequest& request) {
   if (!request.request.prompt.empty()) return Prompt{request.request.prompt};
   if (!request.is_chat) return Prompt{EncodeRaw(*engine_.tokenizer(), request.text)};
   const PromptInput input = {.messages = request.messages};
@@ -115,7 +89,7 @@ StatusOr<Prompt> Batch::BuildPrompt(const ChatRequest& request) {
   return answerer_.BuildPrompt(chat, &conversation);
 }
 
-void Batch::Start(const BatchInput::Item& item) {
+void BatchJob::Start(const BatchInput::Item& item) {
   const auto add = [&]() -> StatusOr<int64_t> {
     KU_RETURN_IF_ERROR(item.json.status());
     KU_ASSIGN_OR_RETURN(const ChatRequest wanted, ParseBatchLine(*item.json, run_.options.request));
@@ -134,10 +108,10 @@ void Batch::Start(const BatchInput::Item& item) {
     return;
   }
   ++num_failed_;
-  Store(item.line, ErrorLine(item.line, id.status()));
+  Store(item.line, BatchErrorLine(item.line, id.status(), FlagName));
 }
 
-void Batch::Fill() {
+void BatchJob::Fill() {
   const size_t most = static_cast<size_t>(engine_.config().max_num_seqs);
   // As many again wait in the engine, so that a place is taken in the step after it is free.
   while (!at_end_ && active_.size() < 2 * most && lines_.size() < kReadAhead * most) {
@@ -147,7 +121,7 @@ void Batch::Fill() {
   }
 }
 
-void Batch::FinishChoice(int64_t id, int choice) {
+void BatchJob::FinishChoice(int64_t id, int choice) {
   Active& request = active_.at(id);
   request.choices.at(choice) = engine_.Take(id, choice).value();
   if (--request.num_running > 0) return;
@@ -158,16 +132,16 @@ void Batch::FinishChoice(int64_t id, int choice) {
       });
   if (failed != request.choices.end()) {
     ++num_failed_;
-    Store(request.line, ErrorLine(request.line, failed->error));
+    Store(request.line, BatchErrorLine(request.line, failed->error, FlagName));
   } else {
     const std::string number = std::to_string(request.line.number);
-    Store(request.line,
-          AnswerLine(request.line, ChatResponse(request.is_chat, number, model_, request.choices)));
+    Store(request.line, BatchAnswerLine(request.line, ChatResponse(request.is_chat, number, model_,
+                                                                   request.choices)));
   }
   active_.erase(id);
 }
 
-Status Batch::WriteReady() {
+Status BatchJob::WriteReady() {
   std::string text;
   while (!lines_.empty() && !lines_.front().empty()) {
     text += lines_.front();
@@ -177,7 +151,7 @@ Status Batch::WriteReady() {
   return text.empty() ? OkStatus() : output_.Write(text);
 }
 
-void Batch::ShowProgress() {
+void BatchJob::ShowProgress() {
   if (SecondsSince(shown_) < 0.1) return;
   shown_ = Clock::now();
   const int64_t done = input_.num_read() - static_cast<int64_t>(active_.size());
@@ -197,7 +171,7 @@ void Batch::ShowProgress() {
                                kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0));
 }
 
-void Batch::Summarise() const {
+void BatchJob::Summarise() const {
   const double seconds = SecondsSince(begin_);
   run_.console.Info(
       Format("Batch: %ld requests, %ld failed, %ld kept from before; %ld prompt and %ld generated "
@@ -212,7 +186,7 @@ void Batch::Summarise() const {
              kv.preempted_swap));
 }
 
-StatusOr<int> Batch::Answer() {
+StatusOr<int> BatchJob::Answer() {
   InterruptScope interrupt;
   while (true) {
     Fill();
@@ -231,7 +205,7 @@ StatusOr<int> Batch::Answer() {
 }
 
 // Reads past the requests whose answers are in the output.
-Status Resume(Run& run, BatchInput& input, AppendFile& output) {
+Status Resume(ProgramRun& run, BatchInput& input, AppendFile& output) {
   while (const std::optional<std::string> answer = output.NextFinished()) {
     const std::optional<BatchInput::Item> item = input.Next();
     const auto json = ParseJson(*answer, StatusCode::kInput, "the line");
@@ -255,7 +229,7 @@ Status Resume(Run& run, BatchInput& input, AppendFile& output) {
 
 }  // namespace
 
-StatusOr<int> RunBatch(Run& run) {
+StatusOr<int> RunBatch(ProgramRun& run) {
   const Options& options = run.options;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<BatchInput> input,
                       BatchInput::Open(options.batch_input));
@@ -269,7 +243,7 @@ StatusOr<int> RunBatch(Run& run) {
   KU_RETURN_IF_ERROR(Resume(run, *input, *output));
   if (input->count() > 0 && input->num_read() == input->count()) return kExitOk;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  return Batch(run, *input, *output, *engine).Answer();
+  return BatchJob(run, *input, *output, *engine).Answer();
 }
 
 }  // namespace kuiper::demo

@@ -5,7 +5,7 @@
 
 #include "demo/exit_code.h"
 #include "demo/report.h"
-#include "demo/text_run.h"
+#include "demo/tasks.h"
 
 namespace kuiper::demo {
 namespace {
@@ -36,35 +36,35 @@ std::string CsvField(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string Row(const AnswerRecord& record) {
-  const Completion& c = record.completion;
+std::string Row(const Result& result) {
+  const Completion& c = result.completion;
   const int steps = std::max<int>(1, static_cast<int>(c.tokens.size()) - 1);
-  return CsvField(record.model) + Format(",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
-                                         c.tokens.size(), c.prefill_ms, record.prefill_tps(),
-                                         c.decode_ms, record.decode_tps(), c.decode_ms / steps);
+  return CsvField(result.model) + Format(",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
+                                         c.tokens.size(), c.prefill_ms, result.prefill_tps(),
+                                         c.decode_ms, result.decode_tps(), c.decode_ms / steps);
 }
 
-StatusOr<AnswerRecord> Measure(Run& run, Engine& engine, int prompt_tokens, int repetition) {
+StatusOr<Result> Measure(ProgramRun& run, Engine& engine, int prompt_tokens, int repetition) {
   Request request;
   request.prompt = SyntheticPrompt(*engine.tokenizer(), prompt_tokens, repetition);
   request.sampling = run.options.request.sampling;
   request.max_new_tokens = run.options.benchmark_decode;
   request.ignore_eos = true;
-  AnswerRecord record;
-  record.model = ModelName(run.options.engine.model_path);
-  KU_ASSIGN_OR_RETURN(record.completion,
-                      RunRequest(engine, std::move(request), [&](const TokenEvent&) {
-                        return run.console.output_status().ok();
-                      }));
-  if (!record.completion.error.ok() && record.completion.tokens.empty()) {
-    return record.completion.error;
+  Result result;
+  result.model = ModelName(run.options.engine.model_path);
+  const auto on_event = [&](const TokenEvent&) { return run.console.output_status().ok(); };
+  KU_ASSIGN_OR_RETURN(std::vector<Completion> one,
+                      RunSamples(engine, std::move(request), on_event));
+  result.completion = std::move(one.front());
+  if (!result.completion.error.ok() && result.completion.tokens.empty()) {
+    return result.completion.error;
   }
-  return record;
+  return result;
 }
 
 }  // namespace
 
-StatusOr<int> RunBenchmark(Run& run) {
+StatusOr<int> RunBenchmark(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   Console& console = run.console;
   const int context = engine->config().max_context;
@@ -77,10 +77,10 @@ StatusOr<int> RunBenchmark(Run& run) {
       continue;
     }
     for (int i = 0; i < run.options.repetitions; ++i) {
-      KU_ASSIGN_OR_RETURN(const AnswerRecord record, Measure(run, *engine, prompt_tokens, i));
+      KU_ASSIGN_OR_RETURN(const Result result, Measure(run, *engine, prompt_tokens, i));
       KU_RETURN_IF_ERROR(console.output_status());
-      if (record.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
-      console.Answer(Row(record));
+      if (result.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
+      console.Answer(Row(result));
       ++rows;
     }
   }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "demo/exit_code.h"
-#include "demo/session_file.h"
+#include "demo/prompt_source.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kEndOfMultiline[] = "/end";
 
-bool Streams(const Run& run) {
+bool Streams(const ProgramRun& run) {
   if (run.options.format == OutputFormat::kJsonLines) return true;
   const bool terminal = run.console.output_is_terminal();
   return run.options.stream.value_or(terminal && run.options.format != OutputFormat::kJson);
@@ -21,7 +21,7 @@ bool Streams(const Run& run) {
 
 }  // namespace
 
-Chat::Chat(Run& run, std::unique_ptr<Engine> engine, Conversation conversation,
+Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, Conversation conversation,
            TemplateOptions chat)
     : run_(run),
       console_(run.console),
@@ -91,15 +91,15 @@ void Chat::Ask(const std::string& text) {
 
 void Chat::Answer(Conversation before) {
   LimitHistory(run_, &conversation_);
-  const AnswerRecord record = answerer_.Run(answerer_.BuildPrompt(chat_, &conversation_),
-                                            parameters_, run_.options.show_thinking);
-  const Completion& c = record.completion;
+  const Result result = answerer_.Answer(answerer_.BuildPrompt(chat_, &conversation_), parameters_,
+                                         run_.options.show_thinking);
+  const Completion& c = result.completion;
   if (c.finish != FinishReason::kNone) block_table_ = c.pages;
   // On a terminal people see what went wrong; the exit code is for scripts.
-  if (!record.ok() && exit_code_ == 0 && !console_.input_is_terminal()) {
-    exit_code_ = record.exit_code();
+  if (!result.ok() && exit_code_ == 0 && !console_.input_is_terminal()) {
+    exit_code_ = result.exit_code();
   }
-  if (!record.ok() || c.tokens.empty()) {
+  if (!result.ok() || c.tokens.empty()) {
     conversation_ = std::move(before);
     return;
   }
@@ -123,14 +123,14 @@ void Chat::SaveSession() {
 // A failed turn answers in the output's own form; a failed command only says so.
 void Chat::Fail(const Status& status, bool as_answer) {
   if (as_answer) {
-    answerer_.Run(status, parameters_, false);
+    answerer_.Answer(status, parameters_, false);
   } else {
     console_.Error(status);
   }
   if (exit_code_ == 0 && !console_.input_is_terminal()) exit_code_ = ExitCodeOf(status.code());
 }
 
-StatusOr<int> RunChat(Run& run, const PromptInput& input) {
+StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   const TemplateOptions chat = ChatTemplateOf(run.options, input, engine->chat_family());

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "demo/answer.h"
-#include "demo/text_run.h"
+#include "demo/tasks.h"
 #include "kuiper/base/line_reader.h"
 
 namespace kuiper::demo {
@@ -23,7 +23,8 @@ struct ChatTotals {
 
 class Chat {
  public:
-  Chat(Run& run, std::unique_ptr<Engine> engine, Conversation conversation, TemplateOptions chat);
+  Chat(ProgramRun& run, std::unique_ptr<Engine> engine, Conversation conversation,
+       TemplateOptions chat);
 
   // Until /quit or the end of input; the exit code of the first turn that failed, else 0.
   int Loop(int input_fd);
@@ -45,12 +46,11 @@ class Chat {
   void Undo();
   Status SetSystem(const std::string& text);
   Status SetThinking(const std::string& value);
-  Status SetParameters(const std::string& assignments);
   void ShowTokens();
   void ShowStats();
   void Clear();
 
-  Run& run_;
+  ProgramRun& run_;
   Console& console_;
   std::unique_ptr<Engine> engine_;
   Answerer answerer_;
@@ -63,7 +63,7 @@ class Chat {
   int exit_code_ = 0;
 };
 
-StatusOr<int> RunChat(Run& run, const PromptInput& input);
+StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input);
 
 // The texts of /set: "temp=0.7 top_k=20" into `parameters`; all or nothing.
 Status ApplySettings(const std::string& assignments, Request* parameters);

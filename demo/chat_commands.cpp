@@ -4,8 +4,8 @@
 
 #include "demo/chat.h"
 #include "demo/exit_code.h"
+#include "demo/prompt_source.h"
 #include "demo/report.h"
-#include "demo/session_file.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
 
@@ -66,8 +66,8 @@ std::string CacheText(const KvStats& kv) {
                    kv.pages_used, kv.pages_total, kv.pages_free, kv.pages_shared,
                    kv.pages_evictable, kv.pages_peak)
           : Format("contiguous cache: %d of %d rows used", kv.pages_used, kv.pages_total);
-  text += "\nmemory: " + HumanBytes(static_cast<double>(kv.bytes_reserved)) + " allocated, " +
-          HumanBytes(static_cast<double>(kv.bytes_touched)) + " touched";
+  text += "\nmemory: " + HumanBytes(kv.bytes_reserved) + " allocated, " +
+          HumanBytes(kv.bytes_touched) + " touched";
   if (kv.preempted_recompute + kv.preempted_swap + kv.slides > 0) {
     text += Format("\nfull cache: %ld preemptions recomputed, %ld swapped, %ld slides",
                    kv.preempted_recompute, kv.preempted_swap, kv.slides);
@@ -135,7 +135,11 @@ bool Chat::Command(const std::string& line) {
 
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/save" || name == "/load") return FileCommand(name, rest);
-  if (name == "/set") return SetParameters(rest);
+  if (name == "/set") {
+    KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_));
+    console_.Reply(DescribeSettings(parameters_));
+    return OkStatus();
+  }
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
   if (name == "/image") return Bad("this program takes text only");
@@ -228,12 +232,6 @@ Status Chat::SetThinking(const std::string& value) {
   console_.Reply(std::string("thinking: ") + (!chat_.think.has_value() ? "auto (on)"
                                               : *chat_.think           ? "on"
                                                                        : "off"));
-  return OkStatus();
-}
-
-Status Chat::SetParameters(const std::string& assignments) {
-  KU_RETURN_IF_ERROR(ApplySettings(assignments, &parameters_));
-  console_.Reply(DescribeSettings(parameters_));
   return OkStatus();
 }
 

@@ -38,18 +38,9 @@ std::unique_ptr<FileSink>& Sink() {
   return sink;
 }
 
-int Severity(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-    case LogLevel::kInfo:
-      return google::GLOG_INFO;
-    case LogLevel::kWarning:
-      return google::GLOG_WARNING;
-    case LogLevel::kError:
-      return google::GLOG_ERROR;
-  }
-  return google::GLOG_INFO;
-}
+// By LogLevel.
+constexpr int kSeverities[] = {google::GLOG_INFO, google::GLOG_INFO, google::GLOG_WARNING,
+                               google::GLOG_ERROR};
 
 }  // namespace
 
@@ -68,7 +59,7 @@ Status Console::Configure(const Options& options, const char* program) {
   color_ = error_is_terminal_ && allowed && options.color == ColorMode::kAuto;
   color_ |= error_is_terminal_ && options.color == ColorMode::kAlways;
 
-  StartLog(program, Severity(level_), level_ == LogLevel::kDebug);
+  StartLog(program, kSeverities[static_cast<int>(level_)], level_ == LogLevel::kDebug);
   if (options.log_file.empty()) return OkStatus();
   log_path_ = options.log_file;
   log_file_ = std::fopen(log_path_.c_str(), "w");

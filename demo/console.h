@@ -32,10 +32,9 @@ class Console {
   // Lines on stderr, without newline. Contract lines and statistics:
   void Line(LogLevel level, const std::string& text) { Line(level, text, text); }
   void Info(const std::string& text) { Line(LogLevel::kInfo, text); }
-  // "note: ...", "hint: ...", "warning: ..."
+  // "note: ...", "hint: ..."
   void Note(const std::string& text) { Prefixed(LogLevel::kInfo, "note", "36", text); }
   void Hint(const std::string& text) { Prefixed(LogLevel::kInfo, "hint", "36", text); }
-  void Warning(const std::string& text) { Prefixed(LogLevel::kWarning, "warning", "33", text); }
   // "error: MESSAGE", then the status's hint in at most two lines.
   void Error(const Status& status);
 

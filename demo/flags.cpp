@@ -1,6 +1,5 @@
 #include "demo/flags.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "demo/exit_code.h"
@@ -67,10 +66,6 @@ Row Unused(FlagUse use, const char* name, Variable variable, const char* why,
 
 Row Unavailable(const char* name, const char* why, Options& o) {
   return Infer(Unused(FlagUse::kUnavailable, name, &o.unused.text, why));
-}
-
-Row NoEffect(const char* name, const char* why, Options& o) {
-  return Unused(FlagUse::kNoEffect, name, &o.unused.on, why);
 }
 
 std::vector<Row> InputRows(Options& o) {
@@ -188,9 +183,10 @@ std::vector<Row> ExecutionRows(Options& o) {
              {{"auto", {}}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}}),
          "convert the weights; auto = as stored"),
       Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024}),
-      NoEffect("fused-ffn", "has no effect: the feed-forward layer has one implementation", o),
-      NoEffect("fused-rope-kv", kOneWay, o),
-      NoEffect("fused-gqa", kOneWay, o),
+      Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,
+             "has no effect: the feed-forward layer has one implementation"),
+      Unused(FlagUse::kNoEffect, "fused-rope-kv", &o.unused.on, kOneWay),
+      Unused(FlagUse::kNoEffect, "fused-gqa", &o.unused.on, kOneWay),
   };
 }
 
@@ -260,10 +256,10 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
       {"Tools", ToolRows(options)},
   };
   for (const auto& [title, rows] : groups) {
-    table.groups.push_back({title, {}});
     for (const Row& row : rows) {
       if (row.programs != FlagPrograms::kAll && row.programs != program) continue;
-      table.groups.back().flags.push_back(row.flag);
+      table.flags.push_back(row.flag);
+      table.flags.back().group = title;
     }
   }
   table.aliases = {

@@ -1,6 +1,5 @@
-#include "demo/help.h"
-
 #include "demo/flags.h"
+#include "demo/program.h"
 
 namespace kuiper::demo {
 namespace {
@@ -60,10 +59,6 @@ std::string HelpText(const Program& program) {
   text += "  -h, --help                      this text\n";
   text += "  --version                       version and compiled devices\n";
   return text + (batch ? kAfterBatchFlags : kAfterTextFlags) + kAfterFlags;
-}
-
-std::string VersionText(const Program& program) {
-  return std::string(program.name) + ", " + Engine::Version() + "\n";
 }
 
 }  // namespace kuiper::demo

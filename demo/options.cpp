@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <sstream>
 #include <utility>
 
 #include "demo/flags.h"
@@ -66,14 +67,12 @@ Task TaskOf(const Options& options, FlagPrograms program) {
                                            : Task::kAnswer;
 }
 
-// At most one of these may be given.
-Status CheckOneOf(const ParsedArgs& args, const std::vector<const char*>& names) {
-  const char* first = nullptr;
-  for (const char* name : names) {
+// At most one of these flags may be given.
+Status CheckOneOf(const ParsedArgs& args, const std::string& names) {
+  std::string first, name;
+  for (std::istringstream words(names); words >> name;) {
     if (!args.on(name)) continue;
-    if (first != nullptr) {
-      return Bad(std::string("--") + first + " and --" + name + " exclude each other");
-    }
+    if (!first.empty()) return Bad("--" + first + " and --" + name + " exclude each other");
     first = name;
   }
   return OkStatus();
@@ -82,34 +81,29 @@ Status CheckOneOf(const ParsedArgs& args, const std::vector<const char*>& names)
 Status CheckTogether(const Options& options) {
   const ParsedArgs& args = options.args;
   const Request& request = options.request;
-  KU_RETURN_IF_ERROR(CheckOneOf(args, {"prompt", "file", "messages"}));
-  KU_RETURN_IF_ERROR(CheckOneOf(args, {"messages", "raw"}));
-  KU_RETURN_IF_ERROR(CheckOneOf(args, {"system-prompt", "raw"}));
-  KU_RETURN_IF_ERROR(
-      CheckOneOf(args, {"interactive", "tokenize", "dry-run", "verify-paged", "benchmark"}));
-  for (const char* name : {"prompt", "file", "messages", "session"}) {
-    KU_RETURN_IF_ERROR(CheckOneOf(args, {"benchmark", name}));
-  }
-  KU_RETURN_IF_ERROR(CheckOneOf(args, {"raw", "session"}));
-  KU_RETURN_IF_ERROR(CheckOneOf(args, {"raw", "interactive"}));
-  for (const char* name : {"dump-tokens", "dump-logits"}) {
-    KU_RETURN_IF_ERROR(CheckOneOf(args, {"interactive", name}));
-  }
-  const std::pair<const char*, int> several[] = {{"num-samples", request.num_samples},
+  std::string exclusive =
+      "prompt file messages;messages raw;system-prompt raw;"
+      "interactive tokenize dry-run verify-paged benchmark;benchmark prompt;benchmark file;"
+      "benchmark messages;benchmark session;raw session;raw interactive;"
+      "interactive dump-tokens;interactive dump-logits";
+  const std::pair<std::string, int> several[] = {{"num-samples", request.num_samples},
                                                  {"beam-width", request.beam_width}};
   for (const auto& [flag, count] : several) {
-    if (count == 1) continue;
     for (const char* name :
          {"interactive", "session", "verify-paged", "benchmark", "dump-tokens", "dump-logits"}) {
-      KU_RETURN_IF_ERROR(CheckOneOf(args, {flag, name}));
+      if (count > 1) exclusive += ";" + flag + " " + name;
     }
   }
-  if (request.beam_width > 1) {
-    for (const char* name :
-         {"num-samples", "reasoning-budget", "logprobs", "use-generation-config"}) {
-      KU_RETURN_IF_ERROR(CheckOneOf(args, {"beam-width", name}));
-    }
-    if (request.sampling.temperature > 0) return Bad("--beam-width takes no --temp");
+  for (const char* name :
+       {"num-samples", "reasoning-budget", "logprobs", "use-generation-config"}) {
+    if (request.beam_width > 1) exclusive += std::string(";beam-width ") + name;
+  }
+  std::istringstream groups(exclusive);
+  for (std::string names; std::getline(groups, names, ';');) {
+    KU_RETURN_IF_ERROR(CheckOneOf(args, names));
+  }
+  if (request.beam_width > 1 && request.sampling.temperature > 0) {
+    return Bad("--beam-width takes no --temp");
   }
   if (request.num_logprobs > 0 && !options.json()) {
     return Bad("--logprobs needs --output-format json or jsonl");
@@ -159,11 +153,9 @@ void NoteUseless(const Options& options, std::vector<std::string>* notes) {
 
 void TakeNotes(const FlagTable& table, Options* options) {
   std::vector<std::string>& notes = options->notes;
-  for (const FlagGroup& group : table.groups) {
-    for (const Flag& flag : group.flags) {
-      if (flag.use != FlagUse::kNoEffect || !options->args.given(flag.name)) continue;
-      notes.push_back((options->args.on(flag.name) ? "--" : "--no-") + flag.name + " " + flag.why);
-    }
+  for (const Flag& flag : table.flags) {
+    if (flag.use != FlagUse::kNoEffect || !options->args.given(flag.name)) continue;
+    notes.push_back((options->args.on(flag.name) ? "--" : "--no-") + flag.name + " " + flag.why);
   }
   NoteUseless(*options, &notes);
   if (options->format == OutputFormat::kJson && options->stream.value_or(false)) {

@@ -18,12 +18,15 @@ struct Program {
 };
 
 // Runs a whole program and returns its exit code.
-int RunTextProgram(const Program& program, int argc, char** argv);
+int RunProgram(const Program& program, int argc, char** argv);
 
 // "error: PATH holds a Llama model; qwen3_infer runs Qwen3 text models".
 Status CheckModelFamily(const Program& program, const std::string& path, const ModelConfig& config);
 
 // The last part of a model path without the extension of a file: "Qwen3-8B-awq".
 std::string ModelName(const std::string& path);
+
+// What --help prints.
+std::string HelpText(const Program& program);
 
 }  // namespace kuiper::demo

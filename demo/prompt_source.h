@@ -8,6 +8,7 @@
 
 #include "demo/options.h"
 #include "kuiper/base/status.h"
+#include "kuiper/chat/conversation.h"
 #include "kuiper/io/messages_json.h"
 
 namespace kuiper::demo {
@@ -29,5 +30,13 @@ StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool inpu
 // names it in messages, e.g. "prompt file".
 StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& what,
                                    int input_fd = 0);
+
+// Conversations on disk, of --session, /save and /load; --messages reads them too.
+// Writes beside the file and renames, so that an interrupted save leaves the old one. kInternal.
+Status SaveConversation(const Conversation& conversation, const std::string& model,
+                        const std::string& path);
+
+// kInput when it is missing or no conversation.
+StatusOr<Conversation> LoadConversation(const std::string& path);
 
 }  // namespace kuiper::demo

@@ -2,9 +2,9 @@
 #include "demo/program.h"
 
 int main(int argc, char** argv) {
-  return kuiper::demo::RunTextProgram({.name = "qwen3_infer",
-                                       .models = "Qwen3 text models",
-                                       .family = kuiper::ModelFamily::kQwen3,
-                                       .chat_family = kuiper::ChatFamily::kQwen3},
-                                      argc, argv);
+  return kuiper::demo::RunProgram({.name = "qwen3_infer",
+                                   .models = "Qwen3 text models",
+                                   .family = kuiper::ModelFamily::kQwen3,
+                                   .chat_family = kuiper::ChatFamily::kQwen3},
+                                  argc, argv);
 }

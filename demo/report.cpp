@@ -19,7 +19,8 @@ double PerSecond(double count, double milliseconds) {
   return milliseconds > 0 ? count * 1000 / milliseconds : 0;
 }
 
-std::string HumanBytes(double bytes) {
+std::string HumanBytes(size_t count) {
+  const double bytes = static_cast<double>(count);
   if (bytes >= 1024 * kMegabyte) return Format("%.2f GB", bytes / (1024 * kMegabyte));
   if (bytes >= kMegabyte) return Format("%.0f MB", bytes / kMegabyte);
   return Format("%.0f KB", bytes / 1024);
@@ -49,18 +50,17 @@ std::vector<std::string> KvCacheLines(const Engine& engine) {
                  reserved.c_str(), where)};
 }
 
-std::string OutputLine(const AnswerRecord& record) {
-  const Completion& c = record.completion;
-  const double gbps = record.decode_gbps();
+std::string OutputLine(const Result& result) {
+  const Completion& c = result.completion;
+  const double gbps = result.decode_gbps();
   return Format(gbps >= 10 ? "Output: %d tokens, finish=%s, ids=%s, decode %.0f GB/s"
                            : "Output: %d tokens, finish=%s, ids=%s, decode %.2f GB/s",
                 static_cast<int>(c.tokens.size()), FinishReasonName(c.finish),
                 TokenHash(c.tokens).c_str(), gbps);
 }
 
-std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compact,
-                                         bool prefix_cache) {
-  const Completion& c = record.completion;
+std::vector<std::string> StatisticsLines(const Result& result, bool compact, bool prefix_cache) {
+  const Completion& c = result.completion;
   const int generated = static_cast<int>(c.tokens.size());
   const int computed = c.prompt_tokens - c.cached_tokens;
   std::vector<std::string> lines;
@@ -68,22 +68,22 @@ std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compac
     lines.push_back(
         Format("[Prefill: %d tokens, %.1f tokens/s | Decode: %d tokens, %.1f tokens/s "
                "(ctx: %d)]",
-               computed, record.prefill_tps(), generated, record.decode_tps(),
+               computed, result.prefill_tps(), generated, result.decode_tps(),
                c.prompt_tokens + generated));
   } else {
     lines.push_back("=== Performance Statistics ===");
     lines.push_back(Format("Prompt length: %d tokens", c.prompt_tokens));
     lines.push_back(Format("Prefill: %d tokens, %.1f ms, %.1f tokens/s", computed, c.prefill_ms,
-                           record.prefill_tps()));
+                           result.prefill_tps()));
     lines.push_back(Format("Decode: %d tokens, %.1f ms, %.1f tokens/s", generated, c.decode_ms,
-                           record.decode_tps()));
+                           result.decode_tps()));
     lines.push_back("===============================");
   }
   if (prefix_cache) {
     lines.push_back(
         Format("Prefix cache: %d of %d prompt tokens reused", c.cached_tokens, c.prompt_tokens));
   }
-  lines.push_back(OutputLine(record));
+  lines.push_back(OutputLine(result));
   return lines;
 }
 

@@ -20,14 +20,13 @@ std::string TokenHash(std::span<const int32_t> ids);
 std::vector<std::string> KvCacheLines(const Engine& engine);
 
 // The last line of the statistics: length, finish reason and hash of the ids of one answer.
-std::string OutputLine(const AnswerRecord& record);
+std::string OutputLine(const Result& result);
 
 // The statistics block, or its one-line form for streamed answers.
-std::vector<std::string> StatisticsLines(const AnswerRecord& record, bool compact,
-                                         bool prefix_cache);
+std::vector<std::string> StatisticsLines(const Result& result, bool compact, bool prefix_cache);
 
 // "1.50 GB", "512 MB", "12 KB".
-std::string HumanBytes(double bytes);
+std::string HumanBytes(size_t count);
 
 // 0 in no time.
 double PerSecond(double count, double milliseconds);

@@ -13,40 +13,40 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json UsageJson(const AnswerRecord& record) {
-  const Completion& c = record.completion;
+Json UsageJson(const Result& result) {
+  const Completion& c = result.completion;
   return {{"prompt_tokens", c.prompt_tokens},
           {"cached_tokens", c.cached_tokens},
           {"completion_tokens", c.tokens.size()},
           {"reasoning_tokens", c.reasoning_tokens},
-          {"dropped_turns", record.dropped_turns},
-          {"dropped_tokens", record.dropped_tokens + c.dropped_tokens}};
+          {"dropped_turns", result.dropped_turns},
+          {"dropped_tokens", result.dropped_tokens + c.dropped_tokens}};
 }
 
-Json TimingJson(const AnswerRecord& record) {
-  const Completion& c = record.completion;
-  return {{"load_ms", record.load_ms},          {"ttft_ms", c.queue_ms + c.prefill_ms},
-          {"prefill_ms", c.prefill_ms},         {"prefill_tps", record.prefill_tps()},
-          {"decode_ms", c.decode_ms},           {"decode_tps", record.decode_tps()},
-          {"decode_gbps", record.decode_gbps()}};
+Json TimingJson(const Result& result) {
+  const Completion& c = result.completion;
+  return {{"load_ms", result.load_ms},          {"ttft_ms", c.queue_ms + c.prefill_ms},
+          {"prefill_ms", c.prefill_ms},         {"prefill_tps", result.prefill_tps()},
+          {"decode_ms", c.decode_ms},           {"decode_tps", result.decode_tps()},
+          {"decode_gbps", result.decode_gbps()}};
 }
 
-Json KvJson(const AnswerRecord& record) {
-  return {{"layout", record.kv.paged ? "paged" : "contiguous"},
-          {"block_size", record.kv.page_size},
-          {"blocks_used", record.completion.pages.size()},
-          {"blocks_total", record.kv.pages_total},
-          {"bytes_reserved", record.kv.bytes_reserved},
-          {"bytes_touched", record.kv.bytes_touched},
-          {"blocks_shared", record.kv.pages_shared},
-          {"blocks_evictable", record.kv.pages_evictable},
-          {"blocks_evicted", record.kv.evicted_pages},
-          {"cache_lookups", record.kv.lookups},
-          {"cache_hits", record.kv.hits},
-          {"cache_tokens_saved", record.kv.tokens_hit},
-          {"preempted_recompute", record.kv.preempted_recompute},
-          {"preempted_swap", record.kv.preempted_swap},
-          {"slides", record.kv.slides}};
+Json KvJson(const Result& result) {
+  return {{"layout", result.kv.paged ? "paged" : "contiguous"},
+          {"block_size", result.kv.page_size},
+          {"blocks_used", result.completion.pages.size()},
+          {"blocks_total", result.kv.pages_total},
+          {"bytes_reserved", result.kv.bytes_reserved},
+          {"bytes_touched", result.kv.bytes_touched},
+          {"blocks_shared", result.kv.pages_shared},
+          {"blocks_evictable", result.kv.pages_evictable},
+          {"blocks_evicted", result.kv.evicted_pages},
+          {"cache_lookups", result.kv.lookups},
+          {"cache_hits", result.kv.hits},
+          {"cache_tokens_saved", result.kv.tokens_hit},
+          {"preempted_recompute", result.kv.preempted_recompute},
+          {"preempted_swap", result.kv.preempted_swap},
+          {"slides", result.kv.slides}};
 }
 
 Json TokenJson(const Tokenizer* tokenizer, int32_t id, float logprob) {
@@ -70,8 +70,8 @@ Json LogprobsJson(const Completion& c, const Tokenizer* tokenizer) {
 }
 
 // One element of `choices`: what differs between the answers to a prompt.
-Json ChoiceJson(const AnswerRecord& record, int index, const Tokenizer* tokenizer) {
-  const Completion& c = index == 0 ? record.completion : record.more.at(index - 1);
+Json ChoiceJson(const Result& result, int index, const Tokenizer* tokenizer) {
+  const Completion& c = index == 0 ? result.completion : result.more.at(index - 1);
   Json choice = {
       {"index", index},
       {"text", c.text},
@@ -79,7 +79,7 @@ Json ChoiceJson(const AnswerRecord& record, int index, const Tokenizer* tokenize
       {"finish_reason", FinishReasonName(c.finish)},
       {"usage", {{"completion_tokens", c.tokens.size()}, {"reasoning_tokens", c.reasoning_tokens}}},
       {"token_ids_fnv1a64", TokenHash(c.tokens)}};
-  if (record.is_beam_search) choice["score"] = c.score;
+  if (result.is_beam_search) choice["score"] = c.score;
   if (!c.logprobs.empty()) choice["logprobs"] = LogprobsJson(c, tokenizer);
   return choice;
 }
@@ -91,62 +91,61 @@ Json ErrorObject(const Status& status) {
   return error;
 }
 
-const char* FinishName(const AnswerRecord& record) {
-  return record.ok() ? FinishReasonName(record.completion.finish) : "error";
+const char* FinishName(const Result& result) {
+  return result.ok() ? FinishReasonName(result.completion.finish) : "error";
 }
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json Begin(const AnswerRecord& record, const std::string& type) {
+Json Begin(const Result& result, const std::string& type) {
   Json json;
   if (!type.empty()) json["type"] = type;
   json["version"] = 1;
-  json["model"] = record.model;
+  json["model"] = result.model;
   return json;
 }
 
-void AddNumbers(const AnswerRecord& record, Json* json) {
-  (*json)["finish_reason"] = FinishName(record);
-  (*json)["usage"] = UsageJson(record);
-  (*json)["token_ids_fnv1a64"] = TokenHash(record.completion.tokens);
-  (*json)["timing"] = TimingJson(record);
-  (*json)["kv"] = KvJson(record);
+void AddNumbers(const Result& result, Json* json) {
+  (*json)["finish_reason"] = FinishName(result);
+  (*json)["usage"] = UsageJson(result);
+  (*json)["token_ids_fnv1a64"] = TokenHash(result.completion.tokens);
+  (*json)["timing"] = TimingJson(result);
+  (*json)["kv"] = KvJson(result);
 }
 
 }  // namespace
 
-std::string ResultJson(const AnswerRecord& record, const std::string& type,
-                       const Tokenizer* tokenizer) {
-  Json json = Begin(record, type);
-  json["text"] = record.completion.text;
-  json["reasoning"] = record.completion.reasoning;
-  AddNumbers(record, &json);
-  if (!record.completion.logprobs.empty()) {
-    json["logprobs"] = LogprobsJson(record.completion, tokenizer);
+std::string ResultJson(const Result& result, const std::string& type, const Tokenizer* tokenizer) {
+  Json json = Begin(result, type);
+  json["text"] = result.completion.text;
+  json["reasoning"] = result.completion.reasoning;
+  AddNumbers(result, &json);
+  if (!result.completion.logprobs.empty()) {
+    json["logprobs"] = LogprobsJson(result.completion, tokenizer);
   }
-  if (!record.more.empty()) {
+  if (!result.more.empty()) {
     Json& choices = json["choices"];
-    for (int i = 0; i <= static_cast<int>(record.more.size()); ++i) {
-      choices.push_back(ChoiceJson(record, i, tokenizer));
+    for (int i = 0; i <= static_cast<int>(result.more.size()); ++i) {
+      choices.push_back(ChoiceJson(result, i, tokenizer));
     }
   }
-  json["error"] = ErrorObject(record.status);
+  json["error"] = ErrorObject(result.status);
   return Dump(json);
 }
 
 std::string ErrorJson(const Status& status, const std::string& model, const std::string& type) {
-  AnswerRecord record;
-  record.status = status;
-  record.model = model;
-  return ResultJson(record, type, nullptr);
+  Result result;
+  result.status = status;
+  result.model = model;
+  return ResultJson(result, type, nullptr);
 }
 
-std::string StatsJson(const AnswerRecord& record) {
-  Json json = Begin(record, "");
-  AddNumbers(record, &json);
-  json["error"] = ErrorObject(record.status);
+std::string StatsJson(const Result& result) {
+  Json json = Begin(result, "");
+  AddNumbers(result, &json);
+  json["error"] = ErrorObject(result.status);
   return Dump(json);
 }
 

@@ -10,11 +10,10 @@ namespace kuiper::demo {
 
 // One line without its newline, valid UTF-8. `type` is "" (json) or "done" (jsonl). `tokenizer`
 // spells the alternatives of --logprobs.
-std::string ResultJson(const AnswerRecord& record, const std::string& type,
-                       const Tokenizer* tokenizer);
+std::string ResultJson(const Result& result, const std::string& type, const Tokenizer* tokenizer);
 // The same object for a run that failed before there was an answer.
 std::string ErrorJson(const Status& status, const std::string& model, const std::string& type);
 // Numbers only: no text.
-std::string StatsJson(const AnswerRecord& record);
+std::string StatsJson(const Result& result);
 
 }  // namespace kuiper::demo

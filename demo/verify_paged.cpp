@@ -6,7 +6,7 @@
 #include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
-#include "demo/text_run.h"
+#include "demo/tasks.h"
 
 namespace kuiper::demo {
 namespace {
@@ -16,7 +16,7 @@ struct Outcome {
   int vocab = 0;
 };
 
-StatusOr<Outcome> Generate(Run& run, const PromptInput& input, bool paged) {
+StatusOr<Outcome> Generate(ProgramRun& run, const PromptInput& input, bool paged) {
   Options options = run.options;
   options.engine.paged = paged;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
@@ -41,7 +41,9 @@ StatusOr<Outcome> Generate(Run& run, const PromptInput& input, bool paged) {
     if (!generating) run.console.Line(LogLevel::kDebug, std::string(layout) + ": generating");
     return generating = true;
   };
-  KU_ASSIGN_OR_RETURN(outcome.completion, RunRequest(*engine, std::move(request), on_event));
+  KU_ASSIGN_OR_RETURN(std::vector<Completion> one,
+                      RunSamples(*engine, std::move(request), on_event));
+  outcome.completion = std::move(one.front());
   if (outcome.completion.finish == FinishReason::kError) return outcome.completion.error;
   return outcome;
 }
@@ -71,7 +73,7 @@ std::string FirstDifference(const Outcome& contiguous, const Outcome& paged) {
 
 }  // namespace
 
-StatusOr<int> RunVerifyPaged(Run& run, const PromptInput& input) {
+StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(const Outcome contiguous, Generate(run, input, false));
   if (contiguous.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
   KU_ASSIGN_OR_RETURN(const Outcome paged, Generate(run, input, true));

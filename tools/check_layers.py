@@ -18,7 +18,6 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc"}
 # Third-party headers by the name used in the rules. The first pattern that matches decides.
 THIRD_PARTY = [
     ("glog", "glog/*"),
-    ("gflags", "gflags/*"),
     ("json", "nlohmann/*"),
     ("sentencepiece", "sentencepiece*"),
     ("pcre2", "pcre2.h"),
@@ -51,7 +50,7 @@ CONTAINERS = {
 LEAVES = ["std", "posix", "kuiper/base/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h"]
-PUBLIC = ENGINE_API + ["gflags", "kuiper/chat/*"]
+PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 
 # (files, what they may include); the first matching line decides.
 RULES = [

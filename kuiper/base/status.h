@@ -1,7 +1,7 @@
 // Status and StatusOr: how a function reports what the outside world did wrong (files, configs,
 // requests, memory sizing). Contracts between our own functions are KU_CHECKs (check.h) instead.
 // Messages are one line, start in lower case and name the culprit; `hint` says what to do. Neither
-// knows how a program spells the parameters it takes: --num-blocks, body.num_blocks.
+// knows how a program spells the parameters it takes: as flags, as fields of a body.
 #pragma once
 
 #include <string>

@@ -15,4 +15,7 @@ std::string Quoted(std::string_view text);
 // The text of a small file; kModel when it cannot be read or is larger than max_bytes.
 StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes);
 
+// Letters to change, add or leave out to make one of the other, for "did you mean".
+int EditDistance(std::string_view a, std::string_view b);
+
 }  // namespace kuiper

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
 #include "kuiper/engine/request.h"
-#include "kuiper/base/json.h"
 #include "kuiper/io/messages_json.h"
 
 namespace kuiper {

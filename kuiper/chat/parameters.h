@@ -20,8 +20,8 @@ struct Parameter {
   Limits limits;
   std::string help;
   std::string typed_name = name;  // where people type it
-  bool of_sampling = false;   // one of SamplingParams
-  bool needs_chance = false;  // means nothing to greedy decoding
+  bool of_sampling = false;       // one of SamplingParams
+  bool needs_chance = false;      // means nothing to greedy decoding
   bool in_bodies = true;
   bool in_chats = false;  // may change from turn to turn
 

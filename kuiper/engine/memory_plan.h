@@ -22,7 +22,7 @@ struct MemoryPlan {
   size_t total_bytes() const {
     return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + swap_bytes + kv_bytes;
   }
-  // The lines --dry-run and the start-up log print.
+  // The lines that programs print of a plan.
   std::string Describe() const;
 };
 

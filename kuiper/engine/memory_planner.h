@@ -25,7 +25,7 @@ struct MemoryRequest {
   size_t available_bytes = 0;
   double utilization = 0.9;  // share of available_bytes that may be used
   std::optional<int> num_blocks;
-  std::optional<size_t> kv_cache_bytes;  // --kv-cache-memory
+  std::optional<size_t> kv_cache_bytes;
 };
 
 // A KV cache of num_blocks or kv_cache_bytes; else of a whole context for each sequence, or, paged,

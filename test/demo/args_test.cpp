@@ -198,15 +198,13 @@ TEST(Args, EachFlagStandsOnce) {
     Options options;
     const FlagTable table = FlagsOf(program, options);
     std::set<std::string> names;
-    for (const FlagGroup& group : table.groups) {
-      for (const Flag& flag : group.flags) {
-        EXPECT_TRUE(names.insert(flag.name).second) << flag.name << " is listed twice";
-        EXPECT_EQ(flag.use == FlagUse::kWorks, flag.why.empty()) << flag.name;
-        EXPECT_EQ(flag.use == FlagUse::kWorks, !flag.help.empty()) << flag.name;
-        EXPECT_EQ(flag.use == FlagUse::kWorks && flag.value_name.empty(),
-                  flag.use == FlagUse::kWorks && IsSwitch(flag.variable))
-            << flag.name;
-      }
+    for (const Flag& flag : table.flags) {
+      EXPECT_TRUE(names.insert(flag.name).second) << flag.name << " is listed twice";
+      EXPECT_EQ(flag.use == FlagUse::kWorks, flag.why.empty()) << flag.name;
+      EXPECT_EQ(flag.use == FlagUse::kWorks, !flag.help.empty()) << flag.name;
+      EXPECT_EQ(flag.use == FlagUse::kWorks && flag.value_name.empty(),
+                flag.use == FlagUse::kWorks && IsSwitch(flag.variable))
+          << flag.name;
     }
     for (const FlagAlias& alias : table.aliases) EXPECT_FALSE(names.contains(alias.alias));
   }
@@ -243,11 +241,9 @@ TEST(Args, EachProgramTakesItsOwnFlags) {
   for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch}) {
     Options options;
     std::set<std::string> shorts;
-    for (const FlagGroup& group : FlagsOf(program, options).groups) {
-      for (const Flag& flag : group.flags) {
-        if (flag.short_name.empty()) continue;
-        EXPECT_TRUE(shorts.insert(flag.short_name).second) << flag.short_name;
-      }
+    for (const Flag& flag : FlagsOf(program, options).flags) {
+      if (flag.short_name.empty()) continue;
+      EXPECT_TRUE(shorts.insert(flag.short_name).second) << flag.short_name;
     }
   }
 }

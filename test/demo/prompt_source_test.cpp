@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "demo/session_file.h"
 #include "kuiper/base/line_reader.h"
 
 namespace kuiper::demo {

@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-AnswerRecord Example() {
-  AnswerRecord record;
+Result Example() {
+  Result record;
   record.model = std::string("m");
   record.load_ms = 5;
   record.weight_bytes_per_token = 2'000'000'000;
@@ -64,7 +64,7 @@ TEST(ResultJson, FirstTokenBelongsToThePrefill) {
 }
 
 TEST(ResultJson, SamplesAreChoicesAndTheFirstIsTheAnswer) {
-  AnswerRecord record = Example();
+  Result record = Example();
   EXPECT_FALSE(json::parse(ResultJson(record, "", nullptr)).contains("choices"));
   Completion second;
   second.tokens = {1, 2, 3};
@@ -128,8 +128,8 @@ TEST(Statistics, LinesOfTheContract) {
             "[Prefill: 35 tokens, 152.3 tokens/s | Decode: 15 tokens, 10.0 tokens/s (ctx: 50)]");
 }
 
-TEST(AnswerRecord, FullCacheIsAnErrorOnlyWithoutText) {
-  AnswerRecord record = Example();
+TEST(Result, FullCacheIsAnErrorOnlyWithoutText) {
+  Result record = Example();
   record.status = Status(StatusCode::kResourceExhausted, "KV cache is full");
   record.completion.finish = FinishReason::kContext;
   EXPECT_EQ(record.exit_code(), 0);

@@ -74,7 +74,7 @@ TEST(MemoryPlannerTest, WithoutPagesTheHintCountsShorterRows) {
     return PlanMemory(r);
   };
   EXPECT_EQ(plan(8192).status().hint(),
-            "--max-context 1024 would need 6.7 GB; --max-context 512 would need 6.6 GB");
+            "max_context 1024 would need 6.7 GB; max_context 512 would need 6.6 GB");
   EXPECT_FALSE(plan(2048).ok());
   EXPECT_EQ(plan(1024)->kv_bytes, 2u * 1024 * 147456);
 }

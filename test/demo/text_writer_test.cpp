@@ -1,4 +1,4 @@
-#include "demo/answer_writer.h"
+#include "demo/text_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ TokenEvent Event(const std::string& text, const std::string& reasoning = "") {
 }
 
 // What reaches stdout for these events and the completion they add up to.
-std::string Output(AnswerStyle style, const std::vector<TokenEvent>& events, bool inside = false) {
+std::string Output(TextStyle style, const std::vector<TokenEvent>& events, bool inside = false) {
   std::string out;
-  AnswerWriter writer(style, [&](std::string_view text) { out += text; });
+  TextWriter writer(style, [&](std::string_view text) { out += text; });
   Completion completion;
   for (const TokenEvent& event : events) {
     writer.OnEvent(event);
@@ -30,49 +30,49 @@ std::string Output(AnswerStyle style, const std::vector<TokenEvent>& events, boo
   return out;
 }
 
-const AnswerStyle kText{OutputFormat::kText, false, false};
-const AnswerStyle kTextShown{OutputFormat::kText, false, true};
-const AnswerStyle kStream{OutputFormat::kText, true, false};
-const AnswerStyle kStreamShown{OutputFormat::kText, true, true};
+const TextStyle kText{OutputFormat::kText, false, false};
+const TextStyle kTextShown{OutputFormat::kText, false, true};
+const TextStyle kStream{OutputFormat::kText, true, false};
+const TextStyle kStreamShown{OutputFormat::kText, true, true};
 
-TEST(AnswerWriter, TextHasOnePrefixAndOneNewline) {
+TEST(TextWriter, TextHasOnePrefixAndOneNewline) {
   EXPECT_EQ(Output(kText, {Event("Hel"), Event("lo\nyou")}), "Assistant: Hello\nyou\n");
   EXPECT_EQ(Output(kText, {Event("Hello\n")}), "Assistant: Hello\n");
   EXPECT_EQ(Output(kText, {}), "Assistant: \n");
 }
 
-TEST(AnswerWriter, RawAndStreamedTextHaveNoPrefix) {
+TEST(TextWriter, RawAndStreamedTextHaveNoPrefix) {
   EXPECT_EQ(Output({OutputFormat::kRaw, false, false}, {Event("Hello")}), "Hello\n");
   EXPECT_EQ(Output(kStream, {Event("Hel"), Event("lo")}), "Hello\n");
   EXPECT_EQ(Output({OutputFormat::kRaw, true, false}, {Event("Hello")}), "Hello\n");
 }
 
-TEST(AnswerWriter, HiddenThinkingLeavesTheAnswer) {
+TEST(TextWriter, HiddenThinkingLeavesTheAnswer) {
   const std::vector<TokenEvent> events = {Event("", "hm"), Event("4")};
   EXPECT_EQ(Output(kText, events), "Assistant: 4\n");
   EXPECT_EQ(Output(kStream, events), "4\n");
 }
 
-TEST(AnswerWriter, ShownThinkingStartsOnTheFirstLine) {
+TEST(TextWriter, ShownThinkingStartsOnTheFirstLine) {
   const std::vector<TokenEvent> events = {Event("", "two "), Event("", "plus"), Event("4")};
   EXPECT_EQ(Output(kTextShown, events), "Assistant: <think> two plus\n</think>\n\n4\n");
   EXPECT_EQ(Output(kStreamShown, events), "<think> two plus\n</think>\n\n4\n");
 }
 
-TEST(AnswerWriter, UnfinishedThinkingIsAlwaysShown) {
+TEST(TextWriter, UnfinishedThinkingIsAlwaysShown) {
   const std::vector<TokenEvent> events = {Event("", "two "), Event("", "plus")};
   EXPECT_EQ(Output(kText, events, true), "Assistant: <think> two plus\n");
   EXPECT_EQ(Output(kStream, events, true), "<think> two plus\n");
   EXPECT_EQ(Output(kStreamShown, events, true), "<think> two plus\n");
 }
 
-TEST(AnswerWriter, NothingButTheTag) {
+TEST(TextWriter, NothingButTheTag) {
   EXPECT_EQ(Output(kText, {}, true), "Assistant: <think> \n");
   EXPECT_EQ(Output(kStream, {}, true), "<think> \n");
   EXPECT_EQ(Output(kStreamShown, {}, true), "<think> \n");
 }
 
-TEST(AnswerWriter, ReasoningStandsInForAnEmptyAnswer) {
+TEST(TextWriter, ReasoningStandsInForAnEmptyAnswer) {
   const std::vector<TokenEvent> events = {Event("", "hm")};
   EXPECT_EQ(Output(kText, events), "Assistant: <think> hm\n</think>\n\n");
   EXPECT_EQ(Output(kStream, events), "<think> hm\n</think>\n\n\n");
@@ -80,7 +80,7 @@ TEST(AnswerWriter, ReasoningStandsInForAnEmptyAnswer) {
   EXPECT_EQ(Output(kStreamShown, events), "<think> hm\n</think>\n\n\n");
 }
 
-TEST(AnswerWriter, JsonLinesAreOneObjectPerPiece) {
+TEST(TextWriter, JsonLinesAreOneObjectPerPiece) {
   const std::string out =
       Output({OutputFormat::kJsonLines, true, false}, {Event("", "r\n"), Event(""), Event("é\"")});
   const size_t end = out.find('\n');
@@ -90,7 +90,7 @@ TEST(AnswerWriter, JsonLinesAreOneObjectPerPiece) {
             nlohmann::json({{"type", "delta"}, {"text", "é\""}}));
 }
 
-TEST(AnswerWriter, JsonPrintsNothingByItself) {
+TEST(TextWriter, JsonPrintsNothingByItself) {
   EXPECT_EQ(Output({OutputFormat::kJson, true, false}, {Event("a")}), "");
 }
 

@@ -1,39 +1,23 @@
-#include "demo/text_run.h"
+#include "demo/tasks.h"
 
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include "demo/exit_code.h"
 #include "demo/flags.h"
+#include "demo/prompt_source.h"
 #include "demo/report.h"
-#include "demo/session_file.h"
+#include "kuiper/base/clock.h"
 #include "kuiper/base/log.h"
 
 namespace kuiper::demo {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-void ReportPrefixCache(Run& run, const EngineConfig& config) {
-  if (!config.prefix_cache) return;
-  const std::string tokens = std::to_string(config.prefix_cache_tokens);
-  LogInfo("prefix cache: keeps up to " + tokens + " tokens");
-  if (run.options.args.given("prefix-cache-size") &&
-      run.options.engine.prefix_cache_tokens > config.prefix_cache_tokens) {
-    run.console.Note("--prefix-cache-size clamped to " + tokens + ", the size of the KV cache");
-  }
-}
-
-}  // namespace
-
-StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wanted) {
+StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& wanted) {
   EngineConfig config = wanted;
   const Clock::time_point begin = Clock::now();
   config.progress = [&](size_t done, size_t total) {
-    if (total == 0 || Clock::now() - begin < std::chrono::seconds(1)) return;
-    run.console.Progress("loading " + HumanBytes(static_cast<double>(done)) + " of " +
-                         HumanBytes(static_cast<double>(total)));
+    if (total == 0 || SecondsSince(begin) < 1) return;
+    run.console.Progress("loading " + HumanBytes(done) + " of " + HumanBytes(total));
   };
   if (!run.model.has_value()) {
     KU_ASSIGN_OR_RETURN(run.model, OpenModel(config.model_path));
@@ -48,7 +32,14 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wante
                  e.load_ms(), e.config().max_context));
   LogInfo("device: " + e.device_description());
   for (const std::string& line : KvCacheLines(e)) run.console.Info(line);
-  ReportPrefixCache(run, e.config());
+  if (e.config().prefix_cache) {
+    const std::string tokens = std::to_string(e.config().prefix_cache_tokens);
+    LogInfo("prefix cache: keeps up to " + tokens + " tokens");
+    if (run.options.args.given("prefix-cache-size") &&
+        run.options.engine.prefix_cache_tokens > e.config().prefix_cache_tokens) {
+      run.console.Note("--prefix-cache-size clamped to " + tokens + ", the size of the KV cache");
+    }
+  }
   if (run.options.use_generation_config) {
     const auto given = [&](const Parameter& p) { return run.options.args.given(FlagOf(p)); };
     ApplyGenerationConfig(e.generation_config(), given, &run.options.request);
@@ -56,7 +47,7 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& wante
   return engine;
 }
 
-void AdviseOnThinking(Run& run, const TemplateOptions& chat) {
+void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat) {
   if (chat.family != ChatFamily::kQwen3 || !chat.think.value_or(true) || run.options.raw) return;
   if (run.options.request.sampling.temperature > 0) return;
   run.console.Hint(
@@ -93,7 +84,7 @@ StatusOr<Conversation> StartConversation(const Options& options, const PromptInp
   return conversation;
 }
 
-void LimitHistory(Run& run, Conversation* conversation) {
+void LimitHistory(ProgramRun& run, Conversation* conversation) {
   int dropped = 0;
   while (conversation->num_turns() - 1 > run.options.max_history &&
          conversation->DropOldestTurn()) {
@@ -104,7 +95,7 @@ void LimitHistory(Run& run, Conversation* conversation) {
                    " turns (--max-history): dropped the oldest " + std::to_string(dropped));
 }
 
-StatusOr<int> RunAnswer(Run& run, const PromptInput& input) {
+StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
   if (!options.session_file.empty()) LimitHistory(run, &conversation);
@@ -116,21 +107,21 @@ StatusOr<int> RunAnswer(Run& run, const PromptInput& input) {
   const StatusOr<Prompt> prompt =
       options.raw ? StatusOr<Prompt>(Prompt{EncodeRaw(*engine->tokenizer(), *input.text)})
                   : answerer.BuildPrompt(chat, &conversation);
-  const AnswerRecord record = answerer.Run(prompt, options.request, options.show_thinking);
-  if (record.ok() && !answerer.WriteDumps(record)) return kExitInternal;
-  if (record.ok() && !options.session_file.empty()) {
-    conversation.AddAnswer(record.completion, chat, !options.request.ignore_eos,
+  const Result result = answerer.Answer(prompt, options.request, options.show_thinking);
+  if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
+  if (result.ok() && !options.session_file.empty()) {
+    conversation.AddAnswer(result.completion, chat, !options.request.ignore_eos,
                            *engine->tokenizer());
-    const Status saved = SaveConversation(conversation, record.model, options.session_file);
+    const Status saved = SaveConversation(conversation, result.model, options.session_file);
     if (!saved.ok()) {
       run.console.Error(saved);
       return ExitCodeOf(saved.code());
     }
   }
-  return record.exit_code();
+  return result.exit_code();
 }
 
-StatusOr<int> RunTokenize(Run& run, const PromptInput& input) {
+StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   const EngineConfig& engine = options.engine;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Engine::ReadTokenizer(engine));
@@ -150,12 +141,6 @@ StatusOr<int> RunTokenize(Run& run, const PromptInput& input) {
   std::string line;
   for (int32_t id : ids) line += std::string(line.empty() ? "" : " ") + std::to_string(id);
   run.console.Answer(line + "\n");
-  return kExitOk;
-}
-
-StatusOr<int> RunDryRun(Run& run) {
-  KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine, *run.model));
-  run.console.Answer(plan.Describe() + "\n");
   return kExitOk;
 }
 

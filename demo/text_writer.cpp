@@ -1,4 +1,4 @@
-#include "demo/answer_writer.h"
+#include "demo/text_writer.h"
 
 #include <nlohmann/json.hpp>
 
@@ -26,12 +26,12 @@ std::string VisibleText(const Completion& completion, bool show_thinking) {
          completion.text;
 }
 
-void AnswerWriter::OnEvent(const TokenEvent& event) {
+void TextWriter::OnEvent(const TokenEvent& event) {
   if (style_.format == OutputFormat::kJsonLines) return StreamJson(event);
   if (style_.format != OutputFormat::kJson && style_.stream) StreamText(event);
 }
 
-void AnswerWriter::StreamJson(const TokenEvent& event) {
+void TextWriter::StreamJson(const TokenEvent& event) {
   std::string lines;
   const int index = style_.indexed ? event.sample : -1;
   AppendDelta("reasoning", event.reasoning, index, &lines);
@@ -39,7 +39,7 @@ void AnswerWriter::StreamJson(const TokenEvent& event) {
   out_(lines);
 }
 
-void AnswerWriter::StreamText(const TokenEvent& event) {
+void TextWriter::StreamText(const TokenEvent& event) {
   std::string text;
   if (style_.show_thinking && !event.reasoning.empty()) {
     if (!opened_) text += kOpen;
@@ -54,7 +54,7 @@ void AnswerWriter::StreamText(const TokenEvent& event) {
   out_(text);
 }
 
-void AnswerWriter::Finish(const Completion& completion) {
+void TextWriter::Finish(const Completion& completion) {
   if (style_.format == OutputFormat::kJson || style_.format == OutputFormat::kJsonLines) return;
   if (style_.stream) {
     if (opened_ && !closed_ && !completion.inside_thinking) out_(kClose);

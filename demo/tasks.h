@@ -15,7 +15,7 @@
 namespace kuiper::demo {
 
 // What all tasks of one run share.
-struct Run {
+struct ProgramRun {
   const Program& program;
   Options& options;
   Console& console;
@@ -24,23 +24,22 @@ struct Run {
 
 // Creates the engine with a progress line and logs what was chosen. It takes run.model; when that
 // is gone, the model is opened once more.
-StatusOr<std::unique_ptr<Engine>> LoadEngine(Run& run, const EngineConfig& config);
+StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& config);
 
 // The conversation a run starts with: --session, --messages, --system-prompt.
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
 // Drops the oldest turns beyond --max-history and says so.
-void LimitHistory(Run& run, Conversation* conversation);
+void LimitHistory(ProgramRun& run, Conversation* conversation);
 TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input, ChatFamily family);
 
 // Greedy decoding of a thinking model can loop, as Qwen's model cards warn: one hint.
-void AdviseOnThinking(Run& run, const TemplateOptions& chat);
+void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat);
 
-StatusOr<int> RunAnswer(Run& run, const PromptInput& input);
-StatusOr<int> RunTokenize(Run& run, const PromptInput& input);
-StatusOr<int> RunDryRun(Run& run);
-StatusOr<int> RunVerifyPaged(Run& run, const PromptInput& input);
-StatusOr<int> RunBenchmark(Run& run);
+StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input);
+StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input);
+StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input);
+StatusOr<int> RunBenchmark(ProgramRun& run);
 // Answers the requests of a file into another (batch_run.cpp).
-StatusOr<int> RunBatch(Run& run);
+StatusOr<int> RunBatch(ProgramRun& run);
 
 }  // namespace kuiper::demo

@@ -10,7 +10,7 @@
 
 namespace kuiper::demo {
 
-struct AnswerStyle {
+struct TextStyle {
   OutputFormat format = OutputFormat::kText;
   bool stream = false;
   bool show_thinking = false;
@@ -22,11 +22,11 @@ struct AnswerStyle {
 // and when there is no answer: generation ended inside the block or right behind it.
 std::string VisibleText(const Completion& completion, bool show_thinking);
 
-class AnswerWriter {
+class TextWriter {
  public:
   using Out = std::function<void(std::string_view)>;
 
-  AnswerWriter(AnswerStyle style, Out out) : style_(style), out_(std::move(out)) {}
+  TextWriter(TextStyle style, Out out) : style_(style), out_(std::move(out)) {}
 
   void OnEvent(const TokenEvent& event);
   // The rest of a text answer; whole JSON objects are the caller's business. Once per sample.
@@ -36,7 +36,7 @@ class AnswerWriter {
   void StreamText(const TokenEvent& event);
   void StreamJson(const TokenEvent& event);
 
-  AnswerStyle style_;
+  TextStyle style_;
   Out out_;
   bool opened_ = false;  // <think> was printed
   bool closed_ = false;  // </think> was printed

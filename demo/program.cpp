@@ -1,5 +1,7 @@
 // The order of a run: arguments, what needs no model, the model's headers, the prompt, the weights.
 // Everything cheap that can fail comes before anything expensive.
+#include "demo/program.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +12,10 @@
 
 #include "demo/chat.h"
 #include "demo/exit_code.h"
-#include "demo/help.h"
-#include "demo/program.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
 #include "demo/standard_streams.h"
-#include "demo/text_run.h"
+#include "demo/tasks.h"
 
 namespace kuiper::demo {
 namespace {
@@ -32,7 +32,7 @@ int Fail(Console& console, const Status& status, bool json, const Options* optio
 }
 
 // Asked for and absent is an error of the engine; not asked for, the CPU will do.
-void ChooseDevice(Run& run) {
+void ChooseDevice(ProgramRun& run) {
   Options& options = run.options;
   EngineConfig& engine = options.engine;
   if (options.device.has_value()) {
@@ -54,7 +54,7 @@ void ChooseDevice(Run& run) {
   }
 }
 
-Status OpenModelOf(Run& run) {
+Status OpenModelOf(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(run.model, OpenModel(run.options.engine.model_path));
   return CheckModelFamily(run.program, run.options.engine.model_path, run.model->config);
 }
@@ -67,11 +67,15 @@ bool NeedsModel(const Options& options) {
   return std::filesystem::exists(path / "config.json", ignored);
 }
 
-StatusOr<int> RunTask(Run& run) {
+StatusOr<int> RunTask(ProgramRun& run) {
   const Options& options = run.options;
   if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
   if (options.task != Task::kTokenize) ChooseDevice(run);
-  if (options.task == Task::kDryRun) return RunDryRun(run);
+  if (options.task == Task::kDryRun) {
+    KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine, *run.model));
+    run.console.Answer(plan.Describe() + "\n");
+    return kExitOk;
+  }
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
   if (options.task == Task::kBatch) return RunBatch(run);
   KU_ASSIGN_OR_RETURN(const PromptInput input,
@@ -104,7 +108,7 @@ int RunOptions(const Program& program, Options& options, Console& console) {
   const Status configured = console.Configure(options, program.name);
   if (!configured.ok()) return Fail(console, configured, options.json(), &options);
   for (const std::string& note : options.notes) console.Note(note);
-  Run run{program, options, console};
+  ProgramRun run{program, options, console};
   const StatusOr<int> code = RunTask(run);
   if (!code.ok()) return Fail(console, code.status(), options.json(), &options);
   if (*code != kExitOk) return *code;
@@ -120,7 +124,9 @@ int RunArguments(const Program& program, const std::vector<std::string>& argumen
   StatusOr<Options> options = ReadOptions(arguments, program.flags);
   if (!options.ok()) return Fail(console, options.status(), json, nullptr);
   if (options->args.help || options->args.version) {
-    console.Answer(options->args.help ? HelpText(program) : VersionText(program));
+    console.Answer(options->args.help
+                       ? HelpText(program)
+                       : std::string(program.name) + ", " + Engine::Version() + "\n");
     return console.output_status().ok() ? kExitOk : kExitInternal;
   }
   NoteThinkingFlags(program, &*options);
@@ -152,7 +158,7 @@ Status CheckModelFamily(const Program& program, const std::string& path,
                 hint);
 }
 
-int RunTextProgram(const Program& program, int argc, char** argv) {
+int RunProgram(const Program& program, int argc, char** argv) {
   OccupyStandardStreams();
   InstallSignalHandlers();
   Console console;
