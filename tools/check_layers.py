@@ -169,7 +169,7 @@ def self_test():
         ("kuiper/engine/engine.cpp", '"kuiper/chat/conversation.h"', False),
         ("kuiper/chat/request.cpp", '"kuiper/engine/request.h"', True),
         ("kuiper/chat/request.cpp", '"kuiper/engine/scheduler.h"', False),
-        ("kuiper/chat/request.cpp", '"demo/flag_table.h"', False),
+        ("kuiper/chat/request.cpp", '"demo/flags.h"', False),
         ("kuiper/chat/request.cpp", "<glog/logging.h>", False),
         ("demo/cli.cpp", '"kuiper/engine/engine.h"', True),
         ("demo/cli.cpp", '"kuiper/chat/conversation.h"', True),

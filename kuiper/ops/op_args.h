@@ -270,7 +270,7 @@ struct SampleRow {
   int32_t num_penalties = 0;
 };
 
-// tokens from logits: penalties, then temperature, top-k, top-p, min-p and a Gumbel-max draw that
+// tokens from logits: penalties, then temperature, the filters and a Gumbel-max draw that
 // depends on (logits, parameters, seed, index) only; ties go to the lowest id. A row with a NaN or
 // +inf among its logits, or without any finite one, gives kNotFiniteToken. The logits are not
 // modified.
