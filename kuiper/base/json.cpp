@@ -39,13 +39,6 @@ std::string PythonFloat(double value) {
   return out + digits.substr(0, exponent + 1) + "." + digits.substr(exponent + 1);
 }
 
-JsonNode NumberNode(JsonNode::Type type, std::string text) {
-  JsonNode node;
-  node.type = type;
-  node.text = std::move(text);
-  return node;
-}
-
 // As a Python dict: a repeated key keeps its first place and takes its last value.
 void MergeRepeatedKeys(JsonNode* object) {
   const size_t count = object->keys.size();
@@ -95,7 +88,7 @@ std::optional<int64_t> JsonNode::AsInt() const {
 }
 
 std::optional<double> JsonNode::AsDouble() const {
-  if (type != Type::kInt && type != Type::kFloat) return std::nullopt;
+  if (!IsNumber()) return std::nullopt;
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -106,21 +99,20 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit JsonSax(JsonEvents* events) : events_(*events) {}
 
-  bool null() override { return events_.Null(); }
-  bool boolean(bool value) override { return events_.Bool(value); }
-  bool number_integer(number_integer_t value) override {
-    return events_.Number(NumberNode(JsonNode::Type::kInt, std::to_string(value)));
+  bool null() override { return events_.Value({}); }
+  bool boolean(bool value) override {
+    return events_.Value({.type = JsonNode::Type::kBool, .boolean = value});
   }
-  bool number_unsigned(number_unsigned_t value) override {
-    return events_.Number(NumberNode(JsonNode::Type::kInt, std::to_string(value)));
-  }
+  bool number_integer(number_integer_t value) override { return Int(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return Int(std::to_string(value)); }
   bool number_float(number_float_t value, const string_t& text) override {
     // The parser also reports integers beyond 64 bits here; Python keeps their digits.
-    const bool integer = text.find_first_of(".eE") == std::string::npos;
-    return integer ? events_.Number(NumberNode(JsonNode::Type::kInt, text))
-                   : events_.Number(NumberNode(JsonNode::Type::kFloat, PythonFloat(value)));
+    if (text.find_first_of(".eE") == std::string::npos) return Int(text);
+    return events_.Value({.type = JsonNode::Type::kFloat, .text = PythonFloat(value)});
   }
-  bool string(string_t& value) override { return events_.String(std::move(value)); }
+  bool string(string_t& value) override {
+    return events_.Value({.type = JsonNode::Type::kString, .text = std::move(value)});
+  }
   bool binary(binary_t&) override { return events_.Fail("binary value"); }
   bool start_object(size_t) override { return events_.BeginObject() && Deeper(); }
   bool key(string_t& value) override { return events_.Key(std::move(value)); }
@@ -133,6 +125,9 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  bool Int(std::string text) {
+    return events_.Value({.type = JsonNode::Type::kInt, .text = std::move(text)});
+  }
   bool Deeper() {
     if (++depth_ <= JsonEvents::kMaxDepth) return true;
     return events_.Fail("nested deeper than " + std::to_string(JsonEvents::kMaxDepth));
@@ -154,42 +149,24 @@ bool JsonEvents::Fail(std::string message) {
   return false;
 }
 
-JsonNode* JsonTreeBuilder::Add(JsonNode::Type type) {
+JsonNode* JsonTreeBuilder::Add(JsonNode node) {
   if (++num_values_ > kMaxValues) {
     Fail("more than " + std::to_string(kMaxValues) + " values");
     return nullptr;
   }
-  JsonNode* node = open_.empty() ? &root_ : &open_.back()->items.emplace_back();
-  node->type = type;
-  return node;
+  if (!open_.empty()) return &open_.back()->items.emplace_back(std::move(node));
+  root_ = std::move(node);
+  return &root_;
 }
 
 bool JsonTreeBuilder::Open(JsonNode::Type type) {
-  JsonNode* node = Add(type);
+  JsonNode* node = Add({.type = type});
   if (node != nullptr) open_.push_back(node);
   return node != nullptr;
 }
 
-bool JsonTreeBuilder::Null() {
-  return Add(JsonNode::Type::kNull) != nullptr;
-}
-
-bool JsonTreeBuilder::Bool(bool value) {
-  JsonNode* node = Add(JsonNode::Type::kBool);
-  if (node != nullptr) node->boolean = value;
-  return node != nullptr;
-}
-
-bool JsonTreeBuilder::Number(JsonNode number) {
-  JsonNode* node = Add(number.type);
-  if (node != nullptr) *node = std::move(number);
-  return node != nullptr;
-}
-
-bool JsonTreeBuilder::String(std::string text) {
-  JsonNode* node = Add(JsonNode::Type::kString);
-  if (node != nullptr) node->text = std::move(text);
-  return node != nullptr;
+bool JsonTreeBuilder::Value(JsonNode value) {
+  return Add(std::move(value)) != nullptr;
 }
 
 bool JsonTreeBuilder::BeginObject() {

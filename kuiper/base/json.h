@@ -20,15 +20,16 @@ struct JsonNode {
 
   Type type = Type::kNull;
   bool boolean = false;
-  std::string text;               // kString: the value; kInt, kFloat: as Python prints the number
-  std::vector<JsonNode> items;    // elements of an array, values of an object
-  std::vector<std::string> keys;  // of an object, parallel to items, unique
+  std::string text = {};  // kString: the value; kInt, kFloat: as Python prints the number
+  std::vector<JsonNode> items = {};    // elements of an array, values of an object
+  std::vector<std::string> keys = {};  // of an object, parallel to items, unique
 
   // The value of `key`, nullptr when this is no object or has no such key.
   const JsonNode* Find(std::string_view key) const;
   bool IsNull() const { return type == Type::kNull; }
   bool IsBool() const { return type == Type::kBool; }
   bool IsString() const { return type == Type::kString; }
+  bool IsNumber() const { return type == Type::kInt || type == Type::kFloat; }
   bool IsArray() const { return type == Type::kArray; }
   bool IsObject() const { return type == Type::kObject; }
   // The value of a kInt that fits into int64.
@@ -47,10 +48,7 @@ class JsonEvents {
   // kOk when all of `text` was read; the message of an error begins with `name`.
   Status Read(std::string_view text, StatusCode code, const std::string& name);
 
-  virtual bool Null() { return true; }
-  virtual bool Bool(bool) { return true; }
-  virtual bool Number(JsonNode) { return true; }
-  virtual bool String(std::string) { return true; }
+  virtual bool Value(JsonNode) { return true; }  // neither object nor array
   virtual bool BeginObject() { return true; }
   virtual bool Key(std::string) { return true; }
   virtual bool EndObject() { return true; }
@@ -72,10 +70,7 @@ class JsonTreeBuilder : public JsonEvents {
   // A value takes up to a hundred times the memory of its text.
   static constexpr size_t kMaxValues = 1 << 20;
 
-  bool Null() override;
-  bool Bool(bool value) override;
-  bool Number(JsonNode number) override;
-  bool String(std::string text) override;
+  bool Value(JsonNode value) override;
   bool BeginObject() override;
   bool Key(std::string text) override;
   bool EndObject() override;
@@ -93,7 +88,7 @@ class JsonTreeBuilder : public JsonEvents {
 
  private:
   // Null when there are too many values.
-  JsonNode* Add(JsonNode::Type type);
+  JsonNode* Add(JsonNode node);
   bool Open(JsonNode::Type type);
 
   JsonNode root_;

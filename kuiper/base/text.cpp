@@ -26,26 +26,25 @@ std::string Quoted(std::string_view text) {
   return out + '"';
 }
 
-StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes) {
+StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code) {
   std::error_code error;
   // Opening a named pipe would wait for a writer.
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    return Status(StatusCode::kModel, path + " is not a regular file");
+    return Status(code, path + " is not a regular file");
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    return Status(StatusCode::kModel, "cannot open " + path + ": " + std::strerror(errno));
+    return Status(code, "cannot open " + path + ": " + std::strerror(errno));
   }
   std::string text;
   char chunk[1 << 16];
   while (in.read(chunk, sizeof chunk), in.gcount() > 0) {
     text.append(chunk, static_cast<size_t>(in.gcount()));
     if (text.size() > max_bytes) {
-      return Status(StatusCode::kModel,
-                    path + " is larger than " + std::to_string(max_bytes >> 20) + " MB");
+      return Status(code, path + " is larger than " + std::to_string(max_bytes >> 20) + " MB");
     }
   }
-  if (in.bad()) return Status(StatusCode::kModel, "cannot read " + path);
+  if (in.bad()) return Status(code, "cannot read " + path);
   return text;
 }
 

@@ -12,8 +12,8 @@ namespace kuiper {
 // A string from a file, safe inside a one-line message: quoted, control bytes escaped, shortened.
 std::string Quoted(std::string_view text);
 
-// The text of a small file; kModel when it cannot be read or is larger than max_bytes.
-StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes);
+// The text of a file; an error of this code when it cannot be read or is larger than max_bytes.
+StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code);
 
 // Letters to change, add or leave out to make one of the other, for "did you mean".
 int EditDistance(std::string_view a, std::string_view b);

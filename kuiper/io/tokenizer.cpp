@@ -1,10 +1,10 @@
 #include "kuiper/io/tokenizer.h"
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
+#include "kuiper/base/text.h"
 #include "kuiper/io/bpe_tokenizer.h"
 #include "kuiper/io/spm_tokenizer.h"
 #include "kuiper/io/tokenizer_spec.h"
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Far above any real tokenizer (11 MB); keeps a wrong path to a model file from being read.
-constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 28;
+constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
 Status FileError(const std::string& message) {
   return Status(StatusCode::kTokenizer, message);
@@ -24,18 +24,7 @@ Status FileError(const std::string& message) {
 StatusOr<std::string> ReadFile(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return FileError("tokenizer file not found: " + path.string());
-  if (!fs::is_regular_file(path, error)) return FileError(path.string() + " is not a file");
-  const uintmax_t size = fs::file_size(path, error);
-  if (error) return FileError("cannot read " + path.string() + ": " + error.message());
-  if (size > kMaxFileBytes) {
-    return FileError(path.string() + " is not a tokenizer: " + std::to_string(size) + " bytes");
-  }
-  std::string text(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(size))) {
-    return FileError("cannot read " + path.string());
-  }
-  return text;
+  return ReadTextFile(path.string(), kMaxFileBytes, StatusCode::kTokenizer);
 }
 
 // tokenizer.json, else the only *.model.

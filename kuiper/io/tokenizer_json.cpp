@@ -9,18 +9,20 @@ namespace {
 // tree into arrays: one pass, no tree node per token.
 class TokenizerJsonReader : public JsonTreeBuilder {
  public:
-  bool Null() override { return IsTree() ? JsonTreeBuilder::Null() : WrongType(); }
-  bool Bool(bool value) override { return IsTree() ? JsonTreeBuilder::Bool(value) : WrongType(); }
-  bool Number(JsonNode number) override {
-    if (IsTree()) return JsonTreeBuilder::Number(std::move(number));
-    if (state_ != State::kVocab || number.type != JsonNode::Type::kInt) return WrongType();
-    vocab_.back().id = std::min(number.AsInt().value_or(kMaxTokenId + 1), kMaxTokenId + 1);
-    return true;
-  }
-  bool String(std::string text) override {
-    if (IsTree()) return JsonTreeBuilder::String(std::move(text));
-    if (state_ == State::kMerges) return SpacedMerge(text);
-    return state_ == State::kMergePair ? MergePart(std::move(text)) : WrongType();
+  bool Value(JsonNode value) override {
+    switch (state_) {
+      case State::kTree:
+        return JsonTreeBuilder::Value(std::move(value));
+      case State::kVocab:
+        if (value.type != JsonNode::Type::kInt) return WrongType();
+        vocab_.back().id = std::min(value.AsInt().value_or(kMaxTokenId + 1), kMaxTokenId + 1);
+        return true;
+      case State::kMerges:
+        return value.IsString() ? SpacedMerge(value.text) : WrongType();
+      case State::kMergePair:
+        return value.IsString() ? MergePart(std::move(value.text)) : WrongType();
+    }
+    return false;
   }
   bool BeginObject() override {
     if (state_ == State::kTree && IsModelKey("vocab")) {
@@ -38,7 +40,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
   bool EndObject() override {
     if (IsTree()) return JsonTreeBuilder::EndObject();
     state_ = State::kTree;
-    return JsonTreeBuilder::Null();  // the value of "vocab" that stays in the tree
+    return JsonTreeBuilder::Value({});  // the value of "vocab" that stays in the tree
   }
   bool BeginArray() override {
     if (state_ == State::kMerges) {
@@ -59,7 +61,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
       return num_parts_ == 2 || BadMerge();
     }
     state_ = State::kTree;
-    return JsonTreeBuilder::Null();
+    return JsonTreeBuilder::Value({});
   }
 
   TokenizerJson Take() { return {std::move(root()), std::move(vocab_), std::move(merges_)}; }

@@ -15,6 +15,9 @@
 
 namespace kuiper {
 
+// Far above any real config.json.
+inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
 // YaRN context extension (arXiv:2309.00071), as Hugging Face's rope_type "yarn".
 struct YarnConfig {
   double factor = 1;

@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxIndexBytes = size_t{64} << 20;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 
@@ -39,7 +38,7 @@ bool IsPlainFileName(const std::string& name) {
 
 Status ReadOptional(const std::string& path, std::string* text) {
   if (!Exists(path)) return OkStatus();
-  KU_ASSIGN_OR_RETURN(*text, ReadTextFile(path, kMaxConfigBytes));
+  KU_ASSIGN_OR_RETURN(*text, ReadTextFile(path, kMaxConfigBytes, StatusCode::kModel));
   return OkStatus();
 }
 
@@ -59,11 +58,7 @@ StatusOr<std::unique_ptr<FileWeights>> FileWeights::Open(const std::string& path
   std::unique_ptr<FileWeights> weights(new FileWeights());
   weights->files_.path = path;
   std::error_code error;
-  const fs::path full = fs::absolute(path, error).lexically_normal();
-  // "dir/" has an empty last component.
-  weights->files_.name = (full.has_filename() ? full : full.parent_path()).stem().string();
   if (fs::is_directory(path, error)) {
-    weights->files_.name = (full.has_filename() ? full : full.parent_path()).filename().string();
     KU_RETURN_IF_ERROR(weights->OpenDirectory(path));
   } else {
     KU_RETURN_IF_ERROR(weights->OpenSingleFile(path));
@@ -91,7 +86,8 @@ Status FileWeights::OpenDirectory(const std::string& path) {
 }
 
 Status FileWeights::OpenShards(const std::string& dir) {
-  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(dir + "/" + kIndexName, kMaxIndexBytes));
+  KU_ASSIGN_OR_RETURN(const std::string text,
+                      ReadTextFile(dir + "/" + kIndexName, kMaxIndexBytes, StatusCode::kModel));
   KU_ASSIGN_OR_RETURN(const JsonNode index,
                       ParseJson(text, StatusCode::kModel, dir + "/" + kIndexName));
   const std::string where = dir + "/" + kIndexName + ": ";

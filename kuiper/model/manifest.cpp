@@ -9,11 +9,7 @@
 namespace kuiper {
 
 void WeightManifest::AddNorm(const std::string& prefix, int64_t size, Tensor* place) {
-  Weight norm;
-  norm.name = prefix + ".weight";
-  norm.shape = {size};
-  norm.tensor = place;
-  weights.push_back(std::move(norm));
+  weights.push_back({.name = prefix + ".weight", .shape = {size}, .tensor = place});
 }
 
 void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out, int in, bool bias,
@@ -22,18 +18,10 @@ void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out
   Linear::Part& part = linear->parts[linear->num_parts++];
   linear->in = in;
   linear->out += out;
-  Weight weight;
-  weight.name = prefix + ".weight";
-  weight.shape = {out, in};
-  weight.role = role;
-  weight.matrix = &part.weight;
-  weights.push_back(weight);
+  weights.push_back(
+      {.name = prefix + ".weight", .shape = {out, in}, .role = role, .matrix = &part.weight});
   if (!bias) return;
-  weight.name = prefix + ".bias";
-  weight.shape = {out};
-  weight.tensor = &part.bias;
-  weight.matrix = nullptr;
-  weights.push_back(std::move(weight));
+  weights.push_back({.name = prefix + ".bias", .shape = {out}, .role = role, .tensor = &part.bias});
 }
 
 WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into) {

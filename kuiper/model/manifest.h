@@ -26,9 +26,9 @@ enum class WeightRole {
 };
 
 struct Weight {
-  std::string name;            // "<prefix>.weight" or "<prefix>.bias", as in the files
-  std::string alias;           // some files have it under this name; empty = none
-  std::vector<int64_t> shape;  // [out, in], or [n] of a norm or bias
+  std::string name = {};            // "<prefix>.weight" or "<prefix>.bias", as in the files
+  std::string alias = {};           // some files have it under this name; empty = none
+  std::vector<int64_t> shape = {};  // [out, in], or [n] of a norm or bias
   WeightRole role = WeightRole::kNorm;
   // Its places among the DecoderWeights: as a tensor (the embedding, norms, biases), as the matrix
   // of a linear layer, or as both (an embedding that is also the head).

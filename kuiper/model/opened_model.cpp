@@ -6,24 +6,8 @@
 
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/file_weights.h"
-#include "kuiper/model/random_weights.h"
 
 namespace kuiper {
-namespace {
-
-StatusOr<OpenedModel> ReadTexts(std::unique_ptr<WeightSource> source) {
-  OpenedModel model;
-  const ModelFiles& files = source->files();
-  KU_ASSIGN_OR_RETURN(model.config, ParseModelConfig(files.config_json));
-  if (!files.generation_config_json.empty()) {
-    KU_ASSIGN_OR_RETURN(model.generation, ParseGenerationConfig(files.generation_config_json));
-  }
-  model.source = std::move(source);
-  return model;
-}
-
-}  // namespace
-
 OpenedModel::OpenedModel() = default;
 OpenedModel::~OpenedModel() = default;
 OpenedModel::OpenedModel(OpenedModel&&) noexcept = default;
@@ -55,13 +39,14 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(std::optional<DType> dtype) const 
 }
 
 StatusOr<OpenedModel> OpenModel(const std::string& path) {
-  KU_ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> source, FileWeights::Open(path));
-  return ReadTexts(std::move(source));
-}
-
-StatusOr<OpenedModel> InventModel(const std::string& config_path) {
-  KU_ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> source, MakeRandomWeights(config_path));
-  return ReadTexts(std::move(source));
+  OpenedModel model;
+  KU_ASSIGN_OR_RETURN(model.source, FileWeights::Open(path));
+  const ModelFiles& files = model.files();
+  KU_ASSIGN_OR_RETURN(model.config, ParseModelConfig(files.config_json));
+  if (!files.generation_config_json.empty()) {
+    KU_ASSIGN_OR_RETURN(model.generation, ParseGenerationConfig(files.generation_config_json));
+  }
+  return model;
 }
 
 }  // namespace kuiper

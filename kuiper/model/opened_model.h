@@ -42,8 +42,8 @@ struct OpenedModel {
 // A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack. kModel
 // errors as docs/command_line.md lists them.
 StatusOr<OpenedModel> OpenModel(const std::string& path);
-// A model that nobody trained, in the shapes of a config.json: speed and memory can be measured
-// without weight files (random_weights.h).
+// A model that nobody trained, in the shapes and the type of a config.json: speed and memory can be
+// measured without its files. Its matrices have no data (WeightSource::Get).
 StatusOr<OpenedModel> InventModel(const std::string& config_path);
 
 }  // namespace kuiper

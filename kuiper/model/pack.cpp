@@ -94,7 +94,7 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
     const std::string path = files.dir + "/" + file;
     std::error_code error;
     if (text.empty() && file[0] != '\0' && std::filesystem::exists(path, error)) {
-      KU_ASSIGN_OR_RETURN(text, ReadTextFile(path, kMaxTokenizerBytes));
+      KU_ASSIGN_OR_RETURN(text, ReadTextFile(path, kMaxTokenizerBytes, StatusCode::kModel));
     }
     if (text.empty()) return OkStatus();
     KU_RETURN_IF_ERROR(JsonEvents().Read(text, StatusCode::kModel, file[0] != '\0' ? path : key));

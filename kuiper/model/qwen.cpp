@@ -8,9 +8,6 @@
 namespace kuiper {
 namespace {
 
-constexpr char kEmbedding[] = "embed_tokens";
-constexpr char kHead[] = "lm_head";
-
 void AddLayer(const DecoderConfig& c, const std::string& prefix, LayerWeights* w,
               WeightManifest* list) {
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
@@ -39,14 +36,12 @@ WeightManifest ListQwenWeights(const DecoderConfig& c, const std::string& prefix
                                DecoderWeights* w) {
   WeightManifest list;
   list.ignored_suffix = ".rotary_emb.inv_freq";  // a table that old exports kept
-  Weight embedding;
-  embedding.name = prefix + kEmbedding + ".weight";
-  embedding.shape = {c.vocab, c.hidden};
-  embedding.role = WeightRole::kVocabulary;
-  embedding.tensor = &w->embed;
-  list.weights.push_back(embedding);
+  list.weights.push_back({.name = prefix + "embed_tokens.weight",
+                          .shape = {c.vocab, c.hidden},
+                          .role = WeightRole::kVocabulary,
+                          .tensor = &w->embed});
   list.AddNorm(prefix + "norm", c.hidden, &w->final_norm);
-  list.AddPart(kHead, WeightRole::kVocabulary, c.vocab, c.hidden, /*bias=*/false, &w->lm_head);
+  list.AddPart("lm_head", WeightRole::kVocabulary, c.vocab, c.hidden, /*bias=*/false, &w->lm_head);
   Weight& head = list.weights.back();
   if (c.tie_embeddings) {
     // Some exports of tied models store the shared table under the head's name only, or twice.

@@ -1,14 +1,13 @@
-#include "kuiper/model/random_weights.h"
-
-#include <filesystem>
+// Weights that nobody trained. The loader makes the matrices where they are needed, so nothing but
+// the device holds them; norms are ones and biases zeros.
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "kuiper/base/check.h"
 #include "kuiper/base/text.h"
-#include "kuiper/model/config.h"
 #include "kuiper/model/convert.h"
+#include "kuiper/model/opened_model.h"
 
 namespace kuiper {
 namespace {
@@ -39,14 +38,15 @@ class RandomWeights : public WeightSource {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<WeightSource>> MakeRandomWeights(const std::string& config_path) {
-  constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+StatusOr<OpenedModel> InventModel(const std::string& config_path) {
   ModelFiles files;
   files.path = config_path;
-  files.name = std::filesystem::path(config_path).stem().string();
-  KU_ASSIGN_OR_RETURN(files.config_json, ReadTextFile(config_path, kMaxConfigBytes));
-  KU_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(files.config_json));
-  return std::unique_ptr<WeightSource>(new RandomWeights(std::move(files), config.decoder.dtype));
+  KU_ASSIGN_OR_RETURN(files.config_json,
+                      ReadTextFile(config_path, kMaxConfigBytes, StatusCode::kModel));
+  OpenedModel model;
+  KU_ASSIGN_OR_RETURN(model.config, ParseModelConfig(files.config_json));
+  model.source = std::make_unique<RandomWeights>(std::move(files), model.config.decoder.dtype);
+  return model;
 }
 
 }  // namespace kuiper

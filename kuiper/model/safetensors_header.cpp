@@ -65,15 +65,24 @@ class HeaderReader : public JsonEvents {
         return Refuse("an unexpected key");
     }
   }
-  bool String(std::string text) override {
-    if (state_ == State::kMetadataValue) {
-      header_->metadata[name_in_metadata_] = std::move(text);
+  bool Value(JsonNode value) override {
+    if (value.IsNumber() && (state_ == State::kShapeItems || state_ == State::kOffsetItems)) {
+      return Number(value);
+    }
+    if (value.IsString() && state_ == State::kMetadataValue) {
+      header_->metadata[name_in_metadata_] = std::move(value.text);
       return Go(State::kMetadata);
     }
-    if (state_ != State::kDType) return Refuse("a string where none belongs");
-    entry_.type = FindSafetensorsType(text);
-    if (entry_.type == nullptr) return Refuse("unknown dtype " + Quoted(text));
-    return Go(State::kTensor);
+    if (value.IsString() && state_ == State::kDType) {
+      entry_.type = FindSafetensorsType(value.text);
+      if (entry_.type == nullptr) return Refuse("unknown dtype " + Quoted(value.text));
+      return Go(State::kTensor);
+    }
+    return Refuse(std::string(value.IsNumber()   ? "a number"
+                              : value.IsString() ? "a string"
+                              : value.IsBool()   ? "a boolean"
+                                                 : "a null") +
+                  " where none belongs");
   }
   bool BeginArray() override {
     if (state_ == State::kShape) return Go(State::kShapeItems);
@@ -86,25 +95,6 @@ class HeaderReader : public JsonEvents {
     }
     return Go(State::kTensor);
   }
-  bool Number(JsonNode number) override {
-    if (number.type != JsonNode::Type::kInt) return Refuse("a number that is not an integer");
-    if (number.text[0] == '-') return Refuse("a negative number");
-    const std::optional<int64_t> value = number.AsInt();
-    if (!value.has_value()) return Refuse("a number larger than 2^63");
-    if (state_ == State::kShapeItems) {
-      if (entry_.shape.size() == kMaxRank) return Refuse("a shape with too many dimensions");
-      entry_.shape.push_back(*value);
-      return true;
-    }
-    if (state_ == State::kOffsetItems) {
-      if (num_offsets_ == 2) return Refuse("data_offsets does not have two numbers");
-      (num_offsets_++ == 0 ? entry_.begin : entry_.end) = *value;
-      return true;
-    }
-    return Refuse("a number where none belongs");
-  }
-  bool Null() override { return Refuse("an unexpected null"); }
-  bool Bool(bool) override { return Refuse("an unexpected boolean"); }
 
  private:
   enum class State {
@@ -128,6 +118,20 @@ class HeaderReader : public JsonEvents {
   }
   bool Refuse(const std::string& what) {
     return Fail((name_.empty() ? "" : "tensor " + Quoted(name_) + ": ") + what);
+  }
+  bool Number(const JsonNode& number) {
+    if (number.type != JsonNode::Type::kInt) return Refuse("a number that is not an integer");
+    if (number.text[0] == '-') return Refuse("a negative number");
+    const std::optional<int64_t> value = number.AsInt();
+    if (!value.has_value()) return Refuse("a number larger than 2^63");
+    if (state_ == State::kShapeItems) {
+      if (entry_.shape.size() == kMaxRank) return Refuse("a shape with too many dimensions");
+      entry_.shape.push_back(*value);
+      return true;
+    }
+    if (num_offsets_ == 2) return Refuse("data_offsets does not have two numbers");
+    (num_offsets_++ == 0 ? entry_.begin : entry_.end) = *value;
+    return true;
   }
   bool StartTensor(const std::string& name) {
     name_ = name;

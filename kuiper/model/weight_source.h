@@ -1,5 +1,5 @@
 // Where weights come from: a line of the manifest, and a host tensor in return. file_weights.h
-// reads them from files, random_weights.h makes them up; placing them on a device is LoadModel's
+// reads them from files, random_weights.cpp makes them up; placing them on a device is LoadModel's
 // work.
 #pragma once
 
@@ -17,7 +17,6 @@ namespace kuiper {
 // The texts that belong to a model. Empty strings: absent.
 struct ModelFiles {
   std::string path;  // as the user gave it
-  std::string name;  // for people: the folder's or file's name without extension
   std::string
       dir;  // folder that holds tokenizer.json and the like, unless carried in the container
   std::string config_json;

@@ -1,6 +1,4 @@
 // Weights without files: what the loader makes of them on every device.
-#include "kuiper/model/random_weights.h"
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "kuiper/model/model.h"
+#include "kuiper/model/opened_model.h"
 #include "kuiper/ops/ops.h"
 #include "model_files.h"
 #include "test/test_data.h"
