@@ -10,6 +10,7 @@
 #include <vector>
 
 namespace kuiper {
+
 std::string Quoted(std::string_view text) {
   constexpr size_t kMaxBytes = 120;
   std::string out = "\"";

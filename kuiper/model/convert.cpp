@@ -1,5 +1,6 @@
 #include "kuiper/model/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -58,6 +59,23 @@ bool ConvertFloats(void* dst, DType dst_dtype, const void* src, DType src_dtype,
       KU_CHECK(false, "not a float type");
   }
   return false;
+}
+
+Status TooLargeFor(DType dtype, const std::string& tensor) {
+  return Status(StatusCode::kModel, tensor + " has values too large for " + DTypeName(dtype),
+                "use " + Param("dtype") + " bf16 or fp32");
+}
+
+Status ForEachPiece(WeightSource& source, std::string_view bytes,
+                    const std::function<Status(std::string_view piece)>& take) {
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(kPieceBytes, bytes.size()))) {
+    const std::string_view piece = bytes.substr(0, kPieceBytes);
+    const std::string_view next = bytes.substr(piece.size(), kPieceBytes);
+    if (!next.empty()) source.WillNeed(next.data(), next.size());
+    KU_RETURN_IF_ERROR(take(piece));
+    source.DontNeed(piece.data(), piece.size());
+  }
+  return OkStatus();
 }
 
 }  // namespace kuiper

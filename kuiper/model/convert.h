@@ -1,9 +1,15 @@
-// Conversion of float weights between element types, for engines that convert and for kuiper_pack.
+// Moving weights: piece by piece out of their source, and from one float type to another. Used by
+// the loader and kuiper_pack.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
 
 #include "kuiper/base/dtype.h"
+#include "kuiper/base/status.h"
+#include "kuiper/model/weight_source.h"
 
 namespace kuiper {
 
@@ -11,5 +17,13 @@ namespace kuiper {
 // finite value became infinite (too large for FP16).
 [[nodiscard]] bool ConvertFloats(void* dst, DType dst_dtype, const void* src, DType src_dtype,
                                  int64_t n);
+// What to say then; `tensor` names it.
+Status TooLargeFor(DType dtype, const std::string& tensor);
+
+inline constexpr size_t kPieceBytes = size_t{4} << 20;
+// Gives `bytes` of the source to `take` in pieces of kPieceBytes; asks for each piece while the one
+// before is taken, and gives it back afterwards.
+Status ForEachPiece(WeightSource& source, std::string_view bytes,
+                    const std::function<Status(std::string_view piece)>& take);
 
 }  // namespace kuiper

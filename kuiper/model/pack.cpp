@@ -19,7 +19,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kChunkBytes = int64_t{8} << 20;
 constexpr int64_t kDataAlignment =
     64;  // of the data section: every tensor of a model starts aligned
 constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
@@ -108,31 +107,18 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
   return metadata;
 }
 
-Status WriteTensor(FileWeights& weights, const OutputTensor& t, std::vector<char>& scratch,
-                   AtomicFile& out) {
-  const std::string_view source = t.item->file->Bytes(*t.item->entry);
-  const int64_t total = static_cast<int64_t>(source.size());
-  for (int64_t i = 0; i < total; i += kChunkBytes) {
-    const int64_t n = std::min(kChunkBytes, total - i);
-    const char* data = source.data() + i;
-    weights.WillNeed(data + n, static_cast<size_t>(std::min(kChunkBytes, total - i - n)));
-    if (t.count == 0) {
-      KU_RETURN_IF_ERROR(out.Write(data, static_cast<size_t>(n)));
-    } else {
-      const DType from = *t.item->entry->type->dtype;
-      const int64_t count = n / static_cast<int64_t>(DTypeBytes(from));
-      scratch.resize(static_cast<size_t>(count) * DTypeBytes(*t.type->dtype));
-      if (!ConvertFloats(scratch.data(), *t.type->dtype, data, from, count)) {
-        return Status(
-            StatusCode::kModel,
-            "tensor " + Quoted(*t.name) + " has values too large for " + DTypeName(*t.type->dtype),
-            "use " + Param("dtype") + " bf16 or fp32");
-      }
-      KU_RETURN_IF_ERROR(out.Write(scratch.data(), scratch.size()));
+Status WriteTensor(FileWeights& weights, const OutputTensor& t, AtomicFile& out) {
+  std::vector<char> converted;
+  return ForEachPiece(weights, t.item->file->Bytes(*t.item->entry), [&](std::string_view piece) {
+    if (t.count == 0) return out.Write(piece.data(), piece.size());
+    const DType from = *t.item->entry->type->dtype, to = *t.type->dtype;
+    const size_t count = piece.size() / DTypeBytes(from);
+    converted.resize(count * DTypeBytes(to));
+    if (!ConvertFloats(converted.data(), to, piece.data(), from, static_cast<int64_t>(count))) {
+      return TooLargeFor(to, "tensor " + Quoted(*t.name));
     }
-    weights.DontNeed(data, static_cast<size_t>(n));
-  }
-  return OkStatus();
+    return out.Write(converted.data(), converted.size());
+  });
 }
 
 }  // namespace
@@ -158,9 +144,8 @@ Status PackModel(const std::string& source, const std::string& out_path,
   int64_t total = 0;
   for (const OutputTensor& t : tensors) total += t.bytes;
   int64_t done = 0;
-  std::vector<char> scratch;
   for (const OutputTensor& t : tensors) {
-    KU_RETURN_IF_ERROR(WriteTensor(*weights, t, scratch, out));
+    KU_RETURN_IF_ERROR(WriteTensor(*weights, t, out));
     done += t.bytes;
     if (options.progress) options.progress(done, total);
   }

@@ -7,11 +7,6 @@
 #include "kuiper/model/convert.h"
 
 namespace kuiper {
-namespace {
-
-constexpr int64_t kChunkBytes = int64_t{8} << 20;
-
-}  // namespace
 
 WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops,
                            std::function<void(int64_t bytes)> report)
@@ -40,45 +35,40 @@ StatusOr<Tensor> WeightPlacer::Place(const std::string& name, const Tensor& host
 }
 
 Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Tensor& dst) {
-  const int64_t count = host.numel();
-  const int64_t chunk = kChunkBytes / 4;  // elements of the widest type
-  const int64_t src_bytes = static_cast<int64_t>(DTypeBytes(host.dtype));
-  const int64_t dst_bytes = static_cast<int64_t>(DTypeBytes(dst.dtype));
-  const char* src = static_cast<const char*>(host.data);
-  char* out = static_cast<char*>(dst.data);
+  const size_t src_bytes = DTypeBytes(host.dtype), dst_bytes = DTypeBytes(dst.dtype);
   if (!reads_in_place_ && staging_.empty()) {
-    KU_ASSIGN_OR_RETURN(staging_, ops_.device().AllocatePinned(kChunkBytes));
+    // Halves become FP32 in the worst case.
+    KU_ASSIGN_OR_RETURN(staging_, ops_.device().AllocatePinned(2 * kPieceBytes));
   }
-  for (int64_t i = 0; i < count; i += chunk) {
-    const int64_t n = std::min(chunk, count - i);
-    const int64_t ahead = std::min(chunk, count - i - n);
-    if (ahead > 0) source_.WillNeed(src + (i + n) * src_bytes, ahead * src_bytes);
-    void* target = reads_in_place_ ? out + i * dst_bytes : staging_.data();
-    if (!ConvertFloats(target, dst.dtype, src + i * src_bytes, host.dtype, n)) {
-      return Status(StatusCode::kModel,
-                    source_.files().path + ": tensor " + Quoted(name) +
-                        " has values too large for " + DTypeName(dst.dtype),
-                    "use " + Param("dtype") + " bf16 or fp32");
+  char* out = static_cast<char*>(dst.data);
+  const std::string_view bytes(static_cast<const char*>(host.data),
+                               static_cast<size_t>(host.bytes()));
+  return ForEachPiece(source_, bytes, [&](std::string_view piece) -> Status {
+    const int64_t n = static_cast<int64_t>(piece.size() / src_bytes);
+    void* target = reads_in_place_ ? out : staging_.data();
+    if (!ConvertFloats(target, dst.dtype, piece.data(), host.dtype, n)) {
+      return TooLargeFor(dst.dtype, source_.files().path + ": tensor " + Quoted(name));
     }
     if (!reads_in_place_) {
-      ops_.device().Upload(Tensor::Dense(out + i * dst_bytes, dst.dtype, {n}, dst.device),
+      ops_.device().Upload(Tensor::Dense(out, dst.dtype, {n}, dst.device),
                            Tensor::Dense(target, dst.dtype, {n}));
       ops_.device().Sync();  // the staging memory is used again
     }
-    source_.DontNeed(src + i * src_bytes, n * src_bytes);
-    report_(n * src_bytes);
-  }
-  return OkStatus();
+    out += n * static_cast<int64_t>(dst_bytes);
+    report_(static_cast<int64_t>(piece.size()));
+    return OkStatus();
+  });
 }
 
 // In file order, so that a cold file is read sequentially and the first step does not wait for the
 // disk.
 void WeightPlacer::ReadMapped() {
+  constexpr int64_t kChunk = int64_t{8} << 20;
   std::vector<std::pair<const char*, int64_t>> chunks;
   for (const Tensor& t : mapped_) {
     const char* data = static_cast<const char*>(t.data);
-    for (int64_t i = 0; i < t.bytes(); i += kChunkBytes) {
-      chunks.emplace_back(data + i, std::min(kChunkBytes, t.bytes() - i));
+    for (int64_t i = 0; i < t.bytes(); i += kChunk) {
+      chunks.emplace_back(data + i, std::min(kChunk, t.bytes() - i));
     }
   }
   std::sort(chunks.begin(), chunks.end());
