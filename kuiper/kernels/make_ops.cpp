@@ -51,10 +51,14 @@ StatusOr<DeviceRates> MeasureDeviceRates(Device device, size_t bytes, int repeti
 
 std::vector<Device> UsableDevices() {
   std::vector<Device> devices = {Device{}};
-  for (const DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
-    for (Device device{type, 0}; MakeOps(device, {}).ok(); ++device.index)
-      devices.push_back(device);
+#ifdef KUIPER_WITH_SIMT
+  if (simt_gpu::IsUsable({DeviceType::kSimt, 0})) devices.push_back({DeviceType::kSimt, 0});
+#endif
+#ifdef KUIPER_WITH_CUDA
+  for (Device device{DeviceType::kCUDA, 0}; cuda::IsUsable(device); ++device.index) {
+    devices.push_back(device);
   }
+#endif
   return devices;
 }
 

@@ -52,9 +52,8 @@ class Ops {
 
 // kUnavailable when this build has no such backend or the machine no such device.
 StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options);
-// The devices for which MakeOps gives Ops, the CPU first.
-std::vector<Device> UsableDevices();
-// The devices for which MakeOps gives Ops, the CPU first.
+// The devices for which MakeOps gives Ops, the CPU first. Asks each GPU whether it can run the
+// kernels, which makes it ready for work; Ops that are made later find it so.
 std::vector<Device> UsableDevices();
 // The devices this build can use, as Engine::Version lists them: "cpu" or "cpu, cuda (sm_87, ...)".
 std::string CompiledDevices();

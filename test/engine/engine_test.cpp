@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -253,8 +254,10 @@ TEST(EngineTest, OpensTheFilesOnce) {
 TEST(EngineTest, DevicesAreThoseThatEnginesRunOn) {
   const std::vector<Device> devices = Engine::Devices();
   EXPECT_EQ(devices.at(0), Device{});
-  const std::vector<Device> others(devices.begin() + 1, devices.end());
-  EXPECT_EQ(others, Accelerators());
+  std::vector<Device> first;  // of each kind
+  std::copy_if(devices.begin() + 1, devices.end(), std::back_inserter(first),
+               [](Device device) { return device.index == 0; });
+  EXPECT_EQ(first, Accelerators());
 }
 
 // Created, used and destroyed at the same time; each gives what it gives alone.

@@ -99,7 +99,10 @@ std::string CompiledSms() {
   return text;
 }
 
-StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
+namespace {
+
+// What the driver says of a device for which this build has kernels.
+StatusOr<cudaDeviceProp> FindDevice(Device device) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) return NoDevice(error);
@@ -122,8 +125,19 @@ StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
   }
+  return properties;
+}
+
+}  // namespace
+
+bool IsUsable(Device device) {
+  return FindDevice(device).ok();
+}
+
+StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
+  KU_ASSIGN_OR_RETURN(const cudaDeviceProp properties, FindDevice(device));
   std::unique_ptr<CudaDevice> opened(new CudaDevice(device, properties));
-  error = cudaStreamCreateWithFlags(&opened->stream_, cudaStreamNonBlocking);
+  const cudaError_t error = cudaStreamCreateWithFlags(&opened->stream_, cudaStreamNonBlocking);
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
   }

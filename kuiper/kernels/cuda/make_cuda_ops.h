@@ -11,6 +11,8 @@
 
 namespace kuiper::cuda {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
+// Whether the machine has it and the build has kernels for it.
+bool IsUsable(Device device);
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
 // "sm_80, sm_87": what the kernels were compiled for.
 std::string CompiledSms();
@@ -18,6 +20,7 @@ std::string CompiledSms();
 
 namespace kuiper::simt_gpu {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
+bool IsUsable(Device device);
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
 std::string CompiledSms();
 }  // namespace kuiper::simt_gpu
