@@ -9,6 +9,7 @@
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
+#include "kuiper/model/manifest.h"
 #include "kuiper/model/pack.h"
 
 namespace kuiper {

@@ -6,6 +6,7 @@
 
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/file_weights.h"
+#include "kuiper/model/manifest.h"
 
 namespace kuiper {
 OpenedModel::OpenedModel() = default;

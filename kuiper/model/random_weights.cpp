@@ -7,6 +7,7 @@
 #include "kuiper/base/check.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
+#include "kuiper/model/manifest.h"
 #include "kuiper/model/opened_model.h"
 
 namespace kuiper {

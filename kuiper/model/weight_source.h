@@ -10,9 +10,10 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/base/tensor.h"
-#include "kuiper/model/manifest.h"
 
 namespace kuiper {
+
+struct Weight;
 
 // The texts that belong to a model. Empty strings: absent.
 struct ModelFiles {

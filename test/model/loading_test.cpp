@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/model/manifest.h"
 #include "kuiper/model/model.h"
 #include "test/model/model_files.h"
 

@@ -6,6 +6,7 @@
 
 #include "kuiper/base/half.h"
 #include "kuiper/model/file_weights.h"
+#include "kuiper/model/manifest.h"
 #include "kuiper/model/pack.h"
 #include "test/model/model_files.h"
 #include "test/test_data.h"
