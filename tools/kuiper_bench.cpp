@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kuiper/base/clock.h"
+#include "kuiper/base/text.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/token_stream.h"
 #include "tools/kuiper_bench_machine.h"
@@ -28,18 +29,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kUsage =
     "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
     "memory|scheduler [options]";
-
-// Peak resident memory of this process so far, in bytes.
-int64_t PeakResidentBytes() {
-  std::ifstream status("/proc/self/status");
-  std::string key;
-  while (status >> key) {
-    int64_t kilobytes = 0;
-    if (key == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-    std::getline(status, key);
-  }
-  return 0;
-}
 
 void PrintTable(const std::vector<Row>& rows) {
   std::printf("%-8s %7s %6s %10s %11s %16s %14s %6s\n", "phase", "tokens", "batch", "ms",
@@ -187,7 +176,7 @@ Status BenchRates(const Args& args, const Workload& w, const EngineConfig& confi
   // Memory is read before the yardsticks take some.
   KU_ASSIGN_OR_RETURN(const Completion warm_up,
                       engine->Generate(MakeBenchRequest(*engine, longest, 2, 0)));
-  const int64_t peak_resident = PeakResidentBytes();
+  const size_t peak_resident = 1024 * ReadKey("/proc/self/status", "VmHWM:").value_or(0);
   const KvStats kv = engine->kv_stats();
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine, MakeMachine(*engine));
   KU_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureRows(*engine, *machine, w));

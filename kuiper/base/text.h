@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,10 @@ std::string Quoted(std::string_view text);
 
 // The text of a file; an error of this code when it cannot be read or is larger than max_bytes.
 StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code);
+// The value of a line "<key> <number>", in the file's unit. Absent when there is none.
+std::optional<size_t> ReadKey(const std::string& path, const std::string& key);
+
+std::string Megabytes(size_t bytes);
 
 // Letters to change, add or leave out to make one of the other, for "did you mean".
 int EditDistance(std::string_view a, std::string_view b);

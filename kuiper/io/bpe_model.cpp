@@ -34,33 +34,33 @@ Status BadTokenizer(const std::string& name, const std::string& what) {
 
 void TokenIndex::Build(const std::vector<std::string>* contents, size_t num_tokens) {
   contents_ = contents;
-  slots_.assign(std::bit_ceil(num_tokens * 2 + 1), -1);
+  buckets_.assign(std::bit_ceil(num_tokens * 2 + 1), -1);
 }
 
-size_t TokenIndex::Slot(std::string_view content) const {
-  size_t slot = HashBytes(content) & (slots_.size() - 1);
-  while (slots_[slot] >= 0 && (*contents_)[slots_[slot]] != content) {
-    slot = (slot + 1) & (slots_.size() - 1);
+size_t TokenIndex::Bucket(std::string_view content) const {
+  size_t bucket = HashBytes(content) & (buckets_.size() - 1);
+  while (buckets_[bucket] >= 0 && (*contents_)[buckets_[bucket]] != content) {
+    bucket = (bucket + 1) & (buckets_.size() - 1);
   }
-  return slot;
+  return bucket;
 }
 
 std::optional<int32_t> TokenIndex::Find(std::string_view content) const {
-  const int32_t id = slots_[Slot(content)];
+  const int32_t id = buckets_[Bucket(content)];
   return id < 0 ? std::nullopt : std::optional<int32_t>(id);
 }
 
 bool TokenIndex::Insert(int32_t id) {
-  int32_t& slot = slots_[Slot((*contents_)[id])];
-  if (slot >= 0) return false;
-  slot = id;
+  int32_t& bucket = buckets_[Bucket((*contents_)[id])];
+  if (bucket >= 0) return false;
+  bucket = id;
   return true;
 }
 
 void MergeTable::Reserve(size_t num_merges) {
-  const size_t slots = std::bit_ceil(num_merges * 2 + 2);
-  entries_.assign(slots, Entry());
-  shift_ = 64 - std::countr_zero(slots);
+  const size_t buckets = std::bit_ceil(num_merges * 2 + 2);
+  entries_.assign(buckets, Entry());
+  shift_ = 64 - std::countr_zero(buckets);
   const size_t filter_bits = std::bit_ceil(num_merges * 8 + 64);
   filter_.assign(filter_bits / 64, 0);
   filter_mask_ = filter_bits - 1;
@@ -69,12 +69,12 @@ void MergeTable::Reserve(size_t num_merges) {
 bool MergeTable::Insert(int32_t left, int32_t right, Merge merge) {
   const uint64_t key = Key(left, right);
   const uint64_t hash = Hash(key);
-  size_t slot = hash >> shift_;
-  while (entries_[slot].key != kFree) {
-    if (entries_[slot].key == key) return false;
-    slot = (slot + 1) & (entries_.size() - 1);
+  size_t bucket = hash >> shift_;
+  while (entries_[bucket].key != kFree) {
+    if (entries_[bucket].key == key) return false;
+    bucket = (bucket + 1) & (entries_.size() - 1);
   }
-  entries_[slot] = {key, merge};
+  entries_[bucket] = {key, merge};
   const uint64_t bit = hash & filter_mask_;
   filter_[bit >> 6] |= uint64_t{1} << (bit & 63);
   return true;

@@ -24,10 +24,10 @@ class TokenIndex {
   bool Insert(int32_t id);
 
  private:
-  size_t Slot(std::string_view content) const;
+  size_t Bucket(std::string_view content) const;
 
   const std::vector<std::string>* contents_ = nullptr;
-  std::vector<int32_t> slots_;  // -1: free
+  std::vector<int32_t> buckets_;  // -1: free
 };
 
 // (left, right) -> (rank, merged). Open addressing with a small bit filter in front, because most
@@ -48,9 +48,9 @@ class MergeTable {
     const uint64_t hash = Hash(key);
     const uint64_t bit = hash & filter_mask_;
     if ((filter_[bit >> 6] >> (bit & 63) & 1) == 0) return {};
-    for (size_t slot = hash >> shift_;; slot = (slot + 1) & (entries_.size() - 1)) {
-      if (entries_[slot].key == key) return entries_[slot].merge;
-      if (entries_[slot].key == kFree) return {};
+    for (size_t bucket = hash >> shift_;; bucket = (bucket + 1) & (entries_.size() - 1)) {
+      if (entries_[bucket].key == key) return entries_[bucket].merge;
+      if (entries_[bucket].key == kFree) return {};
     }
   }
 

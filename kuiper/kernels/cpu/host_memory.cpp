@@ -8,8 +8,9 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string>
+
+#include "kuiper/base/text.h"
 
 namespace kuiper::cpu {
 namespace {
@@ -17,19 +18,6 @@ namespace {
 std::atomic<size_t> allocated_bytes = 0;
 
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
-
-// The value of "<key> <number>" in a file of such lines, in the file's unit.
-std::optional<size_t> ReadKey(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    std::string name;
-    size_t value = 0;
-    if (words >> name >> value && name == key) return value;
-  }
-  return std::nullopt;
-}
 
 std::optional<size_t> ReadNumber(const std::string& path) {
   std::ifstream file(path);
@@ -69,10 +57,6 @@ size_t FreeInControlGroups() {
     if (slash == std::string::npos) return free;
     path.resize(slash);
   }
-}
-
-std::string Megabytes(size_t bytes) {
-  return std::to_string(bytes >> 20) + " MB";
 }
 
 size_t BlockAlignment(size_t bytes) {

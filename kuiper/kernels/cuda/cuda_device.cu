@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <fstream>
 
 #include "kuiper/base/check.h"
+#include "kuiper/base/text.h"
 #include "kuiper/kernels/cuda/cuda_check.h"
 #include "kuiper/kernels/cuda/cuda_device.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
@@ -31,22 +31,6 @@ class CudaGraph : public CapturedGraph {
   cudaGraphExec_t exec_;
   cudaStream_t stream_;
 };
-
-std::string Megabytes(size_t bytes) {
-  return std::to_string(bytes >> 20) + " MB";
-}
-
-// MemAvailable of the machine; 0 when it cannot be told.
-size_t AvailableHostMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.rfind("MemAvailable:", 0) == 0) {
-      return static_cast<size_t>(std::strtoull(line.c_str() + 13, nullptr, 10)) * 1024;
-    }
-  }
-  return 0;
-}
 
 Status Unavailable(std::string message) {
   return Status(StatusCode::kUnavailable, std::move(message),
@@ -212,7 +196,8 @@ size_t CudaDevice::FreeBytes() const {
   KU_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   if (!integrated_) return free;
   // cudaMemGetInfo of an integrated GPU leaves out what the page cache would give back.
-  return std::min(total, std::max(free, AvailableHostMemory()));
+  return std::min(total,
+                  std::max(free, 1024 * ReadKey("/proc/meminfo", "MemAvailable:").value_or(0)));
 }
 
 void CudaDevice::Copy(Tensor dst, Tensor src, cudaMemcpyKind kind) {
