@@ -1,7 +1,5 @@
 #include "kuiper/model/manifest.h"
 
-#include <utility>
-
 #include "kuiper/base/check.h"
 #include "kuiper/model/architecture.h"
 #include "kuiper/model/decoder.h"
@@ -31,13 +29,6 @@ WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into) {
   }
   KU_CHECK(false, config.architecture);
   return {};
-}
-
-int64_t ParameterCount(const ModelConfig& config) {
-  DecoderWeights ignored;
-  int64_t count = 0;
-  for (const Weight& weight : ListWeights(config, &ignored).weights) count += weight.num_values();
-  return count;
 }
 
 }  // namespace kuiper

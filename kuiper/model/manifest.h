@@ -56,7 +56,4 @@ struct WeightManifest {
 // The weights of a supported model. `into` is laid out for them and must outlive the list.
 WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into);
 
-// Number of weights, tied embeddings counted once.
-int64_t ParameterCount(const ModelConfig& config);
-
 }  // namespace kuiper

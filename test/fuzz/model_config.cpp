@@ -7,6 +7,7 @@
 
 #include "kuiper/base/check.h"
 #include "kuiper/model/config.h"
+#include "kuiper/model/decoder.h"
 #include "kuiper/model/manifest.h"
 #include "kuiper/model/rope.h"
 
@@ -20,7 +21,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   KU_CHECK(d.kv_heads > 0 && d.heads % d.kv_heads == 0, "heads");
   KU_CHECK(d.head_dim > 0 && d.head_dim % 2 == 0, "head_dim");
   KU_CHECK(d.rope.max_position > 0, "max_position");
-  KU_CHECK(kuiper::ParameterCount(*config) > 0, "parameters");
+  kuiper::DecoderWeights weights;
+  for (const kuiper::Weight& weight : kuiper::ListWeights(*config, &weights).weights) {
+    KU_CHECK(weight.num_values() > 0, weight.name);
+  }
   for (float f : kuiper::RopeInvFreq(d.rope, d.head_dim)) KU_CHECK(std::isfinite(f), "inv_freq");
   return 0;
 }

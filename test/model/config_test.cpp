@@ -65,7 +65,7 @@ TEST_P(RealConfig, HasTheSizesOfTheTable) {
   EXPECT_EQ(d.dtype, DType::kBF16);
   EXPECT_FALSE(config->eos.empty());
   if (row.parameters != 0) {
-    EXPECT_EQ(ParameterCount(*config), row.parameters);
+    EXPECT_EQ(test::ParameterCount(*config), row.parameters);
   }
 }
 

@@ -221,9 +221,9 @@ TEST(Load, CountsBytesAndReportsProgress) {
   const auto model = Load(golden, *ops, options);
   ASSERT_NE(model, nullptr);
   const DecoderConfig& c = model->config().decoder;
-  EXPECT_EQ(model->weight_bytes(), ParameterCount(model->config()) * 4);
+  EXPECT_EQ(model->weight_bytes(), test::ParameterCount(model->config()) * 4);
   EXPECT_EQ(model->decode_bytes(),
-            (ParameterCount(model->config()) - int64_t{c.vocab} * c.hidden) * 4);
+            (test::ParameterCount(model->config()) - int64_t{c.vocab} * c.hidden) * 4);
   EXPECT_TRUE(monotonic);
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, model->file_bytes());

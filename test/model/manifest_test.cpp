@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kuiper/model/decoder.h"
+#include "test/model/model_files.h"
 
 namespace kuiper {
 namespace {
@@ -96,7 +97,7 @@ TEST(Manifest, RolesSayHowAModelIsCut) {
                 {WeightRole::kNorm, 9}, {WeightRole::kColumn, 10}, {WeightRole::kRow, 4}}));
   // Norms of the stream and of heads, and biases behind a sum over ranks.
   EXPECT_EQ(whole, 5 * 32 + 4 * 16 + 4 * 32);
-  EXPECT_EQ(cut + whole, ParameterCount(Config(false, true)));
+  EXPECT_EQ(cut + whole, test::ParameterCount(Config(false, true)));
 }
 
 }  // namespace

@@ -14,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "kuiper/model/decoder.h"
+#include "kuiper/model/manifest.h"
+
 namespace kuiper::test {
 
 // A directory that lives as long as the object.
@@ -47,6 +50,14 @@ inline std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.good()) << path;
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Number of weights, tied embeddings counted once.
+inline int64_t ParameterCount(const ModelConfig& config) {
+  DecoderWeights ignored;
+  int64_t count = 0;
+  for (const Weight& weight : ListWeights(config, &ignored).weights) count += weight.num_values();
+  return count;
 }
 
 // The bytes of a file with this header text and data.
