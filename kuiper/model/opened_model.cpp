@@ -9,6 +9,7 @@
 #include "kuiper/model/manifest.h"
 
 namespace kuiper {
+
 OpenedModel::OpenedModel() = default;
 OpenedModel::~OpenedModel() = default;
 OpenedModel::OpenedModel(OpenedModel&&) noexcept = default;

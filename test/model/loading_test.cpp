@@ -13,6 +13,7 @@
 
 #include "kuiper/model/manifest.h"
 #include "kuiper/model/model.h"
+#include "kuiper/model/weight_source.h"
 #include "test/model/model_files.h"
 
 namespace kuiper {
