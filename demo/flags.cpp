@@ -64,10 +64,6 @@ Row Unused(FlagUse use, const char* name, Variable variable, const char* why,
   return row;
 }
 
-Row Unavailable(const char* name, const char* why, Options& o) {
-  return Infer(Unused(FlagUse::kUnavailable, name, &o.unused.text, why));
-}
-
 std::vector<Row> InputRows(Options& o) {
   return {
       Batch(Text("i,input", "FILE", &o.batch_input,
@@ -89,54 +85,44 @@ std::vector<Row> InputRows(Options& o) {
          "Qwen3 thinking; auto = the chat template's own, on"),
       Infer(Of("show-thinking", &o.show_thinking, "print the reasoning (--hide-thinking: do not)")),
       OfParameter(*FindParameter("reasoning_budget"), o.request),
-      Unavailable("image", kTextOnly, o),
-      Unavailable("max-pixels", kTextOnly, o),
-      Unavailable("min-pixels", kTextOnly, o),
-      Unavailable("image-max-tokens", kTextOnly, o),
+      Infer(Unused(FlagUse::kUnavailable, "image", &o.unused.text, kTextOnly)),
+      Infer(Unused(FlagUse::kUnavailable, "max-pixels", &o.unused.text, kTextOnly)),
+      Infer(Unused(FlagUse::kUnavailable, "min-pixels", &o.unused.text, kTextOnly)),
+      Infer(Unused(FlagUse::kUnavailable, "image-max-tokens", &o.unused.text, kTextOnly)),
   };
 }
 
 std::vector<Row> GenerationRows(Options& o) {
-  const auto parameter = [&](const char* name) {
-    return OfParameter(*FindParameter(name), o.request);
-  };
+  const auto row = [&](const char* name) { return OfParameter(*FindParameter(name), o.request); };
   std::vector<Row> rows = {OfParameter(*FindParameter("max_tokens"), o.request, "n")};
   for (const Parameter& sampling : Parameters()) {
     if (sampling.of_sampling) rows.push_back(OfParameter(sampling, o.request));
   }
-  const std::vector<Row> others = {
-      Of("use-generation-config", &o.use_generation_config,
-         "sampling of generation_config.json, where not given"),
-      parameter("stop"),
-      parameter("ignore_eos"),
-      Infer(parameter("logprobs")),
-      Infer(parameter("beam_width")),
-      Infer(parameter("length_penalty")),
-      Infer(parameter("num_samples")),
-      Of("overflow", OneOf(&o.drop_oldest, {{"error", false}, {"drop-oldest", true}}),
-         "prompt longer than the context: fail, or drop the oldest turns"),
-      Unavailable("json-schema", kNotYet, o),
-      Unused(FlagUse::kUnavailable, "speculative", OneOf(&o.unused.on, {{"none", true}}, {"ngram"}),
-             kNotYet, "none"),
-      Unused(FlagUse::kUnavailable, "num-speculative-tokens", &o.unused.number, kNotYet, "0",
-             {0, 64}),
-  };
-  rows.insert(rows.end(), others.begin(), others.end());
+  rows.insert(rows.end(),
+              {
+                  Of("use-generation-config", &o.use_generation_config,
+                     "sampling of generation_config.json, where not given"),
+                  row("stop"),
+                  row("ignore_eos"),
+                  Infer(row("logprobs")),
+                  Infer(row("beam_width")),
+                  Infer(row("length_penalty")),
+                  Infer(row("num_samples")),
+                  Of("overflow", OneOf(&o.drop_oldest, {{"error", false}, {"drop-oldest", true}}),
+                     "prompt longer than the context: fail, or drop the oldest turns"),
+                  Infer(Unused(FlagUse::kUnavailable, "json-schema", &o.unused.text, kNotYet)),
+                  Unused(FlagUse::kUnavailable, "speculative",
+                         OneOf(&o.unused.on, {{"none", true}}, {"ngram"}), kNotYet, "none"),
+                  Unused(FlagUse::kUnavailable, "num-speculative-tokens", &o.unused.number, kNotYet,
+                         "0", {0, 64}),
+              });
   return rows;
 }
 
-std::vector<Row> ExecutionRows(Options& o) {
-  using enum AttentionKind;
-  using enum Determinism;
+std::vector<Row> CacheRows(EngineConfig& e) {
   using enum OnFull;
   using enum Preemption;
   using enum SchedulingPolicy;
-  EngineConfig& e = o.engine;
-  Row deterministic = Of(
-      "deterministic", OneOf(&e.ops.determinism, {{"on", kOn}, {"strict", kStrict}, {"off", kOff}}),
-      "see Guarantees; strict: prefill equals decode to the bit on a GPU, too");
-  deterministic.flag.bare_value = "on";
-  deterministic.flag.negated_value = "off";
   return {
       Of("paged-attention", &e.paged, "KV cache in pages with a block table (kuiper_batch: on)"),
       Of("block-size", &e.page_size, "tokens per page, a power of two from 1 to 256",
@@ -168,6 +154,19 @@ std::vector<Row> ExecutionRows(Options& o) {
          "how a request that had to wait gets its KV cache back"),
       Of("swap-space", &e.swap_bytes, "host memory for --preemption swap and auto, e.g. 512M",
          {.bytes = true}),
+  };
+}
+
+std::vector<Row> ExecutionRows(Options& o) {
+  using enum AttentionKind;
+  using enum Determinism;
+  EngineConfig& e = o.engine;
+  Row deterministic = Of(
+      "deterministic", OneOf(&e.ops.determinism, {{"on", kOn}, {"strict", kStrict}, {"off", kOff}}),
+      "see Guarantees; strict: prefill equals decode to the bit on a GPU, too");
+  deterministic.flag.bare_value = "on";
+  deterministic.flag.negated_value = "off";
+  return {
       Of("cuda-graph", &e.use_graph,
          "record the decode step once and replay it (CPU: only when given)"),
       Of("attention",
@@ -251,6 +250,7 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
   const std::pair<const char*, std::vector<Row>> groups[] = {
       {"Model and input", InputRows(options)},
       {"Generation", GenerationRows(options)},
+      {"KV cache and execution", CacheRows(options.engine)},
       {"KV cache and execution", ExecutionRows(options)},
       {"Session and output", OutputRows(options)},
       {"Tools", ToolRows(options)},

@@ -30,13 +30,9 @@ EXCEPTIONS = {
     "files of the op Attention": (6, "kuiper/ops/paged_attention.cpp offers it to other programs"),
     "files of the op FillRandom": (6, "kernels/cuda/dense_gemm.cu makes up the matrices it measures with"),
     # These are above their limits and may only fall.
-    "files of a sampling parameter (min_p)": (14, ""),
-    "files of kuiper/ that name a command-line flag": (12, ""),
     "files that read fields of KvStrides": (13, ""),
-    "lines of the function ExecutionRows": (64, ""),
     "lines of the class Scheduler": (491, ""),
-    "lines of the class Chat": (470, ""),
-    "lines of code in demo/": (4515, ""),
+    "lines of the class Chat": (469, ""),
 }
 
 # Comments, raw and plain strings, characters (no separators of digits), and what is between them.
