@@ -37,7 +37,7 @@ KvShape ShapeOf(const DecoderConfig& d, DType dtype, bool paged, int context, in
           .head_dim = d.head_dim,
           .num_pages = 1 + (paged ? batch * pages : batch),
           .page_size = paged ? kPageSize : context,
-          .dtype = dtype};
+          .format = KvFormat::Dense(dtype)};
 }
 
 StatusOr<DecodeBatch> MakeBatch(Ops& ops, const DecoderConfig& d, const KvShape& shape, bool paged,
@@ -47,8 +47,12 @@ StatusOr<DecodeBatch> MakeBatch(Ops& ops, const DecoderConfig& d, const KvShape&
   KU_ASSIGN_OR_RETURN(
       b.kv, paged ? MakePagedKvCache(device, shape) : MakeContiguousKvCache(device, shape));
   KU_RETURN_IF_ERROR(b.kv->EnsurePages(shape.num_pages));
-  for (int page = 1; page < shape.num_pages; ++page)
-    ops.Run(FillRandomArgs{.out = b.kv->Page(page), .seed = static_cast<uint64_t>(page)});
+  for (int page = 1; page < shape.num_pages; ++page) {
+    Tensor elements = b.kv->Page(page);
+    elements.dtype = shape.format.element_type();
+    elements.shape[0] /= shape.format.unit_bytes();
+    ops.Run(FillRandomArgs{.out = elements, .seed = static_cast<uint64_t>(page)});
+  }
   // Pages as sequences take them that grow together: page i of one next to page i of the others.
   const int columns = (shape.num_pages - 1) / batch;
   std::vector<int32_t> tables, cu_seqlens = {0};
@@ -59,7 +63,7 @@ StatusOr<DecodeBatch> MakeBatch(Ops& ops, const DecoderConfig& d, const KvShape&
   KU_ASSIGN_OR_RETURN(b.tables, ToDevice(device, tables));
   KU_ASSIGN_OR_RETURN(b.cu_seqlens, ToDevice(device, cu_seqlens));
   KU_ASSIGN_OR_RETURN(b.lens, ToDevice(device, std::vector<int32_t>(batch, context)));
-  const DType type = ops.ActivationType(shape.dtype);
+  const DType type = ops.ActivationType(shape.format.element_type());
   const size_t q_bytes = DTypeBytes(type) * batch * static_cast<size_t>(d.q_size());
   KU_ASSIGN_OR_RETURN(b.q_memory, device.Allocate(q_bytes));
   KU_ASSIGN_OR_RETURN(b.out_memory, device.Allocate(q_bytes));

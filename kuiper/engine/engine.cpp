@@ -134,7 +134,7 @@ DType Engine::weight_type() const {
   return model_config().decoder.dtype;
 }
 DType Engine::kv_type() const {
-  return parts_->runner->kv().shape().dtype;
+  return parts_->runner->kv().shape().format.element_type();
 }
 size_t Engine::weight_bytes_per_token() const {
   return parts_->model->decode_bytes();

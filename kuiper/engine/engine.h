@@ -31,9 +31,9 @@ struct EngineConfig {
   std::string tokenizer_path;  // "" = from the model directory or container
   Device device;
   OpsOptions ops;
-  std::optional<DType> dtype;     // weights are converted; absent = as stored
-  std::optional<DType> kv_dtype;  // absent = the type of the weights
-  bool need_tokenizer = true;     // false: ids in, ids out; a missing tokenizer is no error
+  std::optional<DType> dtype;         // weights are converted; absent = as stored
+  std::optional<KvFormat> kv_format;  // absent = the type of the weights
+  bool need_tokenizer = true;         // false: ids in, ids out; a missing tokenizer is no error
 
   bool paged = true;    // block-table KV cache; otherwise one contiguous row per sequence
   int page_size = 16;   // tokens per page, a power of two from 1 to 256

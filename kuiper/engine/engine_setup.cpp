@@ -137,7 +137,7 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   kv->kv_heads = d.kv_heads;
   kv->head_dim = d.head_dim;
   kv->page_size = config.paged ? config.page_size : config.max_context;
-  kv->dtype = config.kv_dtype.value_or(weights.matrix_type);
+  kv->format = config.kv_format.value_or(KvFormat::Dense(weights.matrix_type));
 
   MemoryRequest request;
   request.weight_bytes = weights.bytes;

@@ -137,8 +137,8 @@ Status StepLoop::CheckFinite(const StepPlan& plan, const Outcomes& outcomes) {
                                 ? "layer scan: first bad layer " + std::to_string(*layer)
                                 : "layer scan: all layers are finite, the output head is not";
   const Sequence& seq = *scheduler_.Find(failed->sequence);
-  const bool may_overflow =
-      runner_.model().dtype == DType::kF16 || runner_.kv().shape().dtype == DType::kF16;
+  const bool may_overflow = runner_.model().dtype == DType::kF16 ||
+                            runner_.kv().shape().format.element_type() == DType::kF16;
   return Status(StatusCode::kInternal,
                 "model produced NaN at token " +
                     std::to_string(seq.num_generated() - seq.num_pending) + " (" + where + ")" +

@@ -24,14 +24,10 @@ Status CheckShape(const KvShape& shape) {
       shape.num_pages < 1) {
     return {StatusCode::kInvalidArgument, "KV cache: every dimension must be at least 1"};
   }
-  if (shape.dtype != DType::kF32 && shape.dtype != DType::kF16 && shape.dtype != DType::kBF16) {
-    return {StatusCode::kInvalidArgument,
-            std::string("KV cache: cannot hold elements of type ") + DTypeName(shape.dtype)};
-  }
   // A slot (page * page_size + offset) is an int32 in the batch arrays.
   const int64_t slots = static_cast<int64_t>(shape.num_pages) * shape.page_size;
-  // Element offsets are int64, and a pointer difference in bytes must fit as well.
-  int64_t bytes = 2 * static_cast<int64_t>(DTypeBytes(shape.dtype));
+  // Offsets are int64, and a pointer difference in bytes must fit as well.
+  int64_t bytes = 2 * shape.format.unit_bytes();
   bool overflow = slots > std::numeric_limits<int32_t>::max();
   for (int64_t factor :
        {int64_t{shape.layers}, int64_t{shape.kv_heads}, int64_t{shape.head_dim}, slots}) {
@@ -46,22 +42,6 @@ Status CheckShape(const KvShape& shape) {
   return OkStatus();
 }
 
-KvStrides StridesOf(const KvShape& shape, int layer) {
-  KvStrides s;
-  s.v_offset = static_cast<int64_t>(shape.page_size) * shape.head_dim;
-  s.head_stride = 2 * s.v_offset;
-  const int64_t layer_stride = shape.kv_heads * s.head_stride;
-  s.layer_offset = layer * layer_stride;
-  s.page_stride = shape.layers * layer_stride;
-  s.token_stride = shape.head_dim;
-  s.head_dim = shape.head_dim;
-  return s;
-}
-
-int64_t PageElements(const KvShape& shape) {
-  return static_cast<int64_t>(shape.page_bytes() / DTypeBytes(shape.dtype));
-}
-
 // What the views of both layouts have in common.
 KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& block_tables,
               Device device) {
@@ -72,11 +52,12 @@ KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& 
   KU_CHECK(block_tables.stride[0] <= std::numeric_limits<int32_t>::max());
   KvView view;
   view.kind = kind;
-  view.dtype = shape.dtype;
+  view.format = shape.format;
   view.kv_heads = shape.kv_heads;
   view.tables = block_tables.ptr<const int32_t>();
   view.table_stride = static_cast<int32_t>(block_tables.stride[0]);
-  view.s = StridesOf(shape, layer);
+  view.s = KvStrides::OfPages(shape.format, shape.layers, shape.kv_heads, shape.head_dim,
+                              shape.page_size, layer);
   return view;
 }
 
@@ -106,7 +87,7 @@ class PagedKvCache final : public KvCache {
   Tensor Page(int32_t page) const override {
     const size_t in_slab = page & ((1 << slab_shift_) - 1);
     return slabs_.at(page >> slab_shift_)
-        .As(shape_.dtype, {PageElements(shape_)}, in_slab * shape_.page_bytes());
+        .As(DType::kU8, {static_cast<int64_t>(shape_.page_bytes())}, in_slab * shape_.page_bytes());
   }
 
   Status EnsurePages(int num_pages) override {
@@ -203,7 +184,8 @@ class ContiguousKvCache final : public KvCache {
   }
 
   Tensor Page(int32_t row) const override {
-    return buffer_.As(shape_.dtype, {PageElements(shape_)}, (row - 1) * shape_.page_bytes());
+    return buffer_.As(DType::kU8, {static_cast<int64_t>(shape_.page_bytes())},
+                      (row - 1) * shape_.page_bytes());
   }
 
   Status EnsurePages(int num_pages) override {

@@ -21,11 +21,11 @@ struct KvShape {
   // there is no number 0.
   int num_pages = 0;
   int page_size = 0;  // tokens; contiguous: the context length. A power of two when paged
-  DType dtype = DType::kF32;
+  KvFormat format = {};
 
   // Bytes of one page over all layers, K and V.
   size_t page_bytes() const {
-    return size_t{2} * layers * kv_heads * head_dim * page_size * DTypeBytes(dtype);
+    return size_t{2} * layers * kv_heads * page_size * format.row_bytes(head_dim);
   }
   // Bytes one token occupies over all layers, K and V.
   size_t token_bytes() const { return page_bytes() / page_size; }
@@ -37,7 +37,7 @@ class KvCache {
   virtual const KvShape& shape() const = 0;
   // block_tables: [S, max_pages] i32 (contiguous: column 0 is the cache row).
   virtual KvView View(int layer, Tensor block_tables) const = 0;
-  // All of one usable page, as a flat array: for copies of whole pages.
+  // All of one usable page, [page_bytes] u8: for copies of whole pages.
   virtual Tensor Page(int32_t page) const = 0;
   // Makes pages [0, num_pages) usable, allocating slabs as needed; page 0 always is.
   // kResourceExhausted when the device is out of memory; what was usable stays so.

@@ -42,11 +42,9 @@ SwapSpace::~SwapSpace() {
 
 Tensor SwapSpace::HostPage(int32_t page) const {
   KU_CHECK(page >= 1);
-  const int64_t elements =
-      static_cast<int64_t>(kv_.shape().page_bytes() / DTypeBytes(kv_.shape().dtype));
+  const size_t bytes = kv_.shape().page_bytes();
   const Buffer& slab = slabs_.at((page - 1) / pages_per_slab_);
-  const size_t offset = (page - 1) % pages_per_slab_ * kv_.shape().page_bytes();
-  return slab.As(kv_.shape().dtype, {elements}, offset);
+  return slab.As(DType::kU8, {static_cast<int64_t>(bytes)}, (page - 1) % pages_per_slab_ * bytes);
 }
 
 void SwapSpace::Run(std::span<const PageMove> moves) {

@@ -47,13 +47,4 @@ void ArgChecker::Weight(const Tensor& t, const char* name, int64_t n) const {
   Expect(t.rank == 1 && IsFloat(t.dtype) && t.shape[0] == n, t, name);
 }
 
-void ArgChecker::Cache(const KvView& kv) const {
-  const bool paged = kv.kind == KvView::Kind::kPaged;
-  Require(IsFloat(kv.dtype) && kv.kv_heads > 0 && kv.s.head_dim > 0 &&
-              kv.s.token_stride >= kv.s.head_dim,
-          "malformed KV view");
-  Require(paged ? kv.slabs != nullptr : kv.base != nullptr && kv.max_len > 0,
-          "KV view without storage");
-}
-
 }  // namespace kuiper

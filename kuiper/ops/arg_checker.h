@@ -7,7 +7,6 @@
 #include <string>
 
 #include "kuiper/base/tensor.h"
-#include "kuiper/ops/kv_view.h"
 
 namespace kuiper {
 
@@ -27,7 +26,6 @@ class ArgChecker {
   void Vector(const Tensor& t, const char* name, DType dtype, int64_t n) const;
   // A vector of any float type.
   void Weight(const Tensor& t, const char* name, int64_t n) const;
-  void Cache(const KvView& kv) const;
 
  private:
   void Expect(bool condition, const Tensor& t, const char* name) const;

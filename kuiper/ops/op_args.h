@@ -138,9 +138,9 @@ struct StoreKvArgs {
 
   bool HasWork() const { return k.rows() > 0; }
   void Check(const ArgChecker& check) const {
-    check.Cache(kv);
+    check.Require(kv.IsComplete(), "malformed KV view");
     check.Matrix(k, "k");
-    check.Require(k.shape[1] == int64_t{1} * kv.kv_heads * kv.s.head_dim, "k and the cache differ");
+    check.Require(k.shape[1] == kv.row_width(), "k and the cache differ");
     check.Matrix(v, "v", k, k.rows(), k.shape[1]);
     check.Vector(slots, "slots", DType::kI32, k.rows());
   }
@@ -170,7 +170,7 @@ struct QkNormRopeStoreArgs {
     check.Matrix(rope.cos_sin, "cos_sin");
     const int64_t head_dim = rope.cos_sin.shape[1];
     check.Require(rope.cos_sin.dtype == DType::kF32 && head_dim >= 2 && head_dim % 2 == 0 &&
-                      head_dim == store.kv.s.head_dim,
+                      head_dim == store.kv.head_dim(),
                   "the RoPE table is not FP32 [max_pos, even head_dim]");
     check.Vector(rope.axis_of_pair, "axis_of_pair", DType::kI32, head_dim / 2);
     check.Require(q.shape[1] % head_dim == 0, "q is not a multiple of head_dim wide");
@@ -194,10 +194,8 @@ struct CopyPagesArgs {
 
   bool HasWork() const { return copies.rows() > 0; }
   void Check(const ArgChecker& check) const {
-    check.Cache(kv);
-    check.Require(kv.s.v_offset > 0 && kv.s.page_stride % kv.s.v_offset == 0 &&
-                      kv.s.head_stride == 2 * kv.s.v_offset && kv.s.token_stride == kv.s.head_dim,
-                  "the KV view is not of a KvCache");
+    check.Require(kv.IsComplete(), "malformed KV view");
+    check.Require(kv.HasRuns(), "the KV view is not of a KvCache");
     check.Present(copies, "copies");
     check.Require(copies.rank == 2 && copies.dtype == DType::kI32 && copies.shape[1] == 3 &&
                       copies.is_dense() && copies.rows() <= 65535,
@@ -244,10 +242,10 @@ struct AttentionArgs {
 
   bool HasWork() const { return q.rows() > 0 && meta.num_seqs > 0; }
   void Check(const ArgChecker& check) const {
-    check.Cache(kv);
+    check.Require(kv.IsComplete(), "malformed KV view");
     check.Matrix(q, "q");
     check.Matrix(out, "out", q, q.rows(), q.shape[1]);
-    check.Require(q.shape[1] > 0 && q.shape[1] % (int64_t{1} * kv.kv_heads * kv.s.head_dim) == 0,
+    check.Require(q.shape[1] > 0 && q.shape[1] % kv.row_width() == 0,
                   "the number of query heads is not a multiple of the number of kv heads");
     check.Require(meta.num_seqs >= 0 && kv.tables != nullptr, "malformed batch");
     check.Vector(meta.cu_seqlens_q, "cu_seqlens_q", DType::kI32, meta.num_seqs + 1);
@@ -257,7 +255,7 @@ struct AttentionArgs {
     }
     check.Require(options.window >= 0, "negative window");
     if (!options.alibi_slopes.empty()) {
-      check.Vector(options.alibi_slopes, "alibi_slopes", DType::kF32, q.shape[1] / kv.s.head_dim);
+      check.Vector(options.alibi_slopes, "alibi_slopes", DType::kF32, q.shape[1] / kv.head_dim());
     }
   }
 };

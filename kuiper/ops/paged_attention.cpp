@@ -248,17 +248,17 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
 
 KvView PagedAttention::ViewOf(const PagedKv& kv) const {
   KvView view;
-  view.dtype = kv.dtype;
+  view.format = KvFormat::Dense(kv.dtype);
   view.kv_heads = kv.kv_heads;
   view.slabs = static_cast<void* const*>(slabs_.data());
   view.slab_shift = kSlabShift;
   view.page_shift = std::countr_zero(static_cast<unsigned>(kv.page_size));
-  view.s.page_stride = kv.page_stride;
-  view.s.layer_offset = ElementsBetween(anchor_.data(), kv.k, kv.dtype);
-  view.s.head_stride = kv.head_stride;
-  view.s.v_offset = ElementsBetween(kv.k, kv.v, kv.dtype);
-  view.s.token_stride = static_cast<int32_t>(kv.token_stride);
-  view.s.head_dim = kv.head_size;
+  view.s = {.page_stride = kv.page_stride,
+            .layer_offset = ElementsBetween(anchor_.data(), kv.k, kv.dtype),
+            .head_stride = kv.head_stride,
+            .v_offset = ElementsBetween(kv.k, kv.v, kv.dtype),
+            .token_stride = static_cast<int32_t>(kv.token_stride),
+            .head_dim = kv.head_size};
   return view;
 }
 

@@ -189,7 +189,7 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
   config.max_num_seqs = 2;
   const std::string message = "model produced NaN at token 0 (layer scan: first bad layer 1)";
   for (const bool narrow : {false, true}) {
-    if (narrow) config.kv_dtype = DType::kF16;
+    if (narrow) config.kv_format = KvFormat::Dense(DType::kF16);
     const auto engine = Engine::Create(config).value();
     const Completion c = engine->Generate(MakeRequest(40, 5)).value();
     EXPECT_EQ(c.finish, FinishReason::kError);

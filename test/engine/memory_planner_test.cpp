@@ -21,7 +21,7 @@ MemoryRequest Qwen3_8B() {
           .head_dim = 128,
           .num_pages = 0,
           .page_size = 16,
-          .dtype = DType::kF16};
+          .format = KvFormat::Dense(DType::kF16)};
   r.max_context = 8192;
   r.available_bytes = 16'000'000'000;
   r.utilization = 0.8;

@@ -79,10 +79,11 @@ void ExpectBijection(const KvCache& cache, const std::vector<LateDevice::Allocat
       const T* slab = reinterpret_cast<const T*>(slabs[page / pages_per_slab].data);
       for (int head = 0; head < s.kv_heads; ++head) {
         for (int is_v = 0; is_v < 2; ++is_v) {
-          const T* vector = view.Slot(slot, head) + (is_v ? view.s.v_offset : 0);
+          const KvRow<T> key = view.Slot(slot, head);
+          const T* vector = (is_v ? view.ValueOf(key) : key).data;
           const int64_t index = NaiveIndex(s, layer, head, is_v, offset, 0);
           ASSERT_EQ(vector - slab, page % pages_per_slab * page_elements + index);
-          ASSERT_EQ(view.At(number, offset, head), view.Slot(slot, head));
+          ASSERT_EQ(view.At(number, offset, head).data, view.Slot(slot, head).data);
           for (int dim = 0; dim < s.head_dim; ++dim) {
             ASSERT_FALSE(seen[page * page_elements + index + dim]) << "two elements overlap";
             seen[page * page_elements + index + dim] = true;
@@ -101,7 +102,7 @@ TYPED_TEST_SUITE(KvCacheTypedTest, ElementTypes);
 
 TYPED_TEST(KvCacheTypedTest, PagedSlotsFillTheSlabsExactly) {
   for (KvShape shape : kSmallShapes) {
-    shape.dtype = DTypeOf<TypeParam>::value;
+    shape.format = KvFormat::Dense(DTypeOf<TypeParam>::value);
     LateDevice device;
     const auto cache = MakePagedKvCache(device, shape);
     ASSERT_TRUE(cache.ok());
@@ -118,7 +119,7 @@ TYPED_TEST(KvCacheTypedTest, PagedSlotsFillTheSlabsExactly) {
 
 TYPED_TEST(KvCacheTypedTest, ContiguousSlotsFillTheBufferExactly) {
   for (KvShape shape : kSmallShapes) {
-    shape.dtype = DTypeOf<TypeParam>::value;
+    shape.format = KvFormat::Dense(DTypeOf<TypeParam>::value);
     shape.num_pages += 1;  // rows begin with number 1
     for (int max_len : {shape.page_size, shape.page_size + 1, 37}) {
       shape.page_size = max_len;
@@ -161,7 +162,7 @@ TEST(KvCacheTest, PagedRowFollowsTheShuffledTable) {
           const int32_t page = tables.at(seq, pos / shape.page_size);
           const int32_t slot = page * shape.page_size + pos % shape.page_size;
           for (int head = 0; head < shape.kv_heads; ++head) {
-            ASSERT_EQ(view.Row(seq, pos, head), view.Slot(slot, head));
+            ASSERT_EQ(view.Key(seq, pos, head).data, view.Slot(slot, head).data);
           }
         }
       }
@@ -181,7 +182,7 @@ TEST(KvCacheTest, ContiguousRowFollowsColumnZero) {
   const ContiguousView<float> view = erased.Contiguous<float>();
   for (int seq = 0; seq < 3; ++seq) {
     for (int pos = 0; pos < 37; ++pos) {
-      EXPECT_EQ(view.Row(seq, pos, 1), view.Slot((4 - seq) * 37 + pos, 1));
+      EXPECT_EQ(view.Key(seq, pos, 1).data, view.Slot((4 - seq) * 37 + pos, 1).data);
     }
   }
 }
@@ -227,8 +228,9 @@ TEST(KvCacheSlabTest, SlabsArePowersOfTwoOfPagesUpTo256Megabytes) {
     for (int page = 0; page < s.num_pages; ++page) {
       const char* begin = device.allocations()[1 + page / per_slab].data +
                           page % per_slab * static_cast<int64_t>(s.page_bytes());
-      ASSERT_EQ(reinterpret_cast<const char*>(first.At(page, 0, 0)), begin);
-      const float* v = last.At(page, s.page_size - 1, s.kv_heads - 1) + last.s.v_offset;
+      ASSERT_EQ(reinterpret_cast<const char*>(first.At(page, 0, 0).data), begin);
+      const KvRow<float> key = last.At(page, s.page_size - 1, s.kv_heads - 1);
+      const float* v = last.ValueOf(key).data;
       ASSERT_EQ(reinterpret_cast<const char*>(v + s.head_dim), begin + s.page_bytes());
     }
   }
@@ -243,7 +245,7 @@ TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
   const PagedView<float> early = (*cache)->View(3, tables.tensor).Paged<float>();
   std::vector<float*> addresses;
   for (int page = 0; page < 4; ++page) {
-    addresses.push_back(early.At(page, 5, 1));
+    addresses.push_back(early.At(page, 5, 1).data);
     *addresses.back() = static_cast<float>(page);
   }
   EXPECT_EQ(early.slabs[1], nullptr) << "a slab that does not exist has no address";
@@ -253,11 +255,11 @@ TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
   const PagedView<float> late = (*cache)->View(3, tables.tensor).Paged<float>();
   EXPECT_EQ(late.slabs, early.slabs) << "a recorded step would read a stale table";
   for (int page = 0; page < 4; ++page) {
-    EXPECT_EQ(late.At(page, 5, 1), addresses[page]);
-    EXPECT_EQ(*late.At(page, 5, 1), static_cast<float>(page));
+    EXPECT_EQ(late.At(page, 5, 1).data, addresses[page]);
+    EXPECT_EQ(*late.At(page, 5, 1).data, static_cast<float>(page));
   }
-  *early.At(9, 255, 7) = 9.0f;  // the view made before the growth reaches the pages after it
-  EXPECT_EQ(*late.At(9, 255, 7), 9.0f);
+  *early.At(9, 255, 7).data = 9.0f;  // the view made before the growth reaches the pages after it
+  EXPECT_EQ(*late.At(9, 255, 7).data, 9.0f);
 }
 
 // Pages [0, kept) of nine, four to a slab: the slabs they lie in stay, the others come again.
@@ -275,7 +277,7 @@ TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
     (*cache)->ShrinkTo(kept);
     device.Sync();
     for (int page = 0; page < std::min(4 * slabs, 9); ++page) {
-      addresses.push_back(view.At(page, 5, 1));
+      addresses.push_back(view.At(page, 5, 1).data);
       *addresses.back() = static_cast<float>(page);
     }
     EXPECT_EQ((*cache)->bytes(), std::min(4 * slabs, 9) * shape.page_bytes());
@@ -285,11 +287,11 @@ TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
     EXPECT_EQ(device.allocations().size(), 4u + 3 - slabs);
     device.Sync();
     for (int page = 0; page < static_cast<int>(addresses.size()); ++page) {
-      ASSERT_EQ(view.At(page, 5, 1), addresses[page]);
+      ASSERT_EQ(view.At(page, 5, 1).data, addresses[page]);
       EXPECT_EQ(*addresses[page], static_cast<float>(page));
     }
-    *view.At(8, 255, 7) = 8.0f;  // a view made before reaches the pages that came again
-    EXPECT_EQ(*(*cache)->View(1, tables.tensor).Paged<float>().At(8, 255, 7), 8.0f);
+    *view.At(8, 255, 7).data = 8.0f;  // a view made before reaches the pages that came again
+    EXPECT_EQ(*(*cache)->View(1, tables.tensor).Paged<float>().At(8, 255, 7).data, 8.0f);
   }
 }
 
@@ -339,7 +341,7 @@ TEST(KvCacheSlabTest, ExhaustionKeepsWhatWasUsable) {
   device.Sync();
   Tables tables(device, 1, 1, 1);
   const PagedView<float> view = (*cache)->View(0, tables.tensor).Paged<float>();
-  EXPECT_EQ(reinterpret_cast<char*>(view.At(7, 0, 0)),
+  EXPECT_EQ(reinterpret_cast<char*>(view.At(7, 0, 0).data),
             device.allocations()[2].data + 3 * shape.page_bytes());
   device.set_capacity(700 * kMegabyte);
   EXPECT_TRUE((*cache)->EnsurePages(10).ok());
@@ -379,8 +381,6 @@ TEST(KvCacheTest, ShapesThatCannotBeCountedAreRejected) {
       {kMax, kMax, 1, 1, 1},  // 2^65 bytes
       {1, 1, 1, kMax, 2},     // more slots than an int32
       {1, 1, 1, kMax / 256 + 1, 256},
-      {1, 1, 1, 1, 1, DType::kI32},
-      {1, 1, 1, 1, 1, DType::kU8},
   };
   LateDevice device;
   for (const KvShape& shape : bad) {
@@ -393,10 +393,40 @@ TEST(KvCacheTest, ShapesThatCannotBeCountedAreRejected) {
 }
 
 TEST(KvCacheTest, ShapeCountsBytes) {
-  const KvShape qwen3_4b = {36, 8, 128, 513, 16, DType::kF16};
+  const KvShape qwen3_4b = {36, 8, 128, 513, 16, KvFormat::Dense(DType::kF16)};
   EXPECT_EQ(qwen3_4b.token_bytes(), 147456u);
   EXPECT_EQ(qwen3_4b.page_bytes(), 2359296u);
   EXPECT_EQ(512 * qwen3_4b.page_bytes(), 1152 * kMegabyte);
+}
+
+TEST(KvFormatTest, NamesAndRowsOfTheTable) {
+  EXPECT_EQ(KvFormat::Names(), "fp32|fp16|bf16");
+  for (const KvFormat::Entry& entry : KvFormat::kTable) {
+    const KvFormat format = KvFormat::Dense(entry.element_type);
+    EXPECT_EQ(format, KvFormat{entry.kind});
+    EXPECT_EQ(KvFormat::FromName(format.name()), format);
+    EXPECT_EQ(format.row_bytes(7), 7 * static_cast<int64_t>(DTypeBytes(entry.element_type)));
+  }
+  EXPECT_EQ(KvFormat::FromName("auto"), std::nullopt);
+  EXPECT_EQ(KvFormat::FromName("int8"), std::nullopt);
+  EXPECT_EXIT(KvFormat::Dense(DType::kI32), ExitedWithCode(1), "cannot hold I32");
+}
+
+TEST(KvFormatTest, PagesAreRunsOfKeysAndValues) {
+  for (const int page_size : {1, 16, 256}) {
+    KvView view;
+    view.format = KvFormat::Dense(DType::kBF16);
+    view.s = KvStrides::OfPages(view.format, 3, 2, 6, page_size, 1);
+    EXPECT_TRUE(view.HasRuns());
+    EXPECT_EQ(view.runs_per_page(), 3 * 2 * 2);
+    EXPECT_EQ(view.run_bytes(), page_size * 6 * 2);
+    view.kv_heads = 2;
+    EXPECT_EQ(view.row_width(), 12);
+    EXPECT_FALSE(view.IsComplete()) << "without storage";
+    // Keys of all heads of a token, then their values, as others store them: no runs to copy.
+    view.s.head_stride = 6;
+    EXPECT_FALSE(view.HasRuns());
+  }
 }
 
 TEST(KvCacheDeathTest, ContractsAreChecked) {

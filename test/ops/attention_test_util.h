@@ -91,18 +91,17 @@ class Cache {
     device_tables_ = std::make_unique<Array<int32_t>>(ops, tables_);
 
     constexpr int kLayers = 3, kSlabShift = 1;
-    const int64_t head_stride = int64_t{2} * page_size_ * shape.head_dim;
-    const int64_t page_stride = kLayers * shape.kv_heads * head_stride;
+    const int page_elements = kLayers * shape.kv_heads * 2 * page_size_ * shape.head_dim;
     const int slab_pages = paged_ ? 1 << kSlabShift : num_pages;
     for (int first = 0; first < num_pages; first += slab_pages) {
-      slabs_.emplace_back(ops, dtype, slab_pages, static_cast<int>(page_stride));
+      slabs_.emplace_back(ops, dtype, slab_pages, page_elements);
       slab_pointers_.push_back(slabs_.back().tensor().data);
     }
     std::vector<int64_t> addresses;
     for (void* slab : slab_pointers_) addresses.push_back(reinterpret_cast<intptr_t>(slab));
     device_slabs_ = std::make_unique<Array<int64_t>>(ops, addresses);
     view_.kind = paged_ ? KvView::Kind::kPaged : KvView::Kind::kContiguous;
-    view_.dtype = dtype;
+    view_.format = KvFormat::Dense(dtype);
     view_.kv_heads = shape.kv_heads;
     view_.slabs = static_cast<void* const*>(device_slabs_->tensor().data);
     view_.base = slab_pointers_[0];
@@ -111,12 +110,8 @@ class Cache {
     view_.slab_shift = kSlabShift;
     while (paged_ && (1 << view_.page_shift) < page_size_) ++view_.page_shift;
     view_.max_len = page_size_;
-    view_.s.page_stride = page_stride;
-    view_.s.layer_offset = shape.kv_heads * head_stride;
-    view_.s.head_stride = head_stride;
-    view_.s.v_offset = int64_t{page_size_} * shape.head_dim;
-    view_.s.token_stride = shape.head_dim;
-    view_.s.head_dim = shape.head_dim;
+    view_.s = KvStrides::OfPages(view_.format, kLayers, shape.kv_heads, shape.head_dim, page_size_,
+                                 /*layer=*/1);
     Fill(seqs);
   }
 

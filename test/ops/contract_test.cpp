@@ -50,6 +50,50 @@ TEST_P(ContractDeathTest, WrongArgumentsEndTheProcessAndNameTheOp) {
               exits, "on cuda:3");
 }
 
+TEST_P(ContractDeathTest, WrongArgumentsOfTheCacheAndOfSamplingEndTheProcess) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto exits = ::testing::ExitedWithCode(1);
+  const Matrix x(*ops_, DType::kF32, 2, 8), narrow(*ops_, DType::kF32, 2, 6);
+  const Array<int32_t> ids(*ops_, {0, 1}), three(*ops_, {0, 1, 2});
+  EXPECT_EXIT(ops_->Run(FillRandomArgs{.out = ids.tensor()}), exits, "FillRandom: out is not");
+
+  const Array<int64_t> slabs(*ops_, {0});
+  KvView kv;
+  kv.kv_heads = 2;
+  kv.slabs = static_cast<void* const*>(slabs.tensor().data);
+  kv.s = KvStrides::OfPages(kv.format, 1, kv.kv_heads, 4, 1, 0);
+  const StoreKvArgs store{.kv = kv, .k = x.tensor(), .v = x.tensor(), .slots = ids.tensor()};
+  StoreKvArgs wrong = store;
+  wrong.kv.slabs = nullptr;
+  EXPECT_EXIT(ops_->Run(wrong), exits, "StoreKv: malformed KV view");
+  wrong = store;
+  wrong.k = narrow.tensor();
+  EXPECT_EXIT(ops_->Run(wrong), exits, "StoreKv: k and the cache differ");
+  wrong = store;
+  wrong.slots = three.tensor();
+  EXPECT_EXIT(ops_->Run(wrong), exits, "StoreKv: unexpected slots");
+
+  const Matrix table(*ops_, DType::kF32, 3, 4), norm(*ops_, DType::kF32, 1, 4);
+  const Array<int32_t> axes(*ops_, {0, 0}), positions(*ops_, {0, 1}, 1);
+  QkNormRopeStoreArgs rope{.q = x.tensor(),
+                           .store = store,
+                           .rope = {table.tensor(), axes.tensor()},
+                           .positions = positions.matrix()};
+  rope.q_norm = norm.vector();
+  EXPECT_EXIT(ops_->Run(rope), exits, "QkNormRopeStore: one of q_norm and k_norm is missing");
+  rope.q_norm = {};
+  rope.positions = ids.tensor();
+  EXPECT_EXIT(ops_->Run(rope), exits, "QkNormRopeStore: positions is not");
+
+  const Array<uint8_t> rows(*ops_, std::vector<uint8_t>(2 * sizeof(SampleRow)));
+  SampleArgs sample{
+      .tokens = ids.tensor(), .logits = x.tensor(), .rows = rows.tensor(), .vocab_limit = 9};
+  EXPECT_EXIT(ops_->Run(sample), exits, "Sample: vocab_limit is not in");
+  sample.vocab_limit = 8;
+  sample.rows = ids.tensor();
+  EXPECT_EXIT(ops_->Run(sample), exits, "Sample: unexpected rows");
+}
+
 TEST_P(ContractDeathTest, IdsOutsideTheirTableEndTheProcess) {
   if (GetParam().type != DeviceType::kCPU) GTEST_SKIP() << "checked on the CPU only";
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
@@ -118,6 +162,28 @@ TEST_P(ContractTest, DescribesItself) {
       ops_->device().Description().rfind(GetParam().type == DeviceType::kCPU ? "cpu (" : "", 0),
       0u);
   EXPECT_GT(ops_->ScratchBytes(TestLimits()), size_t{200000} * 4);
+}
+
+TEST(TokenRefTest, IsAnIdOrARow) {
+  for (const int32_t n : {0, 1, 151935, std::numeric_limits<int32_t>::max()}) {
+    EXPECT_TRUE(TokenRef::Known(n).is_known());
+    EXPECT_EQ(TokenRef::Known(n).id(), n);
+    EXPECT_FALSE(TokenRef::Sampled(n).is_known());
+    EXPECT_EQ(TokenRef::Sampled(n).row(), n);
+    EXPECT_NE(TokenRef::Known(n), TokenRef::Sampled(n));
+  }
+  EXPECT_EQ(TokenRef(), TokenRef::Known(0));
+}
+
+TEST(OpsLimitsTest, IncludeGrowsToHoldBoth) {
+  OpsLimits limits{.max_tokens = 1, .max_seqs = 7, .max_features = 3, .vocab = 9};
+  limits.Include({.max_tokens = 4, .max_seqs = 2, .max_context = 5, .cascade = true});
+  EXPECT_EQ(limits.max_tokens, 4);
+  EXPECT_EQ(limits.max_seqs, 7);
+  EXPECT_EQ(limits.max_features, 3);
+  EXPECT_EQ(limits.max_context, 5);
+  EXPECT_EQ(limits.vocab, 9);
+  EXPECT_TRUE(limits.cascade);
 }
 
 TEST(MakeOps, SaysWhichDevicesAreMissing) {

@@ -192,7 +192,7 @@ class KvStorage {
     page_size_ = paged ? 4 : 8;
     const int pages = kNumSlots / page_size_;
     view_.kind = kind;
-    view_.dtype = dtype;
+    view_.format = KvFormat::Dense(dtype);
     view_.kv_heads = kv_heads;
     view_.max_len = page_size_;
     view_.page_shift = 2;

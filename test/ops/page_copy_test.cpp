@@ -39,7 +39,7 @@ class Storage {
     }
     device_slabs_ = std::make_unique<Array<int64_t>>(ops, addresses);
     view_.kind = layout.paged ? KvView::Kind::kPaged : KvView::Kind::kContiguous;
-    view_.dtype = dtype;
+    view_.format = KvFormat::Dense(dtype);
     view_.kv_heads = layout.kv_heads;
     view_.slabs = static_cast<void* const*>(device_slabs_->tensor().data);
     view_.base = slabs_[0].tensor().data;

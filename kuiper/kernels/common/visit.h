@@ -29,14 +29,22 @@ void VisitFloat(DType dtype, F&& f) {
 // Calls f(view) with the typed view.
 template <typename F>
 void VisitKv(const KvView& kv, F&& f) {
-  VisitFloat(kv.dtype, [&](auto zero) {
+  const auto visit = [&](auto zero) {
     using T = decltype(zero);
     if (kv.kind == KvView::Kind::kPaged) {
       f(kv.Paged<T>());
     } else {
       f(kv.Contiguous<T>());
     }
-  });
+  };
+  switch (kv.format.kind) {
+    case KvFormat::Kind::kF32:
+      return visit(float{});
+    case KvFormat::Kind::kF16:
+      return visit(Half{});
+    case KvFormat::Kind::kBF16:
+      return visit(BFloat16{});
+  }
 }
 
 }  // namespace kuiper

@@ -143,13 +143,13 @@ template <class View>
 void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
                 const AttentionScratch& s) {
   const KeyRange all = item.keys();
-  Tile<typename View::Element> loaded;
+  Tile<typename View::Row> loaded;
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
     NextRows(view, item, tile, &loaded);
     LoadTile(view, item, s, true, true, &loaded);
     ForEachRowGroup(item.num_rows(), [&](int first, int rows) HWY_ATTR {
       float* scores = s.scores + first * kTile;
-      ScoreTile(s, loaded.keys, first, rows, view.s.head_dim, scores);
+      ScoreTile(s, loaded.keys, first, rows, view.head_dim(), scores);
       for (int r = first; r < first + rows; ++r) {
         const KeyRange own = InTile(item.row_keys(r), tile);
         if (own.empty()) continue;
@@ -186,11 +186,11 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
              const AttentionScratch& s) {
   const KeyRange all = item.keys();
   const int first_tile = all.begin / kTile * kTile;
-  Tile<typename View::Element> loaded;
+  Tile<typename View::Row> loaded;
   for (int tile = first_tile; tile < all.end; tile += kTile) {
     NextRows(view, item, tile, &loaded);
     LoadTile(view, item, s, true, false, &loaded);
-    ScoreTile(s, loaded.keys, 0, item.num_rows(), view.s.head_dim, s.scores + tile);
+    ScoreTile(s, loaded.keys, 0, item.num_rows(), view.head_dim(), s.scores + tile);
   }
   for (int r = 0; r < item.num_rows(); ++r) {
     float* scores = s.scores + r * s.score_stride;
@@ -211,7 +211,7 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
 
 void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
                     const AttentionScratch& s) {
-  const int head_dim = call.args.kv.s.head_dim;
+  const int head_dim = call.args.kv.head_dim();
   LoadQueries(call, item, s, head_dim);
   VisitKv(call.args.kv, [&](const auto& view) HWY_ATTR {
     if (call.kind == AttentionKind::kMha) {
@@ -242,7 +242,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   const auto block = HWY_DYNAMIC_DISPATCH(AttentionBlock);
   const AttentionKind kind = resources.attention;
   const AttnMeta& meta = args.meta;
-  const int head_dim = args.kv.s.head_dim, max_context = resources.limits.max_context;
+  const int head_dim = args.kv.head_dim(), max_context = resources.limits.max_context;
   KU_CHECK(head_dim <= kMaxHeadDim, "head_dim is too large");
   KU_CHECK(meta.max_kv_len <= max_context, "more than was reserved");
   const int num_heads = static_cast<int>(args.q.shape[1]) / head_dim;

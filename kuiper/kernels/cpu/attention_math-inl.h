@@ -29,7 +29,7 @@ constexpr int kVecs = 2;
 
 // --- the product ------------------------------------------------------------------------------
 
-// Rows of a dense matrix; the other kind of `b` is an array of row pointers.
+// Rows of a dense matrix; the other kind of `b` is an array of rows of the KV cache.
 struct StridedRows {
   const float* data;
   int64_t stride;
@@ -61,7 +61,7 @@ HWY_INLINE void MultiplyTile(const Product<B>& p, int64_t col) {
     }
   }
   for (int k = p.begin; k < p.end; ++k) {
-    const auto* row = p.b[k] + col;
+    const auto row = p.b[k] + col;
     VF x[kN];
     for (int n = 0; n < kN; ++n) x[n] = LoadF32(d, row + n * kLanes);
     for (int r = 0; r < kR; ++r) {

@@ -22,25 +22,16 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-template <typename T>
-HWY_INLINE int TokensPerPage(const PagedView<T>& view) {
-  return 1 << view.page_shift;
-}
-template <typename T>
-HWY_INLINE int TokensPerPage(const ContiguousView<T>& view) {
-  return view.max_len;
-}
-
-// rows[i] = the K vector at position tile + i for i in `keys`, with one table look-up per page.
-// Repeats of the first and of the last one fill groups of kPackKeys.
-template <class View, typename T = typename View::Element>
+// rows[i] = the key at position tile + i for i in `keys`, with one table look-up per page. Repeats
+// of the first and of the last one fill groups of kPackKeys.
+template <class View, class Row = typename View::Row>
 HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRange keys,
-                        const T** rows) {
-  const int tokens = TokensPerPage(view);
+                        Row* rows) {
+  const int tokens = view.page_size();
   for (int pos = tile + keys.begin; pos < tile + keys.end;) {
     const int run_end = std::min(tile + keys.end, pos - pos % tokens + tokens);
-    const T* row = view.Row(seq, pos, kv_head);
-    for (; pos < run_end; ++pos, row += view.s.token_stride) rows[pos - tile] = row;
+    Row row = view.Key(seq, pos, kv_head);
+    for (; pos < run_end; ++pos, row = view.Next(row)) rows[pos - tile] = row;
   }
   for (int i = keys.begin / kPackKeys * kPackKeys; i < keys.begin; ++i) rows[i] = rows[keys.begin];
   for (int i = keys.end; i % kPackKeys != 0; ++i) rows[i] = rows[keys.end - 1];
@@ -52,12 +43,12 @@ using DU = hn::RebindToUnsigned<DF>;
 using VU = hn::Vec<DU>;
 
 #if HWY_TARGET != HWY_SCALAR
-// 16 bytes of each of kLanes / 4 rows `apart` pointers apart, one row per 128-bit block.
+// 16 bytes of each of kLanes / 4 rows, `apart` of the array apart, one row per 128-bit block.
 template <typename T>
-HWY_INLINE VU LoadBlocks(const T* const* rows, int apart, int offset) {
+HWY_INLINE VU LoadBlocks(const KvRow<T>* rows, int apart, int offset) {
   const DU d;
   const auto load = [&](int block) HWY_ATTR {
-    return hn::LoadDup128(d, reinterpret_cast<const uint32_t*>(rows[block * apart] + offset));
+    return hn::LoadDup128(d, reinterpret_cast<const uint32_t*>(rows[block * apart].data + offset));
   };
   if constexpr (kLanes == 16) {
     return hn::ConcatUpperLower(d, hn::OddEvenBlocks(load(3), load(2)),
@@ -92,7 +83,7 @@ HWY_INLINE void StoreWords(VU words, float* out, const Half*) {
 // Transposes 16 bytes of each of kLanes keys: words within the 128-bit blocks, whose four rows are
 // four consecutive keys.
 template <typename T>
-HWY_INLINE void TransposeStep(const T* const* rows, int offset, float* out) {
+HWY_INLINE void TransposeStep(const KvRow<T>* rows, int offset, float* out) {
   const DU d;
   constexpr int kElements = 4 / sizeof(T);  // per word
   const VU a = LoadBlocks(rows, 4, offset), b = LoadBlocks(rows + 1, 4, offset);
@@ -126,17 +117,17 @@ struct Ahead {
   }
 };
 
+// Whether kPackKeys rows lie side by side.
 template <typename T>
-HWY_INLINE const char* ContiguousBlock(const T* const* rows, int head_dim, int64_t offset) {
-  const bool contiguous = rows[kPackKeys - 1] - rows[0] == int64_t{kPackKeys - 1} * head_dim;
-  return contiguous ? reinterpret_cast<const char*>(rows[0] + offset) : nullptr;
+HWY_INLINE bool IsContiguousBlock(const KvRow<T>* rows, int head_dim) {
+  return rows[kPackKeys - 1].data - rows[0].data == int64_t{kPackKeys - 1} * head_dim;
 }
 
 // keys[i][j] = element i of row j for j in `range`, as FP32; `rows` is padded to multiples of
-// kPackKeys with valid pointers. Other columns hold anything. ahead(block) says what to fetch
+// kPackKeys with valid rows. Other columns hold anything. ahead(block) says what to fetch
 // meanwhile.
 template <typename T, class F>
-void PackKeys(const T* const* rows, KeyRange range, int head_dim, [[maybe_unused]] const F& ahead,
+void PackKeys(const KvRow<T>* rows, KeyRange range, int head_dim, [[maybe_unused]] const F& ahead,
               float* keys) {
   int vectorised = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -153,16 +144,17 @@ void PackKeys(const T* const* rows, KeyRange range, int head_dim, [[maybe_unused
   }
 #endif
   for (int i = vectorised; i < head_dim; ++i) {
-    for (int j = range.begin; j < range.end; ++j) keys[i * kKeyStride + j] = ToFloat(rows[j][i]);
+    for (int j = range.begin; j < range.end; ++j)
+      keys[i * kKeyStride + j] = LoadElement(rows[j], i);
   }
 }
 
-// values[j] = row j + v_offset as FP32 for j in `range`, padded with zeros to `dim`.
-template <typename T>
-void PackValues(const T* const* rows, int64_t v_offset, KeyRange range, int head_dim, int64_t dim,
-                float* values) {
+// values[j] = the value of key j as FP32 for j in `range`, padded with zeros to `dim`.
+template <class View, class Row = typename View::Row>
+void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, float* values) {
+  const int head_dim = view.head_dim();
   for (int j = range.begin; j < range.end; ++j) {
-    const T* row = rows[j] + v_offset;
+    const Row row = view.ValueOf(keys[j]);
     MapElements(values + j * dim, head_dim, [&](auto load) HWY_ATTR { return load(row); });
     std::fill(values + j * dim + head_dim, values + (j + 1) * dim, 0.0f);
   }
@@ -171,11 +163,11 @@ void PackValues(const T* const* rows, int64_t v_offset, KeyRange range, int head
 // --- one tile of an item ----------------------------------------------------------------------
 
 // The rows of one tile and of the next, and whether the values were converted to scratch.
-template <typename T>
+template <class Row>
 struct Tile {
   KeyRange keys;  // that the item sees, from the start of the tile
-  const T* rows[kTile];
-  const T* next_rows[kTile];
+  Row rows[kTile];
+  Row next_rows[kTile];
   int next_end = -1;  // of next_rows; -1: not looked up
   bool packed = false;
 
@@ -185,14 +177,15 @@ struct Tile {
     if (packed) {
       f(StridedRows{s.values, s.dim});
     } else {
-      f(static_cast<const T* const*>(rows));
+      f(static_cast<const Row*>(rows));
     }
   }
 };
 
 // Looks up the rows of the tile at position `begin` and the ones after them.
-template <class View, typename T = typename View::Element>
-HWY_INLINE void NextRows(const View& view, const AttentionItem& item, int begin, Tile<T>* tile) {
+template <class View>
+HWY_INLINE void NextRows(const View& view, const AttentionItem& item, int begin,
+                         Tile<typename View::Row>* tile) {
   const KeyRange all = item.keys();
   tile->keys = InTile(all, begin);
   if (tile->next_end < 0) {
@@ -208,23 +201,26 @@ HWY_INLINE void NextRows(const View& view, const AttentionItem& item, int begin,
 }
 
 // Makes the keys and values of the tile ready for the products.
-template <class View, typename T = typename View::Element>
+template <class View>
 HWY_INLINE void LoadTile(const View& view, const AttentionItem& item, const AttentionScratch& s,
-                         bool with_keys, bool with_values, Tile<T>* tile) {
+                         bool with_keys, bool with_values, Tile<typename View::Row>* tile) {
   // Converting pays when several register tiles read the values; partial vectors need the padding.
   constexpr int kPackFromRows = 2 * kMicroRows;
-  const int head_dim = view.s.head_dim;
+  const int head_dim = view.head_dim();
   const KeyRange keys = tile->keys;
   const bool many_rows = item.num_rows() > kPackFromRows;
   if (with_keys) {
     const auto ahead = [&](int block) {
       Ahead next;
       if (many_rows) return next;
-      if (with_values && block >= keys.begin && block + kPackKeys <= keys.end) {
-        next.values = ContiguousBlock(tile->rows + block, head_dim, view.s.v_offset);
+      const auto address = [](auto row) { return reinterpret_cast<const char*>(row.data); };
+      const bool whole = block >= keys.begin && block + kPackKeys <= keys.end;
+      if (with_values && whole && IsContiguousBlock(tile->rows + block, head_dim)) {
+        next.values = address(view.ValueOf(tile->rows[block]));
       }
-      if (block + kPackKeys <= tile->next_end) {
-        next.keys = ContiguousBlock(tile->next_rows + block, head_dim, 0);
+      if (block + kPackKeys <= tile->next_end &&
+          IsContiguousBlock(tile->next_rows + block, head_dim)) {
+        next.keys = address(tile->next_rows[block]);
       }
       return next;
     };
@@ -233,9 +229,9 @@ HWY_INLINE void LoadTile(const View& view, const AttentionItem& item, const Atte
   if (!with_values) return;
   tile->packed = many_rows || s.dim != head_dim;
   if (tile->packed) {
-    PackValues(tile->rows, view.s.v_offset, keys, head_dim, s.dim, s.values);
+    PackValues(view, tile->rows, keys, s.dim, s.values);
   } else {
-    for (int j = keys.begin; j < keys.end; ++j) tile->rows[j] += view.s.v_offset;
+    for (int j = keys.begin; j < keys.end; ++j) tile->rows[j] = view.ValueOf(tile->rows[j]);
   }
 }
 

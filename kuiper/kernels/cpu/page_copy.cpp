@@ -7,20 +7,17 @@
 namespace kuiper::cpu {
 
 void Run(const Resources& resources, const CopyPagesArgs& args) {
-  const KvView& kv = args.kv;
   const Tensor& copies = args.copies;
-  const int64_t runs = kv.s.page_stride / kv.s.v_offset;
-  VisitKv(kv, [&](const auto& view) {
-    ForEachItem(resources.pool, copies.rows() * runs, copies.rows() * kv.s.page_stride,
-                [&](int64_t item, int) {
-                  const int32_t* copy = copies.row<int32_t>(item / runs);
-                  const int64_t elements = int64_t{copy[2]} * view.s.head_dim;
-                  KU_CHECK(elements >= 0 && elements <= view.s.v_offset,
-                           "more tokens than a page has");
-                  const int64_t begin = item % runs * view.s.v_offset;
-                  std::memcpy(view.Page(copy[1]) + begin, view.Page(copy[0]) + begin,
-                              elements * sizeof(*view.Page(0)));
-                });
+  const int64_t runs = args.kv.runs_per_page();
+  VisitKv(args.kv, [&](const auto& view) {
+    const int64_t units = copies.rows() * runs * view.MaxRunUnits();
+    ForEachItem(resources.pool, copies.rows() * runs, units, [&](int64_t item, int) {
+      const int32_t* copy = copies.row<int32_t>(item / runs);
+      const int64_t size = view.RunUnits(copy[2]);
+      KU_CHECK(size >= 0 && size <= view.MaxRunUnits(), "more tokens than a page has");
+      auto* to = view.Run(copy[1], item % runs);
+      std::memcpy(to, view.Run(copy[0], item % runs), size * sizeof(*to));
+    });
   });
 }
 

@@ -52,16 +52,10 @@ void NormRotateHead(float* out, const float* x, int head_dim, Tensor weight, flo
   }
 }
 
-// out [head_dim] = x, of any two float types.
-template <typename Out, typename In>
-HWY_INLINE void StoreHead(Out* out, const In* x, int head_dim) {
-  MapElements(out, head_dim, [&](auto load) HWY_ATTR { return load(x); });
-}
-
 // Token t of the batch, whose angles have these cosines and sines [head_dim / 2].
 void RopeToken(const QkNormRopeStoreArgs& args, int64_t t, const float* cosine, const float* sine) {
   const KvView& kv = args.store.kv;
-  const int head_dim = kv.s.head_dim;
+  const int head_dim = kv.head_dim();
   float* q = args.q.row<float>(t);
   for (float* end = q + args.q.shape[1]; q < end; q += head_dim) {
     NormRotateHead(q, q, head_dim, args.q_norm, args.eps, cosine, sine);
@@ -71,23 +65,23 @@ void RopeToken(const QkNormRopeStoreArgs& args, int64_t t, const float* cosine, 
     float key[kMaxHeadDim];
     for (int g = 0; g < kv.kv_heads; ++g, k += head_dim, v += head_dim) {
       NormRotateHead(key, k, head_dim, args.k_norm, args.eps, cosine, sine);
-      auto* row = view.Slot(args.store.slots.ptr<int32_t>()[t], g);
+      const auto row = view.Slot(args.store.slots.ptr<int32_t>()[t], g);
       StoreHead(row, key, head_dim);
-      StoreHead(row + view.s.v_offset, v, head_dim);
+      StoreHead(view.ValueOf(row), v, head_dim);
     }
   });
 }
 
 void StoreKvToken(const StoreKvArgs& args, int64_t t) {
   const KvView& kv = args.kv;
-  const int head_dim = kv.s.head_dim;
+  const int head_dim = kv.head_dim();
   VisitFloat(args.k.dtype, [&](auto zero) HWY_ATTR {
     using T = decltype(zero);
     VisitKv(kv, [&](const auto& view) HWY_ATTR {
       for (int g = 0; g < kv.kv_heads; ++g) {
-        auto* row = view.Slot(args.slots.ptr<int32_t>()[t], g);
+        const auto row = view.Slot(args.slots.ptr<int32_t>()[t], g);
         StoreHead(row, args.k.row<T>(t) + g * head_dim, head_dim);
-        StoreHead(row + view.s.v_offset, args.v.row<T>(t) + g * head_dim, head_dim);
+        StoreHead(view.ValueOf(row), args.v.row<T>(t) + g * head_dim, head_dim);
       }
     });
   });

@@ -12,6 +12,7 @@
 // After highway.h.
 #include "hwy/contrib/math/math-inl.h"
 #include "kuiper/base/half.h"
+#include "kuiper/ops/kv_format.h"
 
 #if defined(KUIPER_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KUIPER_KERNELS_CPU_SIMD_INL_H_
@@ -120,20 +121,39 @@ HWY_INLINE void StorePartial(VF v, DF d, T* p, int count) {
   std::memcpy(static_cast<void*>(p), padded, count * sizeof(T));
 }
 
+// Rows of the KV cache in a float format.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadF32(D d, KvRow<T> row) {
+  return LoadF32(d, row.data);
+}
+template <typename T>
+HWY_INLINE VF LoadPartial(DF d, KvRow<T> row, int count) {
+  return LoadPartial(d, row.data, count);
+}
+template <typename T>
+HWY_INLINE float LoadElement(KvRow<T> row, int i) {
+  return ToFloat(row.data[i]);
+}
+
 // out[i] = f(load(i)...) for i in [0, n): `load` is called with a function that loads any pointer
-// at the current place, so that full and partial vectors share their arithmetic.
+// or row at the current place, so that full and partial vectors share their arithmetic.
 template <typename T, class F>
 HWY_INLINE void MapElements(T* out, int64_t n, F&& f) {
   const DF d;
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    StoreF32(f([&](const auto* p) HWY_ATTR { return LoadF32(d, p + i); }), d, out + i);
+    StoreF32(f([&](auto p) HWY_ATTR { return LoadF32(d, p + i); }), d, out + i);
   }
   if (i < n) {
     const int rest = static_cast<int>(n - i);
-    StorePartial(f([&](const auto* p) HWY_ATTR { return LoadPartial(d, p + i, rest); }), d, out + i,
-                 rest);
+    StorePartial(f([&](auto p) HWY_ATTR { return LoadPartial(d, p + i, rest); }), d, out + i, rest);
   }
+}
+
+// row = x [n] of any float type.
+template <typename T, typename In>
+HWY_INLINE void StoreHead(KvRow<T> row, const In* x, int n) {
+  MapElements(row.data, n, [&](auto load) HWY_ATTR { return load(x); });
 }
 
 // --- arithmetic -------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ struct FlashParams {
 template <typename T, int kRows>
 struct FlashMemory {
   char* tile;        // [2][tile_keys][pitch] keys; also partial outputs
-  const T** keys;    // [kMaxSplit] rows of the split's tokens
+  KvRow<T>* keys;    // [kMaxSplit] of the split's tokens
   float* scores;     // [kRows][kMaxSplit]
   float* q;          // [kRows][head_dim], scaled
   float* out;        // [kRows][head_dim], merged so far
@@ -50,7 +50,7 @@ struct FlashMemory {
 
   __device__ FlashMemory(char* base, int head_dim) {
     tile = base;
-    keys = reinterpret_cast<const T**>(base + kTileBytes);
+    keys = reinterpret_cast<KvRow<T>*>(base + kTileBytes);
     scores = reinterpret_cast<float*>(keys + kMaxSplit);
     q = scores + kRows * kMaxSplit;
     out = q + kRows * head_dim;
@@ -61,7 +61,7 @@ struct FlashMemory {
     own = reinterpret_cast<KeyRange*>(sum + kRows);
   }
   static size_t Bytes(int head_dim) {
-    return kTileBytes + kMaxSplit * sizeof(T*) +
+    return kTileBytes + kMaxSplit * sizeof(KvRow<T>) +
            sizeof(float) * kRows * (kMaxSplit + 2 * static_cast<size_t>(head_dim) + 6);
   }
 };
@@ -80,7 +80,7 @@ struct SplitKeys {
 
 // Brings keys [begin, begin + p.tile_keys) of the split to a stage of the tile.
 template <typename T, int kVec>
-__device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, const T* const* keys,
+__device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, const KvRow<T>* keys,
                                          int begin, int count) {
   const int head_dim = p.work.head_dim;
   const int chunks = head_dim / kVec;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, cons
     const int key = i / chunks, chunk = i % chunks;
     if (begin + key >= count) break;
     char* to = stage + key * pitch + chunk * kVec * static_cast<int>(sizeof(T));
-    const T* from = keys[begin + key] + chunk * kVec;
+    const T* from = (keys[begin + key] + chunk * kVec).data;
     if constexpr (kVec == kVector<T>) {
       CopyAsync<16>(to, from);
     } else {
@@ -180,9 +180,10 @@ __device__ __forceinline__ void Softmax(const FlashParams& p, const FlashMemory<
 }
 
 // Calls consume(r, i, output) for element i of each row r: the weighted sum of the split's values.
-template <typename T, int kVec, int kRows, typename F>
-__device__ __forceinline__ void WeightValues(const FlashParams& p, const FlashMemory<T, kRows>& m,
-                                             int64_t v_offset, int rows, const SplitKeys& split,
+template <typename View, int kVec, int kRows, typename F>
+__device__ __forceinline__ void WeightValues(const FlashParams& p,
+                                             const FlashMemory<typename View::Element, kRows>& m,
+                                             const View& view, int rows, const SplitKeys& split,
                                              const F& consume) {
   const int head_dim = p.work.head_dim;
   const int lanes = head_dim / kVec;  // threads that share a token
@@ -204,7 +205,7 @@ __device__ __forceinline__ void WeightValues(const FlashParams& p, const FlashMe
 #pragma unroll 2
     for (; j < split.count; j += groups) {
       float v[kVec];
-      LoadValues(m.keys[j] + v_offset + at, v);
+      LoadValues(view.ValueOf(m.keys[j]), at, v);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         // A row skips what it does not see: 0 * NaN would not be 0.
@@ -273,16 +274,16 @@ __global__ void __launch_bounds__(kThreads, kResident)
       const KeyRange range = item.KeysOf(s);
       const SplitKeys split{SplitBegin(s), range.begin - SplitBegin(s), range.end - SplitBegin(s)};
       for (int j = split.first + tid; j < split.count; j += kThreads) {
-        m.keys[j] = view.Row(item.seq, split.begin + j, item.kv_head);
+        m.keys[j] = view.Key(item.seq, split.begin + j, item.kv_head);
       }
       __syncthreads();
       ComputeScores<T, kVec, kRows>(p, m, item, split);
       Softmax(p, m, item, split);
       __syncthreads();
       if (item.split >= 0) {
-        WeightValues<T, kVec, kRows>(
-            p, m, view.s.v_offset, rows, split,
-            [&](int r, int i, float x) { Partial(w, item, r, s)[2 + i] = x; });
+        WeightValues<View, kVec, kRows>(p, m, view, rows, split, [&](int r, int i, float x) {
+          Partial(w, item, r, s)[2 + i] = x;
+        });
         if (tid < rows) {
           float* partial = Partial(w, item, tid, s);
           partial[0] = m.split_max[tid];
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
         }
         continue;
       }
-      WeightValues<T, kVec, kRows>(p, m, view.s.v_offset, rows, split, [&](int r, int i, float x) {
+      WeightValues<View, kVec, kRows>(p, m, view, rows, split, [&](int r, int i, float x) {
         if (m.own[r].begin >= m.own[r].end) return;
         const MergeFactors f = Merge(m.max[r], m.split_max[r]);
         float& out = m.out[r * w.head_dim + i];
@@ -377,7 +378,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   call.num_seqs = meta.num_seqs;
   call.max_q_len = meta.max_q_len;
   call.max_kv_len = meta.max_kv_len;
-  call.head_dim = args.kv.s.head_dim;
+  call.head_dim = args.kv.head_dim();
   call.heads = static_cast<int>(args.q.shape[1]) / call.head_dim;
   call.kv_heads = args.kv.kv_heads;
   call.group = call.heads / call.kv_heads;

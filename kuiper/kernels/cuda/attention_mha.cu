@@ -16,21 +16,21 @@ namespace {
 constexpr int kThreads = 128;
 
 // q . key + slope * distance, in the scale of exp2.
-template <typename T>
-__device__ __forceinline__ float Score(const float* q, const T* key, int head_dim, float slope,
+template <typename Row>
+__device__ __forceinline__ float Score(const float* q, Row key, int head_dim, float slope,
                                        int distance) {
   float sum = 0.0f;
-  for (int i = 0; i < head_dim; ++i) sum = fmaf(q[i], Widen(key[i]), sum);
+  for (int i = 0; i < head_dim; ++i) sum = fmaf(q[i], LoadElement(key, i), sum);
   return fmaf(slope, static_cast<float>(distance), sum);
 }
 
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     MhaKernel(const __grid_constant__ AttnCall p, const __grid_constant__ View view) {
-  using T = typename View::Element;
+  using Row = typename View::Row;
   KU_SHARED(q, float[kMaxMhaHeadDim]);
   KU_SHARED(weight, float[kThreads]);
-  KU_SHARED(value, const void* [kThreads]);
+  KU_SHARED(value, Row[kThreads]);
   KU_SHARED(shared, float[kWarpSize]);
   const int tid = static_cast<int>(threadIdx.x);
   const int row = static_cast<int>(blockIdx.x) / p.heads;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
 
   float max = -INFINITY;
   for (int k = keys.begin + tid; k < keys.end; k += kThreads) {
-    max = fmaxf(max, Score(q, view.Row(seq, k, kv_head), p.head_dim, slope, k - pos));
+    max = fmaxf(max, Score(q, view.Key(seq, k, kv_head), p.head_dim, slope, k - pos));
   }
   max = BlockMax(max, shared);
 
@@ -64,18 +64,18 @@ __global__ void __launch_bounds__(kThreads)
     const int count = keys.end - tile < kThreads ? keys.end - tile : kThreads;
     __syncthreads();
     if (tid < count) {
-      const T* key = view.Row(seq, tile + tid, kv_head);
+      const Row key = view.Key(seq, tile + tid, kv_head);
       weight[tid] = exp2f(Score(q, key, p.head_dim, slope, tile + tid - pos) - max);
-      value[tid] = key + view.s.v_offset;
+      value[tid] = view.ValueOf(key);
       sum += weight[tid];
     }
     __syncthreads();
     for (int j = 0; j < count; ++j) {
-      const T* v = static_cast<const T*>(value[j]);
+      const Row v = value[j];
 #pragma unroll
       for (int n = 0; n < kPerThread; ++n) {
         const int i = tid + n * kThreads;
-        if (i < p.head_dim) acc[n] = fmaf(weight[j], Widen(v[i]), acc[n]);
+        if (i < p.head_dim) acc[n] = fmaf(weight[j], LoadElement(v, i), acc[n]);
       }
     }
   }

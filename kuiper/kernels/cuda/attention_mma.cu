@@ -112,26 +112,29 @@ __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& i
 template <typename View>
 __device__ __forceinline__ void FindKeys(const View& view, const AttnItem& item,
                                          const KeyRange& range, int tile,
-                                         const typename View::Element** keys) {
+                                         typename View::Row* keys) {
   const int i = static_cast<int>(threadIdx.x);
   if (i >= kTile) return;
   const int pos = tile * kTile + i;
-  keys[i] = pos >= range.begin && pos < range.end ? view.Row(item.seq, pos, item.kv_head) : nullptr;
+  keys[i] = {};
+  if (pos >= range.begin && pos < range.end) keys[i] = view.Key(item.seq, pos, item.kv_head);
 }
 
-// Starts the copy of a tile of keys, or at an offset of values, to a stage.
-template <typename T, int kHeadDim>
-__device__ __forceinline__ void CopyTile(char* stage, const T* const* keys, int64_t offset) {
+// Starts the copy of a tile of keys, or of their values, to a stage.
+template <bool kValues, int kHeadDim, typename View>
+__device__ __forceinline__ void CopyTile(const View& view, char* stage,
+                                         const typename View::Row* keys) {
   constexpr int kChunks = kHeadDim / 8;
   static_assert(kTile * kChunks % kThreads == 0);
 #pragma unroll 2  // more copies at a time need registers that are not there
   for (int n = 0; n < kTile * kChunks / kThreads; ++n) {
     const int i = n * kThreads + static_cast<int>(threadIdx.x);
     const int row = i / kChunks, chunk = i % kChunks;
-    const T* key = keys[row];
-    const bool valid = key != nullptr;
-    CopyAsyncOrZero<16>(stage + row * kPitch<kHeadDim> + chunk * 16,
-                        valid ? key + offset + chunk * 8 : nullptr, valid);
+    const typename View::Row key = keys[row];
+    const bool valid = !key.empty();
+    const typename View::Row from = (kValues ? view.ValueOf(key) : key) + chunk * 8;
+    CopyAsyncOrZero<16>(stage + row * kPitch<kHeadDim> + chunk * 16, valid ? from.data : nullptr,
+                        valid);
   }
 }
 
@@ -347,7 +350,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
   KU_SHARED(range, KeyRange);        // of the item, or of its split
   KU_SHARED(warp_keys, WarpKeys[kWarps]);
   char* const stages = queries + kTileBytes<kHeadDim>;
-  const T** addresses = reinterpret_cast<const T**>(stages + 3 * kTileBytes<kHeadDim>);
+  auto* const addresses = reinterpret_cast<typename View::Row*>(stages + 3 * kTileBytes<kHeadDim>);
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const AttnItem& item = shared_item;
@@ -370,10 +373,9 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     FindKeys(view, item, range, tile, addresses + tile % 2 * kTile);
     if (tile + 1 < end) FindKeys(view, item, range, tile + 1, addresses + (tile + 1) % 2 * kTile);
     __syncthreads();
-    CopyTile<T, kHeadDim>(stages, addresses + tile % 2 * kTile, 0);
+    CopyTile<false, kHeadDim>(view, stages, addresses + tile % 2 * kTile);
     CommitCopies();
-    CopyTile<T, kHeadDim>(stages + kTileBytes<kHeadDim>, addresses + tile % 2 * kTile,
-                          view.s.v_offset);
+    CopyTile<true, kHeadDim>(view, stages + kTileBytes<kHeadDim>, addresses + tile % 2 * kTile);
     CommitCopies();
     LoadQueries<T, kHeadDim>(w, item, queries);
 
@@ -385,14 +387,15 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
       const int first_key = tile * kTile;
       const bool sees = has_rows && first_key < warp_keys[warp].some.end &&
                         first_key + kTile > warp_keys[warp].some.begin;
-      const T** const next = addresses + (tile + 1) % 2 * kTile;
+      typename View::Row* const next = addresses + (tile + 1) % 2 * kTile;
       char* const keys = stages + stage * kTileBytes<kHeadDim>;
       char* const values = stages + (stage + 1) % 3 * kTileBytes<kHeadDim>;
       stage = (stage + 2) % 3;
       uint32_t p[kTile / 16][4] = {};
       WaitCopies<1>();
       __syncthreads();  // the keys have landed, and all are done with the values before
-      if (tile + 1 < end) CopyTile<T, kHeadDim>(stages + stage * kTileBytes<kHeadDim>, next, 0);
+      if (tile + 1 < end)
+        CopyTile<false, kHeadDim>(view, stages + stage * kTileBytes<kHeadDim>, next);
       CommitCopies();
       if (tile + 2 < end) {
         FindKeys(view, item, range, tile + 2, addresses + tile % 2 * kTile);
@@ -406,7 +409,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
       }
       WaitCopies<1>();
       __syncthreads();  // the values have landed, and all are done with the keys
-      if (tile + 1 < end) CopyTile<T, kHeadDim>(keys, next, view.s.v_offset);
+      if (tile + 1 < end) CopyTile<true, kHeadDim>(view, keys, next);
       CommitCopies();
       if (sees) WeightValues<T>(values, p, lane, state);
 
@@ -452,7 +455,8 @@ void AllowMemory() {
 }  // namespace
 
 bool CanAttentionMma(const AttnCall& call, const KvView& kv) {
-  return kv.dtype != DType::kF32 && call.q.dtype == kv.dtype && call.out.dtype == kv.dtype &&
+  const DType type = kv.format.element_type();
+  return type != DType::kF32 && call.q.dtype == type && call.out.dtype == type &&
          (call.head_dim == 64 || call.head_dim == 80 || call.head_dim == 128);
 }
 

@@ -5,6 +5,7 @@
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/half.h"
 #include "kuiper/kernels/cuda/platform.h"
+#include "kuiper/ops/kv_format.h"
 
 namespace kuiper::KU_GPU {
 
@@ -75,6 +76,29 @@ __device__ __forceinline__ void LoadValues(const T* p, float (&v)[kCount]) {
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) v[i] = Widen(p[i]);
+  }
+}
+
+// Rows of the KV cache in a float format.
+template <typename T>
+__device__ __forceinline__ float LoadElement(KvRow<T> row, int i) {
+  return Widen(row.data[i]);
+}
+template <typename T, int kCount>
+__device__ __forceinline__ void LoadValues(KvRow<T> row, int i, float (&v)[kCount]) {
+  LoadValues(row.data + i, v);
+}
+// Stores a head that a warp holds as pairs (i, i + half): lane l has pairs l, l + 32, ... in `low`
+// and `high`.
+template <typename T, int kPairs>
+__device__ __forceinline__ void StoreHead(KvRow<T> row, int half, int lane,
+                                          const float (&low)[kPairs], const float (&high)[kPairs]) {
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarpSize;
+    if (i >= half) continue;
+    row.data[i] = Narrow<T>::From(low[j]);
+    row.data[half + i] = Narrow<T>::From(high[j]);
   }
 }
 
@@ -163,6 +187,13 @@ __device__ __forceinline__ void StoreChunk(void* row, DType dtype, bool vectors,
   for (int j = 0; j < 8; ++j) {
     if (i + j < n) StoreAny(row, dtype, i + j, v[j]);
   }
+}
+
+// The same of a row of the KV cache in a float format.
+template <typename T>
+__device__ __forceinline__ void StoreChunk(KvRow<T> row, bool vectors, int i, int n,
+                                           const float (&v)[8]) {
+  StoreChunk(row.data, DTypeOf<T>::value, vectors, i, n, v);
 }
 
 // Butterflies: every lane gets the same result, in an order that depends on nothing.

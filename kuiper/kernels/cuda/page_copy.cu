@@ -14,13 +14,13 @@ constexpr int kThreads = 128;
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     CopyPagesKernel(const int32_t* copies, bool vectors, const __grid_constant__ View view) {
-  using T = typename View::Element;
-  constexpr int kPerVector = 16 / sizeof(T);
+  using Unit = typename View::Unit;
+  constexpr int kPerVector = 16 / sizeof(Unit);
   const int32_t* copy = copies + int64_t{3} * blockIdx.y;
-  const int64_t run = static_cast<int64_t>(blockIdx.x) * view.s.v_offset;
-  const T* from = view.Page(copy[0]) + run;
-  T* to = view.Page(copy[1]) + run;
-  const int64_t n = static_cast<int64_t>(copy[2]) * view.s.head_dim;
+  const int64_t run = blockIdx.x;
+  const Unit* from = view.Run(copy[0], run);
+  Unit* to = view.Run(copy[1], run);
+  const int64_t n = view.RunUnits(copy[2]);
   const int64_t num_vectors = vectors ? n / kPerVector : 0;
   for (int64_t i = threadIdx.x; i < num_vectors; i += kThreads) {
     reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
@@ -31,13 +31,12 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void Run(const Resources& resources, const CopyPagesArgs& args) {
-  const KvView& kv = args.kv;
-  const dim3 grid(static_cast<unsigned>(kv.s.page_stride / kv.s.v_offset),
+  const dim3 grid(static_cast<unsigned>(args.kv.runs_per_page()),
                   static_cast<unsigned>(args.copies.rows()));
-  VisitKv(kv, [&](const auto& view) {
+  // Slabs are allocations, so a run is aligned when the runs before it are whole vectors.
+  const bool vectors = args.kv.run_bytes() % 16 == 0;
+  VisitKv(args.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    // Slabs are allocations, so a run is aligned when the runs before it are whole vectors.
-    const bool vectors = kv.s.v_offset * sizeof(typename View::Element) % 16 == 0;
     Launch(CopyPagesKernel<View>, grid, dim3(kThreads), 0, resources.stream,
            static_cast<const int32_t*>(args.copies.data), vectors, view);
   });

@@ -32,30 +32,20 @@ struct RopeParams {
 template <int kPairs, typename View>
 __global__ void __launch_bounds__(kThreads)
     QkNormRopeStoreKernel(const __grid_constant__ RopeParams p, const __grid_constant__ View view) {
-  using T = typename View::Element;
   const int lane = threadIdx.x % kWarpSize;
   const int64_t t = blockIdx.x / p.blocks_per_token;
   int head = static_cast<int>(blockIdx.x % p.blocks_per_token) * kWarps +
              static_cast<int>(threadIdx.x / kWarpSize);
   const int half = p.head_dim / 2;
-  if (head >= p.q_heads + p.kv_heads) {
-    head -= p.q_heads + p.kv_heads;
-    if (head >= p.kv_heads) return;
-    const char* row = p.v.Row(t);
-    T* value = view.Slot(p.slots[t], head) + view.s.v_offset;
-    for (int i = lane; i < p.head_dim; i += kWarpSize) {
-      const int64_t from = static_cast<int64_t>(head) * p.head_dim + i;
-      value[i] = Narrow<T>::From(LoadAny(row, p.v.dtype, from));
-    }
-    return;
-  }
-  const bool is_key = head >= p.q_heads;
-  const MatrixArg& x = is_key ? p.k : p.q;
-  const MatrixArg& weight = is_key ? p.k_norm : p.q_norm;
-  if (is_key) head -= p.q_heads;
+  const bool is_query = head < p.q_heads;
+  if (!is_query) head -= p.q_heads;
+  const bool is_value = !is_query && head >= p.kv_heads;
+  if (is_value) head -= p.kv_heads;
+  if (is_value && head >= p.kv_heads) return;
+  const MatrixArg& x = is_query ? p.q : is_value ? p.v : p.k;
+  const MatrixArg& weight = is_query ? p.q_norm : p.k_norm;
   char* row = x.Row(t);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
-  T* key = is_key ? view.Slot(p.slots[t], head) : nullptr;
 
   float a[kPairs], b[kPairs], sum = 0.0f;
 #pragma unroll
@@ -66,32 +56,41 @@ __global__ void __launch_bounds__(kThreads)
     sum = fmaf(a[j], a[j], sum);
     sum = fmaf(b[j], b[j], sum);
   }
-  if (weight.data != nullptr) {
-    const float mean = WarpSum(sum) / static_cast<float>(p.head_dim);
-    const float scale = 1.0f / sqrtf(mean + p.eps);
+  if (!is_value) {
+    if (weight.data != nullptr) {
+      const float mean = WarpSum(sum) / static_cast<float>(p.head_dim);
+      const float scale = 1.0f / sqrtf(mean + p.eps);
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int i = lane + j * kWarpSize;
+        if (i >= half) continue;
+        a[j] = a[j] * scale * LoadAny(weight.data, weight.dtype, i);
+        b[j] = b[j] * scale * LoadAny(weight.data, weight.dtype, half + i);
+      }
+    }
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int i = lane + j * kWarpSize;
       if (i >= half) continue;
-      a[j] = a[j] * scale * LoadAny(weight.data, weight.dtype, i);
-      b[j] = b[j] * scale * LoadAny(weight.data, weight.dtype, half + i);
+      const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
+      const float c = p.cos_sin[pos * p.cos_sin_stride + i];
+      const float s = p.cos_sin[pos * p.cos_sin_stride + half + i];
+      const float low = a[j] * c - b[j] * s, high = b[j] * c + a[j] * s;
+      a[j] = low;
+      b[j] = high;
     }
+  }
+  if (!is_query) {
+    const typename View::Row key = view.Slot(p.slots[t], head);
+    StoreHead(is_value ? view.ValueOf(key) : key, half, lane, a, b);
+    return;
   }
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
     const int i = lane + j * kWarpSize;
     if (i >= half) continue;
-    const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
-    const float c = p.cos_sin[pos * p.cos_sin_stride + i];
-    const float s = p.cos_sin[pos * p.cos_sin_stride + half + i];
-    const float low = a[j] * c - b[j] * s, high = b[j] * c + a[j] * s;
-    if (is_key) {
-      key[i] = Narrow<T>::From(low);
-      key[half + i] = Narrow<T>::From(high);
-    } else {
-      StoreAny(row, x.dtype, first + i, low);
-      StoreAny(row, x.dtype, first + half + i, high);
-    }
+    StoreAny(row, x.dtype, first + i, a[j]);
+    StoreAny(row, x.dtype, first + half + i, b[j]);
   }
 }
 
@@ -105,21 +104,20 @@ struct StoreParams {
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     StoreKvKernel(const __grid_constant__ StoreParams p, const __grid_constant__ View view) {
-  using T = typename View::Element;
   const int64_t t = blockIdx.x;
   const int chunk = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
   const int head = chunk / p.chunks_per_head;
   if (head >= p.kv_heads) return;
   const int i = chunk % p.chunks_per_head * 8;
-  T* key = view.Slot(p.slots[t], head);
+  const typename View::Row key = view.Slot(p.slots[t], head);
   const int in_bytes = p.k.dtype == DType::kF32 ? 4 : 2;
   const int64_t offset = static_cast<int64_t>(head) * p.head_dim * in_bytes;
   const bool out_vectors = p.head_dim % 8 == 0;
   float v[8];
   LoadChunk(p.k.Row(t) + offset, p.k.dtype, p.vectors, i, p.head_dim, v);
-  StoreChunk(key, DTypeOf<T>::value, out_vectors, i, p.head_dim, v);
+  StoreChunk(key, out_vectors, i, p.head_dim, v);
   LoadChunk(p.v.Row(t) + offset, p.v.dtype, p.vectors, i, p.head_dim, v);
-  StoreChunk(key + view.s.v_offset, DTypeOf<T>::value, out_vectors, i, p.head_dim, v);
+  StoreChunk(view.ValueOf(key), out_vectors, i, p.head_dim, v);
 }
 
 }  // namespace
@@ -161,7 +159,7 @@ void Run(const Resources& resources, const StoreKvArgs& args) {
   p.k = AsArg(args.k);
   p.v = AsArg(args.v);
   p.kv_heads = args.kv.kv_heads;
-  p.head_dim = args.kv.s.head_dim;
+  p.head_dim = args.kv.head_dim();
   p.vectors = p.k.vectors && p.v.vectors && p.head_dim % 8 == 0;
   p.slots = static_cast<const int32_t*>(args.slots.data);
   p.chunks_per_head = CeilDiv(p.head_dim, 8);
