@@ -1,22 +1,14 @@
-// What the scheduler does when the pool is full: put a sequence back in line, its keys and values
-// forgotten or in host memory, or drop the oldest part of it.
+#include "kuiper/engine/preemption.h"
+
 #include <algorithm>
-#include <utility>
 
 #include "kuiper/base/check.h"
-#include "kuiper/engine/scheduler.h"
 
 namespace kuiper {
 
-void Scheduler::Preempt(int64_t id, Preemption how) {
-  Sequence* seq = line_.Find(id);
-  KU_CHECK(seq != nullptr && seq->place == Sequence::Place::kRunning, "no such sequence runs");
-  PutBack(*seq, how);
-}
-
 // Swapping moves every page twice, recomputing computes every token. Pages that the prefix tree
 // keeps are not counted as saved: the pool is full, so they are about to be evicted.
-bool Scheduler::ShouldSwap(const Sequence& seq, Preemption how) const {
+bool Preempter::ShouldSwap(const Sequence& seq, Preemption how) const {
   const int pages = pages_.PagesFor(seq.num_computed);
   if (how == Preemption::kRecompute || pages == 0 || !pages_.HasRoomOnHost(seq)) return false;
   // A sequence that rests has no part in the step that would bring it back, and would not learn
@@ -27,7 +19,7 @@ bool Scheduler::ShouldSwap(const Sequence& seq, Preemption how) const {
   return known && 2 * pages * costs_.page_ms < seq.num_computed * costs_.token_ms;
 }
 
-void Scheduler::PutBack(Sequence& seq, Preemption how) {
+void Preempter::PutBack(Sequence& seq, Preemption how) {
   KU_CHECK(seq.num_pending == 0, "a plan is not committed");
   if (MustSlide(seq)) Slide(seq);
   if (!ShouldSwap(seq, how)) {
@@ -42,7 +34,7 @@ void Scheduler::PutBack(Sequence& seq, Preemption how) {
 }
 
 // All of it is computed again when it runs again.
-void Scheduler::GiveUpPages(Sequence& seq) {
+void Preempter::GiveUpPages(Sequence& seq) {
   pages_.Offer(seq);
   pages_.Release(seq);
   seq.num_computed = 0;
@@ -50,14 +42,14 @@ void Scheduler::GiveUpPages(Sequence& seq) {
   line_.PutBack(seq);
 }
 
-bool Scheduler::MustSlide(const Sequence& seq) const {
-  return limits_.on_full == OnFull::kSlide && seq.num_tokens() > window_;
+void Preempter::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies) {
+  stats_.pages_swapped_in += pages_.SwapIn(seq, copies);
 }
 
 // The sequence goes on as if its text had been the first tokens and the newest half. What is kept
 // is computed again: its keys and values depend on what is dropped, and so on the dropping. In
 // tokens, not in pages, so that it is the same for every page size and without pages.
-void Scheduler::Slide(Sequence& seq) {
+void Preempter::Slide(Sequence& seq) {
   const int sinks = std::min(kSinkTokens, window_ / 4);
   const int kept = sinks + std::max(1, (window_ - sinks) / 2);
   const int dropped = seq.num_tokens() - kept;

@@ -7,24 +7,21 @@
 #include "kuiper/base/check.h"
 
 namespace kuiper {
-namespace {
-
-// Tokens that one entry may compute: the rest of the prompt, or what was generated behind it.
-int NumComputable(const Sequence& seq) {
-  return seq.num_computed < seq.num_prompt ? seq.num_prompt - seq.num_computed : seq.num_left();
-}
-
-}  // namespace
 
 Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages)
     : limits_(limits),
       pages_(pool, reuse, host_pages, limits.on_full),
-      maker_(limits.group_decodes) {
+      maker_(limits.group_decodes),
+      preempter_(pages_, line_, limits.on_full == OnFull::kSlide ? window() : 0) {
   KU_CHECK(limits.max_seqs > 0 && limits.max_step_tokens >= limits.max_seqs);
   if (limits.policy == SchedulingPolicy::kLatency) {
     limits_.max_seqs = std::min(limits.max_seqs, kLatencySeqs);
   }
-  window_ = static_cast<int>(std::min<int64_t>(limits.max_context, pages_.num_tokens()));
+}
+
+// OnFull::kSlide: more tokens than this make a sequence slide.
+int Scheduler::window() const {
+  return static_cast<int>(std::min<int64_t>(limits_.max_context, pages_.num_tokens()));
 }
 
 Status ContextExceeded(int num_tokens, int max_context) {
@@ -49,7 +46,7 @@ Status Scheduler::Check(Sequence& seq) const {
   }
   // The last generated token is never fed back, so its K/V need no place.
   const int64_t wanted = int64_t{prompt} + std::max(seq.max_new_tokens, 1) - 1;
-  const int most = limits_.on_full == OnFull::kSlide ? window_ : limits_.max_context - 1;
+  const int most = limits_.on_full == OnFull::kSlide ? window() : limits_.max_context - 1;
   const int longest = static_cast<int>(std::min<int64_t>(most, wanted));
   seq.max_pages = std::max(pages_.PagesFor(longest), pages_.PagesFor(prompt));
   return OkStatus();
@@ -103,9 +100,9 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
       step->out_of_pages.push_back(&seq);
       return false;
     }
-    Sequence& last = *line_.running().back();
-    PutBack(last, limits_.preemption);
-    if (&last == &seq) return false;
+    const bool is_last = line_.running().back() == &seq;
+    PutLastBack();
+    if (is_last) return false;
   }
   return true;
 }
@@ -115,7 +112,7 @@ void Scheduler::PlanRunning(bool ahead, Step* step, int* budget) {
   const std::vector<Sequence*>& running = line_.running();
   int num_decodes = 0;
   for (Sequence* seq : running) {
-    if (!ahead && MustSlide(*seq)) Slide(*seq);
+    if (!ahead && preempter_.MustSlide(*seq)) preempter_.Slide(*seq);
     num_decodes += seq->num_left() == 1;
   }
   *budget = limits_.max_step_tokens - num_decodes;
@@ -124,12 +121,12 @@ void Scheduler::PlanRunning(bool ahead, Step* step, int* budget) {
   }
   for (size_t i = 0; i < running.size(); ++i) {  // those behind i may be put back meanwhile
     Sequence& seq = *running[i];
-    if (MustSlide(seq)) {
+    if (preempter_.MustSlide(seq)) {
       step->must_settle = true;
       continue;
     }
     const bool decodes = seq.num_left() == 1;
-    const int count = decodes ? 1 : std::min(NumComputable(seq), *budget);
+    const int count = decodes ? 1 : std::min(seq.num_computable(), *budget);
     if (count == 0 || !MakeRoom(seq, seq.num_computed + count, ahead, step)) continue;
     if (!decodes) *budget -= count;
     maker_.Add(seq, count);
@@ -141,12 +138,12 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
   if (ahead) {
     step.must_settle = FirstIsHeldUp();
   } else {
-    while (FirstIsHeldUp()) PutBack(*line_.running().back(), limits_.preemption);
+    while (FirstIsHeldUp()) PutLastBack();
   }
-  const int64_t preempted = stats_.preempted_recompute + stats_.preempted_swap;
+  const int64_t preempted = preempter_.num_preempted();
   int budget = 0;
   PlanRunning(ahead, &step, &budget);
-  const bool is_full = stats_.preempted_recompute + stats_.preempted_swap > preempted;
+  const bool is_full = preempter_.num_preempted() > preempted;
   if (!is_full && !step.must_settle) Admit(&step, budget);
   step.plan = maker_.Make();
   const bool is_idle = step.plan.entries.empty() && step.out_of_pages.empty() && !ahead;
@@ -154,7 +151,7 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
     // All who run rest, and others wait for what they hold.
     Sequence& last = *line_.running().back();
     KU_CHECK(last.rests, "somebody who could go on has no part in the step");
-    GiveUpPages(last);
+    preempter_.GiveUpPages(last);
   }
   // A step without entries is not launched.
   if (!step.plan.entries.empty()) step.plan.ended = std::exchange(ended_, {});
@@ -181,7 +178,7 @@ void Scheduler::Admit(Step* step, int budget) {
       return;
     }
     line_.Run(seq);
-    const int count = std::min(NumComputable(seq), budget);
+    const int count = std::min(seq.num_computable(), budget);
     if (!pages_.GrowTo(seq, seq.num_computed + count, maker_.copies())) {
       KU_CHECK(num_running() == 1, "only a lone sequence is admitted without the pages it needs");
       step->out_of_pages.push_back(&seq);
@@ -207,7 +204,7 @@ bool Scheduler::TryAdmit(Sequence& seq) {
   const int num_matched = match.num_tokens;
   pages_.Take(std::move(match), &seq);
   if (is_swapped) {
-    stats_.pages_swapped_in += pages_.SwapIn(seq, maker_.copies());
+    preempter_.SwapIn(seq, maker_.copies());
     return true;
   }
   seq.num_computed = num_matched;
@@ -247,6 +244,12 @@ void Scheduler::Append(int64_t id, int32_t token) {
   seq->tokens.push_back(token);
   seq->rests = false;
   if (seq->place == Sequence::Place::kApart) line_.Wait(*seq);
+}
+
+void Scheduler::Preempt(int64_t id, Preemption how) {
+  Sequence* seq = line_.Find(id);
+  KU_CHECK(seq != nullptr && seq->place == Sequence::Place::kRunning, "no such sequence runs");
+  preempter_.PutBack(*seq, how);
 }
 
 std::unique_ptr<Sequence> Scheduler::Finish(int64_t id, bool reusable) {

@@ -22,6 +22,7 @@
 
 #include "kuiper/engine/plan_maker.h"
 #include "kuiper/engine/policy.h"
+#include "kuiper/engine/preemption.h"
 #include "kuiper/engine/sequence.h"
 #include "kuiper/engine/sequence_line.h"
 #include "kuiper/engine/sequence_pages.h"
@@ -37,8 +38,6 @@ class Scheduler {
   // SchedulingPolicy::kLatency: sequences at a time, and prompt tokens in a step that also decodes.
   static constexpr int kLatencySeqs = 2;
   static constexpr int kLatencyChunk = 16;
-  // OnFull::kSlide: first tokens that stay, as attention sinks (StreamingLLM, arXiv:2309.17453).
-  static constexpr int kSinkTokens = 4;
 
   struct Limits {
     int max_seqs = 1;
@@ -50,16 +49,8 @@ class Scheduler {
     // Decodes that begin with the same page stand next to each other (engine/shared_pages.h).
     bool group_decodes = false;
   };
-  // What decides Preemption::kAuto. Nothing is swapped until both are known.
-  struct Costs {
-    double token_ms = 0;  // to compute a token of a prompt
-    double page_ms = 0;   // to move a page one way
-  };
-  struct Stats {
-    int64_t preempted_recompute = 0, preempted_swap = 0;
-    int64_t pages_swapped_out = 0, pages_swapped_in = 0;
-    int64_t slides = 0;
-  };
+  using Costs = SwapCosts;
+  using Stats = Preempter::Stats;
 
   // `reuse` may be null; so may `host_pages`, then nothing is swapped. All must outlive the
   // scheduler.
@@ -107,10 +98,10 @@ class Scheduler {
   // Puts a running sequence back in line; not while a plan is not committed.
   void Preempt(int64_t id, Preemption how);
 
-  void set_costs(const Costs& costs) { costs_ = costs; }
-  const Costs& costs() const { return costs_; }
+  void set_costs(const Costs& costs) { preempter_.set_costs(costs); }
+  const Costs& costs() const { return preempter_.costs(); }
+  const Stats& stats() const { return preempter_.stats(); }
   const Limits& limits() const { return limits_; }  // as they really are
-  const Stats& stats() const { return stats_; }
   // Null: it ended.
   const Sequence* Find(int64_t id) const { return line_.Find(id); }
   bool HasWork() const { return !line_.empty(); }
@@ -125,19 +116,14 @@ class Scheduler {
   bool FirstIsHeldUp() const;
   void Admit(Step* step, int budget);
   bool TryAdmit(Sequence& seq);
-  bool MustSlide(const Sequence& seq) const;
-  void Slide(Sequence& seq);
-  bool ShouldSwap(const Sequence& seq, Preemption how) const;
-  void PutBack(Sequence& seq, Preemption how);
-  void GiveUpPages(Sequence& seq);
+  int window() const;
+  void PutLastBack() { preempter_.PutBack(*line_.running().back(), limits_.preemption); }
 
   Limits limits_;
   SequencePages pages_;
   SequenceLine line_;
   PlanMaker maker_;
-  int window_;  // OnFull::kSlide: more tokens than this make a sequence slide
-  Costs costs_;
-  Stats stats_;
+  Preempter preempter_;
   int64_t num_added_ = 0;
   int64_t num_forked_ = 0;
   std::vector<int64_t> ended_;  // which no plan has told yet

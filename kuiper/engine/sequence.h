@@ -62,6 +62,10 @@ struct Sequence {
   int num_known() const { return static_cast<int>(tokens.size()); }
   int num_tokens() const { return num_known() + num_pending; }
   int num_left() const { return num_tokens() - num_computed; }
+  // Tokens that one entry may compute: the rest of the prompt, or what was generated behind it.
+  int num_computable() const {
+    return num_computed < num_prompt ? num_prompt - num_computed : num_left();
+  }
   int num_generated() const { return num_tokens() - num_prompt + num_dropped_generated; }
 };
 
