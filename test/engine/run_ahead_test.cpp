@@ -310,15 +310,9 @@ TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
   EXPECT_EQ(engine->Take(d).value().tokens, alone);
 }
 
-// The embedding of one token is NaN. The request that meets it fails; one that shares its steps,
-// and whose next step is in flight at that time, goes on as if it were alone.
-TEST(RunAheadTest, FailureOfOneRequestLeavesTheOtherAsItWas) {
-  constexpr int32_t kBroken = 5;
-  const test::TempDir dir;
-  EngineConfig config = Config(true);
-  // Not tied: the head must stay finite.
-  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d64-long-f32");
-  std::filesystem::copy(config.model_path, dir.path());
+// Copies the model at `path` into the empty `dir`, there with a NaN in the embedding of a token.
+void CopyWithNan(const std::string& path, int32_t token, int hidden, const test::TempDir& dir) {
+  std::filesystem::copy(path, dir.path());
   std::string bytes = test::ReadFile(dir / "model.safetensors");
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -327,34 +321,71 @@ TEST(RunAheadTest, FailureOfOneRequestLeavesTheOtherAsItWas) {
   const size_t entry = json.find("\"model.embed_tokens.weight\"");
   ASSERT_NE(entry, std::string::npos);
   const size_t table = 8 + header + std::stoul(json.substr(json.find(key, entry) + key.size()));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(&bytes[table + token * hidden * sizeof(float)], &nan, sizeof(nan));
+  test::WriteFile(dir / "model.safetensors", bytes);
+}
 
+// A request that meets a broken token, in its prompt or among those it generates, fails; those that
+// share its steps, and whose next step is in flight at that time, go on as if they were alone.
+TEST(RunAheadTest, FailureOfOneRequestLeavesTheOthersAsTheyWere) {
+  EngineConfig config = Config(true);
+  // Not tied: the head must stay finite.
+  config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d64-long-f32");
+  config.max_num_seqs = 4;
   const auto healthy = Create(config);
   ASSERT_NE(healthy, nullptr);
-  const size_t hidden = healthy->model_config().decoder.hidden;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(&bytes[table + kBroken * hidden * sizeof(float)], &nan, sizeof(nan));
-  test::WriteFile(dir / "model.safetensors", bytes);
+  const int hidden = healthy->model_config().decoder.hidden;
+  const auto has = [](const std::vector<int32_t>& ids, int32_t id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  for (const bool in_prompt : {true, false}) {
+    for (const size_t place : {0, 1, 2}) {  // of the one that fails, among three
+      std::vector<Request> requests;
+      std::vector<std::vector<int32_t>> alone;
+      for (int i = 0; i < 3; ++i) {
+        requests.push_back(MakeRequest(Prompt(9, Vocab(*healthy), 20 + i), 12));
+        requests.back().sampling.temperature = 1.f;
+        requests.back().sampling.seed = i;
+        alone.push_back(RunToEnd(*healthy, requests.back()).tokens);
+      }
+      // An id that nobody else meets.
+      const std::vector<int32_t>& ids = in_prompt ? requests[place].prompt : alone[place];
+      size_t index = in_prompt ? 0 : 2;
+      const auto is_met_by_others = [&](int32_t id) {
+        for (size_t i = 0; i < 3; ++i) {
+          const bool meets = has(requests[i].prompt, id) || has(alone[i], id);
+          if (meets && (i != place || (!in_prompt && has(requests[i].prompt, id)))) return true;
+        }
+        return false;
+      };
+      while (index < ids.size() && is_met_by_others(ids[index])) ++index;
+      ASSERT_LT(index, ids.size() - 2) << "another seed is needed";
+      const size_t first = std::find(ids.begin(), ids.end(), ids[index]) - ids.begin();
+      const test::TempDir dir;
+      CopyWithNan(config.model_path, ids[index], hidden, dir);
 
-  config.model_path = dir.path();
-  config.max_num_seqs = 2;
-  const auto engine = Create(config);
-  ASSERT_NE(engine, nullptr);
-  std::vector<int32_t> prompt = Prompt(9, Vocab(*engine));
-  std::replace(prompt.begin(), prompt.end(), kBroken, kBroken + 1);
-  const Request good = MakeRequest(prompt, 12);
-  prompt[4] = kBroken;
-  const Request bad = MakeRequest(prompt, 12);
-  const std::vector<int32_t> alone = RunToEnd(*engine, good).tokens;
-  ASSERT_EQ(std::count(alone.begin(), alone.end(), kBroken), 0);
-  const int64_t good_id = engine->Add(good).value();
-  const int64_t bad_id = engine->Add(bad).value();
-  while (engine->HasWork()) engine->Step();
-  const Completion failed = engine->Take(bad_id).value();
-  EXPECT_EQ(failed.finish, FinishReason::kError);
-  EXPECT_EQ(failed.error.message(),
-            "model produced NaN at token 0 (layer scan: first bad layer 0)");
-  EXPECT_EQ(engine->Take(good_id).value().tokens, alone);
-  EXPECT_EQ(engine->kv_stats().pages_used, 0);
+      EngineConfig broken = config;
+      broken.model_path = dir.path();
+      const auto engine = Create(broken);
+      ASSERT_NE(engine, nullptr);
+      std::vector<int64_t> added;
+      for (const Request& request : requests) added.push_back(engine->Add(request).value());
+      while (engine->HasWork()) engine->Step();
+      for (size_t i = 0; i < 3; ++i) {
+        const Completion c = engine->Take(added[i]).value();
+        if (i != place) {
+          EXPECT_EQ(c.tokens, alone[i]) << i << " beside " << place;
+          continue;
+        }
+        EXPECT_EQ(c.finish, FinishReason::kError);
+        EXPECT_EQ(c.error.message(), "model produced NaN at token " +
+                                         std::to_string(in_prompt ? 0 : first + 1) +
+                                         " (layer scan: first bad layer 0)");
+      }
+      EXPECT_EQ(engine->kv_stats().pages_used, 0);
+    }
+  }
 }
 
 }  // namespace
