@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 namespace kuiper {
 namespace {
@@ -10,51 +11,54 @@ Status Bad(const std::string& what) {
   return Status(StatusCode::kInvalidArgument, "step plan: " + what);
 }
 
-// Sees whether ranges follow each other and cover an array.
-class Cover {
- public:
-  explicit Cover(size_t size) : size_(size) {}
-  bool Next(Range range) {
-    const bool follows = range.begin == end_ && range.begin <= range.end;
-    end_ = range.end;
-    return follows && static_cast<size_t>(range.end) <= size_;
-  }
-  bool done() const { return static_cast<size_t>(end_) == size_; }
-
- private:
-  size_t size_;
-  int32_t end_ = 0;
+// An array of a plan, and the range of it that belongs to an entry or to a sample.
+template <typename Owner, typename T>
+struct PartOf {
+  std::vector<T> StepPlan::*array;
+  Range Owner::*range;
 };
+template <typename Owner, typename T>
+PartOf(std::vector<T> StepPlan::*, Range Owner::*) -> PartOf<Owner, T>;
 
-// Of all ranges of a plan.
-struct Covers {
-  explicit Covers(const StepPlan& plan)
-      : tokens(plan.tokens.size()),
-        pages(plan.pages.size()),
-        samples(plan.samples.size()),
-        logits_rows(plan.logits_rows.size()),
-        hidden_rows(plan.hidden_rows.size()),
-        patches(plan.patches.size()),
-        penalties(plan.penalties.size()),
-        biases(plan.biases.size()),
-        allowed(plan.allowed.size()) {}
+using Entry = StepPlan::Entry;
+using Sample = StepPlan::Sample;
+constexpr std::tuple kEntryParts{PartOf{&StepPlan::tokens, &Entry::tokens},
+                                 PartOf{&StepPlan::pages, &Entry::pages},
+                                 PartOf{&StepPlan::samples, &Entry::samples},
+                                 PartOf{&StepPlan::logits_rows, &Entry::logits_rows},
+                                 PartOf{&StepPlan::hidden_rows, &Entry::hidden_rows},
+                                 PartOf{&StepPlan::patches, &Entry::patches}};
+constexpr std::tuple kSampleParts{PartOf{&StepPlan::penalties, &Sample::penalties},
+                                  PartOf{&StepPlan::biases, &Sample::biases},
+                                  PartOf{&StepPlan::allowed, &Sample::allowed}};
 
-  bool Next(const StepPlan::Entry& e) {
-    return tokens.Next(e.tokens) && pages.Next(e.pages) && samples.Next(e.samples) &&
-           logits_rows.Next(e.logits_rows) && hidden_rows.Next(e.hidden_rows) &&
-           patches.Next(e.patches);
-  }
-  bool Next(const StepPlan::Sample& s) {
-    return penalties.Next(s.penalties) && biases.Next(s.biases) && allowed.Next(s.allowed);
-  }
-  bool done() const {
-    return tokens.done() && pages.done() && samples.done() && logits_rows.done() &&
-           hidden_rows.done() && patches.done() && penalties.done() && biases.done() &&
-           allowed.done();
-  }
+template <typename Parts, typename F>
+void ForEach(const Parts& parts, const F& f) {
+  std::apply([&](const auto&... part) { (f(part), ...); }, parts);
+}
 
-  Cover tokens, pages, samples, logits_rows, hidden_rows, patches, penalties, biases, allowed;
-};
+template <typename Array>
+int32_t SizeOf(const Array& array) {
+  return static_cast<int32_t>(array.size());
+}
+
+// Whether the ranges of the owners follow each other and cover their arrays.
+template <typename Owners, typename Parts>
+bool Cover(const StepPlan& plan, const Owners& owners, const Parts& parts) {
+  bool ok = true;
+  ForEach(parts, [&](const auto& part) {
+    const size_t size = (plan.*part.array).size();
+    int32_t end = 0;
+    for (const auto& owner : owners) {
+      const Range range = owner.*part.range;
+      ok = ok && range.begin == end && range.begin <= range.end &&
+           static_cast<size_t>(range.end) <= size;
+      end = range.end;
+    }
+    ok = ok && static_cast<size_t>(end) == size;
+  });
+  return ok;
+}
 
 // Whether the numbers ascend and lie in [0, end).
 template <typename Numbers, typename Number>
@@ -71,7 +75,7 @@ bool Ascend(std::span<const int32_t> numbers, int32_t end) {
   return Ascend(numbers, end, [](int32_t n) { return n; });
 }
 
-Status CheckEntry(const StepPlan& plan, const StepPlan::Entry& entry) {
+Status CheckEntry(const StepPlan& plan, const Entry& entry) {
   const int32_t count = entry.num_tokens();
   if (count == 0) return Bad("an entry has no token");
   if (entry.begin < 0 || entry.begin > std::numeric_limits<int32_t>::max() - count ||
@@ -79,7 +83,7 @@ Status CheckEntry(const StepPlan& plan, const StepPlan::Entry& entry) {
     return Bad("an entry begins out of bounds");
   }
   const bool rows_ascend = Ascend(Part(plan.samples, entry.samples), count,
-                                  [](const StepPlan::Sample& sample) { return sample.row; }) &&
+                                  [](const Sample& sample) { return sample.row; }) &&
                            Ascend(Part(plan.logits_rows, entry.logits_rows), count) &&
                            Ascend(Part(plan.hidden_rows, entry.hidden_rows), count);
   if (!rows_ascend) return Bad("rows are out of bounds or out of order");
@@ -104,20 +108,19 @@ Status CheckPlan(const StepPlan& plan) {
       plan.positions.size() != plan.tokens.size() * plan.num_axes) {
     return Bad("there must be a position per axis and token");
   }
-  Covers covers(plan);
+  if (!Cover(plan, plan.entries, kEntryParts) || !Cover(plan, plan.samples, kSampleParts)) {
+    return Bad("ranges do not follow each other, or do not cover an array");
+  }
   bool decodes = true;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    if (!covers.Next(entry)) return Bad("the ranges of an entry do not follow those before");
+  for (const Entry& entry : plan.entries) {
     if (entry.decodes && !decodes) return Bad("decodes come first");
     decodes = entry.decodes;
     KU_RETURN_IF_ERROR(CheckEntry(plan, entry));
   }
-  for (const StepPlan::Sample& sample : plan.samples) {
-    if (!covers.Next(sample)) return Bad("the ranges of a sample do not follow those before");
+  for (const Sample& sample : plan.samples) {
     if (sample.index < 0) return Bad("a token has no place among those generated");
     KU_RETURN_IF_ERROR(CheckSampling(sample.params));
   }
-  if (!covers.done()) return Bad("an array is longer than its ranges");
   if (!Ascend(plan.hidden_layers, std::numeric_limits<int32_t>::max())) {
     return Bad("layers are out of order");
   }
@@ -143,32 +146,19 @@ void StepPlan::Clear() {
 }
 
 StepPlan::Entry& StepPlan::Open(int64_t sequence, int32_t begin) {
-  const auto open = [](Range* range, const auto& array) {
-    range->begin = range->end = static_cast<int32_t>(array.size());
-  };
   Entry& entry = entries.emplace_back();
   entry.sequence = sequence;
   entry.begin = begin;
-  open(&entry.tokens, tokens);
-  open(&entry.pages, pages);
-  open(&entry.samples, samples);
-  open(&entry.logits_rows, logits_rows);
-  open(&entry.hidden_rows, hidden_rows);
-  open(&entry.patches, patches);
+  ForEach(kEntryParts, [&](const auto& part) {
+    Range& range = entry.*part.range;
+    range.begin = range.end = SizeOf(this->*part.array);
+  });
   return entry;
 }
 
 void StepPlan::Close() {
-  const auto close = [](Range* range, const auto& array) {
-    range->end = static_cast<int32_t>(array.size());
-  };
-  Entry& entry = entries.back();
-  close(&entry.tokens, tokens);
-  close(&entry.pages, pages);
-  close(&entry.samples, samples);
-  close(&entry.logits_rows, logits_rows);
-  close(&entry.hidden_rows, hidden_rows);
-  close(&entry.patches, patches);
+  ForEach(kEntryParts,
+          [&](const auto& part) { (entries.back().*part.range).end = SizeOf(this->*part.array); });
 }
 
 StepPlan StepPlan::Only(const std::function<bool(const Entry&)>& keep) const {
@@ -176,36 +166,29 @@ StepPlan StepPlan::Only(const std::function<bool(const Entry&)>& keep) const {
   plan.ended = ended;
   plan.num_axes = num_axes;
   plan.hidden_layers = hidden_layers;
-  std::vector<std::vector<int32_t>> axes(num_axes);
   const auto append = [](auto& to, const auto& from, Range range) {
-    const int32_t begin = static_cast<int32_t>(to.size());
     to.insert(to.end(), from.begin() + range.begin, from.begin() + range.end);
-    return Range{begin, static_cast<int32_t>(to.size())};
+    return Range{SizeOf(to) - range.size(), SizeOf(to)};
   };
   for (const Entry& entry : entries) {
     if (!keep(entry)) continue;
-    Entry& kept = plan.Open(entry.sequence, entry.begin);
-    kept.decodes = entry.decodes;
-    kept.num_kept_pages = entry.num_kept_pages;
-    append(plan.tokens, tokens, entry.tokens);
-    for (int axis = 0; axis < num_axes; ++axis) {
-      const int32_t first = axis * num_tokens();
-      append(axes[axis], positions, {first + entry.tokens.begin, first + entry.tokens.end});
-    }
-    append(plan.pages, pages, entry.pages);
-    for (Sample sample : Part(samples, entry.samples)) {
-      sample.penalties = append(plan.penalties, penalties, sample.penalties);
-      sample.biases = append(plan.biases, biases, sample.biases);
-      sample.allowed = append(plan.allowed, allowed, sample.allowed);
-      plan.samples.push_back(sample);
-    }
-    append(plan.logits_rows, logits_rows, entry.logits_rows);
-    append(plan.hidden_rows, hidden_rows, entry.hidden_rows);
-    append(plan.patches, patches, entry.patches);
-    plan.Close();
+    plan.entries.push_back(entry);
+    ForEach(kEntryParts, [&](const auto& part) {
+      plan.entries.back().*part.range =
+          append(plan.*part.array, this->*part.array, entry.*part.range);
+    });
   }
-  for (const std::vector<int32_t>& axis : axes) {
-    plan.positions.insert(plan.positions.end(), axis.begin(), axis.end());
+  for (Sample& sample : plan.samples) {
+    ForEach(kSampleParts, [&](const auto& part) {
+      sample.*part.range = append(plan.*part.array, this->*part.array, sample.*part.range);
+    });
+  }
+  for (int axis = 0; axis < num_axes; ++axis) {
+    const int32_t first = axis * num_tokens();
+    for (const Entry& entry : entries) {
+      const Range rows{first + entry.tokens.begin, first + entry.tokens.end};
+      if (keep(entry)) append(plan.positions, positions, rows);
+    }
   }
   return plan;
 }
@@ -244,7 +227,7 @@ Status CheckPlan(const StepPlan& plan, const PlanLimits& limits) {
   for (const int32_t position : plan.positions) {
     if (!IsId(position, limits.max_context)) return Bad("no such position");
   }
-  for (const StepPlan::Entry& entry : plan.entries) {
+  for (const Entry& entry : plan.entries) {
     if (entry.end() > limits.max_context) return Bad("a sequence is longer than the context");
   }
   const auto is_page = [&](int32_t page) { return page > 0 && page < limits.num_pages; };
