@@ -7,7 +7,7 @@ set(KUIPER_PUBLIC_HEADERS
   base/buffer.h base/check.h base/device.h base/dtype.h base/fatal.h base/half.h base/host_device.h base/log.h base/status.h base/tensor.h
   io/chat_template.h io/token_stream.h io/tokenizer.h
   model/config.h model/opened_model.h
-  ops/compute_device.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h
+  ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h
   engine/engine.h engine/memory_plan.h engine/policy.h engine/request.h)
 foreach(header ${KUIPER_PUBLIC_HEADERS})
   get_filename_component(folder ${header} DIRECTORY)

@@ -22,6 +22,7 @@
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/opened_model.h"
+#include "kuiper/ops/kv_format.h"
 #include "kuiper/ops/ops_options.h"
 
 namespace kuiper {
