@@ -65,8 +65,4 @@ class Chat {
 
 StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input);
 
-// The texts of /set: "temp=0.7 top_k=20" into `parameters`; all or nothing.
-Status ApplySettings(const std::string& assignments, Request* parameters);
-std::string DescribeSettings(const Request& parameters);
-
 }  // namespace kuiper::demo

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "demo/chat.h"
+#include "demo/chat_texts.h"
 
 namespace kuiper::demo {
 namespace {
