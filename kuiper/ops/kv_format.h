@@ -42,12 +42,6 @@ struct KvFormat {
     }
     return std::nullopt;
   }
-  // "fp32|fp16|bf16".
-  static std::string Names() {
-    std::string names;
-    for (const Entry& entry : kTable) names += (names.empty() ? "" : "|") + std::string(entry.name);
-    return names;
-  }
 
   constexpr const Entry& entry() const { return kTable[static_cast<int>(kind)]; }
   const char* name() const { return entry().name; }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "kuiper/base/check.h"
 #include "kuiper/base/text.h"
@@ -128,7 +129,7 @@ StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
   for (cudaEvent_t& event : opened->events_) {
     KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
-  return opened;
+  return StatusOr<std::unique_ptr<CudaDevice>>(std::move(opened));
 }
 
 CudaDevice::CudaDevice(Device id, const cudaDeviceProp& properties)

@@ -4,10 +4,10 @@
 // Algorithms add in different orders, so a choice by the clock would let two runs of one command
 // differ in bits. An ordinary run therefore times nothing: it takes the choice that a file holds,
 // else the first algorithm in the library's own order that is usable. The file is written on demand
-// only (OpsOptions::tune, as kuiper_bench does when it tunes), once per device, library and shape; then every run
-// on the machine makes the same choice. If the first run that misses it wrote it, each fresh
-// container would have another file and other bits. Where nobody asked for the same bits
-// (Determinism::kOff) algorithms are timed at load.
+// only (OpsOptions::tune), once per device, library and shape; then every run on the machine makes
+// the same choice. If the first run that misses it wrote it, each fresh container would have
+// another file and other bits. Where nobody asked for the same bits (Determinism::kOff) algorithms
+// are timed at load.
 #pragma once
 
 #include <functional>
