@@ -124,7 +124,7 @@ class World {
   void Step(bool disturb) {
     if (disturb) {
       if (live_.size() < 10 && UpTo(3) == 0) Add();
-      if (!live_.empty() && live_.size() < 12 && UpTo(6) == 0) Fork(AnyId());
+      if (!live_.empty() && live_.size() < 12 && UpTo(5) == 0) Fork(AnyId());
       if (!live_.empty() && UpTo(60) == 0) {
         End(AnyId());
         ++aborted;
