@@ -1,4 +1,5 @@
-// ThreadPool: every index once, results visible, idle threads sleep, more threads than CPUs work.
+// ThreadPool: all work is done and visible, nobody waits for a thread that the system does not run,
+// idle threads sleep, more threads than CPUs work.
 #include "kuiper/kernels/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -8,13 +9,19 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #ifdef __linux__
+#include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #endif
+
+#include "kuiper/base/check.h"
 
 namespace kuiper::cpu {
 namespace {
@@ -37,13 +44,101 @@ void AwaitParking() {
 }
 #endif
 
-TEST(ThreadPool, CallsEachIndexOnceAndPublishesItsWrites) {
+#ifdef __linux__
+// Holds a thread of this process in a signal handler, as a system does that has other work to do.
+class HeldThread {
+ public:
+  explicit HeldThread(pid_t thread) {
+    KU_CHECK(pipe(held_) == 0 && pipe(released_) == 0, "pipe");
+    struct sigaction action = {};
+    action.sa_handler = [](int) {
+      char byte = 0;
+      if (write(held_[1], &byte, 1) != 1 || read(released_[0], &byte, 1) != 1) abort();
+    };
+    KU_CHECK(sigaction(SIGUSR1, &action, nullptr) == 0, "sigaction");
+    KU_CHECK(syscall(SYS_tgkill, getpid(), thread, SIGUSR1) == 0, "tgkill");
+    char byte = 0;
+    KU_CHECK(read(held_[0], &byte, 1) == 1, "read");
+  }
+  ~HeldThread() {
+    Release();
+    for (const int* ends : {held_, released_}) {
+      close(ends[0]);
+      close(ends[1]);
+    }
+  }
+  void Release() {
+    const char byte = 0;
+    if (!std::exchange(is_released_, true)) KU_CHECK(write(released_[1], &byte, 1) == 1, "write");
+  }
+
+ private:
+  static int held_[2], released_[2];  // handlers know no object
+  bool is_released_ = false;
+};
+int HeldThread::held_[2], HeldThread::released_[2];
+
+TEST(ThreadPool, DoesNotWaitForAThreadThatIsKeptFromEntering) {
+  ThreadPool pool(3);
+  std::vector<pid_t> threads(3);
+  pool.RunOnEach([&](int index, int) { threads[index] = static_cast<pid_t>(syscall(SYS_gettid)); });
+  HeldThread held(threads[1]);
+  for (int run = 0; run < 100; ++run) {
+    std::atomic<int> next{0}, done{0};
+    bool entered = false;
+    pool.Run([&](int thread) {
+      if (thread == 1) entered = true;
+      while (next.fetch_add(1) < 50) ++done;
+    });
+    ASSERT_EQ(done, 50);
+    ASSERT_FALSE(entered);
+  }
+  held.Release();
+  int calls[3] = {};
+  pool.RunOnEach([&](int index, int) { ++calls[index]; });  // it came back, for this run only
+  for (int count : calls) EXPECT_EQ(count, 1);
+}
+
+TEST(ThreadPool, EndsWhileAThreadHasNotSeenTheLastRun) {
+  std::optional<ThreadPool> pool(2);
+  pid_t thread = 0;
+  pool->RunOnEach([&](int index, int) {
+    if (index == 1) thread = static_cast<pid_t>(syscall(SYS_gettid));
+  });
+  HeldThread held(thread);
+  pool->Run([](int) {});
+  std::thread end([&] { pool.reset(); });
+  held.Release();
+  end.join();
+}
+#endif
+
+TEST(ThreadPool, SharesAllItemsAndPublishesTheirWrites) {
   for (int threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
     ASSERT_EQ(pool.size(), threads);
-    std::vector<int> calls(threads, 0);  // plain ints: Run must order the accesses
+    std::vector<int> items(64);  // plain ints: Run must order the accesses
     for (int run = 1; run <= 2000; ++run) {
-      pool.Run([&](int index) { ++calls[index]; });
+      std::atomic<size_t> next{0};
+      std::atomic<int> inside[8] = {};
+      pool.Run([&](int thread) {
+        ASSERT_EQ(inside[thread].fetch_add(1), 0);  // no index twice
+        for (size_t item; (item = next.fetch_add(1)) < items.size();) ++items[item];
+      });
+      for (int count : items) ASSERT_EQ(count, run);
+    }
+  }
+}
+
+TEST(ThreadPool, RunOnEachCallsEachIndexOnceAndPublishesItsWrites) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    std::vector<int> calls(threads, 0);
+    for (int run = 1; run <= 100; ++run) {
+      pool.RunOnEach([&](int index, int count) {
+        ASSERT_EQ(count, threads);
+        ++calls[index];
+      });
       for (int count : calls) ASSERT_EQ(count, run);
     }
   }
@@ -55,7 +150,7 @@ TEST(ThreadPool, WakesParkedWorkers) {
   std::atomic<int> calls{0};
   for (int run = 0; run < 20; ++run) {
     if (run % 2 == 0) AwaitParking();
-    pool.Run([&](int) { ++calls; });
+    pool.RunOnEach([&](int, int) { ++calls; });
   }
   EXPECT_EQ(calls, 60);
 }

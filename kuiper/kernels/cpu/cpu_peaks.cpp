@@ -18,11 +18,11 @@ double Now() {
 double MeasureReadBandwidth(ThreadPool& pool, const void* data, size_t bytes) {
   const auto read = LinearKernelSets().front().read;
   constexpr size_t kPage = 4096;
-  const size_t share = (bytes / pool.size() + kPage - 1) / kPage * kPage;
   std::atomic<int> sink{0};  // keeps the reads from being optimised away
   const double start = Now();
-  pool.Run([&](int thread) {
-    const size_t begin = std::min(bytes, share * thread);
+  pool.RunOnEach([&](int index, int count) {
+    const size_t share = (bytes / count + kPage - 1) / kPage * kPage;
+    const size_t begin = std::min(bytes, share * index);
     const size_t end = std::min(bytes, begin + share);
     sink += static_cast<int>(read(static_cast<const uint8_t*>(data) + begin, end - begin) > 0);
   });
@@ -35,7 +35,7 @@ double MeasurePeakFlops(ThreadPool& pool, WeightFormat weights, double seconds) 
   constexpr int64_t kStep = 2000;
   std::atomic<int64_t> steps{0};
   const double start = Now();
-  pool.Run([&](int) {
+  pool.RunOnEach([&](int, int) {
     do {
       kernel.burst(kStep);
       steps.fetch_add(1, std::memory_order_relaxed);

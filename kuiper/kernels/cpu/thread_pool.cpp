@@ -127,23 +127,26 @@ ThreadPool::ThreadPool(int num_threads)
 }
 
 ThreadPool::~ThreadPool() {
-  stop_ = true;
+  stop_.store(true, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   epoch_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void ThreadPool::Dispatch(Task task, void* argument) {
-  KU_CHECK(running_.load(std::memory_order_relaxed) == 0, "nested ThreadPool::Run");
+  KU_CHECK((gate_.load(std::memory_order_relaxed) & kClosed) != 0, "nested ThreadPool::Run");
   task_ = task;
   argument_ = argument;
-  running_.store(num_threads_ - 1, std::memory_order_relaxed);
-  // The add and the load below, like their mirror images in AwaitEpoch, are sequentially
+  const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  gate_.store(uint64_t{epoch} << 32, std::memory_order_release);  // open, and nobody is inside
+  // The store and the load below, like their mirror images in AwaitEpoch, are sequentially
   // consistent: either a parking worker sees the new epoch or this thread sees the worker parked.
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  epoch_.store(epoch, std::memory_order_seq_cst);
   if (parked_.load(std::memory_order_seq_cst) != 0) epoch_.notify_all();
   task(argument, 0);
-  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
+  // All work is claimed: who has not entered by now has nothing to do here.
+  gate_.fetch_or(kClosed, std::memory_order_relaxed);
+  for (int spins = 0; (gate_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
     if (spins < spin_pauses_) {
       CpuPause();
     } else {
@@ -152,32 +155,48 @@ void ThreadPool::Dispatch(Task task, void* argument) {
   }
 }
 
-void ThreadPool::AwaitEpoch(uint32_t seen) {
+uint32_t ThreadPool::AwaitEpoch(uint32_t seen) {
+  uint32_t epoch = seen;
+  const auto changed = [&] {
+    epoch = epoch_.load(std::memory_order_acquire);
+    return epoch != seen;
+  };
   for (int spins = 0; spins < spin_pauses_; ++spins) {
-    if (epoch_.load(std::memory_order_acquire) != seen) return;
+    if (changed()) return epoch;
     CpuPause();
   }
   // Yielding leaves the CPU to whoever can use it and costs nothing when nobody wants it.
   const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
   while (std::chrono::steady_clock::now() < deadline) {
     for (int i = 0; i < 16; ++i) {
-      if (epoch_.load(std::memory_order_acquire) != seen) return;
+      if (changed()) return epoch;
       CpuPause();
     }
     std::this_thread::yield();
   }
   parked_.fetch_add(1, std::memory_order_seq_cst);
-  while (epoch_.load(std::memory_order_seq_cst) == seen)
+  while ((epoch = epoch_.load(std::memory_order_seq_cst)) == seen) {
     epoch_.wait(seen, std::memory_order_acquire);
+  }
   parked_.fetch_sub(1, std::memory_order_relaxed);
+  return epoch;
+}
+
+bool ThreadPool::Enter(uint32_t epoch) {
+  uint64_t gate = gate_.load(std::memory_order_relaxed);
+  while (gate >> 32 == epoch && (gate & kClosed) == 0) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::Work(int index) {
-  for (uint32_t seen = 0;; ++seen) {
-    AwaitEpoch(seen);
-    if (stop_) return;
+  for (uint32_t epoch = 0;;) {
+    epoch = AwaitEpoch(epoch);
+    if (stop_.load(std::memory_order_relaxed)) return;  // written before the epoch that says so
+    if (!Enter(epoch)) continue;
     task_(argument_, index);
-    running_.fetch_sub(1, std::memory_order_release);
+    gate_.fetch_sub(1, std::memory_order_release);
   }
 }
 

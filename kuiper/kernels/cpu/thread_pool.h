@@ -1,7 +1,8 @@
 // The worker threads of the CPU backend: one pool per Ops, used by every kernel. A step issues
 // hundreds of Run calls that each last microseconds, so workers spin between them and park on a
 // futex only when nothing came for about two milliseconds: an idle chat burns no CPU. Knows nothing
-// about kernels; kernels share work among the threads through their own atomic counters.
+// about kernels; kernels share work among the threads through their own atomic counters. Other
+// programs run, too: no product waits for a worker that the system does not let run.
 #pragma once
 
 #include <atomic>
@@ -28,9 +29,11 @@ class ThreadPool {
 
   int size() const { return num_threads_; }
 
-  // Calls f(thread_index) once for each index in [0, size()), on that many threads, and returns
-  // when all have returned. What they wrote is visible afterwards. f must not throw or call Run;
-  // one caller at a time.
+  // Calls f(thread) on the calling thread, as thread 0, and on every other thread that arrives
+  // before that call has returned; then waits for those inside. A thread that the system keeps from
+  // running delays nobody, so f must claim its work from a counter that all share: no call but the
+  // caller's is certain. Each index in [0, size()) is given at most once, for scratch memory. What
+  // the calls wrote is visible afterwards. f must not throw or call Run; one caller at a time.
   template <typename F>
   void Run(F&& f) {
     using Function = std::remove_reference_t<F>;
@@ -39,8 +42,23 @@ class ThreadPool {
       return;
     }
     const void* argument = std::addressof(f);
-    Dispatch([](void* p, int index) { (*static_cast<Function*>(p))(index); },
+    Dispatch([](void* p, int thread) { (*static_cast<Function*>(p))(thread); },
              const_cast<void*>(argument));
+  }
+
+  // Calls f(index, count) once for each index in [0, count), count = size(), each on a thread of
+  // its own: for work that is divided beforehand. Waits until the system has let every thread run.
+  template <typename F>
+  void RunOnEach(F&& f) {
+    std::atomic<int> missing{num_threads_ - 1};
+    Run([&](int thread) {
+      f(thread, num_threads_);
+      if (thread != 0) {
+        missing.fetch_sub(1, std::memory_order_relaxed);
+        return;
+      }
+      while (missing.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+    });
   }
 
  private:
@@ -48,8 +66,10 @@ class ThreadPool {
 
   void Dispatch(Task task, void* argument);
   void Work(int index);
-  // Waits until the epoch differs from `seen`: spin, yield, park.
-  void AwaitEpoch(uint32_t seen);
+  // Waits until the epoch differs from `seen` and returns it: spin, yield, park.
+  uint32_t AwaitEpoch(uint32_t seen);
+  // Counts this thread among those inside, unless the gate of that epoch is closed.
+  bool Enter(uint32_t epoch);
 
   int num_threads_;
   int spin_pauses_ = 0;  // before a waiting thread starts to yield
@@ -59,8 +79,11 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> epoch_{0};
   Task task_ = nullptr;
   void* argument_ = nullptr;
-  bool stop_ = false;
-  alignas(64) std::atomic<int> running_{0};
+  std::atomic<bool> stop_{false};
+  // The epoch (upper half), whether its gate is closed (bit 31), and how many workers are inside.
+  static constexpr uint64_t kClosed = uint64_t{1} << 31;
+  static constexpr uint64_t kInside = kClosed - 1;
+  alignas(64) std::atomic<uint64_t> gate_{kClosed};
   std::atomic<int> parked_{0};
 };
 
