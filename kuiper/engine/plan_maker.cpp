@@ -1,5 +1,6 @@
 #include "kuiper/engine/plan_maker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kuiper/base/check.h"
@@ -33,31 +34,33 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
   StepPlan::Entry& entry = plan_.Open(seq.id, seq.num_computed);
   entry.decodes = decodes;
   entry.num_kept_pages = seq.num_told_pages;
-  for (int pos = seq.num_computed; pos < seq.num_computed + work.count; ++pos) {
-    const bool is_known = pos < seq.num_known();
-    KU_CHECK(is_known || pos + 1 == seq.num_tokens(), "only the last token may be unknown");
-    plan_.tokens.push_back(is_known ? TokenRef::Known(seq.tokens[pos])
-                                    : TokenRef::Sampled(seq.sampled_row));
-    plan_.positions.push_back(pos);
+  const int end = seq.num_computed + work.count, num_known = std::min(end, seq.num_known());
+  for (int pos = seq.num_computed; pos < num_known; ++pos) {
+    plan_.tokens.push_back(TokenRef::Known(seq.tokens[pos]));
   }
+  if (num_known < end) {
+    KU_CHECK(num_known + 1 == end, "only the last token may be unknown");
+    plan_.tokens.push_back(TokenRef::Sampled(seq.sampled_row));
+  }
+  for (int pos = seq.num_computed; pos < end; ++pos) plan_.positions.push_back(pos);
   for (; seq.num_told_pages < static_cast<int>(seq.pages.size()); ++seq.num_told_pages) {
     plan_.pages.push_back(seq.pages[seq.num_told_pages]);
   }
   const bool samples = work.count == seq.num_left();
-  seq.num_computed += work.count;
+  seq.num_computed = end;
   if (samples) {
     seq.sampled_row = static_cast<int>(plan_.samples.size());
-    StepPlan::Sample& sample = plan_.samples.emplace_back();
-    sample.row = work.count - 1;
-    sample.index = seq.num_computed - seq.num_prompt;
-    sample.params = seq.sampling;
-    sample.penalties.begin = static_cast<int32_t>(plan_.penalties.size());
+    ++seq.num_pending;
+    Range penalties{static_cast<int32_t>(plan_.penalties.size())};
     if (seq.sampling.has_penalties()) {
       UpdateCounts(seq);
       plan_.penalties.insert(plan_.penalties.end(), seq.counts.list.begin(), seq.counts.list.end());
     }
-    sample.penalties.end = static_cast<int32_t>(plan_.penalties.size());
-    ++seq.num_pending;
+    penalties.end = static_cast<int32_t>(plan_.penalties.size());
+    plan_.samples.push_back({.row = work.count - 1,
+                             .index = end - seq.num_prompt,
+                             .params = seq.sampling,
+                             .penalties = penalties});
   }
   plan_.Close();
 }

@@ -149,16 +149,18 @@ StepPlan::Entry& StepPlan::Open(int64_t sequence, int32_t begin) {
   Entry& entry = entries.emplace_back();
   entry.sequence = sequence;
   entry.begin = begin;
-  ForEach(kEntryParts, [&](const auto& part) {
-    Range& range = entry.*part.range;
-    range.begin = range.end = SizeOf(this->*part.array);
-  });
+  if (entries.size() > 1) {
+    const Entry& before = entries[entries.size() - 2];
+    ForEach(kEntryParts,
+            [&](const auto& part) { (entry.*part.range).begin = (before.*part.range).end; });
+  }
   return entry;
 }
 
 void StepPlan::Close() {
+  Entry& entry = entries.back();
   ForEach(kEntryParts,
-          [&](const auto& part) { (entries.back().*part.range).end = SizeOf(this->*part.array); });
+          [&](const auto& part) { (entry.*part.range).end = SizeOf(this->*part.array); });
 }
 
 StepPlan StepPlan::Only(const std::function<bool(const Entry&)>& keep) const {

@@ -7,20 +7,6 @@
 
 namespace kuiper {
 
-size_t PrefixCache::NodeHash::operator()(const NodeKey& key) const {
-  // Multiply and fold, so that every bit of a key reaches the low bits that choose the bucket.
-  uint64_t hash = reinterpret_cast<uintptr_t>(key.parent);
-  for (uint64_t k : key.keys) {
-    hash = (hash ^ k) * 0x9E3779B97F4A7C15ull;
-    hash ^= hash >> 32;
-  }
-  return static_cast<size_t>(hash);
-}
-
-bool PrefixCache::NodeEqual::operator()(const NodeKey& a, const NodeKey& b) const {
-  return a.parent == b.parent && std::ranges::equal(a.keys, b.keys);
-}
-
 PrefixCache::PrefixCache(BlockPool& pool, int64_t max_tokens)
     : pool_(pool), max_pages_(pool.num_pages()), node_of_page_(pool.num_pages() + 1) {
   KU_CHECK(max_tokens >= 0);
@@ -124,7 +110,9 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
     Node* parent = node->parent;
     node_of_page_[node->page] = nullptr;
     pool_.Release(node->page);
-    nodes_.erase(nodes_.find(NodeKey{parent, node->keys}));
+    const auto [begin, end] = nodes_.equal_range(node->hash);
+    nodes_.erase(std::find_if(
+        begin, end, [&](const Nodes::value_type& entry) { return entry.second.get() == node; }));
     ++evicted;
     if (--parent->num_children == 0 && parent != &root_) {
       // It comes later in this walk, or next if it is older than what was passed.
@@ -138,7 +126,7 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
 
 void PrefixCache::Clear() {
   std::fill(node_of_page_.begin(), node_of_page_.end(), nullptr);
-  for (const auto& node : nodes_) pool_.Release(node->page);
+  for (const auto& [hash, node] : nodes_) pool_.Release(node->page);
   leaves_.clear();
   nodes_.clear();
   root_.num_children = 0;
@@ -153,9 +141,23 @@ int PrefixCache::num_pages() const {
   return static_cast<int>(nodes_.size());
 }
 
+uint64_t PrefixCache::Hash(const Node* parent, std::span<const uint64_t> keys) {
+  // Multiply and fold, so that every bit of a key reaches the low bits that choose the bucket.
+  uint64_t hash = reinterpret_cast<uintptr_t>(parent);
+  for (uint64_t k : keys) {
+    hash = (hash ^ k) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
 PrefixCache::Node* PrefixCache::Child(const Node* parent, std::span<const uint64_t> keys) const {
-  const auto it = nodes_.find(NodeKey{parent, keys});
-  return it == nodes_.end() ? nullptr : it->get();
+  if (parent->num_children == 0) return nullptr;
+  const auto [begin, end] = nodes_.equal_range(Hash(parent, keys));
+  const auto it = std::find_if(begin, end, [&](const Nodes::value_type& entry) {
+    return entry.second->parent == parent && std::ranges::equal(entry.second->keys, keys);
+  });
+  return it == end ? nullptr : it->second.get();
 }
 
 PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t> keys,
@@ -168,8 +170,9 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   node->page = page;
   node->serial = ++last_serial_;
   node->last_used = clock_;
+  node->hash = Hash(parent, keys);
   Node* added = node.get();
-  nodes_.insert(std::move(node));
+  nodes_.emplace(added->hash, std::move(node));
   leaves_.emplace(clock_, added);
   KU_CHECK(node_of_page_[page] == nullptr, "a page is offered at two places");
   pool_.AddRef(page);
@@ -221,7 +224,7 @@ void PrefixCache::CheckInvariants() const {
   std::vector<bool> pinned(pool_.num_pages() + 1, false);
   std::map<const Node*, int> num_children;
   size_t num_leaves = 0;
-  for (const auto& node : nodes_) {
+  for (const auto& [hash, node] : nodes_) {
     KU_CHECK(node->keys.size() == static_cast<size_t>(pool_.page_size()));
     KU_CHECK(pool_.ref_count(node->page) >= 1, "the tree holds a free page");
     KU_CHECK(!seen[node->page], "a page is in the tree twice");
@@ -244,8 +247,8 @@ void PrefixCache::CheckInvariants() const {
   KU_CHECK(root_.num_children == num_children[&root_]);
   KU_CHECK(std::count(pinned.begin(), pinned.end(), true) == num_pinned_);
   std::map<const Node*, int> pinned_children;
-  for (const auto& node : nodes_) pinned_children[node->parent] += pinned[node->page];
-  for (const auto& node : nodes_) {
+  for (const auto& [hash, node] : nodes_) pinned_children[node->parent] += pinned[node->page];
+  for (const auto& [hash, node] : nodes_) {
     KU_CHECK(node->num_children == num_children[node.get()]);
     KU_CHECK(node->num_pinned_children == pinned_children[node.get()]);
   }

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "kuiper/kv/block_pool.h"
@@ -68,8 +68,8 @@ class PrefixCache final : private PageListener {
   void CheckInvariants() const;
 
  private:
-  // One page of the tree. Nodes live in one flat table keyed by (parent, keys of the page), so a
-  // deep tree is destroyed without recursion and a step down is one lookup.
+  // One page of the tree. Nodes live in one flat table by their hashes, so a deep tree is destroyed
+  // without recursion and a step down is one lookup.
   struct Node {
     Node* parent = nullptr;
     std::vector<uint64_t> keys;  // [page_size]
@@ -78,32 +78,10 @@ class PrefixCache final : private PageListener {
     int num_pinned_children = 0;
     uint64_t serial = 0;
     uint64_t last_used = 0;
+    uint64_t hash = 0;  // of parent and keys
   };
-  struct NodeKey {
-    const Node* parent;
-    std::span<const uint64_t> keys;
-  };
-  struct NodeHash {
-    using is_transparent = void;
-    size_t operator()(const NodeKey& key) const;
-    size_t operator()(const std::unique_ptr<Node>& node) const {
-      return (*this)(NodeKey{node->parent, node->keys});
-    }
-  };
-  struct NodeEqual {
-    using is_transparent = void;
-    bool operator()(const NodeKey& a, const NodeKey& b) const;
-    bool operator()(const std::unique_ptr<Node>& a, const std::unique_ptr<Node>& b) const {
-      return a == b;
-    }
-    bool operator()(const NodeKey& a, const std::unique_ptr<Node>& b) const {
-      return (*this)(a, NodeKey{b->parent, b->keys});
-    }
-    bool operator()(const std::unique_ptr<Node>& a, const NodeKey& b) const {
-      return (*this)(b, a);
-    }
-  };
-
+  using Nodes = std::unordered_multimap<uint64_t, std::unique_ptr<Node>>;
+  static uint64_t Hash(const Node* parent, std::span<const uint64_t> keys);
   Node* Child(const Node* parent, std::span<const uint64_t> keys) const;
   Node* AddChild(Node* parent, std::span<const uint64_t> keys, int32_t page);
   Node* NodeAt(const Cursor& cursor);
@@ -117,7 +95,7 @@ class PrefixCache final : private PageListener {
   BlockPool& pool_;
   int max_pages_;
   Node root_;  // holds no page
-  std::unordered_set<std::unique_ptr<Node>, NodeHash, NodeEqual> nodes_;
+  Nodes nodes_;
   // Nodes without children by last use. Stamps are unique among leaves: one call stamps one path,
   // and a path has one leaf.
   std::map<uint64_t, Node*> leaves_;
