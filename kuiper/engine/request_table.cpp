@@ -32,7 +32,9 @@ StatusOr<int64_t> RequestTable::Add(const Request& request) {
 
 StatusOr<int64_t> RequestTable::Add(const Request& request, const Make& make) {
   const int64_t first = desk_.NewSequences(request.num_samples);
-  KU_RETURN_IF_ERROR(desk_.scheduler.Add(MakeSequence(request, next_id_, first)));
+  std::unique_ptr<Sequence> seq = MakeSequence(request, next_id_, first);
+  seq->num_seats = std::max(request.num_samples, request.beam_width);
+  KU_RETURN_IF_ERROR(desk_.scheduler.Add(std::move(seq)));
   active_[next_id_] = make(desk_, next_id_, first);
   return next_id_++;
 }

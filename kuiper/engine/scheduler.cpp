@@ -56,19 +56,26 @@ Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
   KU_RETURN_IF_ERROR(Check(*seq));
   seq->rank.arrival = num_added_++;
   seq->rank.due = seq->rank.arrival - int64_t{kArrivalsPerPriority} * seq->priority;
+  seq->num_seats = std::min(seq->num_seats, limits_.max_seqs);
   line_.Wait(line_.Add(std::move(seq)));
   return OkStatus();
 }
 
+bool Scheduler::HasSeats(int count) const {
+  for (const Sequence* seq : line_.running()) count += seq->num_seats;
+  return count <= limits_.max_seqs;
+}
+
 Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {
-  const Sequence* parent = Find(parent_id);
+  Sequence* parent = line_.Find(parent_id);
   if (parent == nullptr) return Add(std::move(forked));
+  parent->num_seats = std::max(1, parent->num_seats - 1);
   KU_RETURN_IF_ERROR(Check(*forked));
   Sequence& child = line_.Add(std::move(forked));
   child.rank = parent->rank;
   child.rank.fork = ++num_forked_;
   const bool runs = parent->place == Sequence::Place::kRunning;
-  if (!runs || !HasSeat() || parent->num_dropped > 0) {
+  if (!runs || !HasSeats(1) || parent->num_dropped > 0) {
     line_.Wait(child);
     return OkStatus();
   }
@@ -164,12 +171,13 @@ bool Scheduler::FirstIsHeldUp() const {
   const Sequence* first = line_.first();
   if (first == nullptr || num_running() == 0) return false;
   if (line_.running().back()->rank < first->rank) return false;
-  return !HasSeat() ||
+  return !HasSeats(first->num_seats) ||
          pages_.Promised(*first) + pages_.PromisedTo(line_.running()) > pages_.num_available();
 }
 
 void Scheduler::Admit(Step* step, int budget) {
-  while (line_.first() != nullptr && !line_.first_is_refused() && HasSeat() && budget > 0) {
+  while (line_.first() != nullptr && !line_.first_is_refused() && budget > 0 &&
+         HasSeats(line_.first()->num_seats)) {
     Sequence& seq = *line_.first();
     // Moves come before copies, and could overwrite what is to be copied.
     if (!seq.host_pages.empty() && !maker_.copies()->empty()) return;

@@ -49,6 +49,7 @@ struct Sequence {
   int64_t request = 0;  // whose it is; the scheduler does not look at it
   int max_new_tokens = 0;
   int priority = 0;
+  int num_seats = 1;                // its own, and those of sequences that will fork from it
   int num_cached = 0;               // prompt tokens reused when the sequence was first admitted
   int num_dropped = 0;              // tokens that slid out of the context
   int num_dropped_generated = 0;    // those of them that were generated

@@ -165,6 +165,32 @@ TEST(ForkTest, WithoutSeatOrPagesOrParentTheChildWaits) {
   }
 }
 
+TEST(ForkTest, SeatsAreKeptForForksToCome) {
+  for (const int seats : {3, 30}) {  // there are no more than three
+    Fixture f(40, 4, {.max_seqs = 3, .max_step_tokens = 64, .max_context = 64});
+    auto parent = Fixture::Make(1, Tokens(6));
+    parent->num_seats = seats;
+    ASSERT_TRUE(f.scheduler.Add(std::move(parent)).ok());
+    for (const int id : {2, 3}) {
+      ASSERT_TRUE(f.scheduler.Add(Fixture::Make(id, Tokens(6, 10 * id))).ok());
+    }
+    f.Step();
+    EXPECT_EQ(f.scheduler.num_running(), 1) << "who would have to make room for a fork waits";
+    for (const int id : {4, 5}) {
+      ASSERT_TRUE(f.scheduler.Fork(1, Fixture::Make(id, Tokens(6))).ok());
+    }
+    EXPECT_EQ(f.scheduler.num_running(), 3);
+    f.Step();
+    f.Finish(4);
+    if (seats == 30) continue;  // it waits for more of its own
+    f.Step();
+    EXPECT_EQ(f.scheduler.Find(2)->num_computed, 6) << "a seat became free";
+    f.Finish(1);
+    f.Step();
+    for (const int id : {2, 3}) EXPECT_EQ(f.scheduler.Find(id)->num_preempted, 0);
+  }
+}
+
 TEST(ForkTest, ContextAndPoolLimitsHoldForChildren) {
   Fixture f(4, 4, {.max_seqs = 2, .max_step_tokens = 64, .max_context = 12});
   EXPECT_EQ(f.scheduler.Fork(1, Fixture::Make(2, Tokens(12))).code(), StatusCode::kContextExceeded);
