@@ -46,11 +46,14 @@ std::optional<std::string> BatchInput::NextLine() {
 }
 
 std::optional<BatchInput::Item> BatchInput::Next() {
+  if (put_back_.has_value()) {
+    ++num_read_;
+    return std::exchange(put_back_, std::nullopt);
+  }
   const std::optional<std::string> text = NextLine();
   if (!text.has_value()) return std::nullopt;
-  Item item{{++num_read_, std::nullopt}, ParseJson(*text, StatusCode::kInput, "the line")};
-  if (!item.json.ok()) return item;
-  item.line.custom_id = CustomIdOf(*item.json);
+  Item item{{}, ParseJson(*text, StatusCode::kInput, "the line")};
+  item.line = BatchLine(++num_read_, item.json.ok() ? *item.json : JsonNode());
   if (item.line.custom_id.has_value() && !custom_ids_.insert(*item.line.custom_id).second) {
     item.json = Status(StatusCode::kInput, "an earlier line has this custom_id");
   }

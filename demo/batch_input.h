@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/line_reader.h"
@@ -28,6 +29,11 @@ class BatchInput {
   };
   // Blank lines do not count.
   std::optional<Item> Next();
+  // Puts the item that was read last back.
+  void PutBack(Item item) {
+    --num_read_;
+    put_back_ = std::move(item);
+  }
 
   const Status& status() const { return reader_.status(); }
   int64_t num_read() const { return num_read_; }
@@ -42,6 +48,7 @@ class BatchInput {
   LineReader reader_;
   int64_t count_ = 0;
   int64_t num_read_ = 0;
+  std::optional<Item> put_back_;
   std::unordered_set<std::string> custom_ids_;
 };
 

@@ -12,12 +12,16 @@
 
 #include "demo/batch_input.h"
 #include "demo/exit_code.h"
+#include "demo/flags.h"
 #include "demo/report.h"
 #include "demo/signals.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
+#include "kuiper/base/hash.h"
 #include "kuiper/chat/chat_response.h"
+#include "kuiper/chat/parameters.h"
+#include "kuiper/model/weight_source.h"
 
 namespace kuiper::demo {
 namespace {
@@ -26,16 +30,26 @@ namespace {
 // lines behind it, not the work on them, and this bounds what a kill can cost.
 constexpr size_t kReadAhead = 16;
 
+// What a run returns whose answers are all there.
+int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
+  if (num_failed == 0) return kExitOk;
+  run.console.Note(std::to_string(num_failed) + " of " + std::to_string(num_requests) +
+                   " requests failed: their answers have an \"error\"");
+  return run.options.strict || num_failed == num_requests ? kExitInternal : kExitOk;
+}
+
 class BatchJob {
  public:
-  BatchJob(ProgramRun& run, BatchInput& input, AppendFile& output, Engine& engine)
+  BatchJob(ProgramRun& run, BatchInput& input, AppendFile& output, Engine& engine,
+           const Responder& responder, int64_t num_failed_before)
       : run_(run),
         input_(input),
         output_(output),
         engine_(engine),
         answerer_(run.options, engine, run.console, false),
-        model_(ModelName(run.options.engine.model_path)),
+        responder_(responder),
         num_kept_(input.num_read()),
+        num_failed_before_(num_failed_before),
         num_written_(input.num_read()) {}
 
   StatusOr<int> Answer();
@@ -56,6 +70,7 @@ class BatchJob {
   void Store(const BatchLine& line, std::string text);
   Status WriteReady();
   void ShowProgress();
+  std::string TimeLeft(int64_t done, double seconds) const;
   void Summarise() const;
 
   ProgramRun& run_;
@@ -63,13 +78,14 @@ class BatchJob {
   AppendFile& output_;
   Engine& engine_;
   Answerer answerer_;
-  std::string model_;
+  const Responder& responder_;
 
   bool at_end_ = false;
   std::map<int64_t, Active> active_;  // by the engine's number
   // Lines behind the last one written; empty while the request runs.
   std::deque<std::string> lines_;
-  int64_t num_kept_, num_written_, num_failed_ = 0;
+  int64_t num_kept_, num_failed_before_;  // answers of an earlier run
+  int64_t num_written_, num_failed_ = 0;
   int64_t num_prompt_tokens_ = 0, num_tokens_ = 0;
   Clock::time_point begin_ = Clock::now(), shown_ = begin_;
 };
@@ -134,9 +150,8 @@ void BatchJob::FinishChoice(int64_t id, int choice) {
     ++num_failed_;
     Store(request.line, BatchErrorLine(request.line, failed->error, FlagName));
   } else {
-    const std::string number = std::to_string(request.line.number);
-    Store(request.line, BatchAnswerLine(request.line, ChatResponse(request.is_chat, number, model_,
-                                                                   request.choices)));
+    Store(request.line,
+          BatchAnswerLine(request.line, request.is_chat, responder_, request.choices));
   }
   active_.erase(id);
 }
@@ -155,6 +170,7 @@ void BatchJob::ShowProgress() {
   if (SecondsSince(shown_) < 0.1) return;
   shown_ = Clock::now();
   const int64_t done = input_.num_read() - static_cast<int64_t>(active_.size());
+  const double seconds = SecondsSince(begin_);
   std::string text;
   if (input_.count() > 0) {
     constexpr int64_t kWidth = 24;
@@ -166,9 +182,20 @@ void BatchJob::ShowProgress() {
   if (input_.count() > 0) text += '/' + std::to_string(input_.count());
   const KvStats kv = engine_.kv_stats();
   run_.console.Progress(text +
-                        Format(" requests, %.1f tokens/s, KV %d%%",
-                               static_cast<double>(num_tokens_) / SecondsSince(begin_),
-                               kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0));
+                        Format(" requests, %ld failed, %.1f tokens/s, KV %d%%", num_failed_,
+                               static_cast<double>(num_tokens_) / seconds,
+                               kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0) +
+                        TimeLeft(done, seconds));
+}
+
+// At the pace of the requests that are done.
+std::string BatchJob::TimeLeft(int64_t done, double seconds) const {
+  if (input_.count() == 0 || done <= num_kept_) return "";
+  const double left =
+      seconds * static_cast<double>(input_.count() - done) / static_cast<double>(done - num_kept_);
+  const long whole = static_cast<long>(left);
+  return whole < 3600 ? Format(", %ld:%02ld left", whole / 60, whole % 60)
+                      : Format(", %ld:%02ld:%02ld left", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 void BatchJob::Summarise() const {
@@ -201,30 +228,79 @@ StatusOr<int> BatchJob::Answer() {
   run_.console.EndProgress();
   if (run_.options.stats) Summarise();
   KU_RETURN_IF_ERROR(input_.status());
-  return interrupt.interrupted() ? kExitInterrupted : kExitOk;
+  if (interrupt.interrupted()) return kExitInterrupted;
+  return Verdict(run_, num_failed_ + num_failed_before_, num_written_);
 }
 
-// Reads past the requests whose answers are in the output.
-Status Resume(ProgramRun& run, BatchInput& input, AppendFile& output) {
+// Of the model and of every flag that an answer depends on, so that a file never holds answers of
+// different settings.
+std::string Fingerprint(const ProgramRun& run) {
+  constexpr const char* kFlags[] = {"attention",
+                                    "deterministic",
+                                    "dtype",
+                                    "max-context",
+                                    "history-thinking",
+                                    "kv-cache-dtype",
+                                    "on-full",
+                                    "overflow",
+                                    "raw",
+                                    "system-prompt",
+                                    "think",
+                                    "use-generation-config"};
+  Options options = run.options;
+  const FlagTable table = FlagsOf(FlagPrograms::kBatch, options);
+  std::string text = run.model->files().config_json + run.model->files().generation_config_json;
+  for (const Parameter& parameter : Parameters()) {
+    text += '\n' + parameter.name + '=' + VariableText(parameter.of(options.request));
+  }
+  for (const char* name : kFlags) {
+    const Flag* flag = table.Find(name);
+    if (flag != nullptr) text += '\n' + flag->name + '=' + VariableText(flag->variable);
+  }
+  text += "\ndevice=" + DeviceName(run.options.engine.device);
+  return "fp_" + HashText(Fnv1a64OfText(text));
+}
+
+// Why an output is left alone.
+Status NotOurs(const ProgramRun& run, int64_t line, const std::string& what) {
+  return Status(StatusCode::kInput,
+                run.options.batch_output + ", line " + std::to_string(line) + " " + what,
+                "choose another " + FlagName("output") + ", or remove this one to begin again");
+}
+
+// Reads past the requests whose answers are in the output; returns how many of them failed.
+StatusOr<int64_t> Resume(const ProgramRun& run, const std::string& fingerprint, BatchInput& input,
+                         AppendFile& output) {
+  constexpr char kNoAnswer[] = "is not the answer to the request in that place of the input";
+  int64_t num_answers = 0, num_failed = 0;
   while (const std::optional<std::string> answer = output.NextFinished()) {
     const std::optional<BatchInput::Item> item = input.Next();
     const auto json = ParseJson(*answer, StatusCode::kInput, "the line");
-    if (item.has_value() && json.ok() && json->Find("response") != nullptr &&
-        CustomIdOf(*json) == item->line.custom_id) {
-      continue;
+    ++num_answers;
+    if (!item.has_value() || !json.ok() || !answer->starts_with(BatchAnswerHead(item->line))) {
+      return NotOurs(run, num_answers, kNoAnswer);
     }
-    const std::string line =
-        std::to_string(item.has_value() ? input.num_read() : input.count() + 1);
-    return Status(StatusCode::kInput,
-                  run.options.batch_output + ", line " + line +
-                      " is not the answer to the request in that place of the input",
-                  "choose another --output, or remove this one to begin again");
+    const JsonNode* error = json->Find("error");
+    const bool failed = error != nullptr && !error->IsNull();
+    num_failed += failed;
+    if (!failed && FingerprintOf(*json) != fingerprint) {
+      return NotOurs(run, num_answers, "is the answer of another model or of other settings");
+    }
   }
-  if (input.num_read() > 0) {
-    run.console.Note(run.options.batch_output + " has " + std::to_string(input.num_read()) +
+  if (!output.torn().empty()) {
+    std::optional<BatchInput::Item> item = input.Next();
+    const std::string head = item.has_value() ? BatchAnswerHead(item->line) : "";
+    if (head.empty() || !output.torn().starts_with(head.substr(0, output.torn().size()))) {
+      return NotOurs(run, num_answers + 1, kNoAnswer);
+    }
+    input.PutBack(std::move(*item));
+    KU_RETURN_IF_ERROR(output.CutTorn());
+  }
+  if (num_answers > 0) {
+    run.console.Note(run.options.batch_output + " has " + std::to_string(num_answers) +
                      " answers already: going on behind them");
   }
-  return OkStatus();
+  return num_failed;
 }
 
 }  // namespace
@@ -240,10 +316,14 @@ StatusOr<int> RunBatch(ProgramRun& run) {
   }
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<AppendFile> output,
                       AppendFile::Open(options.batch_output));
-  KU_RETURN_IF_ERROR(Resume(run, *input, *output));
-  if (input->count() > 0 && input->num_read() == input->count()) return kExitOk;
+  const Responder responder{ModelName(options.engine.model_path), Fingerprint(run)};
+  KU_ASSIGN_OR_RETURN(const int64_t num_failed,
+                      Resume(run, responder.fingerprint, *input, *output));
+  if (input->count() > 0 && input->num_read() == input->count()) {
+    return Verdict(run, num_failed, input->count());
+  }
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  return BatchJob(run, *input, *output, *engine).Answer();
+  return BatchJob(run, *input, *output, *engine, responder, num_failed).Answer();
 }
 
 }  // namespace kuiper::demo

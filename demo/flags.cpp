@@ -70,6 +70,7 @@ std::vector<Row> InputRows(Options& o) {
                  "requests, one JSON object per line, - = standard input")),
       Batch(Text("o,output", "FILE", &o.batch_output,
                  "answers, one line per request, in order, - = standard output")),
+      Batch(Of("strict", &o.strict, "exit with 1 if a request failed (default: if all failed)")),
       Text("m,model", "PATH", &o.engine.model_path,
            "model: Hugging Face directory, .safetensors or packed .bin"),
       Text("tokenizer", "PATH", &o.engine.tokenizer_path,

@@ -42,6 +42,7 @@ struct Options {
   } unused;
 
   std::string batch_input, batch_output;
+  bool strict = false;  // a batch ends with an error if one request failed
   std::optional<std::string> prompt, prompt_file, messages_file;
   std::optional<std::string> system_prompt;  // absent: the chat template's own
   bool raw = false;

@@ -11,10 +11,6 @@ constexpr double kMegabyte = 1 << 20;
 
 }  // namespace
 
-std::string TokenHash(std::span<const int32_t> ids) {
-  return Format("%016" PRIx64, Fnv1a64(ids));
-}
-
 double PerSecond(double count, double milliseconds) {
   return milliseconds > 0 ? count * 1000 / milliseconds : 0;
 }

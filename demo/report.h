@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,9 +11,6 @@
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::demo {
-
-// FNV-1a 64 of the ids, 16 hexadecimal digits.
-std::string TokenHash(std::span<const int32_t> ids);
 
 // "Paged Attention: enabled", "PagedKVCache: ...".
 std::vector<std::string> KvCacheLines(const Engine& engine);

@@ -5,6 +5,7 @@
 
 #include "demo/exit_code.h"
 #include "demo/report.h"
+#include "kuiper/base/hash.h"
 #include "kuiper/chat/chat_response.h"
 #include "kuiper/io/token_stream.h"
 

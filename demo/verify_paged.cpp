@@ -7,6 +7,7 @@
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/tasks.h"
+#include "kuiper/base/hash.h"
 
 namespace kuiper::demo {
 namespace {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace kuiper {
 
@@ -33,30 +34,38 @@ StatusOr<std::unique_ptr<AppendFile>> AppendFile::Open(const std::string& path) 
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     return Status(StatusCode::kInvalidArgument, path + " is being written by another process");
   }
-  KU_RETURN_IF_ERROR(file->CutTornEnd());
+  KU_RETURN_IF_ERROR(file->FindTorn());
   return file;
 }
 
-Status AppendFile::CutTornEnd() {
-  off_t end = lseek(fd_, 0, SEEK_END);
-  char block[4096];
-  while (end > 0) {
-    const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(sizeof(block)));
-    const ssize_t n = pread(fd_, block, static_cast<size_t>(end - begin), begin);
-    if (n != end - begin) return WriteFailed(path_);
-    const void* newline = memrchr(block, '\n', static_cast<size_t>(n));
-    if (newline != nullptr) {
-      end = begin + (static_cast<const char*>(newline) - block) + 1;
-      break;
+Status AppendFile::FindTorn() {
+  std::vector<char> block(1 << 16);
+  int64_t at = 0;
+  for (ssize_t n; (n = pread(fd_, block.data(), block.size(), at)) != 0; at += n) {
+    if (n < 0) return WriteFailed(path_);
+    for (ssize_t i = 0; i < n; ++i) {
+      if (block[i] != '\n') continue;
+      ++num_unread_;
+      whole_end_ = at + i + 1;
     }
-    end = begin;
   }
-  if (ftruncate(fd_, end) != 0 || lseek(fd_, 0, SEEK_SET) != 0) return WriteFailed(path_);
-  return OkStatus();
+  torn_.resize(static_cast<size_t>(std::min<int64_t>(at - whole_end_, 1 << 16)));
+  const ssize_t n = pread(fd_, torn_.data(), torn_.size(), whole_end_);
+  return n == static_cast<ssize_t>(torn_.size()) ? OkStatus() : WriteFailed(path_);
 }
 
 std::optional<std::string> AppendFile::NextFinished() {
-  return regular_ ? finished_.Next() : std::nullopt;
+  if (num_unread_ == 0) return std::nullopt;
+  --num_unread_;
+  return finished_.Next();
+}
+
+Status AppendFile::CutTorn() {
+  if (!regular_) return OkStatus();
+  torn_.clear();
+  const bool cut =
+      ftruncate(fd_, whole_end_) == 0 && lseek(fd_, whole_end_, SEEK_SET) == whole_end_;
+  return cut ? OkStatus() : WriteFailed(path_);
 }
 
 Status AppendFile::Write(const std::string& lines) {

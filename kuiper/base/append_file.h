@@ -1,5 +1,6 @@
 // A file of whole lines that survives a kill: only lines that end count, so a run that is started
-// again reads those and goes on behind them. For answers in the order of their requests.
+// again reads those, cuts off what is torn, and goes on behind them. For answers in the order of
+// their requests.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@ namespace kuiper {
 
 class AppendFile {
  public:
-  // "-" is standard output. Locks a regular file and cuts off its torn end; of pipes and devices
-  // nothing is read. kInternal, or kInvalidArgument when another process has the lock.
+  // "-" is standard output. Locks a regular file; of pipes and devices nothing is read. kInternal,
+  // or kInvalidArgument when another process has the lock.
   static StatusOr<std::unique_ptr<AppendFile>> Open(const std::string& path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
@@ -22,16 +23,23 @@ class AppendFile {
 
   // The whole lines that an earlier run left, one by one; read them all before the first Write.
   std::optional<std::string> NextFinished();
+  // The beginning of what follows them; empty if nothing does.
+  const std::string& torn() const { return torn_; }
+  // Cuts that off. Nothing else in the file ever changes.
+  Status CutTorn();
   // Appends whole lines and, for a regular file, waits until they are on the disk.
   Status Write(const std::string& lines);
 
  private:
   AppendFile(int fd, std::string path, bool regular);
-  Status CutTornEnd();
+  Status FindTorn();
 
   int fd_;
   std::string path_;
   bool regular_;
+  int64_t num_unread_ = 0;  // whole lines
+  int64_t whole_end_ = 0;   // bytes of all whole lines
+  std::string torn_;
   LineReader finished_;
 };
 

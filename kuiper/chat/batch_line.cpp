@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kuiper/chat/chat_response.h"
-
 namespace kuiper {
 namespace {
 
@@ -21,14 +19,14 @@ std::string BodyField(std::string_view name) {
 }
 
 // The URL says what the body is; without one the body does.
-StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body) {
+StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body, Speller spell) {
   const JsonNode* method = GivenField(line, "method");
   if (method != nullptr && !(method->IsString() && method->text == "POST")) {
     return Bad("method must be \"POST\"");
   }
   const bool is_chat = GivenField(body, "messages") != nullptr;
   if (is_chat == (GivenField(body, "prompt") != nullptr)) {
-    return Bad("body must have either messages or prompt");
+    return Bad("there must be either " + spell("messages") + " or " + spell("prompt"));
   }
   const JsonNode* url = GivenField(line, "url");
   if (url == nullptr || (url->IsString() && url->text == (is_chat ? kChatUrl : kCompletionsUrl))) {
@@ -38,44 +36,79 @@ StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body) {
              "\" for a prompt");
 }
 
-std::string Line(const BatchLine& line, const std::string& response, const Json& error) {
-  const auto dump = [](const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
-  const Json custom_id = line.custom_id.has_value() ? Json(*line.custom_id) : Json(nullptr);
-  return "{\"id\":\"batch_req_" + std::to_string(line.number) +
-         "\",\"custom_id\":" + dump(custom_id) + ",\"response\":" + response +
-         ",\"error\":" + dump(error) + "}\n";
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The request of a flat line: all but what it is filed under.
+JsonNode FlatBody(const JsonNode& json) {
+  JsonNode body{.type = JsonNode::Type::kObject};
+  for (size_t i = 0; i < json.keys.size(); ++i) {
+    if (json.keys[i] == "custom_id") continue;
+    body.keys.push_back(json.keys[i]);
+    body.items.push_back(json.items[i]);
+  }
+  return body;
+}
+
+StatusOr<ChatRequest> ParseBody(const JsonNode& json, const JsonNode& body, Speller spell,
+                                const Request& defaults) {
+  KU_ASSIGN_OR_RETURN(const bool is_chat, IsChat(json, body, spell));
+  StatusOr<ChatRequest> request = ParseChatRequest(body, is_chat, defaults);
+  if (!request.ok()) return Bad(request.status().message(spell));
+  return request;
 }
 
 }  // namespace
 
-std::optional<std::string> CustomIdOf(const JsonNode& line) {
-  const JsonNode* id = line.Find("custom_id");
-  return id != nullptr && id->IsString() ? std::optional(id->text) : std::nullopt;
+BatchLine::BatchLine(int64_t n, const JsonNode& json) : number(n) {
+  const JsonNode* id = json.Find("custom_id");
+  if (id != nullptr && id->IsString()) custom_id = id->text;
+  is_flat = json.Find("body") == nullptr &&
+            (json.Find("messages") != nullptr || json.Find("prompt") != nullptr);
 }
 
-StatusOr<ChatRequest> ParseBatchLine(const JsonNode& line, const Request& defaults) {
-  if (!line.IsObject()) return Bad("the line is not an object");
-  if (!CustomIdOf(line).has_value()) return Bad("the line has no custom_id");
-  const JsonNode* body = line.Find("body");
-  if (body == nullptr || !body->IsObject()) return Bad("the line has no body");
-  KU_ASSIGN_OR_RETURN(const bool is_chat, IsChat(line, *body));
-  StatusOr<ChatRequest> request = ParseChatRequest(*body, is_chat, defaults);
-  if (!request.ok()) return Bad(request.status().message(BodyField));
-  return request;
+StatusOr<ChatRequest> ParseBatchLine(const JsonNode& json, const Request& defaults) {
+  if (!json.IsObject()) return Bad("the line is not an object");
+  const BatchLine line(0, json);
+  if (!line.custom_id.has_value()) return Bad("the line has no custom_id");
+  if (line.is_flat) return ParseBody({}, FlatBody(json), BareName, defaults);
+  const JsonNode* body = json.Find("body");
+  if (body == nullptr || !body->IsObject())
+    return Bad("the line has neither body nor messages nor prompt");
+  return ParseBody(json, *body, BodyField, defaults);
 }
 
-std::string BatchAnswerLine(const BatchLine& line, const std::string& body) {
-  return Line(line,
-              "{\"status_code\":200,\"request_id\":\"req_" + std::to_string(line.number) +
-                  "\",\"body\":" + body + "}",
-              nullptr);
+std::string BatchAnswerHead(const BatchLine& line) {
+  const std::string id =
+      line.is_flat ? "" : "\"id\":\"batch_req_" + std::to_string(line.number) + "\",";
+  return "{" + id + "\"custom_id\":" +
+         Dump(line.custom_id.has_value() ? Json(*line.custom_id) : Json(nullptr)) + ",";
+}
+
+std::string BatchAnswerLine(const BatchLine& line, bool is_chat, const Responder& responder,
+                            const std::vector<Completion>& choices) {
+  const std::string number = std::to_string(line.number);
+  const std::string answer =
+      line.is_flat ? FlatResponse(responder, choices)
+                   : "\"response\":{\"status_code\":200,\"request_id\":\"req_" + number +
+                         "\",\"body\":" + ChatResponse(is_chat, number, responder, choices) + "}";
+  return BatchAnswerHead(line) + answer + ",\"error\":null}\n";
 }
 
 std::string BatchErrorLine(const BatchLine& line, const Status& status, Speller spell) {
-  return Line(line, "null",
-              {{"code", ErrorName(status.code())}, {"message", status.message(spell)}});
+  const Json error = {{"code", ErrorName(status.code())}, {"message", status.message(spell)}};
+  return BatchAnswerHead(line) + (line.is_flat ? "" : "\"response\":null,") +
+         "\"error\":" + Dump(error) + "}\n";
+}
+
+std::string FingerprintOf(const JsonNode& answer) {
+  const JsonNode* node = &answer;
+  for (const char* key : {"response", "body"}) {
+    if (const JsonNode* inner = node->Find(key)) node = inner;
+  }
+  const JsonNode* fingerprint = node->Find("system_fingerprint");
+  return fingerprint != nullptr && fingerprint->IsString() ? fingerprint->text : "";
 }
 
 }  // namespace kuiper

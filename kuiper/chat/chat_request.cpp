@@ -17,6 +17,8 @@ constexpr const char* kOtherFields[] = {"messages",    "prompt",
                                         "model",       "metadata",
                                         "store",       "user"};
 
+constexpr int kMaxChoices = 128;  // OpenAI's limit; one request shall not hold up all others
+
 Status Bad(const std::string& message) {
   return Status(StatusCode::kInput, message);
 }
@@ -89,6 +91,9 @@ Status ParseParameters(const JsonNode& body, Request* request) {
   // The newer name of the same thing.
   KU_RETURN_IF_ERROR(
       ParseParameter(body, "max_completion_tokens", *FindParameter("max_tokens"), request));
+  if (request->num_samples > kMaxChoices) {
+    return Bad(Param("n") + " must be at most " + std::to_string(kMaxChoices));
+  }
   const bool is_search = request->beam_width > 1;
   if (is_search && request->num_samples > request->beam_width) {
     return Bad(Param("n") + " must be at most " + Param("beam_width"));

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/hash.h"
+
 namespace kuiper {
 namespace {
 
@@ -23,30 +25,60 @@ Json Choice(bool is_chat, size_t index, const Completion& completion) {
   }
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = FinishName(completion.finish);
+  choice["token_ids_fnv1a64"] = TokenHash(completion.tokens);
   return choice;
+}
+
+Json FlatChoice(const Completion& completion) {
+  return {{"text", completion.text},
+          {"reasoning", completion.has_reasoning ? Json(completion.reasoning) : Json(nullptr)},
+          {"finish_reason", FinishReasonName(completion.finish)},
+          {"token_ids_fnv1a64", TokenHash(completion.tokens)}};
+}
+
+Json Usage(const std::vector<Completion>& choices) {
+  const int prompt = choices.at(0).prompt_tokens;
+  size_t generated = 0;
+  for (const Completion& completion : choices) generated += completion.tokens.size();
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated}};
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
 
-std::string ChatResponse(bool is_chat, const std::string& id, const std::string& model,
+std::string ChatResponse(bool is_chat, const std::string& id, const Responder& responder,
                          const std::vector<Completion>& choices) {
-  const int prompt = choices.at(0).prompt_tokens;
-  size_t generated = 0;
   Json list = Json::array();
   for (const Completion& completion : choices) {
-    generated += completion.tokens.size();
     list.push_back(Choice(is_chat, list.size(), completion));
   }
-  const Json usage = {{"prompt_tokens", prompt},
-                      {"completion_tokens", generated},
-                      {"total_tokens", prompt + generated}};
-  const Json body = {{"id", (is_chat ? "chatcmpl-" : "cmpl-") + id},
-                     {"object", is_chat ? "chat.completion" : "text_completion"},
-                     {"created", 0},
-                     {"model", model},
-                     {"choices", std::move(list)},
-                     {"usage", usage}};
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json body = {{"id", (is_chat ? "chatcmpl-" : "cmpl-") + id},
+               {"object", is_chat ? "chat.completion" : "text_completion"},
+               {"created", 0},
+               {"model", responder.model}};
+  if (!responder.fingerprint.empty()) body["system_fingerprint"] = responder.fingerprint;
+  body["choices"] = std::move(list);
+  body["usage"] = Usage(choices);
+  return Dump(body);
+}
+
+std::string FlatResponse(const Responder& responder, const std::vector<Completion>& choices) {
+  Json answer = Json::object();
+  if (choices.size() == 1) {
+    answer = FlatChoice(choices[0]);
+  } else {
+    for (const Completion& completion : choices)
+      answer["choices"].push_back(FlatChoice(completion));
+  }
+  answer["usage"] = Usage(choices);
+  if (!responder.fingerprint.empty()) answer["system_fingerprint"] = responder.fingerprint;
+  const std::string text = Dump(answer);
+  return text.substr(1, text.size() - 2);
 }
 
 const char* ErrorName(StatusCode code) {

@@ -1,5 +1,6 @@
-// Answers in the form of OpenAI's chat/completions and completions. Functions of the request and
-// the answer: neither times nor what the prefix cache found are in them.
+// Answers in the form of OpenAI's chat/completions and completions, and a flat form for scripts.
+// Functions of the request and the answer: neither times nor what the prefix cache found are in
+// them.
 #pragma once
 
 #include <string>
@@ -10,9 +11,20 @@
 
 namespace kuiper {
 
+// Who answered.
+struct Responder {
+  std::string model;
+  std::string fingerprint;  // of all that the answer depends on besides the request; may be empty
+};
+
 // The body of the answer to request `id`, one line of JSON.
-std::string ChatResponse(bool is_chat, const std::string& id, const std::string& model,
+std::string ChatResponse(bool is_chat, const std::string& id, const Responder& responder,
                          const std::vector<Completion>& choices);
+
+// One line of JSON without braces: "text", "reasoning", "finish_reason" as Kuiper names it and
+// "token_ids_fnv1a64", or "choices" of these where several were asked for; "usage" and
+// "system_fingerprint".
+std::string FlatResponse(const Responder& responder, const std::vector<Completion>& choices);
 
 // The "code" of error objects, e.g. "context_length_exceeded"; "" for kOk.
 const char* ErrorName(StatusCode code);

@@ -69,6 +69,8 @@ std::vector<Parameter> MakeTable() {
                 "answer by beam search with this many beams"),
       OfRequest("length_penalty", &Request::length_penalty, {-100, 100},
                 "of beam search: above 0 favours long answers, below short ones"),
+      OfRequest("priority", &Request::priority, {-100, 100},
+                "more is more urgent, and starts before requests that came earlier"),
       Typed("num_samples",
             OfRequest("n", &Request::num_samples, {1, 1024},
                       "answers to the prompt; answer i is that of " + Param("seed") + " + i")),

@@ -115,17 +115,24 @@ TEST_F(AppendFileTest, FullDiskLeavesATornLineThatTheNextRunCutsOff) {
   g_faults = nullptr;
   const auto output = Open();
   EXPECT_EQ(Finished(*output), std::vector<std::string>{"first"});
+  EXPECT_EQ(output->torn(), "sec");
+  EXPECT_EQ(Content(), "first\nsec") << "whose that is, the caller knows";
+  ASSERT_TRUE(output->CutTorn().ok());
+  EXPECT_EQ(output->torn(), "");
   ASSERT_TRUE(output->Write("again\n").ok());
   EXPECT_EQ(Content(), "first\nagain\n");
 }
 
 TEST_F(AppendFileTest, TornEndsOfAnyLengthAreCutOff) {
-  for (const size_t length : {1, 4095, 4096, 4097, 9000}) {
+  constexpr size_t kKept = 1 << 16;  // of what is torn
+  for (const size_t length : {size_t{1}, size_t{9000}, kKept - 1, kKept, kKept + 1, 3 * kKept}) {
     for (const std::string& whole :
          {std::string(), std::string("a\n"), std::string(5000, 'b') + "\n"}) {
       std::ofstream(path_) << whole << std::string(length, 'x');
       const auto output = Open();
       EXPECT_EQ(Finished(*output).size(), whole.empty() ? 0u : 1u);
+      EXPECT_EQ(output->torn(), std::string(std::min(length, kKept), 'x'));
+      ASSERT_TRUE(output->CutTorn().ok());
       EXPECT_EQ(Content(), whole) << length;
     }
   }

@@ -65,5 +65,13 @@ TEST(HashTest, ContinuesFromAnEarlierHash) {
   }
 }
 
+TEST(HashTest, OfTextIsThatOfItsBytes) {
+  for (const std::string text : {"", "a", "foobar", "\xff\x80"}) {
+    EXPECT_EQ(Fnv1a64OfText(text), NaiveFnv(text));
+  }
+  EXPECT_EQ(HashText(Fnv1a64OfText("foobar")), "85944171f73967e8");  // of the authors' test vectors
+  EXPECT_EQ(HashText(1), "0000000000000001");
+}
+
 }  // namespace
 }  // namespace kuiper

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from cli_harness import CliTest, default_signals, program
+from cli_harness import ARGS, CliTest, default_signals, program
 
 # About what random prompts of a bundled model do: long and short answers, greedy and sampled.
 WORDS = "the red cat of a small town has seven old clocks and no time".split()
@@ -96,7 +96,11 @@ class Batch(CliTest):
             ("{\"custom_id\": ", None, "invalid JSON at byte"),
             ("[1]", None, "not an object"),
             ({"body": {"prompt": "x"}}, None, "no custom_id"),
-            ({"custom_id": "no body"}, "no body", "no body"),
+            ({"custom_id": "no body"}, "no body", "neither body nor messages"),
+            ({"custom_id": "both", "prompt": "a", "messages": []}, "both", "either messages or prompt"),
+            ({"custom_id": "flat", "prompt": "a", "best": 1}, "flat", "best is not available"),
+            (chat("many", "x", n=129), "many", "body.n must be at most 128"),
+            (chat("urgent", "x", priority=101), "urgent", "body.priority: 101 is out of range"),
             (chat("n", "x", n=0), "n", "body.n: 0 is out of range"),
             (chat("half", "x", n=1.5), "half", "body.n: "),
             (chat("best", "x", n=1, best_of=2), "best", "body.best_of is not available"),
@@ -126,8 +130,43 @@ class Batch(CliTest):
         self.assertEqual(len(errors), len(bad))
         for answer, (_, custom_id, message) in zip(errors, bad):
             self.assertEqual(answer["custom_id"], custom_id)
-            self.assertIsNone(answer["response"])
+            self.assertIsNone(answer.get("response"))
             self.assertIn(message, answer["error"]["message"])
+
+    def test_flat_requests_get_flat_answers(self):
+        alone = self.qwen3_run("-p", "Hello", "-n", "20", "-o", "json").json()
+        long, flat, several = self.answers(lines_of(
+            chat("long", "Hello", max_tokens=20),
+            {"custom_id": "flat", "messages": [{"role": "user", "content": "Hello"}],
+             "max_tokens": 20, "priority": 3},
+            {"custom_id": "several", "prompt": "Hello", "n": 2, "max_tokens": 4}))
+        body = long["response"]["body"]
+        self.assertEqual(body["choices"][0]["token_ids_fnv1a64"], alone["token_ids_fnv1a64"])
+        for key in ("text", "finish_reason", "token_ids_fnv1a64"):
+            self.assertEqual(flat[key], alone[key])
+        self.assertEqual(flat["usage"], body["usage"])
+        self.assertIsNone(flat["error"])
+        self.assertEqual(len(several["choices"]), 2)
+        self.assertEqual({long["response"]["body"]["system_fingerprint"]},
+                         {flat["system_fingerprint"], several["system_fingerprint"]})
+
+    def test_the_sample_file(self):
+        with open(os.path.join(os.path.dirname(ARGS.models), "requests.jsonl")) as f:
+            answers = self.answers(f.read())
+        self.assertEqual(len(answers), 4)
+        self.assertEqual([a["error"] for a in answers], [None] * 4)
+        self.assertIn("5", answers[0]["text"])
+
+    def test_exit_code_tells_whether_requests_failed(self):
+        good, bad = {"custom_id": "a", "prompt": "x", "max_tokens": 1}, {"custom_id": "b"}
+        for code, requests, *args in ((0, (good,)), (0, (good, bad)), (1, (good, bad), "--strict"),
+                                      (1, (bad,)), (0, (good,), "--strict")):
+            output = self.path("answers.jsonl")
+            if os.path.exists(output):
+                os.remove(output)
+            result, _ = self.batch(lines_of(*requests), *args, run=self.run_cli)
+            self.assertEqual(result.rc, code, result.err)
+            self.assertEqual("note: 1 of" in result.err, bad in requests)
 
     def test_an_answer_stops_before_a_stop_string(self):
         whole, = self.answers(lines_of(chat("a", "Hello", max_tokens=30)), "--think", "off")
@@ -179,6 +218,32 @@ class Batch(CliTest):
                 5, *args, message="line 1 is not the answer", hint="choose another", **kw))
         with open(output, "rb") as f:
             self.assertEqual(f.read(), before)
+
+    def test_a_file_without_a_line_is_not_taken_for_a_torn_answer(self):
+        mine = self.path("mine.json")
+        for text in ('{"a": 1}', '{"id":"batch_req_2",', '{"id":"batch_req_1","custom_id":"b",', "x"):
+            with open(mine, "w") as f:
+                f.write(text)
+            self.batch(lines_of(chat("a", "x")), output=mine, run=lambda *args, **kw: self.fails(
+                5, *args, message="line 1 is not the answer", hint="choose another", **kw))
+            with open(mine) as f:
+                self.assertEqual(f.read(), text)
+
+    def test_an_output_of_other_settings_is_refused_and_left_alone(self):
+        requests = lines_of(chat("a", "x", max_tokens=1), chat("b", "y", max_tokens=1))
+        _, output = self.batch(requests)
+        with open(output, "rb") as f:
+            first = f.read().split(b"\n")[0] + b"\n"
+        with open(output, "wb") as f:
+            f.write(first)
+        for args in (("--seed", "9"), ("--temp", "1"), ("--dtype", "fp32"), ("--think", "off"),
+                     ("--system-prompt", "s"), ("--model", self.qwen25)):
+            self.batch(requests, *args, run=lambda *a, **kw: self.fails(
+                5, *(a[1:] if "--model" in a else a), message="of another model or of other settings",
+                hint="choose another", **kw))
+            with open(output, "rb") as f:
+                self.assertEqual(f.read(), first)
+        self.batch(requests, "--max-num-seqs", "1", "--threads", "1", "--no-prefix-cache")
 
     def test_every_cut_of_the_output_is_completed_to_the_same_bytes(self):
         requests = lines_of(*self.mixed_requests(4), "nonsense")
