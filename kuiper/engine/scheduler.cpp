@@ -33,9 +33,7 @@ Status ContextExceeded(int num_tokens, int max_context) {
 // Checks the prompt and says how many pages the sequence may grow to.
 Status Scheduler::Check(Sequence& seq) const {
   const int prompt = seq.num_prompt;
-  if (prompt >= limits_.max_context) {
-    return ContextExceeded(prompt, limits_.max_context);
-  }
+  if (prompt >= limits_.max_context) return ContextExceeded(prompt, limits_.max_context);
   if (pages_.PagesFor(prompt) > pages_.num_total()) {
     return Status(StatusCode::kResourceExhausted,
                   "prompt is " + std::to_string(prompt) + " tokens but the KV cache holds " +
@@ -59,11 +57,6 @@ Status Scheduler::Add(std::unique_ptr<Sequence> seq) {
   seq->num_seats = std::min(seq->num_seats, limits_.max_seqs);
   line_.Wait(line_.Add(std::move(seq)));
   return OkStatus();
-}
-
-bool Scheduler::HasSeats(int count) const {
-  for (const Sequence* seq : line_.running()) count += seq->num_seats;
-  return count <= limits_.max_seqs;
 }
 
 Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {

@@ -109,7 +109,7 @@ class Scheduler {
   int num_waiting() const { return line_.num_waiting(); }
 
  private:
-  bool HasSeats(int count) const;
+  bool HasSeats(int count) const { return line_.num_seats() + count <= limits_.max_seqs; }
   Status Check(Sequence& seq) const;
   bool MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step);
   void PlanRunning(bool ahead, Step* step, int* budget);

@@ -1,6 +1,7 @@
 #include "kuiper/engine/sequence_line.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kuiper/base/check.h"
@@ -43,6 +44,11 @@ void SequenceLine::Run(Sequence& seq) {
       running_.begin(), running_.end(), seq.rank,
       [](const Sequence::Rank& rank, const Sequence* other) { return rank < other->rank; });
   running_.insert(at, &seq);
+}
+
+int SequenceLine::num_seats() const {
+  return std::accumulate(running_.begin(), running_.end(), 0,
+                         [](int sum, const Sequence* seq) { return sum + seq->num_seats; });
 }
 
 void SequenceLine::PutBack(Sequence& seq) {

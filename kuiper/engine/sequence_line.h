@@ -30,6 +30,7 @@ class SequenceLine {
   Sequence* first() const { return waiting_.empty() ? nullptr : waiting_.begin()->second; }
   const std::vector<Sequence*>& running() const { return running_; }  // by rank
   int num_running() const { return static_cast<int>(running_.size()); }
+  int num_seats() const;  // of all who run, with those of forks to come
   int num_waiting() const { return static_cast<int>(waiting_.size()); }
   bool empty() const { return by_id_.empty(); }
 
