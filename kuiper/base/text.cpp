@@ -28,6 +28,15 @@ std::string Quoted(std::string_view text) {
   return out + '"';
 }
 
+bool IsLfsPointer(std::string_view text) {
+  return text.starts_with("version https://git-lfs.github.com/spec/");
+}
+
+Status LfsPointer(const std::string& path, StatusCode code) {
+  return Status(code, path + " is a git-lfs pointer, not the file itself",
+                "run `git lfs install && git lfs pull` in its folder");
+}
+
 StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code) {
   std::error_code error;
   // Opening a named pipe would wait for a writer.
@@ -46,7 +55,8 @@ StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, St
       return Status(code, path + " is larger than " + std::to_string(max_bytes >> 20) + " MB");
     }
   }
-  if (in.bad()) return Status(code, "cannot read " + path);
+  if (in.bad()) return Status(code, "cannot read " + path + ": " + std::strerror(errno));
+  if (IsLfsPointer(text)) return LfsPointer(path, code);
   return text;
 }
 

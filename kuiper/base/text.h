@@ -13,7 +13,12 @@ namespace kuiper {
 // A string from a file, safe inside a one-line message: quoted, control bytes escaped, shortened.
 std::string Quoted(std::string_view text);
 
-// The text of a file; an error of this code when it cannot be read or is larger than max_bytes.
+// What git leaves in place of a large file until git-lfs brings it: a few lines of text.
+bool IsLfsPointer(std::string_view text);
+Status LfsPointer(const std::string& path, StatusCode code);
+
+// The text of a file; an error of this code when it cannot be read, is larger than max_bytes or is
+// such a pointer.
 StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code);
 // The value of a line "<key> <number>", in the file's unit. Absent when there is none.
 std::optional<size_t> ReadKey(const std::string& path, const std::string& key);

@@ -23,7 +23,10 @@ Status FileError(const std::string& message) {
 
 StatusOr<std::string> ReadFile(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return FileError("tokenizer file not found: " + path.string());
+  if (!fs::exists(path, error)) {
+    return error ? FileError("cannot read " + path.string() + ": " + error.message())
+                 : FileError("tokenizer file not found: " + path.string());
+  }
   return ReadTextFile(path.string(), kMaxFileBytes, StatusCode::kTokenizer);
 }
 

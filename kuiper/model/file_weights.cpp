@@ -44,10 +44,13 @@ Status ReadOptional(const std::string& path, std::string* text) {
 }
 
 Status ReadConfigs(const std::string& dir, ModelFiles* files) {
-  if (!Exists(dir + "/config.json")) {
-    return Status(StatusCode::kModel, dir +
-                                          " has no config.json (expected a Hugging Face model "
-                                          "directory or a .bin packed by kuiper_pack)");
+  std::error_code error;
+  if (!fs::exists(dir + "/config.json", error)) {
+    return Status(StatusCode::kModel,
+                  error ? "cannot look into " + dir + ": " + error.message()
+                        : dir +
+                              " has no config.json (expected a Hugging Face model directory or a "
+                              ".bin packed by kuiper_pack)");
   }
   KU_RETURN_IF_ERROR(ReadOptional(dir + "/config.json", &files->config_json));
   return ReadOptional(dir + "/generation_config.json", &files->generation_config_json);

@@ -1,9 +1,12 @@
 #include "kuiper/model/opened_model.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/text.h"
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/file_weights.h"
 #include "kuiper/model/manifest.h"
@@ -40,6 +43,29 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(std::optional<DType> dtype) const 
   return plan;
 }
 
+namespace {
+
+// A layer behind the last one of the configuration: the files are those of another, deeper network.
+Status CheckLayers(const OpenedModel& model) {
+  constexpr std::string_view kLayers = "layers.";
+  for (const std::string& name : model.source->Unused()) {
+    const size_t at = name.find(kLayers);
+    if (at == std::string::npos) continue;
+    int layer = 0;
+    const char* const begin = name.data() + at + kLayers.size();
+    const auto [end, error] = std::from_chars(begin, name.data() + name.size(), layer);
+    if (error != std::errc() || *end != '.' || layer < model.config.decoder.layers) continue;
+    return Status(StatusCode::kModel,
+                  model.files().path + ": config.json says " +
+                      std::to_string(model.config.decoder.layers) +
+                      " layers, but there is a tensor of another: " + Quoted(name),
+                  "config.json and weights must come from the same model");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 StatusOr<OpenedModel> OpenModel(const std::string& path) {
   OpenedModel model;
   KU_ASSIGN_OR_RETURN(model.source, FileWeights::Open(path));
@@ -48,6 +74,7 @@ StatusOr<OpenedModel> OpenModel(const std::string& path) {
   if (!files.generation_config_json.empty()) {
     KU_ASSIGN_OR_RETURN(model.generation, ParseGenerationConfig(files.generation_config_json));
   }
+  if (model.config.supported) KU_RETURN_IF_ERROR(CheckLayers(model));
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,7 +14,13 @@ namespace {
 
 Status CannotOpen(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) {
-    return Status(StatusCode::kModel, "model file not found: " + path);
+    const bool is_hub_name = std::count(path.begin(), path.end(), '/') == 1 && path[0] != '.' &&
+                             path.front() != '/' && path.back() != '/';
+    return Status(StatusCode::kModel, "model file not found: " + path,
+                  is_hub_name
+                      ? "`hf download " + path + " --local-dir " + path.substr(path.find('/') + 1) +
+                            "` brings a model of that name from the Hugging Face hub"
+                      : "");
   }
   return Status(StatusCode::kModel, "cannot open " + path + ": " + std::strerror(error));
 }
@@ -34,7 +41,11 @@ StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::stri
   file->fd_ = fd;
   if (info.st_size > 0) {
     void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) return CannotOpen(path, errno);
+    if (map == MAP_FAILED) {
+      return Status(errno == ENOMEM ? StatusCode::kResourceExhausted : StatusCode::kModel,
+                    "cannot map " + path + ": " + std::strerror(errno),
+                    errno == ENOMEM ? "there is no address space for it: see ulimit -v" : "");
+    }
     file->map_ = static_cast<char*>(map);
   }
   KU_ASSIGN_OR_RETURN(file->header_,

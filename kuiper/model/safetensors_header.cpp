@@ -182,11 +182,35 @@ class HeaderReader : public JsonEvents {
   int num_offsets_ = 0;
 };
 
+// Files that people take for a model of this kind, by how they begin.
+struct ForeignFile {
+  std::string_view head;
+  const char* what;
+  const char* hint;
+};
+constexpr char kWantsSafetensors[] =
+    "use the safetensors version of the model (the folder as it is on the hub)";
+constexpr char kOldExport[] = "pack the model again: kuiper_pack DIR OUT.bin";
+constexpr ForeignFile kForeignFiles[] = {
+    {"GGUF", "a GGUF file", kWantsSafetensors},
+    {"PK\x03\x04", "a PyTorch checkpoint or another zip archive", kWantsSafetensors},
+    {"\x80\x02", "a pickle file", kWantsSafetensors},
+    {"ak42", "an old OrinMLLM export", kOldExport},
+    {"ak47", "an old OrinMLLM export", kOldExport},
+    {"ak48", "an old OrinMLLM export", kOldExport},
+    {"qw3v", "an old OrinMLLM export", kOldExport},
+};
+
 Status NotAModel(std::string_view head, const std::string& path) {
   constexpr const char* kHint =
-      "supported: Hugging Face directory, .safetensors, .bin made by kuiper_pack; an old OrinMLLM "
-      "export (magic ak42, ak47, ak48, qw3v) must be packed again";
+      "supported: Hugging Face directory, .safetensors, .bin made by kuiper_pack";
   if (head.empty()) return Status(StatusCode::kModel, path + " is empty", kHint);
+  if (IsLfsPointer(head)) return LfsPointer(path, StatusCode::kModel);
+  for (const ForeignFile& file : kForeignFiles) {
+    if (!head.starts_with(file.head)) continue;
+    return Status(StatusCode::kModel,
+                  path + " is " + file.what + ", not a model file this program knows", file.hint);
+  }
   std::string bytes;
   for (unsigned char c : head.substr(0, 4)) {
     char hex[4];

@@ -61,13 +61,28 @@ class ModelErrors(CliTest):
 
     def test_missing(self):
         self.fails(3, "/m/x.bin", "-p", "x", message="error: model file not found: /m/x.bin")
+        self.fails(3, "Qwen/Qwen3-0.6B", "-p", "x", message="not found: Qwen/Qwen3-0.6B",
+                            hint="`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`")
 
     def test_directory_without_config(self):
         self.fails(3, self.dir, "-p", "x", message=self.dir + " has no config.json")
 
     def test_bad_magic(self):
         path = self.path("x.bin", b"PK\x03\x04" + b"\0" * 100)
-        self.fails(3, path, "-p", "x", message="(first bytes 50 4b 03 04)", hint="kuiper_pack")
+        self.fails(3, path, "-p", "x", message="is a PyTorch checkpoint", hint="safetensors version")
+        path = self.path("y.bin", b"\1\2\3\4" + b"\0" * 100)
+        self.fails(3, path, "-p", "x", message="(first bytes 01 02 03 04)", hint="kuiper_pack")
+
+    def test_git_lfs_pointers(self):
+        pointer = (b"version https://git-lfs.github.com/spec/v1\n"
+                   b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+                   b"size 3945441280\n")
+        for name, code in (("tokenizer.json", 4), ("config.json", 3), ("model.safetensors", 3)):
+            model = self.copy_model(name + ".copy")
+            with open(os.path.join(model, name), "wb") as f:
+                f.write(pointer)
+            self.fails(code, model, "-p", "x", message=name + " is a git-lfs pointer",
+                       hint="git lfs pull")
 
     def test_empty_file(self):
         self.fails(3, self.path("x.bin", b""), "-p", "x")
@@ -89,14 +104,13 @@ class ModelErrors(CliTest):
         self.edit_config(model, quantization_config={"quant_method": "compressed-tensors"})
         self.fails(3, model, "-p", "x", message='quantization "compressed-tensors" is not supported')
 
-    def test_tensors_that_the_config_does_not_know_are_warned_of(self):
+    def test_more_layers_than_the_config_knows(self):
         model = self.copy_model()
         args = ("--device", "cpu", "-p", "x", "-n", "1", "-q")
         self.assertEqual(self.ok(model, *args).err, "")
         self.edit_config(model, num_hidden_layers=3)
-        self.assertEqual(self.ok(model, *args).err,
-                         model + ": config.json describes a network without 11 of the tensors, "
-                         'first "model.layers.3.input_layernorm.weight"\n')
+        self.fails(3, model, *args, message="config.json says 3 layers, but there is a tensor of "
+                   'another: "model.layers.3.', hint="the same model")
 
     def test_broken_config(self):
         model = self.copy_model()
