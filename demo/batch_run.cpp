@@ -21,7 +21,6 @@
 #include "kuiper/base/hash.h"
 #include "kuiper/chat/chat_response.h"
 #include "kuiper/chat/parameters.h"
-#include "kuiper/model/weight_source.h"
 
 namespace kuiper::demo {
 namespace {
@@ -249,7 +248,7 @@ std::string Fingerprint(const ProgramRun& run) {
                                     "use-generation-config"};
   Options options = run.options;
   const FlagTable table = FlagsOf(FlagPrograms::kBatch, options);
-  std::string text = run.model->files().config_json + run.model->files().generation_config_json;
+  std::string text = "model=" + HashText(run.model->Hash());
   for (const Parameter& parameter : Parameters()) {
     text += '\n' + parameter.name + '=' + VariableText(parameter.of(options.request));
   }

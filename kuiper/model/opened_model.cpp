@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/file_weights.h"
@@ -20,6 +21,10 @@ OpenedModel& OpenedModel::operator=(OpenedModel&&) noexcept = default;
 
 const ModelFiles& OpenedModel::files() const {
   return source->files();
+}
+
+uint64_t OpenedModel::Hash() const {
+  return Fnv1a64OfText(files().generation_config_json, Fnv1a64OfText(files().config_json));
 }
 
 Status OpenedModel::CheckSupported() const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,8 @@ struct OpenedModel {
   GenerationConfig generation;
 
   const ModelFiles& files() const;
+  // Of the configurations, by which another model can be told from this one.
+  uint64_t Hash() const;
   // kModel when the model was recognised, but nothing here can compute it.
   Status CheckSupported() const;
   // When matrices become `dtype`, or as stored. kModel when the source lacks what it looks at.

@@ -17,10 +17,9 @@ Status CannotOpen(const std::string& path, int error) {
     const bool is_hub_name = std::count(path.begin(), path.end(), '/') == 1 && path[0] != '.' &&
                              path.front() != '/' && path.back() != '/';
     return Status(StatusCode::kModel, "model file not found: " + path,
-                  is_hub_name
-                      ? "`hf download " + path + " --local-dir " + path.substr(path.find('/') + 1) +
-                            "` brings a model of that name from the Hugging Face hub"
-                      : "");
+                  is_hub_name ? "tools/get_model.sh " + path +
+                                    " brings the model of that name from the Hugging Face hub"
+                              : "");
   }
   return Status(StatusCode::kModel, "cannot open " + path + ": " + std::strerror(error));
 }

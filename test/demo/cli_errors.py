@@ -62,7 +62,7 @@ class ModelErrors(CliTest):
     def test_missing(self):
         self.fails(3, "/m/x.bin", "-p", "x", message="error: model file not found: /m/x.bin")
         self.fails(3, "Qwen/Qwen3-0.6B", "-p", "x", message="not found: Qwen/Qwen3-0.6B",
-                            hint="`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`")
+                            hint="tools/get_model.sh Qwen/Qwen3-0.6B brings")
 
     def test_directory_without_config(self):
         self.fails(3, self.dir, "-p", "x", message=self.dir + " has no config.json")
