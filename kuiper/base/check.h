@@ -19,11 +19,3 @@ namespace kuiper {
       ::kuiper::CheckFailed(__FILE__, __LINE__, #condition, ::std::string(__VA_ARGS__)); \
     }                                                                                    \
   } while (false)
-
-#ifdef NDEBUG
-#define KU_DCHECK(condition) \
-  do {                       \
-  } while (false && (condition))
-#else
-#define KU_DCHECK(condition) KU_CHECK(condition)
-#endif

@@ -169,11 +169,6 @@ __global__ void ForeignMaskKernel(float* out, bool fixed) {
   out[threadIdx.x] = __shfl_sync(fixed ? kAllLanes : 0x0000ffffu, 1.0f, 0);
 }
 
-__global__ void NamedBarrierKernel(float* out, bool fixed) {
-  if (threadIdx.x < 32 || fixed) SyncThreads(3, 64);
-  out[threadIdx.x] = 1;
-}
-
 __global__ void MisalignedKernel(float* out, bool fixed) {
   KU_SHARED(a, uint16_t[8][12]);
   for (unsigned i = threadIdx.x; i < 96; i += 32) a[i / 12][i % 12] = 1;
@@ -266,9 +261,6 @@ void DivergentShuffle(float* out, bool fixed) {
 }
 void ShuffleWithForeignMask(float* out, bool fixed) {
   Run(ForeignMaskKernel, 1, 32, 0, out, fixed);
-}
-void NamedBarrierMissesAWarp(float* out, bool fixed) {
-  Run(NamedBarrierKernel, 1, 64, 0, out, fixed);
 }
 void LoadMatrixMisaligned(float* out, bool fixed) {
   Run(MisalignedKernel, 1, 32, 0, out, fixed);

@@ -31,7 +31,6 @@ void DivergentBarrier(float* out, bool fixed);                       // out [32]
 void BarriersOnTwoLines(float* out, bool fixed);                     // out [32]
 void DivergentShuffle(float* out, bool fixed);                       // out [32]
 void ShuffleWithForeignMask(float* out, bool fixed);                 // out [32]
-void NamedBarrierMissesAWarp(float* out, bool fixed);                // out [64]
 void LoadMatrixMisaligned(float* out, bool fixed);                   // out [32]
 void LoadMatrixFromGlobal(float* out, const float* in, bool fixed);  // out [32]
 

@@ -146,11 +146,6 @@ TEST(SimtBroken, MaskWithoutTheCaller) {
                "mask does not name the calling lane: __shfl_sync at [^ ]*broken.cu:[0-9]+ .thread");
 }
 
-TEST(SimtBroken, NamedBarrierThatAWarpNeverReaches) {
-  ExpectReport([](Buffers& b, bool f) { NamedBarrierMissesAWarp(b.out.data(), f); },
-               "deadlock in block .*32 x SyncThreads at [^ ]*broken.cu");
-}
-
 TEST(SimtBroken, LoadMatrixNeedsAlignedRows) {
   ExpectReport([](Buffers& b, bool f) { LoadMatrixMisaligned(b.out.data(), f); },
                "misaligned shared memory address: LoadMatrix at [^ ]*broken.cu");

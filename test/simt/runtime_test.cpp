@@ -117,9 +117,6 @@ TEST_F(SimtRuntimeTest, AGraphReplaysWithWhatItsBuffersHold) {
   ASSERT_EQ(Add(device_, device_, step_, kN, stream_), cudaSuccess);
   ASSERT_EQ(cudaMemcpyAsync(pinned_, device_, kBytes, cudaMemcpyDeviceToHost, stream_),
             cudaSuccess);
-  cudaStreamCaptureStatus status;
-  ASSERT_EQ(cudaStreamIsCapturing(stream_, &status), cudaSuccess);
-  EXPECT_EQ(status, cudaStreamCaptureStatusActive);
   cudaGraph_t graph = nullptr;
   ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
   cudaGraphExec_t exec = nullptr;
@@ -143,7 +140,7 @@ TEST_F(SimtRuntimeTest, ACaptureInWhichTheHostWaitsOrAllocatesIsInvalid) {
     void* p = nullptr;
     const cudaError_t error = call == 0   ? cudaStreamSynchronize(stream_)
                               : call == 1 ? cudaMalloc(&p, 16)
-                                          : cudaMemcpy(device_, pinned_, 4, cudaMemcpyDefault);
+                                          : cudaMemcpy(device_, pinned_, 4, cudaMemcpyHostToDevice);
     EXPECT_EQ(error, cudaErrorStreamCaptureUnsupported) << call;
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated) << call;

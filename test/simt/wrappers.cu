@@ -82,20 +82,6 @@ __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transpos
   for (int i = 0; i < 4; ++i) out[32 * (3 + i) + lane] = r4[i];
 }
 
-__global__ void NamedBarriersKernel(int* out) {
-  KU_SHARED(count, int[2]);
-  const int t = static_cast<int>(threadIdx.x), half = t / 64;
-  if (t % 64 == 0) count[half] = 1;
-  if (half == 0) {
-    SyncThreads(1, 64);
-  } else {
-    SyncThreads(2, 64);
-  }
-  const int seen = count[half];
-  __syncthreads();
-  out[t] = seen + count[1 - half] + (__syncthreads_and(seen == 1) != 0 ? 1 : 0);
-}
-
 __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, const float* in, int n,
                               bool fence) {
   KU_SHARED(is_last, bool);
@@ -169,10 +155,6 @@ void LoadTiles(uint32_t* out, const uint16_t* in, bool transposed) {
   Run(LoadTilesKernel, 1, 32, 0, out, in, transposed);
 }
 
-void NamedBarriers(int* out) {
-  Run(NamedBarriersKernel, 1, 128, 0, out);
-}
-
 void GridSum(float* out, float* partial, unsigned* ticket, const float* in, int n, int grid,
              bool fence) {
   Run(GridSumKernel, grid, 32, 0, out, partial, ticket, in, n, fence);
@@ -195,7 +177,6 @@ simt_test::Wrappers GetWrappers() {
           MultiplyTile<Half>,
           MultiplyTile<BFloat16>,
           LoadTiles,
-          NamedBarriers,
           GridSum,
           DoubleInShared};
 }

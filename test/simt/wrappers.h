@@ -26,8 +26,6 @@ struct Wrappers {
   void (*multiply_bfloat16)(float* d, const BFloat16* a, const BFloat16* b, bool transposed);
   // Registers of every lane after ldmatrix of 1, 2 and 4 matrices: in [32, 8], out [7, 32].
   void (*load_matrices)(uint32_t* out, const uint16_t* in, bool transposed);
-  // The halves of a block meet at barriers of their own, then all of it: out [128] becomes 3.
-  void (*named_barriers)(int* out);
   // Sum of n values over the blocks of a grid, finished by the last to arrive; partial [grid],
   // ticket [1] is 0 before and after. `fence` false leaves out a fence that is needed.
   void (*grid_sum)(float* out, float* partial, unsigned* ticket, const float* in, int n, int grid,

@@ -130,14 +130,6 @@ TEST_P(WrappersTest, LoadMatrixGivesEachLaneItsElements) {
   });
 }
 
-TEST_P(WrappersTest, NamedBarriersHoldPartsOfABlock) {
-  ForEach([&] {
-    Array<int> out(w_, std::vector<int>(128));
-    w_.named_barriers(out.device());
-    EXPECT_EQ(out.host(), std::vector<int>(128, 3));
-  });
-}
-
 TEST_P(WrappersTest, TheLastBlockSeesWhatTheOthersWrote) {
   ForEach([&] {
     Array<float> in(w_, std::vector<float>(1000, 1.0f)), out(w_, {0}), partial(w_, Count(7));

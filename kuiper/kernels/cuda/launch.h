@@ -37,16 +37,4 @@ void AllowSharedMemory(void (*kernel)(P...), size_t bytes) {
                                      static_cast<int>(bytes)));
 }
 
-// Barrier `id` (1 to 15) for the `num_threads` threads of some whole warps of the block, for
-// kernels whose warps have different roles. __syncthreads() is for all of them.
-#if defined(KUIPER_SIMT)
-inline void SyncThreads(int id, int num_threads, KU_SIMT_SITE) {
-  ::kuiper::simt::NamedBarrier(id, num_threads, {"SyncThreads", file_, line_});
-}
-#else
-__device__ __forceinline__ void SyncThreads(int id, int num_threads) {
-  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(num_threads) : "memory");
-}
-#endif
-
 }  // namespace kuiper::KU_GPU

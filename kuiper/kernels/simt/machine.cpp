@@ -33,7 +33,6 @@ using dialect::uint3;
 constexpr size_t kStackBytes = (kAsan || kTsan ? 256 : 64) * 1024;
 constexpr int kWarpSize = 32;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
-constexpr int kNumBarriers = 16;
 
 struct Thread {
   Fiber fiber;
@@ -42,7 +41,7 @@ struct Thread {
   bool done = false;
   const Site* waiting = nullptr;  // null while runnable
   unsigned mask = 0;              // of the warp operation it waits in
-  int barrier = -1;               // the barrier it waits at
+  bool at_barrier = false;
 };
 
 // Lanes waiting together. The masks pending in a warp never overlap, so the lowest lane of a mask
@@ -61,11 +60,10 @@ struct Warp {
   void* args[kWarpSize] = {};
 };
 
+// Of every thread of the block that has not exited.
 struct Barrier {
   const Site* site = nullptr;
-  Exchange fn = nullptr;
   int arrived = 0;
-  int expected = 0;  // 0: every thread that has not exited
   unsigned phase = 0;
 };
 
@@ -73,12 +71,11 @@ struct Barrier {
 // leave early may already arrive at the next barrier. Fresh for every block: barriers do not order
 // one block after another.
 struct Tokens {
-  char block[kNumBarriers][2];
+  char block[2];
   char warp[kMaxWarps][kWarpSize][2];
 };
 
 struct Machine {
-  Stats stats;
   std::mt19937_64 rng;
   const std::function<void()>* body = nullptr;
 
@@ -92,8 +89,7 @@ struct Machine {
   ReadyRing ready;
 
   Warp warps[kMaxWarps];
-  Barrier barriers[kNumBarriers];
-  void* block_args[kMaxThreads] = {};
+  Barrier barrier;
   std::vector<std::unique_ptr<Tokens>> tokens;
   char launch_token = 0, end_token = 0, fence_token = 0;
 
@@ -135,7 +131,7 @@ Thread* PopReady() {
 void Wake(Thread& t) {
   Machine& m = machine;
   t.waiting = nullptr;
-  t.barrier = -1;
+  t.at_barrier = false;
   if (&t == m.current) return;
   m.ready.PushFront(t.index);
 }
@@ -144,7 +140,6 @@ void Wake(Thread& t) {
 void Reschedule(Fiber& from) {
   Machine& m = machine;
   Thread* const next = PopReady();
-  ++m.stats.switches;
   m.current = next;
   if (next == nullptr) {
     Fiber::Switch(from, *m.host);
@@ -152,13 +147,6 @@ void Reschedule(Fiber& from) {
   }
   threadIdx = next->idx;
   if (&next->fiber != &from) Fiber::Switch(from, next->fiber);
-}
-
-void RunExchange(Exchange fn, void* const* args, int n) {
-  ++machine.stats.collectives;
-  if (fn == nullptr) return;
-  const IgnoreAccesses ignore;
-  fn(args, n);
 }
 
 // Completes a warp operation if every lane it names has arrived or exited.
@@ -172,7 +160,10 @@ bool TryFinish(int warp_index, Meeting& meeting) {
   meeting.arrived = 0;
   w.waiting -= std::popcount(arrived);
   ++meeting.phase;
-  RunExchange(meeting.fn, args, kWarpSize);
+  if (meeting.fn != nullptr) {
+    const IgnoreAccesses ignore;
+    meeting.fn(args);
+  }
   const bool reversed = Reversed();
   for (int k = 0; k < kWarpSize; ++k) {
     const int lane = reversed ? k : kWarpSize - 1 - k;
@@ -181,44 +172,18 @@ bool TryFinish(int warp_index, Meeting& meeting) {
   return true;
 }
 
-bool TryFinishBarrier(int id) {
+bool TryFinishBarrier() {
   Machine& m = machine;
-  Barrier& b = m.barriers[id];
-  if (b.arrived == 0 || b.arrived < (b.expected == 0 ? m.alive : b.expected)) return false;
+  Barrier& b = m.barrier;
+  if (b.arrived == 0 || b.arrived < m.alive) return false;
   b.arrived = 0;
   ++b.phase;
-  if (id == 0) RunExchange(b.fn, m.block_args, m.num_threads);
   const bool reversed = Reversed();
   for (int k = 0; k < m.num_threads; ++k) {
     Thread& t = m.At(reversed ? k : m.num_threads - 1 - k);
-    if (t.barrier != id) continue;
-    if (id == 0) m.block_args[t.index] = nullptr;
-    Wake(t);
+    if (t.at_barrier) Wake(t);
   }
   return true;
-}
-
-void WaitAtBarrier(int id, int expected, const Site& site, Exchange fn, void* arg) {
-  Machine& m = machine;
-  Thread& t = *m.current;
-  Barrier& b = m.barriers[id];
-  if (b.arrived == 0) {
-    b.site = &site;
-    b.fn = fn;
-    b.expected = expected;
-  } else if (id == 0 && (b.fn != fn || b.site->line != site.line)) {
-    Fail("threads of one block meet at different barriers", &site, b.site);
-  } else if (b.expected != expected) {
-    Fail("threads meet at a barrier for different numbers of threads", &site, b.site);
-  }
-  char* const token = &m.tokens.back()->block[id][b.phase % 2];
-  Release(token);
-  if (id == 0) m.block_args[t.index] = arg;
-  ++b.arrived;
-  t.waiting = &site;
-  t.barrier = id;
-  if (!TryFinishBarrier(id)) Reschedule(t.fiber);
-  Acquire(token);
 }
 
 void ThreadEntry() {
@@ -235,7 +200,7 @@ void ThreadEntry() {
     w.exited |= 1u << (t.index % kWarpSize);
     if (w.waiting != 0)
       for (Meeting& meeting : w.meetings) TryFinish(t.index / kWarpSize, meeting);
-    TryFinishBarrier(0);
+    TryFinishBarrier();
     Reschedule(t.fiber);
   }
 }
@@ -264,7 +229,6 @@ void PrepareBlock() {
     t.idx = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
     m.ready.PushBack(Reversed() ? m.num_threads - 1 - i : i);
   }
-  m.stats.threads += static_cast<uint64_t>(m.num_threads);
 }
 
 [[noreturn]] void ReportDeadlock() {
@@ -289,10 +253,6 @@ void PrepareBlock() {
 }
 
 }  // namespace
-
-const Stats& CurrentStats() {
-  return machine.stats;
-}
 
 unsigned LaneId() {
   return static_cast<unsigned>(machine.current->index) % kWarpSize;
@@ -341,15 +301,22 @@ void WarpCollective(unsigned mask, const Site& site, bool orders_memory, Exchang
   if (orders_memory) Acquire(token);
 }
 
-void BlockCollective(const Site& site, Exchange fn, void* arg) {
-  WaitAtBarrier(0, 0, site, fn, arg);
-}
-
-void NamedBarrier(int id, int num_threads, const Site& site) {
-  if (id < 1 || id >= kNumBarriers) Fail("named barriers are 1 to 15", &site);
-  if (num_threads < 1 || num_threads > kMaxThreads || num_threads % kWarpSize != 0)
-    Fail("a named barrier is for whole warps", &site);
-  WaitAtBarrier(id, num_threads, site, nullptr, nullptr);
+void BlockBarrier(const Site& site) {
+  Machine& m = machine;
+  Thread& t = *m.current;
+  Barrier& b = m.barrier;
+  if (b.arrived == 0) {
+    b.site = &site;
+  } else if (b.site->line != site.line) {
+    Fail("threads of one block meet at different barriers", &site, b.site);
+  }
+  char* const token = &m.tokens.back()->block[b.phase % 2];
+  Release(token);
+  ++b.arrived;
+  t.waiting = &site;
+  t.at_barrier = true;
+  if (!TryFinishBarrier()) Reschedule(t.fiber);
+  Acquire(token);
 }
 
 void MemoryFence() {

@@ -2,8 +2,8 @@
 // thread. A thread runs until it reaches a barrier or a warp operation; there it waits for the
 // threads the operation names, and the last one to arrive does the exchange for all of them.
 //
-// Tests set options and read statistics; kernels use it through dialect.h only. A kernel that
-// breaks a rule of the programming model ends the process with a report of who waits where.
+// Tests set options; kernels use it through dialect.h only. A kernel that breaks a rule of the
+// programming model ends the process with a report of who waits where.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +34,6 @@ struct Options {
 // KUIPER_SIMT_EAGER=1.
 Options& CurrentOptions();
 
-struct Stats {
-  uint64_t threads = 0, switches = 0, collectives = 0;
-};
-const Stats& CurrentStats();
-
 inline constexpr int kMaxThreads = 1024;                 // per block
 inline constexpr size_t kStaticSharedBytes = 48 * 1024;  // what a kernel gets without asking
 inline constexpr size_t kMaxSharedBytes = 163 * 1024;    // per block of compute capability 8.7
@@ -60,15 +55,13 @@ struct Site {
   int line;
 };
 
-// Runs once per collective in the thread that arrives last; args[i] is what lane (or thread) i
-// passed, null if it does not take part.
-using Exchange = void (*)(void* const* args, int n);
+// Runs once per collective in the thread that arrives last; args[i] is what lane i passed, null if
+// it does not take part.
+using Exchange = void (*)(void* const* args);
 
 void WarpCollective(unsigned mask, const Site& site, bool orders_memory, Exchange fn, void* arg);
 // All threads of the block that have not exited.
-void BlockCollective(const Site& site, Exchange fn, void* arg);
-// Barrier 1..15 for num_threads threads, whole warps.
-void NamedBarrier(int id, int num_threads, const Site& site);
+void BlockBarrier(const Site& site);
 void MemoryFence();
 unsigned LaneId();
 int ThreadIndex();      // in the block

@@ -1,7 +1,5 @@
 #include "kuiper/kernels/simt/runtime.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -51,23 +49,12 @@ void DrainAll() {
   for (Stream* s : Device().streams) Drain(*s);
 }
 
-void DrainBlocking() {
-  Drain(Device().default_stream);
-  for (Stream* s : Device().streams)
-    if (s->blocking) Drain(*s);
-}
-
 cudaError_t Queue(Stream* stream, Work work) {
   const Lock lock(Device().mutex);
   Stream& s = Get(stream);
   if (s.capture != nullptr) {
     s.capture->nodes.push_back(std::move(work));
     return cudaSuccess;
-  }
-  if (stream == nullptr) {
-    DrainBlocking();
-  } else if (s.blocking) {
-    Drain(Device().default_stream);
   }
   s.queue.push_back(std::move(work));
   if (CurrentOptions().eager_streams) Drain(s);
@@ -81,13 +68,11 @@ bool BreaksCapture(Stream& s) {
 
 bool BreaksAnyCapture() {
   bool any = false;
-  for (Stream* s : Device().streams)
-    if (!s->capture_relaxed) any |= BreaksCapture(*s);
+  for (Stream* s : Device().streams) any |= BreaksCapture(*s);
   return any;
 }
 
-cudaError_t GetKernelAttributes(cudaFuncAttributes* attributes) {
-  attributes->ptxVersion = attributes->binaryVersion = 87;
+cudaError_t GetKernelAttributes() {
   return Result(CurrentPretence().kernel_error);
 }
 
@@ -96,14 +81,6 @@ cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, 
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) return Result(cudaErrorInvalidValue);
   Device().max_dynamic_shared[kernel] = value;
-  return cudaSuccess;
-}
-
-cudaError_t MaxActiveBlocks(int* blocks, int block_size, size_t shared_bytes) {
-  if (block_size < 1 || block_size > kMaxThreads) return Result(cudaErrorInvalidValue);
-  const int by_threads = 1536 / block_size;
-  const int by_memory = static_cast<int>((kMaxSharedBytes + 1024) / (shared_bytes + 1024));
-  *blocks = std::min({by_threads, by_memory, 16});
   return cudaSuccess;
 }
 
@@ -136,14 +113,10 @@ cudaError_t cudaDeviceSynchronize() {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
-}
-
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const Lock lock(Device().mutex);
+  if (flags != cudaStreamNonBlocking) return Result(cudaErrorInvalidValue);
   *stream = new Stream;
-  (*stream)->blocking = flags != cudaStreamNonBlocking;
   Device().streams.insert(*stream);
   return cudaSuccess;
 }
@@ -166,26 +139,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const Lock lock(Device().mutex);
-  Stream& s = Get(stream);
-  if (BreaksCapture(s)) return Result(cudaErrorStreamCaptureUnsupported);
-  if (s.queue.empty()) return cudaSuccess;
-  RunOne(s);  // a host that polls sees progress
-  return cudaErrorNotReady;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*fn)(void*), void* data) {
-  return Queue(stream, [fn, data] { fn(data); });
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new Event;
   return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return cudaEventCreate(event);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -200,10 +156,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
   event->stream = &Get(stream);
   const uint64_t ticket = ++event->recorded;
-  return Queue(stream, [event, ticket] {
-    event->reached = ticket;
-    event->time = std::chrono::steady_clock::now();
-  });
+  return Queue(stream, [event, ticket] { event->reached = ticket; });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -232,21 +185,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop) {
-  const Lock lock(Device().mutex);
-  if (start->recorded == 0 || stop->recorded == 0) return Result(cudaErrorInvalidResourceHandle);
-  if (start->reached < start->recorded || stop->reached < stop->recorded) return cudaErrorNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(stop->time - start->time).count();
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const Lock lock(Device().mutex);
   if (stream == nullptr || stream->capture != nullptr)
     return Result(cudaErrorStreamCaptureUnsupported);
   stream->capture = new Graph;
   stream->capture_broken = false;
-  stream->capture_relaxed = mode == cudaStreamCaptureModeRelaxed;
   return cudaSuccess;
 }
 
@@ -260,13 +204,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     return Result(CurrentPretence().capture_error);
   }
   *graph = captured.release();
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const Lock lock(Device().mutex);
-  *status =
-      Get(stream).capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 

@@ -25,7 +25,6 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
-  cudaErrorInvalidMemcpyDirection = 21,
   cudaErrorInsufficientDriver = 35,
   cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
@@ -38,39 +37,17 @@ enum cudaError_t {
   cudaErrorStreamCaptureInvalidated = 901,
 };
 enum cudaMemcpyKind {
-  cudaMemcpyHostToHost,
-  cudaMemcpyHostToDevice,
-  cudaMemcpyDeviceToHost,
-  cudaMemcpyDeviceToDevice,
-  cudaMemcpyDefault,
-};
-enum cudaDeviceAttr {
-  cudaDevAttrMaxSharedMemoryPerBlock = 8,
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrIntegrated = 18,
-  cudaDevAttrL2CacheSize = 38,
-  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
 };
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
 enum cudaStreamCaptureMode {
-  cudaStreamCaptureModeGlobal,
-  cudaStreamCaptureModeThreadLocal,
-  cudaStreamCaptureModeRelaxed,
+  cudaStreamCaptureModeThreadLocal = 1,
 };
-enum cudaStreamCaptureStatus {
-  cudaStreamCaptureStatusNone,
-  cudaStreamCaptureStatusActive,
-};
-inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
-inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
-inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocMapped = 2;
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventDisableTiming = 2;
 
 using cudaStream_t = Stream*;
 using cudaEvent_t = Event*;
@@ -80,33 +57,24 @@ using cudaGraphExec_t = Graph*;
 // The limits of the device that kernels run on: an Orin with Options::num_sms multiprocessors.
 struct cudaDeviceProp {
   char name[256];
-  size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
-  int major, minor, multiProcessorCount, maxThreadsPerMultiProcessor, l2CacheSize, integrated;
+  int major, minor, multiProcessorCount, integrated;
 };
 
-struct cudaFuncAttributes {
-  int ptxVersion, binaryVersion;
-};
+struct cudaFuncAttributes {};
 
 cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
 
 cudaError_t cudaGetDeviceCount(int* count);
-cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDriverGetVersion(int* version);
-cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDeviceSynchronize();
 
 cudaError_t cudaMalloc(void** p, size_t bytes);
 cudaError_t cudaFree(void* p);
 cudaError_t cudaMallocHost(void** p, size_t bytes);
-cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned flags);
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags);
 cudaError_t cudaFreeHost(void* p);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
 template <typename T>
@@ -120,25 +88,19 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t bytes, cudaMemcpy
 cudaError_t cudaMemset(void* dst, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t stream = nullptr);
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*fn)(void*), void* data);
 
-cudaError_t cudaEventCreate(cudaEvent_t* event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags = 0);  // NOLINT(google-runtime-int)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
@@ -147,10 +109,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 }  // namespace dialect
 
-dialect::cudaError_t GetKernelAttributes(dialect::cudaFuncAttributes* attributes);
+dialect::cudaError_t GetKernelAttributes();
 dialect::cudaError_t SetKernelAttribute(const void* kernel, dialect::cudaFuncAttribute attribute,
                                         int value);
-dialect::cudaError_t MaxActiveBlocks(int* blocks, int block_size, size_t shared_bytes);
 // Queues a kernel, or refuses the shape as a real device would.
 dialect::cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* stream,
                                  std::function<void()> body);
@@ -158,17 +119,12 @@ dialect::cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, S
 namespace dialect {
 
 template <typename... P>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(P...)) {
-  return GetKernelAttributes(attributes);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)(P...)) {
+  return GetKernelAttributes();
 }
 template <typename... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
   return SetKernelAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
-}
-template <typename... P>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(P...),
-                                                          int block_size, size_t shared_bytes) {
-  return MaxActiveBlocks(blocks, block_size, shared_bytes);
 }
 
 }  // namespace dialect

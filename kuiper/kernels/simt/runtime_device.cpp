@@ -52,10 +52,6 @@ cudaError_t cudaGetLastError() {
   return std::exchange(last_error, cudaSuccess);
 }
 
-cudaError_t cudaPeekAtLastError() {
-  return last_error;
-}
-
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
 #define KU_SIMT_NAME(name) \
@@ -65,7 +61,6 @@ const char* cudaGetErrorName(cudaError_t error) {
     KU_SIMT_NAME(cudaErrorInvalidValue)
     KU_SIMT_NAME(cudaErrorMemoryAllocation)
     KU_SIMT_NAME(cudaErrorInvalidConfiguration)
-    KU_SIMT_NAME(cudaErrorInvalidMemcpyDirection)
     KU_SIMT_NAME(cudaErrorInsufficientDriver)
     KU_SIMT_NAME(cudaErrorInvalidDeviceFunction)
     KU_SIMT_NAME(cudaErrorNoDevice)
@@ -90,11 +85,6 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return Result(CurrentPretence().count_error);
 }
 
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
 cudaError_t cudaSetDevice(int device) {
   return Result(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
@@ -103,61 +93,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return Result(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device");
-  properties->totalGlobalMem = CurrentPretence().total_bytes;
-  properties->sharedMemPerBlock = kStaticSharedBytes;
-  properties->sharedMemPerBlockOptin = kMaxSharedBytes;
-  properties->sharedMemPerMultiprocessor = kMaxSharedBytes + 1024;
   properties->major = 8;
   properties->minor = 7;
   properties->multiProcessorCount = CurrentOptions().num_sms;
-  properties->maxThreadsPerMultiProcessor = 1536;
-  properties->l2CacheSize = 4 << 20;
   properties->integrated = CurrentPretence().integrated;
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp p;
-  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) return cudaErrorInvalidDevice;
-  switch (attribute) {
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(p.sharedMemPerBlock);
-      return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-      *value = p.multiProcessorCount;
-      return cudaSuccess;
-    case cudaDevAttrIntegrated:
-      *value = p.integrated;
-      return cudaSuccess;
-    case cudaDevAttrL2CacheSize:
-      *value = p.l2CacheSize;
-      return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = p.maxThreadsPerMultiProcessor;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = p.major;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = p.minor;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = static_cast<int>(p.sharedMemPerMultiprocessor);
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(p.sharedMemPerBlockOptin);
-      return cudaSuccess;
-  }
-  return Result(cudaErrorInvalidValue);
-}
-
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = CurrentPretence().driver_version;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = 13000;
   return cudaSuccess;
 }
 

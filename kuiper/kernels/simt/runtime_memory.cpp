@@ -29,19 +29,7 @@ bool DirectionFits(const void* dst, const void* src, size_t bytes, cudaMemcpyKin
   const auto fits = [bytes](const void* p, bool device) {
     return device ? IsMemory(p, bytes, MemoryKind::kDevice) : !IsDeviceAddress(p);
   };
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      return fits(dst, false) && fits(src, false);
-    case cudaMemcpyHostToDevice:
-      return fits(dst, true) && fits(src, false);
-    case cudaMemcpyDeviceToHost:
-      return fits(dst, false) && fits(src, true);
-    case cudaMemcpyDeviceToDevice:
-      return fits(dst, true) && fits(src, true);
-    case cudaMemcpyDefault:
-      return fits(dst, IsDeviceAddress(dst)) && fits(src, IsDeviceAddress(src));
-  }
-  return false;
+  return fits(dst, kind == cudaMemcpyHostToDevice) && fits(src, kind == cudaMemcpyDeviceToHost);
 }
 
 cudaError_t Allocate(void** p, size_t bytes, MemoryKind kind) {
@@ -81,17 +69,6 @@ cudaError_t cudaMallocHost(void** p, size_t bytes) {
   return Allocate(p, bytes, MemoryKind::kPinnedHost);
 }
 
-cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
-  return Allocate(p, bytes, MemoryKind::kPinnedHost);
-}
-
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-  const Lock lock(Device().mutex);
-  if (!IsPinned(host)) return Result(cudaErrorInvalidValue);
-  *device = host;
-  return cudaSuccess;
-}
-
 cudaError_t cudaFreeHost(void* p) {
   return Free(p, MemoryKind::kPinnedHost);
 }
@@ -109,7 +86,7 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t bytes, cudaMemcpyKind 
   if (bytes == 0) return cudaSuccess;
   if (!DirectionFits(dst, src, bytes, kind)) return Result(cudaErrorInvalidValue);
   ++Device().waits.syncs;
-  DrainBlocking();
+  Drain(Device().default_stream);
   std::memmove(dst, src, bytes);
   return cudaSuccess;
 }

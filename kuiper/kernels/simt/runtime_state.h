@@ -2,7 +2,6 @@
 // stream is captured into, and the lock around all of it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,17 +22,14 @@ struct Graph {
 
 struct Stream {
   std::deque<Work> queue;
-  bool blocking = true;  // ordered with the default stream
   bool running = false;
   Graph* capture = nullptr;
   bool capture_broken = false;
-  bool capture_relaxed = false;
 };
 
 struct Event {
   Stream* stream = nullptr;  // where it was last recorded
   uint64_t recorded = 0, reached = 0;
-  std::chrono::steady_clock::time_point time;
 };
 
 struct Runtime {
@@ -55,8 +51,6 @@ dialect::cudaError_t Queue(Stream* stream, Work work);
 void RunOne(Stream& stream);
 void Drain(Stream& stream);
 void DrainAll();
-// The default stream and those created without cudaStreamNonBlocking, which wait for each other.
-void DrainBlocking();
 
 // A call that waits or allocates is not allowed during these captures: they fail. Returns whether
 // there were any.

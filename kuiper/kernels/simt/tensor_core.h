@@ -31,7 +31,7 @@ void LoadMatrix(uint32_t (&r)[kMatrices], const void* row, const Site& site) {
   LoadMatrixArg arg{row, {}};
   WarpCollective(
       kFullMask, site, false,
-      [](void* const* args, int) {
+      [](void* const* args) {
         for (int l = 0; l < 32; ++l) {
           auto* to = static_cast<LoadMatrixArg*>(args[l]);
           if (to == nullptr) continue;
@@ -70,7 +70,7 @@ void Mma16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], c
   MmaArg arg{d, a, b};
   WarpCollective(
       kFullMask, site, false,
-      [](void* const* args, int) {
+      [](void* const* args) {
         float a_tile[16][16], b_tile[16][8], d_tile[16][8];
         for (int l = 0; l < 32; ++l) {
           const auto* from = static_cast<const MmaArg*>(args[l]);
