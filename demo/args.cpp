@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "kuiper/base/text.h"
 #include "kuiper/io/utf8.h"
@@ -237,6 +238,17 @@ std::string FlagHelp(const FlagTable& table, const Flag& flag) {
 
 }  // namespace
 
+Flag MakeFlag(const std::string& names, Variable variable, std::string help, Limits limits,
+              std::string value_name) {
+  const size_t comma = names.find(',');
+  Flag flag{.name = names.substr(comma + 1), .variable = std::move(variable)};
+  if (comma != std::string::npos) flag.short_name = names.substr(0, comma);
+  flag.value_name = value_name.empty() ? ValueName(flag.variable, limits) : std::move(value_name);
+  flag.help = std::move(help);
+  flag.limits = limits;
+  return flag;
+}
+
 const Flag* FlagTable::Find(std::string_view name) const {
   for (const Flag& flag : flags) {
     if (name == flag.name) return &flag;
@@ -261,7 +273,8 @@ std::string FlagsHelp(const FlagTable& table) {
     group = flag.group;
     text += FlagHelp(table, flag);
   }
-  return text;
+  text += "  -h, --help                      this text\n";
+  return text + "  --version                       version and compiled devices\n";
 }
 
 }  // namespace kuiper::demo

@@ -33,6 +33,11 @@ struct Flag {
   std::string harmless = {};  // kUnavailable: the value that asks for nothing
 };
 
+// A flag with the spellings `names`: "prompt", or with a short name "p,prompt". `value_name` is for
+// variables whose type does not say what their values are.
+Flag MakeFlag(const std::string& names, Variable variable, std::string help, Limits limits = {},
+              std::string value_name = "");
+
 // Another spelling of a flag; it takes the values of that flag unless `fixed` says otherwise.
 struct FlagAlias {
   std::string alias;
@@ -64,7 +69,8 @@ struct ParsedArgs {
 // --help or --version. kInvalidArgument.
 StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, const FlagTable& table);
 
-// The lines of --help about all flags that can be used; the defaults are what is stored.
+// The lines of --help about all flags that can be used, --help and --version; the defaults are
+// what is stored.
 std::string FlagsHelp(const FlagTable& table);
 
 }  // namespace kuiper::demo

@@ -18,30 +18,19 @@ struct Row {
   FlagPrograms programs = FlagPrograms::kAll;
 };
 
-// `names` is "prompt", or with a short name "p,prompt".
-Row Of(std::string names, Variable variable, std::string help, Limits limits = {}) {
-  const size_t comma = names.find(',');
-  Row row{{.name = names.substr(comma + 1), .variable = std::move(variable)}};
-  if (comma != std::string::npos) row.flag.short_name = names.substr(0, comma);
-  row.flag.value_name = ValueName(row.flag.variable, limits);
-  row.flag.help = std::move(help);
-  row.flag.limits = limits;
-  return row;
+Row Of(const char* names, Variable variable, std::string help, Limits limits = {}) {
+  return {MakeFlag(names, std::move(variable), std::move(help), limits)};
 }
 
 // A row whose value is a text.
-Row Text(std::string names, const char* value_name, Variable variable, std::string help) {
-  Row row = Of(std::move(names), std::move(variable), std::move(help));
-  row.flag.value_name = value_name;
-  return row;
+Row Text(const char* names, const char* value_name, Variable variable, const char* help) {
+  return {MakeFlag(names, std::move(variable), help, {}, value_name)};
 }
 
 Row OfParameter(const Parameter& parameter, Request& request, std::string short_name = "") {
-  const std::string name = FlagName(parameter.typed_name).substr(2);
-  Row row =
-      Of(name, parameter.of(request), SpellParams(parameter.help, FlagName), parameter.limits);
+  Row row{MakeFlag(FlagOf(parameter), parameter.of(request), SpellParams(parameter.help, FlagName),
+                   parameter.limits, parameter.name == "stop" ? "STR" : "")};
   row.flag.short_name = std::move(short_name);
-  if (parameter.name == "stop") row.flag.value_name = "STR";
   return row;
 }
 

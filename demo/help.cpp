@@ -56,8 +56,6 @@ std::string HelpText(const Program& program) {
       "them.\n";
   Options defaults;
   text += FlagsHelp(FlagsOf(program.flags, defaults));
-  text += "  -h, --help                      this text\n";
-  text += "  --version                       version and compiled devices\n";
   return text + (batch ? kAfterBatchFlags : kAfterTextFlags) + kAfterFlags;
 }
 

@@ -51,6 +51,7 @@ LEAVES = ["std", "posix", "kuiper/base/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
+TOOL = PUBLIC + ["tools/*", "demo/args.h"]
 
 # (files, what they may include); the first matching line decides.
 RULES = [
@@ -76,13 +77,12 @@ RULES = [
     ("kuiper/chat/*", ENGINE_API + ["kuiper/chat/*"]),
     ("demo/*", PUBLIC + ["demo/*", "glog"]),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
-    ("tools/kuiper_pack.cpp", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*"]),
-    ("tools/kuiper_bench*", PUBLIC + ["tools/*", "demo/exit_code.h", "kuiper/model/*", "kuiper/ops/*",
-                                      "kuiper/kv/*", "kuiper/kernels/cpu/*",
-                                      "kuiper/engine/scheduler.h"]),
-    ("tools/tool_args.cpp", PUBLIC + ["tools/*", "demo/exit_code.h", "demo/standard_streams.h",
-                                       "demo/start_log.h", "glog"]),
-    ("tools/*", PUBLIC + ["tools/*", "demo/exit_code.h"]),
+    ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
+    ("tools/kuiper_bench*", TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
+                                    "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h"]),
+    ("tools/tool_args.cpp", TOOL + ["demo/exit_code.h", "demo/standard_streams.h",
+                                    "demo/start_log.h", "glog"]),
+    ("tools/*", TOOL),
 ]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

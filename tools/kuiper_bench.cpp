@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/clock.h"
@@ -25,10 +26,6 @@ namespace kuiper::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kUsage =
-    "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
-    "memory|scheduler [options]";
 
 void PrintTable(const std::vector<Row>& rows) {
   std::printf("%-8s %7s %6s %10s %11s %16s %14s %6s\n", "phase", "tokens", "batch", "ms",
@@ -140,25 +137,22 @@ Json ReportJson(const Engine& engine, const Machine& machine, const std::vector<
   return json;
 }
 
-StatusOr<OpenedModel> OpenModelOf(const Args& args) {
-  return args.has("invent") ? InventModel(args.text("invent", "")) : OpenModel(args.positionals[0]);
+StatusOr<OpenedModel> OpenModelOf(const BenchOptions& options) {
+  return options.invent.empty() ? OpenModel(options.config.model_path)
+                                : InventModel(options.invent);
 }
 
-StatusOr<std::unique_ptr<Engine>> CreateEngine(const Args& args, const Workload& w,
-                                               EngineConfig config) {
-  KU_ASSIGN_OR_RETURN(config.device, ParseDevice(args));
-  config.ops.tune = args.has("tune");
+StatusOr<std::unique_ptr<Engine>> CreateEngine(const BenchOptions& options, const Workload& w) {
+  EngineConfig config = options.config;
   if (config.ops.tune && config.device.type != DeviceType::kCUDA) {
     return Status(StatusCode::kInvalidArgument, "--tune needs --device cuda:N");
   }
-  config.need_tokenizer = false;
-  config.paged = !args.has("no-paged-attention");
-  config.use_graph = config.device.type != DeviceType::kCPU && !args.has("no-cuda-graph");
+  config.use_graph = config.use_graph && config.device.type != DeviceType::kCPU;
   config.max_num_seqs = w.LargestBatch();
   config.max_num_batched_tokens = w.StepTokens();
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
   config.max_context = std::max(longest + 2, w.TokensOf(w.LongestContext(), w.LargestBatch()));
-  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(args));
+  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
   KU_RETURN_IF_ERROR(ChoosePool(w, longest, model, &config));
   return Engine::Create(config, std::move(model));
 }
@@ -169,8 +163,9 @@ StatusOr<std::unique_ptr<Machine>> MakeMachine(const Engine& engine) {
                        engine.weight_bytes_per_token(), engine.config().ops.num_threads);
 }
 
-Status BenchRates(const Args& args, const Workload& w, const EngineConfig& config) {
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
+Status BenchRates(const BenchOptions& options) {
+  const Workload& w = options.workload;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(options, w));
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
 
   // Memory is read before the yardsticks take some.
@@ -186,19 +181,20 @@ Status BenchRates(const Args& args, const Workload& w, const EngineConfig& confi
       "memory after %d tokens: weights %.1f MB, KV touched %.1f MB, peak resident %.1f MB\n",
       warm_up.prompt_tokens + 2, static_cast<double>(engine->memory_plan().weight_bytes) / 1e6,
       static_cast<double>(kv.bytes_touched) / 1e6, static_cast<double>(peak_resident) / 1e6);
-  if (!args.has("json")) return OkStatus();
+  if (options.json.empty()) return OkStatus();
   Json json = ReportJson(*engine, *machine, rows);
   json["weight_bytes"] = engine->memory_plan().weight_bytes;
   json["kv_bytes_touched"] = kv.bytes_touched;
   json["peak_resident_bytes"] = peak_resident;
-  std::ofstream out(args.text("json", ""));
+  std::ofstream out(options.json);
   out << json.dump(2) << "\n";
-  if (!out.flush()) return Status(StatusCode::kInternal, "cannot write " + args.text("json", ""));
+  if (!out.flush()) return Status(StatusCode::kInternal, "cannot write " + options.json);
   return OkStatus();
 }
 
-Status BenchThroughput(const Args& args, Workload w, const EngineConfig& config) {
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
+Status BenchThroughput(const BenchOptions& options) {
+  Workload w = options.workload;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(options, w));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine, MakeMachine(*engine));
   w.prompts.clear();
   KU_ASSIGN_OR_RETURN(const std::vector<Row> rows, MeasureRows(*engine, *machine, w));
@@ -207,111 +203,69 @@ Status BenchThroughput(const Args& args, Workload w, const EngineConfig& config)
   return OkStatus();
 }
 
-Status BenchWarmPrefix(const Args& args, const Workload& workload, EngineConfig config) {
-  Workload w = workload;
+Status BenchWarmPrefix(BenchOptions options) {
+  Workload w = options.workload;
   for (int& tokens : w.prompts) tokens += kQuestionTokens;
   w.contexts = w.prompts;
   w.batches = {2};  // room for a second sequence that shares nothing
-  config.prefix_cache = true;
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(args, w, config));
+  options.config.prefix_cache = true;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(options, w));
   PrintDevice(*engine);
-  return BenchPrefix(*engine, workload.prompts, w.repetitions);
+  return BenchPrefix(*engine, options.workload.prompts, w.repetitions);
 }
 
-Status BenchSharedPrompt(const Args& args, Workload w, EngineConfig config) {
+Status BenchSharedPrompt(BenchOptions options) {
+  Workload w = options.workload;
   w.contexts.clear();
   for (const int tokens : w.prompts) w.contexts.push_back(tokens + kQuestionTokens);
-  config.prefix_cache = true;
-  config.cascade_attention = true;
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> with, CreateEngine(args, w, config));
-  config.cascade_attention = false;
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> without, CreateEngine(args, w, config));
+  options.config.prefix_cache = true;
+  options.config.cascade_attention = true;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> with, CreateEngine(options, w));
+  options.config.cascade_attention = false;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> without, CreateEngine(options, w));
   PrintDevice(*with);
   return BenchCascade(*with, *without, w);
 }
 
 // Needs the shapes of a model only.
-Status BenchAttentionOf(const Args& args, const Workload& w, const EngineConfig& config) {
-  KU_ASSIGN_OR_RETURN(const Device device, ParseDevice(args));
-  KU_ASSIGN_OR_RETURN(const OpenedModel model, OpenModelOf(args));
-  OpsOptions options = config.ops;
-  options.determinism = Determinism::kStrict;  // no matrix products
+Status BenchAttentionOf(const BenchOptions& options) {
+  KU_ASSIGN_OR_RETURN(const OpenedModel model, OpenModelOf(options));
+  OpsOptions ops = options.config.ops;
+  ops.determinism = Determinism::kStrict;  // no matrix products
   const DecoderConfig& decoder = model.config.decoder;
-  return BenchAttention(decoder, device, options, config.dtype.value_or(decoder.dtype), w);
+  return BenchAttention(decoder, options.config.device, ops,
+                        options.config.dtype.value_or(decoder.dtype), options.workload);
 }
 
-Status BenchModel(const Args& args, const std::string& scenario, const Workload& w) {
-  if (args.has("invent") == !args.positionals.empty()) {
-    return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
-                  std::string("usage: ") + kUsage);
-  }
-  EngineConfig config;
-  KU_ASSIGN_OR_RETURN(config.dtype, ParseType(args));
-  config.ops.num_threads = w.threads;
-  KU_ASSIGN_OR_RETURN(config.ops.attention, ParseAttention(args));
-  if (scenario == "attention") return BenchAttentionOf(args, w, config);
-  if (scenario == "throughput") return BenchThroughput(args, w, config);
-  if (scenario == "prefix") return BenchWarmPrefix(args, w, config);
-  if (scenario == "cascade") return BenchSharedPrompt(args, w, config);
-  return BenchRates(args, w, config);
-}
-
-Status Run(const Args& args) {
-  KU_ASSIGN_OR_RETURN(const Scenario scenario, ParseScenario(args));
-  const std::string name = scenario.name;
-  KU_ASSIGN_OR_RETURN(const Workload workload, ParseWorkload(args, scenario));
-  if (!scenario.needs_model && (args.has("invent") || !args.positionals.empty())) {
-    return Status(StatusCode::kInvalidArgument, "--scenario " + name + " runs no model",
-                  std::string("usage: ") + kUsage);
-  }
-  if (name == "scheduler") {
-    BenchScheduler(workload.batches, 1000);
+Status Run(const demo::ParsedArgs& args, BenchOptions options) {
+  KU_RETURN_IF_ERROR(FinishOptions(args, &options));
+  if (!args.positionals.empty()) options.config.model_path = args.positionals[0];
+  if (options.Is("scheduler")) {
+    BenchScheduler(options.workload.batches, 1000);
     return OkStatus();
   }
-  if (name == "memory") {
-    KU_ASSIGN_OR_RETURN(const MemoryLoad load, ParseLoad(args, workload));
-    return BenchMemory(load, args.text("csv", ""));
+  if (options.Is("memory")) return BenchMemory(options.load, options.csv);
+  if (!options.text.empty()) {
+    return BenchTokenizer(options.tokenizer.value_or(options.config.model_path), options.text,
+                          options.workload.repetitions);
   }
-  if (args.has("text")) {
-    return BenchTokenizer(
-        args.text("tokenizer", args.positionals.empty() ? "" : args.positionals[0]),
-        args.text("text", ""), workload.repetitions);
+  if (options.invent.empty() == args.positionals.empty()) {
+    return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
+                  std::string("usage: ") + kBenchUsage);
   }
-  return BenchModel(args, name, workload);
+  if (options.Is("attention")) return BenchAttentionOf(options);
+  if (options.Is("throughput")) return BenchThroughput(options);
+  if (options.Is("prefix")) return BenchWarmPrefix(std::move(options));
+  if (options.Is("cascade")) return BenchSharedPrompt(std::move(options));
+  return BenchRates(options);
 }
 
 }  // namespace
 }  // namespace kuiper::tools
 
 int main(int argc, char** argv) {
+  kuiper::tools::BenchOptions options;
   return kuiper::tools::RunTool(
-      argc, argv,
-      {kuiper::tools::kUsage,
-       {{"scenario", "NAME",
-         "rates (default), throughput, prefix, cascade, attention, memory or scheduler"},
-        {"invent", "CONFIG.json", "random weights in the shapes of this config"},
-        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored or configured)"},
-        {"device", "DEVICE", "cpu, simt or cuda:N (default: cpu)"},
-        {"prompt-tokens", "LIST",
-         "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)"},
-        {"batch", "LIST", "sequences together (default: 1,2,4,8; by scenario), memory: the rows"},
-        {"context", "LIST", "tokens before decoding starts (default: 16), attention: 1024,8192"},
-        {"decode-steps", "N", "steps per repetition (default: 16)"},
-        {"repetitions", "N", "default: 3"},
-        {"threads", "N", "default: one per core"},
-        {"chunk", "N", "tokens of one prefill step (default: 512)"},
-        {"tune", "",
-         "CUDA: time the library's matrix products first and keep the choice, for all runs"},
-        {"attention", "KIND", "flash1, flash2 or mha (default: flash1)"},
-        {"no-paged-attention", "", "contiguous KV cache"},
-        {"no-cuda-graph", "", "eager decode steps (the CPU's always are)"},
-        {"requests", "N", "memory: requests of the load (default: 200)"},
-        {"max-context", "N", "memory: tokens of a sequence at most (default: 4096)"},
-        {"csv", "FILE", "memory: write a line per step, see tools/plot_bench.py"},
-        {"text", "FILE", "measure the tokenizer of MODEL on this text instead"},
-        {"tokenizer", "PATH", "with --text: this tokenizer"},
-        {"json", "FILE", "rates: write the results as JSON"}},
-       0,
-       1},
-      kuiper::tools::Run);
+      argc, argv, {kuiper::tools::kBenchUsage, kuiper::tools::BenchFlags(options), 0, 1},
+      [&](const auto& args) { return kuiper::tools::Run(args, options); });
 }

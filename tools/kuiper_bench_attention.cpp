@@ -113,7 +113,7 @@ Status BenchAttention(const DecoderConfig& d, Device device, const OpsOptions& o
   limits.max_context = w.LongestContext();
   KU_RETURN_IF_ERROR(ops->Reserve(limits));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine,
-                      Machine::Make(device, dtype, size_t{512} << 20, w.threads));
+                      Machine::Make(device, dtype, size_t{512} << 20, options.num_threads));
   std::printf("%s, %s, %d layers of %d heads and %d KV heads of %d\n",
               ops->device().Description().c_str(), DTypeName(dtype), d.layers, d.heads, d.kv_heads,
               d.head_dim);

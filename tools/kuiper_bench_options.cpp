@@ -2,103 +2,142 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
+
+#include "tools/tool_args.h"
 
 namespace kuiper::tools {
 namespace {
 
-constexpr Scenario kScenarios[] = {{"rates", "1,2,4,8", "128,512", "16", true},
-                                   {"throughput", "1,2,4,8,16,32,64", "16", "16", true},
-                                   {"prefix", "1", "2000", "16", true},
-                                   {"cascade", "8,32", "2000", "16", true},
-                                   {"attention", "1,8,32", "16", "1024,8192", true},
-                                   {"memory", "8", "16", "16", false},
-                                   {"scheduler", "1,16,64,256", "16", "16", false}};
+const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
+                               {"throughput", {1, 2, 4, 8, 16, 32, 64}, {16}, {16}, true},
+                               {"prefix", {1}, {2000}, {16}, true},
+                               {"cascade", {8, 32}, {2000}, {16}, true},
+                               {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
+                               {"memory", {8}, {16}, {16}, false},
+                               {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
 
-Status CheckOptions(const Args& args, const std::string& scenario) {
+Status Bad(const std::string& message, const std::string& hint = "") {
+  return Status(StatusCode::kInvalidArgument, message, hint);
+}
+
+NamedValues OneScenario(const Scenario** chosen) {
+  NamedValues named;
+  for (const Scenario& scenario : kScenarios) named.names.push_back(scenario.name);
+  named.set = [chosen](size_t i) { *chosen = &kScenarios[i]; };
+  named.get = [chosen] { return static_cast<size_t>(*chosen - kScenarios); };
+  return named;
+}
+
+// A flag, and the scenarios that read it.
+struct FlagRow {
+  demo::Flag flag;
+  std::vector<std::string> scenarios;
+};
+
+std::vector<FlagRow> Rows(BenchOptions& o) {
+  using demo::MakeFlag;
+  using enum AttentionKind;
   using Names = std::vector<std::string>;
-  const Names rates = {"rates"}, memory = {"memory"};
+  const Names all, rates = {"rates"}, memory = {"memory"};
   const Names engine = {"rates", "throughput", "prefix", "cascade"};
   const Names model = {"rates", "throughput", "prefix", "cascade", "attention"};
-  const std::pair<const char*, Names> readers[] = {
-      {"dtype", model},
-      {"device", model},
-      {"prompt-tokens", {"rates", "prefix", "cascade"}},
-      {"batch", {"rates", "throughput", "cascade", "attention", "memory", "scheduler"}},
-      {"context", {"rates", "throughput", "attention"}},
-      {"decode-steps", {"rates", "throughput", "cascade", "attention"}},
-      {"repetitions", model},
-      {"threads", model},
-      {"chunk", engine},
-      {"tune", engine},
-      {"attention", model},
-      {"no-paged-attention", {"rates", "throughput"}},
-      {"no-cuda-graph", {"rates", "throughput", "cascade"}},
-      {"requests", memory},
-      {"max-context", memory},
-      {"csv", memory},
-      {"text", rates},
-      {"tokenizer", rates},
-      {"json", rates}};
-  for (const auto& [option, names] : readers) {
-    if (!args.has(option) || std::find(names.begin(), names.end(), scenario) != names.end()) {
-      continue;
-    }
+  const Limits counts = {1, 1'000'000};
+  EngineConfig& e = o.config;
+  Workload& w = o.workload;
+  return {
+      {MakeFlag("scenario", OneScenario(&o.scenario), "what is measured"), all},
+      {MakeFlag("invent", &o.invent, "random weights in the shapes of this config", {},
+                "CONFIG.json"),
+       all},
+      {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
+      {DeviceFlag(&e.device), model},
+      {MakeFlag("prompt-tokens", &w.prompts,
+                "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)",
+                counts),
+       {"rates", "prefix", "cascade"}},
+      {MakeFlag("batch", &w.batches,
+                "sequences together (default: 1,2,4,8; by scenario), memory: the rows", counts),
+       {"rates", "throughput", "cascade", "attention", "memory", "scheduler"}},
+      {MakeFlag("context", &w.contexts,
+                "tokens before decoding starts (default: 16), attention: 1024,8192", counts),
+       {"rates", "throughput", "attention"}},
+      {MakeFlag("decode-steps", &w.steps, "steps per repetition", {4, 4096}),
+       {"rates", "throughput", "cascade", "attention"}},
+      {MakeFlag("repetitions", &w.repetitions, "how often each row is measured", {1, 100}), model},
+      {MakeFlag("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {0, 1024}),
+       model},
+      {MakeFlag("chunk", &w.chunk, "tokens of one prefill step", {1, 1 << 20}), engine},
+      {MakeFlag("tune", &e.ops.tune,
+                "CUDA: time the library's matrix products first and keep the choice, for all runs"),
+       engine},
+      {MakeFlag("attention",
+                OneOf(&e.ops.attention, {{"flash1", kFlash1}, {"flash2", kFlash2}, {"mha", kMha}}),
+                "attention kernel"),
+       model},
+      {MakeFlag("paged-attention", &e.paged, "KV cache in pages, or contiguous"),
+       {"rates", "throughput"}},
+      {MakeFlag("cuda-graph", &e.use_graph, "recorded decode steps (the CPU's never are)"),
+       {"rates", "throughput", "cascade"}},
+      {MakeFlag("requests", &o.load.requests, "memory: requests of the load", {1, 100'000}),
+       memory},
+      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence at most",
+                {2, 1 << 20}),
+       memory},
+      {MakeFlag("csv", &o.csv, "memory: write a line per step, see tools/plot_bench.py", {},
+                "FILE"),
+       memory},
+      {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
+       rates},
+      {MakeFlag("tokenizer", &o.tokenizer, "with --text: this tokenizer", {}, "PATH"), rates},
+      {MakeFlag("json", &o.json, "rates: write the results as JSON", {}, "FILE"), rates},
+  };
+}
+
+// Every flag that is given must be read.
+Status CheckRead(const demo::ParsedArgs& args, BenchOptions& options) {
+  for (const auto& [flag, names] : Rows(options)) {
+    const bool is_read = names.empty() || std::find(names.begin(), names.end(),
+                                                    options.scenario->name) != names.end();
+    if (is_read || !args.given(flag.name)) continue;
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    return Status(StatusCode::kInvalidArgument,
-                  "--" + std::string(option) + " goes with --scenario " + list);
+    return Bad((args.on(flag.name) ? "--" : "--no-") + flag.name + " goes with --scenario " + list);
   }
   return OkStatus();
 }
 
 }  // namespace
 
-StatusOr<Scenario> ParseScenario(const Args& args) {
-  const std::string name = args.text("scenario", "rates");
-  std::string known;
-  for (const Scenario& scenario : kScenarios) {
-    if (name == scenario.name) {
-      KU_RETURN_IF_ERROR(CheckOptions(args, name));
-      return scenario;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(scenario.name);
+BenchOptions::BenchOptions() : scenario(kScenarios) {
+  config.need_tokenizer = false;
+  config.use_graph = true;
+}
+
+std::vector<demo::Flag> BenchFlags(BenchOptions& options) {
+  std::vector<demo::Flag> flags;
+  for (FlagRow& row : Rows(options)) flags.push_back(std::move(row.flag));
+  return flags;
+}
+
+Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
+  KU_RETURN_IF_ERROR(CheckRead(args, *options));
+  const Scenario& scenario = *options->scenario;
+  const std::string usage = std::string("usage: ") + kBenchUsage;
+  if (!scenario.needs_model && (!options->invent.empty() || !args.positionals.empty())) {
+    return Bad(std::string("--scenario ") + scenario.name + " runs no model", usage);
   }
-  return Status(StatusCode::kInvalidArgument, "--scenario: '" + name + "' is not one of " + known);
-}
-
-StatusOr<Workload> ParseWorkload(const Args& args, const Scenario& scenario) {
-  Workload w;
-  KU_ASSIGN_OR_RETURN(w.prompts, ParseIntList(args, "prompt-tokens", scenario.prompts));
-  KU_ASSIGN_OR_RETURN(w.batches, ParseIntList(args, "batch", scenario.batches));
-  KU_ASSIGN_OR_RETURN(w.contexts, ParseIntList(args, "context", scenario.contexts));
-  KU_ASSIGN_OR_RETURN(w.steps, ParseInt(args, "decode-steps", 16, 4, 4096));
-  KU_ASSIGN_OR_RETURN(w.repetitions, ParseInt(args, "repetitions", 3, 1, 100));
-  KU_ASSIGN_OR_RETURN(w.threads, ParseInt(args, "threads", 0, 0, 1024));
-  KU_ASSIGN_OR_RETURN(w.chunk, ParseInt(args, "chunk", 512, 1, 1 << 20));
-  return w;
-}
-
-StatusOr<MemoryLoad> ParseLoad(const Args& args, const Workload& w) {
-  MemoryLoad load;
-  KU_ASSIGN_OR_RETURN(load.requests, ParseInt(args, "requests", load.requests, 1, 100'000));
-  KU_ASSIGN_OR_RETURN(load.max_context,
-                      ParseInt(args, "max-context", load.max_context, 2, 1 << 20));
+  Workload& w = options->workload;
+  if (!args.given("batch")) w.batches = scenario.batches;
+  if (!args.given("prompt-tokens")) w.prompts = scenario.prompts;
+  if (!args.given("context")) w.contexts = scenario.contexts;
+  MemoryLoad& load = options->load;
   load.rows = w.batches.front();
-  if (w.batches.size() > 1 || int64_t{load.rows} * load.max_context > int64_t{1} << 30) {
-    return Status(StatusCode::kInvalidArgument,
-                  "--scenario memory takes one --batch and at most 2^30 tokens of memory");
+  if (options->Is("memory") &&
+      (w.batches.size() > 1 || int64_t{load.rows} * load.max_context > int64_t{1} << 30)) {
+    return Bad("--scenario memory takes one --batch and at most 2^30 tokens of memory");
   }
-  return load;
-}
-
-StatusOr<AttentionKind> ParseAttention(const Args& args) {
-  return ParseChoice<AttentionKind>(args, "attention", AttentionKind::kFlash1,
-                                    {{"flash1", AttentionKind::kFlash1},
-                                     {"flash2", AttentionKind::kFlash2},
-                                     {"mha", AttentionKind::kMha}});
+  return OkStatus();
 }
 
 }  // namespace kuiper::tools

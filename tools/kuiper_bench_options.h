@@ -1,27 +1,49 @@
-// What the options of kuiper_bench ask for. Errors are kInvalidArgument.
+// What the flags of kuiper_bench ask for. Errors are kInvalidArgument.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "demo/args.h"
 #include "kuiper/base/status.h"
-#include "kuiper/ops/ops.h"
+#include "kuiper/engine/engine.h"
 #include "tools/kuiper_bench_run.h"
 #include "tools/kuiper_bench_scenarios.h"
-#include "tools/tool_args.h"
 
 namespace kuiper::tools {
 
+constexpr const char* kBenchUsage =
+    "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
+    "memory|scheduler [options]";
+
+// What --scenario names.
 struct Scenario {
   const char* name;
-  const char* batches;  // what --batch is when it is not given
-  const char* prompts;  // the same of --prompt-tokens
-  const char* contexts;
+  std::vector<int> batches;  // what --batch is when it is not given
+  std::vector<int> prompts;  // the same of --prompt-tokens
+  std::vector<int> contexts;
   bool needs_model;
 };
 
-// --scenario; an error as well when an option is given that the scenario does not read.
-StatusOr<Scenario> ParseScenario(const Args& args);
-StatusOr<Workload> ParseWorkload(const Args& args, const Scenario& scenario);
-// Of --scenario memory.
-StatusOr<MemoryLoad> ParseLoad(const Args& args, const Workload& workload);
-StatusOr<AttentionKind> ParseAttention(const Args& args);
+struct BenchOptions {
+  BenchOptions();
+
+  const Scenario* scenario;
+  std::string invent;  // a config.json; "": the model of the command line
+  EngineConfig config;
+  Workload workload;
+  MemoryLoad load;
+  std::string csv, json, text;
+  std::optional<std::string> tokenizer;
+
+  bool Is(std::string_view name) const { return scenario->name == name; }
+};
+
+// The flags, whose values go to `options`.
+std::vector<demo::Flag> BenchFlags(BenchOptions& options);
+// Checks what was given, and gives the workload the lists that were not.
+Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options);
 
 }  // namespace kuiper::tools

@@ -13,8 +13,8 @@ namespace kuiper::tools {
 
 struct Workload {
   std::vector<int> prompts, batches, contexts;
-  int steps = 0, repetitions = 0, threads = 0;
-  int chunk = 0;  // tokens of one prefill step
+  int steps = 16, repetitions = 3;
+  int chunk = 512;  // tokens of one prefill step
 
   // Tokens of a step at most: the chunk, or more, so that sequences that decode leave half of it.
   int StepTokens() const;

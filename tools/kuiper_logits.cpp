@@ -31,28 +31,27 @@ StatusOr<std::vector<int32_t>> ReadIds(const std::string& path) {
   return ids;
 }
 
-Status Run(const Args& args) {
-  if (!args.has("ids") || !args.has("out")) {
+struct Options {
+  std::string ids_path, out_path;
+  EngineConfig config{.need_tokenizer = false, .paged = false, .prompt_logits = true};
+  std::optional<int> chunk;
+};
+
+Status Run(const demo::ParsedArgs& args, const Options& options) {
+  if (options.ids_path.empty() || options.out_path.empty()) {
     return Status(StatusCode::kInvalidArgument, "--ids and --out are needed",
                   std::string("usage: ") + kUsage);
   }
-  EngineConfig config;
+  EngineConfig config = options.config;
   config.model_path = args.positionals[0];
-  config.need_tokenizer = false;
-  config.prompt_logits = true;
-  config.paged = args.has("paged-attention");
-  KU_ASSIGN_OR_RETURN(config.device, ParseDevice(args));
-  KU_ASSIGN_OR_RETURN(config.dtype, ParseType(args));
-  KU_ASSIGN_OR_RETURN(config.page_size, ParseInt(args, "page-size", 16, 1, 256));
-  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ReadIds(args.text("ids", "")));
+  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ReadIds(options.ids_path));
   config.max_context = static_cast<int>(ids.size());
-  KU_ASSIGN_OR_RETURN(config.max_num_batched_tokens,
-                      ParseInt(args, "chunk", std::min(config.max_context, 512), 1, 1 << 20));
+  config.max_num_batched_tokens = options.chunk.value_or(std::min(config.max_context, 512));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
 
   NpyWriter out;
   KU_RETURN_IF_ERROR(
-      out.Open(args.text("out", ""), config.max_context, engine->model_config().decoder.vocab));
+      out.Open(options.out_path, config.max_context, engine->model_config().decoder.vocab));
   Status written;
   KU_RETURN_IF_ERROR(engine->Logits(ids, [&](int, const float* row) {
     if (written.ok()) written = out.WriteRow(row);
@@ -61,21 +60,24 @@ Status Run(const Args& args) {
   return out.Close();
 }
 
+std::vector<demo::Flag> Flags(Options& o) {
+  using demo::MakeFlag;
+  return {
+      MakeFlag("ids", &o.ids_path, "token ids separated by white space", {}, "FILE"),
+      MakeFlag("out", &o.out_path, "float32 [T, vocab], one row per position", {}, "FILE.npy"),
+      DeviceFlag(&o.config.device),
+      TypeFlag(&o.config.dtype, "convert the weights (default: auto, as stored)"),
+      MakeFlag("paged-attention", &o.config.paged, "paged KV cache instead of a contiguous one"),
+      MakeFlag("page-size", &o.config.page_size, "tokens per page", {1, 256}),
+      MakeFlag("chunk", &o.chunk, "tokens per step (default: up to 512)", {1, 1 << 20})};
+}
+
 }  // namespace
 }  // namespace kuiper::tools
 
 int main(int argc, char** argv) {
+  kuiper::tools::Options options;
   return kuiper::tools::RunTool(
-      argc, argv,
-      {kuiper::tools::kUsage,
-       {{"ids", "FILE", "token ids separated by white space"},
-        {"out", "FILE.npy", "float32 [T, vocab], one row per position"},
-        {"device", "D", "cpu, simt or cuda:N (default: cpu)"},
-        {"dtype", "T", "auto, fp16, bf16 or fp32 (default: as stored)"},
-        {"paged-attention", "", "paged KV cache instead of a contiguous one"},
-        {"page-size", "N", "tokens per page (default: 16)"},
-        {"chunk", "N", "tokens per step (default: up to 512)"}},
-       1,
-       1},
-      kuiper::tools::Run);
+      argc, argv, {kuiper::tools::kUsage, kuiper::tools::Flags(options), 1, 1},
+      [&](const auto& args) { return kuiper::tools::Run(args, options); });
 }

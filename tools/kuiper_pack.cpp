@@ -10,9 +10,7 @@
 namespace kuiper::tools {
 namespace {
 
-Status Run(const Args& args) {
-  PackOptions options;
-  KU_ASSIGN_OR_RETURN(options.dtype, ParseType(args));
+Status Run(const demo::ParsedArgs& args, PackOptions options) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   int shown = -1;
   options.progress = [&](int64_t done, int64_t total) {
@@ -28,11 +26,12 @@ Status Run(const Args& args) {
 }  // namespace kuiper::tools
 
 int main(int argc, char** argv) {
+  kuiper::PackOptions options;
   return kuiper::tools::RunTool(
       argc, argv,
       {"kuiper_pack DIR OUT.bin [--dtype T]",
-       {{"dtype", "T", "convert the weights to fp16, bf16 or fp32 (default: auto, as stored)"}},
+       {kuiper::tools::TypeFlag(&options.dtype, "convert the weights (default: auto, as stored)")},
        2,
        2},
-      kuiper::tools::Run);
+      [&](const auto& args) { return kuiper::tools::Run(args, options); });
 }

@@ -265,7 +265,7 @@ std::string ValueName(const Variable& variable, const Limits& limits) {
   if (const auto* named = std::get_if<NamedValues>(&variable)) return Joined(named->names);
   if (IsSwitch(variable) || Holds<Text, std::optional<Text>, std::vector<Text>>(variable))
     return "";
-  if (Holds<std::optional<Device>>(variable)) return "cpu|simt|cuda:N";
+  if (Holds<Device, std::optional<Device>>(variable)) return "cpu|simt|cuda:N";
   if (Holds<std::vector<int>>(variable)) return "LIST";
   if (Holds<float, double, std::optional<double>>(variable)) return "F";
   return limits.bytes ? "SIZE" : "N";

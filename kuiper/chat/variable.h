@@ -51,7 +51,7 @@ using Variable =
     std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*, std::vector<int>*,
                  std::vector<std::string>*, std::optional<bool>*, std::optional<int>*,
                  std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
-                 std::optional<std::string>*, std::optional<Device>*, NamedValues>;
+                 std::optional<std::string>*, Device*, std::optional<Device>*, NamedValues>;
 
 // What a number may be.
 struct Limits {
