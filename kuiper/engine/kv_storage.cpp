@@ -111,7 +111,7 @@ KvStats KvStorage::Stats() const {
     stats.swap_pages_used = host_pages_->num_used();
   }
   if (reuse_ != nullptr) {
-    const PrefixCache::Stats reuse = reuse_->stats();
+    const KvReuse::Stats reuse = reuse_->stats();
     stats.prefix_cache = true;
     stats.pages_evictable = reuse_->num_evictable();
     stats.lookups = reuse.lookups;

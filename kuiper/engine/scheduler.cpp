@@ -195,8 +195,7 @@ void Scheduler::Admit(Step* step, int budget) {
 bool Scheduler::TryAdmit(Sequence& seq) {
   const bool is_swapped = !seq.host_pages.empty();
   // At least one row must be computed: it yields the next logits.
-  PrefixCache::Match match =
-      pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_tokens() - 1);
+  KvReuse::Match match = pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_tokens() - 1);
   const int needed = pages_.Promised(seq) - static_cast<int>(match.pages.size());
   if (num_running() > 0 && pages_.PromisedTo(line_.running()) + needed > pages_.num_available()) {
     pages_.Return(seq, match);

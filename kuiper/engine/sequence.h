@@ -9,7 +9,7 @@
 
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/step_plan.h"
-#include "kuiper/kv/prefix_cache.h"
+#include "kuiper/kv/reuse.h"
 
 namespace kuiper {
 
@@ -44,7 +44,7 @@ struct Sequence {
   int num_computed = 0;  // tokens whose K/V are in the cache once the scheduled steps ran
   int max_pages = 0;     // pages this sequence may grow to
   SamplingParams sampling;
-  PrefixCache::Cursor cursor;  // how far its pages are in the prefix tree
+  KvReuse::Cursor cursor;  // how far its pages are in the prefix tree
 
   int64_t request = 0;  // whose it is; the scheduler does not look at it
   int max_new_tokens = 0;

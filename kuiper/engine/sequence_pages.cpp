@@ -72,17 +72,17 @@ std::span<const uint64_t> SequencePages::KeysOf(const Sequence& seq, int begin, 
   return keys_;
 }
 
-PrefixCache::Match SequencePages::Acquire(const Sequence& seq, int max_tokens) {
+KvReuse::Match SequencePages::Acquire(const Sequence& seq, int max_tokens) {
   if (reuse_ == nullptr) return {};
   return reuse_->Acquire(KeysOf(seq, 0, seq.num_known()), max_tokens);
 }
 
-void SequencePages::Take(PrefixCache::Match match, Sequence* seq) {
+void SequencePages::Take(KvReuse::Match match, Sequence* seq) {
   seq->pages = std::move(match.pages);
   seq->cursor = match.cursor;
 }
 
-void SequencePages::Return(const Sequence& seq, const PrefixCache::Match& match) {
+void SequencePages::Return(const Sequence& seq, const KvReuse::Match& match) {
   if (reuse_ != nullptr) reuse_->Return(KeysOf(seq, 0, seq.num_known()), match);
 }
 

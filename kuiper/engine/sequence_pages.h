@@ -44,9 +44,9 @@ class SequencePages {
 
   // The beginning of seq, at most max_tokens tokens, as the prefix cache has it; then Take or
   // Return.
-  PrefixCache::Match Acquire(const Sequence& seq, int max_tokens);
-  void Take(PrefixCache::Match match, Sequence* seq);
-  void Return(const Sequence& seq, const PrefixCache::Match& match);
+  KvReuse::Match Acquire(const Sequence& seq, int max_tokens);
+  void Take(KvReuse::Match match, Sequence* seq);
+  void Return(const Sequence& seq, const KvReuse::Match& match);
   // The first num_tokens tokens of seq are computed, the last ones since `before` were.
   void Computed(Sequence& seq, int before, int num_tokens);
   // Offers what is computed to the prefix cache before seq gives its pages away.

@@ -45,12 +45,21 @@ PrefixCache::Match PrefixCache::Acquire(std::span<const uint64_t> keys, int max_
   return match;
 }
 
-void PrefixCache::Return(const Match& match, size_t num_keys) {
+void PrefixCache::Return(std::span<const uint64_t> keys, const Match& match) {
   pool_.Release(match.pages);
   --stats_.lookups;
   stats_.hits -= match.num_tokens > 0;
-  stats_.tokens_requested -= static_cast<int64_t>(num_keys);
+  stats_.tokens_requested -= static_cast<int64_t>(keys.size());
   stats_.tokens_hit -= match.num_tokens;
+}
+
+bool PrefixCache::Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
+                           Cursor* cursor) {
+  const size_t full = keys.size() / pool_.page_size();
+  if (full == 0) return true;
+  const int room = max_pages_ - num_pages() + num_evictable();
+  const size_t count = std::min<size_t>(full, std::max(room, 1));
+  return Extend(cursor, keys.first(count * pool_.page_size()), pages.first(count));
 }
 
 void PrefixCache::Insert(std::span<const uint64_t> keys, std::span<int32_t> pages) {

@@ -12,33 +12,23 @@
 #include <vector>
 
 #include "kuiper/kv/block_pool.h"
+#include "kuiper/kv/reuse.h"
 
 namespace kuiper {
 
-class PrefixCache final : private PageListener {
+class PrefixCache final : public KvReuse, private PageListener {
  public:
   // max_tokens: what the tree may keep (0: as much as the pool has). The pool outlives the tree.
   PrefixCache(BlockPool& pool, int64_t max_tokens);
-  ~PrefixCache();
-  PrefixCache(const PrefixCache&) = delete;
-  PrefixCache& operator=(const PrefixCache&) = delete;
+  ~PrefixCache() override;
 
-  // Where a path ends: its node, if that is still in the tree. The default is the root.
-  struct Cursor {
-    int num_pages = 0;
-    int32_t page = 0;     // of the node
-    uint64_t serial = 0;  // of the node; none other ever has it
-  };
-  struct Match {
-    std::vector<int32_t> pages;
-    int num_tokens = 0;
-    Cursor cursor;  // the last page of the match
-  };
-  // Longest cached prefix of `keys` in whole pages, at most max_tokens tokens; adds a pool
-  // reference for the caller on each page and marks the path as used.
-  Match Acquire(std::span<const uint64_t> keys, int max_tokens);
-  // Takes back a match of `num_keys` keys that was of no use, as if it had not been asked for.
-  void Return(const Match& match, size_t num_keys);
+  // Longest cached prefix of `keys` in whole pages; marks the path as used.
+  Match Acquire(std::span<const uint64_t> keys, int max_tokens) override;
+  void Return(std::span<const uint64_t> keys, const Match& match) override;
+  // Extend, with no more pages than there is room for: in a full tree the rest would be offered
+  // again and again.
+  [[nodiscard]] bool Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
+                              Cursor* cursor) override;
   // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
   // the caller holds a reference. Where the tree has an equal page, pages[i] and the reference are
   // exchanged for that one: so there is one copy of a prefix, and a sequence holds all of the path
@@ -50,20 +40,12 @@ class PrefixCache final : private PageListener {
   // costs what it grows by. False, and nothing done, when the path is no longer in the tree.
   [[nodiscard]] bool Extend(Cursor* cursor, std::span<const uint64_t> keys,
                             std::span<int32_t> pages);
-  // Frees up to num_pages pages held by the tree alone, least recently used leaves first. Returns
-  // how many pages went back to the pool.
-  int Evict(int num_pages);
-  // Drops every page from the tree; those that sequences hold stay theirs.
-  void Clear();
+  int Evict(int num_pages) override;
+  void Clear() override;
 
-  // Pages that Evict could free: those whose whole subtree nobody else holds.
-  int num_evictable() const;
+  // Those whose whole subtree nobody else holds.
+  int num_evictable() const override;
   int num_pages() const;  // pages in the tree
-  int max_pages() const { return max_pages_; }
-  struct Stats {
-    int64_t lookups = 0, hits = 0, tokens_requested = 0, tokens_hit = 0, evicted_pages = 0;
-  };
-  const Stats& stats() const { return stats_; }
   // CHECKs that tree, leaves and reference counts agree; for tests and debug runs.
   void CheckInvariants() const;
 
@@ -103,7 +85,6 @@ class PrefixCache final : private PageListener {
   int num_pinned_ = 0;
   uint64_t clock_ = 0;
   uint64_t last_serial_ = 0;
-  Stats stats_;
 };
 
 }  // namespace kuiper

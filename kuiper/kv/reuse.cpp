@@ -3,52 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "kuiper/base/check.h"
+#include "kuiper/kv/prefix_cache.h"
 
 namespace kuiper {
 namespace {
-
-class PageReuse final : public KvReuse {
- public:
-  PageReuse(BlockPool& pool, int64_t max_tokens) : pool_(pool), tree_(pool, max_tokens) {}
-
-  PrefixCache::Match Acquire(std::span<const uint64_t> keys, int max_tokens) override {
-    return tree_.Acquire(keys, max_tokens);
-  }
-  void Return(std::span<const uint64_t> keys, const PrefixCache::Match& match) override {
-    tree_.Return(match, keys.size());
-  }
-  // Not more than there is room for: in a full tree the rest would be offered again and again.
-  bool Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                PrefixCache::Cursor* cursor) override {
-    const size_t full = keys.size() / pool_.page_size();
-    if (full == 0) return true;
-    const int room = tree_.max_pages() - tree_.num_pages() + tree_.num_evictable();
-    const size_t count = std::min<size_t>(full, std::max(room, 1));
-    return tree_.Extend(cursor, keys.first(count * pool_.page_size()), pages.first(count));
-  }
-  bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                PrefixCache::Cursor* cursor) override {
-    return Computed(keys, pages, cursor);
-  }
-  int Evict(int num_pages) override { return tree_.Evict(num_pages); }
-  int num_evictable() const override { return tree_.num_evictable(); }
-  void Clear() override { tree_.Clear(); }
-  PrefixCache::Stats stats() const override { return tree_.stats(); }
-
- private:
-  BlockPool& pool_;
-  PrefixCache tree_;
-};
 
 class RowReuse final : public KvReuse {
  public:
   explicit RowReuse(BlockPool& pool) : pool_(pool) {}
   ~RowReuse() override { Clear(); }
-  RowReuse(const RowReuse&) = delete;
-  RowReuse& operator=(const RowReuse&) = delete;
 
-  PrefixCache::Match Acquire(std::span<const uint64_t> keys, int max_tokens) override {
+  Match Acquire(std::span<const uint64_t> keys, int max_tokens) override {
     ++stats_.lookups;
     stats_.tokens_requested += static_cast<int64_t>(keys.size());
     auto best = kept_.end();
@@ -62,7 +27,7 @@ class RowReuse final : public KvReuse {
         best_tokens = common;
       }
     }
-    PrefixCache::Match match;
+    Match match;
     // Chats all begin alike; a few common tokens are not worth another conversation's row.
     const bool is_own = best != kept_.end() && 2 * best_tokens >= BestPossible(*best, max_tokens);
     if (best == kept_.end() || (!is_own && pool_.num_free() > 0)) return match;
@@ -73,7 +38,7 @@ class RowReuse final : public KvReuse {
     stats_.tokens_hit += best_tokens;
     return match;
   }
-  void Return(std::span<const uint64_t> keys, const PrefixCache::Match& match) override {
+  void Return(std::span<const uint64_t> keys, const Match& match) override {
     --stats_.lookups;
     stats_.tokens_requested -= static_cast<int64_t>(keys.size());
     if (match.pages.empty()) return;
@@ -82,11 +47,11 @@ class RowReuse final : public KvReuse {
     const auto used = keys.first(match.num_tokens);
     kept_.push_back({match.pages[0], {used.begin(), used.end()}});
   }
-  bool Computed(std::span<const uint64_t>, std::span<int32_t>, PrefixCache::Cursor*) override {
+  bool Computed(std::span<const uint64_t>, std::span<int32_t>, Cursor*) override {
     return true;
   }
   bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                PrefixCache::Cursor*) override {
+                Cursor*) override {
     if (keys.empty() || pages.empty()) return true;
     if (pool_.ref_count(pages[0]) > 1) return true;  // a fork goes on with it
     pool_.AddRef(pages[0]);
@@ -107,7 +72,6 @@ class RowReuse final : public KvReuse {
     for (const Row& row : kept_) pool_.Release(row.row);
     kept_.clear();
   }
-  PrefixCache::Stats stats() const override { return stats_; }
 
  private:
   struct Row {
@@ -121,13 +85,12 @@ class RowReuse final : public KvReuse {
 
   BlockPool& pool_;
   std::vector<Row> kept_;  // oldest first
-  PrefixCache::Stats stats_;
 };
 
 }  // namespace
 
 std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens) {
-  return std::make_unique<PageReuse>(pool, max_tokens);
+  return std::make_unique<PrefixCache>(pool, max_tokens);
 }
 
 std::unique_ptr<KvReuse> MakeRowReuse(BlockPool& pool) {

@@ -395,13 +395,13 @@ TEST(RowReuseTest, LeavesTheRowOfAnotherConversationAloneWhileOthersAreFree) {
   const std::vector<int32_t> other = {1, 20, 30, 40, 50, 60, 70, 80};
   std::vector<int32_t> row;
   ASSERT_TRUE(pool.Allocate(1, &row));
-  PrefixCache::Cursor cursor;
+  KvReuse::Cursor cursor;
   ASSERT_TRUE(reuse->Finished(test::Keys(first), row, &cursor));
   pool.Release(row[0]);
   EXPECT_EQ(reuse->Acquire(test::Keys(other), 7).num_tokens, 0);
   std::vector<int32_t> second_row;
   ASSERT_TRUE(pool.Allocate(1, &second_row));  // no row is free: one has to be given up anyway
-  const PrefixCache::Match match = reuse->Acquire(test::Keys(other), 7);
+  const KvReuse::Match match = reuse->Acquire(test::Keys(other), 7);
   EXPECT_EQ(match.num_tokens, 1);
   EXPECT_EQ(match.pages, row);
   pool.Release(row[0]);

@@ -323,7 +323,7 @@ TEST_F(PrefixCacheTest, ReturnedMatchLeavesNoTrace) {
   Cache(tree, Range(0, 8));
   const PrefixCache::Match match = tree.Acquire(Range(0, 9), 8);
   EXPECT_EQ(tree.num_evictable(), 0);
-  tree.Return(match, 9);
+  tree.Return(Range(0, 9), match);
   EXPECT_EQ(tree.num_evictable(), 2);
   EXPECT_EQ(tree.stats().lookups, 0);
   EXPECT_EQ(tree.stats().hits, 0);
