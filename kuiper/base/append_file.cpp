@@ -69,18 +69,23 @@ Status AppendFile::CutTorn() {
 }
 
 Status AppendFile::Write(const std::string& lines) {
-  for (size_t written = 0; written < lines.size();) {
-    const ssize_t n = write(fd_, lines.data() + written, lines.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return WriteFailed(path_);
-    written += static_cast<size_t>(n);
-  }
+  KU_RETURN_IF_ERROR(WriteAll(fd_, lines, path_));
   if (regular_ && fdatasync(fd_) != 0) return WriteFailed(path_);
   return OkStatus();
 }
 
 Status WriteFailed(const std::string& path) {
   return Status(StatusCode::kInternal, "cannot write " + path + ": " + std::strerror(errno));
+}
+
+Status WriteAll(int fd, std::string_view data, const std::string& path) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return WriteFailed(path);
+    data.remove_prefix(static_cast<size_t>(n));
+  }
+  return OkStatus();
 }
 
 }  // namespace kuiper

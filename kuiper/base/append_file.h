@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "kuiper/base/line_reader.h"
 #include "kuiper/base/status.h"
@@ -45,5 +46,7 @@ class AppendFile {
 
 // "cannot write PATH: No such file or directory" from errno.
 Status WriteFailed(const std::string& path);
+// Writes all of `data`, or says why not of the file `path`.
+Status WriteAll(int fd, std::string_view data, const std::string& path);
 
 }  // namespace kuiper

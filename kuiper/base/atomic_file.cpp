@@ -7,9 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
+
+#include "kuiper/base/append_file.h"
 
 namespace kuiper {
 
@@ -85,21 +86,11 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::Fail() {
-  status_ = Status(StatusCode::kInternal, "cannot write " + path_ + ": " + std::strerror(errno));
+  status_ = WriteFailed(path_);
 }
 
 const Status& AtomicFile::Write(const void* data, size_t bytes) {
-  const char* p = static_cast<const char*>(data);
-  while (status_.ok() && bytes > 0) {
-    const ssize_t n = write(fd_, p, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      Fail();
-    } else {
-      p += n;
-      bytes -= static_cast<size_t>(n);
-    }
-  }
+  if (status_.ok()) status_ = WriteAll(fd_, {static_cast<const char*>(data), bytes}, path_);
   return status_;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kuiper/base/half.h"
 
@@ -53,32 +54,18 @@ constexpr bool IsFloat(DType dtype) {
 template <typename T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::kF32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::kF32> {};
 template <>
-struct DTypeOf<Half> {
-  static constexpr DType value = DType::kF16;
-};
+struct DTypeOf<Half> : std::integral_constant<DType, DType::kF16> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::kBF16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::kBF16> {};
 template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::kI32;
-};
+struct DTypeOf<int32_t> : std::integral_constant<DType, DType::kI32> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::kI64;
-};
+struct DTypeOf<int64_t> : std::integral_constant<DType, DType::kI64> {};
+template <>  // bit patterns share the signed type's storage
+struct DTypeOf<uint64_t> : std::integral_constant<DType, DType::kI64> {};
 template <>
-struct DTypeOf<uint64_t> {  // bit patterns share the signed type's storage
-  static constexpr DType value = DType::kI64;
-};
-template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::kU8;
-};
+struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::kU8> {};
 
 }  // namespace kuiper

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace kuiper {
 
@@ -57,18 +58,14 @@ inline Half ToHalf(float x) {
 }
 
 template <typename T>
-T FromFloat(float x);
-template <>
-inline float FromFloat<float>(float x) {
-  return x;
-}
-template <>
-inline Half FromFloat<Half>(float x) {
-  return ToHalf(x);
-}
-template <>
-inline BFloat16 FromFloat<BFloat16>(float x) {
-  return ToBFloat16(x);
+T FromFloat(float x) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return ToHalf(x);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return ToBFloat16(x);
+  } else {
+    return x;
+  }
 }
 
 }  // namespace kuiper

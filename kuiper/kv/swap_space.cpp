@@ -1,11 +1,11 @@
 #include "kuiper/kv/swap_space.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
 #include "kuiper/base/check.h"
+#include "kuiper/base/clock.h"
 
 namespace kuiper {
 namespace {
@@ -63,11 +63,10 @@ double SwapSpace::MeasurePageMs() {
   const PageMove round_trip[] = {{0, 1, true}, {0, 1, false}};
   double best = 0;
   for (int i = 0; i < 3; ++i) {  // the first one touches the memory
-    const auto begin = std::chrono::steady_clock::now();
+    const Clock::time_point begin = Clock::now();
     Run(round_trip);
     device_.Sync();
-    const double ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    const double ms = MillisecondsSince(begin);
     best = i == 0 ? ms : std::min(best, ms);
   }
   return best / 2;

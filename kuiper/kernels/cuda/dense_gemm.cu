@@ -2,7 +2,6 @@
 // Algorithms that split K among blocks are left out; within the others the order of a sum is a
 // matter of the tile, which RowsKeepTheirBits checks, because the library promises nothing.
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "kuiper/base/check.h"
+#include "kuiper/base/clock.h"
 #include "kuiper/kernels/cuda/dense_gemm.h"
 #include "kuiper/kernels/cuda/gemm_choice.h"
 #include "kuiper/kernels/cuda/launch.h"
@@ -205,13 +205,12 @@ class Trial {
     double best = std::numeric_limits<double>::infinity();
     for (int series = 0; series < 3; ++series) {
       KU_CUDA_CHECK(cudaStreamSynchronize(stream_));
-      const auto begin = std::chrono::steady_clock::now();
+      const Clock::time_point begin = Clock::now();
       for (int i = 0; i < kProducts; ++i) {
         if (!Runs(proposal, 0, rows)) return std::numeric_limits<double>::infinity();
       }
       KU_CUDA_CHECK(cudaStreamSynchronize(stream_));
-      const std::chrono::duration<double> s = std::chrono::steady_clock::now() - begin;
-      best = std::min(best, s.count() / kProducts);
+      best = std::min(best, SecondsSince(begin) / kProducts);
     }
     return best;
   }

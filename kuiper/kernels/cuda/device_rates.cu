@@ -2,9 +2,9 @@
 // independent loads of 16 bytes that are contiguous across the block, so nothing but DRAM limits
 // it. The result of the reads is used by a store that the content of the buffer never takes.
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "kuiper/base/clock.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
 #include "kuiper/kernels/cuda/memory_access.cuh"
@@ -41,13 +41,12 @@ double SecondsPerLaunch(void (*kernel)(uint4*, const uint4*), uint4* out, const 
                         unsigned blocks, int repetitions) {
   Launch(kernel, dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
   KU_CUDA_CHECK(cudaDeviceSynchronize());
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   for (int i = 0; i < repetitions; ++i) {
     Launch(kernel, dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
   }
   KU_CUDA_CHECK(cudaDeviceSynchronize());
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
-         repetitions;
+  return SecondsSince(begin) / repetitions;
 }
 
 }  // namespace
