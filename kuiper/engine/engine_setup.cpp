@@ -122,11 +122,10 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
 size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const KvShape& kv,
                       const Ops& ops) {
   const size_t rope = sizeof(float) * config.max_context * d.head_dim;
-  const MemorySize arrays = ModelRunner::ArraySize(d, RunnerConfig(config, kv, d.vocab));
+  const ModelRunner::Config runner = RunnerConfig(config, kv, d.vocab);
+  const MemorySize arrays = ModelRunner::ArraySize(d, runner);
   return rope + arrays.device + (ops.device().traits().unified_memory ? arrays.host : 0) +
-         ops.ScratchBytes(ModelRunner::LimitsOf(d, config.max_num_batched_tokens,
-                                                MaxOutputs(config), config.max_context,
-                                                Cascades(config)));
+         ops.ScratchBytes(ModelRunner::LimitsOf(d, runner));
 }
 
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
@@ -250,7 +249,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
                                                      RunnerConfig(s->config, kv, vocab)));
   s->config.prefix_cache_tokens =
       std::min(config.prefix_cache_tokens, int64_t{s->plan.num_pages} * kv.page_size);
-  KU_ASSIGN_OR_RETURN(s->storage, KvStorage::Create(s->config, s->ops->device(), *s->runner));
+  KU_ASSIGN_OR_RETURN(s->storage, KvStorage::Create(s->config, s->ops->device(), s->runner->kv()));
   MakeStepLoop(*s);
   s->load_ms = MillisecondsSince(begin);
   return s;

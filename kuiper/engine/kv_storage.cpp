@@ -5,18 +5,18 @@
 
 namespace kuiper {
 
-KvStorage::KvStorage(const EngineConfig& config, ModelRunner& runner)
-    : runner_(runner),
+KvStorage::KvStorage(const EngineConfig& config, KvCache& kv)
+    : kv_(kv),
       paged_(config.paged),
-      pool_(runner.kv().shape().num_pages, runner.kv().shape().page_size),
-      touched_rows_(config.paged ? 0 : runner.kv().shape().num_pages, 0) {
+      pool_(kv.shape().num_pages, kv.shape().page_size),
+      touched_rows_(config.paged ? 0 : kv.shape().num_pages, 0) {
   if (!config.prefix_cache) return;
   reuse_ = paged_ ? MakePageReuse(pool_, config.prefix_cache_tokens) : MakeRowReuse(pool_);
 }
 
 StatusOr<std::unique_ptr<KvStorage>> KvStorage::Create(const EngineConfig& config,
-                                                       ComputeDevice& device, ModelRunner& runner) {
-  std::unique_ptr<KvStorage> storage(new KvStorage(config, runner));
+                                                       ComputeDevice& device, KvCache& kv) {
+  std::unique_ptr<KvStorage> storage(new KvStorage(config, kv));
   if (config.paged && config.preemption != Preemption::kRecompute) {
     KU_RETURN_IF_ERROR(storage->MakeSwapSpace(config, device));
   }
@@ -24,7 +24,7 @@ StatusOr<std::unique_ptr<KvStorage>> KvStorage::Create(const EngineConfig& confi
 }
 
 Status KvStorage::MakeSwapSpace(const EngineConfig& config, ComputeDevice& device) {
-  const KvShape& shape = runner_.kv().shape();
+  const KvShape& shape = kv_.shape();
   const int pages =
       static_cast<int>(std::min<size_t>(pool_.num_pages(), config.swap_bytes / shape.page_bytes()));
   if (pages == 0) {
@@ -32,7 +32,7 @@ Status KvStorage::MakeSwapSpace(const EngineConfig& config, ComputeDevice& devic
                   Param("swap_space") + " must be at least " + std::to_string(shape.page_bytes()) +
                       " bytes, or use " + Param("preemption") + " recompute");
   }
-  KU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(device, runner_.kv(), pages));
+  KU_ASSIGN_OR_RETURN(swap_, SwapSpace::Create(device, kv_, pages));
   host_pages_ = std::make_unique<BlockPool>(pages + 1, shape.page_size);
   return OkStatus();
 }
@@ -51,7 +51,7 @@ StatusOr<std::vector<int32_t>> KvStorage::Allocate(int num_tokens) {
 }
 
 Status KvStorage::Grow(int end) {
-  KU_RETURN_IF_ERROR(runner_.EnsurePages(end));
+  KU_RETURN_IF_ERROR(kv_.EnsurePages(end));
   touched_end_ = std::max(touched_end_, end);
   return OkStatus();
 }
@@ -74,8 +74,8 @@ Status KvStorage::Prepare(const Scheduler::Step& step) {
 }
 
 void KvStorage::ReleaseUnused() {
-  runner_.ShrinkTo(pool_.end());
-  const size_t usable = runner_.kv().bytes() / runner_.kv().shape().page_bytes();
+  kv_.ShrinkTo(pool_.end());
+  const size_t usable = kv_.bytes() / kv_.shape().page_bytes();
   touched_end_ = static_cast<int>(std::min<size_t>(touched_end_, usable));
 }
 
@@ -90,7 +90,7 @@ void KvStorage::RecordTouched(const Sequence& seq) {
 }
 
 KvStats KvStorage::Stats() const {
-  const KvShape& shape = runner_.kv().shape();
+  const KvShape& shape = kv_.shape();
   KvStats stats;
   stats.paged = paged_;
   stats.page_size = shape.page_size;
@@ -100,7 +100,7 @@ KvStats KvStorage::Stats() const {
   stats.pages_free = pool_.num_free();
   stats.pages_shared = pool_.num_shared();
   stats.pages_peak = pool_.peak_used();
-  stats.bytes_reserved = runner_.kv().bytes();
+  stats.bytes_reserved = kv_.bytes();
   if (paged_) {
     stats.bytes_touched = (touched_end_ - 1) * shape.page_bytes();
   } else {

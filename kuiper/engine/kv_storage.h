@@ -8,9 +8,9 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/engine/engine.h"
-#include "kuiper/engine/model_runner.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/kv/block_pool.h"
+#include "kuiper/kv/kv_cache.h"
 #include "kuiper/kv/reuse.h"
 #include "kuiper/kv/swap_space.h"
 
@@ -18,9 +18,9 @@ namespace kuiper {
 
 class KvStorage {
  public:
-  // `device` and `runner`, which owns the cache, must outlive it.
+  // `device` and `kv` must outlive it.
   static StatusOr<std::unique_ptr<KvStorage>> Create(const EngineConfig& config,
-                                                     ComputeDevice& device, ModelRunner& runner);
+                                                     ComputeDevice& device, KvCache& kv);
 
   // Usable pages for so many tokens, which the caller releases to the pool.
   StatusOr<std::vector<int32_t>> Allocate(int num_tokens);
@@ -41,12 +41,12 @@ class KvStorage {
   SwapSpace* swap() { return swap_.get(); }
 
  private:
-  KvStorage(const EngineConfig& config, ModelRunner& runner);
+  KvStorage(const EngineConfig& config, KvCache& kv);
   // Makes pages [0, end) usable.
   Status Grow(int end);
   Status MakeSwapSpace(const EngineConfig& config, ComputeDevice& device);
 
-  ModelRunner& runner_;
+  KvCache& kv_;
   const bool paged_;
   BlockPool pool_;
   std::unique_ptr<KvReuse> reuse_;

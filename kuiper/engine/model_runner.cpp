@@ -32,22 +32,20 @@ MemorySize ModelRunner::ArraySize(const DecoderConfig& model, const Config& conf
           .host = batch.host + sampler.host + HostRowBytes(model)};
 }
 
-OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
-                                int max_context, bool cascade) {
-  return {.max_tokens = max_step_tokens,
-          .max_seqs = max_outputs,
+OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, const Config& config) {
+  return {.max_tokens = config.max_step_tokens,
+          .max_seqs = config.max_outputs,
           .max_features = std::max({model.hidden, model.q_size(), model.intermediate}),
-          .max_context = max_context,
+          .max_context = config.max_context,
           .vocab = model.vocab,
-          .cascade = cascade};
+          .cascade = config.cascade};
 }
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decoder& decoder,
                                                            const Config& config) {
   const DecoderConfig& model = decoder.config();
   std::unique_ptr<ModelRunner> runner(new ModelRunner(ops, decoder, config));
-  KU_RETURN_IF_ERROR(ops.Reserve(LimitsOf(model, config.max_step_tokens, config.max_outputs,
-                                          config.max_context, config.cascade)));
+  KU_RETURN_IF_ERROR(ops.Reserve(LimitsOf(model, config)));
   KU_RETURN_IF_ERROR(decoder.Prepare());
   KU_ASSIGN_OR_RETURN(runner->kv_, config.paged ? MakePagedKvCache(ops.device(), config.kv)
                                                 : MakeContiguousKvCache(ops.device(), config.kv));

@@ -37,8 +37,7 @@ class ModelRunner {
     bool cascade = false;  // attention reads pages that sequences of a step share once
   };
   // What the largest step needs of Ops; for Reserve and for the memory plan.
-  static OpsLimits LimitsOf(const DecoderConfig& model, int max_step_tokens, int max_outputs,
-                            int max_context, bool cascade);
+  static OpsLimits LimitsOf(const DecoderConfig& model, const Config& config);
   // What Create allocates for the arrays of a step: everything but activations, the scratch memory
   // of Ops and the KV cache.
   static MemorySize ArraySize(const DecoderConfig& model, const Config& config);
@@ -47,10 +46,6 @@ class ModelRunner {
                                                        const Config& config);
   ~ModelRunner() { ops_.device().Sync(); }
 
-  // Makes storage for pages [0, num_pages) usable; call before a plan that writes to them.
-  Status EnsurePages(int num_pages) { return kv_->EnsurePages(num_pages); }
-  // Gives storage back that pages [0, num_pages) do not need; waits for the steps in flight.
-  void ShrinkTo(int num_pages) { kv_->ShrinkTo(num_pages); }
   // Why Launch could not carry the plan out; for plans that do not come from our own scheduler.
   Status Check(const StepPlan& plan) const;
   // One of plan.hidden_rows: the residual stream [hidden] behind a layer; `row` is a row of the
@@ -71,6 +66,8 @@ class ModelRunner {
 
   const DecoderConfig& model() const { return decoder_.config(); }
   int vocab_limit() const { return config_.vocab_limit; }
+  // A page must be usable before a plan that writes to it.
+  KvCache& kv() { return *kv_; }
   const KvCache& kv() const { return *kv_; }
   const BatchBuilder& batch_builder() const { return *builder_; }
   const DecodeGraph& graph() const { return graph_; }

@@ -114,7 +114,7 @@ TEST_P(GraphTest, EachBucketIsRecordedOnceWhenItIsFirstNeeded) {
   const auto eager = MakeRunner(false, 16, kMaxSeqs + 1);
   const auto graph = MakeRunner(true, 16, kMaxSeqs + 1);
   for (const auto* runner : {&eager, &graph}) {
-    ASSERT_TRUE((*runner)->EnsurePages(kMaxSeqs + 1).ok());
+    ASSERT_TRUE((*runner)->kv().EnsurePages(kMaxSeqs + 1).ok());
   }
   EXPECT_EQ(graph->graph().num_captured(), 0) << "nothing is recorded in advance";
   constexpr int kDecodes = 2;
@@ -138,7 +138,7 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
   const int pages_per_slab = static_cast<int>((size_t{256} << 20) / shape.page_bytes());
   const int num_pages = pages_per_slab + 1;
   const auto runner = MakeRunner(true, 256, num_pages);
-  ASSERT_TRUE(runner->EnsurePages(2).ok());
+  ASSERT_TRUE(runner->kv().EnsurePages(2).ok());
   const size_t bytes_before = runner->kv().bytes();
   const auto generate = [&](int32_t page) {
     std::vector<Text> texts = {MakeText(17, 1, {page})};
@@ -147,14 +147,14 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
   };
   const std::vector<int32_t> first = generate(1);
   ASSERT_EQ(runner->graph().num_captured(), 1);
-  ASSERT_TRUE(runner->EnsurePages(num_pages).ok());
+  ASSERT_TRUE(runner->kv().EnsurePages(num_pages).ok());
   ASSERT_GT(runner->kv().bytes(), bytes_before) << "the pool did not grow";
   EXPECT_EQ(generate(num_pages - 1), first);
   EXPECT_EQ(generate(2), first);
-  runner->ShrinkTo(pages_per_slab);
+  runner->kv().ShrinkTo(pages_per_slab);
   ASSERT_EQ(runner->kv().bytes(), bytes_before) << "the pool did not shrink";
   EXPECT_EQ(generate(pages_per_slab - 1), first);
-  ASSERT_TRUE(runner->EnsurePages(num_pages).ok());
+  ASSERT_TRUE(runner->kv().EnsurePages(num_pages).ok());
   EXPECT_EQ(generate(num_pages - 1), first);
   EXPECT_EQ(runner->graph().num_captured(), 1);
 }

@@ -53,7 +53,7 @@ struct Machine {
                                        .num_axes = 3,
                                        .vocab_limit = d.vocab})
                       .value();
-    EXPECT_TRUE(runner->EnsurePages(kNumPages).ok());
+    EXPECT_TRUE(runner->kv().EnsurePages(kNumPages).ok());
     return runner;
   }
   std::unique_ptr<ModelRunner> MakeRunner() const { return MakeRunner(model->decoder()); }
