@@ -37,7 +37,7 @@ __global__ void ReadPastDynamicSharedKernel(float* out) {
 __global__ void CopyAsyncPastBufferKernel(float* out, const float* in, int n, bool fixed) {
   KU_SHARED(a, float[128]);
   const int i = 4 * static_cast<int>(threadIdx.x);
-  CopyAsyncOrZero<16>(&a[i], in + (fixed && i >= n ? 0 : i), i < n || !fixed);
+  CopyAsyncOrZero(&a[i], in + (fixed && i >= n ? 0 : i), i < n || !fixed);
   CommitCopies();
   WaitCopies<0>();
   out[threadIdx.x] = a[i];
@@ -98,7 +98,7 @@ __global__ void LoadMatrixOrderKernel(float* out, bool fixed) {
   KU_SHARED(a, uint16_t[8][8]);
   for (unsigned i = threadIdx.x; i < 64; i += 32) a[i / 8][i % 8] = static_cast<uint16_t>(i);
   if (fixed) __syncwarp();
-  uint32_t r[1];
+  uint32_t r[4];
   LoadMatrix(r, a[threadIdx.x % 8]);
   out[threadIdx.x] = static_cast<float>(r[0] & 0xffffu);
 }
@@ -106,7 +106,7 @@ __global__ void LoadMatrixOrderKernel(float* out, bool fixed) {
 __global__ void CopyWaitKernel(float* out, const float* in, bool fixed) {
   KU_SHARED(a, float[128]);
   const unsigned i = 4 * threadIdx.x;
-  CopyAsync<16>(&a[i], in + i);
+  CopyAsync(&a[i], in + i);
   CommitCopies();
   if (fixed) WaitCopies<0>();
   __syncthreads();
@@ -116,7 +116,7 @@ __global__ void CopyWaitKernel(float* out, const float* in, bool fixed) {
 __global__ void OthersCopyKernel(float* out, const float* in, bool fixed) {
   KU_SHARED(a, float[128]);
   const unsigned i = 4 * threadIdx.x;
-  CopyAsync<16>(&a[i], in + i);
+  CopyAsync(&a[i], in + i);
   CommitCopies();
   WaitCopies<0>();
   if (fixed) __syncthreads();
@@ -131,7 +131,7 @@ __global__ void CopyIntoUsedKernel(float* out, const float* in, bool fixed) {
   __syncthreads();
   for (unsigned j = 0; j < 4; ++j) out[i + j] = a[127 - i - j];
   if (fixed) __syncthreads();
-  CopyAsync<16>(&a[i], in + 128 + i);
+  CopyAsync(&a[i], in + 128 + i);
   CommitCopies();
   WaitCopies<0>();
 }
@@ -173,7 +173,7 @@ __global__ void MisalignedKernel(float* out, bool fixed) {
   KU_SHARED(a, uint16_t[8][12]);
   for (unsigned i = threadIdx.x; i < 96; i += 32) a[i / 12][i % 12] = 1;
   __syncwarp();
-  uint32_t r[1];
+  uint32_t r[4];
   const unsigned row = threadIdx.x % 8;  // rows are 24 bytes apart
   LoadMatrix(r, fixed ? &a[0][0] + row / 2 * 24 : a[row]);
   out[threadIdx.x] = static_cast<float>(r[0]);
@@ -183,7 +183,7 @@ __global__ void FromGlobalKernel(float* out, const float* in, bool fixed) {
   KU_SHARED(a, float[8][4]);
   a[threadIdx.x / 4][threadIdx.x % 4] = in[threadIdx.x];
   __syncwarp();
-  uint32_t r[1];
+  uint32_t r[4];
   LoadMatrix(r, fixed ? a[threadIdx.x % 8] : in + threadIdx.x % 8 * 4);
   out[threadIdx.x] = static_cast<float>(r[0]);
 }

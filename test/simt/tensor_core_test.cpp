@@ -242,7 +242,7 @@ TEST(TensorCoreGpuTest, LoadMatrixMovesTheSameBits) {
   for (const bool transposed : {false, true}) {
     const auto load = [&](const Wrappers& w) {
       const Array<uint16_t> input(w, in);
-      Array<uint32_t> output(w, std::vector<uint32_t>(7 * 32));
+      Array<uint32_t> output(w, std::vector<uint32_t>(4 * 32));
       w.load_matrices(output.device(), input.device(), transposed);
       return output.host();
     };

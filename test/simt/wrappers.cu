@@ -16,15 +16,13 @@ __global__ void ReverseAsyncKernel(float* out, const float* in, int num_valid) {
   const int t = static_cast<int>(threadIdx.x), base = static_cast<int>(blockIdx.x) * 128;
   const float* src = in + base + 8 * t;
   const bool valid = base + 8 * t < num_valid;
-  CopyAsyncOrZero<16>(&tile[8 * t], valid ? src : in, valid);
+  CopyAsyncOrZero(&tile[8 * t], valid ? src : in, valid);
   CommitCopies();
-  CopyAsyncOrZero<8>(&tile[8 * t + 4], valid ? src + 4 : in, valid);
   if (valid) {
-    CopyAsync<4>(&tile[8 * t + 6], src + 6);
+    CopyAsync(&tile[8 * t + 4], src + 4);
   } else {
-    tile[8 * t + 6] = 0;
+    for (int i = 4; i < 8; ++i) tile[8 * t + i] = 0;
   }
-  CopyAsyncOrZero<4>(&tile[8 * t + 7], valid ? src + 7 : in, valid);
   CommitCopies();
   WaitCopies<1>();
   const float first = tile[8 * t];  // own copies of the older group have landed
@@ -48,7 +46,7 @@ __global__ void __launch_bounds__(32)
     }
   }
   __syncwarp();
-  uint32_t af[4], bf[2];
+  uint32_t af[4], bf[4];
   LoadMatrix(af, &a_tile[lane % 16][lane / 16 * 8]);
   if (transposed) {
     LoadMatrixTransposed(bf, &b_tile[lane % 16][0]);
@@ -58,7 +56,7 @@ __global__ void __launch_bounds__(32)
   float acc[4];
   const auto element = [&](int r) { return (lane / 4 + 8 * (r / 2)) * 8 + 2 * (lane % 4) + r % 2; };
   for (int r = 0; r < 4; ++r) acc[r] = d[element(r)];
-  Mma<T>(acc, af, bf);
+  Mma<T>(acc, af, {bf[0], bf[1]});
   for (int r = 0; r < 4; ++r) d[element(r)] = acc[r];
 }
 
@@ -67,19 +65,13 @@ __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transpos
   const int lane = static_cast<int>(threadIdx.x);
   for (int i = 0; i < 8; ++i) tile[lane][i] = in[8 * lane + i];
   __syncwarp();
-  uint32_t r1[1], r2[2], r4[4];
+  uint32_t r[4];
   if (transposed) {
-    LoadMatrixTransposed(r1, tile[lane]);
-    LoadMatrixTransposed(r2, tile[lane]);
-    LoadMatrixTransposed(r4, tile[lane]);
+    LoadMatrixTransposed(r, tile[lane]);
   } else {
-    LoadMatrix(r1, tile[lane]);
-    LoadMatrix(r2, tile[lane]);
-    LoadMatrix(r4, tile[lane]);
+    LoadMatrix(r, tile[lane]);
   }
-  out[lane] = r1[0];
-  for (int i = 0; i < 2; ++i) out[32 * (1 + i) + lane] = r2[i];
-  for (int i = 0; i < 4; ++i) out[32 * (3 + i) + lane] = r4[i];
+  for (int i = 0; i < 4; ++i) out[32 * i + lane] = r[i];
 }
 
 __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, const float* in, int n,

@@ -17,14 +17,14 @@ struct Wrappers {
   void (*upload)(void* device, const void* host, size_t bytes);
   void (*download)(void* host, const void* device, size_t bytes);
 
-  // out [grid, 128] = in [grid, 128], reversed within the block, moved by asynchronous copies of
-  // 16, 8 and 4 bytes; values from num_valid on read as zero.
+  // out [grid, 128] = in [grid, 128], reversed within the block, moved by asynchronous copies;
+  // values from num_valid on read as zero.
   void (*reverse_async)(float* out, const float* in, int grid, int num_valid);
   // d [16, 8] += a [16, 16] * b through shared memory, ldmatrix and mma; b is stored as [8, 16], or
   // as [16, 8] if `transposed`.
   void (*multiply_half)(float* d, const Half* a, const Half* b, bool transposed);
   void (*multiply_bfloat16)(float* d, const BFloat16* a, const BFloat16* b, bool transposed);
-  // Registers of every lane after ldmatrix of 1, 2 and 4 matrices: in [32, 8], out [7, 32].
+  // Registers of every lane after ldmatrix of four matrices: in [32, 8], out [4, 32].
   void (*load_matrices)(uint32_t* out, const uint16_t* in, bool transposed);
   // Sum of n values over the blocks of a grid, finished by the last to arrive; partial [grid],
   // ticket [1] is 0 before and after. `fence` false leaves out a fence that is needed.

@@ -1,5 +1,5 @@
 // cp.async: copies from global to shared memory that run while the thread computes. Use:
-//   CopyAsync<16>(&tile[i], src);   any number of them; both addresses aligned to the size
+//   CopyAsync(&tile[i], src);       any number of them; both addresses aligned to 16 bytes
 //   CommitCopies();                 they form a group
 //   WaitCopies<1>();                all but the newest group have landed for THIS thread;
 //   __syncthreads();                only now may other threads read them
@@ -15,18 +15,13 @@ namespace kuiper::KU_GPU {
 
 #if defined(KUIPER_SIMT)
 
-// Copies kBytes (4, 8 or 16).
-template <int kBytes>
-void CopyAsync(void* shared, const void* global, KU_SIMT_SITE) {
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
-  ::kuiper::simt::StartCopy(shared, global, kBytes, kBytes, {"CopyAsync", file_, line_});
+// Copies 16 bytes.
+inline void CopyAsync(void* shared, const void* global, KU_SIMT_SITE) {
+  ::kuiper::simt::StartCopy(shared, global, 16, 16, {"CopyAsync", file_, line_});
 }
-// Copies kBytes if `valid`, else writes zeros; `global` is then not read but must be aligned.
-template <int kBytes>
-void CopyAsyncOrZero(void* shared, const void* global, bool valid, KU_SIMT_SITE) {
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
-  ::kuiper::simt::StartCopy(shared, global, kBytes, valid ? kBytes : 0,
-                            {"CopyAsyncOrZero", file_, line_});
+// Copies 16 bytes if `valid`, else writes zeros; `global` is then not read but must be aligned.
+inline void CopyAsyncOrZero(void* shared, const void* global, bool valid, KU_SIMT_SITE) {
+  ::kuiper::simt::StartCopy(shared, global, 16, valid ? 16 : 0, {"CopyAsyncOrZero", file_, line_});
 }
 inline void CommitCopies() {
   ::kuiper::simt::CommitCopies();
@@ -43,32 +38,16 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-template <int kBytes>
+// Past L1, which other data can use.
 __device__ __forceinline__ void CopyAsyncOrZero(void* shared, const void* global, bool valid) {
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
-  const int source_bytes = valid ? kBytes : 0;
-  if constexpr (kBytes == 16) {  // past L1, which other data can use
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
-                 "l"(global), "r"(source_bytes)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(SharedAddress(shared)),
-                 "l"(global), "n"(kBytes), "r"(source_bytes)
-                 : "memory");
-  }
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
+               "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
 }
-template <int kBytes>
 __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
-  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(SharedAddress(shared)),
-                 "l"(global)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;\n" ::"r"(SharedAddress(shared)),
-                 "l"(global), "n"(kBytes)
-                 : "memory");
-  }
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(SharedAddress(shared)),
+               "l"(global)
+               : "memory");
 }
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");

@@ -91,7 +91,7 @@ __device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, cons
     char* to = stage + key * pitch + chunk * kVec * static_cast<int>(sizeof(T));
     const T* from = (keys[begin + key] + chunk * kVec).data;
     if constexpr (kVec == kVector<T>) {
-      CopyAsync<16>(to, from);
+      CopyAsync(to, from);
     } else {
 #pragma unroll
       for (int j = 0; j < kVec; ++j) reinterpret_cast<T*>(to)[j] = from[j];

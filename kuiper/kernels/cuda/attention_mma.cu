@@ -133,8 +133,8 @@ __device__ __forceinline__ void CopyTile(const View& view, char* stage,
     const typename View::Row key = keys[row];
     const bool valid = !key.empty();
     const typename View::Row from = (kValues ? view.ValueOf(key) : key) + chunk * 8;
-    CopyAsyncOrZero<16>(stage + row * kPitch<kHeadDim> + chunk * 16, valid ? from.data : nullptr,
-                        valid);
+    CopyAsyncOrZero(stage + row * kPitch<kHeadDim> + chunk * 16, valid ? from.data : nullptr,
+                    valid);
   }
 }
 

@@ -2,7 +2,7 @@
 //   LoadMatrix(r, row)             ldmatrix: lane l passes the address of row l % 8 of matrix l / 8
 //                                  (8x8 values of 16 bits, rows of 16 aligned bytes in shared
 //                                  memory); register i gets matrix i's elements 2 * (l % 4), +1 of
-//                                  row l / 4. Lanes past the last matrix pass any address.
+//                                  row l / 4.
 //   LoadMatrixTransposed(r, row)   the same, of column l / 4
 //   Mma<T>(d, a, b)                d [16, 8] += a [16, 16] * b [16, 8], T Half or BFloat16, FP32 d
 // Fragments, with group g = lane / 4 and pair p = 2 * (lane % 4):
@@ -21,15 +21,11 @@ namespace kuiper::KU_GPU {
 
 #if defined(KUIPER_SIMT)
 
-template <int kMatrices>
-void LoadMatrix(uint32_t (&r)[kMatrices], const void* row, KU_SIMT_SITE) {
-  static_assert(kMatrices == 1 || kMatrices == 2 || kMatrices == 4);
-  ::kuiper::simt::LoadMatrix<kMatrices, false>(r, row, {"LoadMatrix", file_, line_});
+inline void LoadMatrix(uint32_t (&r)[4], const void* row, KU_SIMT_SITE) {
+  ::kuiper::simt::LoadMatrix<false>(r, row, {"LoadMatrix", file_, line_});
 }
-template <int kMatrices>
-void LoadMatrixTransposed(uint32_t (&r)[kMatrices], const void* row, KU_SIMT_SITE) {
-  static_assert(kMatrices == 1 || kMatrices == 2 || kMatrices == 4);
-  ::kuiper::simt::LoadMatrix<kMatrices, true>(r, row, {"LoadMatrixTransposed", file_, line_});
+inline void LoadMatrixTransposed(uint32_t (&r)[4], const void* row, KU_SIMT_SITE) {
+  ::kuiper::simt::LoadMatrix<true>(r, row, {"LoadMatrixTransposed", file_, line_});
 }
 template <typename T>
 void Mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], KU_SIMT_SITE) {
@@ -43,27 +39,12 @@ void Mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], KU_SIMT_
 
 // The "memory" clobbers keep the loads behind the barrier or wait that makes their data visible;
 // mma touches registers only and may be scheduled freely.
-#define KU_LOAD_MATRIX(name, trans)                                                           \
-  template <int kMatrices>                                                                    \
-  __device__ __forceinline__ void name(uint32_t(&r)[kMatrices], const void* row) {            \
-    static_assert(kMatrices == 1 || kMatrices == 2 || kMatrices == 4);                        \
-    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));            \
-    if constexpr (kMatrices == 4) {                                                           \
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];\n" \
-                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                           \
-                   : "r"(address)                                                             \
-                   : "memory");                                                               \
-    } else if constexpr (kMatrices == 2) {                                                    \
-      asm volatile("ldmatrix.sync.aligned.m8n8.x2" trans ".shared.b16 {%0,%1}, [%2];\n"       \
-                   : "=r"(r[0]), "=r"(r[1])                                                   \
-                   : "r"(address)                                                             \
-                   : "memory");                                                               \
-    } else {                                                                                  \
-      asm volatile("ldmatrix.sync.aligned.m8n8.x1" trans ".shared.b16 {%0}, [%1];\n"          \
-                   : "=r"(r[0])                                                               \
-                   : "r"(address)                                                             \
-                   : "memory");                                                               \
-    }                                                                                         \
+#define KU_LOAD_MATRIX(name, trans)                                                         \
+  __device__ __forceinline__ void name(uint32_t(&r)[4], const void* row) {                  \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];\n" \
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                           \
+                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))                \
+                 : "memory");                                                               \
   }
 KU_LOAD_MATRIX(LoadMatrix, "")
 KU_LOAD_MATRIX(LoadMatrixTransposed, ".trans")

@@ -22,12 +22,10 @@ struct LoadMatrixArg {
 // Lane l supplies the address of row l % 8 of matrix l / 8 (8x8 elements of 16 bits). Register i of
 // lane l receives elements 2 * (l % 4) and the next of row l / 4 of matrix i; transposed, of column
 // l / 4.
-template <int kMatrices, bool kTransposed>
-void LoadMatrix(uint32_t (&r)[kMatrices], const void* row, const Site& site) {
-  if (static_cast<int>(LaneId()) < 8 * kMatrices) {
-    CheckSharedAddress(row, 16, site);
-    NoteRead(row, 16);
-  }
+template <bool kTransposed>
+void LoadMatrix(uint32_t (&r)[4], const void* row, const Site& site) {
+  CheckSharedAddress(row, 16, site);
+  NoteRead(row, 16);
   LoadMatrixArg arg{row, {}};
   WarpCollective(
       kFullMask, site, false,
@@ -35,7 +33,7 @@ void LoadMatrix(uint32_t (&r)[kMatrices], const void* row, const Site& site) {
         for (int l = 0; l < 32; ++l) {
           auto* to = static_cast<LoadMatrixArg*>(args[l]);
           if (to == nullptr) continue;
-          for (int i = 0; i < kMatrices; ++i) {
+          for (int i = 0; i < 4; ++i) {
             uint16_t e[2];
             for (int j = 0; j < 2; ++j) {
               const int across = 2 * (l % 4) + j, down = l / 4;
@@ -51,7 +49,7 @@ void LoadMatrix(uint32_t (&r)[kMatrices], const void* row, const Site& site) {
         }
       },
       &arg);
-  for (int i = 0; i < kMatrices; ++i) r[i] = arg.r[i];
+  for (int i = 0; i < 4; ++i) r[i] = arg.r[i];
 }
 
 struct MmaArg {
