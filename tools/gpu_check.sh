@@ -124,15 +124,7 @@ else
     archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)-real
   fi
   build build-gpu "$here"
-  bin() {
-    case "$1" in
-      kuiper_bench) echo build-gpu/tools/kuiper_bench ;;
-      qwen3_infer) echo build-gpu/demo/qwen3_infer ;;
-      ops_test) echo build-gpu/test/ops/ops_test ;;
-      device_test) echo build-gpu/test/engine/device_test ;;
-      simt_test) echo build-gpu/test/simt/simt_test ;;
-    esac
-  }
+  bin() { find build-gpu -maxdepth 3 -type f -executable -name "$1" -print -quit; }
 fi
 
 scratch=$(mktemp -d)

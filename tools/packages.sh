@@ -73,12 +73,9 @@ build_jobs() {
 
 # configure DIR OPTION...: first configuration with Ninja; later ones keep the generator of DIR.
 configure() {
-  local dir=$1
+  local dir=$1 generator=()
   shift
-  if [ -f "$dir/CMakeCache.txt" ]; then
-    cmake -S . -B "$dir" "$@" >"$dir/configure.log" || { cat "$dir/configure.log"; return 1; }
-  else
-    mkdir -p "$dir"
-    cmake -S . -B "$dir" -G Ninja "$@" >"$dir/configure.log" || { cat "$dir/configure.log"; return 1; }
-  fi
+  [ -f "$dir/CMakeCache.txt" ] || generator=(-G Ninja)
+  mkdir -p "$dir"
+  cmake -S . -B "$dir" "${generator[@]}" "$@" >"$dir/configure.log" || { cat "$dir/configure.log"; return 1; }
 }
