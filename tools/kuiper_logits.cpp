@@ -1,6 +1,7 @@
 // Logits of every position of a prompt given as token ids, for comparison with other engines.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 
@@ -32,8 +33,14 @@ StatusOr<std::vector<int32_t>> ReadIds(const std::string& path) {
 }
 
 struct Options {
+  Options() {
+    config.need_tokenizer = false;
+    config.paged = false;
+    config.prompt_logits = true;
+  }
+
   std::string ids_path, out_path;
-  EngineConfig config{.need_tokenizer = false, .paged = false, .prompt_logits = true};
+  EngineConfig config;
   std::optional<int> chunk;
 };
 
@@ -50,14 +57,22 @@ Status Run(const demo::ParsedArgs& args, const Options& options) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
 
   NpyWriter out;
-  KU_RETURN_IF_ERROR(
-      out.Open(options.out_path, config.max_context, engine->model_config().decoder.vocab));
+  const int vocab = engine->model_config().decoder.vocab;
+  KU_RETURN_IF_ERROR(out.Open(options.out_path, config.max_context, vocab));
   Status written;
-  KU_RETURN_IF_ERROR(engine->Logits(ids, [&](int, const float* row) {
+  std::optional<int> not_finite;  // first position
+  KU_RETURN_IF_ERROR(engine->Logits(ids, [&](int position, const float* row) {
     if (written.ok()) written = out.WriteRow(row);
+    const bool finite = std::all_of(row, row + vocab, [](float x) { return std::isfinite(x); });
+    if (!finite && !not_finite.has_value()) not_finite = position;
   }));
   KU_RETURN_IF_ERROR(written);
-  return out.Close();
+  KU_RETURN_IF_ERROR(out.Close());
+  if (!not_finite.has_value()) return OkStatus();
+  return Status(StatusCode::kInternal,
+                "the logits of position " + std::to_string(*not_finite) + " are not finite; " +
+                    options.out_path + " has all rows as they are",
+                "try --dtype bf16 or fp32");
 }
 
 std::vector<demo::Flag> Flags(Options& o) {

@@ -1,5 +1,7 @@
 """kuiper_pack and kuiper_logits as people call them."""
+import glob
 import os
+import shutil
 
 from cli_harness import CliTest
 
@@ -14,6 +16,19 @@ class Logits(CliTest):
         r, out = self.logits("1 2\n3\n", self.ok)
         self.assertEqual((r.out, r.err), ("", ""))
         self.assertEqual(os.path.getsize(out), 128 + 3 * 1600 * 4)
+
+    def test_rows_that_are_not_finite_are_an_error(self):
+        model = self.path("model")
+        shutil.copytree(self.qwen3, model)
+        weights, = glob.glob(os.path.join(model, "*.safetensors"))
+        with open(weights, "r+b") as f:
+            f.seek(-64, os.SEEK_END)
+            f.write(b"\xc0\x7f" * 32)  # NaN as BF16
+        out = self.path("l.npy")
+        r = self.run_cli(model, "--ids", self.path("ids", "1 2"), "--out", out, name="kuiper_logits")
+        self.assertEqual(r.rc, 1)
+        self.assertIn("error: the logits of position 0 are not finite; " + out, r.err)
+        self.assertEqual(os.path.getsize(out), 128 + 2 * 1600 * 4)
 
     def test_ids_that_are_none(self):
         for ids in ("", "1 x", "1 2,3", "1 99999999999", "1.5"):
