@@ -39,10 +39,13 @@ class Case:
     head_dim: int | None = None
     theta: float = 1e6
     eps: float = 1e-6
-    yarn: dict | None = None
+    rope: dict | None = None
+    options: dict = dataclasses.field(default_factory=dict)  # further keys of config.json
+    bare: bool = False  # saved as the model without its head: no prefix in the names of tensors
     tokens: int = 49  # three pages of 16 and one more
     shard_bytes: int | None = None
-    old_keys: bool = False  # config.json as released in 2024: "torch_dtype", rope "type"
+    # config.json as released in 2024: "torch_dtype", rope "type", no layer_types where some slide
+    old_keys: bool = False
     dtypes: tuple = ("f32",)
 
 
@@ -53,7 +56,7 @@ CASES = {
     "qwen2-gqa2-yarn": Case(
         "Qwen2", 48, 6, 3, 40, 104, tied=True,
         # Shorter than the input: the scaling holds for every position, not for the late ones only.
-        yarn={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24},
+        rope={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24},
         old_keys=True,
     ),
     "qwen3-gqa2-d128": Case(
@@ -67,9 +70,47 @@ CASES = {
     "qwen3-gqa2-d64-yarn": Case(
         "Qwen3", 24, 2, 1, 40, 96, tied=False, head_dim=64, theta=1e4,
         # Pairs 0..3 are unscaled, pairs 16.. are fully scaled, the ramp lies between.
-        yarn={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
+        rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
     ),
     "llama-gqa8-d8": Case("Llama", 64, 8, 1, 40, 96, tied=False, theta=5e5, eps=1e-5),
+    "llama-gqa2-llama3": Case(
+        "Llama", 32, 2, 1, 24, 64, tied=True, head_dim=32, theta=1e4,
+        # Wavelengths up to 64 stay, those from 256 on are stretched, the others in part.
+        rope={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 256},
+    ),
+    "qwen2-gqa2-linear": Case(
+        "Qwen2", 32, 2, 1, 24, 64, tied=True, rope={"type": "linear", "factor": 4.0}, old_keys=True
+    ),
+    # The input is longer than the trained length, so the table belongs to its 49 tokens.
+    "llama-gqa2-dynamic": Case(
+        "Llama", 32, 2, 1, 24, 64, tied=True, theta=1e4, rope={"rope_type": "dynamic", "factor": 4.0},
+        options={"max_position_embeddings": 24},
+    ),
+    "llama-gqa2-longrope": Case(
+        "Llama", 32, 2, 1, 24, 64, tied=True, theta=1e4,
+        rope={"rope_type": "longrope", "short_factor": [1.0 + 0.1 * i for i in range(8)],
+              "long_factor": [1.0 + 0.75 * i for i in range(8)]},
+        options={"original_max_position_embeddings": 48},
+    ),
+    "qwen2-gqa2-yarn-mscale": Case(
+        "Qwen2", 32, 2, 1, 24, 64, tied=True,
+        rope={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24, "mscale": 1.5,
+              "mscale_all_dim": 0.5},
+    ),
+    # One layer of two slides; 150 tokens outgrow the window on all layouts of pages.
+    "qwen3-gqa2-d16-sliding": Case(
+        "Qwen3", 32, 4, 2, 24, 64, tied=True, head_dim=16, tokens=150,
+        options={"use_sliding_window": True, "sliding_window": 33, "max_window_layers": 1},
+    ),
+    "qwen2-gqa2-sliding": Case(
+        "Qwen2", 32, 4, 2, 24, 64, tied=True, old_keys=True,
+        options={"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1},
+    ),
+    "mistral-gqa2-sliding": Case(
+        "Mistral", 32, 4, 2, 24, 64, tied=False, theta=1e4, options={"sliding_window": 15}
+    ),
+    "qwen3-gqa2-d16-bare": Case("Qwen3", 32, 4, 2, 24, 64, tied=True, head_dim=16, bare=True),
 }
 
 
@@ -90,9 +131,12 @@ def make_config(case):
     )
     if case.head_dim is not None:
         options["head_dim"] = case.head_dim
-    if case.yarn is not None:
-        length = case.yarn["original_max_position_embeddings"] * case.yarn["factor"]
-        options.update(rope_scaling=dict(case.yarn), max_position_embeddings=int(length))
+    if case.rope is not None:
+        options.update(rope_scaling=dict(case.rope))
+        if "original_max_position_embeddings" in case.rope:
+            length = case.rope["original_max_position_embeddings"] * case.rope["factor"]
+            options.update(max_position_embeddings=int(length))
+    options.update(case.options)
     return getattr(transformers, case.arch + "Config")(**options)
 
 
@@ -119,7 +163,10 @@ def randomise(model, tied, generator):
 def use_old_keys(path):
     config = json.loads(path.read_text())
     config["torch_dtype"] = config.pop("dtype")
-    config["rope_scaling"].pop("rope_type", None)
+    if config["use_sliding_window"]:
+        config.pop("layer_types")
+    if config["rope_scaling"] is not None:
+        config["rope_scaling"].pop("rope_type", None)
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
@@ -134,7 +181,8 @@ def write_case(case, dtype, seed, folder):
 
     model = model.to(DTYPES[dtype])
     options = {} if case.shard_bytes is None else {"max_shard_size": case.shard_bytes}
-    model.save_pretrained(folder, safe_serialization=True, **options)
+    saved = model.model if case.bare else model
+    saved.save_pretrained(folder, safe_serialization=True, **options)
     for path in folder.iterdir():
         path.chmod(0o644)
     (folder / "generation_config.json").unlink(missing_ok=True)

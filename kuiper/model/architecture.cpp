@@ -4,14 +4,16 @@ namespace kuiper {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, true, false, false, false, 0, "model.",
-     ListQwenWeights},
-    {"Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, false, true, false, true, 128, "model.",
-     ListQwenWeights},
-    {"LlamaForCausalLM", "llama", ModelFamily::kLlama, false, true, true, false, 0, "model.",
-     ListQwenWeights},
+    {"Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, true, false, false, false, 0,
+     SlidingLayers::kByLayer, "model.", ListQwenWeights},
+    {"Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, false, true, false, true, 128,
+     SlidingLayers::kByLayer, "model.", ListQwenWeights},
+    {"LlamaForCausalLM", "llama", ModelFamily::kLlama, false, true, true, false, 0,
+     SlidingLayers::kNone, "model.", ListQwenWeights},
+    {"MistralForCausalLM", "mistral", ModelFamily::kLlama, false, false, false, false, 0,
+     SlidingLayers::kAll, "model.", ListQwenWeights},
     {"Qwen3VLForConditionalGeneration", "qwen3_vl", ModelFamily::kQwen3VL, false, true, false, true,
-     128, "", nullptr},
+     128, SlidingLayers::kNone, "", nullptr},
 };
 
 }  // namespace

@@ -10,6 +10,10 @@
 
 namespace kuiper {
 
+// Which layers a config.json can make slide: none, those it names or those from max_window_layers
+// on, all.
+enum class SlidingLayers { kNone, kByLayer, kAll };
+
 struct Architecture {
   const char* name;
   const char* model_type;
@@ -18,7 +22,8 @@ struct Architecture {
   bool has_attention_bias;  // config key attention_bias: q, k, v and o
   bool has_mlp_bias;        // config key mlp_bias
   bool qk_norm;
-  int default_head_dim;       // 0: hidden_size / num_attention_heads
+  int default_head_dim;  // 0: hidden_size / num_attention_heads
+  SlidingLayers sliding;
   const char* weight_prefix;  // of the decoder's tensors but the head
   // Null: recognised, but nothing here can compute it.
   WeightManifest (*list_weights)(const DecoderConfig& config, const std::string& prefix,

@@ -8,6 +8,7 @@
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/architecture.h"
+#include "kuiper/model/config_reader.h"
 
 namespace kuiper {
 namespace {
@@ -19,98 +20,14 @@ constexpr int kMaxWidth = 1 << 20;  // hidden, heads * head_dim, intermediate
 constexpr int kMaxLayers = 1024;
 constexpr int kMaxHeads = 1024;
 constexpr int kMaxHeadDim = 512;
-constexpr int kMaxPosition = 1 << 24;
-constexpr size_t kMaxEosTokens = 256;
 
-std::string ToText(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
+// "Qwen3Model" for "Qwen3ForCausalLM": checkpoints of the model without its head say so.
+std::string BaseModelName(const Architecture& architecture) {
+  const std::string name = architecture.name;
+  return name.substr(0, name.find("ForCausalLM")) + "Model";
 }
 
-// Reads keys of one JSON object and keeps the first complaint. After an error the returned values
-// are in range but meaningless: check status() before using them.
-class Reader {
- public:
-  Reader(const JsonNode& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-  const Status& status() const { return status_; }
-  void Fail(const std::string& what) {
-    if (status_.ok()) status_ = Status(StatusCode::kModel, where_ + ": " + what);
-  }
-  // Absent and null are the same, as in Hugging Face's own configs.
-  const JsonNode* Find(const char* key) const {
-    const JsonNode* value = object_.Find(key);
-    return value == nullptr || value->IsNull() ? nullptr : value;
-  }
-
-  int Int(const char* key, int min, int max, std::optional<int> fallback = {}) {
-    const JsonNode* value = Find(key);
-    if (value == nullptr) {
-      if (!fallback) Fail(std::string(key) + " is missing");
-      return fallback.value_or(min);
-    }
-    return ToInt(*value, key, min, max);
-  }
-  std::optional<int> MaybeInt(const char* key, int min, int max) {
-    const JsonNode* value = Find(key);
-    if (value == nullptr) return std::nullopt;
-    return ToInt(*value, key, min, max);
-  }
-  std::optional<double> MaybeNumber(const char* key, double min, double max) {
-    const JsonNode* value = Find(key);
-    if (value == nullptr) return std::nullopt;
-    const std::optional<double> number = value->AsDouble();
-    if (number && *number >= min && *number <= max) return number;
-    Fail(std::string(key) + " is " + Quoted(PythonJson(*value)) + ", expected a number from " +
-         ToText(min) + " to " + ToText(max));
-    return min;
-  }
-  bool Bool(const char* key, bool fallback) {
-    const JsonNode* value = Find(key);
-    if (value == nullptr) return fallback;
-    if (!value->IsBool()) Fail(std::string(key) + " is not true or false");
-    return value->boolean;
-  }
-  std::string String(const char* key) {
-    const JsonNode* value = Find(key);
-    if (value == nullptr) return "";
-    if (!value->IsString()) Fail(std::string(key) + " is not a string");
-    return value->IsString() ? value->text : "";
-  }
-  // One token id or a list of them.
-  std::vector<int32_t> Tokens(const char* key) {
-    const JsonNode* value = Find(key);
-    if (value == nullptr) return {};
-    constexpr int kMaxId = std::numeric_limits<int32_t>::max();
-    if (!value->IsArray()) return {ToInt(*value, key, 0, kMaxId)};
-    std::vector<int32_t> ids;
-    if (value->items.size() > kMaxEosTokens) {
-      Fail(std::string(key) + " lists more than " + std::to_string(kMaxEosTokens) + " tokens");
-      return ids;
-    }
-    for (const JsonNode& id : value->items) ids.push_back(ToInt(id, key, 0, kMaxId));
-    return ids;
-  }
-
- private:
-  int ToInt(const JsonNode& value, const char* key, int min, int max) {
-    // Some exporters write 1000000.0 for an integer.
-    const std::optional<double> number = value.AsDouble();
-    if (number && *number >= min && *number <= max && *number == std::floor(*number)) {
-      return static_cast<int>(*number);
-    }
-    Fail(std::string(key) + " is " + Quoted(PythonJson(value)) + ", expected an integer from " +
-         std::to_string(min) + " to " + std::to_string(max));
-    return min;
-  }
-
-  const JsonNode& object_;
-  std::string where_;
-  Status status_;
-};
-
-StatusOr<const Architecture*> ReadArchitecture(Reader& reader) {
+StatusOr<const Architecture*> ReadArchitecture(ConfigReader& reader) {
   std::string name;
   const JsonNode* list = reader.Find("architectures");
   if (list != nullptr) {
@@ -122,7 +39,9 @@ StatusOr<const Architecture*> ReadArchitecture(Reader& reader) {
   const std::string model_type = reader.String("model_type");
   KU_RETURN_IF_ERROR(reader.status());
   for (const Architecture& a : Architectures()) {
-    if (name.empty() ? model_type == a.model_type : name == a.name) return &a;
+    if (name.empty() ? model_type == a.model_type : name == a.name || name == BaseModelName(a)) {
+      return &a;
+    }
   }
   if (name.empty() && model_type.empty()) {
     return Status(StatusCode::kModel, "config.json: architectures and model_type are missing");
@@ -137,7 +56,7 @@ StatusOr<const Architecture*> ReadArchitecture(Reader& reader) {
                                         " is not supported (supported: " + supported + ")");
 }
 
-Status CheckQuantization(const Reader& reader) {
+Status CheckQuantization(const ConfigReader& reader) {
   const JsonNode* quantization = reader.Find("quantization_config");
   if (quantization == nullptr) return OkStatus();
   std::string method = "unknown";
@@ -149,84 +68,18 @@ Status CheckQuantization(const Reader& reader) {
 }
 
 // What would change the network and is not computed here must not be ignored.
-Status CheckUnsupportedTraits(Reader& reader) {
+Status CheckUnsupportedTraits(ConfigReader& reader) {
   const std::string act = reader.String("hidden_act");
   if (!act.empty() && act != "silu" && act != "swish") {
     reader.Fail("hidden_act " + Quoted(act) + " is not supported (supported: silu)");
   }
-  if (reader.Bool("use_sliding_window", false)) {
-    reader.Fail("use_sliding_window is true; sliding window attention is not supported");
-  }
-  if (const JsonNode* types = reader.Find("layer_types")) {
-    if (!types->IsArray()) reader.Fail("layer_types is not a list");
-    for (const JsonNode& type : types->items) {
-      if (!type.IsString() || type.text != "full_attention") {
-        reader.Fail(
-            "layer_types has layers other than \"full_attention\", which are not supported");
-        break;
-      }
-    }
-  }
   if (reader.MaybeNumber("partial_rotary_factor", 0, 1).value_or(1) != 1) {
     reader.Fail("partial_rotary_factor other than 1 is not supported");
   }
   return reader.status();
 }
 
-StatusOr<YarnConfig> ReadYarn(Reader& reader, int max_position) {
-  YarnConfig yarn;
-  const auto factor = reader.MaybeNumber("factor", 1, 1024);
-  if (!factor) reader.Fail("factor is missing");
-  yarn.factor = factor.value_or(1);
-  yarn.original_max_position =
-      reader.Int("original_max_position_embeddings", 1, kMaxPosition, max_position);
-  yarn.beta_fast = reader.MaybeNumber("beta_fast", 1e-3, 1e6).value_or(32);
-  yarn.beta_slow = reader.MaybeNumber("beta_slow", 1e-3, 1e6).value_or(1);
-  if (yarn.beta_fast < yarn.beta_slow) reader.Fail("beta_fast is smaller than beta_slow");
-  yarn.attention_factor =
-      reader.MaybeNumber("attention_factor", 1e-3, 1e3).value_or(0.1 * std::log(yarn.factor) + 1);
-  yarn.truncate = reader.Bool("truncate", true);
-  if (reader.Find("mscale") != nullptr || reader.Find("mscale_all_dim") != nullptr) {
-    reader.Fail("mscale is not supported");
-  }
-  KU_RETURN_IF_ERROR(reader.status());
-  return yarn;
-}
-
-// transformers 5 keeps everything in rope_parameters; before, rope_theta stood beside rope_scaling.
-Status ReadRope(Reader& config, RopeConfig* rope) {
-  rope->max_position = config.Int("max_position_embeddings", 1, kMaxPosition);
-  constexpr double kMinTheta = 1.001;  // YaRN divides by its logarithm
-  rope->theta = config.MaybeNumber("rope_theta", kMinTheta, 1e15).value_or(10000);
-  KU_RETURN_IF_ERROR(config.status());
-  const char* key = config.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  const JsonNode* object = config.Find(key);
-  if (object == nullptr) return OkStatus();
-  if (!object->IsObject()) config.Fail(std::string(key) + " is not an object");
-  KU_RETURN_IF_ERROR(config.status());
-
-  Reader reader(*object, std::string("config.json: ") + key);
-  rope->theta = reader.MaybeNumber("rope_theta", kMinTheta, 1e15).value_or(rope->theta);
-  std::string type = reader.String("rope_type");
-  if (type.empty()) type = reader.String("type");
-  if (reader.MaybeNumber("partial_rotary_factor", 0, 1).value_or(1) != 1) {
-    reader.Fail("partial_rotary_factor other than 1 is not supported");
-  }
-  if (type.empty()) {
-    reader.Fail("rope_type is missing");
-  } else if (type == "yarn") {
-    KU_ASSIGN_OR_RETURN(const YarnConfig yarn, ReadYarn(reader, rope->max_position));
-    const double extended = yarn.factor * yarn.original_max_position;
-    rope->max_position = static_cast<int>(
-        std::min<double>(kMaxPosition, std::max<double>(rope->max_position, extended)));
-    rope->yarn = yarn;
-  } else if (type != "default") {
-    reader.Fail("type " + Quoted(type) + " is not supported (supported: default, yarn)");
-  }
-  return reader.status();
-}
-
-Status ReadDType(Reader& reader, DType* dtype) {
+Status ReadDType(ConfigReader& reader, DType* dtype) {
   std::string name = reader.String("torch_dtype");
   if (name.empty()) name = reader.String("dtype");
   KU_RETURN_IF_ERROR(reader.status());
@@ -244,7 +97,7 @@ Status ReadDType(Reader& reader, DType* dtype) {
   return OkStatus();
 }
 
-Status ReadSizes(Reader& reader, const Architecture& architecture, DecoderConfig* d) {
+Status ReadSizes(ConfigReader& reader, const Architecture& architecture, DecoderConfig* d) {
   d->vocab = reader.Int("vocab_size", 1, kMaxVocab);
   d->hidden = reader.Int("hidden_size", 1, kMaxWidth);
   d->layers = reader.Int("num_hidden_layers", 1, kMaxLayers);
@@ -272,7 +125,59 @@ Status ReadSizes(Reader& reader, const Architecture& architecture, DecoderConfig
   return reader.status();
 }
 
-StatusOr<DecoderConfig> ReadDecoder(Reader& reader, const Architecture& architecture) {
+// The layers that layer_types names, which is absent in older files; {} after a complaint.
+std::vector<bool> ReadLayerTypes(ConfigReader& reader, const JsonNode& types, int layers) {
+  std::vector<bool> slides;
+  if (!types.IsArray() || types.items.size() != static_cast<size_t>(layers)) {
+    reader.Fail("layer_types is not a list of " + std::to_string(layers) + " names");
+    return slides;
+  }
+  for (const JsonNode& type : types.items) {
+    const bool sliding = type.IsString() && type.text == "sliding_attention";
+    if (!sliding && !(type.IsString() && type.text == "full_attention")) {
+      reader.Fail("layer_types has " + Quoted(PythonJson(type)) +
+                  ", which is not supported (supported: full_attention, sliding_attention)");
+      return {};
+    }
+    slides.push_back(sliding);
+  }
+  return slides;
+}
+
+// Which layers slide, and how far they see, as transformers' Qwen2Config, Qwen3Config and
+// MistralConfig derive it. Their default for an absent sliding_window is 4096; null is none.
+Status ReadSlidingLayers(ConfigReader& reader, SlidingLayers rule, DecoderConfig* d) {
+  constexpr int kDefaultWindow = 4096, kDefaultMaxWindowLayers = 28;
+  const bool used = rule == SlidingLayers::kAll ||
+                    (reader.Bool("use_sliding_window", false) && rule == SlidingLayers::kByLayer);
+  int window = 0;
+  if (used && !reader.IsNull("sliding_window")) {
+    window = reader.Int("sliding_window", 1, kMaxPosition, kDefaultWindow);
+  }
+  std::vector<bool> slides(d->layers, rule == SlidingLayers::kAll);
+  const JsonNode* types = reader.Find("layer_types");
+  if (rule != SlidingLayers::kAll && types != nullptr) {
+    slides = ReadLayerTypes(reader, *types, d->layers);
+  } else if (rule == SlidingLayers::kByLayer && window > 0) {
+    const int first = reader.Int("max_window_layers", 0, kMaxLayers, kDefaultMaxWindowLayers);
+    for (int i = first; i < d->layers; ++i) slides[i] = true;
+  }
+  KU_RETURN_IF_ERROR(reader.status());
+  const bool any = std::find(slides.begin(), slides.end(), true) != slides.end();
+  if (any && window == 0 && rule != SlidingLayers::kAll) {
+    reader.Fail(rule == SlidingLayers::kNone
+                    ? "layer_types has sliding layers, which this architecture does not have"
+                    : "layer_types has sliding layers, but there is no use_sliding_window and "
+                      "sliding_window");
+  }
+  if (any && window > 0) {
+    d->sliding_window = window;
+    d->layer_slides = std::move(slides);
+  }
+  return reader.status();
+}
+
+StatusOr<DecoderConfig> ReadDecoder(ConfigReader& reader, const Architecture& architecture) {
   DecoderConfig d;
   KU_RETURN_IF_ERROR(ReadSizes(reader, architecture, &d));
   KU_RETURN_IF_ERROR(CheckUnsupportedTraits(reader));
@@ -284,7 +189,8 @@ StatusOr<DecoderConfig> ReadDecoder(Reader& reader, const Architecture& architec
   d.qk_norm = architecture.qk_norm;
   d.tie_embeddings = reader.Bool("tie_word_embeddings", false);
   KU_RETURN_IF_ERROR(reader.status());
-  KU_RETURN_IF_ERROR(ReadRope(reader, &d.rope));
+  KU_ASSIGN_OR_RETURN(d.rope, ReadRopeConfig(reader, d.head_dim));
+  KU_RETURN_IF_ERROR(ReadSlidingLayers(reader, architecture.sliding, &d));
   KU_RETURN_IF_ERROR(ReadDType(reader, &d.dtype));
   return d;
 }
@@ -309,7 +215,7 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   KU_ASSIGN_OR_RETURN(const JsonNode json,
                       ParseJson(config_json, StatusCode::kModel, "config.json"));
   if (!json.IsObject()) return Status(StatusCode::kModel, "config.json: not a JSON object");
-  Reader reader(json, "config.json");
+  ConfigReader reader(json, "config.json");
   KU_ASSIGN_OR_RETURN(const Architecture* architecture, ReadArchitecture(reader));
   ModelConfig config;
   config.architecture = architecture->name;
@@ -330,7 +236,7 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
                                                      "generation_config.json"));
   if (!json.IsObject())
     return Status(StatusCode::kModel, "generation_config.json: not a JSON object");
-  Reader reader(json, "generation_config.json");
+  ConfigReader reader(json, "generation_config.json");
   GenerationConfig config;
   config.eos = reader.Tokens("eos_token_id");
   if (reader.Find("do_sample") != nullptr) config.do_sample = reader.Bool("do_sample", false);

@@ -12,27 +12,12 @@
 
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
+#include "kuiper/model/rope_config.h"
 
 namespace kuiper {
 
 // Far above any real config.json.
 inline constexpr size_t kMaxConfigBytes = size_t{16} << 20;
-
-// YaRN context extension (arXiv:2309.00071), as Hugging Face's rope_type "yarn".
-struct YarnConfig {
-  double factor = 1;
-  int original_max_position = 0;
-  double beta_fast = 32;
-  double beta_slow = 1;
-  double attention_factor = 1;  // multiplies cos and sin
-  bool truncate = true;         // round the bounds of the ramp to whole pairs
-};
-
-struct RopeConfig {
-  double theta = 10000;
-  int max_position = 0;  // longest context; with YaRN at least factor * original_max_position
-  std::optional<YarnConfig> yarn;
-};
 
 struct DecoderConfig {
   int vocab = 0;
@@ -49,11 +34,17 @@ struct DecoderConfig {
   bool qk_norm = false;   // RMSNorm of each query and key head
   bool tie_embeddings = false;
   RopeConfig rope;
+  int sliding_window = 0;          // tokens that a sliding layer sees, its own included
+  std::vector<bool> layer_slides;  // by layer; empty: none does
   DType dtype = DType::kBF16;  // as config.json says; LoadModel sets what the weights really have
 
   int q_size() const { return heads * head_dim; }
   int kv_size() const { return kv_heads * head_dim; }
   int qkv_size() const { return q_size() + 2 * kv_size(); }
+  // 0: the layer sees all tokens.
+  int window(int layer) const {
+    return !layer_slides.empty() && layer_slides[layer] ? sliding_window : 0;
+  }
 };
 
 // Families of models, as the programs tell them apart.
@@ -64,6 +55,8 @@ struct ModelConfig {
   std::string model_type;    // e.g. "qwen3"
   ModelFamily family = ModelFamily::kQwen3;
   DecoderConfig decoder;  // all zero when !supported
+  // The tensors lack the architecture's prefix, as in checkpoints of the model without its head.
+  bool bare_names = false;
   std::vector<int32_t> eos;
   std::optional<int32_t> bos;
   bool supported = true;  // false: recognised, but nothing here can compute it

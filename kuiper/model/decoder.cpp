@@ -122,7 +122,12 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
                                 .eps = c.rms_eps,
                                 .rope = weights_.rope,
                                 .positions = batch.positions});
-    ops.Run(AttentionArgs{.out = attn, .q = q, .kv = view, .meta = batch.attn, .scale = scale_});
+    ops.Run(AttentionArgs{.out = attn,
+                          .q = q,
+                          .kv = view,
+                          .meta = batch.attn,
+                          .scale = scale_,
+                          .options = {.window = c.window(i)}});
     apply(residual, attn, w.o, Epilogue::kAdd);
     norm(x, residual, w.mlp_norm);
     apply(mlp, x, w.gate_up, Epilogue::kSwiGlu);

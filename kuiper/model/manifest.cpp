@@ -25,7 +25,8 @@ void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out
 WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into) {
   KU_CHECK(config.supported);
   for (const Architecture& a : Architectures()) {
-    if (a.name == config.architecture) return a.list_weights(config.decoder, a.weight_prefix, into);
+    if (a.name != config.architecture) continue;
+    return a.list_weights(config.decoder, config.bare_names ? "" : a.weight_prefix, into);
   }
   KU_CHECK(false, config.architecture);
   return {};

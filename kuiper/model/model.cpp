@@ -23,7 +23,7 @@ StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& co
                           .axis_of_pair = axes.As(DType::kI32, {dim / 2})};
   for (int begin = 0; begin < positions; begin += kRows) {
     const int end = std::min(positions, begin + kRows);
-    std::vector<float> rows = RopeCosSin(config.rope, dim, begin, end);
+    std::vector<float> rows = RopeCosSin(config.rope, dim, positions, begin, end);
     device.Upload(rope.cos_sin.Rows(begin, end),
                   Tensor::Dense(rows.data(), DType::kF32, {end - begin, dim}));
     device.Sync();
@@ -44,6 +44,19 @@ void WarnOfUnused(const WeightSource& source, const WeightManifest& manifest) {
   if (names.empty()) return;
   LogWarning(source.files().path + ": config.json describes a network without " +
              std::to_string(names.size()) + " of the tensors, first " + Quoted(names[0]));
+}
+
+// Windows that no sequence outgrows are none: the layers see the same, and a plain causal layer may
+// share what it reads (cascade attention).
+void FitToContext(int context, DecoderConfig* config) {
+  if (config->sliding_window >= context) config->layer_slides.clear();
+  const auto sliding = std::count(config->layer_slides.begin(), config->layer_slides.end(), true);
+  if (sliding > 0) {
+    LogInfo("sliding window: " + std::to_string(sliding) + " of " + std::to_string(config->layers) +
+            " layers see the last " + std::to_string(config->sliding_window) + " tokens");
+  }
+  const std::string rope = DescribeRope(config->rope, config->head_dim, context);
+  if (!rope.empty()) LogInfo("RoPE: " + rope);
 }
 
 struct LoadedBytes {
@@ -96,6 +109,8 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   }
   KU_ASSIGN_OR_RETURN(const WeightPlan plan, opened.PlanWeights(options.dtype));
   config.dtype = plan.matrix_type;
+  const int context = options.max_context > 0 ? options.max_context : limit;
+  FitToContext(context, &config);
 
   WeightSource& source = *opened.source;
   int64_t bytes_done = 0;
@@ -109,10 +124,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
                       LoadWeights(manifest, options, config.dtype, source, placer));
   std::unique_ptr<Model> model(new Model());
   model->buffers_ = placer.TakeBuffers();
-  KU_ASSIGN_OR_RETURN(
-      weights.rope,
-      MakeRopeTable(ops.device(), config, options.max_context > 0 ? options.max_context : limit,
-                    &model->buffers_));
+  KU_ASSIGN_OR_RETURN(weights.rope, MakeRopeTable(ops.device(), config, context, &model->buffers_));
   if (options.progress) options.progress(source.file_bytes(), source.file_bytes());
 
   model->weight_bytes_ = loaded.all;

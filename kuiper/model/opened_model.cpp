@@ -69,16 +69,30 @@ Status CheckLayers(const OpenedModel& model) {
   return OkStatus();
 }
 
+// How many weights of the list the source has.
+int64_t CountFound(const FileWeights& source, const ModelConfig& config) {
+  DecoderWeights unused;
+  const std::vector<Weight> weights = ListWeights(config, &unused).weights;
+  return std::count_if(weights.begin(), weights.end(),
+                       [&](const Weight& weight) { return source.items().contains(weight.name); });
+}
+
 }  // namespace
 
 StatusOr<OpenedModel> OpenModel(const std::string& path) {
+  KU_ASSIGN_OR_RETURN(std::unique_ptr<FileWeights> source, FileWeights::Open(path));
+  const ModelFiles& files = source->files();
   OpenedModel model;
-  KU_ASSIGN_OR_RETURN(model.source, FileWeights::Open(path));
-  const ModelFiles& files = model.files();
   KU_ASSIGN_OR_RETURN(model.config, ParseModelConfig(files.config_json));
   if (!files.generation_config_json.empty()) {
     KU_ASSIGN_OR_RETURN(model.generation, ParseGenerationConfig(files.generation_config_json));
   }
+  if (model.config.supported) {
+    ModelConfig bare = model.config;
+    bare.bare_names = true;
+    model.config.bare_names = CountFound(*source, bare) > CountFound(*source, model.config);
+  }
+  model.source = std::move(source);
   if (model.config.supported) KU_RETURN_IF_ERROR(CheckLayers(model));
   return model;
 }

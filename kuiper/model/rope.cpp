@@ -1,7 +1,9 @@
+// transformers' modeling_rope_utils.py computes these in FP32; each rounding below is one of its.
 #include "kuiper/model/rope.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 
 #include "kuiper/base/check.h"
@@ -9,19 +11,58 @@
 namespace kuiper {
 namespace {
 
+template <typename... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
+float Power(double base, float exponent) {
+  return static_cast<float>(std::pow(base, static_cast<double>(exponent)));
+}
+
+// Positions that pair i needs for one radian, theta^(2i / head_dim).
+std::vector<float> Periods(double theta, int head_dim) {
+  std::vector<float> periods(head_dim / 2);
+  for (int i = 0; i < head_dim / 2; ++i) {
+    periods[i] = Power(theta, static_cast<float>(2 * i) / static_cast<float>(head_dim));
+  }
+  return periods;
+}
+
+std::vector<float> Inverse(std::vector<float> periods) {
+  for (float& period : periods) period = 1.f / period;
+  return periods;
+}
+
+// What theta is multiplied with; 1 up to the trained length.
+float DynamicStretch(const DynamicRope& rope, int head_dim, int context) {
+  if (context <= rope.trained_length) return 1;
+  const auto factor = static_cast<float>(rope.factor);
+  const float scaled =
+      factor * static_cast<float>(context) / static_cast<float>(rope.trained_length) -
+      static_cast<float>(rope.factor - 1);
+  return Power(scaled, static_cast<float>(static_cast<double>(head_dim) / (head_dim - 2)));
+}
+
+std::vector<float> DynamicFrequencies(const RopeConfig& config, const DynamicRope& rope,
+                                      int head_dim, int context) {
+  const float stretch = DynamicStretch(rope, head_dim, context);
+  const double theta =
+      stretch == 1 ? config.theta : static_cast<double>(static_cast<float>(config.theta) * stretch);
+  return Inverse(Periods(theta, head_dim));
+}
+
 // The pair whose wavelength makes `rotations` turns within the original context.
-double CorrectionPair(double rotations, int head_dim, const RopeConfig& config) {
-  return head_dim *
-         std::log(config.yarn->original_max_position / (rotations * 2 * std::numbers::pi)) /
-         (2 * std::log(config.theta));
+double CorrectionPair(double rotations, int head_dim, double theta, const YarnRope& yarn) {
+  return head_dim * std::log(yarn.original_max_position / (rotations * 2 * std::numbers::pi)) /
+         (2 * std::log(theta));
 }
 
 // Share of each pair's frequency that is interpolated (divided by the factor): 0 below the ramp, 1
 // above it.
-std::vector<float> YarnRamp(const RopeConfig& config, int head_dim) {
-  const YarnConfig& yarn = *config.yarn;
-  double low = CorrectionPair(yarn.beta_fast, head_dim, config);
-  double high = CorrectionPair(yarn.beta_slow, head_dim, config);
+std::vector<float> YarnRamp(double theta, const YarnRope& yarn, int head_dim) {
+  double low = CorrectionPair(yarn.beta_fast, head_dim, theta, yarn);
+  double high = CorrectionPair(yarn.beta_slow, head_dim, theta, yarn);
   if (yarn.truncate) {
     low = std::floor(low);
     high = std::ceil(high);
@@ -38,30 +79,83 @@ std::vector<float> YarnRamp(const RopeConfig& config, int head_dim) {
   return ramp;
 }
 
-}  // namespace
-
-// transformers' modeling_rope_utils.py computes these in FP32; each rounding below is one of its.
-std::vector<float> RopeInvFreq(const RopeConfig& config, int head_dim) {
-  std::vector<float> inv_freq(head_dim / 2);
-  const std::vector<float> ramp =
-      config.yarn ? YarnRamp(config, head_dim) : std::vector<float>(inv_freq.size(), 0.f);
+std::vector<float> YarnFrequencies(double theta, const YarnRope& yarn, int head_dim) {
+  std::vector<float> inv_freq = Periods(theta, head_dim);
+  const std::vector<float> ramp = YarnRamp(theta, yarn, head_dim);
   for (int i = 0; i < head_dim / 2; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
-    const float period = static_cast<float>(std::pow(config.theta, static_cast<double>(exponent)));
-    inv_freq[i] = 1.f / period;
-    if (config.yarn) {
-      const float keep = 1.f - ramp[i];
-      const float interpolated = 1.f / (static_cast<float>(config.yarn->factor) * period);
-      inv_freq[i] = interpolated * (1.f - keep) + inv_freq[i] * keep;
+    const float period = inv_freq[i];
+    const float keep = 1.f - ramp[i];
+    const float interpolated = 1.f / (static_cast<float>(yarn.factor) * period);
+    inv_freq[i] = interpolated * (1.f - keep) + 1.f / period * keep;
+  }
+  return inv_freq;
+}
+
+bool IsLong(const LongRope& rope, int context) {
+  return context > rope.original_max_position;
+}
+
+std::vector<float> LongRopeFrequencies(double theta, const LongRope& rope, int head_dim,
+                                       int context) {
+  const std::vector<double>& factors = IsLong(rope, context) ? rope.long_factor : rope.short_factor;
+  std::vector<float> periods = Periods(theta, head_dim);
+  for (int i = 0; i < head_dim / 2; ++i) periods[i] *= static_cast<float>(factors[i]);
+  return Inverse(std::move(periods));
+}
+
+std::vector<float> Llama3Frequencies(double theta, const Llama3Rope& rope, int head_dim) {
+  const auto factor = static_cast<float>(rope.factor);
+  const auto low = static_cast<float>(rope.low_freq_factor);
+  const double length = rope.original_max_position;
+  std::vector<float> inv_freq = Inverse(Periods(theta, head_dim));
+  for (float& frequency : inv_freq) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+    if (wavelength > static_cast<float>(length / rope.low_freq_factor)) {
+      frequency /= factor;
+    } else if (!(wavelength < static_cast<float>(length / rope.high_freq_factor))) {
+      const float smooth = (static_cast<float>(length) / wavelength - low) /
+                           static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+      frequency = (1.f - smooth) * frequency / factor + smooth * frequency;
     }
   }
   return inv_freq;
 }
 
-std::vector<float> RopeCosSin(const RopeConfig& config, int head_dim, int begin, int end) {
+// What cos and sin are multiplied with.
+float AttentionFactor(const RopeConfig& config) {
+  if (const auto* yarn = std::get_if<YarnRope>(&config.scaling)) {
+    return static_cast<float>(yarn->attention_factor);
+  }
+  if (const auto* rope = std::get_if<LongRope>(&config.scaling)) {
+    return static_cast<float>(rope->attention_factor);
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::vector<float> RopeInvFreq(const RopeConfig& config, int head_dim, int context) {
+  const double theta = config.theta;
+  const Overloaded make = {
+      [&](std::monostate) { return Inverse(Periods(theta, head_dim)); },
+      [&](const LinearRope& rope) {
+        std::vector<float> inv_freq = Inverse(Periods(theta, head_dim));
+        for (float& frequency : inv_freq) frequency /= static_cast<float>(rope.factor);
+        return inv_freq;
+      },
+      [&](const DynamicRope& rope) { return DynamicFrequencies(config, rope, head_dim, context); },
+      [&](const YarnRope& rope) { return YarnFrequencies(theta, rope, head_dim); },
+      [&](const LongRope& rope) { return LongRopeFrequencies(theta, rope, head_dim, context); },
+      [&](const Llama3Rope& rope) { return Llama3Frequencies(theta, rope, head_dim); },
+  };
+  return std::visit(make, config.scaling);
+}
+
+std::vector<float> RopeCosSin(const RopeConfig& config, int head_dim, int context, int begin,
+                              int end) {
   KU_CHECK(head_dim % 2 == 0 && 0 <= begin && begin <= end);
-  const std::vector<float> inv_freq = RopeInvFreq(config, head_dim);
-  const float scale = config.yarn ? static_cast<float>(config.yarn->attention_factor) : 1.f;
+  const std::vector<float> inv_freq = RopeInvFreq(config, head_dim, context);
+  const float scale = AttentionFactor(config);
   std::vector<float> table(static_cast<size_t>(end - begin) * head_dim);
   for (int pos = begin; pos < end; ++pos) {
     float* row = table.data() + static_cast<size_t>(pos - begin) * head_dim;
@@ -72,6 +166,33 @@ std::vector<float> RopeCosSin(const RopeConfig& config, int head_dim, int begin,
     }
   }
   return table;
+}
+
+std::string DescribeRope(const RopeConfig& config, int head_dim, int context) {
+  char text[160] = "";
+  const auto print = [&text](const char* format, auto... values) {
+    std::snprintf(text, sizeof text, format, values...);
+  };
+  const Overloaded describe = {
+      [](std::monostate) {},
+      [&](const LinearRope& rope) { print("linear, factor %g", rope.factor); },
+      [&](const DynamicRope& rope) {
+        print("dynamic, theta x %g for a context of %d tokens (trained: %d)",
+              DynamicStretch(rope, head_dim, context), context, rope.trained_length);
+      },
+      [&](const YarnRope& rope) {
+        print("yarn, factor %g over %d tokens", rope.factor, rope.original_max_position);
+      },
+      [&](const LongRope& rope) {
+        print("longrope, the %s factors for a context of %d tokens (trained: %d)",
+              IsLong(rope, context) ? "long" : "short", context, rope.original_max_position);
+      },
+      [&](const Llama3Rope& rope) {
+        print("llama3, factor %g over %d tokens", rope.factor, rope.original_max_position);
+      },
+  };
+  std::visit(describe, config.scaling);
+  return text;
 }
 
 }  // namespace kuiper

@@ -47,6 +47,8 @@ constexpr GoldenCase kGoldens[] = {
     {"qwen3-gqa2-d64-long-f32"},
     {"qwen3-gqa5-d16-sharded-f32"},
     {"llama-gqa8-d8-f32"},
+    {"qwen3-gqa2-d16-sliding-f32"},
+    {"mistral-gqa2-sliding-f32"},
 };
 
 class DeviceGoldenTest : public ::testing::TestWithParam<std::tuple<Device, GoldenCase>> {};

@@ -351,7 +351,8 @@ TEST_P(GuaranteesTest, ThreadCountDoesNotMatter) {
 INSTANTIATE_TEST_SUITE_P(Models, GuaranteesTest,
                          ::testing::Values("qwen3-gqa2-d128-f32", "qwen3-gqa2-d128-bf16",
                                            "qwen2-gqa7-d8-f16", "qwen3-gqa2-d64-yarn-f32",
-                                           "qwen3-gqa2-d64-yarn-f32@bf16"),
+                                           "qwen3-gqa2-d64-yarn-f32@bf16",
+                                           "qwen3-gqa2-d16-sliding-f32"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' || c == '@' ? '_' : c;

@@ -25,6 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const kuiper::Weight& weight : kuiper::ListWeights(*config, &weights).weights) {
     KU_CHECK(weight.num_values() > 0, weight.name);
   }
-  for (float f : kuiper::RopeInvFreq(d.rope, d.head_dim)) KU_CHECK(std::isfinite(f), "inv_freq");
+  for (const int context : {1, d.rope.max_position}) {
+    for (float f : kuiper::RopeInvFreq(d.rope, d.head_dim, context)) {
+      KU_CHECK(std::isfinite(f), "inv_freq");
+    }
+  }
+  for (int i = 0; i < d.layers; ++i) KU_CHECK(d.window(i) >= 0, "window");
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "kuiper/model/manifest.h"
@@ -61,7 +62,7 @@ TEST_P(RealConfig, HasTheSizesOfTheTable) {
   EXPECT_FALSE(d.mlp_bias);
   EXPECT_EQ(d.qk_norm, row.family == ModelFamily::kQwen3);
   EXPECT_EQ(d.rope.theta, 1e6);
-  EXPECT_FALSE(d.rope.yarn.has_value());
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(d.rope.scaling));
   EXPECT_EQ(d.dtype, DType::kBF16);
   EXPECT_FALSE(config->eos.empty());
   if (row.parameters != 0) {
@@ -78,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Config, RealConfig, ::testing::ValuesIn(kRows), [](cons
 TEST(Config, RefusesWhatItCannotRunByName) {
   KU_REQUIRE_SHARED("configs");
   const std::string only = "(supported: unquantised FP32, FP16 and BF16 weights)";
-  const std::string list = "(supported: Qwen2ForCausalLM, Qwen3ForCausalLM, LlamaForCausalLM)";
+  const std::string list =
+      "(supported: Qwen2ForCausalLM, Qwen3ForCausalLM, LlamaForCausalLM, MistralForCausalLM)";
   const std::pair<const char*, std::string> cases[] = {
       {"Qwen3-4B-AWQ", "config.json: quantization \"awq\" is not supported " + only},
       {"Qwen3-8B-AWQ", "config.json: quantization \"awq\" is not supported " + only},
@@ -172,21 +174,38 @@ TEST(Config, NamesTheKeyThatIsWrong) {
       {R"({"rms_norm_eps": -1e-6})", "rms_norm_eps"},
       {R"({"rms_norm_eps": "1e-6"})", "rms_norm_eps"},
       {R"({"hidden_act": "gelu"})", "hidden_act"},
-      {R"({"use_sliding_window": true})", "use_sliding_window"},
-      {R"({"layer_types": ["full_attention", "sliding_attention"]})", "layer_types"},
+      {R"({"use_sliding_window": 1})", "use_sliding_window"},
+      {R"({"use_sliding_window": true, "sliding_window": 0})", "sliding_window"},
+      {R"({"use_sliding_window": true, "max_window_layers": -1})", "max_window_layers"},
+      {R"({"layer_types": ["full_attention", "sliding_attention"]})", "no use_sliding_window"},
+      {R"({"layer_types": ["full_attention"]})", "layer_types is not a list of 2 names"},
+      {R"({"layer_types": ["full_attention", "linear_attention"]})", "\"linear_attention\""},
+      {R"({"architectures": ["LlamaForCausalLM"],
+          "layer_types": ["full_attention", "sliding_attention"]})",
+       "this architecture"},
       {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor"},
       {R"({"max_position_embeddings": 0})", "max_position_embeddings"},
       {R"({"rope_theta": 0})", "rope_theta"},
       {R"({"rope_theta": 1})", "rope_theta"},
       {R"({"rope_scaling": 4})", "rope_scaling"},
       {R"({"rope_scaling": {"factor": 2}})", "rope_type is missing"},
-      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", "\"llama3\" is not supported"},
-      {R"({"rope_scaling": {"type": "dynamic", "factor": 8}})", "\"dynamic\" is not supported"},
+      {R"({"rope_scaling": {"rope_type": "mrope", "factor": 8}})", "\"mrope\" is not supported"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", "low_freq_factor is missing"},
+      {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+          "high_freq_factor": 4, "original_max_position_embeddings": 64}})",
+       "high_freq_factor"},
+      {R"({"rope_scaling": {"type": "dynamic"}})", "factor is missing"},
+      {R"({"head_dim": 2, "rope_scaling": {"type": "dynamic", "factor": 8}})", "head_dim"},
+      {R"({"rope_scaling": {"type": "linear", "factor": "8"}})", "factor"},
+      {R"({"rope_scaling": {"type": "longrope", "long_factor": [1, 2]}})", "short_factor"},
+      {R"({"rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
+          "long_factor": [1, 1, 1, 1, 1, 1, 1, "2"]}})",
+       "long_factor"},
       {R"({"rope_scaling": {"rope_type": "yarn"}})", "factor is missing"},
       {R"({"rope_scaling": {"rope_type": "yarn", "factor": 0.5}})", "factor"},
       {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "beta_fast": 1, "beta_slow": 2}})",
        "beta_fast"},
-      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "mscale": 1}})", "mscale"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4, "mscale": "1"}})", "mscale"},
       {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4,
           "original_max_position_embeddings": -1}})",
        "original_max_position_embeddings"},
@@ -256,11 +275,77 @@ TEST(Config, ReadsYarnInBothForms) {
   for (const auto* config : {&old_form, &new_form}) {
     const RopeConfig& rope = (*config)->decoder.rope;
     EXPECT_EQ(rope.theta, 1e6);
-    ASSERT_TRUE(rope.yarn.has_value());
-    EXPECT_EQ(rope.yarn->original_max_position, 32768);
-    EXPECT_NEAR(rope.yarn->attention_factor, 1.138629436, 1e-9);
+    const auto* yarn = std::get_if<YarnRope>(&rope.scaling);
+    ASSERT_NE(yarn, nullptr);
+    EXPECT_EQ(yarn->original_max_position, 32768);
+    EXPECT_NEAR(yarn->attention_factor, 1.138629436, 1e-9);
     EXPECT_EQ(rope.max_position, 131072) << "factor * original length";
   }
+}
+
+TEST(Config, ReadsLongRopeInBothForms) {
+  Json json = Tiny();
+  const Json factors = {1, 1, 1, 1, 1, 1, 1, 1};
+  json["rope_scaling"] = {
+      {"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors}};
+  json["original_max_position_embeddings"] = 64;  // as Phi 3 has it
+  const auto beside = ParseModelConfig(json.dump());
+  ASSERT_TRUE(beside.ok()) << beside.status().message();
+  json.erase("original_max_position_embeddings");
+  json["rope_scaling"]["original_max_position_embeddings"] = 64;  // as transformers 5 has it
+  const auto inside = ParseModelConfig(json.dump());
+  ASSERT_TRUE(inside.ok()) << inside.status().message();
+  for (const auto* config : {&beside, &inside}) {
+    const auto* rope = std::get_if<LongRope>(&(*config)->decoder.rope.scaling);
+    ASSERT_NE(rope, nullptr);
+    EXPECT_EQ(rope->original_max_position, 64);
+    EXPECT_NEAR(rope->attention_factor, std::sqrt(1 + std::log(2.0) / std::log(64.0)), 1e-12);
+  }
+}
+
+// Windows of the three layers, as transformers 4.57 derives them.
+TEST(Config, DerivesWhichLayersSlide) {
+  const auto windows = [](const char* patch) {
+    Json json = Tiny();
+    json["num_hidden_layers"] = 3;
+    json.update(Json::parse(patch));
+    const auto config = ParseModelConfig(json.dump());
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    std::vector<int> found;
+    for (int i = 0; config.ok() && i < 3; ++i) found.push_back(config->decoder.window(i));
+    return found;
+  };
+  using W = std::vector<int>;
+  EXPECT_EQ(windows("{}"), (W{0, 0, 0}));
+  EXPECT_EQ(windows(R"({"sliding_window": 8, "max_window_layers": 0})"), (W{0, 0, 0}));
+  EXPECT_EQ(windows(R"({"use_sliding_window": true, "sliding_window": 8})"), (W{0, 0, 0}))
+      << "28 layers see all";
+  EXPECT_EQ(windows(R"({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1})"),
+            (W{0, 8, 8}));
+  EXPECT_EQ(windows(R"({"use_sliding_window": true, "max_window_layers": 2})"), (W{0, 0, 4096}));
+  EXPECT_EQ(
+      windows(R"({"use_sliding_window": true, "sliding_window": null, "max_window_layers": 0})"),
+      (W{0, 0, 0}));
+  EXPECT_EQ(windows(R"({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 0,
+                        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})"),
+            (W{8, 0, 8}));
+  EXPECT_EQ(windows(R"({"architectures": ["LlamaForCausalLM"], "use_sliding_window": true,
+                        "sliding_window": 8, "max_window_layers": 0})"),
+            (W{0, 0, 0}))
+      << "Llama's code knows no window";
+  EXPECT_EQ(windows(R"({"architectures": ["MistralForCausalLM"], "sliding_window": 8})"),
+            (W{8, 8, 8}));
+  EXPECT_EQ(windows(R"({"architectures": ["MistralForCausalLM"]})"), (W{4096, 4096, 4096}));
+  EXPECT_EQ(windows(R"({"architectures": ["MistralForCausalLM"], "sliding_window": null})"),
+            (W{0, 0, 0}));
+}
+
+TEST(Config, KnowsModelsWithoutTheirHead) {
+  Json json = Tiny();
+  json["architectures"] = {"Qwen3Model"};
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->architecture, "Qwen3ForCausalLM");
 }
 
 TEST(GenerationConfig, ReadsTheOfficialFiles) {

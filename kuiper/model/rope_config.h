@@ -1,0 +1,65 @@
+// How positions rotate: what rope_theta and rope_scaling of a config.json say, checked. One struct
+// per type of Hugging Face's modeling_rope_utils.py that differs from the plain table; rope.h makes
+// the tables.
+#pragma once
+
+#include <variant>
+#include <vector>
+
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+class ConfigReader;
+
+// "linear": positions are divided by the factor.
+struct LinearRope {
+  double factor = 1;
+};
+
+// "dynamic", the NTK-aware scaling: beyond the trained length theta rises with the context.
+struct DynamicRope {
+  double factor = 1;
+  int trained_length = 0;
+};
+
+// "yarn", YaRN (arXiv:2309.00071).
+struct YarnRope {
+  double factor = 1;
+  int original_max_position = 0;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 1;  // multiplies cos and sin
+  bool truncate = true;         // round the bounds of the ramp to whole pairs
+};
+
+// "longrope", LongRoPE (arXiv:2402.13753): each pair's frequency is divided by a factor of its own,
+// a long one if the context exceeds the original length.
+struct LongRope {
+  std::vector<double> short_factor, long_factor;  // [head_dim / 2]
+  int original_max_position = 0;
+  double attention_factor = 1;
+};
+
+// "llama3": wavelengths longer than original_max_position / low_freq_factor are stretched by the
+// factor, shorter ones than original_max_position / high_freq_factor are not, others in part.
+struct Llama3Rope {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int original_max_position = 0;
+};
+
+struct RopeConfig {
+  double theta = 10000;
+  int max_position =
+      0;  // longest context; at least factor * trained length of the types that extend it
+  std::variant<std::monostate, LinearRope, DynamicRope, YarnRope, LongRope, Llama3Rope> scaling;
+};
+
+inline constexpr int kMaxPosition = 1 << 24;
+
+// Reads the keys of a config.json; kModel with a line that names the key.
+StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim);
+
+}  // namespace kuiper
