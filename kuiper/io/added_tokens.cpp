@@ -3,22 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/io/unicode.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper {
 namespace {
 
-bool IsWhiteSpace(char32_t c) {
-  return (c >= 0x9 && c <= 0xD) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
 size_t SkipSpacesLeft(std::string_view text, size_t pos, size_t floor) {
   while (pos > floor) {
     size_t start = pos - 1;
     while (start > floor && (text[start] & 0xC0) == 0x80) --start;
-    if (!IsWhiteSpace(NextUtf8(text.substr(start)).code_point)) break;
+    if (KindOf(NextUtf8(text.substr(start)).code_point) != CharKind::kSpace) break;
     pos = start;
   }
   return pos;
@@ -27,7 +22,7 @@ size_t SkipSpacesLeft(std::string_view text, size_t pos, size_t floor) {
 size_t SkipSpacesRight(std::string_view text, size_t pos) {
   while (pos < text.size()) {
     const Utf8Step step = NextUtf8(text.substr(pos));
-    if (!IsWhiteSpace(step.code_point)) break;
+    if (KindOf(step.code_point) != CharKind::kSpace) break;
     pos += step.num_bytes;
   }
   return pos;

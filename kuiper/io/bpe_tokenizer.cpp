@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "kuiper/base/log.h"
 #include "kuiper/io/byte_tokens.h"
 #include "kuiper/io/joined_text.h"
 #include "kuiper/io/normalizer.h"
@@ -44,11 +45,17 @@ StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Create(TokenizerSpec spec,
 
 Status BpeTokenizer::Init(const std::string& name) {
   for (const std::string& pattern : spec_.split_patterns) {
+    if (const auto known = WordSplit::ForPattern(pattern)) {
+      splits_.push_back(*known);
+      continue;
+    }
     StatusOr<SplitRegex> split = SplitRegex::Compile(pattern);
     if (!split.ok()) {
       return Status(StatusCode::kTokenizer,
                     name + ": pre_tokenizer Split: " + split.status().message());
     }
+    LogInfo(name + ": the split pattern is not one of those built in; letters and numbers are " +
+            SplitRegex::Engine() + "'s");
     splits_.push_back(std::move(split).value());
   }
   KU_ASSIGN_OR_RETURN(model_, BpeModel::Create(&spec_, name));
@@ -166,10 +173,12 @@ void BpeTokenizer::EncodeNormalized(std::string_view text, BpeModel::Scratch* sc
                                     std::vector<int32_t>* ids) const {
   if (text.empty()) return;
   std::vector<std::string_view> words = {text};
-  for (const SplitRegex& split : splits_) {
+  for (const auto& split : splits_) {
     std::vector<std::string_view> parts;
     parts.reserve(text.size() / 4);
-    for (std::string_view word : words) split.Split(word, &parts);
+    for (std::string_view word : words) {
+      std::visit([&](const auto& kind) { kind.Split(word, &parts); }, split);
+    }
     words = std::move(parts);
   }
   WordCache cache(text.size());

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "kuiper/io/added_tokens.h"
@@ -11,6 +12,7 @@
 #include "kuiper/io/split_regex.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/io/tokenizer_spec.h"
+#include "kuiper/io/word_split.h"
 
 namespace kuiper {
 
@@ -38,7 +40,7 @@ class BpeTokenizer : public Tokenizer {
 
   TokenizerSpec spec_;  // without vocabulary and merges
   std::unique_ptr<BpeModel> model_;
-  std::vector<SplitRegex> splits_;
+  std::vector<std::variant<WordSplit, SplitRegex>> splits_;  // applied one after another
   AddedTokenMatcher raw_matcher_;         // added tokens found in the text as it is
   AddedTokenMatcher normalized_matcher_;  // and in the normalised text
   std::vector<std::string> bytes_;        // by id

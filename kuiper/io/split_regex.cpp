@@ -164,6 +164,14 @@ StatusOr<SplitRegex> SplitRegex::Compile(std::string_view pattern) {
   return SplitRegex(std::move(code));
 }
 
+std::string SplitRegex::Engine() {
+  char version[64] = {}, unicode[64] = {};
+  pcre2_config(PCRE2_CONFIG_VERSION, version);
+  pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
+  const std::string number = version;
+  return "PCRE2 " + number.substr(0, number.find(' ')) + " (Unicode " + unicode + ")";
+}
+
 void SplitRegex::Split(std::string_view text, std::vector<std::string_view>* parts) const {
   struct MatchData {
     explicit MatchData(const pcre2_code* code)

@@ -22,6 +22,9 @@ class SplitRegex {
   SplitRegex& operator=(SplitRegex&&) noexcept;
   ~SplitRegex();
 
+  // The library and its Unicode version, for messages.
+  static std::string Engine();
+
   // Appends the parts of `text` (valid UTF-8) to `parts`: every match and every stretch between
   // matches, in order ("Isolated"). Together they are the whole text.
   void Split(std::string_view text, std::vector<std::string_view>* parts) const;

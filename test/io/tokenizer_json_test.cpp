@@ -12,6 +12,7 @@
 #include "kuiper/io/token_stream.h"
 #include "kuiper/io/tokenizer.h"
 #include "test/io/io_test_util.h"
+#include "test/log_capture.h"
 #include "test/model/model_files.h"
 
 namespace kuiper {
@@ -240,6 +241,23 @@ TEST(TokenizerJson, ReplacementsThatFeedEachOtherAreRefused) {
   EXPECT_EQ(ErrorOf(parts.Json()), "t.json: normalizer: text grows too much");
 }
 
+TEST(TokenizerJson, TheLogSaysWhenPcre2KnowsTheLetters) {
+  Parts parts;
+  const auto log_of = [&parts](const std::string& pattern) {
+    parts.pre_tokenizer =
+        R"({"type":"Split","behavior":"Isolated","pattern":{"Regex":")" + pattern + "\"}}";
+    const test::LogCapture log;
+    EXPECT_EQ(Make(parts)->Encode("ab c").size(), 3u);
+    return log.text();
+  };
+  EXPECT_EQ(log_of(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N})"
+                   R"(| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)"),
+            "");
+  EXPECT_EQ(log_of(R"(\\p{L}+)"),
+            "t.json: the split pattern is not one of those built in; letters and numbers are " +
+                SplitRegex::Engine() + "'s\n");
+}
+
 TEST(TokenizerJson, DamagedFilesNeverCrash) {
   Parts parts;
   parts.added = R"([{"id":20,"content":"<s>","special":true}])";
@@ -339,6 +357,11 @@ TEST(SplitRegex, RefusesWhatTheEnginesReadDifferently) {
     EXPECT_FALSE(SplitRegex::Compile(pattern).ok()) << pattern;
   }
   EXPECT_FALSE(SplitRegex::Compile(std::string(5000, 'a')).ok());
+}
+
+TEST(SplitRegex, SaysWhoseLettersItKnows) {
+  EXPECT_EQ(SplitRegex::Engine().find("PCRE2 1"), 0u) << SplitRegex::Engine();
+  EXPECT_NE(SplitRegex::Engine().find("(Unicode 1"), std::string::npos) << SplitRegex::Engine();
 }
 
 TEST(SplitRegex, RunawayBacktrackingEnds) {

@@ -1,0 +1,178 @@
+// Every code point, in context, against Hugging Face's `tokenizers`: test/data/unicode.json is made
+// by tools/make_unicode_goldens.py.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "kuiper/io/nfc.h"
+#include "kuiper/io/normalizer.h"
+#include "kuiper/io/split_regex.h"
+#include "kuiper/io/tokenizer.h"
+#include "kuiper/io/utf8.h"
+#include "kuiper/io/word_split.h"
+#include "test/io/io_test_util.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+using nlohmann::json;
+
+json Goldens() {
+  return json::parse(test::ReadText(test::Source("test/data/unicode.json")));
+}
+
+uint32_t Crc32(std::string_view bytes) {
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> made;
+    for (uint32_t i = 0; i < 256; ++i) {
+      made[i] = i;
+      for (int bit = 0; bit < 8; ++bit) {
+        made[i] = (made[i] >> 1) ^ ((made[i] & 1) != 0 ? 0xEDB88320u : 0u);
+      }
+    }
+    return made;
+  }();
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = table[(crc ^ static_cast<uint8_t>(c)) & 255] ^ crc >> 8;
+  return ~crc;
+}
+
+using Answer = std::function<std::string(const std::string& character)>;
+
+// Compares the CRC of the answers of every 4096 code points with `expected`.
+void ExpectPerBlock(const json& expected, const Answer& answer) {
+  constexpr char32_t kBlock = 0x1000;
+  for (size_t block = 0; block < expected.size(); ++block) {
+    std::string text;
+    for (char32_t c = block * kBlock; c < (block + 1) * kBlock; ++c) {
+      if (c >= 0xD800 && c < 0xE000) continue;
+      std::string character;
+      AppendUtf8(c, &character);
+      text += answer(character);
+    }
+    EXPECT_EQ(Crc32(text), expected[block].get<uint32_t>()) << std::hex << block * kBlock;
+  }
+}
+
+std::string InContext(const std::string& context, const std::string& character) {
+  return ReplaceAll(context, "X", character);
+}
+
+template <typename Splitter>
+std::vector<std::string_view> Split(const Splitter& splitter, std::string_view text) {
+  std::vector<std::string_view> parts;
+  splitter.Split(text, &parts);
+  return parts;
+}
+
+TEST(EveryCodePoint, IsSplitAsHuggingFaceSplits) {
+  const json goldens = Goldens();
+  const std::string context = goldens["context"];
+  ASSERT_EQ(goldens["splits"].size(), 3u);
+  for (const auto& [name, expected] : goldens["splits"].items()) {
+    SCOPED_TRACE(name);
+    const auto splitter = WordSplit::ForPattern(goldens["patterns"][name].get<std::string>());
+    ASSERT_TRUE(splitter.has_value());
+    ASSERT_EQ(expected.size(), 0x110u);
+    ExpectPerBlock(expected, [&](const std::string& character) {
+      const std::string text = InContext(context, character);
+      std::string joined;
+      for (const auto part : Split(*splitter, text)) {
+        joined.append(part).push_back('\0');
+      }
+      return joined;
+    });
+  }
+}
+
+TEST(EveryCodePoint, HasHuggingFacesNormalForm) {
+  const json goldens = Goldens();
+  for (const auto& [texts, answers] : {std::pair{"context", "nfc"}, {"context_alone", "alone"}}) {
+    SCOPED_TRACE(texts);
+    const std::string context = goldens[texts];
+    ASSERT_EQ(goldens[answers].size(), 0x110u);
+    ExpectPerBlock(goldens[answers], [&](const std::string& character) {
+      std::string storage;
+      const std::string text = InContext(context, character);
+      return std::string(Normalize({NormalizerStep{}}, text, &storage));
+    });
+  }
+}
+
+TEST(EveryCodePoint, JoinsMarksAsHuggingFaceJoinsThem) {
+  const json goldens = Goldens();
+  const std::string marks = goldens["marks"];
+  ASSERT_GT(marks.size(), 100u);
+  ASSERT_EQ(goldens["pairs"].size(), 0x12u);
+  ExpectPerBlock(goldens["pairs"], [&](const std::string& character) {
+    std::string text;
+    for (std::string_view rest = marks; !rest.empty();) {
+      const int size = NextUtf8(rest).num_bytes;
+      text.append(character).append(rest.substr(0, size));
+      rest.remove_prefix(size);
+    }
+    return Nfc(text);
+  });
+}
+
+TEST(EveryCodePoint, HasTheIdsOfHuggingFace) {
+  constexpr char kQwen3[] = "tokenizers/qwen3/tokenizer.json";
+  KU_REQUIRE_SHARED(kQwen3);
+  const auto tokenizer = test::LoadTokenizer(test::Shared(kQwen3));
+  ASSERT_NE(tokenizer, nullptr);
+  const json goldens = Goldens();
+  const std::string context = goldens["context"];
+  ASSERT_EQ(goldens["ids"].size(), 0x110u);
+  ExpectPerBlock(goldens["ids"], [&](const std::string& character) {
+    std::string joined;
+    for (const int32_t id : tokenizer->Encode(InContext(context, character))) {
+      joined.append(std::to_string(id)).push_back('\0');
+    }
+    return joined;
+  });
+}
+
+// Marks in a row have an order and several of them join a letter; unassigned code points stay.
+TEST(Nfc, OfWholeTexts) {
+  EXPECT_EQ(Nfc(""), "");
+  EXPECT_EQ(Nfc("plain"), "plain");
+  EXPECT_EQ(Nfc("a\u0301\u0323"), "\u1EA1\u0301");
+  EXPECT_EQ(Nfc("\u0301e\u0301"), "\u0301\u00E9");
+  EXPECT_EQ(Nfc("\u1112\u1161\u11AB\uAE00"), "\uD55C\uAE00");
+  EXPECT_EQ(Nfc("\u6F22\u302C\u302A"), "\u6F22\u302A\u302C");
+  EXPECT_EQ(Nfc("\u212B\uF900"), "\u00C5\u8C48");
+}
+
+// The same patterns by hand and by PCRE2, on random text that every Unicode version reads alike.
+TEST(WordSplit, EqualsTheRegularExpression) {
+  const json goldens = Goldens();
+  const std::vector<std::string> units = {
+      "a",  "Z",      "'",      "S",      "t",      "l",      "re", "VE",        " ",
+      " ",  "\t",     "\n",     "\r",     "1",      "22",     ".",  "(",         "\u00E9",
+      "漢", "\u0301", "\u3000", "\u00A0", "\u017F", "\u0660", "_",  "\U0001F600"};
+  for (const auto& [name, pattern] : goldens["patterns"].items()) {
+    const auto by_hand = WordSplit::ForPattern(pattern.get<std::string>());
+    const auto regex = SplitRegex::Compile("(?:" + pattern.get<std::string>() + ")");
+    ASSERT_TRUE(by_hand.has_value() && regex.ok()) << name;
+    std::mt19937 random(1);
+    for (int i = 0; i < 20000; ++i) {
+      std::string text;
+      for (int n = static_cast<int>(random() % 12); n >= 0; --n) {
+        text += units[random() % units.size()];
+      }
+      ASSERT_EQ(Split(*by_hand, text), Split(*regex, text)) << name << ": " << json(text);
+    }
+  }
+}
+
+TEST(WordSplit, KnowsNoOtherPattern) {
+  EXPECT_FALSE(WordSplit::ForPattern("").has_value());
+  EXPECT_FALSE(WordSplit::ForPattern("\\p{L}+").has_value());
+}
+
+}  // namespace
+}  // namespace kuiper
