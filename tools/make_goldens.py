@@ -111,6 +111,11 @@ CASES = {
         "Mistral", 32, 4, 2, 24, 64, tied=False, theta=1e4, options={"sliding_window": 15}
     ),
     "qwen3-gqa2-d16-bare": Case("Qwen3", 32, 4, 2, 24, 64, tied=True, head_dim=16, bare=True),
+    # A size of head for tensor cores, and a window less than a tile of theirs.
+    "qwen3-gqa2-d64-sliding": Case(
+        "Qwen3", 24, 2, 1, 24, 64, tied=True, head_dim=64, dtypes=("bf16",),
+        options={"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+    ),
 }
 
 

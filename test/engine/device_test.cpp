@@ -48,6 +48,7 @@ constexpr GoldenCase kGoldens[] = {
     {"qwen3-gqa5-d16-sharded-f32"},
     {"llama-gqa8-d8-f32"},
     {"qwen3-gqa2-d16-sliding-f32"},
+    {"qwen3-gqa2-d64-sliding-bf16", 0.2, 0.03},
     {"mistral-gqa2-sliding-f32"},
 };
 
@@ -333,6 +334,7 @@ constexpr GuaranteeCase kGuarantees[] = {
     {"qwen3-gqa2-d128-f32", AttentionKind::kFlash1},
     {"qwen3-gqa2-d128-bf16", AttentionKind::kFlash2},
     {"qwen2-gqa7-d8-f16", AttentionKind::kFlash1},
+    {"qwen3-gqa2-d64-sliding-bf16", AttentionKind::kFlash2},
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGuaranteesTest,
                          ::testing::Combine(::testing::ValuesIn(Accelerators()),

@@ -80,6 +80,7 @@ constexpr GoldenCase kGoldens[] = {
     {"llama-gqa2-longrope-f32"},
     {"qwen2-gqa2-yarn-mscale-f32"},
     {"qwen3-gqa2-d16-sliding-f32"},
+    {"qwen3-gqa2-d64-sliding-bf16", 0.15, 0.03},
     {"qwen2-gqa2-sliding-f32"},
     {"mistral-gqa2-sliding-f32"},
     {"qwen3-gqa2-d16-bare-f32"},
