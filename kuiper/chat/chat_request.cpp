@@ -76,7 +76,9 @@ Status ParseParameter(const JsonNode& body, const char* field, const Parameter& 
     **on = node->boolean;
     return OkStatus();
   }
-  if (node->type != JsonNode::Type::kInt && node->type != JsonNode::Type::kFloat) {
+  const bool is_word =
+      parameter.limits.automatic.has_value() && node->IsString() && node->text == "auto";
+  if (!is_word && node->type != JsonNode::Type::kInt && node->type != JsonNode::Type::kFloat) {
     return Bad(spelled + " is not a number");
   }
   const Status set = SetVariable(variable, parameter.limits, spelled, node->text);

@@ -11,6 +11,8 @@
 namespace kuiper {
 namespace {
 
+constexpr char kAuto[] = "auto";
+
 // A value with its name, for messages.
 struct Input {
   const std::string& spelled;
@@ -85,6 +87,9 @@ Status Parse(const Input& input, int64_t* out) {
 }
 
 Status Parse(const Input& input, int* out) {
+  if (input.limits.automatic.has_value() && input.text == kAuto) {
+    return *out = *input.limits.automatic, OkStatus();
+  }
   int64_t number = 0;
   KU_RETURN_IF_ERROR(Parse(input, &number));
   *out = static_cast<int>(number);
@@ -246,7 +251,10 @@ Status SetVariable(const Variable& variable, const Limits& limits, const std::st
   return std::visit([&](const auto& to) { return Parse(input, to); }, variable);
 }
 
-std::string VariableText(const Variable& variable) {
+std::string VariableText(const Variable& variable, const Limits& limits) {
+  if (int* const* number = std::get_if<int*>(&variable)) {
+    if (limits.automatic == **number) return kAuto;
+  }
   if (const auto* named = std::get_if<NamedValues>(&variable)) return named->names[named->get()];
   return std::visit(
       [](const auto& of) -> std::string {
@@ -268,7 +276,7 @@ std::string ValueName(const Variable& variable, const Limits& limits) {
   if (Holds<Device, std::optional<Device>>(variable)) return "cpu|simt|cuda:N";
   if (Holds<std::vector<int>>(variable)) return "LIST";
   if (Holds<float, double, std::optional<double>>(variable)) return "F";
-  return limits.bytes ? "SIZE" : "N";
+  return limits.bytes ? "SIZE" : limits.automatic.has_value() ? "N|auto" : "N";
 }
 
 }  // namespace kuiper

@@ -57,16 +57,17 @@ using Variable =
 struct Limits {
   double min = 0;
   double max = INT32_MAX;
-  bool above_min = false;     // min itself is too small
-  bool power_of_two = false;  // and whole
-  bool bytes = false;         // with an optional K, M or G
+  bool above_min = false;             // min itself is too small
+  bool power_of_two = false;          // and whole
+  bool bytes = false;                 // with an optional K, M or G
+  std::optional<int> automatic = {};  // an int may be the word "auto", which stands for this
 };
 
 // Stores the value of `text`. kInvalidArgument, naming the variable as `spelled`.
 Status SetVariable(const Variable& variable, const Limits& limits, const std::string& spelled,
                    const std::string& text);
 // The value as SetVariable reads it; "" for what is absent or empty.
-std::string VariableText(const Variable& variable);
+std::string VariableText(const Variable& variable, const Limits& limits = {});
 
 // true and false, on and off, yes and no, 1 and 0.
 bool IsSwitch(const Variable& variable);

@@ -2,6 +2,8 @@
 // the sampled answers before each token.
 #pragma once
 
+#include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <optional>
 
@@ -12,9 +14,12 @@ namespace kuiper {
 class ReasoningBudget {
  public:
   // `tokenizer` may be null: nothing is forced.
-  ReasoningBudget(const Tokenizer* tokenizer, const Request& request)
+  ReasoningBudget(const Tokenizer* tokenizer, const Request& request, int max_context = INT_MAX)
       : budget_(request.reasoning_budget) {
     if (tokenizer != nullptr) close_ = tokenizer->TokenId("</think>");
+    if (budget_ != kAutoReasoningBudget) return;
+    const int room = max_context - static_cast<int>(request.prompt.size());
+    budget_ = std::min(request.max_new_tokens, room) / 2;
   }
 
   // The token that must follow the text.

@@ -20,7 +20,7 @@ Status CheckBeams(const Request& request, int vocab) {
     return bad("num_samples must be at most beam_width");
   }
   if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
-  if (request.reasoning_budget >= 0) return bad("beam search takes no reasoning budget");
+  if (request.reasoning_budget != -1) return bad("beam search takes no reasoning budget");
   if (request.keep_logits || request.num_logprobs > 0) {
     return bad("beam search keeps neither logits nor log probabilities");
   }

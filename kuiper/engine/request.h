@@ -13,6 +13,9 @@
 
 namespace kuiper {
 
+// Request::reasoning_budget: half of the tokens that the answer may have.
+inline constexpr int kAutoReasoningBudget = -2;
+
 struct Request {
   std::vector<int32_t> prompt;  // not empty
   SamplingParams sampling;

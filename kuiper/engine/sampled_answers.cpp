@@ -10,7 +10,7 @@ SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64
       desk_(desk),
       id_(id),
       request_(request),
-      budget_(rules.tokenizer, request),
+      budget_(rules.tokenizer, request, rules.max_context),
       first_(first),
       num_running_(request.num_samples) {
   for (int i = 0; i < num_running_; ++i)

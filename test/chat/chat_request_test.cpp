@@ -44,6 +44,9 @@ TEST(ChatRequest, ParametersReplaceTheDefaults) {
   EXPECT_EQ(r.reasoning_budget, 4);
   EXPECT_EQ(r.max_new_tokens, 6);
   EXPECT_EQ(Parse(R"({"prompt": "p"})", defaults)->request.stop, defaults.stop);
+  const auto automatic = Parse(R"({"prompt": "p", "reasoning_budget": "auto"})", defaults);
+  ASSERT_TRUE(automatic.ok()) << automatic.status().message();
+  EXPECT_EQ(automatic->request.reasoning_budget, kAutoReasoningBudget);
 }
 
 TEST(ChatRequest, PromptsAreTextOrTokens) {
@@ -69,6 +72,8 @@ TEST(ChatRequest, MistakesNameTheField) {
   EXPECT_EQ(Error(R"("max_completion_tokens": 0)"),
             "body.max_completion_tokens: 0 is out of range (must be at least 1 and fit into 31 "
             "bits)");
+  EXPECT_EQ(Error(R"("reasoning_budget": "5")"), "body.reasoning_budget is not a number");
+  EXPECT_EQ(Error(R"("max_tokens": "auto")"), "body.max_tokens is not a number");
   EXPECT_EQ(Error(R"("ignore_eos": 1)"), "body.ignore_eos is not true or false");
   EXPECT_EQ(Error(R"("stop": ["a", 1])"), "body.stop is neither a string nor a list of strings");
   EXPECT_EQ(Error(R"("stop": "")"), "body.stop is neither a string nor a list of strings");

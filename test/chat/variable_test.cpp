@@ -41,6 +41,21 @@ TEST(Variable, NumbersHaveARange) {
   EXPECT_EQ(Error(&seed, {}, "-1"), "x: '-1' is not a whole number from 0 to 2^64-1");
 }
 
+TEST(Variable, AutoStandsForANumberWhereThereIsOne) {
+  int count = 5;
+  const Limits limits = {.min = -1, .automatic = -2};
+  EXPECT_EQ(Error(&count, {.min = -1}, "auto"), "x: 'auto' is not a whole number");
+  EXPECT_EQ(Error(&count, limits, "auto"), "");
+  EXPECT_EQ(count, -2);
+  EXPECT_EQ(VariableText(&count, limits), "auto");
+  EXPECT_EQ(VariableText(&count), "-2");
+  EXPECT_EQ(Error(&count, limits, "-2"),
+            "x: -2 is out of range (must be at least -1 and fit into 31 bits)");
+  EXPECT_EQ(Error(&count, limits, "7"), "");
+  EXPECT_EQ(VariableText(&count, limits), "7");
+  EXPECT_EQ(ValueName(&count, limits), "N|auto");
+}
+
 TEST(Variable, Sizes) {
   uint64_t bytes = 0;
   const Limits size = {.bytes = true};

@@ -145,6 +145,26 @@ TEST_F(TextAssemblerTest, SpentReasoningBudgetForcesTheEndOfTheBlock) {
   EXPECT_EQ(assembler.reasoning_tokens(), 3);
 }
 
+TEST_F(TextAssemblerTest, AutoLeavesHalfOfTheTokensToTheAnswer) {
+  const auto spent_after = [&](int max_new_tokens, int max_context) {
+    Request request;
+    request.prompt = {1, 2, 3, 4};
+    request.split_thinking = true;
+    request.reasoning_budget = kAutoReasoningBudget;
+    request.max_new_tokens = max_new_tokens;
+    TextAssembler assembler(tokenizer_.get(), request);
+    const ReasoningBudget budget(tokenizer_.get(), request, max_context);
+    assembler.Push(*tokenizer_->TokenId("<think>"));
+    int pushed = 0;
+    for (; !budget.ForcedToken(assembler).has_value() && pushed < 100; ++pushed) {
+      assembler.Push(tokenizer_->Encode("7")[0]);
+    }
+    return pushed;
+  };
+  EXPECT_EQ(spent_after(20, 1000), 10);
+  EXPECT_EQ(spent_after(1000, 24), 10) << "the context ends the answer";
+}
+
 TEST_F(TextAssemblerTest, WithoutATokenizerThereIsNoText) {
   TextAssembler assembler(nullptr, {});
   EXPECT_EQ(assembler.Push(5).text, "");
