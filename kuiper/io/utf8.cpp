@@ -1,5 +1,7 @@
 #include "kuiper/io/utf8.h"
 
+#include <utf8proc.h>
+
 #include <cstdint>
 #include <cstring>
 
@@ -102,6 +104,10 @@ void AppendUtf8(char32_t c, std::string* out) {
     tail(6);
     tail(0);
   }
+}
+
+int ColumnsOf(char32_t code_point) {
+  return utf8proc_charwidth(static_cast<utf8proc_int32_t>(code_point));
 }
 
 }  // namespace kuiper

@@ -26,4 +26,8 @@ std::string ReplaceInvalidUtf8(std::string_view text);
 
 void AppendUtf8(char32_t code_point, std::string* out);
 
+// Columns of a terminal that a character takes: 2 for Chinese and most emoji, 0 for accents and
+// what else joins the character before it, and for control characters.
+int ColumnsOf(char32_t code_point);
+
 }  // namespace kuiper
