@@ -7,10 +7,10 @@
 
 #include "demo/exit_code.h"
 #include "demo/program.h"
+#include "demo/raw_terminal.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
-#include "demo/text_writer.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
@@ -36,6 +36,17 @@ Status WriteLogits(const std::string& path, const Completion& completion, int vo
     KU_RETURN_IF_ERROR(writer.WriteRow(completion.logits.data() + row * vocab));
   }
   return writer.Close();
+}
+
+// A failure in the middle still shows what there is; an end before the first token is none.
+void ShowAnswers(const Result& result, TextWriter* writer) {
+  const auto show = [&](const Completion& c, bool failed) {
+    const bool nothing = c.finish == FinishReason::kInterrupt && c.tokens.empty();
+    if (!nothing && (!failed || !c.text.empty())) writer->Finish(c);
+  };
+  show(result.completion, !result.ok());
+  if (result.is_beam_search) return;
+  for (const Completion& c : result.more) show(c, c.finish == FinishReason::kError);
 }
 
 }  // namespace
@@ -65,15 +76,19 @@ double Result::decode_gbps() const {
   return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
 }
 
-StatusOr<std::vector<Completion>> RunSamples(
-    Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event) {
+StatusOr<std::vector<Completion>> RunSamples(Engine& engine, Request request,
+                                             const std::function<bool(const TokenEvent&)>& on_event,
+                                             const std::function<void(int64_t)>& on_prompt) {
   InterruptScope interrupt;
   const int num_samples = request.num_samples;
   KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
   // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
+  bool begun = false;
   while (engine.HasWork()) {
     if (interrupt.interrupted()) engine.Abort(id);
+    if (!begun && on_prompt) on_prompt(id);
     for (const TokenEvent& event : engine.Step()) {
+      begun = true;
       if (!on_event(event)) engine.Abort(id);
     }
   }
@@ -91,13 +106,32 @@ Answerer::Answerer(const Options& options, Engine& engine, Console& console, boo
       stream_(stream),
       model_(ModelName(options.engine.model_path)) {}
 
-StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, Conversation* conversation) {
+HistoryLimits Answerer::LimitsOf(const Request& parameters) const {
+  const bool goes_on = options_.task == Task::kChat || !options_.session_file.empty();
+  HistoryLimits limits;
+  if (options_.drop_oldest) {
+    limits = RoomForAnswers(engine_.config().max_context, parameters.max_new_tokens, goes_on);
+  }
+  if (goes_on) {
+    limits.max_turns = options_.max_history;
+    limits.kept_turns = options_.max_history - options_.max_history / 2;
+  }
+  return limits;
+}
+
+StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, const Request& parameters,
+                                       Conversation* conversation) {
+  const HistoryLimits limits = LimitsOf(parameters);
   KU_ASSIGN_OR_RETURN(Prompt prompt,
-                      kuiper::BuildPrompt(*engine_.tokenizer(), chat, engine_.config().max_context,
-                                          options_.drop_oldest, conversation));
-  if (prompt.dropped_turns > 0) {
-    console_.Note("the prompt did not fit: dropped the oldest " +
-                  std::to_string(prompt.dropped_turns) + " turns (" +
+                      kuiper::BuildPrompt(*engine_.tokenizer(), chat, limits, conversation));
+  if (prompt.surplus_turns > 0) {
+    console_.Note("history keeps " + std::to_string(limits.max_turns) +
+                  " turns (--max-history): dropped the oldest " +
+                  std::to_string(prompt.surplus_turns));
+  }
+  if (prompt.dropped_turns > prompt.surplus_turns) {
+    console_.Note("the prompt left no room for an answer: dropped the oldest " +
+                  std::to_string(prompt.dropped_turns - prompt.surplus_turns) + " turns (" +
                   std::to_string(prompt.dropped_tokens) + " tokens)");
   }
   return prompt;
@@ -120,9 +154,40 @@ Status Answerer::WithHint(const Status& status) const {
   const bool can_grow = engine_.config().max_context < limit;
   std::string hint =
       can_grow ? "raise --max-context (model limit " + std::to_string(limit) + "), " : "";
-  hint += "shorten the prompt";
-  hint += options_.drop_oldest ? "" : ", or use --overflow drop-oldest";
+  if (options_.task == Task::kChat) {
+    hint += "shorten the message, or make room by /undo or /clear";
+    hint += options_.drop_oldest ? "" : " or /set overflow=drop-oldest";
+  } else {
+    hint += "shorten the prompt";
+    hint += options_.drop_oldest ? "" : ", or use --overflow drop-oldest";
+  }
   return Status(status.code(), status.message(), hint);
+}
+
+void Answerer::WarnOfCut(const Result& result, const Request& parameters) const {
+  std::vector<const Completion*> answers = {&result.completion};
+  for (const Completion& c : result.more) answers.push_back(&c);
+  const auto cut = std::find_if(answers.begin(), answers.end(), [](const Completion* c) {
+    return c->finish == FinishReason::kLength ||
+           (c->finish == FinishReason::kContext && c->error.ok());
+  });
+  if (cut == answers.end()) return;
+  const bool chats = options_.task == Task::kChat;
+  const bool by_length = (*cut)->finish == FinishReason::kLength;
+  std::string text = "the answer was cut ";
+  text += by_length ? "at " + std::to_string(parameters.max_new_tokens) + " tokens"
+                    : "at the end of the context of " +
+                          std::to_string(engine_.config().max_context) + " tokens";
+  if ((*cut)->inside_thinking) text += " inside its reasoning";
+  text += by_length ? ": raise -n" : ": raise --max-context";
+  if (chats) text += by_length ? " (/set max_tokens=N)" : ", or make room by /undo or /clear";
+  if ((*cut)->inside_thinking) {
+    text +=
+        chats
+            ? ", or use --reasoning-budget (/set reasoning_budget=auto) or --think off (/think off)"
+            : ", or use --reasoning-budget auto or --think off";
+  }
+  console_.Warning(text);
 }
 
 void Answerer::Log(const char* when) const {
@@ -138,11 +203,12 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
   result.model = model_;
   result.load_ms = engine_.load_ms();
   result.weight_bytes_per_token = engine_.weight_bytes_per_token();
-  TextWriter writer({options_.format, stream_, show_thinking, parameters.num_samples > 1},
-                    [this](std::string_view text) { console_.Answer(text); });
+  const TextStyle style = StyleOf(parameters, show_thinking);
+  TextWriter writer(style, [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
   // A fault of the device in the middle of an answer: what there is, then the error.
   const LastWords last_words([&](int exit_code, const std::string& message) {
+    RestoreTerminal();
     const bool device = exit_code == kDeviceExitCode;
     result.status = Status(device ? StatusCode::kUnavailable : StatusCode::kInternal, message);
     result.completion = std::move(so_far);
@@ -166,27 +232,56 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
         so_far.text += event.text;
         so_far.reasoning += event.reasoning;
         if (event.token.has_value()) so_far.tokens.push_back(*event.token);
+        ShowHidden(style, so_far);
       }
       return console_.output_status().ok();
     };
     result.is_beam_search = parameters.beam_width > 1;
-    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, parameters), on_event), &result);
-    Log("after the request");
-    if (result.completion.dropped_tokens > 0) {
-      console_.Note("the KV cache was full: " + std::to_string(result.completion.dropped_tokens) +
-                    " tokens slid out of the context (--on-full slide)");
-    }
+    const auto on_prompt = [&](int64_t id) { ShowPrompt(id, prompt->ids.size()); };
+    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, parameters), on_event, on_prompt),
+                &result);
+    console_.EndProgress();
   }
   result.kv = engine_.kv_stats();
-  // A failure in the middle still shows what there is.
-  if (result.ok() || !result.completion.text.empty()) writer.Finish(result.completion);
-  if (!result.is_beam_search) {
-    for (const Completion& c : result.more) {
-      if (c.finish != FinishReason::kError || !c.text.empty()) writer.Finish(c);
-    }
+  ShowAnswers(result, &writer);
+  if (prompt.ok()) Log("after the request");
+  if (result.completion.dropped_tokens > 0) {
+    console_.Note("the KV cache was full: " + std::to_string(result.completion.dropped_tokens) +
+                  " tokens slid out of the context (--on-full slide)");
   }
   Finish(&result);
+  WarnOfCut(result, parameters);
   return result;
+}
+
+TextStyle Answerer::StyleOf(const Request& parameters, bool show_thinking) const {
+  TextStyle style{options_.format, stream_, show_thinking, parameters.num_samples > 1};
+  // Where somebody watches, and did not say that it shall be hidden.
+  style.dim_thinking = stream_ && console_.dims_output() && style.format == OutputFormat::kText &&
+                       (show_thinking || !options_.args.given("show-thinking"));
+  style.show_thinking |= style.dim_thinking;
+  return style;
+}
+
+void Answerer::ShowProgress(const std::string& text) {
+  constexpr double kPause = 0.1;
+  if (SecondsSince(shown_) < kPause) return;
+  shown_ = Clock::now();
+  console_.Progress(text);
+}
+
+void Answerer::ShowPrompt(int64_t request, size_t prompt_tokens) {
+  if (prompt_tokens <= static_cast<size_t>(engine_.config().max_num_batched_tokens)) return;
+  const StatusOr<int> done = engine_.num_computed(request);
+  if (!done.ok()) return;
+  ShowProgress("reading the prompt: " + std::to_string(*done) + " of " +
+               std::to_string(prompt_tokens) + " tokens");
+}
+
+void Answerer::ShowHidden(const TextStyle& style, const Completion& so_far) {
+  if (stream_ && (style.show_thinking || !so_far.text.empty())) return;
+  ShowProgress(std::string(so_far.text.empty() ? "thinking" : "answering") + " ... " +
+               std::to_string(so_far.tokens.size()) + " tokens");
 }
 
 void Answerer::PrintJson(const Result& result) {
@@ -209,19 +304,20 @@ void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions, Result
                       std::make_move_iterator(completions->end()));
 }
 
+void Answerer::PrintStatistics(const Result& result) {
+  const bool reuses = engine_.config().prefix_cache;
+  if (console_.is_terse()) return console_.Dim(StatisticsLine(result, reuses));
+  for (const std::string& line : StatisticsLines(result, stream_, reuses)) console_.Info(line);
+  for (const Completion& completion : result.more) {
+    Result sample = result;
+    sample.completion = completion;
+    console_.Info(OutputLine(sample));
+  }
+}
+
 void Answerer::Finish(Result* result) {
   PrintJson(*result);
-  if (options_.stats && !result->completion.tokens.empty()) {
-    for (const std::string& line :
-         StatisticsLines(*result, stream_, engine_.config().prefix_cache)) {
-      console_.Info(line);
-    }
-    for (const Completion& completion : result->more) {
-      Result sample = *result;
-      sample.completion = completion;
-      console_.Info(OutputLine(sample));
-    }
-  }
+  if (options_.stats && !result->completion.tokens.empty()) PrintStatistics(*result);
   if (!options_.stats_file.empty()) {
     std::FILE* file = std::fopen(options_.stats_file.c_str(), stats_file_begun_ ? "a" : "w");
     bool written = file != nullptr && std::fputs((StatsJson(*result) + "\n").c_str(), file) >= 0;

@@ -9,6 +9,8 @@
 
 #include "demo/console.h"
 #include "demo/options.h"
+#include "demo/text_writer.h"
+#include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
 #include "kuiper/engine/engine.h"
 
@@ -41,8 +43,10 @@ class Answerer {
  public:
   Answerer(const Options& options, Engine& engine, Console& console, bool stream);
 
-  // Drops the oldest turns of `conversation` if the prompt is too long and the options allow it.
-  StatusOr<Prompt> BuildPrompt(const TemplateOptions& chat, Conversation* conversation);
+  // Drops the oldest turns of `conversation` if there are too many, or if the prompt leaves no room
+  // for an answer of `parameters` and the options allow it; says what was dropped.
+  StatusOr<Prompt> BuildPrompt(const TemplateOptions& chat, const Request& parameters,
+                               Conversation* conversation);
   // Generates and prints. Errors are printed too, as the output format wants them.
   Result Answer(const StatusOr<Prompt>& prompt, const Request& parameters, bool show_thinking);
 
@@ -54,9 +58,18 @@ class Answerer {
 
  private:
   Status WithHint(const Status& status) const;
+  HistoryLimits LimitsOf(const Request& parameters) const;
+  // What to raise where answers ended by a limit.
+  void WarnOfCut(const Result& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const;
   void Log(const char* when) const;
+  TextStyle StyleOf(const Request& parameters, bool show_thinking) const;
+  // While nothing of the answer can be seen: how far it is.
+  void ShowProgress(const std::string& text);
+  void ShowPrompt(int64_t request, size_t prompt_tokens);
+  void ShowHidden(const TextStyle& style, const Completion& so_far);
   void PrintJson(const Result& result);
+  void PrintStatistics(const Result& result);
   void Finish(Result* result);
 
   const Options& options_;
@@ -65,11 +78,14 @@ class Answerer {
   bool stream_;
   std::string model_;
   bool stats_file_begun_ = false;
+  Clock::time_point shown_;  // the newest progress
 };
 
 // Runs a request to its end, one completion per sample; Ctrl-C ends it with
-// FinishReason::kInterrupt. `on_event` returning false ends it too.
-StatusOr<std::vector<Completion>> RunSamples(
-    Engine& engine, Request request, const std::function<bool(const TokenEvent&)>& on_event);
+// FinishReason::kInterrupt. `on_event` returning false ends it too. `on_prompt` is called with the
+// id of the request before each step until there is an event.
+StatusOr<std::vector<Completion>> RunSamples(Engine& engine, Request request,
+                                             const std::function<bool(const TokenEvent&)>& on_event,
+                                             const std::function<void(int64_t)>& on_prompt = {});
 
 }  // namespace kuiper::demo

@@ -184,16 +184,21 @@ class Parser {
   StatusOr<std::string> NextValue(const std::string& spelled) {
     if (next_ == args_.size() || args_[next_] == "--") return Bad(spelled + " needs a value");
     const std::string& value = args_[next_];
-    if (value.starts_with("--")) {
-      const std::string name = value.substr(2, value.find('=') - 2);
-      for (const Spelling& spelling : spellings_) {
-        if (spelling.name != name) continue;
-        return Bad(spelled + " needs a value, but " + value.substr(0, value.find('=')) + " follows",
-                   "write " + spelled + "=" + value + " if that is the value");
-      }
+    const std::string name = value.substr(0, value.find('='));
+    if (IsOption(name)) {
+      return Bad(spelled + " needs a value, but " + name + " follows",
+                 "write " + spelled + "=" + value + " if that is the value");
     }
     ++next_;
     return value;
+  }
+
+  // Whether it is an option, spelled out.
+  bool IsOption(const std::string& spelled) const {
+    if (!spelled.starts_with("-")) return false;
+    if (!spelled.starts_with("--")) return FindShort(table_, spelled.substr(1)).has_value();
+    return std::any_of(spellings_.begin(), spellings_.end(),
+                       [&](const Spelling& s) { return s.name == spelled.substr(2); });
   }
 
   const std::vector<std::string>& args_;
@@ -223,7 +228,7 @@ std::string FlagHead(const FlagTable& table, const Flag& flag) {
 std::string DefaultText(const Flag& flag) {
   if (flag.help.find("default") != std::string::npos) return "";
   if (IsSwitch(flag.variable)) return IsOn(flag) ? " (default on)" : "";
-  const std::string value = VariableText(flag.variable);
+  const std::string value = VariableText(flag.variable, flag.limits);
   return value.empty() ? "" : " (default " + value + ")";
 }
 

@@ -101,7 +101,7 @@ StatusOr<Prompt> BatchJob::BuildPrompt(const ChatRequest& request) {
   const PromptInput input = {.messages = request.messages};
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_.options, input));
   const TemplateOptions chat = ChatTemplateOf(run_.options, input, engine_.chat_family());
-  return answerer_.BuildPrompt(chat, &conversation);
+  return answerer_.BuildPrompt(chat, request.request, &conversation);
 }
 
 void BatchJob::Start(const BatchInput::Item& item) {

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "demo/exit_code.h"
 #include "demo/prompt_source.h"
+#include "demo/signals.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -13,57 +15,56 @@ namespace {
 
 constexpr char kEndOfMultiline[] = "/end";
 
-bool Streams(const ProgramRun& run) {
-  if (run.options.format == OutputFormat::kJsonLines) return true;
-  const bool terminal = run.console.output_is_terminal();
-  return run.options.stream.value_or(terminal && run.options.format != OutputFormat::kJson);
-}
-
 }  // namespace
 
-Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, Conversation conversation,
-           TemplateOptions chat)
+Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
+           Conversation conversation, TemplateOptions chat)
     : run_(run),
       console_(run.console),
       engine_(std::move(engine)),
+      session_(std::move(session)),
       answerer_(run.options, *engine_, run.console, Streams(run)),
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
       parameters_(run.options.request) {}
 
 int Chat::Loop(int input_fd) {
+  ChatInput input(console_, input_fd);
   if (conversation_.waits_for_answer()) {
     Conversation before = conversation_;
     before.DropLastTurn();
     Answer(std::move(before));
   }
-  LineReader reader(input_fd);
-  while (console_.output_status().ok()) {
-    const std::optional<std::string> message = ReadMessage(reader);
-    if (!message.has_value()) {
-      console_.Prompt("\n");
-      break;
-    }
-    if (message->empty()) continue;
-    const bool literal = message->starts_with("//");
-    if (message->starts_with("/") && !literal) {
-      if (!Command(*message)) break;
-    } else {
-      Ask(literal ? message->substr(1) : *message);
-    }
+  bool first = true;
+  while (console_.output_status().ok() && !TerminationAsked()) {
+    std::optional<std::string> message = ReadMessage(input);
+    if (!message.has_value()) break;
+    if (std::exchange(first, false)) message = WithoutByteOrderMark(std::move(*message));
+    if (!Handle(*message)) break;
   }
-  if (!reader.status().ok()) Fail(reader.status(), false);
+  if (TerminationAsked() || input.interrupted()) return kExitInterrupted;
+  if (!input.status().ok()) Fail(input.status(), false);
   if (!console_.output_status().ok() && exit_code_ == 0) exit_code_ = kExitInternal;
   return exit_code_;
 }
 
+bool Chat::Handle(const std::string& message) {
+  const std::string trimmed = Trimmed(message);
+  if (trimmed.empty()) return true;
+  const bool one_line = message.find('\n') == std::string::npos;
+  const bool literal = trimmed.starts_with("//");
+  const bool names_command = trimmed.starts_with("/") || !CommandOf(trimmed).empty();
+  if (one_line && names_command && !literal) return Command(trimmed);
+  Ask(literal ? trimmed.substr(1) : message);
+  return true;
+}
+
 // One line, lines joined by a trailing backslash, or what /multiline collects.
-std::optional<std::string> Chat::ReadMessage(LineReader& reader) {
+std::optional<std::string> Chat::ReadMessage(ChatInput& input) {
   std::string message;
   bool more = false;
   while (true) {
-    console_.Prompt(more || multiline_ ? "... " : ">>> ");
-    const std::optional<std::string> line = reader.Next();
+    const std::optional<std::string> line = input.Next(more || multiline_ ? "... " : ">>> ");
     if (!line.has_value()) {
       multiline_ = false;
       return message.empty() ? std::nullopt : std::optional(message);
@@ -85,16 +86,14 @@ void Chat::Ask(const std::string& text) {
     return;
   }
   Conversation before = conversation_;
-  conversation_.AddUser(text);
+  conversation_.AddUser(std::exchange(files_, "") + text);
   Answer(std::move(before));
 }
 
 void Chat::Answer(Conversation before) {
-  LimitHistory(run_, &conversation_);
-  const Result result = answerer_.Answer(answerer_.BuildPrompt(chat_, &conversation_), parameters_,
-                                         run_.options.show_thinking);
+  const Result result = answerer_.Answer(answerer_.BuildPrompt(chat_, parameters_, &conversation_),
+                                         parameters_, run_.options.show_thinking);
   const Completion& c = result.completion;
-  if (c.finish != FinishReason::kNone) block_table_ = c.pages;
   // On a terminal people see what went wrong; the exit code is for scripts.
   if (!result.ok() && exit_code_ == 0 && !console_.input_is_terminal()) {
     exit_code_ = result.exit_code();
@@ -104,6 +103,9 @@ void Chat::Answer(Conversation before) {
     return;
   }
   ++totals_.turns;
+  // The last token was not fed to the model.
+  const int num_tokens = c.prompt_tokens + static_cast<int>(c.tokens.size()) - c.dropped_tokens;
+  block_table_ = {totals_.turns, num_tokens - 1, c.pages};
   totals_.prompt_tokens += c.prompt_tokens;
   totals_.cached_tokens += c.cached_tokens;
   totals_.generated_tokens += static_cast<int64_t>(c.tokens.size());
@@ -114,9 +116,7 @@ void Chat::Answer(Conversation before) {
 }
 
 void Chat::SaveSession() {
-  if (run_.options.session_file.empty()) return;
-  const Status saved = SaveConversation(conversation_, ModelName(run_.options.engine.model_path),
-                                        run_.options.session_file);
+  const Status saved = session_->Save(conversation_, ModelName(run_.options.engine.model_path));
   if (!saved.ok()) Fail(saved, false);
 }
 
@@ -131,15 +131,20 @@ void Chat::Fail(const Status& status, bool as_answer) {
 }
 
 StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
+  KU_ASSIGN_OR_RETURN(std::unique_ptr<SessionFile> session,
+                      SessionFile::Open(run.options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   const TemplateOptions chat = ChatTemplateOf(run.options, input, engine->chat_family());
   AdviseOnThinking(run, chat);
+  int& max_tokens = run.options.request.max_new_tokens;
+  max_tokens = std::min(max_tokens, engine->config().max_context);
   if (run.console.input_is_terminal()) {
     run.console.Info("Chat with " + ModelName(run.options.engine.model_path) +
                      ". /help lists the commands, /quit ends.");
   }
-  return Chat(run, std::move(engine), std::move(conversation), chat).Loop(STDIN_FILENO);
+  return Chat(run, std::move(engine), std::move(session), std::move(conversation), chat)
+      .Loop(STDIN_FILENO);
 }
 
 }  // namespace kuiper::demo

@@ -7,31 +7,26 @@
 #include <string>
 
 #include "demo/answer.h"
+#include "demo/chat_input.h"
+#include "demo/chat_texts.h"
+#include "demo/session_file.h"
 #include "demo/tasks.h"
-#include "kuiper/base/line_reader.h"
 
 namespace kuiper::demo {
 
-struct ChatTotals {
-  int turns = 0;
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
-  int64_t generated_tokens = 0;
-  double prefill_ms = 0;
-  double decode_ms = 0;
-};
-
 class Chat {
  public:
-  Chat(ProgramRun& run, std::unique_ptr<Engine> engine, Conversation conversation,
-       TemplateOptions chat);
+  Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
+       Conversation conversation, TemplateOptions chat);
 
-  // Until /quit or the end of input; the exit code of the first turn that failed, else 0.
+  // Until /quit, the end of input or SIGTERM; the exit code of the first turn that failed, else 0.
   int Loop(int input_fd);
 
  private:
   // chat.cpp
-  std::optional<std::string> ReadMessage(LineReader& reader);
+  std::optional<std::string> ReadMessage(ChatInput& input);
+  // Answers a message or obeys a command; false ends the chat.
+  bool Handle(const std::string& message);
   void Ask(const std::string& text);
   // `before` is the history again if there is no answer.
   void Answer(Conversation before);
@@ -42,23 +37,26 @@ class Chat {
   bool Command(const std::string& line);
   Status RunCommand(const std::string& name, const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
+  Status ReadFile(const std::string& path);
   void Regenerate();
   void Undo();
   Status SetSystem(const std::string& text);
   Status SetThinking(const std::string& value);
-  void ShowTokens();
-  void ShowStats();
+  void Show();
+  std::string ContextText() const;
   void Clear();
 
   ProgramRun& run_;
   Console& console_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SessionFile> session_;
   Answerer answerer_;
   Conversation conversation_;
   TemplateOptions chat_;
   Request parameters_;
   ChatTotals totals_;
-  std::vector<int32_t> block_table_;  // of the newest answer
+  BlockTable block_table_;
+  std::string files_;  // what /read put in front of the next message
   bool multiline_ = false;
   int exit_code_ = 0;
 };

@@ -1,7 +1,6 @@
 #include <utility>
 
 #include "demo/chat.h"
-#include "demo/chat_texts.h"
 #include "demo/exit_code.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
@@ -14,29 +13,26 @@ Status Bad(const std::string& message, const std::string& hint = "") {
   return Status(StatusCode::kInvalidArgument, message, hint);
 }
 
-std::string Trim(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 }  // namespace
 
 bool Chat::Command(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
-  const std::string name = line.substr(0, space);
-  if (name == "/quit" || name == "/exit") return false;
-  const Status status =
-      RunCommand(name, space == std::string::npos ? "" : Trim(line.substr(space)));
+  const std::string word = line.substr(0, space);
+  const std::string name = CommandOf(word);
+  if (name == "/quit") return false;
+  const std::string rest = space == std::string::npos ? "" : Trimmed(line.substr(space));
+  const Status status = name.empty() ? UnknownCommand(word) : RunCommand(name, rest);
   if (!status.ok()) Fail(status, false);
   return true;
 }
 
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/save" || name == "/load") return FileCommand(name, rest);
+  if (name == "/read") return ReadFile(rest);
   if (name == "/set") {
-    KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_));
-    console_.Reply(DescribeSettings(parameters_));
+    bool& drop_oldest = run_.options.drop_oldest;
+    KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
+    console_.Reply(DescribeSettings(parameters_, drop_oldest));
     return OkStatus();
   }
   if (name == "/system") return SetSystem(rest);
@@ -44,25 +40,34 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/image") return Bad("this program takes text only");
   if (name == "/help") {
     console_.Reply(ChatHelp());
-  } else if (name == "/clear" || name == "/reset") {
+  } else if (name == "/clear") {
     Clear();
   } else if (name == "/regen") {
     Regenerate();
   } else if (name == "/undo") {
     Undo();
+  } else if (name == "/show") {
+    Show();
   } else if (name == "/tokens") {
-    ShowTokens();
+    console_.Reply(ContextText());
   } else if (name == "/stats") {
-    ShowStats();
+    console_.Reply(TotalsText(totals_));
   } else if (name == "/cache") {
     console_.Reply(CacheText(engine_->kv_stats()));
   } else if (name == "/paged") {
     console_.Reply(BlockTableText(engine_->kv_stats(), block_table_));
   } else if (name == "/multiline") {
     multiline_ = true;
-  } else {
-    return Bad("unknown command " + name.substr(0, 40), "/help lists the commands");
   }
+  return OkStatus();
+}
+
+Status Chat::ReadFile(const std::string& path) {
+  if (path.empty()) return Bad("/read needs a file");
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "file"));
+  files_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
+  console_.Reply("read " + std::to_string(text.size()) + " bytes of " + path +
+                 ": they go in front of the next message");
   return OkStatus();
 }
 
@@ -75,12 +80,15 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
     return OkStatus();
   }
   KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path));
+  block_table_ = {};
   console_.Reply("loaded " + std::to_string(conversation_.num_turns()) + " turns from " + path);
   return OkStatus();
 }
 
 void Chat::Clear() {
   conversation_.Clear();
+  block_table_ = {};
+  files_.clear();
   engine_->ClearPrefixCache();
   engine_->ReleaseUnusedMemory();
   console_.Reply("conversation cleared");
@@ -92,6 +100,8 @@ void Chat::Regenerate() {
     console_.Reply("there is no answer yet");
     return;
   }
+  // The same seed would draw the same answer.
+  if (parameters_.sampling.temperature > 0) ++parameters_.sampling.seed;
   Answer(std::move(before));
 }
 
@@ -108,13 +118,11 @@ Status Chat::SetSystem(const std::string& text) {
   if (!IsValidUtf8(text)) {
     return Status(StatusCode::kInput, "the system message is not valid UTF-8");
   }
-  if (!text.empty()) {
+  if (text.empty()) {
+    console_.Reply(SystemText(conversation_));
+  } else {
     conversation_.SetSystem(text);
     console_.Reply("system message set");
-  } else if (!conversation_.system().has_value()) {
-    console_.Reply("system message: the chat template's own");
-  } else {
-    console_.Reply("system message: " + *conversation_.system());
   }
   return OkStatus();
 }
@@ -128,32 +136,30 @@ Status Chat::SetThinking(const std::string& value) {
   } else if (!value.empty()) {
     return Bad("/think: '" + value + "' is not one of on, off, auto");
   }
-  console_.Reply(std::string("thinking: ") + (!chat_.think.has_value() ? "auto (on)"
-                                              : *chat_.think           ? "on"
-                                                                       : "off"));
+  console_.Reply(ThinkingText(chat_));
   return OkStatus();
 }
 
-void Chat::ShowTokens() {
+void Chat::Show() {
+  const Options& options = run_.options;
+  std::string text = "model: " + ModelName(options.engine.model_path) + " (" +
+                     engine_->model_config().architecture + ") on " +
+                     engine_->device_description() + "\n" + SystemText(conversation_) + "\n";
+  if (chat_.family == ChatFamily::kQwen3) text += ThinkingText(chat_) + "\n";
+  if (!options.session_file.empty()) text += "session: " + options.session_file + "\n";
+  console_.Reply(text + ContextText() +
+                 "\nsettings: " + DescribeSettings(parameters_, options.drop_oldest));
+}
+
+std::string Chat::ContextText() const {
   size_t used = 0;
   if (conversation_.num_turns() > 0) {
     const auto ids = EncodePrompt(*engine_->tokenizer(), conversation_, chat_);
     if (ids.ok()) used = ids->size();
   }
   const int context = engine_->config().max_context;
-  console_.Reply(Format("context: %zu of %d tokens (%.0f%%) in %d turns", used, context,
-                        100.0 * static_cast<double>(used) / context, conversation_.num_turns()));
-}
-
-void Chat::ShowStats() {
-  const ChatTotals& t = totals_;
-  console_.Reply(
-      Format("turns: %d\nprompt: %ld tokens, %ld reused, %.1f tokens/s\n"
-             "generated: %ld tokens, %.1f tokens/s",
-             t.turns, t.prompt_tokens, t.cached_tokens,
-             PerSecond(static_cast<double>(t.prompt_tokens - t.cached_tokens), t.prefill_ms),
-             t.generated_tokens,
-             PerSecond(static_cast<double>(t.generated_tokens - t.turns), t.decode_ms)));
+  return Format("context: %zu of %d tokens (%.0f%%) in %d turns", used, context,
+                100.0 * static_cast<double>(used) / context, conversation_.num_turns());
 }
 
 }  // namespace kuiper::demo

@@ -1,15 +1,19 @@
 #include "demo/chat_texts.h"
 
 #include <algorithm>
-#include <sstream>
+#include <set>
+#include <string_view>
 
+#include "demo/options.h"
 #include "demo/report.h"
+#include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
+#include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
 namespace {
 
-constexpr char kHelpBeforeSet[] = R"(/help                this list
+constexpr char kHelpBeforeSet[] = R"(/help, /?            this list
 /clear, /reset       forget the conversation and its keys and values
 /regen               answer the last message again
 /undo                take back the last message and its answer
@@ -17,20 +21,108 @@ constexpr char kHelpBeforeSet[] = R"(/help                this list
 /think on|off|auto   thinking of Qwen3
 )";
 constexpr char kHelpAfterSet[] = R"(
+                     stop="a b" ends answers before that text, stop= no longer does;
+                     overflow=drop-oldest|error: what becomes of the oldest turns
+/show                model, system message, settings
 /tokens              how full the context is
 /stats               totals of this chat
 /cache               KV cache and prefix cache
-/paged               block table of the chat
+/paged               block table of the newest answer
+/read FILE           put a file in front of the next message
 /save FILE           save the conversation (JSON)
 /load FILE           load a conversation
 /multiline           a message of several lines, ended by a line /end
                      (or end each line but the last with a backslash)
-/quit, /exit         end the chat
+/quit, /exit, /bye   end the chat
 //text               a message that begins with a slash
 Ctrl-C stops an answer; at the prompt it ends the program.)";
 
+struct CommandName {
+  const char* name;
+  const char* meaning;
+};
+constexpr CommandName kCommands[] = {
+    {"/help", "/help"},
+    {"/?", "/help"},
+    {"/clear", "/clear"},
+    {"/reset", "/clear"},
+    {"/regen", "/regen"},
+    {"/undo", "/undo"},
+    {"/set", "/set"},
+    {"/system", "/system"},
+    {"/think", "/think"},
+    {"/show", "/show"},
+    {"/stats", "/stats"},
+    {"/tokens", "/tokens"},
+    {"/cache", "/cache"},
+    {"/paged", "/paged"},
+    {"/read", "/read"},
+    {"/save", "/save"},
+    {"/load", "/load"},
+    {"/image", "/image"},
+    {"/quit", "/quit"},
+    {"/exit", "/quit"},
+    {"/bye", "/quit"},
+    {"/q", "/quit"},
+    {"exit", "/quit"},
+    {"quit", "/quit"},
+    {"/multiline", "/multiline"},
+};
+constexpr char kOverflow[] = "overflow";
+
 Status Bad(const std::string& message, const std::string& hint = "") {
   return Status(StatusCode::kInvalidArgument, message, hint);
+}
+
+struct Assignment {
+  std::string name, value;
+};
+
+// NAME=VALUE at `*at`, which then is behind it. A value in double quotes may hold blanks, and \n,
+// \t, \" and \\ stand for what they do in C.
+StatusOr<Assignment> NextAssignment(const std::string& text, size_t* at) {
+  const size_t end = std::min(text.find_first_of(" \t", *at), text.size());
+  const size_t equals = text.find('=', *at);
+  if (equals >= end) {
+    return Bad("/set: '" + text.substr(*at, end - *at) + "' is not NAME=VALUE",
+               "/set alone lists the parameters");
+  }
+  Assignment assignment{text.substr(*at, equals - *at), ""};
+  if (text[equals + 1] != '"') {
+    assignment.value = text.substr(equals + 1, end - equals - 1);
+    *at = end;
+    return assignment;
+  }
+  for (size_t i = equals + 2; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      *at = i + 1;
+      return assignment;
+    }
+    const bool escape = text[i] == '\\' && i + 1 < text.size();
+    const char c = escape ? text[++i] : text[i];
+    assignment.value += !escape ? c : c == 'n' ? '\n' : c == 't' ? '\t' : c;
+  }
+  return Bad("/set " + assignment.name + ": the closing quote is missing");
+}
+
+std::string InQuotes(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' ? "\\n" : c == '\t' ? "\\t" : std::string(1, c);
+  }
+  return quoted + '"';
+}
+
+// Of a list the first value replaces what was there, and an empty one leaves nothing.
+Status SetParameter(const Parameter& parameter, const std::string& spelled,
+                    const std::string& value, bool first, Request* request) {
+  const Variable variable = parameter.of(*request);
+  auto* const* strings = std::get_if<std::vector<std::string>*>(&variable);
+  if (strings != nullptr && first) (*strings)->clear();
+  if (strings != nullptr && value.empty()) return OkStatus();
+  if (!IsValidUtf8(value)) return Bad(spelled + " is not valid UTF-8");
+  return parameter.Set(request, spelled, value);
 }
 
 }  // namespace
@@ -50,6 +142,33 @@ std::string ChatHelp() {
     separator = ", ";
   }
   return kHelpBeforeSet + text + line + kHelpAfterSet;
+}
+
+std::string Trimmed(const std::string& text) {
+  constexpr const char* kBlanks = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+std::string SystemText(const Conversation& conversation) {
+  return "system message: " + conversation.system().value_or("the chat template's own");
+}
+
+std::string ThinkingText(const TemplateOptions& chat) {
+  return std::string("thinking: ") + (!chat.think.has_value() ? "auto (on)"
+                                      : *chat.think           ? "on"
+                                                              : "off");
+}
+
+std::string TotalsText(const ChatTotals& t) {
+  return Format(
+      "turns: %d\nprompt: %ld tokens, %ld reused, %.1f tokens/s\n"
+      "generated: %ld tokens, %.1f tokens/s",
+      t.turns, t.prompt_tokens, t.cached_tokens,
+      PerSecond(static_cast<double>(t.prompt_tokens - t.cached_tokens), t.prefill_ms),
+      t.generated_tokens,
+      PerSecond(static_cast<double>(t.generated_tokens - t.turns), t.decode_ms));
 }
 
 std::string CacheText(const KvStats& kv) {
@@ -72,46 +191,92 @@ std::string CacheText(const KvStats& kv) {
                     kv.hits, kv.lookups, kv.tokens_hit, kv.tokens_requested, kv.evicted_pages);
 }
 
-std::string BlockTableText(const KvStats& kv, const std::vector<int32_t>& table) {
+std::string BlockTableText(const KvStats& kv, const BlockTable& table) {
   if (!kv.paged) return "the KV cache is one contiguous buffer (--paged-attention uses blocks)";
-  std::string text = Format("block table: %zu blocks of %d tokens", table.size(), kv.page_size);
-  for (size_t i = 0; i < table.size(); ++i) {
-    text += Format("\n  [%zu] tokens %zu..%zu -> block %d", i, i * kv.page_size,
-                   (i + 1) * kv.page_size - 1, table[i]);
+  if (table.turn == 0) return "block table: none, there is no answer yet";
+  std::string text = Format("block table: turn %d, %zu blocks of %d tokens, %d tokens", table.turn,
+                            table.pages.size(), kv.page_size, table.tokens);
+  for (int i = 0; i < static_cast<int>(table.pages.size()); ++i) {
+    const int end = std::min((i + 1) * kv.page_size, table.tokens);
+    text +=
+        Format("\n  [%d] tokens %d..%d -> block %d", i, i * kv.page_size, end - 1, table.pages[i]);
   }
+  if (!kv.prefix_cache) text += "\ngiven back at the end of the turn (--prefix-cache keeps them)";
   return text;
 }
 
-Status ApplySettings(const std::string& assignments, Request* parameters) {
+std::string CommandOf(const std::string& name) {
+  for (const CommandName& command : kCommands) {
+    if (name == command.name) return command.meaning;
+  }
+  return "";
+}
+
+Status UnknownCommand(const std::string& name) {
+  constexpr size_t kLongest = 40;  // anything longer is no typing error
+  const CommandName* best = nullptr;
+  int best_distance = 0;
+  for (const CommandName& command : kCommands) {
+    // The beginning of a name is as good as one wrong letter.
+    const bool begins = name.size() > 1 && std::string_view(command.name).starts_with(name);
+    const int distance = begins ? 1 : EditDistance(name.substr(0, kLongest), command.name);
+    if (best != nullptr && distance >= best_distance) continue;
+    best = &command;
+    best_distance = distance;
+  }
+  const std::string message = "unknown command " + ReplaceInvalidUtf8(name.substr(0, kLongest));
+  constexpr size_t kShort = 5;  // with the slash
+  if (best_distance <= (name.size() < kShort ? 1 : 2)) {
+    return Bad(message + "; did you mean " + best->name + "?",
+               "//TEXT sends a message that begins with a slash");
+  }
+  return Bad(message, "/help lists the commands; //TEXT sends a message that begins with a slash");
+}
+
+Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest) {
   Request changed = *parameters;
-  std::istringstream words(assignments);
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos) return Bad("/set: '" + word + "' is not NAME=VALUE");
-    std::string name = word.substr(0, equals);
+  bool drops = *drop_oldest;
+  std::set<std::string> seen;
+  for (size_t at = 0; (at = assignments.find_first_not_of(" \t", at)) != std::string::npos;) {
+    KU_ASSIGN_OR_RETURN(const Assignment word, NextAssignment(assignments, &at));
+    std::string name = word.name;
     std::replace(name.begin(), name.end(), '-', '_');
     const Parameter* parameter = FindParameter(name);
     const bool found = parameter != nullptr && parameter->in_chats;
     if (found) name = parameter->typed_name;
+    const bool first = seen.insert(name).second;
     std::replace(name.begin(), name.end(), '_', '-');
     const std::string spelled = "/set " + name;
-    const Status set = found ? parameter->Set(&changed, spelled, word.substr(equals + 1))
-                             : Bad(spelled + ": there is no such parameter");
+    Status set;
+    if (found) {
+      set = SetParameter(*parameter, spelled, word.value, first, &changed);
+    } else if (name == kOverflow) {
+      set = SetVariable(OverflowNames(&drops), {}, spelled, word.value);
+    } else {
+      set = Bad(spelled + ": there is no such parameter");
+    }
     if (!set.ok()) return Bad(set.message(), "/set alone lists the parameters");
   }
   *parameters = changed;
+  *drop_oldest = drops;
   return OkStatus();
 }
 
-std::string DescribeSettings(const Request& parameters) {
+std::string DescribeSettings(const Request& parameters, bool drop_oldest) {
   Request copy = parameters;
   std::string text;
   for (const Parameter& parameter : Parameters()) {
     if (!parameter.in_chats) continue;
-    text +=
-        (text.empty() ? "" : " ") + parameter.typed_name + "=" + VariableText(parameter.of(copy));
+    const Variable variable = parameter.of(copy);
+    if (auto* const* strings = std::get_if<std::vector<std::string>*>(&variable)) {
+      for (const std::string& value : **strings) {
+        text += parameter.typed_name + "=" + InQuotes(value) + " ";
+      }
+      if (!(*strings)->empty()) continue;
+    }
+    text += parameter.typed_name + "=" + VariableText(variable, parameter.limits) + " ";
   }
-  return text;
+  return text + kOverflow + "=" + VariableText(OverflowNames(&drop_oldest));
 }
 
 }  // namespace kuiper::demo

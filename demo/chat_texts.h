@@ -7,17 +7,45 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
+#include "kuiper/chat/conversation.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
 
 namespace kuiper::demo {
 
-std::string ChatHelp();
-std::string CacheText(const KvStats& kv);
-std::string BlockTableText(const KvStats& kv, const std::vector<int32_t>& table);
+struct ChatTotals {
+  int turns = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;
+};
 
-// "temp=0.7 top_k=20" into `parameters`; all or nothing.
-Status ApplySettings(const std::string& assignments, Request* parameters);
-std::string DescribeSettings(const Request& parameters);
+// Without blanks and line breaks around it.
+std::string Trimmed(const std::string& text);
+
+std::string ChatHelp();
+std::string SystemText(const Conversation& conversation);
+std::string ThinkingText(const TemplateOptions& chat);
+std::string TotalsText(const ChatTotals& totals);
+std::string CacheText(const KvStats& kv);
+
+// Where the keys and values of the newest answer and of its prompt lay when it ended.
+struct BlockTable {
+  int turn = 0;    // 0: there is no answer
+  int tokens = 0;  // that have keys and values
+  std::vector<int32_t> pages;
+};
+std::string BlockTableText(const KvStats& kv, const BlockTable& table);
+
+// The command that is meant: "/quit" for "/q" and "exit"; "" when there is none of this name.
+std::string CommandOf(const std::string& name);
+// kInvalidArgument: there is no such command, with the nearest one.
+Status UnknownCommand(const std::string& name);
+
+// "temp=0.7 stop=\"a b\" overflow=error" into where it belongs; all or nothing.
+Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest);
+std::string DescribeSettings(const Request& parameters, bool drop_oldest);
 
 }  // namespace kuiper::demo

@@ -44,6 +44,10 @@ constexpr int kSeverities[] = {google::GLOG_INFO, google::GLOG_INFO, google::GLO
 
 }  // namespace
 
+std::string Dimmed(const std::string& text) {
+  return "\x1b[2m" + text + "\x1b[0m";
+}
+
 Console::~Console() {
   Sink().reset();
   if (log_file_ != nullptr) std::fclose(log_file_);
@@ -56,10 +60,15 @@ Status Console::Configure(const Options& options, const char* program) {
   error_is_terminal_ = isatty(STDERR_FILENO) != 0;
   const char* no_color = std::getenv("NO_COLOR");
   const bool allowed = no_color == nullptr || no_color[0] == '\0';
-  color_ = error_is_terminal_ && allowed && options.color == ColorMode::kAuto;
-  color_ |= error_is_terminal_ && options.color == ColorMode::kAlways;
+  const bool colors =
+      (allowed && options.color == ColorMode::kAuto) || options.color == ColorMode::kAlways;
+  color_ = error_is_terminal_ && colors;
+  dims_output_ = output_is_terminal_ && colors;
+  is_terse_ = error_is_terminal_ && output_is_terminal_ && level_ == LogLevel::kInfo &&
+              !options.args.given("log-level") && options.log_file.empty();
 
-  StartLog(program, kSeverities[static_cast<int>(level_)], level_ == LogLevel::kDebug);
+  const LogLevel logged = is_terse_ ? LogLevel::kWarning : level_;
+  StartLog(program, kSeverities[static_cast<int>(logged)], level_ == LogLevel::kDebug);
   if (options.log_file.empty()) return OkStatus();
   log_path_ = options.log_file;
   log_file_ = std::fopen(log_path_.c_str(), "w");
@@ -102,6 +111,10 @@ void Console::Line(LogLevel level, const std::string& text, const std::string& c
   }
 }
 
+void Console::Detail(const std::string& text) {
+  if (!is_terse_) Info(text);
+}
+
 void Console::Prefixed(LogLevel level, const char* prefix, const char* color,
                        const std::string& text) {
   const std::string start = std::string(prefix) + ":";
@@ -121,7 +134,7 @@ void Console::Error(const Status& status) {
 }
 
 void Console::Reply(const std::string& text) {
-  if (output_is_terminal_ && input_is_terminal_) {
+  if (is_dialogue()) {
     Answer(text + "\n");
   } else {
     WriteError(text + "\n");
@@ -129,7 +142,7 @@ void Console::Reply(const std::string& text) {
 }
 
 void Console::Prompt(const char* text) {
-  if (output_is_terminal_ && input_is_terminal_) Answer(text);
+  if (is_dialogue()) Answer(text);
 }
 
 void Console::Progress(const std::string& text) {

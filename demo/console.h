@@ -12,6 +12,9 @@
 
 namespace kuiper::demo {
 
+// In half intensity, as terminals show it.
+std::string Dimmed(const std::string& text);
+
 class Console {
  public:
   Console() = default;
@@ -32,9 +35,15 @@ class Console {
   // Lines on stderr, without newline. Contract lines and statistics:
   void Line(LogLevel level, const std::string& text) { Line(level, text, text); }
   void Info(const std::string& text) { Line(LogLevel::kInfo, text); }
+  // What people who watch a terminal do not need: there only with --verbose.
+  void Detail(const std::string& text);
+  // The one line of numbers that they may want.
+  void Dim(const std::string& text) { Line(LogLevel::kInfo, text, Dimmed(text)); }
   // "note: ...", "hint: ..."
   void Note(const std::string& text) { Prefixed(LogLevel::kInfo, "note", "36", text); }
   void Hint(const std::string& text) { Prefixed(LogLevel::kInfo, "hint", "36", text); }
+  // "warning: ...", even with --quiet.
+  void Warning(const std::string& text) { Prefixed(LogLevel::kWarning, "warning", "33", text); }
   // "error: MESSAGE", then the status's hint in at most two lines.
   void Error(const Status& status);
 
@@ -47,8 +56,14 @@ class Console {
   void Progress(const std::string& text);
   void EndProgress();
 
+  // Somebody types and reads.
+  bool is_dialogue() const { return input_is_terminal_ && output_is_terminal_; }
   bool input_is_terminal() const { return input_is_terminal_; }
   bool output_is_terminal() const { return output_is_terminal_; }
+  // Both streams go to a terminal, and nothing asks for more than it takes to follow an answer.
+  bool is_terse() const { return is_terse_; }
+  // Standard output may have colours.
+  bool dims_output() const { return dims_output_; }
 
  private:
   void Line(LogLevel level, const std::string& text, const std::string& colored);
@@ -60,6 +75,8 @@ class Console {
   bool output_is_terminal_ = false;
   bool error_is_terminal_ = false;
   bool color_ = false;
+  bool dims_output_ = false;
+  bool is_terse_ = false;
   bool progress_shown_ = false;
   std::FILE* log_file_ = nullptr;
   std::string log_path_;

@@ -20,7 +20,7 @@ enum ExitCode : int {
   kExitMemory = 7,
   kExitDevice = 8,
   kExitVerify = 9,        // --verify-paged found a difference
-  kExitInterrupted = 130  // what a shell reports for SIGINT
+  kExitInterrupted = 130  // what a shell reports for SIGINT; the process dies by the signal
 };
 
 int ExitCodeOf(StatusCode code);

@@ -88,24 +88,26 @@ std::vector<Row> GenerationRows(Options& o) {
   for (const Parameter& sampling : Parameters()) {
     if (sampling.of_sampling) rows.push_back(OfParameter(sampling, o.request));
   }
-  rows.insert(rows.end(),
-              {
-                  Of("use-generation-config", &o.use_generation_config,
-                     "sampling of generation_config.json, where not given"),
-                  row("stop"),
-                  row("ignore_eos"),
-                  Infer(row("logprobs")),
-                  Infer(row("beam_width")),
-                  Infer(row("length_penalty")),
-                  Infer(row("num_samples")),
-                  Of("overflow", OneOf(&o.drop_oldest, {{"error", false}, {"drop-oldest", true}}),
-                     "prompt longer than the context: fail, or drop the oldest turns"),
-                  Infer(Unused(FlagUse::kUnavailable, "json-schema", &o.unused.text, kNotYet)),
-                  Unused(FlagUse::kUnavailable, "speculative",
-                         OneOf(&o.unused.on, {{"none", true}}, {"ngram"}), kNotYet, "none"),
-                  Unused(FlagUse::kUnavailable, "num-speculative-tokens", &o.unused.number, kNotYet,
-                         "0", {0, 64}),
-              });
+  rows.insert(
+      rows.end(),
+      {
+          Of("use-generation-config", &o.use_generation_config,
+             "sampling of generation_config.json, where not given (default: chat on a terminal)"),
+          row("stop"),
+          row("ignore_eos"),
+          Infer(row("logprobs")),
+          Infer(row("beam_width")),
+          Infer(row("length_penalty")),
+          Infer(row("num_samples")),
+          Of("overflow", OverflowNames(&o.drop_oldest),
+             "prompt longer than the context: fail, or drop the oldest turns "
+             "(default: error; a chat on a terminal drops)"),
+          Infer(Unused(FlagUse::kUnavailable, "json-schema", &o.unused.text, kNotYet)),
+          Unused(FlagUse::kUnavailable, "speculative",
+                 OneOf(&o.unused.on, {{"none", true}}, {"ngram"}), kNotYet, "none"),
+          Unused(FlagUse::kUnavailable, "num-speculative-tokens", &o.unused.number, kNotYet, "0",
+                 {0, 64}),
+      });
   return rows;
 }
 
@@ -186,7 +188,8 @@ std::vector<Row> OutputRows(Options& o) {
   return {
       Infer(Of("i,interactive", &o.wants.chat, "chat; with piped input one line is one turn")),
       Infer(Of("stream", &o.stream, "print text as it is produced (default: chat on a terminal)")),
-      Infer(Of("max-history", &o.max_history, "earlier turns kept in a chat")),
+      Infer(Of("max-history", &o.max_history,
+               "earlier turns kept in a chat (default: 10; all in a chat on a terminal)")),
       Of("history-thinking", OneOf(&o.keep_thinking, {{"strip", false}, {"keep", true}}),
          "reasoning of earlier turns"),
       Infer(Text("session", "FILE", &o.session_file,

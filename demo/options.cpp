@@ -180,6 +180,10 @@ Options::Options() {
   engine.max_num_seqs = 16;
 }
 
+NamedValues OverflowNames(bool* drop_oldest) {
+  return OneOf(drop_oldest, {{"error", false}, {"drop-oldest", true}});
+}
+
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPrograms program) {
   Options options;
   const FlagTable table = FlagsOf(program, options);

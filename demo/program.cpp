@@ -2,9 +2,11 @@
 // Everything cheap that can fail comes before anything expensive.
 #include "demo/program.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -59,6 +61,16 @@ Status OpenModelOf(ProgramRun& run) {
   return CheckModelFamily(run.program, run.options.engine.model_path, run.model->config);
 }
 
+// A pipe that stays open and silent looks like a program that hangs.
+void NoteWaiting(ProgramRun& run) {
+  constexpr int kPatienceMs = 1000;
+  if (!ReadsInput(run.options, run.console.input_is_terminal())) return;
+  struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  if (poll(&input, 1, kPatienceMs) == 0) {
+    run.console.Note("reading the prompt from standard input");
+  }
+}
+
 // --tokenize takes a folder that holds nothing but a tokenizer; if there is a model, it must fit.
 bool NeedsModel(const Options& options) {
   if (options.task != Task::kTokenize) return true;
@@ -78,6 +90,7 @@ StatusOr<int> RunTask(ProgramRun& run) {
   }
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
   if (options.task == Task::kBatch) return RunBatch(run);
+  NoteWaiting(run);
   KU_ASSIGN_OR_RETURN(const PromptInput input,
                       ReadPrompt(options, STDIN_FILENO, run.console.input_is_terminal()));
   if (input.is_default) {
@@ -104,9 +117,20 @@ void NoteThinkingFlags(const Program& program, Options* options) {
   }
 }
 
+// People who chat want other defaults than the scripts that know those of docs/command_line.md.
+void ApplyTerminalDefaults(Options* options) {
+  const ParsedArgs& args = options->args;
+  if (!args.given("overflow")) options->drop_oldest = true;
+  if (!args.given("max-history")) options->max_history = INT_MAX;
+  if (!args.given("use-generation-config")) options->use_generation_config = true;
+  // The engine ends an answer where the context does.
+  if (!args.given("max-tokens")) options->request.max_new_tokens = INT_MAX;
+}
+
 int RunOptions(const Program& program, Options& options, Console& console) {
   const Status configured = console.Configure(options, program.name);
   if (!configured.ok()) return Fail(console, configured, options.json(), &options);
+  if (options.task == Task::kChat && console.is_dialogue()) ApplyTerminalDefaults(&options);
   for (const std::string& note : options.notes) console.Note(note);
   ProgramRun run{program, options, console};
   const StatusOr<int> code = RunTask(run);
@@ -172,7 +196,7 @@ int RunProgram(const Program& program, int argc, char** argv) {
   } catch (const std::exception& e) {
     console.Error(Status(StatusCode::kInternal, std::string("unexpected: ") + e.what()));
   }
-  if (code == kExitInterrupted) DieByInterrupt();
+  if (code == kExitInterrupted) DieBySignal();
   return code;
 }
 

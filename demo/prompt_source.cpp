@@ -20,6 +20,7 @@ Status Bad(const std::string& message) {
   return Status(StatusCode::kInput, message);
 }
 
+// Less the byte order mark that some editors write at the beginning.
 StatusOr<std::string> ReadAll(int fd, const std::string& name) {
   std::string text;
   char block[1 << 16];
@@ -27,7 +28,7 @@ StatusOr<std::string> ReadAll(int fd, const std::string& name) {
     const ssize_t n = read(fd, block, sizeof(block));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Bad("cannot read " + name + ": " + std::strerror(errno));
-    if (n == 0) return text;
+    if (n == 0) return WithoutByteOrderMark(std::move(text));
     text.append(block, static_cast<size_t>(n));
     if (text.size() > kMaxBytes) return Bad(name + " is larger than 64 MB");
   }
@@ -66,6 +67,19 @@ StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& w
   if (!text.ok()) return text;
   KU_RETURN_IF_ERROR(CheckText(*text, name));
   return text;
+}
+
+std::string WithoutByteOrderMark(std::string text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  return text;
+}
+
+bool ReadsInput(const Options& options, bool input_is_terminal) {
+  const auto is_input = [](const std::optional<std::string>& path) { return path == "-"; };
+  if (is_input(options.messages_file) || is_input(options.prompt_file)) return true;
+  return !options.messages_file && !options.prompt_file && !options.prompt &&
+         options.task != Task::kChat && !input_is_terminal;
 }
 
 StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool input_is_terminal) {

@@ -26,6 +26,12 @@ extern const char kDefaultPrompt[];
 // missing or not UTF-8.
 StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool input_is_terminal);
 
+// Whether ReadPrompt reads standard input.
+bool ReadsInput(const Options& options, bool input_is_terminal);
+
+// A text as its author sees it, without U+FEFF at the beginning.
+std::string WithoutByteOrderMark(std::string text);
+
 // A whole text file, "-" = input_fd. kInput unless it is readable, UTF-8 and of sane size; `what`
 // names it in messages, e.g. "prompt file".
 StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& what,

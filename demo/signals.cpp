@@ -11,55 +11,78 @@ namespace kuiper::demo {
 namespace {
 
 // Signal handlers can see nothing but globals.
-volatile std::sig_atomic_t g_generating = 0;
-volatile std::sig_atomic_t g_interrupts = 0;
+volatile std::sig_atomic_t g_scopes = 0;
+volatile std::sig_atomic_t g_signals = 0;  // since the newest scope began
+volatile std::sig_atomic_t g_newest = SIGINT;
+volatile std::sig_atomic_t g_terminated = 0;
+void (*volatile g_death_hook)() = nullptr;
 
-void OnInterrupt(int) {
-  g_interrupts = g_interrupts + 1;
-  if (g_generating != 0 && g_interrupts == 1) return;
-  // The signal is blocked during its handler: with the default action restored it is delivered on
-  // return.
-  std::signal(SIGINT, SIG_DFL);
-  std::raise(SIGINT);
+// The signal is blocked during its handler: with the default action restored it is delivered on
+// return.
+void Die(int number) {
+  if (g_death_hook != nullptr) g_death_hook();
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+void OnSignal(int number) {
+  g_signals = g_signals + 1;
+  g_newest = number;
+  if (number == SIGTERM) g_terminated = 1;
+  if (g_scopes != 0 && g_signals == 1) return;
+  Die(number);
+}
+
+// Started with the signal ignored (nohup, a background job of a script): keeps ignoring it.
+void Handle(int number, void (*handler)(int)) {
+  struct sigaction action = {}, old = {};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  if (sigaction(number, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {
+    sigaction(number, &action, nullptr);
+  }
 }
 
 }  // namespace
 
 void InstallSignalHandlers() {
-  struct sigaction action = {};
-  action.sa_handler = OnInterrupt;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
-  struct sigaction old = {};
-  // Started with SIGINT ignored (nohup, a background job of a script): keep ignoring it.
-  if (sigaction(SIGINT, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {
-    sigaction(SIGINT, &action, nullptr);
-  }
+  for (const int number : {SIGINT, SIGTERM}) Handle(number, OnSignal);
   std::signal(SIGPIPE, SIG_DFL);
 }
 
+void SetDeathHook(void (*hook)()) {
+  g_death_hook = hook;
+  for (const int number : {SIGHUP, SIGQUIT}) Handle(number, hook != nullptr ? Die : SIG_DFL);
+}
+
 InterruptScope::InterruptScope() {
-  g_interrupts = 0;
-  g_generating = 1;
+  g_signals = 0;
+  g_scopes = g_scopes + 1;
 }
 
 InterruptScope::~InterruptScope() {
-  g_generating = 0;
-  g_interrupts = 0;
+  g_scopes = g_scopes - 1;
+  g_signals = 0;
 }
 
 bool InterruptScope::interrupted() const {
-  return g_interrupts != 0;
+  return g_signals != 0 || g_terminated != 0;
 }
 
-void DieByInterrupt() {
+bool TerminationAsked() {
+  return g_terminated != 0;
+}
+
+void DieBySignal() {
   std::fflush(nullptr);
-  std::signal(SIGINT, SIG_DFL);
+  const int number = g_newest;
+  std::signal(number, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
+  sigaddset(&set, number);
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
-  std::raise(SIGINT);
+  std::raise(number);
   _exit(kExitInterrupted);
 }
 

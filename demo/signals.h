@@ -1,5 +1,6 @@
-// SIGINT and SIGPIPE. While an answer is generated the first Ctrl-C asks for its end; at any other
-// time, and the second time, the process dies by the signal as shells expect (130).
+// SIGINT, SIGTERM and SIGPIPE. While an answer is generated the first Ctrl-C asks for its end, and
+// the first SIGTERM for its end and then the program's; at any other time, and the second time, the
+// process dies by the signal as shells expect (130, 143).
 #pragma once
 
 namespace kuiper::demo {
@@ -7,7 +8,7 @@ namespace kuiper::demo {
 // Call once, before anything else.
 void InstallSignalHandlers();
 
-// Ctrl-C means "stop this answer" while one of these lives.
+// A signal means "stop this answer" while one of these lives; they may be nested.
 class InterruptScope {
  public:
   InterruptScope();
@@ -18,7 +19,14 @@ class InterruptScope {
   bool interrupted() const;
 };
 
-// Ends the process by SIGINT's default action.
-[[noreturn]] void DieByInterrupt();
+// SIGTERM came: what there is gets printed, and then the program ends.
+bool TerminationAsked();
+
+// Called before a signal ends the process, by Ctrl-\ and a lost terminal too; must be safe in
+// handlers. nullptr: none.
+void SetDeathHook(void (*hook)());
+
+// Ends the process by the default action of the newest signal, SIGINT if there was none.
+[[noreturn]] void DieBySignal();
 
 }  // namespace kuiper::demo

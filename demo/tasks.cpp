@@ -7,6 +7,7 @@
 #include "demo/flags.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
+#include "demo/session_file.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/log.h"
 
@@ -31,7 +32,7 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
                  ModelName(config.model_path).c_str(), e.model_config().architecture.c_str(),
                  e.load_ms(), e.config().max_context));
   LogInfo("device: " + e.device_description());
-  for (const std::string& line : KvCacheLines(e)) run.console.Info(line);
+  for (const std::string& line : KvCacheLines(e)) run.console.Detail(line);
   if (e.config().prefix_cache) {
     const std::string tokens = std::to_string(e.config().prefix_cache_tokens);
     LogInfo("prefix cache: keeps up to " + tokens + " tokens");
@@ -68,7 +69,10 @@ TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input,
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input) {
   Conversation conversation;
   std::error_code ignored;
-  if (!options.session_file.empty() && std::filesystem::exists(options.session_file, ignored)) {
+  const bool has_session = !options.session_file.empty() &&
+                           std::filesystem::exists(options.session_file, ignored) &&
+                           !std::filesystem::is_empty(options.session_file, ignored);
+  if (has_session) {
     KU_ASSIGN_OR_RETURN(conversation, LoadConversation(options.session_file));
   }
   const std::vector<Message>& messages = input.messages.messages;
@@ -84,35 +88,32 @@ StatusOr<Conversation> StartConversation(const Options& options, const PromptInp
   return conversation;
 }
 
-void LimitHistory(ProgramRun& run, Conversation* conversation) {
-  int dropped = 0;
-  while (conversation->num_turns() - 1 > run.options.max_history &&
-         conversation->DropOldestTurn()) {
-    ++dropped;
-  }
-  if (dropped == 0) return;
-  run.console.Note("history keeps " + std::to_string(run.options.max_history) +
-                   " turns (--max-history): dropped the oldest " + std::to_string(dropped));
+bool Streams(const ProgramRun& run) {
+  const Options& options = run.options;
+  if (options.format == OutputFormat::kJsonLines) return true;
+  const bool one_answer = options.request.num_samples == 1;
+  return options.stream.value_or(run.console.output_is_terminal() && one_answer &&
+                                 options.format != OutputFormat::kJson);
 }
 
 StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<SessionFile> session,
+                      SessionFile::Open(options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
-  if (!options.session_file.empty()) LimitHistory(run, &conversation);
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
   const TemplateOptions chat = ChatTemplateOf(options, input, engine->chat_family());
   AdviseOnThinking(run, chat);
-  const bool stream = options.stream.value_or(false) || options.format == OutputFormat::kJsonLines;
-  Answerer answerer(options, *engine, run.console, stream);
+  Answerer answerer(options, *engine, run.console, Streams(run));
   const StatusOr<Prompt> prompt =
       options.raw ? StatusOr<Prompt>(Prompt{EncodeRaw(*engine->tokenizer(), *input.text)})
-                  : answerer.BuildPrompt(chat, &conversation);
+                  : answerer.BuildPrompt(chat, options.request, &conversation);
   const Result result = answerer.Answer(prompt, options.request, options.show_thinking);
   if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
   if (result.ok() && !options.session_file.empty()) {
     conversation.AddAnswer(result.completion, chat, !options.request.ignore_eos,
                            *engine->tokenizer());
-    const Status saved = SaveConversation(conversation, result.model, options.session_file);
+    const Status saved = session->Save(conversation, result.model);
     if (!saved.ok()) {
       run.console.Error(saved);
       return ExitCodeOf(saved.code());

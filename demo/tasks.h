@@ -28,9 +28,10 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
 
 // The conversation a run starts with: --session, --messages, --system-prompt.
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
-// Drops the oldest turns beyond --max-history and says so.
-void LimitHistory(ProgramRun& run, Conversation* conversation);
 TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input, ChatFamily family);
+
+// Whether answers are printed as they come: by default where somebody watches.
+bool Streams(const ProgramRun& run);
 
 // Greedy decoding of a thinking model can loop, as Qwen's model cards warn: one hint.
 void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat);

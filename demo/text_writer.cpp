@@ -2,11 +2,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "demo/console.h"
+
 namespace kuiper::demo {
 namespace {
 
 constexpr char kOpen[] = "<think> ";
 constexpr char kClose[] = "\n</think>\n\n";
+constexpr char kBlankLine[] = "\n\n";
 
 void AppendDelta(const char* field, const std::string& text, int index, std::string* lines) {
   if (text.empty()) return;
@@ -42,12 +45,12 @@ void TextWriter::StreamJson(const TokenEvent& event) {
 void TextWriter::StreamText(const TokenEvent& event) {
   std::string text;
   if (style_.show_thinking && !event.reasoning.empty()) {
-    if (!opened_) text += kOpen;
+    if (!opened_ && !style_.dim_thinking) text += kOpen;
     opened_ = true;
-    text += event.reasoning;
+    text += style_.dim_thinking ? Dimmed(event.reasoning) : event.reasoning;
   }
   if (!event.text.empty()) {
-    if (opened_ && !closed_) text += kClose;
+    if (opened_ && !closed_) text += style_.dim_thinking ? kBlankLine : kClose;
     closed_ = true;
     text += event.text;
   }
@@ -57,7 +60,8 @@ void TextWriter::StreamText(const TokenEvent& event) {
 void TextWriter::Finish(const Completion& completion) {
   if (style_.format == OutputFormat::kJson || style_.format == OutputFormat::kJsonLines) return;
   if (style_.stream) {
-    if (opened_ && !closed_ && !completion.inside_thinking) out_(kClose);
+    const bool open = opened_ && !closed_ && !completion.inside_thinking;
+    if (open && !style_.dim_thinking) out_(kClose);
     if (!opened_ && !closed_) out_(VisibleText(completion, true));
     out_("\n");
     return;

@@ -15,6 +15,8 @@ struct TextStyle {
   bool stream = false;
   bool show_thinking = false;
   bool indexed = false;  // JSON pieces say of which sample they are
+  // Streamed reasoning is in half intensity, for eyes, instead of within tags.
+  bool dim_thinking = false;
 };
 
 // What people see of an answer: "<think> reasoning\n</think>\n\nanswer". The newline after the tag

@@ -28,9 +28,8 @@ StatusOr<Outcome> Generate(ProgramRun& run, const PromptInput& input, bool paged
   if (options.raw) {
     prompt.ids = EncodeRaw(*engine->tokenizer(), *input.text);
   } else {
-    KU_ASSIGN_OR_RETURN(
-        prompt,
-        answerer.BuildPrompt(ChatTemplateOf(options, input, engine->chat_family()), &conversation));
+    const TemplateOptions chat = ChatTemplateOf(options, input, engine->chat_family());
+    KU_ASSIGN_OR_RETURN(prompt, answerer.BuildPrompt(chat, options.request, &conversation));
   }
   Request request = answerer.MakeRequest(prompt, options.request);
   request.keep_logits = true;

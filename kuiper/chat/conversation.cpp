@@ -1,5 +1,6 @@
 #include "kuiper/chat/conversation.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kuiper {
@@ -108,17 +109,50 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
   return EncodeChat(tokenizer, segments);
 }
 
+HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool goes_on) {
+  const int room =
+      max_new_tokens >= max_context ? max_context / 4 : std::min(max_new_tokens, max_context / 2);
+  HistoryLimits limits;
+  limits.max_prompt = max_context - room;
+  limits.kept_prompt = goes_on ? limits.max_prompt / 2 : limits.max_prompt;
+  return limits;
+}
+
 StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
-                             int max_context, bool drop_oldest, Conversation* conversation) {
+                             const HistoryLimits& limits, Conversation* conversation) {
+  const int most = std::max(0, conversation->num_turns() - 1);  // may leave
+  const auto without = [&](int turns) {
+    Conversation rest = *conversation;
+    while (turns-- > 0) rest.DropOldestTurn();
+    return rest;
+  };
+  const auto encode = [&](int dropped) {
+    return EncodePrompt(tokenizer, without(dropped), options);
+  };
   Prompt prompt;
-  KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(tokenizer, *conversation, options));
-  const int whole = static_cast<int>(prompt.ids.size());
-  while (drop_oldest && static_cast<int>(prompt.ids.size()) >= max_context &&
-         conversation->DropOldestTurn()) {
-    ++prompt.dropped_turns;
-    KU_ASSIGN_OR_RETURN(prompt.ids, EncodePrompt(tokenizer, *conversation, options));
+  KU_ASSIGN_OR_RETURN(prompt.ids, encode(0));
+  const size_t whole = prompt.ids.size();
+  if (most > limits.max_turns) {
+    prompt.surplus_turns = prompt.dropped_turns = most - limits.kept_turns;
+    KU_ASSIGN_OR_RETURN(prompt.ids, encode(prompt.dropped_turns));
   }
-  prompt.dropped_tokens = whole - static_cast<int>(prompt.ids.size());
+  if (static_cast<int>(prompt.ids.size()) > limits.max_prompt) {
+    // The fewest turns that suffice: the more of them leave, the shorter is the prompt.
+    int few = prompt.dropped_turns, many = most;
+    while (few < many) {
+      const int middle = few + (many - few) / 2;
+      KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, encode(middle));
+      if (static_cast<int>(ids.size()) <= limits.kept_prompt) {
+        many = middle;
+      } else {
+        few = middle + 1;
+      }
+    }
+    prompt.dropped_turns = few;
+    KU_ASSIGN_OR_RETURN(prompt.ids, encode(few));
+  }
+  *conversation = without(prompt.dropped_turns);
+  prompt.dropped_tokens = static_cast<int>(whole - prompt.ids.size());
   return prompt;
 }
 

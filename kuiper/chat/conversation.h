@@ -3,6 +3,7 @@
 // begins with exactly the tokens whose keys and values are already computed. Knows no engine.
 #pragma once
 
+#include <climits>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -62,16 +63,30 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                             const Conversation& conversation,
                                             const TemplateOptions& options);
 
+// When the oldest turns leave a conversation, and how many. A prompt that lost its beginning finds
+// nothing in a prefix cache, so many turns leave at once, and seldom.
+struct HistoryLimits {
+  int max_prompt = INT_MAX;   // tokens; a longer prompt is cut
+  int kept_prompt = INT_MAX;  // to at most so many
+  int max_turns = INT_MAX;    // before the newest one; of more
+  int kept_turns = INT_MAX;   // so many stay
+};
+
+// Room for an answer of `max_new_tokens` behind every prompt: at most half the context, and a
+// quarter for an answer that may take all of it. `goes_on`: there will be more turns, so that a
+// prompt is cut to half of what it may have; else no more is cut than must be.
+HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool goes_on);
+
 struct Prompt {
   std::vector<int32_t> ids;
   int dropped_turns = 0;
+  int surplus_turns = 0;  // of them, those beyond HistoryLimits::max_turns
   int dropped_tokens = 0;
 };
 
-// EncodePrompt. With `drop_oldest` the oldest turns leave the conversation until the prompt and a
-// token behind it fit the context.
+// EncodePrompt, after turns have left the conversation as `limits` say. The newest one stays.
 StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
-                             int max_context, bool drop_oldest, Conversation* conversation);
+                             const HistoryLimits& limits, Conversation* conversation);
 
 // The ids of a text without a chat template: control tokens may be spelled in it.
 std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);

@@ -58,9 +58,13 @@ std::vector<Parameter> MakeTable() {
       Sampling("seed", &SamplingParams::seed, {}, "of the sampler"),
       InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1},
                         "tokens to generate at most")),
-      InChats(OfRequest("reasoning_budget", &Request::reasoning_budget, {.min = -1},
-                        "thinking tokens before </think> is forced, -1 = no limit")),
-      OfRequest("stop", &Request::stop, {}, "end the answer before this string; may be repeated"),
+      InChats(
+          OfRequest("reasoning_budget", &Request::reasoning_budget,
+                    {.min = -1, .automatic = kAutoReasoningBudget},
+                    "thinking tokens before </think> is forced, -1 = no limit, auto = half of " +
+                        Param("max_tokens"))),
+      InChats(OfRequest("stop", &Request::stop, {},
+                        "end the answer before this string; may be repeated")),
       OfRequest("ignore_eos", &Request::ignore_eos, {},
                 "generate on after the end-of-sequence token"),
       NotInBodies(OfRequest("logprobs", &Request::num_logprobs, {0, 20},

@@ -101,6 +101,10 @@ StatusOr<std::vector<int32_t>> Engine::block_table(int64_t request, int sample) 
   return parts_->requests->PagesOf(request, sample);
 }
 
+StatusOr<int> Engine::num_computed(int64_t request) const {
+  return parts_->requests->NumComputed(request);
+}
+
 KvStats Engine::kv_stats() const {
   KvStats stats = parts_->storage->Stats();
   const Scheduler::Stats& scheduler = parts_->scheduler->stats();

@@ -142,6 +142,9 @@ class Engine {
   // Pages of a sample in order of position, while it is generated and until it is taken;
   // Completion::pages has them then. kInvalidArgument when there is no such sample.
   StatusOr<std::vector<int32_t>> block_table(int64_t request, int sample = 0) const;
+  // Tokens of a request's prompt that are computed or reused so far, while no answer has ended.
+  // kInvalidArgument when there is no such request.
+  StatusOr<int> num_computed(int64_t request) const;
   // Forgets all reusable prefixes.
   void ClearPrefixCache();
   // Gives memory of the KV cache back that lies behind the last page in use, by a request or by the

@@ -1,5 +1,6 @@
 #include "kuiper/engine/request_table.h"
 
+#include <algorithm>
 #include <string>
 
 #include "kuiper/engine/beam_search.h"
@@ -63,6 +64,15 @@ StatusOr<std::vector<int32_t>> RequestTable::PagesOf(int64_t request, int sample
   if (!sequence.has_value()) return NoSuchAnswer(request, sample, "does not exist");
   const Sequence* seq = desk_.scheduler.Find(*sequence);  // null: it is not forked yet
   return seq != nullptr ? seq->pages : std::vector<int32_t>();
+}
+
+StatusOr<int> RequestTable::NumComputed(int64_t request) const {
+  const auto it = active_.find(request);
+  if (it == active_.end()) return NoSuchAnswer(request, 0, "does not exist, or was taken");
+  const std::optional<int64_t> sequence = it->second->SequenceOf(0);
+  if (!sequence.has_value()) return NoSuchAnswer(request, 0, "does not exist");
+  const Sequence* seq = desk_.scheduler.Find(*sequence);
+  return seq == nullptr ? 0 : std::min(seq->num_computed, seq->num_prompt);
 }
 
 }  // namespace kuiper

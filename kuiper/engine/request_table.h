@@ -50,6 +50,8 @@ class RequestTable {
   StatusOr<Completion> Take(int64_t request, int sample);
   // Pages of an answer that is being generated, or that was not taken.
   StatusOr<std::vector<int32_t>> PagesOf(int64_t request, int sample) const;
+  // See Engine::num_computed.
+  StatusOr<int> NumComputed(int64_t request) const;
 
  private:
   AnswerRules rules_;

@@ -186,6 +186,74 @@ TEST_F(ConversationTest, TurnsAreDroppedWhole) {
   EXPECT_FALSE(conversation.DropLastTurn());
 }
 
+TEST(RoomForAnswers, IsAtMostHalfTheContext) {
+  EXPECT_EQ(RoomForAnswers(1024, 128, false).max_prompt, 896);
+  EXPECT_EQ(RoomForAnswers(1024, 128, false).kept_prompt, 896);
+  EXPECT_EQ(RoomForAnswers(1024, 128, true).kept_prompt, 448);
+  EXPECT_EQ(RoomForAnswers(1024, 800, true).max_prompt, 512);
+  EXPECT_EQ(RoomForAnswers(1024, 1024, true).max_prompt, 768) << "an answer to the end";
+}
+
+// A chat of many turns: the prompt always leaves the room, and between two drops it only grows.
+TEST_F(ConversationTest, OldTurnsLeaveSeldomAndManyAtOnce) {
+  const HistoryLimits limits = RoomForAnswers(600, 50, true);
+  Conversation conversation;
+  conversation.SetSystem("S");
+  int drops = 0;
+  Ids last;
+  for (int turn = 0; turn < 60; ++turn) {
+    conversation.AddUser("question " + std::to_string(turn));
+    const int turns = conversation.num_turns();
+    const auto prompt = BuildPrompt(*tokenizer_, qwen25_, limits, &conversation);
+    ASSERT_TRUE(prompt.ok());
+    EXPECT_LE(static_cast<int>(prompt->ids.size()), 550);
+    EXPECT_EQ(prompt->ids, Prompt(conversation, qwen25_));
+    EXPECT_EQ(conversation.num_turns(), turns - prompt->dropped_turns);
+    if (prompt->dropped_turns == 0) {
+      EXPECT_TRUE(StartsWith(prompt->ids, last));
+    } else {
+      ++drops;
+      EXPECT_GE(prompt->dropped_turns, 5);
+      EXPECT_GT(prompt->dropped_tokens, 0);
+      EXPECT_LE(static_cast<int>(prompt->ids.size()), 275);
+      EXPECT_GT(static_cast<int>(prompt->ids.size()), 275 - 50) << "no more than must be";
+    }
+    last = prompt->ids;
+    conversation.AddAnswer(Answer("an answer of some words, about 20 tokens or a few more of them"),
+                           qwen25_, true, *tokenizer_);
+  }
+  EXPECT_GE(drops, 2);
+  EXPECT_LE(drops, 8);
+}
+
+TEST_F(ConversationTest, TheNewestTurnNeverLeaves) {
+  Conversation conversation;
+  conversation.AddUser("a long question that no limit lets through");
+  HistoryLimits limits;
+  limits.max_prompt = limits.kept_prompt = 3;
+  limits.max_turns = limits.kept_turns = 0;
+  const auto prompt = BuildPrompt(*tokenizer_, qwen3_, limits, &conversation);
+  ASSERT_TRUE(prompt.ok());
+  EXPECT_EQ(prompt->dropped_turns, 0);
+  EXPECT_EQ(conversation.num_turns(), 1);
+}
+
+TEST_F(ConversationTest, SurplusTurnsAreToldApart) {
+  Conversation conversation;
+  for (int turn = 0; turn < 12; ++turn) {
+    conversation.AddUser("q");
+    if (turn < 11) conversation.AddAnswer(Answer("a"), qwen25_, true, *tokenizer_);
+  }
+  HistoryLimits limits;
+  limits.max_turns = 10;
+  limits.kept_turns = 5;
+  const auto prompt = BuildPrompt(*tokenizer_, qwen25_, limits, &conversation);
+  ASSERT_TRUE(prompt.ok());
+  EXPECT_EQ(prompt->dropped_turns, 6);
+  EXPECT_EQ(prompt->surplus_turns, 6);
+  EXPECT_EQ(conversation.num_turns(), 6);
+}
+
 TEST_F(ConversationTest, RegenerateAndUndo) {
   Conversation conversation;
   EXPECT_FALSE(conversation.DropLastAnswer());

@@ -30,7 +30,8 @@ std::string Value(const Args& args, const std::string& name) {
   Parsing run(args);
   EXPECT_TRUE(run.parsed.ok()) << run.parsed.status().message();
   if (!run.parsed.ok() || !run.parsed->given(name)) return "(absent)";
-  return VariableText(FlagsOf(FlagPrograms::kText, run.options).Find(name)->variable);
+  const FlagTable table = FlagsOf(FlagPrograms::kText, run.options);
+  return VariableText(table.Find(name)->variable, table.Find(name)->limits);
 }
 std::string Error(const Args& args) {
   const Parsing run(args);
@@ -154,12 +155,19 @@ TEST(Args, GoodValues) {
   EXPECT_EQ(Value({"--kv-cache-memory", "1000"}, "kv-cache-memory"), "1000");
   EXPECT_EQ(Value({"--device", "cuda"}, "device"), "cuda:0");
   EXPECT_EQ(Value({"--reasoning-budget", "-1"}, "reasoning-budget"), "-1");
+  EXPECT_EQ(Value({"--reasoning-budget", "auto"}, "reasoning-budget"), "auto");
 }
 
 TEST(Args, MissingValue) {
   EXPECT_EQ(Error({"--prompt"}), "--prompt needs a value");
   EXPECT_EQ(Error({"--prompt", "--"}), "--prompt needs a value");
   EXPECT_EQ(Error({"--prompt", "--stream"}), "--prompt needs a value, but --stream follows");
+  EXPECT_EQ(Error({"-p", "-n", "5"}), "-p needs a value, but -n follows");
+  EXPECT_EQ(Error({"--prompt", "-q"}), "--prompt needs a value, but -q follows");
+  EXPECT_EQ(Error({"-p", "-sys", "x"}), "-p needs a value, but -sys follows");
+  EXPECT_EQ(Value({"-p=-n"}, "prompt"), "-n");
+  EXPECT_EQ(Value({"-p", "-n is an option"}, "prompt"), "-n is an option");
+  EXPECT_EQ(Value({"-p", "-1"}, "prompt"), "-1");
   EXPECT_EQ(Value({"--prompt=--stream"}, "prompt"), "--stream");
   EXPECT_EQ(Value({"--prompt", "- an item"}, "prompt"), "- an item");
 }

@@ -1,12 +1,10 @@
-"""Chats, thinking, signals and terminals."""
+"""Chats with redirected streams, thinking, signals. Terminals are in cli_terminal.py."""
 import json
 import os
-import pty
 import re
 import select
 import signal
 import subprocess
-import time
 
 from cli_harness import ARGS, CliTest, default_signals, program
 
@@ -114,6 +112,83 @@ class Chat(CliTest):
         # Of the first turn all but its last token is in the cache; all of that comes back.
         self.assertGreaterEqual(second["usage"]["cached_tokens"], done - 1)
 
+    def test_names_of_commands(self):
+        r = self.run_cli(self.qwen3, "--device", "cpu", *self.ARGS,
+                         stdin="  /hepl\n /?\n   \n\t/tokens  \nexit\nnever\n")
+        self.assertEqual(r.rc, 2)
+        self.assertEqual(self.answers(r.out), [])
+        self.assertIn("unknown command /hepl; did you mean /help?", r.err)
+        self.assertIn("/multiline", r.err)
+        self.assertIn("context: 0 of", r.err)
+        for word in ("/q", "/bye", "quit"):
+            self.assertEqual(self.qwen3_run(*self.ARGS, stdin=word + "\nHi\n").out, "")
+
+    def test_stop_show_and_read(self):
+        text = self.path("text", "one\ntwo\n")
+        session = self.path("s.json")
+        script = "/read %s\nWhat is it?\nHi\n/set stop=\"a b\" stop=c\n/show\n/set stop=\n" % text
+        r = self.qwen3_run(*self.ARGS, "--session", session, stdin=script)
+        with open(session) as f:
+            users = [m["content"] for m in json.load(f)["messages"] if m["role"] == "user"]
+        self.assertEqual(users, ["one\ntwo\n\nWhat is it?", "Hi"])
+        self.assertIn('stop="a b" stop="c"', r.err)
+        self.assertIn("stop= ", r.err)
+        for line in ("model: tiny-qwen3 (", "system message: ", "thinking: auto (on)",
+                     "context: ", "settings: temp=0 ", "session: " + session):
+            self.assertIn("\n" + line, r.err)
+        r = self.run_cli(self.qwen3, "--device", "cpu", *self.ARGS, stdin="/read /nonexistent\n")
+        self.assertEqual(r.rc, 5)
+        whole = self.qwen3_run(*self.ARGS, "-o", "json", "--think", "off", stdin="Hello\n").json()
+        stop = whole["text"][3:5]
+        r = self.qwen3_run(*self.ARGS, "-o", "json", "--think", "off",
+                           stdin='/set stop="%s"\nHello\n' % stop).json()
+        self.assertEqual(r["text"], whole["text"][:whole["text"].index(stop)])
+
+    def test_paged_and_cache_agree(self):
+        r = self.qwen3_run(*self.ARGS, "--paged-attention", "--prefix-cache",
+                           stdin="Hello\n/paged\n/cache\n/clear\n/paged\n/cache\n")
+        before, after = r.err.split("conversation cleared")
+        table = re.search(r"block table: turn 1, (\d+) blocks of 16 tokens, (\d+) tokens", before)
+        self.assertEqual(int(table.group(1)), len(re.findall("-> block", before)))
+        self.assertIn("tokens %d..%d -> block" % (16 * (int(table.group(1)) - 1),
+                                                  int(table.group(2)) - 1), before)
+        self.assertRegex(before, "blocks: [1-9]")
+        self.assertIn("block table: none", after)
+        self.assertIn("blocks: 0 of", after)
+
+    def test_an_answer_that_is_cut_says_so(self):
+        for args, found in ((("-q",), "at 6 tokens inside its reasoning: raise -n, or use "
+                                      "--reasoning-budget auto or --think off"),
+                            (("-q", "--think", "off"), "at 6 tokens: raise -n"),
+                            (("-c", "24", "-n", "50", "-o", "json"),
+                             "at the end of the context of 24 tokens")):
+            r = self.qwen3_run("-p", "Tell me a story", "-n", "6", "--ignore-eos", *args)
+            self.assertIn("\nwarning: the answer was cut " + found, "\n" + r.err)
+        r = self.qwen3_run("-i", "-n", "6", stdin="Tell me a story\n")
+        self.assertIn("(/set max_tokens=N)", r.err)
+        self.assertIn("/set reasoning_budget=auto", r.err)
+        self.assertNotIn("warning:", self.qwen3_run("-p", "What is 2 + 3?").err)
+
+    def test_full_chats_can_be_helped(self):
+        script = "one two three four\n" * 6
+        args = (*self.ARGS, "--max-context", "130", "--think", "off")
+        r = self.run_cli(self.qwen3, "--device", "cpu", *args, stdin=script)
+        self.assertEqual(r.rc, 6)
+        self.assertRegex(r.err, "(?m)^hint: .*/undo or /clear or /set overflow=drop-oldest$")
+        r = self.qwen3_run(*args, stdin="/set overflow=drop-oldest\n" + script)
+        self.assertIn("overflow=drop-oldest", r.err)
+        self.assertEqual(len(self.answers(r.out)), 6)
+
+    def test_history_limit_leaves_something_to_reuse(self):
+        r = self.qwen3_run(*self.ARGS, "-o", "json", "--history-thinking", "keep", "--prefix-cache",
+                           stdin="Hello\n" * 30)
+        usage = [json.loads(line)["usage"] for line in r.out.splitlines()]
+        drops = [i for i, u in enumerate(usage) if u["dropped_turns"] > 0]
+        self.assertEqual(drops, [11, 17, 23, 29])
+        self.assertEqual([usage[i]["dropped_turns"] for i in drops], [6] * 4)
+        for i in set(range(2, 30)) - set(drops):
+            self.assertGreater(usage[i]["cached_tokens"], usage[i]["prompt_tokens"] / 2)
+
     def test_history_limit_is_announced(self):
         r = self.qwen3_run(*self.ARGS, "--max-history", "1", stdin="a\nb\nc\n")
         self.assertRegex(r.err, r"(?m)^note: history keeps 1 turns .*dropped the oldest 1$")
@@ -152,6 +227,52 @@ class Chat(CliTest):
             self.assertEqual(json.load(f)["messages"], saved["messages"])
 
 
+    def test_a_session_belongs_to_one_process(self):
+        session = self.path("s.json", "")  # empty: a new one
+        p = Process([program("qwen3_infer"), self.qwen3, "-i", *self.ARGS, "--device", "cpu",
+                     "--session", session])
+        p.p.stdin.write(b"Hi\n")
+        p.p.stdin.flush()
+        p.wait_for_line(b"Output: ")
+        for more in (("-p", "x"), ("-i",)):
+            self.fails(2, self.qwen3, "--device", "cpu", "--session", session, *more,
+                       message="is in use by another process")
+        rc, _, err = p.finish(b"Hi again\n")
+        self.assertEqual(rc, 0, err)
+        self.qwen3_run("-p", "x", "-n", "3", "--session", session)
+        with open(session) as f:
+            self.assertEqual(len(json.load(f)["messages"]), 6)
+
+    def test_a_session_without_turns_leaves_no_file(self):
+        session = self.path("s.json")
+        self.qwen3_run(*self.ARGS, "--session", session, stdin="/help\n")
+        self.assertFalse(os.path.exists(session))
+
+    def test_byte_order_marks_are_not_part_of_the_text(self):
+        session = self.path("s.json")
+        self.qwen3_run("-p", "Hello", "-n", "2", "--session", session)
+        expected = self.qwen3_run("-p", "Hello", "-n", "2", "-o", "json").json()["usage"]
+        bom = b"\xef\xbb\xbf"
+        file = self.path("prompt", bom + b"Hello")
+        for args, stdin in ((("-f", file), b""), ((), bom + b"Hello"), (("-i",), bom + b"Hello\n")):
+            r = self.qwen3_run("-n", "2", "-o", "json", *args, stdin=stdin).json()
+            self.assertEqual(r["usage"], expected, args)
+        with open(session, "rb") as f:
+            content = f.read()
+        marked = self.path("marked.json", bom + content)
+        self.qwen3_run("-p", "More", "-n", "2", "--session", marked)
+        with open(marked) as f:
+            self.assertEqual(len(json.load(f)["messages"]), 4)
+
+    def test_a_silent_pipe_is_noted(self):
+        p = Process([program("qwen3_infer"), self.qwen3, "-n", "2", "--device", "cpu"])
+        p.wait_for_line(b"note: reading the prompt from standard input")
+        rc, out, err = p.finish(b"Hello")
+        self.assertEqual(rc, 0, err)
+        self.assertTrue(out.startswith(b"Assistant: "))
+        self.assertNotIn("reading the prompt", self.qwen3_run("-n", "2", stdin="Hello").err)
+
+
 class Thinking(CliTest):
     """With a forced block these hold for any Qwen3 model: the raw prompt opens it."""
     OPEN = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
@@ -177,6 +298,15 @@ class Thinking(CliTest):
                 ids = [int(line) for line in f]
             self.assertIn(close, ids[:budget + 1])
             self.assertLessEqual(j["usage"]["reasoning_tokens"], budget)
+
+    def test_automatic_budget_leaves_room_for_the_answer(self):
+        args = ("--raw", "-p", self.OPEN, "--ignore-eos", "-o", "json", "--reasoning-budget",
+                "auto")
+        for n in ((40, 1000), (5000, 60)):
+            j = self.qwen3_run(*args, "-n", n[0], "-c", n[1]).json()
+            room = min(n[0], n[1] - j["usage"]["prompt_tokens"])
+            self.assertLessEqual(j["usage"]["reasoning_tokens"], room // 2)
+            self.assertNotEqual(j["text"], "")
 
     def test_off_never_shows_the_block(self):
         r = self.qwen3_run("-p", "Hi", "--think", "off", "-n", "16", "--show-thinking")
@@ -220,6 +350,38 @@ class Signals(CliTest):
         self.assertTrue((first + out).endswith(b"\n"))
         self.assertIn(b"finish=interrupt", err)
 
+    def test_sigterm_prints_what_there_is(self):
+        p = Process([program("qwen3_infer"), self.qwen3, "-p", "Hi", *self.LONG, "-o", "jsonl"])
+        first = p.read()
+        p.p.send_signal(signal.SIGTERM)
+        rc, out, err = p.finish()
+        self.assertEqual(rc, -signal.SIGTERM, err)
+        done = json.loads((first + out).splitlines()[-1])
+        self.assertEqual((done["type"], done["finish_reason"]), ("done", "interrupt"))
+
+    def test_sigterm_ends_a_chat_behind_the_answer(self):
+        session = self.path("s.json")
+        p = Process([program("qwen3_infer"), self.qwen3, "-i", *self.LONG, "--session", session])
+        p.p.stdin.write(b"Hi\nnever\n")
+        p.p.stdin.flush()
+        p.read()
+        p.p.send_signal(signal.SIGTERM)
+        rc, _, err = p.finish()
+        self.assertEqual(rc, -signal.SIGTERM, err)
+        with open(session) as f:
+            self.assertEqual([m["role"] for m in json.load(f)["messages"]], ["user", "assistant"])
+
+    def test_interrupt_before_the_first_token_prints_nothing(self):
+        p = Process([program("qwen3_infer"), self.qwen3, "-f", "-", "-n", "2", "--device", "cpu",
+                     "--paged-attention", "--max-num-batched-tokens", "1", "-c", "4096"])
+        p.p.stdin.write(b"word " * 1500)
+        p.p.stdin.close()
+        p.p.stdin = None
+        p.wait_for_line(b"paged KV cache before the request")
+        p.p.send_signal(signal.SIGINT)
+        rc, out, err = p.finish()
+        self.assertEqual((rc, out), (-signal.SIGINT, b""), err)
+
     def test_interrupt_while_nothing_is_generated_ends_a_chat(self):
         p = Process([program("qwen3_infer"), self.qwen3, "-i", "-n", "4", "--device", "cpu"])
         p.p.stdin.write(b"Hi\n")
@@ -260,42 +422,3 @@ class Signals(CliTest):
         self.assertEqual(p.p.returncode, -signal.SIGPIPE)
         p.p.stdin.close()
         p.p.stderr.close()
-
-
-class Terminal(CliTest):
-    def session(self, script, *args):
-        """Types `script` line by line, each after the prompt; returns what the terminal showed."""
-        pid, master = pty.fork()
-        if pid == 0:
-            default_signals()
-            os.environ["NO_COLOR"] = "1"
-            os.execv(program("qwen3_infer"), [program("qwen3_infer"), self.qwen3, "-i", "--device",
-                                              "cpu", *args])
-        shown, seen = b"", 0
-        deadline = time.time() + 120
-        while time.time() < deadline:
-            ready, _, _ = select.select([master], [], [], 1)
-            if ready:
-                try:
-                    shown += os.read(master, 65536)
-                except OSError:  # the other side is gone
-                    break
-            if script and shown.count(b">>> ") > seen and shown.endswith(b">>> "):
-                seen = shown.count(b">>> ")
-                os.write(master, script.pop(0))
-        _, status = os.waitpid(pid, 0)
-        os.close(master)
-        return status, shown.decode(errors="replace")
-
-    def test_chat(self):
-        status, shown = self.session([b"Hi\n", b"/tokens\n", b"/quit\n"], "-n", "5")
-        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
-        self.assertEqual(shown.count(">>> "), 3)
-        self.assertIn("context: ", shown)
-        self.assertNotIn("Assistant:", shown, "answers stream on a terminal")
-        self.assertIn("[Prefill: ", shown)
-
-    def test_ctrl_c_at_the_prompt(self):
-        status, shown = self.session([b"\x03"])
-        self.assertTrue(os.WIFSIGNALED(status), shown)
-        self.assertEqual(os.WTERMSIG(status), signal.SIGINT)

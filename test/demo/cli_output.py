@@ -50,6 +50,14 @@ class Output(CliTest):
         self.assertRegex(r.err, r"(?m)^\[Prefill: \d+ tokens, [\d.]+ tokens/s \| Decode: 5 tokens, "
                                 r"[\d.]+ tokens/s \(ctx: \d+\)\]$")
 
+    def test_no_line_is_glued_to_a_streamed_answer(self):
+        for args, stdin in ((("-p", "Hello"), b""), (("-i",), b"Hello\n")):
+            done = subprocess.run([program("qwen3_infer"), self.qwen3, "--device", "cpu", "-n", "5",
+                                   "--stream", "--paged-attention", *args], input=stdin,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+            for line in ("paged KV cache after the request: ", r"\[Prefill: ", "Output: "):
+                self.assertRegex(done.stdout.decode(), "(?m)^" + line)
+
     def test_formats_carry_the_same_text(self):
         args = ("-n", "24", "-p", "Hello", "--show-thinking")
         text = self.qwen3_run(*args).out
@@ -106,7 +114,7 @@ class Output(CliTest):
             self.assertNotIn(stop, choice["text"])
 
     def test_quiet_leaves_stderr_empty(self):
-        self.assertEqual(self.ok(self.qwen3, "-p", "x", "-n", "3", "-q").err, "")
+        self.assertEqual(self.ok(self.qwen3, "-p", "What is 2 + 3?", "-q").err, "")
         r = self.qwen3_run("-p", "x", "-n", "3", "--no-stats")
         self.assertNotIn("Performance", r.err)
         self.assertNotIn("Output:", r.err)

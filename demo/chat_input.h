@@ -1,0 +1,36 @@
+// Where the messages of a chat come from: the line editor on a terminal, else lines of a file.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "demo/console.h"
+#include "demo/line_editor.h"
+#include "demo/signals.h"
+#include "kuiper/base/line_reader.h"
+
+namespace kuiper::demo {
+
+class ChatInput {
+ public:
+  // `fd` is standard input, of which the editor is one user.
+  ChatInput(Console& console, int fd);
+
+  // The next line, or the next message of the editor; nothing at the end of input. The prompt is
+  // shown on a terminal.
+  std::optional<std::string> Next(const char* prompt);
+  // Ctrl-C, not the end of input, ended it.
+  bool interrupted() const { return editor_.has_value() && editor_->interrupted(); }
+  // kInput when the input ended because it cannot be read.
+  const Status& status() const { return reader_.status(); }
+
+ private:
+  Console& console_;
+  LineReader reader_;
+  // With the editor Ctrl-C never ends the program at once, wherever it comes.
+  std::optional<InterruptScope> scope_;
+  std::optional<LineEditor> editor_;
+  bool noted_ = false;
+};
+
+}  // namespace kuiper::demo
