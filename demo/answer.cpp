@@ -305,8 +305,8 @@ void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions, Result
 }
 
 void Answerer::PrintStatistics(const Result& result) {
+  if (console_.is_terse()) return console_.Dim(ShortStatistics(result));
   const bool reuses = engine_.config().prefix_cache;
-  if (console_.is_terse()) return console_.Dim(StatisticsLine(result, reuses));
   for (const std::string& line : StatisticsLines(result, stream_, reuses)) console_.Info(line);
   for (const Completion& completion : result.more) {
     Result sample = result;

@@ -55,14 +55,13 @@ std::string OutputLine(const Result& result) {
                 TokenHash(c.tokens).c_str(), gbps);
 }
 
-std::string StatisticsLine(const Result& result, bool reuse) {
+std::string ShortStatistics(const Result& result) {
   const Completion& c = result.completion;
   const int generated = static_cast<int>(c.tokens.size());
-  const std::string of = reuse ? " of " + std::to_string(c.prompt_tokens) : "";
-  return Format(
-      "[Prefill: %d%s tokens, %.1f tokens/s | Decode: %d tokens, %.1f tokens/s (ctx: %d)]",
-      c.prompt_tokens - c.cached_tokens, of.c_str(), result.prefill_tps(), generated,
-      result.decode_tps(), c.prompt_tokens + generated);
+  const std::string of = c.cached_tokens > 0 ? " of " + std::to_string(c.prompt_tokens) : "";
+  return Format("[Prefill: %d%s tokens, %.1f/s | Decode: %d tokens, %.1f/s (ctx: %d)]",
+                c.prompt_tokens - c.cached_tokens, of.c_str(), result.prefill_tps(), generated,
+                result.decode_tps(), c.prompt_tokens + generated);
 }
 
 std::vector<std::string> StatisticsLines(const Result& result, bool compact, bool prefix_cache) {
@@ -71,7 +70,11 @@ std::vector<std::string> StatisticsLines(const Result& result, bool compact, boo
   const int computed = c.prompt_tokens - c.cached_tokens;
   std::vector<std::string> lines;
   if (compact) {
-    lines.push_back(StatisticsLine(result, false));
+    lines.push_back(
+        Format("[Prefill: %d tokens, %.1f tokens/s | Decode: %d tokens, %.1f tokens/s "
+               "(ctx: %d)]",
+               computed, result.prefill_tps(), generated, result.decode_tps(),
+               c.prompt_tokens + generated));
   } else {
     lines.push_back("=== Performance Statistics ===");
     lines.push_back(Format("Prompt length: %d tokens", c.prompt_tokens));

@@ -18,8 +18,9 @@ std::vector<std::string> KvCacheLines(const Engine& engine);
 // The last line of the statistics: length, finish reason and hash of the ids of one answer.
 std::string OutputLine(const Result& result);
 
-// Speeds and lengths of one answer. `reuse`: also how much of the prompt was computed anew.
-std::string StatisticsLine(const Result& result, bool reuse);
+// Speeds and lengths of one answer for people, in less than a row of a terminal; where some of the
+// prompt was reused, also how much.
+std::string ShortStatistics(const Result& result);
 
 // The statistics block, or its one-line form for streamed answers.
 std::vector<std::string> StatisticsLines(const Result& result, bool compact, bool prefix_cache);

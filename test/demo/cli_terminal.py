@@ -14,7 +14,7 @@ import termios
 from cli_harness import CliTest, default_signals, program
 
 PROMPT = b">>> "
-CTRL = {letter: bytes([ord(letter) - 64]) for letter in "ACDEKRLU"}
+CTRL = {letter: bytes([ord(letter) - 64]) for letter in "ACDEKRLUZ"}
 LEFT, UP = b"\x1b[D", b"\x1b[A"
 
 
@@ -53,9 +53,12 @@ class Pty:
 
     def send(self, data):
         while data:
-            _, ready, _ = select.select([self.master], [self.master], [], 120)
-            assert ready, "the program does not read"
-            data = data[os.write(self.master, data):]
+            shown, ready, _ = select.select([self.master], [self.master], [], 120)
+            assert shown or ready, "the program neither reads nor writes"
+            if shown:
+                self.read()
+            if ready:
+                data = data[os.write(self.master, data[:1000]):]
 
     def ask(self, text):
         """A message; returns what was shown until the next prompt."""
@@ -164,6 +167,48 @@ class LineEditor(TerminalTest):
         self.assertEqual(t.end(), -signal.SIGINT, t.shown)
         self.assertEqual(self.messages(), ["sent"])
         self.assertEqual(t.after, t.before, "the terminal is as it was")
+
+    def test_what_is_typed_during_an_answer_is_not_lost(self):
+        paragraph = "\n".join("line %d of a pasted paragraph, 你好" % i for i in range(130))
+        t = self.chat("-n", "200", "--ignore-eos", "--think", "off")
+        t.send(b"Tell me a story\r")
+        t.until(b"Once")
+        t.send(b"\x1b[200~" + paragraph.encode() + b"\x1b[201~\rThe last\r")
+        t.until(PROMPT + b"The last")
+        t.until(PROMPT)
+        self.leave(t)
+        self.assertEqual(self.messages(), ["Tell me a story", paragraph, "The last"])
+
+    def test_ctrl_c_stops_an_answer_and_keeps_the_chat(self):
+        t = self.chat("-n", "100000", "--ignore-eos", "--think", "off")
+        t.send(b"Tell me a story\r")
+        t.until(b"Once")
+        t.send(CTRL["C"])
+        t.until(b"\n" + PROMPT)
+        t.ask(b"/tokens")
+        self.leave(t)
+        self.assertEqual(len(self.messages("assistant")), 1)
+
+    def test_ctrl_z_gives_the_terminal_back(self):
+        """Only a shell with job control stops a program."""
+        self.session = self.path("session.json")
+        t = Pty(["bash", "--norc", "--noprofile", "-i"], self.env(PS1="$ "))
+        t.until(b"$ ")
+        t.send(" ".join([program("qwen3_infer"), self.qwen3, "-i", "--device", "cpu", "--session",
+                         self.session, *self.ARGS]).encode() + b"\n")
+        t.until(PROMPT)
+        t.send(b"half" + CTRL["Z"])
+        t.until(b"Stopped")
+        t.send(b"echo $((40 + 2))\n")
+        t.until(b"42")
+        t.send(b"fg\n")
+        t.until(PROMPT + b"half")
+        t.ask(b" and half")
+        t.send(b"/quit\r")
+        t.until(b"$ ")
+        t.send(b"exit\n")
+        self.assertEqual(t.end(), 0)
+        self.assertEqual(self.messages(), ["half and half"])
 
     def test_ctrl_d_ends_and_restores_the_terminal(self):
         t = self.chat(*self.ARGS)
