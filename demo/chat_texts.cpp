@@ -35,7 +35,8 @@ constexpr char kHelpAfterSet[] = R"(
                      (or end each line but the last with a backslash)
 /quit, /exit, /bye   end the chat
 //text               a message that begins with a slash
-Ctrl-C stops an answer; at the prompt it ends the program.)";
+Ctrl-C stops an answer; at the prompt it clears the line, and twice it ends the chat.
+Arrows, Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and Ctrl-R bring back what was typed.)";
 
 struct CommandName {
   const char* name;

@@ -5,7 +5,8 @@ namespace kuiper::demo {
 namespace {
 
 constexpr char kAfterTextFlags[] = R"(
-Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt it ends the program.
+Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt of a terminal it clears
+the line, and twice it ends the program.
 
 Input: --prompt, --file, --messages, else all of standard input is one user message; if that is a
 terminal or empty, a default question. With -i and piped input, one line is one turn.
@@ -29,7 +30,7 @@ Exit codes:
   2  usage                                7  out of memory, KV cache full
   3  model file or wrong model type       8  device not available
   4  tokenizer                            9  --verify-paged found a difference
-  130, 141  ended by SIGINT, SIGPIPE
+  130, 141, 143  ended by SIGINT, SIGPIPE, SIGTERM
 
 Guarantees (on one machine, one device, one --attention kind, one dtype):
   1. paged == contiguous: the same token ids and the same logit bits, for every page size
