@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "demo/exit_code.h"
@@ -86,11 +85,11 @@ void Chat::Ask(const std::string& text) {
     return;
   }
   Conversation before = conversation_;
-  conversation_.AddUser(std::exchange(files_, "") + text);
-  Answer(std::move(before));
+  conversation_.AddUser(files_ + text);
+  if (Answer(std::move(before))) files_.clear();
 }
 
-void Chat::Answer(Conversation before) {
+bool Chat::Answer(Conversation before) {
   const Result result = answerer_.Answer(answerer_.BuildPrompt(chat_, parameters_, &conversation_),
                                          parameters_, run_.options.show_thinking);
   const Completion& c = result.completion;
@@ -100,7 +99,7 @@ void Chat::Answer(Conversation before) {
   }
   if (!result.ok() || c.tokens.empty()) {
     conversation_ = std::move(before);
-    return;
+    return false;
   }
   ++totals_.turns;
   // The last token was not fed to the model.
@@ -113,6 +112,7 @@ void Chat::Answer(Conversation before) {
   totals_.decode_ms += c.decode_ms;
   conversation_.AddAnswer(c, chat_, !run_.options.request.ignore_eos, *engine_->tokenizer());
   SaveSession();
+  return true;
 }
 
 void Chat::SaveSession() {
@@ -137,8 +137,9 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   const TemplateOptions chat = ChatTemplateOf(run.options, input, engine->chat_family());
   AdviseOnThinking(run, chat);
-  int& max_tokens = run.options.request.max_new_tokens;
-  max_tokens = std::min(max_tokens, engine->config().max_context);
+  if (run.console.is_dialogue() && !run.options.args.given("max-tokens")) {
+    run.options.request.max_new_tokens = engine->config().max_context;
+  }
   if (run.console.input_is_terminal()) {
     run.console.Info("Chat with " + ModelName(run.options.engine.model_path) +
                      ". /help lists the commands, /quit ends.");

@@ -28,8 +28,8 @@ class Chat {
   // Answers a message or obeys a command; false ends the chat.
   bool Handle(const std::string& message);
   void Ask(const std::string& text);
-  // `before` is the history again if there is no answer.
-  void Answer(Conversation before);
+  // False: there is no answer, and `before` is the history again.
+  bool Answer(Conversation before);
   void SaveSession();
   void Fail(const Status& status, bool as_answer);
 

@@ -123,8 +123,6 @@ void ApplyTerminalDefaults(Options* options) {
   if (!args.given("overflow")) options->drop_oldest = true;
   if (!args.given("max-history")) options->max_history = INT_MAX;
   if (!args.given("use-generation-config")) options->use_generation_config = true;
-  // The engine ends an answer where the context does.
-  if (!args.given("max-tokens")) options->request.max_new_tokens = INT_MAX;
 }
 
 int RunOptions(const Program& program, Options& options, Console& console) {
