@@ -106,7 +106,7 @@ class ModelErrors(CliTest):
 
     def test_more_layers_than_the_config_knows(self):
         model = self.copy_model()
-        args = ("--device", "cpu", "-p", "x", "-n", "1", "-q")
+        args = ("--device", "cpu", "-p", "What is 2 + 3?", "-q")
         self.assertEqual(self.ok(model, *args).err, "")
         self.edit_config(model, num_hidden_layers=3)
         self.fails(3, model, *args, message="config.json says 3 layers, but there is a tensor of "

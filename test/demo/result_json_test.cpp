@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "demo/report.h"
+#include "kuiper/base/hash.h"
 
 namespace kuiper::demo {
 namespace {
