@@ -21,8 +21,9 @@ kuiper_find(nlohmann_json nlohmann-json3-dev)
 kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of the programs alone
 kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
+kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates
 kuiper_pkg(HWY libhwy libhwy-dev)
 
 add_library(kuiper_deps INTERFACE)
 target_link_libraries(kuiper_deps INTERFACE PkgConfig::SENTENCEPIECE PkgConfig::PCRE2
-  PkgConfig::HWY $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)
+  PkgConfig::UTF8PROC PkgConfig::HWY $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)

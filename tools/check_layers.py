@@ -21,6 +21,7 @@ THIRD_PARTY = [
     ("json", "nlohmann/*"),
     ("sentencepiece", "sentencepiece*"),
     ("pcre2", "pcre2.h"),
+    ("utf8proc", "utf8proc.h"),
     ("stb", "stb*"),
     ("webp", "webp/*"),
     ("highway", "hwy/*"),
@@ -56,7 +57,9 @@ TOOL = PUBLIC + ["tools/*", "demo/args.h"]
 RULES = [
     ("kuiper/base/json.cpp", LEAVES + ["json"]),
     ("kuiper/base/*", LEAVES),
-    ("kuiper/io/*", LEAVES + ["kuiper/io/*", "json", "sentencepiece", "pcre2", "stb", "webp"]),
+    ("kuiper/io/*", LEAVES + ["kuiper/io/*", "json", "sentencepiece", "pcre2", "utf8proc", "stb",
+                              "webp"]),
+    ("kuiper/jinja/*", LEAVES + ["kuiper/jinja/*", "kuiper/io/utf8.h", "utf8proc"]),
     ("kuiper/kv/kv_cache.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
     ("kuiper/kv/swap_space.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
     ("kuiper/kv/*", LEAVES + ["kuiper/kv/*"]),

@@ -9,36 +9,6 @@
 namespace kuiper {
 namespace {
 
-// Python's repr(float): the shortest digits that read back equal, in scientific form when the
-// exponent is below -4 or at least 16.
-std::string PythonFloat(double value) {
-  char buffer[40];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
-  const std::string_view printed(buffer, end.ptr - buffer);
-  const size_t e = printed.find('e');
-  std::string digits;
-  for (char c : printed.substr(0, e)) {
-    if (c >= '0' && c <= '9') digits += c;
-  }
-  const char* exponent_text = printed.data() + e + (printed[e + 1] == '+' ? 2 : 1);
-  int exponent = 0;
-  std::from_chars(exponent_text, end.ptr, exponent);
-  std::string out = printed[0] == '-' ? "-" : "";
-  const int count = static_cast<int>(digits.size());
-  if (exponent < -4 || exponent >= 16) {
-    out += digits[0];
-    if (count > 1) out += "." + digits.substr(1);
-    const int magnitude = std::abs(exponent);
-    out += exponent < 0 ? "e-" : "e+";
-    if (magnitude < 10) out += '0';
-    return out + std::to_string(magnitude);
-  }
-  if (exponent < 0) return out + "0." + std::string(-exponent - 1, '0') + digits;
-  if (count <= exponent + 1) return out + digits + std::string(exponent + 1 - count, '0') + ".0";
-  return out + digits.substr(0, exponent + 1) + "." + digits.substr(exponent + 1);
-}
-
 // As a Python dict: a repeated key keeps its first place and takes its last value.
 void MergeRepeatedKeys(JsonNode* object) {
   const size_t count = object->keys.size();
@@ -197,6 +167,36 @@ StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::
   JsonTreeBuilder builder;
   KU_RETURN_IF_ERROR(builder.Read(text, code, name));
   return std::move(builder.root());
+}
+
+// The shortest digits that read back equal, in scientific form when the
+// exponent is below -4 or at least 16.
+std::string PythonFloat(double value) {
+  char buffer[40];
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
+  const std::string_view printed(buffer, end.ptr - buffer);
+  const size_t e = printed.find('e');
+  std::string digits;
+  for (char c : printed.substr(0, e)) {
+    if (c >= '0' && c <= '9') digits += c;
+  }
+  const char* exponent_text = printed.data() + e + (printed[e + 1] == '+' ? 2 : 1);
+  int exponent = 0;
+  std::from_chars(exponent_text, end.ptr, exponent);
+  std::string out = printed[0] == '-' ? "-" : "";
+  const int count = static_cast<int>(digits.size());
+  if (exponent < -4 || exponent >= 16) {
+    out += digits[0];
+    if (count > 1) out += "." + digits.substr(1);
+    const int magnitude = std::abs(exponent);
+    out += exponent < 0 ? "e-" : "e+";
+    if (magnitude < 10) out += '0';
+    return out + std::to_string(magnitude);
+  }
+  if (exponent < 0) return out + "0." + std::string(-exponent - 1, '0') + digits;
+  if (count <= exponent + 1) return out + digits + std::string(exponent + 1 - count, '0') + ".0";
+  return out + digits.substr(0, exponent + 1) + "." + digits.substr(exponent + 1);
 }
 
 std::string PythonJsonString(std::string_view text) {

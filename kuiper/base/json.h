@@ -101,5 +101,7 @@ StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::
 // As Python's json.dumps(value, ensure_ascii=False) prints it.
 std::string PythonJson(const JsonNode& node);
 std::string PythonJsonString(std::string_view text);
+// Python's repr of a finite float.
+std::string PythonFloat(double value);
 
 }  // namespace kuiper

@@ -1,0 +1,82 @@
+// Filters, tests, global functions and methods: tables of functions of the same form.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kuiper/jinja/ast.h"
+#include "kuiper/jinja/runtime.h"
+#include "kuiper/jinja/value.h"
+
+namespace kuiper::jinja {
+
+using Keywords = std::vector<std::pair<std::string_view, Value>>;
+
+// One call of a builtin. With named parameters `args` has one element for each; one that was not
+// given is undefined and has no node.
+struct Call {
+  Runtime& run;
+  const Node& node;  // for messages
+  Value self;        // what the filter or test is applied to, whose method it is
+  std::vector<Value> args;
+  Keywords keywords;
+
+  Heap& heap() const;
+  bool Fail(const std::string& message) const;
+  bool Given(size_t i) const { return !(args[i].Is(Kind::kUndefined) && args[i].node == nullptr); }
+  // An optional parameter; the message of the other type names it.
+  bool Integer(size_t i, const char* name, int64_t* value) const;
+  bool Flag(size_t i) const { return Given(i) && IsTrue(args[i]); }
+  // A string parameter; a message otherwise.
+  bool String(size_t i, const char* name, const Text** text) const;
+  // `self` as Python's str() prints it.
+  const Text* SelfText() const;
+};
+
+struct Builtin {
+  std::string_view name;
+  // Names separated by commas; "*" takes any arguments.
+  std::string_view parameters;
+  int required;
+  bool (*function)(Call& call, Value* result);
+};
+
+// Null when there is none.
+const Builtin* FindFilter(std::string_view name);
+const Builtin* FindTest(std::string_view name);
+const Builtin* FindGlobal(std::string_view name);
+// Of strings, dicts, lists and tuples.
+const Builtin* FindMethod(Kind kind, std::string_view name);
+
+// Assigns the given arguments to the parameters of `builtin`, as Python does.
+bool Bind(const Builtin& builtin, Call* call);
+
+bool CallBuiltin(Runtime& run, const Builtin& builtin, const Node& node, const Value& self,
+                 std::vector<Value> args, Keywords keywords, Value* result);
+// By name, for filters that apply others.
+bool CallFilter(Runtime& run, std::string_view name, const Node& node, const Value& self,
+                std::vector<Value> args, Keywords keywords, Value* result);
+bool CallTest(Runtime& run, std::string_view name, const Node& node, const Value& self,
+              std::vector<Value> args, bool* result);
+
+// The value of an attribute as filters name it: "a", "a.b", or a number.
+bool Lookup(Call& call, const Value& item, const Value& attribute, Value* result);
+
+// Of the folder's own files only.
+const Builtin* FindTextFilter(std::string_view name);
+const Builtin* FindListFilter(std::string_view name);
+const Builtin* FindSortFilter(std::string_view name);
+const Builtin* FindStringMethod(std::string_view name);
+const Builtin* FindSplitMethod(std::string_view name);
+template <size_t kSize>
+const Builtin* FindIn(const Builtin (&table)[kSize], std::string_view name) {
+  for (const Builtin& builtin : table) {
+    if (builtin.name == name) return &builtin;
+  }
+  return nullptr;
+}
+
+}  // namespace kuiper::jinja
