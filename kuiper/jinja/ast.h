@@ -98,6 +98,8 @@ struct Node {
   const Builtin* builtin = nullptr;  // of a filter or test; null: there is none of this name
   bool negated = false;              // of a test
   bool recursive = false;            // of a loop
+  // Of a macro: it takes more arguments than it has parameters.
+  bool takes_varargs = false, takes_kwargs = false;
   Target target = {};
   std::vector<Target> targets = {};
   std::vector<Parameter> parameters = {};

@@ -103,18 +103,20 @@ bool CallTest(Runtime& run, std::string_view name, const Node& node, const Value
   return true;
 }
 
-bool Lookup(Call& call, const Value& item, const Value& attribute, Value* result) {
+bool Lookup(Call& call, const Value& item, const Value& attribute, Value* result,
+            const Value* otherwise) {
   *result = item;
-  if (!attribute.Is(Kind::kString)) return Element(call.run, item, attribute, call.node, result);
-  std::string_view path = attribute.bytes();
+  std::string_view path = attribute.Is(Kind::kString) ? attribute.bytes() : "";
   while (true) {
     const size_t dot = std::min(path.find('.'), path.size());
     const std::string_view name = path.substr(0, dot);
     const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-    Value key = Value::String(call.heap().Refer(name, kTemplate));
+    Value key = attribute;
+    if (attribute.Is(Kind::kString)) key = Value::String(call.heap().Refer(name, kTemplate));
     if (number && name.size() < 10) key = Value::Int(std::stoll(std::string(name)));
     const Value object = *result;
     if (!Element(call.run, object, key, call.node, result)) return false;
+    if (result->Is(Kind::kUndefined) && otherwise != nullptr) *result = *otherwise;
     if (dot == path.size()) return true;
     path.remove_prefix(dot + 1);
   }

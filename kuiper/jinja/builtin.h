@@ -63,7 +63,9 @@ bool CallTest(Runtime& run, std::string_view name, const Node& node, const Value
               std::vector<Value> args, bool* result);
 
 // The value of an attribute as filters name it: "a", "a.b", or a number.
-bool Lookup(Call& call, const Value& item, const Value& attribute, Value* result);
+// Undefined parts become `otherwise`, if given.
+bool Lookup(Call& call, const Value& item, const Value& attribute, Value* result,
+            const Value* otherwise = nullptr);
 
 // Of the folder's own files only.
 const Builtin* FindTextFilter(std::string_view name);

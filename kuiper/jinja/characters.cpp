@@ -39,6 +39,10 @@ bool IsSpace(char32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+bool IsLineBreak(char32_t c) {
+  return (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
 size_t LeadingSpace(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {

@@ -20,7 +20,8 @@ size_t CountCharacters(std::string_view text);
 // Byte of the character number `index`; text.size() when there are not so many.
 size_t ByteOfCharacter(std::string_view text, size_t index);
 
-bool IsSpace(char32_t c);  // str.isspace
+bool IsSpace(char32_t c);      // str.isspace
+bool IsLineBreak(char32_t c);  // of str.splitlines
 // Bytes of space at the begin and at the end.
 size_t LeadingSpace(std::string_view text);
 size_t TrailingSpace(std::string_view text);

@@ -35,7 +35,7 @@ bool Range(Call& call, Value* result) {
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
     call.heap().Push(list, Value::Int(begin + i * step, data));
   }
-  *result = Value::OfList(list, Kind::kView);
+  *result = Value::OfList(list);
   return call.run.Work(call.node, list->items.size());
 }
 

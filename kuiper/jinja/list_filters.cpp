@@ -159,8 +159,7 @@ bool Map(Call& call, Value* result) {
   for (const Value& item : items->items) {
     Value value;
     if (attribute != nullptr) {
-      if (!Lookup(call, item, *attribute, &value)) return false;
-      if (value.Is(Kind::kUndefined) && otherwise != nullptr) value = *otherwise;
+      if (!Lookup(call, item, *attribute, &value, otherwise)) return false;
     } else if (!CallFilter(call.run, call.args[0].bytes(), call.node, item, rest, call.keywords,
                            &value)) {
       return false;

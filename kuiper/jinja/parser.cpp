@@ -182,14 +182,21 @@ bool Parser::Signature(std::vector<Parameter>* parameters) {
   return true;
 }
 
+bool Parser::MacroBody(std::string_view end, Node* node) {
+  const size_t begin = num_nodes();
+  const int loops = std::exchange(loops_, 0);
+  if (!Block(end, &node->body)) return false;
+  loops_ = loops;
+  node->takes_varargs = Reads(begin, "varargs");
+  node->takes_kwargs = Reads(begin, "kwargs");
+  return true;
+}
+
 const Node* Parser::Macro() {
   Node* node = New(NodeKind::kMacro, Now().at);
   Advance();
   if (!ExpectName(&node->name) || !Signature(&node->parameters)) return nullptr;
-  const int loops = std::exchange(loops_, 0);
-  const bool good = Block("endmacro", &node->body);
-  loops_ = loops;
-  return good ? node : nullptr;
+  return MacroBody("endmacro", node) ? node : nullptr;
 }
 
 const Node* Parser::CallBlock() {
@@ -200,10 +207,7 @@ const Node* Parser::CallBlock() {
   node->kids = {Expression(true)};
   if (node->kids[0] == nullptr) return nullptr;
   if (node->kids[0]->kind != NodeKind::kCall) return Fail("a call block needs a call");
-  const int loops = std::exchange(loops_, 0);
-  const bool good = Block("endcall", &node->body);
-  loops_ = loops;
-  return good ? node : nullptr;
+  return MacroBody("endcall", node) ? node : nullptr;
 }
 
 const Node* Parser::FilterBlock() {

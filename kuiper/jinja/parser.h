@@ -44,6 +44,9 @@ class TokenReader {
   std::nullptr_t FailAt(size_t at, const std::string& message);
   std::nullptr_t Unexpected(const std::string& wanted);
   Node* New(NodeKind kind, size_t at);
+  size_t num_nodes() const { return nodes_->size(); }
+  // Whether a node from number `begin` on reads the name.
+  bool Reads(size_t begin, std::string_view name) const;
   // A node of two operands; null when the second is.
   Node* NewBinary(NodeKind kind, const Node* left, const Node* right);
 
@@ -137,6 +140,7 @@ class Parser final : public ExpressionParser {
   const Node* FilterBlock();
   const Node* With();
   const Node* Generation();
+  bool MacroBody(std::string_view end, Node* node);
   bool Signature(std::vector<Parameter>* parameters);
   bool ParseTarget(Target* target, bool with_attribute);
   bool OneTarget(Target* target, bool with_attribute);

@@ -29,7 +29,7 @@ bool SortBy(Call& call, const std::vector<Value>& keys, bool reverse, std::vecto
   std::iota(order.begin(), order.end(), size_t{0});
   bool comparable = true;
   for (size_t i = 0; i < keys.size() && comparable; ++i) {
-    comparable = Compare(keys[i], keys[0]) != 2;
+    comparable = Compare(keys[i], keys[0]) != 2 || AreEqual(keys[i], keys[0]);
   }
   if (!comparable) return call.Fail("the values have no order");
   // Elements of lists may still have none; they count as equal then.
@@ -60,6 +60,28 @@ bool DictSort(Call& call, Value* result) {
   return SortBy(call, keys, call.Flag(2), &result->list->items);
 }
 
+// What `sort` orders an item by: itself, an attribute, or several ("a,b").
+bool SortKeyOf(Call& call, const Value& item, Value* result) {
+  *result = SortKey(call, item, call.Flag(1));
+  if (!call.Given(2) || call.args[2].Is(Kind::kNone)) return true;
+  const Value& attribute = call.args[2];
+  std::string_view rest = attribute.Is(Kind::kString) ? attribute.bytes() : "";
+  List* parts = call.heap().NewList();
+  while (true) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    Value name = attribute, part;
+    if (attribute.Is(Kind::kString)) {
+      name = Value::String(call.heap().Refer(rest.substr(0, comma), kTemplate));
+    }
+    if (!Lookup(call, item, name, &part)) return false;
+    call.heap().Push(parts, SortKey(call, part, call.Flag(1)));
+    if (comma == rest.size()) break;
+    rest.remove_prefix(comma + 1);
+  }
+  *result = Value::OfList(parts);
+  return true;
+}
+
 bool Sort(Call& call, Value* result) {
   const List* items = Items(call.run, call.self, call.node);
   if (items == nullptr) return false;
@@ -68,9 +90,7 @@ bool Sort(Call& call, Value* result) {
   *result = Value::OfList(list);
   std::vector<Value> keys;
   for (const Value& item : result->list->items) {
-    Value key = item;
-    if (call.Given(2) && !Lookup(call, item, call.args[2], &key)) return false;
-    keys.push_back(SortKey(call, key, call.Flag(1)));
+    if (!SortKeyOf(call, item, &keys.emplace_back())) return false;
   }
   return SortBy(call, keys, call.Flag(0), &result->list->items);
 }

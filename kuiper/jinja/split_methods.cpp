@@ -24,7 +24,8 @@ bool SplitWords(Call& call, int64_t limit, List* list) {
   while (at < text.size()) {
     size_t end = at;
     if (limit-- == 0) {
-      return PushPart(call, at, text.size() - TrailingSpace(text.substr(at)), list);
+      PushPart(call, at, text.size(), list);
+      break;
     }
     while (end < text.size()) {
       const Character c = FirstCharacter(text.substr(end));
@@ -42,8 +43,7 @@ bool SplitWordsFromRight(Call& call, int64_t limit, List* list) {
   size_t end = text.size() - TrailingSpace(text);
   while (end > 0) {
     if (limit-- == 0) {
-      const size_t begin = LeadingSpace(text.substr(0, end));
-      PushPart(call, begin, end, list);
+      PushPart(call, 0, end, list);
       break;
     }
     size_t at = end;
@@ -110,11 +110,9 @@ bool SplitLines(Call& call, Value* result) {
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const Character c = FirstCharacter(text.substr(at));
-    const bool ends = (c.code >= 10 && c.code <= 13) || (c.code >= 28 && c.code <= 30) ||
-                      c.code == 0x85 || c.code == 0x2028 || c.code == 0x2029;
     const size_t end = at;
     at += c.size;
-    if (!ends) continue;
+    if (!IsLineBreak(c.code)) continue;
     if (c.code == '\r' && at < text.size() && text[at] == '\n') ++at;
     if (!PushPart(call, begin, call.Flag(0) ? at : end, list)) return true;
     begin = at;

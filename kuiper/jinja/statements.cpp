@@ -255,6 +255,10 @@ bool Statements::BindMacro(const Macro& macro, const Node& node, const std::vect
   const std::vector<Parameter>& parameters = macro.node->parameters;
   List* more = heap().NewList();
   Dict* more_named = heap().NewDict();
+  if (args.size() > parameters.size() && !macro.node->takes_varargs) {
+    return Fail(node,
+                "the macro takes at most " + std::to_string(parameters.size()) + " arguments");
+  }
   for (size_t i = parameters.size(); i < args.size(); ++i) heap().Push(more, args[i]);
   for (const auto& [name, value] : keywords) {
     const bool known = std::any_of(parameters.begin(), parameters.end(),
@@ -262,6 +266,8 @@ bool Statements::BindMacro(const Macro& macro, const Node& node, const std::vect
     if (known) continue;
     if (name == "caller") {
       scope_->Set("caller", value);
+    } else if (!macro.node->takes_kwargs) {
+      return Fail(node, "the macro takes no keyword argument " + Quoted(name));
     } else {
       heap().Set(more_named, Value::String(heap().Refer(name, kTemplate)), value);
     }

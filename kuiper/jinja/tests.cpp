@@ -125,8 +125,10 @@ bool IsIn(Call& call, Value* result) {
 
 bool IsSame(Call& call, Value* result) {
   const Value &a = call.self, &b = call.args[0];
-  *result = Value::Bool(a.kind == b.kind &&
-                        (a.Is(Kind::kNone) || a.Is(Kind::kUndefined) || a.integer == b.integer));
+  // Texts have no identity here: equal ones are the same.
+  *result =
+      Value::Bool(a.kind == b.kind &&
+                  (a.HasList() || a.Is(Kind::kDict) ? a.integer == b.integer : AreEqual(a, b)));
   return true;
 }
 

@@ -110,6 +110,13 @@ bool ToJson(Call& call, Value* result) {
   return Finish(call, builder, result);
 }
 
+// Whether str.splitlines sees a break at the end.
+bool TrailingBreak(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
+  return IsLineBreak(FirstCharacter(text.substr(begin)).code);
+}
+
 bool Indent(Call& call, Value* result) {
   const Text& text = *call.SelfText();
   const Text* indent = nullptr;
@@ -122,13 +129,19 @@ bool Indent(Call& call, Value* result) {
     indent = call.heap().Copy(std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' '),
                               kTemplate);
   }
+  Call lines{call.run, call.node, Value::String(&text), {Value::Bool(false)}, {}};
+  Value list;
+  if (!FindStringMethod("splitlines")->function(lines, &list)) return false;
+  // A break at the end begins an empty line.
+  const bool ends_open = text.size() == 0 || TrailingBreak(text.bytes());
+  if (ends_open) call.heap().Push(list.list, Value::String(call.heap().Refer("", kTemplate)));
   TextBuilder builder = call.heap().Builder();
-  for (size_t at = 0, line = 0; at <= text.size(); ++line) {
-    const size_t end = std::min(text.bytes().find('\n', at), text.size());
-    const bool wanted = line == 0 ? call.Flag(1) : end > at || call.Flag(2);
-    if (wanted) builder.Append(*indent);
-    builder.AppendPart(text, at, end - at + (end < text.size() ? 1 : 0));
-    at = end + 1;
+  bool first = true;
+  for (const Value& line : list.list->items) {
+    if (!first) builder.Append("\n", kTemplate);
+    if (first ? call.Flag(1) : line.text->size() > 0 || call.Flag(2)) builder.Append(*indent);
+    builder.Append(*line.text);
+    first = false;
   }
   return Finish(call, builder, result);
 }

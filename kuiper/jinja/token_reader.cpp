@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "kuiper/base/text.h"
@@ -50,6 +51,12 @@ bool TokenReader::ExpectName(std::string_view* name) {
   *name = Now().text;
   Advance();
   return true;
+}
+
+bool TokenReader::Reads(size_t begin, std::string_view name) const {
+  return std::any_of(
+      nodes_->begin() + static_cast<std::ptrdiff_t>(begin), nodes_->end(),
+      [&](const Node& node) { return node.kind == NodeKind::kName && node.name == name; });
 }
 
 Node* TokenReader::NewBinary(NodeKind kind, const Node* left, const Node* right) {

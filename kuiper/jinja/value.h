@@ -33,7 +33,7 @@ enum class Kind : uint8_t {
   kString,
   kList,
   kTuple,
-  kView,       // what items(), keys(), values() and range() give
+  kView,       // what items(), keys() and values() give
   kGenerator,  // what map, select and the like give: it can be read once
   kDict,
   kNamespace,
