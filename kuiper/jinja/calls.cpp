@@ -79,7 +79,7 @@ bool Expressions::CallValue(const Value& callee, const Node& node, std::vector<V
     case Kind::kLoop:
       return CallLoop(callee.loop, "", node, args, result);
     default:
-      return Fail(node, "'" + std::string(TypeName(callee)) + "' object is not callable");
+      return Fail(node, QuotedType(callee) + " object is not callable");
   }
 }
 

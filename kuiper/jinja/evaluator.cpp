@@ -123,7 +123,7 @@ bool Expressions::EvalDict(const Node& node, Value* result) {
     Value key, value;
     if (!Eval(*node.kids[i], &key) || !Eval(*node.kids[i + 1], &value)) return false;
     if (!IsHashable(key)) {
-      return Fail(node, "unhashable type: '" + std::string(TypeName(key)) + "'");
+      return Fail(node, "unhashable type: " + QuotedType(key));
     }
     heap().Set(dict, key, value);
   }
@@ -154,9 +154,9 @@ bool Expressions::EvalConcat(const Node& node, Value* result) {
 bool Expressions::EvalSign(const Node& node, Value* result) {
   if (!Eval(*node.kids[0], result)) return false;
   if (!result->IsNumber()) {
-    return Fail(node, result->Is(Kind::kUndefined) ? UndefinedMessage(*result)
-                                                   : "bad operand type for a sign: '" +
-                                                         std::string(TypeName(*result)) + "'");
+    return Fail(node, result->Is(Kind::kUndefined)
+                          ? UndefinedMessage(*result)
+                          : "bad operand type for a sign: " + QuotedType(*result));
   }
   const bool negative = node.kind == NodeKind::kNegative;
   if (result->Is(Kind::kFloat)) {

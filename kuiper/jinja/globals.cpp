@@ -81,7 +81,7 @@ bool StrftimeNow(Call& call, Value* result) {
     return true;
   }
   // A byte in front tells an empty result from one that does not fit.
-  const std::string wanted = " " + std::string(format->bytes());
+  const std::string wanted = std::string(" ").append(format->bytes());
   char buffer[1024];
   const std::tm now = call.run.now();
   const size_t size = std::strftime(buffer, sizeof(buffer), wanted.c_str(), &now);
@@ -105,7 +105,7 @@ constexpr Builtin kGlobals[] = {
 
 bool Get(Call& call, Value* result) {
   if (!IsHashable(call.args[0])) {
-    return call.Fail("unhashable type: '" + std::string(TypeName(call.args[0])) + "'");
+    return call.Fail("unhashable type: " + QuotedType(call.args[0]));
   }
   const Value* found = call.self.dict->Find(call.args[0]);
   *result = found != nullptr ? *found : call.Given(1) ? call.args[1] : Value::None();

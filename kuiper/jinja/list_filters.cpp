@@ -22,7 +22,7 @@ bool Length(Call& call, Value* result) {
   } else if (v.Is(Kind::kDict)) {
     length = v.dict->entries.size();
   } else if (!v.Is(Kind::kUndefined)) {
-    return call.Fail("object of type '" + std::string(TypeName(v)) + "' has no len()");
+    return call.Fail("object of type " + QuotedType(v) + " has no len()");
   }
   *result = Value::Int(static_cast<int64_t>(length));
   return true;

@@ -41,9 +41,10 @@ bool LoopAttribute(const Loop& loop, std::string_view name, const Node& node, Va
 std::string UndefinedMessage(const Value& value) {
   const Node* node = value.node;
   if (node == nullptr) return "a value is undefined";
-  const std::string name = "'" + std::string(node->name) + "'";
+  const std::string name = std::string("'").append(node->name).append("'");
   if (node->kind == NodeKind::kName) return name + " is undefined";
-  const std::string owner = "'" + std::string(TypeName(value.owner)) + " object' has no ";
+  const std::string owner =
+      std::string("'").append(TypeName(value.owner)).append(" object' has no ");
   if (node->kind == NodeKind::kAttribute) return owner + "attribute " + name;
   return node->kind == NodeKind::kElement ? owner + "such element" : "a value is undefined";
 }
@@ -71,7 +72,7 @@ List* Items(Runtime& run, const Value& value, const Node& node) {
       }
       break;
     default:
-      run.Fail(node, "'" + std::string(TypeName(value)) + "' object is not iterable");
+      run.Fail(node, QuotedType(value) + " object is not iterable");
       return nullptr;
   }
   return run.Work(node, list->items.size()) ? list : nullptr;

@@ -14,8 +14,9 @@ constexpr std::string_view kSigns[] = {
     "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
 
 std::string Mismatch(Operator op, const Value& a, const Value& b) {
-  return "unsupported operand types for " + std::string(kSigns[static_cast<size_t>(op)]) + ": '" +
-         std::string(TypeName(a)) + "' and '" + std::string(TypeName(b)) + "'";
+  return std::string("unsupported operand types for ")
+      .append(kSigns[static_cast<size_t>(op)])
+      .append(": " + QuotedType(a) + " and " + QuotedType(b));
 }
 
 bool Power(int64_t base, int64_t exponent, int64_t* result) {

@@ -125,7 +125,7 @@ void AppendRepr(const Value& value, int depth, TextBuilder* out) {
       AppendDictRepr(*value.dict, depth, out);
       break;
     default:
-      out->Append("<" + std::string(TypeName(value)) + ">", kTemplate);
+      out->Append(std::string("<").append(TypeName(value)).append(">"), kTemplate);
   }
 }
 

@@ -260,7 +260,9 @@ bool Statements::BindMacro(const Macro& macro, const Node& node, const std::vect
                 "the macro takes at most " + std::to_string(parameters.size()) + " arguments");
   }
   for (size_t i = parameters.size(); i < args.size(); ++i) heap().Push(more, args[i]);
-  for (const auto& [name, value] : keywords) {
+  for (const auto& keyword : keywords) {
+    const std::string_view name = keyword.first;
+    const Value& value = keyword.second;
     const bool known = std::any_of(parameters.begin(), parameters.end(),
                                    [&](const Parameter& p) { return p.name == name; });
     if (known) continue;

@@ -85,12 +85,11 @@ bool ToJson(Call& call, Value* result) {
   style.ensure_ascii = call.Flag(0);
   style.sort_keys = call.Flag(3);
   if (call.Given(1) && !call.args[1].Is(Kind::kNone)) {
-    style.item_separator = ",";
+    style.item_separator = std::string(1, ',');
     if (call.args[1].Is(Kind::kString)) {
       style.indent = call.args[1].bytes();
     } else if (call.args[1].IsInteger() && call.args[1].integer <= 64) {
-      style.indent =
-          std::string(static_cast<size_t>(std::max<int64_t>(call.args[1].integer, 0)), ' ');
+      style.indent.emplace(static_cast<size_t>(std::max<int64_t>(call.args[1].integer, 0)), ' ');
     } else {
       return call.Fail("indent is neither a number up to 64 nor a string");
     }

@@ -39,7 +39,7 @@ bool TokenReader::SkipName(std::string_view text) {
 
 bool TokenReader::ExpectOperator(std::string_view text) {
   if (SkipOperator(text)) return true;
-  Unexpected("'" + std::string(text) + "'");
+  Unexpected(std::string("'").append(text).append("'"));
   return false;
 }
 

@@ -320,6 +320,10 @@ std::string_view TypeName(Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+std::string QuotedType(const Value& value) {
+  return std::string("'").append(TypeName(value)).append("'");
+}
+
 std::string_view TypeName(const Value& value) {
   return TypeName(value.kind);
 }

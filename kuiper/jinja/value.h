@@ -168,5 +168,6 @@ bool IsHashable(const Value& value);
 // Python's name of the type, e.g. "dict".
 std::string_view TypeName(const Value& value);
 std::string_view TypeName(Kind kind);
+std::string QuotedType(const Value& value);  // 'dict'
 
 }  // namespace kuiper::jinja
