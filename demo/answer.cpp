@@ -140,9 +140,9 @@ StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, const Reques
 Request Answerer::MakeRequest(const Prompt& prompt, const Request& parameters) const {
   Request request = parameters;
   request.prompt = prompt.ids;
-  request.split_thinking = engine_.chat_family() == ChatFamily::kQwen3;
-  request.starts_thinking =
-      request.split_thinking && EndsInsideThinking(*engine_.tokenizer(), prompt.ids);
+  request.split_thinking = prompt.thinking.has_value();
+  request.starts_thinking = prompt.starts_thinking;
+  if (prompt.thinking.has_value()) request.thinking_tags = *prompt.thinking;
   request.keep_logits = !options_.logits_file.empty();
   return request;
 }

@@ -96,11 +96,11 @@ void BatchJob::Store(const BatchLine& line, std::string text) {
 }
 
 StatusOr<Prompt> BatchJob::BuildPrompt(const ChatRequest& request) {
-  if (!request.request.prompt.empty()) return Prompt{request.request.prompt};
-  if (!request.is_chat) return Prompt{EncodeRaw(*engine_.tokenizer(), request.text)};
+  if (!request.request.prompt.empty()) return Prompt{.ids = request.request.prompt};
+  if (!request.is_chat) return Prompt{.ids = EncodeRaw(*engine_.tokenizer(), request.text)};
   const PromptInput input = {.messages = request.messages};
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_.options, input));
-  const TemplateOptions chat = ChatTemplateOf(run_.options, input, engine_.chat_family());
+  const TemplateOptions chat = ChatTemplateOf(run_, input, engine_.chat_family());
   return answerer_.BuildPrompt(chat, request.request, &conversation);
 }
 
@@ -110,8 +110,6 @@ void BatchJob::Start(const BatchInput::Item& item) {
     KU_ASSIGN_OR_RETURN(const ChatRequest wanted, ParseBatchLine(*item.json, run_.options.request));
     KU_ASSIGN_OR_RETURN(const Prompt prompt, BuildPrompt(wanted));
     Request request = answerer_.MakeRequest(prompt, wanted.request);
-    // A completion is all of the text.
-    if (!wanted.is_chat) request.split_thinking = request.starts_thinking = false;
     KU_ASSIGN_OR_RETURN(const int64_t id, engine_.Add(std::move(request)));
     const int choices = wanted.request.num_samples;
     active_[id] = {item.line, wanted.is_chat, choices, std::vector<Completion>(choices)};

@@ -135,7 +135,7 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
                       SessionFile::Open(run.options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
-  const TemplateOptions chat = ChatTemplateOf(run.options, input, engine->chat_family());
+  const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
   AdviseOnThinking(run, chat);
   if (run.console.is_dialogue() && !run.options.args.given("max-tokens")) {
     run.options.request.max_new_tokens = engine->config().max_context;

@@ -128,7 +128,7 @@ Status Chat::SetSystem(const std::string& text) {
 }
 
 Status Chat::SetThinking(const std::string& value) {
-  if (chat_.family != ChatFamily::kQwen3) return Bad("this model does not think");
+  if (!chat_.thinking().has_value()) return Bad("this model does not think");
   if (value == "on" || value == "off") {
     chat_.think = value == "on";
   } else if (value == "auto") {

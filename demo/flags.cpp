@@ -70,9 +70,11 @@ std::vector<Row> InputRows(Options& o) {
       Infer(Text("messages", "PATH", &o.messages_file, "OpenAI-style messages, a JSON file")),
       Text("sys,system-prompt", "TEXT", &o.system_prompt,
            "system message, \"\" = none (default: the chat template's own)"),
+      Text("now", "TIME", &o.now_text,
+           "the time a chat template sees, e.g. 2026-11-21T12:34:56 (default: the clock's)"),
       Infer(Of("raw", &o.raw, "no chat template: the prompt is fed as it is")),
       Of("think", OneOf(&o.think, {{"on", true}, {"off", false}, {"auto", std::nullopt}}),
-         "Qwen3 thinking; auto = the chat template's own, on"),
+         "thinking; auto = the chat template's own, on"),
       Infer(Of("show-thinking", &o.show_thinking, "print the reasoning (--hide-thinking: do not)")),
       OfParameter(*FindParameter("reasoning_budget"), o.request),
       Infer(Unused(FlagUse::kUnavailable, "image", &o.unused.text, kTextOnly)),
@@ -219,6 +221,8 @@ std::vector<Row> OutputRows(Options& o) {
 std::vector<Row> ToolRows(Options& o) {
   return {
       Infer(Of("tokenize", &o.wants.tokenize, "print the ids of the prompt and exit")),
+      Infer(Of("print-prompt", &o.wants.print_prompt,
+               "print the text of the prompt and exit; needs the chat template only")),
       Of("dry-run", &o.wants.dry_run, "print the memory plan and exit 0 or 7"),
       Infer(Of("verify-paged", &o.wants.verify_paged,
                "run contiguous and paged, compare ids and logits to the bit")),

@@ -1,7 +1,9 @@
 #include "demo/options.h"
 
 #include <algorithm>
+#include <ctime>
 #include <initializer_list>
+#include <iomanip>
 #include <sstream>
 #include <utility>
 
@@ -59,12 +61,28 @@ void FinishOutput(Options* options) {
 Task TaskOf(const Options& options, FlagPrograms program) {
   const auto& wants = options.wants;
   return wants.tokenize                    ? Task::kTokenize
+         : wants.print_prompt              ? Task::kPrintPrompt
          : wants.dry_run                   ? Task::kDryRun
          : wants.verify_paged              ? Task::kVerifyPaged
          : wants.benchmark                 ? Task::kBenchmark
          : wants.chat                      ? Task::kChat
          : program == FlagPrograms::kBatch ? Task::kBatch
                                            : Task::kAnswer;
+}
+
+// YYYY-MM-DDTHH:MM:SS.
+Status ParseNow(const std::string& text, std::optional<std::tm>* now) {
+  std::tm time = {};
+  std::istringstream stream(text);
+  stream >> std::get_time(&time, "%Y-%m-%dT%H:%M:%S");
+  const std::tm wanted = time;
+  const bool read = !stream.fail() && text.size() == 19;
+  // Fills in the day of the week; a day that does not exist becomes another.
+  const bool exists =
+      read && timegm(&time) != -1 && time.tm_mday == wanted.tm_mday && time.tm_sec == wanted.tm_sec;
+  if (!exists) return Bad("--now: '" + text + "' is no time", "e.g. --now 2026-11-21T12:34:56");
+  *now = time;
+  return OkStatus();
 }
 
 // At most one of these flags may be given.
@@ -83,7 +101,8 @@ Status CheckTogether(const Options& options) {
   const Request& request = options.request;
   std::string exclusive =
       "prompt file messages;messages raw;system-prompt raw;"
-      "interactive tokenize dry-run verify-paged benchmark;benchmark prompt;benchmark file;"
+      "raw print-prompt;interactive tokenize print-prompt dry-run verify-paged benchmark;benchmark "
+      "prompt;benchmark file;"
       "benchmark messages;benchmark session;raw session;raw interactive;"
       "interactive dump-tokens;interactive dump-logits";
   const std::pair<std::string, int> several[] = {{"num-samples", request.num_samples},
@@ -193,6 +212,7 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   FinishOutput(&options);
   if (program == FlagPrograms::kBatch) KU_RETURN_IF_ERROR(FinishBatch(&options));
   KU_RETURN_IF_ERROR(CheckTogether(options));
+  if (options.args.given("now")) KU_RETURN_IF_ERROR(ParseNow(options.now_text, &options.now));
   options.task = TaskOf(options, program);
   TakeNotes(table, &options);
   if (program == FlagPrograms::kText) {

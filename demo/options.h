@@ -2,6 +2,7 @@
 // that they go together. Everything behind it takes Options and never sees a flag.
 #pragma once
 
+#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +23,16 @@ enum class FlagPrograms {
 enum class OutputFormat { kText, kRaw, kJson, kJsonLines };
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class ColorMode { kAuto, kNever, kAlways };
-enum class Task { kAnswer, kChat, kTokenize, kDryRun, kVerifyPaged, kBenchmark, kBatch };
+enum class Task {
+  kAnswer,
+  kChat,
+  kTokenize,
+  kPrintPrompt,
+  kDryRun,
+  kVerifyPaged,
+  kBenchmark,
+  kBatch
+};
 
 struct Options {
   Options();
@@ -32,7 +42,8 @@ struct Options {
   Task task = Task::kAnswer;
   // Flags that choose the task, at most one of them.
   struct {
-    bool chat = false, tokenize = false, dry_run = false, verify_paged = false, benchmark = false;
+    bool chat = false, tokenize = false, print_prompt = false, dry_run = false,
+         verify_paged = false, benchmark = false;
   } wants;
   // Flags that nothing reads.
   struct {
@@ -47,6 +58,8 @@ struct Options {
   std::optional<std::string> system_prompt;  // absent: the chat template's own
   bool raw = false;
   std::optional<bool> think;  // absent: the chat template's own
+  std::string now_text;
+  std::optional<std::tm> now;  // of --now; absent: the local time
   bool show_thinking = false;
 
   Request request;  // the parameters of every answer; without a prompt

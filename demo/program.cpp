@@ -73,22 +73,33 @@ void NoteWaiting(ProgramRun& run) {
 
 // --tokenize takes a folder that holds nothing but a tokenizer; if there is a model, it must fit.
 bool NeedsModel(const Options& options) {
+  if (options.task == Task::kPrintPrompt) return false;
   if (options.task != Task::kTokenize) return true;
   std::error_code ignored;
   const std::filesystem::path path = options.engine.model_path;
   return std::filesystem::exists(path / "config.json", ignored);
 }
 
+void NoteThinkingFlags(ProgramRun& run) {
+  if (ChatTemplateOf(run, {}, run.program.chat_family).thinking().has_value()) return;
+  for (const char* name : {"think", "show-thinking", "reasoning-budget", "history-thinking"}) {
+    if (!run.options.args.given(name)) continue;
+    run.console.Note(std::string("--") + name + " has no effect: this model does not think");
+  }
+}
+
 StatusOr<int> RunTask(ProgramRun& run) {
   const Options& options = run.options;
   if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
-  if (options.task != Task::kTokenize) ChooseDevice(run);
+  if (options.task != Task::kTokenize && options.task != Task::kPrintPrompt) ChooseDevice(run);
   if (options.task == Task::kDryRun) {
     KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine, *run.model));
     run.console.Answer(plan.Describe() + "\n");
     return kExitOk;
   }
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
+  if (!options.raw) KU_RETURN_IF_ERROR(ReadOwnTemplate(run));
+  NoteThinkingFlags(run);
   if (options.task == Task::kBatch) return RunBatch(run);
   NoteWaiting(run);
   KU_ASSIGN_OR_RETURN(const PromptInput input,
@@ -99,21 +110,14 @@ StatusOr<int> RunTask(ProgramRun& run) {
   switch (options.task) {
     case Task::kChat:
       return RunChat(run, input);
+    case Task::kPrintPrompt:
+      return RunPrintPrompt(run, input);
     case Task::kTokenize:
       return RunTokenize(run, input);
     case Task::kVerifyPaged:
       return RunVerifyPaged(run, input);
     default:
       return RunAnswer(run, input);
-  }
-}
-
-void NoteThinkingFlags(const Program& program, Options* options) {
-  if (program.chat_family == ChatFamily::kQwen3) return;
-  for (const char* name : {"think", "show-thinking", "reasoning-budget", "history-thinking"}) {
-    if (!options->args.given(name)) continue;
-    options->notes.push_back(std::string("--") + name + " has no effect: " + program.models +
-                             " do not think");
   }
 }
 
@@ -151,7 +155,6 @@ int RunArguments(const Program& program, const std::vector<std::string>& argumen
                        : std::string(program.name) + ", " + Engine::Version() + "\n");
     return console.output_status().ok() ? kExitOk : kExitInternal;
   }
-  NoteThinkingFlags(program, &*options);
   return RunOptions(program, *options, console);
 }
 

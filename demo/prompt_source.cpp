@@ -48,7 +48,12 @@ Status CheckText(const std::string& text, const std::string& name) {
 
 StatusOr<PromptInput> ReadMessages(const std::string& path, int input_fd) {
   KU_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path, "messages file", input_fd));
-  StatusOr<ParsedMessages> messages = ParseMessagesJson(json);
+  const auto parse = [&]() -> StatusOr<ParsedMessages> {
+    KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(json, StatusCode::kInput, "messages"));
+    KU_RETURN_IF_ERROR(CheckMessagesFields(root));
+    return ParseMessages(root);
+  };
+  StatusOr<ParsedMessages> messages = parse();
   if (!messages.ok()) return Bad(path + ": " + messages.status().message());
   return PromptInput{.messages = std::move(*messages)};
 }

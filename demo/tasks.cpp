@@ -28,6 +28,9 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
   run.console.EndProgress();
   if (!engine.ok()) return engine;
   const Engine& e = **engine;
+  if (run.own_template.has_value() && e.tokenizer() != nullptr) {
+    KU_RETURN_IF_ERROR(run.own_template->CheckTokens(*e.tokenizer()));
+  }
   LogInfo(Format("loaded %s (%s) in %.0f ms, context %d tokens",
                  ModelName(config.model_path).c_str(), e.model_config().architecture.c_str(),
                  e.load_ms(), e.config().max_context));
@@ -48,18 +51,36 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
   return engine;
 }
 
+Status ReadOwnTemplate(ProgramRun& run) {
+  KU_ASSIGN_OR_RETURN(const TemplateFiles files, Engine::ReadTemplate(run.options.engine));
+  KU_ASSIGN_OR_RETURN(run.own_template, PromptTemplate::Make(files));
+  if (!run.own_template.has_value()) return OkStatus();
+  for (const std::string& line : Describe(run.own_template->facts(), run.own_template->name())) {
+    run.console.Line(LogLevel::kDebug, line);
+  }
+  if (run.options.keep_thinking && !run.own_template->facts().family.has_value()) {
+    run.console.Note("--history-thinking has no effect: the model's chat template decides");
+  }
+  return OkStatus();
+}
+
 void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat) {
-  if (chat.family != ChatFamily::kQwen3 || !chat.think.value_or(true) || run.options.raw) return;
+  if (!chat.thinking().has_value() || !chat.think.value_or(true) || run.options.raw) return;
   if (run.options.request.sampling.temperature > 0) return;
   run.console.Hint(
       "greedy decoding may repeat itself while thinking: --use-generation-config "
       "samples, --think off answers at once");
 }
 
-TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input,
-                               ChatFamily family) {
+TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input, ChatFamily family) {
+  const Options& options = run.options;
   TemplateOptions chat;
   chat.family = family;
+  if (run.own_template.has_value()) chat.own = &*run.own_template;
+  chat.now = options.now;
+  chat.documents = input.messages.documents;
+  chat.template_kwargs = input.messages.template_kwargs;
+  chat.add_generation_prompt = input.messages.add_generation_prompt.value_or(true);
   chat.think = options.think.has_value() ? options.think : input.messages.enable_thinking;
   chat.keep_thinking = options.keep_thinking;
   chat.tools_json = input.messages.tools_json;
@@ -102,11 +123,11 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
                       SessionFile::Open(options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  const TemplateOptions chat = ChatTemplateOf(options, input, engine->chat_family());
+  const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
   AdviseOnThinking(run, chat);
   Answerer answerer(options, *engine, run.console, Streams(run));
   const StatusOr<Prompt> prompt =
-      options.raw ? StatusOr<Prompt>(Prompt{EncodeRaw(*engine->tokenizer(), *input.text)})
+      options.raw ? StatusOr<Prompt>(RawPrompt(*engine->tokenizer(), chat, *input.text))
                   : answerer.BuildPrompt(chat, options.request, &conversation);
   const Result result = answerer.Answer(prompt, options.request, options.show_thinking);
   if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
@@ -130,18 +151,28 @@ StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
   if (options.raw) {
     ids = EncodeRaw(*tokenizer, *input.text);
   } else {
-    if (!tokenizer->TokenId("<|im_end|>").has_value()) {
+    if (run.own_template.has_value()) {
+      KU_RETURN_IF_ERROR(run.own_template->CheckTokens(*tokenizer));
+    } else if (!tokenizer->TokenId("<|im_end|>").has_value()) {
       return Status(StatusCode::kTokenizer,
                     "the tokenizer has no token <|im_end|>: not a chat model's",
                     "--raw encodes without the chat template");
     }
     KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(options, input));
     KU_ASSIGN_OR_RETURN(ids, EncodePrompt(*tokenizer, conversation,
-                                          ChatTemplateOf(options, input, run.program.chat_family)));
+                                          ChatTemplateOf(run, input, run.program.chat_family)));
   }
   std::string line;
   for (int32_t id : ids) line += std::string(line.empty() ? "" : " ") + std::to_string(id);
   run.console.Answer(line + "\n");
+  return kExitOk;
+}
+
+StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input) {
+  KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(run.options, input));
+  TemplateOptions chat = ChatTemplateOf(run, input, run.program.chat_family);
+  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(conversation, chat));
+  run.console.Answer(JoinSegments(segments));
   return kExitOk;
 }
 

@@ -19,7 +19,8 @@ struct ProgramRun {
   const Program& program;
   Options& options;
   Console& console;
-  std::optional<OpenedModel> model = {};  // until an engine takes it
+  std::optional<OpenedModel> model = {};            // until an engine takes it
+  std::optional<PromptTemplate> own_template = {};  // the model's; absent: it has none, or --raw
 };
 
 // Creates the engine with a progress line and logs what was chosen. It takes run.model; when that
@@ -28,7 +29,11 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
 
 // The conversation a run starts with: --session, --messages, --system-prompt.
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
-TemplateOptions ChatTemplateOf(const Options& options, const PromptInput& input, ChatFamily family);
+// `input` may be part of a batch; `family` is the renderer of models without a template.
+TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input, ChatFamily family);
+
+// The model's own chat template, and what it says about the model, into the log.
+Status ReadOwnTemplate(ProgramRun& run);
 
 // Whether answers are printed as they come: by default where somebody watches.
 bool Streams(const ProgramRun& run);
@@ -38,6 +43,8 @@ void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat);
 
 StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input);
+// Prints the prompt's text.
+StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunBenchmark(ProgramRun& run);
 // Answers the requests of a file into another (batch_run.cpp).

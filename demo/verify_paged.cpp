@@ -24,11 +24,11 @@ StatusOr<Outcome> Generate(ProgramRun& run, const PromptInput& input, bool paged
   options.request = run.options.request;  // LoadEngine reads generation_config.json
   Answerer answerer(options, *engine, run.console, false);
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
+  const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
   Prompt prompt;
   if (options.raw) {
-    prompt.ids = EncodeRaw(*engine->tokenizer(), *input.text);
+    prompt = RawPrompt(*engine->tokenizer(), chat, *input.text);
   } else {
-    const TemplateOptions chat = ChatTemplateOf(options, input, engine->chat_family());
     KU_ASSIGN_OR_RETURN(prompt, answerer.BuildPrompt(chat, options.request, &conversation));
   }
   Request request = answerer.MakeRequest(prompt, options.request);

@@ -50,6 +50,7 @@ CONTAINERS = {
 LEAVES = ["std", "posix", "kuiper/base/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h"]
+CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 TOOL = PUBLIC + ["tools/*", "demo/args.h"]
 
@@ -75,7 +76,7 @@ RULES = [
                                  "kuiper/io/image.h", "json"]),
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
-    ("kuiper/chat/*", ENGINE_API + ["kuiper/chat/*"]),
+    ("kuiper/chat/*", CHAT),
     ("demo/*", PUBLIC + ["demo/*", "glog"]),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/base/text.h"
+
 namespace kuiper {
 namespace {
 
@@ -15,15 +17,48 @@ Message TextMessage(Role role, const std::string& text) {
   return message;
 }
 
+// Kept reasoning is part of the ids, so they stand for more than the template prints.
+bool KeepsThinking(const TemplateOptions& options) {
+  return options.keep_thinking && options.equal_family().has_value();
+}
+
 bool UsesEmptyThinking(const TemplateOptions& options) {
-  return options.family == ChatFamily::kQwen3 && !options.think.value_or(true);
+  return options.equal_family() == ChatFamily::kQwen3 && !options.think.value_or(true);
+}
+
+bool HasMedia(const Message& message) {
+  return std::any_of(message.parts.begin(), message.parts.end(),
+                     [](const ContentPart& p) { return p.kind != ContentPart::Kind::kText; });
+}
+
+ChatOptions OptionsOf(const TemplateOptions& options) {
+  ChatOptions chat;
+  chat.add_generation_prompt = options.add_generation_prompt;
+  chat.enable_thinking = options.think;
+  chat.tools_json = options.tools_json;
+  chat.keep_thinking_in_history = options.keep_thinking;
+  chat.documents = options.documents;
+  chat.template_kwargs = options.template_kwargs;
+  return chat;
+}
+
+// The family's renderer reads neither documents nor kwargs.
+Status CheckUnread(const ChatOptions& chat) {
+  const char* reader = "the built-in chat template does not read ";
+  if (!chat.documents.IsNull())
+    return Status(StatusCode::kInput, std::string(reader) + "documents");
+  if (chat.template_kwargs.keys.empty()) return OkStatus();
+  return Status(StatusCode::kInput,
+                reader + Quoted(chat.template_kwargs.keys[0]) + " of chat_template_kwargs");
 }
 
 }  // namespace
 
 void Conversation::SetMessages(std::vector<Message> messages) {
   system_.reset();
-  if (!messages.empty() && messages[0].role == Role::kSystem && messages[0].parts.empty()) {
+  // A message with more than a text stays a message.
+  if (!messages.empty() && messages[0].role == Role::kSystem && messages[0].parts.empty() &&
+      messages[0].source.keys.size() <= 2) {
     system_ = std::move(messages[0].text);
     messages.erase(messages.begin());
   }
@@ -47,7 +82,7 @@ void Conversation::AddAnswer(const Completion& answer, const TemplateOptions& op
   // A stop string cut the text, so the ids say more than the text. Stripped reasoning moves the
   // answer to other positions: its keys and values are of no use, the template's text is.
   const bool same_text = answer.finish != FinishReason::kStopString;
-  if (exact_ids && same_text && (!answer.has_reasoning || options.keep_thinking)) {
+  if (exact_ids && same_text && (!answer.has_reasoning || KeepsThinking(options))) {
     if (options.keep_thinking && UsesEmptyThinking(options)) {
       message.ids = tokenizer.EncodeWithSpecials(kNoThinking);
     }
@@ -92,20 +127,44 @@ bool Conversation::waits_for_answer() const {
   return !turns_.empty() && turns_.back().role != Role::kAssistant;
 }
 
-StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
-                                            const Conversation& conversation,
+std::optional<ThinkingTags> TemplateOptions::thinking() const {
+  if (own != nullptr) return own->facts().thinking;
+  return family == ChatFamily::kQwen3 ? std::optional<ThinkingTags>(ThinkingTags()) : std::nullopt;
+}
+
+std::optional<ChatFamily> TemplateOptions::equal_family() const {
+  return own != nullptr ? own->facts().family : family;
+}
+
+StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,
                                             const TemplateOptions& options) {
   std::vector<Message> messages = conversation.Messages();
-  ChatOptions chat;
-  chat.enable_thinking = options.think;
-  chat.tools_json = options.tools_json;
-  chat.keep_thinking_in_history = options.keep_thinking;
-  if (conversation.system().has_value() && conversation.system()->empty()) {
+  ChatOptions chat = OptionsOf(options);
+  const bool no_system = conversation.system().has_value() && conversation.system()->empty();
+  const std::optional<ChatFamily> family = options.equal_family();
+  const bool by_family =
+      options.own == nullptr || ((options.keep_thinking || no_system) && family.has_value());
+  // Where the template would write a system message of its own, an empty one takes its place.
+  if (no_system && (by_family || !options.own->facts().has_system)) {
     messages.erase(messages.begin());
     chat.default_system = false;
   }
-  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
-                      RenderSegments(options.family, messages, chat));
+  if (by_family) {
+    KU_RETURN_IF_ERROR(CheckUnread(chat));
+    return RenderSegments(*family, messages, chat);
+  }
+  const auto media = std::find_if(messages.begin(), messages.end(), HasMedia);
+  if (media != messages.end() && options.family != ChatFamily::kQwen3VL) {
+    return Status(StatusCode::kInput, "message " + std::to_string(media - messages.begin()) +
+                                          " holds an image, but the model takes text only");
+  }
+  return options.own->Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
+}
+
+StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
+                                            const Conversation& conversation,
+                                            const TemplateOptions& options) {
+  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(conversation, options));
   return EncodeChat(tokenizer, segments);
 }
 
@@ -126,30 +185,38 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
     while (turns-- > 0) rest.DropOldestTurn();
     return rest;
   };
-  const auto encode = [&](int dropped) {
-    return EncodePrompt(tokenizer, without(dropped), options);
-  };
   Prompt prompt;
-  KU_ASSIGN_OR_RETURN(prompt.ids, encode(0));
+  const auto encode = [&](int dropped) -> Status {
+    KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
+                        RenderPrompt(without(dropped), options));
+    prompt.ids = EncodeChat(tokenizer, segments);
+    prompt.dropped_turns = dropped;
+    prompt.starts_thinking =
+        options.own != nullptr
+            ? options.own->EndsInsideThinking(segments)
+            : prompt.thinking.has_value() && EndsInsideThinking(tokenizer, prompt.ids);
+    return OkStatus();
+  };
+  prompt.thinking = options.thinking();
+  KU_RETURN_IF_ERROR(encode(0));
   const size_t whole = prompt.ids.size();
   if (most > limits.max_turns) {
-    prompt.surplus_turns = prompt.dropped_turns = most - limits.kept_turns;
-    KU_ASSIGN_OR_RETURN(prompt.ids, encode(prompt.dropped_turns));
+    prompt.surplus_turns = most - limits.kept_turns;
+    KU_RETURN_IF_ERROR(encode(prompt.surplus_turns));
   }
   if (static_cast<int>(prompt.ids.size()) > limits.max_prompt) {
     // The fewest turns that suffice: the more of them leave, the shorter is the prompt.
     int few = prompt.dropped_turns, many = most;
     while (few < many) {
       const int middle = few + (many - few) / 2;
-      KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, encode(middle));
-      if (static_cast<int>(ids.size()) <= limits.kept_prompt) {
+      KU_RETURN_IF_ERROR(encode(middle));
+      if (static_cast<int>(prompt.ids.size()) <= limits.kept_prompt) {
         many = middle;
       } else {
         few = middle + 1;
       }
     }
-    prompt.dropped_turns = few;
-    KU_ASSIGN_OR_RETURN(prompt.ids, encode(few));
+    if (prompt.dropped_turns != few) KU_RETURN_IF_ERROR(encode(few));
   }
   *conversation = without(prompt.dropped_turns);
   prompt.dropped_tokens = static_cast<int>(whole - prompt.ids.size());
@@ -162,10 +229,19 @@ std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& te
   return ids;
 }
 
-bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
+Prompt RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
+                 const std::string& text) {
+  Prompt prompt{.ids = EncodeRaw(tokenizer, text), .thinking = options.thinking()};
+  prompt.starts_thinking =
+      prompt.thinking.has_value() && EndsInsideThinking(tokenizer, prompt.ids, *prompt.thinking);
+  return prompt;
+}
+
+bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                        const ThinkingTags& tags) {
   const std::optional<int32_t> turn = tokenizer.TokenId("<|im_start|>");
-  const std::optional<int32_t> open = tokenizer.TokenId("<think>");
-  const std::optional<int32_t> close = tokenizer.TokenId("</think>");
+  const std::optional<int32_t> open = tokenizer.TokenId(tags.open);
+  const std::optional<int32_t> close = tokenizer.TokenId(tags.close);
   for (size_t i = prompt.size(); i-- > 0;) {
     if (prompt[i] == open) return true;
     if (prompt[i] == close || prompt[i] == turn) return false;

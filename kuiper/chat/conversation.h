@@ -5,11 +5,14 @@
 
 #include <climits>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
+#include "kuiper/chat/prompt_template.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/tokenizer.h"
@@ -18,9 +21,20 @@ namespace kuiper {
 
 struct TemplateOptions {
   ChatFamily family = ChatFamily::kNone;
-  std::optional<bool> think = {};  // absent: the template's own
-  bool keep_thinking = false;      // earlier turns keep their reasoning
+  const PromptTemplate* own = nullptr;  // the model's own template; null: the family's renderer
+  std::optional<bool> think = {};       // absent: the template's own
+  bool keep_thinking = false;           // earlier turns keep their reasoning
   std::vector<std::string> tools_json = {};
+  JsonNode documents = {};        // a list, or null
+  JsonNode template_kwargs = {};  // an object, or null
+  bool add_generation_prompt = true;
+  std::optional<std::tm> now = {};  // what strftime_now sees; absent: the local time
+
+  // The model's thinking tags; absent: it does not think.
+  std::optional<ThinkingTags> thinking() const;
+  // What no template offers (reasoning kept in history, no system message at all) is there where
+  // the family's renderer writes the same prompts.
+  std::optional<ChatFamily> equal_family() const;
 };
 
 class Conversation {
@@ -58,6 +72,9 @@ class Conversation {
   std::vector<Message> turns_;
 };
 
+// The next prompt before it is encoded.
+StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,
+                                            const TemplateOptions& options);
 // The ids of the next prompt, ending where the answer begins.
 StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                             const Conversation& conversation,
@@ -79,6 +96,8 @@ HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool goes_on);
 
 struct Prompt {
   std::vector<int32_t> ids;
+  std::optional<ThinkingTags> thinking = {};  // of the answer; absent: it has no reasoning
+  bool starts_thinking = false;               // the prompt ends inside an open tag
   int dropped_turns = 0;
   int surplus_turns = 0;  // of them, those beyond HistoryLimits::max_turns
   int dropped_tokens = 0;
@@ -90,8 +109,11 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
 
 // The ids of a text without a chat template: control tokens may be spelled in it.
 std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
+Prompt RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
+                 const std::string& text);
 
-// Whether the generation prompt ends inside an open <think> block.
-bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt);
+// Whether the generation prompt ends inside an open thinking block.
+bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                        const ThinkingTags& tags = {});
 
 }  // namespace kuiper

@@ -16,6 +16,11 @@ Json PartToJson(const ContentPart& part) {
 }
 
 Json MessageToJson(const Message& message) {
+  // As it was given, with fields that only a template reads.
+  if (message.source.IsObject()) {
+    const Json given = Json::parse(PythonJson(message.source), nullptr, /*allow_exceptions=*/false);
+    if (!given.is_discarded()) return given;
+  }
   Json json = {{"role", RoleName(message.role)}};
   if (message.parts.empty()) {
     json["content"] = message.text;

@@ -19,6 +19,7 @@
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"
+#include "kuiper/io/template_files.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/opened_model.h"
@@ -95,6 +96,8 @@ class Engine {
   static std::vector<Device> Devices();
   // The tokenizer alone: config.tokenizer_path, else the one in the model's directory or container.
   static StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const EngineConfig& config);
+  // The chat template that came with the tokenizer, else with the model.
+  static StatusOr<TemplateFiles> ReadTemplate(const EngineConfig& config);
   // Plans memory and loads nothing. Same errors as Create up to there.
   static StatusOr<MemoryPlan> Plan(const EngineConfig& config, const OpenedModel& model);
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OpenedModel model);

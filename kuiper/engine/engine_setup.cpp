@@ -69,6 +69,17 @@ StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
   return Tokenizer::Load(files.dir);
 }
 
+StatusOr<TemplateFiles> TemplateOf(const EngineConfig& config, const ModelFiles& files) {
+  if (!config.tokenizer_path.empty()) {
+    KU_ASSIGN_OR_RETURN(TemplateFiles found, ReadTemplateFiles(config.tokenizer_path));
+    if (!found.source.empty()) return found;
+  }
+  if (files.chat_template.empty() && files.tokenizer_config_json.empty()) {
+    return ReadTemplateFiles(files.dir);
+  }
+  return ParseTemplateFiles(files.chat_template, files.tokenizer_config_json, files.path);
+}
+
 // Null when none is needed and none is there.
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
                                                    const OpenedModel& model) {
@@ -86,8 +97,11 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
                                               std::to_string(tokenizer.value()->max_id()) +
                                               ", model vocabulary is " + std::to_string(vocab));
   }
-  const bool chats = ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
-  if (chats && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
+  // With a template of the model's own it is known which control tokens prompts have.
+  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
+  const bool by_family =
+      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
+  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
     return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
   }
   return tokenizer;
@@ -207,6 +221,18 @@ StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& c
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source,
                       FileWeights::Open(config.model_path));
   return OpenTokenizer(config, source->files());
+}
+
+StatusOr<TemplateFiles> Engine::ReadTemplate(const EngineConfig& config) {
+  std::error_code ignored;
+  const std::string& path = config.model_path;
+  if (std::filesystem::is_directory(path, ignored) || path.ends_with(".jinja")) {
+    ModelFiles files;
+    files.path = files.dir = path;
+    return TemplateOf(config, files);
+  }
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source, FileWeights::Open(path));
+  return TemplateOf(config, source->files());
 }
 
 StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel& model) {

@@ -16,7 +16,7 @@ class ReasoningBudget {
   // `tokenizer` may be null: nothing is forced.
   ReasoningBudget(const Tokenizer* tokenizer, const Request& request, int max_context = INT_MAX)
       : budget_(request.reasoning_budget) {
-    if (tokenizer != nullptr) close_ = tokenizer->TokenId("</think>");
+    if (tokenizer != nullptr) close_ = tokenizer->TokenId(request.thinking_tags.close);
     if (budget_ != kAutoReasoningBudget) return;
     const int room = max_context - static_cast<int>(request.prompt.size());
     budget_ = std::min(request.max_new_tokens, room) / 2;

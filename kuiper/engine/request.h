@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
+#include "kuiper/io/thinking.h"
 #include "kuiper/ops/sampling_params.h"
 
 namespace kuiper {
@@ -30,12 +31,14 @@ struct Request {
   int beam_width = 1;
   float length_penalty = 1.f;  // of beam search: above 0 favours long answers, below 0 short ones
   bool ignore_eos = false;
-  std::vector<std::string> stop;  // the answer ends before the first of these strings
-  bool split_thinking = false;    // tell <think> ... </think> apart from the answer
-  bool starts_thinking = false;   // the prompt ends inside an open <think>
-  int reasoning_budget = -1;  // tokens between the tags before </think> is forced; -1 = no limit
-  bool keep_logits = false;   // Completion::logits holds the row each token was chosen from
-  int num_logprobs = 0;       // alternatives per token in Completion::logprobs; 0 = none
+  std::vector<std::string> stop;    // the answer ends before the first of these strings
+  bool split_thinking = false;      // tell the reasoning between the tags apart from the answer
+  bool starts_thinking = false;     // the prompt ends inside an open tag
+  ThinkingTags thinking_tags = {};  // <think>, </think>
+  int reasoning_budget =
+      -1;  // tokens between the tags before the end of it is forced; -1 = no limit
+  bool keep_logits = false;  // Completion::logits holds the row each token was chosen from
+  int num_logprobs = 0;      // alternatives per token in Completion::logprobs; 0 = none
 };
 
 // kInvalidArgument for what no kernel can sample with.

@@ -20,7 +20,8 @@ TextAssembler::TextAssembler(const Tokenizer* tokenizer, const Request& request)
     : stop_(request.stop) {
   std::erase(stop_, std::string());
   if (tokenizer == nullptr) return;
-  splitter_.emplace(*tokenizer, request.split_thinking, request.starts_thinking);
+  splitter_.emplace(*tokenizer, request.split_thinking, request.starts_thinking,
+                    request.thinking_tags);
 }
 
 TextAssembler::Delta TextAssembler::Push(int32_t id) {

@@ -1,7 +1,6 @@
 #include "kuiper/io/chat_template.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "kuiper/base/json.h"
@@ -20,9 +19,6 @@ constexpr char kToolsTail[] =
     "\"arguments\": <args-json-object>}\n</tool_call><|im_end|>\n";
 constexpr std::string_view kThinkOpen = "<think>";
 constexpr std::string_view kThinkClose = "</think>";
-// What a model writes itself, as single tokens.
-constexpr std::array<std::string_view, 4> kModelTags = {kThinkOpen, kThinkClose, "<tool_call>",
-                                                        "</tool_call>"};
 
 std::string_view LeftStripNewlines(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
@@ -44,16 +40,6 @@ std::string_view AfterLast(std::string_view text, std::string_view separator) {
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-// The text parts joined; images are the business of RenderContent.
-std::string TextOf(const Message& message) {
-  if (message.parts.empty()) return message.text;
-  std::string text;
-  for (const ContentPart& part : message.parts) {
-    if (part.kind == ContentPart::Kind::kText) text += part.text;
-  }
-  return text;
 }
 
 class Renderer {
@@ -92,35 +78,10 @@ class Renderer {
   }
 
  private:
-  void Append(std::string_view text, bool is_control) {
-    if (text.empty()) return;
-    if (segments_.empty() || segments_.back().is_control != is_control ||
-        !segments_.back().ids.empty()) {
-      segments_.push_back({"", is_control});
-    }
-    segments_.back().text += text;
-  }
-  void Control(std::string_view text) { Append(text, true); }
-  void Data(std::string_view text) { Append(text, false); }
-
+  void Control(std::string_view text) { AppendSegment(text, true, &segments_); }
+  void Data(std::string_view text) { AppendSegment(text, false, &segments_); }
   // Text of the model: its own tags are tokens, control tokens it only spelled are not.
-  void ModelText(std::string_view text) {
-    while (!text.empty()) {
-      size_t at = std::string_view::npos;
-      std::string_view tag;
-      for (std::string_view candidate : kModelTags) {
-        const size_t found = text.find(candidate);
-        if (found < at) {
-          at = found;
-          tag = candidate;
-        }
-      }
-      Data(text.substr(0, at));
-      if (at == std::string_view::npos) return;
-      Control(tag);
-      text.remove_prefix(at + tag.size());
-    }
-  }
+  void ModelText(std::string_view text) { AppendModelText(text, ModelTags(), &segments_); }
 
   void RenderHead() {
     const bool qwen25 = family_ == ChatFamily::kQwen25;
@@ -284,6 +245,49 @@ Status CheckMessages(ChatFamily family, const std::vector<Message>& messages) {
 }
 
 }  // namespace
+
+std::string TextOf(const Message& message) {
+  if (message.parts.empty()) return message.text;
+  std::string text;
+  for (const ContentPart& part : message.parts) {
+    if (part.kind == ContentPart::Kind::kText) text += part.text;
+  }
+  return text;
+}
+
+const std::vector<std::string_view>& ModelTags() {
+  static const std::vector<std::string_view> tags = {kThinkOpen, kThinkClose, "<tool_call>",
+                                                     "</tool_call>"};
+  return tags;
+}
+
+void AppendSegment(std::string_view text, bool is_control, std::vector<Segment>* segments) {
+  if (text.empty()) return;
+  if (segments->empty() || segments->back().is_control != is_control ||
+      !segments->back().ids.empty()) {
+    segments->push_back({"", is_control});
+  }
+  segments->back().text += text;
+}
+
+void AppendModelText(std::string_view text, const std::vector<std::string_view>& tags,
+                     std::vector<Segment>* segments) {
+  while (!text.empty()) {
+    size_t at = std::string_view::npos;
+    std::string_view tag;
+    for (std::string_view candidate : tags) {
+      const size_t found = text.find(candidate);
+      if (found < at) {
+        at = found;
+        tag = candidate;
+      }
+    }
+    AppendSegment(text.substr(0, at), false, segments);
+    if (at == std::string_view::npos) return;
+    AppendSegment(tag, true, segments);
+    text.remove_prefix(at + tag.size());
+  }
+}
 
 ChatFamily ChatFamilyOf(std::string_view model_type) {
   if (model_type == "qwen2") return ChatFamily::kQwen25;

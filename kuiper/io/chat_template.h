@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
 #include "kuiper/io/tokenizer.h"
 
@@ -47,6 +48,8 @@ struct Message {
   std::vector<ContentPart> parts;        // when not empty: the content instead of `text`
   // Of an assistant, when not empty: the message is encoded as these and not by its text.
   std::vector<int32_t> ids = {};
+  // The JSON object it was read from, with what the fields above do not hold; null: there is none.
+  JsonNode source = {};
 };
 
 struct ChatOptions {
@@ -56,6 +59,9 @@ struct ChatOptions {
   bool keep_thinking_in_history = false;  // Qwen3: earlier turns keep their <think> block
   bool add_vision_id = false;             // Qwen3-VL: "Picture 1: " before each image
   bool default_system = true;             // false: Qwen2.5 has no system message of its own
+  // Only a model's own template reads these (chat/prompt_template.h).
+  JsonNode documents = {};        // a list, or null
+  JsonNode template_kwargs = {};  // an object, or null
 };
 
 // Template text (is_control) and data. Added tokens are recognised in control segments only.
@@ -73,6 +79,15 @@ StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
 // The segments joined: what Hugging Face's apply_chat_template(tokenize=False) returns.
 StatusOr<std::string> RenderText(ChatFamily family, const std::vector<Message>& messages,
                                  const ChatOptions& options);
+// The text parts joined, without images.
+std::string TextOf(const Message& message);
+// `text` of an assistant: its own `tags` are control segments, all else is data.
+void AppendModelText(std::string_view text, const std::vector<std::string_view>& tags,
+                     std::vector<Segment>* segments);
+// <think>, <tool_call> and their ends.
+const std::vector<std::string_view>& ModelTags();
+// Joins what is alike with the last segment.
+void AppendSegment(std::string_view text, bool is_control, std::vector<Segment>* segments);
 std::string JoinSegments(const std::vector<Segment>& segments);
 
 // Equal to encoding the joined text, except that data never yields an added token. The text on each

@@ -1,6 +1,11 @@
 #include "kuiper/io/messages_json.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
+
+#include "kuiper/base/text.h"
 
 namespace kuiper {
 namespace {
@@ -106,7 +111,26 @@ StatusOr<Message> ParseMessage(const JsonNode& node, const std::string& where) {
   KU_ASSIGN_OR_RETURN(const std::string* reasoning,
                       OptionalString(node, "reasoning_content", where));
   if (reasoning != nullptr) message.reasoning = *reasoning;
+  message.source = node;
   return message;
+}
+
+Status ParseKwargs(const JsonNode* kwargs, ParsedMessages* parsed) {
+  if (kwargs == nullptr || kwargs->IsNull()) return OkStatus();
+  if (!kwargs->IsObject()) return InputError("messages: chat_template_kwargs is not an object");
+  parsed->template_kwargs.type = JsonNode::Type::kObject;
+  for (size_t i = 0; i < kwargs->items.size(); ++i) {
+    const JsonNode& value = kwargs->items[i];
+    if (kwargs->keys[i] != "enable_thinking") {
+      parsed->template_kwargs.keys.push_back(kwargs->keys[i]);
+      parsed->template_kwargs.items.push_back(value);
+    } else if (value.IsBool()) {
+      parsed->enable_thinking = value.boolean;
+    } else if (!value.IsNull()) {
+      return InputError("messages: enable_thinking is not true or false");
+    }
+  }
+  return OkStatus();
 }
 
 Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
@@ -118,12 +142,20 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
       parsed->tools_json.push_back(PythonJson(tool));
     }
   }
-  const JsonNode* kwargs = root.Find("chat_template_kwargs");
-  const JsonNode* thinking = kwargs == nullptr ? nullptr : kwargs->Find("enable_thinking");
-  if (thinking == nullptr || thinking->IsNull()) return OkStatus();
-  if (!thinking->IsBool()) return InputError("messages: enable_thinking is not true or false");
-  parsed->enable_thinking = thinking->boolean;
-  return OkStatus();
+  if (const JsonNode* documents = root.Find("documents"); documents != nullptr) {
+    if (!documents->IsArray() && !documents->IsNull()) {
+      return InputError("messages: documents is not a list");
+    }
+    parsed->documents = *documents;
+  }
+  const JsonNode* generation = root.Find("add_generation_prompt");
+  if (generation != nullptr && !generation->IsNull()) {
+    if (!generation->IsBool()) {
+      return InputError("messages: add_generation_prompt is not true or false");
+    }
+    parsed->add_generation_prompt = generation->boolean;
+  }
+  return ParseKwargs(root.Find("chat_template_kwargs"), parsed);
 }
 
 }  // namespace
@@ -147,6 +179,19 @@ StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
   }
   KU_RETURN_IF_ERROR(ParseOptions(root, &parsed));
   return parsed;
+}
+
+Status CheckMessagesFields(const JsonNode& root) {
+  constexpr std::string_view kRead[] = {"messages", "tools", "documents", "add_generation_prompt",
+                                        "chat_template_kwargs",
+                                        // Of a saved conversation.
+                                        "version", "model"};
+  for (const std::string& key : root.keys) {
+    if (std::find(std::begin(kRead), std::end(kRead), key) == std::end(kRead)) {
+      return InputError("nobody reads the field " + Quoted(key));
+    }
+  }
+  return OkStatus();
 }
 
 StatusOr<std::string> PythonJson(std::string_view json) {

@@ -16,12 +16,19 @@ struct ParsedMessages {
   std::vector<Message> messages;        // not empty
   std::vector<std::string> tools_json;  // for ChatOptions
   std::optional<bool> enable_thinking;  // of chat_template_kwargs
+  JsonNode template_kwargs = {};        // the others; an object, or null
+  JsonNode documents = {};              // a list, or null
+  std::optional<bool> add_generation_prompt = {};
 };
 
-// Either an array of messages or {"messages": [...], "tools": [...], "chat_template_kwargs":
-// {"enable_thinking": bool}}; other keys of the object are ignored. Errors are kInput.
+// Either an array of messages or {"messages": [...], "tools": [...], "documents": [...],
+// "add_generation_prompt": bool, "chat_template_kwargs": {...}}; other keys of the object are
+// ignored. Errors are kInput.
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json);
 StatusOr<ParsedMessages> ParseMessages(const JsonNode& root);
+
+// kInput for a key of the object that nobody reads; a saved conversation has some of its own.
+Status CheckMessagesFields(const JsonNode& root);
 
 // JSON text printed as Python's json.dumps(value, ensure_ascii=False) prints it: ", " and ": ",
 // keys in their order, numbers as Python's int and float. Errors are kInput.

@@ -1,6 +1,7 @@
 #include "kuiper/io/thinking.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kuiper {
 namespace {
@@ -21,10 +22,12 @@ size_t PossibleTag(std::string_view text, std::string_view tag) {
 
 }  // namespace
 
-ThinkingSplitter::ThinkingSplitter(const Tokenizer& tokenizer, bool split, bool starts_inside)
+ThinkingSplitter::ThinkingSplitter(const Tokenizer& tokenizer, bool split, bool starts_inside,
+                                   ThinkingTags tags)
     : stream_(tokenizer),
-      open_id_(tokenizer.TokenId(kOpen)),
-      close_id_(tokenizer.TokenId(kClose)),
+      tags_(std::move(tags)),
+      open_id_(tokenizer.TokenId(tags_.open)),
+      close_id_(tokenizer.TokenId(tags_.close)),
       state_(!split          ? State::kAnswer
              : starts_inside ? State::kReasoning
                              : State::kStart),
@@ -89,12 +92,12 @@ void ThinkingSplitter::ConsumeStart(std::string_view text, Delta* delta) {
   if (begin == std::string::npos) return;
   const std::string rest = held_.substr(begin);
   if (!by_id_) {
-    if (rest.starts_with(kOpen)) {
+    if (rest.starts_with(tags_.open)) {
       Open();
-      ConsumeReasoning(std::string_view(rest).substr(kOpen.size()), delta);
+      ConsumeReasoning(std::string_view(rest).substr(tags_.open.size()), delta);
       return;
     }
-    if (kOpen.starts_with(rest)) return;
+    if (std::string_view(tags_.open).starts_with(rest)) return;
   }
   state_ = State::kAnswer;
   delta->answer += held_;
@@ -108,19 +111,19 @@ void ThinkingSplitter::ConsumeReasoning(std::string_view text, Delta* delta) {
     if (held_.empty()) return;
     at_block_edge_ = false;
   }
-  const size_t close = by_id_ ? std::string::npos : held_.find(kClose);
+  const size_t close = by_id_ ? std::string::npos : held_.find(tags_.close);
   // Newlines belong to the closing tag if it follows, so they wait, as does what may be the tag.
   const std::string_view ready =
       std::string_view(held_).substr(0, close != std::string::npos ? close
                                         : by_id_                   ? held_.size()
-                                                 : held_.size() - PossibleTag(held_, kClose));
+                                                 : held_.size() - PossibleTag(held_, tags_.close));
   const size_t keep = ready.find_last_not_of('\n') + 1;
   delta->reasoning += ready.substr(0, keep);
   if (close == std::string::npos) {
     held_.erase(0, keep);
     return;
   }
-  const std::string rest = held_.substr(close + kClose.size());
+  const std::string rest = held_.substr(close + tags_.close.size());
   Close();
   ConsumeAnswer(rest, delta);
 }

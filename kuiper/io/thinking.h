@@ -13,6 +13,12 @@
 
 namespace kuiper {
 
+// What a model puts around its reasoning.
+struct ThinkingTags {
+  std::string open = "<think>";
+  std::string close = "</think>";
+};
+
 struct ThinkingText {
   std::optional<std::string> reasoning;  // absent: there was no block
   std::string answer;
@@ -30,9 +36,9 @@ class ThinkingSplitter {
   };
 
   // `starts_inside`: the prompt already ended with an open <think>. `split` false: everything is
-  // answer (families without thinking). `tokenizer` must outlive the splitter.
+  // answer (models without thinking). `tokenizer` must outlive the splitter.
   explicit ThinkingSplitter(const Tokenizer& tokenizer, bool split = true,
-                            bool starts_inside = false);
+                            bool starts_inside = false, ThinkingTags tags = {});
 
   Delta Push(int32_t id);
   // What was held back. Call once, after the last token.
@@ -53,6 +59,7 @@ class ThinkingSplitter {
   void Close();
 
   TokenStream stream_;
+  ThinkingTags tags_;
   std::optional<int32_t> open_id_, close_id_;
   State state_;
   bool has_block_;

@@ -147,6 +147,7 @@ Status FileWeights::OpenSingleFile(const std::string& path) {
   }
   files_.tokenizer_json = text(kTokenizerKey);
   files_.tokenizer_config_json = text(kTokenizerConfigKey);
+  files_.chat_template = text(kChatTemplateKey);
   return OkStatus();
 }
 

@@ -96,6 +96,10 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
       KU_ASSIGN_OR_RETURN(text, ReadTextFile(path, kMaxTokenizerBytes, StatusCode::kModel));
     }
     if (text.empty()) return OkStatus();
+    if (key == kChatTemplateKey) {
+      metadata[key] = std::move(text);
+      return OkStatus();
+    }
     KU_RETURN_IF_ERROR(JsonEvents().Read(text, StatusCode::kModel, file[0] != '\0' ? path : key));
     metadata[key] = std::move(text);
     return OkStatus();
@@ -104,6 +108,7 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
   KU_RETURN_IF_ERROR(add(kTokenizerKey, files.tokenizer_json, "tokenizer.json"));
   KU_RETURN_IF_ERROR(
       add(kTokenizerConfigKey, files.tokenizer_config_json, "tokenizer_config.json"));
+  KU_RETURN_IF_ERROR(add(kChatTemplateKey, files.chat_template, "chat_template.jinja"));
   return metadata;
 }
 

@@ -17,6 +17,7 @@ inline constexpr const char* kConfigKey = "kuiper.config";
 inline constexpr const char* kGenerationConfigKey = "kuiper.generation_config";
 inline constexpr const char* kTokenizerKey = "kuiper.tokenizer";
 inline constexpr const char* kTokenizerConfigKey = "kuiper.tokenizer_config";
+inline constexpr const char* kChatTemplateKey = "kuiper.chat_template";
 
 struct PackOptions {
   std::optional<DType> dtype;  // convert the float tensors

@@ -24,6 +24,7 @@ struct ModelFiles {
   std::string generation_config_json;
   std::string tokenizer_json;         // carried by a packed container only
   std::string tokenizer_config_json;  // carried by a packed container only
+  std::string chat_template;          // carried by a packed container only
 };
 
 class WeightSource {

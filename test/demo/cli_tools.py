@@ -37,6 +37,46 @@ class Logits(CliTest):
             self.assertEqual(len(r.err.splitlines()), 1, r.err)
 
 
+class PrintPrompt(CliTest):
+    CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+              "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+
+    def test_needs_the_template_only(self):
+        template = self.path("t.jinja", self.CHATML)
+        r = self.ok(template, "--print-prompt", "-p", "Hello")
+        self.assertEqual((r.out, r.err),
+                         ("<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n", ""))
+
+    def test_reads_a_request(self):
+        template = self.path("t.jinja", "{{ messages[0].content }}|{{ tools|tojson }}|{{ documents|tojson }}|"
+                             "{{ effort }}|{{ add_generation_prompt }}|{{ strftime_now('%a %d') }}")
+        request = self.path("r.json", '{"messages": [{"role": "user", "content": "Q"}], "tools": [{"a": 1}], '
+                            '"documents": [{"b": 2}], "add_generation_prompt": false, '
+                            '"chat_template_kwargs": {"effort": "low"}}')
+        r = self.ok(template, "--print-prompt", "--messages", request, "--now", "2026-11-21T12:34:56")
+        self.assertEqual(r.out, 'Q|[{"a": 1}]|[{"b": 2}]|low|False|Sat 21')
+
+    def test_failures(self):
+        template = self.path("t.jinja", self.CHATML)
+        args = (template, "--print-prompt", "--messages")
+        self.fails(5, *args, self.path("a", '{"messages": [{"role": "user", "content": "Q"}], "mood": 1}'),
+                   message='nobody reads the field "mood"')
+        self.fails(5, *args, self.path("b", '{"messages": [{"role": "user", "content": "Q"}], '
+                                       '"chat_template_kwargs": {"mood": 1}}'),
+                   message='the chat template does not read "mood" of chat_template_kwargs')
+        self.fails(3, self.path("bad.jinja", "a\n{% if %}"), "--print-prompt", "-p", "x",
+                   message="line 2, column 7")
+        self.fails(5, self.path("no.jinja", "{{ raise_exception('no users') }}"), "--print-prompt", "-p", "x",
+                   message="the chat template refuses the messages: no users")
+        self.fails(2, template, "--print-prompt", "-p", "x", "--now", "2026-02-30T00:00:00",
+                   message="is no time")
+
+    def test_says_what_it_found(self):
+        r = self.ok(self.qwen3, "--print-prompt", "-p", "x", "-v")
+        self.assertIn("equal to the built-in one of Qwen3", r.err)
+        self.assertIn("thinking: <think> ... </think>", r.err)
+
+
 class Pack(CliTest):
     def test_a_packed_model_answers_alike(self):
         packed = self.path("m.bin")

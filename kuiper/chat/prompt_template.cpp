@@ -1,0 +1,293 @@
+#include "kuiper/chat/prompt_template.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kuiper/base/text.h"
+
+namespace kuiper {
+namespace {
+
+using jinja::Heap;
+using jinja::Origin;
+using jinja::Value;
+
+constexpr size_t kHeapBytes = size_t{512} << 20;
+
+// The origins of what an assistant wrote: the text of message i, and its reasoning.
+Origin ContentOrigin(size_t i) {
+  return static_cast<Origin>(2 + 2 * i);
+}
+Origin ReasoningOrigin(size_t i) {
+  return ContentOrigin(i) + 1;
+}
+
+// Fields that every client sends, and Kuiper reads.
+constexpr std::array<std::string_view, 6> kKnownFields = {
+    "role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name"};
+
+// Makes the values that a template sees. They refer to the messages' strings.
+class Values {
+ public:
+  Values(bool takes_parts, Heap* heap) : takes_parts_(takes_parts), heap_(*heap) {}
+
+  Value Of(const Message& message, size_t i) {
+    const bool is_assistant = message.role == Role::kAssistant;
+    jinja::Dict* dict = heap_.NewDict();
+    // Roles are known words, not what somebody typed.
+    Set(dict, "role", Value::String(heap_.Refer(RoleName(message.role), jinja::kTemplate)));
+    const Origin origin = is_assistant ? ContentOrigin(i) : jinja::kData;
+    if (message.source.IsObject()) {
+      AddSource(message, origin, dict, i);
+      return Value::OfDict(dict);
+    }
+    Set(dict, "content", Content(message, origin));
+    if (message.reasoning.has_value()) {
+      Set(dict, "reasoning_content",
+          Value::String(heap_.Refer(*message.reasoning, ReasoningOrigin(i))));
+    }
+    return Value::OfDict(dict);
+  }
+
+ private:
+  void Set(jinja::Dict* dict, std::string_view key, const Value& value) {
+    heap_.Set(dict, Value::String(heap_.Refer(key, jinja::kData)), value);
+  }
+
+  Value Content(const Message& message, Origin origin) {
+    const bool has_media =
+        std::any_of(message.parts.begin(), message.parts.end(),
+                    [](const ContentPart& p) { return p.kind != ContentPart::Kind::kText; });
+    if (message.parts.empty()) return Value::String(heap_.Refer(message.text, origin));
+    if (!takes_parts_ && !has_media) return heap_.Str(TextOf(message), origin);
+    if (message.source.IsObject()) return heap_.FromJson(*message.source.Find("content"), origin);
+    jinja::List* parts = heap_.NewList();
+    for (const ContentPart& part : message.parts) {
+      constexpr std::string_view kKinds[] = {"text", "image", "video"};
+      const std::string_view kind = kKinds[static_cast<size_t>(part.kind)];
+      jinja::Dict* dict = heap_.NewDict();
+      Set(dict, "type", Value::String(heap_.Refer(kind, jinja::kData)));
+      Set(dict, kind, Value::String(heap_.Refer(part.text, origin)));
+      heap_.Push(parts, Value::OfDict(dict));
+    }
+    return Value::OfList(parts);
+  }
+
+  void AddSource(const Message& message, Origin origin, jinja::Dict* dict, size_t i) {
+    for (size_t k = 0; k < message.source.keys.size(); ++k) {
+      const std::string& key = message.source.keys[k];
+      const JsonNode& value = message.source.items[k];
+      if (key == "role") continue;
+      if (key == "content" && !value.IsNull()) {
+        Set(dict, key, Content(message, origin));
+      } else {
+        const bool reasoning = key == "reasoning_content" && message.role == Role::kAssistant;
+        Set(dict, key, heap_.FromJson(value, reasoning ? ReasoningOrigin(i) : jinja::kData));
+      }
+    }
+  }
+
+  bool takes_parts_;
+  Heap& heap_;
+};
+
+// Which messages are whole and in one piece in the rendered text, so that their ids can stand in
+// for them.
+std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
+                             const std::vector<Message>& messages) {
+  std::vector<size_t> pieces(messages.size(), 0), bytes(messages.size(), 0);
+  for (const jinja::Run& run : rendered.runs) {
+    for (size_t i = 0; i < messages.size(); ++i) {
+      if (messages[i].ids.empty() || run.origin != ContentOrigin(i)) continue;
+      ++pieces[i];
+      bytes[i] += run.length;
+    }
+  }
+  std::vector<bool> whole(messages.size());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    whole[i] = pieces[i] == 1 && bytes[i] == TextOf(messages[i]).size();
+  }
+  return whole;
+}
+
+// The strings between "<|" and "|>" and the like, which chat templates use for control tokens.
+std::vector<std::string> ControlTokensIn(std::string_view text) {
+  constexpr std::pair<std::string_view, std::string_view> kMarks[] = {{"<|", "|>"}, {"<｜", "｜>"}};
+  std::vector<std::string> tokens;
+  for (const auto& [open, close] : kMarks) {
+    for (size_t at = text.find(open); at != std::string_view::npos;
+         at = text.find(open, at + open.size())) {
+      const size_t end = text.find(close, at + open.size());
+      if (end == std::string_view::npos) break;
+      const std::string_view token = text.substr(at, end + close.size() - at);
+      const bool plain = token.find_first_of(" \n") == std::string_view::npos;
+      if (plain && token.find(open, 1) == std::string_view::npos) tokens.emplace_back(token);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::tm LocalTime() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  return local;
+}
+
+StatusOr<std::optional<PromptTemplate>> PromptTemplate::Make(const TemplateFiles& files) {
+  if (files.source.empty()) return std::optional<PromptTemplate>();
+  const auto named = [&](const Status& status) {
+    return Status(status.code(), files.name + ": chat template, " + status.message());
+  };
+  StatusOr<jinja::Template> main = jinja::Template::Parse(files.source);
+  if (!main.ok()) return named(main.status());
+  PromptTemplate result(files, std::move(*main));
+  if (!files.tool_source.empty()) {
+    StatusOr<jinja::Template> tools = jinja::Template::Parse(files.tool_source);
+    if (!tools.ok()) return named(tools.status());
+    result.tools_ = std::move(*tools);
+  }
+  const std::tm now = LocalTime();
+  result.facts_ = FindFacts([&](const ParsedMessages& probe, bool takes_parts) {
+    ChatOptions options;
+    options.tools_json = probe.tools_json;
+    options.enable_thinking = probe.enable_thinking;
+    options.add_generation_prompt = probe.add_generation_prompt.value_or(true);
+    const auto rendered = result.RenderText(probe.messages, options, now, takes_parts);
+    return rendered.ok() ? rendered->text : std::string();
+  });
+  return std::optional<PromptTemplate>(std::move(result));
+}
+
+StatusOr<jinja::Rendered> PromptTemplate::RenderText(const std::vector<Message>& messages,
+                                                     const ChatOptions& options, const std::tm& now,
+                                                     bool takes_parts) const {
+  std::vector<JsonNode> tools;
+  for (const std::string& tool : options.tools_json) {
+    KU_ASSIGN_OR_RETURN(tools.emplace_back(), ParseJson(tool, StatusCode::kInput, "tools"));
+  }
+  Heap heap(kHeapBytes);
+  Values values(takes_parts, &heap);
+  jinja::List* list = heap.NewList();
+  for (size_t i = 0; i < messages.size(); ++i) heap.Push(list, values.Of(messages[i], i));
+  jinja::Template::Variables variables = {
+      {"messages", Value::OfList(list)},
+      {"add_generation_prompt", Value::Bool(options.add_generation_prompt)},
+      {"tools", Value::None()},
+      {"documents", heap.FromJson(options.documents, jinja::kData)},
+  };
+  if (!tools.empty()) {
+    jinja::List* tool_list = heap.NewList();
+    for (const JsonNode& tool : tools) heap.Push(tool_list, heap.FromJson(tool, jinja::kData));
+    variables[2].second = Value::OfList(tool_list);
+  }
+  for (const auto& [name, text] : files_.special_tokens) {
+    variables.emplace_back(name, Value::String(heap.Refer(text, jinja::kTemplate)));
+  }
+  for (size_t i = 0; i < options.template_kwargs.items.size(); ++i) {
+    variables.emplace_back(options.template_kwargs.keys[i],
+                           heap.FromJson(options.template_kwargs.items[i], jinja::kData));
+  }
+  if (options.enable_thinking.has_value()) {
+    variables.emplace_back("enable_thinking", Value::Bool(*options.enable_thinking));
+  }
+  if (options.add_vision_id) variables.emplace_back("add_vision_id", Value::Bool(true));
+  const bool by_tools = tools_.has_value() && !tools.empty();
+  return (by_tools ? *tools_ : main_).Render(variables, now, jinja::Limits(), &heap);
+}
+
+std::vector<std::string_view> PromptTemplate::ModelTagsOf() const {
+  std::vector<std::string_view> tags = ModelTags();
+  if (facts_.thinking.has_value()) {
+    tags.insert(tags.end(), {facts_.thinking->open, facts_.thinking->close});
+  }
+  for (const std::string* tag : {&facts_.tool_open, &facts_.tool_close}) {
+    if (!tag->empty()) tags.push_back(*tag);
+  }
+  return tags;
+}
+
+Status PromptTemplate::CheckFields(const std::vector<Message>& messages,
+                                   const ChatOptions& options) const {
+  const auto reads = [&](const std::string& name) {
+    return main_.Mentions(name) || (tools_.has_value() && tools_->Mentions(name));
+  };
+  for (const std::string& key : options.template_kwargs.keys) {
+    if (reads(key)) continue;
+    return Status(StatusCode::kInput,
+                  "the chat template does not read " + Quoted(key) + " of chat_template_kwargs");
+  }
+  if (!options.documents.IsNull() && !reads("documents")) {
+    return Status(StatusCode::kInput, "the chat template does not read documents");
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    for (const std::string& key : messages[i].source.keys) {
+      const bool known =
+          std::find(kKnownFields.begin(), kKnownFields.end(), key) != kKnownFields.end();
+      if (known || reads(key)) continue;
+      return Status(StatusCode::kInput,
+                    "message " + std::to_string(i) + ": nobody reads its field " + Quoted(key));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>& messages,
+                                                      const ChatOptions& options,
+                                                      const std::tm& now) const {
+  if (messages.empty()) return Status(StatusCode::kInput, "there are no messages");
+  KU_RETURN_IF_ERROR(CheckFields(messages, options));
+  KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered,
+                      RenderText(messages, options, now, facts_.takes_parts));
+  const std::vector<bool> whole = WholeTexts(rendered, messages);
+  const std::vector<std::string_view> tags = ModelTagsOf();
+  std::vector<Segment> segments;
+  size_t at = 0;
+  for (const jinja::Run& run : rendered.runs) {
+    const std::string_view text = std::string_view(rendered.text).substr(at, run.length);
+    at += run.length;
+    const size_t message = (run.origin - 2) / 2;
+    if (run.origin <= jinja::kData) {
+      AppendSegment(text, run.origin == jinja::kTemplate, &segments);
+    } else if (run.origin == ContentOrigin(message) && whole[message]) {
+      segments.push_back({"", false, messages[message].ids});
+    } else {
+      AppendModelText(text, tags, &segments);
+    }
+  }
+  return segments;
+}
+
+bool PromptTemplate::EndsInsideThinking(const std::vector<Segment>& segments) const {
+  if (!facts_.thinking.has_value()) return false;
+  // The end of the prompt that the template wrote.
+  if (segments.empty() || !segments.back().is_control) return false;
+  const std::string& text = segments.back().text;
+  const size_t open = text.rfind(facts_.thinking->open);
+  const size_t close = text.rfind(facts_.thinking->close);
+  return open != std::string::npos && (close == std::string::npos || close < open);
+}
+
+Status PromptTemplate::CheckTokens(const Tokenizer& tokenizer) const {
+  Message question, answer;
+  question.text = answer.text = "Q";
+  answer.role = Role::kAssistant;
+  std::string text;
+  for (const std::vector<Message>& messages :
+       {std::vector{question}, {question, answer, question}}) {
+    const auto rendered = RenderText(messages, {}, LocalTime(), false);
+    if (rendered.ok()) text += rendered->text;
+  }
+  for (const std::string& token : ControlTokensIn(text)) {
+    if (tokenizer.TokenId(token).has_value()) continue;
+    return Status(StatusCode::kTokenizer,
+                  "tokenizer does not match the chat template: it has no token " + token,
+                  "the template is that of " + files_.name);
+  }
+  return OkStatus();
+}
+
+}  // namespace kuiper

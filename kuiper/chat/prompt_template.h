@@ -1,0 +1,55 @@
+// The chat template that came with a model: messages -> the prompt's text, as segments of which
+// only the template's own may hold control tokens. What the engine and the programs must know of
+// the model's language (its thinking tags, how it calls tools) is found out by rendering probes.
+#pragma once
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/chat/template_facts.h"
+#include "kuiper/io/chat_template.h"
+#include "kuiper/io/template_files.h"
+#include "kuiper/jinja/template.h"
+
+namespace kuiper {
+
+class PromptTemplate {
+ public:
+  // Parses and probes. Absent when the files hold no template; kModel with line and column.
+  static StatusOr<std::optional<PromptTemplate>> Make(const TemplateFiles& files);
+
+  // kInput when the template refuses the messages or fails on them, and for kwargs or fields of
+  // messages that it does not read.
+  StatusOr<std::vector<Segment>> Render(const std::vector<Message>& messages,
+                                        const ChatOptions& options, const std::tm& now) const;
+  // kTokenizer when a control token of the template's prompts is no token.
+  Status CheckTokens(const Tokenizer& tokenizer) const;
+
+  const TemplateFacts& facts() const { return facts_; }
+  const std::string& name() const { return files_.name; }
+  // Whether the text ends inside an open thinking tag.
+  bool EndsInsideThinking(const std::vector<Segment>& segments) const;
+
+ private:
+  PromptTemplate(TemplateFiles files, jinja::Template main)
+      : files_(std::move(files)), main_(std::move(main)) {}
+
+  Status CheckFields(const std::vector<Message>& messages, const ChatOptions& options) const;
+  StatusOr<jinja::Rendered> RenderText(const std::vector<Message>& messages,
+                                       const ChatOptions& options, const std::tm& now,
+                                       bool takes_parts) const;
+  std::vector<std::string_view> ModelTagsOf() const;
+
+  TemplateFiles files_;
+  jinja::Template main_;
+  std::optional<jinja::Template> tools_;
+  TemplateFacts facts_;
+};
+
+// The local time.
+std::tm LocalTime();
+
+}  // namespace kuiper

@@ -1,0 +1,371 @@
+#include "kuiper/chat/prompt_template.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "kuiper/base/text.h"
+#include "kuiper/io/messages_json.h"
+#include "test/test_data.h"
+
+namespace kuiper {
+namespace {
+
+using test::Shared;
+
+StatusOr<JsonNode> ReadJson(const std::string& path) {
+  KU_ASSIGN_OR_RETURN(const std::string text,
+                      ReadTextFile(path, size_t{64} << 20, StatusCode::kInput));
+  return ParseJson(text, StatusCode::kInput, path);
+}
+
+PromptTemplate Make(const std::string& source, const std::string& name = "test") {
+  auto made = PromptTemplate::Make({.name = name, .source = source});
+  EXPECT_TRUE(made.ok()) << name << ": " << made.status().message();
+  return std::move(**made);
+}
+
+std::vector<Message> Messages(const std::string& json) {
+  const auto parsed = ParseMessagesJson(json);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return parsed->messages;
+}
+
+class PublicTemplatesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    KU_REQUIRE_SHARED("chat_templates_jinja.json");
+    auto json = ReadJson(Shared("chat_templates_jinja.json"));
+    ASSERT_TRUE(json.ok()) << json.status().message();
+    data_ = std::move(*json);
+    const JsonNode& templates = *data_.Find("templates");
+    const JsonNode& tokens = *data_.Find("special_tokens");
+    for (size_t i = 0; i < templates.items.size(); ++i) {
+      TemplateFiles files = {.name = templates.keys[i],
+                             .source = templates.items[i].Find("template")->text};
+      for (size_t k = 0; k < tokens.keys.size(); ++k) {
+        files.special_tokens.emplace_back(tokens.keys[k], tokens.items[k].text);
+      }
+      auto made = PromptTemplate::Make(files);
+      ASSERT_TRUE(made.ok()) << files.name << ": " << made.status().message();
+      templates_.push_back(std::move(**made));
+    }
+  }
+  const PromptTemplate& Named(const std::string& name) const {
+    const auto found = std::find_if(templates_.begin(), templates_.end(),
+                                    [&](const PromptTemplate& t) { return t.name() == name; });
+    EXPECT_NE(found, templates_.end()) << name;
+    return *found;
+  }
+
+  JsonNode data_;
+  std::vector<PromptTemplate> templates_;
+};
+
+// The goldens again, through messages as programs have them.
+TEST_F(PublicTemplatesTest, MessagesRenderAsTransformersDoes) {
+  std::tm now = {};
+  now.tm_year = 126;
+  now.tm_mon = 10;
+  now.tm_mday = 21;
+  now.tm_hour = 12;
+  now.tm_min = 34;
+  now.tm_sec = 56;
+  now.tm_wday = 6;
+  int equal = 0, joined = 0;
+  for (const PromptTemplate& own : templates_) {
+    for (const JsonNode& item : data_.Find("cases")->items) {
+      const std::string& name = item.Find("name")->text;
+      const JsonNode& golden =
+          *data_.Find("templates")->Find(own.name())->Find("cases")->Find(name);
+      const auto parsed = ParseMessages(item);
+      ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+      ChatOptions options;
+      options.tools_json = parsed->tools_json;
+      options.add_generation_prompt = parsed->add_generation_prompt.value_or(true);
+      if (const JsonNode* thinking = item.Find("enable_thinking")) {
+        options.enable_thinking = thinking->boolean;
+      }
+      const auto segments = own.Render(parsed->messages, options, now);
+      // Text parts for a template that takes strings only.
+      if (name == "parts" && !own.facts().takes_parts) {
+        // Some render nothing without tools.
+        const JsonNode& plain =
+            *data_.Find("templates")->Find(own.name())->Find("cases")->Find("user");
+        if (plain.Find("error") != nullptr) continue;
+        ASSERT_TRUE(segments.ok()) << own.name() << ": " << segments.status().message();
+        EXPECT_NE(JoinSegments(*segments).find("What is this?"), std::string::npos) << own.name();
+        ++joined;
+        continue;
+      }
+      if (golden.Find("error") != nullptr) {
+        EXPECT_FALSE(segments.ok()) << own.name() << ", " << name;
+        continue;
+      }
+      ASSERT_TRUE(segments.ok()) << own.name() << ", " << name << ": "
+                                 << segments.status().message();
+      EXPECT_EQ(JoinSegments(*segments), golden.Find("text")->text) << own.name() << ", " << name;
+      ++equal;
+    }
+  }
+  EXPECT_GT(equal, 880);
+  EXPECT_GE(joined, 19);
+}
+
+// Everything of this shape in a template's text; the tags models write themselves are among them.
+std::set<std::string> ControlTokens(const std::string& text) {
+  constexpr std::pair<const char*, const char*> kMarks[] = {
+      {"<|", "|>"}, {"<｜", "｜>"}, {"<", ">"}, {"[", "]"}};
+  std::set<std::string> tokens;
+  for (const auto& [open, close] : kMarks) {
+    for (size_t at = text.find(open); at != std::string::npos; at = text.find(open, at + 1)) {
+      const size_t end = text.find(close, at);
+      if (end == std::string::npos) break;
+      const std::string token = text.substr(at, end + std::string(close).size() - at);
+      if (token.size() < 40 && token.find_first_of(" \n\"'\\") == std::string::npos) {
+        tokens.insert(token);
+      }
+    }
+  }
+  return tokens;
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// A conversation with `evil` wherever somebody else than the template may write.
+std::string Everywhere(const std::string& evil) {
+  const std::string e = PythonJsonString("⟦" + evil + "⟧");
+  return R"({"messages":[{"role":"system","content":)" + e + R"(},{"role":"user","content":)" + e +
+         R"(,"name":)" + e + R"(},{"role":"assistant","content":)" + e +
+         R"(,"reasoning_content":)" + e +
+         R"(,"tool_calls":[{"id":"call00001","type":"function","function":{"name":)" + e +
+         R"(,"arguments":{)" + e + ":" + e + R"(,"n":[1,)" + e +
+         R"(]}}}]},{"role":"tool","content":)" + e + R"(,"tool_call_id":"call00001","name":)" + e +
+         R"(},{"role":"assistant","content":)" + e + R"(},{"role":"user","content":)" + e +
+         R"(}],"tools":[{"type":"function","function":{"name":)" + e + R"(,"description":)" + e +
+         R"(,"parameters":{"type":"object","properties":{)" + e +
+         R"(:{"type":"string","description":)" + e + R"(,"enum":[)" + e + R"(]}},"required":[)" +
+         e + "]}}}]}";
+}
+
+// What is between our brackets came from us: no byte of it may be in a control segment, except the
+// tags that models write themselves, in their text.
+TEST_F(PublicTemplatesTest, DataNeverFormsControlTokens) {
+  int rendered = 0;
+  for (size_t t = 0; t < templates_.size(); ++t) {
+    const PromptTemplate& own = templates_[t];
+    const JsonNode& entry = *data_.Find("templates")->Find(own.name());
+    for (const std::string& token : ControlTokens(entry.Find("template")->text)) {
+      const auto parsed = ParseMessagesJson(Everywhere(token));
+      ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+      // A template may refuse some of it, so the fields come one by one, too.
+      std::vector<std::vector<Message>> conversations = {parsed->messages};
+      for (const Message& message : parsed->messages) {
+        Message question;
+        question.text = "⟦" + token + "⟧";
+        conversations.push_back(message.role == Role::kUser ? std::vector{message}
+                                                            : std::vector{question, message});
+        if (message.role == Role::kSystem)
+          std::swap(conversations.back()[0], conversations.back()[1]);
+      }
+      const std::vector<std::string_view>& known = ModelTags();
+      const TemplateFacts& facts = own.facts();
+      const bool is_model_tag = std::find(known.begin(), known.end(), token) != known.end() ||
+                                token == facts.tool_open || token == facts.tool_close ||
+                                (facts.thinking.has_value() &&
+                                 (token == facts.thinking->open || token == facts.thinking->close));
+      for (const std::vector<Message>& messages : conversations) {
+        ChatOptions options;
+        options.tools_json = parsed->tools_json;
+        const auto segments = own.Render(messages, options, LocalTime());
+        if (!segments.ok()) continue;
+        ++rendered;
+        for (const Segment& segment : *segments) {
+          if (!segment.is_control) continue;
+          EXPECT_EQ(segment.text.find("⟦"), std::string::npos) << own.name() << ": " << token;
+          EXPECT_EQ(segment.text.find("⟧"), std::string::npos) << own.name() << ": " << token;
+        }
+        if (is_model_tag) continue;
+        // The brackets are data, so what stands between them must be in the same segment.
+        const std::string bracketed = "⟦" + token + "⟧";
+        size_t inside = 0;
+        for (const Segment& segment : *segments) inside += Count(segment.text, bracketed);
+        const size_t in_text = Count(JoinSegments(*segments), bracketed);
+        EXPECT_EQ(inside, in_text) << own.name() << ": " << token;
+      }
+    }
+  }
+  EXPECT_GT(rendered, 2000);
+}
+
+TEST_F(PublicTemplatesTest, SaysWhatItFound) {
+  const TemplateFacts& qwen3 = Named("Qwen-Qwen3-0.6B.jinja").facts();
+  ASSERT_TRUE(qwen3.thinking.has_value());
+  EXPECT_EQ(qwen3.thinking->open, "<think>");
+  EXPECT_EQ(qwen3.thinking->close, "</think>");
+  EXPECT_FALSE(qwen3.thinks_at_once);
+  EXPECT_EQ(qwen3.tool_open, "<tool_call>");
+  EXPECT_EQ(qwen3.tool_close, "</tool_call>");
+  EXPECT_TRUE(qwen3.reads_tools);
+  EXPECT_EQ(qwen3.family, ChatFamily::kQwen3);
+  const TemplateFacts& qwen25 = Named("Qwen-Qwen2.5-7B-Instruct.jinja").facts();
+  EXPECT_FALSE(qwen25.thinking.has_value());
+  EXPECT_TRUE(qwen25.has_system);
+  EXPECT_EQ(qwen25.family, ChatFamily::kQwen25);
+  const TemplateFacts& qwq = Named("Qwen-QwQ-32B.jinja").facts();
+  ASSERT_TRUE(qwq.thinking.has_value());
+  EXPECT_FALSE(qwq.family.has_value());
+  const TemplateFacts& r1 = Named("deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja").facts();
+  ASSERT_TRUE(r1.thinking.has_value());
+  EXPECT_EQ(r1.thinking->close, "</think>");
+  EXPECT_TRUE(r1.thinks_at_once);
+  EXPECT_FALSE(r1.family.has_value());
+  const TemplateFacts& seed = Named("ByteDance-Seed-OSS.jinja").facts();
+  ASSERT_TRUE(seed.thinking.has_value());
+  EXPECT_EQ(seed.thinking->open, "<seed:think>");
+  EXPECT_EQ(seed.tool_open, "<seed:tool_call>");
+  const TemplateFacts& llama = Named("meta-llama-Llama-3.1-8B-Instruct.jinja").facts();
+  EXPECT_FALSE(llama.thinking.has_value());
+  EXPECT_NE(llama.tool_call.find("\"name\": \"kuiper_tool\""), std::string::npos);
+  EXPECT_EQ(Describe(qwen3, "x").at(1), "chat template: thinking: <think> ... </think>");
+}
+
+// The built-in renderers against the official templates: text and ids.
+TEST(PromptTemplate, EqualsTheBuiltInRenderers) {
+  KU_REQUIRE_SHARED("chat_goldens/qwen3-vl.json");
+  const auto tokenizer = Tokenizer::Load(Shared("tokenizers/qwen3"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  constexpr std::tuple<const char*, const char*, ChatFamily> kFiles[] = {
+      {"chat_goldens/qwen2.5.json", "qwen2.5.from_tokenizer_config.jinja", ChatFamily::kQwen25},
+      {"chat_goldens/qwen3.json", "qwen3.from_tokenizer_config.jinja", ChatFamily::kQwen3},
+      {"chat_goldens/qwen3-vl.json", "qwen3-vl.chat_template_json.jinja", ChatFamily::kQwen3VL}};
+  int compared = 0;
+  for (const auto& [goldens, source, family] : kFiles) {
+    const auto files = ReadTemplateFiles(Shared(std::string("chat_templates/") + source));
+    ASSERT_TRUE(files.ok()) << files.status().message();
+    const auto own = PromptTemplate::Make(*files);
+    ASSERT_TRUE(own.ok()) << own.status().message();
+    EXPECT_EQ((*own)->facts().family, family) << source;
+    const auto json = ReadJson(Shared(goldens));
+    ASSERT_TRUE(json.ok()) << json.status().message();
+    for (const JsonNode& item : json->Find("cases")->items) {
+      const JsonNode& args = *item.Find("args");
+      const auto parsed = ParseMessages(args);
+      if (!parsed.ok()) continue;  // videos
+      ChatOptions options;
+      options.tools_json = parsed->tools_json;
+      options.add_generation_prompt = parsed->add_generation_prompt.value_or(false);
+      const JsonNode* thinking = args.Find("enable_thinking");
+      if (thinking != nullptr) options.enable_thinking = thinking->boolean;
+      const JsonNode* vision = args.Find("add_vision_id");
+      options.add_vision_id = vision != nullptr && vision->boolean;
+      const auto ours = RenderSegments(family, parsed->messages, options);
+      const auto its = (*own)->Render(parsed->messages, options, LocalTime());
+      ASSERT_TRUE(ours.ok() && its.ok()) << its.status().message();
+      EXPECT_EQ(JoinSegments(*its), JoinSegments(*ours)) << source;
+      EXPECT_EQ(EncodeChat(**tokenizer, *its), EncodeChat(**tokenizer, *ours)) << source;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 40);
+}
+
+constexpr char kChatml[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+std::string Show(const StatusOr<std::vector<Segment>>& segments) {
+  if (!segments.ok()) return "error: " + segments.status().message();
+  std::string text;
+  for (const Segment& segment : *segments) {
+    text += segment.is_control ? "<" : "(";
+    text += segment.ids.empty() ? segment.text : std::to_string(segment.ids.size()) + " ids";
+    text += segment.is_control ? ">" : ")";
+  }
+  return text;
+}
+
+TEST(PromptTemplate, IdsStandForTextThatIsWhole) {
+  std::vector<Message> messages(3);
+  messages[0].text = messages[2].text = "Q";
+  messages[1].role = Role::kAssistant;
+  messages[1].text = " A ";
+  messages[1].ids = {1, 2, 3};
+  const std::string source = "{% for m in messages %}{{ m.content }}|{% endfor %}";
+  EXPECT_EQ(Show(Make(source).Render(messages, {}, LocalTime())), "(Q)<|>(3 ids)<|>(Q)<|>");
+  const std::string trims = "{% for m in messages %}{{ m.content | trim }}|{% endfor %}";
+  EXPECT_EQ(Show(Make(trims).Render(messages, {}, LocalTime())), "(Q)<|>(A)<|>(Q)<|>");
+  const std::string twice = "{% for m in messages %}{{ m.content }}|{{ m.content }}{% endfor %}";
+  EXPECT_EQ(Show(Make(twice).Render({messages[1]}, {}, LocalTime())), "( A )<|>( A )");
+}
+
+TEST(PromptTemplate, TheModelsOwnTagsAreControlInItsTextOnly) {
+  const std::string both = R"([{"role":"user","content":"<think>"},)"
+                           R"({"role":"assistant","content":"<think>x<|im_end|></think>"}])";
+  EXPECT_EQ(Show(Make("{% for m in messages %}{{ m.content }}|{% endfor %}")
+                     .Render(Messages(both), {}, LocalTime())),
+            "(<think>)<|<think>>(x<|im_end|>)<</think>|>");
+}
+
+TEST(PromptTemplate, JoinsPartsForTemplatesThatTakeStrings) {
+  const std::string parts = R"([{"role":"user","content":[{"type":"text","text":"a"},)"
+                            R"({"type":"text","text":"b"}]}])";
+  EXPECT_EQ(Show(Make("{% for m in messages %}{{ '[' + m.content + ']' }}{% endfor %}")
+                     .Render(Messages(parts), {}, LocalTime())),
+            "<[>(ab)<]>");
+  EXPECT_EQ(Show(Make("{% for m in messages %}{% if m.content is string %}{{ m.content }}"
+                      "{% else %}{% for p in m.content %}{{ p.text }}{{ '/' if not loop.last }}"
+                      "{% endfor %}{% endif %}{% endfor %}")
+                     .Render(Messages(parts), {}, LocalTime())),
+            "(a)</>(b)");
+}
+
+TEST(PromptTemplate, RefusesWhatNobodyReads) {
+  const PromptTemplate own = Make(kChatml);
+  ChatOptions options;
+  options.template_kwargs = *ParseJson(R"({"effort":"low"})", StatusCode::kInput, "test");
+  EXPECT_EQ(own.Render(Messages(R"([{"role":"user","content":"Q"}])"), options, LocalTime())
+                .status()
+                .message(),
+            "the chat template does not read \"effort\" of chat_template_kwargs");
+  EXPECT_EQ(own.Render(Messages(R"([{"role":"user","content":"Q","mood":1}])"), {}, LocalTime())
+                .status()
+                .message(),
+            "message 0: nobody reads its field \"mood\"");
+  EXPECT_EQ(Show(Make("{{ effort }}{{ messages[0].mood }}")
+                     .Render(Messages(R"([{"role":"user","content":"Q","mood":1}])"), options,
+                             LocalTime())),
+            "(low1)");
+}
+
+TEST(PromptTemplate, ErrorsHaveAPlace) {
+  const auto made = PromptTemplate::Make({.name = "f.jinja", .source = "a\n{% if %}"});
+  EXPECT_EQ(made.status().code(), StatusCode::kModel);
+  EXPECT_EQ(made.status().message(),
+            "f.jinja: chat template, line 2, column 7: found \"%}\" where an expression should be");
+  const auto refused = Make("{{ raise_exception('no tools') }}")
+                           .Render(Messages(R"([{"role":"user","content":"Q"}])"), {}, LocalTime());
+  EXPECT_EQ(refused.status().code(), StatusCode::kInput);
+  EXPECT_EQ(refused.status().message(), "the chat template refuses the messages: no tools");
+}
+
+TEST(PromptTemplate, TokenizerMustHaveItsControlTokens) {
+  KU_REQUIRE_SHARED("tokenizers/qwen3/tokenizer.json");
+  const auto tokenizer = Tokenizer::Load(Shared("tokenizers/qwen3"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_TRUE(Make(kChatml).CheckTokens(**tokenizer).ok());
+  const Status status =
+      Make("<|turn_of_kuiper|>{{ messages[0].content }}").CheckTokens(**tokenizer);
+  EXPECT_EQ(status.code(), StatusCode::kTokenizer);
+  EXPECT_EQ(status.message(),
+            "tokenizer does not match the chat template: it has no token <|turn_of_kuiper|>");
+}
+
+}  // namespace
+}  // namespace kuiper
