@@ -191,10 +191,9 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
                         RenderPrompt(without(dropped), options));
     prompt.ids = EncodeChat(tokenizer, segments);
     prompt.dropped_turns = dropped;
-    prompt.starts_thinking =
-        options.own != nullptr
-            ? options.own->EndsInsideThinking(segments)
-            : prompt.thinking.has_value() && EndsInsideThinking(tokenizer, prompt.ids);
+    prompt.starts_thinking = options.own != nullptr ? options.own->EndsInsideThinking(segments)
+                                                    : prompt.thinking.has_value() &&
+                                                          EndsInsideThinking(tokenizer, prompt.ids);
     return OkStatus();
   };
   prompt.thinking = options.thinking();
