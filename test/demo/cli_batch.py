@@ -56,7 +56,8 @@ class Batch(CliTest):
         self.assertEqual([a["custom_id"] for a in answers], [r["custom_id"] for r in requests])
         for request, answer in zip(requests, answers):
             body = request["body"]
-            messages = self.path("m.json", json.dumps(body))
+            of_template = {key: body[key] for key in ("messages", "tools", "chat_template_kwargs") if key in body}
+            messages = self.path("m.json", json.dumps(of_template))
             count = body.get("n", 1)
             args = ["--num-samples", count]
             if "beam_width" in body:
