@@ -67,7 +67,8 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
   std::vector<const Spelling*> matches;
   for (const Spelling& spelling : spellings) {
     if (spelling.name == name) return &spelling;
-    if (!name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
+    const bool is_there = spelling.flag == nullptr || spelling.flag->use != FlagUse::kUnavailable;
+    if (is_there && !name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
   }
   if (matches.empty()) return UnknownOption(spellings, spelled, name);
   const auto same = [&](const Spelling* s) {

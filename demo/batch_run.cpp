@@ -240,7 +240,7 @@ std::string Fingerprint(const ProgramRun& run) {
                                     "kv-cache-dtype",
                                     "on-full",
                                     "overflow",
-                                    "raw",
+                                    "now",
                                     "system-prompt",
                                     "think",
                                     "use-generation-config"};
@@ -254,6 +254,7 @@ std::string Fingerprint(const ProgramRun& run) {
     const Flag* flag = table.Find(name);
     if (flag != nullptr) text += '\n' + flag->name + '=' + VariableText(flag->variable);
   }
+  if (run.own_template.has_value()) text += "\ntemplate=" + run.own_template->source();
   text += "\ndevice=" + DeviceName(run.options.engine.device);
   return "fp_" + HashText(Fnv1a64OfText(text));
 }

@@ -50,8 +50,9 @@ std::string HelpText(const Program& program) {
   std::string text =
       std::string("usage: ") + program.name + " MODEL [TOKENIZER] " +
       (batch ? "--input FILE --output FILE " : "") + "[options]\n\n" +
-      (batch ? "Answers many requests at once with " : "Runs ") + program.models +
-      ". MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
+      (batch ? "Answers many requests at once with a text model" : "Runs a text model") +
+      " (Qwen, Llama, Mistral). MODEL is a Hugging Face directory, a .safetensors file or a packed "
+      ".bin;\n"
       "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
       "Options may be abbreviated and stand anywhere; --no-NAME switches off; -- ends "
       "them.\n";

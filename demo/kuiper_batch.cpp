@@ -3,8 +3,6 @@
 
 int main(int argc, char** argv) {
   return kuiper::demo::RunProgram({.name = "kuiper_batch",
-                                   .models = "Qwen2.5 and Qwen3 text models",
-                                   .family = std::nullopt,
                                    .chat_family = kuiper::ChatFamily::kQwen3,
                                    .flags = kuiper::demo::FlagPrograms::kBatch},
                                   argc, argv);

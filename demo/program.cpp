@@ -58,7 +58,7 @@ void ChooseDevice(ProgramRun& run) {
 
 Status OpenModelOf(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(run.model, OpenModel(run.options.engine.model_path));
-  return CheckModelFamily(run.program, run.options.engine.model_path, run.model->config);
+  return run.model->CheckSupported();
 }
 
 // A pipe that stays open and silent looks like a program that hangs.
@@ -88,8 +88,21 @@ void NoteThinkingFlags(ProgramRun& run) {
   }
 }
 
+// A second positional that is no file is most often a prompt.
+Status CheckTokenizerPath(const Options& options) {
+  const std::string& path = options.engine.tokenizer_path;
+  std::error_code error;
+  if (path.empty() || options.args.given("tokenizer") || std::filesystem::exists(path, error) ||
+      error) {
+    return OkStatus();
+  }
+  return Status(StatusCode::kTokenizer, "tokenizer file not found: " + path,
+                "the second argument is a tokenizer; a prompt is given with -p");
+}
+
 StatusOr<int> RunTask(ProgramRun& run) {
   const Options& options = run.options;
+  KU_RETURN_IF_ERROR(CheckTokenizerPath(options));
   if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
   if (options.task != Task::kTokenize && options.task != Task::kPrintPrompt) ChooseDevice(run);
   if (options.task == Task::kDryRun) {
@@ -153,7 +166,8 @@ int RunArguments(const Program& program, const std::vector<std::string>& argumen
     console.Answer(options->args.help
                        ? HelpText(program)
                        : std::string(program.name) + ", " + Engine::Version() + "\n");
-    return console.output_status().ok() ? kExitOk : kExitInternal;
+    const Status written = console.output_status();
+    return written.ok() ? kExitOk : Fail(console, written, false, nullptr);
   }
   return RunOptions(program, *options, console);
 }
@@ -169,28 +183,14 @@ std::string ModelName(const std::string& path) {
                                                             : p.filename().string();
 }
 
-Status CheckModelFamily(const Program& program, const std::string& path,
-                        const ModelConfig& config) {
-  const bool right_family = !program.family.has_value() || config.family == *program.family;
-  if (right_family && config.supported) return OkStatus();
-  std::string hint;
-  if (config.family == ModelFamily::kQwen2) hint = "use qwen_infer";
-  if (config.family == ModelFamily::kQwen3) hint = "use qwen3_infer";
-  if (config.family == ModelFamily::kQwen3VL) hint = "images are not available in this version";
-  return Status(StatusCode::kModel,
-                path + " holds a " + FamilyName(config.family) + " model; " + program.name +
-                    " runs " + program.models,
-                hint);
-}
-
-int RunProgram(const Program& program, int argc, char** argv) {
+int RunProgram(const Program& program, const std::vector<std::string>& arguments) {
   OccupyStandardStreams();
   InstallSignalHandlers();
   Console console;
   int code = kExitInternal;
   // We do not throw, but the standard library may, and no input may end in abort().
   try {
-    code = RunArguments(program, {argv + (argc > 0 ? 1 : 0), argv + argc}, console);
+    code = RunArguments(program, arguments, console);
   } catch (const std::bad_alloc&) {
     console.Error(Status(StatusCode::kResourceExhausted, "out of memory"));
     code = kExitMemory;
@@ -199,6 +199,10 @@ int RunProgram(const Program& program, int argc, char** argv) {
   }
   if (code == kExitInterrupted) DieBySignal();
   return code;
+}
+
+int RunProgram(const Program& program, int argc, char** argv) {
+  return RunProgram(program, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }
 
 }  // namespace kuiper::demo

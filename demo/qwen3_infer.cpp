@@ -1,10 +1,7 @@
-// Qwen3 text models, with or without thinking: one answer, or a chat with -i.
+// Answers and chats with any text model; the name that scripts for Qwen3 know.
 #include "demo/program.h"
 
 int main(int argc, char** argv) {
-  return kuiper::demo::RunProgram({.name = "qwen3_infer",
-                                   .models = "Qwen3 text models",
-                                   .family = kuiper::ModelFamily::kQwen3,
-                                   .chat_family = kuiper::ChatFamily::kQwen3},
-                                  argc, argv);
+  return kuiper::demo::RunProgram(
+      {.name = "qwen3_infer", .chat_family = kuiper::ChatFamily::kQwen3}, argc, argv);
 }

@@ -1,10 +1,7 @@
-// Qwen2 and Qwen2.5 text models: one answer, or a chat with -i.
+// Answers and chats with any text model; the name that scripts for Qwen2.5 know.
 #include "demo/program.h"
 
 int main(int argc, char** argv) {
-  return kuiper::demo::RunProgram({.name = "qwen_infer",
-                                   .models = "Qwen2 and Qwen2.5 text models",
-                                   .family = kuiper::ModelFamily::kQwen2,
-                                   .chat_family = kuiper::ChatFamily::kQwen25},
-                                  argc, argv);
+  return kuiper::demo::RunProgram(
+      {.name = "qwen_infer", .chat_family = kuiper::ChatFamily::kQwen25}, argc, argv);
 }

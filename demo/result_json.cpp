@@ -1,5 +1,6 @@
 #include "demo/result_json.h"
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -24,12 +25,20 @@ Json UsageJson(const Result& result) {
           {"dropped_tokens", result.dropped_tokens + c.dropped_tokens}};
 }
 
+// Three decimals: nobody measures more.
+double Rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
 Json TimingJson(const Result& result) {
   const Completion& c = result.completion;
-  return {{"load_ms", result.load_ms},          {"ttft_ms", c.queue_ms + c.prefill_ms},
-          {"prefill_ms", c.prefill_ms},         {"prefill_tps", result.prefill_tps()},
-          {"decode_ms", c.decode_ms},           {"decode_tps", result.decode_tps()},
-          {"decode_gbps", result.decode_gbps()}};
+  return {{"load_ms", Rounded(result.load_ms)},
+          {"ttft_ms", Rounded(c.queue_ms + c.prefill_ms)},
+          {"prefill_ms", Rounded(c.prefill_ms)},
+          {"prefill_tps", Rounded(result.prefill_tps())},
+          {"decode_ms", Rounded(c.decode_ms)},
+          {"decode_tps", Rounded(result.decode_tps())},
+          {"decode_gbps", Rounded(result.decode_gbps())}};
 }
 
 Json KvJson(const Result& result) {

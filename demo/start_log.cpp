@@ -14,7 +14,7 @@ void StartLog(const char* program, int min_severity, bool prefix) {
   google::InitGoogleLogging(program);
   SetLogSink([](LogSeverity severity, const std::string& message) {
     if (severity == LogSeverity::kWarning) {
-      LOG(WARNING) << message;
+      LOG(WARNING) << "warning: " << message;
     } else {
       LOG(INFO) << message;
     }

@@ -30,6 +30,7 @@ class PromptTemplate {
 
   const TemplateFacts& facts() const { return facts_; }
   const std::string& name() const { return files_.name; }
+  const std::string& source() const { return files_.source; }
   // Whether the text ends inside an open thinking tag.
   bool EndsInsideThinking(const std::vector<Segment>& segments) const;
 

@@ -29,8 +29,11 @@ uint64_t OpenedModel::Hash() const {
 
 Status OpenedModel::CheckSupported() const {
   if (config.supported) return OkStatus();
-  return Status(StatusCode::kModel, files().path + " holds a " + FamilyName(config.family) +
-                                        " model, which this version cannot run");
+  return Status(
+      StatusCode::kModel,
+      files().path + " holds a " + FamilyName(config.family) +
+          " model, which this version cannot run",
+      config.family == ModelFamily::kQwen3VL ? "images are not available in this version" : "");
 }
 
 StatusOr<WeightPlan> OpenedModel::PlanWeights(std::optional<DType> dtype) const {

@@ -94,10 +94,22 @@ class ModelErrors(CliTest):
         self.fails(3, model, "-p", "x", message="truncated", hint="re-copy or re-export")
 
     def test_wrong_model_type(self):
-        self.fails(3, self.qwen25, "-p", "x", hint="use qwen_infer",
-                   message=self.qwen25 + " holds a Qwen2.5 model; qwen3_infer runs Qwen3 text models")
-        self.fails(3, self.qwen3, "-p", "x", name="qwen_infer", hint="use qwen3_infer",
-                   message=self.qwen3 + " holds a Qwen3 model; qwen_infer runs")
+        model = self.copy_model()
+        path = os.path.join(model, "config.json")
+        with open(path) as f:
+            text = json.load(f)
+        with open(path, "w") as f:
+            json.dump({"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl",
+                       "text_config": text}, f)
+        self.fails(3, model, "-p", "x", hint="images are not available",
+                   message=model + " holds a Qwen3-VL model, which this version cannot run")
+
+    def test_any_text_model_runs_under_any_name(self):
+        args = ("--device", "cpu", "-p", "Hello", "-n", "12", "-o", "json")
+        for model in (self.qwen3, self.qwen25):
+            answers = {self.ok(model, *args, name=name).json()["token_ids_fnv1a64"]
+                       for name in ("qwen_infer", "qwen3_infer")}
+            self.assertEqual(len(answers), 1, model)
 
     def test_unsupported_quantisation(self):
         model = self.copy_model()
@@ -122,6 +134,8 @@ class ModelErrors(CliTest):
     def test_tokenizer(self):
         self.fails(4, self.qwen3, "/nonexistent/tokenizer.json", "-p", "x",
                    message="tokenizer file not found: /nonexistent/tokenizer.json")
+        self.fails(4, self.qwen3, "Hello there", message="tokenizer file not found: Hello there",
+                   hint="a prompt is given with -p")
         bad = self.path("tokenizer.json", '{"model": ]')
         self.fails(4, self.qwen3, bad, "-p", "x", message=bad + ": invalid JSON at byte")
         self.fails(4, self.qwen3, self.path("empty.json", "{}"), "-p", "x")

@@ -1,9 +1,41 @@
-"""kuiper_pack and kuiper_logits as people call them."""
+"""kuiper, kuiper_pack and kuiper_logits as people call them."""
 import glob
+import json
 import os
 import shutil
 
 from cli_harness import CliTest
+
+
+class FrontDoor(CliTest):
+    def kuiper(self, *args, **kwargs):
+        return self.ok(*args, name="kuiper", **kwargs)
+
+    def test_commands_are_the_programs(self):
+        args = (self.qwen25, "--device", "cpu")
+        self.assertEqual(self.kuiper("run", *args, "-p", "Hello").out,
+                         self.ok(*args, "-p", "Hello", name="qwen_infer").out)
+        self.assertEqual(self.kuiper("chat", *args, stdin="Hello\nAnd you?\n").out,
+                         self.ok(*args, "-i", stdin="Hello\nAnd you?\n", name="qwen_infer").out)
+        request = json.dumps({"custom_id": "a", "prompt": "Hello", "max_tokens": 3}) + "\n"
+        batch = ("--input", self.path("in", request), "--output", "-")
+        self.assertEqual(self.kuiper("batch", *args, *batch).out,
+                         self.ok(*args, *batch, name="kuiper_batch").out)
+        self.assertIn("usage: kuiper_bench", self.kuiper("bench", "--help").out)
+
+    def test_help_and_version(self):
+        self.assertIn("usage: kuiper COMMAND", self.kuiper("--help").out)
+        self.assertIn("usage: kuiper run MODEL", self.kuiper("run", "--help").out)
+        self.assertRegex(self.kuiper("--version").out, "^kuiper, .*cpu")
+
+    def test_errors(self):
+        self.fails(2, name="kuiper", message="no command given", hint="run, chat, batch and bench")
+        self.fails(2, "chta", "m", name="kuiper", message='unknown command "chta"',
+                   hint="did you mean kuiper chat")
+        self.fails(2, self.qwen3, "-p", "x", name="kuiper", message="unknown command",
+                   hint="kuiper run MODEL")
+        self.fails(2, "run", name="kuiper", message="no model given")
+        self.fails(3, "chat", "/m/x", name="kuiper", message="model file not found")
 
 
 class Logits(CliTest):

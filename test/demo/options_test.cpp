@@ -141,21 +141,5 @@ TEST(ModelName, IsTheLastPartOfThePath) {
   EXPECT_EQ(ModelName("/a/model.safetensors"), "model");
 }
 
-TEST(CheckModelFamily, NamesTheRightProgram) {
-  const Program program{"qwen3_infer", "Qwen3 text models", ModelFamily::kQwen3,
-                        ChatFamily::kQwen3};
-  ModelConfig config;
-  config.family = ModelFamily::kQwen3;
-  EXPECT_TRUE(CheckModelFamily(program, "/m", config).ok());
-  config.family = ModelFamily::kLlama;
-  Status status = CheckModelFamily(program, "/m", config);
-  EXPECT_EQ(status.code(), StatusCode::kModel);
-  EXPECT_EQ(status.message(), "/m holds a Llama model; qwen3_infer runs Qwen3 text models");
-  EXPECT_EQ(status.hint(), "");
-  config.family = ModelFamily::kQwen3VL;
-  EXPECT_EQ(CheckModelFamily(program, "/m", config).hint(),
-            "images are not available in this version");
-}
-
 }  // namespace
 }  // namespace kuiper::demo

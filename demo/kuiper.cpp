@@ -1,0 +1,114 @@
+// The front door: kuiper COMMAND ARGUMENTS. Each command is a program that has a name of its own,
+// too.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+
+#include "demo/console.h"
+#include "demo/exit_code.h"
+#include "demo/program.h"
+#include "demo/standard_streams.h"
+#include "kuiper/base/text.h"
+
+namespace kuiper::demo {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* what;
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+int Run(const std::vector<std::string>& arguments) {
+  return RunProgram({.name = "kuiper run", .chat_family = ChatFamily::kQwen3}, arguments);
+}
+
+int Chat(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {"--interactive"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return RunProgram({.name = "kuiper chat", .chat_family = ChatFamily::kQwen3}, all);
+}
+
+int Batch(const std::vector<std::string>& arguments) {
+  return RunProgram(
+      {.name = "kuiper batch", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kBatch},
+      arguments);
+}
+
+// kuiper_bench measures what programs do not need; it lies beside this program where that is
+// installed, and in tools/ where it was built.
+int Bench(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  std::string name = "kuiper_bench";
+  argv.push_back(name.data());
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  std::error_code error;
+  const auto dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const auto& path : {dir / name, dir / ".." / "tools" / name}) {
+    execv(path.c_str(), argv.data());  // returns only if there is none
+  }
+  Console().Error(Status(StatusCode::kInternal,
+                         "cannot run kuiper_bench: " + std::string(std::strerror(errno)),
+                         "it is built with the target kuiper_bench"));
+  return kExitInternal;
+}
+
+constexpr Command kCommands[] = {
+    {"run", "one answer", Run},
+    {"chat", "a conversation", Chat},
+    {"batch", "many requests from a file", Batch},
+    {"bench", "measure prefill and decode", Bench},
+};
+
+std::string Help() {
+  std::string text = "usage: kuiper COMMAND MODEL [options]\n\n";
+  for (const Command& command : kCommands) {
+    text += "  " + std::string(command.name) + std::string(8 - std::strlen(command.name), ' ') +
+            command.what + "\n";
+  }
+  return text +
+         "\nkuiper COMMAND --help lists the options of a command. MODEL is a Hugging Face\n"
+         "directory, a .safetensors file or a packed .bin.\n";
+}
+
+int Unknown(const std::string& word) {
+  const auto nearest = std::min_element(
+      std::begin(kCommands), std::end(kCommands), [&](const Command& a, const Command& b) {
+        return EditDistance(word, a.name) < EditDistance(word, b.name);
+      });
+  const bool is_near = EditDistance(word.substr(0, 20), nearest->name) <= 2;
+  Console().Error(
+      Status(StatusCode::kInvalidArgument,
+             word.empty() ? "no command given" : "unknown command " + Quoted(word),
+             is_near ? std::string("did you mean kuiper ") + nearest->name + "?"
+                     : "the commands are run, chat, batch and bench: kuiper run MODEL -p TEXT"));
+  return kExitUsage;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  OccupyStandardStreams();
+  const std::string word = arguments.empty() ? "" : arguments[0];
+  const bool wants_help = word == "--help" || word == "-h" || word == "help";
+  if (wants_help || word == "--version") {
+    Console console;
+    console.Answer(wants_help ? Help() : "kuiper, " + Engine::Version() + "\n");
+    if (console.output_status().ok()) return kExitOk;
+    console.Error(console.output_status());
+    return kExitInternal;
+  }
+  for (const Command& command : kCommands) {
+    if (word == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+  }
+  return Unknown(word);
+}
+
+}  // namespace
+}  // namespace kuiper::demo
+
+int main(int argc, char** argv) {
+  return kuiper::demo::Main(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}
