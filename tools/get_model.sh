@@ -37,7 +37,7 @@ for attempt in 1 2; do
     --include generation_config.json --include tokenizer.json --include tokenizer_config.json \
     --include tokenizer.model --include '*.jinja' --include preprocessor_config.json >/dev/null
   if python3 "$check" "$dir"; then
-    printf 'Run it: build/demo/qwen3_infer %q -i\n' "$dir"
+    printf 'Run it: build/demo/kuiper chat %q\n' "$dir"
     exit 0
   fi
   [ "$attempt" = 1 ] && echo "bringing the damaged files again" >&2
