@@ -5,12 +5,12 @@ install(TARGETS kuiper kuiper_deps EXPORT kuiper ARCHIVE DESTINATION ${CMAKE_INS
 # The public API is these headers and nothing else; test/install includes each of them alone.
 set(KUIPER_PUBLIC_HEADERS
   base/buffer.h base/check.h base/device.h base/dtype.h base/fatal.h base/half.h base/host_device.h base/json.h base/log.h base/status.h base/tensor.h
-  io/chat_template.h io/messages_json.h io/token_stream.h io/tokenizer.h
-  model/config.h model/opened_model.h
+  io/chat_template.h io/messages_json.h io/template_files.h io/thinking.h io/token_stream.h io/tokenizer.h
+  model/config.h model/opened_model.h model/rope_config.h
   ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h
   engine/engine.h engine/memory_plan.h engine/policy.h engine/request.h
   chat/batch_line.h chat/chat_request.h chat/chat_response.h chat/conversation.h chat/conversation_json.h
-  chat/parameters.h chat/variable.h)
+  chat/parameters.h chat/prompt_template.h chat/template_facts.h chat/variable.h)
 foreach(header ${KUIPER_PUBLIC_HEADERS})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/kuiper/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kuiper/${folder})

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kuiper/base/text.h"
+#include "kuiper/jinja/template.h"
 
 namespace kuiper {
 namespace {
@@ -144,11 +145,11 @@ StatusOr<std::optional<PromptTemplate>> PromptTemplate::Make(const TemplateFiles
   };
   StatusOr<jinja::Template> main = jinja::Template::Parse(files.source);
   if (!main.ok()) return named(main.status());
-  PromptTemplate result(files, std::move(*main));
+  PromptTemplate result(files, std::make_shared<jinja::Template>(std::move(*main)));
   if (!files.tool_source.empty()) {
     StatusOr<jinja::Template> tools = jinja::Template::Parse(files.tool_source);
     if (!tools.ok()) return named(tools.status());
-    result.tools_ = std::move(*tools);
+    result.tools_ = std::make_shared<jinja::Template>(std::move(*tools));
   }
   const std::tm now = LocalTime();
   result.facts_ = FindFacts([&](const ParsedMessages& probe, bool takes_parts) {
@@ -195,8 +196,8 @@ StatusOr<jinja::Rendered> PromptTemplate::RenderText(const std::vector<Message>&
     variables.emplace_back("enable_thinking", Value::Bool(*options.enable_thinking));
   }
   if (options.add_vision_id) variables.emplace_back("add_vision_id", Value::Bool(true));
-  const bool by_tools = tools_.has_value() && !tools.empty();
-  return (by_tools ? *tools_ : main_).Render(variables, now, jinja::Limits(), &heap);
+  const bool by_tools = tools_ != nullptr && !tools.empty();
+  return (by_tools ? tools_ : main_)->Render(variables, now, jinja::Limits(), &heap);
 }
 
 std::vector<std::string_view> PromptTemplate::ModelTagsOf() const {
@@ -213,7 +214,7 @@ std::vector<std::string_view> PromptTemplate::ModelTagsOf() const {
 Status PromptTemplate::CheckFields(const std::vector<Message>& messages,
                                    const ChatOptions& options) const {
   const auto reads = [&](const std::string& name) {
-    return main_.Mentions(name) || (tools_.has_value() && tools_->Mentions(name));
+    return main_->Mentions(name) || (tools_ != nullptr && tools_->Mentions(name));
   };
   for (const std::string& key : options.template_kwargs.keys) {
     if (reads(key)) continue;

@@ -4,17 +4,23 @@
 #pragma once
 
 #include <ctime>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/status.h"
 #include "kuiper/chat/template_facts.h"
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/template_files.h"
-#include "kuiper/jinja/template.h"
 
 namespace kuiper {
+namespace jinja {
+class Template;
+struct Rendered;
+}  // namespace jinja
 
 class PromptTemplate {
  public:
@@ -35,7 +41,7 @@ class PromptTemplate {
   bool EndsInsideThinking(const std::vector<Segment>& segments) const;
 
  private:
-  PromptTemplate(TemplateFiles files, jinja::Template main)
+  PromptTemplate(TemplateFiles files, std::shared_ptr<const jinja::Template> main)
       : files_(std::move(files)), main_(std::move(main)) {}
 
   Status CheckFields(const std::vector<Message>& messages, const ChatOptions& options) const;
@@ -45,8 +51,8 @@ class PromptTemplate {
   std::vector<std::string_view> ModelTagsOf() const;
 
   TemplateFiles files_;
-  jinja::Template main_;
-  std::optional<jinja::Template> tools_;
+  std::shared_ptr<const jinja::Template> main_;
+  std::shared_ptr<const jinja::Template> tools_;  // null: main_ writes tools as well
   TemplateFacts facts_;
 };
 
