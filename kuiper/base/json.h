@@ -48,8 +48,11 @@ class JsonEvents {
   // kOk when all of `text` was read; the message of an error begins with `name`.
   Status Read(std::string_view text, StatusCode code, const std::string& name);
 
-  virtual bool Value(JsonNode) { return true; }  // neither object nor array
+  // Neither object nor array. Overrides keep what they are given.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
+  virtual bool Value(JsonNode) { return true; }
   virtual bool BeginObject() { return true; }
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   virtual bool Key(std::string) { return true; }
   virtual bool EndObject() { return true; }
   virtual bool BeginArray() { return true; }
