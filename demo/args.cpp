@@ -1,6 +1,7 @@
 #include "demo/args.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -67,10 +68,15 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
   std::vector<const Spelling*> matches;
   for (const Spelling& spelling : spellings) {
     if (spelling.name == name) return &spelling;
-    const bool is_there = spelling.flag == nullptr || spelling.flag->use != FlagUse::kUnavailable;
-    if (is_there && !name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
+    if (!name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
   }
   if (matches.empty()) return UnknownOption(spellings, spelled, name);
+  // What cannot be used is meant only if nothing else can be.
+  const auto is_there = [](const Spelling* s) {
+    return s->flag == nullptr || s->flag->use != FlagUse::kUnavailable;
+  };
+  if (std::any_of(matches.begin(), matches.end(), is_there))
+    std::erase_if(matches, std::not_fn(is_there));
   const auto same = [&](const Spelling* s) {
     return s->flag != nullptr && s->flag == matches[0]->flag && s->fixed == matches[0]->fixed &&
            s->takes_bool == matches[0]->takes_bool;
@@ -134,6 +140,7 @@ class Parser {
     if (spelling.flag == nullptr) {
       if (value.has_value()) return Bad(spelled + " takes no value");
       (spelling.name == "help" ? parsed_.help : parsed_.version) = true;
+      parsed_.help_all = next_ < args_.size() && args_[next_] == "all";
       return OkStatus();
     }
     return Assign(spelling, spelled, value);
@@ -209,39 +216,6 @@ class Parser {
   ParsedArgs parsed_;
 };
 
-bool IsOn(const Flag& flag) {
-  return IsSwitch(flag.variable) && VariableText(flag.variable) == "true";
-}
-
-// "-n, --max-tokens N, --other-name"
-std::string FlagHead(const FlagTable& table, const Flag& flag) {
-  std::string head = flag.short_name.empty() ? "  " : "  -" + flag.short_name + ", ";
-  head += "--" + flag.name;
-  if (!flag.value_name.empty()) head += " " + flag.value_name;
-  if (IsOn(flag)) head += ", --no-" + flag.name;
-  for (const FlagAlias& alias : table.aliases) {
-    if (alias.name == flag.name) head += ", --" + alias.alias;
-  }
-  return head;
-}
-
-// What the description does not say itself.
-std::string DefaultText(const Flag& flag) {
-  if (flag.help.find("default") != std::string::npos) return "";
-  if (IsSwitch(flag.variable)) return IsOn(flag) ? " (default on)" : "";
-  const std::string value = VariableText(flag.variable, flag.limits);
-  return value.empty() ? "" : " (default " + value + ")";
-}
-
-std::string FlagHelp(const FlagTable& table, const Flag& flag) {
-  constexpr size_t kColumn = 34;
-  std::string text = FlagHead(table, flag);
-  text += text.size() < kColumn ? std::string(kColumn - text.size(), ' ')
-                                : "\n" + std::string(kColumn, ' ');
-  if (flag.use == FlagUse::kNoEffect) return text + "accepted, has no effect\n";
-  return text + flag.help + DefaultText(flag) + "\n";
-}
-
 }  // namespace
 
 Flag MakeFlag(const std::string& names, Variable variable, std::string help, Limits limits,
@@ -269,18 +243,6 @@ bool ParsedArgs::on(std::string_view name) const {
 
 StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, const FlagTable& table) {
   return Parser(args, table).Run();
-}
-
-std::string FlagsHelp(const FlagTable& table) {
-  std::string text, group;
-  for (const Flag& flag : table.flags) {
-    if (flag.use == FlagUse::kUnavailable) continue;
-    if (flag.group != group) text += "\n" + flag.group + ":\n";
-    group = flag.group;
-    text += FlagHelp(table, flag);
-  }
-  text += "  -h, --help                      this text\n";
-  return text + "  --version                       version and compiled devices\n";
 }
 
 }  // namespace kuiper::demo

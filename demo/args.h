@@ -29,6 +29,7 @@ struct Flag {
   std::string negated_value = {};  // named values: what --no-NAME stands for
   FlagUse use = FlagUse::kWorks;
   std::string group = {};     // the title under which --help lists the flag
+  bool is_common = false;     // --help lists it; the others come with --help all
   std::string why = {};       // kNoEffect, kUnavailable: the end of the sentence
   std::string harmless = {};  // kUnavailable: the value that asks for nothing
 };
@@ -58,6 +59,7 @@ struct ParsedArgs {
   std::vector<std::string> positionals;
   std::map<std::string, std::string, std::less<>> values;  // the last one of each flag given
   bool help = false;
+  bool help_all = false;  // --help all
   bool version = false;
 
   bool given(std::string_view name) const { return values.contains(name); }
@@ -69,8 +71,8 @@ struct ParsedArgs {
 // --help or --version. kInvalidArgument.
 StatusOr<ParsedArgs> ParseArgs(const std::vector<std::string>& args, const FlagTable& table);
 
-// The lines of --help about all flags that can be used, --help and --version; the defaults are
-// what is stored.
-std::string FlagsHelp(const FlagTable& table);
+// The lines of --help about all flags that can be used, or the common ones, within 80 columns; the
+// defaults are what is stored.
+std::string FlagsHelp(const FlagTable& table, bool all = true);
 
 }  // namespace kuiper::demo

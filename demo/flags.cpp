@@ -12,6 +12,14 @@ constexpr const char* kTextOnly = "is not available: this program takes text onl
 constexpr const char* kNotYet = "is not available in this version";
 constexpr const char* kOneWay = "has no effect: there is one implementation";
 
+// What most people need.
+constexpr const char* kCommon[] = {
+    "input",       "output",          "prompt",       "file",          "system-prompt",
+    "think",       "max-tokens",      "temp",         "top-p",         "seed",
+    "max-context", "paged-attention", "prefix-cache", "device",        "threads",
+    "interactive", "stream",          "session",      "output-format", "quiet",
+    "verbose",     "dry-run",         "verify-paged", "strict",        "max-num-seqs"};
+
 // A row of the table, and the programs that take it.
 struct Row {
   Flag flag;
@@ -258,6 +266,8 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
       if (row.programs != FlagPrograms::kAll && row.programs != program) continue;
       table.flags.push_back(row.flag);
       table.flags.back().group = title;
+      table.flags.back().is_common =
+          std::find(std::begin(kCommon), std::end(kCommon), row.flag.name) != std::end(kCommon);
     }
   }
   table.aliases = {

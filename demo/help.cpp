@@ -5,22 +5,25 @@ namespace kuiper::demo {
 namespace {
 
 constexpr char kAfterTextFlags[] = R"(
-Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt of a terminal it clears
-the line, and twice it ends the program.
+Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt of a
+terminal it clears the line, and twice it ends the program.
 
-Input: --prompt, --file, --messages, else all of standard input is one user message; if that is a
-terminal or empty, a default question. With -i and piped input, one line is one turn.
+Input: --prompt, --file, --messages, else all of standard input is one user
+message; if that is a terminal or empty, a default question. With -i and piped
+input, one line is one turn.
 
 Output: the answer on stdout, everything else on stderr.
 )";
 
 constexpr char kAfterBatchFlags[] = R"(
-Input: a line is {"custom_id": ..., "body": {"messages": [...], "max_tokens": ..., ...}}, as for
-OpenAI's batches; a body with "prompt" is completed without the chat template. Options are the
-defaults of what a body leaves out.
+Input: a line is {"custom_id": ..., "messages": [...], "max_tokens": ..., ...},
+or has these in a "body", as for OpenAI's batches; with "prompt" a text is
+completed without the chat template. Options are the defaults of what a line
+leaves out.
 
-Output: one line per request in the order of the requests; a line that cannot be answered gets an
-error there. Started again with the same files, the program goes on behind the last whole line.
+Output: one line per request in the order of the requests; a line that cannot be
+answered gets an error there. Started again with the same files, the program
+goes on behind the last whole line.
 )";
 
 constexpr char kAfterFlags[] = R"(
@@ -28,36 +31,37 @@ Exit codes:
   0  answer produced                      5  prompt: missing, empty, not UTF-8
   1  unexpected failure                   6  prompt longer than the context
   2  usage                                7  out of memory, KV cache full
-  3  model file or wrong model type       8  device not available
+  3  model file, or no model of this kind 8  device not available
   4  tokenizer                            9  --verify-paged found a difference
   130, 141, 143  ended by SIGINT, SIGPIPE, SIGTERM
 
 Guarantees (on one machine, one device, one --attention kind, one dtype):
-  1. paged == contiguous: the same token ids and the same logit bits, for every page size
+  1. paged == contiguous: the same token ids and the same logit bits, for every
+     page size
   2. recorded decode step (--cuda-graph) == eager: the same bits
   3. prefix-cache hit == cold run, chunked == whole prefill: the same bits
   4. a request in a batch == the same request alone: the same bits
   5. preempted (computed again, or swapped) == never preempted: the same bits
-  On a GPU with --deterministic on, 3 holds for earlier answers in a prompt up to rounding only.
-Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU instruction sets, and
-to the bit with Hugging Face.
+  On a GPU with --deterministic on, 3 holds for earlier answers in a prompt up
+  to rounding only.
+Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU
+instruction sets, and to the bit with Hugging Face.
 )";
 
 }  // namespace
 
-std::string HelpText(const Program& program) {
+std::string HelpText(const Program& program, bool all) {
   const bool batch = program.flags == FlagPrograms::kBatch;
   std::string text =
       std::string("usage: ") + program.name + " MODEL [TOKENIZER] " +
       (batch ? "--input FILE --output FILE " : "") + "[options]\n\n" +
       (batch ? "Answers many requests at once with a text model" : "Runs a text model") +
-      " (Qwen, Llama, Mistral). MODEL is a Hugging Face directory, a .safetensors file or a packed "
-      ".bin;\n"
+      " (Qwen, Llama, Mistral).\n"
+      "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
       "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
-      "Options may be abbreviated and stand anywhere; --no-NAME switches off; -- ends "
-      "them.\n";
+      "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
   Options defaults;
-  text += FlagsHelp(FlagsOf(program.flags, defaults));
+  text += FlagsHelp(FlagsOf(program.flags, defaults), all);
   return text + (batch ? kAfterBatchFlags : kAfterTextFlags) + kAfterFlags;
 }
 

@@ -164,7 +164,7 @@ int RunArguments(const Program& program, const std::vector<std::string>& argumen
   if (!options.ok()) return Fail(console, options.status(), json, nullptr);
   if (options->args.help || options->args.version) {
     console.Answer(options->args.help
-                       ? HelpText(program)
+                       ? HelpText(program, options->args.help_all)
                        : std::string(program.name) + ", " + Engine::Version() + "\n");
     const Status written = console.output_status();
     return written.ok() ? kExitOk : Fail(console, written, false, nullptr);

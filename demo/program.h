@@ -22,7 +22,7 @@ int RunProgram(const Program& program, int argc, char** argv);
 // The last part of a model path without the extension of a file: "Qwen3-8B-awq".
 std::string ModelName(const std::string& path);
 
-// What --help prints.
-std::string HelpText(const Program& program);
+// What --help prints, or --help all.
+std::string HelpText(const Program& program, bool all);
 
 }  // namespace kuiper::demo

@@ -186,6 +186,9 @@ TEST(Args, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(Error({"--image", "a.png"}), "--image is not available: this program takes text only");
   EXPECT_EQ(Error({"--max-pixel", "500000"}),
             "--max-pixel is not available: this program takes text only");
+  const std::string ambiguous = Error({"--max", "5"});
+  EXPECT_NE(ambiguous.find("is ambiguous: --max-tokens"), std::string::npos) << ambiguous;
+  EXPECT_EQ(ambiguous.find("pixels"), std::string::npos) << ambiguous;
 }
 
 TEST(Args, HelpStopsParsing) {

@@ -18,7 +18,15 @@ class Output(CliTest):
             for word in ("--paged-attention", "--max-tokens", "Exit codes", "Guarantees", "141"):
                 self.assertIn(word, r.out)
             self.assertEqual(self.ok("-h", name=name).out, r.out)
+            self.assertNotIn("--presence-penalty", r.out)
+            self.assertIn("--presence-penalty", self.ok("--help", "all", name=name).out)
             self.assertRegex(self.ok("--version", name=name).out, r"kuiper \d+\.\d+\.\d+ \(commit ")
+
+    def test_help_fits_a_terminal(self):
+        for name in ("kuiper", "qwen3_infer", "kuiper_batch"):
+            for args in (("--help",), ("--help", "all")):
+                long = [l for l in self.ok(*args, name=name).out.splitlines() if len(l) > 80]
+                self.assertEqual(long, [], name)
 
     def test_text_is_prefixed_once_and_streams_are_apart(self):
         r = self.qwen3_run("-n", "12", stdin="Hello\n")
