@@ -15,6 +15,8 @@ template <typename... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <typename... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;  // Clang before 17 does not deduce it
 
 float Power(double base, float exponent) {
   return static_cast<float>(std::pow(base, static_cast<double>(exponent)));
