@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace kuiper {
 
@@ -39,25 +38,31 @@ StatusOr<std::unique_ptr<AppendFile>> AppendFile::Open(const std::string& path) 
 }
 
 Status AppendFile::FindTorn() {
-  std::vector<char> block(1 << 16);
-  int64_t at = 0;
-  for (ssize_t n; (n = pread(fd_, block.data(), block.size(), at)) != 0; at += n) {
-    if (n < 0) return WriteFailed(path_);
-    for (ssize_t i = 0; i < n; ++i) {
-      if (block[i] != '\n') continue;
-      ++num_unread_;
-      whole_end_ = at + i + 1;
-    }
+  const off_t size = lseek(fd_, 0, SEEK_END);
+  char block[4096];
+  for (whole_end_ = size; whole_end_ > 0;) {
+    const off_t begin = std::max<off_t>(0, whole_end_ - static_cast<off_t>(sizeof(block)));
+    const ssize_t n = pread(fd_, block, static_cast<size_t>(whole_end_ - begin), begin);
+    if (n != whole_end_ - begin) return WriteFailed(path_);
+    const void* newline = memrchr(block, '\n', static_cast<size_t>(n));
+    whole_end_ =
+        newline == nullptr ? begin : begin + (static_cast<const char*>(newline) - block) + 1;
+    if (newline != nullptr) break;
   }
-  torn_.resize(static_cast<size_t>(std::min<int64_t>(at - whole_end_, 1 << 16)));
+  torn_.resize(static_cast<size_t>(std::min<int64_t>(size - whole_end_, 1 << 16)));
   const ssize_t n = pread(fd_, torn_.data(), torn_.size(), whole_end_);
-  return n == static_cast<ssize_t>(torn_.size()) ? OkStatus() : WriteFailed(path_);
+  if (n != static_cast<ssize_t>(torn_.size()) || lseek(fd_, 0, SEEK_SET) != 0) {
+    return WriteFailed(path_);
+  }
+  ahead_ = finished_.Next();
+  return OkStatus();
 }
 
 std::optional<std::string> AppendFile::NextFinished() {
-  if (num_unread_ == 0) return std::nullopt;
-  --num_unread_;
-  return finished_.Next();
+  if (!ahead_.has_value()) return std::nullopt;
+  std::optional<std::string> line = std::exchange(ahead_, finished_.Next());
+  // What is torn is a line, too, and the last one.
+  return ahead_.has_value() || torn_.empty() ? line : std::nullopt;
 }
 
 Status AppendFile::CutTorn() {

@@ -38,10 +38,10 @@ class AppendFile {
   int fd_;
   std::string path_;
   bool regular_;
-  int64_t num_unread_ = 0;  // whole lines
-  int64_t whole_end_ = 0;   // bytes of all whole lines
+  int64_t whole_end_ = 0;  // bytes of all whole lines
   std::string torn_;
   LineReader finished_;
+  std::optional<std::string> ahead_;  // the line that NextFinished looks at next
 };
 
 // "cannot write PATH: No such file or directory" from errno.

@@ -217,7 +217,7 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
     }
     if (prompt.dropped_turns != few) KU_RETURN_IF_ERROR(encode(few));
   }
-  *conversation = without(prompt.dropped_turns);
+  for (int i = 0; i < prompt.dropped_turns; ++i) conversation->DropOldestTurn();
   prompt.dropped_tokens = static_cast<int>(whole - prompt.ids.size());
   return prompt;
 }

@@ -8,6 +8,7 @@
 
 #include "kuiper/base/text.h"
 #include "kuiper/io/messages_json.h"
+#include "test/jinja/render.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -66,14 +67,7 @@ class PublicTemplatesTest : public testing::Test {
 
 // The goldens again, through messages as programs have them.
 TEST_F(PublicTemplatesTest, MessagesRenderAsTransformersDoes) {
-  std::tm now = {};
-  now.tm_year = 126;
-  now.tm_mon = 10;
-  now.tm_mday = 21;
-  now.tm_hour = 12;
-  now.tm_min = 34;
-  now.tm_sec = 56;
-  now.tm_wday = 6;
+  const std::tm now = jinja::GoldenTime();
   int equal = 0, joined = 0;
   for (const PromptTemplate& own : templates_) {
     for (const JsonNode& item : data_.Find("cases")->items) {
