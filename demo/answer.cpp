@@ -76,12 +76,12 @@ double Result::decode_gbps() const {
   return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
 }
 
-StatusOr<std::vector<Completion>> RunSamples(Engine& engine, Request request,
+StatusOr<std::vector<Completion>> RunSamples(Engine& engine, const Request& request,
                                              const std::function<bool(const TokenEvent&)>& on_event,
                                              const std::function<void(int64_t)>& on_prompt) {
   InterruptScope interrupt;
   const int num_samples = request.num_samples;
-  KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
+  KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(request));
   // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
   bool begun = false;
   while (engine.HasWork()) {

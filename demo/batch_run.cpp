@@ -109,8 +109,8 @@ void BatchJob::Start(const BatchInput::Item& item) {
     KU_RETURN_IF_ERROR(item.json.status());
     KU_ASSIGN_OR_RETURN(const ChatRequest wanted, ParseBatchLine(*item.json, run_.options.request));
     KU_ASSIGN_OR_RETURN(const Prompt prompt, BuildPrompt(wanted));
-    Request request = answerer_.MakeRequest(prompt, wanted.request);
-    KU_ASSIGN_OR_RETURN(const int64_t id, engine_.Add(std::move(request)));
+    KU_ASSIGN_OR_RETURN(const int64_t id,
+                        engine_.Add(answerer_.MakeRequest(prompt, wanted.request)));
     const int choices = wanted.request.num_samples;
     active_[id] = {item.line, wanted.is_chat, choices, std::vector<Completion>(choices)};
     return id;

@@ -53,8 +53,7 @@ StatusOr<Result> Measure(ProgramRun& run, Engine& engine, int prompt_tokens, int
   Result result;
   result.model = ModelName(run.options.engine.model_path);
   const auto on_event = [&](const TokenEvent&) { return run.console.output_status().ok(); };
-  KU_ASSIGN_OR_RETURN(std::vector<Completion> one,
-                      RunSamples(engine, std::move(request), on_event));
+  KU_ASSIGN_OR_RETURN(std::vector<Completion> one, RunSamples(engine, request, on_event));
   result.completion = std::move(one.front());
   if (!result.completion.error.ok() && result.completion.tokens.empty()) {
     return result.completion.error;

@@ -76,7 +76,7 @@ Status InputHistory::Append(const std::string& lines) {
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   const int fd = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return WriteFailed(path_);
-  const Status status = WriteAll(fd, lines, path_);
+  Status status = WriteAll(fd, lines, path_);
   close(fd);
   return status;
 }

@@ -66,7 +66,7 @@ std::optional<Key> LineEditor::NextKey() {
   constexpr int kEscapeMs = 50, kForever = -1;
   bool no_more = false;
   while (true) {
-    if (const std::optional<Key> key = keys_.Next(no_more)) return key;
+    if (std::optional<Key> key = keys_.Next(no_more)) return key;
     Show();
     const bool escape = keys_.waits_for_escape();
     const std::optional<std::string> bytes = terminal_.Read(escape ? kEscapeMs : kForever);

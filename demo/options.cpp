@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "demo/flags.h"
 #include "kuiper/chat/parameters.h"
@@ -87,13 +88,13 @@ Status ParseNow(const std::string& text, std::optional<std::tm>* now) {
 
 // At most one of these flags may be given.
 Status CheckOneOf(const ParsedArgs& args, const std::string& names) {
-  std::string first, name;
+  std::vector<std::string> given;
+  std::string name;
   for (std::istringstream words(names); words >> name;) {
-    if (!args.on(name)) continue;
-    if (!first.empty()) return Bad("--" + first + " and --" + name + " exclude each other");
-    first = name;
+    if (args.on(name)) given.push_back(name);
   }
-  return OkStatus();
+  if (given.size() < 2) return OkStatus();
+  return Bad("--" + given[0] + " and --" + given[1] + " exclude each other");
 }
 
 Status CheckTogether(const Options& options) {

@@ -1,6 +1,6 @@
 // --verify-paged: the same request with the contiguous and with the paged KV cache, one engine
 // after the other (they map the same weights), compared to the bit.
-#include <cstring>
+#include <bit>
 #include <utility>
 
 #include "demo/exit_code.h"
@@ -41,8 +41,7 @@ StatusOr<Outcome> Generate(ProgramRun& run, const PromptInput& input, bool paged
     if (!generating) run.console.Line(LogLevel::kDebug, std::string(layout) + ": generating");
     return generating = true;
   };
-  KU_ASSIGN_OR_RETURN(std::vector<Completion> one,
-                      RunSamples(*engine, std::move(request), on_event));
+  KU_ASSIGN_OR_RETURN(std::vector<Completion> one, RunSamples(*engine, request, on_event));
   outcome.completion = std::move(one.front());
   if (outcome.completion.finish == FinishReason::kError) return outcome.completion.error;
   return outcome;
@@ -58,7 +57,7 @@ std::string FirstDifference(const Outcome& contiguous, const Outcome& paged) {
     const float* x = a.logits.data() + i * vocab;
     const float* y = b.logits.data() + i * vocab;
     for (size_t v = 0; v < vocab; ++v) {
-      if (std::memcmp(x + v, y + v, sizeof(float)) == 0) continue;
+      if (std::bit_cast<uint32_t>(x[v]) == std::bit_cast<uint32_t>(y[v])) continue;
       return Format("token %zu: logit of id %zu is %.9g contiguous, %.9g paged", i, v, x[v], y[v]);
     }
     if (a.tokens[i] != b.tokens[i]) {
