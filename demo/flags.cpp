@@ -172,6 +172,8 @@ std::vector<Row> ExecutionRows(Options& o) {
   return {
       Of("cuda-graph", &e.use_graph,
          "record the decode step once and replay it (CPU: only when given)"),
+      Of("warm-up", &e.warm_up,
+         "compute a few tokens before the first request (default: on devices)"),
       Of("attention",
          OneOf(&e.ops.attention, {{"mha", kMha}, {"flash1", kFlash1}, {"flash2", kFlash2}}),
          "attention kernel"),

@@ -44,6 +44,9 @@ class BatchBuilder {
   // uploads of an earlier step from there must be done.
   Batch Build(const StepPlan& plan, int pad_to_seqs = 0, int flight = 0);
 
+  // Makes every sequence one that no plan told of.
+  void ForgetTables() { tables_.clear(); }
+
   // Table entries uploaded so far; shows that unchanged tables are not sent again.
   int64_t table_entries_uploaded() const { return table_entries_uploaded_; }
 

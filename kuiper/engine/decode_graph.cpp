@@ -24,21 +24,22 @@ int DecodeGraph::PadTo(const StepPlan& plan) const {
 void DecodeGraph::Run(const Batch& batch, bool decode_only,
                       const std::function<void(const Batch&)>& step) {
   if (!decode_only) return step(batch);
-  const auto known = graphs_.find(batch.num_seqs);
-  if (known != graphs_.end()) {
-    if (known->second == nullptr) return step(batch);
+  const auto [known, is_new] = buckets_.try_emplace(batch.num_seqs);
+  Bucket& bucket = known->second;
+  if (is_new || bucket.stays_eager) return step(batch);
+  if (bucket.graph != nullptr) {
     ++num_replayed_;
-    return known->second->Replay();
+    return bucket.graph->Replay();
   }
   auto graph = device_.Capture([&] { step(batch); });
   if (!graph.ok()) {
     LogWarning("decode steps of " + std::to_string(batch.num_seqs) +
                " sequences run without a graph: " + graph.status().message());
-    graphs_[batch.num_seqs] = nullptr;
+    bucket.stays_eager = true;
     return step(batch);
   }
   ++num_captured_;
-  graphs_[batch.num_seqs] = std::move(graph).value();
+  bucket.graph = std::move(graph).value();
 }
 
 }  // namespace kuiper

@@ -1,4 +1,6 @@
-// Records the decode step once per batch-size bucket and replays it. Eager and replayed steps are
+// Records the decode step once per batch-size bucket and replays it: the first step of a bucket is
+// eager, because drivers before CUDA 12.3 cannot load a kernel while a step is recorded, the second
+// is recorded. Eager and replayed steps are
 // the same callable on the same arrays (guarantee G2); a batch is padded up to its bucket with
 // one-token sequences on the null page. A contiguous cache has no room for those: there every size
 // is a bucket.
@@ -25,7 +27,7 @@ class DecodeGraph {
 
   // Sequences to pad a decode-only plan to; 0 for every other plan.
   int PadTo(const StepPlan& plan) const;
-  // Runs step(batch). A padded decode batch is recorded the first time its size is seen and
+  // Runs step(batch). A padded decode batch is recorded the second time its size is seen and
   // replayed from then on; a size whose recording failed stays eager.
   void Run(const Batch& batch, bool decode_only, const std::function<void(const Batch&)>& step);
 
@@ -36,7 +38,11 @@ class DecodeGraph {
   ComputeDevice& device_;
   int max_seqs_;
   bool can_pad_;
-  std::map<int, std::unique_ptr<CapturedGraph>> graphs_;  // null: recording failed
+  struct Bucket {
+    std::unique_ptr<CapturedGraph> graph;
+    bool stays_eager = false;  // recording failed
+  };
+  std::map<int, Bucket> buckets_;  // that were seen, by number of sequences
   int num_captured_ = 0;
   int64_t num_replayed_ = 0;
 };

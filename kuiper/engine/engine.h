@@ -44,6 +44,9 @@ struct EngineConfig {
   int max_num_batched_tokens = 512;  // tokens of one step; longer prompts run in chunks
   bool prompt_logits = false;        // Logits() will be called: memory for a whole step's rows
   bool use_graph = false;            // record the decode step once per batch size and replay it
+  // Compute a few tokens before the first request, so that its first token takes no longer than
+  // that of later ones; absent = on devices, which load kernels when they are first launched.
+  std::optional<bool> warm_up;
   // Attention of a decode step reads pages that several sequences share once for all of them; the
   // bits are those without it. Absent = on the CPU and with AttentionKind::kFlash2.
   std::optional<bool> cascade_attention;

@@ -273,6 +273,9 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
   KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, s->model->decoder(),
                                                      RunnerConfig(s->config, kv, vocab)));
+  if (config.warm_up.value_or(s->ops->device().traits().is_asynchronous)) {
+    KU_RETURN_IF_ERROR(s->runner->WarmUp());
+  }
   s->config.prefix_cache_tokens =
       std::min(config.prefix_cache_tokens, int64_t{s->plan.num_pages} * kv.page_size);
   KU_ASSIGN_OR_RETURN(s->storage, KvStorage::Create(s->config, s->ops->device(), s->runner->kv()));

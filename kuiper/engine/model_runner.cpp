@@ -18,6 +18,20 @@ BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
           .cascade = config.cascade};
 }
 
+// Entries of `length` tokens that sample, all on page 1: decode steps where it is one token.
+StepPlan WarmUpPlan(int num_entries, int length, int page_size) {
+  StepPlan plan;
+  for (int i = 0; i < num_entries; ++i) {
+    plan.Open(-1 - i, 0).decodes = length == 1;
+    plan.tokens.resize(plan.tokens.size() + length, TokenRef::Known(0));
+    for (int pos = 0; pos < length; ++pos) plan.positions.push_back(pos);
+    plan.pages.resize(plan.pages.size() + (length + page_size - 1) / page_size, 1);
+    plan.samples.push_back({.row = length - 1, .params = {.temperature = 1.f, .top_p = 0.9f}});
+    plan.Close();
+  }
+  return plan;
+}
+
 // One row of logits, or of the residual stream.
 size_t HostRowBytes(const DecoderConfig& model) {
   return std::max(model.vocab, model.hidden) * sizeof(float);
@@ -57,6 +71,22 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
                                                         model.vocab, config.vocab_limit));
   KU_ASSIGN_OR_RETURN(runner->host_row_, ops.device().AllocatePinned(HostRowBytes(model)));
   return runner;
+}
+
+Status ModelRunner::WarmUp() {
+  constexpr int kPromptTokens = 64;  // as many rows as the widest block of attention has
+  KU_RETURN_IF_ERROR(kv_->EnsurePages(2));
+  const auto run = [&](int num_entries, int length) {
+    Take(Launch(WarmUpPlan(num_entries, length, config_.kv.page_size)));
+  };
+  run(1, std::min({kPromptTokens, config_.max_step_tokens, config_.max_context}));
+  const int most = std::min(config_.max_seqs, config_.max_samples);
+  for (int seqs = 1; seqs < 2 * most; seqs *= 2) {
+    run(std::min(seqs, most), 1);
+    if (config_.use_graph) run(std::min(seqs, most), 1);  // recorded
+  }
+  builder_->ForgetTables();
+  return OkStatus();
 }
 
 // One call of the op for as many copies as do not depend on each other: a page that is released

@@ -48,6 +48,9 @@ class ModelRunner {
 
   // Why Launch could not carry the plan out; for plans that do not come from our own scheduler.
   Status Check(const StepPlan& plan) const;
+  // Before the first plan: computes a piece of a prompt and decode steps of 1, 2, 4 ... sequences,
+  // so that no request waits until kernels are loaded or a step is recorded. Overwrites page 1.
+  Status WarmUp();
   // One of plan.hidden_rows: the residual stream [hidden] behind a layer; `row` is a row of the
   // batch.
   using HiddenVisitor = std::function<void(int layer, int row, std::span<const float> values)>;

@@ -141,10 +141,10 @@ TEST_F(DeviceCareTest, FailedCaptureIsLoggedOnceAndStaysEager) {
   const auto eager = Create(config);
   config.use_graph = true;
   pretence_.capture_error = simt::dialect::cudaErrorStreamCaptureInvalidated;
+  const test::LogCapture capture;
   const auto graph = Create(config);
   ASSERT_TRUE(eager != nullptr && graph != nullptr);
   const std::vector<int32_t> expected = RunToEnd(*eager, MakeRequest(*eager)).tokens;
-  const test::LogCapture capture;
   const std::vector<int32_t> first = RunToEnd(*graph, MakeRequest(*graph)).tokens;
   const std::vector<int32_t> second = RunToEnd(*graph, MakeRequest(*graph)).tokens;
   const std::string& log = capture.text();
@@ -154,6 +154,60 @@ TEST_F(DeviceCareTest, FailedCaptureIsLoggedOnceAndStaysEager) {
   const size_t at = log.find(line);
   ASSERT_NE(at, std::string::npos) << log;
   EXPECT_EQ(log.find(line, at + 1), std::string::npos) << log;
+}
+
+// JetPack 6.0's driver is of CUDA 12.2: a kernel that is launched for the first time while a step
+// is recorded ends the recording.
+TEST_F(DeviceCareTest, DriversThatLoadNothingWhileRecordingGetGraphs) {
+  EngineConfig config = Config();
+  const auto eager = Create(config);
+  ASSERT_NE(eager, nullptr);
+  const std::vector<int32_t> expected = RunToEnd(*eager, MakeRequest(*eager)).tokens;
+  config.use_graph = true;
+  pretence_.driver_version = 12020;
+  const test::LogCapture capture;
+  for (const bool warm_up : {false, true}) {
+    config.warm_up = warm_up;
+    simt::UnloadKernels();
+    const auto graph = Create(config);
+    ASSERT_NE(graph, nullptr);
+    EXPECT_EQ(RunToEnd(*graph, MakeRequest(*graph)).tokens, expected) << "warm-up " << warm_up;
+  }
+  EXPECT_EQ(capture.text().find("without a graph"), std::string::npos) << capture.text();
+}
+
+TEST_F(DeviceCareTest, LaunchThatFailsWhileRecordingFailsTheRecording) {
+  const auto ops = MakeOps(kSimt, {}).value();
+  const Buffer memory = ops->device().Allocate(64).value();
+  const FillRandomArgs fill{.out = memory.As(DType::kF32, {16})};
+  pretence_.driver_version = 12020;
+  simt::UnloadKernels();
+  const auto record = [&] { return ops->device().Capture([&] { ops->Run(fill); }); };
+  EXPECT_EQ(record().status().message(),
+            "cannot record a CUDA graph: cudaErrorStreamCaptureUnsupported");
+  ops->Run(fill);
+  EXPECT_TRUE(record().ok());
+}
+
+TEST_F(DeviceCareTest, NoRequestLoadsAKernelAfterTheWarmUp) {
+  for (const bool graph : {false, true}) {
+    EngineConfig config = Config();
+    config.use_graph = graph;
+    config.max_num_seqs = 2;
+    for (const bool warm_up : {false, true}) {
+      config.warm_up = warm_up;
+      simt::UnloadKernels();
+      const auto engine = Create(config);
+      ASSERT_NE(engine, nullptr);
+      const int loaded = simt::NumLoadedKernels();
+      Request sampled = MakeRequest(*engine);
+      sampled.sampling.temperature = 1;
+      sampled.sampling.top_k = 5;
+      ASSERT_TRUE(engine->Add(sampled).ok() && engine->Add(MakeRequest(*engine)).ok());
+      while (engine->HasWork()) engine->Step();
+      EXPECT_EQ(simt::NumLoadedKernels() == loaded, warm_up) << "graph " << graph;
+    }
+  }
 }
 
 TEST_F(DeviceFaultDeathTest, FaultEndsTheProcessWithTheCallAndExitCode8) {

@@ -5,6 +5,7 @@
 #include "kuiper/base/text.h"
 #include "kuiper/kernels/cuda/cuda_check.h"
 #include "kuiper/kernels/cuda/cuda_device.h"
+#include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
 
 namespace kuiper::KU_GPU {
@@ -246,10 +247,17 @@ StatusOr<std::unique_ptr<CapturedGraph>> CudaDevice::Capture(const std::function
   cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return failed(error);
   capturing_ = true;
+  cudaError_t launch_error = cudaSuccess;
+  recording_error = &launch_error;
   body();
+  recording_error = nullptr;
   capturing_ = false;
   cudaGraph_t graph = nullptr;
   error = cudaStreamEndCapture(stream, &graph);
+  if (launch_error != cudaSuccess) {
+    if (graph != nullptr) KU_CUDA_CHECK(cudaGraphDestroy(graph));
+    return failed(launch_error);
+  }
   if (error != cudaSuccess) return failed(error);
   cudaGraphExec_t exec = nullptr;
   error = cudaGraphInstantiate(&exec, graph, 0);

@@ -1,6 +1,7 @@
 // Launch(kernel, grid, block, shared_bytes, stream, args...): how every kernel is started, instead
 // of <<<>>>. Arguments are converted to the kernel's parameter types and copied at once. A shape
-// the device refuses is a bug and ends the process.
+// the device refuses is a bug and ends the process; while a step is recorded, it fails the
+// recording.
 //
 // A kernel that wants more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
 // before its first launch. Blocks may run in any order and one at a time: a kernel must not wait
@@ -15,19 +16,30 @@
 
 namespace kuiper::KU_GPU {
 
+// The first error of a launch since this thread began to record a step; null while it records none.
+inline thread_local cudaError_t* recording_error = nullptr;
+
+inline void CheckLaunch(cudaError_t error) {
+  if (error != cudaSuccess && recording_error != nullptr) [[unlikely]] {
+    if (*recording_error == cudaSuccess) *recording_error = error;
+    return;
+  }
+  KU_CUDA_CHECK(error);
+}
+
 template <typename... P, typename... A>
 void Launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
             A&&... args) {
 #if defined(KUIPER_SIMT)
-  KU_CUDA_CHECK(::kuiper::simt::LaunchKernel(kernel, {grid, block, shared_bytes}, stream,
-                                             std::forward<A>(args)...));
+  CheckLaunch(::kuiper::simt::LaunchKernel(kernel, {grid, block, shared_bytes}, stream,
+                                           std::forward<A>(args)...));
 #else
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  KU_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...));
+  CheckLaunch(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...));
 #endif
 }
 

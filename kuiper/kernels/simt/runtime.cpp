@@ -72,12 +72,36 @@ bool BreaksAnyCapture() {
   return any;
 }
 
-cudaError_t GetKernelAttributes() {
+int NumLoadedKernels() {
+  const Lock lock(Device().mutex);
+  return static_cast<int>(Device().loaded_kernels.size());
+}
+
+void UnloadKernels() {
+  const Lock lock(Device().mutex);
+  Device().loaded_kernels.clear();
+}
+
+cudaError_t GetKernelAttributes(const void* kernel) {
+  const Lock lock(Device().mutex);
+  Device().loaded_kernels.insert(kernel);
   return Result(CurrentPretence().kernel_error);
+}
+
+// A driver that cannot load a kernel during a capture makes the capture fail.
+cudaError_t Load(const void* kernel, Stream& stream) {
+  constexpr int kFirstThatLoads = 12030;
+  if (Device().loaded_kernels.count(kernel) != 0) return cudaSuccess;
+  if (CurrentPretence().driver_version < kFirstThatLoads && BreaksCapture(stream)) {
+    return Result(cudaErrorStreamCaptureUnsupported);
+  }
+  Device().loaded_kernels.insert(kernel);
+  return cudaSuccess;
 }
 
 cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   const Lock lock(Device().mutex);
+  Device().loaded_kernels.insert(kernel);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) return Result(cudaErrorInvalidValue);
   Device().max_dynamic_shared[kernel] = value;
@@ -100,6 +124,8 @@ cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* st
   if (shape.shared_bytes >
       (limit == limits.end() ? kStaticSharedBytes : static_cast<size_t>(limit->second)))
     return Result(cudaErrorInvalidValue);
+  const cudaError_t loaded = Load(kernel, Get(stream));
+  if (loaded != cudaSuccess) return loaded;
   return Queue(stream, [shape, run = std::move(body)] { RunKernel(shape, run); });
 }
 

@@ -109,7 +109,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 }  // namespace dialect
 
-dialect::cudaError_t GetKernelAttributes();
+dialect::cudaError_t GetKernelAttributes(const void* kernel);
 dialect::cudaError_t SetKernelAttribute(const void* kernel, dialect::cudaFuncAttribute attribute,
                                         int value);
 // Queues a kernel, or refuses the shape as a real device would.
@@ -119,8 +119,8 @@ dialect::cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, S
 namespace dialect {
 
 template <typename... P>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)(P...)) {
-  return GetKernelAttributes();
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*kernel)(P...)) {
+  return GetKernelAttributes(reinterpret_cast<const void*>(kernel));
 }
 template <typename... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
@@ -131,10 +131,12 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribu
 
 // Properties that the device pretends to have, for tests of the host. Initially from the
 // environment:
-// KUIPER_SIMT_PRETEND=no_driver|old_driver|no_device|no_image|memory:MEGABYTES|fault:LAUNCHES.
+// KUIPER_SIMT_PRETEND=no_driver|old_driver|no_device|no_image|driver:VERSION|memory:MEGABYTES|
+// fault:LAUNCHES, where VERSION is that of CUDA, 12020 for 12.2.
 struct Pretence {
-  dialect::cudaError_t count_error = dialect::cudaSuccess;    // of cudaGetDeviceCount
-  int driver_version = 13000;                                 // 0: none is installed
+  dialect::cudaError_t count_error = dialect::cudaSuccess;  // of cudaGetDeviceCount
+  // 0: none is installed. Before 12030 it cannot load a kernel while a stream is captured.
+  int driver_version = 13000;
   dialect::cudaError_t kernel_error = dialect::cudaSuccess;   // of asking for a kernel
   dialect::cudaError_t capture_error = dialect::cudaSuccess;  // of ending a capture
   bool integrated = true;
@@ -143,6 +145,11 @@ struct Pretence {
   int64_t launches_until_fault = -1;  // -1: there is none
 };
 Pretence& CurrentPretence();
+
+// Kernels are loaded when they are first launched or asked for. The number of them, and forgetting
+// them all, as in a new process.
+int NumLoadedKernels();
+void UnloadKernels();
 
 // How often the host waited for the device.
 struct HostWaits {

@@ -31,6 +31,7 @@ Pretence PretenceFromEnvironment() {
   if (std::strcmp(text, "no_image") == 0) p.kernel_error = cudaErrorNoKernelImageForDevice;
   if (number("memory:") >= 0) p.total_bytes = static_cast<size_t>(number("memory:")) << 20;
   p.launches_until_fault = number("fault:");
+  if (number("driver:") >= 0) p.driver_version = static_cast<int>(number("driver:"));
   return p;
 }
 

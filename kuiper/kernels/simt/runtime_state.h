@@ -37,6 +37,7 @@ struct Runtime {
   Stream default_stream;
   std::set<Stream*> streams;
   std::map<const void*, int> max_dynamic_shared;
+  std::set<const void*> loaded_kernels;
   HostWaits waits;
 };
 Runtime& Device();
