@@ -74,11 +74,14 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, Ops& ops)
 
 Status Decoder::Prepare() const {
   const DType activations = ops_->ActivationType(config_.dtype);
+  const auto prepare = [this](const Linear& linear, Epilogue epilogue, DType out_type) {
+    return ops_->Prepare(linear, epilogue, out_type, OutputColumns(linear, epilogue));
+  };
   for (const LayerWeights& w : weights_.layers) {
-    KU_RETURN_IF_ERROR(ops_->Prepare(w.qkv, Epilogue::kStore, activations));
-    KU_RETURN_IF_ERROR(ops_->Prepare(w.o, Epilogue::kAdd, kStream));
-    KU_RETURN_IF_ERROR(ops_->Prepare(w.gate_up, Epilogue::kSwiGlu, activations));
-    KU_RETURN_IF_ERROR(ops_->Prepare(w.down, Epilogue::kAdd, kStream));
+    KU_RETURN_IF_ERROR(prepare(w.qkv, Epilogue::kStore, activations));
+    KU_RETURN_IF_ERROR(prepare(w.o, Epilogue::kAdd, kStream));
+    KU_RETURN_IF_ERROR(prepare(w.gate_up, Epilogue::kSwiGlu, activations));
+    KU_RETURN_IF_ERROR(prepare(w.down, Epilogue::kAdd, kStream));
   }
   return OkStatus();
 }

@@ -26,9 +26,11 @@ class Ops {
   virtual Status Reserve(const OpsLimits& limits) = 0;
   // Memory that Reserve(limits) takes, for the memory plan.
   virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;
-  // Makes Apply with such arguments fast for the rows of prompts; after Reserve, before steps. May
-  // measure and takes memory for as long as it runs.
-  virtual Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type) = 0;
+  // Makes Apply with such arguments fast for the rows of prompts; after Reserve, before steps.
+  // `out_stride`: elements from one row of the output to the next. May measure and takes memory for
+  // as long as it runs.
+  virtual Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type,
+                         int64_t out_stride) = 0;
 
   // Run(NameArgs) for each op: checks the arguments, then computes if there is something to do.
 #define KU_RUN_OP(Name)                          \

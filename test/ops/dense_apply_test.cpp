@@ -65,10 +65,10 @@ class DenseApplyTest : public TypedOpsTest {
     const DType activation = ops.ActivationType(layer.w.format().numeric_type());
     const Matrix mx(ops, activation, tokens, layer.w.in, x);
     const int columns = OutputColumns(layer.w, epilogue);
+    const int stride = columns + 8;
     const Matrix out(ops, out_type, tokens, columns,
-                     before.empty() ? std::vector<float>(tokens * columns, kNaN) : before,
-                     columns + 8);
-    KU_CHECK(ops.Prepare(layer.w, epilogue, out_type).ok());
+                     before.empty() ? std::vector<float>(tokens * columns, kNaN) : before, stride);
+    KU_CHECK(ops.Prepare(layer.w, epilogue, out_type, stride).ok());
     ops.Run(ApplyArgs{.out = out.tensor(),
                       .x = mx.tensor(),
                       .linear = layer.w,

@@ -104,6 +104,20 @@ TEST_F(DeviceCareTest, IntegratedDevicesLeaveMoreOfTheMemory) {
   EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.9);
 }
 
+// Both share a power budget.
+TEST_F(DeviceCareTest, HostSleepsWhileAnIntegratedDeviceWorks) {
+  for (const bool integrated : {true, false}) {
+    pretence_.integrated = integrated;
+    const auto engine = Create(Config());
+    ASSERT_NE(engine, nullptr);
+    const simt::HostWaits before = simt::CurrentHostWaits();
+    RunToEnd(*engine, MakeRequest(*engine));
+    const simt::HostWaits after = simt::CurrentHostWaits();
+    ASSERT_GT(after.events, before.events);
+    EXPECT_EQ(after.polled - before.polled, integrated ? 0 : after.events - before.events);
+  }
+}
+
 TEST_F(DeviceCareTest, DevicesThatCannotBeUsedSayWhy) {
   const std::string cpu = "device cpu runs without one";
   pretence_.count_error = simt::dialect::cudaErrorNoDevice;
@@ -187,6 +201,22 @@ TEST_F(DeviceCareTest, LaunchThatFailsWhileRecordingFailsTheRecording) {
             "cannot record a CUDA graph: cudaErrorStreamCaptureUnsupported");
   ops->Run(fill);
   EXPECT_TRUE(record().ok());
+}
+
+TEST_F(DeviceCareTest, ScratchMemoryDoesNotMoveUnderARecordedStep) {
+  const auto ops = MakeOps(kSimt, {}).value();
+  OpsLimits limits{
+      .max_tokens = 4, .max_seqs = 2, .max_features = 64, .max_context = 64, .vocab = 8};
+  ASSERT_TRUE(ops->Reserve(limits).ok());
+  const Buffer memory = ops->device().Allocate(64).value();
+  const FillRandomArgs fill{.out = memory.As(DType::kF32, {16})};
+  auto graph = ops->device().Capture([&] { ops->Run(fill); }).value();
+  EXPECT_TRUE(ops->Reserve(limits).ok()) << "what is there is enough";
+  limits.max_context *= 16;
+  EXPECT_EQ(ops->Reserve(limits).code(), StatusCode::kInvalidArgument);
+  graph->Replay();
+  graph.reset();
+  EXPECT_TRUE(ops->Reserve(limits).ok());
 }
 
 TEST_F(DeviceCareTest, NoRequestLoadsAKernelAfterTheWarmUp) {

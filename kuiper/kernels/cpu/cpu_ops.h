@@ -17,7 +17,7 @@ class CpuOps final : public Ops {
   DType ActivationType(DType) const override { return DType::kF32; }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
-  Status Prepare(const Linear&, Epilogue, DType) override { return OkStatus(); }
+  Status Prepare(const Linear&, Epilogue, DType, int64_t) override { return OkStatus(); }
 
  private:
 #define KU_COMPUTE_OP(Name)                                   \

@@ -20,18 +20,21 @@ constexpr DeviceType kDeviceType = DeviceType::kCUDA;
 // A graph's launch order is that of the stream, so a replay sees the uploads before it.
 class CudaGraph : public CapturedGraph {
  public:
-  CudaGraph(int device, cudaGraphExec_t exec, cudaStream_t stream)
-      : device_(device), exec_(exec), stream_(stream) {}
-  ~CudaGraph() override { KU_CUDA_CHECK(cudaGraphExecDestroy(exec_)); }
-  void Replay() override {
-    KU_CUDA_CHECK(cudaSetDevice(device_));
-    KU_CUDA_CHECK(cudaGraphLaunch(exec_, stream_));
+  // Counts itself in num_graphs as long as it lives.
+  CudaGraph(const CudaDevice& device, cudaGraphExec_t exec, int* num_graphs)
+      : device_(device), exec_(exec), num_graphs_(*num_graphs) {
+    ++num_graphs_;
   }
+  ~CudaGraph() override {
+    KU_CUDA_CHECK(cudaGraphExecDestroy(exec_));
+    --num_graphs_;
+  }
+  void Replay() override { KU_CUDA_CHECK(cudaGraphLaunch(exec_, device_.Enter())); }
 
  private:
-  int device_;
+  const CudaDevice& device_;
   cudaGraphExec_t exec_;
-  cudaStream_t stream_;
+  int& num_graphs_;
 };
 
 Status Unavailable(std::string message) {
@@ -127,8 +130,10 @@ StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
   }
+  // A host that polls takes power from a GPU on the same chip.
+  const unsigned sleeps = opened->integrated_ ? cudaEventBlockingSync : 0u;
   for (cudaEvent_t& event : opened->events_) {
-    KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | sleeps));
   }
   return StatusOr<std::unique_ptr<CudaDevice>>(std::move(opened));
 }
@@ -263,7 +268,7 @@ StatusOr<std::unique_ptr<CapturedGraph>> CudaDevice::Capture(const std::function
   error = cudaGraphInstantiate(&exec, graph, 0);
   KU_CUDA_CHECK(cudaGraphDestroy(graph));
   if (error != cudaSuccess) return failed(error);
-  std::unique_ptr<CapturedGraph> captured(new CudaGraph(id_.index, exec, stream));
+  std::unique_ptr<CapturedGraph> captured(new CudaGraph(*this, exec, &num_graphs_));
   captured->Replay();  // recording runs nothing
   return StatusOr<std::unique_ptr<CapturedGraph>>(std::move(captured));
 }

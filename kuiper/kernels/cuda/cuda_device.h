@@ -35,6 +35,8 @@ class CudaDevice final : public ComputeDevice {
   // Makes this device current for the calling thread and returns the stream to enqueue on.
   cudaStream_t Enter() const;
   bool is_capturing() const { return capturing_; }
+  // Recorded steps that still exist: they hold addresses.
+  int num_graphs() const { return num_graphs_; }
   // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
   const std::string& model() const { return model_; }
   int num_sms() const { return num_sms_; }
@@ -53,6 +55,7 @@ class CudaDevice final : public ComputeDevice {
   std::array<cudaEvent_t, 4> events_{};
   int64_t num_marks_ = 0;
   bool capturing_ = false;
+  int num_graphs_ = 0;
 };
 
 }  // namespace kuiper::KU_GPU

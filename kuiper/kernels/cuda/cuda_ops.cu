@@ -67,9 +67,15 @@ size_t CudaOps::ScratchBytes(const OpsLimits& limits) const {
 }
 
 Status CudaOps::Reserve(const OpsLimits& limits) {
-  resources_.limits.Include(limits);
-  const OpsLimits& all = resources_.limits;
+  OpsLimits all = resources_.limits;
+  all.Include(limits);
   const size_t bytes = ScratchBytes(all);
+  if (bytes > scratch_.bytes() && device_->num_graphs() > 0) {
+    return Status(StatusCode::kInvalidArgument,
+                  "recorded steps use the scratch memory, which would have to grow",
+                  "reserve the largest limits before the first step is recorded");
+  }
+  resources_.limits = all;
   if (bytes > scratch_.bytes()) {
     device_->Sync();
     scratch_ = Buffer();  // both do not have to fit
@@ -84,11 +90,12 @@ Status CudaOps::Reserve(const OpsLimits& limits) {
   return OkStatus();
 }
 
-Status CudaOps::Prepare(const Linear& linear, Epilogue epilogue, DType out_type) {
+Status CudaOps::Prepare(const Linear& linear, Epilogue epilogue, DType out_type,
+                        int64_t out_stride) {
   KU_CHECK(!device_->is_capturing(), "a recorded step consists of ops only");
   if (dense_ == nullptr) return OkStatus();
   device_->Enter();
-  return dense_->Prepare(resources_.stream, *this, linear, epilogue, out_type);
+  return dense_->Prepare(resources_.stream, *this, linear, epilogue, out_type, out_stride);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -20,7 +20,8 @@ class CudaOps final : public Ops {
   DType ActivationType(DType weights) const override { return weights; }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
-  Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type) override;
+  Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type,
+                 int64_t out_stride) override;
 
  private:
   CudaOps(std::unique_ptr<CudaDevice> device, const OpsOptions& options);

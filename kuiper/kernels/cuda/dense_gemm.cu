@@ -165,7 +165,8 @@ cublasStatus_t Multiply(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& alg
 // The name of a product in the file of choices.
 std::string NameOf(const GemmShape& shape) {
   return std::to_string(shape.n) + " x " + std::to_string(shape.k) + ' ' + DTypeName(shape.type) +
-         " to " + DTypeName(shape.out_type) + (shape.add ? " added" : "");
+         " to " + DTypeName(shape.out_type) + (shape.add ? " added" : "") +
+         (shape.stride == shape.n ? "" : " in rows of " + std::to_string(shape.stride));
 }
 
 // Proposals for one product, tried on all its rows.
@@ -183,9 +184,25 @@ class Trial {
            CUBLAS_STATUS_SUCCESS;
   }
 
+  // Whether the library takes it for each number of rows; it computes nothing.
+  bool TakesAllRows(const Proposal& proposal) const {
+    const int64_t rows = args_.x.rows();
+    for (int64_t count = 1; count <= rows; ++count) {
+      Problem p({args_.out.Rows(0, count), args_.x.Rows(0, count), args_.weight, args_.add});
+      cublasLtMatmulHeuristicResult_t result;
+      if (cublasLtMatmulAlgoCheck(handle_, &p.desc, &p.a, &p.b, &p.c, &p.c, &proposal.algorithm,
+                                  &result) != CUBLAS_STATUS_SUCCESS ||
+          result.state != CUBLAS_STATUS_SUCCESS ||
+          result.workspaceSize > DenseGemm::kWorkspaceBytes) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   bool KeepsRows(const Proposal& proposal) const {
     const int rows = static_cast<int>(args_.x.rows());
-    const size_t row_bytes = static_cast<size_t>(args_.out.bytes()) / rows;
+    const size_t row_bytes = DTypeBytes(args_.out.dtype) * static_cast<size_t>(args_.out.stride[0]);
     bool runs = true;
     const auto product = [&](int first, int count) {
       std::vector<char> result(row_bytes * count);
@@ -271,10 +288,10 @@ StatusOr<std::unique_ptr<DenseGemm::Algorithm>> DenseGemm::Choose(cudaStream_t s
   constexpr int kUsualRows = 512;
   const int rows = std::max(max_rows, kUsualRows);
   const size_t x_bytes = DTypeBytes(shape.type) * shape.k * static_cast<size_t>(rows);
-  const size_t y_bytes = DTypeBytes(shape.out_type) * shape.n * static_cast<size_t>(rows);
+  const size_t y_bytes = DTypeBytes(shape.out_type) * shape.stride * static_cast<size_t>(rows);
   KU_ASSIGN_OR_RETURN(const Buffer x_memory, memory.device().Allocate(x_bytes));
   KU_ASSIGN_OR_RETURN(const Buffer y_memory, memory.device().Allocate(y_bytes));
-  const GemmArgs all{y_memory.As(shape.out_type, {rows, shape.n}),
+  const GemmArgs all{y_memory.As(shape.out_type, {rows, shape.stride}).Cols(0, shape.n),
                      x_memory.As(shape.type, {rows, shape.k}), weight, shape.add};
   const std::vector<Proposal> proposals = Proposals(
       library_->handle, {all.out.Rows(0, kUsualRows), all.x.Rows(0, kUsualRows), weight, all.add});
@@ -286,7 +303,9 @@ StatusOr<std::unique_ptr<DenseGemm::Algorithm>> DenseGemm::Choose(cudaStream_t s
                    (library_->check_rows ? ", rows checked" : "") + ", of " +
                    std::to_string(candidates.count);
   candidates.usable = [&](int i) {
-    return library_->check_rows ? trial.KeepsRows(proposals[i]) : trial.Runs(proposals[i], 0, rows);
+    return trial.TakesAllRows(proposals[i]) &&
+           (library_->check_rows ? trial.KeepsRows(proposals[i])
+                                 : trial.Runs(proposals[i], 0, rows));
   };
   candidates.seconds = [&](int i) { return trial.Seconds(proposals[i], kUsualRows); };
   const std::optional<int> choice = ChooseGemm(candidates, library_->timing, library_->choices);
@@ -296,7 +315,7 @@ StatusOr<std::unique_ptr<DenseGemm::Algorithm>> DenseGemm::Choose(cudaStream_t s
 }
 
 void DenseGemm::Run(cudaStream_t stream, const GemmArgs& args) const {
-  const Algorithm& chosen = *algorithms_.at(ShapeOf(args.weight, args.out.dtype, args.add));
+  const Algorithm& chosen = *algorithms_.at(ShapeOf(args.weight, args.out, args.add));
   Check(Multiply(library_->handle, chosen.proposal.algorithm, workspace_, stream, args),
         "cublasLtMatmul");
 }
@@ -307,9 +326,8 @@ DenseGemm::DenseGemm(std::unique_ptr<Library> library) : library_(std::move(libr
 DenseGemm::DenseGemm(DenseGemm&&) noexcept = default;
 DenseGemm::~DenseGemm() = default;
 
-Status DenseGemm::Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight, DType out_type,
-                          bool add, int max_rows) {
-  const GemmShape shape = ShapeOf(weight, out_type, add);
+Status DenseGemm::Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight,
+                          const GemmShape& shape, int max_rows) {
   if (algorithms_.contains(shape)) return OkStatus();
   KU_ASSIGN_OR_RETURN(algorithms_[shape], Choose(stream, memory, weight, shape, max_rows));
   return OkStatus();

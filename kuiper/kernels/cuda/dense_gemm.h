@@ -16,15 +16,20 @@ namespace kuiper::KU_GPU {
 
 struct GemmShape {
   int n = 0, k = 0;
+  int64_t stride = 0;        // elements from one row of y to the next
   DType type = DType::kF32;  // of x and W
   DType out_type = DType::kF32;
   bool add = false;  // to y
   auto operator<=>(const GemmShape&) const = default;
 };
 
-inline GemmShape ShapeOf(const Tensor& weight, DType out_type, bool add) {
-  return {static_cast<int>(weight.shape[0]), static_cast<int>(weight.shape[1]), weight.dtype,
-          out_type, add};
+inline GemmShape ShapeOf(const Tensor& weight, const Tensor& out, bool add) {
+  return {static_cast<int>(weight.shape[0]),
+          static_cast<int>(weight.shape[1]),
+          out.stride[0],
+          weight.dtype,
+          out.dtype,
+          add};
 }
 
 // y has the shape's out_type; x, W and y are 16-byte aligned, and so are their rows.
@@ -50,9 +55,10 @@ class DenseGemm {
   void set_workspace(void* workspace) {
     workspace_ = workspace;
   }
-  // Chooses the algorithm for weights shaped like this one and up to max_rows rows, once, as
-  // gemm_choice.h says. Takes memory for as long as it runs.
-  Status Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight, DType out_type, bool add,
+  // Chooses the algorithm for products of this shape with up to max_rows rows, once, as
+  // gemm_choice.h says: one that the library takes for each number of rows. Takes memory for as
+  // long as it runs.
+  Status Prepare(cudaStream_t stream, Ops& memory, const Tensor& weight, const GemmShape& shape,
                  int max_rows);
   // Whether Prepare found an algorithm.
   bool Has(const GemmShape& shape) const;

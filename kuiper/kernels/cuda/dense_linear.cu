@@ -68,13 +68,18 @@ void DenseLinear::SetScratch(void* scratch, const OpsLimits& limits) {
 }
 
 Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
-                            DType out_type) {
+                            DType out_type, int64_t out_stride) {
   const bool direct = IsDirect(w, epilogue);
   for (int i = 0; i < w.num_parts; ++i) {
     const Tensor& weight = w.parts[i].weight.values;
     if (!IsAligned(weight)) continue;
-    KU_RETURN_IF_ERROR(gemm_.Prepare(stream, memory, weight, direct ? out_type : DType::kF32,
-                                     direct && epilogue == Epilogue::kAdd, max_rows_));
+    const GemmShape shape{.n = static_cast<int>(weight.shape[0]),
+                          .k = static_cast<int>(weight.shape[1]),
+                          .stride = direct ? out_stride : w.out,
+                          .type = weight.dtype,
+                          .out_type = direct ? out_type : DType::kF32,
+                          .add = direct && epilogue == Epilogue::kAdd};
+    KU_RETURN_IF_ERROR(gemm_.Prepare(stream, memory, weight, shape, max_rows_));
   }
   return OkStatus();
 }
@@ -88,7 +93,7 @@ bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
   bool takes = true;
   ForParts(w, y, [&](const Linear::Part& part, const Tensor& columns) {
     takes = takes && IsAligned(part.weight.values) && IsAligned(columns) &&
-            gemm_.Has(ShapeOf(part.weight.values, y.dtype, direct && epilogue == Epilogue::kAdd));
+            gemm_.Has(ShapeOf(part.weight.values, columns, direct && epilogue == Epilogue::kAdd));
   });
   return takes;
 }

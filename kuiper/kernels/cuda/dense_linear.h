@@ -18,7 +18,7 @@ class DenseLinear {
   void SetScratch(void* scratch, const OpsLimits& limits);
   // Needs its scratch memory.
   Status Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
-                 DType out_type);
+                 DType out_type, int64_t out_stride);
   // Whether Apply can; does not depend on the number of rows.
   bool Takes(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
   void Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) const;

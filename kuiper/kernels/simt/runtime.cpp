@@ -165,8 +165,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new Event;
+  (*event)->sleeps = (flags & cudaEventBlockingSync) != 0;
   return cudaSuccess;
 }
 
@@ -207,6 +208,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->reached == event->recorded) return cudaSuccess;
   while (event->reached < event->recorded) RunOne(*event->stream);
   ++Device().waits.events;
+  Device().waits.polled += !event->sleeps;
   Device().waits.idle += event->stream->queue.empty();
   return cudaSuccess;
 }

@@ -47,6 +47,7 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeThreadLocal = 1,
 };
 inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventBlockingSync = 1;
 inline constexpr unsigned cudaEventDisableTiming = 2;
 
 using cudaStream_t = Stream*;
@@ -155,6 +156,7 @@ void UnloadKernels();
 struct HostWaits {
   uint64_t syncs = 0;   // for all work of a stream or of the device, or in a blocking copy
   uint64_t events = 0;  // for an event that was not reached yet
+  uint64_t polled = 0;  // of these, polled instead of sleeping
   uint64_t idle = 0;    // of these, left its stream without work
 };
 HostWaits CurrentHostWaits();

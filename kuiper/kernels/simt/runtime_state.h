@@ -30,6 +30,7 @@ struct Stream {
 struct Event {
   Stream* stream = nullptr;  // where it was last recorded
   uint64_t recorded = 0, reached = 0;
+  bool sleeps = false;  // who waits for it
 };
 
 struct Runtime {
