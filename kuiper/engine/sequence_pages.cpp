@@ -6,6 +6,13 @@
 #include "kuiper/base/check.h"
 
 namespace kuiper {
+namespace {
+
+PageHolder HolderOf(const Sequence& seq) {
+  return {.request = seq.request, .sequence = seq.id};
+}
+
+}  // namespace
 
 int SequencePages::num_available() const {
   return pool_.num_free() + (reuse_ != nullptr ? reuse_->num_evictable() : 0);
@@ -45,15 +52,30 @@ bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::
   if (reuse_ != nullptr && pool_.num_free() < missing) {
     reuse_->Evict(missing - pool_.num_free());
   }
-  if (!pool_.Allocate(missing, &seq.pages)) return false;
+  if (pool_.num_free() < missing) return false;
+  const auto allocate = [&](int index) {
+    KU_CHECK(pool_.Allocate(1, &seq.pages));
+    pool_.TellHeld(KvEvent::Kind::kAllocate, HolderOf(seq), index, seq.pages.back());
+  };
+  for (int index = num_pages; index < num_pages + missing - is_shared; ++index) allocate(index);
   if (is_shared) {
     const int index = seq.num_computed / pool_.page_size();
     const int kept = seq.num_computed % pool_.page_size();
-    int32_t& page = seq.pages[index];
-    if (kept > 0) copies->push_back({page, seq.pages.back(), kept});
-    pool_.Release(page);
-    page = seq.pages.back();
+    const int32_t shared = seq.pages[index];
+    pool_.Release(shared);
+    pool_.TellGivenUp(HolderOf(seq), index, shared);
+    allocate(index);
+    const int32_t page = seq.pages[index] = seq.pages.back();
     seq.pages.pop_back();
+    if (kept > 0) {
+      copies->push_back({shared, page, kept});
+      pool_.Tell({.kind = KvEvent::Kind::kCopy,
+                  .holder = HolderOf(seq),
+                  .index = index,
+                  .page = page,
+                  .from = shared,
+                  .num_tokens = kept});
+    }
     seq.num_told_pages = std::min(seq.num_told_pages, index);
   }
   return true;
@@ -61,7 +83,10 @@ bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::
 
 void SequencePages::Share(const Sequence& parent, int num_tokens, Sequence* child) {
   child->pages.assign(parent.pages.begin(), parent.pages.begin() + PagesFor(num_tokens));
-  for (int32_t page : child->pages) pool_.AddRef(page);
+  for (size_t i = 0; i < child->pages.size(); ++i) {
+    pool_.AddRef(child->pages[i]);
+    pool_.TellHeld(KvEvent::Kind::kShare, HolderOf(*child), static_cast<int>(i), child->pages[i]);
+  }
 }
 
 std::span<const uint64_t> SequencePages::KeysOf(const Sequence& seq, int begin, int end) {
@@ -80,6 +105,9 @@ KvReuse::Match SequencePages::Acquire(const Sequence& seq, int max_tokens) {
 void SequencePages::Take(KvReuse::Match match, Sequence* seq) {
   seq->pages = std::move(match.pages);
   seq->cursor = match.cursor;
+  for (size_t i = 0; i < seq->pages.size(); ++i) {
+    pool_.TellHeld(KvEvent::Kind::kShare, HolderOf(*seq), static_cast<int>(i), seq->pages[i]);
+  }
 }
 
 void SequencePages::Return(const Sequence& seq, const KvReuse::Match& match) {
@@ -103,8 +131,8 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
     seq.num_told_pages = std::min(seq.num_told_pages, known);  // pages may be exchanged
     const auto keys = KeysOf(seq, begin, num_tokens);
     const auto pages = std::span(seq.pages).subspan(known);
-    return finished ? reuse_->Finished(keys, pages, &seq.cursor)
-                    : reuse_->Computed(keys, pages, &seq.cursor);
+    return finished ? reuse_->Finished(keys, pages, &seq.cursor, HolderOf(seq))
+                    : reuse_->Computed(keys, pages, &seq.cursor, HolderOf(seq));
   };
   if (offer()) return;
   seq.cursor = {};
@@ -112,10 +140,22 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
 }
 
 std::vector<int32_t> SequencePages::Release(Sequence& seq) {
-  pool_.Release(seq.pages);
+  for (size_t i = 0; i < seq.pages.size(); ++i) {
+    pool_.Release(seq.pages[i]);
+    pool_.TellGivenUp(HolderOf(seq), static_cast<int>(i), seq.pages[i]);
+  }
   seq.cursor = {};
   seq.num_told_pages = 0;
   return std::exchange(seq.pages, {});
+}
+
+void SequencePages::TellSwapped(KvEvent::Kind kind, const Sequence& seq, int index,
+                                int32_t page) const {
+  pool_.Tell({.kind = kind,
+              .holder = HolderOf(seq),
+              .index = index,
+              .page = page,
+              .host_page = seq.host_pages[index]});
 }
 
 bool SequencePages::HasRoomOnHost(const Sequence& seq) const {
@@ -125,7 +165,10 @@ bool SequencePages::HasRoomOnHost(const Sequence& seq) const {
 int SequencePages::SwapOut(Sequence& seq) {
   const int count = PagesFor(seq.num_computed);
   KU_CHECK(host_pages_->Allocate(count, &seq.host_pages));
-  for (int i = 0; i < count; ++i) moves_.push_back({seq.pages[i], seq.host_pages[i], true});
+  for (int i = 0; i < count; ++i) {
+    moves_.push_back({seq.pages[i], seq.host_pages[i], true});
+    TellSwapped(KvEvent::Kind::kSwapOut, seq, i, seq.pages[i]);
+  }
   Release(seq);
   return count;
 }
@@ -137,6 +180,7 @@ int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies
   KU_CHECK(GrowTo(seq, seq.num_computed, copies), "an admitted sequence finds its pages");
   for (int i = matched; i < count; ++i) {
     moves_.push_back({seq.pages[i], seq.host_pages[i], false});
+    TellSwapped(KvEvent::Kind::kSwapIn, seq, i, seq.pages[i]);
   }
   ReleaseHostPages(seq);
   return std::max(0, count - matched);
@@ -144,6 +188,9 @@ int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies
 
 void SequencePages::ReleaseHostPages(Sequence& seq) {
   if (host_pages_ != nullptr) host_pages_->Release(seq.host_pages);
+  for (size_t i = 0; i < seq.host_pages.size(); ++i) {
+    TellSwapped(KvEvent::Kind::kSwapFree, seq, static_cast<int>(i), 0);
+  }
   seq.host_pages.clear();
 }
 

@@ -65,6 +65,8 @@ class SequencePages {
  private:
   std::span<const uint64_t> KeysOf(const Sequence& seq, int begin, int end);
   void OfferTokens(Sequence& seq, int num_tokens, bool finished);
+  // `page` is 0 where no page of the pool takes part.
+  void TellSwapped(KvEvent::Kind kind, const Sequence& seq, int index, int32_t page) const;
 
   BlockPool& pool_;
   KvReuse* reuse_;

@@ -58,6 +58,13 @@ void BlockPool::set_listener(PageListener* listener) {
   listener_ = listener;
 }
 
+void BlockPool::Tell(KvEvent event) const {
+  if (!observer_) return;
+  event.num_holders = event.page > 0 ? ref_count(event.page) : 0;
+  event.num_free = num_free();
+  observer_(event);
+}
+
 void BlockPool::CheckInvariants() const {
   const int total = static_cast<int>(ref_counts_.size());
   KU_CHECK(ref_counts_[0] == 0, "the null page has no references");

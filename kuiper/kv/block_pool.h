@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/check.h"
+#include "kuiper/kv/kv_event.h"
 
 namespace kuiper {
 
@@ -36,6 +38,21 @@ class BlockPool {
   // At most one; null: none. Must not change references while it is told of one.
   void set_listener(PageListener* listener);
 
+  // Who watches; empty: nobody. The pool does not know who holds a page, so those who give out its
+  // references tell, each right after it did so.
+  void set_observer(KvObserver observer) { observer_ = std::move(observer); }
+  bool is_observed() const { return observer_ != nullptr; }
+  // Tells that the holder's page `index` is `page`, or no longer is.
+  void TellHeld(KvEvent::Kind kind, const PageHolder& holder, int index, int32_t page) const {
+    if (observer_) Tell({.kind = kind, .holder = holder, .index = index, .page = page});
+  }
+  void TellGivenUp(const PageHolder& holder, int index, int32_t page) const {
+    const bool is_free = observer_ && ref_count(page) == 0;
+    TellHeld(is_free ? KvEvent::Kind::kFree : KvEvent::Kind::kRelease, holder, index, page);
+  }
+  // Fills in the counts.
+  void Tell(KvEvent event) const;
+
   int ref_count(int32_t page) const {
     KU_CHECK(page >= 1 && page < static_cast<int32_t>(ref_counts_.size()), "no such page");
     return ref_counts_[page];
@@ -61,6 +78,7 @@ class BlockPool {
   int num_shared_ = 0;
   int peak_used_ = 0;
   PageListener* listener_ = nullptr;
+  KvObserver observer_;
 };
 
 }  // namespace kuiper

@@ -6,6 +6,11 @@
 #include "kuiper/base/check.h"
 
 namespace kuiper {
+namespace {
+
+constexpr int kNoIndex = -1;  // the tree is no block table
+
+}  // namespace
 
 PrefixCache::PrefixCache(BlockPool& pool, int64_t max_tokens)
     : pool_(pool), max_pages_(pool.num_pages()), node_of_page_(pool.num_pages() + 1) {
@@ -53,13 +58,13 @@ void PrefixCache::Return(std::span<const uint64_t> keys, const Match& match) {
   stats_.tokens_hit -= match.num_tokens;
 }
 
-bool PrefixCache::Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                           Cursor* cursor) {
+bool PrefixCache::Computed(std::span<const uint64_t> keys, std::span<int32_t> pages, Cursor* cursor,
+                           const PageHolder& holder) {
   const size_t full = keys.size() / pool_.page_size();
   if (full == 0) return true;
   const int room = max_pages_ - num_pages() + num_evictable();
   const size_t count = std::min<size_t>(full, std::max(room, 1));
-  return Extend(cursor, keys.first(count * pool_.page_size()), pages.first(count));
+  return Extend(cursor, keys.first(count * pool_.page_size()), pages.first(count), holder);
 }
 
 void PrefixCache::Insert(std::span<const uint64_t> keys, std::span<int32_t> pages) {
@@ -67,7 +72,8 @@ void PrefixCache::Insert(std::span<const uint64_t> keys, std::span<int32_t> page
   KU_CHECK(Extend(&root, keys, pages));
 }
 
-bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys, std::span<int32_t> pages) {
+bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys, std::span<int32_t> pages,
+                         const PageHolder& holder) {
   Node* node = NodeAt(*cursor);
   if (node == nullptr) return false;
   const size_t page_size = pool_.page_size();
@@ -86,7 +92,10 @@ bool PrefixCache::Extend(Cursor* cursor, std::span<const uint64_t> keys, std::sp
     if (child->page != pages[i]) {
       pool_.AddRef(child->page);
       pool_.Release(pages[i]);
+      const int index = cursor->num_pages + static_cast<int>(i);
+      pool_.TellGivenUp(holder, index, pages[i]);
       pages[i] = child->page;
+      pool_.TellHeld(KvEvent::Kind::kShare, holder, index, pages[i]);
     }
     node = child;
   }
@@ -119,6 +128,7 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
     Node* parent = node->parent;
     node_of_page_[node->page] = nullptr;
     pool_.Release(node->page);
+    pool_.TellHeld(KvEvent::Kind::kEvict, {}, kNoIndex, node->page);
     const auto [begin, end] = nodes_.equal_range(node->hash);
     nodes_.erase(std::find_if(
         begin, end, [&](const Nodes::value_type& entry) { return entry.second.get() == node; }));
@@ -135,7 +145,10 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
 
 void PrefixCache::Clear() {
   std::fill(node_of_page_.begin(), node_of_page_.end(), nullptr);
-  for (const auto& [hash, node] : nodes_) pool_.Release(node->page);
+  for (const auto& [hash, node] : nodes_) {
+    pool_.Release(node->page);
+    pool_.TellGivenUp({}, kNoIndex, node->page);
+  }
   leaves_.clear();
   nodes_.clear();
   root_.num_children = 0;
@@ -185,6 +198,7 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   leaves_.emplace(clock_, added);
   KU_CHECK(node_of_page_[page] == nullptr, "a page is offered at two places");
   pool_.AddRef(page);
+  pool_.TellHeld(KvEvent::Kind::kShare, {}, kNoIndex, page);
   node_of_page_[page] = added;
   Pin(added);  // the caller holds it
   return added;

@@ -28,7 +28,7 @@ class PrefixCache final : public KvReuse, private PageListener {
   // Extend, with no more pages than there is room for: in a full tree the rest would be offered
   // again and again.
   [[nodiscard]] bool Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                              Cursor* cursor) override;
+                              Cursor* cursor, const PageHolder& holder) override;
   // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
   // the caller holds a reference. Where the tree has an equal page, pages[i] and the reference are
   // exchanged for that one: so there is one copy of a prefix, and a sequence holds all of the path
@@ -39,7 +39,7 @@ class PrefixCache final : public KvReuse, private PageListener {
   // Offers what follows the path that `cursor` stands for, and moves it on: a growing sequence
   // costs what it grows by. False, and nothing done, when the path is no longer in the tree.
   [[nodiscard]] bool Extend(Cursor* cursor, std::span<const uint64_t> keys,
-                            std::span<int32_t> pages);
+                            std::span<int32_t> pages, const PageHolder& holder = {});
   int Evict(int num_pages) override;
   void Clear() override;
 

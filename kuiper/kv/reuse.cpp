@@ -47,8 +47,12 @@ class RowReuse final : public KvReuse {
     const auto used = keys.first(match.num_tokens);
     kept_.push_back({match.pages[0], {used.begin(), used.end()}});
   }
-  bool Computed(std::span<const uint64_t>, std::span<int32_t>, Cursor*) override { return true; }
-  bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages, Cursor*) override {
+  bool Computed(std::span<const uint64_t>, std::span<int32_t>, Cursor*,
+                const PageHolder&) override {
+    return true;
+  }
+  bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages, Cursor*,
+                const PageHolder&) override {
     if (keys.empty() || pages.empty()) return true;
     if (pool_.ref_count(pages[0]) > 1) return true;  // a fork goes on with it
     pool_.AddRef(pages[0]);

@@ -43,12 +43,13 @@ class KvReuse {
   // page. A page may be exchanged for an equal one, the caller's reference with it. The cursor is
   // the sequence's own: from its match, else the default, and moved on by each call. False, and
   // nothing done: it stands for what is no longer there. Then all is offered with the default one.
+  // `holder` is the sequence, for who watches the pool.
   [[nodiscard]] virtual bool Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                                      Cursor* cursor) = 0;
+                                      Cursor* cursor, const PageHolder& holder) = 0;
   // The same when the sequence gives its pages away; called before it releases them.
   [[nodiscard]] virtual bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages,
-                                      Cursor* cursor) {
-    return Computed(keys, pages, cursor);
+                                      Cursor* cursor, const PageHolder& holder) {
+    return Computed(keys, pages, cursor, holder);
   }
   // Gives up to num_pages pages that nobody else uses back to the pool, least recently used first;
   // returns how many.

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kuiper/engine/scheduler.h"
+#include "kuiper/kv/page_map.h"
 
 namespace kuiper {
 namespace {
@@ -70,12 +71,14 @@ class World {
         rng_(seed),
         pool_(s_.pages + 1, s_.page_size),
         host_pages_(s_.host_pages + 1, s_.page_size),
+        told_(s_.pages),
         reuse_(!s_.reuse ? nullptr
                : s_.rows ? MakeRowReuse(pool_)
                          : MakePageReuse(pool_, s_.cache_tokens)),
         scheduler_(s_.limits, pool_, reuse_.get(), s_.host_pages > 0 ? &host_pages_ : nullptr),
         device_(static_cast<size_t>(s_.pages + 1) * s_.page_size),
         host_(static_cast<size_t>(s_.host_pages + 1) * s_.page_size) {
+    if (!s_.rows) pool_.set_observer([this](const KvEvent& event) { told_.Apply(event); });
     scheduler_.set_costs({.token_ms = 1, .page_ms = 0.3 * s_.page_size});
   }
 
@@ -88,6 +91,7 @@ class World {
     if (!error_.empty()) return error_;
     if (reuse_ != nullptr) reuse_->Clear();
     Expect(pool_.num_used() == 0 && host_pages_.num_used() == 0, "a page is lost");
+    CheckTold();
     return error_;
   }
 
@@ -95,6 +99,7 @@ class World {
   int forked = 0, copies = 0;    // forks that ran at once, copies of pages they wrote to
   int rested = 0, gave_way = 0;  // tokens told later, sequences that lost their pages meanwhile
   const Scheduler::Stats& stats() const { return scheduler_.stats(); }
+  int64_t num_told(KvEvent::Kind kind) const { return told_.num_events(kind); }
   int64_t hits() const { return reuse_ != nullptr ? reuse_->stats().hits : 0; }
 
  private:
@@ -436,11 +441,31 @@ class World {
       host_used += host_held[page];
     }
     Expect(host_used == host_pages_.num_used(), "a host page is lost");
+    CheckTold();
+  }
+
+  // Who only heard the events knows what the pool and the sequences know.
+  void CheckTold() {
+    if (s_.rows) return;
+    Expect(told_.status().ok(), "an event contradicts those before it");
+    Expect(told_.num_free() == pool_.num_free(), "an event of a free page is missing");
+    for (int32_t page = 1; page <= s_.pages; ++page) {
+      Expect(told_.num_holders(page) == pool_.ref_count(page), "an event of a page is missing");
+    }
+    PageMap::Tables tables, host_tables;
+    for (const auto& [id, live] : live_) {
+      const Sequence& seq = *scheduler_.Find(id);
+      if (!seq.pages.empty()) tables[id] = seq.pages;
+      if (!seq.host_pages.empty()) host_tables[id] = seq.host_pages;
+    }
+    Expect(told_.tables() == tables, "the events tell other block tables");
+    Expect(told_.host_tables() == host_tables, "the events tell other pages of the host");
   }
 
   Scenario s_;
   std::mt19937 rng_;
   BlockPool pool_, host_pages_;
+  PageMap told_;  // what the events of the pool say
   std::unique_ptr<KvReuse> reuse_;
   Scheduler scheduler_;
   std::vector<uint64_t> device_, host_;
@@ -466,6 +491,10 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
   int64_t finished = 0, aborted = 0, out_of_pages = 0, forced = 0, ahead = 0, hits = 0;
   int64_t forked = 0, copies = 0, rested = 0, gave_way = 0;
   Scheduler::Stats total;
+  std::map<KvEvent::Kind, int64_t> told;
+  using enum KvEvent::Kind;
+  const auto kinds = {kAllocate, kShare,   kCopy,   kRelease, kFree,
+                      kEvict,    kSwapOut, kSwapIn, kSwapFree};
   for (int i = 0; i < kScenarios; ++i) {
     const uint32_t seed = rng();
     std::mt19937 scenario_rng(seed);
@@ -487,6 +516,7 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
     copies += world.copies;
     rested += world.rested;
     gave_way += world.gave_way;
+    for (const KvEvent::Kind kind : kinds) told[kind] += world.num_told(kind);
     total.preempted_recompute += world.stats().preempted_recompute;
     total.preempted_swap += world.stats().preempted_swap;
     total.pages_swapped_in += world.stats().pages_swapped_in;
@@ -506,6 +536,7 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
   EXPECT_GT(total.preempted_recompute + total.preempted_swap - forced, kScenarios);
   EXPECT_GT(total.preempted_swap, kScenarios / 2);
   EXPECT_GT(total.pages_swapped_in, kScenarios);
+  for (const KvEvent::Kind kind : kinds) EXPECT_GT(told[kind], kScenarios) << KvEventName(kind);
 }
 
 }  // namespace

@@ -396,7 +396,7 @@ TEST(RowReuseTest, LeavesTheRowOfAnotherConversationAloneWhileOthersAreFree) {
   std::vector<int32_t> row;
   ASSERT_TRUE(pool.Allocate(1, &row));
   KvReuse::Cursor cursor;
-  ASSERT_TRUE(reuse->Finished(test::Keys(first), row, &cursor));
+  ASSERT_TRUE(reuse->Finished(test::Keys(first), row, &cursor, {}));
   pool.Release(row[0]);
   EXPECT_EQ(reuse->Acquire(test::Keys(other), 7).num_tokens, 0);
   std::vector<int32_t> second_row;
