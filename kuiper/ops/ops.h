@@ -23,6 +23,9 @@ class Ops {
   ComputeDevice& device() const { return device_; }
   // Element type of activations for a model whose weights have this type.
   virtual DType ActivationType(DType weights) const = 0;
+  // The kernel that Run(AttentionArgs) takes for a model whose weights have this type: the chosen
+  // kind, or what takes its place where it cannot.
+  virtual AttentionKind AttentionFor(DType weights, KvFormat kv, int head_dim) const = 0;
   virtual Status Reserve(const OpsLimits& limits) = 0;
   // Memory that Reserve(limits) takes, for the memory plan.
   virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;

@@ -13,6 +13,11 @@ enum class AttentionKind {
   kFlash2,  // the backend's fastest; the same as kFlash1 on the CPU
 };
 
+// "mha", "flash1", "flash2".
+constexpr const char* AttentionName(AttentionKind kind) {
+  return kind == AttentionKind::kMha ? "mha" : kind == AttentionKind::kFlash1 ? "flash1" : "flash2";
+}
+
 // What the bits of a row depend on besides its own sequence. The CPU is always strict.
 enum class Determinism {
   kStrict,  // nothing: prefill equals decode

@@ -15,6 +15,10 @@ class CpuOps final : public Ops {
   explicit CpuOps(const OpsOptions& options);
 
   DType ActivationType(DType) const override { return DType::kF32; }
+  AttentionKind AttentionFor(DType, KvFormat, int) const override {
+    return resources_.attention == AttentionKind::kMha ? AttentionKind::kMha
+                                                       : AttentionKind::kFlash1;
+  }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
   Status Prepare(const Linear&, Epilogue, DType, int64_t) override { return OkStatus(); }

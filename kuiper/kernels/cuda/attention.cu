@@ -365,6 +365,13 @@ void AttentionFlash(const Resources& resources, const AttnCall& call, const KvVi
   });
 }
 
+AttentionKind ChosenAttention(AttentionKind asked, DType activations, KvFormat kv, int head_dim) {
+  if (asked == AttentionKind::kMha || head_dim > kMaxHeadDim) return AttentionKind::kMha;
+  const bool on_tensor_cores =
+      asked == AttentionKind::kFlash2 && CanAttentionMma(activations, kv, head_dim);
+  return on_tensor_cores ? AttentionKind::kFlash2 : AttentionKind::kFlash1;
+}
+
 void Run(const Resources& resources, const AttentionArgs& args) {
   const AttnMeta& meta = args.meta;
   KU_CHECK(meta.max_kv_len <= resources.limits.max_context, "more than was reserved");
@@ -385,12 +392,13 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   call.mask = {args.options.causal, args.options.window,
                static_cast<const float*>(args.options.alibi_slopes.data)};
   call.scale_log2e = args.scale * kLog2E;
-  if (resources.attention == AttentionKind::kMha || call.head_dim > kMaxHeadDim) {
-    AttentionMha(resources, call, args.kv);
-  } else if (resources.attention == AttentionKind::kFlash2 && CanAttentionMma(call, args.kv)) {
-    AttentionMma(resources, call, args.kv);
-  } else {
-    AttentionFlash(resources, call, args.kv);
+  switch (ChosenAttention(resources.attention, args.q.dtype, args.kv.format, call.head_dim)) {
+    case AttentionKind::kMha:
+      return AttentionMha(resources, call, args.kv);
+    case AttentionKind::kFlash1:
+      return AttentionFlash(resources, call, args.kv);
+    case AttentionKind::kFlash2:
+      return AttentionMma(resources, call, args.kv);
   }
 }
 

@@ -41,7 +41,7 @@ void AttentionMha(const Resources& resources, const AttnCall& call, const KvView
 void AttentionFlash(const Resources& resources, const AttnCall& call, const KvView& kv);
 // attention_mma.cu: tensor cores, where all types are the same 16-bit one and head_dim is 64, 80 or
 // 128.
-bool CanAttentionMma(const AttnCall& call, const KvView& kv);
+bool CanAttentionMma(DType activations, KvFormat kv, int head_dim);
 void AttentionMma(const Resources& resources, const AttnCall& call, const KvView& kv);
 
 }  // namespace kuiper::KU_GPU

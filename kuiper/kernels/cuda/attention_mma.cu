@@ -454,10 +454,10 @@ void AllowMemory() {
 
 }  // namespace
 
-bool CanAttentionMma(const AttnCall& call, const KvView& kv) {
-  const DType type = kv.format.element_type();
-  return type != DType::kF32 && call.q.dtype == type && call.out.dtype == type &&
-         (call.head_dim == 64 || call.head_dim == 80 || call.head_dim == 128);
+bool CanAttentionMma(DType activations, KvFormat kv, int head_dim) {
+  const DType type = kv.element_type();
+  return type != DType::kF32 && activations == type &&
+         (head_dim == 64 || head_dim == 80 || head_dim == 128);
 }
 
 void PrepareAttentionMma() {

@@ -18,6 +18,9 @@ class CudaOps final : public Ops {
   ~CudaOps() override;
 
   DType ActivationType(DType weights) const override { return weights; }
+  AttentionKind AttentionFor(DType weights, KvFormat kv, int head_dim) const override {
+    return ChosenAttention(resources_.attention, ActivationType(weights), kv, head_dim);
+  }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
   Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type,

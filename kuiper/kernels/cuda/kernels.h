@@ -42,6 +42,8 @@ KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 
 // The number of splits that AttentionFlash and AttentionMma make of a sequence of `len` tokens.
 int NumAttentionSplits(int len);
+// The kernel that Run(AttentionArgs) takes where `asked` is chosen; q and the output have one type.
+AttentionKind ChosenAttention(AttentionKind asked, DType activations, KvFormat kv, int head_dim);
 // Allows the shared memory of AttentionMma; called once per device.
 void PrepareAttentionMma();
 
