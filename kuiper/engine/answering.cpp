@@ -28,6 +28,7 @@ std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_i
   seq->max_new_tokens = request.max_new_tokens;
   seq->priority = request.priority;
   seq->sampling = request.sampling;
+  seq->hidden_of = request.hidden_of;
   return seq;
 }
 

@@ -64,6 +64,9 @@ class Answering {
   // Whether the next step may be launched before Choose is called for this one: only if Choose will
   // return what was sampled and read no logits, and no limit ends the sequence then.
   virtual bool MayRunAhead(int64_t sequence) const = 0;
+  // What the sequence's request wants of a step (Request::hidden_of): the residual stream [hidden]
+  // behind a layer, layer by layer, once or again from the first one.
+  virtual void OnHidden(int64_t /*sequence*/, int /*layer*/, std::span<const float>) {}
   // The tokens that the sequence goes on with, where the model sampled these: one per row that the
   // step's plan samples for the sequence. Choose returns no more of them, or none: then the
   // sequence rests, that is, it has no part in steps until Scheduler::Append.

@@ -23,10 +23,14 @@ int DecodeGraph::PadTo(const StepPlan& plan) const {
 
 void DecodeGraph::Run(const Batch& batch, bool decode_only,
                       const std::function<void(const Batch&)>& step) {
-  if (!decode_only) return step(batch);
+  const auto run_eagerly = [&] {
+    ++num_eager_;
+    step(batch);
+  };
+  if (!decode_only) return run_eagerly();
   const auto [known, is_new] = buckets_.try_emplace(batch.num_seqs);
   Bucket& bucket = known->second;
-  if (is_new || bucket.stays_eager) return step(batch);
+  if (is_new || bucket.stays_eager) return run_eagerly();
   if (bucket.graph != nullptr) {
     ++num_replayed_;
     return bucket.graph->Replay();
@@ -36,7 +40,7 @@ void DecodeGraph::Run(const Batch& batch, bool decode_only,
     LogWarning("decode steps of " + std::to_string(batch.num_seqs) +
                " sequences run without a graph: " + graph.status().message());
     bucket.stays_eager = true;
-    return step(batch);
+    return run_eagerly();
   }
   ++num_captured_;
   bucket.graph = std::move(graph).value();

@@ -33,6 +33,7 @@ class DecodeGraph {
 
   int num_captured() const { return num_captured_; }
   int64_t num_replayed() const { return num_replayed_; }
+  int64_t num_eager() const { return num_eager_; }
 
  private:
   ComputeDevice& device_;
@@ -45,6 +46,7 @@ class DecodeGraph {
   std::map<int, Bucket> buckets_;  // that were seen, by number of sequences
   int num_captured_ = 0;
   int64_t num_replayed_ = 0;
+  int64_t num_eager_ = 0;
 };
 
 }  // namespace kuiper

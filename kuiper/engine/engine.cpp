@@ -85,7 +85,7 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
     for (int row = 0; row < count; ++row) on_row(begin + row, parts_->runner->HostLogits(row));
     begin += count;
   }
-  parts_->storage->pool().Release(pages);
+  parts_->storage->Release(pages);
   return OkStatus();
 }
 
@@ -145,6 +145,19 @@ size_t Engine::weight_bytes_per_token() const {
 }
 std::string Engine::device_description() const {
   return parts_->ops->device().Description();
+}
+RunFacts Engine::run_facts() const {
+  const KvShape& kv = parts_->runner->kv().shape();
+  const DecodeGraph& graph = parts_->runner->graph();
+  return {.device = device_description(),
+          .dtype = weight_type(),
+          .kv_format = kv.format,
+          .paged = config().paged,
+          .page_size = kv.page_size,
+          .attention = parts_->ops->AttentionFor(weight_type(), kv.format, kv.head_dim),
+          .steps_recorded = graph.num_captured(),
+          .steps_replayed = graph.num_replayed(),
+          .steps_eager = graph.num_eager()};
 }
 double Engine::load_ms() const {
   return parts_->load_ms;

@@ -18,9 +18,11 @@
 #include "kuiper/engine/memory_plan.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
+#include "kuiper/engine/run_facts.h"
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/template_files.h"
 #include "kuiper/io/tokenizer.h"
+#include "kuiper/kv/kv_event.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/opened_model.h"
 #include "kuiper/ops/kv_format.h"
@@ -68,6 +70,10 @@ struct EngineConfig {
   std::optional<int> num_blocks;
   std::optional<size_t> kv_cache_bytes;
 
+  // Told what becomes of each page of a paged KV cache (kv/kv_event.h, kv/page_map.h), until the
+  // engine is destroyed; empty: nobody watches.
+  KvObserver on_kv_event;
+
   // Called while weights are read: bytes so far, bytes in all.
   std::function<void(size_t done, size_t total)> progress;
 };
@@ -103,6 +109,8 @@ class Engine {
   static StatusOr<TemplateFiles> ReadTemplate(const EngineConfig& config);
   // Plans memory and loads nothing. Same errors as Create up to there.
   static StatusOr<MemoryPlan> Plan(const EngineConfig& config, const OpenedModel& model);
+  // The same for each type of keys and values; a plan that does not fit is no error.
+  static StatusOr<MemoryTable> PlanTable(const EngineConfig& config, const OpenedModel& model);
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OpenedModel model);
   // Opens config.model_path first.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config);
@@ -143,6 +151,7 @@ class Engine {
   size_t weight_bytes_per_token() const;  // bytes of weights one decode step reads
   std::string device_description() const;
   double load_ms() const;
+  RunFacts run_facts() const;
 
   KvStats kv_stats() const;
   // Pages of a sample in order of position, while it is generated and until it is taken;

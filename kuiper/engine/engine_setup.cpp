@@ -142,21 +142,19 @@ size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const 
          ops.ScratchBytes(ModelRunner::LimitsOf(d, runner));
 }
 
-StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
-                              KvShape* kv) {
-  const DecoderConfig& d = model.config.decoder;
-  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(config.dtype));
-  kv->layers = d.layers;
-  kv->kv_heads = d.kv_heads;
-  kv->head_dim = d.head_dim;
-  kv->page_size = config.paged ? config.page_size : config.max_context;
-  kv->format = config.kv_format.value_or(KvFormat::Dense(weights.matrix_type));
-
+MemoryRequest RequestOf(const EngineConfig& config, const DecoderConfig& d,
+                        const WeightPlan& weights, const Ops& ops) {
+  const KvShape kv = {.layers = d.layers,
+                      .kv_heads = d.kv_heads,
+                      .head_dim = d.head_dim,
+                      .num_pages = 0,
+                      .page_size = config.paged ? config.page_size : config.max_context,
+                      .format = config.kv_format.value_or(KvFormat::Dense(weights.matrix_type))};
   MemoryRequest request;
   request.weight_bytes = weights.bytes;
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
                                              config.max_num_batched_tokens, MaxOutputs(config));
-  request.workspace_bytes = WorkspaceBytes(config, d, *kv, ops);
+  request.workspace_bytes = WorkspaceBytes(config, d, kv, ops);
   const DeviceTraits device = ops.device().traits();
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
   request.swap_bytes = swaps ? config.swap_bytes : 0;
@@ -164,7 +162,7 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   const int num_graphs =
       config.use_graph ? DecodeGraph::NumBuckets(config.max_num_seqs, config.paged) : 0;
   request.graph_bytes = device.graph_bytes * num_graphs;
-  request.kv = *kv;
+  request.kv = kv;
   request.paged = config.paged;
   request.max_context = config.max_context;
   request.max_seqs = config.max_num_seqs;
@@ -173,7 +171,15 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   request.utilization = config.memory_utilization.value_or(integrated ? 0.8 : 0.9);
   request.num_blocks = config.paged ? config.num_blocks : std::nullopt;
   request.kv_cache_bytes = config.paged ? config.kv_cache_bytes : std::nullopt;
+  return request;
+}
+
+StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
+                              KvShape* kv) {
+  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(config.dtype));
+  const MemoryRequest request = RequestOf(config, model.config.decoder, weights, ops);
   KU_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(request));
+  *kv = request.kv;
   kv->num_pages = plan.num_pages + 1;
   return plan;
 }
@@ -243,6 +249,42 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel&
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
   KvShape kv;
   return MakePlan(resolved, model, *ops, &kv);
+}
+
+StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const OpenedModel& model) {
+  EngineConfig config = wanted;
+  KU_RETURN_IF_ERROR(CheckConfig(config));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(config.device, config.ops));
+  KU_RETURN_IF_ERROR(model.CheckSupported());
+  const DecoderConfig& d = model.config.decoder;
+  KU_RETURN_IF_ERROR(ResolveContext(d, &config));
+  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(config.dtype));
+  const MemoryRequest chosen = RequestOf(config, d, weights, *ops);
+  MemoryTable table{.rows = {},
+                    .fits = PlanMemory(chosen).status(),
+                    .paged = config.paged,
+                    .page_size = chosen.kv.page_size,
+                    .max_context = config.max_context,
+                    .max_num_seqs = config.max_num_seqs,
+                    .model_limit = d.rope.max_position};
+  for (const KvFormat::Entry& entry : KvFormat::kTable) {
+    EngineConfig changed = config;
+    changed.kv_format = KvFormat{entry.kind};
+    const MemoryRequest request = RequestOf(changed, d, weights, *ops);
+    MemoryTable::Row row{.format = request.kv.format,
+                         .is_chosen = request.kv.format == chosen.kv.format,
+                         .kv_bytes_per_1k = 1024 * request.kv.token_bytes()};
+    const StatusOr<MemoryPlan> plan = CountMemory(request);
+    if (!plan.ok() && row.is_chosen) return plan.status();
+    if (!plan.ok()) continue;  // e.g. not one block in so few bytes
+    row.plan = *plan;
+    row.largest_context = LargestContext(table.model_limit, [&](int context) {
+      changed.max_context = context;
+      return RequestOf(changed, d, weights, *ops);
+    });
+    table.rows.push_back(std::move(row));
+  }
+  return table;
 }
 
 StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& config,

@@ -10,6 +10,7 @@ KvStorage::KvStorage(const EngineConfig& config, KvCache& kv)
       paged_(config.paged),
       pool_(kv.shape().num_pages, kv.shape().page_size),
       touched_rows_(config.paged ? 0 : kv.shape().num_pages, 0) {
+  if (paged_) pool_.set_observer(config.on_kv_event);
   if (!config.prefix_cache) return;
   reuse_ = paged_ ? MakePageReuse(pool_, config.prefix_cache_tokens) : MakeRowReuse(pool_);
 }
@@ -40,14 +41,25 @@ Status KvStorage::MakeSwapSpace(const EngineConfig& config, ComputeDevice& devic
 StatusOr<std::vector<int32_t>> KvStorage::Allocate(int num_tokens) {
   const int count = (num_tokens + pool_.page_size() - 1) / pool_.page_size();
   if (reuse_ != nullptr) reuse_->Evict(count - pool_.num_free());
-  std::vector<int32_t> pages;
-  if (!pool_.Allocate(count, &pages)) {
+  if (pool_.num_free() < count) {
     return Status(StatusCode::kResourceExhausted, "the KV cache has too few blocks for the prompt");
+  }
+  std::vector<int32_t> pages;
+  for (int i = 0; i < count; ++i) {
+    KU_CHECK(pool_.Allocate(1, &pages));
+    pool_.TellHeld(KvEvent::Kind::kAllocate, {}, i, pages.back());
   }
   const Status grown = Grow(pool_.end());
   if (grown.ok()) return pages;
-  pool_.Release(pages);
+  Release(pages);
   return grown;
+}
+
+void KvStorage::Release(const std::vector<int32_t>& pages) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    pool_.Release(pages[i]);
+    pool_.TellGivenUp({}, static_cast<int>(i), pages[i]);
+  }
 }
 
 Status KvStorage::Grow(int end) {

@@ -22,8 +22,9 @@ class KvStorage {
   static StatusOr<std::unique_ptr<KvStorage>> Create(const EngineConfig& config,
                                                      ComputeDevice& device, KvCache& kv);
 
-  // Usable pages for so many tokens, which the caller releases to the pool.
+  // Usable pages for so many tokens of no request, until Release.
   StatusOr<std::vector<int32_t>> Allocate(int num_tokens);
+  void Release(const std::vector<int32_t>& pages);
   // Makes the pages of the step usable and moves pages in and out.
   Status Prepare(const Scheduler::Step& step);
   // Gives memory back that lies behind the last page in use.

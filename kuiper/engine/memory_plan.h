@@ -1,8 +1,14 @@
-// What the engine will use, as memory_planner.h finds it out; Engine::Plan gives it to programs.
+// What the engine will use, as memory_planner.h finds it out; Engine::Plan gives it to programs,
+// and Engine::PlanTable what else the same memory could hold.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/ops/kv_format.h"
 
 namespace kuiper {
 
@@ -22,7 +28,34 @@ struct MemoryPlan {
   size_t total_bytes() const {
     return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + swap_bytes + kv_bytes;
   }
+  bool fits() const { return total_bytes() <= budget_bytes; }
   // The lines that programs print of a plan.
+  std::string Describe() const;
+};
+
+// What a model takes with each type of keys and values.
+struct MemoryTable {
+  struct Row {
+    KvFormat format;
+    bool is_chosen = false;
+    size_t kv_bytes_per_1k = 0;  // 1024 tokens of one sequence
+    MemoryPlan plan = {};        // of the configuration with this type, whether it fits or not
+    int largest_context = 0;     // that a sequence can have; 0: none fits
+
+    // What the plan leaves of the budget; negative: what is missing.
+    int64_t free_bytes() const {
+      return static_cast<int64_t>(plan.budget_bytes) - static_cast<int64_t>(plan.total_bytes());
+    }
+  };
+  std::vector<Row> rows = {};
+  Status fits = {};  // the error of Engine::Plan for the chosen row
+  bool paged = false;
+  int page_size = 0;  // tokens; contiguous: the context length
+  int max_context = 0, max_num_seqs = 0;
+  int model_limit = 0;  // longest context of the model
+
+  const Row& chosen() const;
+  // For people: lines of at most 80 columns.
   std::string Describe() const;
 };
 

@@ -100,7 +100,7 @@ std::string MemoryPlan::Describe() const {
   return std::string(text) + ", and swap " + Gigabytes(host_swap_bytes) + " GB of host memory";
 }
 
-StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
+StatusOr<MemoryPlan> CountMemory(const MemoryRequest& request) {
   MemoryPlan plan;
   plan.weight_bytes = request.weight_bytes;
   plan.activation_bytes = request.activation_bytes;
@@ -134,17 +134,19 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   const size_t page_bytes = request.kv.page_bytes();
   (request.swaps_to_host ? plan.host_swap_bytes : plan.swap_bytes) =
       std::min<size_t>(num_pages, request.swap_bytes / page_bytes) * page_bytes;
-  if (plan.total_bytes() <= plan.budget_bytes) {
-    // A slot (page * page_size + offset) is an int32 in the batch arrays.
-    if ((num_pages + 1) * request.kv.page_size > std::numeric_limits<int32_t>::max()) {
-      return Status(StatusCode::kInvalidArgument,
-                    "a KV cache of " + std::to_string(num_pages) + " blocks of " +
-                        std::to_string(request.kv.page_size) + " tokens is too large");
-    }
-    plan.num_pages = static_cast<int>(num_pages);
-    return plan;
+  // A slot (page * page_size + offset) is an int32 in the batch arrays.
+  if (plan.fits() && (num_pages + 1) * request.kv.page_size > std::numeric_limits<int32_t>::max()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a KV cache of " + std::to_string(num_pages) + " blocks of " +
+                      std::to_string(request.kv.page_size) + " tokens is too large");
   }
+  plan.num_pages = static_cast<int>(std::min<int64_t>(num_pages, INT32_MAX));
+  return plan;
+}
 
+StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
+  KU_ASSIGN_OR_RETURN(const MemoryPlan plan, CountMemory(request));
+  if (plan.fits()) return plan;
   char text[300];
   std::snprintf(text, sizeof(text),
                 "needs %s GB (weights %s, KV %s, workspace %s) but %s GB is available (limit "
@@ -156,6 +158,20 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
                 Gigabytes(plan.available_bytes).c_str());
   return Status(StatusCode::kResourceExhausted, text,
                 Hint(request, plan.total_bytes() - plan.kv_bytes, plan.budget_bytes));
+}
+
+int LargestContext(int limit, const std::function<MemoryRequest(int context)>& request_of) {
+  const auto fits = [&](int context) {
+    const MemoryRequest request = request_of(context);
+    const StatusOr<MemoryPlan> plan = PlanMemory(request);
+    return plan.ok() && int64_t{plan->num_pages} * request.kv.page_size >= context;
+  };
+  int largest = 0;
+  for (int too_long = limit + 1; largest + 1 < too_long;) {
+    const int middle = largest + (too_long - largest) / 2;
+    (fits(middle) ? largest : too_long) = middle;
+  }
+  return largest;
 }
 
 }  // namespace kuiper

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 
 #include "kuiper/base/status.h"
@@ -28,9 +29,16 @@ struct MemoryRequest {
   std::optional<size_t> kv_cache_bytes;
 };
 
+// The plan of the request, whether it fits or not. kResourceExhausted when kv_cache_bytes holds no
+// block, kInvalidArgument when there are more tokens than can be numbered.
+StatusOr<MemoryPlan> CountMemory(const MemoryRequest& request);
 // A KV cache of num_blocks or kv_cache_bytes; else of a whole context for each sequence, or, paged,
 // of what the budget holds, which is at least one context. kResourceExhausted with the numbers, and
 // what would fit, when the plan does not.
 StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request);
+
+// The longest context, at most `limit`, that a sequence can have where request_of(context) says
+// what a context takes: more for a longer one. 0: none fits.
+int LargestContext(int limit, const std::function<MemoryRequest(int context)>& request_of);
 
 }  // namespace kuiper

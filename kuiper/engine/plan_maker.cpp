@@ -61,6 +61,7 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
                              .index = end - seq.num_prompt,
                              .params = seq.sampling,
                              .penalties = penalties});
+    if (seq.hidden_of == seq.num_generated() - 1) plan_.hidden_rows.push_back(work.count - 1);
   }
   plan_.Close();
 }

@@ -38,7 +38,10 @@ struct Request {
   int reasoning_budget =
       -1;  // tokens between the tags before the end of it is forced; -1 = no limit
   bool keep_logits = false;  // Completion::logits holds the row each token was chosen from
-  int num_logprobs = 0;      // alternatives per token in Completion::logprobs; 0 = none
+  // The generated token, from 0, for which Completion::hidden is kept. Only of one answer, and not
+  // of a beam search.
+  std::optional<int> hidden_of;
+  int num_logprobs = 0;  // alternatives per token in Completion::logprobs; 0 = none
 };
 
 // kInvalidArgument for what no kernel can sample with.
@@ -87,6 +90,8 @@ struct Completion {
 
   double score = 0;           // of a beam search: sum of log probabilities / length^length_penalty
   std::vector<float> logits;  // [tokens, vocab] if kept
+  std::vector<float> hidden;  // [layers, hidden] if kept: the residual stream behind each layer, of
+                              // the row that the token Request::hidden_of was chosen from
   std::vector<TokenLogprobs> logprobs;
 };
 

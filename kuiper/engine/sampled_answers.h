@@ -26,6 +26,9 @@ class SampledAnswers : public Answering {
   bool MayRunAhead(int64_t sequence) const override;
   std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
                               const Logits& logits) override;
+  void OnHidden(int64_t sequence, int layer, std::span<const float> values) override {
+    Of(sequence).RecordHidden(layer, values);
+  }
   void OnTokens(int64_t sequence, std::span<const int32_t> tokens) override;
   void End(int64_t sequence, FinishReason reason, const Status& error) override;
   void Abort(std::optional<int> sample) override;

@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct Sequence {
   int num_prompt = 0;    // of the tokens
   int num_computed = 0;  // tokens whose K/V are in the cache once the scheduled steps ran
   int max_pages = 0;     // pages this sequence may grow to
+  std::optional<int> hidden_of;  // a generated token, from 0: somebody wants its hidden rows
   SamplingParams sampling;
   KvReuse::Cursor cursor;  // how far its pages are in the prefix tree
 

@@ -1,8 +1,10 @@
 #include "kuiper/engine/step_loop.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -43,8 +45,19 @@ void StepLoop::LaunchNext() {
   }
   next.plan = std::move(step.plan);
   next.launch_time = Clock::now();
-  if (next.launched.ok()) next.flight = runner_.Launch(next.plan);
+  if (next.launched.ok()) next.flight = Launch(next.plan);
   in_flight_.push_back(std::move(next));
+}
+
+int StepLoop::Launch(StepPlan& plan) {
+  if (plan.hidden_rows.empty()) return runner_.Launch(plan);
+  plan.hidden_layers.resize(runner_.model().layers);
+  std::iota(plan.hidden_layers.begin(), plan.hidden_layers.end(), 0);
+  return runner_.Launch(plan, [&](int layer, int row, std::span<const float> values) {
+    const auto entry = std::find_if(plan.entries.begin(), plan.entries.end(),
+                                    [row](const StepPlan::Entry& e) { return row < e.tokens.end; });
+    Ask(*entry, [&](Answering& a, const Sequence& seq) { a.OnHidden(seq.id, layer, values); });
+  });
 }
 
 void StepLoop::EndOutOfPages(const std::vector<const Sequence*>& seqs) {
@@ -172,7 +185,7 @@ void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Sta
 void StepLoop::LaunchAgain() {
   for (InFlight& step : in_flight_) {
     step.plan = step.plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); });
-    if (step.launched.ok() && !step.plan.entries.empty()) step.flight = runner_.Launch(step.plan);
+    if (step.launched.ok() && !step.plan.entries.empty()) step.flight = Launch(step.plan);
     must_settle_ = true;  // rows have other numbers than the scheduler knows
   }
 }

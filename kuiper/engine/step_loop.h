@@ -52,6 +52,8 @@ class StepLoop {
 
   // Schedules and launches a step; requests that cannot go on end first.
   void LaunchNext();
+  // Hands the hidden rows of the plan to who wants them, all layers of each.
+  int Launch(StepPlan& plan);
   void EndOutOfPages(const std::vector<const Sequence*>& seqs);
   // Whether the next step can do without knowing the tokens of the one in flight.
   bool CanRunAhead();

@@ -29,6 +29,12 @@ void Transcript::RecordLogits(std::span<const float> logits, int32_t token) {
   }
 }
 
+void Transcript::RecordHidden(int layer, std::span<const float> values) {
+  std::vector<float>& hidden = completion_.hidden;
+  hidden.resize(layer * values.size());
+  hidden.insert(hidden.end(), values.begin(), values.end());
+}
+
 TokenEvent Transcript::Event() const {
   TokenEvent event;
   event.request = id_;

@@ -29,6 +29,8 @@ class Transcript {
 
   // Keeps what the request wants of the logits [vocab] that `token` is chosen from.
   void RecordLogits(std::span<const float> logits, int32_t token);
+  // Keeps the residual stream [hidden] behind a layer.
+  void RecordHidden(int layer, std::span<const float> values);
   // Appends a token. The event says whether the answer ends with it.
   TokenEvent Push(int32_t token);
   // An event without a token.

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <optional>
+#include <string>
 
 #include "kuiper/kernels/cpu/host_memory.h"
 #include "test/engine/engine_test_util.h"
@@ -192,6 +193,113 @@ TEST(MemoryPlannerTest, SwapSpaceIsListedWhereItIs) {
   EXPECT_NE(text.find(" GB of host memory"), std::string::npos) << text;
   r.swap_bytes = 20 * r.kv.page_bytes();
   EXPECT_EQ(PlanMemory(r)->host_swap_bytes, 10 * r.kv.page_bytes());
+}
+
+// A plan with one context more would not fit: with pages and without, with all the budget and where
+// the number of blocks is given.
+TEST(MemoryPlannerTest, TheLargestContextIsTheLastThatFits) {
+  for (const bool paged : {false, true}) {
+    for (const size_t available : {8'400'000'000u, 9'600'000'000u, 16'000'000'000u}) {
+      const auto request_of = [&](int context) {
+        MemoryRequest r = Qwen3_8B();
+        r.paged = paged;
+        r.available_bytes = available;
+        r.max_context = context;
+        r.workspace_bytes += 100 * context;
+        if (!paged) r.kv.page_size = context;
+        return r;
+      };
+      constexpr int kLimit = 32768;
+      const int largest = LargestContext(kLimit, request_of);
+      EXPECT_GT(largest, 0);
+      EXPECT_TRUE(PlanMemory(request_of(largest)).ok());
+      if (largest < kLimit) EXPECT_FALSE(PlanMemory(request_of(largest + 1)).ok());
+      EXPECT_EQ(largest == kLimit, available == 16'000'000'000u) << largest;
+    }
+  }
+  const auto with_blocks = [](int context) {
+    MemoryRequest r = Qwen3_8B();
+    r.max_context = context;
+    r.num_blocks = 7;
+    return r;
+  };
+  EXPECT_EQ(LargestContext(32768, with_blocks), 7 * 16);
+  const auto too_large = [](int context) {
+    MemoryRequest r = Qwen3_8B();
+    r.max_context = context;
+    r.available_bytes = 1'000'000'000;
+    return r;
+  };
+  EXPECT_EQ(LargestContext(32768, too_large), 0);
+}
+
+// What the table says of a type is what a plan with that type says.
+TEST(MemoryTableTest, EachRowIsThePlanOfItsType) {
+  const OpenedModel model = OpenModel(GoldenConfig().model_path).value();
+  for (const bool paged : {false, true}) {
+    EngineConfig config = GoldenConfig();
+    config.paged = paged;
+    config.max_context = 100;
+    config.num_blocks = paged ? std::optional(10) : std::nullopt;
+    const auto table = Engine::PlanTable(config, model);
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    ASSERT_EQ(table->rows.size(), 3u);
+    EXPECT_TRUE(table->fits.ok());
+    EXPECT_EQ(table->chosen().format, KvFormat::Dense(DType::kF32)) << "the type of the weights";
+    for (const MemoryTable::Row& row : table->rows) {
+      config.kv_format = row.format;
+      const auto plan = Engine::Plan(config, model);
+      ASSERT_TRUE(plan.ok());
+      EXPECT_EQ(row.plan.total_bytes(), plan->total_bytes()) << row.format.name();
+      // 2 layers, 1 head of 128, K and V.
+      EXPECT_EQ(row.kv_bytes_per_1k, 1024u * 2 * 2 * 128 * row.format.unit_bytes());
+      EXPECT_EQ(row.largest_context, paged ? 160 : 256) << "the blocks, or the model's limit";
+    }
+  }
+}
+
+TEST(MemoryTableTest, SaysWhatFitsWhereThePlanDoesNot) {
+  EngineConfig config = GoldenConfig();
+  config.max_context = 256;
+  config.memory_utilization = 1e-9;
+  const OpenedModel model = OpenModel(config.model_path).value();
+  const auto table = Engine::PlanTable(config, model);
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  EXPECT_EQ(table->fits.message(), Engine::Plan(config, model).status().message());
+  EXPECT_EQ(table->fits.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(table->chosen().largest_context, 0);
+  EXPECT_LT(table->chosen().free_bytes(), 0);
+  EXPECT_NE(table->Describe().find("none fits"), std::string::npos);
+}
+
+TEST(MemoryTableTest, IsATableOf80Columns) {
+  MemoryTable table{.paged = true,
+                    .page_size = 16,
+                    .max_context = 131072,
+                    .max_num_seqs = 128,
+                    .model_limit = 1048576};
+  for (const KvFormat::Entry& entry : KvFormat::kTable) {
+    MemoryRequest r = Qwen3_8B();
+    r.kv.format = {entry.kind};
+    r.graph_bytes = 10'000'000;
+    r.swap_bytes = 1'000'000'000;
+    r.max_context = 131072;
+    table.rows.push_back({.format = r.kv.format,
+                          .is_chosen = entry.kind == KvFormat::Kind::kF16,
+                          .kv_bytes_per_1k = 1024 * r.kv.token_bytes(),
+                          .plan = CountMemory(r).value(),
+                          .largest_context = 1048576});
+  }
+  const std::string text = table.Describe();
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    EXPECT_LE(end - begin, 80u) << text.substr(begin, end - begin);
+  }
+  EXPECT_EQ(begin, text.size()) << "it ends with a line";
+  // 147456 bytes per token: 151 MB per 1024 tokens, 19.3 GB for 131072.
+  EXPECT_NE(text.find("  fp16 *        151 MB   19.3 GB   27.0 GB  -14.2 GB          1048576\n"),
+            std::string::npos)
+      << text;
 }
 
 // Within 2 %, with weights used in place (they are mapped, not allocated) and converted. On devices
