@@ -10,7 +10,6 @@
 #include "demo/raw_terminal.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
-#include "demo/signals.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
@@ -76,34 +75,13 @@ double Result::decode_gbps() const {
   return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
 }
 
-StatusOr<std::vector<Completion>> RunSamples(Engine& engine, const Request& request,
-                                             const std::function<bool(const TokenEvent&)>& on_event,
-                                             const std::function<void(int64_t)>& on_prompt) {
-  InterruptScope interrupt;
-  const int num_samples = request.num_samples;
-  KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(request));
-  // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
-  bool begun = false;
-  while (engine.HasWork()) {
-    if (interrupt.interrupted()) engine.Abort(id);
-    if (!begun && on_prompt) on_prompt(id);
-    for (const TokenEvent& event : engine.Step()) {
-      begun = true;
-      if (!on_event(event)) engine.Abort(id);
-    }
-  }
-  std::vector<Completion> completions;
-  for (int i = 0; i < num_samples; ++i) {
-    KU_ASSIGN_OR_RETURN(completions.emplace_back(), engine.Take(id, i));
-  }
-  return completions;
-}
-
-Answerer::Answerer(const Options& options, Engine& engine, Console& console, bool stream)
+Answerer::Answerer(const Options& options, Engine& engine, Console& console, bool stream,
+                   KvWatch* watch)
     : options_(options),
       engine_(engine),
       console_(console),
       stream_(stream),
+      watch_(watch),
       model_(ModelName(options.engine.model_path)) {}
 
 HistoryLimits Answerer::LimitsOf(const Request& parameters) const {
@@ -193,6 +171,7 @@ void Answerer::WarnOfCut(const Result& result, const Request& parameters) const 
 void Answerer::Log(const char* when) const {
   const KvStats kv = engine_.kv_stats();
   if (!kv.paged) return;
+  if (watch_ != nullptr) watch_->Flush();
   LogInfo(std::string("paged KV cache ") + when + ": " + std::to_string(kv.pages_free) + " of " +
           std::to_string(kv.pages_total) + " blocks free");
 }
@@ -203,6 +182,8 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
   result.model = model_;
   result.load_ms = engine_.load_ms();
   result.weight_bytes_per_token = engine_.weight_bytes_per_token();
+  result.kv = engine_.kv_stats();
+  result.ran = engine_.run_facts();
   const TextStyle style = StyleOf(parameters, show_thinking);
   TextWriter writer(style, [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
@@ -227,6 +208,7 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
     const auto on_event = [&](const TokenEvent& event) {
       if (first) Log("during the request");
       first = false;
+      result.request = event.request;
       if (!result.is_beam_search) writer.OnEvent(event);
       if (event.sample == 0) {
         so_far.text += event.text;
@@ -243,6 +225,7 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
     console_.EndProgress();
   }
   result.kv = engine_.kv_stats();
+  result.ran = engine_.run_facts();
   ShowAnswers(result, &writer);
   if (prompt.ok()) Log("after the request");
   if (result.completion.dropped_tokens > 0) {
@@ -317,6 +300,11 @@ void Answerer::PrintStatistics(const Result& result) {
 
 void Answerer::Finish(Result* result) {
   PrintJson(*result);
+  if (watch_ != nullptr) {
+    watch_->WriteTable(result->request, 0, result->completion);
+    for (int i = 1; const Completion& c : result->more) watch_->WriteTable(result->request, i++, c);
+  }
+  console_.Line(LogLevel::kDebug, "ran: " + RanJson(*result->ran));
   if (options_.stats && !result->completion.tokens.empty()) PrintStatistics(*result);
   if (!options_.stats_file.empty()) {
     std::FILE* file = std::fopen(options_.stats_file.c_str(), stats_file_begun_ ? "a" : "w");

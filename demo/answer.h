@@ -2,13 +2,14 @@
 // one-shot runs and chats, so that both keep the same contract.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "demo/console.h"
+#include "demo/kv_watch.h"
 #include "demo/options.h"
+#include "demo/run_samples.h"
 #include "demo/text_writer.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
@@ -25,7 +26,10 @@ struct Result {
   std::string model;
   double load_ms = 0;
   size_t weight_bytes_per_token = 0;
-  KvStats kv;
+  int64_t request = 0;  // the engine's number
+  // Absent: nothing ran.
+  std::optional<KvStats> kv;
+  std::optional<RunFacts> ran;
   int dropped_turns = 0;
   int dropped_tokens = 0;
 
@@ -41,7 +45,9 @@ struct Result {
 
 class Answerer {
  public:
-  Answerer(const Options& options, Engine& engine, Console& console, bool stream);
+  // `watch`: null where no answer is printed.
+  Answerer(const Options& options, Engine& engine, Console& console, bool stream,
+           KvWatch* watch = nullptr);
 
   // Drops the oldest turns of `conversation` if there are too many, or if the prompt leaves no room
   // for an answer of `parameters` and the options allow it; says what was dropped.
@@ -76,16 +82,10 @@ class Answerer {
   Engine& engine_;
   Console& console_;
   bool stream_;
+  KvWatch* watch_;
   std::string model_;
   bool stats_file_begun_ = false;
   Clock::time_point shown_;  // the newest progress
 };
-
-// Runs a request to its end, one completion per sample; Ctrl-C ends it with
-// FinishReason::kInterrupt. `on_event` returning false ends it too. `on_prompt` is called with the
-// id of the request before each step until there is an event.
-StatusOr<std::vector<Completion>> RunSamples(Engine& engine, const Request& request,
-                                             const std::function<bool(const TokenEvent&)>& on_event,
-                                             const std::function<void(int64_t)>& on_prompt = {});
 
 }  // namespace kuiper::demo

@@ -14,6 +14,7 @@
 #include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "demo/report.h"
+#include "demo/result_json.h"
 #include "demo/signals.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
@@ -137,6 +138,7 @@ void BatchJob::Fill() {
 void BatchJob::FinishChoice(int64_t id, int choice) {
   Active& request = active_.at(id);
   request.choices.at(choice) = engine_.Take(id, choice).value();
+  run_.watch->WriteTable(id, choice, request.choices[choice], request.line.custom_id);
   if (--request.num_running > 0) return;
   num_prompt_tokens_ += request.choices[0].prompt_tokens;
   const auto failed = std::find_if(
@@ -208,6 +210,7 @@ void BatchJob::Summarise() const {
              "recomputed, %ld swapped",
              kv.tokens_hit, kv.tokens_requested, kv.evicted_pages, kv.preempted_recompute,
              kv.preempted_swap));
+  run_.console.Line(LogLevel::kDebug, "ran: " + RanJson(engine_.run_facts()));
 }
 
 StatusOr<int> BatchJob::Answer() {

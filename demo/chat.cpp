@@ -22,7 +22,7 @@ Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<Sess
       console_(run.console),
       engine_(std::move(engine)),
       session_(std::move(session)),
-      answerer_(run.options, *engine_, run.console, Streams(run)),
+      answerer_(run.options, *engine_, run.console, Streams(run), run.watch.get()),
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
       parameters_(run.options.request) {}
@@ -102,9 +102,7 @@ bool Chat::Answer(Conversation before) {
     return false;
   }
   ++totals_.turns;
-  // The last token was not fed to the model.
-  const int num_tokens = c.prompt_tokens + static_cast<int>(c.tokens.size()) - c.dropped_tokens;
-  block_table_ = {totals_.turns, num_tokens - 1, c.pages};
+  block_table_ = {totals_.turns, TokensInCache(c), c.pages};
   totals_.prompt_tokens += c.prompt_tokens;
   totals_.cached_tokens += c.cached_tokens;
   totals_.generated_tokens += static_cast<int64_t>(c.tokens.size());

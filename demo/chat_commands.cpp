@@ -55,7 +55,9 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   } else if (name == "/cache") {
     console_.Reply(CacheText(engine_->kv_stats()));
   } else if (name == "/paged") {
-    console_.Reply(BlockTableText(engine_->kv_stats(), block_table_));
+    const std::optional<PageMap>& map = run_.watch->map();
+    if (map.has_value()) KU_RETURN_IF_ERROR(map->status());
+    console_.Reply(BlockTableText(engine_->kv_stats(), block_table_, map));
   } else if (name == "/multiline") {
     multiline_ = true;
   }

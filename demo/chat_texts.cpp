@@ -192,18 +192,29 @@ std::string CacheText(const KvStats& kv) {
                     kv.hits, kv.lookups, kv.tokens_hit, kv.tokens_requested, kv.evicted_pages);
 }
 
-std::string BlockTableText(const KvStats& kv, const BlockTable& table) {
-  if (!kv.paged) return "the KV cache is one contiguous buffer (--paged-attention uses blocks)";
-  if (table.turn == 0) return "block table: none, there is no answer yet";
+std::string BlockTableText(const KvStats& kv, const BlockTable& table,
+                           const std::optional<PageMap>& map) {
+  if (!map.has_value())
+    return "the KV cache is one contiguous buffer (--paged-attention uses blocks)";
+  using enum KvEvent::Kind;
+  const std::string pool = Format(
+      "\npool: %d of %d blocks free; so far %ld allocated, %ld shared, %ld copied, %ld "
+      "evicted, %ld swapped out",
+      map->num_free(), map->num_pages(), map->num_events(kAllocate), map->num_events(kShare),
+      map->num_events(kCopy), map->num_events(kEvict), map->num_events(kSwapOut));
+  if (table.turn == 0) return "block table: none, there is no answer yet" + pool;
   std::string text = Format("block table: turn %d, %zu blocks of %d tokens, %d tokens", table.turn,
                             table.pages.size(), kv.page_size, table.tokens);
   for (int i = 0; i < static_cast<int>(table.pages.size()); ++i) {
     const int end = std::min((i + 1) * kv.page_size, table.tokens);
     text +=
         Format("\n  [%d] tokens %d..%d -> block %d", i, i * kv.page_size, end - 1, table.pages[i]);
+    text += map->is_cached(table.pages[i])          ? ", kept by the prefix cache"
+            : map->num_holders(table.pages[i]) == 0 ? ", free again"
+                                                    : "";
   }
   if (!kv.prefix_cache) text += "\ngiven back at the end of the turn (--prefix-cache keeps them)";
-  return text;
+  return text + pool;
 }
 
 std::string CommandOf(const std::string& name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "kuiper/chat/conversation.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
+#include "kuiper/kv/page_map.h"
 
 namespace kuiper::demo {
 
@@ -37,7 +39,9 @@ struct BlockTable {
   int tokens = 0;  // that have keys and values
   std::vector<int32_t> pages;
 };
-std::string BlockTableText(const KvStats& kv, const BlockTable& table);
+// `map`: of the pool, as it is now; absent: contiguous.
+std::string BlockTableText(const KvStats& kv, const BlockTable& table,
+                           const std::optional<PageMap>& map);
 
 // The command that is meant: "/quit" for "/q" and "exit"; "" when there is none of this name.
 std::string CommandOf(const std::string& name);

@@ -168,6 +168,9 @@ void NoteUseless(const Options& options, std::vector<std::string>* notes) {
        {"benchmark-prompt-tokens", "benchmark-decode-tokens", "repetitions"});
   note(!answers, "where no single answer is printed", {"dump-tokens", "dump-logits"});
   note(!answers && !chats, "where no answer is printed", {"stats-json"});
+  note(!options.answers(), "where no answer is printed", {"trace-kv", "dump-block-table"});
+  note(options.answers() && !engine.paged, "without --paged-attention",
+       {"trace-kv", "dump-block-table"});
   note(options.raw, "with --raw", {"think"});
 }
 

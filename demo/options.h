@@ -84,9 +84,14 @@ struct Options {
   std::vector<int> benchmark_prompts = {256, 512, 1024, 2048, 4096};
   int benchmark_decode = 1024;
   int repetitions = 1;
+  std::string trace_file, tables_file;  // of a paged KV cache
   std::string tokens_file;
   std::string logits_file;
 
+  // Requests are answered, as opposed to tasks that look at something else.
+  bool answers() const {
+    return task == Task::kAnswer || task == Task::kChat || task == Task::kBatch;
+  }
   bool json() const { return format == OutputFormat::kJson || format == OutputFormat::kJsonLines; }
 };
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <new>
 
 #include "demo/chat.h"
@@ -105,11 +106,7 @@ StatusOr<int> RunTask(ProgramRun& run) {
   KU_RETURN_IF_ERROR(CheckTokenizerPath(options));
   if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
   if (options.task != Task::kTokenize && options.task != Task::kPrintPrompt) ChooseDevice(run);
-  if (options.task == Task::kDryRun) {
-    KU_ASSIGN_OR_RETURN(const MemoryPlan plan, Engine::Plan(run.options.engine, *run.model));
-    run.console.Answer(plan.Describe() + "\n");
-    return kExitOk;
-  }
+  if (options.task == Task::kDryRun) return RunDryRun(run);
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
   if (!options.raw) KU_RETURN_IF_ERROR(ReadOwnTemplate(run));
   NoteThinkingFlags(run);
@@ -148,10 +145,15 @@ int RunOptions(const Program& program, Options& options, Console& console) {
   if (options.task == Task::kChat && console.is_dialogue()) ApplyTerminalDefaults(&options);
   for (const std::string& note : options.notes) console.Note(note);
   ProgramRun run{program, options, console};
+  if (options.answers()) run.watch = std::make_unique<KvWatch>(options, console);
+  if (run.watch != nullptr && !run.watch->status().ok()) {
+    return Fail(console, run.watch->status(), options.json(), &options);
+  }
   const StatusOr<int> code = RunTask(run);
   if (!code.ok()) return Fail(console, code.status(), options.json(), &options);
+  const Status watched = run.watch != nullptr ? run.watch->Close() : OkStatus();
   if (*code != kExitOk) return *code;
-  for (const Status& written : {console.output_status(), console.log_status()}) {
+  for (const Status& written : {console.output_status(), console.log_status(), watched}) {
     if (!written.ok()) return Fail(console, written, false, &options);
   }
   return kExitOk;

@@ -36,7 +36,7 @@ std::vector<std::string> KvCacheLines(const Engine& engine) {
                    context, type, reserved.c_str(), where)};
   }
   const int per_sequence = (context + kv.page_size - 1) / kv.page_size;
-  return {"Paged Attention: enabled",
+  return {"Paged Attention: enabled", "Created paged KV cache manager",
           Format("PagedKVCache: page_size=%d, max_blocks_per_seq=%d, total_blocks=%d, dtype=%s "
                  "(x%d layers = %" PRId64 " pages)",
                  kv.page_size, per_sequence, kv.pages_total, type, kv.layers,
@@ -44,6 +44,11 @@ std::vector<std::string> KvCacheLines(const Engine& engine) {
           Format("PagedKVCache: allocated %s MB %s memory (at most: slabs are added and touched "
                  "as blocks are used)",
                  reserved.c_str(), where)};
+}
+
+// The last token was not fed to the model.
+int TokensInCache(const Completion& c) {
+  return c.prompt_tokens + static_cast<int>(c.tokens.size()) - 1 - c.dropped_tokens;
 }
 
 std::string OutputLine(const Result& result) {

@@ -15,6 +15,9 @@ namespace kuiper::demo {
 // "Paged Attention: enabled", "PagedKVCache: ...".
 std::vector<std::string> KvCacheLines(const Engine& engine);
 
+// Tokens of an answer and its prompt that have keys and values at its end.
+int TokensInCache(const Completion& completion);
+
 // The last line of the statistics: length, finish reason and hash of the ids of one answer.
 std::string OutputLine(const Result& result);
 

@@ -42,21 +42,35 @@ Json TimingJson(const Result& result) {
 }
 
 Json KvJson(const Result& result) {
-  return {{"layout", result.kv.paged ? "paged" : "contiguous"},
-          {"block_size", result.kv.page_size},
+  const KvStats kv = result.kv.value_or(KvStats());
+  const char* layout = kv.paged ? "paged" : "contiguous";
+  return {{"layout", result.kv.has_value() ? Json(layout) : Json()},
+          {"block_size", kv.page_size},
           {"blocks_used", result.completion.pages.size()},
-          {"blocks_total", result.kv.pages_total},
-          {"bytes_reserved", result.kv.bytes_reserved},
-          {"bytes_touched", result.kv.bytes_touched},
-          {"blocks_shared", result.kv.pages_shared},
-          {"blocks_evictable", result.kv.pages_evictable},
-          {"blocks_evicted", result.kv.evicted_pages},
-          {"cache_lookups", result.kv.lookups},
-          {"cache_hits", result.kv.hits},
-          {"cache_tokens_saved", result.kv.tokens_hit},
-          {"preempted_recompute", result.kv.preempted_recompute},
-          {"preempted_swap", result.kv.preempted_swap},
-          {"slides", result.kv.slides}};
+          {"blocks_total", kv.pages_total},
+          {"bytes_reserved", kv.bytes_reserved},
+          {"bytes_touched", kv.bytes_touched},
+          {"blocks_shared", kv.pages_shared},
+          {"blocks_evictable", kv.pages_evictable},
+          {"blocks_evicted", kv.evicted_pages},
+          {"cache_lookups", kv.lookups},
+          {"cache_hits", kv.hits},
+          {"cache_tokens_saved", kv.tokens_hit},
+          {"preempted_recompute", kv.preempted_recompute},
+          {"preempted_swap", kv.preempted_swap},
+          {"slides", kv.slides}};
+}
+
+Json RanObject(const RunFacts& ran) {
+  return {{"device", ran.device},
+          {"dtype", DTypeName(ran.dtype)},
+          {"kv_dtype", DTypeName(ran.kv_format.element_type())},
+          {"kv_layout", ran.paged ? "paged" : "contiguous"},
+          {"page_size", ran.paged ? Json(ran.page_size) : Json()},
+          {"attention", AttentionName(ran.attention)},
+          {"steps_recorded", ran.steps_recorded},
+          {"steps_replayed", ran.steps_replayed},
+          {"steps_eager", ran.steps_eager}};
 }
 
 Json TokenJson(const Tokenizer* tokenizer, int32_t id, float logprob) {
@@ -94,19 +108,8 @@ Json ChoiceJson(const Result& result, int index, const Tokenizer* tokenizer) {
   return choice;
 }
 
-Json ErrorObject(const Status& status) {
-  if (status.ok()) return nullptr;
-  Json error = {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}};
-  if (!status.hint().empty()) error["hint"] = status.hint(FlagName);
-  return error;
-}
-
 const char* FinishName(const Result& result) {
   return result.ok() ? FinishReasonName(result.completion.finish) : "error";
-}
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Json Begin(const Result& result, const std::string& type) {
@@ -123,9 +126,25 @@ void AddNumbers(const Result& result, Json* json) {
   (*json)["token_ids_fnv1a64"] = TokenHash(result.completion.tokens);
   (*json)["timing"] = TimingJson(result);
   (*json)["kv"] = KvJson(result);
+  (*json)["ran"] = result.ran.has_value() ? RanObject(*result.ran) : Json();
 }
 
 }  // namespace
+
+Json ErrorObject(const Status& status) {
+  if (status.ok()) return nullptr;
+  Json error = {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}};
+  if (!status.hint().empty()) error["hint"] = status.hint(FlagName);
+  return error;
+}
+
+std::string DumpJson(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string RanJson(const RunFacts& ran) {
+  return DumpJson(RanObject(ran));
+}
 
 std::string ResultJson(const Result& result, const std::string& type, const Tokenizer* tokenizer) {
   Json json = Begin(result, type);
@@ -142,7 +161,7 @@ std::string ResultJson(const Result& result, const std::string& type, const Toke
     }
   }
   json["error"] = ErrorObject(result.status);
-  return Dump(json);
+  return DumpJson(json);
 }
 
 std::string ErrorJson(const Status& status, const std::string& model, const std::string& type) {
@@ -156,7 +175,7 @@ std::string StatsJson(const Result& result) {
   Json json = Begin(result, "");
   AddNumbers(result, &json);
   json["error"] = ErrorObject(result.status);
-  return Dump(json);
+  return DumpJson(json);
 }
 
 }  // namespace kuiper::demo

@@ -1,6 +1,7 @@
 // The JSON object of one answer: -o json, the last line of -o jsonl, and --stats-json.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "demo/answer.h"
@@ -15,5 +16,11 @@ std::string ResultJson(const Result& result, const std::string& type, const Toke
 std::string ErrorJson(const Status& status, const std::string& model, const std::string& type);
 // Numbers only: no text.
 std::string StatsJson(const Result& result);
+// The object `ran` of these, alone.
+std::string RanJson(const RunFacts& ran);
+
+// For other objects of the programs: `error`, null where there is none, and the line of an object.
+nlohmann::ordered_json ErrorObject(const Status& status);
+std::string DumpJson(const nlohmann::ordered_json& json);
 
 }  // namespace kuiper::demo

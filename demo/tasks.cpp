@@ -23,6 +23,7 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
   if (!run.model.has_value()) {
     KU_ASSIGN_OR_RETURN(run.model, OpenModel(config.model_path));
   }
+  if (run.watch != nullptr) config.on_kv_event = run.watch->observer();
   StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(config, *std::exchange(run.model, std::nullopt));
   run.console.EndProgress();
@@ -43,6 +44,12 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
         run.options.engine.prefix_cache_tokens > e.config().prefix_cache_tokens) {
       run.console.Note("--prefix-cache-size clamped to " + tokens + ", the size of the KV cache");
     }
+  }
+  if (run.watch != nullptr) run.watch->Begin(e.kv_stats());
+  if (e.memory_plan().swap_bytes > 0) {
+    run.console.Note(
+        "the swap space is the same memory as the KV cache's here: swapping frees blocks of the KV "
+        "cache for others, and no memory of the machine");
   }
   if (run.options.use_generation_config) {
     const auto given = [&](const Parameter& p) { return run.options.args.given(FlagOf(p)); };
@@ -125,7 +132,7 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
   const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
   AdviseOnThinking(run, chat);
-  Answerer answerer(options, *engine, run.console, Streams(run));
+  Answerer answerer(options, *engine, run.console, Streams(run), run.watch.get());
   const StatusOr<Prompt> prompt =
       options.raw ? StatusOr<Prompt>(RawPrompt(*engine->tokenizer(), chat, *input.text))
                   : answerer.BuildPrompt(chat, options.request, &conversation);

@@ -7,6 +7,7 @@
 
 #include "demo/answer.h"
 #include "demo/console.h"
+#include "demo/kv_watch.h"
 #include "demo/options.h"
 #include "demo/program.h"
 #include "demo/prompt_source.h"
@@ -21,6 +22,7 @@ struct ProgramRun {
   Console& console;
   std::optional<OpenedModel> model = {};            // until an engine takes it
   std::optional<PromptTemplate> own_template = {};  // the model's; absent: it has none, or --raw
+  std::unique_ptr<KvWatch> watch = {};              // null where no request is answered
 };
 
 // Creates the engine with a progress line and logs what was chosen. It takes run.model; when that
@@ -47,6 +49,7 @@ StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunBenchmark(ProgramRun& run);
+StatusOr<int> RunDryRun(ProgramRun& run);
 // Answers the requests of a file into another (batch_run.cpp).
 StatusOr<int> RunBatch(ProgramRun& run);
 

@@ -1,6 +1,8 @@
 // --verify-paged: the same request with the contiguous and with the paged KV cache, one engine
-// after the other (they map the same weights), compared to the bit.
-#include <bit>
+// after the other (they map the same weights), compared to the bit
+// (kuiper/engine/run_comparison.h).
+#include <climits>
+#include <optional>
 #include <utility>
 
 #include "demo/exit_code.h"
@@ -8,16 +10,14 @@
 #include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/hash.h"
+#include "kuiper/engine/run_comparison.h"
 
 namespace kuiper::demo {
 namespace {
 
-struct Outcome {
-  Completion completion;
-  int vocab = 0;
-};
-
-StatusOr<Outcome> Generate(ProgramRun& run, const PromptInput& input, bool paged) {
+// One run of the request; with `hidden_of` no further than that token.
+StatusOr<Completion> Generate(ProgramRun& run, const PromptInput& input, bool paged,
+                              std::optional<int> hidden_of) {
   Options options = run.options;
   options.engine.paged = paged;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
@@ -33,59 +33,49 @@ StatusOr<Outcome> Generate(ProgramRun& run, const PromptInput& input, bool paged
   }
   Request request = answerer.MakeRequest(prompt, options.request);
   request.keep_logits = true;
-  Outcome outcome;
-  outcome.vocab = engine->model_config().decoder.vocab;
-  bool generating = false;
+  request.hidden_of = hidden_of;
+  int num_tokens = 0;
   const auto on_event = [&](const TokenEvent&) {
     const char* layout = paged ? "paged" : "contiguous";
-    if (!generating) run.console.Line(LogLevel::kDebug, std::string(layout) + ": generating");
-    return generating = true;
+    if (++num_tokens == 1) {
+      run.console.Line(LogLevel::kDebug, std::string(layout) + ": generating");
+    }
+    return !hidden_of.has_value() || num_tokens <= *hidden_of;
   };
   KU_ASSIGN_OR_RETURN(std::vector<Completion> one, RunSamples(*engine, request, on_event));
-  outcome.completion = std::move(one.front());
-  if (outcome.completion.finish == FinishReason::kError) return outcome.completion.error;
-  return outcome;
-}
-
-// "" when the two are equal to the bit.
-std::string FirstDifference(const Outcome& contiguous, const Outcome& paged) {
-  const Completion& a = contiguous.completion;
-  const Completion& b = paged.completion;
-  const size_t tokens = std::min(a.tokens.size(), b.tokens.size());
-  const size_t vocab = static_cast<size_t>(contiguous.vocab);
-  for (size_t i = 0; i < tokens; ++i) {
-    const float* x = a.logits.data() + i * vocab;
-    const float* y = b.logits.data() + i * vocab;
-    for (size_t v = 0; v < vocab; ++v) {
-      if (std::bit_cast<uint32_t>(x[v]) == std::bit_cast<uint32_t>(y[v])) continue;
-      return Format("token %zu: logit of id %zu is %.9g contiguous, %.9g paged", i, v, x[v], y[v]);
-    }
-    if (a.tokens[i] != b.tokens[i]) {
-      return "token " + std::to_string(i) + ": id " + std::to_string(a.tokens[i]) +
-             " contiguous, " + std::to_string(b.tokens[i]) + " paged";
-    }
-  }
-  if (a.tokens.size() == b.tokens.size()) return "";
-  return std::to_string(a.tokens.size()) + " tokens contiguous, " +
-         std::to_string(b.tokens.size()) + " paged";
+  run.console.Line(LogLevel::kDebug, "ran: " + RanJson(engine->run_facts()));
+  Completion& completion = one.front();
+  if (completion.finish == FinishReason::kError) return completion.error;
+  return std::move(completion);
 }
 
 }  // namespace
 
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input) {
-  KU_ASSIGN_OR_RETURN(const Outcome contiguous, Generate(run, input, false));
-  if (contiguous.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
-  KU_ASSIGN_OR_RETURN(const Outcome paged, Generate(run, input, true));
-  if (paged.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
-  const std::string difference = FirstDifference(contiguous, paged);
-  if (!difference.empty()) {
-    run.console.Error(
-        Status(StatusCode::kInternal, "paged and contiguous differ at " + difference));
+  const int vocab = run.model->config.decoder.vocab, hidden = run.model->config.decoder.hidden;
+  bool interrupted = false;
+  const auto way = [&](const char* name, bool paged) {
+    return ComparedRun{name, [&, paged](std::optional<int> hidden_of) -> StatusOr<Completion> {
+                         auto one = Generate(run, input, paged, hidden_of);
+                         interrupted =
+                             one.ok() && one->finish == FinishReason::kInterrupt &&
+                             static_cast<int>(one->tokens.size()) <= hidden_of.value_or(INT_MAX);
+                         if (interrupted) return Status(StatusCode::kInternal, "interrupted");
+                         return one;
+                       }};
+  };
+  const StatusOr<RunComparison> comparison =
+      CompareRuns(way("contiguous", false), way("paged", true), vocab, hidden);
+  if (interrupted) return kExitInterrupted;
+  KU_RETURN_IF_ERROR(comparison.status());
+  if (comparison->difference.has_value()) {
+    run.console.Error(Status(StatusCode::kInternal,
+                             "paged and contiguous differ at " + comparison->difference->what));
     return kExitVerify;
   }
-  const Completion& c = contiguous.completion;
+  const Completion& c = comparison->first;
   run.console.Answer("identical: " + std::to_string(c.tokens.size()) + " tokens, logits " +
-                     std::to_string(c.tokens.size()) + " x " + std::to_string(contiguous.vocab) +
+                     std::to_string(c.tokens.size()) + " x " + std::to_string(vocab) +
                      ", page_size=" + std::to_string(run.options.engine.page_size) +
                      ", ids=" + TokenHash(c.tokens) + "\n");
   return kExitOk;
