@@ -6,6 +6,7 @@
 
 #include "demo/exit_code.h"
 #include "demo/prompt_source.h"
+#include "demo/report.h"
 #include "demo/signals.h"
 #include "kuiper/io/utf8.h"
 

@@ -68,7 +68,7 @@ std::string MemoryTable::Describe() const {
                      " at a time, KV cache " +
                      (paged ? "in blocks of " + std::to_string(page_size) + " tokens"
                             : std::string("contiguous")) +
-                     "\n" + PartLines(chosen().plan);
+                     "\n" + PartLines(chosen().plan) + "\n";
   text += RowLine("KV type", "KV/1k tokens", "KV cache", "total", "free", "largest context");
   for (const Row& row : rows) {
     const std::string context =

@@ -1,8 +1,9 @@
 #include "kuiper/engine/run_comparison.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace {
 // Index of the first float whose bits differ.
 std::optional<size_t> FirstDifferent(std::span<const float> a, std::span<const float> b) {
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return i;
+    if (std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i])) return i;
   }
   return a.size() == b.size() ? std::nullopt : std::optional(std::min(a.size(), b.size()));
 }

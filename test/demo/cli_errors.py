@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -200,10 +201,57 @@ class ModelErrors(CliTest):
         args = (self.qwen3, "-p", "x", "--device", "cpu", "--paged-attention", "--num-blocks",
                 "99999999")
         self.fails(7, *args, message="available (limit 90% of ")
-        self.fails(7, *args, "--dry-run", message="needs ")
         plan = self.ok(self.qwen3, "--device", "cpu", "--dry-run")
         self.assertIn("weights", plan.out)
         self.assertIn("KV cache", plan.out)
+        self.assertRegex(plan.err, "memory plan: weights .* of .* GB available", "as at load")
+
+    def dry_run(self, *args, rc=0):
+        """The object of -o json, which says what the table does."""
+        args = (self.qwen3, "--device", "cpu", "--dry-run", *args)
+        table, result = self.run_cli(*args), self.run_cli(*args, "-o", "json")
+        self.assertEqual((table.rc, result.rc), (rc, rc), table.err)
+        self.assertLessEqual(max(len(line) for line in table.out.splitlines()), 80)
+        plan = result.json()
+        for row in plan["kv"]:
+            line = re.search(r"(?m)^  %s( \*)? +(.*)$" % row["dtype"], table.out)
+            self.assertEqual(line[1] == " *", row["chosen"], table.out)
+            largest = str(row["largest_context"]) if row["largest_context"] else "none fits"
+            self.assertTrue(line[2].endswith(" " + largest), table.out)
+        return plan, result
+
+    def test_dry_run_says_what_context_fits(self):
+        plan, _ = self.dry_run("-c", "256", "--paged-attention")
+        self.assertEqual([row["dtype"] for row in plan["kv"]], ["fp32", "fp16", "bf16"])
+        self.assertEqual((plan["fits"], plan["error"], plan["context"]), (True, None, 256))
+        self.assertEqual(sum(row["chosen"] for row in plan["kv"]), 1)
+        wide, half = plan["kv"][0], plan["kv"][1]
+        self.assertEqual(wide["bytes_per_1k_tokens"], 2 * half["bytes_per_1k_tokens"])
+        fixed = sum(plan[part + "_bytes"] for part in ("weight", "activation", "workspace", "graph", "swap"))
+        for row in plan["kv"]:
+            self.assertEqual(row["total_bytes"], fixed + row["kv_bytes"])
+            self.assertEqual(row["free_bytes"], plan["limit_bytes"] - row["total_bytes"])
+            self.assertEqual(row["largest_context"], plan["context_limit"])
+        half, _ = self.dry_run("-c", "256", "--kv-cache-dtype", "fp32")
+        self.assertEqual([row["chosen"] for row in half["kv"]], [True, False, False])
+
+    def test_dry_run_answers_when_the_model_does_not_fit(self):
+        plan, _ = self.dry_run("-c", "256")
+        # A limit between what the model takes without keys and values and with all of them.
+        share = (plan["kv"][0]["total_bytes"] - plan["kv"][0]["kv_bytes"] / 2) / plan["available_bytes"]
+        tight, result = self.dry_run("-c", str(plan["context_limit"]), "--paged-attention",
+                                     "--kv-cache-dtype", "fp32",
+                                     "--gpu-memory-utilization", "%.12f" % share, rc=7)
+        self.assertFalse(tight["fits"])
+        self.assertEqual(tight["error"]["code"], "out_of_memory")
+        self.assertIn("needs ", tight["error"]["message"])
+        self.assertEqual(len(result.error_lines()), 1, result.err)
+        wide, half = tight["kv"][0], tight["kv"][1]
+        self.assertLess(wide["free_bytes"], 0)
+        self.assertGreater(half["largest_context"], wide["largest_context"])
+        for context, rc in ((wide["largest_context"], 0), (wide["largest_context"] + 300, 7)):
+            self.dry_run("-c", str(context), "--paged-attention", "--kv-cache-dtype", "fp32",
+                         "--gpu-memory-utilization", "%.12f" % share, rc=rc)
 
 
 class InputErrors(CliTest):

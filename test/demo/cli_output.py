@@ -42,6 +42,7 @@ class Output(CliTest):
     def test_stderr_lines_scripts_look_for(self):
         r = self.qwen3_run("-n", "5", "--ignore-eos", "--paged-attention", stdin="Hello")
         self.assertRegex(r.err, "(?m)^Paged Attention: enabled$")
+        self.assertRegex(r.err, "(?m)^Created paged KV cache manager$")
         self.assertRegex(r.err, r"(?m)^PagedKVCache: page_size=16, max_blocks_per_seq=\d+, "
                                 r"total_blocks=\d+, dtype=(FP16|BF16|FP32) "
                                 r"\(x\d+ layers = \d+ pages\)$")

@@ -18,6 +18,7 @@ from cli_harness import ARGS
 from cli_output import *  # noqa: F401,F403
 from cli_terminal import *  # noqa: F401,F403
 from cli_tools import *  # noqa: F401,F403
+from cli_trace import *  # noqa: F401,F403
 
 
 def main():

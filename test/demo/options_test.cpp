@@ -111,6 +111,13 @@ TEST(Options, FlagsWithoutEffectLeaveOneNoteEach) {
   EXPECT_EQ(Good({"M", "--swap-space", "1G"}).notes.size(), 1u);
   EXPECT_EQ(Good({"M", "--dump-tokens", "f", "--stats-json", "g", "--dry-run"}).notes.size(), 2u);
   EXPECT_TRUE(Good({"M", "--dump-tokens", "f", "--stats-json", "g"}).notes.empty());
+  for (const char* flag : {"--trace-kv", "--dump-block-table"}) {
+    EXPECT_EQ(Good({"M", flag, "f"}).notes,
+              std::vector{flag + std::string(" has no effect without --paged-attention")});
+    EXPECT_EQ(Good({"M", flag, "f", "--verify-paged"}).notes,
+              std::vector{flag + std::string(" has no effect where no answer is printed")});
+    EXPECT_TRUE(Good({"M", flag, "f", "--paged-attention"}).notes.empty());
+  }
 }
 
 TEST(Options, GraphOnTheCpuOnlyWhenAskedFor) {

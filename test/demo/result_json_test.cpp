@@ -17,9 +17,18 @@ Result Example() {
   record.model = std::string("m");
   record.load_ms = 5;
   record.weight_bytes_per_token = 2'000'000'000;
-  record.kv.paged = true;
-  record.kv.page_size = 16;
-  record.kv.pages_total = 512;
+  record.kv.emplace();
+  record.kv->page_size = 16;
+  record.kv->pages_total = 512;
+  record.ran = {.device = "cpu (AVX2, 2 threads)",
+                .dtype = DType::kBF16,
+                .kv_format = KvFormat::Dense(DType::kF16),
+                .paged = true,
+                .page_size = 16,
+                .attention = AttentionKind::kFlash2,
+                .steps_recorded = 1,
+                .steps_replayed = 13,
+                .steps_eager = 2};
   Completion& c = record.completion;
   c.tokens.assign(15, 7);
   c.text = "a \"b\"\n\xe4\xbd\xa0";
@@ -55,6 +64,22 @@ TEST(ResultJson, HasTheFieldsOfTheContract) {
   EXPECT_EQ(j["kv"]["blocks_used"], 4);
   EXPECT_EQ(j["kv"]["blocks_total"], 512);
   EXPECT_TRUE(j["error"].is_null());
+}
+
+TEST(ResultJson, OneObjectSaysWhatRan) {
+  const std::string ran =
+      R"({"device":"cpu (AVX2, 2 threads)","dtype":"BF16","kv_dtype":"FP16","kv_layout":"paged",)"
+      R"("page_size":16,"attention":"flash2","steps_recorded":1,"steps_replayed":13,)"
+      R"("steps_eager":2})";
+  EXPECT_EQ(RanJson(*Example().ran), ran);
+  for (const std::string& line : {ResultJson(Example(), "", nullptr), StatsJson(Example())}) {
+    EXPECT_NE(line.find(",\"ran\":" + ran + ","), std::string::npos) << line;
+  }
+  RunFacts contiguous = *Example().ran;
+  contiguous.paged = false;
+  const json j = json::parse(RanJson(contiguous));
+  EXPECT_EQ(j["kv_layout"], "contiguous");
+  EXPECT_TRUE(j["page_size"].is_null());
 }
 
 TEST(ResultJson, FirstTokenBelongsToThePrefill) {
@@ -93,6 +118,9 @@ TEST(ResultJson, ErrorsKeepTheShape) {
   EXPECT_EQ(j["error"]["message"], "prompt is 9120 tokens");
   EXPECT_EQ(j["text"], "");
   EXPECT_EQ(j["usage"]["completion_tokens"], 0);
+  EXPECT_TRUE(j["kv"]["layout"].is_null()) << "nothing ran";
+  EXPECT_TRUE(j["ran"].is_null());
+  EXPECT_EQ(j["kv"]["blocks_total"], 0);
 }
 
 TEST(ResultJson, BadBytesDoNotBreakIt) {

@@ -213,7 +213,9 @@ TEST(MemoryPlannerTest, TheLargestContextIsTheLastThatFits) {
       const int largest = LargestContext(kLimit, request_of);
       EXPECT_GT(largest, 0);
       EXPECT_TRUE(PlanMemory(request_of(largest)).ok());
-      if (largest < kLimit) EXPECT_FALSE(PlanMemory(request_of(largest + 1)).ok());
+      if (largest < kLimit) {
+        EXPECT_FALSE(PlanMemory(request_of(largest + 1)).ok());
+      }
       EXPECT_EQ(largest == kLimit, available == 16'000'000'000u) << largest;
     }
   }
