@@ -270,7 +270,13 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
   for (const KvFormat::Entry& entry : KvFormat::kTable) {
     EngineConfig changed = config;
     changed.kv_format = KvFormat{entry.kind};
-    const MemoryRequest request = RequestOf(changed, d, weights, *ops);
+    const auto request_of = [&](int context) {
+      changed.max_context = context;
+      MemoryRequest request = RequestOf(changed, d, weights, *ops);
+      request.available_bytes = chosen.available_bytes;  // whatever else the machine does meanwhile
+      return request;
+    };
+    const MemoryRequest request = request_of(config.max_context);
     MemoryTable::Row row{.format = request.kv.format,
                          .is_chosen = request.kv.format == chosen.kv.format,
                          .kv_bytes_per_1k = 1024 * request.kv.token_bytes()};
@@ -278,10 +284,7 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
     if (!plan.ok() && row.is_chosen) return plan.status();
     if (!plan.ok()) continue;  // e.g. not one block in so few bytes
     row.plan = *plan;
-    row.largest_context = LargestContext(table.model_limit, [&](int context) {
-      changed.max_context = context;
-      return RequestOf(changed, d, weights, *ops);
-    });
+    row.largest_context = LargestContext(table.model_limit, request_of);
     table.rows.push_back(std::move(row));
   }
   return table;

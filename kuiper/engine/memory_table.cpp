@@ -63,12 +63,11 @@ const MemoryTable::Row& MemoryTable::chosen() const {
 }
 
 std::string MemoryTable::Describe() const {
-  std::string text = "memory plan: context " + std::to_string(max_context) + ", " +
-                     std::to_string(max_num_seqs) + (max_num_seqs == 1 ? " request" : " requests") +
-                     " at a time, KV cache " +
-                     (paged ? "in blocks of " + std::to_string(page_size) + " tokens"
-                            : std::string("contiguous")) +
-                     "\n" + PartLines(chosen().plan) + "\n";
+  std::string text =
+      "memory plan: context " + std::to_string(max_context) + ", " + std::to_string(max_num_seqs) +
+      (max_num_seqs == 1 ? " request" : " requests") + ", KV cache " +
+      (paged ? "of " + std::to_string(page_size) + "-token blocks" : std::string("contiguous")) +
+      "\n" + PartLines(chosen().plan) + "\n";
   text += RowLine("KV type", "KV/1k tokens", "KV cache", "total", "free", "largest context");
   for (const Row& row : rows) {
     const std::string context =

@@ -174,7 +174,7 @@ TEST(Args, MissingValue) {
 
 TEST(Args, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(Error({"--kv-cache-dtype", "fp8"}),
-            "--kv-cache-dtype: 'fp8' is not one of auto, fp16, int8");
+            "--kv-cache-dtype: 'fp8' is not one of auto, fp16, bf16, fp32, int8");
   EXPECT_EQ(Error({"--speculative", "ngram"}),
             "--speculative ngram is not available in this version");
   EXPECT_EQ(Value({"--speculative", "none"}, "speculative"), "none");
@@ -230,7 +230,8 @@ TEST(Args, DefaultsAreWhatIsStored) {
         "  --temp F, --temperature         temperature, 0 = greedy (default 0)\n",
         "  --stats, --no-stats             statistics on stderr (default on)\n",
         "  --fused-ffn, --no-fused-ffn     accepted, has no effect\n",
-        "  --kv-cache-dtype auto|fp16      type of keys and values (default auto)\n"}) {
+        "  --kv-cache-dtype auto|fp16|bf16|fp32\n"
+        "                                  type of keys and values (default auto)\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line;
   }
   EXPECT_EQ(help.find("--image"), std::string::npos);

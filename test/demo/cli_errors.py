@@ -206,52 +206,59 @@ class ModelErrors(CliTest):
         self.assertIn("KV cache", plan.out)
         self.assertRegex(plan.err, "memory plan: weights .* of .* GB available", "as at load")
 
-    def dry_run(self, *args, rc=0):
-        """The object of -o json, which says what the table does."""
-        args = (self.qwen3, "--device", "cpu", "--dry-run", *args)
+    def dry_run(self, model, *args, rc=0):
+        """The object of -o json, and the largest contexts of the table by type."""
+        args = (model, "--device", "cpu", "--paged-attention", "--dry-run", *args)
         table, result = self.run_cli(*args), self.run_cli(*args, "-o", "json")
         self.assertEqual((table.rc, result.rc), (rc, rc), table.err)
+        self.assertEqual(len(table.error_lines() + result.error_lines()), 2 if rc else 0)
         self.assertLessEqual(max(len(line) for line in table.out.splitlines()), 80)
         plan = result.json()
+        self.assertEqual([row["dtype"] for row in plan["kv"]], ["fp32", "fp16", "bf16"])
+        contexts = []
         for row in plan["kv"]:
-            line = re.search(r"(?m)^  %s( \*)? +(.*)$" % row["dtype"], table.out)
+            line = re.search(r"(?m)^  %s( \*)? .* (\d+|none fits)$" % row["dtype"], table.out)
             self.assertEqual(line[1] == " *", row["chosen"], table.out)
-            largest = str(row["largest_context"]) if row["largest_context"] else "none fits"
-            self.assertTrue(line[2].endswith(" " + largest), table.out)
-        return plan, result
+            contexts.append(0 if line[2] == "none fits" else int(line[2]))
+        return plan, contexts
 
     def test_dry_run_says_what_context_fits(self):
-        plan, _ = self.dry_run("-c", "256", "--paged-attention")
-        self.assertEqual([row["dtype"] for row in plan["kv"]], ["fp32", "fp16", "bf16"])
+        plan, contexts = self.dry_run(self.qwen3, "-c", "256")
         self.assertEqual((plan["fits"], plan["error"], plan["context"]), (True, None, 256))
-        self.assertEqual(sum(row["chosen"] for row in plan["kv"]), 1)
+        self.assertEqual([row["chosen"] for row in plan["kv"]], [False, False, True])
         wide, half = plan["kv"][0], plan["kv"][1]
         self.assertEqual(wide["bytes_per_1k_tokens"], 2 * half["bytes_per_1k_tokens"])
-        fixed = sum(plan[part + "_bytes"] for part in ("weight", "activation", "workspace", "graph", "swap"))
+        parts = ("weight", "activation", "workspace", "graph", "swap")
         for row in plan["kv"]:
-            self.assertEqual(row["total_bytes"], fixed + row["kv_bytes"])
+            self.assertEqual(row["total_bytes"],
+                             row["kv_bytes"] + sum(plan[part + "_bytes"] for part in parts))
             self.assertEqual(row["free_bytes"], plan["limit_bytes"] - row["total_bytes"])
             self.assertEqual(row["largest_context"], plan["context_limit"])
-        half, _ = self.dry_run("-c", "256", "--kv-cache-dtype", "fp32")
-        self.assertEqual([row["chosen"] for row in half["kv"]], [True, False, False])
+        self.assertEqual(contexts, [plan["context_limit"]] * 3)
+        plan, _ = self.dry_run(self.qwen3, "-c", "256", "--kv-cache-dtype", "fp32")
+        self.assertEqual([row["chosen"] for row in plan["kv"]], [True, False, False])
 
-    def test_dry_run_answers_when_the_model_does_not_fit(self):
-        plan, _ = self.dry_run("-c", "256")
-        # A limit between what the model takes without keys and values and with all of them.
-        share = (plan["kv"][0]["total_bytes"] - plan["kv"][0]["kv_bytes"] / 2) / plan["available_bytes"]
-        tight, result = self.dry_run("-c", str(plan["context_limit"]), "--paged-attention",
-                                     "--kv-cache-dtype", "fp32",
-                                     "--gpu-memory-utilization", "%.12f" % share, rc=7)
-        self.assertFalse(tight["fits"])
-        self.assertEqual(tight["error"]["code"], "out_of_memory")
-        self.assertIn("needs ", tight["error"]["message"])
-        self.assertEqual(len(result.error_lines()), 1, result.err)
-        wide, half = tight["kv"][0], tight["kv"][1]
-        self.assertLess(wide["free_bytes"], 0)
-        self.assertGreater(half["largest_context"], wide["largest_context"])
-        for context, rc in ((wide["largest_context"], 0), (wide["largest_context"] + 300, 7)):
-            self.dry_run("-c", str(context), "--paged-attention", "--kv-cache-dtype", "fp32",
-                         "--gpu-memory-utilization", "%.12f" % share, rc=rc)
+    def test_dry_run_answers_when_the_plan_does_not_fit(self):
+        with open(os.path.join(self.qwen3, "config.json")) as f:
+            config = json.load(f)
+        limit = config["max_position_embeddings"] = 1 << 24  # at most, and gigabytes of keys and values
+        for name in os.listdir(self.qwen3):
+            os.symlink(os.path.abspath(os.path.join(self.qwen3, name)), self.path(name))
+        os.remove(self.path("config.json"))
+        self.path("config.json", json.dumps(config))
+        share = ("--gpu-memory-utilization", "0.05")
+        plan, contexts = self.dry_run(self.dir, "-c", str(limit), *share, rc=7)
+        self.assertEqual((plan["fits"], plan["error"]["code"]), (False, "out_of_memory"))
+        self.assertIn("needs ", plan["error"]["message"])
+        for row, context in zip(plan["kv"], contexts):
+            self.assertLess(row["free_bytes"], 0)
+            self.assertTrue(0 < row["largest_context"] < limit and 0 < context < limit, contexts)
+        self.assertGreater(contexts[1], 1.5 * contexts[0])
+        # Half of it fits, whatever else runs on the machine meanwhile.
+        self.dry_run(self.dir, "-c", str(contexts[2] // 2), *share)
+        nothing, contexts = self.dry_run(self.qwen3, "--gpu-memory-utilization", "1e-12", rc=7)
+        self.assertEqual(contexts, [0, 0, 0])
+        self.assertEqual(nothing["kv"][0]["largest_context"], 0)
 
 
 class InputErrors(CliTest):

@@ -233,7 +233,7 @@ class Output(CliTest):
 
 class Json(CliTest):
     KEYS = ["version", "model", "text", "reasoning", "finish_reason", "usage", "token_ids_fnv1a64",
-            "timing", "kv", "error"]
+            "timing", "kv", "ran", "error"]
 
     def check(self, j, keys):
         self.assertEqual(list(j), keys)

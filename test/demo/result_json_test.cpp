@@ -68,9 +68,9 @@ TEST(ResultJson, HasTheFieldsOfTheContract) {
 
 TEST(ResultJson, OneObjectSaysWhatRan) {
   const std::string ran =
-      R"({"device":"cpu (AVX2, 2 threads)","dtype":"BF16","kv_dtype":"FP16","kv_layout":"paged",)"
-      R"("page_size":16,"attention":"flash2","steps_recorded":1,"steps_replayed":13,)"
-      R"("steps_eager":2})";
+      R"j({"device":"cpu (AVX2, 2 threads)","dtype":"BF16","kv_dtype":"FP16","kv_layout":"paged",)j"
+      R"j("page_size":16,"attention":"flash2","steps_recorded":1,"steps_replayed":13,)j"
+      R"j("steps_eager":2})j";
   EXPECT_EQ(RanJson(*Example().ran), ran);
   for (const std::string& line : {ResultJson(Example(), "", nullptr), StatsJson(Example())}) {
     EXPECT_NE(line.find(",\"ran\":" + ran + ","), std::string::npos) << line;

@@ -76,8 +76,7 @@ class RunComparisonTest : public ::testing::Test {
   }
   RunComparison CompareChanged(const std::string& tensor, int64_t index = 0) {
     const test::TempDir dir;
-    std::filesystem::copy(Config(true).model_path, dir.path(),
-                          std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy(Config(true).model_path, dir.path());
     Change(dir, tensor, index);
     return Compare(dir.path());
   }
@@ -132,7 +131,7 @@ TEST_F(RunComparisonTest, ALaterTokenIsFoundInItsOwnStep) {
 }
 
 // Whatever way the row is computed: in a chunk of a prompt, in a decode step, ahead of the host.
-TEST(HiddenRowsTest, AreThoseOfTheTokenForEveryWayOfRunning) {
+TEST(HiddenOfRequestTest, AreThoseOfTheTokenForEveryWayOfRunning) {
   std::vector<float> rows[2];
   for (const int token : {0, 5}) {
     for (const int variant : {0, 1, 2, 3}) {
@@ -156,7 +155,7 @@ TEST(HiddenRowsTest, AreThoseOfTheTokenForEveryWayOfRunning) {
   EXPECT_NE(rows[0], rows[1]);
 }
 
-TEST(HiddenRowsTest, AreOfOneAnswer) {
+TEST(HiddenOfRequestTest, AreOfOneAnswer) {
   const auto engine = Create(Config(true));
   Request request = TheRequest(Vocab(*engine));
   request.hidden_of = -1;
