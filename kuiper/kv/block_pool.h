@@ -41,7 +41,6 @@ class BlockPool {
   // Who watches; empty: nobody. The pool does not know who holds a page, so those who give out its
   // references tell, each right after it did so.
   void set_observer(KvObserver observer) { observer_ = std::move(observer); }
-  bool is_observed() const { return observer_ != nullptr; }
   // Tells that the holder's page `index` is `page`, or no longer is.
   void TellHeld(KvEvent::Kind kind, const PageHolder& holder, int index, int32_t page) const {
     if (observer_) Tell({.kind = kind, .holder = holder, .index = index, .page = page});

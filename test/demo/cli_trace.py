@@ -176,7 +176,7 @@ class Trace(CliTest):
                          {"kv_layout": "paged", "page_size": 8, "attention": "flash1"},
                          "flash2 is flash1 on the CPU")
         self.assertEqual((ran["dtype"], ran["kv_dtype"]), ("BF16", "BF16"))
-        self.assertEqual((ran["steps_recorded"], ran["steps_replayed"], ran["steps_eager"]), (1, 18, 1))
+        self.assertEqual((ran["steps_recorded"], ran["steps_replayed"], ran["steps_eager"]), (1, 17, 2))
         r = self.qwen3_run(*args[:5], "--attention", "mha", "--kv-cache-dtype", "fp32", "-o", "json")
         ran = r.json()["ran"]
         self.assertEqual((ran["kv_layout"], ran["page_size"], ran["kv_dtype"], ran["attention"]),
