@@ -9,6 +9,7 @@ set(KUIPER_PUBLIC_HEADERS
   model/config.h model/opened_model.h model/rope_config.h
   ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h
   engine/engine.h engine/memory_plan.h engine/policy.h engine/request.h
+  engine/run_comparison.h engine/run_facts.h kv/kv_event.h kv/page_map.h
   chat/batch_line.h chat/chat_request.h chat/chat_response.h chat/conversation.h chat/conversation_json.h
   chat/parameters.h chat/prompt_template.h chat/template_facts.h chat/variable.h)
 foreach(header ${KUIPER_PUBLIC_HEADERS})

@@ -78,7 +78,8 @@ Status CheckRequest(const Request& request, int vocab) {
   if (request.num_samples < 1 || request.num_samples > kMaxSamples) {
     return bad("num_samples must be between 1 and " + std::to_string(kMaxSamples));
   }
-  if (request.hidden_of.has_value() && (*request.hidden_of < 0 || request.num_samples > 1)) {
+  if (request.hidden_of.has_value() &&
+      (*request.hidden_of < 0 || request.num_samples > 1 || request.beam_width > 1)) {
     return bad("hidden_of is a token of the only answer, from 0");
   }
   KU_RETURN_IF_ERROR(CheckSampling(request.sampling));

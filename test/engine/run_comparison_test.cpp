@@ -163,6 +163,9 @@ TEST(HiddenOfRequestTest, AreOfOneAnswer) {
   request.hidden_of = 0;
   request.num_samples = 2;
   EXPECT_EQ(engine->Add(request).status().code(), StatusCode::kInvalidArgument);
+  request.num_samples = 1;
+  request.beam_width = 2;
+  EXPECT_EQ(engine->Add(request).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace
