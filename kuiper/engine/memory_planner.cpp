@@ -1,6 +1,7 @@
 #include "kuiper/engine/memory_planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <vector>
@@ -64,8 +65,17 @@ std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t b
   return text;
 }
 
-// What to change so that the plan fits.
-std::string Hint(const MemoryRequest& request, size_t fixed, size_t budget) {
+// Where the device has room and the share that may be used has not: the share that would do.
+std::string HigherShare(const MemoryRequest& request, size_t needed) {
+  if (needed > request.available_bytes) return "";
+  const double share = static_cast<double>(needed) / static_cast<double>(request.available_bytes);
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g", std::min(1.0, std::ceil(share * 1000) / 1000));
+  return Param("gpu_memory_utilization") + " " + text + " would do";
+}
+
+// What to make smaller so that the plan fits; "" if nothing helps.
+std::string SmallerPlan(const MemoryRequest& request, size_t fixed, size_t budget) {
   if (request.num_blocks.has_value()) {
     const size_t pages = budget > fixed ? (budget - fixed) / request.kv.page_bytes() : 0;
     if (pages > 1) return Param("num_blocks") + " " + std::to_string(pages - 1) + " would fit";
@@ -75,10 +85,20 @@ std::string Hint(const MemoryRequest& request, size_t fixed, size_t budget) {
       return Param("kv_cache_memory") + " " + std::to_string(megabytes) + "M would fit";
     }
   } else {
-    const std::string contexts = FittingContexts(request, fixed, budget);
-    if (!contexts.empty()) return contexts;
+    return FittingContexts(request, fixed, budget);
   }
-  return "no context length fits: use a smaller model";
+  return "";
+}
+
+std::string Hint(const MemoryRequest& request, const MemoryPlan& plan) {
+  const size_t fixed = plan.total_bytes() - plan.kv_bytes;
+  const bool is_given = request.num_blocks.has_value() || request.kv_cache_bytes.has_value();
+  const size_t kv =
+      is_given ? plan.kv_bytes : KvBytes(request, FewestPages(request, request.max_context));
+  const std::string smaller = SmallerPlan(request, fixed, plan.budget_bytes);
+  const std::string share = HigherShare(request, fixed + kv);
+  if (smaller.empty() && share.empty()) return "no context length fits: use a smaller model";
+  return smaller + (smaller.empty() || share.empty() ? "" : "\n") + share;
 }
 
 }  // namespace
@@ -91,7 +111,7 @@ std::string MemoryPlan::Describe() const {
   char text[400];
   std::snprintf(text, sizeof(text),
                 "memory plan: weights %s GB + activations %s GB + workspace %s GB%s + KV cache %s "
-                "GB = %s GB of %s GB (limit %.0f%% of %s GB available)",
+                "GB = %s GB of %s GB (limit %.3g%% of %s GB available)",
                 Gigabytes(weight_bytes).c_str(), Gigabytes(activation_bytes).c_str(),
                 Gigabytes(workspace_bytes).c_str(), optional.c_str(), Gigabytes(kv_bytes).c_str(),
                 Gigabytes(total_bytes()).c_str(), Gigabytes(budget_bytes).c_str(),
@@ -150,14 +170,13 @@ StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   char text[300];
   std::snprintf(text, sizeof(text),
                 "needs %s GB (weights %s, KV %s, workspace %s) but %s GB is available (limit "
-                "%.0f%% of %s GB)",
+                "%.3g%% of %s GB)",
                 Gigabytes(plan.total_bytes()).c_str(), Gigabytes(plan.weight_bytes).c_str(),
                 Gigabytes(plan.kv_bytes).c_str(),
                 Gigabytes(plan.total_bytes() - plan.weight_bytes - plan.kv_bytes).c_str(),
                 Gigabytes(plan.budget_bytes).c_str(), request.utilization * 100,
                 Gigabytes(plan.available_bytes).c_str());
-  return Status(StatusCode::kResourceExhausted, text,
-                Hint(request, plan.total_bytes() - plan.kv_bytes, plan.budget_bytes));
+  return Status(StatusCode::kResourceExhausted, text, Hint(request, plan));
 }
 
 int LargestContext(int limit, const std::function<MemoryRequest(int context)>& request_of) {

@@ -61,7 +61,25 @@ TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
             "needs 7.6 GB (weights 5.7, KV 1.2, workspace 0.7) but 6.9 GB is available (limit 80% "
             "of 8.6 GB)");
   EXPECT_EQ(plan.status().hint(),
-            "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB");
+            "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB\n"
+            "gpu_memory_utilization 0.885 would do");
+}
+
+// 6.4 GB and 513 pages of 16 x 147456 bytes are 0.3805 of 20 GB.
+TEST(MemoryPlannerTest, NamesTheShareWhereTheDeviceIsLargeEnough) {
+  MemoryRequest r = Qwen3_8B();
+  r.available_bytes = 20'000'000'000;
+  r.utilization = 0.0001;
+  EXPECT_EQ(PlanMemory(r).status().hint(), "gpu_memory_utilization 0.381 would do");
+  EXPECT_NE(PlanMemory(r).status().message().find("(limit 0.01% of 20.0 GB)"), std::string::npos);
+  r.utilization = 0.381;
+  EXPECT_TRUE(PlanMemory(r).ok());
+  r.utilization = 0.380;
+  EXPECT_FALSE(PlanMemory(r).ok());
+  r.utilization = 0.0001;
+  r.max_seqs = 16;
+  EXPECT_EQ(PlanMemory(r).status().hint(), "gpu_memory_utilization 0.381 would do")
+      << "one context is enough";
 }
 
 // Without pages a shorter context makes every row shorter, and each sequence has one.
@@ -103,7 +121,8 @@ TEST(MemoryPlannerTest, ManySequencesShareWhatTheBudgetHolds) {
   EXPECT_EQ(PlanMemory(r)->num_pages, 541);  // 1.28 GB are 542 pages
   r.available_bytes = 8'600'000'000;
   EXPECT_EQ(PlanMemory(r).status().hint(),
-            "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB");
+            "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB\n"
+            "gpu_memory_utilization 0.885 would do");
   r.available_bytes = 16'000'000'000;
   r.paged = false;
   r.kv.page_size = r.max_context;
