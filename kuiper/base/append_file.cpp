@@ -83,6 +83,21 @@ Status WriteFailed(const std::string& path) {
   return Status(StatusCode::kInternal, "cannot write " + path + ": " + std::strerror(errno));
 }
 
+Status CheckWritable(const std::string& path) {
+  struct stat old = {};
+  const bool exists = stat(path.c_str(), &old) == 0;
+  // Opening a named pipe would wait for its reader, and closing it would send that home.
+  if (exists && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode)) {
+    return access(path.c_str(), W_OK) == 0 ? OkStatus() : WriteFailed(path);
+  }
+  const bool is_name = lstat(path.c_str(), &old) == 0;  // of a file, or a link to none
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return WriteFailed(path);
+  close(fd);
+  if (!is_name) unlink(path.c_str());
+  return OkStatus();
+}
+
 Status WriteAll(int fd, std::string_view data, const std::string& path) {
   while (!data.empty()) {
     const ssize_t n = write(fd, data.data(), data.size());

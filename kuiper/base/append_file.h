@@ -46,6 +46,9 @@ class AppendFile {
 
 // "cannot write PATH: No such file or directory" from errno.
 Status WriteFailed(const std::string& path);
+// Whether a file can be written, or made, under this name; what is there stays as it is. As
+// WriteFailed.
+Status CheckWritable(const std::string& path);
 // Writes all of `data`, or says why not of the file `path`.
 Status WriteAll(int fd, std::string_view data, const std::string& path);
 

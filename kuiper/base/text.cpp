@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 namespace kuiper {
 
@@ -60,19 +60,32 @@ StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, St
   return text;
 }
 
+// Optimal string alignment: rows i - 2, i - 1 and i of the table of distances between beginnings.
 int EditDistance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
+  std::vector<int> before, last, row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
   for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
+    before = std::exchange(last, row);
     row[0] = static_cast<int>(i);
     for (size_t j = 1; j <= b.size(); ++j) {
-      const int substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+      const int changed = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({changed, last[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
+}
+
+std::string NearestName(std::string_view word, const std::vector<std::string_view>& names) {
+  constexpr size_t kLongest = 40;  // anything longer is no typing error
+  if (word.size() > kLongest || names.empty()) return "";
+  const auto distance = [&](std::string_view name) {
+    return word.size() > 1 && name.starts_with(word) ? 1 : EditDistance(word, name);
+  };
+  const std::string_view nearest = *std::ranges::min_element(names, {}, distance);
+  const int most = std::max<int>(1, static_cast<int>(word.size()) / 3);
+  return distance(nearest) <= most ? std::string(nearest) : "";
 }
 
 std::optional<size_t> ReadKey(const std::string& path, const std::string& key) {

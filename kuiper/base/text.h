@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kuiper/base/status.h"
 
@@ -25,7 +26,10 @@ std::optional<size_t> ReadKey(const std::string& path, const std::string& key);
 
 std::string Megabytes(size_t bytes);
 
-// Letters to change, add or leave out to make one of the other, for "did you mean".
+// Letters to change, add, leave out or swap with their neighbour to make one of the other.
 int EditDistance(std::string_view a, std::string_view b);
+// The name that `word` was probably meant to be, for "did you mean"; "" when none is near. The
+// beginning of a name is as good as one wrong letter.
+std::string NearestName(std::string_view word, const std::vector<std::string_view>& names);
 
 }  // namespace kuiper

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -90,6 +91,28 @@ TEST_F(AppendFileTest, InterruptedAndShortWritesAreCompleted) {
   EXPECT_EQ(faults_.interrupts, 0);
   EXPECT_EQ(faults_.num_syncs, 1) << "once for all lines, and after the last byte";
   EXPECT_EQ(Content(), "first line\nsecond\n");
+}
+
+TEST(CheckWritable, LeavesEverythingAsItWas) {
+  namespace fs = std::filesystem;
+  std::string dir = ::testing::TempDir() + "/kuiper_writable_XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  const std::string file = dir + "/file", link = dir + "/link";
+  EXPECT_TRUE(CheckWritable(file).ok());
+  EXPECT_FALSE(fs::exists(file));
+  std::ofstream(file) << "mine";
+  EXPECT_TRUE(CheckWritable(file).ok());
+  EXPECT_EQ(fs::file_size(file), 4u);
+  fs::create_symlink(dir + "/none", link);
+  EXPECT_TRUE(CheckWritable(link).ok());
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_TRUE(CheckWritable("/dev/null").ok());
+  EXPECT_EQ(CheckWritable(dir).message(), "cannot write " + dir + ": Is a directory");
+  EXPECT_EQ(CheckWritable(dir + "/a/b").code(), StatusCode::kInternal);
+  // A pipe that nobody reads: opening it would wait.
+  ASSERT_EQ(mkfifo((dir + "/pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(CheckWritable(dir + "/pipe").ok());
+  fs::remove_all(dir);
 }
 
 TEST_F(AppendFileTest, FailedSyncIsAnError) {

@@ -1,0 +1,33 @@
+#include "kuiper/base/text.h"
+
+#include <gtest/gtest.h>
+
+namespace kuiper {
+namespace {
+
+TEST(EditDistance, CountsLettersAndSwaps) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("", "abc"), 3);
+  EXPECT_EQ(EditDistance("abc", ""), 3);
+  EXPECT_EQ(EditDistance("abc", "axc"), 1);
+  EXPECT_EQ(EditDistance("abc", "ac"), 1);
+  EXPECT_EQ(EditDistance("ac", "abc"), 1);
+  EXPECT_EQ(EditDistance("chta", "chat"), 1);
+  EXPECT_EQ(EditDistance("ca", "abc"), 3) << "letters that were swapped stay together";
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+}
+
+TEST(NearestName, IsOneOfTheNamesOrNone) {
+  const std::vector<std::string_view> names = {"run", "chat", "batch", "bench"};
+  EXPECT_EQ(NearestName("rnu", names), "run");
+  EXPECT_EQ(NearestName("chta", names), "chat");
+  EXPECT_EQ(NearestName("bat", names), "batch") << "a beginning";
+  EXPECT_EQ(NearestName("b", names), "");
+  EXPECT_EQ(NearestName("", names), "");
+  EXPECT_EQ(NearestName("serve", names), "");
+  EXPECT_EQ(NearestName(std::string(41, 'a'), {"a"}), "");
+  EXPECT_EQ(NearestName("run", {}), "");
+}
+
+}  // namespace
+}  // namespace kuiper
