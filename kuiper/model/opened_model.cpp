@@ -85,10 +85,19 @@ int64_t CountFound(const FileWeights& source, const ModelConfig& config) {
 StatusOr<OpenedModel> OpenModel(const std::string& path) {
   KU_ASSIGN_OR_RETURN(std::unique_ptr<FileWeights> source, FileWeights::Open(path));
   const ModelFiles& files = source->files();
+  // The parsers name the file; here is where it lies.
+  const auto located = [&](const Status& status) {
+    const char* separator = files.path == files.dir ? "/" : ": ";
+    return Status(status.code(), files.path + separator + status.message(), status.hint());
+  };
   OpenedModel model;
-  KU_ASSIGN_OR_RETURN(model.config, ParseModelConfig(files.config_json));
+  StatusOr<ModelConfig> config = ParseModelConfig(files.config_json);
+  if (!config.ok()) return located(config.status());
+  model.config = std::move(config).value();
   if (!files.generation_config_json.empty()) {
-    KU_ASSIGN_OR_RETURN(model.generation, ParseGenerationConfig(files.generation_config_json));
+    StatusOr<GenerationConfig> generation = ParseGenerationConfig(files.generation_config_json);
+    if (!generation.ok()) return located(generation.status());
+    model.generation = std::move(generation).value();
   }
   if (model.config.supported) {
     ModelConfig bare = model.config;
