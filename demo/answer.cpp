@@ -84,64 +84,6 @@ Answerer::Answerer(const Options& options, Engine& engine, Console& console, boo
       watch_(watch),
       model_(ModelName(options.engine.model_path)) {}
 
-HistoryLimits Answerer::LimitsOf(const Request& parameters) const {
-  const bool goes_on = options_.task == Task::kChat || !options_.session_file.empty();
-  HistoryLimits limits;
-  if (options_.drop_oldest) {
-    limits = RoomForAnswers(engine_.config().max_context, parameters.max_new_tokens, goes_on);
-  }
-  if (goes_on) {
-    limits.max_turns = options_.max_history;
-    limits.kept_turns = options_.max_history - options_.max_history / 2;
-  }
-  return limits;
-}
-
-StatusOr<Prompt> Answerer::BuildPrompt(const TemplateOptions& chat, const Request& parameters,
-                                       Conversation* conversation) {
-  const HistoryLimits limits = LimitsOf(parameters);
-  KU_ASSIGN_OR_RETURN(Prompt prompt,
-                      kuiper::BuildPrompt(*engine_.tokenizer(), chat, limits, conversation));
-  if (prompt.surplus_turns > 0) {
-    console_.Note("history keeps " + std::to_string(limits.max_turns) +
-                  " turns (--max-history): dropped the oldest " +
-                  std::to_string(prompt.surplus_turns));
-  }
-  if (prompt.dropped_turns > prompt.surplus_turns) {
-    console_.Note("the prompt left no room for an answer: dropped the oldest " +
-                  std::to_string(prompt.dropped_turns - prompt.surplus_turns) + " turns (" +
-                  std::to_string(prompt.dropped_tokens) + " tokens)");
-  }
-  return prompt;
-}
-
-Request Answerer::MakeRequest(const Prompt& prompt, const Request& parameters) const {
-  Request request = parameters;
-  request.prompt = prompt.ids;
-  request.split_thinking = prompt.thinking.has_value();
-  request.starts_thinking = prompt.starts_thinking;
-  if (prompt.thinking.has_value()) request.thinking_tags = *prompt.thinking;
-  request.keep_logits = !options_.logits_file.empty();
-  return request;
-}
-
-// The engine knows no flags: which of them help is said here.
-Status Answerer::WithHint(const Status& status) const {
-  if (status.code() != StatusCode::kContextExceeded || !status.hint().empty()) return status;
-  const int limit = engine_.model_config().decoder.rope.max_position;
-  const bool can_grow = engine_.config().max_context < limit;
-  std::string hint =
-      can_grow ? "raise --max-context (model limit " + std::to_string(limit) + "), " : "";
-  if (options_.task == Task::kChat) {
-    hint += "shorten the message, or make room by /undo or /clear";
-    hint += options_.drop_oldest ? "" : " or /set overflow=drop-oldest";
-  } else {
-    hint += "shorten the prompt";
-    hint += options_.drop_oldest ? "" : ", or use --overflow drop-oldest";
-  }
-  return Status(status.code(), status.message(), hint);
-}
-
 void Answerer::WarnOfCut(const Result& result, const Request& parameters) const {
   std::vector<const Completion*> answers = {&result.completion};
   for (const Completion& c : result.more) answers.push_back(&c);
@@ -233,6 +175,9 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
                   " tokens slid out of the context (--on-full slide)");
   }
   Finish(&result);
+  if (parameters.sampling.seed == kRandomSeed && !result.completion.tokens.empty()) {
+    console_.Note("the seed was " + std::to_string(result.completion.seed));
+  }
   WarnOfCut(result, parameters);
   return result;
 }
@@ -246,25 +191,22 @@ TextStyle Answerer::StyleOf(const Request& parameters, bool show_thinking) const
   return style;
 }
 
-void Answerer::ShowProgress(const std::string& text) {
-  constexpr double kPause = 0.1;
-  if (SecondsSince(shown_) < kPause) return;
-  shown_ = Clock::now();
-  console_.Progress(text);
-}
-
 void Answerer::ShowPrompt(int64_t request, size_t prompt_tokens) {
   if (prompt_tokens <= static_cast<size_t>(engine_.config().max_num_batched_tokens)) return;
   const StatusOr<int> done = engine_.num_computed(request);
   if (!done.ok()) return;
-  ShowProgress("reading the prompt: " + std::to_string(*done) + " of " +
-               std::to_string(prompt_tokens) + " tokens");
+  console_.Progress([&] {
+    return "reading the prompt: " + std::to_string(*done) + " of " + std::to_string(prompt_tokens) +
+           " tokens";
+  });
 }
 
 void Answerer::ShowHidden(const TextStyle& style, const Completion& so_far) {
   if (stream_ && (style.show_thinking || !so_far.text.empty())) return;
-  ShowProgress(std::string(so_far.text.empty() ? "thinking" : "answering") + " ... " +
-               std::to_string(so_far.tokens.size()) + " tokens");
+  console_.Progress([&] {
+    return std::string(so_far.text.empty() ? "thinking" : "answering") + " ... " +
+           std::to_string(so_far.tokens.size()) + " tokens";
+  });
 }
 
 void Answerer::PrintJson(const Result& result) {
@@ -275,7 +217,7 @@ void Answerer::PrintJson(const Result& result) {
 
 void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const {
   if (!completions.ok()) {
-    result->status = WithHint(completions.status());
+    result->status = completions.status();
     return;
   }
   result->status = completions->front().error;

@@ -11,7 +11,6 @@
 #include "demo/options.h"
 #include "demo/run_samples.h"
 #include "demo/text_writer.h"
-#include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
 #include "kuiper/engine/engine.h"
 
@@ -49,29 +48,19 @@ class Answerer {
   Answerer(const Options& options, Engine& engine, Console& console, bool stream,
            KvWatch* watch = nullptr);
 
-  // Drops the oldest turns of `conversation` if there are too many, or if the prompt leaves no room
-  // for an answer of `parameters` and the options allow it; says what was dropped.
-  StatusOr<Prompt> BuildPrompt(const TemplateOptions& chat, const Request& parameters,
-                               Conversation* conversation);
   // Generates and prints. Errors are printed too, as the output format wants them.
   Result Answer(const StatusOr<Prompt>& prompt, const Request& parameters, bool show_thinking);
-
-  // `parameters` with the prompt, and with what model and options say.
-  Request MakeRequest(const Prompt& prompt, const Request& parameters) const;
 
   // Files of the options: --dump-tokens, --dump-logits. Prints errors; false if there was one.
   bool WriteDumps(const Result& result);
 
  private:
-  Status WithHint(const Status& status) const;
-  HistoryLimits LimitsOf(const Request& parameters) const;
   // What to raise where answers ended by a limit.
   void WarnOfCut(const Result& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const;
   void Log(const char* when) const;
   TextStyle StyleOf(const Request& parameters, bool show_thinking) const;
   // While nothing of the answer can be seen: how far it is.
-  void ShowProgress(const std::string& text);
   void ShowPrompt(int64_t request, size_t prompt_tokens);
   void ShowHidden(const TextStyle& style, const Completion& so_far);
   void PrintJson(const Result& result);
@@ -85,7 +74,6 @@ class Answerer {
   KvWatch* watch_;
   std::string model_;
   bool stats_file_begun_ = false;
-  Clock::time_point shown_;  // the newest progress
 };
 
 }  // namespace kuiper::demo

@@ -42,23 +42,13 @@ Spellings LongSpellings(const FlagTable& table) {
 // "error: unknown option --page-attention; did you mean --paged-attention?"
 Status UnknownOption(const Spellings& spellings, const std::string& spelled,
                      const std::string& name) {
-  constexpr size_t kLongestOption = 40;  // anything longer is no typing error
-  const Spelling* best = nullptr;
-  int best_distance = 0;
-  if (name.size() <= kLongestOption) {
-    for (const Spelling& spelling : spellings) {
-      const int distance = EditDistance(name, spelling.name);
-      if (best == nullptr || distance < best_distance) {
-        best = &spelling;
-        best_distance = distance;
-      }
-    }
-  }
-  const std::string shown = ReplaceInvalidUtf8(spelled.substr(0, kLongestOption + 2));
-  if (best != nullptr && best_distance <= std::max<int>(1, static_cast<int>(name.size()) / 3)) {
-    return Bad("unknown option " + shown + "; did you mean --" + best->name + "?");
-  }
-  return Bad("unknown option " + shown, "--help lists all options");
+  constexpr size_t kMostShown = 42;
+  std::vector<std::string_view> names;
+  for (const Spelling& spelling : spellings) names.emplace_back(spelling.name);
+  const std::string nearest = NearestName(name, names);
+  const std::string shown = ReplaceInvalidUtf8(spelled.substr(0, kMostShown));
+  if (nearest.empty()) return Bad("unknown option " + shown, "--help lists all options");
+  return Bad("unknown option " + shown + "; did you mean --" + nearest + "?");
 }
 
 // Exact names first, then prefixes that mean one flag only.

@@ -38,11 +38,19 @@ StatusOr<std::unique_ptr<BatchInput>> BatchInput::Open(const std::string& path) 
   return input;
 }
 
-std::optional<std::string> BatchInput::NextLine() {
-  while (std::optional<std::string> line = reader_.Next()) {
-    if (line->find_first_not_of(" \t") != std::string::npos) return line;
+bool BatchInput::Ready(int timeout_ms) {
+  while (!put_back_.has_value() && !ahead_.has_value() && reader_.Ready(timeout_ms)) {
+    ahead_ = reader_.Next();
+    if (!ahead_.has_value()) return true;  // the end
+    if (ahead_->find_first_not_of(" \t") == std::string::npos) ahead_.reset();
   }
-  return std::nullopt;
+  return put_back_.has_value() || ahead_.has_value();
+}
+
+std::optional<std::string> BatchInput::NextLine() {
+  while (!Ready(-1)) {  // a signal
+  }
+  return std::exchange(ahead_, std::nullopt);
 }
 
 std::optional<BatchInput::Item> BatchInput::Next() {

@@ -29,6 +29,8 @@ class BatchInput {
   };
   // Blank lines do not count.
   std::optional<Item> Next();
+  // Whether Next would return at once, as LineReader::Ready.
+  bool Ready(int timeout_ms);
   // Puts the item that was read last back.
   void PutBack(Item item) {
     --num_read_;
@@ -48,6 +50,7 @@ class BatchInput {
   LineReader reader_;
   int64_t count_ = 0;
   int64_t num_read_ = 0;
+  std::optional<std::string> ahead_;  // the line that comes next, if it was looked for
   std::optional<Item> put_back_;
   std::unordered_set<std::string> custom_ids_;
 };

@@ -29,6 +29,7 @@ namespace {
 // Requests that are read and not written, for each one that may run: a long answer holds up the
 // lines behind it, not the work on them, and this bounds what a kill can cost.
 constexpr size_t kReadAhead = 16;
+constexpr int kPatienceMs = 1000;
 
 // What a run returns whose answers are all there.
 int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
@@ -46,7 +47,7 @@ class BatchJob {
         input_(input),
         output_(output),
         engine_(engine),
-        answerer_(run.options, engine, run.console, false),
+        prompter_(run.options, run.console, *engine.tokenizer(), run.context),
         responder_(responder),
         num_kept_(input.num_read()),
         num_failed_before_(num_failed_before),
@@ -69,7 +70,7 @@ class BatchJob {
   void FinishChoice(int64_t id, int choice);
   void Store(const BatchLine& line, std::string text);
   Status WriteReady();
-  void ShowProgress();
+  std::string ProgressText() const;
   std::string TimeLeft(int64_t done, double seconds) const;
   void Summarise() const;
 
@@ -77,7 +78,7 @@ class BatchJob {
   BatchInput& input_;
   AppendFile& output_;
   Engine& engine_;
-  Answerer answerer_;
+  const Prompter prompter_;
   const Responder& responder_;
 
   bool at_end_ = false;
@@ -87,7 +88,7 @@ class BatchJob {
   int64_t num_kept_, num_failed_before_;  // answers of an earlier run
   int64_t num_written_, num_failed_ = 0;
   int64_t num_prompt_tokens_ = 0, num_tokens_ = 0;
-  Clock::time_point begin_ = Clock::now(), shown_ = begin_;
+  Clock::time_point begin_ = Clock::now();
 };
 
 void BatchJob::Store(const BatchLine& line, std::string text) {
@@ -101,17 +102,16 @@ StatusOr<Prompt> BatchJob::BuildPrompt(const ChatRequest& request) {
   if (!request.is_chat) return Prompt{.ids = EncodeRaw(*engine_.tokenizer(), request.text)};
   const PromptInput input = {.messages = request.messages};
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_.options, input));
-  const TemplateOptions chat = ChatTemplateOf(run_, input, engine_.chat_family());
-  return answerer_.BuildPrompt(chat, request.request, &conversation);
+  return prompter_.Build(ChatTemplateOf(run_, input), request.request, &conversation);
 }
 
 void BatchJob::Start(const BatchInput::Item& item) {
   const auto add = [&]() -> StatusOr<int64_t> {
     KU_RETURN_IF_ERROR(item.json.status());
-    KU_ASSIGN_OR_RETURN(const ChatRequest wanted, ParseBatchLine(*item.json, run_.options.request));
+    KU_ASSIGN_OR_RETURN(const ChatRequest wanted,
+                        ParseBatchLine(item.line, *item.json, run_.options.request));
     KU_ASSIGN_OR_RETURN(const Prompt prompt, BuildPrompt(wanted));
-    KU_ASSIGN_OR_RETURN(const int64_t id,
-                        engine_.Add(answerer_.MakeRequest(prompt, wanted.request)));
+    KU_ASSIGN_OR_RETURN(const int64_t id, engine_.Add(MakeRequest(prompt, wanted.request)));
     const int choices = wanted.request.num_samples;
     active_[id] = {item.line, wanted.is_chat, choices, std::vector<Completion>(choices)};
     return id;
@@ -129,6 +129,10 @@ void BatchJob::Fill() {
   const size_t most = static_cast<size_t>(engine_.config().max_num_seqs);
   // As many again wait in the engine, so that a place is taken in the step after it is free.
   while (!at_end_ && active_.size() < 2 * most && lines_.size() < kReadAhead * most) {
+    // What has not come yet is waited for where there is nothing else to do; not for ever, so that
+    // no signal is missed.
+    const bool idle = active_.empty() && lines_.empty();
+    if (!input_.Ready(idle ? kPatienceMs : 0)) return;
     const std::optional<BatchInput::Item> item = input_.Next();
     at_end_ = !item.has_value();
     if (!at_end_) Start(*item);
@@ -165,9 +169,7 @@ Status BatchJob::WriteReady() {
   return text.empty() ? OkStatus() : output_.Write(text);
 }
 
-void BatchJob::ShowProgress() {
-  if (SecondsSince(shown_) < 0.1) return;
-  shown_ = Clock::now();
+std::string BatchJob::ProgressText() const {
   const int64_t done = input_.num_read() - static_cast<int64_t>(active_.size());
   const double seconds = SecondsSince(begin_);
   std::string text;
@@ -180,11 +182,11 @@ void BatchJob::ShowProgress() {
   text += std::to_string(done);
   if (input_.count() > 0) text += '/' + std::to_string(input_.count());
   const KvStats kv = engine_.kv_stats();
-  run_.console.Progress(text +
-                        Format(" requests, %ld failed, %.1f tokens/s, KV %d%%", num_failed_,
-                               static_cast<double>(num_tokens_) / seconds,
-                               kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0) +
-                        TimeLeft(done, seconds));
+  return text +
+         Format(" requests, %ld failed, %.1f tokens/s, KV %d%%", num_failed_,
+                static_cast<double>(num_tokens_) / seconds,
+                kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0) +
+         TimeLeft(done, seconds);
 }
 
 // At the pace of the requests that are done.
@@ -219,11 +221,12 @@ StatusOr<int> BatchJob::Answer() {
     Fill();
     KU_RETURN_IF_ERROR(WriteReady());
     if (interrupt.interrupted() || (at_end_ && active_.empty())) break;
+    if (active_.empty()) continue;
     for (const TokenEvent& event : engine_.Step()) {
       if (event.token.has_value()) ++num_tokens_;
       if (event.finish != FinishReason::kNone) FinishChoice(event.request, event.sample);
     }
-    ShowProgress();
+    run_.console.Progress([this] { return ProgressText(); });
   }
   run_.console.EndProgress();
   if (run_.options.stats) Summarise();

@@ -24,6 +24,7 @@ Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<Sess
       engine_(std::move(engine)),
       session_(std::move(session)),
       answerer_(run.options, *engine_, run.console, Streams(run), run.watch.get()),
+      prompter_(run.options, run.console, *engine_->tokenizer(), run.context),
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
       parameters_(run.options.request) {}
@@ -91,7 +92,7 @@ void Chat::Ask(const std::string& text) {
 }
 
 bool Chat::Answer(Conversation before) {
-  const Result result = answerer_.Answer(answerer_.BuildPrompt(chat_, parameters_, &conversation_),
+  const Result result = answerer_.Answer(prompter_.Build(chat_, parameters_, &conversation_),
                                          parameters_, run_.options.show_thinking);
   const Completion& c = result.completion;
   // On a terminal people see what went wrong; the exit code is for scripts.
@@ -134,7 +135,7 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
                       SessionFile::Open(run.options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
-  const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
+  const TemplateOptions chat = ChatTemplateOf(run, input);
   AdviseOnThinking(run, chat);
   if (run.console.is_dialogue() && !run.options.args.given("max-tokens")) {
     run.options.request.max_new_tokens = engine->config().max_context;

@@ -51,6 +51,7 @@ class Chat {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<SessionFile> session_;
   Answerer answerer_;
+  const Prompter prompter_;
   Conversation conversation_;
   TemplateOptions chat_;
   Request parameters_;

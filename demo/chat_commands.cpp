@@ -103,7 +103,8 @@ void Chat::Regenerate() {
     return;
   }
   // The same seed would draw the same answer.
-  if (parameters_.sampling.temperature > 0) ++parameters_.sampling.seed;
+  uint64_t& seed = parameters_.sampling.seed;
+  if (parameters_.sampling.temperature > 0 && seed != kRandomSeed) ++seed;
   Answer(std::move(before));
 }
 

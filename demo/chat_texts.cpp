@@ -225,24 +225,14 @@ std::string CommandOf(const std::string& name) {
 }
 
 Status UnknownCommand(const std::string& name) {
-  constexpr size_t kLongest = 40;  // anything longer is no typing error
-  const CommandName* best = nullptr;
-  int best_distance = 0;
-  for (const CommandName& command : kCommands) {
-    // The beginning of a name is as good as one wrong letter.
-    const bool begins = name.size() > 1 && std::string_view(command.name).starts_with(name);
-    const int distance = begins ? 1 : EditDistance(name.substr(0, kLongest), command.name);
-    if (best != nullptr && distance >= best_distance) continue;
-    best = &command;
-    best_distance = distance;
-  }
-  const std::string message = "unknown command " + ReplaceInvalidUtf8(name.substr(0, kLongest));
-  constexpr size_t kShort = 5;  // with the slash
-  if (best_distance <= (name.size() < kShort ? 1 : 2)) {
-    return Bad(message + "; did you mean " + best->name + "?",
-               "//TEXT sends a message that begins with a slash");
-  }
-  return Bad(message, "/help lists the commands; //TEXT sends a message that begins with a slash");
+  constexpr size_t kMostShown = 40;
+  std::vector<std::string_view> names;
+  for (const CommandName& command : kCommands) names.emplace_back(command.name);
+  const std::string nearest = NearestName(name, names);
+  const std::string message = "unknown command " + ReplaceInvalidUtf8(name.substr(0, kMostShown));
+  constexpr char kLiteral[] = "//TEXT sends a message that begins with a slash";
+  if (nearest.empty()) return Bad(message, std::string("/help lists the commands; ") + kLiteral);
+  return Bad(message + "; did you mean " + nearest + "?", kLiteral);
 }
 
 Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest) {

@@ -22,10 +22,9 @@ class FileSink : public google::LogSink {
   explicit FileSink(std::FILE* file) : file_(file) { google::AddLogSink(this); }
   ~FileSink() override { google::RemoveLogSink(this); }
 
-  void send(google::LogSeverity severity, const char*, const char* base_filename, int line,
-            const google::LogMessageTime& time, const char* message, size_t length) override {
-    const std::string text = ToString(severity, base_filename, line, time, message, length);
-    std::fprintf(file_, "%s\n", text.c_str());
+  void send(google::LogSeverity, const char*, const char*, int, const google::LogMessageTime&,
+            const char* message, size_t length) override {
+    std::fprintf(file_, "%.*s\n", static_cast<int>(length), message);
     std::fflush(file_);
   }
 
@@ -60,10 +59,12 @@ Status Console::Configure(const Options& options, const char* program) {
   error_is_terminal_ = isatty(STDERR_FILENO) != 0;
   const char* no_color = std::getenv("NO_COLOR");
   const bool allowed = no_color == nullptr || no_color[0] == '\0';
-  const bool colors =
-      (allowed && options.color == ColorMode::kAuto) || options.color == ColorMode::kAlways;
-  color_ = error_is_terminal_ && colors;
-  dims_output_ = output_is_terminal_ && colors;
+  const auto colors = [&](bool is_terminal) {
+    return options.color == ColorMode::kAuto ? allowed && is_terminal
+                                             : options.color == ColorMode::kAlways;
+  };
+  color_ = colors(error_is_terminal_);
+  dims_output_ = colors(output_is_terminal_);
   is_terse_ = error_is_terminal_ && output_is_terminal_ && level_ == LogLevel::kInfo &&
               !options.args.given("log-level") && options.log_file.empty();
 
@@ -145,9 +146,12 @@ void Console::Prompt(const char* text) {
   if (is_dialogue()) Answer(text);
 }
 
-void Console::Progress(const std::string& text) {
+void Console::Progress(const std::function<std::string()>& text) {
+  constexpr double kPause = 0.1;
   if (!error_is_terminal_ || level_ > LogLevel::kInfo) return;
-  std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
+  if (SecondsSince(progress_time_) < kPause) return;
+  progress_time_ = Clock::now();
+  std::fprintf(stderr, "\r%s\x1b[K", text().c_str());
   std::fflush(stderr);
   progress_shown_ = true;
 }

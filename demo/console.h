@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include "demo/options.h"
+#include "kuiper/base/clock.h"
 #include "kuiper/base/status.h"
 
 namespace kuiper::demo {
@@ -52,8 +54,9 @@ class Console {
   // The same without a newline, and only on a terminal: ">>> ".
   void Prompt(const char* text);
 
-  // One line that is overwritten; only where stderr is a terminal.
-  void Progress(const std::string& text);
+  // One line that is overwritten, only where stderr is a terminal, and not too often: `text` is not
+  // called otherwise.
+  void Progress(const std::function<std::string()>& text);
   void EndProgress();
 
   // Somebody types and reads.
@@ -78,6 +81,7 @@ class Console {
   bool dims_output_ = false;
   bool is_terse_ = false;
   bool progress_shown_ = false;
+  Clock::time_point progress_time_;
   std::FILE* log_file_ = nullptr;
   std::string log_path_;
   Status output_status_;

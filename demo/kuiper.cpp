@@ -2,10 +2,8 @@
 // too.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
 
 #include "demo/console.h"
 #include "demo/exit_code.h"
@@ -76,16 +74,14 @@ std::string Help() {
 }
 
 int Unknown(const std::string& word) {
-  const auto nearest = std::min_element(
-      std::begin(kCommands), std::end(kCommands), [&](const Command& a, const Command& b) {
-        return EditDistance(word, a.name) < EditDistance(word, b.name);
-      });
-  const bool is_near = EditDistance(word.substr(0, 20), nearest->name) <= 2;
-  Console().Error(
-      Status(StatusCode::kInvalidArgument,
-             word.empty() ? "no command given" : "unknown command " + Quoted(word),
-             is_near ? std::string("did you mean kuiper ") + nearest->name + "?"
-                     : "the commands are run, chat, batch and bench: kuiper run MODEL -p TEXT"));
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string nearest = NearestName(word, names);
+  Console().Error(Status(
+      StatusCode::kInvalidArgument,
+      word.empty() ? "no command given" : "unknown command " + Quoted(word),
+      nearest.empty() ? "the commands are run, chat, batch and bench: kuiper run MODEL -p TEXT"
+                      : "did you mean kuiper " + nearest + "?"));
   return kExitUsage;
 }
 

@@ -223,6 +223,7 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
     // All beams are answers, and each answer runs at the same time.
     Request& request = options.request;
     request.num_samples = std::max(request.num_samples, request.beam_width);
+    request.keep_logits = !options.logits_file.empty();
     options.engine.max_num_seqs = request.num_samples;
   }
   return options;

@@ -15,10 +15,13 @@
 
 #include "demo/chat.h"
 #include "demo/exit_code.h"
+#include "demo/flags.h"
 #include "demo/result_json.h"
 #include "demo/signals.h"
 #include "demo/standard_streams.h"
 #include "demo/tasks.h"
+#include "kuiper/base/append_file.h"
+#include "kuiper/base/nvidia_device.h"
 
 namespace kuiper::demo {
 namespace {
@@ -47,7 +50,9 @@ void ChooseDevice(ProgramRun& run) {
       engine.device = cuda;
     } else {
       engine.device = Device{};
-      run.console.Note("no usable CUDA device: running on the CPU (--device cpu)");
+      if (HasNvidiaDevice()) {
+        run.console.Note("running on the CPU; " + Engine::CheckDevice(cuda).message(FlagName));
+      }
     }
   }
   // Recording the decode step pays off where launching kernels costs time.
@@ -58,8 +63,42 @@ void ChooseDevice(ProgramRun& run) {
 }
 
 Status OpenModelOf(ProgramRun& run) {
-  KU_ASSIGN_OR_RETURN(run.model, OpenModel(run.options.engine.model_path));
-  return run.model->CheckSupported();
+  Options& options = run.options;
+  KU_ASSIGN_OR_RETURN(run.model, OpenModel(options.engine.model_path));
+  KU_RETURN_IF_ERROR(run.model->CheckSupported());
+  run.family = ChatFamilyOf(run.model->config.model_type);
+  run.context.of_model = run.model->config.decoder.rope.max_position;
+  KU_ASSIGN_OR_RETURN(run.context.max_context, Engine::MaxContext(options.engine, *run.model));
+  if (options.use_generation_config) {
+    const auto given = [&](const Parameter& p) { return options.args.given(FlagOf(p)); };
+    ApplyGenerationConfig(run.model->generation, given, &options.request);
+  }
+  return OkStatus();
+}
+
+// Whatever is written at the end can be written: nobody shall wait for weights and an answer to
+// learn that it cannot.
+Status CheckOutputs(const Options& options) {
+  const bool answers = options.task == Task::kAnswer;
+  for (const std::string& path : {options.stats_file, options.tokens_file, options.logits_file}) {
+    if (path.empty() || !(answers || options.task == Task::kChat)) continue;
+    KU_RETURN_IF_ERROR(CheckWritable(path));
+  }
+  return OkStatus();
+}
+
+Status ReadTokenizerOf(ProgramRun& run) {
+  const EngineConfig& engine = run.options.engine;
+  auto tokenizer = run.options.task == Task::kTokenize ? Engine::ReadTokenizer(engine)
+                                                       : Engine::ReadTokenizer(engine, *run.model);
+  std::error_code ignored;
+  const bool given = !engine.tokenizer_path.empty() && !run.options.args.given("tokenizer");
+  if (!tokenizer.ok() && given && !std::filesystem::exists(engine.tokenizer_path, ignored)) {
+    return Status(StatusCode::kTokenizer, tokenizer.status().message(),
+                  "the second argument is a tokenizer; a prompt is given with -p");
+  }
+  KU_ASSIGN_OR_RETURN(run.tokenizer, std::move(tokenizer));
+  return OkStatus();
 }
 
 // A pipe that stays open and silent looks like a program that hangs.
@@ -82,31 +121,20 @@ bool NeedsModel(const Options& options) {
 }
 
 void NoteThinkingFlags(ProgramRun& run) {
-  if (ChatTemplateOf(run, {}, run.program.chat_family).thinking().has_value()) return;
+  if (ChatTemplateOf(run, {}).thinking().has_value()) return;
   for (const char* name : {"think", "show-thinking", "reasoning-budget", "history-thinking"}) {
     if (!run.options.args.given(name)) continue;
     run.console.Note(std::string("--") + name + " has no effect: this model does not think");
   }
 }
 
-// A second positional that is no file is most often a prompt.
-Status CheckTokenizerPath(const Options& options) {
-  const std::string& path = options.engine.tokenizer_path;
-  std::error_code error;
-  if (path.empty() || options.args.given("tokenizer") || std::filesystem::exists(path, error) ||
-      error) {
-    return OkStatus();
-  }
-  return Status(StatusCode::kTokenizer, "tokenizer file not found: " + path,
-                "the second argument is a tokenizer; a prompt is given with -p");
-}
-
 StatusOr<int> RunTask(ProgramRun& run) {
   const Options& options = run.options;
-  KU_RETURN_IF_ERROR(CheckTokenizerPath(options));
+  KU_RETURN_IF_ERROR(CheckOutputs(options));
   if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
   if (options.task != Task::kTokenize && options.task != Task::kPrintPrompt) ChooseDevice(run);
   if (options.task == Task::kDryRun) return RunDryRun(run);
+  if (options.task != Task::kPrintPrompt) KU_RETURN_IF_ERROR(ReadTokenizerOf(run));
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
   if (!options.raw) KU_RETURN_IF_ERROR(ReadOwnTemplate(run));
   NoteThinkingFlags(run);

@@ -102,7 +102,8 @@ Json ChoiceJson(const Result& result, int index, const Tokenizer* tokenizer) {
       {"reasoning", c.reasoning},
       {"finish_reason", FinishReasonName(c.finish)},
       {"usage", {{"completion_tokens", c.tokens.size()}, {"reasoning_tokens", c.reasoning_tokens}}},
-      {"token_ids_fnv1a64", TokenHash(c.tokens)}};
+      {"token_ids_fnv1a64", TokenHash(c.tokens)},
+      {"seed", c.seed}};
   if (result.is_beam_search) choice["score"] = c.score;
   if (!c.logprobs.empty()) choice["logprobs"] = LogprobsJson(c, tokenizer);
   return choice;
@@ -124,6 +125,7 @@ void AddNumbers(const Result& result, Json* json) {
   (*json)["finish_reason"] = FinishName(result);
   (*json)["usage"] = UsageJson(result);
   (*json)["token_ids_fnv1a64"] = TokenHash(result.completion.tokens);
+  (*json)["seed"] = result.completion.seed;
   (*json)["timing"] = TimingJson(result);
   (*json)["kv"] = KvJson(result);
   (*json)["ran"] = result.ran.has_value() ? RanObject(*result.ran) : Json();

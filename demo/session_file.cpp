@@ -9,12 +9,15 @@
 
 #include "demo/prompt_source.h"
 #include "kuiper/base/append_file.h"
+#include "kuiper/base/atomic_file.h"
 
 namespace kuiper::demo {
 
 StatusOr<std::unique_ptr<SessionFile>> SessionFile::Open(const std::string& path) {
   std::unique_ptr<SessionFile> file(new SessionFile(path));
-  if (!path.empty()) KU_RETURN_IF_ERROR(file->Lock());
+  if (path.empty()) return file;
+  KU_RETURN_IF_ERROR(AtomicFile(path).status());  // as Save will write it
+  KU_RETURN_IF_ERROR(file->Lock());
   return file;
 }
 

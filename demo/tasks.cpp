@@ -18,20 +18,18 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
   const Clock::time_point begin = Clock::now();
   config.progress = [&](size_t done, size_t total) {
     if (total == 0 || SecondsSince(begin) < 1) return;
-    run.console.Progress("loading " + HumanBytes(done) + " of " + HumanBytes(total));
+    run.console.Progress(
+        [&] { return "loading " + HumanBytes(done) + " of " + HumanBytes(total); });
   };
   if (!run.model.has_value()) {
     KU_ASSIGN_OR_RETURN(run.model, OpenModel(config.model_path));
   }
   if (run.watch != nullptr) config.on_kv_event = run.watch->observer();
   StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(config, *std::exchange(run.model, std::nullopt));
+      Engine::Create(config, *std::exchange(run.model, std::nullopt), std::move(run.tokenizer));
   run.console.EndProgress();
   if (!engine.ok()) return engine;
   const Engine& e = **engine;
-  if (run.own_template.has_value() && e.tokenizer() != nullptr) {
-    KU_RETURN_IF_ERROR(run.own_template->CheckTokens(*e.tokenizer()));
-  }
   LogInfo(Format("loaded %s (%s) in %.0f ms, context %d tokens",
                  ModelName(config.model_path).c_str(), e.model_config().architecture.c_str(),
                  e.load_ms(), e.config().max_context));
@@ -51,10 +49,6 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
         "the swap space is the same memory as the KV cache's here: swapping frees blocks of the KV "
         "cache for others, and no memory of the machine");
   }
-  if (run.options.use_generation_config) {
-    const auto given = [&](const Parameter& p) { return run.options.args.given(FlagOf(p)); };
-    ApplyGenerationConfig(e.generation_config(), given, &run.options.request);
-  }
   return engine;
 }
 
@@ -68,7 +62,7 @@ Status ReadOwnTemplate(ProgramRun& run) {
   if (run.options.keep_thinking && !run.own_template->facts().family.has_value()) {
     run.console.Note("--history-thinking has no effect: the model's chat template decides");
   }
-  return OkStatus();
+  return run.tokenizer == nullptr ? OkStatus() : run.own_template->CheckTokens(*run.tokenizer);
 }
 
 void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat) {
@@ -79,10 +73,10 @@ void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat) {
       "samples, --think off answers at once");
 }
 
-TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input, ChatFamily family) {
+TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   TemplateOptions chat;
-  chat.family = family;
+  chat.family = run.family;
   if (run.own_template.has_value()) chat.own = &*run.own_template;
   chat.now = options.now;
   chat.documents = input.messages.documents;
@@ -129,13 +123,13 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<SessionFile> session,
                       SessionFile::Open(options.session_file));
   KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
+  const TemplateOptions chat = ChatTemplateOf(run, input);
+  const Prompter prompter(options, run.console, *run.tokenizer, run.context);
+  KU_ASSIGN_OR_RETURN(const Prompt prompt, prompter.Build(chat, options.request, &conversation,
+                                                          input.text.value_or("")));
   AdviseOnThinking(run, chat);
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
   Answerer answerer(options, *engine, run.console, Streams(run), run.watch.get());
-  const StatusOr<Prompt> prompt =
-      options.raw ? StatusOr<Prompt>(RawPrompt(*engine->tokenizer(), chat, *input.text))
-                  : answerer.BuildPrompt(chat, options.request, &conversation);
   const Result result = answerer.Answer(prompt, options.request, options.show_thinking);
   if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
   if (result.ok() && !options.session_file.empty()) {
@@ -152,22 +146,18 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
 
 StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
-  const EngineConfig& engine = options.engine;
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Engine::ReadTokenizer(engine));
+  const Tokenizer& tokenizer = *run.tokenizer;
   std::vector<int32_t> ids;
   if (options.raw) {
-    ids = EncodeRaw(*tokenizer, *input.text);
+    ids = EncodeRaw(tokenizer, *input.text);
   } else {
-    if (run.own_template.has_value()) {
-      KU_RETURN_IF_ERROR(run.own_template->CheckTokens(*tokenizer));
-    } else if (!tokenizer->TokenId("<|im_end|>").has_value()) {
+    if (!run.own_template.has_value() && !tokenizer.TokenId("<|im_end|>").has_value()) {
       return Status(StatusCode::kTokenizer,
                     "the tokenizer has no token <|im_end|>: not a chat model's",
                     "--raw encodes without the chat template");
     }
     KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(options, input));
-    KU_ASSIGN_OR_RETURN(ids, EncodePrompt(*tokenizer, conversation,
-                                          ChatTemplateOf(run, input, run.program.chat_family)));
+    KU_ASSIGN_OR_RETURN(ids, EncodePrompt(tokenizer, conversation, ChatTemplateOf(run, input)));
   }
   std::string line;
   for (int32_t id : ids) line += std::string(line.empty() ? "" : " ") + std::to_string(id);
@@ -177,8 +167,8 @@ StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
 
 StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(run.options, input));
-  TemplateOptions chat = ChatTemplateOf(run, input, run.program.chat_family);
-  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(conversation, chat));
+  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
+                      RenderPrompt(conversation, ChatTemplateOf(run, input)));
   run.console.Answer(JoinSegments(segments));
   return kExitOk;
 }

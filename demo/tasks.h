@@ -11,6 +11,7 @@
 #include "demo/options.h"
 #include "demo/program.h"
 #include "demo/prompt_source.h"
+#include "demo/prompter.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::demo {
@@ -21,18 +22,21 @@ struct ProgramRun {
   Options& options;
   Console& console;
   std::optional<OpenedModel> model = {};            // until an engine takes it
+  std::unique_ptr<Tokenizer> tokenizer = {};        // until the same engine takes it
   std::optional<PromptTemplate> own_template = {};  // the model's; absent: it has none, or --raw
   std::unique_ptr<KvWatch> watch = {};              // null where no request is answered
+  ChatFamily family = program.chat_family;          // whose renderer it has without a template
+  ContextLimits context = {};
 };
 
-// Creates the engine with a progress line and logs what was chosen. It takes run.model; when that
-// is gone, the model is opened once more.
+// Creates the engine with a progress line and logs what was chosen. It takes run.model and
+// run.tokenizer; when they are gone, both are read once more.
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& config);
 
 // The conversation a run starts with: --session, --messages, --system-prompt.
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
-// `input` may be part of a batch; `family` is the renderer of models without a template.
-TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input, ChatFamily family);
+// `input` may be part of a batch.
+TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input);
 
 // The model's own chat template, and what it says about the model, into the log.
 Status ReadOwnTemplate(ProgramRun& run);

@@ -16,23 +16,11 @@ namespace kuiper::demo {
 namespace {
 
 // One run of the request; with `hidden_of` no further than that token.
-StatusOr<Completion> Generate(ProgramRun& run, const PromptInput& input, bool paged,
+StatusOr<Completion> Generate(ProgramRun& run, Request request, bool paged,
                               std::optional<int> hidden_of) {
-  Options options = run.options;
-  options.engine.paged = paged;
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  options.request = run.options.request;  // LoadEngine reads generation_config.json
-  Answerer answerer(options, *engine, run.console, false);
-  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
-  const TemplateOptions chat = ChatTemplateOf(run, input, engine->chat_family());
-  Prompt prompt;
-  if (options.raw) {
-    prompt = RawPrompt(*engine->tokenizer(), chat, *input.text);
-  } else {
-    KU_ASSIGN_OR_RETURN(prompt, answerer.BuildPrompt(chat, options.request, &conversation));
-  }
-  Request request = answerer.MakeRequest(prompt, options.request);
-  request.keep_logits = true;
+  EngineConfig config = run.options.engine;
+  config.paged = paged;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, config));
   request.hidden_of = hidden_of;
   int num_tokens = 0;
   const auto on_event = [&](const TokenEvent&) {
@@ -52,11 +40,19 @@ StatusOr<Completion> Generate(ProgramRun& run, const PromptInput& input, bool pa
 }  // namespace
 
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input) {
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
+  KU_ASSIGN_OR_RETURN(const Prompt prompt,
+                      Prompter(run.options, run.console, *run.tokenizer, run.context)
+                          .Build(ChatTemplateOf(run, input), run.options.request, &conversation,
+                                 input.text.value_or("")));
+  Request request = MakeRequest(prompt, run.options.request);
+  request.keep_logits = true;
+  if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
   const int vocab = run.model->config.decoder.vocab, hidden = run.model->config.decoder.hidden;
   bool interrupted = false;
   const auto way = [&](const char* name, bool paged) {
     return ComparedRun{name, [&, paged](std::optional<int> hidden_of) -> StatusOr<Completion> {
-                         auto one = Generate(run, input, paged, hidden_of);
+                         auto one = Generate(run, request, paged, hidden_of);
                          interrupted =
                              one.ok() && one->finish == FinishReason::kInterrupt &&
                              static_cast<int>(one->tokens.size()) <= hidden_of.value_or(INT_MAX);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/text.h"
 #include "kuiper/engine/engine.h"
@@ -188,8 +189,7 @@ Status BenchRates(const BenchOptions& options) {
   json["peak_resident_bytes"] = peak_resident;
   std::ofstream out(options.json);
   out << json.dump(2) << "\n";
-  if (!out.flush()) return Status(StatusCode::kInternal, "cannot write " + options.json);
-  return OkStatus();
+  return out.flush() ? OkStatus() : WriteFailed(options.json);
 }
 
 Status BenchThroughput(const BenchOptions& options) {
@@ -240,6 +240,9 @@ Status BenchAttentionOf(const BenchOptions& options) {
 Status Run(const demo::ParsedArgs& args, BenchOptions options) {
   KU_RETURN_IF_ERROR(FinishOptions(args, &options));
   if (!args.positionals.empty()) options.config.model_path = args.positionals[0];
+  for (const std::string& path : {options.json, options.csv}) {
+    if (!path.empty()) KU_RETURN_IF_ERROR(CheckWritable(path));
+  }
   if (options.Is("scheduler")) {
     BenchScheduler(options.workload.batches, 1000);
     return OkStatus();

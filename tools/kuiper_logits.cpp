@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "kuiper/base/append_file.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/io/npy.h"
 #include "tools/tool_args.h"
@@ -54,6 +55,7 @@ Status Run(const demo::ParsedArgs& args, const Options& options) {
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ReadIds(options.ids_path));
   config.max_context = static_cast<int>(ids.size());
   config.max_num_batched_tokens = options.chunk.value_or(std::min(config.max_context, 512));
+  KU_RETURN_IF_ERROR(CheckWritable(options.out_path));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
 
   NpyWriter out;

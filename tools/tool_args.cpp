@@ -7,6 +7,7 @@
 #include "demo/exit_code.h"
 #include "demo/standard_streams.h"
 #include "demo/start_log.h"
+#include "kuiper/base/append_file.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::tools {
@@ -40,7 +41,10 @@ int RunTool(int argc, char** argv, const Usage& usage,
             const std::function<Status(const demo::ParsedArgs& args)>& run) {
   demo::OccupyStandardStreams();
   demo::StartLog(argv[0], google::GLOG_WARNING, false);
-  const Status status = Run({argv + 1, argv + argc}, usage, run);
+  Status status = Run({argv + 1, argv + argc}, usage, run);
+  if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    status = WriteFailed("to standard output");
+  }
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.message(demo::FlagName).c_str());
   if (!status.hint().empty())

@@ -68,9 +68,9 @@ BatchLine::BatchLine(int64_t n, const JsonNode& json) : number(n) {
             (json.Find("messages") != nullptr || json.Find("prompt") != nullptr);
 }
 
-StatusOr<ChatRequest> ParseBatchLine(const JsonNode& json, const Request& defaults) {
+StatusOr<ChatRequest> ParseBatchLine(const BatchLine& line, const JsonNode& json,
+                                     const Request& defaults) {
   if (!json.IsObject()) return Bad("the line is not an object");
-  const BatchLine line(0, json);
   if (!line.custom_id.has_value()) return Bad("the line has no custom_id");
   if (line.is_flat) return ParseBody({}, FlatBody(json), BareName, defaults);
   const JsonNode* body = json.Find("body");

@@ -30,8 +30,9 @@ struct BatchLine {
   bool is_flat = false;
 };
 
-// What a line asks for; `defaults` holds what it leaves out. kInput.
-StatusOr<ChatRequest> ParseBatchLine(const JsonNode& json, const Request& defaults);
+// What the line made from `json` asks for; `defaults` holds what it leaves out. kInput.
+StatusOr<ChatRequest> ParseBatchLine(const BatchLine& line, const JsonNode& json,
+                                     const Request& defaults);
 
 // How the answer to this request begins, and to no other request of the file.
 std::string BatchAnswerHead(const BatchLine& line);

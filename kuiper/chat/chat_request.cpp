@@ -9,13 +9,10 @@
 namespace kuiper {
 namespace {
 
-// Fields that are no parameters, and those that change no answer.
-constexpr const char* kOtherFields[] = {"messages",    "prompt",
-                                        "stream",      "echo",
-                                        "tools",       "chat_template_kwargs",
-                                        "tool_choice", "max_completion_tokens",
-                                        "model",       "metadata",
-                                        "store",       "user"};
+// Fields that are neither parameters nor part of messages, and those that change no answer.
+constexpr const char* kOtherFields[] = {
+    "prompt", "stream",   "echo",  "tool_choice", "max_completion_tokens",
+    "model",  "metadata", "store", "user"};
 
 constexpr int kMaxChoices = 128;  // OpenAI's limit; one request shall not hold up all others
 
@@ -27,8 +24,8 @@ bool IsKnown(const std::string& key) {
   for (const Parameter& parameter : Parameters()) {
     if (parameter.in_bodies && key == parameter.name) return true;
   }
-  return std::any_of(std::begin(kOtherFields), std::end(kOtherFields),
-                     [&](const char* field) { return key == field; });
+  return IsMessagesField(key) || std::any_of(std::begin(kOtherFields), std::end(kOtherFields),
+                                             [&](const char* field) { return key == field; });
 }
 
 Status CheckFields(const JsonNode& body) {

@@ -26,14 +26,16 @@ Json Choice(bool is_chat, size_t index, const Completion& completion) {
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = FinishName(completion.finish);
   choice["token_ids_fnv1a64"] = TokenHash(completion.tokens);
+  choice["seed"] = completion.seed;
   return choice;
 }
 
 Json FlatChoice(const Completion& completion) {
   return {{"text", completion.text},
-          {"reasoning", completion.has_reasoning ? Json(completion.reasoning) : Json(nullptr)},
+          {"reasoning", completion.reasoning},
           {"finish_reason", FinishReasonName(completion.finish)},
-          {"token_ids_fnv1a64", TokenHash(completion.tokens)}};
+          {"token_ids_fnv1a64", TokenHash(completion.tokens)},
+          {"seed", completion.seed}};
 }
 
 Json Usage(const std::vector<Completion>& choices) {

@@ -21,8 +21,8 @@ struct Responder {
 std::string ChatResponse(bool is_chat, const std::string& id, const Responder& responder,
                          const std::vector<Completion>& choices);
 
-// One line of JSON without braces: "text", "reasoning", "finish_reason" as Kuiper names it and
-// "token_ids_fnv1a64", or "choices" of these where several were asked for; "usage" and
+// One line of JSON without braces: "text", "reasoning", "finish_reason" as Kuiper names it,
+// "token_ids_fnv1a64" and "seed", or "choices" of these where several were asked for; "usage" and
 // "system_fingerprint".
 std::string FlatResponse(const Responder& responder, const std::vector<Completion>& choices);
 

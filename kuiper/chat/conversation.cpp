@@ -236,6 +236,15 @@ Prompt RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
   return prompt;
 }
 
+Request MakeRequest(const Prompt& prompt, const Request& parameters) {
+  Request request = parameters;
+  request.prompt = prompt.ids;
+  request.split_thinking = prompt.thinking.has_value();
+  request.starts_thinking = prompt.starts_thinking;
+  if (prompt.thinking.has_value()) request.thinking_tags = *prompt.thinking;
+  return request;
+}
+
 bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
                         const ThinkingTags& tags) {
   const std::optional<int32_t> turn = tokenizer.TokenId("<|im_start|>");

@@ -107,6 +107,9 @@ struct Prompt {
 StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
                              const HistoryLimits& limits, Conversation* conversation);
 
+// `parameters` with the prompt and what it says about the answer.
+Request MakeRequest(const Prompt& prompt, const Request& parameters);
+
 // The ids of a text without a chat template: control tokens may be spelled in it.
 std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
 Prompt RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,

@@ -55,7 +55,8 @@ std::vector<Parameter> MakeTable() {
                "subtracted from the logits of generated tokens"),
       Sampling("frequency_penalty", &SamplingParams::frequency_penalty, {-2, 2},
                "the same per occurrence"),
-      Sampling("seed", &SamplingParams::seed, {}, "of the sampler"),
+      Sampling("seed", &SamplingParams::seed, {.min = -1},
+               "of the sampler; -1 = another one each time, which the output names"),
       InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1},
                         "tokens to generate at most")),
       InChats(

@@ -12,6 +12,7 @@ namespace kuiper {
 namespace {
 
 constexpr char kAuto[] = "auto";
+constexpr double kAllOnes = -1;  // Limits::min of a uint64 that may be 2^64-1 by this name
 
 // A value with its name, for messages.
 struct Input {
@@ -32,8 +33,17 @@ std::string Quoted(const std::string& text) {
       .append(text.size() > kMaxShown ? "...'" : "'");
 }
 
+// 3.0 is a whole number: programs that know floats only write it so.
+std::string_view WithoutZeroFraction(std::string_view text) {
+  const size_t dot = text.find('.');
+  const bool is_zero = dot != std::string_view::npos && dot + 1 < text.size() &&
+                       text.find_first_not_of('0', dot + 1) == std::string_view::npos;
+  return is_zero ? text.substr(0, dot) : text;
+}
+
 template <typename T>
 bool ParseNumber(std::string_view text, T* out) {
+  if constexpr (std::is_integral_v<T>) text = WithoutZeroFraction(text);
   const auto result = std::from_chars(text.data(), text.data() + text.size(), *out);
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
@@ -121,8 +131,16 @@ Status ParseBytes(const Input& input, uint64_t* out) {
 
 Status Parse(const Input& input, uint64_t* out) {
   if (input.limits.bytes) return ParseBytes(input, out);
-  if (ParseNumber(input.text, out)) return OkStatus();
-  return Bad(input, Quoted(input.text) + " is not a whole number from 0 to 2^64-1");
+  const bool may_be_negative = input.limits.min == kAllOnes;
+  if (may_be_negative && WithoutZeroFraction(input.text) == "-1") {
+    return *out = UINT64_MAX, OkStatus();
+  }
+  uint64_t number = 0;
+  if (ParseNumber(input.text, &number) && !(may_be_negative && number == UINT64_MAX)) {
+    return *out = number, OkStatus();
+  }
+  return Bad(input, Quoted(input.text) + " is not a whole number from " +
+                        (may_be_negative ? "-1 to 2^64-2" : "0 to 2^64-1"));
 }
 
 Status Parse(const Input& input, double* out) {
@@ -232,6 +250,15 @@ std::string Text(const std::optional<T>& value) {
   return value.has_value() ? Text(*value) : "";
 }
 
+// "512M"; what no unit divides as it is.
+std::string SizeText(uint64_t bytes) {
+  constexpr std::pair<const char*, int> kUnits[] = {{"G", 30}, {"M", 20}, {"K", 10}};
+  for (const auto& [unit, shift] : kUnits) {
+    if (bytes > 0 && (bytes >> shift) << shift == bytes) return Text(bytes >> shift) + unit;
+  }
+  return Text(bytes);
+}
+
 std::string Joined(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list.append(list.empty() ? "" : "|").append(name);
@@ -254,6 +281,10 @@ Status SetVariable(const Variable& variable, const Limits& limits, const std::st
 std::string VariableText(const Variable& variable, const Limits& limits) {
   if (int* const* number = std::get_if<int*>(&variable)) {
     if (limits.automatic == **number) return kAuto;
+  }
+  if (uint64_t* const* number = std::get_if<uint64_t*>(&variable)) {
+    if (limits.min == kAllOnes && **number == UINT64_MAX) return "-1";
+    if (limits.bytes) return SizeText(**number);
   }
   if (const auto* named = std::get_if<NamedValues>(&variable)) return named->names[named->get()];
   return std::visit(

@@ -53,7 +53,8 @@ using Variable =
                  std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
                  std::optional<std::string>*, Device*, std::optional<Device>*, NamedValues>;
 
-// What a number may be.
+// What a number may be. A uint64 of at least -1 may be -1, which is stored as 2^64-1
+// and is the only way to write that.
 struct Limits {
   double min = 0;
   double max = INT32_MAX;
@@ -66,7 +67,7 @@ struct Limits {
 // Stores the value of `text`. kInvalidArgument, naming the variable as `spelled`.
 Status SetVariable(const Variable& variable, const Limits& limits, const std::string& spelled,
                    const std::string& text);
-// The value as SetVariable reads it; "" for what is absent or empty.
+// The value as SetVariable reads it, sizes as in "1G"; "" for what is absent or empty.
 std::string VariableText(const Variable& variable, const Limits& limits = {});
 
 // true and false, on and off, yes and no, 1 and 0.

@@ -15,8 +15,9 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config) {
   return Create(config, std::move(model));
 }
 
-StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, OpenedModel model) {
-  KU_ASSIGN_OR_RETURN(auto parts, MakeEngineParts(config, std::move(model)));
+StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, OpenedModel model,
+                                                 std::unique_ptr<Tokenizer> tokenizer) {
+  KU_ASSIGN_OR_RETURN(auto parts, MakeEngineParts(config, std::move(model), std::move(tokenizer)));
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 

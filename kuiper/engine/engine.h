@@ -103,15 +103,25 @@ class Engine {
   static std::string Version();
   // What this build and this machine can compute on, the CPU first.
   static std::vector<Device> Devices();
+  // kUnavailable, and why, for a device that cannot be used.
+  static Status CheckDevice(Device device);
   // The tokenizer alone: config.tokenizer_path, else the one in the model's directory or container.
   static StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const EngineConfig& config);
+  // The same for this model, kTokenizer when the two do not match; null when none is there and
+  // none is needed. With MaxContext a caller can count a prompt before weights are read.
+  static StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const EngineConfig& config,
+                                                            const OpenedModel& model);
+  // EngineConfig::max_context as it will really be. kInvalidArgument beyond the model's limit.
+  static StatusOr<int> MaxContext(const EngineConfig& config, const OpenedModel& model);
   // The chat template that came with the tokenizer, else with the model.
   static StatusOr<TemplateFiles> ReadTemplate(const EngineConfig& config);
   // Plans memory and loads nothing. Same errors as Create up to there.
   static StatusOr<MemoryPlan> Plan(const EngineConfig& config, const OpenedModel& model);
   // The same for each type of keys and values; a plan that does not fit is no error.
   static StatusOr<MemoryTable> PlanTable(const EngineConfig& config, const OpenedModel& model);
-  static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OpenedModel model);
+  // Reads the tokenizer unless it is given.
+  static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config, OpenedModel model,
+                                                  std::unique_ptr<Tokenizer> tokenizer = nullptr);
   // Opens config.model_path first.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config);
   ~Engine();

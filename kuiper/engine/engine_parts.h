@@ -29,7 +29,8 @@ struct EngineParts {
   double load_ms = 0;
 };
 
-StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& config,
-                                                       OpenedModel model);
+// Reads the tokenizer unless it is given.
+StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(
+    const EngineConfig& config, OpenedModel model, std::unique_ptr<Tokenizer> tokenizer = nullptr);
 
 }  // namespace kuiper

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kuiper/base/log.h"
+#include "kuiper/base/text.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_parts.h"
 #include "kuiper/engine/memory_planner.h"
@@ -69,6 +70,25 @@ StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
   return Tokenizer::Load(files.dir);
 }
 
+// The same ids mean other texts to another tokenizer, and nothing else would tell.
+void WarnOfOtherTokenizer(const EngineConfig& config, const ModelFiles& files) {
+  constexpr size_t kMaxBytes = size_t{256} << 20;
+  constexpr char kName[] = "tokenizer.json";
+  std::error_code error;
+  std::filesystem::path given = config.tokenizer_path;
+  if (std::filesystem::is_directory(given, error)) given /= kName;
+  const std::filesystem::path own = std::filesystem::path(files.dir) / kName;
+  if (given.extension() != own.extension() || std::filesystem::equivalent(given, own, error)) {
+    return;
+  }
+  StatusOr<std::string> mine = files.tokenizer_json;
+  if (mine->empty()) mine = ReadTextFile(own.string(), kMaxBytes, StatusCode::kTokenizer);
+  const auto other = ReadTextFile(given.string(), kMaxBytes, StatusCode::kTokenizer);
+  if (!mine.ok() || !other.ok() || *mine == *other) return;
+  LogWarning(given.string() + " is not the tokenizer that came with the model: where their ids " +
+             "differ, answers mean nothing");
+}
+
 StatusOr<TemplateFiles> TemplateOf(const EngineConfig& config, const ModelFiles& files) {
   if (!config.tokenizer_path.empty()) {
     KU_ASSIGN_OR_RETURN(TemplateFiles found, ReadTemplateFiles(config.tokenizer_path));
@@ -78,33 +98,6 @@ StatusOr<TemplateFiles> TemplateOf(const EngineConfig& config, const ModelFiles&
     return ReadTemplateFiles(files.dir);
   }
   return ParseTemplateFiles(files.chat_template, files.tokenizer_config_json, files.path);
-}
-
-// Null when none is needed and none is there.
-StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
-                                                   const OpenedModel& model) {
-  auto tokenizer = OpenTokenizer(config, model.files());
-  if (!tokenizer.ok()) {
-    if (!config.need_tokenizer && config.tokenizer_path.empty()) {
-      return std::unique_ptr<Tokenizer>();
-    }
-    return tokenizer.status();
-  }
-  const int vocab = model.config.decoder.vocab;
-  const std::string mismatch = "tokenizer does not match the model: ";
-  if (tokenizer.value()->max_id() >= vocab) {
-    return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
-                                              std::to_string(tokenizer.value()->max_id()) +
-                                              ", model vocabulary is " + std::to_string(vocab));
-  }
-  // With a template of the model's own it is known which control tokens prompts have.
-  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
-  const bool by_family =
-      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
-  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
-    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
-  }
-  return tokenizer;
 }
 
 int MaxOutputs(const EngineConfig& config) {
@@ -216,23 +209,62 @@ std::vector<Device> Engine::Devices() {
   return UsableDevices();
 }
 
+Status Engine::CheckDevice(Device device) {
+  return MakeOps(device, {}).status();
+}
+
 StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config) {
   std::error_code ignored;
-  const bool is_folder = std::filesystem::is_directory(config.model_path, ignored);
-  if (is_folder || !config.tokenizer_path.empty()) {
-    // No weights are needed: the folder may hold nothing but a tokenizer.
-    return Tokenizer::Load(is_folder && config.tokenizer_path.empty() ? config.model_path
-                                                                      : config.tokenizer_path);
+  if (!config.tokenizer_path.empty()) return Tokenizer::Load(config.tokenizer_path);
+  // No weights are needed: there may be nothing but a tokenizer.
+  if (std::filesystem::is_directory(config.model_path, ignored) ||
+      config.model_path.ends_with(".json")) {
+    return Tokenizer::Load(config.model_path);
   }
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source,
                       FileWeights::Open(config.model_path));
   return OpenTokenizer(config, source->files());
 }
 
+StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config,
+                                                           const OpenedModel& model) {
+  auto tokenizer = OpenTokenizer(config, model.files());
+  if (!tokenizer.ok()) {
+    if (!config.need_tokenizer && config.tokenizer_path.empty()) {
+      return std::unique_ptr<Tokenizer>();
+    }
+    return tokenizer.status();
+  }
+  if (!config.tokenizer_path.empty()) WarnOfOtherTokenizer(config, model.files());
+  const int vocab = model.config.decoder.vocab;
+  const std::string mismatch = "tokenizer does not match the model: ";
+  if (tokenizer.value()->max_id() >= vocab) {
+    return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
+                                              std::to_string(tokenizer.value()->max_id()) +
+                                              ", model vocabulary is " + std::to_string(vocab));
+  }
+  // With a template of the model's own it is known which control tokens prompts have.
+  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
+  const bool by_family =
+      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
+  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
+    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
+  }
+  return tokenizer;
+}
+
+StatusOr<int> Engine::MaxContext(const EngineConfig& config, const OpenedModel& model) {
+  EngineConfig resolved = config;
+  KU_RETURN_IF_ERROR(CheckConfig(resolved));
+  KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
+  return resolved.max_context;
+}
+
 StatusOr<TemplateFiles> Engine::ReadTemplate(const EngineConfig& config) {
   std::error_code ignored;
   const std::string& path = config.model_path;
-  if (std::filesystem::is_directory(path, ignored) || path.ends_with(".jinja")) {
+  if (std::filesystem::is_directory(path, ignored) || path.ends_with(".jinja") ||
+      path.ends_with(".json")) {
     ModelFiles files;
     files.path = files.dir = path;
     return TemplateOf(config, files);
@@ -291,7 +323,8 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
 }
 
 StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& config,
-                                                       OpenedModel model) {
+                                                       OpenedModel model,
+                                                       std::unique_ptr<Tokenizer> tokenizer) {
   const Clock::time_point begin = Clock::now();
   auto s = std::make_unique<EngineParts>();
   s->config = config;
@@ -300,7 +333,10 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   s->config.cascade_attention = Cascades(config);
-  KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, model));
+  s->tokenizer = std::move(tokenizer);
+  if (s->tokenizer == nullptr) {
+    KU_ASSIGN_OR_RETURN(s->tokenizer, Engine::ReadTokenizer(config, model));
+  }
   KvShape kv;
   KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, model, *s->ops, &kv));
   LogInfo(s->plan.Describe());

@@ -1,6 +1,7 @@
 #include "kuiper/engine/request.h"
 
 #include <cmath>
+#include <random>
 
 namespace kuiper {
 namespace {
@@ -28,6 +29,10 @@ Status CheckBeams(const Request& request, int vocab) {
 }
 
 }  // namespace
+
+uint64_t DrawSeed() {
+  return std::random_device()();
+}
 
 const char* FinishReasonName(FinishReason reason) {
   switch (reason) {
@@ -88,6 +93,16 @@ Status CheckRequest(const Request& request, int vocab) {
     return bad("num_logprobs must be between 0 and the vocabulary size");
   }
   return CheckBeams(request, vocab);
+}
+
+Status ContextExceeded(int num_tokens, int max_context) {
+  return Status(StatusCode::kContextExceeded,
+                "prompt is " + std::to_string(num_tokens) + " tokens but the context is " +
+                    std::to_string(max_context) + " (code context_length_exceeded)");
+}
+
+Status CheckPromptFits(int num_tokens, int max_context) {
+  return num_tokens < max_context ? OkStatus() : ContextExceeded(num_tokens, max_context);
 }
 
 }  // namespace kuiper

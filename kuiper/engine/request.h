@@ -14,6 +14,12 @@
 
 namespace kuiper {
 
+// SamplingParams::seed of a request: one is drawn when the request is added; Completion::seed has
+// it.
+inline constexpr uint64_t kRandomSeed = UINT64_MAX;
+// Of at most ten digits, so that people can type it.
+uint64_t DrawSeed();
+
 // Request::reasoning_budget: half of the tokens that the answer may have.
 inline constexpr int kAutoReasoningBudget = -2;
 
@@ -48,6 +54,10 @@ struct Request {
 Status CheckSampling(const SamplingParams& params);
 // kInvalidArgument or kInput for what no engine can run; `vocab` bounds the ids.
 Status CheckRequest(const Request& request, int vocab);
+// The error of a prompt that is too long for the context.
+Status ContextExceeded(int num_tokens, int max_context);
+// That error, unless the prompt leaves room for a token.
+Status CheckPromptFits(int num_tokens, int max_context);
 
 enum class FinishReason {
   kNone,
@@ -88,6 +98,7 @@ struct Completion {
   // ascending.
   std::vector<int32_t> pages;
 
+  uint64_t seed = 0;          // with which the tokens were drawn
   double score = 0;           // of a beam search: sum of log probabilities / length^length_penalty
   std::vector<float> logits;  // [tokens, vocab] if kept
   std::vector<float> hidden;  // [layers, hidden] if kept: the residual stream behind each layer, of

@@ -17,6 +17,11 @@ Status NoSuchAnswer(int64_t request, int sample, const char* what) {
 }  // namespace
 
 StatusOr<int64_t> RequestTable::Add(const Request& request) {
+  if (request.sampling.seed == kRandomSeed) {
+    Request drawn = request;
+    drawn.sampling.seed = DrawSeed();
+    return Add(drawn);
+  }
   const bool searches = request.beam_width > 1;
   KU_RETURN_IF_ERROR(CheckRequest(request, rules_.vocab));
   if (searches) KU_RETURN_IF_ERROR(BeamSearch::Check(rules_, request));

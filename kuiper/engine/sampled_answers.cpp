@@ -63,6 +63,7 @@ void SampledAnswers::Finish(int64_t sequence, FinishReason reason, const Status&
                             TokenEvent event) {
   std::optional<Transcript>& answer = answers_.at(sequence - first_);
   Completion completion = answer->Finish(reason, error, &event);
+  completion.seed = request_.sampling.seed + static_cast<uint64_t>(sequence - first_);
   answer.reset();
   --num_running_;
   const auto seq = desk_.scheduler.Finish(sequence, reason != FinishReason::kError);

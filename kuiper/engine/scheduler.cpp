@@ -24,16 +24,10 @@ int Scheduler::window() const {
   return static_cast<int>(std::min<int64_t>(limits_.max_context, pages_.num_tokens()));
 }
 
-Status ContextExceeded(int num_tokens, int max_context) {
-  return Status(StatusCode::kContextExceeded,
-                "prompt is " + std::to_string(num_tokens) + " tokens but the context is " +
-                    std::to_string(max_context) + " (code context_length_exceeded)");
-}
-
 // Checks the prompt and says how many pages the sequence may grow to.
 Status Scheduler::Check(Sequence& seq) const {
   const int prompt = seq.num_prompt;
-  if (prompt >= limits_.max_context) return ContextExceeded(prompt, limits_.max_context);
+  KU_RETURN_IF_ERROR(CheckPromptFits(prompt, limits_.max_context));
   if (pages_.PagesFor(prompt) > pages_.num_total()) {
     return Status(StatusCode::kResourceExhausted,
                   "prompt is " + std::to_string(prompt) + " tokens but the KV cache holds " +

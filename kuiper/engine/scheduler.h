@@ -29,9 +29,6 @@
 
 namespace kuiper {
 
-// The error of a prompt that does not fit the context.
-Status ContextExceeded(int num_tokens, int max_context);
-
 class Scheduler {
  public:
   static constexpr int kArrivalsPerPriority = 1000;

@@ -181,15 +181,17 @@ StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
   return parsed;
 }
 
-Status CheckMessagesFields(const JsonNode& root) {
+bool IsMessagesField(std::string_view key) {
   constexpr std::string_view kRead[] = {"messages", "tools", "documents", "add_generation_prompt",
-                                        "chat_template_kwargs",
-                                        // Of a saved conversation.
-                                        "version", "model"};
+                                        "chat_template_kwargs"};
+  return std::find(std::begin(kRead), std::end(kRead), key) != std::end(kRead);
+}
+
+Status CheckMessagesFields(const JsonNode& root) {
   for (const std::string& key : root.keys) {
-    if (std::find(std::begin(kRead), std::end(kRead), key) == std::end(kRead)) {
-      return InputError("nobody reads the field " + Quoted(key));
-    }
+    const bool is_of_session = key == "version" || key == "model";
+    if (is_of_session || IsMessagesField(key)) continue;
+    return InputError("nobody reads the field " + Quoted(key));
   }
   return OkStatus();
 }

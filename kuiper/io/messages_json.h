@@ -27,6 +27,8 @@ struct ParsedMessages {
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json);
 StatusOr<ParsedMessages> ParseMessages(const JsonNode& root);
 
+// Whether ParseMessages reads this key of the object.
+bool IsMessagesField(std::string_view key);
 // kInput for a key of the object that nobody reads; a saved conversation has some of its own.
 Status CheckMessagesFields(const JsonNode& root);
 

@@ -9,10 +9,11 @@ namespace {
 
 Status NotBuilt(Device device) {
   const bool simt = device.type == DeviceType::kSimt;
-  return Status(StatusCode::kUnavailable,
-                simt ? "no simt device found (this build has no CUDA kernels to emulate)"
-                     : "no CUDA device found (this build has no CUDA support)",
-                Param("device") + " cpu runs without one");
+  return Status(
+      StatusCode::kUnavailable,
+      simt ? "no simt device found (this build has no CUDA kernels to emulate)"
+           : "no CUDA device found: this build has no CUDA (cmake " + Param("preset") + " cuda)",
+      Param("device") + " cpu runs without one");
 }
 
 }  // namespace

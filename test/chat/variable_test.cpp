@@ -20,7 +20,8 @@ TEST(Variable, NumbersHaveARange) {
             "x: 0 is out of range (must be at least 1 and fit into 31 bits)");
   EXPECT_EQ(Error(&count, {}, "2147483648"),
             "x: 2147483648 is out of range (must be at least 0 and fit into 31 bits)");
-  for (const char* text : {"", " 1", "1 ", "+1", "1.0", "0x1", "99999999999999999999", "-"}) {
+  for (const char* text :
+       {"", " 1", "1 ", "+1", "1.5", "1.", "1.0.0", "0x1", "99999999999999999999", "-"}) {
     EXPECT_EQ(Error(&count, {1, 8}, text), "x: '" + std::string(text) + "' is not a whole number");
   }
   EXPECT_EQ(Error(&count, {.min = 1, .max = 256, .power_of_two = true}, "12"),
@@ -39,6 +40,40 @@ TEST(Variable, NumbersHaveARange) {
   EXPECT_EQ(Error(&seed, {}, "18446744073709551615"), "");
   EXPECT_EQ(seed, UINT64_MAX);
   EXPECT_EQ(Error(&seed, {}, "-1"), "x: '-1' is not a whole number from 0 to 2^64-1");
+}
+
+TEST(Variable, WholeNumbersMayBeWrittenAsFloats) {
+  int count = 0;
+  EXPECT_EQ(Error(&count, {1, 8}, "7.0"), "");
+  EXPECT_EQ(count, 7);
+  EXPECT_EQ(Error(&count, {1, 8}, "9.00"), "x: 9.00 is out of range (must be from 1 to 8)");
+  uint64_t seed = 0;
+  EXPECT_EQ(Error(&seed, {}, "42.0"), "");
+  EXPECT_EQ(seed, 42u);
+}
+
+TEST(Variable, MinusOneIsAllOnesWhereItMayBe) {
+  uint64_t seed = 0;
+  const Limits limits = {.min = -1};
+  for (const char* text : {"-1", "-1.0"}) {
+    EXPECT_EQ(Error(&seed, limits, text), "");
+    EXPECT_EQ(seed, UINT64_MAX);
+    EXPECT_EQ(VariableText(&seed, limits), "-1");
+    seed = 5;
+  }
+  for (const char* text : {"-2", "18446744073709551615", "-1.5"}) {
+    EXPECT_EQ(Error(&seed, limits, text),
+              "x: '" + std::string(text) + "' is not a whole number from -1 to 2^64-2");
+  }
+  EXPECT_EQ(VariableText(&seed, limits), "5");
+}
+
+TEST(Variable, SizesAreWrittenWithTheirUnit) {
+  for (const char* text : {"1", "1023", "1K", "512M", "3G", "1025M"}) {
+    uint64_t bytes = 0;
+    EXPECT_EQ(Error(&bytes, {.bytes = true}, text), "");
+    EXPECT_EQ(VariableText(&bytes, {.bytes = true}), text);
+  }
 }
 
 TEST(Variable, AutoStandsForANumberWhereThereIsOne) {

@@ -143,13 +143,60 @@ class Batch(CliTest):
             {"custom_id": "several", "prompt": "Hello", "n": 2, "max_tokens": 4}))
         body = long["response"]["body"]
         self.assertEqual(body["choices"][0]["token_ids_fnv1a64"], alone["token_ids_fnv1a64"])
-        for key in ("text", "finish_reason", "token_ids_fnv1a64"):
+        for key in ("text", "reasoning", "finish_reason", "token_ids_fnv1a64", "seed"):
             self.assertEqual(flat[key], alone[key])
+        self.assertEqual([choice["reasoning"] for choice in several["choices"]], ["", ""])
         self.assertEqual(flat["usage"], body["usage"])
         self.assertIsNone(flat["error"])
         self.assertEqual(len(several["choices"]), 2)
         self.assertEqual({long["response"]["body"]["system_fingerprint"]},
                          {flat["system_fingerprint"], several["system_fingerprint"]})
+
+    def test_bodies_have_what_messages_files_have(self):
+        request = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": False}
+        plain, with_all, unread, wrong = self.answers(lines_of(
+            {"custom_id": "a", "messages": request["messages"], "max_tokens": 2},
+            {"custom_id": "b", **request, "max_tokens": 2},
+            {"custom_id": "c", **request, "documents": [{"title": "a"}]},
+            {"custom_id": "d", **request, "documents": 1}))
+        ids = self.qwen3_run("--messages", self.path("m", json.dumps(request)), "--tokenize").out.split()
+        self.assertEqual(with_all["usage"]["prompt_tokens"], len(ids))
+        self.assertLess(len(ids), plain["usage"]["prompt_tokens"])
+        self.assertIn("the chat template does not read documents", unread["error"]["message"])
+        self.assertIn("documents is not a list", wrong["error"]["message"])
+
+    def test_seeds(self):
+        body = {"prompt": "Hi", "max_tokens": 12, "temperature": 5, "ignore_eos": True}
+        answers = self.answers(lines_of(
+            {"custom_id": "a", **body, "seed": -1}, {"custom_id": "b", **body, "seed": -1},
+            {"custom_id": "c", **body, "seed": 7.0}, {"custom_id": "d", **body, "seed": 7},
+            {"custom_id": "e", **body, "seed": 7.5}, {"custom_id": "f", **body, "max_tokens": 12.0}))
+        a, b, c, d, wrong, _ = answers
+        self.assertNotEqual(a["seed"], b["seed"])
+        self.assertEqual((c["seed"], c["token_ids_fnv1a64"]), (7, d["token_ids_fnv1a64"]))
+        self.assertIn("'7.5' is not a whole number", wrong["error"]["message"])
+        os.remove(self.path("answers.jsonl"))
+        again, = self.answers(lines_of({"custom_id": "a", **body, "seed": a["seed"]}))
+        self.assertEqual(again["token_ids_fnv1a64"], a["token_ids_fnv1a64"])
+
+    def test_a_pipe_that_stays_open(self):
+        """Answers come while the writer thinks about the next request, and SIGTERM ends the wait."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            run = subprocess.Popen([program("kuiper_batch"), self.qwen3, "--device", "cpu", "-i", "-",
+                                    "-o", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, preexec_fn=default_signals)
+            for custom_id in "ab":
+                request = {"custom_id": custom_id, "prompt": "x", "max_tokens": 2}
+                run.stdin.write(lines_of(request, "").encode())
+                run.stdin.flush()
+                self.assertEqual(json.loads(run.stdout.readline())["custom_id"], custom_id)
+            run.stdin.write(b'{"custom_id": "half a')
+            run.stdin.flush()
+            run.send_signal(number)
+            run.wait(timeout=60)  # its input is still open
+            out, err = run.communicate()
+            self.assertEqual((run.returncode, out), (-number, b""))
+            self.assertIn(b"Batch: 2 requests, 0 failed", err)
 
     def test_the_sample_file(self):
         with open(os.path.join(os.path.dirname(ARGS.models), "requests.jsonl")) as f:

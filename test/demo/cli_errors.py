@@ -127,10 +127,53 @@ class ModelErrors(CliTest):
 
     def test_broken_config(self):
         model = self.copy_model()
-        for text in (b"", b"{", b"[]", b'{"hidden_size": "x"}', b"\xff\xfe", b"[" * 100000):
-            with open(os.path.join(model, "config.json"), "wb") as f:
-                f.write(text)
-            self.fails(3, model, "-p", "x")
+        for name in ("generation_config.json", "config.json"):
+            path = os.path.join(model, name)
+            for text in (b"", b"{", b"[]", b'{"hidden_size": "x"}', b"\xff\xfe", b"[" * 100000):
+                if name == "generation_config.json" and text in (b"", b'{"hidden_size": "x"}'):
+                    continue  # none, and a field that nobody reads
+                with open(path, "wb") as f:
+                    f.write(text)
+                self.fails(3, model, "-p", "x", message=f"error: {path}: ")
+            os.remove(path)
+            shutil.copy(os.path.join(self.qwen3, name), path)
+
+    def test_what_needs_no_weights_is_checked_before_them(self):
+        model = self.copy_model()
+        with open(os.path.join(model, "config.json")) as f:
+            layers = json.load(f)["num_hidden_layers"]
+        self.edit_config(model, num_hidden_layers=layers + 1)
+        args = (model, "--device", "cpu", "-c", "64")
+        last = f'tensor "model.layers.{layers}.input_layernorm.weight" is missing'
+        kept = self.path("kept", "mine")
+        # A layer that is missing is found when its weights are read.
+        self.fails(3, *args, "-p", "x", "--dump-tokens", kept, "--stats-json", kept, message=last)
+        with open(kept) as f:
+            self.assertEqual(f.read(), "mine")
+        for flag in ("--dump-tokens", "--dump-logits", "--stats-json", "--session", "--log-file"):
+            for path in ("/nonexistent/x", self.dir):
+                self.fails(1, *args, "-p", "x", flag, path, message="cannot write " + path)
+        self.fails(1, *args, "-i", "--stats-json", "/nonexistent/x", message="cannot write")
+        for task in ((), ("--verify-paged",), ("--raw",)):
+            self.fails(6, *args, "-p", "word " * 80, *task, message="but the context is 64")
+            self.fails(3, *args, "-p", "x", *task, message=last)
+        self.fails(4, *args, "-p", "x", "--tokenizer", "/nonexistent", message="not found")
+        requests = self.path("in", '{"custom_id": "a", "prompt": "x"}')
+        for output, code in (("/nonexistent/x", 1), ("-", 3)):
+            self.fails(code, *args, "-i", requests, "-o", output, name="kuiper_batch")
+        for output, code in (("/nonexistent/x", 1), (self.path("l"), 3)):
+            self.fails(code, model, "--ids", self.path("ids", "1 2"), "--out", output,
+                       name="kuiper_logits")
+
+    def test_a_tokenizer_that_did_not_come_with_the_model(self):
+        args = (self.qwen3, "--device", "cpu", "-p", "x", "-n", "2", "-q")
+        for other in (self.qwen25, os.path.join(self.qwen25, "tokenizer.json")):
+            self.assertRegex(self.ok(*args, "--tokenizer", other).err,
+                             "(?m)^warning: .*tokenizer.json is not the tokenizer that came with")
+        copy = self.path("tokenizer.json")
+        shutil.copy(os.path.join(self.qwen3, "tokenizer.json"), copy)
+        for same in (self.qwen3, os.path.join(self.qwen3, "tokenizer.json"), copy):
+            self.assertNotIn("came with", self.ok(*args, "--tokenizer", same).err)
 
     def test_tokenizer(self):
         self.fails(4, self.qwen3, "/nonexistent/tokenizer.json", "-p", "x",
@@ -201,6 +244,8 @@ class ModelErrors(CliTest):
         args = (self.qwen3, "-p", "x", "--device", "cpu", "--paged-attention", "--num-blocks",
                 "99999999")
         self.fails(7, *args, message="available (limit 90% of ")
+        self.fails(7, self.qwen3, "-p", "x", "--device", "cpu", "--gpu-memory-utilization", "0.0001",
+                   message="(limit 0.01% of ", hint=r"--gpu-memory-utilization 0\.\d+ would do")
         plan = self.ok(self.qwen3, "--device", "cpu", "--dry-run")
         self.assertIn("weights", plan.out)
         self.assertIn("KV cache", plan.out)

@@ -131,11 +131,29 @@ class Output(CliTest):
     def test_verbose_logs_more(self):
         self.assertRegex(self.qwen3_run("-p", "x", "-n", "2", "-v").err, r"(?m)^I\d{8} ")
 
-    def test_one_note_about_the_missing_gpu(self):
+    def test_one_note_about_a_gpu_that_cannot_be_used(self):
+        devices = self.ok("--version").out
+        is_here = any(os.path.exists(path) for path in (
+            "/dev/nvidiactl", "/dev/nvhost-gpu", "/proc/driver/nvidia", "/usr/lib/wsl/lib/nvidia-smi"))
         r = self.ok(self.qwen3, "-p", "x", "-n", "2")
-        self.assertEqual(len([l for l in r.err.splitlines() if l.startswith("note:")]), 1, r.err)
-        self.assertIn("CPU", r.err)
+        notes = [l for l in r.err.splitlines() if l.startswith("note:")]
+        if is_here and "cuda" not in devices:
+            self.assertEqual(notes, ["note: running on the CPU; no CUDA device found: this build has "
+                                     "no CUDA (cmake --preset cuda)"])
+        elif not is_here:
+            self.assertEqual(notes, [])
         self.assertNotIn("note:", self.qwen3_run("-p", "x", "-n", "2").err)
+
+    def test_colours_always_means_always(self):
+        args = ("-p", "x", "-n", "3")
+        colored = self.qwen3_run(*args, "--color", "always", env={"NO_COLOR": "1"})
+        self.assertIn("\x1b[1;36mhint:\x1b[0m", colored.err)
+        self.assertTrue(colored.out.startswith("Assistant: "))
+        self.assertNotIn("\x1b", colored.out)
+        self.assertIn("\x1b[2m", self.qwen3_run(*args, "--color", "always", "--stream").out)
+        for color in ("auto", "never"):
+            r = self.qwen3_run(*args, "--color", color)
+            self.assertNotIn("\x1b", r.out + r.err)
 
     def test_flags_without_effect_say_so_once(self):
         r = self.qwen3_run("-p", "x", "-n", "2", "--fused-rope-kv", "--fused-gqa",
@@ -194,11 +212,31 @@ class Output(CliTest):
         with open(log) as f:
             text = f.read()
         self.assertIn("Paged Attention: disabled", text)
-        self.assertIn("loaded tiny-qwen3", text)
+        self.assertRegex(text, "(?m)^loaded tiny-qwen3")  # as on stderr, where nothing is in front
         with open(stats) as f:
             numbers = json.loads(f.read())
         self.assertEqual(numbers["usage"]["completion_tokens"], 3)
         self.assertNotIn("text", numbers)
+
+    def test_a_random_seed_is_named_and_repeats_the_answer(self):
+        args = ("-p", "Hi", "-n", "12", "--temp", "5", "--ignore-eos", "-o", "json")
+        runs = [self.qwen3_run(*args, "--seed", "-1") for _ in range(2)]
+        first, second = (r.json() for r in runs)
+        self.assertNotEqual(first["seed"], second["seed"])
+        self.assertNotEqual(first["token_ids_fnv1a64"], second["token_ids_fnv1a64"])
+        self.assertIn(f"note: the seed was {first['seed']}\n", runs[0].err)
+        for spelled in (str(first["seed"]), f"{first['seed']}.0"):
+            again = self.qwen3_run(*args, "--seed", spelled)
+            self.assertEqual(again.json()["token_ids_fnv1a64"], first["token_ids_fnv1a64"])
+            self.assertEqual(again.json()["seed"], first["seed"])
+            self.assertNotIn("the seed was", again.err)
+        samples = self.qwen3_run(*args, "--seed", "-1", "--num-samples", "2").json()
+        self.assertEqual([c["seed"] for c in samples["choices"]],
+                         [samples["seed"], samples["seed"] + 1])
+        self.qwen3_run("-p", "Hi", "-n", "8", "--temp", "5", "--seed", "-1", "--verify-paged")
+        chat = self.qwen3_run("-i", "-n", "4", "--temp", "5", stdin="/set seed=-1\nHi\n/regen\n")
+        self.assertIn("seed=-1", chat.err)
+        self.assertEqual(len(re.findall(r"(?m)^note: the seed was \d+$", chat.err)), 2)
 
     def test_seed_decides_samples(self):
         args = ("-p", "Hi", "-n", "12", "--temp", "5", "--ignore-eos", "-o", "json")
@@ -233,7 +271,7 @@ class Output(CliTest):
 
 class Json(CliTest):
     KEYS = ["version", "model", "text", "reasoning", "finish_reason", "usage", "token_ids_fnv1a64",
-            "timing", "kv", "ran", "error"]
+            "seed", "timing", "kv", "ran", "error"]
 
     def check(self, j, keys):
         self.assertEqual(list(j), keys)

@@ -3,8 +3,9 @@ import glob
 import json
 import os
 import shutil
+import subprocess
 
-from cli_harness import CliTest
+from cli_harness import ARGS, CliTest, program
 
 
 class FrontDoor(CliTest):
@@ -36,6 +37,23 @@ class FrontDoor(CliTest):
                    hint="kuiper run MODEL")
         self.fails(2, "run", name="kuiper", message="no model given")
         self.fails(3, "chat", "/m/x", name="kuiper", message="model file not found")
+
+
+class Tools(CliTest):
+    def test_output_that_cannot_be_written(self):
+        rates = ("--invent", os.path.join(ARGS.source, "tools/bench_models/tiny.json"), "--device", "cpu",
+                 "--context", "1", "--batch", "1", "--prompt-tokens", "8", "--decode-steps", "4",
+                 "--repetitions", "1")
+        for name, *args in (*((name, arg) for name in ("kuiper_logits", "kuiper_pack", "kuiper_bench")
+                              for arg in ("--help", "--version")), ("kuiper_bench", *rates)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([program(name), *args], stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 1, (name, args))
+            self.assertIn(b"error: cannot write to standard output: No space left", done.stderr)
+        for path in ("/dev/full", "/nonexistent/x"):
+            r = self.run_cli(*rates, "--json", path, name="kuiper_bench")
+            self.assertEqual((r.rc, r.error_lines()[0][:19]), (1, "error: cannot write"), r.err)
+            self.assertEqual(r.out == "", path != "/dev/full", "a wrong path is found first")
 
 
 class Logits(CliTest):

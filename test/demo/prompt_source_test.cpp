@@ -133,6 +133,27 @@ TEST(LineReader, SkipsTheRestOfAnEndlessLine) {
   EXPECT_EQ(reader.Next(), std::nullopt);
 }
 
+TEST(LineReader, IsReadyWhenALineOrTheEndIsThere) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  LineReader reader(ends[0]);
+  EXPECT_FALSE(reader.Ready(0));
+  ASSERT_EQ(write(ends[1], "on", 2), 2);
+  EXPECT_FALSE(reader.Ready(0)) << "half a line";
+  ASSERT_EQ(write(ends[1], "e\ntwo\nth", 8), 8);
+  EXPECT_TRUE(reader.Ready(0));
+  EXPECT_EQ(reader.Next(), "one");
+  EXPECT_TRUE(reader.Ready(0)) << "it has come already";
+  EXPECT_EQ(reader.Next(), "two");
+  EXPECT_FALSE(reader.Ready(0));
+  close(ends[1]);
+  EXPECT_TRUE(reader.Ready(0));
+  EXPECT_EQ(reader.Next(), "th");
+  EXPECT_TRUE(reader.Ready(0));
+  EXPECT_EQ(reader.Next(), std::nullopt);
+  close(ends[0]);
+}
+
 TEST(LineReader, SaysWhyItEnds) {
   TempFile file("a");
   LineReader reader(file.fd());

@@ -1,0 +1,55 @@
+#include "demo/prompter.h"
+
+#include "kuiper/engine/request.h"
+
+namespace kuiper::demo {
+
+HistoryLimits Prompter::LimitsOf(const Request& parameters) const {
+  const bool goes_on = options_.task == Task::kChat || !options_.session_file.empty();
+  HistoryLimits limits;
+  if (options_.drop_oldest) {
+    limits = RoomForAnswers(limits_.max_context, parameters.max_new_tokens, goes_on);
+  }
+  if (goes_on) {
+    limits.max_turns = options_.max_history;
+    limits.kept_turns = options_.max_history - options_.max_history / 2;
+  }
+  return limits;
+}
+
+// The library knows no flags: which of them help is said here.
+std::string Prompter::Hint() const {
+  std::string hint =
+      limits_.max_context < limits_.of_model
+          ? "raise --max-context (model limit " + std::to_string(limits_.of_model) + "), "
+          : "";
+  if (options_.task == Task::kChat) {
+    hint += "shorten the message, or make room by /undo or /clear";
+    return hint + (options_.drop_oldest ? "" : " or /set overflow=drop-oldest");
+  }
+  return hint + "shorten the prompt" +
+         (options_.drop_oldest ? "" : ", or use --overflow drop-oldest");
+}
+
+StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& parameters,
+                                 Conversation* conversation, const std::string& raw_text) const {
+  const HistoryLimits limits = LimitsOf(parameters);
+  StatusOr<Prompt> prompt = options_.raw ? RawPrompt(tokenizer_, chat, raw_text)
+                                         : BuildPrompt(tokenizer_, chat, limits, conversation);
+  if (!prompt.ok()) return prompt;
+  if (prompt->surplus_turns > 0) {
+    console_.Note("history keeps " + std::to_string(limits.max_turns) +
+                  " turns (--max-history): dropped the oldest " +
+                  std::to_string(prompt->surplus_turns));
+  }
+  if (prompt->dropped_turns > prompt->surplus_turns) {
+    console_.Note("the prompt left no room for an answer: dropped the oldest " +
+                  std::to_string(prompt->dropped_turns - prompt->surplus_turns) + " turns (" +
+                  std::to_string(prompt->dropped_tokens) + " tokens)");
+  }
+  const Status fits = CheckPromptFits(static_cast<int>(prompt->ids.size()), limits_.max_context);
+  if (!fits.ok()) return Status(fits.code(), fits.message(), Hint());
+  return prompt;
+}
+
+}  // namespace kuiper::demo
