@@ -115,6 +115,16 @@ std::string InQuotes(const std::string& text) {
   return quoted + '"';
 }
 
+// "; did you mean temp?" for what is no parameter of /set.
+std::string Suggestion(const std::string& name) {
+  std::vector<std::string_view> names = {kOverflow};
+  for (const Parameter& parameter : Parameters()) {
+    if (parameter.in_chats) names.emplace_back(parameter.typed_name);
+  }
+  const std::string nearest = NearestName(name, names);
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
 // Of a list the first value replaces what was there, and an empty one leaves nothing.
 Status SetParameter(const Parameter& parameter, const std::string& spelled,
                     const std::string& value, bool first, Request* request) {
@@ -255,7 +265,7 @@ Status ApplySettings(const std::string& assignments, Request* parameters, bool* 
     } else if (name == kOverflow) {
       set = SetVariable(OverflowNames(&drops), {}, spelled, word.value);
     } else {
-      set = Bad(spelled + ": there is no such parameter");
+      set = Bad(spelled + ": there is no such parameter" + Suggestion(word.name));
     }
     if (!set.ok()) return Bad(set.message(), "/set alone lists the parameters");
   }

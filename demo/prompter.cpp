@@ -18,17 +18,17 @@ HistoryLimits Prompter::LimitsOf(const Request& parameters) const {
 }
 
 // The library knows no flags: which of them help is said here.
-std::string Prompter::Hint() const {
+std::string Prompter::Hint(bool has_history) const {
+  const bool chats = options_.task == Task::kChat;
   std::string hint =
       limits_.max_context < limits_.of_model
           ? "raise --max-context (model limit " + std::to_string(limits_.of_model) + "), "
           : "";
-  if (options_.task == Task::kChat) {
-    hint += "shorten the message, or make room by /undo or /clear";
-    return hint + (options_.drop_oldest ? "" : " or /set overflow=drop-oldest");
-  }
-  return hint + "shorten the prompt" +
-         (options_.drop_oldest ? "" : ", or use --overflow drop-oldest");
+  hint += chats ? "shorten the message" : "shorten the prompt";
+  if (!has_history) return hint;
+  if (chats) hint += ", or make room by /undo or /clear";
+  if (options_.drop_oldest) return hint;
+  return hint + (chats ? " or /set overflow=drop-oldest" : ", or use --overflow drop-oldest");
 }
 
 StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& parameters,
@@ -48,8 +48,9 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
                   std::to_string(prompt->dropped_tokens) + " tokens)");
   }
   const Status fits = CheckPromptFits(static_cast<int>(prompt->ids.size()), limits_.max_context);
-  if (!fits.ok()) return Status(fits.code(), fits.message(), Hint());
-  return prompt;
+  if (fits.ok()) return prompt;
+  const bool has_history = !options_.raw && conversation->num_turns() > 1;
+  return Status(fits.code(), fits.message(), Hint(has_history));
 }
 
 }  // namespace kuiper::demo

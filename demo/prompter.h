@@ -31,7 +31,8 @@ class Prompter {
 
  private:
   HistoryLimits LimitsOf(const Request& parameters) const;
-  std::string Hint() const;
+  // `has_history`: there are turns that could leave.
+  std::string Hint(bool has_history) const;
 
   const Options& options_;
   Console& console_;

@@ -331,6 +331,11 @@ class InputErrors(CliTest):
         self.assertEqual(r.rc, 6)
         self.assertEqual(r.json()["error"]["code"], "context_length_exceeded")
         self.assertEqual(r.json()["finish_reason"], "error")
+        # What helps: there are no older turns that could leave.
+        self.assertNotIn("drop-oldest", r.err)
+        turns = [{"role": role, "content": "a b " * 10} for role in ("user", "assistant", "user")]
+        r = self.fails(6, self.qwen3, "--device", "cpu", "--max-context", "32", "--messages",
+                       self.path("m.json", json.dumps(turns)), hint="or use --overflow drop-oldest")
 
     def test_prompt_that_leaves_little_room_is_no_error(self):
         r = self.qwen3_run("-p", "Hi", "--ignore-eos", "--max-tokens", "5000", "--max-context",

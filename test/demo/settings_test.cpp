@@ -71,6 +71,15 @@ TEST(ChatSettings, DescriptionCanBeSetAgain) {
   EXPECT_EQ(DescribeSettings(again, drop_oldest), text);
 }
 
+TEST(ChatSettings, TheNearestNameIsSuggested) {
+  Request g;
+  EXPECT_EQ(Apply("tmp=1", &g).message(),
+            "/set tmp: there is no such parameter; did you mean temp?");
+  EXPECT_EQ(Apply("overflw=error", &g).message(),
+            "/set overflw: there is no such parameter; did you mean overflow?");
+  EXPECT_EQ(Apply("context=1", &g).message(), "/set context: there is no such parameter");
+}
+
 TEST(ChatCommands, TheNearestNameIsSuggested) {
   EXPECT_EQ(UnknownCommand("/hepl").message(), "unknown command /hepl; did you mean /help?");
   EXPECT_EQ(UnknownCommand("/sys").message(), "unknown command /sys; did you mean /system?");
