@@ -1,7 +1,7 @@
 #include "demo/answer.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <fstream>
 #include <iterator>
 #include <utility>
 
@@ -19,12 +19,9 @@ namespace kuiper::demo {
 namespace {
 
 Status WriteTokens(const std::string& path, const std::vector<int32_t>& tokens) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return WriteFailed(path);
-  bool written = true;
-  for (int32_t id : tokens) written &= std::fprintf(file, "%d\n", id) > 0;
-  written &= std::fclose(file) == 0;
-  return written ? OkStatus() : WriteFailed(path);
+  std::ofstream file(path);
+  for (int32_t id : tokens) file << id << '\n';
+  return file.flush() ? OkStatus() : WriteFailed(path);
 }
 
 Status WriteLogits(const std::string& path, const Completion& completion, int vocab) {
@@ -249,10 +246,9 @@ void Answerer::Finish(Result* result) {
   console_.Line(LogLevel::kDebug, "ran: " + RanJson(*result->ran));
   if (options_.stats && !result->completion.tokens.empty()) PrintStatistics(*result);
   if (!options_.stats_file.empty()) {
-    std::FILE* file = std::fopen(options_.stats_file.c_str(), stats_file_begun_ ? "a" : "w");
-    bool written = file != nullptr && std::fputs((StatsJson(*result) + "\n").c_str(), file) >= 0;
-    if (file != nullptr) written &= std::fclose(file) == 0;
-    if (!written && result->status.ok()) result->status = WriteFailed(options_.stats_file);
+    std::ofstream file(options_.stats_file, stats_file_begun_ ? std::ios::app : std::ios::out);
+    file << StatsJson(*result) << '\n';
+    if (!file.flush() && result->status.ok()) result->status = WriteFailed(options_.stats_file);
     stats_file_begun_ = true;
   }
   if (result->status.ok()) result->status = console_.output_status();
