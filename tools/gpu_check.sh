@@ -227,7 +227,7 @@ fi
 
 # Random weights in the shapes of real models, made on the device; nothing is downloaded. Rows that are
 # missing are too large for its memory, and the log says so.
-kuiper_bench() { "$(bin kuiper_bench)" --device "$device" --attention flash2 "$@"; }
+kuiper_bench() { "$(bin kuiper_bench)" --device "$device" "$@"; }
 # bench MODEL TYPE LAYOUT OPTION...: with the fastest matrix products; the results also go to the table.
 mkdir "$scratch/results"
 bench() {

@@ -50,7 +50,7 @@ struct EngineConfig {
   // that of later ones; absent = on devices, which load kernels when they are first launched.
   std::optional<bool> warm_up;
   // Attention of a decode step reads pages that several sequences share once for all of them; the
-  // bits are those without it. Absent = on the CPU and with AttentionKind::kFlash2.
+  // bits are those without it. Absent = on the CPU and where attention runs on tensor cores.
   std::optional<bool> cascade_attention;
   // Launch a step before the tokens of the one before it have reached the host, where the host has
   // nothing to do with them first; absent = on devices.

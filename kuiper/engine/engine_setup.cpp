@@ -105,14 +105,15 @@ int MaxOutputs(const EngineConfig& config) {
 }
 
 // By default where it costs nothing when no pages are shared: on a device, flash1 would have to use
-// larger blocks for decode steps, as it does where it takes flash2's place.
-bool Cascades(const EngineConfig& config) {
-  const bool is_free =
-      config.device.type == DeviceType::kCPU || config.ops.attention == AttentionKind::kFlash2;
+// larger blocks for decode steps.
+bool Cascades(const EngineConfig& config, DType weights, const KvShape& kv, const Ops& ops) {
+  const bool is_free = config.device.type == DeviceType::kCPU ||
+                       ops.AttentionFor(weights, kv.format, kv.head_dim) == AttentionKind::kFlash2;
   return config.paged && config.max_num_seqs > 1 && config.cascade_attention.value_or(is_free);
 }
 
-ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit) {
+ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit,
+                                 bool cascade) {
   return {.kv = kv,
           .paged = config.paged,
           .max_context = config.max_context,
@@ -122,14 +123,15 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
           .max_samples = config.max_num_seqs,
           .vocab_limit = vocab_limit,
           .use_graph = config.use_graph,
-          .cascade = Cascades(config)};
+          .cascade = cascade};
 }
 
 // Kernel scratch, the RoPE table and the arrays of a step.
-size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const KvShape& kv,
-                      const Ops& ops) {
+size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, DType weights,
+                      const KvShape& kv, const Ops& ops) {
   const size_t rope = sizeof(float) * config.max_context * d.head_dim;
-  const ModelRunner::Config runner = RunnerConfig(config, kv, d.vocab);
+  const ModelRunner::Config runner =
+      RunnerConfig(config, kv, d.vocab, Cascades(config, weights, kv, ops));
   const MemorySize arrays = ModelRunner::ArraySize(d, runner);
   return rope + arrays.device + (ops.device().traits().unified_memory ? arrays.host : 0) +
          ops.ScratchBytes(ModelRunner::LimitsOf(d, runner));
@@ -147,7 +149,7 @@ MemoryRequest RequestOf(const EngineConfig& config, const DecoderConfig& d,
   request.weight_bytes = weights.bytes;
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
                                              config.max_num_batched_tokens, MaxOutputs(config));
-  request.workspace_bytes = WorkspaceBytes(config, d, kv, ops);
+  request.workspace_bytes = WorkspaceBytes(config, d, weights.matrix_type, kv, ops);
   const DeviceTraits device = ops.device().traits();
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
   request.swap_bytes = swaps ? config.swap_bytes : 0;
@@ -332,7 +334,6 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
   KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
-  s->config.cascade_attention = Cascades(config);
   s->tokenizer = std::move(tokenizer);
   if (s->tokenizer == nullptr) {
     KU_ASSIGN_OR_RETURN(s->tokenizer, Engine::ReadTokenizer(config, model));
@@ -352,8 +353,10 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   KU_ASSIGN_OR_RETURN(s->model, LoadModel(std::move(model), *s->ops, load));
   const DecoderConfig& decoder = s->model->config().decoder;
   const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
+  const bool cascade = Cascades(config, decoder.dtype, kv, *s->ops);
+  s->config.cascade_attention = cascade;
   KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, s->model->decoder(),
-                                                     RunnerConfig(s->config, kv, vocab)));
+                                                     RunnerConfig(s->config, kv, vocab, cascade)));
   if (config.warm_up.value_or(s->ops->device().traits().is_asynchronous)) {
     KU_RETURN_IF_ERROR(s->runner->WarmUp());
   }

@@ -8,14 +8,16 @@ namespace kuiper {
 
 // Which attention kernel runs. Each gives the same bits for paged and contiguous storage.
 enum class AttentionKind {
+  kAuto,    // kFlash2 where it applies, else kFlash1
   kMha,     // plain two-pass softmax: the reference
   kFlash1,  // online softmax over key tiles
-  kFlash2,  // the backend's fastest; the same as kFlash1 on the CPU
+  kFlash2,  // the same on tensor cores; kFlash1 where they do not apply
 };
 
-// "mha", "flash1", "flash2".
+// "auto", "mha", "flash1", "flash2".
 constexpr const char* AttentionName(AttentionKind kind) {
-  return kind == AttentionKind::kMha ? "mha" : kind == AttentionKind::kFlash1 ? "flash1" : "flash2";
+  constexpr const char* kNames[] = {"auto", "mha", "flash1", "flash2"};
+  return kNames[static_cast<int>(kind)];
 }
 
 // What the bits of a row depend on besides its own sequence. The CPU is always strict.
@@ -29,7 +31,7 @@ enum class Determinism {
 struct OpsOptions {
   int num_threads = 0;  // CPU: 0 = one per usable core
   Determinism determinism = Determinism::kOn;
-  AttentionKind attention = AttentionKind::kFlash1;
+  AttentionKind attention = AttentionKind::kAuto;
   // CUDA: Prepare times the library's algorithms for products that no run on this machine has timed
   // before and keeps the choice for all later runs (kernels/cuda/gemm_choice.h).
   bool tune = false;

@@ -128,7 +128,7 @@ TEST(Args, UnknownOptionNamesTheNearest) {
 
 TEST(Args, BadValues) {
   EXPECT_EQ(Error({"--attention", "flash3"}),
-            "--attention: 'flash3' is not one of mha, flash1, flash2");
+            "--attention: 'flash3' is not one of auto, mha, flash1, flash2");
   EXPECT_EQ(Error({"--max-tokens", "abc"}), "--max-tokens: 'abc' is not a whole number");
   EXPECT_EQ(Error({"--max-tokens", ""}), "--max-tokens: '' is not a whole number");
   EXPECT_EQ(Error({"--max-tokens", "5x"}), "--max-tokens: '5x' is not a whole number");

@@ -16,7 +16,7 @@ class UsageErrors(CliTest):
         self.fails(2, m, "--page-attention",
                    message="error: unknown option --page-attention; did you mean --paged-attention?")
         self.fails(2, m, "--attention", "flash3",
-                   message="error: --attention: 'flash3' is not one of mha, flash1, flash2")
+                   message="error: --attention: 'flash3' is not one of auto, mha, flash1, flash2")
         self.fails(2, m, "--max-tokens", "abc", message="error: --max-tokens: 'abc'")
         self.fails(2, m, "--max-tokens", "99999999999999999999999")
         self.fails(2, m, "--max-history", "-1", message="--max-history")

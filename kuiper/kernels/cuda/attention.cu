@@ -368,7 +368,7 @@ void AttentionFlash(const Resources& resources, const AttnCall& call, const KvVi
 AttentionKind ChosenAttention(AttentionKind asked, DType activations, KvFormat kv, int head_dim) {
   if (asked == AttentionKind::kMha || head_dim > kMaxHeadDim) return AttentionKind::kMha;
   const bool on_tensor_cores =
-      asked == AttentionKind::kFlash2 && CanAttentionMma(activations, kv, head_dim);
+      asked != AttentionKind::kFlash1 && CanAttentionMma(activations, kv, head_dim);
   return on_tensor_cores ? AttentionKind::kFlash2 : AttentionKind::kFlash1;
 }
 
@@ -399,7 +399,10 @@ void Run(const Resources& resources, const AttentionArgs& args) {
       return AttentionFlash(resources, call, args.kv);
     case AttentionKind::kFlash2:
       return AttentionMma(resources, call, args.kv);
+    case AttentionKind::kAuto:
+      break;
   }
+  KU_CHECK(false, "no kernel was chosen");
 }
 
 }  // namespace kuiper::KU_GPU

@@ -24,7 +24,7 @@ class DenseLinear;
 struct Resources {
   cudaStream_t stream = nullptr;
   int num_sms = 0;
-  AttentionKind attention = AttentionKind::kFlash1;
+  AttentionKind attention = AttentionKind::kAuto;
   OpsLimits limits;  // what was reserved
   // Partial results of sequences that several blocks share.
   float* partials = nullptr;
