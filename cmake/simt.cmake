@@ -17,7 +17,8 @@ function(kuiper_simt_sources target)
   endforeach()
 endfunction()
 
-set(KUIPER_SIMT_RUNTIME fiber machine memory options runtime runtime_device runtime_memory shared_memory)
+set(KUIPER_SIMT_RUNTIME fiber machine memory options runtime runtime_device runtime_memory shared_memory
+  ptx_arithmetic ptx_compare ptx_convert ptx_device ptx_memory ptx_module ptx_parse ptx_registers ptx_run ptx_warp)
 list(TRANSFORM KUIPER_SIMT_RUNTIME REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/kuiper/kernels/simt/\\1.cpp")
 
 # kuiper_simt_runtime(target): adds the device itself. Its sources tell ThreadSanitizer about CUDA
@@ -31,3 +32,21 @@ function(kuiper_simt_runtime target)
   set_source_files_properties(${KUIPER_SIMT_RUNTIME} TARGET_DIRECTORY ${target} PROPERTIES
     COMPILE_OPTIONS "${options}")
 endfunction()
+
+# kuiper_ptx(folder file.cu...): appends to KUIPER_PTX_FILES the PTX of the files, in that folder, as the
+# CUDA build's flags make it for Orin. What nvcc writes for other architectures of Ampere and Hopper
+# differs in the line .target alone.
+function(kuiper_ptx folder)
+  foreach(file ${ARGN})
+    get_filename_component(path ${file} ABSOLUTE)
+    get_filename_component(name ${file} NAME_WE)
+    set(ptx ${folder}/${name}.ptx)
+    add_custom_command(OUTPUT ${ptx} DEPENDS ${path} DEPFILE ${ptx}.d VERBATIM
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+      COMMAND ${KUIPER_NVCC} ${KUIPER_PTX_FLAGS} -I ${PROJECT_SOURCE_DIR} -MD -MF ${ptx}.d -MT ${ptx} ${path} -o ${ptx}
+      COMMENT "PTX of ${name}.cu")
+    list(APPEND KUIPER_PTX_FILES ${ptx})
+  endforeach()
+  set(KUIPER_PTX_FILES ${KUIPER_PTX_FILES} PARENT_SCOPE)
+endfunction()
+set(KUIPER_PTX_FLAGS -std=c++20 -O3 -DNDEBUG ${KUIPER_CUDA_FLAGS} -arch=sm_87 -ptx)

@@ -39,7 +39,7 @@ THIRD_PARTY = [
     ("posix", "linux/*"),
 ]
 POSIX = {
-    "cpuid.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "poll.h", "pthread.h", "sched.h",
+    "cpuid.h", "cxxabi.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "poll.h", "pthread.h", "sched.h",
     "signal.h", "strings.h", "termios.h", "time.h", "ucontext.h", "unistd.h",
 }
 CONTAINERS = {

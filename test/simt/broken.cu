@@ -188,10 +188,10 @@ __global__ void FromGlobalKernel(float* out, const float* in, bool fixed) {
   out[threadIdx.x] = static_cast<float>(r[0]);
 }
 
-template <typename... P, typename... A>
-void Run(void (*kernel)(P...), int grid, int block, size_t shared_bytes, A... args) {
-  Launch(kernel, dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(block)),
-         shared_bytes, nullptr, args...);
+template <auto kKernel, typename... A>
+void Run(int grid, int block, size_t shared_bytes, A... args) {
+  Launch<kKernel>(dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(block)),
+                  shared_bytes, nullptr, args...);
   KU_CUDA_CHECK(cudaDeviceSynchronize());
 }
 
@@ -203,70 +203,70 @@ namespace kuiper::simt_test {
 using namespace kuiper::KU_GPU;  // NOLINT(google-build-using-namespace): the kernels above
 
 void ReadPastBuffer(float* out, const float* in, int n, bool fixed) {
-  Run(ReadPastBufferKernel, (n + 32) / 32, 32, 0, out, in, n, fixed);
+  Run<ReadPastBufferKernel>((n + 32) / 32, 32, 0, out, in, n, fixed);
 }
 void WritePastBuffer(float* out, int n, bool fixed) {
-  Run(WritePastBufferKernel, (n + 32) / 32, 32, 0, out, n, fixed);
+  Run<WritePastBufferKernel>((n + 32) / 32, 32, 0, out, n, fixed);
 }
 void ReadPastSharedVariable(float* out, bool fixed) {
-  Run(ReadPastSharedVariableKernel, 1, 32, 0, out, fixed);
+  Run<ReadPastSharedVariableKernel>(1, 32, 0, out, fixed);
 }
 void ReadPastDynamicShared(float* out, bool fixed) {
-  Run(ReadPastDynamicSharedKernel, 1, 32, (fixed ? 32 : 31) * sizeof(float), out);
+  Run<ReadPastDynamicSharedKernel>(1, 32, (fixed ? 32 : 31) * sizeof(float), out);
 }
 void CopyAsyncPastBuffer(float* out, const float* in, int n, bool fixed) {
-  Run(CopyAsyncPastBufferKernel, 1, n / 4 + 1, 0, out, in, n, fixed);
+  Run<CopyAsyncPastBufferKernel>(1, n / 4 + 1, 0, out, in, n, fixed);
 }
 void ReverseWithoutBarrier(float* out, const float* in, bool fixed) {
-  Run(ReverseKernel, 1, 256, 0, out, in, fixed);
+  Run<ReverseKernel>(1, 256, 0, out, in, fixed);
 }
 void LeftNeighbourWithoutBarrier(float* out, const float* in, bool fixed) {
-  Run(LeftNeighbourKernel, 1, 256, 0, out, in, fixed);
+  Run<LeftNeighbourKernel>(1, 256, 0, out, in, fixed);
 }
 void ReuseWithoutBarrier(float* out, bool fixed) {
-  Run(ReuseKernel, 1, 128, 0, out, fixed);
+  Run<ReuseKernel>(1, 128, 0, out, fixed);
 }
 void ExchangeWithoutSyncWarp(float* out, bool fixed) {
-  Run(ExchangeKernel, 1, 32, 0, out, fixed);
+  Run<ExchangeKernel>(1, 32, 0, out, fixed);
 }
 void AddWithoutAtomic(float* out, bool fixed) {
-  Run(AddKernel, 1, 128, 0, out, fixed);
+  Run<AddKernel>(1, 128, 0, out, fixed);
 }
 void BlocksWriteTheSame(float* out, bool fixed) {
-  Run(BlocksKernel, 4, 32, 0, out, fixed);
+  Run<BlocksKernel>(4, 32, 0, out, fixed);
 }
 void LoadMatrixWithoutSyncWarp(float* out, bool fixed) {
-  Run(LoadMatrixOrderKernel, 1, 32, 0, out, fixed);
+  Run<LoadMatrixOrderKernel>(1, 32, 0, out, fixed);
 }
 void ReadWithoutCopyWait(float* out, const float* in, bool fixed) {
-  Run(CopyWaitKernel, 1, 32, 0, out, in, fixed);
+  Run<CopyWaitKernel>(1, 32, 0, out, in, fixed);
 }
 void ReadOthersCopyWithoutBarrier(float* out, const float* in, bool fixed) {
-  Run(OthersCopyKernel, 1, 32, 0, out, in, fixed);
+  Run<OthersCopyKernel>(1, 32, 0, out, in, fixed);
 }
 void CopyIntoUsedTile(float* out, const float* in, bool fixed) {
-  Run(CopyIntoUsedKernel, 1, 32, 0, out, in, fixed);
+  Run<CopyIntoUsedKernel>(1, 32, 0, out, in, fixed);
 }
 void ReadUninitialisedShared(float* out, bool fixed) {
-  Run(UninitialisedKernel, 1, 32, 0, out, fixed);
+  Run<UninitialisedKernel>(1, 32, 0, out, fixed);
 }
 void DivergentBarrier(float* out, bool fixed) {
-  Run(DivergentBarrierKernel, 1, 32, 0, out, fixed);
+  Run<DivergentBarrierKernel>(1, 32, 0, out, fixed);
 }
 void BarriersOnTwoLines(float* out, bool fixed) {
-  Run(TwoLinesKernel, 1, 32, 0, out, fixed);
+  Run<TwoLinesKernel>(1, 32, 0, out, fixed);
 }
 void DivergentShuffle(float* out, bool fixed) {
-  Run(DivergentShuffleKernel, 1, 32, 0, out, fixed);
+  Run<DivergentShuffleKernel>(1, 32, 0, out, fixed);
 }
 void ShuffleWithForeignMask(float* out, bool fixed) {
-  Run(ForeignMaskKernel, 1, 32, 0, out, fixed);
+  Run<ForeignMaskKernel>(1, 32, 0, out, fixed);
 }
 void LoadMatrixMisaligned(float* out, bool fixed) {
-  Run(MisalignedKernel, 1, 32, 0, out, fixed);
+  Run<MisalignedKernel>(1, 32, 0, out, fixed);
 }
 void LoadMatrixFromGlobal(float* out, const float* in, bool fixed) {
-  Run(FromGlobalKernel, 1, 32, 0, out, in, fixed);
+  Run<FromGlobalKernel>(1, 32, 0, out, in, fixed);
 }
 
 }  // namespace kuiper::simt_test

@@ -19,8 +19,8 @@ __global__ void AddKernel(float* out, const float* in, const int* step, int n) {
 __global__ void EmptyKernel() {}
 
 cudaError_t Add(float* out, const float* in, const int* step, int n, cudaStream_t stream) {
-  return simt::LaunchKernel(AddKernel, {dim3((n + 63) / 64), dim3(64), 0}, stream, out, in, step,
-                            n);
+  return simt::LaunchKernel<AddKernel>({dim3((n + 63) / 64), dim3(64), 0}, stream, out, in, step,
+                                       n);
 }
 
 class SimtRuntimeTest : public testing::Test {
@@ -162,7 +162,7 @@ TEST_F(SimtRuntimeTest, CopiesMindTheSideAndTheEndOfTheirBuffers) {
 
 TEST_F(SimtRuntimeTest, ShapesAreRefusedAsByADevice) {
   const auto launch = [&](dim3 grid, dim3 block, size_t shared_bytes) {
-    return simt::LaunchKernel(EmptyKernel, {grid, block, shared_bytes}, stream_);
+    return simt::LaunchKernel<EmptyKernel>({grid, block, shared_bytes}, stream_);
   };
   EXPECT_EQ(launch(dim3(3, 2), dim3(32, 32), 0), cudaSuccess);
   EXPECT_EQ(launch(dim3(1), dim3(1025), 0), cudaErrorInvalidConfiguration);

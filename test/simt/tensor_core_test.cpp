@@ -237,12 +237,12 @@ TEST(TensorCoreGpuTest, LoadMatrixMovesTheSameBits) {
   const std::optional<Wrappers> gpu = GpuWrappers();
   if (!gpu.has_value()) GTEST_SKIP() << "no GPU";
   std::mt19937 rng(5);
-  std::vector<uint16_t> in(256);
+  std::vector<uint16_t> in(2 * 256);
   for (uint16_t& x : in) x = static_cast<uint16_t>(rng());
   for (const bool transposed : {false, true}) {
     const auto load = [&](const Wrappers& w) {
       const Array<uint16_t> input(w, in);
-      Array<uint32_t> output(w, std::vector<uint32_t>(4 * 32));
+      Array<uint32_t> output(w, std::vector<uint32_t>(2 * 4 * 32));
       w.load_matrices(output.device(), input.device(), transposed);
       return output.host();
     };

@@ -60,18 +60,23 @@ __global__ void __launch_bounds__(32)
   for (int r = 0; r < 4; ++r) d[element(r)] = acc[r];
 }
 
+// Twice through one tile: a load must stay between the barriers around it.
 __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transposed) {
   KU_SHARED(tile, uint16_t[32][8]);
   const int lane = static_cast<int>(threadIdx.x);
-  for (int i = 0; i < 8; ++i) tile[lane][i] = in[8 * lane + i];
-  __syncwarp();
-  uint32_t r[4];
-  if (transposed) {
-    LoadMatrixTransposed(r, tile[lane]);
-  } else {
-    LoadMatrix(r, tile[lane]);
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    for (int i = 0; i < 8; ++i) tile[lane][i] = in[256 * n + 8 * lane + i];
+    __syncwarp();
+    uint32_t r[4];
+    if (transposed) {
+      LoadMatrixTransposed(r, tile[lane]);
+    } else {
+      LoadMatrix(r, tile[lane]);
+    }
+    for (int i = 0; i < 4; ++i) out[32 * (4 * n + i) + lane] = r[i];
+    __syncwarp();
   }
-  for (int i = 0; i < 4; ++i) out[32 * i + lane] = r[i];
 }
 
 __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, const float* in, int n,
@@ -127,35 +132,35 @@ void Download(void* host, const void* device, size_t bytes) {
   KU_CUDA_CHECK(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
 }
 
-template <typename... P, typename... A>
-void Run(void (*kernel)(P...), int grid, int block, size_t shared_bytes, A... args) {
-  Launch(kernel, dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(block)),
-         shared_bytes, nullptr, args...);
+template <auto kKernel, typename... A>
+void Run(int grid, int block, size_t shared_bytes, A... args) {
+  Launch<kKernel>(dim3(static_cast<unsigned>(grid)), dim3(static_cast<unsigned>(block)),
+                  shared_bytes, nullptr, args...);
   KU_CUDA_CHECK(cudaDeviceSynchronize());
 }
 
 void ReverseAsync(float* out, const float* in, int grid, int num_valid) {
-  Run(ReverseAsyncKernel, grid, 16, 0, out, in, num_valid);
+  Run<ReverseAsyncKernel>(grid, 16, 0, out, in, num_valid);
 }
 
 template <typename T>
 void MultiplyTile(float* d, const T* a, const T* b, bool transposed) {
-  Run(MultiplyTileKernel<T>, 1, 32, 0, d, a, b, transposed);
+  Run<MultiplyTileKernel<T>>(1, 32, 0, d, a, b, transposed);
 }
 
 void LoadTiles(uint32_t* out, const uint16_t* in, bool transposed) {
-  Run(LoadTilesKernel, 1, 32, 0, out, in, transposed);
+  Run<LoadTilesKernel>(1, 32, 0, out, in, transposed);
 }
 
 void GridSum(float* out, float* partial, unsigned* ticket, const float* in, int n, int grid,
              bool fence) {
-  Run(GridSumKernel, grid, 32, 0, out, partial, ticket, in, n, fence);
+  Run<GridSumKernel>(grid, 32, 0, out, partial, ticket, in, n, fence);
 }
 
 void DoubleInShared(float* out, const float* in, int n) {
   constexpr size_t kBytes = 100 * 1024;
   AllowSharedMemory(DoubleKernel, kBytes);
-  Run(DoubleKernel, 1, 64, kBytes, out, in, n);
+  Run<DoubleKernel>(1, 64, kBytes, out, in, n);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct Wrappers {
   // as [16, 8] if `transposed`.
   void (*multiply_half)(float* d, const Half* a, const Half* b, bool transposed);
   void (*multiply_bfloat16)(float* d, const BFloat16* a, const BFloat16* b, bool transposed);
-  // Registers of every lane after ldmatrix of four matrices: in [32, 8], out [4, 32].
+  // Registers of every lane after ldmatrix of four matrices, twice: in [2, 32, 8], out [2, 4, 32].
   void (*load_matrices)(uint32_t* out, const uint16_t* in, bool transposed);
   // Sum of n values over the blocks of a grid, finished by the last to arrive; partial [grid],
   // ticket [1] is 0 before and after. `fence` false leaves out a fence that is needed.

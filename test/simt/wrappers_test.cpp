@@ -111,14 +111,14 @@ TEST_P(WrappersTest, MmaAccumulatesInFp32) {
 // row t / 4 of each matrix; a matrix is 8 rows.
 TEST_P(WrappersTest, LoadMatrixGivesEachLaneItsElements) {
   ForEach([&] {
-    std::vector<uint16_t> in(256);
+    std::vector<uint16_t> in(2 * 256);
     for (size_t i = 0; i < 256; ++i) in[i] = static_cast<uint16_t>(1000 + i);
     Array<uint16_t> input(w_, in);
-    Array<uint32_t> output(w_, std::vector<uint32_t>(4 * 32));
+    Array<uint32_t> output(w_, std::vector<uint32_t>(2 * 4 * 32));
     for (const bool transposed : {false, true}) {
       w_.load_matrices(output.device(), input.device(), transposed);
       const std::vector<uint32_t>& out = output.host();
-      for (size_t i = 0; i < 4 * 32; ++i) {
+      for (size_t i = 0; i < 2 * 4 * 32; ++i) {
         const size_t lane = i % 32, row = 8 * (i / 32);
         const size_t r = lane / 4, c = 2 * (lane % 4);
         const uint32_t low = transposed ? in[(row + c) * 8 + r] : in[(row + r) * 8 + c];

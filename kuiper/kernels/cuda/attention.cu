@@ -334,8 +334,9 @@ void LaunchFlash(const FlashLaunch& launch, const View& view) {
   const int head_dim = p.work.head_dim;
   while (2 * p.tile_keys * KeyPitch<T>(head_dim) > kTileBytes) p.tile_keys /= 2;
   KU_CHECK(p.tile_keys >= 1);
-  Launch(FlashKernel<View, kVec, kRows>, dim3(static_cast<unsigned>(launch.grid)), dim3(kThreads),
-         FlashMemory<T, kRows>::Bytes(head_dim), launch.stream, p, view);
+  Launch<FlashKernel<View, kVec, kRows>>(dim3(static_cast<unsigned>(launch.grid)), dim3(kThreads),
+                                         FlashMemory<T, kRows>::Bytes(head_dim), launch.stream, p,
+                                         view);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ void AttentionMha(const Resources& resources, const AttnCall& call, const KvView
   const dim3 grid(static_cast<unsigned>(call.rows * call.heads));
   VisitKv(kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    Launch(MhaKernel<View>, grid, dim3(kThreads), 0, resources.stream, call, view);
+    Launch<MhaKernel<View>>(grid, dim3(kThreads), 0, resources.stream, call, view);
   });
 }
 

@@ -477,8 +477,8 @@ void AttentionMma(const Resources& resources, const AttnCall& call, const KvView
         int grid = 0;
         const AttnWork work =
             PlanAttention(resources, call, kRows, kResident<constant()> * resources.num_sms, &grid);
-        Launch(MmaKernel<View, constant()>, dim3(static_cast<unsigned>(grid)), dim3(kThreads),
-               kSharedBytes<constant()>, resources.stream, work, view);
+        Launch<MmaKernel<View, constant()>>(dim3(static_cast<unsigned>(grid)), dim3(kThreads),
+                                            kSharedBytes<constant()>, resources.stream, work, view);
       });
     }
   });

@@ -5,6 +5,7 @@
 #include "kuiper/base/text.h"
 #include "kuiper/kernels/cuda/cuda_check.h"
 #include "kuiper/kernels/cuda/cuda_device.h"
+#include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
 
@@ -47,14 +48,6 @@ std::string ModelOf(const cudaDeviceProp& properties) {
   return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
          std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
          " SMs";
-}
-
-// Whether kernels for this device are in the program: asks for the attributes of one.
-__global__ void ProbeKernel() {}
-
-cudaError_t Probe() {
-  cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, ProbeKernel);
 }
 
 // Why there is no device, in the driver's words where it has some.
@@ -102,7 +95,7 @@ StatusOr<cudaDeviceProp> FindDevice(Device device) {
   cudaDeviceProp properties{};
   error = cudaSetDevice(device.index);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device.index);
-  if (error == cudaSuccess) error = Probe();
+  if (error == cudaSuccess) error = ProbeKernels();
   // Which of the two it is depends on the version of the runtime.
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
     const std::string sm = std::to_string(properties.major) + std::to_string(properties.minor);

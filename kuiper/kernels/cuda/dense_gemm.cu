@@ -58,8 +58,9 @@ void DenseGemm::Run(cudaStream_t stream, const GemmArgs& args) const {
   const int n = static_cast<int>(args.out.shape[1]);
   const dim3 grid(static_cast<unsigned>(args.x.rows()),
                   static_cast<unsigned>(CeilDiv(n, kThreads)));
-  Launch(GemmKernel, grid, dim3(kThreads), 0, stream, AsArg(args.out), AsArg(args.x),
-         AsArg(args.weight), n, static_cast<int>(args.x.shape[1]), args.add);
+  CheckLaunch(::kuiper::simt::LaunchLibraryKernel<GemmKernel>(
+      {grid, dim3(kThreads), 0}, stream, AsArg(args.out), AsArg(args.x), AsArg(args.weight), n,
+      static_cast<int>(args.x.shape[1]), args.add));
 }
 
 #else

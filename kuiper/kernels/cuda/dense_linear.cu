@@ -118,8 +118,9 @@ void DenseLinear::Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear&
     });
     const dim3 grid(static_cast<unsigned>(end - begin),
                     static_cast<unsigned>(CeilDiv(columns, kThreads)));
-    Launch(FinishKernel, grid, dim3(kThreads), 0, stream,
-           MakeLinearArgs(out.Rows(begin, end), x_panel, w, epilogue), stage_, w.out, columns);
+    Launch<FinishKernel>(grid, dim3(kThreads), 0, stream,
+                         MakeLinearArgs(out.Rows(begin, end), x_panel, w, epilogue), stage_, w.out,
+                         columns);
   }
 }
 

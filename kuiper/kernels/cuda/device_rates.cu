@@ -37,13 +37,13 @@ __global__ void __launch_bounds__(kThreads) CopyBandwidthKernel(uint4* out, cons
 }
 
 // Seconds of one launch; the first one, which is not counted, also waits for the fill.
-double SecondsPerLaunch(void (*kernel)(uint4*, const uint4*), uint4* out, const uint4* in,
-                        unsigned blocks, int repetitions) {
-  Launch(kernel, dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
+template <auto kKernel>
+double SecondsPerLaunch(uint4* out, const uint4* in, unsigned blocks, int repetitions) {
+  Launch<kKernel>(dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
   KU_CUDA_CHECK(cudaDeviceSynchronize());
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < repetitions; ++i) {
-    Launch(kernel, dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
+    Launch<kKernel>(dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
   }
   KU_CUDA_CHECK(cudaDeviceSynchronize());
   return SecondsSince(begin) / repetitions;
@@ -61,13 +61,12 @@ StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions)
   KU_ASSIGN_OR_RETURN(const Buffer out, ops->device().Allocate(size));
   KU_CUDA_CHECK(cudaMemset(in.data(), kFill, size));
   KU_CUDA_CHECK(cudaMemset(out.data(), 0, size));
-  const auto seconds = [&](void (*kernel)(uint4*, const uint4*)) {
-    return SecondsPerLaunch(kernel, static_cast<uint4*>(out.data()),
-                            static_cast<const uint4*>(in.data()), static_cast<unsigned>(blocks),
-                            repetitions);
-  };
-  return DeviceRates{static_cast<double>(size) / seconds(ReadBandwidthKernel),
-                     2.0 * static_cast<double>(size) / seconds(CopyBandwidthKernel)};
+  auto* const to = static_cast<uint4*>(out.data());
+  const auto* const from = static_cast<const uint4*>(in.data());
+  const auto grid = static_cast<unsigned>(blocks);
+  const double read = SecondsPerLaunch<ReadBandwidthKernel>(to, from, grid, repetitions);
+  const double copy = SecondsPerLaunch<CopyBandwidthKernel>(to, from, grid, repetitions);
+  return DeviceRates{static_cast<double>(size) / read, 2.0 * static_cast<double>(size) / copy};
 }
 
 }  // namespace kuiper::KU_GPU

@@ -61,19 +61,25 @@ dim3 GridOf(int64_t rows, int n) {
 
 }  // namespace
 
+cudaError_t ProbeKernels() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, FillRandomKernel);
+}
+
 void Run(const Resources& resources, const EmbedArgs& args) {
   const int n = static_cast<int>(args.out.shape[1]);
-  Launch(EmbedKernel<TokenRef>, GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream,
-         AsArg(args.out), AsArg(args.table), static_cast<const TokenRef*>(args.ids.data),
-         static_cast<const int32_t*>(args.sampled.data),
-         static_cast<int>(args.sampled.empty() ? 0 : args.sampled.numel()), args.table.rows(), n);
+  Launch<EmbedKernel<TokenRef>>(
+      GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream, AsArg(args.out),
+      AsArg(args.table), static_cast<const TokenRef*>(args.ids.data),
+      static_cast<const int32_t*>(args.sampled.data),
+      static_cast<int>(args.sampled.empty() ? 0 : args.sampled.numel()), args.table.rows(), n);
 }
 
 void Run(const Resources& resources, const GatherRowsArgs& args) {
   const int n = static_cast<int>(args.out.shape[1]);
-  Launch(EmbedKernel<int32_t>, GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream,
-         AsArg(args.out), AsArg(args.x), static_cast<const int32_t*>(args.rows.data), nullptr, 0,
-         args.x.rows(), n);
+  Launch<EmbedKernel<int32_t>>(
+      GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream, AsArg(args.out),
+      AsArg(args.x), static_cast<const int32_t*>(args.rows.data), nullptr, 0, args.x.rows(), n);
 }
 
 void Run(const Resources& resources, const FillRandomArgs& args) {
@@ -81,8 +87,8 @@ void Run(const Resources& resources, const FillRandomArgs& args) {
   const int64_t count = out.numel();
   const int groups = CeilDiv(count, kRandomGroup);
   const Tensor rows = Tensor::Dense(out.data, out.dtype, {groups, kRandomGroup}, out.device);
-  Launch(FillRandomKernel, dim3(static_cast<unsigned>(CeilDiv(groups, kThreads))), dim3(kThreads),
-         0, resources.stream, AsArg(rows), count, args.seed);
+  Launch<FillRandomKernel>(dim3(static_cast<unsigned>(CeilDiv(groups, kThreads))), dim3(kThreads),
+                           0, resources.stream, AsArg(rows), count, args.seed);
 }
 
 }  // namespace kuiper::KU_GPU

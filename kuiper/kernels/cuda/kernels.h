@@ -40,6 +40,9 @@ struct Resources {
 KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 #undef KU_DECLARE_KERNEL
 
+// Whether kernels for the current device are in the program: asks for the attributes of one.
+cudaError_t ProbeKernels();
+
 // The number of splits that AttentionFlash and AttentionMma make of a sequence of `len` tokens.
 int NumAttentionSplits(int len);
 // The kernel that Run(AttentionArgs) takes where `asked` is chosen; q and the output have one type.

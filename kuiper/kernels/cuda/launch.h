@@ -1,7 +1,7 @@
-// Launch(kernel, grid, block, shared_bytes, stream, args...): how every kernel is started, instead
-// of <<<>>>. Arguments are converted to the kernel's parameter types and copied at once. A shape
-// the device refuses is a bug and ends the process; while a step is recorded, it fails the
-// recording.
+// Launch<kernel>(grid, block, shared_bytes, stream, args...): how every kernel is started, instead
+// of <<<>>>; the emulated device learns the kernel's name from its type. Arguments are converted to
+// the kernel's parameter types and copied at once. A shape the device refuses is a bug and ends the
+// process; while a step is recorded, it fails the recording.
 //
 // A kernel that wants more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
 // before its first launch. Blocks may run in any order and one at a time: a kernel must not wait
@@ -27,19 +27,18 @@ inline void CheckLaunch(cudaError_t error) {
   KU_CUDA_CHECK(error);
 }
 
-template <typename... P, typename... A>
-void Launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-            A&&... args) {
+template <auto kKernel, typename... A>
+void Launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... args) {
 #if defined(KUIPER_SIMT)
-  CheckLaunch(::kuiper::simt::LaunchKernel(kernel, {grid, block, shared_bytes}, stream,
-                                           std::forward<A>(args)...));
+  CheckLaunch(::kuiper::simt::LaunchKernel<kKernel>({grid, block, shared_bytes}, stream,
+                                                    std::forward<A>(args)...));
 #else
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  CheckLaunch(cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...));
+  CheckLaunch(cudaLaunchKernelEx(&config, kKernel, std::forward<A>(args)...));
 #endif
 }
 

@@ -148,8 +148,8 @@ void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
   const int tiles = args.NumberTiles(kWarps / kWarpsK * kRowTiles * 16);
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
                   static_cast<unsigned>(tiles));
-  Launch(SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors>, grid, dim3(kThreads), 0,
-         stream, args);
+  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors>>(grid, dim3(kThreads), 0,
+                                                                     stream, args);
 }
 
 // Tokens and registers; none of it changes a bit.

@@ -107,7 +107,7 @@ void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
   const int tiles = args.NumberTiles(kWarps / kWarpsK * kRows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kTokens)),
                   static_cast<unsigned>(tiles));
-  Launch(SkinnyF32Kernel<kTokens, kWarpsK, kVectors>, grid, dim3(kThreads), 0, stream, args);
+  Launch<SkinnyF32Kernel<kTokens, kWarpsK, kVectors>>(grid, dim3(kThreads), 0, stream, args);
 }
 
 template <int kWarpsK>

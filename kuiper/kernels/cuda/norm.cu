@@ -42,9 +42,9 @@ void Run(const Resources& resources, const RmsNormArgs& args) {
   const int warps = CeilDiv(n, 8 * kWarpSize);
   const int threads =
       kWarpSize * (warps < kMaxThreads / kWarpSize ? warps : kMaxThreads / kWarpSize);
-  Launch(RmsNormKernel, dim3(static_cast<unsigned>(args.x.rows())),
-         dim3(static_cast<unsigned>(threads)), 0, resources.stream, AsArg(args.out), AsArg(args.x),
-         AsArg(args.weight), n, args.eps);
+  Launch<RmsNormKernel>(dim3(static_cast<unsigned>(args.x.rows())),
+                        dim3(static_cast<unsigned>(threads)), 0, resources.stream, AsArg(args.out),
+                        AsArg(args.x), AsArg(args.weight), n, args.eps);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -37,8 +37,8 @@ void Run(const Resources& resources, const CopyPagesArgs& args) {
   const bool vectors = args.kv.run_bytes() % 16 == 0;
   VisitKv(args.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    Launch(CopyPagesKernel<View>, grid, dim3(kThreads), 0, resources.stream,
-           static_cast<const int32_t*>(args.copies.data), vectors, view);
+    Launch<CopyPagesKernel<View>>(grid, dim3(kThreads), 0, resources.stream,
+                                  static_cast<const int32_t*>(args.copies.data), vectors, view);
   });
 }
 

@@ -148,9 +148,11 @@ void Run(const Resources& resources, const QkNormRopeStoreArgs& args) {
   VisitKv(args.store.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
     // 2 pairs a lane reach head_dim 128, 8 reach kMaxHeadDim.
-    const auto kernel = p.head_dim <= 4 * kWarpSize ? QkNormRopeStoreKernel<2, View>
-                                                    : QkNormRopeStoreKernel<8, View>;
-    Launch(kernel, grid, dim3(kThreads), 0, resources.stream, p, view);
+    if (p.head_dim <= 4 * kWarpSize) {
+      Launch<QkNormRopeStoreKernel<2, View>>(grid, dim3(kThreads), 0, resources.stream, p, view);
+    } else {
+      Launch<QkNormRopeStoreKernel<8, View>>(grid, dim3(kThreads), 0, resources.stream, p, view);
+    }
   });
 }
 
@@ -167,7 +169,7 @@ void Run(const Resources& resources, const StoreKvArgs& args) {
                   static_cast<unsigned>(CeilDiv(p.kv_heads * p.chunks_per_head, kThreads)));
   VisitKv(args.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    Launch(StoreKvKernel<View>, grid, dim3(kThreads), 0, resources.stream, p, view);
+    Launch<StoreKvKernel<View>>(grid, dim3(kThreads), 0, resources.stream, p, view);
   });
 }
 

@@ -218,7 +218,7 @@ void Run(const Resources& resources, const SampleArgs& args) {
   p.penalty_counts = static_cast<const int32_t*>(args.penalty_counts.data);
   // The result does not depend on the number of threads.
   const unsigned threads = args.vocab_limit <= 8192 ? 128 : kSampleThreads;
-  Launch(SampleKernel, dim3(static_cast<unsigned>(rows)), dim3(threads), 0, resources.stream, p);
+  Launch<SampleKernel>(dim3(static_cast<unsigned>(rows)), dim3(threads), 0, resources.stream, p);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -112,13 +112,6 @@ std::string Describe(uint3 v) {
          std::to_string(v.z) + ")";
 }
 
-[[noreturn]] void Report(const std::string& what) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "simt: %s\n", what.c_str());
-  std::fflush(stderr);
-  std::abort();
-}
-
 Thread* PopReady() {
   Machine& m = machine;
   if (m.ready.empty()) return nullptr;
@@ -249,10 +242,17 @@ void PrepareBlock() {
   std::string what = "deadlock in block " + Describe(blockIdx) + ":";
   for (const auto& [place, n] : groups)
     what += std::string(" ") + std::to_string(n) + " x " + place + ";";
-  Report(what);
+  Die(what);
 }
 
 }  // namespace
+
+void Die(const std::string& what) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "simt: %s\n", what.c_str());
+  std::fflush(stderr);
+  std::abort();
+}
 
 unsigned LaneId() {
   return static_cast<unsigned>(machine.current->index) % kWarpSize;
@@ -271,7 +271,7 @@ void Fail(const std::string& what, const Site* site, const Site* other) {
   std::string text = what;
   if (site != nullptr) text += ": " + Describe(*site);
   if (other != nullptr) text += " and " + Describe(*other);
-  Report(text + " [thread " + Describe(threadIdx) + " of block " + Describe(blockIdx) + "]");
+  Die(text + " [thread " + Describe(threadIdx) + " of block " + Describe(blockIdx) + "]");
 }
 
 void WarpCollective(unsigned mask, const Site& site, bool orders_memory, Exchange fn, void* arg) {

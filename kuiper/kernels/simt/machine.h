@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "kuiper/kernels/simt/vector_types.h"
 
@@ -29,9 +30,14 @@ struct Options {
   uint64_t seed = 1;
   bool eager_streams = false;  // run stream work when it is queued, to see the host's call stack
   int num_sms = 4;             // what the device reports; results must not depend on it
+  // A folder of .ptx files to run the kernels from; empty: what the C++ compiler made of them.
+  std::string ptx;
+  std::string ptx_report;    // a file that tells at the end which kernels of them ran
+  bool ptx_compare = false;  // run every launch in both ways; it ends the process where they differ
 };
-// Initially from the environment: KUIPER_SIMT_SCHEDULE=in_order|reversed|shuffled[:SEED] and
-// KUIPER_SIMT_EAGER=1.
+// Initially from the environment: KUIPER_SIMT_SCHEDULE=in_order|reversed|shuffled[:SEED],
+// KUIPER_SIMT_EAGER=1, KUIPER_SIMT_SMS=N, KUIPER_SIMT_PTX=FOLDER, KUIPER_SIMT_PTX_REPORT=FILE and
+// KUIPER_SIMT_PTX_COMPARE=1.
 Options& CurrentOptions();
 
 inline constexpr int kMaxThreads = 1024;                 // per block
@@ -45,7 +51,16 @@ struct LaunchShape {
   size_t shared_bytes = 0;  // dynamic
 };
 
-// Runs a kernel; `body` is one CUDA thread.
+struct KernelCall {
+  const void* address;  // what the C++ compiler made of the kernel
+  // Mangled, of the type std::integral_constant of that pointer; null: PTX is not to have it.
+  const char* name;
+  LaunchShape shape;
+  std::function<void()> body;    // one CUDA thread
+  std::vector<char> parameters;  // as the device lays them out
+};
+
+// Runs a kernel as the C++ compiler made it; `body` is one CUDA thread.
 void RunKernel(const LaunchShape& shape, const std::function<void()>& body);
 
 // The operation a thread is waiting in, and where.
@@ -67,7 +82,9 @@ unsigned LaneId();
 int ThreadIndex();      // in the block
 bool CopyLandsEarly();  // what the schedule wants for the next asynchronous copy
 
-// Ends the process: the running thread broke a rule.
+// Ends the process with a line on standard error.
+[[noreturn]] void Die(const std::string& what);
+// The same: the running thread broke a rule.
 [[noreturn]] void Fail(const std::string& what, const Site* site = nullptr,
                        const Site* other = nullptr);
 

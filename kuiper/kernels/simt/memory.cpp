@@ -91,6 +91,12 @@ bool IsDeviceAddress(const void* p) {
   return block != nullptr && block->second.kind == MemoryKind::kDevice;
 }
 
+MemoryRange FindDeviceBuffer(const void* p) {
+  const auto* block = Find(p);
+  if (block == nullptr || block->second.kind != MemoryKind::kDevice) return {};
+  return {const_cast<char*>(block->first), block->second.bytes};
+}
+
 size_t AllocatedDeviceBytes() {
   return device_bytes;
 }

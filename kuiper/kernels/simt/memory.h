@@ -19,6 +19,13 @@ bool IsMemory(const void* p, size_t bytes, MemoryKind kind);
 // Whether p points into any live device buffer.
 bool IsDeviceAddress(const void* p);
 
+struct MemoryRange {
+  char* begin = nullptr;
+  size_t bytes = 0;
+};
+// The live device buffer that p points into; null begin if there is none.
+MemoryRange FindDeviceBuffer(const void* p);
+
 size_t AllocatedDeviceBytes();
 
 }  // namespace kuiper::simt

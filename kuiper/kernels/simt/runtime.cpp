@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "kuiper/kernels/simt/ptx_device.h"
 #include "kuiper/kernels/simt/runtime_state.h"
 
 // Kernels, streams, events and graphs.
@@ -108,11 +109,12 @@ cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, 
   return cudaSuccess;
 }
 
-cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* stream, Work body) {
+cudaError_t QueueKernel(KernelCall call, Stream* stream) {
   const Lock lock(Device().mutex);
   int64_t& left = CurrentPretence().launches_until_fault;
   if (left == 0) return Result(cudaErrorLaunchFailure);
   if (left > 0) --left;
+  const LaunchShape& shape = call.shape;
   const dim3 g = shape.grid, b = shape.block;
   const uint64_t threads = uint64_t{b.x} * b.y * b.z, blocks = uint64_t{g.x} * g.y * g.z;
   if (threads == 0 || threads > kMaxThreads || b.z > 64)
@@ -120,13 +122,13 @@ cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* st
   if (blocks == 0 || blocks > 0x7fffffff || g.y > 65535 || g.z > 65535)
     return Result(cudaErrorInvalidConfiguration);
   const auto& limits = Device().max_dynamic_shared;
-  const auto limit = limits.find(kernel);
+  const auto limit = limits.find(call.address);
   if (shape.shared_bytes >
       (limit == limits.end() ? kStaticSharedBytes : static_cast<size_t>(limit->second)))
     return Result(cudaErrorInvalidValue);
-  const cudaError_t loaded = Load(kernel, Get(stream));
+  const cudaError_t loaded = Load(call.address, Get(stream));
   if (loaded != cudaSuccess) return loaded;
-  return Queue(stream, [shape, run = std::move(body)] { RunKernel(shape, run); });
+  return Queue(stream, [kept = std::move(call)] { RunCall(kept); });
 }
 
 namespace dialect {

@@ -6,9 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <tuple>
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "kuiper/kernels/simt/machine.h"
 
@@ -114,8 +118,7 @@ dialect::cudaError_t GetKernelAttributes(const void* kernel);
 dialect::cudaError_t SetKernelAttribute(const void* kernel, dialect::cudaFuncAttribute attribute,
                                         int value);
 // Queues a kernel, or refuses the shape as a real device would.
-dialect::cudaError_t QueueKernel(const void* kernel, const LaunchShape& shape, Stream* stream,
-                                 std::function<void()> body);
+dialect::cudaError_t QueueKernel(KernelCall call, Stream* stream);
 
 namespace dialect {
 
@@ -161,13 +164,50 @@ struct HostWaits {
 };
 HostWaits CurrentHostWaits();
 
-// Arguments are converted and copied now, as a real launch does.
+// The parameters of a kernel one behind the other, each aligned.
+template <typename... P>
+std::vector<char> LayOut(const std::tuple<P...>& parameters) {
+  constexpr auto kBegin = [](size_t end, size_t align) {
+    return (end + align - 1) / align * align;
+  };
+  size_t bytes = 0;
+  ((bytes = kBegin(bytes, alignof(P)) + sizeof(P)), ...);
+  std::vector<char> block(bytes);
+  size_t end = 0;
+  const auto add = [&](const auto& p) {
+    const size_t begin = kBegin(end, alignof(decltype(p)));
+    std::memcpy(block.data() + begin, &p, sizeof(p));
+    end = begin + sizeof(p);
+  };
+  std::apply([&](const P&... p) { (add(p), ...); }, parameters);
+  return block;
+}
+
 template <typename... P, typename... A>
-dialect::cudaError_t LaunchKernel(void (*kernel)(P...), const LaunchShape& shape, Stream* stream,
-                                  A&&... args) {
-  std::tuple<P...> parameters(std::forward<A>(args)...);
-  return QueueKernel(reinterpret_cast<const void*>(kernel), shape, stream,
-                     [kernel, parameters] { std::apply(kernel, parameters); });
+std::tuple<P...> ConvertedTo(void (*)(P...), A&&... args) {
+  return std::tuple<P...>(std::forward<A>(args)...);
+}
+
+// Arguments are converted and copied now, as a real launch does.
+template <auto kKernel, typename... A>
+dialect::cudaError_t LaunchKernel(const LaunchShape& shape, Stream* stream, A&&... args) {
+  const auto parameters = ConvertedTo(kKernel, std::forward<A>(args)...);
+  return QueueKernel({reinterpret_cast<const void*>(kKernel),
+                      typeid(std::integral_constant<decltype(kKernel), kKernel>).name(), shape,
+                      [parameters] { std::apply(kKernel, parameters); }, LayOut(parameters)},
+                     stream);
+}
+
+// The same for a kernel that stands for a library of the vendor: nvcc does not compile it.
+template <auto kKernel, typename... A>
+dialect::cudaError_t LaunchLibraryKernel(const LaunchShape& shape, Stream* stream, A&&... args) {
+  const auto parameters = ConvertedTo(kKernel, std::forward<A>(args)...);
+  return QueueKernel({reinterpret_cast<const void*>(kKernel),
+                      nullptr,
+                      shape,
+                      [parameters] { std::apply(kKernel, parameters); },
+                      {}},
+                     stream);
 }
 
 }  // namespace kuiper::simt

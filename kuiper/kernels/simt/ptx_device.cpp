@@ -1,0 +1,140 @@
+#include "kuiper/kernels/simt/ptx_device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "kuiper/kernels/simt/ptx_compare.h"
+#include "kuiper/kernels/simt/ptx_program.h"
+#include "kuiper/kernels/simt/ptx_run.h"
+
+namespace kuiper::simt {
+namespace {
+
+void Replace(const std::string& from, const std::string& to, std::string* s) {
+  for (size_t at = 0; (at = s->find(from, at)) != std::string::npos; at += to.size())
+    s->replace(at, from.size(), to);
+}
+
+// One name for both compilations of a kernel: where it stands, with its template arguments.
+std::string KernelName(std::string name) {
+  Replace("(anonymous namespace)::", "", &name);
+  Replace("kuiper::simt_gpu::", "kuiper::cuda::", &name);
+  Replace("kuiper::simt::dialect::", "", &name);
+  // A template comes with what it returns and its parameters, a function need not.
+  return name.rfind("void ", 0) == 0 ? name : name.substr(0, name.find('('));
+}
+
+// The name in KernelCall::name, like std::integral_constant<void (*)(int), &kernel>; that of a
+// template is in parentheses.
+std::string NameInType(const char* type_name) {
+  std::string name = ptx::Demangled(type_name);
+  const size_t begin = name.find(", &"), end = name.rfind('>');
+  if (begin == std::string::npos) Die("not the type of a kernel: " + name);
+  name = name.substr(begin + 3, end - begin - 3);
+  if (name.front() == '(') name = name.substr(1, name.size() - 2);
+  return KernelName(name);
+}
+
+struct LoadedKernel {
+  std::unique_ptr<ptx::Kernel> kernel;
+  ptx::Usage usage;
+};
+
+// The kernels of a folder by name, and which of them were launched how often.
+class Program {
+ public:
+  explicit Program(const std::string& folder) {
+    std::error_code error;
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+      if (entry.path().extension() == ".ptx") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    for (const auto& file : files) Load(file);
+    if (kernels_.empty())
+      Die("KUIPER_SIMT_PTX=" + folder + (error ? ": " + error.message() : ": no kernel is there"));
+  }
+
+  LoadedKernel& Find(const char* type_name) {
+    LoadedKernel*& found = by_type_[type_name];
+    if (found != nullptr) return *found;
+    const std::string name = NameInType(type_name);
+    const auto it = kernels_.find(name);
+    if (it == kernels_.end()) Die("no PTX has the kernel " + name);
+    return *(found = &it->second);
+  }
+
+  const std::map<std::string, LoadedKernel>& kernels() const { return kernels_; }
+
+ private:
+  void Load(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    for (auto& kernel : ptx::ParseModule(text, path.filename().string())) {
+      const std::string name = KernelName(kernel->name);
+      LoadedKernel& loaded = kernels_[name];
+      if (loaded.kernel != nullptr)
+        Die(loaded.kernel->file + " and " + kernel->file + " both have " + name);
+      loaded.usage.executed.resize(kernel->code.size());
+      loaded.kernel = std::move(kernel);
+    }
+  }
+
+  std::map<std::string, LoadedKernel> kernels_;
+  std::unordered_map<const char*, LoadedKernel*> by_type_;
+};
+
+// The programs of this process; tells at its end what ran.
+class Programs {
+ public:
+  ~Programs() {
+    const std::string& path = CurrentOptions().ptx_report;
+    if (path.empty() || programs_.empty()) return;
+    std::FILE* const out = std::fopen(path.c_str(), "w");
+    if (out == nullptr) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
+    std::fprintf(out, "kernel\tlaunches\tblocks\twarp_instructions\texecuted\tinstructions\n");
+    for (const auto& [folder, program] : programs_) {
+      for (const auto& [name, loaded] : program.kernels()) {
+        const ptx::Usage& u = loaded.usage;
+        const auto unused = std::count(u.executed.begin(), u.executed.end(), 0u);
+        std::fprintf(out, "%s\t%ju\t%ju\t%ju\t%zu\t%zu\n", name.c_str(), uintmax_t{u.launches},
+                     uintmax_t{u.blocks}, uintmax_t{u.warp_instructions},
+                     u.executed.size() - static_cast<size_t>(unused), u.executed.size());
+      }
+    }
+    if (std::fclose(out) != 0) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
+  }
+
+  Program& Get(const std::string& folder) {
+    return programs_.try_emplace(folder, folder).first->second;
+  }
+
+ private:
+  std::map<std::string, Program> programs_;
+};
+
+}  // namespace
+
+void RunCall(const KernelCall& call) {
+  const Options& options = CurrentOptions();
+  if (options.ptx.empty() || call.name == nullptr) return RunKernel(call.shape, call.body);
+  static Programs programs;
+  LoadedKernel& loaded = programs.Get(options.ptx).Find(call.name);
+  const ptx::Kernel& kernel = *loaded.kernel;
+  if (call.parameters.size() != kernel.parameter_bytes)
+    Die(kernel.name + " has " + std::to_string(kernel.parameter_bytes) +
+        " bytes of parameters in PTX and " + std::to_string(call.parameters.size()) + " here");
+  ptx::Contents before;
+  ptx::Run(kernel, call.shape, call.parameters.data(), &loaded.usage,
+           options.ptx_compare ? &before : nullptr);
+  if (options.ptx_compare) ptx::Compare(kernel, before, [&] { RunKernel(call.shape, call.body); });
+}
+
+}  // namespace kuiper::simt
