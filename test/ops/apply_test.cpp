@@ -81,21 +81,29 @@ TEST_P(ApplyTest, RowsDoNotSeeTheirNeighbours) {
 
 // Wide layers share their rows among fewer warps; the order of summation is theirs alone.
 TEST_P(ApplyTest, WideLayers) {
+  struct Size {
+    int k, tokens;
+  };
+  // Rows that can be read in vectors and rows that cannot, in every number of tokens that has a
+  // kernel of its own.
+  const Size sizes[] = {{24, 3}, {8, 1}, {8, 2}, {8, 12}, {8, 20}, {8, 33}, {5, 3}, {5, 9}};
   for (int n : {16400, 65552}) {
-    constexpr int kK = 24;
-    const std::vector<float> w = Rounded(RandomFloats(size_t{1} * n * kK, 5), type());
-    const std::vector<float> x = ExactFloats(3 * kK, 6);
-    const Matrix mw(*ops_, type(), n, kK, w);
-    const std::vector<float> y = Run(mw, x, 3, n, kK);
-    std::vector<double> expected;
-    for (int t = 0; t < 3; ++t) {
-      for (int r = 0; r < n; ++r) {
-        double sum = 0;
-        for (int i = 0; i < kK; ++i) sum += double{x[t * kK + i]} * w[r * kK + i];
-        expected.push_back(sum);
+    for (const auto& [k, tokens] : sizes) {
+      const std::vector<float> w = Rounded(RandomFloats(size_t{1} * n * k, 5), type());
+      const std::vector<float> x = ExactFloats(size_t{1} * tokens * k, 6);
+      const Matrix mw(*ops_, type(), n, k, w);
+      const std::vector<float> y = Run(mw, x, tokens, n, k);
+      std::vector<double> expected;
+      for (int t = 0; t < tokens; ++t) {
+        for (int r = 0; r < n; ++r) {
+          double sum = 0;
+          for (int i = 0; i < k; ++i) sum += double{x[t * k + i]} * w[r * k + i];
+          expected.push_back(sum);
+        }
       }
+      ExpectNear(y, expected, 1e-5, 1e-5,
+                 "N=" + std::to_string(n) + " T=" + std::to_string(tokens));
     }
-    ExpectNear(y, expected, 1e-5, 1e-5);
   }
 }
 

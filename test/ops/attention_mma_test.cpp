@@ -72,16 +72,17 @@ TEST_P(AttentionMmaTest, MatchesNaiveForEveryMask) {
 }
 
 TEST_P(AttentionMmaTest, PagedEqualsContiguousForEveryPageSize) {
-  const Shape shape{4, 2, 64};
   const auto ops = MakeMma();
-  for (int page : {1, 8, 16, 64, 256}) {
+  const auto check = [&](const Shape& shape, int page) {
     std::vector<Seq> seqs = {{90, 30, 200}, {91, 1, 130}};
     for (int len : {1, page - 1, page, page + 1, 3 * page + 1}) {
       if (len > 0 && len < 300) seqs.push_back({len, std::min(len, 40), len});
     }
     const std::vector<float> contiguous = Attend(*ops, dtype(), shape, seqs, 0);
     EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, seqs, page), contiguous)) << page;
-  }
+  };
+  for (int page : {1, 8, 16, 64, 256}) check({4, 2, 64}, page);
+  for (int head_dim : {80, 128}) check({4, 2, head_dim}, 8);
 }
 
 // Chunks of one are what decode computes.

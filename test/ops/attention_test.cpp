@@ -23,8 +23,8 @@ TEST_P(AttentionTest, MatchesNaiveForEveryShape) {
     const auto ops = Make(kind);
     for (const Case& c : cases) {
       const Shape shape{2 * c.group, 2, c.head_dim};
-      for (const std::vector<Seq>& seqs : {mixed, decode}) {
-        ExpectNaive(*ops, Attend(*ops, dtype(), shape, seqs, 16), shape, seqs, Describe(shape));
+      for (const auto& [seqs, page] : {std::pair{mixed, 16}, {decode, 16}, {decode, 0}}) {
+        ExpectNaive(*ops, Attend(*ops, dtype(), shape, seqs, page), shape, seqs, Describe(shape));
       }
     }
   }
@@ -35,7 +35,9 @@ TEST_P(AttentionTest, MatchesNaiveOnWideGroupsAndHeads) {
   for (AttentionKind kind : kKinds) {
     const auto ops = Make(kind);
     for (const Shape& shape : {Shape{50, 1, 16}, Shape{1, 1, 256}, Shape{2, 1, 512}}) {
-      ExpectNaive(*ops, Attend(*ops, dtype(), shape, seqs, 8), shape, seqs, Describe(shape));
+      for (const int page : {8, 0}) {
+        ExpectNaive(*ops, Attend(*ops, dtype(), shape, seqs, page), shape, seqs, Describe(shape));
+      }
     }
   }
 }

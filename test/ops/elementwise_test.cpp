@@ -332,8 +332,10 @@ TEST_P(ElementwiseTest, QkNormRopeStoreMatchesNaive) {
       for (bool norm : {false, true}) {
         CheckRope(*ops_, weight_type(), weight_type(), KvView::Kind::kPaged,
                   {head_dim, 4, 2, norm, 1}, target);
-        CheckRope(*ops_, weight_type(), DType::kF32, KvView::Kind::kContiguous,
-                  {head_dim, 7, 1, norm, 3}, target);
+        for (const DType kv_type : {weight_type(), DType::kF32}) {
+          CheckRope(*ops_, weight_type(), kv_type, KvView::Kind::kContiguous,
+                    {head_dim, 7, 1, norm, 3}, target);
+        }
       }
     }
   });
