@@ -227,9 +227,18 @@ __device__ __forceinline__ void WeightValues(const FlashParams& p,
     if (group < groups) {
 #pragma unroll
       for (int s = 0; s < kStep; ++s) {
+        float* const to = reduce + (s * groups + group) * head_dim + at;
+        const float(&from)[kVec] = acc[first + s];
+        // Neighbouring threads write kVec floats apart: one by one they would share banks.
+        if constexpr (kVec % 4 == 0) {
 #pragma unroll
-        for (int e = 0; e < kVec; ++e) {
-          reduce[(s * groups + group) * head_dim + at + e] = acc[first + s][e];
+          for (int e = 0; e < kVec; e += 4) {
+            *reinterpret_cast<float4*>(to + e) =
+                make_float4(from[e], from[e + 1], from[e + 2], from[e + 3]);
+          }
+        } else {
+#pragma unroll
+          for (int e = 0; e < kVec; ++e) to[e] = from[e];
         }
       }
     }
