@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kuiper/kernels/simt/ptx_compare.h"
 #include "kuiper/kernels/simt/ptx_program.h"
 #include "kuiper/kernels/simt/ptx_run.h"
 #include "test/simt/device_array.h"
@@ -323,6 +324,28 @@ TEST(PtxDeathTest, MatricesNeedTheWholeWarp) {
   Dies("\t" + mma, "needs all 32 lanes", 16);
   Dies("\tmov.u32 %r9, 8; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0,%r1,%r2,%r3}, [%r9];",
        "misaligned address");
+}
+
+// A kernel that left 1.0 against one that leaves x.
+void CompareWith(float x, const std::string& body) {
+  const auto kernels = simt::ptx::ParseModule(Module(body), "test.ptx");
+  DeviceArray<float> out(std::vector<float>(4, 1));
+  const simt::ptx::Contents before = {
+      {reinterpret_cast<char*>(out.data()), std::vector<char>(4 * sizeof(float), 0)}};
+  simt::ptx::Compare(*kernels[0], before, [&] {
+    EXPECT_EQ(out[0], 0) << "it begins with what was there";
+    for (size_t i = 0; i < 4; ++i) out[i] = i == 2 ? x : 1;
+  });
+}
+
+TEST(PtxDeathTest, ResultsOfTwoCompilationsThatDiffer) {
+  const std::string exact = "add.f32 %f0, %f0, %f0;", approximate = "ex2.approx.f32 %f0, %f0;";
+  CompareWith(1, exact);
+  CompareWith(1.00001f, approximate);
+  EXPECT_DEATH(CompareWith(1.00001f, exact),
+               "results differ in byte 8 of a buffer of 16: 0x3f800000");
+  EXPECT_DEATH(CompareWith(1.1f, approximate), "results differ in byte 8");
+  EXPECT_DEATH(CompareWith(0, approximate), "results differ in byte 8");
 }
 
 TEST(PtxDeathTest, MoreThreadsThanTheBounds) {
