@@ -81,6 +81,16 @@ Answerer::Answerer(const Options& options, Engine& engine, Console& console, boo
       watch_(watch),
       model_(ModelName(options.engine.model_path)) {}
 
+void Answerer::NoteSurprises(const Completion& completion, const Request& parameters) const {
+  if (completion.dropped_tokens > 0) {
+    console_.Note("the KV cache was full: " + std::to_string(completion.dropped_tokens) +
+                  " tokens slid out of the context (--on-full slide)");
+  }
+  if (parameters.sampling.seed == kRandomSeed && !completion.tokens.empty()) {
+    console_.Note("the seed was " + std::to_string(completion.seed));
+  }
+}
+
 void Answerer::WarnOfCut(const Result& result, const Request& parameters) const {
   std::vector<const Completion*> answers = {&result.completion};
   for (const Completion& c : result.more) answers.push_back(&c);
@@ -167,14 +177,8 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
   result.ran = engine_.run_facts();
   ShowAnswers(result, &writer);
   if (prompt.ok()) Log("after the request");
-  if (result.completion.dropped_tokens > 0) {
-    console_.Note("the KV cache was full: " + std::to_string(result.completion.dropped_tokens) +
-                  " tokens slid out of the context (--on-full slide)");
-  }
   Finish(&result);
-  if (parameters.sampling.seed == kRandomSeed && !result.completion.tokens.empty()) {
-    console_.Note("the seed was " + std::to_string(result.completion.seed));
-  }
+  NoteSurprises(result.completion, parameters);
   WarnOfCut(result, parameters);
   return result;
 }

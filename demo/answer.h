@@ -55,6 +55,8 @@ class Answerer {
   bool WriteDumps(const Result& result);
 
  private:
+  // What nobody can see from the answer: text that slid away, a seed that was drawn.
+  void NoteSurprises(const Completion& completion, const Request& parameters) const;
   // What to raise where answers ended by a limit.
   void WarnOfCut(const Result& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const;

@@ -100,6 +100,34 @@ StatusOr<TemplateFiles> TemplateOf(const EngineConfig& config, const ModelFiles&
   return ParseTemplateFiles(files.chat_template, files.tokenizer_config_json, files.path);
 }
 
+// Null when none is needed and none is there.
+StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
+                                                   const OpenedModel& model) {
+  auto tokenizer = OpenTokenizer(config, model.files());
+  if (!tokenizer.ok()) {
+    if (!config.need_tokenizer && config.tokenizer_path.empty()) {
+      return std::unique_ptr<Tokenizer>();
+    }
+    return tokenizer.status();
+  }
+  if (!config.tokenizer_path.empty()) WarnOfOtherTokenizer(config, model.files());
+  const int vocab = model.config.decoder.vocab;
+  const std::string mismatch = "tokenizer does not match the model: ";
+  if (tokenizer.value()->max_id() >= vocab) {
+    return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
+                                              std::to_string(tokenizer.value()->max_id()) +
+                                              ", model vocabulary is " + std::to_string(vocab));
+  }
+  // With a template of the model's own it is known which control tokens prompts have.
+  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
+  const bool by_family =
+      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
+  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
+    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
+  }
+  return tokenizer;
+}
+
 int MaxOutputs(const EngineConfig& config) {
   return config.prompt_logits ? config.max_num_batched_tokens : config.max_num_seqs;
 }
@@ -230,29 +258,7 @@ StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& c
 
 StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config,
                                                            const OpenedModel& model) {
-  auto tokenizer = OpenTokenizer(config, model.files());
-  if (!tokenizer.ok()) {
-    if (!config.need_tokenizer && config.tokenizer_path.empty()) {
-      return std::unique_ptr<Tokenizer>();
-    }
-    return tokenizer.status();
-  }
-  if (!config.tokenizer_path.empty()) WarnOfOtherTokenizer(config, model.files());
-  const int vocab = model.config.decoder.vocab;
-  const std::string mismatch = "tokenizer does not match the model: ";
-  if (tokenizer.value()->max_id() >= vocab) {
-    return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
-                                              std::to_string(tokenizer.value()->max_id()) +
-                                              ", model vocabulary is " + std::to_string(vocab));
-  }
-  // With a template of the model's own it is known which control tokens prompts have.
-  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
-  const bool by_family =
-      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
-  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
-    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
-  }
-  return tokenizer;
+  return LoadTokenizer(config, model);
 }
 
 StatusOr<int> Engine::MaxContext(const EngineConfig& config, const OpenedModel& model) {
@@ -336,7 +342,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   s->tokenizer = std::move(tokenizer);
   if (s->tokenizer == nullptr) {
-    KU_ASSIGN_OR_RETURN(s->tokenizer, Engine::ReadTokenizer(config, model));
+    KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, model));
   }
   KvShape kv;
   KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, model, *s->ops, &kv));
