@@ -60,22 +60,31 @@ __global__ void __launch_bounds__(32)
   for (int r = 0; r < 4; ++r) d[element(r)] = acc[r];
 }
 
-// Twice through one tile: a load must stay between the barriers around it.
-__global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transposed) {
-  KU_SHARED(tile, uint16_t[32][8]);
-  const int lane = static_cast<int>(threadIdx.x);
-#pragma unroll
+// Twice through one tile in a loop: a load must stay between the barriers around it.
+template <bool kTransposed>
+__device__ void LoadTwice(uint32_t* out, const uint16_t* in, uint16_t (&tile)[32][8], int lane) {
+#pragma unroll 1
   for (int n = 0; n < 2; ++n) {
     for (int i = 0; i < 8; ++i) tile[lane][i] = in[256 * n + 8 * lane + i];
     __syncwarp();
     uint32_t r[4];
-    if (transposed) {
+    if constexpr (kTransposed) {
       LoadMatrixTransposed(r, tile[lane]);
     } else {
       LoadMatrix(r, tile[lane]);
     }
     for (int i = 0; i < 4; ++i) out[32 * (4 * n + i) + lane] = r[i];
     __syncwarp();
+  }
+}
+
+__global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transposed) {
+  KU_SHARED(tile, uint16_t[32][8]);
+  const int lane = static_cast<int>(threadIdx.x);
+  if (transposed) {
+    LoadTwice<true>(out, in, tile, lane);
+  } else {
+    LoadTwice<false>(out, in, tile, lane);
   }
 }
 
