@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <regex>
 #include <utility>
 
 #include "kuiper/kernels/simt/machine.h"
 #include "kuiper/kernels/simt/ptx_program.h"
+#include "kuiper/kernels/simt/ptx_text.h"
 
 // The outer part of a PTX module: which kernels it has, their parameters, and where variables are.
 
@@ -15,6 +15,34 @@ namespace {
 
 size_t RoundUp(size_t n, size_t to) {
   return (n + to - 1) / to * to;
+}
+
+struct Variable {
+  std::string name;
+  size_t align = 0, bytes = 0;
+};
+
+// (.align N) .type (.ptr (.space) (.align N)) name ([N]), from `at` to the end of the words.
+bool ReadVariable(const std::vector<std::string>& words, size_t at, Variable* v) {
+  const auto word = [&](size_t n) { return n < words.size() ? words[n] : std::string(); };
+  size_t element = 0, count = 1, unused = 0;
+  if (word(at) == ".align") {
+    if (!ReadNumber(word(at + 1), &v->align)) return false;
+    at += 2;
+  }
+  if (!ReadType(word(at++), &element)) return false;
+  if (word(at) == ".ptr") {
+    at += word(at + 1)[0] == '.' && word(at + 1) != ".align" ? 2 : 1;
+    if (word(at) == ".align") at += ReadNumber(word(at + 1), &unused) ? 2 : 1;
+  }
+  v->name = word(at++);
+  if (word(at) == "[") {
+    if (!ReadNumber(word(at + 1), &count) || word(at + 2) != "]") return false;
+    at += 3;
+  }
+  v->bytes = element * count;
+  if (v->align == 0) v->align = element;
+  return at == words.size() && !v->name.empty() && v->name[0] != '.';
 }
 
 class ModuleReader {
@@ -53,13 +81,12 @@ class ModuleReader {
   }
 
   void ReadDirective(const std::string& head) {
-    static const std::regex kDynamic(
-        R"(\.extern\s+\.shared\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\]\s*)");
-    static const std::regex kKnown(R"(\.version\s[^;]*|\.target\s[^;]*|\.address_size\s[^;]*)");
-    std::smatch m;
-    if (std::regex_match(head, m, kDynamic)) {
-      dynamic_.push_back(m[1]);
-    } else if (!std::regex_match(head, kKnown)) {
+    const std::vector<std::string> words = Words(head);
+    // .extern .shared .align N .b8 name[]
+    if (words.size() == 8 && words[0] == ".extern" && words[1] == ".shared" && words[6] == "[") {
+      dynamic_.push_back(words[5]);
+    } else if (words.empty() ||
+               (words[0] != ".version" && words[0] != ".target" && words[0] != ".address_size")) {
       Bad("unknown directive", head);
     }
   }
@@ -72,22 +99,17 @@ class ModuleReader {
 
   // (.visible) .entry name ( parameters ) directives { body }
   void ReadKernel(const std::string& head, size_t open) {
-    static const std::regex kEntry(R"((?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)\s*)");
-    static const std::regex kMaxThreads(R"(\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?)");
-    std::smatch m;
-    if (!std::regex_match(head, m, kEntry)) Bad("not a kernel", head);
+    std::vector<std::string> words = Words(head);
+    if (words.empty()) Bad("not a kernel", head);
+    if (words[0] == ".visible" || words[0] == ".weak") words.erase(words.begin());
+    if (words.size() != 2 || words[0] != ".entry") Bad("not a kernel", head);
     auto kernel = std::make_unique<Kernel>();
-    kernel->name = Demangled(m[1]);
+    kernel->name = Demangled(words[1]);
     kernel->file = file_;
     const size_t close = After(")", open), brace = After("{", close);
     Symbols symbols;
     LayOutParameters(text_.substr(open + 1, close - open - 1), *kernel, symbols);
-    const std::string directives = text_.substr(close, brace - close);
-    if (std::regex_search(directives, m, kMaxThreads)) {
-      kernel->max_threads = 1;
-      for (int n = 1; n <= 3; ++n)
-        if (m[n].matched) kernel->max_threads *= static_cast<uint32_t>(std::stoul(m[n]));
-    }
+    ReadBounds(Words(text_.substr(close + 1, brace - close - 1)), *kernel);
     size_t end = brace + 1;
     for (int depth = 1; depth > 0; ++end) {
       end = text_.find_first_of("{}", end);
@@ -103,35 +125,39 @@ class ModuleReader {
     at_ = end;
   }
 
+  // .maxntid x (, y (, z)); what .minnctapersm says does not matter here.
+  static void ReadBounds(const std::vector<std::string>& words, Kernel& kernel) {
+    const auto at = std::find(words.begin(), words.end(), ".maxntid");
+    if (at == words.end()) return;
+    size_t threads = 1, number = 0;
+    for (auto word = at + 1; word != words.end() && (*word == "," || ReadNumber(*word, &number));
+         ++word)
+      if (*word != ",") threads *= number;
+    kernel.max_threads = static_cast<uint32_t>(threads);
+  }
+
   void LayOutParameters(const std::string& list, Kernel& kernel, Symbols& symbols) {
-    static const std::regex kParameter(
-        R"(\s*\.param\s+(?:\.align\s+(\d+)\s+)?\.[bsuf](\d+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?([\w$]+)(?:\[(\d+)\])?\s*)");
-    std::smatch m;
     for (size_t at = 0; at < list.size();) {
       const size_t comma = std::min(list.find(',', at), list.size());
       const std::string text = list.substr(at, comma - at);
       at = comma + 1;
-      if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
-      if (!std::regex_match(text, m, kParameter)) Bad("unknown parameter", text);
-      const size_t element = std::stoul(m[2]) / 8;
-      const size_t offset =
-          RoundUp(kernel.parameter_bytes, m[1].matched ? std::stoul(m[1]) : element);
-      symbols[m[3]] = offset;
-      kernel.parameter_bytes = offset + element * (m[4].matched ? std::stoul(m[4]) : 1);
+      const std::vector<std::string> words = Words(text);
+      Variable v;
+      if (words.empty()) continue;
+      if (words[0] != ".param" || !ReadVariable(words, 1, &v)) Bad("unknown parameter", text);
+      symbols[v.name] = RoundUp(kernel.parameter_bytes, v.align);
+      kernel.parameter_bytes = symbols[v.name] + v.bytes;
     }
   }
 
   // Dynamic memory begins behind the variables of the kernel.
   void LayOutShared(const std::string& body, Kernel& kernel, Symbols& symbols) {
-    static const std::regex kShared(
-        R"(\.shared\s+\.align\s+(\d+)\s+\.[bsuf](\d+)\s+([\w$]+)(?:\[(\d+)\])?\s*;)");
     for (size_t at = 0; (at = body.find(".shared .", at)) != std::string::npos; ++at) {
-      const std::string text = body.substr(at, body.find(';', at) + 1 - at);
-      std::smatch m;
-      if (!std::regex_match(text, m, kShared)) Bad("unknown shared variable", text);
-      const size_t offset = RoundUp(kernel.shared_bytes, std::stoul(m[1]));
-      symbols[m[3]] = offset;
-      kernel.shared_bytes = offset + std::stoul(m[2]) / 8 * (m[4].matched ? std::stoul(m[4]) : 1);
+      const std::string text = body.substr(at, body.find(';', at) - at);
+      Variable v;
+      if (!ReadVariable(Words(text), 1, &v)) Bad("unknown shared variable", text);
+      symbols[v.name] = RoundUp(kernel.shared_bytes, v.align);
+      kernel.shared_bytes = symbols[v.name] + v.bytes;
     }
     if (!dynamic_.empty()) kernel.shared_bytes = RoundUp(kernel.shared_bytes, 16);
     for (const std::string& name : dynamic_) symbols[name] = kernel.shared_bytes;

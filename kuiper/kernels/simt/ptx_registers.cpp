@@ -1,20 +1,20 @@
 #include "kuiper/kernels/simt/ptx_registers.h"
 
-#include <cstdlib>
-#include <regex>
+#include "kuiper/kernels/simt/ptx_text.h"
 
 namespace kuiper::simt::ptx {
 
 bool Registers::Declare(const std::string& text) {
-  static const std::regex kRegister(R"(\.reg\s+\.(pred|[bsuf](16|32|64))\s+([%\w]+?)(<\d+>)?)");
-  std::smatch m;
-  if (!std::regex_match(text, m, kRegister)) return false;
-  const int bytes = m[2].matched ? std::atoi(m[2].str().c_str()) / 8 : 1;
-  if (m[4].matched) {
-    numbered_[m[3]] = bytes;
-  } else {
-    scopes_.back().registers[m[3]] = bytes;
+  const std::vector<std::string> words = Words(text);
+  size_t bytes = 0, count = 0;
+  if (words.size() < 3 || words[0] != ".reg" || !ReadType(words[1], &bytes)) return false;
+  if (words.size() == 3) {
+    scopes_.back().registers[words[2]] = static_cast<int>(bytes);
+    return true;
   }
+  if (words.size() != 6 || words[3] != "<" || !ReadNumber(words[4], &count) || words[5] != ">")
+    return false;
+  numbered_[words[2]] = static_cast<int>(bytes);
   return true;
 }
 
