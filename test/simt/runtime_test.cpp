@@ -133,6 +133,30 @@ TEST_F(SimtRuntimeTest, AGraphReplaysWithWhatItsBuffersHold) {
   ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
 }
 
+using SimtRuntimeDeathTest = SimtRuntimeTest;
+
+TEST_F(SimtRuntimeDeathTest, AGraphDoesNotOutliveTheMemoryItRecorded) {
+  float* out = nullptr;
+  ASSERT_EQ(cudaMalloc(&out, kBytes), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(Add(out, device_, step_, kN, stream_), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  ASSERT_EQ(cudaFree(out), cudaSuccess);
+  EXPECT_DEATH(
+      {
+        cudaGraphLaunch(exec, stream_);
+        cudaStreamSynchronize(stream_);
+      },
+      "a recorded launch uses device memory that was freed");
+  ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
 TEST_F(SimtRuntimeTest, ACaptureInWhichTheHostWaitsOrAllocatesIsInvalid) {
   for (int call = 0; call < 3; ++call) {
     ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);

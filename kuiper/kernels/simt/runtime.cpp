@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 
+#include "kuiper/kernels/simt/memory.h"
 #include "kuiper/kernels/simt/ptx_device.h"
 #include "kuiper/kernels/simt/runtime_state.h"
 
@@ -109,6 +111,27 @@ cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, 
   return cudaSuccess;
 }
 
+// The live device buffers that parameters of a kernel point to.
+std::vector<MemoryRange> BuffersIn(const std::vector<char>& parameters) {
+  std::vector<MemoryRange> buffers;
+  for (size_t at = 0; at + sizeof(void*) <= parameters.size(); at += sizeof(void*)) {
+    void* p = nullptr;
+    std::memcpy(&p, parameters.data() + at, sizeof p);
+    const MemoryRange buffer = FindDeviceBuffer(p);
+    if (buffer.begin != nullptr) buffers.push_back(buffer);
+  }
+  return buffers;
+}
+
+// A graph holds addresses, not memory.
+void CheckAlive(const std::vector<MemoryRange>& buffers) {
+  for (const MemoryRange& buffer : buffers) {
+    const MemoryRange now = FindDeviceBuffer(buffer.begin);
+    if (now.begin != buffer.begin || now.bytes != buffer.bytes)
+      Die("a recorded launch uses device memory that was freed");
+  }
+}
+
 cudaError_t QueueKernel(KernelCall call, Stream* stream) {
   const Lock lock(Device().mutex);
   int64_t& left = CurrentPretence().launches_until_fault;
@@ -128,7 +151,12 @@ cudaError_t QueueKernel(KernelCall call, Stream* stream) {
     return Result(cudaErrorInvalidValue);
   const cudaError_t loaded = Load(call.address, Get(stream));
   if (loaded != cudaSuccess) return loaded;
-  return Queue(stream, [kept = std::move(call)] { RunCall(kept); });
+  std::vector<MemoryRange> used;
+  if (Get(stream).capture != nullptr) used = BuffersIn(call.parameters);
+  return Queue(stream, [kept = std::move(call), used = std::move(used)] {
+    CheckAlive(used);
+    RunCall(kept);
+  });
 }
 
 namespace dialect {
