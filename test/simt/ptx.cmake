@@ -48,7 +48,7 @@ ptx_test(device COMMAND device_test --gtest_filter=*DeviceGoldenTest*simt*)
 ptx_test(guarantees COMMAND device_test --gtest_filter=*DeviceGuaranteesTest*simt*)
 ptx_test(graph COMMAND engine_test --gtest_filter=*GraphTest*/simt)
 ptx_test(rates COMMAND kuiper_bench --invent ${PROJECT_SOURCE_DIR}/tools/bench_models/tiny.json --device simt
-  --context 1 --batch 1 --prompt-tokens 8 --decode-steps 1 --repetitions 1)
+  --context 1 --batch 1 --prompt-tokens 8 --decode-steps 4 --repetitions 1)
 add_test(NAME ptx.coverage
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_coverage.py ${report_files})
 set_tests_properties(ptx.coverage PROPERTIES LABELS ptx FIXTURES_REQUIRED ptx_reports)
