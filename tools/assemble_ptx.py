@@ -6,7 +6,7 @@ kernels. A file that is refused and a kernel that spills or uses a stack are err
 nvcc itself would make of the sources is not seen.
 
     pip install --target build/ptxas-12.2 nvidia-cuda-nvcc-cu12==12.2.140
-    python3 tools/assemble_ptx.py --ptxas build/ptxas-12.2/nvidia/cuda_nvcc/bin/ptxas build/ptx/*.ptx
+    python3 tools/assemble_ptx.py --ptxas build/ptxas-12.2/nvidia/cuda_nvcc/bin/ptxas -- build/ptx/kernels/*.ptx
 """
 import argparse
 import concurrent.futures

@@ -177,14 +177,14 @@ run_tests() {
 
 ids_of() { sed -n 's/^Output:.* ids=\([0-9a-f]*\).*/\1/p' "$1"; }
 
-# Five runs of one prompt that must give the same tokens: what the guarantees promise, through the
-# program that people use.
+# guarantees KIND: five runs of one prompt with this kind of attention that must give the same tokens:
+# what the guarantees promise, through the program that people use.
 guarantees() {
   local flags name first=''
   while read -r name flags; do
     # shellcheck disable=SC2086
     "$(bin qwen3_infer)" demo/models/tiny-qwen3 --device "$device" --max-tokens 96 --ignore-eos \
-      -p "Tell me a story about Kuiper." $flags >"$scratch/$name.txt" 2>"$scratch/$name.log" || {
+      --attention "$1" -p "Tell me a story about Kuiper." $flags >"$scratch/$name.txt" 2>"$scratch/$name.log" || {
       cat "$scratch/$name.log"
       return 1
     }
@@ -200,7 +200,7 @@ paged --paged-attention --no-cuda-graph
 paged-graph --paged-attention --cuda-graph
 small-pages --paged-attention --block-size 1 --cuda-graph --max-num-batched-tokens 8
 RUNS
-  "$(bin qwen3_infer)" demo/models/tiny-qwen3 --device "$device" --max-tokens 48 \
+  "$(bin qwen3_infer)" demo/models/tiny-qwen3 --device "$device" --max-tokens 48 --attention "$1" \
     -p "Tell me a story about Kuiper." --verify-paged
 }
 
@@ -209,7 +209,8 @@ step "Tensor cores and copies against plain loops and the emulated device" run_t
   "*WrappersTest*/$kind:*TensorCore*"
 step "Operations" run_tests ops_test "*$kind*"
 step "Whole models: logits of Hugging Face, guarantees to the bit" run_tests device_test "*$kind*"
-step "Guarantees end to end" guarantees
+step "Guarantees end to end, tensor cores" guarantees flash2
+step "Guarantees end to end, CUDA cores" guarantees flash1
 
 if [ "$quick" = yes ]; then
   leave_out "compute-sanitizer" "--quick"
@@ -247,7 +248,7 @@ cascade() {
 }
 # With the choices of --tune for the products of the bundled model, which the first time had none.
 tuned_guarantees() {
-  kuiper_bench demo/models/tiny-qwen3 --tune "${tiny[@]}" && guarantees
+  kuiper_bench demo/models/tiny-qwen3 --tune "${tiny[@]}" && guarantees auto
 }
 attention_torch() {
   python3 tools/attention_torch.py "tools/bench_models/$1.json" --device "$device" --dtype "$2" "${@:3}"
