@@ -170,7 +170,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
     host[at.shared_lens + seq] = 0;
     host[at.cu_seqlens + seq + 1] = row + 1;
   }
-  for (int axis = 0; axis < plan.num_axes; ++axis) {
+  for (int64_t axis = 0; axis < plan.num_axes; ++axis) {
     int32_t* positions = host + at.positions + axis * num_tokens;
     std::copy_n(plan.positions.begin() + axis * plan.num_tokens(), plan.num_tokens(), positions);
     std::fill_n(positions + plan.num_tokens(), num_padded, 0);
