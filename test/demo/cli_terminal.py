@@ -11,7 +11,7 @@ import struct
 import subprocess
 import termios
 
-from cli_harness import CliTest, default_signals, program
+from cli_harness import ARGS, CliTest, default_signals, program
 
 PROMPT = b">>> "
 CTRL = {letter: bytes([ord(letter) - 64]) for letter in "ACDEKRLUZ"}
@@ -304,8 +304,7 @@ class TerminalDefaults(TerminalTest):
 
 
 class LongChats(TerminalTest):
-    """100 turns in a context that holds a few of them."""
-    TURNS = 100
+    """Many turns in a context that holds a few of them."""
     QUESTIONS = ("Tell me a story", "What is Kuiper?", "And then?", "What is 2 + 3?",
                  "Explain it in other words, please, and say why")
 
@@ -313,7 +312,7 @@ class LongChats(TerminalTest):
         t = self.start("-i", "-n", "128", "-c", "1024", "-o", "json", *args)
         t.until(PROMPT)
         answers = []
-        for i in range(self.TURNS):
+        for i in range(ARGS.turns):
             shown = t.ask(self.QUESTIONS[i % len(self.QUESTIONS)].encode())
             lines = re.findall(rb'\{"version".*\}', shown)
             self.assertEqual(len(lines), 1, shown)

@@ -4,21 +4,17 @@ promises: streams, exit codes, messages, JSON, chats, terminals, signals.
 
     python3 test/demo/cli_test.py --bin build/demo [--source .] [--data ../shared/data] [TEST ...]
 
-Uses only the standard library and the models bundled in demo/models.
+TEST is a file or a part of it: cli_chat, cli_chat.Chat. Uses only the standard library and the
+models bundled in demo/models.
 """
 import argparse
 import os
 import sys
 import unittest
 
-from cli_batch import *  # noqa: F401,F403 - unittest finds the test cases here
-from cli_chat import *  # noqa: F401,F403
-from cli_errors import *  # noqa: F401,F403
 from cli_harness import ARGS
-from cli_output import *  # noqa: F401,F403
-from cli_terminal import *  # noqa: F401,F403
-from cli_tools import *  # noqa: F401,F403
-from cli_trace import *  # noqa: F401,F403
+
+PARTS = ("batch", "chat", "errors", "output", "terminal", "tools", "trace")
 
 
 def main():
@@ -28,10 +24,12 @@ def main():
     parser.add_argument("--source", default=here)
     parser.add_argument("--data", default=os.environ.get("KUIPER_TEST_DATA"))
     parser.add_argument("--models", help="default: SOURCE/demo/models")
+    parser.add_argument("--turns", type=int, default=100, help="of a long chat")
     _, rest = parser.parse_known_args(namespace=ARGS)
     ARGS.data = os.environ.get("KUIPER_TEST_DATA") or ARGS.data or "../shared/data"
     ARGS.models = ARGS.models or os.path.join(ARGS.source, "demo", "models")
-    unittest.main(argv=[sys.argv[0], *rest], verbosity=1)
+    tests = rest or ["cli_" + part for part in PARTS]
+    unittest.main(module=None, argv=[sys.argv[0], *tests], verbosity=1)
 
 
 if __name__ == "__main__":

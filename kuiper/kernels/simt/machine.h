@@ -40,9 +40,11 @@ struct Options {
 // KUIPER_SIMT_PTX_COMPARE=1.
 Options& CurrentOptions();
 
-inline constexpr int kMaxThreads = 1024;                 // per block
-inline constexpr size_t kStaticSharedBytes = 48 * 1024;  // what a kernel gets without asking
-inline constexpr size_t kMaxSharedBytes = 163 * 1024;    // per block of compute capability 8.7
+inline constexpr int kMaxThreads = 1024;  // per block
+inline constexpr size_t kStaticSharedBytes =
+    size_t{48} * 1024;  // what a kernel gets without asking
+inline constexpr size_t kMaxSharedBytes =
+    size_t{163} * 1024;  // per block of compute capability 8.7
 
 // ---- between the dialect and the scheduler ------------------------------------------------------
 

@@ -180,10 +180,7 @@ T Maximum(T a, T b) {
 }
 template <typename T>
 T Minimum(T a, T b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  if (a == b) return std::signbit(a) ? a : b;
-  return a < b ? a : b;
+  return -Maximum(-a, -b);
 }
 
 // The exact value is high + low; the result is the largest float that is not above it.
@@ -219,9 +216,10 @@ template <typename T>
 void AddFloating(FormTable& table, const std::string& type) {
   const std::string dot = "." + type;
   for (const std::string rn : {"", ".rn"}) {
-    table["add" + rn + dot] = {Binary<T, T, T>([](T a, T b) { return a + b; })};
-    table["sub" + rn + dot] = {Binary<T, T, T>([](T a, T b) { return a - b; })};
-    table["mul" + rn + dot] = {Binary<T, T, T>([](T a, T b) { return a * b; })};
+    const std::string rounded = rn + dot;
+    table["add" + rounded] = {Binary<T, T, T>([](T a, T b) { return a + b; })};
+    table["sub" + rounded] = {Binary<T, T, T>([](T a, T b) { return a - b; })};
+    table["mul" + rounded] = {Binary<T, T, T>([](T a, T b) { return a * b; })};
   }
   table["div.rn" + dot] = {Binary<T, T, T>([](T a, T b) { return a / b; })};
   table["max" + dot] = {Binary<T, T, T>([](T a, T b) { return Maximum(a, b); })};

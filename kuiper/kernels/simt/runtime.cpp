@@ -91,6 +91,17 @@ cudaError_t GetKernelAttributes(const void* kernel) {
   return Result(CurrentPretence().kernel_error);
 }
 
+cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  const Lock lock(Device().mutex);
+  Device().loaded_kernels.insert(kernel);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) return Result(cudaErrorInvalidValue);
+  Device().max_dynamic_shared[kernel] = value;
+  return cudaSuccess;
+}
+
+namespace {
+
 // A driver that cannot load a kernel during a capture makes the capture fail.
 cudaError_t Load(const void* kernel, Stream& stream) {
   constexpr int kFirstThatLoads = 12030;
@@ -99,15 +110,6 @@ cudaError_t Load(const void* kernel, Stream& stream) {
     return Result(cudaErrorStreamCaptureUnsupported);
   }
   Device().loaded_kernels.insert(kernel);
-  return cudaSuccess;
-}
-
-cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  const Lock lock(Device().mutex);
-  Device().loaded_kernels.insert(kernel);
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) return Result(cudaErrorInvalidValue);
-  Device().max_dynamic_shared[kernel] = value;
   return cudaSuccess;
 }
 
@@ -131,6 +133,8 @@ void CheckAlive(const std::vector<MemoryRange>& buffers) {
       Die("a recorded launch uses device memory that was freed");
   }
 }
+
+}  // namespace
 
 cudaError_t QueueKernel(KernelCall call, Stream* stream) {
   const Lock lock(Device().mutex);
