@@ -325,7 +325,7 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
     if (!plan.ok()) continue;  // e.g. not one block in so few bytes
     row.plan = *plan;
     row.largest_context = LargestContext(table.model_limit, request_of);
-    table.rows.push_back(std::move(row));
+    table.rows.push_back(row);
   }
   return table;
 }

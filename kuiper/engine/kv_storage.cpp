@@ -73,7 +73,7 @@ Status KvStorage::Prepare(const Scheduler::Step& step) {
   // read.
   int end = pool_.end();
   for (const PageMove& move : step.moves) end = std::max(end, move.device_page + 1);
-  const Status grown = Grow(end);
+  Status grown = Grow(end);
   if (swap_ == nullptr) return grown;
   if (grown.ok()) {
     swap_->Run(step.moves);

@@ -58,6 +58,17 @@ class ComputeDevice {
   // Records `body`, which may only call ops; it is executed once while being recorded. The graph
   // must not outlive the device.
   virtual StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) = 0;
+  // Runs `body`, which may only call ops. kInternal, in the driver's words: a kernel was refused,
+  // for example inside a capture or after a fault of the device.
+  virtual Status Enqueue(const std::function<void()>& body) {
+    body();
+    return OkStatus();
+  }
+  // Everything from here on goes to a stream of the caller, a cudaStream_t; null is CUDA's default
+  // stream. kInvalidArgument: this device has no streams.
+  virtual Status SetStream(void* /*stream*/) {
+    return Status(StatusCode::kInvalidArgument, Description() + " has no streams");
+  }
 };
 
 }  // namespace kuiper

@@ -239,11 +239,16 @@ struct AttentionArgs {
   AttnMeta meta;
   float scale = 1.0f;
   AttnOptions options = {};
+  // Elements from one head of a token of q to the next; 0 = D. Tokens may be closer than heads.
+  int64_t q_head_stride = 0;
 
   bool HasWork() const { return q.rows() > 0 && meta.num_seqs > 0; }
+  int64_t QHeadStride() const { return q_head_stride != 0 ? q_head_stride : kv.head_dim(); }
   void Check(const ArgChecker& check) const {
     check.Require(kv.IsComplete(), "malformed KV view");
-    check.Matrix(q, "q");
+    if (q_head_stride == 0) check.Matrix(q, "q");
+    check.Require(QHeadStride() >= kv.head_dim() && q.stride[0] >= kv.head_dim(),
+                  "the heads of q overlap");
     check.Matrix(out, "out", q, q.rows(), q.shape[1]);
     check.Require(q.shape[1] > 0 && q.shape[1] % kv.row_width() == 0,
                   "the number of query heads is not a multiple of the number of kv heads");

@@ -109,6 +109,20 @@ Status CheckCache(const PagedKv& kv) {
   return CheckCacheStrides(kv);
 }
 
+// Rows of tokens and, within each, of heads, or the other way round: none may reach into the next.
+Status CheckQueries(const PagedAttentionArgs& args) {
+  const int d = args.kv.head_size;
+  KU_RETURN_IF_ERROR(CheckElements("q", args.q, args.dtype, d));
+  const int64_t heads = args.num_heads, tokens = args.num_tokens;
+  const int64_t head_stride = args.q_head_stride != 0 ? args.q_head_stride : d;
+  const int64_t token_stride = args.q_stride != 0 ? args.q_stride : heads * d;
+  const bool head_major = head_stride > token_stride;
+  const int64_t head_low = head_major ? std::max<int64_t>(tokens - 1, 0) * token_stride + d : d;
+  const int64_t token_low = head_major ? d : (heads - 1) * head_stride + d;
+  KU_RETURN_IF_ERROR(CheckStride("q_head_stride", head_stride, head_low, args.dtype, d));
+  return CheckStride("q_stride", token_stride, token_low, args.dtype, d);
+}
+
 // A matrix [T, heads * D] of the caller.
 Status CheckRows(const char* name, const void* data, const char* stride_name, int64_t stride,
                  int64_t width, DType dtype, int head_size) {
@@ -139,8 +153,7 @@ Status CheckRun(const PagedAttentionArgs& args, const PagedAttentionLimits& limi
   }
   KU_RETURN_IF_ERROR(InRange("num_tokens", args.num_tokens, 0, kMaxInt / args.num_heads));
   const int64_t width = int64_t{1} * args.num_heads * kv.head_size;
-  KU_RETURN_IF_ERROR(
-      CheckRows("q", args.q, "q_stride", args.q_stride, width, args.dtype, kv.head_size));
+  KU_RETURN_IF_ERROR(CheckQueries(args));
   KU_RETURN_IF_ERROR(
       CheckRows("out", args.out, "out_stride", args.out_stride, width, args.dtype, kv.head_size));
   KU_RETURN_IF_ERROR(CheckSequences(args, limits));
@@ -186,6 +199,14 @@ int64_t ElementsBetween(const void* from, const void* to, DType dtype) {
   return bytes / static_cast<int64_t>(DTypeBytes(dtype));
 }
 
+// Little-endian 64-bit integers below 2^32 have a zero in every second word.
+std::string WidthHint(const std::vector<int32_t>& values) {
+  for (size_t i = 1; i < values.size(); i += 2) {
+    if (values[i] != 0) return "";
+  }
+  return "; if these are 64-bit integers, convert them to 32 bits";
+}
+
 std::string Entry(const char* name, int64_t index, int64_t value) {
   return std::string(name) + "[" + std::to_string(index) + "] is " + std::to_string(value);
 }
@@ -208,6 +229,15 @@ PagedKv PagedKv::HeadMajor(void* kv_data, DType dtype, int num_pages, int page_s
   PagedKv kv{kv_data, v, dtype, num_pages, page_size, kv_heads, head_size};
   kv.token_stride = head_size;
   kv.head_stride = 2 * keys;
+  kv.page_stride = kv_heads * kv.head_stride;
+  return kv;
+}
+
+PagedKv PagedKv::HeadMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
+                           int kv_heads, int head_size) {
+  PagedKv kv{k, v, dtype, num_pages, page_size, kv_heads, head_size};
+  kv.token_stride = head_size;
+  kv.head_stride = int64_t{1} * page_size * head_size;
   kv.page_stride = kv_heads * kv.head_stride;
   return kv;
 }
@@ -262,6 +292,10 @@ KvView PagedAttention::ViewOf(const PagedKv& kv) const {
   return view;
 }
 
+Status PagedAttention::SetStream(void* stream) {
+  return device().SetStream(stream);
+}
+
 Status PagedAttention::Run(const PagedAttentionArgs& args) {
   KU_RETURN_IF_ERROR(CheckRun(args, limits_));
   const Device id = device().id();
@@ -284,25 +318,27 @@ Status PagedAttention::Run(const PagedAttentionArgs& args) {
   }
   const float scale =
       args.scale != 0.0f ? args.scale : 1.0f / std::sqrt(static_cast<float>(args.kv.head_size));
-  ops_->Run(AttentionArgs{
+  const AttentionArgs checked{
       .out = RowsOf(args.out, args.dtype, args.num_tokens, width, args.out_stride, id),
       .q = RowsOf(args.q, args.dtype, args.num_tokens, width, args.q_stride, id),
       .kv = view,
       .meta = meta,
       .scale = scale,
-      .options = options});
-  return OkStatus();
+      .options = options,
+      .q_head_stride = args.q_head_stride};
+  return device().Enqueue([&] { ops_->Run(checked); });
 }
 
 Status PagedAttention::StoreKv(const PagedStoreArgs& args) {
   KU_RETURN_IF_ERROR(CheckStore(args));
   const Device id = device().id();
   const int64_t width = int64_t{1} * args.kv.kv_heads * args.kv.head_size;
-  ops_->Run(StoreKvArgs{.kv = ViewOf(args.kv),
-                        .k = RowsOf(args.k, args.dtype, args.num_tokens, width, args.k_stride, id),
-                        .v = RowsOf(args.v, args.dtype, args.num_tokens, width, args.v_stride, id),
-                        .slots = VectorOf(args.slots, args.num_tokens, id)});
-  return OkStatus();
+  const StoreKvArgs checked{
+      .kv = ViewOf(args.kv),
+      .k = RowsOf(args.k, args.dtype, args.num_tokens, width, args.k_stride, id),
+      .v = RowsOf(args.v, args.dtype, args.num_tokens, width, args.v_stride, id),
+      .slots = VectorOf(args.slots, args.num_tokens, id)};
+  return device().Enqueue([&] { ops_->Run(checked); });
 }
 
 Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
@@ -326,11 +362,11 @@ Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
     if (q_len < 0 || q_len > args.max_q_len || cu[s + 1] > args.num_tokens) {
       return Invalid(Entry("cu_seqlens_q", seq + 1, cu[s + 1]) + " after " + std::to_string(cu[s]) +
                      "; at most max_q_len " + std::to_string(args.max_q_len) +
-                     " rows of num_tokens " + std::to_string(args.num_tokens));
+                     " rows of num_tokens " + std::to_string(args.num_tokens) + WidthHint(cu));
     }
     if (lens[s] < q_len || lens[s] > args.max_kv_len) {
       return Invalid(Entry("kv_lens", seq, lens[s]) + "; it must be in [" + std::to_string(q_len) +
-                     ", " + std::to_string(args.max_kv_len) + "]");
+                     ", " + std::to_string(args.max_kv_len) + "]" + WidthHint(lens));
     }
     for (int block = 0; block * int64_t{args.kv.page_size} < lens[s] && q_len > 0; ++block) {
       const int32_t page = tables[s * stride + static_cast<size_t>(block)];
@@ -338,6 +374,10 @@ Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
       return Invalid(Entry("block_tables", seq * args.block_table_stride + block, page) +
                      "; it must be in [0, " + std::to_string(args.kv.num_pages - 1) + "]");
     }
+  }
+  if (cu[seqs] != args.num_tokens) {
+    return Invalid(Entry("cu_seqlens_q", args.num_seqs, cu[seqs]) + "; it must be num_tokens, " +
+                   std::to_string(args.num_tokens) + WidthHint(cu));
   }
   return OkStatus();
 }

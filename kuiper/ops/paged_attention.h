@@ -44,6 +44,9 @@ struct PagedKv {
   // One block of memory [num_pages, G, 2 (key, value), page_size, D] (Kuiper's own).
   static PagedKv HeadMajor(void* kv, DType dtype, int num_pages, int page_size, int kv_heads,
                            int head_size);
+  // k and v are [num_pages, G, page_size, D] each (FlashInfer's HND, TensorRT-LLM).
+  static PagedKv HeadMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
+                           int kv_heads, int head_size);
 };
 
 // One call of attention: prefill, chunked prefill, decode, and any mixture of them.
@@ -55,12 +58,15 @@ struct PagedAttentionArgs {
   const void* q = nullptr;    // [T, H, D]
   DType dtype = DType::kF16;  // of q and out: that of the cache, or FP32
   int64_t q_stride = 0;       // between tokens; 0 = dense, H * D
+  int64_t q_head_stride = 0;  // between heads; 0 = D. [H, T, D] is q_stride D, q_head_stride T * D
   int64_t out_stride = 0;
   int num_tokens = 0;  // T
   int num_heads = 0;   // H, a multiple of kv.kv_heads
 
   PagedKv kv;
 
+  // Indices are 32-bit integers; those of a framework that has 64-bit ones are converted by the
+  // caller (CheckValues tells when they were not).
   // Sequence s owns the rows [cu_seqlens_q[s], cu_seqlens_q[s + 1]) of q, which are the last ones
   // of its kv_lens[s] tokens; its token at position n lies in page block_tables[s][n / page_size].
   int num_seqs = 0;                       // S
@@ -99,10 +105,15 @@ struct PagedAttentionLimits {
   int max_kv_len = 0;
 };
 
-// A device, its stream and scratch memory. Calls of one object run in the order they were made; it
-// is not thread-safe. A call that returns OK was enqueued, not executed: arguments may go out of
+// A device, a stream and scratch memory. Calls of one object run in the order they were made; it is
+// not thread-safe. A call that returns OK was enqueued, not executed: arguments may go out of
 // scope, but device memory must stay until Sync. Work of other streams on that memory must be
-// complete before the call.
+// complete before the call. Calls make the device current for the thread, as cudaSetDevice does.
+//
+// Run and StoreKv never wait for the device, so that a caller may record them in a CUDA graph of
+// his own on the stream he set. Do each once before: drivers before CUDA 12.3 cannot load a kernel
+// inside a capture. The graph holds addresses of the object's scratch memory, so the object must
+// live as long, and replays must not run beside its other calls.
 class PagedAttention {
  public:
   // kUnavailable: the build or the machine has no such device. kResourceExhausted: no memory.
@@ -113,8 +124,12 @@ class PagedAttention {
   PagedAttention(PagedAttention&&) noexcept;
   PagedAttention& operator=(PagedAttention&&) noexcept;
 
+  // Later calls go to this stream of the caller, a cudaStream_t, which must live as long as they
+  // do; null is CUDA's default stream, as in cuBLAS. The object's work on the earlier stream must
+  // be complete, or ordered before. kInvalidArgument: the device has no streams (`cpu`).
+  Status SetStream(void* stream);
   // out = softmax(scale q k^T + bias) v. kInvalidArgument: names the argument, its value, and what
-  // is allowed; nothing was enqueued.
+  // is allowed; nothing was enqueued. kInternal, in the driver's words: a kernel was refused.
   Status Run(const PagedAttentionArgs& args);
   // Copies k and v to their slots, converted to the cache's type. Errors as Run.
   Status StoreKv(const PagedStoreArgs& args);

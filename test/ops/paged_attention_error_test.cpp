@@ -90,6 +90,12 @@ TEST_P(PagedAttentionErrorTest, CallErrorsNameTheArgument) {
       {[](Args& a) { a.q = Shifted(a.q, 2); }, "q is not aligned to 16 bytes"},
       {[](Args& a) { a.q_stride = 248; },
        "q_stride is 248; it must be in [256, 576460752303423487]"},
+      {[](Args& a) { a.q_head_stride = 56; },
+       "q_head_stride is 56; it must be in [64, 576460752303423487]"},
+      {[](Args& a) { a.q_head_stride = 65; },
+       "q_head_stride is 65; it must be a multiple of 8 elements"},
+      {[](Args& a) { a.q_head_stride = 72; },
+       "q_stride is 256; it must be in [280, 576460752303423487]"},
       {[](Args& a) { a.out_stride = 257; },
        "out_stride is 257; it must be a multiple of 8 elements"},
       {[](Args& a) { a.num_seqs = 9; }, "num_seqs is 9; it must be in [0, 8]"},
@@ -176,6 +182,12 @@ TEST_P(PagedAttentionErrorTest, CheckValuesReadsTheArrays) {
       {{0, 2, 3}, {4, 21}, {0, -1, 1, 2}, "kv_lens[1] is 21; it must be in [1, 20]"},
       {{0, 2, 3}, {4, 20}, {0, -1, 1, -1}, "block_tables[3] is -1; it must be in [0, 4]"},
       {{0, 2, 3}, {4, 20}, {5, -1, 1, 2}, "block_tables[0] is 5; it must be in [0, 4]"},
+      {{0, 2, 2}, {4, 20}, {0, -1, 1, 2}, "cu_seqlens_q[2] is 2; it must be num_tokens, 3"},
+      {{0, 0, 2},
+       {4, 0},
+       {0, 0, 1, 0},
+       "kv_lens[1] is 0; it must be in [2, 20]; if these are 64-bit integers, convert them to 32 "
+       "bits"},
   };
   for (const auto& c : cases) {
     const Array<int32_t> cu(device, c.cu), lens(device, c.lens), tables(device, c.tables);

@@ -42,7 +42,8 @@ TEST_P(PagedAttentionTest, LayoutAndPageSizeChangeNoBit) {
     PagedAttention attention = MakeAttention(device(), {3, 4, 64, 257}, kind);
     std::vector<float> first;
     for (int page_size : {1, 16, 256}) {
-      for (Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded}) {
+      for (Layout layout :
+           {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kSeparateHeadMajor, Layout::kPadded}) {
         Call call(attention, dtype(), dtype(), shape, seqs, page_size, layout);
         if (first.empty()) {
           // Tensor cores round the weights of the values to the type of the cache.
@@ -61,6 +62,24 @@ TEST_P(PagedAttentionTest, Fp32QueriesReadACacheOfAnyType) {
   Call call(attention, DType::kF32, dtype(), {4, 2, 16}, {{1, 1, 40}, {2, 5, 5}}, 16,
             Layout::kTokenMajor);
   call.ExpectNaive("");
+}
+
+// Heads of q with gaps between them, and [H, T, D]: the numbers are the same, so the bits are.
+TEST_P(PagedAttentionTest, StridesOfQChangeNoBit) {
+  const std::vector<Seq> seqs = {{1, 1, 33}, {2, 5, 17}, {3, 16, 16}};
+  for (const Shape& shape : {Shape{4, 2, 64}, Shape{6, 1, 20}}) {
+    for (AttentionKind kind : kKinds) {
+      PagedAttention attention = MakeAttention(device(), {3, 8, 64, 64}, kind);
+      const auto run = [&](QLayout layout) {
+        Call call(attention, dtype(), dtype(), shape, seqs, 16, Layout::kHeadMajor, {}, layout);
+        if (layout == QLayout::kDense) call.ExpectNaive(Describe(shape));
+        return call.Run();
+      };
+      const std::vector<float> dense = run(QLayout::kDense);
+      EXPECT_TRUE(SameBits(run(QLayout::kPaddedHeads), dense)) << Describe(shape);
+      EXPECT_TRUE(SameBits(run(QLayout::kHeadMajor), dense)) << Describe(shape);
+    }
+  }
 }
 
 // Without a scale it is 1 / sqrt(head_size), which the other tests rely on.
@@ -88,7 +107,8 @@ TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
   PagedAttention attention = MakeAttention(device());
   const Shape shape{2, 2, 8};
   const std::vector<Seq> seqs = {{1, 1, 5}, {2, 1, 3}};
-  for (Layout layout : {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kPadded}) {
+  for (Layout layout :
+       {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kSeparateHeadMajor, Layout::kPadded}) {
     Call call(attention, dtype(), dtype(), shape, seqs, 4, layout);
     const PagedKv& kv = call.kv();
     const auto base =

@@ -9,12 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "attention_test_util.h"
+#include "test/ops/attention_test_util.h"
 #include "kuiper/ops/paged_attention.h"
 
 namespace kuiper::test {
 
-enum class Layout { kTokenMajor, kHeadMajor, kPadded };
+enum class Layout { kTokenMajor, kHeadMajor, kSeparateHeadMajor, kPadded };
+enum class QLayout { kDense, kPaddedHeads, kHeadMajor };
 
 inline PagedAttention MakeAttention(Device device,
                                     const PagedAttentionLimits& limits = {8, 64, 1024, 512},
@@ -32,7 +33,8 @@ inline PagedAttention MakeAttention(Device device,
 class Call {
  public:
   Call(PagedAttention& attention, DType dtype, DType cache, const Shape& shape,
-       const std::vector<Seq>& seqs, int page_size, Layout layout, const Mask& mask = {})
+       const std::vector<Seq>& seqs, int page_size, Layout layout, const Mask& mask = {},
+       QLayout q_layout = QLayout::kDense)
       : attention_(attention), shape_(shape), seqs_(seqs), dtype_(dtype), mask_(mask) {
     int max_len = 1, max_q = 1, rows = 0;
     for (const Seq& s : seqs) {
@@ -44,7 +46,7 @@ class Call {
     MakeCache(cache, static_cast<int>(seqs.size()) * blocks + 1, page_size, layout);
     MakeTables(blocks + 1, page_size);
     Store(page_size, blocks + 1);
-    MakeQueries(rows);
+    MakeQueries(rows, q_layout);
     args_.kv = kv_;
     args_.max_q_len = max_q;
     args_.max_kv_len = max_len;
@@ -61,9 +63,11 @@ class Call {
   std::vector<float> Run() {
     const Status status = attention_.Run(args_);
     EXPECT_TRUE(status.ok()) << status.message();
-    attention_.Sync();
-    return out_->Get();
+    return Output();
   }
+  // Waits for the stream of the object.
+  std::vector<float> Output() const { return out_->Get(); }
+  void ClearOutput() { out_->Set(std::vector<float>(args_.num_tokens * shape_.q_width(), kNaN)); }
   void ExpectNaive(const std::string& what) {
     ExpectNear(Run(), Naive(dtype_, kv_.dtype, shape_, seqs_, mask_), 2e-5,
                2e-5 + RoundingError(dtype_), what);
@@ -84,6 +88,10 @@ class Call {
     }
     // The values lie in front of the keys.
     char* keys = data + std::max(plane, padded) * DTypeBytes(cache);
+    if (layout == Layout::kSeparateHeadMajor) {
+      kv_ = PagedKv::HeadMajor(keys, data, cache, num_pages, page_size, g, d);
+      return;
+    }
     kv_ = PagedKv::TokenMajor(keys, data, cache, num_pages, page_size, g, d);
     if (gap == 0) return;
     kv_.head_stride = d + gap;
@@ -144,18 +152,32 @@ class Call {
     attention_.Sync();
   }
 
-  void MakeQueries(int rows) {
+  void MakeQueries(int rows, QLayout layout) {
     ComputeDevice& device = attention_.device();
-    const int width = shape_.q_width();
-    std::vector<float> q, slopes;
+    const int width = shape_.q_width(), d = shape_.head_dim;
+    constexpr int kGap = 24;
+    if (layout == QLayout::kPaddedHeads) {
+      args_.q_head_stride = d + kGap;
+      args_.q_stride = shape_.heads * args_.q_head_stride;
+    } else if (layout == QLayout::kHeadMajor) {
+      args_.q_head_stride = rows * d;
+      args_.q_stride = d;
+    }
+    const int64_t head_stride = layout == QLayout::kDense ? d : args_.q_head_stride;
+    const int64_t token_stride = layout == QLayout::kDense ? width : args_.q_stride;
+    std::vector<float> q(static_cast<size_t>(rows) * shape_.heads * (d + kGap), kNaN), slopes;
+    int row = 0;
     for (const Seq& s : seqs_) {
-      for (int pos = s.kv_len - s.q_len; pos < s.kv_len; ++pos) {
-        for (float x : TokenData(s.id, pos, 3, width)) q.push_back(x);
+      for (int pos = s.kv_len - s.q_len; pos < s.kv_len; ++pos, ++row) {
+        const std::vector<float> data = TokenData(s.id, pos, 3, width);
+        for (int i = 0; i < width; ++i) {
+          q[row * token_stride + i / d * head_stride + i % d] = data[i];
+        }
       }
     }
     for (int h = 0; h < shape_.heads; ++h) slopes.push_back(AlibiSlope(h));
     slopes_ = std::make_unique<Array<float>>(device, slopes);
-    q_ = std::make_unique<Matrix>(device, dtype_, rows, width, q);
+    q_ = std::make_unique<Matrix>(device, dtype_, 1, static_cast<int>(q.size()), q);
     out_ = std::make_unique<Matrix>(device, dtype_, rows, width, width + 8);
     args_.out = out_->tensor().data;
     args_.q = q_->tensor().data;

@@ -51,10 +51,10 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// Element 0 of row r of the item in a matrix [T, H*D].
+// Element 0 of row r of the item in a matrix of tokens, each with its heads head_stride apart.
 template <typename T>
-HWY_INLINE T* ItemRow(const Tensor& matrix, const AttentionItem& item, int r, int head_dim) {
-  return matrix.row<T>(item.q_row + r / item.num_heads) + int64_t{1} * item.row_head(r) * head_dim;
+HWY_INLINE T* ItemRow(const Tensor& matrix, const AttentionItem& item, int r, int64_t head_stride) {
+  return matrix.row<T>(item.q_row + r / item.num_heads) + item.row_head(r) * head_stride;
 }
 
 void LoadQueries(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
@@ -62,7 +62,7 @@ void LoadQueries(const AttentionCall& call, const AttentionItem& item, const Att
   const VF scale = hn::Set(DF(), call.args.scale);
   VisitFloat(call.args.q.dtype, [&](auto zero) HWY_ATTR {
     for (int r = 0; r < item.num_rows(); ++r) {
-      const auto* q = ItemRow<decltype(zero)>(call.args.q, item, r, head_dim);
+      const auto* q = ItemRow<decltype(zero)>(call.args.q, item, r, call.args.QHeadStride());
       MapElements(s.q + r * s.dim, head_dim,
                   [&](auto load) HWY_ATTR { return hn::Mul(load(q), scale); });
     }

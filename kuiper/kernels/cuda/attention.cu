@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
     __syncthreads();
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {
       const int r = n / w.head_dim, i = n % w.head_dim;
-      const int64_t at = static_cast<int64_t>(item.head(r)) * w.head_dim + i;
+      const int64_t at = item.head(r) * w.q_head_stride + i;
       m.q[n] = LoadAny(w.q.Row(item.q_row + r / item.heads), w.q.dtype, at) * w.scale_log2e;
       m.out[n] = 0.0f;
     }
@@ -388,6 +388,10 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   AttnCall call{};
   call.out = AsArg(args.out);
   call.q = AsArg(args.q);
+  call.q_head_stride = args.QHeadStride();
+  if (call.q_head_stride * static_cast<int64_t>(DTypeBytes(args.q.dtype)) % 16 != 0) {
+    call.q.vectors = false;
+  }
   call.cu_q = static_cast<const int32_t*>(meta.cu_seqlens_q.data);
   call.kv_lens = static_cast<const int32_t*>(meta.kv_lens.data);
   call.shared_lens = static_cast<const int32_t*>(meta.shared_lens.data);

@@ -25,6 +25,7 @@ struct AttnMask {
 
 struct AttnCall {
   MatrixArg out, q;            // [T, heads * head_dim]
+  int64_t q_head_stride;       // elements
   const int32_t* cu_q;         // [S + 1]
   const int32_t* kv_lens;      // [S]
   const int32_t* shared_lens;  // [S], or null: no keys are shared

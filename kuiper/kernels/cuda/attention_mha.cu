@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   const float slope = p.mask.slopes == nullptr ? 0.0f : p.mask.Slope(head);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
   for (int i = tid; i < p.head_dim; i += kThreads) {
-    q[i] = LoadAny(p.q.Row(row), p.q.dtype, first + i) * p.scale_log2e;
+    q[i] = LoadAny(p.q.Row(row), p.q.dtype, head * p.q_head_stride + i) * p.scale_log2e;
   }
   __syncthreads();
 

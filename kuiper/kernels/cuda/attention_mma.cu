@@ -97,7 +97,7 @@ __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& i
   for (int i = static_cast<int>(threadIdx.x); i < item.rows() * kChunks; i += kThreads) {
     const int r = i / kChunks, chunk = i % kChunks;
     const T* from = reinterpret_cast<const T*>(w.q.Row(item.q_row + r / item.heads)) +
-                    static_cast<int64_t>(item.head(r)) * kHeadDim + chunk * 8;
+                    item.head(r) * w.q_head_stride + chunk * 8;
     T* row = reinterpret_cast<T*>(to + r * kPitch<kHeadDim>) + chunk * 8;
     if (w.q.vectors) {
       *reinterpret_cast<uint4*>(row) = *reinterpret_cast<const uint4*>(from);

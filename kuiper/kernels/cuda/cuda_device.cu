@@ -43,6 +43,20 @@ Status Unavailable(std::string message) {
                 Param("device") + " cpu runs without one");
 }
 
+// cudaSuccess when each launch of `body` was accepted.
+cudaError_t FirstRefusedLaunch(const std::function<void()>& body) {
+  cudaError_t error = cudaSuccess;
+  refused_launch = &error;
+  body();
+  refused_launch = nullptr;
+  return error;
+}
+
+Status Refused(const char* what, cudaError_t error) {
+  (void)cudaGetLastError();  // not sticky
+  return Status(StatusCode::kInternal, std::string(what) + cudaGetErrorString(error));
+}
+
 // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
 std::string ModelOf(const cudaDeviceProp& properties) {
   return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
@@ -119,10 +133,11 @@ bool IsUsable(Device device) {
 StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
   KU_ASSIGN_OR_RETURN(const cudaDeviceProp properties, FindDevice(device));
   std::unique_ptr<CudaDevice> opened(new CudaDevice(device, properties));
-  const cudaError_t error = cudaStreamCreateWithFlags(&opened->stream_, cudaStreamNonBlocking);
+  const cudaError_t error = cudaStreamCreateWithFlags(&opened->own_stream_, cudaStreamNonBlocking);
   if (error != cudaSuccess) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
   }
+  opened->UseOwnStream();
   // A host that polls takes power from a GPU on the same chip.
   const unsigned sleeps = opened->integrated_ ? cudaEventBlockingSync : 0u;
   for (cudaEvent_t& event : opened->events_) {
@@ -140,12 +155,13 @@ CudaDevice::CudaDevice(Device id, const cudaDeviceProp& properties)
 }
 
 CudaDevice::~CudaDevice() {
-  if (stream_ == nullptr) return;
+  if (own_stream_ == nullptr) return;
+  UseOwnStream();
   KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
   for (const cudaEvent_t event : events_) {
     if (event != nullptr) KU_CUDA_CHECK(cudaEventDestroy(event));
   }
-  KU_CUDA_CHECK(cudaStreamDestroy(stream_));
+  KU_CUDA_CHECK(cudaStreamDestroy(own_stream_));
 }
 
 std::string CudaDevice::Description() const {
@@ -234,21 +250,27 @@ void CudaDevice::WaitFor(int64_t mark) {
   KU_CUDA_CHECK(cudaEventSynchronize(events_[mark % events_.size()]));
 }
 
+Status CudaDevice::SetStream(void* stream) {
+  KU_CHECK(!capturing_, "a recorded step consists of ops only");
+  stream_ = static_cast<cudaStream_t>(stream);
+  return OkStatus();
+}
+
+Status CudaDevice::Enqueue(const std::function<void()>& body) {
+  const cudaError_t error = FirstRefusedLaunch(body);
+  return error == cudaSuccess ? OkStatus() : Refused("cannot start a kernel: ", error);
+}
+
 StatusOr<std::unique_ptr<CapturedGraph>> CudaDevice::Capture(const std::function<void()>& body) {
   KU_CHECK(!capturing_, "Capture inside Capture");
   const cudaStream_t stream = Enter();
   const auto failed = [](cudaError_t error) {
-    (void)cudaGetLastError();
-    return Status(StatusCode::kInternal,
-                  std::string("cannot record a CUDA graph: ") + cudaGetErrorString(error));
+    return Refused("cannot record a CUDA graph: ", error);
   };
   cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return failed(error);
   capturing_ = true;
-  cudaError_t launch_error = cudaSuccess;
-  recording_error = &launch_error;
-  body();
-  recording_error = nullptr;
+  const cudaError_t launch_error = FirstRefusedLaunch(body);
   capturing_ = false;
   cudaGraph_t graph = nullptr;
   error = cudaStreamEndCapture(stream, &graph);

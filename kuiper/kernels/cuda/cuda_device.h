@@ -31,6 +31,10 @@ class CudaDevice final : public ComputeDevice {
   int64_t Mark() override;
   void WaitFor(int64_t mark) override;
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
+  Status Enqueue(const std::function<void()>& body) override;
+  Status SetStream(void* stream) override;
+  // Takes back SetStream.
+  void UseOwnStream() { stream_ = own_stream_; }
 
   // Makes this device current for the calling thread and returns the stream to enqueue on.
   cudaStream_t Enter() const;
@@ -49,7 +53,8 @@ class CudaDevice final : public ComputeDevice {
   std::string model_;
   int num_sms_;
   bool integrated_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t own_stream_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // in use: its own or the caller's
   // Mark n is the event n % size. One that was marked anew stands for a later point, so waiting for
   // it is still right.
   std::array<cudaEvent_t, 4> events_{};

@@ -56,8 +56,10 @@ CudaOps::CudaOps(std::unique_ptr<CudaDevice> device, const OpsOptions& options)
   resources_.attention = options.attention;
 }
 
-// Kernels may still use the scratch memory.
+// Kernels may still use the scratch memory. A caller's stream may be gone; to free memory waits for
+// what it had.
 CudaOps::~CudaOps() {
+  device_->UseOwnStream();
   device_->Sync();
 }
 
@@ -94,8 +96,7 @@ Status CudaOps::Prepare(const Linear& linear, Epilogue epilogue, DType out_type,
                         int64_t out_stride) {
   KU_CHECK(!device_->is_capturing(), "a recorded step consists of ops only");
   if (dense_ == nullptr) return OkStatus();
-  device_->Enter();
-  return dense_->Prepare(resources_.stream, *this, linear, epilogue, out_type, out_stride);
+  return dense_->Prepare(device_->Enter(), *this, linear, epilogue, out_type, out_stride);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -31,7 +31,7 @@ class CudaOps final : public Ops {
 
 #define KU_COMPUTE_OP(Name)                       \
   void Compute(const Name##Args& args) override { \
-    device_->Enter();                             \
+    resources_.stream = device_->Enter();         \
     KU_GPU::Run(resources_, args);                \
   }
   KU_FOR_EACH_OP(KU_COMPUTE_OP)

@@ -1,7 +1,7 @@
 // Launch<kernel>(grid, block, shared_bytes, stream, args...): how every kernel is started, instead
 // of <<<>>>; the emulated device learns the kernel's name from its type. Arguments are converted to
 // the kernel's parameter types and copied at once. A shape the device refuses is a bug and ends the
-// process; while a step is recorded, it fails the recording.
+// process, except in ComputeDevice::Capture and Enqueue, which return it.
 //
 // A kernel that wants more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
 // before its first launch. Blocks may run in any order and one at a time: a kernel must not wait
@@ -16,12 +16,12 @@
 
 namespace kuiper::KU_GPU {
 
-// The first error of a launch since this thread began to record a step; null while it records none.
-inline thread_local cudaError_t* recording_error = nullptr;
+// Where this thread keeps the first error of a launch; null: it ends the process.
+inline thread_local cudaError_t* refused_launch = nullptr;
 
 inline void CheckLaunch(cudaError_t error) {
-  if (error != cudaSuccess && recording_error != nullptr) [[unlikely]] {
-    if (*recording_error == cudaSuccess) *recording_error = error;
+  if (error != cudaSuccess && refused_launch != nullptr) [[unlikely]] {
+    if (*refused_launch == cudaSuccess) *refused_launch = error;
     return;
   }
   KU_CUDA_CHECK(error);

@@ -25,12 +25,11 @@ namespace {
 
 using dialect::blockDim;
 using dialect::blockIdx;
-using dialect::dim3;
 using dialect::gridDim;
 using dialect::threadIdx;
 using dialect::uint3;
 
-constexpr size_t kStackBytes = (kAsan || kTsan ? 256 : 64) * 1024;
+constexpr size_t kStackBytes = size_t{kAsan || kTsan ? 256 : 64} * 1024;
 constexpr int kWarpSize = 32;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
 
@@ -333,7 +332,7 @@ void RunKernel(const LaunchShape& shape, const std::function<void()>& body) {
   m.rng.seed(CurrentOptions().seed);
   gridDim = shape.grid;
   blockDim = shape.block;
-  std::vector<unsigned> order(shape.grid.x * shape.grid.y * shape.grid.z);
+  std::vector<unsigned> order(size_t{1} * shape.grid.x * shape.grid.y * shape.grid.z);
   for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
   if (Reversed()) std::reverse(order.begin(), order.end());
   if (CurrentOptions().schedule == Schedule::kShuffled)

@@ -1,0 +1,93 @@
+// The operator API on a stream of the caller: what it enqueues, records and refuses.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kuiper/kernels/simt/runtime.h"
+#include "test/ops/paged_attention_test_util.h"
+
+namespace kuiper::test {
+namespace {
+
+using namespace simt::dialect;  // NOLINT(google-build-using-namespace): CUDA's are global
+
+const Shape kShape{4, 2, 64};
+const std::vector<Seq> kSeqs = {{1, 1, 33}, {2, 5, 17}};
+
+class CallerStreamTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  void TearDown() override {
+    simt::CurrentPretence() = before_;
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+
+  PagedAttention attention_ = MakeAttention({DeviceType::kSimt, 0}, {2, 4, 64, 64});
+  Call call_{attention_, DType::kF16, DType::kF16, kShape, kSeqs, 16, Layout::kSeparateHeadMajor};
+  cudaStream_t stream_ = nullptr;
+  const simt::Pretence before_ = simt::CurrentPretence();
+};
+
+// The stream that was set has the work, and no call waits for it.
+TEST_F(CallerStreamTest, WorkGoesToTheStreamWithoutWaiting) {
+  const std::vector<float> expected = call_.Run();
+  call_.ClearOutput();
+  ASSERT_TRUE(attention_.SetStream(stream_).ok());
+  const simt::HostWaits before = simt::CurrentHostWaits();
+  ASSERT_TRUE(attention_.Run(call_.args()).ok());
+  const simt::HostWaits after = simt::CurrentHostWaits();
+  EXPECT_EQ(after.syncs, before.syncs);
+  EXPECT_EQ(after.events, before.events);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_TRUE(SameBits(call_.Output(), expected));
+}
+
+TEST_F(CallerStreamTest, TheCallerRecordsAndReplays) {
+  const std::vector<float> expected = call_.Run();
+  ASSERT_TRUE(attention_.SetStream(stream_).ok());
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_TRUE(attention_.Run(call_.args()).ok());
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  for (int replay = 0; replay < 2; ++replay) {
+    call_.ClearOutput();
+    ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_TRUE(SameBits(call_.Output(), expected)) << "replay " << replay;
+  }
+  ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
+// A driver of CUDA 12.2 cannot load the kernel inside the caller's capture; his program goes on.
+TEST_F(CallerStreamTest, ARefusedKernelIsAStatus) {
+  ASSERT_TRUE(attention_.SetStream(stream_).ok());
+  simt::CurrentPretence().driver_version = 12020;  // before 12.3
+  simt::UnloadKernels();
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  const Status refused = attention_.Run(call_.args());
+  EXPECT_EQ(refused.code(), StatusCode::kInternal);
+  EXPECT_NE(refused.message().find("cannot start a kernel: "), std::string::npos)
+      << refused.message();
+  cudaGraph_t graph = nullptr;
+  EXPECT_NE(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  (void)cudaGetLastError();
+  ASSERT_TRUE(attention_.Run(call_.args()).ok());
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST(CallerStream, ACpuHasNone) {
+  PagedAttention attention = MakeAttention({});
+  const Status status = attention.SetStream(nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("has no streams"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace kuiper::test
