@@ -63,6 +63,18 @@ def prefix(bench, root):
         assert abs(row["warm/cold"] - percent) < 0.1 + 0.01 * percent, row
 
 
+def latency(bench, root):
+    rows = table(bench, "policy", "--scenario", "latency", "--invent",
+                 f"{root}/tools/bench_models/tiny.json", "--prompt-tokens", "64,256", "--context", "16",
+                 "--decode-steps", "4", "--repetitions", "2", "--latency-target", "0.001")
+    assert [(row["policy"], row["prompt"]) for row in rows] == [
+        (policy, prompt) for prompt in (64, 256) for policy in ("throughput", "latency")]
+    for row in rows:
+        assert 0 < row["p50_ms"] <= row["p99_ms"], row
+        assert row["alone_ms"] > 0 and row["first_ms"] > 0, row
+    refuses(bench, 2, "--latency-target goes with --scenario latency", "--latency-target", "1", "model")
+
+
 def cascade(bench, root):
     rows = table(bench, "system", "--scenario", "cascade", "--invent",
                  f"{root}/tools/bench_models/tiny.json", "--prompt-tokens", "256", "--batch", "2,5",
@@ -179,6 +191,7 @@ if __name__ == "__main__":
         "throughput": throughput,
         "prefix": prefix,
         "cascade": cascade,
+        "latency": latency,
         "attention": attention,
         "memory": memory,
         "scheduler": scheduler,

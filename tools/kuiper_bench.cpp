@@ -227,6 +227,20 @@ Status BenchSharedPrompt(BenchOptions options) {
   return BenchCascade(*with, *without, w);
 }
 
+// Two users, with the policy that fills steps and with the one for their delay.
+Status BenchTwoUsers(BenchOptions options) {
+  Workload w = options.workload;
+  const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
+  for (int& tokens : w.contexts) tokens += w.steps + longest + 2;
+  w.batches = {2};
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> throughput, CreateEngine(options, w));
+  options.config.policy = SchedulingPolicy::kLatency;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> latency, CreateEngine(options, w));
+  PrintDevice(*latency);
+  return BenchLatency({"throughput", "latency"}, {throughput.get(), latency.get()},
+                      options.workload);
+}
+
 // Needs the shapes of a model only.
 Status BenchAttentionOf(const BenchOptions& options) {
   KU_ASSIGN_OR_RETURN(const OpenedModel model, OpenModelOf(options));
@@ -258,6 +272,7 @@ Status Run(const demo::ParsedArgs& args, BenchOptions options) {
   }
   if (options.Is("attention")) return BenchAttentionOf(options);
   if (options.Is("throughput")) return BenchThroughput(options);
+  if (options.Is("latency")) return BenchTwoUsers(options);
   if (options.Is("prefix")) return BenchWarmPrefix(std::move(options));
   if (options.Is("cascade")) return BenchSharedPrompt(std::move(options));
   return BenchRates(options);

@@ -13,6 +13,7 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"throughput", {1, 2, 4, 8, 16, 32, 64}, {16}, {16}, true},
                                {"prefix", {1}, {2000}, {16}, true},
                                {"cascade", {8, 32}, {2000}, {16}, true},
+                               {"latency", {2}, {512}, {128}, true},
                                {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
                                {"memory", {8}, {16}, {16}, false},
                                {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
@@ -40,8 +41,8 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
   using enum AttentionKind;
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
-  const Names engine = {"rates", "throughput", "prefix", "cascade"};
-  const Names model = {"rates", "throughput", "prefix", "cascade", "attention"};
+  const Names engine = {"rates", "throughput", "prefix", "cascade", "latency"};
+  const Names model = {"rates", "throughput", "prefix", "cascade", "latency", "attention"};
   const Limits counts = {1, 1'000'000};
   EngineConfig& e = o.config;
   Workload& w = o.workload;
@@ -55,15 +56,18 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
       {MakeFlag("prompt-tokens", &w.prompts,
                 "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)",
                 counts),
-       {"rates", "prefix", "cascade"}},
+       {"rates", "prefix", "cascade", "latency"}},
       {MakeFlag("batch", &w.batches,
                 "sequences together (default: 1,2,4,8; by scenario), memory: the rows", counts),
        {"rates", "throughput", "cascade", "attention", "memory", "scheduler"}},
       {MakeFlag("context", &w.contexts,
                 "tokens before decoding starts (default: 16), attention: 1024,8192", counts),
-       {"rates", "throughput", "attention"}},
+       {"rates", "throughput", "latency", "attention"}},
       {MakeFlag("decode-steps", &w.steps, "steps per repetition", {4, 4096}),
-       {"rates", "throughput", "cascade", "attention"}},
+       {"rates", "throughput", "cascade", "latency", "attention"}},
+      {MakeFlag("latency-target", &e.latency_target_ms,
+                "latency: milliseconds of a step with a prompt", {.max = 1e6, .above_min = true}),
+       {"latency"}},
       {MakeFlag("repetitions", &w.repetitions, "how often each row is measured", {1, 100}), model},
       {MakeFlag("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {0, 1024}),
        model},
@@ -77,16 +81,14 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
                 "attention kernel"),
        model},
       {MakeFlag("paged-attention", &e.paged, "KV cache in pages, or contiguous"),
-       {"rates", "throughput"}},
+       {"rates", "throughput", "latency"}},
       {MakeFlag("cuda-graph", &e.use_graph, "recorded decode steps (the CPU's never are)"),
-       {"rates", "throughput", "cascade"}},
+       {"rates", "throughput", "cascade", "latency"}},
       {MakeFlag("requests", &o.load.requests, "memory: requests of the load", {1, 100'000}),
        memory},
-      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence at most",
-                {2, 1 << 20}),
+      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence", {2, 1 << 20}),
        memory},
-      {MakeFlag("csv", &o.csv, "memory: write a line per step, see tools/plot_bench.py", {},
-                "FILE"),
+      {MakeFlag("csv", &o.csv, "memory: a line per step for tools/plot_bench.py", {}, "FILE"),
        memory},
       {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
        rates},

@@ -21,6 +21,12 @@ constexpr int kQuestionTokens = 32;
 // cache and with one that another question has filled. Medians of `repetitions` pairs.
 Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int repetitions);
 
+// A user's tokens while another's prompt is computed, with each engine in turn: the time between
+// two tokens, its median before the prompt came and its percentiles meanwhile, and the other's time
+// to the first token. `names` of the engines stand in the rows.
+Status BenchLatency(const std::vector<std::string>& names, const std::vector<Engine*>& engines,
+                    const Workload& w);
+
 // Time of a decode step of that many questions behind one system prompt, with and without cascade
 // attention: medians of `w.repetitions` pairs of `w.steps` steps. Both engines have a prefix cache.
 Status BenchCascade(Engine& with, Engine& without, const Workload& w);

@@ -1,5 +1,6 @@
 // The scenarios that run a model through the engine.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -45,6 +46,46 @@ StatusOr<double> StepMilliseconds(Engine& engine, const Decoding& sequences, int
   return SecondsSince(begin) * 1e3 / steps;
 }
 
+// What one user saw while another's prompt was computed.
+struct Disturbance {
+  std::vector<double> before, gaps;  // milliseconds between two tokens
+  double first_token = 0;            // of the other, in milliseconds
+};
+
+// Adds `prompt` beside a sequence that decodes and steps until it has its first token.
+Status Disturb(Engine& engine, const Decoding& user, const Workload& w, Request prompt,
+               Disturbance* seen) {
+  for (int i = 0; i < w.steps; ++i) {
+    KU_ASSIGN_OR_RETURN(const double ms, StepMilliseconds(engine, user, 1));
+    seen->before.push_back(ms);
+  }
+  KU_ASSIGN_OR_RETURN(const int64_t other, engine.Add(std::move(prompt)));
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point last = begin;
+  for (bool done = false; !done;) {
+    for (const TokenEvent& event : engine.Step()) {
+      if (event.finish == FinishReason::kError) {
+        return Status(StatusCode::kInternal, "a sequence failed");
+      }
+      if (event.request == other) {
+        seen->first_token = MillisecondsSince(begin);
+        done = true;
+      } else {
+        seen->gaps.push_back(MillisecondsSince(last));
+        last = Clock::now();
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// The smallest value that so large a share of them does not exceed.
+double Percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
+  return values.at(std::max<size_t>(rank, 1) - 1);
+}
+
 }  // namespace
 
 void PrintThroughput(const std::vector<Row>& rows) {
@@ -75,6 +116,36 @@ Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int r
     }
     std::printf("%7d %9d %7d %10.2f %10.2f %8.2f%%\n", tokens, kQuestionTokens, cached,
                 Median(cold_times), Median(warm_times), Median(ratios) * 100);
+  }
+  return OkStatus();
+}
+
+Status BenchLatency(const std::vector<std::string>& names, const std::vector<Engine*>& engines,
+                    const Workload& w) {
+  std::printf("%10s %7s %7s %10s %10s %10s %10s\n", "policy", "context", "prompt", "alone_ms",
+              "p50_ms", "p99_ms", "first_ms");
+  for (const int context : w.contexts) {
+    for (const int prompt : w.prompts) {
+      std::vector<Disturbance> seen(engines.size());
+      std::vector<std::vector<double>> first_tokens(engines.size());
+      for (int r = 0; r <= w.repetitions; ++r) {
+        for (size_t e = 0; e < engines.size(); ++e) {
+          Engine& engine = *engines[e];
+          std::vector<Request> users = {MakeBenchRequest(engine, context, w.steps + prompt + 2, 0)};
+          KU_ASSIGN_OR_RETURN(const Decoding user, StartDecoding(engine, std::move(users)));
+          Disturbance measured;
+          KU_RETURN_IF_ERROR(Disturb(engine, user, w, MakeBenchRequest(engine, prompt, 1, r + 1),
+                                     r == 0 ? &measured : &seen[e]));
+          if (r > 0) first_tokens[e].push_back(seen[e].first_token);
+          AbortAll(engine, user);
+        }
+      }
+      for (size_t e = 0; e < engines.size(); ++e) {
+        std::printf("%10s %7d %7d %10.2f %10.2f %10.2f %10.2f\n", names[e].c_str(), context, prompt,
+                    Median(seen[e].before), Percentile(seen[e].gaps, 0.5),
+                    Percentile(seen[e].gaps, 0.99), Median(first_tokens[e]));
+      }
+    }
   }
   return OkStatus();
 }

@@ -59,6 +59,7 @@ struct EngineConfig {
   int64_t prefix_cache_tokens = 65536;  // clamped to the pool
 
   SchedulingPolicy policy = SchedulingPolicy::kThroughput;
+  double latency_target_ms = 50;  // kLatency: of a step that decodes beside a prompt; above 0
   OnFull on_full = OnFull::kPreempt;
   Preemption preemption = Preemption::kRecompute;
   // Host memory for kSwap and kAuto, at most as much as the pool; allocated at creation.

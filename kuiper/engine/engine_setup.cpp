@@ -29,6 +29,7 @@ Status CheckConfig(const EngineConfig& config) {
     return bad("a step of " + std::to_string(config.max_num_batched_tokens) +
                " tokens is too small for " + std::to_string(config.max_num_seqs) + " sequences");
   }
+  if (!(config.latency_target_ms > 0)) return bad("the latency target must be above 0 ms");
   const double share = config.memory_utilization.value_or(1);
   if (!(share > 0 && share <= 1)) {
     return bad("memory utilization must be in (0, 1]");
@@ -154,6 +155,14 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
           .cascade = cascade};
 }
 
+// For one user's delay a step beside a prompt must not read the weights twice, once for each kind
+// of row, so prompts take the kernels of decode steps.
+StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
+  OpsOptions options = config.ops;
+  if (config.policy == SchedulingPolicy::kLatency) options.determinism = Determinism::kStrict;
+  return MakeOps(config.device, options);
+}
+
 // Kernel scratch, the RoPE table and the arrays of a step.
 size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, DType weights,
                       const KvShape& kv, const Ops& ops) {
@@ -213,6 +222,8 @@ void MakeStepLoop(EngineParts& s) {
                                  .max_step_tokens = config.max_num_batched_tokens,
                                  .max_context = config.max_context,
                                  .policy = config.policy,
+                                 .latency_target_ms = config.latency_target_ms,
+                                 .pass_rows = s.ops->device().traits().pass_rows,
                                  .on_full = config.on_full,
                                  .preemption = config.preemption,
                                  .group_decodes = *config.cascade_attention};
@@ -284,7 +295,7 @@ StatusOr<TemplateFiles> Engine::ReadTemplate(const EngineConfig& config) {
 StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel& model) {
   EngineConfig resolved = config;
   KU_RETURN_IF_ERROR(CheckConfig(resolved));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(config.device, config.ops));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeEngineOps(config));
   KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
   KvShape kv;
@@ -294,7 +305,7 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel&
 StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const OpenedModel& model) {
   EngineConfig config = wanted;
   KU_RETURN_IF_ERROR(CheckConfig(config));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(config.device, config.ops));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeEngineOps(config));
   KU_RETURN_IF_ERROR(model.CheckSupported());
   const DecoderConfig& d = model.config.decoder;
   KU_RETURN_IF_ERROR(ResolveContext(d, &config));
@@ -337,7 +348,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   auto s = std::make_unique<EngineParts>();
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
-  KU_ASSIGN_OR_RETURN(s->ops, MakeOps(config.device, config.ops));
+  KU_ASSIGN_OR_RETURN(s->ops, MakeEngineOps(config));
   KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   s->tokenizer = std::move(tokenizer);

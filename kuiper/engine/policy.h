@@ -7,7 +7,10 @@ namespace kuiper {
 
 enum class SchedulingPolicy : uint8_t {
   kThroughput,  // as many sequences as the limits allow, prompts fill the step
-  kLatency,     // at most two sequences; the prompt of one in small chunks while the other decodes
+  // At most two sequences; while one decodes, the prompt of the other comes in chunks that keep the
+  // step within EngineConfig::latency_target_ms. On devices prompts take the kernels of decode
+  // steps, so that such a step reads the weights once.
+  kLatency,
 };
 
 // What happens when the KV cache is full.

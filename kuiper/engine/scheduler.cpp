@@ -10,6 +10,7 @@ namespace kuiper {
 
 Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages)
     : limits_(limits),
+      pace_(limits.latency_target_ms, limits.max_step_tokens, limits.pass_rows),
       pages_(pool, reuse, host_pages, limits.on_full),
       maker_(limits.group_decodes),
       preempter_(pages_, line_, limits.on_full == OnFull::kSlide ? window() : 0) {
@@ -111,7 +112,7 @@ void Scheduler::PlanRunning(bool ahead, Step* step, int* budget) {
   }
   *budget = limits_.max_step_tokens - num_decodes;
   if (limits_.policy == SchedulingPolicy::kLatency && num_decodes > 0) {
-    *budget = std::min(*budget, kLatencyChunk);
+    *budget = std::min(*budget, pace_.Chunk(num_decodes));
   }
   for (size_t i = 0; i < running.size(); ++i) {  // those behind i may be put back meanwhile
     Sequence& seq = *running[i];

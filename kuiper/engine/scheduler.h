@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "kuiper/engine/chunk_pace.h"
 #include "kuiper/engine/plan_maker.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/preemption.h"
@@ -32,15 +33,15 @@ namespace kuiper {
 class Scheduler {
  public:
   static constexpr int kArrivalsPerPriority = 1000;
-  // SchedulingPolicy::kLatency: sequences at a time, and prompt tokens in a step that also decodes.
-  static constexpr int kLatencySeqs = 2;
-  static constexpr int kLatencyChunk = 16;
+  static constexpr int kLatencySeqs = 2;  // at a time, with SchedulingPolicy::kLatency
 
   struct Limits {
     int max_seqs = 1;
     int max_step_tokens = 512;
     int max_context = 0;  // prompt and generated tokens of one sequence
     SchedulingPolicy policy = SchedulingPolicy::kThroughput;
+    double latency_target_ms = 50;  // see engine/chunk_pace.h
+    int pass_rows = 0;
     OnFull on_full = OnFull::kPreempt;
     Preemption preemption = Preemption::kRecompute;
     // Decodes that begin with the same page stand next to each other (engine/shared_pages.h).
@@ -95,6 +96,10 @@ class Scheduler {
   // Puts a running sequence back in line; not while a plan is not committed.
   void Preempt(int64_t id, Preemption how);
 
+  // A step with prompt tokens beside others that decode took so long.
+  void Observe(int num_prompt_tokens, double milliseconds) {
+    pace_.Observe(num_prompt_tokens, milliseconds);
+  }
   void set_costs(const Costs& costs) { preempter_.set_costs(costs); }
   const Costs& costs() const { return preempter_.costs(); }
   const Stats& stats() const { return preempter_.stats(); }
@@ -117,6 +122,7 @@ class Scheduler {
   void PutLastBack() { preempter_.PutBack(*line_.running().back(), limits_.preemption); }
 
   Limits limits_;
+  ChunkPace pace_;
   SequencePages pages_;
   SequenceLine line_;
   PlanMaker maker_;

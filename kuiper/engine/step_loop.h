@@ -65,7 +65,7 @@ class StepLoop {
   Status CheckFinite(const StepPlan& plan, const Outcomes& outcomes);
   void HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite);
   void LaunchAgain();
-  void RecordPromptSpeed(const InFlight& step);
+  void RecordSpeed(const InFlight& step);
 
   Scheduler& scheduler_;
   KvStorage& storage_;
@@ -74,6 +74,7 @@ class StepLoop {
   const bool run_ahead_;
   bool must_settle_ = false;        // someone waits for the tokens in flight to be known
   std::deque<InFlight> in_flight_;  // oldest first, at most kMaxStepsInFlight
+  Clock::time_point last_taken_;    // when the tokens of the step before were there
 };
 
 }  // namespace kuiper

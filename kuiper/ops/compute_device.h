@@ -29,7 +29,8 @@ struct DeviceTraits {
   bool reads_host_memory = false;  // ops read any memory of the host, mapped files as well
   bool unified_memory = false;     // memory of the host comes out of the same memory
   bool is_asynchronous = false;    // ops go on after the call, so the host can run ahead
-  size_t graph_bytes = 0;          // an allowance for the memory of one recorded step
+  int pass_rows = 0;       // rows of a step for which weights are read once; 0: rows cost by number
+  size_t graph_bytes = 0;  // an allowance for the memory of one recorded step
 };
 
 class ComputeDevice {

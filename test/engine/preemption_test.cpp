@@ -253,7 +253,29 @@ TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecod
   }
   EXPECT_EQ(f.StepIds(), (Ids{1, 2}));
   f.scheduler.Finish(2);
-  EXPECT_EQ(f.StepIds(), (Ids{1, 3}));
+  f.scheduler.Observe(16, 2 * limits.latency_target_ms);
+  const Scheduler::Step slower = f.Step();
+  ASSERT_EQ(slower.plan.entries.size(), 2u);
+  EXPECT_EQ(slower.plan.entries[1].sequence, 3);
+  EXPECT_EQ(slower.plan.entries[1].num_tokens(), 8);
+}
+
+// A pass over the weights takes 64 rows, whoever they belong to.
+TEST(PreemptionTest, LatencyPolicyFillsThePassOfADevice) {
+  Scheduler::Limits limits = Limits();
+  limits.policy = SchedulingPolicy::kLatency;
+  limits.max_step_tokens = 512;
+  limits.max_context = 512;
+  limits.pass_rows = 64;
+  Fixture f(64, limits);
+  f.Add(MakeSequence(1, 4, 100));
+  f.Step();
+  f.Add(MakeSequence(2, 200));
+  for (const int chunk : {63, 63, 63, 11}) {
+    const Scheduler::Step step = f.Step();
+    ASSERT_EQ(step.plan.entries.size(), 2u);
+    EXPECT_EQ(step.plan.entries[1].num_tokens(), chunk);
+  }
 }
 
 TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {

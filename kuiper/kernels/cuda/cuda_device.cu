@@ -171,6 +171,7 @@ std::string CudaDevice::Description() const {
 DeviceTraits CudaDevice::traits() const {
   return {.unified_memory = integrated_,
           .is_asynchronous = true,
+          .pass_rows = kPassRows,
           .graph_bytes = size_t{2} << 20};  // memory for nodes comes in pieces of this size
 }
 

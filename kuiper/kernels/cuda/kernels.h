@@ -17,6 +17,9 @@ constexpr int kMaxHeadDim = 512;
 // Largest head_dim of AttentionMha, which takes what AttentionFlash does not.
 constexpr int kMaxMhaHeadDim = 1024;
 
+// Rows for which the kernels of decode steps read a 16-bit weight matrix once (linear.cu).
+constexpr int kPassRows = 64;
+
 class DenseLinear;
 
 // The resources that kernels get besides their arguments. Scratch memory is used by one op at a

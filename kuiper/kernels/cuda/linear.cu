@@ -29,7 +29,7 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kSteps = 4;           // of 32 columns between two turns of a warp
 constexpr int kTurn = 32 * kSteps;  // columns
-constexpr int kPanel = 64;          // tokens
+constexpr int kPanel = kPassRows;   // tokens
 
 // Columns [k, k + 8) of a row as packed T, zeros from column n on. `vectors`: one 16-byte load.
 template <typename T, bool kStream>
