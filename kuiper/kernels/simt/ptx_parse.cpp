@@ -75,9 +75,8 @@ bool IsNumber(const std::string& s) {
 // Integers in C's notations, 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX; false if s is none.
 bool ParseNumber(const std::string& s, uint64_t* value) {
   char* end = nullptr;
-  if (s.size() == 10 && s[0] == '0' && (s[1] == 'f' || s[1] == 'F')) {
-    *value = std::strtoull(s.c_str() + 2, &end, 16);
-  } else if (s.size() == 18 && s[0] == '0' && (s[1] == 'd' || s[1] == 'D')) {
+  const char kind = s.size() > 1 && s[0] == '0' ? static_cast<char>(std::tolower(s[1])) : '\0';
+  if ((s.size() == 10 && kind == 'f') || (s.size() == 18 && kind == 'd')) {
     *value = std::strtoull(s.c_str() + 2, &end, 16);
   } else if (!IsNumber(s)) {
     return false;
@@ -223,6 +222,7 @@ void KernelReader::Bind(const Form& form, const std::vector<Operand>& operands, 
 void KernelReader::Decode(const std::string& opcode, const std::vector<std::string>& texts,
                           Instruction* i) {
   std::vector<Operand> operands;
+  operands.reserve(texts.size());
   for (const std::string& text : texts) operands.push_back(ParseOperand(text));
   const std::vector<Form>& forms = FormsOf(opcode);
   if (forms.empty()) Bad("unknown instruction " + opcode, statement_);
