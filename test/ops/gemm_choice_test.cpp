@@ -66,6 +66,10 @@ TEST_F(GemmChoiceTest, TheFastestUsableOneIsTaken) {
   EXPECT_EQ(Choose(library, GemmTiming::kForThisRun), 1);
   library.seconds = {kNever, 2, 1, 2};
   EXPECT_EQ(Choose(library, GemmTiming::kForThisRun), 1) << "of equal ones the first";
+  library.num_timed = 0;
+  library.unusable = {0, 1, 3};
+  EXPECT_EQ(Choose(library, GemmTiming::kForThisRun), 2);
+  EXPECT_EQ(library.num_timed, 0) << "one alone is the fastest";
   library.unusable = {0, 1, 2, 3};
   EXPECT_EQ(Choose(library, GemmTiming::kForThisRun), std::nullopt);
   EXPECT_FALSE(std::filesystem::exists(dir_ / "cache"));

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "kuiper/base/atomic_file.h"
 #include "kuiper/base/log.h"
@@ -77,10 +78,14 @@ std::optional<int> FirstUsable(const GemmCandidates& candidates) {
 
 // The first one wins among equally fast ones.
 std::optional<int> Fastest(const GemmCandidates& candidates) {
+  std::vector<int> usable;
+  for (int i = 0; i < candidates.count; ++i) {
+    if (candidates.usable(i)) usable.push_back(i);
+  }
+  if (usable.size() == 1) return usable[0];
   std::optional<int> fastest;
   double best = 0;
-  for (int i = 0; i < candidates.count; ++i) {
-    if (!candidates.usable(i)) continue;
+  for (const int i : usable) {
     const double seconds = candidates.seconds(i);
     if (fastest.has_value() && !(seconds < best)) continue;
     fastest = i;

@@ -53,7 +53,7 @@ struct GemmCandidates {
   std::string key;  // all that the meaning of an index depends on
   int count = 0;
   std::function<bool(int)> usable;
-  std::function<double(int)> seconds;  // of one run; asked for usable ones only
+  std::function<double(int)> seconds;  // of one run; asked where several are usable
 };
 
 // The index of the algorithm to take; absent when none is usable.
