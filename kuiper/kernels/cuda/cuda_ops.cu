@@ -37,8 +37,9 @@ StatusOr<std::unique_ptr<Ops>> CudaOps::Make(Device id, const OpsOptions& option
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(device), options));
   PrepareAttentionMma();
   if (options.determinism != Determinism::kStrict) {
-    KU_ASSIGN_OR_RETURN(DenseGemm gemm, DenseGemm::Make(options, ops->device_->model()));
-    ops->dense_ = std::make_unique<DenseLinear>(std::move(gemm));
+    KU_ASSIGN_OR_RETURN(std::unique_ptr<GemmLibrary> library, OpenGemmLibrary());
+    ops->dense_ = std::make_unique<DenseLinear>(
+        DenseGemm(std::move(library), options, ops->device_->model()));
     ops->resources_.dense = ops->dense_.get();
   }
   KU_ASSIGN_OR_RETURN(ops->tickets_, ops->device_->Allocate(kNumTickets * sizeof(int32_t)));
@@ -65,7 +66,7 @@ CudaOps::~CudaOps() {
 
 size_t CudaOps::ScratchBytes(const OpsLimits& limits) const {
   return RoundUp(PartialFloats(limits) * sizeof(float)) + RoundUp(SampleBytes(limits)) +
-         (dense_ == nullptr ? 0 : DenseLinear::ScratchBytes(limits));
+         (dense_ == nullptr ? 0 : dense_->ScratchBytes(limits));
 }
 
 Status CudaOps::Reserve(const OpsLimits& limits) {

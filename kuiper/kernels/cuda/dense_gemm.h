@@ -1,14 +1,16 @@
-// Products of many rows at once, y [M, N] = x [M, K] W^T, by cuBLASLt; plain loops on the emulated
-// device. Sums are FP32, never TF32.
+// Products of many rows at once, y [M, N] = x [M, K] W^T, by the algorithms of a GemmLibrary.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cuda/gemm_choice.h"
+#include "kuiper/kernels/cuda/gemm_library.h"
 #include "kuiper/kernels/cuda/platform.h"
 #include "kuiper/ops/ops.h"
 
@@ -32,29 +34,15 @@ inline GemmShape ShapeOf(const Tensor& weight, const Tensor& out, bool add) {
           add};
 }
 
-// y has the shape's out_type; x, W and y are 16-byte aligned, and so are their rows.
-struct GemmArgs {
-  Tensor out, x, weight;
-  bool add = false;
-};
-
 class DenseGemm {
  public:
-#if defined(KUIPER_SIMT)
-  static constexpr size_t kWorkspaceBytes = 0;
-#else
-  static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-#endif
+  // `model` names the kind of device. With Determinism::kOn only algorithms are taken whose rows do
+  // not depend on M, as the library promises or a trial shows.
+  DenseGemm(std::unique_ptr<GemmLibrary> library, const OpsOptions& options,
+            const std::string& model);
 
-  // `model` names the kind of device. With Determinism::kOn only algorithms are taken whose rows
-  // were seen not to depend on M. kUnavailable when the library does not work here.
-  static StatusOr<DenseGemm> Make(const OpsOptions& options, const std::string& model);
-  DenseGemm(DenseGemm&&) noexcept;
-  ~DenseGemm();
-
-  void set_workspace(void* workspace) {
-    workspace_ = workspace;
-  }
+  size_t workspace_bytes() const { return library_->WorkspaceBytes(); }
+  void set_workspace(void* workspace) { workspace_ = workspace; }
   // Chooses the algorithm for products of this shape with up to max_rows rows, once, as
   // gemm_choice.h says: one that the library takes for each number of rows. Takes memory for as
   // long as it runs.
@@ -65,17 +53,17 @@ class DenseGemm {
   void Run(cudaStream_t stream, const GemmArgs& args) const;
 
  private:
-  struct Algorithm;
-  struct Library;
+  StatusOr<std::optional<GemmAlgorithm>> Choose(cudaStream_t stream, Ops& memory,
+                                                const Tensor& weight, const GemmShape& shape,
+                                                int max_rows);
 
-  explicit DenseGemm(std::unique_ptr<Library> library);
-  StatusOr<std::unique_ptr<Algorithm>> Choose(cudaStream_t stream, Ops& memory,
-                                              const Tensor& weight, const GemmShape& shape,
-                                              int max_rows) const;
-
+  std::unique_ptr<GemmLibrary> library_;
+  std::string name_;  // of device and library
+  bool check_rows_;
+  GemmTiming timing_ = GemmTiming::kNever;
+  GemmChoices choices_{GemmChoices::DefaultPath()};
   void* workspace_ = nullptr;
-  std::unique_ptr<Library> library_;
-  std::map<GemmShape, std::unique_ptr<Algorithm>> algorithms_;  // null: none passed
+  std::map<GemmShape, std::optional<GemmAlgorithm>> algorithms_;  // absent: none passed
 };
 
 }  // namespace kuiper::KU_GPU

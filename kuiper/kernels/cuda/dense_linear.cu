@@ -56,13 +56,13 @@ int64_t StageFloats(const OpsLimits& limits) {
 
 }  // namespace
 
-size_t DenseLinear::ScratchBytes(const OpsLimits& limits) {
-  return DenseGemm::kWorkspaceBytes + static_cast<size_t>(StageFloats(limits)) * sizeof(float);
+size_t DenseLinear::ScratchBytes(const OpsLimits& limits) const {
+  return gemm_.workspace_bytes() + static_cast<size_t>(StageFloats(limits)) * sizeof(float);
 }
 
 void DenseLinear::SetScratch(void* scratch, const OpsLimits& limits) {
   gemm_.set_workspace(scratch);
-  stage_ = reinterpret_cast<float*>(static_cast<char*>(scratch) + DenseGemm::kWorkspaceBytes);
+  stage_ = reinterpret_cast<float*>(static_cast<char*>(scratch) + gemm_.workspace_bytes());
   stage_floats_ = StageFloats(limits);
   max_rows_ = limits.max_tokens;
 }

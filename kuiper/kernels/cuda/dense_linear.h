@@ -14,7 +14,7 @@ class DenseLinear {
  public:
   explicit DenseLinear(DenseGemm gemm) : gemm_(std::move(gemm)) {}
 
-  static size_t ScratchBytes(const OpsLimits& limits);
+  size_t ScratchBytes(const OpsLimits& limits) const;
   void SetScratch(void* scratch, const OpsLimits& limits);
   // Needs its scratch memory.
   Status Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
