@@ -70,14 +70,17 @@ void DenseLinear::SetScratch(void* scratch, const OpsLimits& limits) {
 Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                             DType out_type, int64_t out_stride) {
   const bool direct = IsDirect(w, epilogue);
+  const int64_t stride = direct ? out_stride : w.out;
+  const DType type = direct ? out_type : DType::kF32;
+  if (stride * static_cast<int64_t>(DTypeBytes(type)) % 16 != 0) return OkStatus();
   for (int i = 0; i < w.num_parts; ++i) {
     const Tensor& weight = w.parts[i].weight.values;
     if (!IsAligned(weight)) continue;
     const GemmShape shape{.n = static_cast<int>(weight.shape[0]),
                           .k = static_cast<int>(weight.shape[1]),
-                          .stride = direct ? out_stride : w.out,
+                          .stride = stride,
                           .type = weight.dtype,
-                          .out_type = direct ? out_type : DType::kF32,
+                          .out_type = type,
                           .add = direct && epilogue == Epilogue::kAdd};
     KU_RETURN_IF_ERROR(gemm_.Prepare(stream, memory, weight, shape, max_rows_));
   }
@@ -88,7 +91,8 @@ bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
                         Epilogue epilogue) const {
   const bool direct = IsDirect(w, epilogue);
   if (!IsAligned(x) || x.dtype != w.format().numeric_type()) return false;
-  if (!direct && (w.out % 4 != 0 || w.out > stage_floats_)) return false;
+  if (x.stride[0] != x.shape[1]) return false;  // Prepare tried dense rows
+  if (!direct && w.out > stage_floats_) return false;
   const Tensor y = direct ? out : Tensor::Dense(stage_, DType::kF32, {1, w.out}, out.device);
   bool takes = true;
   ForParts(w, y, [&](const Linear::Part& part, const Tensor& columns) {
