@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,7 +25,7 @@ cudaError_t Add(float* out, const float* in, const int* step, int n, cudaStream_
 }
 
 class SimtRuntimeTest : public testing::Test {
- protected:
+ public:
   static constexpr int kN = 100;
   static constexpr size_t kBytes = kN * sizeof(float);
 
@@ -45,6 +46,28 @@ class SimtRuntimeTest : public testing::Test {
     EXPECT_EQ(cudaFreeHost(pinned_), cudaSuccess);
     cudaGetLastError();
     simt::CurrentOptions() = saved_;
+  }
+  cudaError_t Upload(const float* from) {
+    return cudaMemcpyAsync(device_, from, kBytes, cudaMemcpyHostToDevice, stream_);
+  }
+  cudaError_t Download(float* to) {
+    return cudaMemcpyAsync(to, device_, kBytes, cudaMemcpyDeviceToHost, stream_);
+  }
+  // What `body` queues, as a graph.
+  template <typename Body>
+  cudaGraphExec_t Record(const Body& body) {
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(body(), cudaSuccess);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    return exec;
+  }
+  cudaError_t Replay(cudaGraphExec_t exec) {
+    const cudaError_t error = cudaGraphLaunch(exec, stream_);
+    return error == cudaSuccess ? cudaStreamSynchronize(stream_) : error;
   }
   void SetStep(int step) {
     ASSERT_EQ(cudaMemcpy(step_, &step, sizeof(int), cudaMemcpyHostToDevice), cudaSuccess);
@@ -71,22 +94,29 @@ TEST_F(SimtRuntimeTest, NothingIsThereBeforeTheHostWaits) {
   EXPECT_EQ(pinned_[7], 8);
 }
 
-TEST_F(SimtRuntimeTest, PinnedMemoryIsReadLateAndPageableMemoryAtOnce) {
-  std::vector<float> pageable(kN, 5);
-  ASSERT_EQ(cudaMemcpyAsync(device_, pinned_, kBytes, cudaMemcpyHostToDevice, stream_),
-            cudaSuccess);
-  pinned_[3] = -1;
-  std::vector<float> got(kN);
-  ASSERT_EQ(cudaMemcpyAsync(got.data(), device_, kBytes, cudaMemcpyDeviceToHost, stream_),
-            cudaSuccess);
-  EXPECT_EQ(got[3], -1);
-  EXPECT_EQ(got[4], 4);
-  ASSERT_EQ(cudaMemcpyAsync(device_, pageable.data(), kBytes, cudaMemcpyHostToDevice, stream_),
-            cudaSuccess);
+TEST_F(SimtRuntimeTest, PageableMemoryIsReadAtOnceAndWrittenBeforeTheCallReturns) {
+  std::vector<float> pageable(kN, 5), got(kN);
+  ASSERT_EQ(Upload(pageable.data()), cudaSuccess);
   pageable[3] = -2;
-  ASSERT_EQ(cudaMemcpyAsync(got.data(), device_, kBytes, cudaMemcpyDeviceToHost, stream_),
-            cudaSuccess);
-  EXPECT_EQ(got[3], 5);
+  ASSERT_EQ(Add(device_, device_, step_, kN, stream_), cudaSuccess);
+  ASSERT_EQ(Download(got.data()), cudaSuccess);
+  EXPECT_EQ(got[3], 6);
+}
+
+TEST_F(SimtRuntimeTest, CopiesMayChangePinnedMemoryThatACopyWaitsFor) {
+  ASSERT_EQ(Upload(pinned_), cudaSuccess);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(Add(device_, device_, step_, kN, stream_), cudaSuccess);
+    ASSERT_EQ(Download(pinned_), cudaSuccess);
+    ASSERT_EQ(Upload(pinned_), cudaSuccess);
+  }
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(pinned_[7], 10);
+  pinned_[7] = 20;  // nothing is under way
+  ASSERT_EQ(Upload(pinned_), cudaSuccess);
+  ASSERT_EQ(Download(pinned_), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(pinned_[7], 20);
 }
 
 TEST_F(SimtRuntimeTest, EventsOrderStreams) {
@@ -136,25 +166,56 @@ TEST_F(SimtRuntimeTest, AGraphReplaysWithWhatItsBuffersHold) {
 using SimtRuntimeDeathTest = SimtRuntimeTest;
 
 TEST_F(SimtRuntimeDeathTest, AGraphDoesNotOutliveTheMemoryItRecorded) {
-  float* out = nullptr;
-  ASSERT_EQ(cudaMalloc(&out, kBytes), cudaSuccess);
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  ASSERT_EQ(Add(out, device_, step_, kN, stream_), cudaSuccess);
-  cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-  ASSERT_EQ(cudaFree(out), cudaSuccess);
-  EXPECT_DEATH(
-      {
-        cudaGraphLaunch(exec, stream_);
-        cudaStreamSynchronize(stream_);
+  const auto records = {
+      +[](SimtRuntimeTest& t, float* p) { return Add(p, t.device_, t.step_, kN, t.stream_); },
+      +[](SimtRuntimeTest& t, float* p) {
+        return cudaMemcpyAsync(p, t.pinned_, kBytes, cudaMemcpyHostToDevice, t.stream_);
       },
-      "a recorded launch uses device memory that was freed");
+      +[](SimtRuntimeTest& t, float* p) { return cudaMemsetAsync(p, 0, kBytes, t.stream_); },
+  };
+  for (const auto record : records) {
+    float* out = nullptr;
+    ASSERT_EQ(cudaMalloc(&out, kBytes), cudaSuccess);
+    const cudaGraphExec_t exec = Record([&] { return record(*this, out); });
+    ASSERT_EQ(Replay(exec), cudaSuccess);
+    ASSERT_EQ(cudaFree(out), cudaSuccess);
+    EXPECT_DEATH(Replay(exec), "a graph uses memory that was freed: a buffer of 400 bytes");
+    ASSERT_EQ(cudaMalloc(&out, kBytes), cudaSuccess);  // at the same address, as often as not
+    EXPECT_DEATH(Replay(exec), "a graph uses memory that was freed") << "it is another buffer";
+    ASSERT_EQ(cudaFree(out), cudaSuccess);
+    ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  }
+  float* host = nullptr;
+  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&host), kBytes), cudaSuccess);
+  const cudaGraphExec_t exec = Record([&] { return Upload(host); });
+  ASSERT_EQ(cudaFreeHost(host), cudaSuccess);
+  EXPECT_DEATH(Replay(exec), "a graph uses memory that was freed");
   ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+}
+
+TEST_F(SimtRuntimeDeathTest, TheHostLeavesPinnedMemoryAloneUntilItsCopyHasRun) {
+  const std::string copy = "the host wrote to pinned memory while a copy ";
+  const std::string where = " was under way: 400 bytes from byte 0 of a buffer of 400";
+  const auto write_after = [&](cudaError_t queued) {
+    if (queued != cudaSuccess) return;
+    pinned_[99] += 1;
+    cudaStreamSynchronize(stream_);
+  };
+  EXPECT_DEATH(write_after(Upload(pinned_)), copy + "from it" + where);
+  EXPECT_DEATH(write_after(Download(pinned_)), copy + "to it" + where);
+  const cudaGraphExec_t exec = Record([&] { return Upload(pinned_); });
+  pinned_[0] = -1;
+  ASSERT_EQ(Replay(exec), cudaSuccess) << "a graph reads when it is launched";
+  EXPECT_DEATH(write_after(cudaGraphLaunch(exec, stream_)), copy + "from it" + where);
+  ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  // The sampler's way: two buffers that take turns, and an event between.
+  float* other = nullptr;
+  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&other), kBytes), cudaSuccess);
+  ASSERT_EQ(Upload(pinned_), cudaSuccess);
+  other[0] = 3;
+  ASSERT_EQ(Upload(other), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  ASSERT_EQ(cudaFreeHost(other), cudaSuccess);
 }
 
 TEST_F(SimtRuntimeTest, ACaptureInWhichTheHostWaitsOrAllocatesIsInvalid) {
@@ -179,6 +240,8 @@ TEST_F(SimtRuntimeTest, CopiesMindTheSideAndTheEndOfTheirBuffers) {
   EXPECT_EQ(cudaMemcpy(device_ + 1, pinned_, kBytes, cudaMemcpyHostToDevice),
             cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemset(device_, 0, kBytes + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(device_, pinned_ + 1, kBytes, cudaMemcpyHostToDevice), cudaErrorInvalidValue)
+      << "past the end of pinned memory";
   EXPECT_EQ(cudaFree(&host), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -192,12 +255,67 @@ TEST_F(SimtRuntimeTest, ShapesAreRefusedAsByADevice) {
   EXPECT_EQ(launch(dim3(1), dim3(1025), 0), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(dim3(1), dim3(1, 1, 65), 0), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(dim3(0), dim3(32), 0), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch(dim3(1, 65536), dim3(32), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1, 65535), dim3(1), 0), cudaSuccess);
+  EXPECT_EQ(launch(dim3(1, 65536), dim3(1), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1, 1, 65536), dim3(1), 0), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(dim3(1u << 31), dim3(1), 0), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(dim3(1), dim3(32), 48 * 1024 + 1), cudaErrorInvalidValue);
   const auto attribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
   EXPECT_EQ(cudaFuncSetAttribute(EmptyKernel, attribute, 164 * 1024), cudaErrorInvalidValue);
   EXPECT_EQ(cudaFuncSetAttribute(EmptyKernel, attribute, 100 * 1024), cudaSuccess);
   EXPECT_EQ(launch(dim3(1), dim3(32), 48 * 1024 + 1), cudaSuccess);
+}
+
+// Each time another kernel: what one was allowed stays.
+template <int kArch>
+__global__ void KernelOf() {}
+
+template <int kArch>
+void CheckSharedMemory(int kilobytes) {
+  simt::CurrentOptions().arch = kArch;
+  cudaDeviceProp properties;
+  ASSERT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  EXPECT_EQ(properties.major * 10 + properties.minor, kArch);
+  const auto allow = [](int bytes) {
+    return cudaFuncSetAttribute(KernelOf<kArch>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                bytes);
+  };
+  const auto launch = [](size_t bytes) {
+    return simt::LaunchKernel<KernelOf<kArch>>({dim3(1), dim3(1), bytes}, nullptr);
+  };
+  const int limit = kilobytes * 1024;
+  EXPECT_EQ(allow(limit + 1), cudaErrorInvalidValue) << kArch;
+  EXPECT_EQ(launch(48 * 1024 + 1), cudaErrorInvalidValue) << kArch;
+  EXPECT_EQ(allow(limit), cudaSuccess) << kArch;
+  EXPECT_EQ(launch(limit), cudaSuccess) << kArch;
+  EXPECT_EQ(launch(limit + 1), cudaErrorInvalidValue) << kArch;
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+TEST_F(SimtRuntimeTest, SharedMemoryEndsWhereTheArchitectureSays) {
+  CheckSharedMemory<80>(163);
+  CheckSharedMemory<86>(99);
+  CheckSharedMemory<87>(163);
+  CheckSharedMemory<89>(99);
+  CheckSharedMemory<90>(227);
+}
+
+__global__ void VariableKernel() {
+  KU_SIMT_SHARED(variable, char[1024]);
+  variable[0] = 1;
+}
+
+TEST_F(SimtRuntimeDeathTest, VariablesCountAgainstTheSharedMemoryOfALaunch) {
+  const auto run = [&](size_t bytes) {
+    ASSERT_EQ(simt::LaunchKernel<VariableKernel>({dim3(1), dim3(1), bytes}, stream_), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  };
+  run(47 * 1024);
+  EXPECT_DEATH(run(47 * 1024 + 1), "out of shared memory: 1024 bytes of variables, 48129 dynamic");
+  ASSERT_EQ(
+      cudaFuncSetAttribute(VariableKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 48 * 1024),
+      cudaSuccess);
+  run(48 * 1024);
 }
 
 TEST_F(SimtRuntimeTest, MemoryRunsOut) {

@@ -339,7 +339,7 @@ void RunKernel(const LaunchShape& shape, const std::function<void()>& body) {
     std::shuffle(order.begin(), order.end(), m.rng);
   for (const unsigned b : order) {
     blockIdx = {b % gridDim.x, b / gridDim.x % gridDim.y, b / (gridDim.x * gridDim.y)};
-    BeginBlockMemory(shape.shared_bytes);
+    BeginBlockMemory(shape.shared_bytes, shape.shared_limit);
     PrepareBlock();
     Release(&m.launch_token);
     Reschedule(host);  // returns when no thread is runnable

@@ -30,27 +30,31 @@ struct Options {
   uint64_t seed = 1;
   bool eager_streams = false;  // run stream work when it is queued, to see the host's call stack
   int num_sms = 4;             // what the device reports; results must not depend on it
+  int arch = 87;               // its compute capability: 80, 86, 87, 89 or 90
   // A folder of .ptx files to run the kernels from; empty: what the C++ compiler made of them.
   std::string ptx;
   std::string ptx_report;    // a file that tells at the end which kernels of them ran
   bool ptx_compare = false;  // run every launch in both ways; it ends the process where they differ
 };
 // Initially from the environment: KUIPER_SIMT_SCHEDULE=in_order|reversed|shuffled[:SEED],
-// KUIPER_SIMT_EAGER=1, KUIPER_SIMT_SMS=N, KUIPER_SIMT_PTX=FOLDER, KUIPER_SIMT_PTX_REPORT=FILE and
-// KUIPER_SIMT_PTX_COMPARE=1.
+// KUIPER_SIMT_EAGER=1, KUIPER_SIMT_SMS=N, KUIPER_SIMT_ARCH=N, KUIPER_SIMT_PTX=FOLDER,
+// KUIPER_SIMT_PTX_REPORT=FILE and KUIPER_SIMT_PTX_COMPARE=1.
 Options& CurrentOptions();
 
 inline constexpr int kMaxThreads = 1024;  // per block
 inline constexpr size_t kStaticSharedBytes =
-    size_t{48} * 1024;  // what a kernel gets without asking
-inline constexpr size_t kMaxSharedBytes =
-    size_t{163} * 1024;  // per block of compute capability 8.7
+    size_t{48} * 1024;                                          // what a kernel gets without asking
+inline constexpr size_t kMostSharedBytes = size_t{227} * 1024;  // per block of any architecture
+// What a kernel may ask for on Options::arch (CUDA C++ programming guide, table "Technical
+// Specifications per Compute Capability").
+size_t MaxSharedBytes();
 
 // ---- between the dialect and the scheduler ------------------------------------------------------
 
 struct LaunchShape {
   dialect::dim3 grid, block;
-  size_t shared_bytes = 0;  // dynamic
+  size_t shared_bytes = 0;                   // dynamic
+  size_t shared_limit = kStaticSharedBytes;  // of these and of variables together
 };
 
 struct KernelCall {

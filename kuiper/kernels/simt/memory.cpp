@@ -20,6 +20,7 @@ struct Block {
   size_t bytes;
   MemoryKind kind;
   void* storage;
+  uint64_t id;
 };
 
 std::map<const char*, Block>& Blocks() {
@@ -28,6 +29,7 @@ std::map<const char*, Block>& Blocks() {
 }
 
 size_t device_bytes = 0;
+uint64_t num_allocations = 0;
 
 const std::pair<const char* const, Block>* Find(const void* p) {
   auto it = Blocks().upper_bound(static_cast<const char*>(p));
@@ -64,7 +66,7 @@ void* AllocateMemory(size_t bytes, MemoryKind kind) {
   std::memset(p + bytes, kCanary, kRedZone);
   Poison(p - kRedZone, kRedZone);
   Poison(p + bytes, kRedZone);
-  Blocks()[p] = {bytes, kind, storage};
+  Blocks()[p] = {bytes, kind, storage, ++num_allocations};
   if (kind == MemoryKind::kDevice) device_bytes += bytes;
   return p;
 }
@@ -91,10 +93,14 @@ bool IsDeviceAddress(const void* p) {
   return block != nullptr && block->second.kind == MemoryKind::kDevice;
 }
 
-MemoryRange FindDeviceBuffer(const void* p) {
+MemoryRange FindBuffer(const void* p) {
   const auto* block = Find(p);
-  if (block == nullptr || block->second.kind != MemoryKind::kDevice) return {};
-  return {const_cast<char*>(block->first), block->second.bytes};
+  if (block == nullptr) return {};
+  return {const_cast<char*>(block->first), block->second.bytes, block->second.id};
+}
+
+MemoryRange FindDeviceBuffer(const void* p) {
+  return IsDeviceAddress(p) ? FindBuffer(p) : MemoryRange{};
 }
 
 size_t AllocatedDeviceBytes() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace kuiper::simt {
 
@@ -22,8 +23,10 @@ bool IsDeviceAddress(const void* p);
 struct MemoryRange {
   char* begin = nullptr;
   size_t bytes = 0;
+  uint64_t id = 0;  // of the allocation: an address may be given out again
 };
-// The live device buffer that p points into; null begin if there is none.
+// The live buffer, or device buffer, that p points into; null begin if there is none.
+MemoryRange FindBuffer(const void* p);
 MemoryRange FindDeviceBuffer(const void* p);
 
 size_t AllocatedDeviceBytes();

@@ -25,6 +25,9 @@ class Runner {
     if (threads_ > k_.max_threads)
       Die(k_.name + ": " + std::to_string(threads_) + " threads, its launch bounds allow " +
           std::to_string(k_.max_threads));
+    if (k_.shared_bytes + shape.shared_bytes > shape.shared_limit)
+      Die(k_.name + ": out of shared memory: " + std::to_string(k_.shared_bytes) +
+          " bytes of variables, " + std::to_string(shape.shared_bytes) + " dynamic");
     shared_.resize(k_.shared_bytes + shape.shared_bytes);
     c_.kernel = &k_;
     c_.shape = &shape_;

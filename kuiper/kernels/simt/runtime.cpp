@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "kuiper/kernels/simt/memory.h"
@@ -52,16 +53,20 @@ void DrainAll() {
   for (Stream* s : Device().streams) Drain(*s);
 }
 
-cudaError_t Queue(Stream* stream, Work work) {
+cudaError_t Queue(Stream* stream, Node node) {
   const Lock lock(Device().mutex);
   Stream& s = Get(stream);
   if (s.capture != nullptr) {
-    s.capture->nodes.push_back(std::move(work));
+    s.capture->nodes.push_back(std::move(node));
     return cudaSuccess;
   }
-  s.queue.push_back(std::move(work));
+  s.queue.push_back(node.queued());
   if (CurrentOptions().eager_streams) Drain(s);
   return cudaSuccess;
+}
+
+cudaError_t Queue(Stream* stream, Work work) {
+  return Queue(stream, Node{[work = std::move(work)] { return work; }, {}});
 }
 
 bool BreaksCapture(Stream& s) {
@@ -95,7 +100,8 @@ cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, 
   const Lock lock(Device().mutex);
   Device().loaded_kernels.insert(kernel);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || value > static_cast<int>(kMaxSharedBytes)) return Result(cudaErrorInvalidValue);
+  if (value < 0 || static_cast<size_t>(value) > MaxSharedBytes())
+    return Result(cudaErrorInvalidValue);
   Device().max_dynamic_shared[kernel] = value;
   return cudaSuccess;
 }
@@ -128,10 +134,21 @@ std::vector<MemoryRange> BuffersIn(const std::vector<char>& parameters) {
 // A graph holds addresses, not memory.
 void CheckAlive(const std::vector<MemoryRange>& buffers) {
   for (const MemoryRange& buffer : buffers) {
-    const MemoryRange now = FindDeviceBuffer(buffer.begin);
-    if (now.begin != buffer.begin || now.bytes != buffer.bytes)
-      Die("a recorded launch uses device memory that was freed");
+    if (FindBuffer(buffer.begin).id != buffer.id)
+      Die("a graph uses memory that was freed: a buffer of " + std::to_string(buffer.bytes) +
+          " bytes");
   }
+}
+
+Work QueuedGraph(const Graph& graph) {
+  std::vector<Work> works;
+  for (const Node& node : graph.nodes) {
+    CheckAlive(node.uses);
+    works.push_back(node.queued());
+  }
+  return [works = std::move(works)] {
+    for (const Work& work : works) work();
+  };
 }
 
 }  // namespace
@@ -155,12 +172,11 @@ cudaError_t QueueKernel(KernelCall call, Stream* stream) {
     return Result(cudaErrorInvalidValue);
   const cudaError_t loaded = Load(call.address, Get(stream));
   if (loaded != cudaSuccess) return loaded;
-  std::vector<MemoryRange> used;
-  if (Get(stream).capture != nullptr) used = BuffersIn(call.parameters);
-  return Queue(stream, [kept = std::move(call), used = std::move(used)] {
-    CheckAlive(used);
-    RunCall(kept);
-  });
+  if (limit != limits.end()) call.shape.shared_limit = MaxSharedBytes();
+  std::vector<MemoryRange> uses;
+  if (Get(stream).capture != nullptr) uses = BuffersIn(call.parameters);
+  const Work run = [kept = std::move(call)] { RunCall(kept); };
+  return Queue(stream, Node{[run] { return run; }, std::move(uses)});
 }
 
 namespace dialect {
@@ -276,9 +292,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return Queue(stream, [exec] {
-    for (const Work& node : exec->nodes) node();
-  });
+  return Queue(stream, Node{[exec] { return QueuedGraph(*exec); }, {}});
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -59,7 +59,7 @@ using cudaEvent_t = Event*;
 using cudaGraph_t = Graph*;
 using cudaGraphExec_t = Graph*;
 
-// The limits of the device that kernels run on: an Orin with Options::num_sms multiprocessors.
+// The limits of the device that kernels run on: Options::arch, Options::num_sms.
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, integrated;

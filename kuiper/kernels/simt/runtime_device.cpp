@@ -5,7 +5,7 @@
 
 #include "kuiper/kernels/simt/runtime_state.h"
 
-// Errors and what the device says about itself: an Orin, but for the number of multiprocessors.
+// Errors and what the device says about itself: an Orin, but for what Options say.
 
 namespace kuiper::simt {
 
@@ -94,8 +94,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return Result(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device");
-  properties->major = 8;
-  properties->minor = 7;
+  properties->major = CurrentOptions().arch / 10;
+  properties->minor = CurrentOptions().arch % 10;
   properties->multiProcessorCount = CurrentOptions().num_sms;
   properties->integrated = CurrentPretence().integrated;
   return cudaSuccess;

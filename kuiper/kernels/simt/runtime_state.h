@@ -10,14 +10,21 @@
 #include <set>
 #include <vector>
 
+#include "kuiper/kernels/simt/memory.h"
 #include "kuiper/kernels/simt/runtime.h"
 
 namespace kuiper::simt {
 
 using Work = std::function<void()>;
 
+// Something for a stream to do.
+struct Node {
+  std::function<Work()> queued;   // called when it is queued, alone or in a graph: what to run
+  std::vector<MemoryRange> uses;  // buffers that have to live then
+};
+
 struct Graph {
-  std::vector<Work> nodes;
+  std::vector<Node> nodes;
 };
 
 struct Stream {
@@ -33,12 +40,19 @@ struct Event {
   bool sleeps = false;  // who waits for it
 };
 
+// Copies from the device to a pinned buffer.
+struct CopiesTo {
+  int waiting = 0;
+  uint64_t done = 0;
+};
+
 struct Runtime {
   std::recursive_mutex mutex;
   Stream default_stream;
   std::set<Stream*> streams;
   std::map<const void*, int> max_dynamic_shared;
   std::set<const void*> loaded_kernels;
+  std::map<uint64_t, CopiesTo> copies_to;  // by pinned buffer
   HostWaits waits;
 };
 Runtime& Device();
@@ -48,6 +62,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 dialect::cudaError_t Result(dialect::cudaError_t error);
 
 Stream& Get(Stream* stream);
+dialect::cudaError_t Queue(Stream* stream, Node node);
 dialect::cudaError_t Queue(Stream* stream, Work work);
 // Run what is queued. The caller holds the lock.
 void RunOne(Stream& stream);

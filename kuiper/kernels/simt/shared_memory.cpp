@@ -39,6 +39,7 @@ struct SharedMemory {
   char* base = nullptr;
   size_t used = 0;  // dynamic memory, then variables with gaps
   size_t dynamic_bytes = 0;
+  size_t limit = 0;  // of dynamic memory and variables together
   size_t variable_bytes = 0;
   std::vector<Variable> variables;
   std::vector<Copy> copies[kMaxThreads];  // cp.async not yet waited for
@@ -48,10 +49,10 @@ SharedMemory shared;
 
 void NewArena() {
   Arena a;
-  a.storage.reset(new char[kMaxSharedBytes + kSlack + kAlignment]);
+  a.storage.reset(new char[kMostSharedBytes + kSlack + kAlignment]);
   const auto address = reinterpret_cast<uintptr_t>(a.storage.get());
   a.base = a.storage.get() + (kAlignment - address % kAlignment) % kAlignment;
-  Poison(a.base, kMaxSharedBytes + kSlack);
+  Poison(a.base, kMostSharedBytes + kSlack);
   shared.base = a.base;
   shared.arenas.push_back(std::move(a));
 }
@@ -72,13 +73,14 @@ void Land(const Copy& c) {
 
 }  // namespace
 
-void BeginBlockMemory(size_t dynamic_bytes) {
+void BeginBlockMemory(size_t dynamic_bytes, size_t limit) {
   // TSan: memory of its own for every block, or blocks would seem to share it.
   if (kTsan || shared.arenas.empty()) NewArena();
   Poison(shared.base, shared.used);
   shared.variables.clear();
   shared.variable_bytes = 0;
   shared.dynamic_bytes = dynamic_bytes;
+  shared.limit = limit;
   shared.used = dynamic_bytes;
   Open(0, dynamic_bytes);
 }
@@ -98,8 +100,8 @@ void* SharedVariable(const void* key, size_t bytes, size_t align) {
   const size_t offset = (shared.used + kGap + align - 1) / align * align;
   shared.variable_bytes += bytes;
   if (shared.variable_bytes > kStaticSharedBytes ||
-      shared.variable_bytes + shared.dynamic_bytes > kMaxSharedBytes ||
-      offset + bytes > kMaxSharedBytes + kSlack)
+      shared.variable_bytes + shared.dynamic_bytes > shared.limit ||
+      offset + bytes > kMostSharedBytes + kSlack)
     Fail("out of shared memory: " + std::to_string(shared.variable_bytes) +
          " bytes of variables, " + std::to_string(shared.dynamic_bytes) + " dynamic");
   shared.used = offset + bytes;

@@ -11,8 +11,8 @@ namespace kuiper::simt {
 
 // ---- called by the scheduler --------------------------------------------------------------------
 
-// Fresh shared memory for the next block.
-void BeginBlockMemory(size_t dynamic_bytes);
+// Fresh shared memory for the next block; with its variables at most `limit` bytes.
+void BeginBlockMemory(size_t dynamic_bytes, size_t limit);
 // After the last block: gives back what TSan builds kept apart.
 void EndKernelMemory();
 // Lands every outstanding copy of a thread that exits.
