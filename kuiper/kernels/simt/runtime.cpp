@@ -175,8 +175,8 @@ cudaError_t QueueKernel(KernelCall call, Stream* stream) {
   if (limit != limits.end()) call.shape.shared_limit = MaxSharedBytes();
   std::vector<MemoryRange> uses;
   if (Get(stream).capture != nullptr) uses = BuffersIn(call.parameters);
-  const Work run = [kept = std::move(call)] { RunCall(kept); };
-  return Queue(stream, Node{[run] { return run; }, std::move(uses)});
+  Work run = [kept = std::move(call)] { RunCall(kept); };
+  return Queue(stream, Node{[run = std::move(run)] { return run; }, std::move(uses)});
 }
 
 namespace dialect {

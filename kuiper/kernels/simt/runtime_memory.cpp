@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kuiper/kernels/simt/memory.h"
@@ -184,8 +185,8 @@ cudaError_t cudaMemsetAsync(void* dst, int value, size_t bytes, cudaStream_t str
   const Lock lock(Device().mutex);
   if (bytes == 0) return cudaSuccess;
   if (!IsMemory(dst, bytes, MemoryKind::kDevice)) return Result(cudaErrorInvalidValue);
-  const Work set = [dst, value, bytes] { std::memset(dst, value, bytes); };
-  return Queue(stream, Node{[set] { return set; }, {FindBuffer(dst)}});
+  Work set = [dst, value, bytes] { std::memset(dst, value, bytes); };
+  return Queue(stream, Node{[set = std::move(set)] { return set; }, {FindBuffer(dst)}});
 }
 
 }  // namespace dialect

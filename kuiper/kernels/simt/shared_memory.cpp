@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kAlignment = 1024;
 constexpr size_t kGap = 64;  // between variables, so that running off the end of one is caught
-constexpr size_t kSlack = 16 * 1024;  // room for the gaps
+constexpr size_t kSlack = size_t{16} * 1024;  // room for the gaps
 constexpr int kUninitialised = 0xff;
 
 struct Variable {
@@ -47,12 +47,17 @@ struct SharedMemory {
 
 SharedMemory shared;
 
+// TSan builds have many at a time.
+size_t ArenaBytes() {
+  return (kTsan ? MaxSharedBytes() : kMostSharedBytes) + kSlack;
+}
+
 void NewArena() {
   Arena a;
-  a.storage.reset(new char[kMostSharedBytes + kSlack + kAlignment]);
+  a.storage.reset(new char[ArenaBytes() + kAlignment]);
   const auto address = reinterpret_cast<uintptr_t>(a.storage.get());
   a.base = a.storage.get() + (kAlignment - address % kAlignment) % kAlignment;
-  Poison(a.base, kMostSharedBytes + kSlack);
+  Poison(a.base, ArenaBytes());
   shared.base = a.base;
   shared.arenas.push_back(std::move(a));
 }
@@ -100,8 +105,7 @@ void* SharedVariable(const void* key, size_t bytes, size_t align) {
   const size_t offset = (shared.used + kGap + align - 1) / align * align;
   shared.variable_bytes += bytes;
   if (shared.variable_bytes > kStaticSharedBytes ||
-      shared.variable_bytes + shared.dynamic_bytes > shared.limit ||
-      offset + bytes > kMostSharedBytes + kSlack)
+      shared.variable_bytes + shared.dynamic_bytes > shared.limit || offset + bytes > ArenaBytes())
     Fail("out of shared memory: " + std::to_string(shared.variable_bytes) +
          " bytes of variables, " + std::to_string(shared.dynamic_bytes) + " dynamic");
   shared.used = offset + bytes;
