@@ -14,7 +14,7 @@ def main(paths):
     for path in paths:
         lines = pathlib.Path(path).read_text().splitlines()
         for line in lines[1:]:
-            kernel, count, _, _, executed, total = line.split("\t")
+            kernel, count, _, _, executed, total, *_ = line.split("\t")
             launches[kernel] += int(count)
             most = instructions.get(kernel, (0, 0))[0]
             instructions[kernel] = (max(most, int(executed)), int(total))

@@ -55,7 +55,8 @@ struct Context {
   std::vector<Range> ranges;  // of each instruction
   uint32_t block[3] = {};
   Contents* before = nullptr;
-  std::mt19937_64 rng;  // of the shuffled schedule
+  Traffic* traffic = nullptr;  // of each instruction; null: not counted
+  std::mt19937_64 rng;         // of the shuffled schedule
 
   template <typename T>
   T* At(uint32_t offset) const {
@@ -68,6 +69,10 @@ struct Context {
                        int lane = -1);
 // The memory of one lane's access; fails outside of it or when not aligned.
 char* SharedBytes(const Context& c, const Instruction& i, uint64_t address, size_t bytes, int lane);
+// Where its requests are counted, if they are.
+inline Traffic* TrafficOf(const Context& c, const Instruction& i) {
+  return c.traffic + (&i - c.kernel->code.data());
+}
 // Lets the copies of these lanes land.
 void Land(const Context& c, Copy& copy, uint32_t lanes);
 

@@ -83,6 +83,7 @@ class Program {
       if (loaded.kernel != nullptr)
         Die(loaded.kernel->file + " and " + kernel->file + " both have " + name);
       loaded.usage.executed.resize(kernel->code.size());
+      loaded.usage.counts_traffic = !CurrentOptions().ptx_report.empty();
       loaded.kernel = std::move(kernel);
     }
   }
@@ -99,16 +100,10 @@ class Programs {
     if (path.empty() || programs_.empty()) return;
     std::FILE* const out = std::fopen(path.c_str(), "w");
     if (out == nullptr) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
-    std::fprintf(out, "kernel\tlaunches\tblocks\twarp_instructions\texecuted\tinstructions\n");
-    for (const auto& [folder, program] : programs_) {
-      for (const auto& [name, loaded] : program.kernels()) {
-        const ptx::Usage& u = loaded.usage;
-        const auto unused = std::count(u.executed.begin(), u.executed.end(), 0u);
-        std::fprintf(out, "%s\t%ju\t%ju\t%ju\t%zu\t%zu\n", name.c_str(), uintmax_t{u.launches},
-                     uintmax_t{u.blocks}, uintmax_t{u.warp_instructions},
-                     u.executed.size() - static_cast<size_t>(unused), u.executed.size());
-      }
-    }
+    std::fprintf(out, "%s\n", ptx::ReportHeader().c_str());
+    for (const auto& [folder, program] : programs_)
+      for (const auto& [name, loaded] : program.kernels())
+        std::fprintf(out, "%s\n", ptx::ReportLine(name, *loaded.kernel, loaded.usage).c_str());
     if (std::fclose(out) != 0) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
   }
 

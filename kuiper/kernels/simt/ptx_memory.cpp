@@ -63,9 +63,26 @@ uint64_t Address(const Context& c, const Instruction& i, int n, int lane) {
   return c.At<uint32_t>(i.s[n])[lane] + displacement;
 }
 
+// A request of the active lanes at the address of operand s[n], in the memory the lanes name.
+template <bool kWide>
+void CountAccess(const Context& c, const Instruction& i, uint32_t bytes) {
+  const auto shared = reinterpret_cast<uint64_t>(c.shared->data());
+  uint64_t addresses[kLanes];
+  uint32_t in_shared = i.space == Space::kShared ? c.mask : 0;
+  for (int l = 0; l < kLanes; ++l) {
+    addresses[l] = Address<kWide>(c, i, 0, l);
+    if (i.space != Space::kGeneric || addresses[l] - shared >= c.shared->size()) continue;
+    addresses[l] -= shared;
+    in_shared |= c.mask & 1u << l;
+  }
+  CountShared(addresses, in_shared, bytes, TrafficOf(c, i));
+  CountGlobal(addresses, c.mask & ~in_shared, bytes, TrafficOf(c, i));
+}
+
 // f(lane, its memory) for the active lanes in ascending order.
 template <size_t kBytes, bool kWide, typename F>
 void ForEachAccess(Context& c, const Instruction& i, F f) {
+  if (c.traffic != nullptr && i.space != Space::kParam) CountAccess<kWide>(c, i, kBytes);
   Window w = i.space == Space::kShared ? SharedWindow(c)
              : i.space == Space::kParam
                  ? Window{0, c.kernel->parameter_bytes, const_cast<char*>(c.parameters)}
@@ -119,6 +136,19 @@ Function Atomic(F) {
 
 // ---- asynchronous copies ----------------------------------------------------------------------
 
+// It reads for the lanes that do not get zeros alone, and writes for all.
+void CountCopy(const Context& c, const Instruction& i, const Copy& copy) {
+  uint64_t to[kLanes], from[kLanes];
+  uint32_t reading = 0;
+  for (int l = 0; l < kLanes; ++l) {
+    to[l] = copy.to[l];
+    from[l] = reinterpret_cast<uint64_t>(copy.from[l]);
+    reading |= static_cast<uint32_t>(copy.from_bytes[l] != 0) << l;
+  }
+  CountShared(to, copy.mask, copy.bytes, TrafficOf(c, i));
+  CountGlobal(from, reading, copy.bytes, TrafficOf(c, i));
+}
+
 // cp.async [shared], [global], bytes (, source bytes): the rest of the destination becomes zeros.
 template <bool kHasSourceBytes>
 void CopyAsync(Context& c, const Instruction& i) {
@@ -143,6 +173,7 @@ void CopyAsync(Context& c, const Instruction& i) {
     }
     copy.group[l] = c.warp->committed[l];
   }
+  if (c.traffic != nullptr) CountCopy(c, i, copy);
   const Schedule schedule = CurrentOptions().schedule;
   if (schedule == Schedule::kReversed || (schedule == Schedule::kShuffled && c.rng() % 2 != 0)) {
     Land(c, copy, c.mask);

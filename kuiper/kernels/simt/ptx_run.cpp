@@ -41,6 +41,10 @@ class Runner {
     warps_ = std::span(storage).first(num_warps);
     for (size_t n = 0; n < warps_.size(); ++n) PrepareWarp(n);
     usage_.executed.resize(k_.code.size());
+    if (usage_.counts_traffic) {
+      usage_.traffic.resize(k_.code.size());
+      c_.traffic = usage_.traffic.data();
+    }
   }
 
   void RunAll() {

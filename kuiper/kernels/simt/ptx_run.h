@@ -10,12 +10,15 @@
 
 #include "kuiper/kernels/simt/machine.h"
 #include "kuiper/kernels/simt/ptx_program.h"
+#include "kuiper/kernels/simt/ptx_traffic.h"
 
 namespace kuiper::simt::ptx {
 
 struct Usage {
   uint64_t launches = 0, blocks = 0, warp_instructions = 0;
   std::vector<uint64_t> executed;  // by a warp: of each instruction
+  bool counts_traffic = false;
+  std::vector<Traffic> traffic;  // of each instruction, if counted
 };
 
 // What device buffers held, by their addresses.

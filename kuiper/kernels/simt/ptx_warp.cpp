@@ -56,10 +56,12 @@ template <bool kTransposed>
 void LoadMatrices(Context& c, const Instruction& i) {
   const uint32_t* const addresses = c.At<uint32_t>(i.s[0]);
   uint16_t rows[kLanes][8];
+  uint64_t at[kLanes];
   for (int l = 0; l < kLanes; ++l) {
-    const uint64_t address = addresses[l] + static_cast<uint64_t>(i.displacement[0]);
-    std::memcpy(rows[l], SharedBytes(c, i, address, 16, l), 16);
+    at[l] = addresses[l] + static_cast<uint64_t>(i.displacement[0]);
+    std::memcpy(rows[l], SharedBytes(c, i, at[l], 16, l), 16);
   }
+  if (c.traffic != nullptr) CountShared(at, kAllLanes, 16, TrafficOf(c, i));
   for (int n = 0; n < 4; ++n) {
     uint32_t* const d = c.At<uint32_t>(i.d[n]);
     for (int l = 0; l < kLanes; ++l) {
