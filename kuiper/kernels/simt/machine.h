@@ -33,7 +33,8 @@ struct Options {
   int arch = 87;               // its compute capability: 80, 86, 87, 89 or 90
   // A folder of .ptx files to run the kernels from; empty: what the C++ compiler made of them.
   std::string ptx;
-  std::string ptx_report;    // a file that tells at the end which kernels of them ran
+  std::string ptx_report;    // a file that gets TakePtxReport() at the end
+  bool ptx_traffic = false;  // count what accesses of memory cost; with a report always
   bool ptx_compare = false;  // run every launch in both ways; it ends the process where they differ
 };
 // Initially from the environment: KUIPER_SIMT_SCHEDULE=in_order|reversed|shuffled[:SEED],

@@ -49,6 +49,7 @@ Options OptionsFromEnvironment() {
   }
   if (const char* folder = std::getenv("KUIPER_SIMT_PTX")) o.ptx = folder;
   if (const char* file = std::getenv("KUIPER_SIMT_PTX_REPORT")) o.ptx_report = file;
+  o.ptx_traffic = !o.ptx_report.empty();
   o.ptx_compare = IsOn("KUIPER_SIMT_PTX_COMPARE");
   return o;
 }

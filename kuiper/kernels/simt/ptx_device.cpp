@@ -1,7 +1,6 @@
 #include "kuiper/kernels/simt/ptx_device.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -71,9 +70,24 @@ class Program {
     return *(found = &it->second);
   }
 
-  const std::map<std::string, LoadedKernel>& kernels() const { return kernels_; }
+  // A line per kernel of what it did since the last call.
+  std::string TakeReport() {
+    std::string report;
+    for (auto& [name, loaded] : kernels_) {
+      report += ptx::ReportLine(name, *loaded.kernel, loaded.usage) + "\n";
+      loaded.usage = NoUsage(*loaded.kernel);
+    }
+    return report;
+  }
 
  private:
+  static ptx::Usage NoUsage(const ptx::Kernel& kernel) {
+    ptx::Usage usage;
+    usage.executed.resize(kernel.code.size());
+    usage.counts_traffic = CurrentOptions().ptx_traffic;
+    return usage;
+  }
+
   void Load(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -82,8 +96,7 @@ class Program {
       LoadedKernel& loaded = kernels_[name];
       if (loaded.kernel != nullptr)
         Die(loaded.kernel->file + " and " + kernel->file + " both have " + name);
-      loaded.usage.executed.resize(kernel->code.size());
-      loaded.usage.counts_traffic = !CurrentOptions().ptx_report.empty();
+      loaded.usage = NoUsage(*kernel);
       loaded.kernel = std::move(kernel);
     }
   }
@@ -98,13 +111,16 @@ class Programs {
   ~Programs() {
     const std::string& path = CurrentOptions().ptx_report;
     if (path.empty() || programs_.empty()) return;
-    std::FILE* const out = std::fopen(path.c_str(), "w");
-    if (out == nullptr) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
-    std::fprintf(out, "%s\n", ptx::ReportHeader().c_str());
-    for (const auto& [folder, program] : programs_)
-      for (const auto& [name, loaded] : program.kernels())
-        std::fprintf(out, "%s\n", ptx::ReportLine(name, *loaded.kernel, loaded.usage).c_str());
-    if (std::fclose(out) != 0) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
+    std::ofstream out(path, std::ios::binary);
+    out << TakeReport() << std::flush;
+    if (!out) Die("KUIPER_SIMT_PTX_REPORT=" + path + " cannot be written");
+  }
+
+  std::string TakeReport() {
+    if (programs_.empty()) return {};
+    std::string report = ptx::ReportHeader() + "\n";
+    for (auto& [folder, program] : programs_) report += program.TakeReport();
+    return report;
   }
 
   Program& Get(const std::string& folder) {
@@ -115,13 +131,22 @@ class Programs {
   std::map<std::string, Program> programs_;
 };
 
+Programs& AllPrograms() {
+  CurrentOptions();  // made first and so destroyed last
+  static Programs programs;
+  return programs;
+}
+
 }  // namespace
+
+std::string TakePtxReport() {
+  return AllPrograms().TakeReport();
+}
 
 void RunCall(const KernelCall& call) {
   const Options& options = CurrentOptions();
   if (options.ptx.empty() || call.name == nullptr) return RunKernel(call.shape, call.body);
-  static Programs programs;
-  LoadedKernel& loaded = programs.Get(options.ptx).Find(call.name);
+  LoadedKernel& loaded = AllPrograms().Get(options.ptx).Find(call.name);
   const ptx::Kernel& kernel = *loaded.kernel;
   if (call.parameters.size() != kernel.parameter_bytes)
     Die(kernel.name + " has " + std::to_string(kernel.parameter_bytes) +

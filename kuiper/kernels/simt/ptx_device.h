@@ -3,11 +3,17 @@
 // Called by the runtime.
 #pragma once
 
+#include <string>
+
 #include "kuiper/kernels/simt/machine.h"
 
 namespace kuiper::simt {
 
 // Runs the kernel in the way Options say. With PTX it ends the process when no file has the kernel.
 void RunCall(const KernelCall& call);
+
+// What every kernel of the folders did since the last call: a line of names (ptx_traffic.h), then
+// one per kernel. Empty when nothing was launched from PTX yet.
+std::string TakePtxReport();
 
 }  // namespace kuiper::simt
