@@ -34,13 +34,19 @@ struct FlashParams {
   int tile_keys;  // keys of one stage, a power of two
 };
 
+// Floats between queries: where a tile has fewer keys than a warp has lanes, the warp reads several
+// queries at a time, which lie in different banks.
+KU_HOST_DEVICE int QueryPitch(int head_dim) {
+  return head_dim + 4;
+}
+
 // Shared memory of a block, in this order.
 template <typename T, int kRows>
 struct FlashMemory {
   char* tile;        // [2][tile_keys][pitch] keys; also partial outputs
   KvRow<T>* keys;    // [kMaxSplit] of the split's tokens
   float* scores;     // [kRows][kMaxSplit]
-  float* q;          // [kRows][head_dim], scaled
+  float* q;          // [kRows][QueryPitch(head_dim)], scaled
   float* out;        // [kRows][head_dim], merged so far
   float* split_max;  // [kRows] of the split
   float* split_sum;  // [kRows]
@@ -53,7 +59,7 @@ struct FlashMemory {
     keys = reinterpret_cast<KvRow<T>*>(base + kTileBytes);
     scores = reinterpret_cast<float*>(keys + kMaxSplit);
     q = scores + kRows * kMaxSplit;
-    out = q + kRows * head_dim;
+    out = q + kRows * QueryPitch(head_dim);
     split_max = out + kRows * head_dim;
     split_sum = split_max + kRows;
     max = split_sum + kRows;
@@ -62,7 +68,8 @@ struct FlashMemory {
   }
   static size_t Bytes(int head_dim) {
     return kTileBytes + kMaxSplit * sizeof(KvRow<T>) +
-           sizeof(float) * kRows * (kMaxSplit + 2 * static_cast<size_t>(head_dim) + 6);
+           sizeof(float) * kRows *
+               (kMaxSplit + static_cast<size_t>(QueryPitch(head_dim) + head_dim) + 6);
   }
 };
 
@@ -124,7 +131,7 @@ __device__ __forceinline__ void ComputeScores(const FlashParams& p, const FlashM
       const int j = split.first + t * p.tile_keys + key;
       if (j >= split.count) continue;
       const T* k = reinterpret_cast<const T*>(stage + key * pitch);
-      const float* q = m.q + r * head_dim;
+      const float* q = m.q + r * QueryPitch(head_dim);
       float even = 0.0f, odd = 0.0f;
       for (int c = 0; c < head_dim; c += kVec) {
         float v[kVec];
@@ -272,7 +279,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {
       const int r = n / w.head_dim, i = n % w.head_dim;
       const int64_t at = item.head(r) * w.q_head_stride + i;
-      m.q[n] = LoadAny(w.q.Row(item.q_row + r / item.heads), w.q.dtype, at) * w.scale_log2e;
+      m.q[r * QueryPitch(w.head_dim) + i] =
+          LoadAny(w.q.Row(item.q_row + r / item.heads), w.q.dtype, at) * w.scale_log2e;
       m.out[n] = 0.0f;
     }
     if (tid < rows) {
