@@ -53,6 +53,13 @@ add_test(NAME ptx.coverage
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_coverage.py ${report_files})
 set_tests_properties(ptx.coverage PROPERTIES LABELS ptx FIXTURES_REQUIRED ptx_reports)
 
+# What the kernels move and execute at the shapes of real models is not more than it was.
+add_executable(kernel_shapes kernel_shapes.cpp)
+kuiper_test_options(kernel_shapes)
+add_test(NAME ptx.traffic COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/kernel_traffic.py
+  --program $<TARGET_FILE:kernel_shapes> --ptx ${kernels_ptx} --check ${PROJECT_SOURCE_DIR}/docs/kernel_traffic.tsv)
+set_tests_properties(ptx.traffic PROPERTIES TIMEOUT 300 LABELS ptx SKIP_RETURN_CODE 77)
+
 # A part of the suite: with as many multiprocessors as an Orin and an H200 have, in another order, and every
 # launch beside what the C++ compiler made of the kernel.
 ptx_test(ops_16_sms VARIABLES KUIPER_SIMT_SMS=16 COMMAND ops_test --gtest_filter=${KUIPER_OPS_SUBSET})
