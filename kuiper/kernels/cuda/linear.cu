@@ -7,8 +7,8 @@
 // blocks of 128, FP32 accumulators, added up in ascending order at the end. Weights stay row-major
 // [N, K]: lane (g, t) reads the 16 bytes W[n + g][k + 8t ...] and X[token g][k + 8t ...]; that is
 // the A and B fragment of two mma steps if both operands permute k alike. So no shared memory and
-// no barrier in the loop: 8 * kRowTiles 16-byte loads per lane are in flight, weights past L1,
-// tokens through it.
+// no barrier in the loop: 8 * kRowTiles 16-byte loads of weights per lane are in flight, past L1,
+// and with up to 8 tokens the 4 of theirs, through it (docs/machine_code.tsv).
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
 // expected on large layers; beyond, by the rate of mma and of L1.
@@ -46,10 +46,16 @@ __device__ __forceinline__ uint4 LoadFragment(const void* row, DType dtype, bool
                     PackPair<T>(v[6], v[7]));
 }
 
+// Whether a warp begins all loads of a turn before it uses one. They take the registers that three
+// blocks leave each other; left to itself, ptxas saves registers and puts loads behind products.
+template <int kTokenTiles, bool kVectors>
+constexpr bool kLoadsAhead = kTokenTiles == 1 && kVectors;
+
 // kVectors: K is a multiple of 8, rows are 16-byte aligned and X has the weights' type. Otherwise
 // elements are read one by one and X is rounded to T.
 template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
-__global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__ LinearArgs p) {
+__global__ void __launch_bounds__(kThreads, kLoadsAhead<kTokenTiles, kVectors> ? 3 : 0)
+    SkinnyKernel(const __grid_constant__ LinearArgs p) {
   constexpr int kGroups = kWarps / kWarpsK;  // of warps with the same rows
   // Token tiles that are added up at a time.
   constexpr int kReduceTiles = kTokenTiles < 2 ? kTokenTiles : 2;
@@ -73,7 +79,14 @@ __global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__
     weight[m][0] = p.DenseRow<T>(part, row);
     weight[m][1] = paired ? p.DenseRow<T>(p.parts[1], row) : p.DenseRow<T>(part, row + 8);
   }
+  const auto load_tokens = [&](int n, int k) {
+    const int token = first_token + n * 8 + g;
+    return LoadFragment<T, false>(p.x.Row(token < p.tokens ? token : 0), p.x.dtype, kVectors,
+                                  token < p.tokens ? k + 8 * t : in, in);
+  };
+  constexpr bool kAhead = kLoadsAhead<kTokenTiles, kVectors>;
   float acc[kRowTiles][kTokenTiles][4] = {};
+#pragma unroll 1
   for (int turn = warp % kWarpsK * kTurn; turn < in; turn += kWarpsK * kTurn) {
     uint4 w[kSteps][kRowTiles][2];
 #pragma unroll
@@ -87,15 +100,18 @@ __global__ void __launch_bounds__(kThreads) SkinnyKernel(const __grid_constant__
         }
       }
     }
+    uint4 ahead[kSteps];
+    if constexpr (kAhead) {
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) ahead[s] = load_tokens(0, turn + 32 * s);
+    }
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       const int k = turn + 32 * s;
-      if (k >= in) break;
+      if (!kAhead && k >= in) break;
 #pragma unroll
       for (int n = 0; n < kTokenTiles; ++n) {
-        const int token = first_token + n * 8 + g;
-        const uint4 x = LoadFragment<T, false>(p.x.Row(token < p.tokens ? token : 0), p.x.dtype,
-                                               kVectors, token < p.tokens ? k + 8 * t : in, in);
+        const uint4 x = kAhead ? ahead[s] : load_tokens(n, k);
 #pragma unroll
         for (int m = 0; m < kRowTiles; ++m) {
           const uint4 &lo = w[s][m][0], &hi = w[s][m][1];
