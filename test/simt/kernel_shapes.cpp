@@ -1,5 +1,5 @@
 // Runs the ops on the emulated device from nvcc's PTX at the shapes of decode steps and prompts of
-// Qwen3 models and prints what each of their kernels did: for tools/kernel_traffic.py.
+// Qwen models and prints what each of their kernels did: for tools/kernel_traffic.py.
 //
 //     kernel_shapes PTX_FOLDER
 //
@@ -78,7 +78,7 @@ void RunLinear(const LinearShape& s) {
   ops->device().Sync();
 }
 
-constexpr Shape kHeads06B{16, 8, 128}, kHeads8B{32, 8, 128};
+constexpr Shape kHeads06B{16, 8, 128}, kHeads8B{32, 8, 128}, kHeads7B{28, 4, 128};
 
 struct AttentionShape {
   AttentionKind kind;
@@ -186,6 +186,8 @@ std::vector<Case> Cases() {
   attention("0.6b flash2 decode 1024 pages", {flash2, kType, kHeads06B, 1, 1024, 16});
   attention("0.6b flash2 decode 1024 contiguous", {flash2, kType, kHeads06B, 1, 1024, 0});
   attention("8b flash2 decode 1024 pages", {flash2, kType, kHeads8B, 1, 1024, 16});
+  attention("7b flash2 decode 1024 pages", {flash2, kType, kHeads7B, 1, 1024, 16});
+  attention("7b flash1 decode 1024 pages", {flash1, kType, kHeads7B, 1, 1024, 16});
   attention("0.6b flash1 decode 1024 pages", {flash1, kType, kHeads06B, 1, 1024, 16});
   attention("0.6b flash1 decode 1024 contiguous", {flash1, kType, kHeads06B, 1, 1024, 0});
   attention("8b flash1 decode 1024 pages", {flash1, kType, kHeads8B, 1, 1024, 16});

@@ -65,8 +65,8 @@ Usage Counted(const std::string& text) {
   const char* const parameter = buffer.data();
   Usage usage;
   usage.counts_traffic = true;
-  simt::ptx::Run(*kernels[0], {{1, 1, 1}, {32, 1, 1}, 0}, reinterpret_cast<const char*>(&parameter),
-                 &usage);
+  simt::ptx::Run(*kernels[0], {{1, 1, 1}, {32, 1, 1}, 512},
+                 reinterpret_cast<const char*>(&parameter), &usage);
   return usage;
 }
 
@@ -192,6 +192,19 @@ TEST(PtxTrafficTest, AddressesOfAnyMemoryAreCountedWhereTheyPoint) {
   EXPECT_EQ(t.sectors, 3u);
 }
 
+TEST(PtxTrafficTest, CopiesUnderWayAreThoseBeforeAWait) {
+  const std::string copy = "cp.async.cg.shared.global [%s], [%g], 16;\n";
+  const std::string commit = "cp.async.commit_group;\n", wait = "cp.async.wait_group ";
+  const auto under_way = [](const std::string& body) {
+    return TrafficOf(Module(0, 16, 1, body)).copies_under_way;
+  };
+  EXPECT_EQ(under_way(copy + copy + commit + wait + "0;"), 32u);
+  EXPECT_EQ(under_way(copy + commit + copy + copy + commit + wait + "1;\n" + wait + "0;"), 48u);
+  EXPECT_EQ(under_way(copy + commit + wait + "0;\n" + copy + commit + wait + "0;"), 16u);
+  EXPECT_EQ(under_way("@%p1 " + copy + commit + wait + "0;"), 16u);
+  EXPECT_EQ(under_way(kLoad), 0u);
+}
+
 TEST(PtxTrafficTest, NothingIsCountedUnasked) {
   const auto kernels = simt::ptx::ParseModule(Module(0, 4, 1, kLoad), "test.ptx");
   DeviceArray<char> buffer(size_t{64} * 1024);
@@ -253,8 +266,8 @@ TEST(PtxTrafficTest, TheReportHasAColumnForEachNumber) {
   const auto fields = [](const std::string& s) { return std::count(s.begin(), s.end(), '\t') + 1; };
   EXPECT_EQ(fields(line), fields(simt::ptx::ReportHeader()));
   // Requests, bytes and sectors of global memory; then of shared memory with its wavefronts.
-  EXPECT_NE(line.find("\t0\t0\t0\t1\t128\t32\t1\ttest.ptx:"), std::string::npos) << line;
-  EXPECT_EQ(line.rfind("Test\t1\t1\t15\t15\t16\t", 0), 0u) << line;
+  EXPECT_NE(line.find("\t0\t0\t0\t1\t128\t32\t1\t0\ttest.ptx:"), std::string::npos) << line;
+  EXPECT_EQ(line.rfind("Test\t1\t1\t15\t15\t16\t512\t", 0), 0u) << line;
 }
 
 }  // namespace

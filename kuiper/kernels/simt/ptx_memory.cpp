@@ -188,7 +188,19 @@ void CommitGroup(Context& c, const Instruction&) {
   for (int l = 0; l < kLanes; ++l) c.warp->committed[l] += c.mask >> l & 1;
 }
 
+// What the lanes have under way, whether they wait for it or not.
+void CountWait(const Context& c, const Instruction& i) {
+  uint64_t& most = TrafficOf(c, i)->copies_under_way;
+  for (int l = 0; l < kLanes; ++l) {
+    uint64_t bytes = 0;
+    for (const Copy& copy : c.warp->copies)
+      if ((copy.mask & c.mask) >> l & 1) bytes += copy.bytes;
+    most = std::max(most, bytes);
+  }
+}
+
 void WaitGroup(Context& c, const Instruction& i) {
+  if (c.traffic != nullptr) CountWait(c, i);
   std::vector<Copy>& copies = c.warp->copies;
   for (Copy& copy : copies) {
     uint32_t done = 0;

@@ -56,6 +56,7 @@ class Runner {
       RunBlock();
     }
     ++usage_.launches;
+    usage_.dynamic_shared = std::max(usage_.dynamic_shared, shape_.shared_bytes);
   }
 
  private:

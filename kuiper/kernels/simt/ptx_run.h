@@ -16,6 +16,7 @@ namespace kuiper::simt::ptx {
 
 struct Usage {
   uint64_t launches = 0, blocks = 0, warp_instructions = 0;
+  size_t dynamic_shared = 0;       // the most bytes that a launch asked for
   std::vector<uint64_t> executed;  // by a warp: of each instruction
   bool counts_traffic = false;
   std::vector<Traffic> traffic;  // of each instruction, if counted

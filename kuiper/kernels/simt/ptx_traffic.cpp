@@ -87,6 +87,7 @@ void Traffic::Add(const Traffic& other) {
   shared_bytes += other.shared_bytes;
   wavefronts += other.wavefronts;
   ideal_wavefronts += other.ideal_wavefronts;
+  copies_under_way = std::max(copies_under_way, other.copies_under_way);
 }
 
 void CountGlobal(const uint64_t (&addresses)[kLanes], uint32_t mask, uint32_t bytes, Traffic* t) {
@@ -156,9 +157,10 @@ std::array<uint64_t, kNumWorks> CountWork(const Kernel& kernel, const Usage& usa
 
 std::string ReportHeader() {
   std::string header =
-      "kernel\tlaunches\tblocks\twarp_instructions\texecuted\tinstructions\tglobal_requests\t"
+      "kernel\tlaunches\tblocks\twarp_instructions\texecuted\tinstructions\tdynamic_shared\tglobal_"
+      "requests\t"
       "global_bytes\tsectors\tshared_requests\tshared_bytes\twavefronts\tideal_wavefronts\t"
-      "worst_line";
+      "copies_under_way\tworst_line";
   for (const char* name : kWorkNames) header.append(1, '\t').append(name);
   return header;
 }
@@ -171,8 +173,9 @@ std::string ReportLine(const std::string& name, const Kernel& kernel, const Usag
   for (const uint64_t n :
        {usage.launches, usage.blocks, usage.warp_instructions,
         uint64_t{usage.executed.size()} - static_cast<uint64_t>(unused),
-        uint64_t{usage.executed.size()}, sum.global_requests, sum.global_bytes, sum.sectors,
-        sum.shared_requests, sum.shared_bytes, sum.wavefronts, sum.ideal_wavefronts})
+        uint64_t{usage.executed.size()}, uint64_t{usage.dynamic_shared}, sum.global_requests,
+        sum.global_bytes, sum.sectors, sum.shared_requests, sum.shared_bytes, sum.wavefronts,
+        sum.ideal_wavefronts, sum.copies_under_way})
     line.append(1, '\t').append(std::to_string(n));
   line.append(1, '\t').append(WorstLine(kernel, usage));
   for (const uint64_t n : CountWork(kernel, usage)) line.append(1, '\t').append(std::to_string(n));

@@ -24,6 +24,8 @@ struct Traffic {                                                // of one instru
   uint64_t global_requests = 0, global_bytes = 0, sectors = 0;  // bytes: what the lanes ask for
   uint64_t shared_requests = 0, shared_bytes = 0, wavefronts = 0;
   uint64_t ideal_wavefronts = 0;  // without conflicts: one for every part of the warp with lanes
+  // The most bytes of asynchronous copies that a thread had under way when it waited for some.
+  uint64_t copies_under_way = 0;
 
   uint64_t conflicts() const { return wavefronts - ideal_wavefronts; }
   void Add(const Traffic& other);
