@@ -8,6 +8,8 @@ kernel that spills, uses a stack or more registers than the table says is an err
     python3 tools/kernel_table.py --arch 87 90 > docs/kernel_table.tsv
     python3 tools/kernel_table.py --arch 87 90 --check docs/kernel_table.tsv
     python3 tools/kernel_table.py --log build.log
+
+tools/sass_lint.py reads what --keep FOLDER leaves.
 """
 import argparse
 import concurrent.futures
@@ -64,12 +66,12 @@ def compile_one(nvcc, source, arch, output, with_host):
     return run.stdout + run.stderr
 
 
-def compile_log(nvcc, archs):
-    """Every file for every architecture, as many at a time as there are cores, the largest first."""
+def compile_log(nvcc, archs, folder):
+    """Every file for every architecture, as many at a time as there are cores, the largest first; leaves
+    STEM_ARCH.o in the folder."""
     command = [*(["ccache"] if shutil.which("ccache") else []), nvcc]
     sources = sorted((ROOT / "kuiper/kernels/cuda").glob("*.cu"), key=lambda p: -p.stat().st_size)
-    with tempfile.TemporaryDirectory() as folder, \
-            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(compile_one, command, source, arch, f"{folder}/{source.stem}_{arch}.o",
                             arch == archs[0])
                 for source in sources for arch in archs]
@@ -105,9 +107,19 @@ def main():
     parser.add_argument("--arch", nargs="+", default=["87", "90"])
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--log", type=pathlib.Path, help="read this log instead of compiling")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="leave what was compiled here")
     parser.add_argument("--check", type=pathlib.Path, help="compare with this table")
     args = parser.parse_args()
-    log = args.log.read_text() if args.log else compile_log(args.nvcc, args.arch)
+    if args.log:
+        log = args.log.read_text()
+    elif args.keep:
+        args.keep.mkdir(parents=True, exist_ok=True)
+        for old in args.keep.glob("*_[0-9]*.o"):
+            old.unlink()
+        log = compile_log(args.nvcc, args.arch, args.keep)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            log = compile_log(args.nvcc, args.arch, folder)
     rows = demangle(parse(log))
     if not rows:
         sys.exit("no kernel found")
