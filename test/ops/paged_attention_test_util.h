@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "test/ops/attention_test_util.h"
 #include "kuiper/ops/paged_attention.h"
+#include "test/ops/attention_test_util.h"
 
 namespace kuiper::test {
 
