@@ -53,13 +53,13 @@ struct Disturbance {
 };
 
 // Adds `prompt` beside a sequence that decodes and steps until it has its first token.
-Status Disturb(Engine& engine, const Decoding& user, const Workload& w, Request prompt,
+Status Disturb(Engine& engine, const Decoding& user, const Workload& w, const Request& prompt,
                Disturbance* seen) {
   for (int i = 0; i < w.steps; ++i) {
     KU_ASSIGN_OR_RETURN(const double ms, StepMilliseconds(engine, user, 1));
     seen->before.push_back(ms);
   }
-  KU_ASSIGN_OR_RETURN(const int64_t other, engine.Add(std::move(prompt)));
+  KU_ASSIGN_OR_RETURN(const int64_t other, engine.Add(prompt));
   const Clock::time_point begin = Clock::now();
   Clock::time_point last = begin;
   for (bool done = false; !done;) {
