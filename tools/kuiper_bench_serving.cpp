@@ -49,7 +49,7 @@ StatusOr<double> StepMilliseconds(Engine& engine, const Decoding& sequences, int
 // What one user saw while another's prompt was computed.
 struct Disturbance {
   std::vector<double> before, gaps;  // milliseconds between two tokens
-  double first_token = 0;            // of the other, in milliseconds
+  std::vector<double> first_tokens;  // of the other
 };
 
 // Adds `prompt` beside a sequence that decodes and steps until it has its first token.
@@ -68,7 +68,7 @@ Status Disturb(Engine& engine, const Decoding& user, const Workload& w, const Re
         return Status(StatusCode::kInternal, "a sequence failed");
       }
       if (event.request == other) {
-        seen->first_token = MillisecondsSince(begin);
+        seen->first_tokens.push_back(MillisecondsSince(begin));
         done = true;
       } else {
         seen->gaps.push_back(MillisecondsSince(last));
@@ -127,23 +127,21 @@ Status BenchLatency(const std::vector<std::string>& names, const std::vector<Eng
   for (const int context : w.contexts) {
     for (const int prompt : w.prompts) {
       std::vector<Disturbance> seen(engines.size());
-      std::vector<std::vector<double>> first_tokens(engines.size());
       for (int r = 0; r <= w.repetitions; ++r) {
         for (size_t e = 0; e < engines.size(); ++e) {
           Engine& engine = *engines[e];
           std::vector<Request> users = {MakeBenchRequest(engine, context, w.steps + prompt + 2, 0)};
           KU_ASSIGN_OR_RETURN(const Decoding user, StartDecoding(engine, std::move(users)));
-          Disturbance measured;
-          KU_RETURN_IF_ERROR(Disturb(engine, user, w, MakeBenchRequest(engine, prompt, 1, r + 1),
-                                     r == 0 ? &measured : &seen[e]));
-          if (r > 0) first_tokens[e].push_back(seen[e].first_token);
+          KU_RETURN_IF_ERROR(
+              Disturb(engine, user, w, MakeBenchRequest(engine, prompt, 1, r + 1), &seen[e]));
           AbortAll(engine, user);
+          if (r == 0) seen[e] = {};  // touches memory for the first time
         }
       }
       for (size_t e = 0; e < engines.size(); ++e) {
         std::printf("%10s %7d %7d %10.2f %10.2f %10.2f %10.2f\n", names[e].c_str(), context, prompt,
                     Median(seen[e].before), Percentile(seen[e].gaps, 0.5),
-                    Percentile(seen[e].gaps, 0.99), Median(first_tokens[e]));
+                    Percentile(seen[e].gaps, 0.99), Median(seen[e].first_tokens));
       }
     }
   }

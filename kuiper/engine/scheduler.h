@@ -96,10 +96,8 @@ class Scheduler {
   // Puts a running sequence back in line; not while a plan is not committed.
   void Preempt(int64_t id, Preemption how);
 
-  // A step with prompt tokens beside others that decode took so long.
-  void Observe(int num_prompt_tokens, double milliseconds) {
-    pace_.Observe(num_prompt_tokens, milliseconds);
-  }
+  // The plan took so long.
+  void Observe(const StepPlan& plan, double milliseconds);
   void set_costs(const Costs& costs) { preempter_.set_costs(costs); }
   const Costs& costs() const { return preempter_.costs(); }
   const Stats& stats() const { return preempter_.stats(); }

@@ -194,14 +194,8 @@ void StepLoop::RecordSpeed(const InFlight& step) {
   constexpr int kEnoughTokens = 16;
   // A step that was launched ahead began when the one before it ended.
   const Clock::time_point begin = std::max(step.launch_time, last_taken_);
+  scheduler_.Observe(step.plan, MillisecondsSince(begin));
   last_taken_ = Clock::now();
-  int prompt_tokens = 0;
-  for (const StepPlan::Entry& entry : step.plan.entries) {
-    if (!entry.decodes) prompt_tokens += entry.num_tokens();
-  }
-  if (prompt_tokens > 0 && prompt_tokens < step.plan.num_tokens()) {
-    scheduler_.Observe(prompt_tokens, MillisecondsSince(begin));
-  }
   if (step.ahead || step.plan.num_tokens() < kEnoughTokens) return;
   Scheduler::Costs costs = scheduler_.costs();
   costs.token_ms = MillisecondsSince(step.launch_time) / step.plan.num_tokens();

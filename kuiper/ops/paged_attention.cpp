@@ -226,10 +226,9 @@ PagedKv PagedKv::HeadMajor(void* kv_data, DType dtype, int num_pages, int page_s
                            int head_size) {
   const int64_t keys = int64_t{1} * page_size * head_size;
   char* v = static_cast<char*>(kv_data) + keys * static_cast<int64_t>(DTypeBytes(dtype));
-  PagedKv kv{kv_data, v, dtype, num_pages, page_size, kv_heads, head_size};
-  kv.token_stride = head_size;
-  kv.head_stride = 2 * keys;
-  kv.page_stride = kv_heads * kv.head_stride;
+  PagedKv kv = HeadMajor(kv_data, v, dtype, num_pages, page_size, kv_heads, head_size);
+  kv.head_stride *= 2;
+  kv.page_stride *= 2;
   return kv;
 }
 

@@ -243,8 +243,10 @@ TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecod
   EXPECT_EQ(first.plan.num_tokens(), 40);  // alone: as fast as it goes
   f.Add(MakeSequence(2, 40));
   f.Add(MakeSequence(3, 40));
+  StepPlan mixed;
   for (const int chunk : {16, 16, 8}) {
     const Scheduler::Step step = f.Step();
+    if (chunk == 16) mixed = step.plan;
     ASSERT_EQ(step.plan.entries.size(), 2u);
     EXPECT_EQ(step.plan.entries[0].sequence, 1);
     EXPECT_EQ(step.plan.entries[0].num_tokens(), 1);
@@ -253,7 +255,7 @@ TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecod
   }
   EXPECT_EQ(f.StepIds(), (Ids{1, 2}));
   f.scheduler.Finish(2);
-  f.scheduler.Observe(16, 2 * limits.latency_target_ms);
+  f.scheduler.Observe(mixed, 2 * limits.latency_target_ms);
   const Scheduler::Step slower = f.Step();
   ASSERT_EQ(slower.plan.entries.size(), 2u);
   EXPECT_EQ(slower.plan.entries[1].sequence, 3);
