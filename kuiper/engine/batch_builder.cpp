@@ -181,9 +181,8 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
   batch.num_tokens = num_tokens;
   batch.num_seqs = num_seqs + num_padded;
   batch.num_outputs = num_outputs;
-  batch.num_decode_rows = num_padded;
+  batch.num_decode_rows = num_padded + plan.num_decode_tokens();
   for (const StepPlan::Entry& entry : plan.entries) {
-    batch.num_decode_rows += entry.decodes ? entry.num_tokens() : 0;
     batch.attn.max_q_len = std::max(batch.attn.max_q_len, entry.num_tokens());
   }
   PointToArrays(plan.num_axes, num_copies, &batch);

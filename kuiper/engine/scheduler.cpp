@@ -128,16 +128,6 @@ void Scheduler::PlanRunning(bool ahead, Step* step, int* budget) {
   }
 }
 
-void Scheduler::Observe(const StepPlan& plan, double milliseconds) {
-  if (limits_.policy != SchedulingPolicy::kLatency) return;
-  int prompt_tokens = 0;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    if (!entry.decodes) prompt_tokens += entry.num_tokens();
-  }
-  const bool is_mixed = prompt_tokens > 0 && prompt_tokens < plan.num_tokens();
-  if (is_mixed) pace_.Observe(prompt_tokens, milliseconds);
-}
-
 Scheduler::Step Scheduler::Schedule(bool ahead) {
   Step step;
   if (ahead) {

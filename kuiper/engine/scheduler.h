@@ -97,7 +97,10 @@ class Scheduler {
   void Preempt(int64_t id, Preemption how);
 
   // The plan took so long.
-  void Observe(const StepPlan& plan, double milliseconds);
+  void Observe(const StepPlan& plan, double milliseconds) {
+    const int decodes = plan.num_decode_tokens(), prompts = plan.num_tokens() - decodes;
+    if (decodes > 0 && prompts > 0) pace_.Observe(prompts, milliseconds);
+  }
   void set_costs(const Costs& costs) { preempter_.set_costs(costs); }
   const Costs& costs() const { return preempter_.costs(); }
   const Stats& stats() const { return preempter_.stats(); }

@@ -194,7 +194,9 @@ void StepLoop::RecordSpeed(const InFlight& step) {
   constexpr int kEnoughTokens = 16;
   // A step that was launched ahead began when the one before it ended.
   const Clock::time_point begin = std::max(step.launch_time, last_taken_);
-  scheduler_.Observe(step.plan, MillisecondsSince(begin));
+  if (scheduler_.limits().policy == SchedulingPolicy::kLatency) {
+    scheduler_.Observe(step.plan, MillisecondsSince(begin));
+  }
   last_taken_ = Clock::now();
   if (step.ahead || step.plan.num_tokens() < kEnoughTokens) return;
   Scheduler::Costs costs = scheduler_.costs();

@@ -130,6 +130,12 @@ Status CheckPlan(const StepPlan& plan) {
   return OkStatus();
 }
 
+int StepPlan::num_decode_tokens() const {
+  int count = 0;
+  for (const Entry& entry : entries) count += entry.decodes ? entry.num_tokens() : 0;
+  return count;
+}
+
 bool StepPlan::decode_only() const {
   return !entries.empty() && hidden_rows.empty() &&
          std::all_of(entries.begin(), entries.end(), [](const Entry& entry) {

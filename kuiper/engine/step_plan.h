@@ -103,6 +103,7 @@ struct StepPlan {
   int num_tokens() const { return static_cast<int>(tokens.size()); }
   // Every entry decodes one token and samples: such steps are recorded and replayed.
   bool decode_only() const;
+  int num_decode_tokens() const;  // of entries that decode; the others are of prompts
 
   // Makes it a plan of nothing that keeps its memory.
   void Clear();
