@@ -1,6 +1,11 @@
 // How the matrix of a linear layer is stored: the format as a value, and a matrix in it. Loaders
 // make them, the kernels of a format read its tensors. Everybody else asks for rows, bytes and the
 // numeric type, and must not know which tensors a matrix consists of.
+//
+// A quantised weight is (code - zero) * scale. Codes are unsigned integers of 4 or 8 bits, or
+// floats of 8 bits (no zero then). Columns share a scale in groups, rows one by one or in blocks.
+// Both come as files have them (compressed-tensors' pack-quantized, Qwen's FP8), so that these are
+// used where they are mapped; readers of other formats rearrange codes into this form.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +16,50 @@ namespace kuiper {
 
 struct WeightFormat {
   // Which kernels read it: the key of the backends' tables.
-  enum class Kind : uint8_t { kF32, kF16, kBF16 };
-  static constexpr int kNumKinds = 3;
+  enum class Kind : uint8_t { kF32, kF16, kBF16, kInt4, kInt8, kE4M3 };
+  static constexpr int kNumKinds = 6;
+  // Columns of a quantised matrix, and of its groups, come in multiples of this.
+  static constexpr int kQuantum = 32;
 
   Kind kind = Kind::kF32;
+  // The rest belongs to quantised kinds only.
+  DType factor_type = DType::kF32;  // numeric_type()
+  DType scale_type = DType::kF32;   // FP16, BF16 or FP32; scales keep the precision of their file
+  int group_columns = 0;            // columns that share a scale; those of a row or more: all
+  int group_rows = 0;               // rows that share a scale
 
   // The elements of a row one after the other, in a float type.
   static constexpr WeightFormat Dense(DType type) {
     return {type == DType::kF32 ? Kind::kF32 : type == DType::kF16 ? Kind::kF16 : Kind::kBF16};
   }
 
-  // The float type that weights have as factors; a backend rounds x for it and no further.
-  constexpr DType numeric_type() const {
-    constexpr DType kTypes[kNumKinds] = {DType::kF32, DType::kF16, DType::kBF16};
-    return kTypes[static_cast<int>(kind)];
+  constexpr bool is_quantized() const { return kind >= Kind::kInt4; }
+  constexpr int code_bits() const { return kind == Kind::kInt4 ? 4 : 8; }
+  // The zero of a matrix without zeros of its own.
+  constexpr int middle_code() const {
+    return kind == Kind::kInt4 ? 8 : kind == Kind::kInt8 ? 128 : 0;
   }
-  // Bytes of `rows` rows of `in` elements.
+  // The float type that weights, or codes minus zeros, have as factors; a backend rounds x for it
+  // and no further. It holds each code exactly.
+  constexpr DType numeric_type() const {
+    constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+    return is_quantized() ? factor_type : kTypes[static_cast<int>(kind)];
+  }
+  // Scales of a row, and rows of scales.
+  constexpr int64_t column_groups(int64_t in) const {
+    return (in + group_columns - 1) / group_columns;
+  }
+  constexpr int64_t row_groups(int64_t rows) const { return (rows + group_rows - 1) / group_rows; }
+  // Bytes of `in` columns of one row, without scales.
+  constexpr int64_t RowBytes(int64_t in) const {
+    return is_quantized() ? in * code_bits() / 8
+                          : in * static_cast<int64_t>(DTypeBytes(numeric_type()));
+  }
+  // Bytes of `rows` rows of `in` elements with their scales, without zeros.
   constexpr int64_t Bytes(int64_t rows, int64_t in) const {
-    return rows * in * static_cast<int64_t>(DTypeBytes(numeric_type()));
+    if (!is_quantized()) return rows * RowBytes(in);
+    return rows * RowBytes(in) +
+           row_groups(rows) * column_groups(in) * static_cast<int64_t>(DTypeBytes(scale_type));
   }
   bool operator==(const WeightFormat&) const = default;
 };
@@ -36,19 +67,38 @@ struct WeightFormat {
 // A matrix [out, in].
 struct WeightMatrix {
   WeightFormat format;
-  Tensor values;  // [out, in], row-major without gaps; any alignment of elements
+  // [out, in] of a float type; quantised: bytes [out, in * code_bits() / 8], of two codes in a byte
+  // the low bits are the even column. Row-major without gaps; any alignment of elements.
+  Tensor values;
+  Tensor scales;  // [row_groups, column_groups] of scale_type; empty: the format is not quantised
+  Tensor zeros;   // bytes [out, column_groups], a code each; empty: all are middle_code()
 
   int64_t rows() const { return values.rows(); }
+  int64_t bytes() const { return values.bytes() + scales.bytes() + zeros.bytes(); }
   // Whether the tensors are those of the format, for `in` columns, on this device.
   bool Fits(int64_t in, Device device) const {
-    return values.rank == 2 && values.shape[1] == in && values.is_dense() &&
-           values.dtype == format.numeric_type() && values.device == device &&
-           (!values.empty() || values.numel() == 0);
+    if (!format.is_quantized()) return Holds(values, format.numeric_type(), -1, in, device);
+    return in % WeightFormat::kQuantum == 0 && format.group_rows > 0 &&
+           (format.group_columns >= in ||
+            (format.group_columns > 0 && format.group_columns % WeightFormat::kQuantum == 0)) &&
+           Holds(values, DType::kU8, -1, format.RowBytes(in), device) &&
+           Holds(scales, format.scale_type, format.row_groups(rows()), format.column_groups(in),
+                 device) &&
+           (zeros.rank == 0 ||
+            Holds(zeros, DType::kU8, rows(), format.column_groups(in), device));
+  }
+
+ private:
+  // rows < 0: any number.
+  static bool Holds(const Tensor& t, DType type, int64_t rows, int64_t columns, Device device) {
+    return t.rank == 2 && (rows < 0 || t.shape[0] == rows) && t.shape[1] == columns &&
+           t.is_dense() && t.dtype == type && t.device == device &&
+           (!t.empty() || t.numel() == 0);
   }
 };
 
 inline WeightMatrix DenseWeight(const Tensor& values) {
-  return {WeightFormat::Dense(values.dtype), values};
+  return {WeightFormat::Dense(values.dtype), values, {}, {}};
 }
 
 }  // namespace kuiper

@@ -40,7 +40,7 @@ struct LinearJob {
   int sub_k() const { return kernel.chunk * kernel.sub_chunks; }
   int chunks() const { return CeilDiv(w.in, kernel.chunk); }
   // Bytes of `elements` of a row of W.
-  size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().Bytes(1, elements)); }
+  size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().RowBytes(elements)); }
   // Bytes from one row of x to the next in the sub-block that starts at element k0.
   size_t XStride(int k0) const {
     return static_cast<size_t>(std::min(kernel.sub_chunks, chunks() - k0 / kernel.chunk)) *

@@ -201,6 +201,10 @@ void ApplySkinny(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epi
       return Apply16<Half>(stream, args, w.out);
     case WeightFormat::Kind::kBF16:
       return Apply16<BFloat16>(stream, args, w.out);
+    case WeightFormat::Kind::kInt4:
+    case WeightFormat::Kind::kInt8:
+    case WeightFormat::Kind::kE4M3:
+      KU_CHECK(false, "quantised weights");
   }
 }
 
