@@ -18,7 +18,7 @@ struct WeightFormat {
   // Which kernels read it: the key of the backends' tables.
   enum class Kind : uint8_t { kF32, kF16, kBF16, kInt4, kInt8, kE4M3 };
   static constexpr int kNumKinds = 6;
-  // Columns of a quantised matrix, and of its groups, come in multiples of this.
+  // Columns of a quantised matrix come in multiples of this.
   static constexpr int kQuantum = 32;
 
   Kind kind = Kind::kF32;
@@ -50,6 +50,14 @@ struct WeightFormat {
     return (in + group_columns - 1) / group_columns;
   }
   constexpr int64_t row_groups(int64_t rows) const { return (rows + group_rows - 1) / group_rows; }
+  // Columns whose sum is multiplied by a scale at a time.
+  constexpr int unit_columns() const { return group_columns < 128 ? group_columns : 128; }
+  // Whether kernels take groups of this size in a matrix of `in` columns.
+  constexpr bool HasUnits(int64_t in) const {
+    return in % kQuantum == 0 && group_rows > 0 &&
+           (group_columns == 32 || group_columns == 64 ||
+            (group_columns > 0 && (group_columns % 128 == 0 || group_columns >= in)));
+  }
   // Bytes of `in` columns of one row, without scales.
   constexpr int64_t RowBytes(int64_t in) const {
     return is_quantized() ? in * code_bits() / 8
@@ -70,30 +78,25 @@ struct WeightMatrix {
   // [out, in] of a float type; quantised: bytes [out, in * code_bits() / 8], of two codes in a byte
   // the low bits are the even column. Row-major without gaps; any alignment of elements.
   Tensor values;
-  Tensor scales;  // [row_groups, column_groups] of scale_type; empty: the format is not quantised
-  Tensor zeros;   // bytes [out, column_groups], a code each; empty: all are middle_code()
+  Tensor scales = {};  // [row_groups, column_groups] of scale_type; empty: not quantised
+  Tensor zeros = {};   // bytes [out, column_groups], a code each; empty: all are middle_code()
 
   int64_t rows() const { return values.rows(); }
   int64_t bytes() const { return values.bytes() + scales.bytes() + zeros.bytes(); }
   // Whether the tensors are those of the format, for `in` columns, on this device.
   bool Fits(int64_t in, Device device) const {
     if (!format.is_quantized()) return Holds(values, format.numeric_type(), -1, in, device);
-    return in % WeightFormat::kQuantum == 0 && format.group_rows > 0 &&
-           (format.group_columns >= in ||
-            (format.group_columns > 0 && format.group_columns % WeightFormat::kQuantum == 0)) &&
-           Holds(values, DType::kU8, -1, format.RowBytes(in), device) &&
+    return format.HasUnits(in) && Holds(values, DType::kU8, -1, format.RowBytes(in), device) &&
            Holds(scales, format.scale_type, format.row_groups(rows()), format.column_groups(in),
                  device) &&
-           (zeros.rank == 0 ||
-            Holds(zeros, DType::kU8, rows(), format.column_groups(in), device));
+           (zeros.rank == 0 || Holds(zeros, DType::kU8, rows(), format.column_groups(in), device));
   }
 
  private:
   // rows < 0: any number.
   static bool Holds(const Tensor& t, DType type, int64_t rows, int64_t columns, Device device) {
     return t.rank == 2 && (rows < 0 || t.shape[0] == rows) && t.shape[1] == columns &&
-           t.is_dense() && t.dtype == type && t.device == device &&
-           (!t.empty() || t.numel() == 0);
+           t.is_dense() && t.dtype == type && t.device == device && (!t.empty() || t.numel() == 0);
   }
 };
 

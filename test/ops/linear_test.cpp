@@ -1,14 +1,6 @@
 // The CPU linear layer against two references written here: a plain sum in double precision, and
 // the numeric contract of linear_kernel.h spelled out one lane at a time.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "kuiper/kernels/cpu/cpu_linear.h"
+#include "linear_test_util.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -21,26 +13,6 @@ namespace kuiper::cpu {
 namespace {
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-
-// Sets whose multiply-adds are fused; the others round F32 and F16 products.
-bool HasFma(const std::string& set) {
-  return set.rfind("AVX", 0) == 0 || set == "NEON";
-}
-// Sets that are slow enough to be given fewer cases.
-bool IsSlow(const std::string& set) {
-  return !HasFma(set);
-}
-
-float Random(std::mt19937& rng, float scale) {
-  return (static_cast<float>(rng() >> 8) * 0x1p-23f - 1.0f) * scale;
-}
-
-std::vector<float> RandomX(int rows, int k, uint32_t seed, float scale = 3.0f) {
-  std::mt19937 rng(seed);
-  std::vector<float> x(static_cast<size_t>(rows) * k);
-  for (float& v : x) v = Random(rng, scale);
-  return x;
-}
 
 // A matrix of any float type, `offset` bytes behind an aligned address.
 struct Weights {
@@ -120,30 +92,6 @@ float SpecifiedDot(const Weights& w, int row, const float* x, FoldOrder order) {
     total = begin == 0 ? sum : total + sum;
   }
   return total;
-}
-
-class Runner {
- public:
-  Runner(int threads, const std::string& set, int max_tokens, int max_features)
-      : pool_(threads), linear_(pool_, set) {
-    EXPECT_TRUE(linear_.Reserve(max_tokens, max_features).ok());
-  }
-  // x [T, w.in] dense -> [T, w.out].
-  std::vector<float> Run(const float* x, int tokens, const Linear& w) {
-    std::vector<float> y(static_cast<size_t>(tokens) * w.out, NAN);
-    linear_.Apply(Tensor::Dense(y.data(), DType::kF32, {tokens, w.out}),
-                  Tensor::Dense(const_cast<float*>(x), DType::kF32, {tokens, w.in}), w);
-    return y;
-  }
-  CpuLinear& linear() { return linear_; }
-
- private:
-  ThreadPool pool_;
-  CpuLinear linear_;
-};
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 const int kWidths[] = {1, 7, 16, 31, 33, 64, 128, 1000, 1024, 2048, 3072, 4096, 4097, 9001};

@@ -41,12 +41,19 @@ void StreamTile(const LinearJob& job, int token, int rows, const TileRows& w, Ti
   const TileFn tile = (w.count == 1 ? job.kernel.stored1 : job.kernel.stored4)[rows];
   // One row of x is contiguous, so its sub-blocks need not be visited one by one.
   const int step = job.tokens == 1 ? job.fold_k() : job.sub_k();
+  Groups<kPanelRows> groups;
   for (int k0 = 0; k0 < job.in(); k0 += step) {
     const int k1 = std::min(k0 + step, job.in());
     args.x = job.X(k0, token);
     args.x_stride = job.XStride(k0);
     args.w = job.W(w.part, w.first, k0);
     args.w.stride *= w.apart;
+    if (job.quantized()) {
+      for (int i = 0; i < w.count; ++i) {
+        groups.Widen(job, i, w.part, w.first + i * w.apart, k0, k1);
+      }
+      groups.Give(job, 0, 0, &args.w);
+    }
     args.k = k1 - k0;
     args.first = k0 % job.fold_k() == 0;
     args.last = k1 == job.in() || k1 % job.fold_k() == 0;
@@ -175,7 +182,7 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
   const int tokens = static_cast<int>(x.rows());
   KU_CHECK(tokens <= max_tokens_ && w.in <= max_features_, "Reserve was called with less");
   if (tokens == 0) return;
-  const LinearJob job{(*kernels_)[w.format().kind],
+  const LinearJob job{(*kernels_)[w.format()],
                       w,
                       epilogue,
                       out.ptr<float>(),

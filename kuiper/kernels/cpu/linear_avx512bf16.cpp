@@ -1,8 +1,8 @@
-// The BF16 micro-kernel of the linear layer for CPUs with AVX-512-BF16 (Zen 4, Cooper Lake,
-// Sapphire Rapids), which Highway 1.0 does not know: vdpbf16ps multiplies 32 pairs per instruction,
-// twice the FP32 rate, and reads weights and activations without widening them. Expected: one row
-// 0.95 of the read bandwidth, 512 rows 0.85 of the peak of vdpbf16ps; the rest goes to the fold of
-// the lanes (5 %), writing y (3 %) and fetching W (2 %).
+// The micro-kernels of the linear layer with BF16 activations for CPUs with AVX-512-BF16 (Zen 4,
+// Cooper Lake, Sapphire Rapids), which Highway 1.0 does not know: vdpbf16ps multiplies 32 pairs per
+// instruction, twice the FP32 rate, and reads weights and activations without widening them.
+// Expected: one row 0.95 of the read bandwidth, 512 rows 0.85 of the peak of vdpbf16ps; the rest
+// goes to the fold of the lanes (5 %), writing y (3 %) and fetching W (2 %).
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -13,6 +13,7 @@
 #endif
 #include <immintrin.h>
 
+#include <bit>
 #include <cstring>
 
 #include "hwy/base.h"
@@ -24,8 +25,9 @@ namespace kuiper::cpu {
 namespace N_AVX3_BF16 {
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
-// The fold uses the macros of the tile header.
+// These use what the tile header defines.
 #include "kuiper/kernels/cpu/linear_fold_avx512-inl.h"
+#include "kuiper/kernels/cpu/linear_quantized-inl.h"
 
 struct Bf16Model {
   using Acc = __m512;
@@ -74,8 +76,98 @@ struct Bf16Model {
   }
 };
 
-LinearKernel MakeBf16Kernel() {
-  return MakeKernel<Bf16Model>();
+// Factors as pairs of BF16, from pairs of codes. Those of FP32 that BF16 holds have no bits in
+// their lower half.
+HWY_INLINE __m512bh PairFactors(__m512 odd, __m512 even) {
+  return (__m512bh)_mm512_or_si512(_mm512_castps_si512(odd),
+                                   _mm512_srli_epi32(_mm512_castps_si512(even), 16));
+}
+
+// BF16 bits of c - z for c = 0..15, twice: the lookup of 16-bit lanes takes five bits of an index,
+// and the fifth may be anything.
+struct FactorTables {
+  alignas(64) uint16_t of_zero[16][32];
+};
+constexpr FactorTables MakeFactorTables() {
+  FactorTables tables{};
+  for (int zero = 0; zero < 16; ++zero) {
+    for (int code = 0; code < 32; ++code) {
+      const auto factor = static_cast<float>(code % 16 - zero);
+      tables.of_zero[zero][code] = static_cast<uint16_t>(std::bit_cast<uint32_t>(factor) >> 16);
+    }
+  }
+  return tables;
+}
+constexpr FactorTables kFactorTables = MakeFactorTables();
+
+struct Int4Codes {
+  using ZeroCode = __m512i;
+  static constexpr int kWeightChunkBytes = 16;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
+    return _mm512_load_si512(kFactorTables.of_zero[zero]);
+  }
+  static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode table) {
+    const __m512i pairs =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(chunk)));
+    // The even code to the lower 16 bits, the odd one to the upper.
+    const __m512i codes = _mm512_or_si512(pairs, _mm512_slli_epi32(pairs, 12));
+    return (__m512bh)_mm512_permutexvar_epi16(codes, table);
+  }
+};
+
+struct Int8Codes {
+  using ZeroCode = __m512i;
+  static constexpr int kWeightChunkBytes = 32;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return _mm512_set1_epi32(zero); }
+  static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode zero) {
+    const __m512i pairs =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk)));
+    const __m512i odd = _mm512_sub_epi32(_mm512_srli_epi32(pairs, 8), zero);
+    const __m512i even = _mm512_sub_epi32(_mm512_and_si512(pairs, _mm512_set1_epi32(255)), zero);
+    return PairFactors(_mm512_cvtepi32_ps(odd), _mm512_cvtepi32_ps(even));
+  }
+};
+
+// As in linear_quantized.cpp.
+struct E4M3Codes {
+  struct ZeroCode {};
+  static constexpr int kWeightChunkBytes = 32;
+  static HWY_INLINE ZeroCode MakeZero(int32_t) { return {}; }
+  static HWY_INLINE __m512 Widen(__m256i sign, __m256i rest) {
+    return _mm512_cvtph_ps(_mm256_or_si256(_mm256_and_si256(sign, _mm256_set1_epi16(-0x8000)),
+                                           _mm256_and_si256(rest, _mm256_set1_epi16(0x3F80))));
+  }
+  static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode) {
+    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk));
+    return PairFactors(Widen(pairs, _mm256_srli_epi16(pairs, 1)),
+                       Widen(_mm256_slli_epi16(pairs, 8), _mm256_slli_epi16(pairs, 7)));
+  }
+};
+
+template <class Codes>
+struct QuantizedModel : Bf16Model {
+  using ZeroCode = typename Codes::ZeroCode;
+  static constexpr int kWeightChunkBytes = Codes::kWeightChunkBytes;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return Codes::MakeZero(zero); }
+  static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode zero, Vec (&v)[1]) {
+    v[0] = Codes::Load(chunk, zero);
+  }
+  static HWY_INLINE Acc MultiplyScale(Acc unit, float scale, Acc acc) {
+    return _mm512_fmadd_ps(unit, _mm512_set1_ps(scale), acc);
+  }
+};
+
+template <class Codes>
+void AddKernel(WeightFormat::Kind kind, LinearKernelSet& set) {
+  LinearKernel& kernel = set[WeightFormat{.kind = kind, .factor_type = DType::kBF16}];
+  kernel = MakeQuantizedKernel<QuantizedModel<Codes>>(kernel.widen);
+}
+
+void AddKernels(LinearKernelSet& set) {
+  set[WeightFormat::Dense(DType::kBF16)] = MakeKernel<Bf16Model>();
+  AddKernel<Int4Codes>(WeightFormat::Kind::kInt4, set);
+  AddKernel<Int8Codes>(WeightFormat::Kind::kInt8, set);
+  AddKernel<E4M3Codes>(WeightFormat::Kind::kE4M3, set);
 }
 
 }  // namespace N_AVX3_BF16
@@ -88,7 +180,7 @@ bool UpgradeToAvx512Bf16(LinearKernelSet& set) {
   // Highway has checked that the OS saves the registers of AVX3.
   if (strcmp(set.name, "AVX3") != 0 || !__builtin_cpu_supports("avx512bf16")) return false;
   set.name = "AVX3_BF16";
-  set[WeightFormat::Kind::kBF16] = N_AVX3_BF16::MakeBf16Kernel();
+  N_AVX3_BF16::AddKernels(set);
   return true;
 }
 

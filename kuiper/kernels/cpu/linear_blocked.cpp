@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/flush_subnormals.h"
@@ -48,6 +49,7 @@ struct Workspace {
   uint8_t* panels;  // [sub-block][panel][chunk][4][chunk_bytes]
   float* lanes;     // [panel][tile rows][4][16]
   float* sums;      // [tokens][columns]: of a tile, or of all tokens when K has several fold blocks
+  Groups<kWeightBlock>* groups;  // of the rows of a block of W
 };
 size_t PanelBytes(int in) {
   // 64 rows of 16-element chunks of 4 bytes or 32-element ones of 2, or 32 rows of the latter in
@@ -105,13 +107,36 @@ struct Fold {
   int next_lines;   // of them per panel
 };
 
+// Scales and zeros of all panels; rows behind the last have none and count nothing.
+void WidenFold(const Block& block, const Fold& fold) {
+  Groups<kWeightBlock>& groups = *block.space.groups;
+  const int rows = block.range.end - block.range.begin;
+  for (int i = 0; i < block.columns(); ++i) {
+    if (i < rows) {
+      groups.Widen(block.job, i, block.range.part, block.range.begin + i, fold.begin, fold.end);
+    } else {
+      std::fill_n(groups.scales[i], kMaxUnits, 0.0f);
+    }
+  }
+}
+
+// Stored rows of a panel.
+WeightRows PanelRows(const Block& block, const Fold& fold, int panel, int k0) {
+  WeightRows rows = block.job.W(block.range.part, block.row(panel), k0);
+  if (block.job.quantized()) {
+    block.space.groups->Give(block.job, panel * kPanelRows, k0 - fold.begin, &rows);
+  }
+  return rows;
+}
+
 void PackFold(const Block& block, const Fold& fold) {
   const LinearJob& job = block.job;
+  if (job.quantized()) WidenFold(block, fold);
   uint8_t* panel = block.space.panels;
   for (int k0 = fold.begin; k0 < fold.end; k0 += job.sub_k()) {
     for (int p = 0; p < block.panels(); ++p, panel += kPanelRows * job.XStride(k0)) {
       if (!block.packed(p)) continue;
-      job.kernel.pack(job.W(block.range.part, block.row(p), k0),
+      job.kernel.pack(PanelRows(block, fold, p, k0),
                       std::min(block.range.end - block.row(p), kPanelRows),
                       std::min(job.sub_k(), fold.end - k0), panel);
     }
@@ -172,7 +197,8 @@ void BlockTile(const Block& block, Fold& fold, int token, int count, float* sums
       fold.next.Fetch(fold.next_lines);
       x.Fetch(x_lines);
       const bool packed = block.packed(p);
-      args.w = packed ? WeightRows{panel} : job.W(block.range.part, block.row(p), k0);
+      args.w = PanelRows(block, fold, p, k0);
+      if (packed) args.w.values = panel;
       // Where a tile has fewer rows, two of them use a panel while it is in L1.
       for (int m = 0, tile = 0; m < count; m += tile) {
         tile = LinearJob::NextRows(count - m, job.kernel.tile_rows);
@@ -229,7 +255,8 @@ void ApplyBlock(const Block& block) {
 }  // namespace
 
 size_t BlockedScratchBytes(int tokens, int in) {
-  return PanelBytes(in) + kLanesBytes + SumsBytes(std::min(tokens, kTokenBlock + kMaxTileRows));
+  return PanelBytes(in) + kLanesBytes + sizeof(Groups<kWeightBlock>) +
+         SumsBytes(std::min(tokens, kTokenBlock + kMaxTileRows));
 }
 
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
@@ -240,8 +267,10 @@ void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
     const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
     uint8_t* base = workspace + thread * workspace_bytes;
     const size_t panel_bytes = PanelBytes(job.in());
+    uint8_t* const groups = base + panel_bytes + kLanesBytes;
     const Workspace space{base, reinterpret_cast<float*>(base + panel_bytes),
-                          reinterpret_cast<float*>(base + panel_bytes + kLanesBytes)};
+                          reinterpret_cast<float*>(groups + sizeof(Groups<kWeightBlock>)),
+                          new (groups) Groups<kWeightBlock>};
     const auto take = [&] { return next_item.fetch_add(1, std::memory_order_relaxed); };
     const auto rows = [&](int item) {
       return item < blocking.items ? FindRows(job, item % blocking.weight_items, blocking.rows)

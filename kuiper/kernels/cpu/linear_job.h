@@ -50,6 +50,7 @@ struct LinearJob {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
+  bool quantized() const { return kernel.widen != nullptr; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
   // The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
   static int NextRows(int left, int full) {
@@ -61,6 +62,25 @@ struct LinearJob {
 struct RowRange {
   int part = 0, begin = 0, end = 0, column = 0;
   Epilogue epilogue = Epilogue::kStore;  // kSwiGlu: the output holds the gate, these are rows of up
+};
+
+// Scales and zeros of rows of a quantised W over one fold block, as the tiles take them.
+template <int kRows>
+struct Groups {
+  float scales[kRows][kMaxUnits];
+  int32_t zeros[kRows][kMaxUnits];
+
+  // Columns [begin, end) of `row`.
+  void Widen(const LinearJob& job, int at, int part, int row, int begin, int end) {
+    job.kernel.widen(job.w.parts[part].weight, row, begin, end, scales[at], zeros[at]);
+  }
+  // The tile is of rows [at, ...), `columns` behind the first of the fold block.
+  void Give(const LinearJob& job, int at, int columns, WeightRows* rows) const {
+    const int unit = job.w.format().unit_columns();
+    rows->scales = scales[at] + columns / unit;
+    rows->zeros = zeros[at] + columns / unit;
+    rows->unit_chunks = unit / job.kernel.chunk;
+  }
 };
 
 // The output is cut into work items of `step` columns that never cross from one part to the next.

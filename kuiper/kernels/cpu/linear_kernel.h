@@ -11,9 +11,16 @@
 // The lanes are folded 8+8, 4+4, 2+2, 1+1, and the sums of the blocks are added left to right.
 // Everything else (sub-blocks, tiles, packing, threads) moves the same additions around.
 //
-// Two deviations: without FMA hardware (SSE4, scalar) F32 and F16 products are rounded before they
-// are added, and there BF16 products below 2^-126 are flushed before they are added. For BF16
-// weights subnormal operands and results count as zero everywhere, as vdpbf16ps defines.
+// Quantised weights: K is cut into units of WeightFormat::unit_columns(). In a unit 16 lanes start
+// at zero and take chunks of 32 as BF16 does, the odd element of pair i, then the even one, with
+// code - zero as factor, which is exact (E4M3: the code's value / 256); x is rounded to BF16 if
+// that is the factor type, else not at all. The lanes of a unit, times its scale (E4M3: * 256), are
+// added with a fused multiply-add to those of the fold block, which end as above.
+//
+// Two deviations: without FMA hardware (SSE4, scalar) F32 and F16 products, and those with scales,
+// are rounded before they are added, and there BF16 products below 2^-126 are flushed before they
+// are added. For BF16 factors subnormal operands and results count as zero everywhere, as vdpbf16ps
+// defines.
 #pragma once
 
 #include <array>
@@ -29,18 +36,24 @@ constexpr int kFoldChunks = 128;  // chunks per fold block
 constexpr int kSumLanes = 16;     // FP32 lanes of one accumulator
 constexpr int kPanelRows = 4;     // rows of W per tile
 constexpr int kMaxTileRows = 6;   // rows of x per tile, at most
+// Units of a quantised row in a fold block, at most.
+constexpr int kMaxUnits = kFoldChunks;
 
 // Rows of a stored matrix from one of its columns on.
 struct WeightRows {
   const uint8_t* values = nullptr;
   size_t stride = 0;  // bytes from row to row
+  // Quantised: of each unit from that column on, [rows][kMaxUnits].
+  const float* scales = nullptr;
+  const int32_t* zeros = nullptr;
+  int unit_chunks = 0;
 };
 
 // `column` is a multiple of the kernel's chunk.
 inline WeightRows RowsOf(const WeightMatrix& w, int row, int column) {
-  const size_t element = DTypeBytes(w.values.dtype);
-  const size_t stride = static_cast<size_t>(w.values.stride[0]) * element;
-  return {static_cast<const uint8_t*>(w.values.data) + row * stride + column * element, stride};
+  const size_t stride = static_cast<size_t>(w.values.stride[0]) * DTypeBytes(w.values.dtype);
+  return {static_cast<const uint8_t*>(w.values.data) + row * stride + w.format.RowBytes(column),
+          stride};
 }
 
 // One tile over one range of K inside a fold block.
@@ -76,6 +89,11 @@ struct LinearKernel {
   TileFn stored4[kMaxTileRows + 1] = {};
   TileFn panel[kMaxTileRows + 1] = {};
 
+  // Quantised: scales and zeros of the units in columns [begin, end) of `row`, which lie in one
+  // fold block, as the tiles take them.
+  void (*widen)(const WeightMatrix& w, int row, int begin, int end, float* scales,
+                int32_t* zeros) = nullptr;
+
   // Register-only multiply-adds in the form of this kernel: the yardstick of cpu_peaks.h.
   void (*burst)(int64_t iterations) = nullptr;
   int flops_per_burst_iteration = 0;
@@ -83,21 +101,31 @@ struct LinearKernel {
 
 struct LinearKernelSet {
   const char* name = nullptr;
-  std::array<LinearKernel, WeightFormat::kNumKinds> kernels;
+  // Dense kinds; then quantised ones, each with FP32 and with BF16 activations.
+  static constexpr int kNumDense = 3;
+  std::array<LinearKernel, 2 * WeightFormat::kNumKinds - kNumDense> kernels;
   // Reads everything once; the result only keeps the loads alive.
   float (*read)(const uint8_t* data, size_t bytes) = nullptr;
 
-  LinearKernel& operator[](WeightFormat::Kind kind) { return kernels[static_cast<int>(kind)]; }
-  const LinearKernel& operator[](WeightFormat::Kind kind) const {
-    return kernels[static_cast<int>(kind)];
+  LinearKernel& operator[](WeightFormat format) { return kernels[IndexOf(format)]; }
+  const LinearKernel& operator[](WeightFormat format) const { return kernels[IndexOf(format)]; }
+
+ private:
+  static int IndexOf(WeightFormat format) {
+    const int kind = static_cast<int>(format.kind);
+    if (!format.is_quantized()) return kind;
+    return 2 * kind - kNumDense + (format.numeric_type() == DType::kBF16 ? 1 : 0);
   }
 };
 
 // The sets this machine can run, best first; never empty.
 const std::vector<LinearKernelSet>& LinearKernelSets();
 
-// linear_avx512bf16.cpp: if `set` is the AVX-512 one and the CPU has vdpbf16ps, gives it that BF16
-// kernel and another name.
+// linear_quantized.cpp: gives `set`, which is of a target of Highway, its quantised kernels.
+void AddQuantizedKernels(int64_t target, LinearKernelSet& set);
+
+// linear_avx512bf16.cpp: if `set` is the AVX-512 one and the CPU has vdpbf16ps, gives it the
+// kernels of BF16 activations in those instructions and another name.
 bool UpgradeToAvx512Bf16(LinearKernelSet& set);
 
 }  // namespace kuiper::cpu

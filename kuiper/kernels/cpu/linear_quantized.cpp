@@ -1,0 +1,173 @@
+// Micro-kernels of the linear layer for quantised weights, for every instruction set of Highway.
+// Expected: codes cost about three instructions per vector of factors, which one row shares with
+// nothing; so it runs at memory bandwidth where a core widens faster than it reads
+// (docs/benchmarks.md). Many rows widen each weight once per block and run at the FP32 rate.
+#include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear_quantized.cpp"
+#include <cstring>
+
+#include "hwy/foreach_target.h"  // re-includes this file; must come before highway.h
+#include "hwy/highway.h"
+#include "kuiper/base/half.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kuiper {
+namespace cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+#include "kuiper/kernels/cpu/linear_fp32-inl.h"
+#include "kuiper/kernels/cpu/linear_quantized-inl.h"
+
+using I32Tag = hn::RebindToSigned<F32Tag>;
+using I32Vec = hn::Vec<I32Tag>;
+using U16Tag = hn::Rebind<uint16_t, F32Tag>;
+using U16Vec = hn::Vec<U16Tag>;
+
+// Pairs of 8-bit codes, at any address.
+HWY_INLINE U16Vec LoadPairs(const uint8_t* p) {
+#if HWY_TARGET == HWY_SCALAR
+  uint16_t value;
+  memcpy(&value, p, sizeof(value));
+  return hn::Set(U16Tag(), value);
+#else
+  return hn::BitCast(U16Tag(), hn::LoadU(hn::Repartition<uint8_t, U16Tag>(), p));
+#endif
+}
+
+HWY_INLINE F32Vec FactorOf(I32Vec code, I32Vec zero) {
+  return hn::ConvertTo(F32Tag(), hn::Sub(code, zero));
+}
+
+struct Int4Codes {
+  using ZeroCode = I32Vec;
+  static constexpr int kWeightChunkBytes = 16;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return hn::Set(I32Tag(), zero); }
+  static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode zero, F32Vec (&v)[2]) {
+    const hn::Rebind<uint8_t, F32Tag> du8;
+    const auto pairs =
+        hn::PromoteTo(I32Tag(), hn::LoadU(du8, chunk + vector * Fp32Model::kVectorLanes));
+    v[0] = FactorOf(hn::ShiftRight<4>(pairs), zero);
+    v[1] = FactorOf(hn::And(pairs, hn::Set(I32Tag(), 15)), zero);
+  }
+};
+
+struct Int8Codes {
+  using ZeroCode = I32Vec;
+  static constexpr int kWeightChunkBytes = 32;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return hn::Set(I32Tag(), zero); }
+  static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode zero, F32Vec (&v)[2]) {
+    const auto pairs =
+        hn::PromoteTo(I32Tag(), LoadPairs(chunk + vector * 2 * Fp32Model::kVectorLanes));
+    v[0] = FactorOf(hn::ShiftRight<8>(pairs), zero);
+    v[1] = FactorOf(hn::And(pairs, hn::Set(I32Tag(), 255)), zero);
+  }
+};
+
+// Sign, exponent and fraction of E4M3 are those of the FP16 number with 256 times smaller value.
+struct E4M3Codes {
+  struct ZeroCode {};
+  static constexpr int kWeightChunkBytes = 32;
+  static HWY_INLINE ZeroCode MakeZero(int32_t) { return {}; }
+  static HWY_INLINE F32Vec Widen(U16Vec sign, U16Vec rest) {
+    const U16Tag du;
+    const auto half = hn::Or(hn::And(sign, hn::Set(du, uint16_t{0x8000})),
+                             hn::And(rest, hn::Set(du, uint16_t{0x3F80})));
+    return hn::PromoteTo(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), half));
+  }
+  static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode, F32Vec (&v)[2]) {
+    const U16Vec pairs = LoadPairs(chunk + vector * 2 * Fp32Model::kVectorLanes);
+    v[0] = Widen(pairs, hn::ShiftRight<1>(pairs));
+    v[1] = Widen(hn::ShiftLeft<8>(pairs), hn::ShiftLeft<7>(pairs));
+  }
+};
+
+template <class Codes, bool kRoundX>
+struct QuantizedModel : PairModel {
+  using ZeroCode = typename Codes::ZeroCode;
+  static constexpr int kWeightChunkBytes = Codes::kWeightChunkBytes;
+  static constexpr bool kFlushSubnormals = kRoundX;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return Codes::MakeZero(zero); }
+  static HWY_INLINE void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[2]) {
+    Codes::Load(chunk, vector, zero, v);
+  }
+  static HWY_INLINE Acc MultiplyScale(Acc unit, float scale, Acc acc) {
+    return hn::MulAdd(unit, hn::Set(F32Tag(), scale), acc);
+  }
+  static HWY_INLINE void Convert(const float* x, uint8_t* chunk) {
+    ConvertPairs<kRoundX>(x, chunk);
+  }
+};
+
+// `n` scales as floats.
+void WidenScales(const uint8_t* from, DType type, int n, float* to) {
+  constexpr int kLanes = Fp32Model::kVectorLanes;
+  int i = 0;
+  if (type == DType::kF16) {
+    for (; i + kLanes <= n; i += kLanes) hn::StoreU(LoadF16(from + 2 * i), F32Tag(), to + i);
+  }
+  for (; i < n; ++i) {
+    uint16_t bits;
+    memcpy(&bits, from + 2 * i, sizeof(bits));
+    to[i] = type == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
+  }
+}
+
+template <bool kE4M3>
+void Widen(const WeightMatrix& w, int row, int begin, int end, float* scales, int32_t* zeros) {
+  const WeightFormat& f = w.format;
+  const int unit = f.unit_columns();
+  const int n = (end - begin + unit - 1) / unit;
+  const int first = begin / f.group_columns, last = (end - 1) / f.group_columns;
+  const size_t bytes = DTypeBytes(f.scale_type);
+  const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
+                        (row / f.group_rows * w.scales.stride[0] + first) * bytes;
+  float groups[kMaxUnits];
+  if (f.scale_type == DType::kF32) {
+    memcpy(groups, from, (last - first + 1) * bytes);
+  } else {
+    WidenScales(from, f.scale_type, last - first + 1, groups);
+  }
+  const uint8_t* codes = w.zeros.empty() ? nullptr : w.zeros.row<uint8_t>(row) + first;
+  for (int i = 0, column = begin; i < n; ++i, column += unit) {
+    const int group = unit == f.group_columns ? i : column / f.group_columns - first;
+    scales[i] = kE4M3 ? groups[group] * 256.0f : groups[group];
+    zeros[i] = codes == nullptr ? f.middle_code() : codes[group];
+  }
+}
+
+template <class Codes>
+void AddKernels(WeightFormat format, LinearKernelSet& set) {
+  constexpr auto kWiden = &Widen<std::is_same_v<Codes, E4M3Codes>>;
+  format.factor_type = DType::kF32;
+  set[format] = MakeQuantizedKernel<QuantizedModel<Codes, false>>(kWiden);
+  format.factor_type = DType::kBF16;
+  set[format] = MakeQuantizedKernel<QuantizedModel<Codes, true>>(kWiden);
+}
+
+void AddAll(LinearKernelSet& set) {
+  AddKernels<Int4Codes>({WeightFormat::Kind::kInt4}, set);
+  AddKernels<Int8Codes>({WeightFormat::Kind::kInt8}, set);
+  AddKernels<E4M3Codes>({WeightFormat::Kind::kE4M3}, set);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace kuiper
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "kuiper/kernels/cpu/target_switch.h"
+
+namespace kuiper::cpu {
+
+void AddQuantizedKernels(int64_t target, LinearKernelSet& set) {
+  KU_RETURN_FOR_TARGET(target, AddAll(set))
+}
+
+}  // namespace kuiper::cpu
+#endif

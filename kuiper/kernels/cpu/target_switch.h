@@ -1,0 +1,46 @@
+// Calls a function of one of the instruction sets that Highway compiled: for tables that hold all
+// of them, where HWY_DYNAMIC_DISPATCH takes the best one only. Included where HWY_ONCE, after
+// highway.h.
+#pragma once
+
+#include "hwy/highway.h"
+
+#if HWY_TARGETS & HWY_AVX3
+#define KU_CASE_AVX3(call) \
+  case HWY_AVX3:           \
+    return N_AVX3::call;
+#else
+#define KU_CASE_AVX3(call)
+#endif
+#if HWY_TARGETS & HWY_AVX2
+#define KU_CASE_AVX2(call) \
+  case HWY_AVX2:           \
+    return N_AVX2::call;
+#else
+#define KU_CASE_AVX2(call)
+#endif
+#if HWY_TARGETS & HWY_SSE4
+#define KU_CASE_SSE4(call) \
+  case HWY_SSE4:           \
+    return N_SSE4::call;
+#else
+#define KU_CASE_SSE4(call)
+#endif
+#if HWY_TARGETS & HWY_NEON
+#define KU_CASE_NEON(call) \
+  case HWY_NEON:           \
+    return N_NEON::call;
+#else
+#define KU_CASE_NEON(call)
+#endif
+
+// return call; of the set `target`, else of the one that every machine of this kind has.
+#define KU_RETURN_FOR_TARGET(target, call) \
+  switch (target) {                        \
+    KU_CASE_AVX3(call)                     \
+    KU_CASE_AVX2(call)                     \
+    KU_CASE_SSE4(call)                     \
+    KU_CASE_NEON(call)                     \
+    default:                               \
+      return HWY_STATIC_DISPATCH(call);    \
+  }
