@@ -49,9 +49,7 @@ void StreamTile(const LinearJob& job, int token, int rows, const TileRows& w, Ti
     args.w = job.W(w.part, w.first, k0);
     args.w.stride *= w.apart;
     if (job.quantized()) {
-      for (int i = 0; i < w.count; ++i) {
-        groups.Widen(job, i, w.part, w.first + i * w.apart, k0, k1);
-      }
+      groups.Widen(job, w.part, {w.first, w.count, w.apart, k0, k1});
       groups.Give(job, 0, 0, &args.w);
     }
     args.k = k1 - k0;

@@ -110,14 +110,10 @@ struct Fold {
 // Scales and zeros of all panels; rows behind the last have none and count nothing.
 void WidenFold(const Block& block, const Fold& fold) {
   Groups<kWeightBlock>& groups = *block.space.groups;
-  const int rows = block.range.end - block.range.begin;
-  for (int i = 0; i < block.columns(); ++i) {
-    if (i < rows) {
-      groups.Widen(block.job, i, block.range.part, block.range.begin + i, fold.begin, fold.end);
-    } else {
-      std::fill_n(groups.scales[i], kMaxUnits, 0.0f);
-    }
-  }
+  const RowRange& range = block.range;
+  const int rows = range.end - range.begin;
+  groups.Widen(block.job, range.part, {range.begin, rows, 1, fold.begin, fold.end});
+  for (int i = rows; i < block.columns(); ++i) std::fill_n(groups.scales[i], kMaxUnits, 0.0f);
 }
 
 // Stored rows of a panel.

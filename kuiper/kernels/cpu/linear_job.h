@@ -70,9 +70,8 @@ struct Groups {
   float scales[kRows][kMaxUnits];
   int32_t zeros[kRows][kMaxUnits];
 
-  // Columns [begin, end) of `row`.
-  void Widen(const LinearJob& job, int at, int part, int row, int begin, int end) {
-    job.kernel.widen(job.w.parts[part].weight, row, begin, end, scales[at], zeros[at]);
+  void Widen(const LinearJob& job, int part, const UnitRange& range) {
+    job.kernel.widen(job.w.parts[part].weight, range, scales[0], zeros[0]);
   }
   // The tile is of rows [at, ...), `columns` behind the first of the fold block.
   void Give(const LinearJob& job, int at, int columns, WeightRows* rows) const {

@@ -56,6 +56,13 @@ inline WeightRows RowsOf(const WeightMatrix& w, int row, int column) {
           stride};
 }
 
+// The units in columns [begin, end), which lie in one fold block, of `rows` rows of a quantised W,
+// `apart` from one to the next.
+struct UnitRange {
+  int row, rows, apart;
+  int begin, end;
+};
+
 // One tile over one range of K inside a fold block.
 struct TileArgs {
   const uint8_t* x = nullptr;  // converted activations, whole chunks
@@ -89,9 +96,9 @@ struct LinearKernel {
   TileFn stored4[kMaxTileRows + 1] = {};
   TileFn panel[kMaxTileRows + 1] = {};
 
-  // Quantised: scales and zeros of the units in columns [begin, end) of `row`, which lie in one
-  // fold block, as the tiles take them.
-  void (*widen)(const WeightMatrix& w, int row, int begin, int end, float* scales,
+  // Quantised: what the units of a range have as factors, as the tiles take them, at
+  // [rows][kMaxUnits].
+  void (*widen)(const WeightMatrix& w, const UnitRange& range, float* scales,
                 int32_t* zeros) = nullptr;
 
   // Register-only multiply-adds in the form of this kernel: the yardstick of cpu_peaks.h.

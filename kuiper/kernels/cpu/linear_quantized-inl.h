@@ -41,7 +41,6 @@ HWY_NOINLINE void QuantizedTile(const TileArgs& a) {
   constexpr int R = LiveVectors<M, MR, NR>();
   constexpr int kVectors = kSumLanes / M::kVectorLanes;
   const int chunks = (a.k + M::kChunk - 1) / M::kChunk;
-  if (a.first) memset(a.lanes, 0, sizeof(float) * MR * NR * kSumLanes);
   for (int first = 0; first < kVectors; first += R) {
     const uint8_t* x = a.x;
     const uint8_t* w = a.w.values;
@@ -54,11 +53,13 @@ HWY_NOINLINE void QuantizedTile(const TileArgs& a) {
       AccumulateUnit<M, MR, NR, R, PANEL>(a, x, w, unit, here, first, acc);
       x += static_cast<size_t>(here) * M::kChunkBytes;
       w += static_cast<size_t>(here) * (PANEL ? NR * M::kChunkBytes : M::kWeightChunkBytes);
+      const bool begins = a.first && unit == 0;
       KU_UNROLL for (int n = 0; n < NR; ++n) {
         const float scale = a.w.scales[n * kMaxUnits + unit];
         KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
           float* const at = lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes;
-          M::StoreAcc(M::MultiplyScale(acc[m][n][r], scale, M::LoadAcc(at)), at);
+          const typename M::Acc before = begins ? M::Zero() : M::LoadAcc(at);
+          M::StoreAcc(M::MultiplyScale(acc[m][n][r], scale, before), at);
         }
       }
     }

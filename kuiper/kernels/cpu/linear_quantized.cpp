@@ -7,11 +7,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear_quantized.cpp"
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/foreach_target.h"  // re-includes this file; must come before highway.h
 #include "hwy/highway.h"
-#include "kuiper/base/half.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kuiper {
@@ -43,15 +44,31 @@ HWY_INLINE F32Vec FactorOf(I32Vec code, I32Vec zero) {
 }
 
 struct Int4Codes {
-  using ZeroCode = I32Vec;
   static constexpr int kWeightChunkBytes = 16;
-  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return hn::Set(I32Tag(), zero); }
+#if HWY_TARGET == HWY_AVX3
+  // The factors of all codes: one instruction looks 16 of them up, by the low four bits.
+  using ZeroCode = F32Vec;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
+    return FactorOf(hn::Iota(I32Tag(), 0), hn::Set(I32Tag(), zero));
+  }
+  static HWY_INLINE F32Vec FactorOfLowBits(I32Vec codes, ZeroCode factors) {
+    return F32Vec{_mm512_permutexvar_ps(codes.raw, factors.raw)};
+  }
+#else
+  using ZeroCode = I32Vec;
+  static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
+    return hn::Set(I32Tag(), zero);
+  }
+  static HWY_INLINE F32Vec FactorOfLowBits(I32Vec codes, ZeroCode zero) {
+    return FactorOf(hn::And(codes, hn::Set(I32Tag(), 15)), zero);
+  }
+#endif
   static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode zero, F32Vec (&v)[2]) {
     const hn::Rebind<uint8_t, F32Tag> du8;
     const auto pairs =
         hn::PromoteTo(I32Tag(), hn::LoadU(du8, chunk + vector * Fp32Model::kVectorLanes));
-    v[0] = FactorOf(hn::ShiftRight<4>(pairs), zero);
-    v[1] = FactorOf(hn::And(pairs, hn::Set(I32Tag(), 15)), zero);
+    v[0] = FactorOfLowBits(hn::ShiftRight<4>(pairs), zero);
+    v[1] = FactorOfLowBits(pairs, zero);
   }
 };
 
@@ -102,40 +119,75 @@ struct QuantizedModel : PairModel {
   }
 };
 
-// `n` scales as floats.
-void WidenScales(const uint8_t* from, DType type, int n, float* to) {
+// As many halves as a vector has lanes, at any address.
+template <bool kHalf>
+HWY_INLINE F32Vec LoadScales(const uint8_t* p) {
+  if constexpr (kHalf) return LoadF16(p);
+  const auto bits = hn::PromoteTo(U32Tag(), LoadPairs(p));
+  return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
+}
+
+// `n` scales times `factor`, and as many more as fill a vector: the last ones are copied, for the
+// bytes behind them may not be mapped.
+template <bool kHalf>
+HWY_INLINE void WidenScales(const uint8_t* from, int n, float factor, float* to) {
   constexpr int kLanes = Fp32Model::kVectorLanes;
+  const auto store = [&](const uint8_t* p, int i) {
+    hn::StoreU(hn::Mul(LoadScales<kHalf>(p), hn::Set(F32Tag(), factor)), F32Tag(), to + i);
+  };
   int i = 0;
-  if (type == DType::kF16) {
-    for (; i + kLanes <= n; i += kLanes) hn::StoreU(LoadF16(from + 2 * i), F32Tag(), to + i);
-  }
-  for (; i < n; ++i) {
-    uint16_t bits;
-    memcpy(&bits, from + 2 * i, sizeof(bits));
-    to[i] = type == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
+  for (; i + kLanes <= n; i += kLanes) store(from + 2 * i, i);
+  if (i == n) return;
+  uint8_t rest[2 * kLanes] = {};
+  memcpy(rest, from + 2 * i, 2 * (n - i));
+  store(rest, i);
+}
+
+void WidenFloats(const uint8_t* from, int n, float factor, float* to) {
+  memcpy(to, from, n * sizeof(float));
+  for (int i = 0; i < n; ++i) to[i] *= factor;
+}
+
+// Moves the values of groups apart, from the last on, so that each unit has its group's.
+template <typename T>
+void Repeat(int begin, int units, int unit_columns, int group_columns, T* values) {
+  const int first = begin / group_columns;
+  for (int i = units - 1; i >= 0; --i) {
+    values[i] = values[(begin + i * unit_columns) / group_columns - first];
   }
 }
 
 template <bool kE4M3>
-void Widen(const WeightMatrix& w, int row, int begin, int end, float* scales, int32_t* zeros) {
+void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t* zeros) {
   const WeightFormat& f = w.format;
-  const int unit = f.unit_columns();
-  const int n = (end - begin + unit - 1) / unit;
-  const int first = begin / f.group_columns, last = (end - 1) / f.group_columns;
+  const int unit = f.unit_columns(), begin = range.begin;
+  const int units = (range.end - begin + unit - 1) / unit;
+  const int first = begin / f.group_columns;
+  const int groups = (range.end - 1) / f.group_columns - first + 1;
   const size_t bytes = DTypeBytes(f.scale_type);
-  const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
-                        (row / f.group_rows * w.scales.stride[0] + first) * bytes;
-  float groups[kMaxUnits];
-  if (f.scale_type == DType::kF32) {
-    memcpy(groups, from, (last - first + 1) * bytes);
-  } else {
-    WidenScales(from, f.scale_type, last - first + 1, groups);
-  }
-  const uint8_t* codes = w.zeros.empty() ? nullptr : w.zeros.row<uint8_t>(row) + first;
-  for (int i = 0, column = begin; i < n; ++i, column += unit) {
-    const int group = unit == f.group_columns ? i : column / f.group_columns - first;
-    scales[i] = kE4M3 ? groups[group] * 256.0f : groups[group];
-    zeros[i] = codes == nullptr ? f.middle_code() : codes[group];
+  const float factor = kE4M3 ? 256.0f : 1.0f;
+  for (int i = 0; i < range.rows; ++i, scales += kMaxUnits, zeros += kMaxUnits) {
+    const int row = range.row + i * range.apart;
+    const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
+                          (row / f.group_rows * w.scales.stride[0] + first) * bytes;
+    switch (f.scale_type) {
+      case DType::kF16:
+        WidenScales<true>(from, groups, factor, scales);
+        break;
+      case DType::kBF16:
+        WidenScales<false>(from, groups, factor, scales);
+        break;
+      default:
+        WidenFloats(from, groups, factor, scales);
+    }
+    if (w.zeros.empty()) {
+      std::fill_n(zeros, units, f.middle_code());
+    } else {
+      std::copy_n(w.zeros.row<uint8_t>(row) + first, groups, zeros);
+    }
+    if (groups == units) continue;
+    Repeat(begin, units, unit, f.group_columns, scales);
+    if (!w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, zeros);
   }
 }
 
