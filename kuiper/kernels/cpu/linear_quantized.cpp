@@ -127,20 +127,19 @@ HWY_INLINE F32Vec LoadScales(const uint8_t* p) {
   return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
 }
 
-// `n` scales times `factor`, and as many more as fill a vector: the last ones are copied, for the
-// bytes behind them may not be mapped.
+// `n` scales times `factor`, and as many more as fill a vector. Those are read as well where they
+// lie before `end`; the last ones are copied, for the bytes behind them may not be mapped.
 template <bool kHalf>
-HWY_INLINE void WidenScales(const uint8_t* from, int n, float factor, float* to) {
+HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, float factor,
+                            float* to) {
   constexpr int kLanes = Fp32Model::kVectorLanes;
-  const auto store = [&](const uint8_t* p, int i) {
-    hn::StoreU(hn::Mul(LoadScales<kHalf>(p), hn::Set(F32Tag(), factor)), F32Tag(), to + i);
-  };
-  int i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(from + 2 * i, i);
-  if (i == n) return;
   uint8_t rest[2 * kLanes] = {};
-  memcpy(rest, from + 2 * i, 2 * (n - i));
-  store(rest, i);
+  for (int i = 0; i < n; i += kLanes, from += 2 * kLanes) {
+    const bool is_last = end - from < 2 * kLanes;
+    if (is_last) memcpy(rest, from, end - from);
+    const F32Vec scales = LoadScales<kHalf>(is_last ? rest : from);
+    hn::StoreU(hn::Mul(scales, hn::Set(F32Tag(), factor)), F32Tag(), to + i);
+  }
 }
 
 void WidenFloats(const uint8_t* from, int n, float factor, float* to) {
@@ -162,26 +161,32 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
   const WeightFormat& f = w.format;
   const int unit = f.unit_columns(), begin = range.begin;
   const int units = (range.end - begin + unit - 1) / unit;
-  const int first = begin / f.group_columns;
-  const int groups = (range.end - 1) / f.group_columns - first + 1;
+  // Divisions are for the rare formats: they take longer than the rest of a row.
+  const int first = begin == 0 ? 0 : begin / f.group_columns;
+  const int groups =
+      unit == f.group_columns ? units : (range.end - 1) / f.group_columns - first + 1;
   const size_t bytes = DTypeBytes(f.scale_type);
   const float factor = kE4M3 ? 256.0f : 1.0f;
+  const uint8_t* const end = static_cast<const uint8_t*>(w.scales.data) + w.scales.bytes();
   for (int i = 0; i < range.rows; ++i, scales += kMaxUnits, zeros += kMaxUnits) {
     const int row = range.row + i * range.apart;
+    const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
     const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
-                          (row / f.group_rows * w.scales.stride[0] + first) * bytes;
+                          (scale_row * w.scales.stride[0] + first) * bytes;
     switch (f.scale_type) {
       case DType::kF16:
-        WidenScales<true>(from, groups, factor, scales);
+        WidenScales<true>(from, end, groups, factor, scales);
         break;
       case DType::kBF16:
-        WidenScales<false>(from, groups, factor, scales);
+        WidenScales<false>(from, end, groups, factor, scales);
         break;
       default:
         WidenFloats(from, groups, factor, scales);
     }
     if (w.zeros.empty()) {
-      std::fill_n(zeros, units, f.middle_code());
+      for (int u = 0; u < units; u += Fp32Model::kVectorLanes) {
+        hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
+      }
     } else {
       std::copy_n(w.zeros.row<uint8_t>(row) + first, groups, zeros);
     }
