@@ -1,8 +1,9 @@
 // The micro-kernels of the linear layer with BF16 activations for CPUs with AVX-512-BF16 (Zen 4,
 // Cooper Lake, Sapphire Rapids), which Highway 1.0 does not know: vdpbf16ps multiplies 32 pairs per
-// instruction, twice the FP32 rate, and reads weights and activations without widening them.
-// Expected: one row 0.95 of the read bandwidth, 512 rows 0.85 of the peak of vdpbf16ps; the rest
-// goes to the fold of the lanes (5 %), writing y (3 %) and fetching W (2 %).
+// instruction, twice the FP32 rate on Zen 4 (half of it on a Sapphire Rapids: linear_hwy.cpp
+// chooses), and reads weights and activations without widening them. Expected: one row 0.95 of the
+// read bandwidth, 512 rows 0.85 of the peak of vdpbf16ps; the rest goes to the fold of the lanes (5
+// %), writing y (3 %) and fetching W (2 %).
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -156,6 +156,8 @@ void Repeat(int begin, int units, int unit_columns, int group_columns, T* values
   }
 }
 
+constexpr int kRowsAhead = 16;
+
 template <bool kE4M3>
 void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t* zeros) {
   const WeightFormat& f = w.format;
@@ -173,6 +175,8 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
     const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
     const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
                           (scale_row * w.scales.stride[0] + first) * bytes;
+    // A line of scales lasts for rows of codes: too slow a stream for the prefetchers.
+    __builtin_prefetch(from + kRowsAhead * w.scales.stride[0] * bytes);
     switch (f.scale_type) {
       case DType::kF16:
         WidenScales<true>(from, end, groups, factor, scales);
