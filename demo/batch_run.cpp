@@ -173,12 +173,7 @@ std::string BatchJob::ProgressText() const {
   const int64_t done = input_.num_read() - static_cast<int64_t>(active_.size());
   const double seconds = SecondsSince(begin_);
   std::string text;
-  if (input_.count() > 0) {
-    constexpr int64_t kWidth = 24;
-    text.assign(static_cast<size_t>(kWidth * done / input_.count()), '#');
-    text.append(kWidth - text.size(), '.');
-    text += ' ';
-  }
+  if (input_.count() > 0) text = ProgressBar(done, input_.count()) + ' ';
   text += std::to_string(done);
   if (input_.count() > 0) text += '/' + std::to_string(input_.count());
   const KvStats kv = engine_.kv_stats();
@@ -194,9 +189,7 @@ std::string BatchJob::TimeLeft(int64_t done, double seconds) const {
   if (input_.count() == 0 || done <= num_kept_) return "";
   const double left =
       seconds * static_cast<double>(input_.count() - done) / static_cast<double>(done - num_kept_);
-  const long whole = static_cast<long>(left);
-  return whole < 3600 ? Format(", %ld:%02ld left", whole / 60, whole % 60)
-                      : Format(", %ld:%02ld:%02ld left", whole / 3600, whole / 60 % 60, whole % 60);
+  return TimeLeftText(left);
 }
 
 void BatchJob::Summarise() const {

@@ -14,16 +14,24 @@ constexpr const char* kOneWay = "has no effect: there is one implementation";
 
 // What most people need.
 constexpr const char* kCommon[] = {
-    "input",       "output",          "prompt",       "file",          "system-prompt",
-    "think",       "max-tokens",      "temp",         "top-p",         "seed",
-    "max-context", "paged-attention", "prefix-cache", "device",        "threads",
-    "interactive", "stream",          "session",      "output-format", "quiet",
-    "verbose",     "dry-run",         "verify-paged", "strict",        "max-num-seqs"};
+    "input",         "output", "prompt",  "file",        "system-prompt", "think",
+    "max-tokens",    "temp",   "top-p",   "seed",        "max-context",   "paged-attention",
+    "prefix-cache",  "device", "threads", "interactive", "stream",        "session",
+    "output-format", "quiet",  "verbose", "dry-run",     "verify-paged",  "strict",
+    "max-num-seqs",  "text",   "against", "window",      "stride",        "limit",
+    "json"};
 
-// A row of the table, and the programs that take it.
+// A row of the table, and the programs that take it; absent: those of its group.
 struct Row {
   Flag flag;
-  FlagPrograms programs = FlagPrograms::kAll;
+  std::optional<FlagPrograms> programs = {};
+};
+
+// The rows under one title of --help.
+struct Group {
+  const char* title;
+  FlagPrograms programs;
+  std::vector<Row> rows;
 };
 
 Row Of(const char* names, Variable variable, std::string help, Limits limits = {}) {
@@ -42,14 +50,21 @@ Row OfParameter(const Parameter& parameter, Request& request, std::string short_
   return row;
 }
 
-Row Infer(Row row) {
-  row.programs = FlagPrograms::kText;
+Row For(FlagPrograms programs, Row row) {
+  row.programs = programs;
   return row;
 }
 
+Row Infer(Row row) {
+  return For(FlagPrograms::kText, std::move(row));
+}
+
 Row Batch(Row row) {
-  row.programs = FlagPrograms::kBatch;
-  return row;
+  return For(FlagPrograms::kBatch, std::move(row));
+}
+
+Row Answers(Row row) {
+  return For(FlagPrograms::kAnswers, std::move(row));
 }
 
 Row Unused(FlagUse use, const char* name, Variable variable, const char* why,
@@ -68,10 +83,11 @@ std::vector<Row> InputRows(Options& o) {
       Batch(Text("o,output", "FILE", &o.batch_output,
                  "answers, one line per request, in order, - = standard output")),
       Batch(Of("strict", &o.strict, "exit with 1 if a request failed (default: if all failed)")),
-      Text("m,model", "PATH", &o.engine.model_path,
-           "model: Hugging Face directory, .safetensors or packed .bin"),
-      Text("tokenizer", "PATH", &o.engine.tokenizer_path,
-           "tokenizer.json, its directory, or a .model (default: the model's)"),
+      For(FlagPrograms::kAll, Text("m,model", "PATH", &o.engine.model_path,
+                                   "model: Hugging Face directory, .safetensors or packed .bin")),
+      For(FlagPrograms::kAll,
+          Text("tokenizer", "PATH", &o.engine.tokenizer_path,
+               "tokenizer.json, its directory, or a .model (default: the model's)")),
       Infer(Text("p,prompt", "TEXT", &o.prompt, "one user message")),
       Infer(Text("f,file", "PATH", &o.prompt_file,
                  "read the user message from a file, - = standard input")),
@@ -131,9 +147,10 @@ std::vector<Row> CacheRows(EngineConfig& e) {
          {.min = 1, .max = 256, .power_of_two = true}),
       Of("c,max-context", &e.max_context, "context length (default: 8192 or the model's limit)",
          {.min = 1}),
-      Of("prefix-cache", &e.prefix_cache,
-         "reuse keys and values of earlier prompts (kuiper_batch: on)"),
-      Of("prefix-cache-size", &e.prefix_cache_tokens, "tokens kept for reuse, clamped to the pool"),
+      Answers(Of("prefix-cache", &e.prefix_cache,
+                 "reuse keys and values of earlier prompts (kuiper_batch: on)")),
+      Answers(Of("prefix-cache-size", &e.prefix_cache_tokens,
+                 "tokens kept for reuse, clamped to the pool")),
       Of("kv-cache-dtype",
          OneOf(&e.kv_format,
                {{"auto", {}},
@@ -153,17 +170,20 @@ std::vector<Row> CacheRows(EngineConfig& e) {
       Of("max-num-batched-tokens", &e.max_num_batched_tokens, "tokens of one prefill step",
          {1, 1 << 20}),
       Batch(Of("max-num-seqs", &e.max_num_seqs, "requests that run at the same time", {1, 1024})),
-      Of("policy", OneOf(&e.policy, {{"throughput", kThroughput}, {"latency", kLatency}}),
-         "most tokens per second, or the least delay of two requests"),
-      Of("latency-target", &e.latency_target_ms, "--policy latency: milliseconds of a mixed step",
-         {.max = 1e6, .above_min = true}),
-      Of("on-full", OneOf(&e.on_full, {{"preempt", kPreempt}, {"stop", kStop}, {"slide", kSlide}}),
-         "full KV cache: others wait, the answer stops, or its text slides"),
-      Of("preemption",
-         OneOf(&e.preemption, {{"recompute", kRecompute}, {"swap", kSwap}, {"auto", kAuto}}),
-         "how a request that had to wait gets its KV cache back"),
-      Of("swap-space", &e.swap_bytes, "host memory for --preemption swap and auto, e.g. 512M",
-         {.bytes = true}),
+      Answers(Of("policy", OneOf(&e.policy, {{"throughput", kThroughput}, {"latency", kLatency}}),
+                 "most tokens per second, or the least delay of two requests")),
+      Answers(Of("latency-target", &e.latency_target_ms,
+                 "--policy latency: milliseconds of a mixed step",
+                 {.max = 1e6, .above_min = true})),
+      Answers(Of("on-full",
+                 OneOf(&e.on_full, {{"preempt", kPreempt}, {"stop", kStop}, {"slide", kSlide}}),
+                 "full KV cache: others wait, the answer stops, or its text slides")),
+      Answers(
+          Of("preemption",
+             OneOf(&e.preemption, {{"recompute", kRecompute}, {"swap", kSwap}, {"auto", kAuto}}),
+             "how a request that had to wait gets its KV cache back")),
+      Answers(Of("swap-space", &e.swap_bytes,
+                 "host memory for --preemption swap and auto, e.g. 512M", {.bytes = true})),
   };
 }
 
@@ -177,8 +197,8 @@ std::vector<Row> ExecutionRows(Options& o) {
   deterministic.flag.bare_value = "on";
   deterministic.flag.negated_value = "off";
   return {
-      Of("cuda-graph", &e.use_graph,
-         "record the decode step once and replay it (CPU: only when given)"),
+      Answers(Of("cuda-graph", &e.use_graph,
+                 "record the decode step once and replay it (CPU: only when given)")),
       Of("warm-up", &e.warm_up,
          "compute a few tokens before the first request (default: on devices)"),
       Of("attention",
@@ -210,8 +230,8 @@ std::vector<Row> OutputRows(Options& o) {
       Infer(Of("stream", &o.stream, "print text as it is produced (default: chat on a terminal)")),
       Infer(Of("max-history", &o.max_history,
                "earlier turns kept in a chat (default: 10; all in a chat on a terminal)")),
-      Of("history-thinking", OneOf(&o.keep_thinking, {{"strip", false}, {"keep", true}}),
-         "reasoning of earlier turns"),
+      Answers(Of("history-thinking", OneOf(&o.keep_thinking, {{"strip", false}, {"keep", true}}),
+                 "reasoning of earlier turns")),
       Infer(Text("session", "FILE", &o.session_file,
                  "load the conversation from this JSON file and save it there")),
       Infer(Of("o,output-format",
@@ -259,6 +279,20 @@ std::vector<Row> ToolRows(Options& o) {
   };
 }
 
+std::vector<Row> EvalRows(EvalOptions& e, bool* wants_json) {
+  return {
+      Text("text", "FILE", &e.text_file, "the text to predict, - = standard input"),
+      Text("against", "FLAGS", &e.against,
+           "compare with the same run with these flags or another MODEL, e.g. "
+           "\"--kv-cache-dtype fp16\"; may be repeated"),
+      Of("window", &e.window, "tokens computed together (default: 512 or the context)", {.min = 2}),
+      Of("stride", &e.stride, "tokens between the beginnings of windows (default: half a window)",
+         {.min = 1}),
+      Of("limit", &e.limit, "tokens of the text at most (default: all)", {.min = 2, .max = 1e15}),
+      Of("json", wants_json, "one object on standard output"),
+  };
+}
+
 }  // namespace
 
 std::string FlagOf(const Parameter& parameter) {
@@ -267,19 +301,21 @@ std::string FlagOf(const Parameter& parameter) {
 
 FlagTable FlagsOf(FlagPrograms program, Options& options) {
   FlagTable table;
-  const std::pair<const char*, std::vector<Row>> groups[] = {
-      {"Model and input", InputRows(options)},
-      {"Generation", GenerationRows(options)},
-      {"KV cache and execution", CacheRows(options.engine)},
-      {"KV cache and execution", ExecutionRows(options)},
-      {"Session and output", OutputRows(options)},
-      {"Tools", ToolRows(options)},
+  using enum FlagPrograms;
+  const Group groups[] = {
+      {"Evaluation", kEval, EvalRows(options.eval, &options.wants_json)},
+      {"Model and input", kAnswers, InputRows(options)},
+      {"Generation", kAnswers, GenerationRows(options)},
+      {kConfigurationGroup, kAll, CacheRows(options.engine)},
+      {kConfigurationGroup, kAll, ExecutionRows(options)},
+      {"Session and output", kAll, OutputRows(options)},
+      {"Tools", kAnswers, ToolRows(options)},
   };
-  for (const auto& [title, rows] : groups) {
-    for (const Row& row : rows) {
-      if (row.programs != FlagPrograms::kAll && row.programs != program) continue;
+  for (const Group& group : groups) {
+    for (const Row& row : group.rows) {
+      if (!Contains(row.programs.value_or(group.programs), program)) continue;
       table.flags.push_back(row.flag);
-      table.flags.back().group = title;
+      table.flags.back().group = group.title;
       table.flags.back().is_common =
           std::find(std::begin(kCommon), std::end(kCommon), row.flag.name) != std::end(kCommon);
     }

@@ -10,6 +10,9 @@
 
 namespace kuiper::demo {
 
+// The title under which the flags stand that say how a model is computed.
+inline constexpr const char kConfigurationGroup[] = "KV cache and execution";
+
 // The flags that `program` takes; their values go to `options`, which must outlive the table.
 FlagTable FlagsOf(FlagPrograms program, Options& options);
 

@@ -26,6 +26,15 @@ answered gets an error there. Started again with the same files, the program
 goes on behind the last whole line.
 )";
 
+constexpr char kAfterEvalFlags[] = R"(
+Output: nats per token, perplexity and its standard error on stdout. Of each
+further configuration (--against) also, in comparison with the first one: the
+share of positions with the same most likely token, the mean change of the log
+probability of the text's tokens, and the mean Kullback-Leibler divergence.
+Each token is predicted once, in the first window that has it and a token before
+it. Ctrl-C prints what there is so far.
+)";
+
 constexpr char kAfterFlags[] = R"(
 Exit codes:
   0  answer produced                      5  prompt: missing, empty, not UTF-8
@@ -48,21 +57,37 @@ Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU
 instruction sets, and to the bit with Hugging Face.
 )";
 
+// What differs between the programs in their help.
+struct HelpParts {
+  const char* needed;  // flags, behind MODEL [TOKENIZER]
+  const char* what;
+  const char* after_flags;
+};
+
+HelpParts PartsOf(FlagPrograms program) {
+  if (program == FlagPrograms::kBatch) {
+    return {"--input FILE --output FILE ", "Answers many requests at once with a text model",
+            kAfterBatchFlags};
+  }
+  if (program == FlagPrograms::kEval) {
+    return {"--text FILE ", "Computes how well a text model predicts a text", kAfterEvalFlags};
+  }
+  return {"", "Runs a text model", kAfterTextFlags};
+}
+
 }  // namespace
 
 std::string HelpText(const Program& program, bool all) {
-  const bool batch = program.flags == FlagPrograms::kBatch;
-  std::string text =
-      std::string("usage: ") + program.name + " MODEL [TOKENIZER] " +
-      (batch ? "--input FILE --output FILE " : "") + "[options]\n\n" +
-      (batch ? "Answers many requests at once with a text model" : "Runs a text model") +
-      " (Qwen, Llama, Mistral).\n"
-      "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
-      "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
-      "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
+  const HelpParts parts = PartsOf(program.flags);
+  std::string text = std::string("usage: ") + program.name + " MODEL [TOKENIZER] " + parts.needed +
+                     "[options]\n\n" + parts.what +
+                     " (Qwen, Llama, Mistral).\n"
+                     "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
+                     "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
+                     "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
   Options defaults;
   text += FlagsHelp(FlagsOf(program.flags, defaults), all);
-  return text + (batch ? kAfterBatchFlags : kAfterTextFlags) + kAfterFlags;
+  return text + parts.after_flags + kAfterFlags;
 }
 
 }  // namespace kuiper::demo

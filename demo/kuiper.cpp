@@ -36,6 +36,12 @@ int Batch(const std::vector<std::string>& arguments) {
       arguments);
 }
 
+int Eval(const std::vector<std::string>& arguments) {
+  return RunProgram(
+      {.name = "kuiper eval", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kEval},
+      arguments);
+}
+
 // kuiper_bench measures what programs do not need; it lies beside this program where that is
 // installed, and in tools/ where it was built.
 int Bench(const std::vector<std::string>& arguments) {
@@ -60,6 +66,7 @@ constexpr Command kCommands[] = {
     {"chat", "a conversation", Chat},
     {"batch", "many requests from a file", Batch},
     {"bench", "measure prefill and decode", Bench},
+    {"eval", "how well configurations predict a text", Eval},
 };
 
 std::string Help() {
@@ -77,11 +84,12 @@ int Unknown(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::string nearest = NearestName(word, names);
-  Console().Error(Status(
-      StatusCode::kInvalidArgument,
-      word.empty() ? "no command given" : "unknown command " + Quoted(word),
-      nearest.empty() ? "the commands are run, chat, batch and bench: kuiper run MODEL -p TEXT"
-                      : "did you mean kuiper " + nearest + "?"));
+  Console().Error(
+      Status(StatusCode::kInvalidArgument,
+             word.empty() ? "no command given" : "unknown command " + Quoted(word),
+             nearest.empty()
+                 ? "the commands are run, chat, batch, bench and eval: kuiper run MODEL -p TEXT"
+                 : "did you mean kuiper " + nearest + "?"));
   return kExitUsage;
 }
 

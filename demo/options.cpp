@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "demo/eval_options.h"
 #include "demo/flags.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
@@ -51,6 +52,7 @@ Status TakePositionals(Options* options) {
 }
 
 void FinishOutput(Options* options) {
+  if (options->wants_json) options->format = OutputFormat::kJson;
   if (options->quiet && options->format == OutputFormat::kText) {
     options->format = OutputFormat::kRaw;
   }
@@ -68,6 +70,7 @@ Task TaskOf(const Options& options, FlagPrograms program) {
          : wants.benchmark                 ? Task::kBenchmark
          : wants.chat                      ? Task::kChat
          : program == FlagPrograms::kBatch ? Task::kBatch
+         : program == FlagPrograms::kEval  ? Task::kEval
                                            : Task::kAnswer;
 }
 
@@ -215,6 +218,7 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   KU_RETURN_IF_ERROR(TakePositionals(&options));
   FinishOutput(&options);
   if (program == FlagPrograms::kBatch) KU_RETURN_IF_ERROR(FinishBatch(&options));
+  if (program == FlagPrograms::kEval) KU_RETURN_IF_ERROR(FinishEval(&options));
   KU_RETURN_IF_ERROR(CheckTogether(options));
   if (options.args.given("now")) KU_RETURN_IF_ERROR(ParseNow(options.now_text, &options.now));
   options.task = TaskOf(options, program);
@@ -229,8 +233,12 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   return options;
 }
 
-bool AsksForJson(const std::vector<std::string>& arguments) {
+bool AsksForJson(const std::vector<std::string>& arguments, FlagPrograms program) {
   bool json = false;
+  if (program == FlagPrograms::kBatch) return false;
+  if (program == FlagPrograms::kEval) {
+    return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  }
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const size_t equals = arguments[i].find('=');
     const std::string name = arguments[i].substr(0, equals);

@@ -13,12 +13,18 @@
 
 namespace kuiper::demo {
 
-// The programs that take a flag.
-enum class FlagPrograms {
-  kAll,
-  kText,   // one answer or a chat: qwen_infer, qwen3_infer
-  kBatch,  // kuiper_batch
+// Programs, and sets of the programs that take a flag.
+enum class FlagPrograms : unsigned {
+  kText = 1,   // one answer or a chat: qwen_infer, qwen3_infer
+  kBatch = 2,  // kuiper_batch
+  kEval = 4,   // kuiper eval
+  kAnswers = kText | kBatch,
+  kAll = kAnswers | kEval,
 };
+
+constexpr bool Contains(FlagPrograms set, FlagPrograms program) {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(program)) != 0;
+}
 
 enum class OutputFormat { kText, kRaw, kJson, kJsonLines };
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
@@ -31,7 +37,17 @@ enum class Task {
   kDryRun,
   kVerifyPaged,
   kBenchmark,
-  kBatch
+  kBatch,
+  kEval
+};
+
+// What kuiper eval does with a text.
+struct EvalOptions {
+  std::string text_file;
+  std::vector<std::string> against;  // flags in which a further configuration differs
+  std::optional<int> window;         // tokens; absent: 512 or the context
+  std::optional<int> stride;         // tokens; absent: half of the window
+  std::optional<int64_t> limit;      // tokens of the text; absent: all
 };
 
 struct Options {
@@ -84,6 +100,9 @@ struct Options {
   std::vector<int> benchmark_prompts = {256, 512, 1024, 2048, 4096};
   int benchmark_decode = 1024;
   int repetitions = 1;
+  EvalOptions eval;
+  bool wants_json = false;              // of kuiper eval
+  std::vector<Options> others;          // of EvalOptions::against, each a whole configuration
   std::string trace_file, tables_file;  // of a paged KV cache
   std::string tokens_file;
   std::string logits_file;
@@ -103,8 +122,9 @@ NamedValues OverflowNames(bool* drop_oldest);
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments,
                               FlagPrograms program = FlagPrograms::kText);
 
-// Whether these arguments ask for JSON output, even if other ones are wrong: then the error is
-// reported as JSON as well.
-bool AsksForJson(const std::vector<std::string>& arguments);
+// Whether these arguments of `program` ask for JSON output, even if other ones are wrong: then the
+// error is reported as JSON as well.
+bool AsksForJson(const std::vector<std::string>& arguments,
+                 FlagPrograms program = FlagPrograms::kText);
 
 }  // namespace kuiper::demo

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "demo/chat.h"
+#include "demo/eval_report.h"
 #include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "demo/result_json.h"
@@ -27,9 +28,12 @@ namespace kuiper::demo {
 namespace {
 
 // Errors before or instead of an answer: a line on stderr and, in JSON mode, an object on stdout.
-int Fail(Console& console, const Status& status, bool json, const Options* options) {
+int Fail(const Program& program, Console& console, const Status& status, bool json,
+         const Options* options) {
   console.Error(status);
-  if (json) {
+  if (json && program.flags == FlagPrograms::kEval) {
+    console.Answer(EvalJson({.error = status}) + "\n");
+  } else if (json) {
     const bool lines = options != nullptr && options->format == OutputFormat::kJsonLines;
     const std::string model = options == nullptr ? "" : ModelName(options->engine.model_path);
     console.Answer(ErrorJson(status, model, lines ? "done" : "") + "\n");
@@ -136,6 +140,7 @@ StatusOr<int> RunTask(ProgramRun& run) {
   if (options.task == Task::kDryRun) return RunDryRun(run);
   if (options.task != Task::kPrintPrompt) KU_RETURN_IF_ERROR(ReadTokenizerOf(run));
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
+  if (options.task == Task::kEval) return RunEval(run);
   if (!options.raw) KU_RETURN_IF_ERROR(ReadOwnTemplate(run));
   NoteThinkingFlags(run);
   if (options.task == Task::kBatch) return RunBatch(run);
@@ -169,40 +174,46 @@ void ApplyTerminalDefaults(Options* options) {
 
 int RunOptions(const Program& program, Options& options, Console& console) {
   const Status configured = console.Configure(options, program.name);
-  if (!configured.ok()) return Fail(console, configured, options.json(), &options);
+  if (!configured.ok()) return Fail(program, console, configured, options.json(), &options);
   if (options.task == Task::kChat && console.is_dialogue()) ApplyTerminalDefaults(&options);
   for (const std::string& note : options.notes) console.Note(note);
   ProgramRun run{program, options, console};
   if (options.answers()) run.watch = std::make_unique<KvWatch>(options, console);
   if (run.watch != nullptr && !run.watch->status().ok()) {
-    return Fail(console, run.watch->status(), options.json(), &options);
+    return Fail(program, console, run.watch->status(), options.json(), &options);
   }
   const StatusOr<int> code = RunTask(run);
-  if (!code.ok()) return Fail(console, code.status(), options.json(), &options);
+  if (!code.ok()) return Fail(program, console, code.status(), options.json(), &options);
   const Status watched = run.watch != nullptr ? run.watch->Close() : OkStatus();
   if (*code != kExitOk) return *code;
   for (const Status& written : {console.output_status(), console.log_status(), watched}) {
-    if (!written.ok()) return Fail(console, written, false, &options);
+    if (!written.ok()) return Fail(program, console, written, false, &options);
   }
   return kExitOk;
 }
 
 int RunArguments(const Program& program, const std::vector<std::string>& arguments,
                  Console& console) {
-  const bool json = program.flags == FlagPrograms::kText && AsksForJson(arguments);
+  const bool json = AsksForJson(arguments, program.flags);
   StatusOr<Options> options = ReadOptions(arguments, program.flags);
-  if (!options.ok()) return Fail(console, options.status(), json, nullptr);
+  if (!options.ok()) return Fail(program, console, options.status(), json, nullptr);
   if (options->args.help || options->args.version) {
     console.Answer(options->args.help
                        ? HelpText(program, options->args.help_all)
                        : std::string(program.name) + ", " + Engine::Version() + "\n");
     const Status written = console.output_status();
-    return written.ok() ? kExitOk : Fail(console, written, false, nullptr);
+    return written.ok() ? kExitOk : Fail(program, console, written, false, nullptr);
   }
   return RunOptions(program, *options, console);
 }
 
 }  // namespace
+
+Status OpenConfiguration(ProgramRun& run) {
+  KU_RETURN_IF_ERROR(OpenModelOf(run));
+  ChooseDevice(run);
+  return ReadTokenizerOf(run);
+}
 
 std::string ModelName(const std::string& path) {
   std::error_code ignored;

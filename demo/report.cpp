@@ -60,6 +60,19 @@ std::string OutputLine(const Result& result) {
                 TokenHash(c.tokens).c_str(), gbps);
 }
 
+std::string ProgressBar(int64_t done, int64_t total) {
+  constexpr int64_t kWidth = 24;
+  std::string bar(static_cast<size_t>(kWidth * done / total), '#');
+  bar.append(kWidth - bar.size(), '.');
+  return bar;
+}
+
+std::string TimeLeftText(double seconds) {
+  const long whole = static_cast<long>(seconds);
+  return whole < 3600 ? Format(", %ld:%02ld left", whole / 60, whole % 60)
+                      : Format(", %ld:%02ld:%02ld left", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
 std::string ShortStatistics(const Result& result) {
   const Completion& c = result.completion;
   const int generated = static_cast<int>(c.tokens.size());

@@ -31,6 +31,11 @@ std::vector<std::string> StatisticsLines(const Result& result, bool compact, boo
 // "1.50 GB", "512 MB", "12 KB".
 std::string HumanBytes(size_t count);
 
+// "######..................", of 24 characters; total above 0.
+std::string ProgressBar(int64_t done, int64_t total);
+// ", 1:05 left"
+std::string TimeLeftText(double seconds);
+
 // 0 in no time.
 double PerSecond(double count, double milliseconds);
 

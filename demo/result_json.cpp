@@ -61,18 +61,6 @@ Json KvJson(const Result& result) {
           {"slides", kv.slides}};
 }
 
-Json RanObject(const RunFacts& ran) {
-  return {{"device", ran.device},
-          {"dtype", DTypeName(ran.dtype)},
-          {"kv_dtype", DTypeName(ran.kv_format.element_type())},
-          {"kv_layout", ran.paged ? "paged" : "contiguous"},
-          {"page_size", ran.paged ? Json(ran.page_size) : Json()},
-          {"attention", AttentionName(ran.attention)},
-          {"steps_recorded", ran.steps_recorded},
-          {"steps_replayed", ran.steps_replayed},
-          {"steps_eager", ran.steps_eager}};
-}
-
 Json TokenJson(const Tokenizer* tokenizer, int32_t id, float logprob) {
   const std::string text =
       tokenizer == nullptr ? ""
@@ -132,6 +120,18 @@ void AddNumbers(const Result& result, Json* json) {
 }
 
 }  // namespace
+
+Json RanObject(const RunFacts& ran) {
+  return {{"device", ran.device},
+          {"dtype", DTypeName(ran.dtype)},
+          {"kv_dtype", DTypeName(ran.kv_format.element_type())},
+          {"kv_layout", ran.paged ? "paged" : "contiguous"},
+          {"page_size", ran.paged ? Json(ran.page_size) : Json()},
+          {"attention", AttentionName(ran.attention)},
+          {"steps_recorded", ran.steps_recorded},
+          {"steps_replayed", ran.steps_replayed},
+          {"steps_eager", ran.steps_eager}};
+}
 
 Json ErrorObject(const Status& status) {
   if (status.ok()) return nullptr;

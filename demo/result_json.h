@@ -16,7 +16,8 @@ std::string ResultJson(const Result& result, const std::string& type, const Toke
 std::string ErrorJson(const Status& status, const std::string& model, const std::string& type);
 // Numbers only: no text.
 std::string StatsJson(const Result& result);
-// The object `ran` of these, alone.
+// The object `ran` of these, alone, and its line.
+nlohmann::ordered_json RanObject(const RunFacts& ran);
 std::string RanJson(const RunFacts& ran);
 
 // For other objects of the programs: `error`, null where there is none, and the line of an object.

@@ -33,6 +33,10 @@ struct ProgramRun {
 // run.tokenizer; when they are gone, both are read once more.
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& config);
 
+// What a run does before it reads weights: opens the model, chooses the device, reads the
+// tokenizer.
+Status OpenConfiguration(ProgramRun& run);
+
 // The conversation a run starts with: --session, --messages, --system-prompt.
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
 // `input` may be part of a batch.
@@ -54,6 +58,8 @@ StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunBenchmark(ProgramRun& run);
 StatusOr<int> RunDryRun(ProgramRun& run);
+// How well configurations predict a text (eval.cpp).
+StatusOr<int> RunEval(ProgramRun& run);
 // Answers the requests of a file into another (batch_run.cpp).
 StatusOr<int> RunBatch(ProgramRun& run);
 

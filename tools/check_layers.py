@@ -50,7 +50,7 @@ CONTAINERS = {
 LEAVES = ["std", "posix", "kuiper/base/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h",
-                       "kuiper/engine/run_comparison.h", "kuiper/kv/page_map.h"]
+                       "kuiper/engine/run_comparison.h", "kuiper/engine/evaluation.h", "kuiper/kv/page_map.h"]
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 TOOL = PUBLIC + ["tools/*", "demo/args.h"]

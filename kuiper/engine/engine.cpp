@@ -59,7 +59,8 @@ StatusOr<Completion> Engine::Generate(const Request& request,
 }
 
 Status Engine::Logits(const std::vector<int32_t>& prompt,
-                      const std::function<void(int position, const float* logits)>& on_row) {
+                      const std::function<void(int position, const float* logits)>& on_row,
+                      int first) {
   auto bad = [](const char* what) { return Status(StatusCode::kInvalidArgument, what); };
   if (!parts_->config.prompt_logits) return bad("the engine was created without prompt_logits");
   if (HasWork()) return bad("Logits runs alone, and there are requests");
@@ -79,11 +80,14 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
     for (int row = 0; row < count; ++row) {
       plan.tokens.push_back(TokenRef::Known(prompt[begin + row]));
       plan.positions.push_back(begin + row);
-      plan.logits_rows.push_back(row);
+      if (begin + row >= first) plan.logits_rows.push_back(row);
     }
     plan.Close();
     parts_->runner->Take(parts_->runner->Launch(plan));
-    for (int row = 0; row < count; ++row) on_row(begin + row, parts_->runner->HostLogits(row));
+    const int num_rows = static_cast<int>(plan.logits_rows.size());
+    for (int i = 0; i < num_rows; ++i) {
+      on_row(begin + plan.logits_rows[i], parts_->runner->HostLogits(i));
+    }
     begin += count;
   }
   parts_->storage->Release(pages);

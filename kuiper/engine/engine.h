@@ -146,10 +146,12 @@ class Engine {
   // false aborts. kInvalidArgument while there are other requests.
   StatusOr<Completion> Generate(const Request& request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
-  // Logits of every position of a prompt, row by row: logits [vocab] f32 is valid during the call.
-  // kInvalidArgument without EngineConfig::prompt_logits, and while there are requests.
+  // Logits of every position of a prompt from `first` on, row by row: logits [vocab] f32 is valid
+  // during the call. kInvalidArgument without EngineConfig::prompt_logits, and while there are
+  // requests.
   Status Logits(const std::vector<int32_t>& prompt,
-                const std::function<void(int position, const float* logits)>& on_row);
+                const std::function<void(int position, const float* logits)>& on_row,
+                int first = 0);
 
   const Tokenizer* tokenizer() const;  // null when the model has none (ids in, ids out)
   const ModelConfig& model_config() const;

@@ -205,7 +205,7 @@ TEST(Args, JsonIsNoticedDespiteErrors) {
 }
 
 TEST(Args, EachFlagStandsOnce) {
-  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch}) {
+  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch, FlagPrograms::kEval}) {
     Options options;
     const FlagTable table = FlagsOf(program, options);
     std::set<std::string> names;
@@ -250,7 +250,7 @@ TEST(Args, EachProgramTakesItsOwnFlags) {
   EXPECT_FALSE(Parsing({"--prompt", "x"}, FlagPrograms::kBatch).parsed.ok());
   EXPECT_FALSE(Parsing({"--hide-thinking"}, FlagPrograms::kBatch).parsed.ok());
   // A short name may mean another flag of another program, but one flag in each.
-  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch}) {
+  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch, FlagPrograms::kEval}) {
     Options options;
     std::set<std::string> shorts;
     for (const Flag& flag : FlagsOf(program, options).flags) {

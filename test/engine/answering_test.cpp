@@ -240,5 +240,27 @@ TEST(EngineCallsTest, MistakesAreErrors) {
   EXPECT_EQ(reader->Logits({1, 2}, ignore).code(), bad) << "not alone";
 }
 
+// Whole steps may lie before the first row that is wanted.
+TEST(EngineCallsTest, LogitsFromAPositionAreThoseOfTheWholePrompt) {
+  EngineConfig config = Config();
+  config.prompt_logits = true;
+  config.max_num_batched_tokens = 4;
+  const auto engine = Create(config);
+  const std::vector<int32_t> prompt = Prompt(11, Vocab(*engine));
+  const auto rows = [&](int first) {
+    std::vector<std::pair<int, std::vector<float>>> found;
+    const auto keep = [&](int position, const float* logits) {
+      found.emplace_back(position, std::vector<float>(logits, logits + Vocab(*engine)));
+    };
+    EXPECT_TRUE(engine->Logits(prompt, keep, first).ok());
+    return found;
+  };
+  const auto whole = rows(0);
+  ASSERT_EQ(whole.size(), 11u);
+  for (const int first : {1, 3, 4, 5, 8, 10, 11}) {
+    EXPECT_EQ(rows(first), decltype(whole)(whole.begin() + first, whole.end())) << first;
+  }
+}
+
 }  // namespace
 }  // namespace kuiper

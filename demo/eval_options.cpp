@@ -1,0 +1,88 @@
+#include "demo/eval_options.h"
+
+#include <utility>
+
+#include "demo/exit_code.h"
+#include "demo/flags.h"
+
+namespace kuiper::demo {
+namespace {
+
+Status Bad(const std::string& message, const std::string& hint = "") {
+  return Status(StatusCode::kInvalidArgument, message, hint);
+}
+
+// Words between blanks, as a shell splits them; what stands in quotes is one word.
+StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = '\0';
+  for (const char c : text) {
+    const bool is_blank = quote == '\0' && (c == ' ' || c == '\t' || c == '\n');
+    if (is_blank) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (quote == '\0' && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = '\0';
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != '\0') return Bad("a quotation mark is missing");
+  return words;
+}
+
+// What may differ between configurations: the model, and how it is computed.
+FlagTable ConfigurationFlags(Options& options) {
+  FlagTable table = FlagsOf(FlagPrograms::kEval, options);
+  std::erase_if(table.flags, [](const Flag& flag) {
+    return flag.group != kConfigurationGroup && flag.name != "model" && flag.name != "tokenizer";
+  });
+  return table;
+}
+
+// `base` with the flags of `text`.
+StatusOr<Options> OtherConfiguration(const Options& base, const std::string& text) {
+  Options other = base;
+  KU_ASSIGN_OR_RETURN(const std::vector<std::string> words, SplitWords(text));
+  KU_ASSIGN_OR_RETURN(const ParsedArgs args, ParseArgs(words, ConfigurationFlags(other)));
+  if (words.empty() || args.help || args.version) return Bad("there is no flag in it");
+  if (args.positionals.size() > (args.given("model") ? 0 : 1)) {
+    return Bad("unexpected argument '" + args.positionals.back() + "'");
+  }
+  if (!args.positionals.empty()) other.engine.model_path = args.positionals[0];
+  if (other.engine.model_path != base.engine.model_path && !args.given("tokenizer")) {
+    other.engine.tokenizer_path.clear();  // that of the other model
+  }
+  for (const auto& [name, value] : args.values) other.args.values[name] = value;
+  return other;
+}
+
+}  // namespace
+
+Status FinishEval(Options* options) {
+  const EvalOptions& eval = options->eval;
+  if (eval.text_file.empty()) return Bad("no --text given", "usage: MODEL --text FILE [options]");
+  if (eval.stride.value_or(1) > eval.window.value_or(INT32_MAX)) {
+    return Bad("--stride is longer than --window: tokens between windows would be left out");
+  }
+  if (!options->args.given("warm-up")) options->engine.warm_up = false;
+  options->engine.prompt_logits = true;
+  options->engine.max_num_seqs = 1;
+  for (const std::string& text : eval.against) {
+    StatusOr<Options> other = OtherConfiguration(*options, text);
+    if (!other.ok()) {
+      return Bad("--against '" + text + "': " + other.status().message(FlagName),
+                 other.status().hint(FlagName));
+    }
+    options->others.push_back(std::move(*other));
+  }
+  return OkStatus();
+}
+
+}  // namespace kuiper::demo
