@@ -24,16 +24,26 @@ HWY_INLINE F32Vec LoadF32(const uint8_t* p) {
 #endif
 }
 
-HWY_INLINE F32Vec LoadF16(const uint8_t* p) {
+using U16Tag = hn::Rebind<uint16_t, F32Tag>;
+using U16Vec = hn::Vec<U16Tag>;
+
+HWY_INLINE U16Vec LoadU16(const uint8_t* p) {
 #if HWY_TARGET == HWY_SCALAR
-  hwy::float16_t value;
+  uint16_t value;
   memcpy(&value, p, sizeof(value));
-  return hn::PromoteTo(F32Tag(), hn::Set(hn::Rebind<hwy::float16_t, F32Tag>(), value));
+  return hn::Set(U16Tag(), value);
 #else
-  const hn::Rebind<hwy::float16_t, F32Tag> df16;
-  const hn::Repartition<uint8_t, decltype(df16)> du8;
-  return hn::PromoteTo(F32Tag(), hn::BitCast(df16, hn::LoadU(du8, p)));
+  return hn::BitCast(U16Tag(), hn::LoadU(hn::Repartition<uint8_t, U16Tag>(), p));
 #endif
+}
+
+// The numbers with these FP16 bits.
+HWY_INLINE F32Vec FromF16(U16Vec bits) {
+  return hn::PromoteTo(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), bits));
+}
+
+HWY_INLINE F32Vec LoadF16(const uint8_t* p) {
+  return FromF16(LoadU16(p));
 }
 
 // The part that all formats share: FP32 lanes, multiplied by FP32.

@@ -106,21 +106,11 @@ void SetQuantizedTiles(LinearKernel& kernel) {
   if constexpr (MR > 1) SetQuantizedTiles<M, MR - 1>(kernel);
 }
 
-// Makes the kernel of M from one of M's arithmetic; `widen` as in LinearKernel.
 template <class M>
 LinearKernel MakeQuantizedKernel(decltype(LinearKernel::widen) widen) {
-  LinearKernel kernel;
-  kernel.chunk = M::kChunk;
-  kernel.chunk_bytes = M::kChunkBytes;
-  kernel.sub_chunks = 2048 / M::kChunkBytes;  // as in MakeKernel; whole units
-  kernel.tile_rows = M::kTileRows;
-  kernel.widens = true;
-  kernel.flush_subnormals = M::kFlushSubnormals;
-  kernel.convert = &ConvertRow<M>;
+  LinearKernel kernel = KernelOfActivations<M>();
   kernel.pack = &PackQuantized<M>;
   kernel.widen = widen;
   SetQuantizedTiles<M, M::kTileRows>(kernel);
-  kernel.burst = &M::Burst;
-  kernel.flops_per_burst_iteration = M::kBurstFlops;
   return kernel;
 }

@@ -25,20 +25,6 @@ namespace {
 
 using I32Tag = hn::RebindToSigned<F32Tag>;
 using I32Vec = hn::Vec<I32Tag>;
-using U16Tag = hn::Rebind<uint16_t, F32Tag>;
-using U16Vec = hn::Vec<U16Tag>;
-
-// Pairs of 8-bit codes, at any address.
-HWY_INLINE U16Vec LoadPairs(const uint8_t* p) {
-#if HWY_TARGET == HWY_SCALAR
-  uint16_t value;
-  memcpy(&value, p, sizeof(value));
-  return hn::Set(U16Tag(), value);
-#else
-  return hn::BitCast(U16Tag(), hn::LoadU(hn::Repartition<uint8_t, U16Tag>(), p));
-#endif
-}
-
 HWY_INLINE F32Vec FactorOf(I32Vec code, I32Vec zero) {
   return hn::ConvertTo(F32Tag(), hn::Sub(code, zero));
 }
@@ -78,7 +64,7 @@ struct Int8Codes {
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return hn::Set(I32Tag(), zero); }
   static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode zero, F32Vec (&v)[2]) {
     const auto pairs =
-        hn::PromoteTo(I32Tag(), LoadPairs(chunk + vector * 2 * Fp32Model::kVectorLanes));
+        hn::PromoteTo(I32Tag(), LoadU16(chunk + vector * 2 * Fp32Model::kVectorLanes));
     v[0] = FactorOf(hn::ShiftRight<8>(pairs), zero);
     v[1] = FactorOf(hn::And(pairs, hn::Set(I32Tag(), 255)), zero);
   }
@@ -93,10 +79,10 @@ struct E4M3Codes {
     const U16Tag du;
     const auto half = hn::Or(hn::And(sign, hn::Set(du, uint16_t{0x8000})),
                              hn::And(rest, hn::Set(du, uint16_t{0x3F80})));
-    return hn::PromoteTo(F32Tag(), hn::BitCast(hn::Rebind<hwy::float16_t, F32Tag>(), half));
+    return FromF16(half);
   }
   static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode, F32Vec (&v)[2]) {
-    const U16Vec pairs = LoadPairs(chunk + vector * 2 * Fp32Model::kVectorLanes);
+    const U16Vec pairs = LoadU16(chunk + vector * 2 * Fp32Model::kVectorLanes);
     v[0] = Widen(pairs, hn::ShiftRight<1>(pairs));
     v[1] = Widen(hn::ShiftLeft<8>(pairs), hn::ShiftLeft<7>(pairs));
   }
@@ -123,7 +109,7 @@ struct QuantizedModel : PairModel {
 template <bool kHalf>
 HWY_INLINE F32Vec LoadScales(const uint8_t* p) {
   if constexpr (kHalf) return LoadF16(p);
-  const auto bits = hn::PromoteTo(U32Tag(), LoadPairs(p));
+  const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
   return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
 }
 

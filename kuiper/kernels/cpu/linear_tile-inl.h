@@ -142,8 +142,9 @@ void SetTiles(LinearKernel& kernel) {
   if constexpr (MR > 1) SetTiles<M, MR - 1>(kernel);
 }
 
+// All but what reads weights.
 template <class M>
-LinearKernel MakeKernel() {
+LinearKernel KernelOfActivations() {
   LinearKernel kernel;
   kernel.chunk = M::kChunk;
   kernel.chunk_bytes = M::kChunkBytes;
@@ -152,9 +153,15 @@ LinearKernel MakeKernel() {
   kernel.widens = M::kChunkBytes != M::kWeightChunkBytes;
   kernel.flush_subnormals = M::kFlushSubnormals;
   kernel.convert = &ConvertRow<M>;
-  kernel.pack = &Pack<M>;
-  SetTiles<M, M::kTileRows>(kernel);
   kernel.burst = &M::Burst;
   kernel.flops_per_burst_iteration = M::kBurstFlops;
+  return kernel;
+}
+
+template <class M>
+LinearKernel MakeKernel() {
+  LinearKernel kernel = KernelOfActivations<M>();
+  kernel.pack = &Pack<M>;
+  SetTiles<M, M::kTileRows>(kernel);
   return kernel;
 }
