@@ -2,9 +2,24 @@
 
 #include <glog/logging.h>
 
+#include <mutex>
+#include <set>
+#include <string>
+
 #include "kuiper/base/log.h"
 
 namespace kuiper::demo {
+namespace {
+
+// What a model is warned of at load is news once, also for a program that loads it twice.
+bool IsNews(const std::string& warning) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::scoped_lock lock(mutex);
+  return said.insert(warning).second;
+}
+
+}  // namespace
 
 void StartLog(const char* program, int min_severity, bool prefix) {
   FLAGS_logtostderr = true;
@@ -14,7 +29,7 @@ void StartLog(const char* program, int min_severity, bool prefix) {
   google::InitGoogleLogging(program);
   SetLogSink([](LogSeverity severity, const std::string& message) {
     if (severity == LogSeverity::kWarning) {
-      LOG(WARNING) << "warning: " << message;
+      if (IsNews(message)) LOG(WARNING) << "warning: " << message;
     } else {
       LOG(INFO) << message;
     }

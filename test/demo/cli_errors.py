@@ -170,6 +170,8 @@ class ModelErrors(CliTest):
         for other in (self.qwen25, os.path.join(self.qwen25, "tokenizer.json")):
             self.assertRegex(self.ok(*args, "--tokenizer", other).err,
                              "(?m)^warning: .*tokenizer.json is not the tokenizer that came with")
+        twice = self.ok(*args, "--tokenizer", other, "--verify-paged")  # loads the model twice
+        self.assertEqual(twice.err.count("came with"), 1)
         copy = self.path("tokenizer.json")
         shutil.copy(os.path.join(self.qwen3, "tokenizer.json"), copy)
         for same in (self.qwen3, os.path.join(self.qwen3, "tokenizer.json"), copy):
