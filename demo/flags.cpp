@@ -214,6 +214,8 @@ std::vector<Row> ExecutionRows(Options& o) {
              &e.dtype,
              {{"auto", {}}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}}),
          "convert the weights; auto = as stored"),
+      Of("lm-head-dtype", OneOf(&e.int8_head, {{"auto", false}, {"int8", true}}),
+         "quantise the last matrix while it is loaded; auto = as stored"),
       Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024}),
       Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,
              "has no effect: the feed-forward layer has one implementation"),

@@ -52,6 +52,7 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
                 "CONFIG.json"),
        all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
+      {HeadTypeFlag(&e.int8_head), model},
       {DeviceFlag(&e.device), model},
       {MakeFlag("prompt-tokens", &w.prompts,
                 "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)",

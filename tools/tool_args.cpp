@@ -64,4 +64,9 @@ demo::Flag TypeFlag(std::optional<DType>* type, const char* help) {
       help);
 }
 
+demo::Flag HeadTypeFlag(bool* int8_head) {
+  return demo::MakeFlag("lm-head-dtype", OneOf(int8_head, {{"auto", false}, {"int8", true}}),
+                        "quantise the last matrix while it is loaded (default: auto, as stored)");
+}
+
 }  // namespace kuiper::tools

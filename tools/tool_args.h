@@ -28,6 +28,8 @@ int RunTool(int argc, char** argv, const Usage& usage,
 
 // --device cpu | simt | cuda:N.
 demo::Flag DeviceFlag(Device* device);
+// --lm-head-dtype auto | int8.
+demo::Flag HeadTypeFlag(bool* int8_head);
 // --dtype auto | fp16 | bf16 | fp32; absent for auto.
 demo::Flag TypeFlag(std::optional<DType>* type, const char* help);
 

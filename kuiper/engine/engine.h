@@ -36,6 +36,7 @@ struct EngineConfig {
   Device device;
   OpsOptions ops;
   std::optional<DType> dtype;         // weights are converted; absent = as stored
+  bool int8_head = false;             // quantise the head while it is loaded
   std::optional<KvFormat> kv_format;  // absent = the type of the weights
   bool need_tokenizer = true;         // false: ids in, ids out; a missing tokenizer is no error
 

@@ -50,6 +50,10 @@ Status CheckConfig(const EngineConfig& config) {
   return OkStatus();
 }
 
+WeightOptions WeightsOf(const EngineConfig& config) {
+  return {.dtype = config.dtype, .int8_head = config.int8_head};
+}
+
 Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
   const int limit = model.rope.max_position;
   if (config->max_context > limit) {
@@ -208,7 +212,7 @@ MemoryRequest RequestOf(const EngineConfig& config, const DecoderConfig& d,
 
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
                               KvShape* kv) {
-  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(config.dtype));
+  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(WeightsOf(config)));
   const MemoryRequest request = RequestOf(config, model.config.decoder, weights, ops);
   KU_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(request));
   *kv = request.kv;
@@ -309,7 +313,7 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
   KU_RETURN_IF_ERROR(model.CheckSupported());
   const DecoderConfig& d = model.config.decoder;
   KU_RETURN_IF_ERROR(ResolveContext(d, &config));
-  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(config.dtype));
+  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(WeightsOf(config)));
   const MemoryRequest chosen = RequestOf(config, d, weights, *ops);
   MemoryTable table{.rows = {},
                     .fits = PlanMemory(chosen).status(),
@@ -361,7 +365,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
 
   LoadOptions load;
   load.max_context = s->config.max_context;
-  load.dtype = config.dtype;
+  load.weights = WeightsOf(config);
   if (config.progress) {
     load.progress = [&config](int64_t done, int64_t total) {
       config.progress(static_cast<size_t>(done), static_cast<size_t>(total));

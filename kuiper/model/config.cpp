@@ -56,17 +56,6 @@ StatusOr<const Architecture*> ReadArchitecture(ConfigReader& reader) {
                                         " is not supported (supported: " + supported + ")");
 }
 
-Status CheckQuantization(const ConfigReader& reader) {
-  const JsonNode* quantization = reader.Find("quantization_config");
-  if (quantization == nullptr) return OkStatus();
-  std::string method = "unknown";
-  const JsonNode* named = quantization->Find("quant_method");
-  if (named != nullptr && named->IsString()) method = named->text;
-  return Status(StatusCode::kModel,
-                "config.json: quantization " + Quoted(method) +
-                    " is not supported (supported: unquantised FP32, FP16 and BF16 weights)");
-}
-
 // What would change the network and is not computed here must not be ignored.
 Status CheckUnsupportedTraits(ConfigReader& reader) {
   const std::string act = reader.String("hidden_act");
@@ -223,7 +212,9 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   config.family = architecture->family;
   config.supported = architecture->list_weights != nullptr;
   if (!config.supported) return config;
-  KU_RETURN_IF_ERROR(CheckQuantization(reader));
+  if (const JsonNode* quantization = reader.Find("quantization_config")) {
+    KU_ASSIGN_OR_RETURN(config.quantization, ParseQuantization(*quantization));
+  }
   config.eos = reader.Tokens("eos_token_id");
   config.bos = reader.MaybeInt("bos_token_id", 0, std::numeric_limits<int32_t>::max());
   KU_RETURN_IF_ERROR(reader.status());

@@ -12,6 +12,7 @@
 
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
+#include "kuiper/model/quantized/quantization_config.h"
 #include "kuiper/model/rope_config.h"
 
 namespace kuiper {
@@ -55,6 +56,7 @@ struct ModelConfig {
   std::string model_type;    // e.g. "qwen3"
   ModelFamily family = ModelFamily::kQwen3;
   DecoderConfig decoder;  // all zero when !supported
+  QuantizationConfig quantization;
   // The tensors lack the architecture's prefix, as in checkpoints of the model without its head.
   bool bare_names = false;
   std::vector<int32_t> eos;

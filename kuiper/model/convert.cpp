@@ -66,11 +66,12 @@ Status TooLargeFor(DType dtype, const std::string& tensor) {
                 "use " + Param("dtype") + " bf16 or fp32");
 }
 
-Status ForEachPiece(WeightSource& source, std::string_view bytes,
+Status ForEachPiece(WeightSource& source, std::string_view bytes, size_t unit_bytes,
                     const std::function<Status(std::string_view piece)>& take) {
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(kPieceBytes, bytes.size()))) {
-    const std::string_view piece = bytes.substr(0, kPieceBytes);
-    const std::string_view next = bytes.substr(piece.size(), kPieceBytes);
+  const size_t piece_bytes = std::max(unit_bytes, kPieceBytes / unit_bytes * unit_bytes);
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(piece_bytes, bytes.size()))) {
+    const std::string_view piece = bytes.substr(0, piece_bytes);
+    const std::string_view next = bytes.substr(piece.size(), piece_bytes);
     if (!next.empty()) source.WillNeed(next.data(), next.size());
     KU_RETURN_IF_ERROR(take(piece));
     source.DontNeed(piece.data(), piece.size());

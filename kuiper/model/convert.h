@@ -21,9 +21,9 @@ namespace kuiper {
 Status TooLargeFor(DType dtype, const std::string& tensor);
 
 inline constexpr size_t kPieceBytes = size_t{4} << 20;
-// Gives `bytes` of the source to `take` in pieces of kPieceBytes; asks for each piece while the one
-// before is taken, and gives it back afterwards.
-Status ForEachPiece(WeightSource& source, std::string_view bytes,
+// Gives `bytes` of the source to `take` in pieces of about kPieceBytes, whole units of
+// `unit_bytes`; asks for each piece while the one before is taken, and gives it back afterwards.
+Status ForEachPiece(WeightSource& source, std::string_view bytes, size_t unit_bytes,
                     const std::function<Status(std::string_view piece)>& take);
 
 }  // namespace kuiper

@@ -25,12 +25,6 @@ bool Exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 // "model-00001-of-00004.safetensors": a file of the same folder, never a path out of it.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
@@ -191,6 +185,28 @@ StatusOr<Tensor> FileWeights::Get(const Weight& weight) {
   char* data = const_cast<char*>(file->Bytes(*entry).data());
   return shape.size() == 1 ? Tensor::Dense(data, *dtype, {shape[0]})
                            : Tensor::Dense(data, *dtype, {shape[0], shape[1]});
+}
+
+std::optional<StoredTensor> FileWeights::Find(const std::string& name) const {
+  const auto it = items_.find(name);
+  if (it == items_.end()) return std::nullopt;
+  const auto& [file, entry] = it->second;
+  return StoredTensor{.file = file->path(),
+                      .name = name,
+                      .type = entry->type,
+                      .shape = entry->shape,
+                      .bytes = file->Bytes(*entry)};
+}
+
+StatusOr<std::optional<PackedMatrix>> FileWeights::GetPacked(const Weight& weight) {
+  std::vector<std::string> asked;
+  StatusOr<std::optional<PackedMatrix>> packed =
+      FindPacked(quantization_, weight, [&](const std::string& name) {
+        asked.push_back(name);
+        return Find(name);
+      });
+  if (packed.ok() && packed->has_value()) used_.insert(asked.begin(), asked.end());
+  return packed;
 }
 
 std::vector<std::string> FileWeights::Unused() const {

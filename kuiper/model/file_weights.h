@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/status.h"
@@ -30,8 +32,14 @@ class FileWeights : public WeightSource {
   };
   const std::map<std::string, Item>& items() const { return items_; }
 
+  // How matrices may be packed, as files().config_json says.
+  void set_quantization(QuantizationConfig quantization) {
+    quantization_ = std::move(quantization);
+  }
+
   const ModelFiles& files() const override { return files_; }
   StatusOr<Tensor> Get(const Weight& weight) override;
+  StatusOr<std::optional<PackedMatrix>> GetPacked(const Weight& weight) override;
   std::vector<std::string> Unused() const override;
   void WillNeed(const void* data, size_t bytes) override;
   void DontNeed(const void* data, size_t bytes) override;
@@ -43,8 +51,10 @@ class FileWeights : public WeightSource {
   Status OpenSingleFile(const std::string& path);
   Status OpenShards(const std::string& dir);
   Status AddFile(const std::string& path);
+  std::optional<StoredTensor> Find(const std::string& name) const;
 
   ModelFiles files_;
+  QuantizationConfig quantization_;
   std::vector<std::unique_ptr<SafetensorsFile>> maps_;
   std::map<std::string, Item> items_;
   std::set<std::string> used_;

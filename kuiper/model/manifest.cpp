@@ -16,8 +16,11 @@ void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out
   Linear::Part& part = linear->parts[linear->num_parts++];
   linear->in = in;
   linear->out += out;
-  weights.push_back(
-      {.name = prefix + ".weight", .shape = {out, in}, .role = role, .matrix = &part.weight});
+  weights.push_back({.name = prefix + ".weight",
+                     .shape = {out, in},
+                     .role = role,
+                     .matrix = &part.weight,
+                     .linear = linear});
   if (!bias) return;
   weights.push_back({.name = prefix + ".bias", .shape = {out}, .role = role, .tensor = &part.bias});
 }

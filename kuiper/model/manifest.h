@@ -34,9 +34,12 @@ struct Weight {
   // of a linear layer, or as both (an embedding that is also the head).
   Tensor* tensor = nullptr;
   WeightMatrix* matrix = nullptr;
-  const char* if_missing = "";  // a hint for people whose file lacks it
+  const Linear* linear = nullptr;  // that the matrix is a part of
+  const char* if_missing = "";     // a hint for people whose file lacks it
 
   bool is_matrix() const { return shape.size() == 2; }
+  // The head: the matrix behind the last layer, perhaps the embedding as well.
+  bool is_head() const { return role == WeightRole::kVocabulary && matrix != nullptr; }
   int64_t num_values() const { return is_matrix() ? shape[0] * shape[1] : shape[0]; }
 };
 

@@ -6,6 +6,7 @@
 #include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/manifest.h"
+#include "kuiper/model/quantized/int8_rows.h"
 #include "kuiper/model/rope.h"
 #include "kuiper/model/weight_placer.h"
 
@@ -39,8 +40,9 @@ StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& co
 // A configuration with too few layers, or that knows nothing of a bias, gives another network.
 void WarnOfUnused(const WeightSource& source, const WeightManifest& manifest) {
   std::vector<std::string> names = source.Unused();
-  std::erase_if(names,
-                [&](const std::string& name) { return name.ends_with(manifest.ignored_suffix); });
+  std::erase_if(names, [&](const std::string& name) {
+    return name.ends_with(manifest.ignored_suffix) || IsKvScale(name);
+  });
   if (names.empty()) return;
   LogWarning(source.files().path + ": config.json describes a network without " +
              std::to_string(names.size()) + " of the tensors, first " + Quoted(names[0]));
@@ -59,37 +61,85 @@ void FitToContext(int context, DecoderConfig* config) {
   if (!rope.empty()) LogInfo("RoPE: " + rope);
 }
 
-struct LoadedBytes {
-  int64_t all = 0, read_by_a_step = 0;
-};
+// Fills the places of a manifest.
+class WeightLoader {
+ public:
+  WeightLoader(const WeightOptions& options, DType matrix_type, WeightSource& source,
+               WeightPlacer& placer)
+      : options_(options), matrix_type_(matrix_type), source_(source), placer_(placer) {}
 
-// Fills the places of the manifest.
-StatusOr<LoadedBytes> LoadWeights(const WeightManifest& manifest, const LoadOptions& options,
-                                  DType matrix_type, WeightSource& source, WeightPlacer& placer) {
-  LoadedBytes bytes;
-  std::vector<std::string> narrowed;
-  for (const Weight& weight : manifest.weights) {
-    KU_ASSIGN_OR_RETURN(const Tensor host, source.Get(weight));
-    const DType dtype = weight.is_matrix() ? matrix_type : host.dtype;
+  Status Load(const WeightManifest& manifest) {
+    for (const Weight& weight : manifest.weights) {
+      bool is_packed = false;
+      if (weight.linear != nullptr) {
+        KU_ASSIGN_OR_RETURN(is_packed, LoadPacked(weight));
+      }
+      if (!is_packed) KU_RETURN_IF_ERROR(LoadDense(weight));
+    }
+    placer_.ReadMapped();
+    WarnOfUnused(source_, manifest);
+    if (!narrowed_.empty()) {
+      LogWarning(source_.files().path + ": " + std::to_string(narrowed_.size()) +
+                 " matrices are stored in another type and rounded to " + DTypeName(matrix_type_) +
+                 " like the embedding, first " + Quoted(narrowed_[0]));
+    }
+    return OkStatus();
+  }
+
+  int64_t bytes() const { return bytes_; }
+  int64_t bytes_read_by_a_step() const { return bytes_read_by_a_step_; }
+
+ private:
+  // False: the source has it dense.
+  StatusOr<bool> LoadPacked(const Weight& weight) {
+    KU_ASSIGN_OR_RETURN(const std::optional<PackedMatrix> packed, source_.GetPacked(weight));
+    if (!packed.has_value()) return false;
+    KU_ASSIGN_OR_RETURN(WeightMatrix matrix, placer_.PlacePacked(*packed));
+    Take(weight, std::move(matrix));
+    return true;
+  }
+
+  Status LoadDense(const Weight& weight) {
+    KU_ASSIGN_OR_RETURN(const Tensor host, source_.Get(weight));
+    const bool becomes_int8 = options_.int8_head && weight.is_head();
+    if (becomes_int8) {
+      // Before a tied table is placed, which may stay in the pages that this gives back.
+      KU_ASSIGN_OR_RETURN(WeightMatrix head,
+                          placer_.PlaceAsInt8(weight.name, host, Int8RowsFormat()));
+      LogInfo(Quoted(weight.name) +
+              " is quantised to INT8 for the head: its logits differ from "
+              "those of the file's weights");
+      Take(weight, std::move(head));
+      if (weight.tensor == nullptr) return OkStatus();
+    }
+    const DType dtype = weight.is_matrix() ? matrix_type_ : host.dtype;
     const bool narrows = host.dtype != dtype && dtype != DType::kF32;
-    if (narrows && !options.dtype.has_value()) narrowed.push_back(weight.name);
-    KU_ASSIGN_OR_RETURN(const Tensor placed, placer.Place(weight.name, host, dtype));
+    if (narrows && !options_.dtype.has_value()) narrowed_.push_back(weight.name);
+    KU_ASSIGN_OR_RETURN(const Tensor placed, placer_.Place(weight.name, host, dtype));
     if (weight.tensor != nullptr) *weight.tensor = placed;
-    if (weight.matrix != nullptr) *weight.matrix = DenseWeight(placed);
+    const bool is_matrix_of_layer = weight.matrix != nullptr && !becomes_int8;
+    if (is_matrix_of_layer) *weight.matrix = DenseWeight(placed);
     // A table in which tokens are only looked up is not read.
-    const bool is_table = weight.is_matrix() && weight.matrix == nullptr;
-    bytes.all += placed.bytes();
-    bytes.read_by_a_step += is_table ? 0 : placed.bytes();
+    const bool is_table = weight.is_matrix() && !is_matrix_of_layer;
+    bytes_ += placed.bytes();
+    bytes_read_by_a_step_ += is_table ? 0 : placed.bytes();
+    return OkStatus();
   }
-  placer.ReadMapped();
-  WarnOfUnused(source, manifest);
-  if (!narrowed.empty()) {
-    LogWarning(source.files().path + ": " + std::to_string(narrowed.size()) +
-               " matrices are stored in another type and rounded to " + DTypeName(matrix_type) +
-               " like the embedding, first " + Quoted(narrowed[0]));
+
+  void Take(const Weight& weight, WeightMatrix matrix) {
+    matrix.format.factor_type = matrix_type_;
+    bytes_ += matrix.bytes();
+    bytes_read_by_a_step_ += matrix.bytes();
+    *weight.matrix = matrix;
   }
-  return bytes;
-}
+
+  const WeightOptions& options_;
+  DType matrix_type_;
+  WeightSource& source_;
+  WeightPlacer& placer_;
+  std::vector<std::string> narrowed_;
+  int64_t bytes_ = 0, bytes_read_by_a_step_ = 0;
+};
 
 }  // namespace
 
@@ -107,7 +157,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
                                                     " is longer than the model's limit " +
                                                     std::to_string(limit));
   }
-  KU_ASSIGN_OR_RETURN(const WeightPlan plan, opened.PlanWeights(options.dtype));
+  KU_ASSIGN_OR_RETURN(const WeightPlan plan, opened.PlanWeights(options.weights));
   config.dtype = plan.matrix_type;
   const int context = options.max_context > 0 ? options.max_context : limit;
   FitToContext(context, &config);
@@ -120,15 +170,15 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   });
   DecoderWeights weights;
   const WeightManifest manifest = ListWeights(opened.config, &weights);
-  KU_ASSIGN_OR_RETURN(const LoadedBytes loaded,
-                      LoadWeights(manifest, options, config.dtype, source, placer));
+  WeightLoader loader(options.weights, config.dtype, source, placer);
+  KU_RETURN_IF_ERROR(loader.Load(manifest));
   std::unique_ptr<Model> model(new Model());
   model->buffers_ = placer.TakeBuffers();
   KU_ASSIGN_OR_RETURN(weights.rope, MakeRopeTable(ops.device(), config, context, &model->buffers_));
   if (options.progress) options.progress(source.file_bytes(), source.file_bytes());
 
-  model->weight_bytes_ = loaded.all;
-  model->decode_bytes_ = loaded.read_by_a_step;
+  model->weight_bytes_ = loader.bytes();
+  model->decode_bytes_ = loader.bytes_read_by_a_step();
   model->decoder_ = std::make_unique<Decoder>(config, std::move(weights), ops);
   model->opened_ = std::move(opened);
   return model;

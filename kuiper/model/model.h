@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,8 @@
 namespace kuiper {
 
 struct LoadOptions {
-  int max_context = 0;         // positions the RoPE table covers; 0 = the model's limit
-  std::optional<DType> dtype;  // convert the matrices to this float type
+  int max_context = 0;  // positions the RoPE table covers; 0 = the model's limit
+  WeightOptions weights;
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 

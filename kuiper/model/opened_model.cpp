@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
+#include "kuiper/model/convert.h"
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/file_weights.h"
 #include "kuiper/model/manifest.h"
+#include "kuiper/model/quantized/int8_rows.h"
 
 namespace kuiper {
 
@@ -36,17 +39,56 @@ Status OpenedModel::CheckSupported() const {
       config.family == ModelFamily::kQwen3VL ? "images are not available in this version" : "");
 }
 
-StatusOr<WeightPlan> OpenedModel::PlanWeights(std::optional<DType> dtype) const {
+namespace {
+
+// Parts of one linear layer are computed by one kernel.
+Status CheckParts(const std::string& path, const Weight& first, const WeightFormat& first_format,
+                  const Weight& weight, const WeightFormat& format) {
+  if (format == first_format) return OkStatus();
+  return Status(StatusCode::kModel,
+                path + ": " + Quoted(first.name) + " and " + Quoted(weight.name) +
+                    " are quantised in different ways, which is not supported",
+                "use a checkpoint that quantises all projections of a layer alike");
+}
+
+// What the head becomes when it is quantised while it is loaded.
+StatusOr<WeightFormat> PlanInt8Head(const Weight& head) {
+  if (head.shape[1] % WeightFormat::kQuantum == 0) return Int8RowsFormat();
+  return Status(StatusCode::kModel,
+                "a head of INT8 needs a hidden_size that is a multiple of 32; this model's is " +
+                    std::to_string(head.shape[1]));
+}
+
+}  // namespace
+
+StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) const {
   DecoderWeights unused;
   const std::vector<Weight> weights = ListWeights(config, &unused).weights;
   const auto norm = std::find_if(weights.begin(), weights.end(),
                                  [](const Weight& w) { return w.role == WeightRole::kNorm; });
   KU_ASSIGN_OR_RETURN(const Tensor stored_embedding, source->Get(weights.front()));
   KU_ASSIGN_OR_RETURN(const Tensor stored_norm, source->Get(*norm));
-  WeightPlan plan{.matrix_type = dtype.value_or(stored_embedding.dtype), .bytes = 0};
+  WeightPlan plan{.matrix_type = options.dtype.value_or(stored_embedding.dtype), .bytes = 0};
+  std::map<const Linear*, std::pair<const Weight*, WeightFormat>> first_parts;
   for (const Weight& w : weights) {
     const DType type = w.is_matrix() ? plan.matrix_type : stored_norm.dtype;
-    plan.bytes += static_cast<size_t>(w.num_values()) * DTypeBytes(type);
+    WeightFormat format = WeightFormat::Dense(type);
+    int64_t bytes = w.num_values() * static_cast<int64_t>(DTypeBytes(type));
+    if (w.linear != nullptr) {
+      KU_ASSIGN_OR_RETURN(const std::optional<PackedMatrix> packed, source->GetPacked(w));
+      if (packed.has_value()) {
+        format = packed->format;
+        bytes = packed->bytes();
+      }
+      const auto [first, is_first] = first_parts.try_emplace(w.linear, &w, format);
+      KU_RETURN_IF_ERROR(
+          CheckParts(files().path, *first->second.first, first->second.second, w, format));
+    }
+    if (options.int8_head && w.is_head() && !format.is_quantized()) {
+      KU_ASSIGN_OR_RETURN(const WeightFormat head, PlanInt8Head(w));
+      bytes = (w.tensor != nullptr ? bytes : 0) + head.Bytes(w.shape[0], w.shape[1]);
+    }
+    plan.bytes += static_cast<size_t>(bytes);
   }
   return plan;
 }
@@ -68,6 +110,27 @@ Status CheckLayers(const OpenedModel& model) {
                       std::to_string(model.config.decoder.layers) +
                       " layers, but there is a tensor of another: " + Quoted(name),
                   "config.json and weights must come from the same model");
+  }
+  return OkStatus();
+}
+
+// Factors by which keys and values were to be divided in an FP8 cache. The KV formats have none,
+// and those of 1 change nothing.
+Status CheckKvScales(const FileWeights& source) {
+  for (const auto& [name, item] : source.items()) {
+    if (!IsKvScale(name)) continue;
+    const std::string_view bytes = item.file->Bytes(*item.entry);
+    const std::optional<DType> dtype = item.entry->type->dtype;
+    float scale = 0.0f;
+    const bool is_number =
+        dtype.has_value() && IsFloat(*dtype) && bytes.size() == DTypeBytes(*dtype);
+    if (is_number && ConvertFloats(&scale, DType::kF32, bytes.data(), *dtype, 1) && scale == 1.0f) {
+      continue;
+    }
+    return Status(StatusCode::kModel,
+                  item.file->path() + ": tensor " + Quoted(name) +
+                      " scales the KV cache by other than 1.0, which is not supported",
+                  "use a checkpoint without kv_cache_scheme");
   }
   return OkStatus();
 }
@@ -104,6 +167,8 @@ StatusOr<OpenedModel> OpenModel(const std::string& path) {
     bare.bare_names = true;
     model.config.bare_names = CountFound(*source, bare) > CountFound(*source, model.config);
   }
+  source->set_quantization(model.config.quantization);
+  if (model.config.supported) KU_RETURN_IF_ERROR(CheckKvScales(*source));
   model.source = std::move(source);
   if (model.config.supported) KU_RETURN_IF_ERROR(CheckLayers(model));
   return model;

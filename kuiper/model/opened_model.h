@@ -17,9 +17,16 @@ namespace kuiper {
 struct ModelFiles;
 class WeightSource;
 
+// What weights become.
+struct WeightOptions {
+  std::optional<DType> dtype;  // convert the dense matrices to this float type
+  bool int8_head = false;      // quantise the head to codes of 8 bits, unless it is packed already
+};
+
 // What weights take in memory.
 struct WeightPlan {
-  DType matrix_type;  // norms and biases keep the type that the files have
+  DType matrix_type;  // of dense ones, and the numeric type of packed ones; norms and biases keep
+                      // the type that the files have
   size_t bytes;       // of all weights, tied embeddings once
 };
 
@@ -38,8 +45,9 @@ struct OpenedModel {
   uint64_t Hash() const;
   // kModel when the model was recognised, but nothing here can compute it.
   Status CheckSupported() const;
-  // When matrices become `dtype`, or as stored. kModel when the source lacks what it looks at.
-  StatusOr<WeightPlan> PlanWeights(std::optional<DType> dtype) const;
+  // Looks at all packed matrices, and at the types of the dense ones. kModel when the source lacks
+  // what it looks at or holds it otherwise than config.json says.
+  StatusOr<WeightPlan> PlanWeights(const WeightOptions& options) const;
 };
 
 // A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack. kModel

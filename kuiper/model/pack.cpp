@@ -42,7 +42,7 @@ std::vector<OutputTensor> PlanTensors(const FileWeights& weights, std::optional<
   for (const auto& [name, item] : weights.items()) {
     OutputTensor t{&name, &item, item.entry->type};
     t.bytes = item.entry->end - item.entry->begin;
-    if (dtype && IsFloat(*t.type) && t.type->dtype != dtype) {
+    if (dtype && IsFloat(*t.type) && t.type->dtype != dtype && !IsScales(name)) {
       t.count = t.bytes / static_cast<int64_t>(DTypeBytes(*t.type->dtype));
       t.type = FindSafetensorsType(SafetensorsTypeName(*dtype));
       t.bytes = t.count * static_cast<int64_t>(DTypeBytes(*dtype));
@@ -114,16 +114,17 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
 
 Status WriteTensor(FileWeights& weights, const OutputTensor& t, AtomicFile& out) {
   std::vector<char> converted;
-  return ForEachPiece(weights, t.item->file->Bytes(*t.item->entry), [&](std::string_view piece) {
-    if (t.count == 0) return out.Write(piece.data(), piece.size());
-    const DType from = *t.item->entry->type->dtype, to = *t.type->dtype;
-    const size_t count = piece.size() / DTypeBytes(from);
-    converted.resize(count * DTypeBytes(to));
-    if (!ConvertFloats(converted.data(), to, piece.data(), from, static_cast<int64_t>(count))) {
-      return TooLargeFor(to, "tensor " + Quoted(*t.name));
-    }
-    return out.Write(converted.data(), converted.size());
-  });
+  return ForEachPiece(
+      weights, t.item->file->Bytes(*t.item->entry), /*unit_bytes=*/8, [&](std::string_view piece) {
+        if (t.count == 0) return out.Write(piece.data(), piece.size());
+        const DType from = *t.item->entry->type->dtype, to = *t.type->dtype;
+        const size_t count = piece.size() / DTypeBytes(from);
+        converted.resize(count * DTypeBytes(to));
+        if (!ConvertFloats(converted.data(), to, piece.data(), from, static_cast<int64_t>(count))) {
+          return TooLargeFor(to, "tensor " + Quoted(*t.name));
+        }
+        return out.Write(converted.data(), converted.size());
+      });
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ inline constexpr const char* kTokenizerConfigKey = "kuiper.tokenizer_config";
 inline constexpr const char* kChatTemplateKey = "kuiper.chat_template";
 
 struct PackOptions {
-  std::optional<DType> dtype;  // convert the float tensors
+  std::optional<DType> dtype;  // convert the float tensors but the scales of packed matrices
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 

@@ -1,6 +1,7 @@
 // Weights that nobody trained. The loader makes the matrices where they are needed, so nothing but
 // the device holds them; norms are ones and biases zeros.
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace {
 
 class RandomWeights : public WeightSource {
  public:
-  RandomWeights(ModelFiles files, DType dtype) : files_(std::move(files)), dtype_(dtype) {}
+  RandomWeights(ModelFiles files, DType dtype, QuantizationConfig quantization)
+      : files_(std::move(files)), dtype_(dtype), quantization_(std::move(quantization)) {}
 
   const ModelFiles& files() const override { return files_; }
   int64_t file_bytes() const override { return 0; }
@@ -31,9 +33,36 @@ class RandomWeights : public WeightSource {
     return Tensor::Dense(bytes.data(), dtype_, {shape[0]});
   }
 
+  // All but the head, as most checkpoints are.
+  StatusOr<std::optional<PackedMatrix>> GetPacked(const Weight& weight) override {
+    std::optional<PackedMatrix> made_up;
+    const QuantizationConfig& q = quantization_;
+    if (q.packing == QuantizationConfig::Packing::kNone || weight.is_head() ||
+        Excludes(q, ModuleOf(weight)) == Exclusion::kYes) {
+      return made_up;
+    }
+    const int64_t out = weight.shape[0], in = weight.shape[1];
+    if (in % WeightFormat::kQuantum != 0) {
+      return Status(StatusCode::kModel, files_.path + ": " + Quoted(weight.name) + " has " +
+                                            std::to_string(in) +
+                                            " inputs, which are not a multiple of 32");
+    }
+    const WeightFormat format = q.FormatOf(in, dtype_);
+    const auto as = [](DType dtype, int64_t rows, int64_t columns) {
+      return PackedTensor{.becomes = Tensor::Dense(nullptr, dtype, {rows, columns})};
+    };
+    made_up = PackedMatrix{
+        .format = format,
+        .values = as(DType::kU8, out, format.RowBytes(in)),
+        .scales = as(format.scale_type, format.row_groups(out), format.column_groups(in))};
+    if (!q.is_symmetric) made_up->zeros = as(DType::kU8, out, format.column_groups(in));
+    return made_up;
+  }
+
  private:
   ModelFiles files_;
   DType dtype_;
+  QuantizationConfig quantization_;
   std::map<std::string, std::vector<char>> vectors_;
 };
 
@@ -46,7 +75,8 @@ StatusOr<OpenedModel> InventModel(const std::string& config_path) {
                       ReadTextFile(config_path, kMaxConfigBytes, StatusCode::kModel));
   OpenedModel model;
   KU_ASSIGN_OR_RETURN(model.config, ParseModelConfig(files.config_json));
-  model.source = std::make_unique<RandomWeights>(std::move(files), model.config.decoder.dtype);
+  model.source = std::make_unique<RandomWeights>(std::move(files), model.config.decoder.dtype,
+                                                 model.config.quantization);
   return model;
 }
 

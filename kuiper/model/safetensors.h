@@ -35,6 +35,9 @@ struct SafetensorsEntry {
   int64_t begin = 0, end = 0;  // bytes, relative to the data section
 };
 
+// "[2, 3]", for messages.
+std::string ShapeText(const std::vector<int64_t>& shape);
+
 struct SafetensorsHeader {
   std::map<std::string, SafetensorsEntry> tensors;
   std::map<std::string, std::string> metadata;

@@ -1,7 +1,8 @@
-// Brings weights to where the kernels read them. A tensor that has the right type stays where it
-// is, in the mapped file, if kernels can read it there; every other one is copied chunk by chunk,
-// and the pages it was read from are given back, so that the peak is the model plus one chunk. Used
-// by LoadModel, which knows what the weights are for.
+// Brings weights to where the kernels read them. A tensor that has the right form stays where it
+// is, in the mapped file, if kernels can read it there; every other one is copied or rearranged
+// chunk by chunk, and the pages it was read from are given back, so that the peak is the model plus
+// one chunk, or for a device one packed tensor. Used by LoadModel, which knows what weights are
+// for.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "kuiper/base/tensor.h"
 #include "kuiper/model/weight_source.h"
 #include "kuiper/ops/ops.h"
+#include "kuiper/ops/weight_format.h"
 
 namespace kuiper {
 
@@ -25,13 +27,31 @@ class WeightPlacer {
   // The tensor that `host` of the source becomes as `dtype`; made up when it has no data. `name` is
   // for messages. It lives as long as the source and the buffers.
   StatusOr<Tensor> Place(const std::string& name, const Tensor& host, DType dtype);
+  // The matrix that the file has packed; made up when it has no bytes. kModel for bytes that no
+  // correct file has.
+  StatusOr<WeightMatrix> PlacePacked(const PackedMatrix& packed);
+  // The dense matrix `host` [rows, in] of the source as codes of 8 bits, in a format of
+  // Int8RowsFormat. kModel when values are not finite.
+  StatusOr<WeightMatrix> PlaceAsInt8(const std::string& name, const Tensor& host,
+                                     const WeightFormat& format);
   // Reads the tensors that stayed in their files.
   void ReadMapped();
   // What was copied or made up.
   std::vector<Buffer> TakeBuffers();
 
  private:
+  enum class PackedPart { kValues, kScales, kZeros };
+
   Status Copy(const std::string& name, const Tensor& host, const Tensor& dst);
+  StatusOr<Tensor> PlaceTensor(const PackedTensor& tensor, const WeightFormat& format,
+                               PackedPart part);
+  Status Unpack(const PackedTensor& tensor, const Tensor& dst);
+  Status MakeUp(const WeightFormat& format, PackedPart part, const Tensor& dst);
+  StatusOr<Tensor> Allocate(DType dtype, int64_t rows, int64_t columns);
+  // Host memory in which `bytes` that belong at `dst` are written: dst itself where the host can.
+  // Deliver brings them there.
+  StatusOr<char*> HostOf(char* dst, int64_t bytes);
+  void Deliver(char* dst, int64_t bytes);
 
   WeightSource& source_;
   Ops& ops_;

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kuiper/base/status.h"
 #include "kuiper/base/tensor.h"
+#include "kuiper/model/quantized/packed_matrix.h"
 
 namespace kuiper {
 
@@ -35,7 +37,12 @@ class WeightSource {
   // the data need not be aligned. Without data it stands for random values (FillRandom), which
   // differ from tensor to tensor. kModel when it is absent or does not have this shape.
   virtual StatusOr<Tensor> Get(const Weight& weight) = 0;
-  // The names of tensors that Get was not asked for.
+  // The quantised matrix of a linear layer, whose tensors live as long; tensors without bytes stand
+  // for random values. Nothing: Get has it dense. kModel as FindPacked.
+  virtual StatusOr<std::optional<PackedMatrix>> GetPacked(const Weight&) {
+    return std::optional<PackedMatrix>();
+  }
+  // The names of tensors that nobody asked for.
   virtual std::vector<std::string> Unused() const { return {}; }
   // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
   // copied elsewhere and may leave memory and the page cache.

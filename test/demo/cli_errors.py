@@ -114,8 +114,8 @@ class ModelErrors(CliTest):
 
     def test_unsupported_quantisation(self):
         model = self.copy_model()
-        self.edit_config(model, quantization_config={"quant_method": "compressed-tensors"})
-        self.fails(3, model, "-p", "x", message='quantization "compressed-tensors" is not supported')
+        self.edit_config(model, quantization_config={"quant_method": "bitsandbytes"})
+        self.fails(3, model, "-p", "x", message='quantization "bitsandbytes" is not supported')
 
     def test_more_layers_than_the_config_knows(self):
         model = self.copy_model()

@@ -139,7 +139,7 @@ TEST_P(Golden, LogitsMatchHuggingFace) {
   check("stored", {}, GetParam());
   // With the stored weights widened to FP32 it is the reference's own computation.
   LoadOptions widened;
-  widened.dtype = DType::kF32;
+  widened.weights.dtype = DType::kF32;
   check("widened", widened, GoldenCase{GetParam().name});
 }
 
@@ -245,7 +245,7 @@ TEST(Load, DtypeOverrideEqualsAPackedConversion) {
     pack.dtype = dtype;
     ASSERT_TRUE(PackModel(golden, dir / "m.bin", pack).ok());
     LoadOptions load;
-    load.dtype = dtype;
+    load.weights.dtype = dtype;
     const std::vector<float> converted = LogitsOf(golden, load);
     // Norm weights stay FP32 with the override and are converted in the container.
     EXPECT_LE(Compare(converted, LogitsOf(dir / "m.bin")).difference, 0.1);

@@ -167,7 +167,7 @@ TEST(LoadingTest, NeverHoldsMoreOfTheFilesThanOnePiece) {
     const int64_t before = FileRss();
     int64_t most = 0;
     LoadOptions options;
-    options.dtype = c.dtype;
+    options.weights.dtype = c.dtype;
     options.progress = [&](int64_t, int64_t) { most = std::max(most, FileRss() - before); };
     const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -184,7 +184,7 @@ TEST(LoadingTest, GivesEveryCopiedByteBackOnce) {
     const RecordingSource& source = *recording;
     opened.source = std::move(recording);
     LoadOptions options;
-    options.dtype = c.dtype;
+    options.weights.dtype = c.dtype;
     const auto loaded = LoadModel(std::move(opened), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     // What is not converted stays in the file where kernels can read it there.

@@ -9,20 +9,11 @@
 #include "kuiper/model/opened_model.h"
 #include "kuiper/ops/ops.h"
 #include "model_files.h"
+#include "test/model/quantized_values.h"
 #include "test/test_data.h"
 
 namespace kuiper::test {
 namespace {
-
-std::vector<char> BytesOf(Ops& ops, const Tensor& t) {
-  std::vector<char> bytes(static_cast<size_t>(t.bytes()));
-  Tensor host = t;
-  host.data = bytes.data();
-  host.device = Device{};
-  ops.device().Download(host, t);
-  ops.device().Sync();
-  return bytes;
-}
 
 // All weights of the bench's tiny shapes, in the order of their use.
 std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
@@ -31,18 +22,18 @@ std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   auto opened = InventModel(Source("tools/bench_models/tiny.json"));
   KU_CHECK(opened.ok(), opened.status().message());
   LoadOptions options;
-  options.dtype = dtype;
+  options.weights.dtype = dtype;
   const auto model = LoadModel(std::move(opened).value(), **ops, options);
   KU_CHECK(model.ok(), model.status().message());
   const DecoderWeights& w = (*model)->decoder().weights();
-  std::vector<std::vector<char>> all = {BytesOf(**ops, w.embed), BytesOf(**ops, w.final_norm)};
+  std::vector<std::vector<char>> all = {Download(**ops, w.embed), Download(**ops, w.final_norm)};
   for (const LayerWeights& layer : w.layers) {
     for (const Tensor& norm : {layer.attn_norm, layer.mlp_norm, layer.q_norm, layer.k_norm}) {
-      all.push_back(BytesOf(**ops, norm));
+      all.push_back(Download(**ops, norm));
     }
     for (const Linear& linear : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
       for (int i = 0; i < linear.num_parts; ++i) {
-        all.push_back(BytesOf(**ops, linear.parts[i].weight.values));
+        all.push_back(Download(**ops, linear.parts[i].weight.values));
       }
     }
   }
