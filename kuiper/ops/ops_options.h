@@ -44,7 +44,8 @@ struct OpsLimits {
   int max_features = 0;  // widest input of a linear layer
   int max_context = 0;   // longest kv_len
   int vocab = 0;
-  bool cascade = false;  // AttnMeta::shared_lens is used
+  bool cascade = false;    // AttnMeta::shared_lens is used
+  bool quantized = false;  // linear layers may have quantised weights
 
   // Grows to hold what either holds.
   void Include(const OpsLimits& other) {
@@ -54,6 +55,7 @@ struct OpsLimits {
     max_context = std::max(max_context, other.max_context);
     vocab = std::max(vocab, other.vocab);
     cascade = cascade || other.cascade;
+    quantized = quantized || other.quantized;
   }
 };
 

@@ -1,9 +1,11 @@
 // The launches and the finishing kernel of dense_linear.h. The kernel reads the FP32 sums of a
 // panel once and writes the outputs, a thread per output: bound by L2 or DRAM.
 #include <algorithm>
+#include <numeric>
 
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/cuda/dense_linear.h"
+#include "kuiper/kernels/cuda/dequantize.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/linear_parts.h"
 
@@ -54,21 +56,110 @@ int64_t StageFloats(const OpsLimits& limits) {
   return int64_t{2} * limits.max_features * kPanel;
 }
 
+// A matrix of the widest layer, up to what gives a product enough rows to fill a device.
+int64_t PanelBytes(const OpsLimits& limits) {
+  constexpr int64_t kMost = int64_t{32} << 20;
+  const int64_t features = limits.max_features;
+  return limits.quantized ? std::min(kMost, 4 * features * features) : 0;
+}
+
 }  // namespace
 
+// Rows [begin, begin + n) of one part of a quantised layer, or of gate and up.
+struct DenseLinear::Panel {
+  Linear dense;  // in scratch memory
+  int first_part = 0;
+  int64_t begin = 0;
+  int64_t column = 0;  // the first of the layer's output
+
+  Tensor OutputOf(const Tensor& out) const {
+    return out.Cols(column, column + dense.parts[0].weight.rows());
+  }
+};
+
 size_t DenseLinear::ScratchBytes(const OpsLimits& limits) const {
-  return gemm_.workspace_bytes() + static_cast<size_t>(StageFloats(limits)) * sizeof(float);
+  return gemm_.workspace_bytes() + static_cast<size_t>(StageFloats(limits)) * sizeof(float) +
+         static_cast<size_t>(PanelBytes(limits));
 }
 
 void DenseLinear::SetScratch(void* scratch, const OpsLimits& limits) {
   gemm_.set_workspace(scratch);
   stage_ = reinterpret_cast<float*>(static_cast<char*>(scratch) + gemm_.workspace_bytes());
   stage_floats_ = StageFloats(limits);
+  panel_bytes_ = PanelBytes(limits);
+  panel_ = panel_bytes_ == 0 ? nullptr : stage_ + stage_floats_;
   max_rows_ = limits.max_tokens;
 }
 
+// As many panels as there have to be, of about the same size; rows that share scales stay together.
+int64_t DenseLinear::PanelRows(const Linear& w, int64_t rows, int num_parts) const {
+  const WeightFormat format = w.format();
+  const int64_t step = std::lcm(128, format.group_rows);
+  const int64_t row_bytes =
+      int64_t{num_parts} * w.in * static_cast<int64_t>(DTypeBytes(format.numeric_type()));
+  const int64_t most = panel_bytes_ / row_bytes / step * step;
+  if (most == 0) return 0;
+  const int64_t panels = CeilDiv(rows, most);
+  return CeilDiv(CeilDiv(rows, panels), step) * step;
+}
+
+bool DenseLinear::FitsPanels(const Linear& w, Epilogue epilogue) const {
+  return PanelRows(w, 1, epilogue == Epilogue::kSwiGlu ? 2 : 1) > 0;
+}
+
+template <typename Body>
+void DenseLinear::ForPanels(const Linear& w, Epilogue epilogue, const Body& body) const {
+  const int together = epilogue == Epilogue::kSwiGlu ? 2 : 1;
+  int64_t column = 0;
+  for (int first = 0; first < w.num_parts; first += together) {
+    const Tensor& codes = w.parts[first].weight.values;
+    const int64_t rows = codes.rows(), step = PanelRows(w, rows, together);
+    for (int64_t begin = 0; begin < rows; begin += step) {
+      const int64_t end = std::min(rows, begin + step);
+      Panel panel{{}, first, begin, column + begin};
+      panel.dense.in = w.in;
+      panel.dense.num_parts = together;
+      char* next = static_cast<char*>(panel_);
+      for (int i = 0; i < together; ++i) {
+        Linear::Part& part = panel.dense.parts[i];
+        const Tensor& bias = w.parts[first + i].bias;
+        part.weight = DenseWeight(
+            Tensor::Dense(next, w.format().numeric_type(), {end - begin, w.in}, codes.device));
+        if (!bias.empty()) part.bias = bias.Rows(begin, end);
+        next += part.weight.bytes();
+        panel.dense.out += static_cast<int>(end - begin);
+      }
+      body(panel);
+    }
+    column += rows;
+  }
+}
+
+void DenseLinear::Fill(cudaStream_t stream, const Linear& w, const Panel& panel) const {
+  for (int i = 0; i < panel.dense.num_parts; ++i) {
+    Dequantize(stream, w.parts[panel.first_part + i].weight, panel.begin,
+               panel.dense.parts[i].weight.values);
+  }
+}
+
+// A trial of rows needs weights: each panel is filled.
 Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                             DType out_type, int64_t out_stride) {
+  if (!w.format().is_quantized()) {
+    return PrepareDense(stream, memory, w, epilogue, out_type, out_stride);
+  }
+  if (!FitsPanels(w, epilogue)) return OkStatus();
+  Status result = OkStatus();
+  ForPanels(w, epilogue, [&](const Panel& panel) {
+    if (!result.ok()) return;
+    Fill(stream, w, panel);
+    result = PrepareDense(stream, memory, panel.dense, epilogue, out_type, out_stride);
+  });
+  return result;
+}
+
+Status DenseLinear::PrepareDense(cudaStream_t stream, Ops& memory, const Linear& w,
+                                 Epilogue epilogue, DType out_type, int64_t out_stride) {
   const bool direct = IsDirect(w, epilogue);
   const int64_t stride = direct ? out_stride : w.out;
   const DType type = direct ? out_type : DType::kF32;
@@ -89,6 +180,17 @@ Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, E
 
 bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
                         Epilogue epilogue) const {
+  if (!w.format().is_quantized()) return TakesDense(out, x, w, epilogue);
+  if (!FitsPanels(w, epilogue)) return false;
+  bool takes = true;
+  ForPanels(w, epilogue, [&](const Panel& panel) {
+    takes = takes && TakesDense(panel.OutputOf(out), x, panel.dense, epilogue);
+  });
+  return takes;
+}
+
+bool DenseLinear::TakesDense(const Tensor& out, const Tensor& x, const Linear& w,
+                             Epilogue epilogue) const {
   const bool direct = IsDirect(w, epilogue);
   if (!IsAligned(x) || x.dtype != w.format().numeric_type()) return false;
   if (x.stride[0] != x.shape[1]) return false;  // Prepare tried dense rows
@@ -102,8 +204,17 @@ bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
   return takes;
 }
 
-void DenseLinear::Apply(cudaStream_t stream, Tensor out, Tensor x, const Linear& w,
+void DenseLinear::Apply(cudaStream_t stream, const Tensor& out, const Tensor& x, const Linear& w,
                         Epilogue epilogue) const {
+  if (!w.format().is_quantized()) return ApplyDense(stream, out, x, w, epilogue);
+  ForPanels(w, epilogue, [&](const Panel& panel) {
+    Fill(stream, w, panel);
+    ApplyDense(stream, panel.OutputOf(out), x, panel.dense, epilogue);
+  });
+}
+
+void DenseLinear::ApplyDense(cudaStream_t stream, const Tensor& out, const Tensor& x,
+                             const Linear& w, Epilogue epilogue) const {
   if (IsDirect(w, epilogue)) {
     ForParts(w, out, [&](const Linear::Part& part, const Tensor& columns) {
       gemm_.Run(stream, {columns, x, part.weight.values, epilogue == Epilogue::kAdd});

@@ -19,32 +19,14 @@
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/linear_parts.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
-#include "kuiper/kernels/cuda/memory_access.cuh"
 #include "kuiper/kernels/cuda/mma.cuh"
+#include "kuiper/kernels/cuda/skinny_tile.cuh"
 
 namespace kuiper::KU_GPU {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kSteps = 4;           // of 32 columns between two turns of a warp
 constexpr int kTurn = 32 * kSteps;  // columns
-constexpr int kPanel = kPassRows;   // tokens
-
-// Columns [k, k + 8) of a row as packed T, zeros from column n on. `vectors`: one 16-byte load.
-template <typename T, bool kStream>
-__device__ __forceinline__ uint4 LoadFragment(const void* row, DType dtype, bool vectors, int k,
-                                              int n) {
-  if (k >= n) return make_uint4(0, 0, 0, 0);
-  if (vectors) {
-    const uint4* p = reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(row) + k);
-    return kStream ? LoadStreamed(p) : *p;
-  }
-  float v[8];
-  LoadChunk(row, dtype, false, k, n, v);
-  return make_uint4(PackPair<T>(v[0], v[1]), PackPair<T>(v[2], v[3]), PackPair<T>(v[4], v[5]),
-                    PackPair<T>(v[6], v[7]));
-}
 
 // Whether a warp begins all loads of a turn before it uses one. They take the registers that three
 // blocks leave each other; left to itself, ptxas saves registers and puts loads behind products.
@@ -54,12 +36,9 @@ constexpr bool kLoadsAhead = kTokenTiles == 1 && kVectors;
 // kVectors: K is a multiple of 8, rows are 16-byte aligned and X has the weights' type. Otherwise
 // elements are read one by one and X is rounded to T.
 template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
-__global__ void __launch_bounds__(kThreads, kLoadsAhead<kTokenTiles, kVectors> ? 3 : 0)
+__global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVectors> ? 3 : 0)
     SkinnyKernel(const __grid_constant__ LinearArgs p) {
-  constexpr int kGroups = kWarps / kWarpsK;  // of warps with the same rows
-  // Token tiles that are added up at a time.
-  constexpr int kReduceTiles = kTokenTiles < 2 ? kTokenTiles : 2;
-  KU_SHARED(reduce, float[kWarps][4 * kReduceTiles][kWarpSize]);
+  constexpr int kGroups = kSkinnyWarps / kWarpsK;  // of warps with the same rows
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int g = lane / 4, t = lane % 4;
@@ -122,49 +101,15 @@ __global__ void __launch_bounds__(kThreads, kLoadsAhead<kTokenTiles, kVectors> ?
     }
   }
 
-  // Adds up the warps that share rows, kReduceTiles token tiles of one row tile at a time.
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-    for (int n = 0; n < kTokenTiles; n += kReduceTiles) {
-      if (first_token + n * 8 >= p.tokens) break;
-      __syncthreads();
-#pragma unroll
-      for (int r = 0; r < 4 * kReduceTiles; ++r) reduce[warp][r][lane] = acc[m][n + r / 4][r % 4];
-      __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < kGroups * 4 * kReduceTiles * kWarpSize;
-           i += kThreads) {
-        const int from = i % kWarpSize, r = i / kWarpSize % (4 * kReduceTiles);
-        const int group = i / (kWarpSize * 4 * kReduceTiles);
-        // Registers 0 and 1 belong to the lower rows, 2 and 3 to the upper; columns 2t and 2t + 1.
-        const int upper = r % 4 / 2;
-        if (paired && upper != 0) continue;
-        const int row =
-            (tile * kGroups + group) * kRowTiles * tile_rows + m * tile_rows + from / 4 + upper * 8;
-        const int token = first_token + (n + r / 4) * 8 + 2 * (from % 4) + r % 2;
-        if (row >= part.out || token >= p.tokens) continue;
-        const auto sum_of = [&](int slot) {
-          float sum = reduce[group * kWarpsK][slot][from];
-#pragma unroll
-          for (int k = 1; k < kWarpsK; ++k) sum += reduce[group * kWarpsK + k][slot][from];
-          return sum;
-        };
-        if (paired) {
-          p.StoreSwiGlu(token, row, sum_of(r), sum_of(r + 2));
-        } else {
-          p.Store(part, token, row, sum_of(r));
-        }
-      }
-    }
-  }
+  StoreTile<kTokenTiles, kRowTiles>(p, part, tile, first_token, kWarpsK, acc);
 }
 
 template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
 void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
-  const int tiles = args.NumberTiles(kWarps / kWarpsK * kRowTiles * 16);
+  const int tiles = args.NumberTiles(kSkinnyWarps / kWarpsK * kRowTiles * 16);
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
                   static_cast<unsigned>(tiles));
-  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors>>(grid, dim3(kThreads), 0,
+  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors>>(grid, dim3(kSkinnyThreads), 0,
                                                                      stream, args);
 }
 
@@ -204,7 +149,8 @@ void ApplySkinny(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epi
     case WeightFormat::Kind::kInt4:
     case WeightFormat::Kind::kInt8:
     case WeightFormat::Kind::kE4M3:
-      KU_CHECK(false, "quantised weights");
+      if (w.format().numeric_type() == DType::kF32) return ApplyQuantizedF32(stream, args);
+      return ApplyQuantized(stream, args, w.format(), w.out);
   }
 }
 

@@ -1,4 +1,5 @@
-// Linear layers with FP32 weights on the CUDA cores, the sibling of linear.cu: the order of
+// Linear layers with FP32 weights, or quantised ones with FP32 factors, on the CUDA cores, the
+// sibling of linear.cu and linear_quantized.cu: a weight is an FP32 number, and the order of
 // summation depends on the weight's shape only. Eight warps a block; kWarpsK of them share 4 weight
 // rows and take turns along K in blocks of 128, each lane 4 consecutive columns for up to 8 tokens
 // at a time. A warp's 32 lanes are added up in ascending order, then the warps.
@@ -19,7 +20,37 @@ constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kRows = 4;              // per warp
 constexpr int kTurn = 4 * kWarpSize;  // columns between two turns of a warp
 
-template <int kTokens, int kWarpsK, bool kVectors>
+// Where a lane finds columns [k, k + 4) of a row, with the rows of the kind that the kernel is for.
+template <bool kVectors>
+struct DenseF32 {
+  using Row = const float*;
+  static __device__ __forceinline__ Row RowOf(const LinearArgs& p, const LinearArgs::Part& part,
+                                              int row) {
+    return p.DenseRow<float>(part, row);
+  }
+  static __device__ __forceinline__ void Load(const LinearArgs& p, Row row, int k, float (&w)[4]) {
+    if constexpr (kVectors) {
+      Unpack(LoadStreamed(row + k), w, 0.0f);
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) w[j] = k + j < p.in ? row[k + j] : 0.0f;
+    }
+  }
+};
+struct QuantizedF32 {
+  using Row = QuantizedRow;
+  static __device__ __forceinline__ Row RowOf(const LinearArgs& p, const LinearArgs::Part& part,
+                                              int row) {
+    return p.CodeRow(part, row);
+  }
+  static __device__ __forceinline__ void Load(const LinearArgs& p, const Row& row, int k,
+                                              float (&w)[4]) {
+    p.quantized.LoadValues(row, k, w);
+  }
+};
+
+// kVectors: rows of X are FP32 and 16-byte aligned.
+template <typename Weights, int kTokens, int kWarpsK, bool kVectors>
 __global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constant__ LinearArgs p) {
   constexpr int kGroups = kWarps / kWarpsK;
   constexpr int kSums = kRows * kTokens;
@@ -36,24 +67,17 @@ __global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constan
   const int in = p.in;
 
   // With SwiGLU the upper half are rows of up.
-  const float* weight[kRows];
+  typename Weights::Row weight[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    weight[r] = paired && r >= kRows / 2 ? p.DenseRow<float>(p.parts[1], row0 + r - kRows / 2)
-                                         : p.DenseRow<float>(part, row0 + r);
+    weight[r] = paired && r >= kRows / 2 ? Weights::RowOf(p, p.parts[1], row0 + r - kRows / 2)
+                                         : Weights::RowOf(p, part, row0 + r);
   }
   float acc[kRows][kTokens] = {};
   for (int k = warp % kWarpsK * kTurn + 4 * lane; k < in; k += kWarpsK * kTurn) {
     float w[kRows][4];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if constexpr (kVectors) {
-        Unpack(LoadStreamed(weight[r] + k), w[r], 0.0f);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) w[r][j] = k + j < in ? weight[r][k + j] : 0.0f;
-      }
-    }
+    for (int r = 0; r < kRows; ++r) Weights::Load(p, weight[r], k, w[r]);
 #pragma unroll
     for (int n = 0; n < kTokens; ++n) {
       if (first_token + n >= p.tokens) break;
@@ -102,21 +126,23 @@ __global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constan
   }
 }
 
-template <int kTokens, int kWarpsK, bool kVectors>
+template <typename Weights, int kTokens, int kWarpsK, bool kVectors>
 void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
   const int tiles = args.NumberTiles(kWarps / kWarpsK * kRows);
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kTokens)),
                   static_cast<unsigned>(tiles));
-  Launch<SkinnyF32Kernel<kTokens, kWarpsK, kVectors>>(grid, dim3(kThreads), 0, stream, args);
+  Launch<SkinnyF32Kernel<Weights, kTokens, kWarpsK, kVectors>>(grid, dim3(kThreads), 0, stream,
+                                                               args);
 }
 
 template <int kWarpsK>
 void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
-  if (!vectors) return LaunchTiles<8, kWarpsK, false>(stream, args);
-  if (args.tokens == 1) return LaunchTiles<1, kWarpsK, true>(stream, args);
-  if (args.tokens == 2) return LaunchTiles<2, kWarpsK, true>(stream, args);
-  if (args.tokens <= 4) return LaunchTiles<4, kWarpsK, true>(stream, args);
-  return LaunchTiles<8, kWarpsK, true>(stream, args);
+  using Weights = DenseF32<true>;
+  if (!vectors) return LaunchTiles<DenseF32<false>, 8, kWarpsK, false>(stream, args);
+  if (args.tokens == 1) return LaunchTiles<Weights, 1, kWarpsK, true>(stream, args);
+  if (args.tokens == 2) return LaunchTiles<Weights, 2, kWarpsK, true>(stream, args);
+  if (args.tokens <= 4) return LaunchTiles<Weights, 4, kWarpsK, true>(stream, args);
+  return LaunchTiles<Weights, 8, kWarpsK, true>(stream, args);
 }
 
 }  // namespace
@@ -125,6 +151,14 @@ void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs) {
   const bool vectors = args.vectors && args.x.dtype == DType::kF32 && args.in % 4 == 0;
   if (num_outputs <= 16384) return LaunchWarps<8>(stream, args, vectors);
   return LaunchWarps<2>(stream, args, vectors);
+}
+
+// The reference that other types of factors are compared with: built to be right, in one shape.
+void ApplyQuantizedF32(cudaStream_t stream, LinearArgs& args) {
+  const bool vectors = args.x.vectors && args.x.dtype == DType::kF32;
+  if (!vectors) return LaunchTiles<QuantizedF32, 8, 8, false>(stream, args);
+  if (args.tokens == 1) return LaunchTiles<QuantizedF32, 1, 8, true>(stream, args);
+  return LaunchTiles<QuantizedF32, 8, 8, true>(stream, args);
 }
 
 }  // namespace kuiper::KU_GPU

@@ -4,14 +4,17 @@
 #pragma once
 
 #include "kuiper/kernels/cuda/matrix_arg.h"
+#include "kuiper/kernels/cuda/quantized_row.cuh"
 #include "kuiper/ops/linear.h"
 
 namespace kuiper::KU_GPU {
 
 struct LinearArgs {
   struct Part {
-    const void* weight;  // values of the WeightMatrix
-    const void* bias;    // [out] or null
+    const void* weight;    // values of the WeightMatrix
+    const void* scales;    // of a quantised one
+    const uint8_t* zeros;  // null: all are middle_code
+    const void* bias;      // [out] or null
     DType bias_dtype;
     int out;
     int first_column;  // of the output
@@ -23,6 +26,7 @@ struct LinearArgs {
   Epilogue epilogue;
   bool vectors;  // rows of x and of every weight are 16-byte aligned
   MatrixArg x, out;
+  QuantizedForm quantized;
 
   // Cuts the parts into tiles; returns how many there are.
   int NumberTiles(int rows_per_tile) {
@@ -46,6 +50,11 @@ struct LinearArgs {
   __device__ __forceinline__ const T* DenseRow(const Part& part, int row) const {
     row = row < part.out ? row : part.out - 1;
     return static_cast<const T*>(part.weight) + static_cast<int64_t>(row) * in;
+  }
+  // The same of a part in a quantised format.
+  __device__ __forceinline__ QuantizedRow CodeRow(const Part& part, int row) const {
+    row = row < part.out ? row : part.out - 1;
+    return quantized.RowOf(part.weight, part.scales, part.zeros, row);
   }
   __device__ __forceinline__ float WithBias(const Part& part, int row, float sum) const {
     return part.bias == nullptr ? sum : sum + LoadAny(part.bias, part.bias_dtype, row);
@@ -78,12 +87,15 @@ inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linea
   args.tokens = static_cast<int>(x.rows());
   args.x = AsArg(x);
   args.out = AsArg(out);
+  args.quantized = MakeQuantizedForm(w.format(), w.in);
   args.vectors = args.x.vectors;
   int column = 0;
   for (int i = 0; i < w.num_parts; ++i) {
     const Linear::Part& from = w.parts[i];
     LinearArgs::Part& to = args.parts[i];
     to.weight = from.weight.values.data;
+    to.scales = from.weight.scales.data;
+    to.zeros = static_cast<const uint8_t*>(from.weight.zeros.data);
     to.bias = from.bias.data;
     to.bias_dtype = from.bias.dtype;
     to.out = static_cast<int>(from.weight.rows());
@@ -97,5 +109,10 @@ inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linea
 // linear_f32.cu: as ApplySkinny of linear.cu, for weights in FP32. The order of summation depends
 // on the number of outputs and on K only.
 void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs);
+// The same for quantised weights with FP32 factors.
+void ApplyQuantizedF32(cudaStream_t stream, LinearArgs& args);
+// linear_quantized.cu: for quantised weights with FP16 or BF16 factors.
+void ApplyQuantized(cudaStream_t stream, LinearArgs& args, const WeightFormat& format,
+                    int num_outputs);
 
 }  // namespace kuiper::KU_GPU

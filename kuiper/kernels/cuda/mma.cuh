@@ -1,10 +1,12 @@
-// The tensor core instructions, for whole warps: all 32 lanes must reach the same call.
+// The tensor core instructions, for whole warps: all 32 lanes must reach the same call; and
+// arithmetic on their operands.
 //   LoadMatrix(r, row)             ldmatrix: lane l passes the address of row l % 8 of matrix l / 8
 //                                  (8x8 values of 16 bits, rows of 16 aligned bytes in shared
 //                                  memory); register i gets matrix i's elements 2 * (l % 4), +1 of
 //                                  row l / 4.
 //   LoadMatrixTransposed(r, row)   the same, of column l / 4
 //   Mma<T>(d, a, b)                d [16, 8] += a [16, 16] * b [16, 8], T Half or BFloat16, FP32 d
+//   FmaPairs<T>(a, b, c)           a * b + c of packed pairs of T, of each lane alone, rounded once
 // Fragments, with group g = lane / 4 and pair p = 2 * (lane % 4):
 //   a[0..3]  rows g, g+8, g, g+8 at columns p, p+1 (a[0], a[1]) and p+8, p+9 (a[2], a[3])
 //   b[0..1]  rows p, p+1 and p+8, p+9 of column g
@@ -28,11 +30,16 @@ inline void LoadMatrixTransposed(uint32_t (&r)[4], const void* row, KU_SIMT_SITE
   ::kuiper::simt::LoadMatrix<true>(r, row, {"LoadMatrixTransposed", file_, line_});
 }
 template <typename T>
+using EmulatedFormat = std::conditional_t<std::is_same_v<T, Half>, ::kuiper::simt::HalfFormat,
+                                          ::kuiper::simt::BFloat16Format>;
+template <typename T>
 void Mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], KU_SIMT_SITE) {
   static_assert(std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>);
-  using Format = std::conditional_t<std::is_same_v<T, Half>, ::kuiper::simt::HalfFormat,
-                                    ::kuiper::simt::BFloat16Format>;
-  ::kuiper::simt::Mma16x8x16<Format>(d, a, b, {"Mma", file_, line_});
+  ::kuiper::simt::Mma16x8x16<EmulatedFormat<T>>(d, a, b, {"Mma", file_, line_});
+}
+template <typename T>
+uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
+  return ::kuiper::simt::FmaPairs<EmulatedFormat<T>>(a, b, c);
 }
 
 #else
@@ -64,6 +71,18 @@ __device__ __forceinline__ void Mma(float (&d)[4], const uint32_t (&a)[4], const
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
+  static_assert(std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>);
+  uint32_t d;
+  if constexpr (std::is_same_v<T, Half>) {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  }
+  return d;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 namespace kuiper::simt {
@@ -41,6 +42,28 @@ struct BFloat16Format {
     return static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
   }
 };
+
+// a * b + c of numbers of 16 bits, rounded once. FP32 in between is rounded to the neighbour with
+// an odd last bit, which leaves the second rounding no false tie.
+template <typename Format>
+uint16_t Fma16(uint16_t a, uint16_t b, uint16_t c) {
+  const double product = double{Format::Decode(a)} * Format::Decode(b);
+  const double addend = Format::Decode(c), sum = product + addend, t = sum - product;
+  const double lost = (product - (sum - t)) + (addend - t);
+  auto result = static_cast<float>(sum);
+  const double error = (sum - result) + lost;
+  if (std::isfinite(result) && error != 0 && (std::bit_cast<uint32_t>(result) & 1) == 0) {
+    result = std::nextafter(result, error > 0 ? INFINITY : -INFINITY);
+  }
+  return Format::Encode(result);
+}
+// The same of the lower and of the upper halves.
+template <typename Format>
+uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
+  const auto half = [](uint32_t x, int shift) { return static_cast<uint16_t>(x >> shift); };
+  return Fma16<Format>(half(a, 0), half(b, 0), half(c, 0)) |
+         static_cast<uint32_t>(Fma16<Format>(half(a, 16), half(b, 16), half(c, 16))) << 16;
+}
 
 template <typename Format>
 struct Float16 {

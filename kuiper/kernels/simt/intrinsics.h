@@ -122,6 +122,17 @@ inline int __popc(unsigned x) {
 inline int __ffs(int x) {
   return x == 0 ? 0 : 1 + std::countr_zero(static_cast<unsigned>(x));
 }
+// Four of the eight bytes of (high, low), as the nibbles of `selector` name them; a nibble's top
+// bit asks for eight copies of the byte's sign instead.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+  const uint64_t bytes = uint64_t{high} << 32 | low;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned nibble = selector >> 4 * i, byte = bytes >> 8 * (nibble & 7) & 0xff;
+    result |= ((nibble & 8) == 0 ? byte : byte >> 7 != 0 ? 0xff : 0) << 8 * i;
+  }
+  return result;
+}
 inline float __uint_as_float(unsigned x) {
   return std::bit_cast<float>(x);
 }

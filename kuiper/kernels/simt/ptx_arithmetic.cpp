@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include "kuiper/kernels/simt/half.h"
+#include "kuiper/kernels/simt/intrinsics.h"
 #include "kuiper/kernels/simt/ptx_context.h"
 
 // Arithmetic, logic, comparisons. An opcode is known with exactly the modifiers that stand here.
@@ -158,6 +160,7 @@ void AddBitCounts(FormTable& table) {
   table["clz.b32"] = {Unary<U, U>([](U a) { return static_cast<U>(std::countl_zero(a)); })};
   table["bfind.shiftamt.u32"] = {
       Unary<U, U>([](U a) { return a == 0 ? ~U{0} : static_cast<U>(std::countl_zero(a)); })};
+  table["prmt.b32"] = {Ternary<U>([](U a, U b, U c) { return dialect::__byte_perm(a, b, c); })};
   table["bfi.b64"] = {
       {"L,l,l,w,w", [](Context& c, const Instruction& i) {
          const uint64_t* const a = c.At<uint64_t>(i.s[0]);
@@ -285,6 +288,10 @@ void AddArithmetic(FormTable& table) {
   AddFloating<float>(table, "f32");
   AddFloating<double>(table, "f64");
   table["fma.rn.f32"] = {{"W,w,w,w", Fma()}};
+  using U = uint32_t;
+  table["fma.rn.f16x2"] = {Ternary<U>([](U a, U b, U c) { return FmaPairs<HalfFormat>(a, b, c); })};
+  table["fma.rn.bf16x2"] = {
+      Ternary<U>([](U a, U b, U c) { return FmaPairs<BFloat16Format>(a, b, c); })};
   table["fma.rm.f32"] = {
       Ternary<float>([](float a, float b, float c) { return FmaDown(a, b, c); })};
   table["add.rz.f32"] = {

@@ -1,0 +1,243 @@
+// Linear layers with quantised weights on tensor cores, the sibling of linear.cu: the weights are
+// the m16 operand, the tokens the n8 operand, and an output's order of summation depends on the
+// weight's shape and groups only (guarantee G4).
+//
+// Eight warps a block; `warps_k` of them share 16 rows and take turns along K in blocks of 256
+// columns. The operand is code - zero, exact in FP16 or BF16 (quantized_factors.cuh). The products
+// of a group, or of 128 columns of a larger one, are summed from zero in FP32, then times the
+// group's FP32 scale added to what is there. Codes are read where the file has them, 16 bytes a
+// lane, past L1; what a turn needs of codes, scales, zeros and, with up to 8 tokens, of X is under
+// way before anything is used: 208 bytes a lane for INT4, 272 for codes of 8 bits.
+//
+// Moves the weights once per 64 tokens: bound by DRAM up to about T = 32, beyond by the rate of mma
+// and of L1. About 2.5 instructions for an INT4 weight, where an Orin has 8 and an H200 3.5 in the
+// time that its memory needs for it.
+#include <algorithm>
+#include <bit>
+
+#include "kuiper/base/check.h"
+#include "kuiper/kernels/cuda/kernels.h"
+#include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/linear_parts.h"
+#include "kuiper/kernels/cuda/mma.cuh"
+#include "kuiper/kernels/cuda/quantized_factors.cuh"
+#include "kuiper/kernels/cuda/skinny_tile.cuh"
+
+namespace kuiper::KU_GPU {
+namespace {
+
+using Kind = WeightFormat::Kind;
+
+constexpr int kBlock = 128;  // columns that are summed before they get their scale
+constexpr int kBlocks = 2;   // between two turns of a warp
+constexpr int kTurn = kBlocks * kBlock;
+constexpr int kSteps = 4;       // of a block, of 32 columns: two mma of 16
+constexpr int kTokenTiles = 8;  // with more than 8 tokens
+
+// The 16 bytes from a column on; zeros behind the last. Without `vectors` they may lie anywhere.
+template <int kCodeBits, bool kVectors>
+__device__ __forceinline__ uint4 LoadCodes(const uint8_t* row, int column, int in) {
+  if (column >= in) return make_uint4(0, 0, 0, 0);
+  const uint8_t* p = row + static_cast<int64_t>(column) * kCodeBits / 8;
+  if constexpr (kVectors) {
+    return LoadStreamed(p);
+  } else {
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int i = 0; i < 16; ++i) words[i / 4] |= static_cast<uint32_t>(p[i]) << i % 4 * 8;
+    return make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
+// What a lane reads of 128 columns of a row: lane t of a quad has scale and zero of step t.
+template <int kCodeBits>
+struct RowBlock {
+  CodeBlock<kCodeBits> codes;
+  uint32_t scale_bits, zero;
+
+  template <bool kVectors>
+  __device__ __forceinline__ void Load(const LinearArgs& p, const QuantizedRow& row, int column,
+                                       int t) {
+#pragma unroll
+    for (int i = 0; i < CodeBlock<kCodeBits>::kLoads; ++i) {
+      codes.loads[i] = LoadCodes<kCodeBits, kVectors>(
+          row.codes, column + CodeBlock<kCodeBits>::LoadColumn(i, t), p.in);
+    }
+    const int step = column + 32 * t;
+    const int group = p.quantized.GroupOf(step < p.in ? step : p.in - 1);
+    scale_bits = LoadScaleBits(row.scales, p.quantized.scale_type, group);
+    zero = p.quantized.Zero(row, group);
+  }
+};
+
+__device__ __forceinline__ uint32_t OfStep(uint32_t value, int step) {
+  const int quad = static_cast<int>(threadIdx.x) % kWarpSize / 4 * 4;
+  return __shfl_sync(kFullWarp, value, quad + step);
+}
+
+// acc += scale * sums for both rows of a fragment; the sums begin again.
+template <int kTiles>
+__device__ __forceinline__ void AddScaled(float (&acc)[kTiles][4], float (&sums)[kTiles][4],
+                                          float low, float high) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      acc[n][i] = fmaf(i < 2 ? low : high, sums[n][i], acc[n][i]);
+      sums[n][i] = 0.0f;
+    }
+  }
+}
+
+// acc += rows * X of the 128 columns of `rows`; tokens(n, s) is the fragment of X of step s, of
+// `tiles` token tiles.
+template <Kind kKind, typename T, int kTiles, typename Tokens>
+__device__ __forceinline__ void MultiplyBlock(
+    const QuantizedForm& form, const RowBlock<kKind == Kind::kInt4 ? 4 : 8> (&rows)[2], int tiles,
+    const Tokens& tokens, float (&acc)[kTiles][4]) {
+  using Codes = CodeFactors<kKind, T>;
+  constexpr int kWords = CodeBlock < kKind == Kind::kInt4 ? 4 : 8 > ::kWords;
+  uint32_t words[2][kSteps * kWords], zeros[2], scales[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    rows[h].codes.Arrange(words[h]);
+    zeros[h] = Codes::Zero(rows[h].zero);
+    scales[h] = __float_as_uint(ScaleValue(rows[h].scale_bits, form.scale_type));
+  }
+  float sums[kTiles][4] = {};
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    uint32_t w[2][4];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      uint32_t codes[kWords];
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) codes[i] = words[h][s * kWords + i];
+      Codes::Factors(codes, OfStep(zeros[h], s), w[h]);
+    }
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      if (n >= tiles) break;
+      const uint4 x = tokens(n, s);
+      Mma<T>(sums[n], {w[0][0], w[1][0], w[0][1], w[1][1]}, {x.x, x.y});
+      Mma<T>(sums[n], {w[0][2], w[1][2], w[0][3], w[1][3]}, {x.z, x.w});
+    }
+    if ((form.group_ends >> s & 1) != 0) {
+      AddScaled(acc, sums, __uint_as_float(OfStep(scales[0], s)),
+                __uint_as_float(OfStep(scales[1], s)));
+    }
+  }
+}
+
+// The blocks of a multiprocessor whose registers hold the loads of a turn.
+template <Kind kKind, int kTiles, bool kVectors>
+constexpr int kMinBlocks = kTiles > 1 || !kVectors ? 1
+                           : kKind == Kind::kInt4  ? 3
+                                                   : 2;
+
+// kVectors: rows are 16-byte aligned and X has type T. Otherwise bytes are read one by one and X is
+// rounded to T.
+template <Kind kKind, typename T, int kTiles, bool kVectors>
+__global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kKind, kTiles, kVectors>)
+    SkinnyQuantizedKernel(const __grid_constant__ LinearArgs p, int warps_k) {
+  constexpr int kCodeBits = kKind == Kind::kInt4 ? 4 : 8;
+  constexpr bool kAhead = kTiles == 1 && kVectors;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int g = lane / 4, t = lane % 4;
+  const int first_token = static_cast<int>(blockIdx.x) * kPanel;
+  const int tiles = (p.tokens - first_token + 7) / 8;
+  const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
+  const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
+  const bool paired = p.paired();
+  const int row = (tile * (kSkinnyWarps / warps_k) + warp / warps_k) * (paired ? 8 : 16) + g;
+  const int in = p.in;
+
+  // The lower and the upper 8 rows of the fragment, which are gate and up with SwiGLU.
+  const QuantizedRow weight[2] = {p.CodeRow(part, row),
+                                  paired ? p.CodeRow(p.parts[1], row) : p.CodeRow(part, row + 8)};
+  const auto load_tokens = [&](int n, int column) {
+    const int token = first_token + n * 8 + g;
+    return LoadFragment<T, false>(
+        p.x.Row(token < p.tokens ? token : 0), p.x.dtype, kVectors,
+        token < p.tokens ? column + CodeBlock<kCodeBits>::ColumnOf(t) : in, in);
+  };
+  float acc[1][kTiles][4] = {};
+#pragma unroll 1
+  for (int turn = warp % warps_k * kTurn; turn < in; turn += warps_k * kTurn) {
+    RowBlock<kCodeBits> rows[kBlocks][2];
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        rows[b][h].template Load<kVectors>(p, weight[h], turn + b * kBlock, t);
+      }
+    }
+    uint4 ahead[kBlocks][kSteps];
+    if constexpr (kAhead) {
+#pragma unroll
+      for (int i = 0; i < kBlocks * kSteps; ++i) {
+        ahead[i / kSteps][i % kSteps] = load_tokens(0, turn + 32 * i);
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      const int column = turn + b * kBlock;
+      if (column >= in) break;
+      MultiplyBlock<kKind, T>(
+          p.quantized, rows[b], tiles,
+          [&](int n, int s) { return kAhead ? ahead[b][s] : load_tokens(n, column + 32 * s); },
+          acc[0]);
+    }
+  }
+  StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc);
+}
+
+// How many warps share rows: few rows need more of them to fill the device, and each has columns.
+int WarpsAlongK(int num_outputs, int in) {
+  const int wanted = num_outputs <= 16384 ? 8 : num_outputs <= 65536 ? 4 : 2;
+  return std::min(wanted, static_cast<int>(std::bit_floor(unsigned(CeilDiv(in, kTurn)))));
+}
+
+template <Kind kKind, typename T, int kTiles, bool kVectors>
+void LaunchTiles(cudaStream_t stream, LinearArgs& args, int warps_k) {
+  const int tiles = args.NumberTiles(kSkinnyWarps / warps_k * 16);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
+                  static_cast<unsigned>(tiles));
+  Launch<SkinnyQuantizedKernel<kKind, T, kTiles, kVectors>>(grid, dim3(kSkinnyThreads), 0, stream,
+                                                            args, warps_k);
+}
+
+template <Kind kKind, typename T>
+void ApplyFactors(cudaStream_t stream, LinearArgs& args, int num_outputs) {
+  const int warps_k = WarpsAlongK(num_outputs, args.in);
+  if (!args.vectors || args.x.dtype != DTypeOf<T>::value) {
+    return LaunchTiles<kKind, T, kTokenTiles, false>(stream, args, warps_k);
+  }
+  if (args.tokens <= 8) return LaunchTiles<kKind, T, 1, true>(stream, args, warps_k);
+  return LaunchTiles<kKind, T, kTokenTiles, true>(stream, args, warps_k);
+}
+
+template <Kind kKind>
+void ApplyKind(cudaStream_t stream, LinearArgs& args, DType factor_type, int num_outputs) {
+  if (factor_type == DType::kF16) return ApplyFactors<kKind, Half>(stream, args, num_outputs);
+  return ApplyFactors<kKind, BFloat16>(stream, args, num_outputs);
+}
+
+}  // namespace
+
+void ApplyQuantized(cudaStream_t stream, LinearArgs& args, const WeightFormat& format,
+                    int num_outputs) {
+  switch (format.kind) {
+    case Kind::kInt4:
+      return ApplyKind<Kind::kInt4>(stream, args, format.factor_type, num_outputs);
+    case Kind::kInt8:
+      return ApplyKind<Kind::kInt8>(stream, args, format.factor_type, num_outputs);
+    case Kind::kE4M3:
+      return ApplyKind<Kind::kE4M3>(stream, args, format.factor_type, num_outputs);
+    default:
+      KU_CHECK(false, "dense weights");
+  }
+}
+
+}  // namespace kuiper::KU_GPU

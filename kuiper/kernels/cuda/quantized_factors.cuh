@@ -1,0 +1,140 @@
+// Codes of quantised weights on their way to tensor cores. A warp reads 16 bytes a lane; the lanes
+// of a quad (4 lanes with one row) then exchange codes, so that what they hold at a time are 32
+// neighbouring columns, which share a scale; and 8 codes become 8 factors, code - zero, exactly, in
+// FP16 or BF16. How often each happens for 8 codes of a lane: 2 (INT4: 4) exchanges of a word, and
+// 13 instructions for INT4, 8 for INT8 in FP16, else 20.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kuiper/kernels/cuda/mma.cuh"
+#include "kuiper/kernels/cuda/numeric.cuh"
+#include "kuiper/ops/weight_format.h"
+
+namespace kuiper::KU_GPU {
+
+// Lanes whose number has the bit `lanes` give their `low` for the `high` of those without.
+__device__ __forceinline__ void Exchange(int lanes, uint32_t& low, uint32_t& high) {
+  const bool upper = (threadIdx.x & static_cast<unsigned>(lanes)) != 0;
+  const uint32_t got = __shfl_xor_sync(kFullWarp, upper ? low : high, lanes);
+  low = upper ? got : low;
+  high = upper ? high : got;
+}
+
+// The codes of 128 columns of one row. In memory lane t of a quad has the 16 bytes t of each 64;
+// step s, afterwards, are words [s * kWords, (s + 1) * kWords): columns [32 s, 32 s + 32) of which
+// a lane has the 8 from ColumnOf(t).
+template <int kCodeBits>
+struct CodeBlock {
+  static constexpr int kLoads = kCodeBits / 4;  // of 16 bytes
+  static constexpr int kWords = kCodeBits / 4;  // of 8 codes
+  uint4 loads[kLoads];
+
+  // Where the load begins, in columns of the block.
+  static __device__ __forceinline__ int LoadColumn(int load, int t) {
+    return kCodeBits == 4 ? 32 * t : 64 * load + 16 * t;
+  }
+  static __device__ __forceinline__ int ColumnOf(int t) {
+    return kCodeBits == 4 ? 8 * t : 16 * (t % 2) + 8 * (t / 2);
+  }
+  __device__ __forceinline__ void Arrange(uint32_t (&words)[4 * kWords]) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      uint4 v = loads[i];
+      if constexpr (kCodeBits == 4) {
+        Exchange(1, v.x, v.y);
+        Exchange(1, v.z, v.w);
+      }
+      Exchange(2, v.x, v.z);
+      Exchange(2, v.y, v.w);
+      words[4 * i] = v.x;
+      words[4 * i + 1] = v.y;
+      words[4 * i + 2] = v.z;
+      words[4 * i + 3] = v.w;
+    }
+  }
+};
+
+// Factors(codes, zero): 8 codes to 4 packed pairs of T, in order. `zero` is what Zero made of the
+// code that means 0; both are computed once for a group.
+template <WeightFormat::Kind kKind, typename T>
+struct CodeFactors;
+
+// A code in the low bits of 2^10 (FP16) or 2^7 (BF16) adds itself to it.
+template <typename T>
+constexpr uint32_t kMagic = std::is_same_v<T, Half> ? 0x6400u : 0x4300u;
+template <typename T>
+constexpr uint32_t kOnes = std::is_same_v<T, Half> ? 0x3c003c00u : 0x3f803f80u;
+
+template <typename T>
+struct CodeFactors<WeightFormat::Kind::kInt4, T> {
+  static __device__ __forceinline__ uint32_t Zero(uint32_t code) {
+    return (0x8000u | kMagic<T> | code) * 0x10001u;
+  }
+  static __device__ __forceinline__ void Factors(const uint32_t (&codes)[1], uint32_t zero,
+                                                 uint32_t (&pairs)[4]) {
+    const uint32_t odd = codes[0] >> 4;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t both = __byte_perm(codes[0], odd, 0x4400u + i * 0x1111u);
+      pairs[i] = FmaPairs<T>((both & 0x000f000fu) | kMagic<T> * 0x10001u, kOnes<T>, zero);
+    }
+  }
+};
+
+template <>
+struct CodeFactors<WeightFormat::Kind::kInt8, Half> {
+  static __device__ __forceinline__ uint32_t Zero(uint32_t code) {
+    return (0x8000u | kMagic<Half> | code) * 0x10001u;
+  }
+  static __device__ __forceinline__ void Factors(const uint32_t (&codes)[2], uint32_t zero,
+                                                 uint32_t (&pairs)[4]) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t both = __byte_perm(codes[i / 2], 0x64u, i % 2 == 0 ? 0x4140u : 0x4342u);
+      pairs[i] = FmaPairs<Half>(both, kOnes<Half>, zero);
+    }
+  }
+};
+
+// BF16 holds -255 to 255 but not 128 + 255: the difference is taken in FP32, of 2^23 + code, and
+// its lower half is zero.
+template <>
+struct CodeFactors<WeightFormat::Kind::kInt8, BFloat16> {
+  static __device__ __forceinline__ uint32_t Zero(uint32_t code) { return 0xcb000000u | code; }
+  static __device__ __forceinline__ void Factors(const uint32_t (&codes)[2], uint32_t zero,
+                                                 uint32_t (&pairs)[4]) {
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t first = i % 2 * 2;
+      const uint32_t low = __byte_perm(codes[i / 2], 0x4b000000u, 0x7440u + first);
+      const uint32_t high = __byte_perm(codes[i / 2], 0x4b000000u, 0x7441u + first);
+      pairs[i] =
+          __byte_perm(__float_as_uint(__uint_as_float(low) + __uint_as_float(zero)),
+                      __float_as_uint(__uint_as_float(high) + __uint_as_float(zero)), 0x7632u);
+    }
+  }
+};
+
+// The bits of E4M3, shifted to where exponent and fraction of T are, are the value divided by a
+// power of two, subnormals included: the product is exact.
+template <typename T>
+struct CodeFactors<WeightFormat::Kind::kE4M3, T> {
+  static constexpr bool kIsHalf = std::is_same_v<T, Half>;
+  static __device__ __forceinline__ uint32_t Zero(uint32_t) { return 0; }
+  static __device__ __forceinline__ void Factors(const uint32_t (&codes)[2], uint32_t zero,
+                                                 uint32_t (&pairs)[4]) {
+    constexpr uint32_t kRebias = kIsHalf ? 0x5c005c00u : 0x7b807b80u;  // 2^8, 2^120
+    constexpr uint32_t kMagnitude = kIsHalf ? 0x3f803f80u : 0x07f007f0u;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      // A code in the upper byte of each half.
+      const uint32_t both = __byte_perm(codes[i / 2], 0, i % 2 == 0 ? 0x1404u : 0x3424u);
+      const uint32_t bits = ((both >> (kIsHalf ? 1 : 4)) & kMagnitude) | (both & 0x80008000u);
+      pairs[i] = FmaPairs<T>(bits, kRebias, zero);
+    }
+  }
+};
+
+}  // namespace kuiper::KU_GPU
