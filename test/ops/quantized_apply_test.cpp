@@ -87,6 +87,7 @@ class QuantizedApplyTest : public TypedOpsTest {
     std::unique_ptr<Ops> ops = MakeTestOps(std::get<0>(GetParam()), options);
     OpsLimits limits = TestLimits();
     limits.quantized = true;
+    limits.max_features = 4192;
     KU_CHECK(ops->Reserve(limits).ok());
     return ops;
   }
@@ -166,7 +167,7 @@ const Size kSizes[] = {
     {17, 64, 2, 64, DType::kBF16, false, 0, 0, 1},
     {40, 96, 7, 32, DType::kF32, true, 0, 0, 1},
     {33, 160, 8, 128, DType::kF16, false, 0, 0, 1},
-    {16, 288, 9, 96, DType::kF16, true, 0, 0, 1},
+    {16, 288, 9, 256, DType::kF16, true, 0, 0, 1},
     {130, 256, 3, kWholeRow, DType::kBF16, false, 0, 0, 1},
     {200, 384, 64, 128, DType::kF32, false, 0, 0, 128},
     {24, 544, 65, 64, DType::kF16, true, 0, 0, 1},
