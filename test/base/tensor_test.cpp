@@ -97,8 +97,9 @@ TEST(TensorDeathTest, MisuseEndsTheProcess) {
 }
 
 TEST(DTypeTest, SizesAndNames) {
-  const std::pair<DType, size_t> sizes[] = {{DType::kF32, 4}, {DType::kF16, 2}, {DType::kBF16, 2},
-                                            {DType::kI32, 4}, {DType::kI64, 8}, {DType::kU8, 1}};
+  const std::pair<DType, size_t> sizes[] = {
+      {DType::kF32, 4}, {DType::kF16, 2}, {DType::kBF16, 2},   {DType::kI32, 4},   {DType::kI64, 8},
+      {DType::kU8, 1},  {DType::kI8, 1},  {DType::kF8E4M3, 1}, {DType::kF8E5M2, 1}};
   for (const auto& [dtype, bytes] : sizes) EXPECT_EQ(DTypeBytes(dtype), bytes);
   EXPECT_STREQ(DTypeName(DType::kBF16), "BF16");
   EXPECT_STREQ(DTypeName(DType::kF16), "FP16");
