@@ -25,7 +25,7 @@ std::string HumanBytes(size_t count) {
 std::vector<std::string> KvCacheLines(const Engine& engine) {
   const KvStats kv = engine.kv_stats();
   const int context = engine.config().max_context;
-  const char* type = DTypeName(engine.kv_type());
+  const char* type = DTypeName(engine.kv_format().element_type());
   const double megabytes = static_cast<double>(engine.memory_plan().kv_bytes) / kMegabyte;
   const std::string reserved = Format(megabytes < 1 ? "%.2f" : "%.0f", megabytes);
   const char* where = engine.config().device.type == DeviceType::kCUDA ? "GPU" : "host";

@@ -109,9 +109,9 @@ Status ChoosePool(const Workload& w, int longest_prompt, const OpenedModel& mode
 }
 
 void PrintDevice(const Engine& engine) {
-  std::printf("%s\n%s, %s, %s KV cache%s\n", Engine::Version().c_str(),
+  std::printf("%s\n%s, %s, %s KV cache of %s%s\n", Engine::Version().c_str(),
               engine.device_description().c_str(), DTypeName(engine.weight_type()),
-              engine.config().paged ? "paged" : "contiguous",
+              engine.config().paged ? "paged" : "contiguous", engine.kv_format().name(),
               engine.config().use_graph ? ", recorded decode step" : "");
 }
 
@@ -128,6 +128,7 @@ Json ReportJson(const Engine& engine, const Machine& machine, const std::vector<
   Json json = {{"version", Engine::Version()},
                {"device", engine.device_description()},
                {"dtype", DTypeName(engine.weight_type())},
+               {"kv_dtype", engine.kv_format().name()},
                {"layout", engine.config().paged ? "paged" : "contiguous"},
                {"recorded", engine.config().use_graph},
                {"rows", ToJson(rows)}};
@@ -247,8 +248,9 @@ Status BenchAttentionOf(const BenchOptions& options) {
   OpsOptions ops = options.config.ops;
   ops.determinism = Determinism::kStrict;  // no matrix products
   const DecoderConfig& decoder = model.config.decoder;
-  return BenchAttention(decoder, options.config.device, ops,
-                        options.config.dtype.value_or(decoder.dtype), options.workload);
+  const DType weights = options.config.dtype.value_or(decoder.dtype);
+  return BenchAttention(decoder, options.config.device, ops, weights,
+                        options.config.kv_format.value_or(KvFormat::Of(weights)), options.workload);
 }
 
 Status Run(const demo::ParsedArgs& args, BenchOptions options) {

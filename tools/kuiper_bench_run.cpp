@@ -22,7 +22,8 @@ double PrefillFlops(const DecoderConfig& d, double tokens) {
 
 double KvBytesPerToken(const Engine& engine) {
   const DecoderConfig& d = engine.model_config().decoder;
-  return 2.0 * d.layers * d.kv_size() * static_cast<double>(DTypeBytes(engine.kv_type()));
+  return 2.0 * d.layers * d.kv_heads *
+         static_cast<double>(engine.kv_format().row_bytes(d.head_dim));
 }
 
 StatusOr<Row> Prefill(Engine& engine, Machine& machine, int tokens, int repetitions) {

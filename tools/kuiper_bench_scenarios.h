@@ -46,7 +46,7 @@ Status BenchMemory(const MemoryLoad& load, const std::string& csv);
 // contiguous, each context and batch size of the workload. What does not fit is left out with a
 // note.
 Status BenchAttention(const DecoderConfig& config, Device device, const OpsOptions& options,
-                      DType dtype, const Workload& workload);
+                      DType weights, KvFormat kv, const Workload& workload);
 
 // Prints the time of Schedule and Commit per decode step for each number of sequences, with the
 // prefix cache on: prompts of 512 tokens, half of them shared, pages of 16 tokens.

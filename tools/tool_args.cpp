@@ -56,6 +56,19 @@ demo::Flag DeviceFlag(Device* device) {
   return demo::MakeFlag("device", device, "where to compute");
 }
 
+demo::Flag KvFormatFlag(std::optional<KvFormat>* format) {
+  return demo::MakeFlag("kv-cache-dtype",
+                        OneOf(format, {{"auto", {}},
+                                       {"fp32", KvFormat::FromName("fp32")},
+                                       {"fp16", KvFormat::FromName("fp16")},
+                                       {"bf16", KvFormat::FromName("bf16")},
+                                       {"int8", KvFormat::FromName("int8")},
+                                       {"fp8", KvFormat::FromName("fp8_e4m3")},
+                                       {"fp8_e4m3", KvFormat::FromName("fp8_e4m3")},
+                                       {"fp8_e5m2", KvFormat::FromName("fp8_e5m2")}}),
+                        "type of keys and values (default: that of the weights)");
+}
+
 demo::Flag TypeFlag(std::optional<DType>* type, const char* help) {
   return demo::MakeFlag(
       "dtype",

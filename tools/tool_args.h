@@ -11,6 +11,7 @@
 #include "kuiper/base/device.h"
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
+#include "kuiper/engine/engine.h"
 
 namespace kuiper::tools {
 
@@ -30,6 +31,8 @@ int RunTool(int argc, char** argv, const Usage& usage,
 demo::Flag DeviceFlag(Device* device);
 // --lm-head-dtype auto | int8.
 demo::Flag HeadTypeFlag(bool* int8_head);
+// --kv-cache-dtype auto or the name of a format; absent for auto.
+demo::Flag KvFormatFlag(std::optional<KvFormat>* format);
 // --dtype auto | fp16 | bf16 | fp32; absent for auto.
 demo::Flag TypeFlag(std::optional<DType>* type, const char* help);
 

@@ -47,7 +47,7 @@ constexpr const char* DTypeName(DType dtype) {
     case DType::kU8:
       return "U8";
     case DType::kI8:
-      return "I8";
+      return "INT8";
     case DType::kF8E4M3:
       return "FP8 E4M3";
     case DType::kF8E5M2:

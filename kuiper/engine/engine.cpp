@@ -142,8 +142,8 @@ const MemoryPlan& Engine::memory_plan() const {
 DType Engine::weight_type() const {
   return model_config().decoder.dtype;
 }
-DType Engine::kv_type() const {
-  return parts_->runner->kv().shape().format.element_type();
+KvFormat Engine::kv_format() const {
+  return parts_->runner->kv().shape().format;
 }
 size_t Engine::weight_bytes_per_token() const {
   return parts_->model->decode_bytes();

@@ -161,7 +161,7 @@ class Engine {
   const EngineConfig& config() const;  // with max_context etc. as they really are
   const MemoryPlan& memory_plan() const;
   DType weight_type() const;
-  DType kv_type() const;
+  KvFormat kv_format() const;
   size_t weight_bytes_per_token() const;  // bytes of weights one decode step reads
   std::string device_description() const;
   double load_ms() const;

@@ -185,7 +185,7 @@ MemoryRequest RequestOf(const EngineConfig& config, const DecoderConfig& d,
                       .head_dim = d.head_dim,
                       .num_pages = 0,
                       .page_size = config.paged ? config.page_size : config.max_context,
-                      .format = config.kv_format.value_or(KvFormat::Dense(weights.matrix_type))};
+                      .format = config.kv_format.value_or(KvFormat::Of(weights.matrix_type))};
   MemoryRequest request;
   request.weight_bytes = weights.bytes;
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),

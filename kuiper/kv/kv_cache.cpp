@@ -27,10 +27,10 @@ Status CheckShape(const KvShape& shape) {
   // A slot (page * page_size + offset) is an int32 in the batch arrays.
   const int64_t slots = static_cast<int64_t>(shape.num_pages) * shape.page_size;
   // Offsets are int64, and a pointer difference in bytes must fit as well.
-  int64_t bytes = 2 * shape.format.unit_bytes();
+  // A bound of the bytes of one key and value, in pages of a single token.
+  int64_t bytes = 2 * (shape.format.row_bytes(shape.head_dim) + shape.format.max_padding_bytes());
   bool overflow = slots > std::numeric_limits<int32_t>::max();
-  for (int64_t factor :
-       {int64_t{shape.layers}, int64_t{shape.kv_heads}, int64_t{shape.head_dim}, slots}) {
+  for (int64_t factor : {int64_t{shape.layers}, int64_t{shape.kv_heads}, slots}) {
     overflow = overflow || __builtin_mul_overflow(bytes, factor, &bytes);
   }
   if (overflow) {
@@ -56,8 +56,7 @@ KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& 
   view.kv_heads = shape.kv_heads;
   view.tables = block_tables.ptr<const int32_t>();
   view.table_stride = static_cast<int32_t>(block_tables.stride[0]);
-  view.s = KvStrides::OfPages(shape.format, shape.layers, shape.kv_heads, shape.head_dim,
-                              shape.page_size, layer);
+  view.SetPages(shape.layers, shape.head_dim, shape.page_size, layer);
   return view;
 }
 

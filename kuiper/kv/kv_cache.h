@@ -25,7 +25,7 @@ struct KvShape {
 
   // Bytes of one page over all layers, K and V.
   size_t page_bytes() const {
-    return size_t{2} * layers * kv_heads * page_size * format.row_bytes(head_dim);
+    return size_t{2} * layers * kv_heads * format.run_bytes(head_dim, page_size);
   }
   // Bytes one token occupies over all layers, K and V.
   size_t token_bytes() const { return page_bytes() / page_size; }

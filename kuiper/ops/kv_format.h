@@ -17,24 +17,33 @@ namespace kuiper {
 
 struct KvFormat {
   // Which kernels read it: the key of VisitKv.
-  enum class Kind : uint8_t { kF32, kF16, kBF16 };
+  enum class Kind : uint8_t { kF32, kF16, kBF16, kInt8, kF8E4M3, kF8E5M2 };
   struct Entry {
     Kind kind;
     const char* name;    // as users choose it
     DType element_type;  // of which a row is head_dim, side by side
+    bool has_scales;     // an FP32 number per row, by which its elements are multiplied
   };
-  static constexpr Entry kTable[] = {{Kind::kF32, "fp32", DType::kF32},
-                                     {Kind::kF16, "fp16", DType::kF16},
-                                     {Kind::kBF16, "bf16", DType::kBF16}};
+  static constexpr Entry kTable[] = {{Kind::kF32, "fp32", DType::kF32, false},
+                                     {Kind::kF16, "fp16", DType::kF16, false},
+                                     {Kind::kBF16, "bf16", DType::kBF16, false},
+                                     {Kind::kInt8, "int8", DType::kI8, true},
+                                     {Kind::kF8E4M3, "fp8_e4m3", DType::kF8E4M3, false},
+                                     {Kind::kF8E5M2, "fp8_e5m2", DType::kF8E5M2, false}};
 
   Kind kind = Kind::kF32;
 
-  // Elements of a float type, as they come.
-  static KvFormat Dense(DType type) {
+  // The format with elements of this type, if there is one.
+  static std::optional<KvFormat> Find(DType type) {
     for (const Entry& entry : kTable) {
-      if (entry.element_type == type) return {entry.kind};
+      if (entry.element_type == type) return KvFormat{entry.kind};
     }
-    KU_CHECK(false, std::string("the KV cache cannot hold ") + DTypeName(type));
+    return std::nullopt;
+  }
+  static KvFormat Of(DType type) {
+    const std::optional<KvFormat> format = Find(type);
+    KU_CHECK(format.has_value(), std::string("the KV cache cannot hold ") + DTypeName(type));
+    return *format;
   }
   static std::optional<KvFormat> FromName(std::string_view name) {
     for (const Entry& entry : kTable) {
@@ -46,27 +55,79 @@ struct KvFormat {
   constexpr const Entry& entry() const { return kTable[static_cast<int>(kind)]; }
   const char* name() const { return entry().name; }
   DType element_type() const { return entry().element_type; }
+  bool has_scales() const { return entry().has_scales; }
   // What strides count in.
   constexpr int64_t unit_bytes() const {
     return static_cast<int64_t>(DTypeBytes(entry().element_type));
   }
-  // A row, which is the key or the value of one token and head with all that belongs to it.
+  // The elements of a row, which is the key or the value of one token and head.
   constexpr int64_t row_units(int head_dim) const { return head_dim; }
-  constexpr int64_t row_bytes(int head_dim) const { return row_units(head_dim) * unit_bytes(); }
+  // A row with its scale.
+  constexpr int64_t row_bytes(int head_dim) const {
+    return row_units(head_dim) * unit_bytes() + (entry().has_scales ? kScaleBytes : 0);
+  }
+  // A run, which is the rows of one head for the tokens of a page, side by side: elements [tokens,
+  // head_dim], then scales [tokens]. Both parts begin at multiples of 16 bytes where there are
+  // scales.
+  constexpr int64_t run_units(int head_dim, int64_t tokens) const {
+    if (!entry().has_scales) return tokens * row_units(head_dim);
+    return RoundUpToVector(ScalesInRun(head_dim, tokens) + tokens * kScaleBytes);
+  }
+  constexpr int64_t run_bytes(int head_dim, int64_t tokens) const {
+    return run_units(head_dim, tokens) * unit_bytes();
+  }
+  // Bytes from the beginning of a run to its scales.
+  constexpr int64_t ScalesInRun(int head_dim, int64_t tokens) const {
+    return RoundUpToVector(tokens * row_units(head_dim) * unit_bytes());
+  }
+  // The most bytes that a run takes beyond those of its rows.
+  constexpr int64_t max_padding_bytes() const { return entry().has_scales ? 2 * kVectorBytes : 0; }
   bool operator==(const KvFormat&) const = default;
+
+ private:
+  static constexpr int64_t kScaleBytes = 4, kVectorBytes = 16;
+  static constexpr int64_t RoundUpToVector(int64_t bytes) {
+    return (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+  }
 };
 
-// A row in memory. The loads and stores of the backends (kernels/*/kv_row*) take it; a format that
-// is more than its elements gets a specialisation and loads of its own. Trivial, so that it may lie
-// in shared memory.
+// What the elements of a row that a backend loads are multiplied by to become its values. Kernels
+// multiply the score of a key and the weight of a value by it, once per row. E4M3 has FP16's bits
+// with a smaller bias of the exponent: loaded as FP16 it comes out 256 times too small.
+template <typename T>
+constexpr float kElementScale = 1.0f;
+template <>
+inline constexpr float kElementScale<Float8E4M3> = 256.0f;
+
+// A row in memory. The loads and stores of the backends take it; a format that is more than its
+// elements gets a specialisation and stores of its own. Trivial, so that it may lie in shared
+// memory.
 template <typename T>
 struct KvRow {
   using Unit = T;
+  static constexpr bool kIsScaled = kElementScale<T> != 1.0f;  // whether Scale() matters
+  static constexpr bool kHasScale = false;                     // in memory
   T* data;  // [head_dim], from the element on that the row stands at
 
   KU_HOST_DEVICE bool empty() const { return data == nullptr; }
+  KU_HOST_DEVICE float Scale() const { return kElementScale<T>; }
   // The row from element `i` on.
   KU_HOST_DEVICE KvRow operator+(int64_t i) const { return {data + i}; }
+};
+
+// INT8: integers in [-127, 127] and the scale that the largest magnitude of the row gives (see
+// kernels/common/int8_row.h).
+template <>
+struct KvRow<int8_t> {
+  using Unit = int8_t;
+  static constexpr bool kIsScaled = true;
+  static constexpr bool kHasScale = true;
+  int8_t* data;  // [head_dim], from the element on that the row stands at
+  float* scale;  // [1] of the whole row
+
+  KU_HOST_DEVICE bool empty() const { return data == nullptr; }
+  KU_HOST_DEVICE float Scale() const { return *scale; }
+  KU_HOST_DEVICE KvRow operator+(int64_t i) const { return {data + i, scale}; }
 };
 
 }  // namespace kuiper

@@ -5,7 +5,8 @@
 //
 // Storage: a page holds page_size consecutive tokens of one sequence for all layers,
 //   [layer][kv_head][K | V][page_size][row of head_dim]
-// so 16 tokens of one head are contiguous. Contiguous storage is the same with one page of max_len
+// so 16 tokens of one head are contiguous; a format with scales has those of the page_size rows
+// behind the rows (KvFormat::run_units). Contiguous storage is the same with one page of max_len
 // tokens per cache row; rows are numbered from 1, as pages that somebody may own are.
 #pragma once
 
@@ -16,7 +17,8 @@
 
 namespace kuiper {
 
-// Strides shared by both layouts, in units of the format. Read by the views only.
+// Strides shared by both layouts, in units of the format (of scales: in floats). Read by the views
+// only.
 struct KvStrides {
   int64_t page_stride = 0;   // between pages (contiguous: cache rows)
   int64_t layer_offset = 0;  // of the layer this view is for
@@ -31,17 +33,41 @@ struct KvStrides {
     KvStrides s;
     s.head_dim = head_dim;
     s.token_stride = static_cast<int32_t>(format.row_units(head_dim));
-    s.v_offset = int64_t{page_size} * s.token_stride;
+    s.v_offset = format.run_units(head_dim, page_size);
     s.head_stride = 2 * s.v_offset;
     s.layer_offset = layer * (kv_heads * s.head_stride);
     s.page_stride = layers * (kv_heads * s.head_stride);
     return s;
   }
+  // Of the scales within this storage.
+  KvStrides ScalesOfPages(KvFormat format, int page_size) const {
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
+    const int64_t unit = format.unit_bytes();
+    KvStrides scales;
+    scales.head_dim = scales.token_stride = 1;
+    scales.v_offset = v_offset * unit / kBytes;
+    scales.head_stride = head_stride * unit / kBytes;
+    scales.layer_offset = (layer_offset * unit + format.ScalesInRun(head_dim, page_size)) / kBytes;
+    scales.page_stride = page_stride * unit / kBytes;
+    return scales;
+  }
+  // From the first page of a slab to a key.
+  KU_HOST_DEVICE int64_t Offset(int64_t page, int64_t token, int head) const {
+    return page * page_stride + layer_offset + head * head_stride + token * token_stride;
+  }
+};
+
+// The strides of the scales, for rows that have one.
+template <bool kHasScale>
+struct KvScaleStrides {};
+template <>
+struct KvScaleStrides<true> {
+  KvStrides scales;
 };
 
 // What views of both layouts do once they have found a page.
 template <typename T>
-struct KvViewBase {
+struct KvViewBase : KvScaleStrides<KvRow<T>::kHasScale> {
   using Element = T;
   using Row = KvRow<T>;
   using Unit = typename Row::Unit;
@@ -49,16 +75,45 @@ struct KvViewBase {
 
   KU_HOST_DEVICE int head_dim() const { return s.head_dim; }
   // The value that belongs to a key.
-  KU_HOST_DEVICE Row ValueOf(Row key) const { return {key.data + s.v_offset}; }
+  KU_HOST_DEVICE Row ValueOf(Row key) const {
+    if constexpr (Row::kHasScale) {
+      return {key.data + s.v_offset, key.scale + this->scales.v_offset};
+    } else {
+      return {key.data + s.v_offset};
+    }
+  }
   // The same of the next token, within a page.
-  KU_HOST_DEVICE Row Next(Row row) const { return {row.data + s.token_stride}; }
-  // Units of the first n tokens of a run.
-  KU_HOST_DEVICE int64_t RunUnits(int64_t n) const { return n * s.token_stride; }
+  KU_HOST_DEVICE Row Next(Row row) const {
+    if constexpr (Row::kHasScale) {
+      return {row.data + s.token_stride, row.scale + this->scales.token_stride};
+    } else {
+      return {row.data + s.token_stride};
+    }
+  }
+
+  // The first n tokens of a run are its parts 0 (elements) and 1 (scales): what units they are.
+  static constexpr int kRunParts = Row::kHasScale ? 2 : 1;
+  struct Part {
+    int64_t begin, size;
+  };
+  KU_HOST_DEVICE Part PartOfRun(int part, int64_t n) const {
+    if constexpr (Row::kHasScale) {
+      constexpr auto kPerScale = static_cast<int64_t>(sizeof(float) / sizeof(Unit));
+      if (part == 1) return {this->scales.layer_offset * kPerScale - s.layer_offset, n * kPerScale};
+    }
+    return {0, n * s.token_stride};
+  }
   KU_HOST_DEVICE int64_t MaxRunUnits() const { return s.v_offset; }
 
  protected:
-  KU_HOST_DEVICE Row InPage(Unit* page, int64_t offset, int head) const {
-    return {page + s.layer_offset + head * s.head_stride + offset * s.token_stride};
+  // The key of a token in page `page` of a slab.
+  KU_HOST_DEVICE Row InSlab(Unit* slab, int64_t page, int64_t offset, int head) const {
+    if constexpr (Row::kHasScale) {
+      return {slab + s.Offset(page, offset, head),
+              reinterpret_cast<float*>(slab) + this->scales.Offset(page, offset, head)};
+    } else {
+      return {slab + s.Offset(page, offset, head)};
+    }
   }
 };
 
@@ -85,18 +140,16 @@ struct PagedView : KvViewBase<T> {
     return At(slot >> page_shift, slot & ((1 << page_shift) - 1), head);
   }
   KU_HOST_DEVICE Row At(int32_t page, int32_t offset, int head) const {
-    return this->InPage(Page(page), offset, head);
+    return this->InSlab(slabs[page >> slab_shift], IndexInSlab(page), offset, head);
   }
   // Run `run` of a page, over all layers: keys and values of the heads in turn.
   KU_HOST_DEVICE Unit* Run(int32_t page, int64_t run) const {
-    return Page(page) + run * this->s.v_offset;
+    return slabs[page >> slab_shift] + IndexInSlab(page) * this->s.page_stride +
+           run * this->s.v_offset;
   }
 
  private:
-  KU_HOST_DEVICE Unit* Page(int32_t page) const {
-    const int64_t in_slab = page & ((1 << slab_shift) - 1);
-    return slabs[page >> slab_shift] + in_slab * this->s.page_stride;
-  }
+  KU_HOST_DEVICE int64_t IndexInSlab(int32_t page) const { return page & ((1 << slab_shift) - 1); }
 };
 
 template <typename T>
@@ -117,14 +170,11 @@ struct ContiguousView : KvViewBase<T> {
     return At(slot / max_len, slot % max_len, head);
   }
   KU_HOST_DEVICE Row At(int32_t row, int32_t pos, int head) const {
-    return this->InPage(Page(row), pos, head);
+    return this->InSlab(base, row - 1, pos, head);
   }
   KU_HOST_DEVICE Unit* Run(int32_t row, int64_t run) const {
-    return Page(row) + run * this->s.v_offset;
+    return base + (row - 1) * this->s.page_stride + run * this->s.v_offset;
   }
-
- private:
-  KU_HOST_DEVICE Unit* Page(int32_t row) const { return base + (row - 1) * this->s.page_stride; }
 };
 
 // Type-erased view of one layer; the backends' VisitKv is the only code that unpacks it.
@@ -141,19 +191,27 @@ struct KvView {
   int32_t page_shift = 0;
   int32_t max_len = 0;
   KvStrides s;
+  KvStrides scales = {};  // of a format that has them
 
   int head_dim() const { return s.head_dim; }
+  // Becomes a view of `layer` of storage as above. `format` and `kv_heads` are set.
+  void SetPages(int layers, int head_dim, int page_size, int layer) {
+    s = KvStrides::OfPages(format, layers, kv_heads, head_dim, page_size, layer);
+    if (format.has_scales()) scales = s.ScalesOfPages(format, page_size);
+  }
   // Columns of a matrix [T, G*D] of new keys or values.
   int64_t row_width() const { return int64_t{1} * kv_heads * s.head_dim; }
   // Whether heads, strides and storage are there.
   bool IsComplete() const {
     return kv_heads > 0 && s.head_dim > 0 && s.token_stride >= format.row_units(s.head_dim) &&
+           (!format.has_scales() || scales.token_stride > 0) &&
            (kind == Kind::kPaged ? slabs != nullptr : base != nullptr && max_len > 0);
   }
   // Whether pages are runs without gaps, as a KvCache stores them; the rest is for such views.
   bool HasRuns() const {
     return s.v_offset > 0 && s.page_stride % s.v_offset == 0 && s.head_stride == 2 * s.v_offset &&
-           s.token_stride == format.row_units(s.head_dim);
+           s.token_stride == format.row_units(s.head_dim) &&
+           (!format.has_scales() || (scales.token_stride == 1 && scales.layer_offset > 0));
   }
   int64_t runs_per_page() const { return s.page_stride / s.v_offset; }
   int64_t run_bytes() const { return s.v_offset * format.unit_bytes(); }
@@ -161,13 +219,23 @@ struct KvView {
   template <typename T>
   PagedView<T> Paged() const {
     using Unit = typename PagedView<T>::Unit;
-    return {{s},       reinterpret_cast<Unit* const*>(slabs), tables, table_stride, slab_shift,
+    return {Base<T>(), reinterpret_cast<Unit* const*>(slabs), tables, table_stride, slab_shift,
             page_shift};
   }
   template <typename T>
   ContiguousView<T> Contiguous() const {
-    return {
-        {s}, static_cast<typename ContiguousView<T>::Unit*>(base), tables, table_stride, max_len};
+    using Unit = typename ContiguousView<T>::Unit;
+    return {Base<T>(), static_cast<Unit*>(base), tables, table_stride, max_len};
+  }
+
+ private:
+  template <typename T>
+  KvViewBase<T> Base() const {
+    if constexpr (KvRow<T>::kHasScale) {
+      return {{scales}, s};
+    } else {
+      return {{}, s};
+    }
   }
 };
 

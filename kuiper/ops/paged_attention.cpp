@@ -1,6 +1,5 @@
 #include "kuiper/ops/paged_attention.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,104 +8,19 @@
 #include <vector>
 
 #include "kuiper/ops/ops.h"
+#include "kuiper/ops/paged_check.h"
 
 namespace kuiper {
 namespace {
 
-constexpr int kMaxHeadSize = 1024;
-constexpr int kMaxPageSize = 256;
-constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
-constexpr int kSlabShift = 30;  // one slab holds every page
+using namespace paged;  // NOLINT(google-build-using-namespace)
 
-Status Invalid(const std::string& message) {
-  return Status(StatusCode::kInvalidArgument, "paged attention: " + message);
-}
-
-Status InRange(const char* name, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return OkStatus();
-  return Invalid(std::string(name) + " is " + std::to_string(value) + "; it must be in [" +
-                 std::to_string(low) + ", " + std::to_string(high) + "]");
-}
-
-Status CheckIndices(const char* name, const int32_t* indices) {
-  if (indices == nullptr) return Invalid(std::string(name) + " is null");
-  if (reinterpret_cast<uintptr_t>(indices) % sizeof(int32_t) == 0) return OkStatus();
-  return Invalid(std::string(name) + " is not aligned to 4 bytes");
-}
-
-// What the kernels' widest loads need: 16 bytes, or two elements.
-int64_t AlignmentOf(int head_size, DType dtype) {
-  return head_size % 8 == 0 ? 16 : 2 * static_cast<int64_t>(DTypeBytes(dtype));
-}
-
-Status CheckElements(const char* name, const void* data, DType dtype, int head_size) {
-  if (data == nullptr) return Invalid(std::string(name) + " is null");
-  const int64_t alignment = AlignmentOf(head_size, dtype);
-  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(alignment) == 0) return OkStatus();
-  return Invalid(std::string(name) + " is not aligned to " + std::to_string(alignment) + " bytes");
-}
-
-Status CheckStride(const char* name, int64_t stride, int64_t low, DType dtype, int head_size) {
-  KU_RETURN_IF_ERROR(InRange(name, stride, low, std::numeric_limits<int64_t>::max() / 16));
-  const int64_t multiple = AlignmentOf(head_size, dtype) / static_cast<int64_t>(DTypeBytes(dtype));
-  if (stride % multiple == 0) return OkStatus();
-  return Invalid(std::string(name) + " is " + std::to_string(stride) +
-                 "; it must be a multiple of " + std::to_string(multiple) + " elements");
-}
-
-Status CheckDType(const char* name, DType dtype) {
-  if (IsFloat(dtype)) return OkStatus();
-  return Invalid(std::string(name) + " is " + DTypeName(dtype) + "; it must be FP32, FP16 or BF16");
-}
-
-// q, k and v come in the type of the cache or in FP32.
+// q, k and v come in the type of the cache or in FP32, or in any float type if it is no such one.
 Status CheckActivation(DType dtype, DType cache) {
   KU_RETURN_IF_ERROR(CheckDType("dtype", dtype));
-  if (dtype == DType::kF32 || dtype == cache) return OkStatus();
+  if (dtype == DType::kF32 || dtype == cache || !IsFloat(cache)) return OkStatus();
   return Invalid(std::string("dtype is ") + DTypeName(dtype) + " and kv.dtype " + DTypeName(cache) +
                  "; dtype must be FP32 or that of the cache");
-}
-
-// Each stride must step over everything that the smaller ones reach.
-Status CheckCacheStrides(const PagedKv& kv) {
-  struct Dimension {
-    const char* name;
-    int64_t stride, extent;
-  };
-  Dimension dims[] = {{"kv.page_stride", kv.page_stride, kv.num_pages},
-                      {"kv.token_stride", kv.token_stride, kv.page_size},
-                      {"kv.head_stride", kv.head_stride, kv.kv_heads}};
-  KU_RETURN_IF_ERROR(InRange("kv.token_stride", kv.token_stride, kv.head_size, kMaxInt));
-  std::sort(std::begin(dims), std::end(dims),
-            [](const Dimension& a, const Dimension& b) { return a.stride < b.stride; });
-  int64_t reached = kv.head_size;
-  for (const Dimension& dim : dims) {
-    const int64_t low = dim.extent == 1 ? 0 : reached;
-    KU_RETURN_IF_ERROR(CheckStride(dim.name, dim.stride, low, kv.dtype, kv.head_size));
-    reached += (dim.extent - 1) * dim.stride;
-  }
-  return OkStatus();
-}
-
-Status CheckCache(const PagedKv& kv) {
-  KU_RETURN_IF_ERROR(CheckDType("kv.dtype", kv.dtype));
-  KU_RETURN_IF_ERROR(InRange("kv.head_size", kv.head_size, 2, kMaxHeadSize));
-  if (kv.head_size % (kv.head_size <= 256 ? 2 : 8) != 0) {
-    return Invalid("kv.head_size is " + std::to_string(kv.head_size) +
-                   "; it must be even, and a multiple of 8 above 256");
-  }
-  KU_RETURN_IF_ERROR(InRange("kv.page_size", kv.page_size, 1, kMaxPageSize));
-  if (!std::has_single_bit(static_cast<unsigned>(kv.page_size))) {
-    return Invalid("kv.page_size is " + std::to_string(kv.page_size) +
-                   "; it must be a power of two");
-  }
-  KU_RETURN_IF_ERROR(InRange("kv.num_pages", kv.num_pages, 1,
-                             std::min(kMaxInt / kv.page_size, (int64_t{1} << kSlabShift) - 1)));
-  KU_RETURN_IF_ERROR(InRange("kv.kv_heads", kv.kv_heads, 1, kMaxInt / kv.head_size));
-  KU_RETURN_IF_ERROR(CheckElements("kv.k", kv.k, kv.dtype, kv.head_size));
-  KU_RETURN_IF_ERROR(CheckElements("kv.v", kv.v, kv.dtype, kv.head_size));
-  if (kv.k == kv.v) return Invalid("kv.v is the same pointer as kv.k");
-  return CheckCacheStrides(kv);
 }
 
 // Rows of tokens and, within each, of heads, or the other way round: none may reach into the next.
@@ -134,9 +48,9 @@ Status CheckSequences(const PagedAttentionArgs& args, const PagedAttentionLimits
   KU_RETURN_IF_ERROR(InRange("num_seqs", args.num_seqs, 0, limits.max_seqs));
   KU_RETURN_IF_ERROR(InRange("max_q_len", args.max_q_len, 1, kMaxInt));
   KU_RETURN_IF_ERROR(InRange("max_kv_len", args.max_kv_len, 1, limits.max_kv_len));
-  KU_RETURN_IF_ERROR(CheckIndices("cu_seqlens_q", args.cu_seqlens_q));
-  KU_RETURN_IF_ERROR(CheckIndices("kv_lens", args.kv_lens));
-  KU_RETURN_IF_ERROR(CheckIndices("block_tables", args.block_tables));
+  KU_RETURN_IF_ERROR(CheckArray("cu_seqlens_q", args.cu_seqlens_q));
+  KU_RETURN_IF_ERROR(CheckArray("kv_lens", args.kv_lens));
+  KU_RETURN_IF_ERROR(CheckArray("block_tables", args.block_tables));
   const int blocks = (args.max_kv_len - 1) / args.kv.page_size + 1;
   return InRange("block_table_stride", args.block_table_stride, blocks, kMaxInt);
 }
@@ -178,7 +92,7 @@ Status CheckStore(const PagedStoreArgs& args) {
       CheckRows("k", args.k, "k_stride", args.k_stride, width, args.dtype, kv.head_size));
   KU_RETURN_IF_ERROR(
       CheckRows("v", args.v, "v_stride", args.v_stride, width, args.dtype, kv.head_size));
-  return CheckIndices("slots", args.slots);
+  return CheckArray("slots", args.slots);
 }
 
 // A matrix [rows, width] of the caller; kernels get it as const as he gave it.
@@ -212,34 +126,6 @@ std::string Entry(const char* name, int64_t index, int64_t value) {
 }
 
 }  // namespace
-
-PagedKv PagedKv::TokenMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
-                            int kv_heads, int head_size) {
-  PagedKv kv{k, v, dtype, num_pages, page_size, kv_heads, head_size};
-  kv.head_stride = head_size;
-  kv.token_stride = int64_t{1} * kv_heads * head_size;
-  kv.page_stride = page_size * kv.token_stride;
-  return kv;
-}
-
-PagedKv PagedKv::HeadMajor(void* kv_data, DType dtype, int num_pages, int page_size, int kv_heads,
-                           int head_size) {
-  const int64_t keys = int64_t{1} * page_size * head_size;
-  char* v = static_cast<char*>(kv_data) + keys * static_cast<int64_t>(DTypeBytes(dtype));
-  PagedKv kv = HeadMajor(kv_data, v, dtype, num_pages, page_size, kv_heads, head_size);
-  kv.head_stride *= 2;
-  kv.page_stride *= 2;
-  return kv;
-}
-
-PagedKv PagedKv::HeadMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
-                           int kv_heads, int head_size) {
-  PagedKv kv{k, v, dtype, num_pages, page_size, kv_heads, head_size};
-  kv.token_stride = head_size;
-  kv.head_stride = int64_t{1} * page_size * head_size;
-  kv.page_stride = kv_heads * kv.head_stride;
-  return kv;
-}
 
 PagedAttention::PagedAttention() = default;
 PagedAttention::~PagedAttention() = default;
@@ -277,7 +163,7 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
 
 KvView PagedAttention::ViewOf(const PagedKv& kv) const {
   KvView view;
-  view.format = KvFormat::Dense(kv.dtype);
+  view.format = KvFormat::Of(kv.dtype);
   view.kv_heads = kv.kv_heads;
   view.slabs = static_cast<void* const*>(slabs_.data());
   view.slab_shift = kSlabShift;
@@ -288,6 +174,14 @@ KvView PagedAttention::ViewOf(const PagedKv& kv) const {
             .v_offset = ElementsBetween(kv.k, kv.v, kv.dtype),
             .token_stride = static_cast<int32_t>(kv.token_stride),
             .head_dim = kv.head_size};
+  if (view.format.has_scales()) {
+    view.scales = {.page_stride = kv.scale_page_stride,
+                   .layer_offset = ElementsBetween(anchor_.data(), kv.k_scales, DType::kF32),
+                   .head_stride = kv.scale_head_stride,
+                   .v_offset = ElementsBetween(kv.k_scales, kv.v_scales, DType::kF32),
+                   .token_stride = static_cast<int32_t>(kv.scale_token_stride),
+                   .head_dim = 1};
+  }
   return view;
 }
 

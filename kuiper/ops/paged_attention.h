@@ -25,11 +25,14 @@ struct KvView;
 
 // The KV cache of one layer. Element i of the key of token t of page p, kv head g is at
 //   k + p * page_stride + t * token_stride + g * head_stride + i,
-// the value at the same place from v. Fill it in by hand or by one of the two functions below.
+// the value at the same place from v. INT8 elements are codes: value = code * scale, with one scale
+// per key and one per value, at
+//   k_scales + p * scale_page_stride + t * scale_token_stride + g * scale_head_stride
+// and at the same place from v_scales. Fill it in by hand or by the functions below.
 struct PagedKv {
   void* k = nullptr;
   void* v = nullptr;
-  DType dtype = DType::kF16;  // FP32, FP16 or BF16
+  DType dtype = DType::kF16;  // FP32, FP16, BF16, INT8, FP8 E4M3 or FP8 E5M2
   int num_pages = 0;          // num_pages * page_size < 2^31
   int page_size = 0;          // tokens: a power of two in [1, 256]
   int kv_heads = 0;           // G
@@ -37,16 +40,29 @@ struct PagedKv {
   int64_t page_stride = 0;
   int64_t token_stride = 0;  // < 2^31
   int64_t head_stride = 0;
+  // INT8 only.
+  float* k_scales = nullptr;
+  float* v_scales = nullptr;
+  int64_t scale_page_stride = 0;
+  int64_t scale_token_stride = 0;  // < 2^31
+  int64_t scale_head_stride = 0;
 
   // k and v are [num_pages, page_size, G, D] each (vLLM, FlashAttention).
   static PagedKv TokenMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
                             int kv_heads, int head_size);
-  // One block of memory [num_pages, G, 2 (key, value), page_size, D] (Kuiper's own).
+  // One block of memory [num_pages, G, 2 (key, value), page_size, D] (Kuiper's own). INT8: each
+  // [page_size, D] is followed by its scales [page_size], and both parts begin at multiples of 16
+  // bytes; that takes HeadMajorBytes.
   static PagedKv HeadMajor(void* kv, DType dtype, int num_pages, int page_size, int kv_heads,
                            int head_size);
+  static int64_t HeadMajorBytes(DType dtype, int num_pages, int page_size, int kv_heads,
+                                int head_size);
   // k and v are [num_pages, G, page_size, D] each (FlashInfer's HND, TensorRT-LLM).
   static PagedKv HeadMajor(void* k, void* v, DType dtype, int num_pages, int page_size,
                            int kv_heads, int head_size);
+  // With the scales of keys and values as k and v without D: [num_pages, page_size, G] each where
+  // tokens are farther apart than heads, [num_pages, G, page_size] where they are not.
+  PagedKv WithScales(float* keys, float* values) const;
 };
 
 // One call of attention: prefill, chunked prefill, decode, and any mixture of them.
@@ -56,7 +72,7 @@ struct PagedKv {
 struct PagedAttentionArgs {
   void* out = nullptr;        // [T, H, D]; must not overlap q
   const void* q = nullptr;    // [T, H, D]
-  DType dtype = DType::kF16;  // of q and out: that of the cache, or FP32
+  DType dtype = DType::kF16;  // of q and out: that of the cache, or FP32; 8-bit caches: any float
   int64_t q_stride = 0;       // between tokens; 0 = dense, H * D
   int64_t q_head_stride = 0;  // between heads; 0 = D. [H, T, D] is q_stride D, q_head_stride T * D
   int64_t out_stride = 0;

@@ -103,7 +103,7 @@ TEST(Float8, InfinityIsNanWhereThereIsNone) {
 TEST(Float8, TypesHaveTheirNames) {
   EXPECT_STREQ(DTypeName(DTypeOf<Float8E4M3>::value), "FP8 E4M3");
   EXPECT_STREQ(DTypeName(DTypeOf<Float8E5M2>::value), "FP8 E5M2");
-  EXPECT_STREQ(DTypeName(DTypeOf<int8_t>::value), "I8");
+  EXPECT_STREQ(DTypeName(DTypeOf<int8_t>::value), "INT8");
 }
 
 }  // namespace

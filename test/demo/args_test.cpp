@@ -173,8 +173,9 @@ TEST(Args, MissingValue) {
 }
 
 TEST(Args, FeaturesThatDoNotExistSaySo) {
-  EXPECT_EQ(Error({"--kv-cache-dtype", "fp8"}),
-            "--kv-cache-dtype: 'fp8' is not one of auto, fp16, bf16, fp32, int8");
+  EXPECT_EQ(Error({"--kv-cache-dtype", "int4"}),
+            "--kv-cache-dtype: 'int4' is not one of auto, fp16, bf16, fp32, int8, fp8, fp8_e4m3, "
+            "fp8_e5m2");
   EXPECT_EQ(Error({"--speculative", "ngram"}),
             "--speculative ngram is not available in this version");
   EXPECT_EQ(Value({"--speculative", "none"}, "speculative"), "none");
@@ -230,7 +231,7 @@ TEST(Args, DefaultsAreWhatIsStored) {
         "  --temp F, --temperature         temperature, 0 = greedy (default 0)\n",
         "  --stats, --no-stats             statistics on stderr (default on)\n",
         "  --fused-ffn, --no-fused-ffn     accepted, has no effect\n",
-        "  --kv-cache-dtype auto|fp16|bf16|fp32\n"
+        "  --kv-cache-dtype auto|fp16|bf16|fp32|int8|fp8|fp8_e4m3|fp8_e5m2\n"
         "                                  type of keys and values (default auto)\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line;
   }

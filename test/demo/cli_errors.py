@@ -8,6 +8,8 @@ import subprocess
 
 from cli_harness import CliTest, data, program
 
+TYPES = ["fp32", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2"]  # of keys and values
+
 
 class UsageErrors(CliTest):
     def test_options(self):
@@ -25,7 +27,7 @@ class UsageErrors(CliTest):
         self.fails(2, m, "-p", "a", "-f", "b", message="exclude each other")
         self.fails(2, m, "T", "X", message="unexpected argument 'X'")
         self.fails(2, m, "--image", "cat.jpg", message="--image is not available")
-        self.fails(2, m, "--kv-cache-dtype", "int8", message="not available")
+        self.fails(2, m, "--kv-cache-dtype", "int4", message="'int4' is not one of auto, fp16")
         self.fails(2, m, "--beam-width", "3", "--temp", "1", message="--beam-width takes no --temp")
         self.fails(2, m, "--beam-width", "3", "--num-samples", "2", message="exclude each other")
         self.fails(2, m, "--num-samples", "3", "-i", message="exclude each other")
@@ -261,7 +263,7 @@ class ModelErrors(CliTest):
         self.assertEqual(len(table.error_lines() + result.error_lines()), 2 if rc else 0)
         self.assertLessEqual(max(len(line) for line in table.out.splitlines()), 80)
         plan = result.json()
-        self.assertEqual([row["dtype"] for row in plan["kv"]], ["fp32", "fp16", "bf16"])
+        self.assertEqual([row["dtype"] for row in plan["kv"]], TYPES)
         contexts = []
         for row in plan["kv"]:
             line = re.search(r"(?m)^  %s( \*)? .* (\d+|none fits)$" % row["dtype"], table.out)
@@ -272,18 +274,20 @@ class ModelErrors(CliTest):
     def test_dry_run_says_what_context_fits(self):
         plan, contexts = self.dry_run(self.qwen3, "-c", "256")
         self.assertEqual((plan["fits"], plan["error"], plan["context"]), (True, None, 256))
-        self.assertEqual([row["chosen"] for row in plan["kv"]], [False, False, True])
-        wide, half = plan["kv"][0], plan["kv"][1]
-        self.assertEqual(wide["bytes_per_1k_tokens"], 2 * half["bytes_per_1k_tokens"])
+        self.assertEqual([row["chosen"] for row in plan["kv"]], [kind == "bf16" for kind in TYPES])
+        size = {row["dtype"]: row["bytes_per_1k_tokens"] for row in plan["kv"]}
+        self.assertEqual(size["fp32"], 2 * size["fp16"])
+        self.assertEqual(size["fp16"], 2 * size["fp8_e4m3"])
+        self.assertTrue(size["fp8_e4m3"] < size["int8"] < 1.3 * size["fp8_e4m3"], "with scales")
         parts = ("weight", "activation", "workspace", "graph", "swap")
         for row in plan["kv"]:
             self.assertEqual(row["total_bytes"],
                              row["kv_bytes"] + sum(plan[part + "_bytes"] for part in parts))
             self.assertEqual(row["free_bytes"], plan["limit_bytes"] - row["total_bytes"])
             self.assertEqual(row["largest_context"], plan["context_limit"])
-        self.assertEqual(contexts, [plan["context_limit"]] * 3)
+        self.assertEqual(contexts, [plan["context_limit"]] * len(TYPES))
         plan, _ = self.dry_run(self.qwen3, "-c", "256", "--kv-cache-dtype", "fp32")
-        self.assertEqual([row["chosen"] for row in plan["kv"]], [True, False, False])
+        self.assertEqual([row["chosen"] for row in plan["kv"]], [kind == "fp32" for kind in TYPES])
 
     def test_dry_run_answers_when_the_plan_does_not_fit(self):
         with open(os.path.join(self.qwen3, "config.json")) as f:
@@ -297,14 +301,14 @@ class ModelErrors(CliTest):
         plan, contexts = self.dry_run(self.dir, "-c", str(limit), *share, rc=7)
         self.assertEqual((plan["fits"], plan["error"]["code"]), (False, "out_of_memory"))
         self.assertIn("needs ", plan["error"]["message"])
-        for row, context in zip(plan["kv"], contexts):
+        for row, context in zip(plan["kv"][:3], contexts):
             self.assertLess(row["free_bytes"], 0)
             self.assertTrue(0 < row["largest_context"] < limit and 0 < context < limit, contexts)
         self.assertGreater(contexts[1], 1.5 * contexts[0])
         # Half of it fits, whatever else runs on the machine meanwhile.
         self.dry_run(self.dir, "-c", str(contexts[2] // 2), *share)
         nothing, contexts = self.dry_run(self.qwen3, "--gpu-memory-utilization", "1e-12", rc=7)
-        self.assertEqual(contexts, [0, 0, 0])
+        self.assertEqual(contexts, [0] * len(TYPES))
         self.assertEqual(nothing["kv"][0]["largest_context"], 0)
 
 

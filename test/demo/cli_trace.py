@@ -191,7 +191,7 @@ class Trace(CliTest):
         self.assertEqual((r.json()["kv"]["layout"], r.json()["ran"]), (None, None))
 
     def test_types_of_keys_and_values(self):
-        for kind in ("fp32", "fp16", "bf16"):
+        for kind in ("fp32", "fp16", "bf16", "int8", "fp8", "fp8_e4m3", "fp8_e5m2"):
             r = self.qwen3_run("-p", "Hello", "-n", "20", "--ignore-eos", "--verify-paged",
                                "--kv-cache-dtype", kind)
             self.assertTrue(r.out.startswith("identical: 20 tokens"), r.out)

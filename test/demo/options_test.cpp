@@ -80,8 +80,6 @@ TEST(Options, WhatExcludesEachOther) {
   EXPECT_EQ(Error({"M", "--benchmark", "-p", "x"}), "--benchmark and --prompt exclude each other");
   EXPECT_EQ(Error({"M", "--logprobs", "2"}), "--logprobs needs --output-format json or jsonl");
   EXPECT_EQ(Error({"M", "--stop", ""}), "--stop: the string is empty");
-  EXPECT_EQ(Error({"M", "--kv-cache-dtype", "int8"}),
-            "--kv-cache-dtype int8 is not available in this version");
   Good({"M", "-p", "x", "--no-interactive", "--raw"});
 }
 

@@ -22,7 +22,7 @@ Result Example() {
   record.kv->pages_total = 512;
   record.ran = {.device = "cpu (AVX2, 2 threads)",
                 .dtype = DType::kBF16,
-                .kv_format = KvFormat::Dense(DType::kF16),
+                .kv_format = KvFormat::Of(DType::kF16),
                 .paged = true,
                 .page_size = 16,
                 .attention = AttentionKind::kFlash2,

@@ -97,6 +97,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceGoldenTest);
 struct GuaranteeCase {
   const char* name;
   AttentionKind attention;
+  const char* kv = "auto";
 };
 
 class DeviceGuaranteesTest : public ::testing::TestWithParam<std::tuple<Device, GuaranteeCase>> {
@@ -106,6 +107,7 @@ class DeviceGuaranteesTest : public ::testing::TestWithParam<std::tuple<Device, 
     config.model_path =
         test::Source(std::string("test/data/goldens/") + std::get<1>(GetParam()).name);
     config.ops.attention = std::get<1>(GetParam()).attention;
+    config.kv_format = KvFormat::FromName(std::get<1>(GetParam()).kv);
     config.device = std::get<0>(GetParam());
     config.need_tokenizer = false;
     config.use_graph = false;
@@ -335,13 +337,17 @@ constexpr GuaranteeCase kGuarantees[] = {
     {"qwen3-gqa2-d128-bf16", AttentionKind::kFlash2},
     {"qwen2-gqa7-d8-f16", AttentionKind::kFlash1},
     {"qwen3-gqa2-d64-sliding-bf16", AttentionKind::kFlash2},
+    {"qwen3-gqa2-d128-bf16", AttentionKind::kFlash2, "int8"},
+    {"qwen2-gqa7-d8-f16", AttentionKind::kFlash1, "fp8_e4m3"},
+    {"qwen3-gqa2-d64-sliding-bf16", AttentionKind::kMha, "fp8_e5m2"},
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceGuaranteesTest,
                          ::testing::Combine(::testing::ValuesIn(Accelerators()),
                                             ::testing::ValuesIn(kGuarantees)),
                          [](const auto& info) {
-                           return TestName(DeviceName(std::get<0>(info.param)) + "_" +
-                                           std::get<1>(info.param).name);
+                           const GuaranteeCase& c = std::get<1>(info.param);
+                           return TestName(DeviceName(std::get<0>(info.param)) + "_" + c.name +
+                                           "_" + c.kv);
                          });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceGuaranteesTest);
 

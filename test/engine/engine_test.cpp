@@ -188,8 +188,9 @@ TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
   config.prefix_cache = true;
   config.max_num_seqs = 2;
   const std::string message = "model produced NaN at token 0 (layer scan: first bad layer 1)";
-  for (const bool narrow : {false, true}) {
-    if (narrow) config.kv_format = KvFormat::Dense(DType::kF16);
+  for (const char* format : {"auto", "fp16", "int8", "fp8_e4m3", "fp8_e5m2"}) {
+    config.kv_format = KvFormat::FromName(format);
+    const bool narrow = config.kv_format == KvFormat::Of(DType::kF16);
     const auto engine = Engine::Create(config).value();
     const Completion c = engine->Generate(MakeRequest(40, 5)).value();
     EXPECT_EQ(c.finish, FinishReason::kError);

@@ -46,7 +46,7 @@ class GraphTest : public ::testing::TestWithParam<Device> {
                      .head_dim = d.head_dim,
                      .num_pages = num_pages,
                      .page_size = page_size,
-                     .format = KvFormat::Dense(DType::kF32)};
+                     .format = KvFormat::Of(DType::kF32)};
     return ModelRunner::Create(*ops_, model_->decoder(),
                                {.kv = kv,
                                 .max_context = 64,

@@ -3,6 +3,7 @@
 // (b-1, b, b+1, 3b+1), page sizes run from 1 to 256.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -16,15 +17,17 @@ namespace {
 
 constexpr int kNewTokens = 12;
 
-// `model` may end with "@bf16": its weights, and with them the KV cache, converted to BF16.
-EngineConfig BaseConfig(std::string model) {
-  std::optional<DType> dtype;
-  if (const size_t at = model.find("@bf16"); at != std::string::npos) {
-    model.resize(at);
-    dtype = DType::kBF16;
+// `model` may end with "@bf16": its weights, and with them the KV cache, converted to BF16; or with
+// "@" and another format of the KV cache.
+EngineConfig BaseConfig(const std::string& model) {
+  const size_t at = std::min(model.find('@'), model.size());
+  const std::string format = model.substr(std::min(at + 1, model.size()));
+  EngineConfig config = GoldenConfig(model.substr(0, at));
+  if (format == "bf16") {
+    config.dtype = DType::kBF16;
+  } else if (!format.empty()) {
+    config.kv_format = KvFormat::FromName(format);
   }
-  EngineConfig config = GoldenConfig(model);
-  config.dtype = dtype;
   config.ops.num_threads = 1;
   return config;
 }
@@ -348,16 +351,18 @@ TEST_P(GuaranteesTest, ThreadCountDoesNotMatter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GuaranteesTest,
-                         ::testing::Values("qwen3-gqa2-d128-f32", "qwen3-gqa2-d128-bf16",
-                                           "qwen2-gqa7-d8-f16", "qwen3-gqa2-d64-yarn-f32",
-                                           "qwen3-gqa2-d64-yarn-f32@bf16",
-                                           "qwen3-gqa2-d16-sliding-f32"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' || c == '@' ? '_' : c;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, GuaranteesTest,
+    ::testing::Values("qwen3-gqa2-d128-f32", "qwen3-gqa2-d128-bf16", "qwen2-gqa7-d8-f16",
+                      "qwen3-gqa2-d64-yarn-f32", "qwen3-gqa2-d64-yarn-f32@bf16",
+                      "qwen3-gqa2-d16-sliding-f32", "qwen3-gqa2-d128-bf16@int8",
+                      "qwen2-gqa7-d8-f16@int8", "qwen3-gqa2-d16-sliding-f32@int8",
+                      "qwen3-gqa2-d128-bf16@fp8_e4m3", "qwen2-gqa7-d8-f16@fp8_e5m2"),
+    [](const auto& info) {
+      std::string name = info.param;
+      for (char& c : name) c = c == '-' || c == '@' ? '_' : c;
+      return name;
+    });
 
 // The comparison itself must be able to fail: another attention kernel gives other bits.
 TEST(GuaranteesControlTest, ComparisonSeesADifference) {

@@ -22,7 +22,7 @@ MemoryRequest Qwen3_8B() {
           .head_dim = 128,
           .num_pages = 0,
           .page_size = 16,
-          .format = KvFormat::Dense(DType::kF16)};
+          .format = KvFormat::Of(DType::kF16)};
   r.max_context = 8192;
   r.available_bytes = 16'000'000'000;
   r.utilization = 0.8;
@@ -264,16 +264,16 @@ TEST(MemoryTableTest, EachRowIsThePlanOfItsType) {
     config.num_blocks = paged ? std::optional(10) : std::nullopt;
     const auto table = Engine::PlanTable(config, model);
     ASSERT_TRUE(table.ok()) << table.status().message();
-    ASSERT_EQ(table->rows.size(), 3u);
+    ASSERT_EQ(table->rows.size(), std::size(KvFormat::kTable));
     EXPECT_TRUE(table->fits.ok());
-    EXPECT_EQ(table->chosen().format, KvFormat::Dense(DType::kF32)) << "the type of the weights";
+    EXPECT_EQ(table->chosen().format, KvFormat::Of(DType::kF32)) << "the type of the weights";
     for (const MemoryTable::Row& row : table->rows) {
       config.kv_format = row.format;
       const auto plan = Engine::Plan(config, model);
       ASSERT_TRUE(plan.ok());
       EXPECT_EQ(row.plan.total_bytes(), plan->total_bytes()) << row.format.name();
       // 2 layers, 1 head of 128, K and V.
-      EXPECT_EQ(row.kv_bytes_per_1k, 1024u * 2 * 2 * 128 * row.format.unit_bytes());
+      EXPECT_EQ(row.kv_bytes_per_1k, 1024u * 2 * 2 * row.format.row_bytes(128));
       EXPECT_EQ(row.largest_context, paged ? 160 : 256) << "the blocks, or the model's limit";
     }
   }

@@ -44,7 +44,7 @@ struct Machine {
                                               .head_dim = d.head_dim,
                                               .num_pages = kNumPages,
                                               .page_size = kPageSize,
-                                              .format = KvFormat::Dense(DType::kF32)},
+                                              .format = KvFormat::Of(DType::kF32)},
                                        .max_context = kMaxContext,
                                        .max_seqs = kMaxSeqs,
                                        .max_step_tokens = 64,

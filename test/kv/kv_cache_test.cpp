@@ -36,16 +36,27 @@ struct Tables {
   Tensor tensor;
 };
 
-// Index of an element in a page of shape [layer][kv_head][K | V][page_size][head_dim].
-int64_t NaiveIndex(const KvShape& s, int layer, int head, int is_v, int offset, int dim) {
-  int64_t index = 0;
-  for (int64_t layers = 0; layers < layer; ++layers) {
-    index += int64_t{2} * s.kv_heads * s.page_size * s.head_dim;
-  }
-  for (int heads = 0; heads < head; ++heads) index += int64_t{2} * s.page_size * s.head_dim;
-  if (is_v) index += int64_t{s.page_size} * s.head_dim;
-  for (int tokens = 0; tokens < offset; ++tokens) index += s.head_dim;
-  return index + dim;
+int64_t MultipleOf16(int64_t bytes) {
+  return (bytes + 15) / 16 * 16;
+}
+
+// Bytes of [page_size][head_dim] elements, of which INT8 has the scales [page_size] behind them.
+template <typename T>
+int64_t NaiveRunBytes(const KvShape& s) {
+  const int64_t elements = int64_t{s.page_size} * s.head_dim * sizeof(T);
+  if (!std::is_same_v<T, int8_t>) return elements;
+  return MultipleOf16(MultipleOf16(elements) + int64_t{4} * s.page_size);
+}
+
+// Byte of an element in a page of shape [layer][kv_head][K | V][run].
+template <typename T>
+int64_t NaiveByte(const KvShape& s, int layer, int head, int is_v, int offset, int dim) {
+  int64_t byte = 0;
+  for (int64_t layers = 0; layers < layer; ++layers) byte += 2 * s.kv_heads * NaiveRunBytes<T>(s);
+  for (int heads = 0; heads < head; ++heads) byte += 2 * NaiveRunBytes<T>(s);
+  if (is_v) byte += NaiveRunBytes<T>(s);
+  for (int tokens = 0; tokens < offset; ++tokens) byte += s.head_dim * sizeof(T);
+  return byte + dim * static_cast<int64_t>(sizeof(T));
 }
 
 // The largest power of two of pages that fits 256 MB, at least one.
@@ -61,48 +72,69 @@ const KvShape kSmallShapes[] = {
     {2, 2, 64, 3, 16}, {1, 8, 2, 4, 32}, {4, 2, 10, 3, 128}, {3, 1, 12, 2, 256}, {1, 5, 3, 33, 16},
 };
 
-// Visits every K and V vector of the cache as kernels do, and checks that each element has exactly
-// one address and that nothing lies outside the allocations.
+// Visits every K and V vector of the cache as kernels do, and checks that each element and scale
+// has exactly one address, that nothing lies outside the allocations, and that nothing is left but
+// what fills runs up.
 template <typename T, typename MakeView>
 void ExpectBijection(const KvCache& cache, const std::vector<LateDevice::Allocation>& slabs,
                      MakeView view_of, int first_page = 0) {
   const KvShape& s = cache.shape();
-  const int64_t page_elements = s.page_bytes() / sizeof(T);
+  const auto page_bytes = static_cast<int64_t>(s.page_bytes());
   const int64_t pages_per_slab =
       slabs.size() == 1 ? s.num_pages : NaivePagesPerSlab(s.page_bytes());
-  std::vector<bool> seen((s.num_pages - first_page) * page_elements, false);
+  std::vector<bool> seen((s.num_pages - first_page) * page_bytes, false);
+  int64_t num_seen = 0;
+  const auto see = [&](int page, int64_t byte, int64_t size) {
+    for (int64_t i = page * page_bytes + byte; size > 0; ++i, --size, ++num_seen) {
+      ASSERT_FALSE(seen[i]) << "two elements overlap";
+      seen[i] = true;
+    }
+  };
   for (int layer = 0; layer < s.layers; ++layer) {
     const auto view = view_of(layer);
     for (int slot = first_page * s.page_size; slot < s.num_pages * s.page_size; ++slot) {
       const int number = slot / s.page_size, offset = slot % s.page_size;
       const int page = number - first_page;
-      const T* slab = reinterpret_cast<const T*>(slabs[page / pages_per_slab].data);
+      const char* slab = slabs[page / pages_per_slab].data;
       for (int head = 0; head < s.kv_heads; ++head) {
         for (int is_v = 0; is_v < 2; ++is_v) {
           const KvRow<T> key = view.Slot(slot, head);
-          const T* vector = (is_v ? view.ValueOf(key) : key).data;
-          const int64_t index = NaiveIndex(s, layer, head, is_v, offset, 0);
-          ASSERT_EQ(vector - slab, page % pages_per_slab * page_elements + index);
+          const KvRow<T> row = is_v ? view.ValueOf(key) : key;
+          const int64_t byte = NaiveByte<T>(s, layer, head, is_v, offset, 0);
+          const int64_t in_slab = page % pages_per_slab * page_bytes;
+          ASSERT_EQ(reinterpret_cast<const char*>(row.data) - slab, in_slab + byte);
           ASSERT_EQ(view.At(number, offset, head).data, view.Slot(slot, head).data);
-          for (int dim = 0; dim < s.head_dim; ++dim) {
-            ASSERT_FALSE(seen[page * page_elements + index + dim]) << "two elements overlap";
-            seen[page * page_elements + index + dim] = true;
+          see(page, byte, s.head_dim * sizeof(T));
+          if constexpr (KvRow<T>::kHasScale) {
+            const int64_t run = NaiveByte<T>(s, layer, head, is_v, 0, 0);
+            const int64_t scale =
+                run + MultipleOf16(int64_t{s.page_size} * s.head_dim) + int64_t{4} * offset;
+            ASSERT_EQ(reinterpret_cast<const char*>(row.scale) - slab, in_slab + scale);
+            if (offset + 1 < s.page_size) {
+              ASSERT_EQ(view.Next(row).scale, row.scale + 1);
+            }
+            see(page, scale, 4);
           }
         }
       }
     }
   }
-  EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](bool b) { return b; }));
+  const int64_t rows =
+      int64_t{2} * (s.num_pages - first_page) * s.layers * s.kv_heads * s.page_size;
+  EXPECT_EQ(num_seen, rows * s.format.row_bytes(s.head_dim));
+  if (!s.format.has_scales()) {
+    EXPECT_EQ(num_seen, (s.num_pages - first_page) * page_bytes);
+  }
 }
 
 template <typename T>
 class KvCacheTypedTest : public ::testing::Test {};
-using ElementTypes = ::testing::Types<float, Half, BFloat16>;
+using ElementTypes = ::testing::Types<float, Half, BFloat16, int8_t, Float8E4M3, Float8E5M2>;
 TYPED_TEST_SUITE(KvCacheTypedTest, ElementTypes);
 
 TYPED_TEST(KvCacheTypedTest, PagedSlotsFillTheSlabsExactly) {
   for (KvShape shape : kSmallShapes) {
-    shape.format = KvFormat::Dense(DTypeOf<TypeParam>::value);
+    shape.format = KvFormat::Of(DTypeOf<TypeParam>::value);
     LateDevice device;
     const auto cache = MakePagedKvCache(device, shape);
     ASSERT_TRUE(cache.ok());
@@ -119,7 +151,7 @@ TYPED_TEST(KvCacheTypedTest, PagedSlotsFillTheSlabsExactly) {
 
 TYPED_TEST(KvCacheTypedTest, ContiguousSlotsFillTheBufferExactly) {
   for (KvShape shape : kSmallShapes) {
-    shape.format = KvFormat::Dense(DTypeOf<TypeParam>::value);
+    shape.format = KvFormat::Of(DTypeOf<TypeParam>::value);
     shape.num_pages += 1;  // rows begin with number 1
     for (int max_len : {shape.page_size, shape.page_size + 1, 37}) {
       shape.page_size = max_len;
@@ -393,33 +425,40 @@ TEST(KvCacheTest, ShapesThatCannotBeCountedAreRejected) {
 }
 
 TEST(KvCacheTest, ShapeCountsBytes) {
-  const KvShape qwen3_4b = {36, 8, 128, 513, 16, KvFormat::Dense(DType::kF16)};
+  const KvShape qwen3_4b = {36, 8, 128, 513, 16, KvFormat::Of(DType::kF16)};
   EXPECT_EQ(qwen3_4b.token_bytes(), 147456u);
   EXPECT_EQ(qwen3_4b.page_bytes(), 2359296u);
   EXPECT_EQ(512 * qwen3_4b.page_bytes(), 1152 * kMegabyte);
+  KvShape narrow = qwen3_4b;
+  narrow.format = KvFormat::Of(DType::kF8E4M3);
+  EXPECT_EQ(2 * narrow.page_bytes(), qwen3_4b.page_bytes());
+  narrow.format = KvFormat::Of(DType::kI8);
+  EXPECT_EQ(256 * narrow.page_bytes(), 132 * qwen3_4b.page_bytes()) << "132 bytes for 256";
 }
 
 TEST(KvFormatTest, NamesAndRowsOfTheTable) {
   for (const KvFormat::Entry& entry : KvFormat::kTable) {
-    const KvFormat format = KvFormat::Dense(entry.element_type);
+    const KvFormat format = KvFormat::Of(entry.element_type);
     EXPECT_EQ(format, KvFormat{entry.kind});
     EXPECT_EQ(KvFormat::FromName(format.name()), format);
-    EXPECT_EQ(format.row_bytes(7), 7 * static_cast<int64_t>(DTypeBytes(entry.element_type)));
+    EXPECT_EQ(format.row_bytes(7), 7 * static_cast<int64_t>(DTypeBytes(entry.element_type)) +
+                                       (entry.has_scales ? 4 : 0));
   }
   EXPECT_EQ(KvFormat::FromName("auto"), std::nullopt);
-  EXPECT_EQ(KvFormat::FromName("int8"), std::nullopt);
-  EXPECT_EXIT(KvFormat::Dense(DType::kI32), ExitedWithCode(1), "cannot hold I32");
+  EXPECT_EQ(KvFormat::FromName("int4"), std::nullopt);
+  EXPECT_EQ(KvFormat::Find(DType::kI64), std::nullopt);
+  EXPECT_EXIT(KvFormat::Of(DType::kI32), ExitedWithCode(1), "cannot hold I32");
 }
 
 TEST(KvFormatTest, PagesAreRunsOfKeysAndValues) {
   for (const int page_size : {1, 16, 256}) {
     KvView view;
-    view.format = KvFormat::Dense(DType::kBF16);
-    view.s = KvStrides::OfPages(view.format, 3, 2, 6, page_size, 1);
+    view.format = KvFormat::Of(DType::kBF16);
+    view.kv_heads = 2;
+    view.SetPages(3, 6, page_size, 1);
     EXPECT_TRUE(view.HasRuns());
     EXPECT_EQ(view.runs_per_page(), 3 * 2 * 2);
     EXPECT_EQ(view.run_bytes(), page_size * 6 * 2);
-    view.kv_heads = 2;
     EXPECT_EQ(view.row_width(), 12);
     EXPECT_FALSE(view.IsComplete()) << "without storage";
     // Keys of all heads of a token, then their values, as others store them: no runs to copy.

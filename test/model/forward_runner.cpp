@@ -19,7 +19,7 @@ ForwardRunner::ForwardRunner(Ops& ops, const Decoder& decoder, int max_tokens,
   shape.head_dim = c.head_dim;
   shape.num_pages = pages + 1;  // page 0 is the null page
   shape.page_size = options.paged ? options.page_size : max_tokens;
-  shape.format = KvFormat::Dense(options.kv_dtype);
+  shape.format = KvFormat::Of(options.kv_dtype);
   auto kv = options.paged ? MakePagedKvCache(ops.device(), shape)
                           : MakeContiguousKvCache(ops.device(), shape);
   KU_CHECK(kv.ok(), kv.status().message());

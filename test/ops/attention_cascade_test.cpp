@@ -11,7 +11,7 @@ class AttentionCascadeTest : public AttentionTestBase {
   std::vector<AttentionKind> Kinds() const {
     std::vector<AttentionKind> kinds = {AttentionKind::kMha, AttentionKind::kFlash1};
     const bool has_mma = std::get<0>(GetParam()).type != DeviceType::kCPU;
-    if (has_mma && dtype() != DType::kF32) kinds.push_back(AttentionKind::kFlash2);
+    if (has_mma && DTypeBytes(dtype()) == 2) kinds.push_back(AttentionKind::kFlash2);
     return kinds;
   }
   static int HeadDim(AttentionKind kind) { return kind == AttentionKind::kFlash2 ? 64 : 16; }
@@ -25,7 +25,7 @@ class AttentionCascadeTest : public AttentionTestBase {
         << seqs.size() << " sequences, the last shares " << seqs.back().shared << " tokens";
   }
 };
-KU_INSTANTIATE_TYPED_OPS_TEST(AttentionCascadeTest);
+KU_INSTANTIATE_KV_OPS_TEST(AttentionCascadeTest);
 
 // `members` sequences that share their first `shared` tokens; each goes on a little longer than the
 // one before it.
@@ -112,8 +112,8 @@ TEST_P(AttentionCascadeTest, RecordedLaunchReadsWhatIsShared) {
     const std::vector<Seq> seqs = Group(5, 272);
     const int width = shape.q_width(), rows = static_cast<int>(seqs.size());
     const Cache cache(*ops, dtype(), shape, seqs, 16, 1);
-    const Matrix q(*ops, ops->ActivationType(dtype()), rows, width, RandomFloats(rows * width, 1));
-    const Matrix out(*ops, ops->ActivationType(dtype()), rows, width);
+    const Matrix q(*ops, ActivationFor(*ops, dtype()), rows, width, RandomFloats(rows * width, 1));
+    const Matrix out(*ops, ActivationFor(*ops, dtype()), rows, width);
     const Array<int32_t> cu_q(*ops, {0, 1, 2, 3, 4, 5}), lens(*ops, {273, 276, 279, 282, 285});
     const Array<int32_t> shared_lens(*ops, cache.shared_lens());
     AttnMeta meta{cu_q.tensor(), lens.tensor(), rows, 1, 300, shared_lens.tensor()};

@@ -6,7 +6,7 @@ namespace kuiper::test {
 namespace {
 
 using AttentionMaskTest = AttentionTestBase;
-KU_INSTANTIATE_TYPED_OPS_TEST(AttentionMaskTest);
+KU_INSTANTIATE_KV_OPS_TEST(AttentionMaskTest);
 
 // Windows around the sizes of pages (16), tiles (64) and splits (128), longer than a sequence, and
 // of one key.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kv_rows.h"
 #include "ops_test_util.h"
 
 namespace kuiper::test {
@@ -91,17 +92,18 @@ class Cache {
     device_tables_ = std::make_unique<Array<int32_t>>(ops, tables_);
 
     constexpr int kLayers = 3, kSlabShift = 1;
-    const int page_elements = kLayers * shape.kv_heads * 2 * page_size_ * shape.head_dim;
+    const NaiveRun run{dtype, shape.head_dim, page_size_};
+    const int page_bytes = kLayers * shape.kv_heads * 2 * static_cast<int>(run.Bytes());
     const int slab_pages = paged_ ? 1 << kSlabShift : num_pages;
     for (int first = 0; first < num_pages; first += slab_pages) {
-      slabs_.emplace_back(ops, dtype, slab_pages, page_elements);
+      slabs_.emplace_back(ops, DType::kU8, slab_pages, page_bytes);
       slab_pointers_.push_back(slabs_.back().tensor().data);
     }
     std::vector<int64_t> addresses;
     for (void* slab : slab_pointers_) addresses.push_back(reinterpret_cast<intptr_t>(slab));
     device_slabs_ = std::make_unique<Array<int64_t>>(ops, addresses);
     view_.kind = paged_ ? KvView::Kind::kPaged : KvView::Kind::kContiguous;
-    view_.format = KvFormat::Dense(dtype);
+    view_.format = KvFormat::Of(dtype);
     view_.kv_heads = shape.kv_heads;
     view_.slabs = static_cast<void* const*>(device_slabs_->tensor().data);
     view_.base = slab_pointers_[0];
@@ -110,8 +112,7 @@ class Cache {
     view_.slab_shift = kSlabShift;
     while (paged_ && (1 << view_.page_shift) < page_size_) ++view_.page_shift;
     view_.max_len = page_size_;
-    view_.s = KvStrides::OfPages(view_.format, kLayers, shape.kv_heads, shape.head_dim, page_size_,
-                                 /*layer=*/1);
+    view_.SetPages(kLayers, shape.head_dim, page_size_, /*layer=*/1);
     Fill(seqs);
   }
 
@@ -190,7 +191,7 @@ inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, cons
   meta.kv_lens = device_lens.tensor();
   meta.num_seqs = static_cast<int>(seqs.size());
   if (cascade) meta.shared_lens = device_shared.tensor();
-  const DType activation = ops.ActivationType(dtype);
+  const DType activation = ActivationFor(ops, dtype);
   const Matrix mq(ops, activation, rows, shape.q_width(), q, shape.q_width() + 7);
   const Matrix out(ops, activation, rows, shape.q_width(), shape.q_width() + 2);
   std::vector<float> slopes;
@@ -223,8 +224,8 @@ inline std::vector<double> Naive(DType activation, DType dtype, const Shape& sha
   const int d = shape.head_dim;
   std::vector<std::vector<float>> k, v;
   for (int pos = 0; pos < seq.kv_len; ++pos) {
-    k.push_back(Rounded(TokenData(seq.id, pos, 1, shape.kv_width()), dtype));
-    v.push_back(Rounded(TokenData(seq.id, pos, 2, shape.kv_width()), dtype));
+    k.push_back(Kept(TokenData(seq.id, pos, 1, shape.kv_width()), dtype, d));
+    v.push_back(Kept(TokenData(seq.id, pos, 2, shape.kv_width()), dtype, d));
   }
   std::vector<double> out;
   for (int pos = seq.kv_len - seq.q_len; pos < seq.kv_len; ++pos) {
@@ -284,7 +285,7 @@ class AttentionTestBase : public TypedOpsTest {
   void ExpectNaive(const Ops& ops, const std::vector<float>& out, const Shape& shape,
                    const std::vector<Seq>& seqs, const std::string& what = "",
                    const Mask& mask = {}) const {
-    const DType activation = ops.ActivationType(dtype());
+    const DType activation = ActivationFor(ops, dtype());
     ExpectNear(out, Naive(activation, dtype(), shape, seqs, mask), 2e-5,
                2e-5 + RoundingError(activation), what);
   }

@@ -61,7 +61,7 @@ TEST_P(ContractDeathTest, WrongArgumentsOfTheCacheAndOfSamplingEndTheProcess) {
   KvView kv;
   kv.kv_heads = 2;
   kv.slabs = static_cast<void* const*>(slabs.tensor().data);
-  kv.s = KvStrides::OfPages(kv.format, 1, kv.kv_heads, 4, 1, 0);
+  kv.SetPages(1, 4, 1, 0);
   const StoreKvArgs store{.kv = kv, .k = x.tensor(), .v = x.tensor(), .slots = ids.tensor()};
   StoreKvArgs wrong = store;
   wrong.kv.slabs = nullptr;

@@ -7,6 +7,7 @@
 
 #include "../test_data.h"
 #include "cpu_targets.h"
+#include "kv_rows.h"
 #include "ops_test_util.h"
 
 namespace kuiper::test {
@@ -192,19 +193,16 @@ class KvStorage {
     page_size_ = paged ? 4 : 8;
     const int pages = kNumSlots / page_size_;
     view_.kind = kind;
-    view_.format = KvFormat::Dense(dtype);
+    view_.format = KvFormat::Of(dtype);
     view_.kv_heads = kv_heads;
     view_.max_len = page_size_;
     view_.page_shift = 2;
     view_.slab_shift = 1;
-    view_.s.head_dim = view_.s.token_stride = head_dim;
-    view_.s.v_offset = int64_t{page_size_} * head_dim;
-    view_.s.head_stride = 2 * view_.s.v_offset;
-    view_.s.layer_offset = kv_heads * view_.s.head_stride;
-    view_.s.page_stride = 2 * view_.s.layer_offset;
+    view_.SetPages(kLayers, head_dim, page_size_, /*layer=*/1);
+    run_ = {dtype, head_dim, page_size_};
     const int num_slabs = paged ? 2 : 1;
     for (int i = 0; i < num_slabs; ++i) {
-      slabs_.emplace_back(ops, dtype, pages / num_slabs, static_cast<int>(view_.s.page_stride));
+      slabs_.emplace_back(ops, DType::kU8, pages / num_slabs, static_cast<int>(PageBytes()));
     }
     std::vector<int64_t> addresses;
     for (const Matrix& slab : slabs_) {
@@ -219,24 +217,35 @@ class KvStorage {
   // Contiguous rows are numbered from 1.
   int first_slot() const { return view_.kind == KvView::Kind::kPaged ? 0 : page_size_; }
   const KvView& view() const { return view_; }
-  // All of it; element (slot, head, key or value, i) is at Index(...).
-  std::vector<float> Get() const {
-    std::vector<float> all;
+  // All bytes of it.
+  std::vector<char> Get() const {
+    std::vector<char> all;
     for (const Matrix& slab : slabs_) {
-      const std::vector<float> part = slab.Get();
+      const std::vector<char> part = slab.Bytes();
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
   }
-  size_t Index(int slot, int head, bool value, int i) const {
+  // The values of a key or value, whose bytes become those of storage that nobody wrote to.
+  std::vector<float> Take(std::vector<char>* all, int slot, int head, bool value) const {
     slot -= first_slot();
-    return slot / page_size_ * view_.s.page_stride + view_.s.layer_offset +
-           head * view_.s.head_stride + value * view_.s.v_offset +
-           slot % page_size_ * view_.s.head_dim + i;
+    char* const run = all->data() + slot / page_size_ * PageBytes() +
+                      ((view_.kv_heads + head) * 2 + value) * run_.Bytes();
+    char* const row = run + run_.Row(slot % page_size_);
+    char* const scale = run + run_.Scale(slot % page_size_);
+    std::vector<float> values = DecodeRow(run_.cache, row, scale, run_.head_dim);
+    std::fill_n(row, run_.RowBytes(), kUnwritten);
+    if (run_.cache == DType::kI8) std::fill_n(scale, 4, kUnwritten);
+    return values;
   }
+  static constexpr char kUnwritten = '\xFF';
 
  private:
+  static constexpr int kLayers = 2;
+  int64_t PageBytes() const { return int64_t{kLayers} * view_.kv_heads * 2 * run_.Bytes(); }
+
   int page_size_ = 0;
+  NaiveRun run_;
   std::vector<Matrix> slabs_;
   std::unique_ptr<Array<int64_t>> pointers_;
   KvView view_;
@@ -311,28 +320,31 @@ void CheckRope(Ops& ops, DType weight_type, DType kv_type, KvView::Kind kind, co
   ExpectNear(mq.Get(), NaiveRope(q, q_norm, d, axis_of_pair, positions), 3e-6,
              3e-6 + RoundingError(activation), target + " q");
   const std::vector<double> keys = NaiveRope(k, k_norm, d, axis_of_pair, positions);
-  std::vector<float> stored = storage.Get(), got_k, got_v;
+  std::vector<char> stored = storage.Get();
+  std::vector<float> got_k, got_v;
   for (int t = 0; t < kRopeTokens; ++t) {
-    for (int i = 0; i < kv_width; ++i) {
-      float& key = stored[storage.Index(slots[t], i / d, false, i % d)];
-      float& value = stored[storage.Index(slots[t], i / d, true, i % d)];
-      got_k.push_back(std::exchange(key, kNaN));
-      got_v.push_back(std::exchange(value, kNaN));
+    for (int g = 0; g < c.kv_heads; ++g) {
+      for (float x : storage.Take(&stored, slots[t], g, false)) got_k.push_back(x);
+      for (float x : storage.Take(&stored, slots[t], g, true)) got_v.push_back(x);
     }
   }
-  ExpectNear(got_k, keys, 3e-6, 3e-6 + RoundingError(kv_type), target + " k");
-  EXPECT_TRUE(SameBits(got_v, Rounded(v, kv_type))) << target;
-  EXPECT_TRUE(std::all_of(stored.begin(), stored.end(), [](float x) { return std::isnan(x); }))
+  double max_key = 0;
+  for (double x : keys) max_key = std::max(max_key, std::abs(x));
+  const KeepingError error = KeepingErrorOf(kv_type, max_key);
+  ExpectNear(got_k, keys, 3e-6 + error.abs, 3e-6 + error.rel, target + " k");
+  EXPECT_TRUE(SameBits(got_v, Kept(v, kv_type, d))) << target;
+  EXPECT_TRUE(
+      std::all_of(stored.begin(), stored.end(), [](char x) { return x == KvStorage::kUnwritten; }))
       << target << ": written outside the slots";
 }
 
 TEST_P(ElementwiseTest, QkNormRopeStoreMatchesNaive) {
   OnEveryTarget(device(), [&](const std::string& target) {
-    for (int head_dim : {2, 6, 8, 16, 64, 80, 128, 160}) {
+    for (int head_dim : {2, 6, 8, 16, 64, 72, 80, 128, 160, 512}) {
       for (bool norm : {false, true}) {
         CheckRope(*ops_, weight_type(), weight_type(), KvView::Kind::kPaged,
                   {head_dim, 4, 2, norm, 1}, target);
-        for (const DType kv_type : {weight_type(), DType::kF32}) {
+        for (const DType kv_type : KvTypes()) {
           CheckRope(*ops_, weight_type(), kv_type, KvView::Kind::kContiguous,
                     {head_dim, 7, 1, norm, 3}, target);
         }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/float8.h"
 #include "kuiper/base/half.h"
 #include "kuiper/ops/ops.h"
 
@@ -61,6 +63,10 @@ inline float Rounded(float x, DType dtype) {
       return ToFloat(ToHalf(x));
     case DType::kBF16:
       return ToFloat(ToBFloat16(x));
+    case DType::kF8E4M3:
+      return ToFloat(ToFloat8E4M3(x));
+    case DType::kF8E5M2:
+      return ToFloat(ToFloat8E5M2(x));
     default:
       return x;
   }
@@ -143,14 +149,21 @@ class Matrix {
     Upload(std::move(raw));
   }
 
-  // [rows * cols]; fails the test when the padding was written.
-  std::vector<float> Get() const {
+  // All of it as it lies in memory.
+  std::vector<char> Bytes() const {
     std::vector<char> raw(size_t{1} * rows_ * stride_ * DTypeBytes(full_.dtype));
     Tensor host = full_;
     host.data = raw.data();
     host.device = {};
     device_.Download(host, full_);
     device_.Sync();
+    return raw;
+  }
+  void SetBytes(const std::vector<char>& raw) { Upload(raw); }
+
+  // [rows * cols]; fails the test when the padding was written.
+  std::vector<float> Get() const {
+    const std::vector<char> raw = Bytes();
     std::vector<float> values;
     for (int r = 0; r < rows_; ++r) {
       for (int c = 0; c < stride_; ++c) {
@@ -271,7 +284,9 @@ inline std::string DeviceTypeTestName(
   for (char& c : name) {
     if (c == ':') c = '_';
   }
-  return name + "_" + DTypeName(std::get<1>(info.param));
+  name += std::string("_") + DTypeName(std::get<1>(info.param));
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
 }
 
 using OpsTest = ::testing::TestWithParam<Device>;

@@ -1,7 +1,8 @@
-// CopyPages against a copy element by element on the host: no token beyond the copied ones and no
-// other page changes.
-#include <cmath>
+// CopyPages against a copy byte by byte on the host: no token beyond the copied ones and no other
+// page changes.
+#include <random>
 
+#include "kv_rows.h"
 #include "ops_test_util.h"
 
 namespace kuiper::test {
@@ -13,8 +14,7 @@ struct Layout {
   int layers = 3;
   int kv_heads = 2;
   int head_dim = 8;
-  int run() const { return page_size * head_dim; }
-  int page_elements() const { return layers * kv_heads * 2 * run(); }
+  int runs() const { return layers * kv_heads * 2; }
 };
 
 struct Copy {
@@ -23,67 +23,74 @@ struct Copy {
 
 constexpr int kNumPages = 11, kSlabShift = 1;  // paged: six slabs
 
-// Storage of both kinds with random elements, as [page][page_elements] on the host.
+// Storage of both kinds with random bytes, as [page][run][bytes of a run] on the host.
 class Storage {
  public:
-  Storage(Ops& ops, DType dtype, const Layout& layout) : layout_(layout) {
+  Storage(Ops& ops, DType dtype, const Layout& layout)
+      : layout_(layout), run_{dtype, layout.head_dim, layout.page_size} {
     const int slab_pages = layout.paged ? 1 << kSlabShift : kNumPages;
     std::vector<int64_t> addresses;
     for (int first = 0; first < kNumPages; first += slab_pages) {
       const int pages = std::min(slab_pages, kNumPages - first);
-      const std::vector<float> values =
-          Rounded(RandomFloats(size_t{1} * pages * layout.page_elements(), first), dtype);
-      expected_.insert(expected_.end(), values.begin(), values.end());
-      slabs_.emplace_back(ops, dtype, pages, layout.page_elements(), values);
+      std::vector<char> bytes(size_t{1} * pages * PageBytes());
+      std::mt19937 random(static_cast<uint32_t>(first));
+      for (char& byte : bytes) byte = static_cast<char>(random());
+      expected_.insert(expected_.end(), bytes.begin(), bytes.end());
+      slabs_.emplace_back(ops, DType::kU8, pages, PageBytes());
+      slabs_.back().SetBytes(bytes);
       addresses.push_back(reinterpret_cast<intptr_t>(slabs_.back().tensor().data));
     }
     device_slabs_ = std::make_unique<Array<int64_t>>(ops, addresses);
     view_.kind = layout.paged ? KvView::Kind::kPaged : KvView::Kind::kContiguous;
-    view_.format = KvFormat::Dense(dtype);
+    view_.format = KvFormat::Of(dtype);
     view_.kv_heads = layout.kv_heads;
     view_.slabs = static_cast<void* const*>(device_slabs_->tensor().data);
     view_.base = slabs_[0].tensor().data;
     view_.slab_shift = kSlabShift;
     while (layout.paged && (1 << view_.page_shift) < layout.page_size) ++view_.page_shift;
     view_.max_len = layout.page_size;
-    view_.s.page_stride = layout.page_elements();
-    view_.s.layer_offset = 2 * layout.kv_heads * layout.run();  // the second layer's
-    view_.s.head_stride = 2 * layout.run();
-    view_.s.v_offset = layout.run();
-    view_.s.token_stride = view_.s.head_dim = layout.head_dim;
+    view_.SetPages(layout.layers, layout.head_dim, layout.page_size, /*layer=*/1);
   }
 
   const KvView& view() const { return view_; }
 
   void ExpectAfter(const std::vector<Copy>& copies) {
     for (const Copy& c : copies) {
-      for (int i = 0; i < layout_.page_elements(); ++i) {
-        const int token = i % layout_.run() / layout_.head_dim;
-        if (token >= c.tokens) continue;
-        expected_[IndexOf(c.to) + i] = expected_[IndexOf(c.from) + i];
+      for (int run = 0; run < layout_.runs(); ++run) {
+        for (int token = 0; token < c.tokens; ++token) {
+          CopyExpected(c, run, run_.Row(token), run_.RowBytes());
+          if (run_.cache == DType::kI8) CopyExpected(c, run, run_.Scale(token), 4);
+        }
       }
     }
-    std::vector<float> actual;
+    std::vector<char> actual;
     for (const Matrix& slab : slabs_) {
-      const std::vector<float> values = slab.Get();
-      actual.insert(actual.end(), values.begin(), values.end());
+      const std::vector<char> bytes = slab.Bytes();
+      actual.insert(actual.end(), bytes.begin(), bytes.end());
     }
     ASSERT_EQ(actual.size(), expected_.size());
     for (size_t i = 0; i < actual.size(); ++i) {
-      ASSERT_EQ(actual[i], expected_[i])
-          << "page " << i / layout_.page_elements() << ", element " << i % layout_.page_elements();
+      ASSERT_EQ(actual[i], expected_[i]) << "page " << i / static_cast<size_t>(PageBytes())
+                                         << ", byte " << i % static_cast<size_t>(PageBytes());
     }
   }
 
  private:
-  // Of the page's first element; rows are numbered from 1.
-  int IndexOf(int page) const {
-    return (layout_.paged ? page : page - 1) * layout_.page_elements();
+  int PageBytes() const { return layout_.runs() * static_cast<int>(run_.Bytes()); }
+  void CopyExpected(const Copy& c, int run, int64_t begin, int64_t size) {
+    const int64_t in_page = run * run_.Bytes() + begin;
+    std::copy_n(expected_.begin() + PageBegin(c.from) + in_page, size,
+                expected_.begin() + PageBegin(c.to) + in_page);
+  }
+  // Rows are numbered from 1.
+  int64_t PageBegin(int page) const {
+    return int64_t{1} * (layout_.paged ? page : page - 1) * PageBytes();
   }
 
   Layout layout_;
+  NaiveRun run_;
   std::vector<Matrix> slabs_;
-  std::vector<float> expected_;
+  std::vector<char> expected_;
   std::unique_ptr<Array<int64_t>> device_slabs_;
   KvView view_;
 };
@@ -103,10 +110,10 @@ class PageCopyTest : public TypedOpsTest {
 
   const std::unique_ptr<Ops> ops_ = MakeTestOps(std::get<0>(GetParam()));
 };
-KU_INSTANTIATE_TYPED_OPS_TEST(PageCopyTest);
+KU_INSTANTIATE_KV_OPS_TEST(PageCopyTest);
 
 TEST_P(PageCopyTest, CopiesTheFirstTokensOfPagesInSeveralSlabs) {
-  for (int page_size : {1, 16, 64}) {
+  for (int page_size : {1, 2, 16, 64}) {
     for (int head_dim : {1, 5, 8, 20}) {
       SCOPED_TRACE("page_size " + std::to_string(page_size) + ", head_dim " +
                    std::to_string(head_dim));

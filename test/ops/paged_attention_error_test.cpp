@@ -29,7 +29,25 @@ TEST_P(PagedAttentionErrorTest, CacheErrorsNameTheField) {
     const char* message;
   } cases[] = {
       {[](PagedKv& kv) { kv.dtype = DType::kI32; },
-       "kv.dtype is I32; it must be FP32, FP16 or BF16"},
+       "kv.dtype is I32; it must be FP32, FP16, BF16, INT8, FP8 E4M3 or FP8 E5M2"},
+      {[](PagedKv& kv) { kv.dtype = DType::kI8; }, "kv.k_scales is null"},
+      {[](PagedKv& kv) { kv.k_scales = kv.v_scales = static_cast<float*>(kv.k); },
+       "scales are given, and kv.dtype is FP16, which has none"},
+      {[](PagedKv& kv) {
+         auto* const scales = static_cast<float*>(kv.k);
+         kv.dtype = DType::kI8;
+         kv = kv.WithScales(scales, Shifted(scales, 2));
+       },
+       "kv.v_scales is not aligned to 4 bytes"},
+      {[](PagedKv& kv) {
+         auto* const scales = static_cast<float*>(kv.k);
+         kv.dtype = DType::kI8;
+         kv = kv.WithScales(scales, scales);
+         kv.scale_token_stride = 1;
+       },
+       "kv.scale_token_stride is 1; it must be in [2, 576460752303423487]"},
+      {[](PagedKv& kv) { kv.dtype = DType::kF8E4M3, kv.k = Shifted(kv.k, 4); },
+       "kv.k is not aligned to 8 bytes"},
       {[](PagedKv& kv) { kv.head_size = 0; }, "kv.head_size is 0; it must be in [2, 1024]"},
       {[](PagedKv& kv) { kv.head_size = 1032; }, "kv.head_size is 1032; it must be in [2, 1024]"},
       {[](PagedKv& kv) { kv.head_size = 63; },

@@ -9,8 +9,9 @@ class PagedAttentionTest : public TypedOpsTest {
  protected:
   Device device() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
+  DType activation() const { return IsFloat(dtype()) ? dtype() : DType::kF32; }
 };
-KU_INSTANTIATE_TYPED_OPS_TEST(PagedAttentionTest);
+KU_INSTANTIATE_KV_OPS_TEST(PagedAttentionTest);
 
 TEST_P(PagedAttentionTest, MatchesNaiveForEveryHeadSize) {
   struct Case {
@@ -29,7 +30,7 @@ TEST_P(PagedAttentionTest, MatchesNaiveForEveryHeadSize) {
   for (AttentionKind kind : kKinds) {
     PagedAttention attention = MakeAttention(device(), {4, 8, 1024, 64}, kind);
     for (const Case& c : cases) {
-      Call call(attention, dtype(), dtype(), c.shape, seqs, c.page_size, c.layout);
+      Call call(attention, activation(), dtype(), c.shape, seqs, c.page_size, c.layout);
       call.ExpectNaive(Describe(c.shape));
     }
   }
@@ -44,12 +45,12 @@ TEST_P(PagedAttentionTest, LayoutAndPageSizeChangeNoBit) {
     for (int page_size : {1, 16, 256}) {
       for (Layout layout :
            {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kSeparateHeadMajor, Layout::kPadded}) {
-        Call call(attention, dtype(), dtype(), shape, seqs, page_size, layout);
+        Call call(attention, activation(), dtype(), shape, seqs, page_size, layout);
         if (first.empty()) {
           // Tensor cores round the weights of the values to the type of the cache.
           first = call.Run();
-          const double tolerance = 2e-5 + RoundingError(dtype());
-          ExpectNear(first, Naive(dtype(), dtype(), shape, seqs, {}), tolerance, tolerance);
+          const double tolerance = 2e-5 + RoundingError(activation());
+          ExpectNear(first, Naive(activation(), dtype(), shape, seqs, {}), tolerance, tolerance);
         }
         EXPECT_TRUE(SameBits(call.Run(), first)) << "page size " << page_size;
       }
@@ -71,7 +72,8 @@ TEST_P(PagedAttentionTest, StridesOfQChangeNoBit) {
     for (AttentionKind kind : kKinds) {
       PagedAttention attention = MakeAttention(device(), {3, 8, 64, 64}, kind);
       const auto run = [&](QLayout layout) {
-        Call call(attention, dtype(), dtype(), shape, seqs, 16, Layout::kHeadMajor, {}, layout);
+        Call call(attention, activation(), dtype(), shape, seqs, 16, Layout::kHeadMajor, {},
+                  layout);
         if (layout == QLayout::kDense) call.ExpectNaive(Describe(shape));
         return call.Run();
       };
@@ -85,7 +87,7 @@ TEST_P(PagedAttentionTest, StridesOfQChangeNoBit) {
 // Without a scale it is 1 / sqrt(head_size), which the other tests rely on.
 TEST_P(PagedAttentionTest, ScaleIsTheOneGiven) {
   PagedAttention attention = MakeAttention(device());
-  Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 40}}, 16, Layout::kHeadMajor);
+  Call call(attention, activation(), dtype(), {4, 2, 16}, {{1, 1, 40}}, 16, Layout::kHeadMajor);
   const std::vector<float> by_default = call.Run();
   call.args().scale = 0.25f;
   EXPECT_TRUE(SameBits(call.Run(), by_default));
@@ -96,42 +98,61 @@ TEST_P(PagedAttentionTest, ScaleIsTheOneGiven) {
 TEST_P(PagedAttentionTest, MasksReachTheKernel) {
   PagedAttention attention = MakeAttention(device());
   for (const Mask& mask : {Mask{true, 9, false}, Mask{false, 0, false}, Mask{true, 0, true}}) {
-    Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 40}, {2, 7, 20}}, 16,
+    Call call(attention, activation(), dtype(), {4, 2, 16}, {{1, 1, 40}, {2, 7, 20}}, 16,
               Layout::kTokenMajor, mask);
     call.ExpectNaive(Describe(mask));
   }
 }
 
-// Where the header says an element is.
+// Where the header says an element and a scale are.
 TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
   PagedAttention attention = MakeAttention(device());
   const Shape shape{2, 2, 8};
   const std::vector<Seq> seqs = {{1, 1, 5}, {2, 1, 3}};
+  constexpr char kUnwritten = '\xFF';
+  const auto all_unwritten = [](const std::vector<char>& bytes) {
+    return std::all_of(bytes.begin(), bytes.end(), [](char x) { return x == kUnwritten; });
+  };
   for (Layout layout :
        {Layout::kTokenMajor, Layout::kHeadMajor, Layout::kSeparateHeadMajor, Layout::kPadded}) {
-    Call call(attention, dtype(), dtype(), shape, seqs, 4, layout);
+    Call call(attention, activation(), dtype(), shape, seqs, 4, layout);
     const PagedKv& kv = call.kv();
-    const auto base =
-        std::min(reinterpret_cast<uintptr_t>(kv.k), reinterpret_cast<uintptr_t>(kv.v));
-    std::vector<float> expected(call.cache_values().size(), kNaN);
+    std::vector<char> cache = call.cache().Bytes();
+    const bool scales_elsewhere = dtype() == DType::kI8 && layout != Layout::kHeadMajor;
+    std::vector<char> scales = scales_elsewhere ? call.scales().Bytes() : std::vector<char>();
+    // The host's byte of a pointer of the device.
+    const auto host = [&](const void* p) {
+      const Matrix& memory =
+          scales_elsewhere && p != kv.k && p != kv.v ? call.scales() : call.cache();
+      const auto begin = reinterpret_cast<uintptr_t>(memory.tensor().data);
+      std::vector<char>& bytes = &memory == &call.cache() ? cache : scales;
+      return bytes.data() + (reinterpret_cast<uintptr_t>(p) - begin);
+    };
     for (int s = 0; s < 2; ++s) {
       for (int pos = 0; pos < seqs[s].kv_len; ++pos) {
         for (int which : {1, 2}) {
-          const auto at = reinterpret_cast<uintptr_t>(which == 1 ? kv.k : kv.v) - base;
-          const std::vector<float> data =
-              Rounded(TokenData(seqs[s].id, pos, which, shape.kv_width()), dtype());
-          for (int i = 0; i < shape.kv_width(); ++i) {
-            expected[at / DTypeBytes(dtype()) + call.page(s, pos / 4) * kv.page_stride +
-                     pos % 4 * kv.token_stride + i / 8 * kv.head_stride + i % 8] = data[i];
+          const std::vector<float> expected =
+              Kept(TokenData(seqs[s].id, pos, which, shape.kv_width()), dtype(), 8);
+          for (int g = 0; g < 2; ++g) {
+            const int64_t element = call.page(s, pos / 4) * kv.page_stride +
+                                    pos % 4 * kv.token_stride + g * kv.head_stride;
+            const auto bytes = static_cast<int64_t>(DTypeBytes(dtype()));
+            char* const row = host(which == 1 ? kv.k : kv.v) + element * bytes;
+            char* scale = nullptr;
+            if (dtype() == DType::kI8) {
+              scale = host(which == 1 ? kv.k_scales : kv.v_scales) +
+                      4 * (call.page(s, pos / 4) * kv.scale_page_stride +
+                           pos % 4 * kv.scale_token_stride + g * kv.scale_head_stride);
+            }
+            const std::vector<float> stored = DecodeRow(dtype(), row, scale, 8);
+            EXPECT_TRUE(std::equal(stored.begin(), stored.end(), expected.begin() + 8 * g));
+            std::fill_n(row, 8 * bytes, kUnwritten);
+            if (scale != nullptr) std::fill_n(scale, 4, kUnwritten);
           }
         }
       }
     }
-    const std::vector<float> stored = call.cache_values();
-    for (size_t i = 0; i < stored.size(); ++i) {
-      ASSERT_TRUE(stored[i] == expected[i] || (std::isnan(stored[i]) && std::isnan(expected[i])))
-          << "element " << i << " is " << stored[i] << ", expected " << expected[i];
-    }
+    EXPECT_TRUE(all_unwritten(cache) && all_unwritten(scales)) << "written elsewhere";
   }
 }
 
@@ -139,8 +160,8 @@ TEST_P(PagedAttentionTest, StoreKvWritesWhereTheStridesSay) {
 TEST_P(PagedAttentionTest, OneObjectServesManyCaches) {
   PagedAttention attention = MakeAttention(device());
   const std::vector<Seq> one = {{1, 1, 40}}, two = {{2, 1, 40}};
-  Call first(attention, dtype(), dtype(), {4, 2, 16}, one, 16, Layout::kTokenMajor);
-  Call second(attention, dtype(), dtype(), {2, 1, 8}, two, 8, Layout::kHeadMajor);
+  Call first(attention, activation(), dtype(), {4, 2, 16}, one, 16, Layout::kTokenMajor);
+  Call second(attention, activation(), dtype(), {2, 1, 8}, two, 8, Layout::kHeadMajor);
   ASSERT_TRUE(attention.Run(first.args()).ok());
   ASSERT_TRUE(attention.Run(second.args()).ok());
   first.ExpectNaive("first");
@@ -149,7 +170,7 @@ TEST_P(PagedAttentionTest, OneObjectServesManyCaches) {
 
 TEST_P(PagedAttentionTest, NoRowsIsNoWork) {
   PagedAttention attention = MakeAttention(device());
-  Call call(attention, dtype(), dtype(), {4, 2, 16}, {{1, 1, 4}}, 16, Layout::kTokenMajor);
+  Call call(attention, activation(), dtype(), {4, 2, 16}, {{1, 1, 4}}, 16, Layout::kTokenMajor);
   call.args().num_tokens = 0;
   for (float x : call.Run()) EXPECT_TRUE(std::isnan(x));
 }

@@ -57,7 +57,9 @@ class Call {
 
   PagedAttentionArgs& args() { return args_; }
   const PagedKv& kv() const { return kv_; }
-  std::vector<float> cache_values() const { return cache_->Get(); }
+  // All of the cache without scales that lie elsewhere, and those.
+  const Matrix& cache() const { return *cache_; }
+  const Matrix& scales() const { return *scales_; }
   int32_t page(int seq, int block) const { return tables_[seq * args_.block_table_stride + block]; }
 
   std::vector<float> Run() {
@@ -80,23 +82,41 @@ class Call {
     const int plane = num_pages * page_size * g * d;  // all keys, or all values
     const int gap = layout == Layout::kPadded ? 16 : 0;
     const int padded = num_pages * (page_size * (g * (d + gap) + gap) + gap);
-    cache_ = std::make_unique<Matrix>(device, cache, 1, 2 * std::max(plane, padded));
+    const auto plane_bytes = static_cast<int>(std::max(plane, padded) * DTypeBytes(cache));
+    const int64_t head_major = PagedKv::HeadMajorBytes(cache, num_pages, page_size, g, d);
+    const int bytes = std::max(2 * plane_bytes, static_cast<int>(head_major));
+    cache_ = std::make_unique<Matrix>(device, DType::kU8, 1, bytes);
     char* data = static_cast<char*>(cache_->tensor().data);
     if (layout == Layout::kHeadMajor) {
       kv_ = PagedKv::HeadMajor(data, cache, num_pages, page_size, g, d);
       return;
     }
     // The values lie in front of the keys.
-    char* keys = data + std::max(plane, padded) * DTypeBytes(cache);
+    char* keys = data + plane_bytes;
     if (layout == Layout::kSeparateHeadMajor) {
       kv_ = PagedKv::HeadMajor(keys, data, cache, num_pages, page_size, g, d);
-      return;
+    } else {
+      kv_ = PagedKv::TokenMajor(keys, data, cache, num_pages, page_size, g, d);
     }
-    kv_ = PagedKv::TokenMajor(keys, data, cache, num_pages, page_size, g, d);
+    if (gap != 0) {
+      kv_.head_stride = d + gap;
+      kv_.token_stride = g * kv_.head_stride + gap;
+      kv_.page_stride = page_size * kv_.token_stride + gap;
+    }
+    if (cache == DType::kI8) MakeScales(gap);
+  }
+
+  // The scales of the values lie in front of those of the keys as well.
+  void MakeScales(int gap) {
+    const int g = shape_.kv_heads, tokens = kv_.num_pages * kv_.page_size;
+    const int plane = tokens * (g * (1 + gap) + gap);
+    scales_ = std::make_unique<Matrix>(attention_.device(), DType::kF32, 1, 2 * plane);
+    auto* const values = scales_->tensor().ptr<float>();
+    kv_ = kv_.WithScales(values + plane, values);
     if (gap == 0) return;
-    kv_.head_stride = d + gap;
-    kv_.token_stride = g * kv_.head_stride + gap;
-    kv_.page_stride = page_size * kv_.token_stride + gap;
+    kv_.scale_head_stride = 1 + gap;
+    kv_.scale_token_stride = g * kv_.scale_head_stride + gap;
+    kv_.scale_page_stride = kv_.page_size * kv_.scale_token_stride;
   }
 
   void MakeTables(int table_stride, int page_size) {
@@ -195,7 +215,7 @@ class Call {
   PagedKv kv_;
   PagedAttentionArgs args_;
   std::vector<int32_t> tables_;
-  std::unique_ptr<Matrix> cache_, q_, out_;
+  std::unique_ptr<Matrix> cache_, scales_, q_, out_;
   std::vector<std::unique_ptr<Array<int32_t>>> arrays_;
   std::unique_ptr<Array<float>> slopes_;
 };

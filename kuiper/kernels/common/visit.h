@@ -6,6 +6,7 @@
 
 #include "kuiper/base/check.h"
 #include "kuiper/base/dtype.h"
+#include "kuiper/base/float8.h"
 #include "kuiper/base/half.h"
 #include "kuiper/ops/kv_view.h"
 
@@ -44,6 +45,12 @@ void VisitKv(const KvView& kv, F&& f) {
       return visit(Half{});
     case KvFormat::Kind::kBF16:
       return visit(BFloat16{});
+    case KvFormat::Kind::kInt8:
+      return visit(int8_t{});
+    case KvFormat::Kind::kF8E4M3:
+      return visit(Float8E4M3{});
+    case KvFormat::Kind::kF8E5M2:
+      return visit(Float8E5M2{});
   }
 }
 

@@ -6,7 +6,9 @@
 //
 // Bits: a score is summed along head_dim in ascending order, an output along the key positions in
 // ascending order, tiles start at absolute position 0, and nothing beyond a row's own length enters
-// it. So a row's result does not depend on the block, chunk, page or batch it is computed in.
+// it. The scale of a key multiplies its finished score, that of a value its weight, before the
+// products with its elements. So a row's result does not depend on the block, chunk, page or batch
+// it is computed in.
 //
 // Cascade (AttnMeta::shared_lens): an item can also be the rows of several sequences that begin
 // with the same pages. They go through the tiles they share together, and each goes on alone.
@@ -153,9 +155,11 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
       for (int r = first; r < first + rows; ++r) {
         const KeyRange own = InTile(item.row_keys(r), tile);
         if (own.empty()) continue;
+        loaded.ScaleByKeys(s.scores + r * kTile, own);
         AddBias(call, item, r, own, tile, s.scores + r * kTile);
         OnlineSoftmax(s.scores + r * kTile, own, s.max + r, s.sum + r * 16, s.acc + r * s.dim,
                       s.dim);
+        loaded.ScaleByValues(s.scores + r * kTile, own);
       }
       loaded.VisitValues(
           s, [&](const auto& b) HWY_ATTR { AddValues(item, s, scores, b, first, rows, tile); });
@@ -191,6 +195,9 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
     NextRows(view, item, tile, &loaded);
     LoadTile(view, item, s, true, false, &loaded);
     ScoreTile(s, loaded.keys, 0, item.num_rows(), view.head_dim(), s.scores + tile);
+    for (int r = 0; r < item.num_rows(); ++r) {
+      loaded.ScaleByKeys(s.scores + r * s.score_stride + tile, loaded.keys);
+    }
   }
   for (int r = 0; r < item.num_rows(); ++r) {
     float* scores = s.scores + r * s.score_stride;
@@ -203,6 +210,9 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
   for (int tile = first_tile; tile < all.end; tile += kTile) {
     NextRows(view, item, tile, &loaded);
     LoadTile(view, item, s, false, true, &loaded);
+    for (int r = 0; r < item.num_rows(); ++r) {
+      loaded.ScaleByValues(s.scores + r * s.score_stride + tile, InTile(item.row_keys(r), tile));
+    }
     loaded.VisitValues(s, [&](const auto& b) HWY_ATTR {
       AddValues(item, s, s.scores + tile, b, 0, item.num_rows(), tile);
     });

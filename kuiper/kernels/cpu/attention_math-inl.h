@@ -103,6 +103,14 @@ HWY_INLINE void AddAlibi(float* scores, KeyRange keys, float slope, int distance
   }
 }
 
+// scores[i] *= factors[i] for i in `keys`; columns beside them get garbage.
+HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors) {
+  const DF d;
+  for (int i = keys.begin / 16 * 16; i < keys.end; i += kLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, scores + i), hn::LoadU(d, factors + i)), d, scores + i);
+  }
+}
+
 // Extends the range to whole groups of 16 columns; what was outside becomes -inf.
 HWY_INLINE KeyRange PadScores(float* scores, KeyRange keys) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();

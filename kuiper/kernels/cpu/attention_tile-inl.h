@@ -60,7 +60,8 @@ HWY_INLINE VU LoadBlocks(const KvRow<T>* rows, int apart, int offset) {
   }
 }
 
-// Stores a vector of one 32-bit word per key: an FP32 element, or two 16-bit ones for two rows.
+// Stores a vector of one 32-bit word per key: an FP32 element, or two or four narrower ones for as
+// many rows.
 HWY_INLINE void StoreWords(VU words, float* out, const float*) {
   hn::StoreU(hn::BitCast(DF(), words), DF(), out);
 }
@@ -69,15 +70,38 @@ HWY_INLINE void StoreWords(VU words, float* out, const BFloat16*) {
   hn::StoreU(hn::BitCast(DF(), hn::ShiftLeft<16>(words)), DF(), out);
   hn::StoreU(hn::BitCast(DF(), hn::And(words, hn::Set(d, 0xFFFF0000u))), DF(), out + kKeyStride);
 }
-HWY_INLINE void StoreWords(VU words, float* out, const Half*) {
+// Two FP16 elements for rows that are `apart` of each other.
+HWY_INLINE void StoreHalves(VU words, float* out, int apart) {
   const hn::Rebind<uint16_t, DU> d16;
-  uint16_t half[2][kLanes];
-  hn::StoreU(hn::TruncateTo(d16, hn::And(words, hn::Set(DU(), 0xFFFFu))), d16, half[0]);
-  hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(words)), d16, half[1]);
-  for (int i = 0; i < 2; ++i) {
-    const VF wide = LoadF32(DF(), reinterpret_cast<const Half*>(half[i]));
-    hn::StoreU(wide, DF(), out + i * kKeyStride);
-  }
+  const auto low = hn::TruncateTo(d16, hn::And(words, hn::Set(DU(), 0xFFFFu)));
+  const auto high = hn::TruncateTo(d16, hn::ShiftRight<16>(words));
+  hn::StoreU(WidenHalves(DF(), low), DF(), out);
+  hn::StoreU(WidenHalves(DF(), high), DF(), out + apart * kKeyStride);
+}
+HWY_INLINE void StoreWords(VU words, float* out, const Half*) {
+  StoreHalves(words, out, 1);
+}
+// Both types of FP8: the even and the odd elements are two FP16 each.
+template <typename T>
+HWY_INLINE void StoreWords(VU words, float* out, const T* type) {
+  const hn::Repartition<uint16_t, DU> d16;
+  const auto codes = hn::BitCast(d16, words);
+  const auto even = HalvesOf(d16, hn::ShiftLeft<8>(codes), type);
+  const auto odd = HalvesOf(d16, hn::And(codes, hn::Set(d16, uint16_t{0xFF00})), type);
+  StoreHalves(hn::BitCast(DU(), even), out, 2);
+  StoreHalves(hn::BitCast(DU(), odd), out + kKeyStride, 2);
+}
+HWY_INLINE void StoreWords(VU words, float* out, const int8_t*) {
+  const hn::RebindToSigned<DU> d32;
+  const auto codes = hn::BitCast(d32, words);
+  const auto store = [&](hn::Vec<decltype(d32)> first, int row) HWY_ATTR {
+    const VF wide = hn::ConvertTo(DF(), hn::ShiftRight<24>(first));
+    hn::StoreU(wide, DF(), out + row * kKeyStride);
+  };
+  store(hn::ShiftLeft<24>(codes), 0);
+  store(hn::ShiftLeft<16>(codes), 1);
+  store(hn::ShiftLeft<8>(codes), 2);
+  store(codes, 3);
 }
 
 // Transposes 16 bytes of each of kLanes keys: words within the 128-bit blocks, whose four rows are
@@ -123,8 +147,8 @@ HWY_INLINE bool IsContiguousBlock(const KvRow<T>* rows, int head_dim) {
   return rows[kPackKeys - 1].data - rows[0].data == int64_t{kPackKeys - 1} * head_dim;
 }
 
-// keys[i][j] = element i of row j for j in `range`, as FP32; `rows` is padded to multiples of
-// kPackKeys with valid rows. Other columns hold anything. ahead(block) says what to fetch
+// keys[i][j] = element i of row j for j in `range`, before its scale; `rows` is padded to multiples
+// of kPackKeys with valid rows. Other columns hold anything. ahead(block) says what to fetch
 // meanwhile.
 template <typename T, class F>
 void PackKeys(const KvRow<T>* rows, KeyRange range, int head_dim, [[maybe_unused]] const F& ahead,
@@ -149,7 +173,7 @@ void PackKeys(const KvRow<T>* rows, KeyRange range, int head_dim, [[maybe_unused
   }
 }
 
-// values[j] = the value of key j as FP32 for j in `range`, padded with zeros to `dim`.
+// values[j] = the elements of the value of key j for j in `range`, padded with zeros to `dim`.
 template <class View, class Row = typename View::Row>
 void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, float* values) {
   const int head_dim = view.head_dim();
@@ -162,7 +186,8 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 
 // --- one tile of an item ----------------------------------------------------------------------
 
-// The rows of one tile and of the next, and whether the values were converted to scratch.
+// The rows of one tile and of the next, their scales, and whether the values were converted to
+// scratch.
 template <class Row>
 struct Tile {
   KeyRange keys;  // that the item sees, from the start of the tile
@@ -170,6 +195,18 @@ struct Tile {
   Row next_rows[kTile];
   int next_end = -1;  // of next_rows; -1: not looked up
   bool packed = false;
+  // Of rows with scales, for the keys of the tile that are loaded; zeros beside them.
+  float key_scales[Row::kIsScaled ? kTile : 1];
+  float value_scales[Row::kIsScaled ? kTile : 1];
+
+  // Scores of elements to scores of keys, and weights of values to weights of elements; `scores` is
+  // the tile's first column and `seen` a part of its keys.
+  HWY_INLINE void ScaleByKeys(float* scores, KeyRange seen) const {
+    if constexpr (Row::kIsScaled) ScaleScores(scores, seen, key_scales);
+  }
+  HWY_INLINE void ScaleByValues(float* weights, KeyRange seen) const {
+    if constexpr (Row::kIsScaled) ScaleScores(weights, seen, value_scales);
+  }
 
   // Calls f with the values, to be indexed by position in the tile.
   template <class F>
@@ -200,6 +237,13 @@ HWY_INLINE void NextRows(const View& view, const AttentionItem& item, int begin,
   }
 }
 
+// scales[j] = that of row_of(j) for j in `keys`.
+template <class F>
+HWY_INLINE void GatherScales(KeyRange keys, const F& row_of, float* scales) {
+  std::fill_n(scales, kTile, 0.0f);
+  for (int j = keys.begin; j < keys.end; ++j) scales[j] = row_of(j).Scale();
+}
+
 // Makes the keys and values of the tile ready for the products.
 template <class View>
 HWY_INLINE void LoadTile(const View& view, const AttentionItem& item, const AttentionScratch& s,
@@ -209,6 +253,12 @@ HWY_INLINE void LoadTile(const View& view, const AttentionItem& item, const Atte
   const int head_dim = view.head_dim();
   const KeyRange keys = tile->keys;
   const bool many_rows = item.num_rows() > kPackFromRows;
+  if constexpr (View::Row::kIsScaled) {
+    const auto key = [&](int j) { return tile->rows[j]; };
+    if (with_keys) GatherScales(keys, key, tile->key_scales);
+    const auto value = [&](int j) { return view.ValueOf(tile->rows[j]); };
+    if (with_values) GatherScales(keys, value, tile->value_scales);
+  }
   if (with_keys) {
     const auto ahead = [&](int block) {
       Ahead next;

@@ -13,10 +13,14 @@ void Run(const Resources& resources, const CopyPagesArgs& args) {
     const int64_t units = copies.rows() * runs * view.MaxRunUnits();
     ForEachItem(resources.pool, copies.rows() * runs, units, [&](int64_t item, int) {
       const int32_t* copy = copies.row<int32_t>(item / runs);
-      const int64_t size = view.RunUnits(copy[2]);
-      KU_CHECK(size >= 0 && size <= view.MaxRunUnits(), "more tokens than a page has");
       auto* to = view.Run(copy[1], item % runs);
-      std::memcpy(to, view.Run(copy[0], item % runs), size * sizeof(*to));
+      const auto* from = view.Run(copy[0], item % runs);
+      for (int i = 0; i < view.kRunParts; ++i) {
+        const auto part = view.PartOfRun(i, copy[2]);
+        KU_CHECK(part.size >= 0 && part.begin + part.size <= view.MaxRunUnits(),
+                 "more tokens than a page has");
+        std::memcpy(to + part.begin, from + part.begin, part.size * sizeof(*to));
+      }
     });
   });
 }

@@ -11,7 +11,9 @@
 #include "hwy/highway.h"
 // After highway.h.
 #include "hwy/contrib/math/math-inl.h"
+#include "kuiper/base/float8.h"
 #include "kuiper/base/half.h"
+#include "kuiper/kernels/common/int8_row.h"
 #include "kuiper/ops/kv_format.h"
 
 #if defined(KUIPER_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -106,6 +108,95 @@ HWY_INLINE void StoreF32(hn::Vec<D> v, [[maybe_unused]] D d, Half* p) {
 #endif
 }
 
+// FP16 values given as their bits.
+template <class D>
+HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+  const hn::Rebind<uint16_t, D> d16;
+#if KU_SIMD_HAS_F16C
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+#else
+  Half half[hn::MaxLanes(D())];
+  hn::StoreU(bits, d16, reinterpret_cast<uint16_t*>(half));
+  return LoadF32(d, half);
+#endif
+}
+
+// FP8 codes in the upper bytes of 16-bit lanes, whose lower bytes are zero, to bits of FP16. E5M2
+// is its upper half; E4M3 comes out kElementScale times too small, NaN as NaN.
+template <class D16>
+HWY_INLINE hn::Vec<D16> HalvesOf(D16, hn::Vec<D16> codes, const Float8E5M2*) {
+  return codes;
+}
+template <class D16>
+HWY_INLINE hn::Vec<D16> HalvesOf(D16 d, hn::Vec<D16> codes, const Float8E4M3*) {
+  const auto all = hn::Set(d, uint16_t{0x7F00});
+  const auto magnitude = hn::And(codes, all);
+  const auto nan = hn::VecFromMask(d, hn::Eq(magnitude, all));
+  const auto finite = hn::Or(hn::AndNot(all, codes), hn::ShiftRight<1>(magnitude));
+  return hn::Or(finite, hn::And(nan, hn::Set(d, uint16_t{0x7C00})));
+}
+
+// Elements of the KV cache as they are before kElementScale.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF32(D d, const int8_t* p) {
+  const hn::Rebind<int8_t, D> d8;
+  const hn::RebindToSigned<D> d32;
+  return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
+}
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadFloat8(D d, const T* p) {
+  const hn::Rebind<uint8_t, D> d8;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto codes = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p)));
+  return WidenHalves(d, HalvesOf(d16, hn::ShiftLeft<8>(codes), p));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E4M3* p) {
+  return LoadFloat8(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E5M2* p) {
+  return LoadFloat8(d, p);
+}
+
+// As float8::Narrow.
+template <class D>
+HWY_INLINE void StoreFloat8(hn::Vec<D> v, D d, float8::Format f, uint8_t* p) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint8_t, D> d8;
+  const int shift = 23 - f.mantissa_bits;
+  const uint32_t rebias = static_cast<uint32_t>(127 - f.bias) << 23;
+  const auto set = [&](uint32_t x) HWY_ATTR { return hn::Set(du, x); };
+  const auto bits = hn::BitCast(du, v);
+  const auto a = hn::And(bits, set(0x7FFFFFFFu));
+  const auto odd = hn::And(hn::ShiftRightSame(a, shift), set(1));
+  const auto rounded = hn::Add(hn::Add(a, odd), set((1u << (shift - 1)) - 1u - rebias));
+  const auto anchor = set(static_cast<uint32_t>(151 - f.bias - f.mantissa_bits) << 23);
+  const auto shifted = hn::Add(hn::BitCast(d, a), hn::BitCast(d, anchor));
+  auto code = hn::ShiftRightSame(rounded, shift);
+  code = hn::IfThenElse(hn::Lt(a, set(rebias + (1u << 23))),
+                        hn::Sub(hn::BitCast(du, shifted), anchor), code);
+  code = hn::IfThenElse(hn::Lt(a, set((f.max_code << shift) + rebias)), code, set(f.max_code));
+  code = hn::IfThenElse(hn::Lt(a, set(0x7F800000u)), code, set(f.infinity));
+  code = hn::IfThenElse(hn::Gt(a, set(0x7F800000u)), set(f.nan), code);
+  const auto sign = hn::And(hn::ShiftRight<24>(bits), set(0x80));
+  hn::StoreU(hn::TruncateTo(d8, hn::Or(sign, code)), d8, p);
+}
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> v, D d, Float8E4M3* p) {
+  StoreFloat8(v, d, float8::E4M3(), reinterpret_cast<uint8_t*>(p));
+}
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> v, D d, Float8E5M2* p) {
+  StoreFloat8(v, d, float8::E5M2(), reinterpret_cast<uint8_t*>(p));
+}
+// `v` holds integers in [-127, 127], or what does not matter.
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> v, D, int8_t* p) {
+  const hn::Rebind<int8_t, D> d8;
+  hn::StoreU(hn::DemoteTo(d8, hn::NearestInt(v)), d8, p);
+}
+
 // The first `count` < kLanes elements, the rest zero.
 template <typename T>
 HWY_INLINE VF LoadPartial(DF d, const T* p, int count) {
@@ -121,7 +212,7 @@ HWY_INLINE void StorePartial(VF v, DF d, T* p, int count) {
   std::memcpy(static_cast<void*>(p), padded, count * sizeof(T));
 }
 
-// Rows of the KV cache in a float format.
+// Elements of rows of the KV cache, before Scale().
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadF32(D d, KvRow<T> row) {
   return LoadF32(d, row.data);
@@ -132,7 +223,10 @@ HWY_INLINE VF LoadPartial(DF d, KvRow<T> row, int count) {
 }
 template <typename T>
 HWY_INLINE float LoadElement(KvRow<T> row, int i) {
-  return ToFloat(row.data[i]);
+  return ToFloat(row.data[i]) * (1.0f / kElementScale<T>);
+}
+HWY_INLINE float LoadElement(KvRow<int8_t> row, int i) {
+  return static_cast<float>(row.data[i]);
 }
 
 // out[i] = f(load(i)...) for i in [0, n): `load` is called with a function that loads any pointer
@@ -154,6 +248,30 @@ HWY_INLINE void MapElements(T* out, int64_t n, F&& f) {
 template <typename T, typename In>
 HWY_INLINE void StoreHead(KvRow<T> row, const In* x, int n) {
   MapElements(row.data, n, [&](auto load) HWY_ATTR { return load(x); });
+}
+
+// The bits of the largest magnitude in x [n]; NaN is above infinity.
+template <typename In>
+HWY_INLINE uint32_t MaxMagnitudeBits(const In* x, int n) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  auto max = hn::Zero(du);
+  const auto take = [&](VF v) HWY_ATTR {
+    max = hn::Max(max, hn::And(hn::BitCast(du, v), hn::Set(du, 0x7FFFFFFFu)));
+  };
+  int i = 0;
+  for (; i + kLanes <= n; i += kLanes) take(LoadF32(d, x + i));
+  if (i < n) take(LoadPartial(d, x + i, n - i));
+  return hn::GetLane(hn::MaxOfLanes(du, max));
+}
+
+// INT8 with the row's scale.
+template <typename In>
+HWY_INLINE void StoreHead(KvRow<int8_t> row, const In* x, int n) {
+  const Int8Scale scale = Int8ScaleOf(MaxMagnitudeBits(x, n));
+  const VF inverse = hn::Set(DF(), scale.inverse);
+  MapElements(row.data, n, [&](auto load) HWY_ATTR { return hn::Mul(load(x), inverse); });
+  *row.scale = scale.scale;
 }
 
 // --- arithmetic -------------------------------------------------------------------------------

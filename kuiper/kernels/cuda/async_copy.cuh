@@ -1,5 +1,5 @@
 // cp.async: copies from global to shared memory that run while the thread computes. Use:
-//   CopyAsync(&tile[i], src);       any number of them; both addresses aligned to 16 bytes
+//   CopyAsync(&tile[i], src);       any number of them; both addresses aligned to the bytes copied
 //   CommitCopies();                 they form a group
 //   WaitCopies<1>();                all but the newest group have landed for THIS thread;
 //   __syncthreads();                only now may other threads read them
@@ -15,9 +15,11 @@ namespace kuiper::KU_GPU {
 
 #if defined(KUIPER_SIMT)
 
-// Copies 16 bytes.
-inline void CopyAsync(void* shared, const void* global, KU_SIMT_SITE) {
-  ::kuiper::simt::StartCopy(shared, global, 16, 16, {"CopyAsync", file_, line_});
+// Copies 16 or 8 bytes.
+template <int kBytes = 16>
+void CopyAsync(void* shared, const void* global, KU_SIMT_SITE) {
+  static_assert(kBytes == 16 || kBytes == 8);
+  ::kuiper::simt::StartCopy(shared, global, kBytes, kBytes, {"CopyAsync", file_, line_});
 }
 // Copies 16 bytes if `valid`, else writes zeros; `global` is then not read but must be aligned.
 inline void CopyAsyncOrZero(void* shared, const void* global, bool valid, KU_SIMT_SITE) {
@@ -44,10 +46,19 @@ __device__ __forceinline__ void CopyAsyncOrZero(void* shared, const void* global
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
+// Only copies of 16 bytes can pass by L1.
+template <int kBytes = 16>
 __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(SharedAddress(shared)),
-               "l"(global)
-               : "memory");
+  static_assert(kBytes == 16 || kBytes == 8);
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(SharedAddress(shared)),
+                 "l"(global)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;\n" ::"r"(SharedAddress(shared)),
+                 "l"(global)
+                 : "memory");
+  }
 }
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");

@@ -1,7 +1,7 @@
 // Attention over paged or contiguous KV, FP32 arithmetic on the CUDA cores, decode and prefill in
 // one kernel (AttentionKind::kFlash1), which divides its work as attention_work.cuh says. Within a
 // split the softmax is plain. A row gives the same bits whether it is computed as decode or as
-// prefill.
+// prefill. The scale of a key multiplies its finished score, that of a value its weight.
 //
 // A block is 128 threads and up to 8 rows that share a kv head (query heads of the group times
 // positions), so keys and values are read once for all of them. Per split: addresses of the rows
@@ -73,11 +73,11 @@ struct FlashMemory {
   }
 };
 
-// Bytes between the keys of a tile: 16 more than a key, so that the keys of neighbouring threads
-// lie in different banks.
+// Bytes between the keys of a tile: a vector more than a key, so that the keys of neighbouring
+// threads lie in different banks.
 template <typename T>
 KU_HOST_DEVICE int KeyPitch(int head_dim) {
-  return head_dim * static_cast<int>(sizeof(T)) + 16;
+  return head_dim * static_cast<int>(sizeof(T)) + kVectorBytes<T>;
 }
 
 // The keys of a split that a block needs: tokens [first, count), counted from the split's begin.
@@ -98,7 +98,7 @@ __device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, cons
     char* to = stage + key * pitch + chunk * kVec * static_cast<int>(sizeof(T));
     const T* from = (keys[begin + key] + chunk * kVec).data;
     if constexpr (kVec == kVector<T>) {
-      CopyAsync(to, from);
+      CopyAsync<kVectorBytes<T>>(to, from);
     } else {
 #pragma unroll
       for (int j = 0; j < kVec; ++j) reinterpret_cast<T*>(to)[j] = from[j];
@@ -143,6 +143,7 @@ __device__ __forceinline__ void ComputeScores(const FlashParams& p, const FlashM
         }
       }
       float score = even + odd;
+      if constexpr (KvRow<T>::kIsScaled) score *= m.keys[j].Scale();
       if (p.work.mask.slopes != nullptr) {
         const int distance = split.begin + j - item.pos(r);
         score = fmaf(p.work.mask.Slope(item.head(r)), static_cast<float>(distance), score);
@@ -153,10 +154,13 @@ __device__ __forceinline__ void ComputeScores(const FlashParams& p, const FlashM
   }
 }
 
-// Scores to weights exp2(score - max), one warp per row. Tokens the row does not see weigh 0.
-template <typename T, int kRows>
-__device__ __forceinline__ void Softmax(const FlashParams& p, const FlashMemory<T, kRows>& m,
-                                        const AttnItem& item, const SplitKeys& split) {
+// Scores to weights exp2(score - max) of the values' elements, one warp per row. Tokens the row
+// does not see weigh 0.
+template <typename View, int kRows>
+__device__ __forceinline__ void Softmax(const FlashParams& p,
+                                        const FlashMemory<typename View::Element, kRows>& m,
+                                        const View& view, const AttnItem& item,
+                                        const SplitKeys& split) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   for (int r = static_cast<int>(threadIdx.x) / kWarpSize; r < item.rows(); r += kWarps) {
     float* scores = m.scores + r * kMaxSplit;
@@ -174,8 +178,12 @@ __device__ __forceinline__ void Softmax(const FlashParams& p, const FlashMemory<
     for (int j = begin; j < split.count; j += kWarpSize) {
       if (j < own.begin || j >= own.end) continue;
       const float weight = exp2f(scores[j] - max);
-      scores[j] = weight;
       sum += weight;
+      if constexpr (View::Row::kIsScaled) {
+        scores[j] = weight * view.ValueOf(m.keys[j]).Scale();
+      } else {
+        scores[j] = weight;
+      }
     }
     sum = WarpSum(sum);
     if (lane == 0) {
@@ -295,7 +303,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
       }
       __syncthreads();
       ComputeScores<T, kVec, kRows>(p, m, item, split);
-      Softmax(p, m, item, split);
+      Softmax(p, m, view, item, split);
       __syncthreads();
       if (item.split >= 0) {
         WeightValues<View, kVec, kRows>(p, m, view, rows, split, [&](int r, int i, float x) {

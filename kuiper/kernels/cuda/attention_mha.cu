@@ -21,6 +21,7 @@ __device__ __forceinline__ float Score(const float* q, Row key, int head_dim, fl
                                        int distance) {
   float sum = 0.0f;
   for (int i = 0; i < head_dim; ++i) sum = fmaf(q[i], LoadElement(key, i), sum);
+  if constexpr (Row::kIsScaled) sum *= key.Scale();
   return fmaf(slope, static_cast<float>(distance), sum);
 }
 
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(kThreads)
       weight[tid] = exp2f(Score(q, key, p.head_dim, slope, tile + tid - pos) - max);
       value[tid] = view.ValueOf(key);
       sum += weight[tid];
+      if constexpr (Row::kIsScaled) weight[tid] *= value[tid].Scale();
     }
     __syncthreads();
     for (int j = 0; j < count; ++j) {

@@ -456,7 +456,7 @@ void AllowMemory() {
 
 bool CanAttentionMma(DType activations, KvFormat kv, int head_dim) {
   const DType type = kv.element_type();
-  return type != DType::kF32 && activations == type &&
+  return (type == DType::kF16 || type == DType::kBF16) && activations == type &&
          (head_dim == 64 || head_dim == 80 || head_dim == 128);
 }
 
@@ -472,7 +472,8 @@ void PrepareAttentionMma() {
 void AttentionMma(const Resources& resources, const AttnCall& call, const KvView& kv) {
   VisitKv(kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    if constexpr (!std::is_same_v<typename View::Element, float>) {
+    using T = typename View::Element;
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
       VisitHeadDim(call.head_dim, [&](auto constant) {
         int grid = 0;
         const AttnWork work =

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "kuiper/base/dtype.h"
+#include "kuiper/base/float8.h"
 #include "kuiper/base/half.h"
+#include "kuiper/kernels/common/int8_row.h"
 #include "kuiper/kernels/cuda/platform.h"
 #include "kuiper/ops/kv_format.h"
 
@@ -20,6 +22,26 @@ __device__ __forceinline__ float Widen(Half x) {
 }
 __device__ __forceinline__ float Widen(BFloat16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+// FP8 codes in the upper bytes of 16-bit halves, whose lower bytes are zero, to bits of FP16. E5M2
+// is its upper half; E4M3 comes out kElementScale times too small, NaN as NaN.
+__device__ __forceinline__ uint32_t HalvesOf(uint32_t codes, Float8E5M2) {
+  return codes;
+}
+__device__ __forceinline__ uint32_t HalvesOf(uint32_t codes, Float8E4M3) {
+  const uint32_t magnitude = codes & 0x7F007F00u;
+  const uint32_t nan = (magnitude + 0x01000100u) & 0x80008000u;
+  return (codes & 0x80008000u) | magnitude >> 1 | (nan - (nan >> 5));  // 0x8000 - 0x400 = 0x7C00
+}
+// Elements of the KV cache, before kElementScale.
+__device__ __forceinline__ float Widen(int8_t x) {
+  return static_cast<float>(x);
+}
+__device__ __forceinline__ float Widen(Float8E4M3 x) {
+  return Widen(Half{static_cast<uint16_t>(HalvesOf(static_cast<uint32_t>(x.bits) << 8, x))});
+}
+__device__ __forceinline__ float Widen(Float8E5M2 x) {
+  return Widen(Half{static_cast<uint16_t>(x.bits << 8)});
 }
 
 template <typename T>
@@ -40,12 +62,22 @@ struct Narrow<BFloat16> {
     return BFloat16{__bfloat16_as_ushort(__float2bfloat16_rn(x))};
   }
 };
+template <>
+struct Narrow<Float8E4M3> {
+  static __device__ __forceinline__ Float8E4M3 From(float x) { return ToFloat8E4M3(x); }
+};
+template <>
+struct Narrow<Float8E5M2> {
+  static __device__ __forceinline__ Float8E5M2 From(float x) { return ToFloat8E5M2(x); }
+};
 
-// Elements of T in 16 bytes.
+// Elements of T that a thread loads at once: 16 bytes, or the 8 bytes of 8 elements.
 template <typename T>
-constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+constexpr int kVector = sizeof(T) == 1 ? 8 : 16 / static_cast<int>(sizeof(T));
+template <typename T>
+constexpr int kVectorBytes = kVector<T>* static_cast<int>(sizeof(T));
 
-// v = the 8 (4) values at a 16-byte aligned address.
+// v = the 8 (4) values at an address aligned to kVectorBytes.
 __device__ __forceinline__ void Unpack(const uint4& raw, float (&v)[4], float) {
   v[0] = __uint_as_float(raw.x);
   v[1] = __uint_as_float(raw.y);
@@ -62,16 +94,35 @@ __device__ __forceinline__ void Unpack(const uint4& raw, float (&v)[8], T) {
   }
 }
 
+// The same of four codes.
+template <typename T>
+__device__ __forceinline__ void UnpackCodes(uint32_t codes, float* v, T type) {
+  const uint32_t even = HalvesOf(codes << 8 & 0xFF00FF00u, type);
+  const uint32_t odd = HalvesOf(codes & 0xFF00FF00u, type);
+  v[0] = Widen(Half{static_cast<uint16_t>(even)});
+  v[1] = Widen(Half{static_cast<uint16_t>(odd)});
+  v[2] = Widen(Half{static_cast<uint16_t>(even >> 16)});
+  v[3] = Widen(Half{static_cast<uint16_t>(odd >> 16)});
+}
+__device__ __forceinline__ void UnpackCodes(uint32_t codes, float* v, int8_t) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) v[i] = Widen(static_cast<int8_t>(codes >> (8 * i)));
+}
+
 template <typename T>
 __device__ __forceinline__ uint32_t PackPair(float low, float high) {
   return static_cast<uint32_t>(Narrow<T>::From(low).bits) |
          static_cast<uint32_t>(Narrow<T>::From(high).bits) << 16;
 }
 
-// kCount values from p: one 16-byte load when kCount fills it, single elements otherwise.
+// kCount values from p: one load of kVectorBytes when kCount fills it, single elements otherwise.
 template <typename T, int kCount>
 __device__ __forceinline__ void LoadValues(const T* p, float (&v)[kCount]) {
-  if constexpr (kCount == kVector<T>) {
+  if constexpr (kCount == kVector<T> && sizeof(T) == 1) {
+    const uint2 raw = *reinterpret_cast<const uint2*>(p);
+    UnpackCodes(raw.x, v, T{});
+    UnpackCodes(raw.y, v + 4, T{});
+  } else if constexpr (kCount == kVector<T>) {
     Unpack(*reinterpret_cast<const uint4*>(p), v, T{});
   } else {
 #pragma unroll
@@ -79,7 +130,7 @@ __device__ __forceinline__ void LoadValues(const T* p, float (&v)[kCount]) {
   }
 }
 
-// Rows of the KV cache in a float format.
+// Elements of rows of the KV cache, before Scale().
 template <typename T>
 __device__ __forceinline__ float LoadElement(KvRow<T> row, int i) {
   return Widen(row.data[i]);
@@ -88,8 +139,8 @@ template <typename T, int kCount>
 __device__ __forceinline__ void LoadValues(KvRow<T> row, int i, float (&v)[kCount]) {
   LoadValues(row.data + i, v);
 }
-// Stores a head that a warp holds as pairs (i, i + half): lane l has pairs l, l + 32, ... in `low`
-// and `high`.
+// Stores, in a float format, a head that a warp holds as pairs (i, i + half): lane l has pairs l, l
+// + 32, ... in `low` and `high`.
 template <typename T, int kPairs>
 __device__ __forceinline__ void StoreHead(KvRow<T> row, int half, int lane,
                                           const float (&low)[kPairs], const float (&high)[kPairs]) {
@@ -193,7 +244,24 @@ __device__ __forceinline__ void StoreChunk(void* row, DType dtype, bool vectors,
 template <typename T>
 __device__ __forceinline__ void StoreChunk(KvRow<T> row, bool vectors, int i, int n,
                                            const float (&v)[8]) {
-  StoreChunk(row.data, DTypeOf<T>::value, vectors, i, n, v);
+  if constexpr (sizeof(T) > 1) {
+    StoreChunk(row.data, DTypeOf<T>::value, vectors, i, n, v);
+  } else if (vectors && i + 8 <= n) {
+    const auto pack = [&](int at) {
+      uint32_t codes = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        codes |= static_cast<uint32_t>(Narrow<T>::From(v[at + j]).bits) << (8 * j);
+      }
+      return codes;
+    };
+    *reinterpret_cast<uint2*>(row.data + i) = make_uint2(pack(0), pack(4));
+  } else {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (i + j < n) row.data[i + j] = Narrow<T>::From(v[j]);
+    }
+  }
 }
 
 // Butterflies: every lane gets the same result, in an order that depends on nothing.
@@ -210,6 +278,43 @@ __device__ __forceinline__ float WarpMax(float x) {
     x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, offset));
   }
   return x;
+}
+__device__ __forceinline__ uint32_t WarpMax(uint32_t x) {
+#pragma unroll
+  for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
+    const uint32_t other = __shfl_xor_sync(kFullWarp, x, offset);
+    x = x > other ? x : other;
+  }
+  return x;
+}
+
+// What Int8ScaleOf takes, of one value.
+__device__ __forceinline__ uint32_t MagnitudeBits(float x) {
+  return __float_as_uint(x) & 0x7FFFFFFFu;
+}
+__device__ __forceinline__ int8_t NarrowInt8(float x, float inverse) {
+  return static_cast<int8_t>(__float2int_rn(x * inverse));
+}
+// StoreHead in INT8, with the row's scale. Pairs that the head does not have are zeros.
+template <int kPairs>
+__device__ __forceinline__ void StoreHead(KvRow<int8_t> row, int half, int lane,
+                                          const float (&low)[kPairs], const float (&high)[kPairs]) {
+  uint32_t max = 0;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const uint32_t a = MagnitudeBits(low[j]), b = MagnitudeBits(high[j]);
+    max = max > a ? max : a;
+    max = max > b ? max : b;
+  }
+  const Int8Scale scale = Int8ScaleOf(WarpMax(max));
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarpSize;
+    if (i >= half) continue;
+    row.data[i] = NarrowInt8(low[j], scale.inverse);
+    row.data[half + i] = NarrowInt8(high[j], scale.inverse);
+  }
+  if (lane == 0) *row.scale = scale.scale;
 }
 
 // Sum (maximum) over a block of whole warps, at most 32; the warps' results are combined in

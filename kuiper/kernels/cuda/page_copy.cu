@@ -20,12 +20,19 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t run = blockIdx.x;
   const Unit* from = view.Run(copy[0], run);
   Unit* to = view.Run(copy[1], run);
-  const int64_t n = view.RunUnits(copy[2]);
-  const int64_t num_vectors = vectors ? n / kPerVector : 0;
-  for (int64_t i = threadIdx.x; i < num_vectors; i += kThreads) {
-    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+#pragma unroll
+  for (int p = 0; p < View::kRunParts; ++p) {
+    const auto part = view.PartOfRun(p, copy[2]);
+    const Unit* const source = from + part.begin;
+    Unit* const target = to + part.begin;
+    const int64_t num_vectors = vectors ? part.size / kPerVector : 0;
+    for (int64_t i = threadIdx.x; i < num_vectors; i += kThreads) {
+      reinterpret_cast<uint4*>(target)[i] = reinterpret_cast<const uint4*>(source)[i];
+    }
+    for (int64_t i = num_vectors * kPerVector + threadIdx.x; i < part.size; i += kThreads) {
+      target[i] = source[i];
+    }
   }
-  for (int64_t i = num_vectors * kPerVector + threadIdx.x; i < n; i += kThreads) to[i] = from[i];
 }
 
 }  // namespace

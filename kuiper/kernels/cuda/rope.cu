@@ -1,8 +1,8 @@
 // QkNormRopeStore: one warp per head of one token, heads of queries, keys and values in the same
 // launch; each lane holds pairs (i, i + D/2), so the rotation needs no exchange and the norm five
 // shuffles. Keys and values go straight to the page of the slot. StoreKv: one thread per 8 elements
-// of a token's keys and values. Both touch their rows once: bound by the launch for one token, by
-// DRAM for a prefill.
+// of a token's keys and values, or one warp per row that gets a scale. All touch their rows once
+// (those with a scale: once more, in L1): bound by the launch for one token, by DRAM for a prefill.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/kernels.h"
@@ -120,6 +120,34 @@ __global__ void __launch_bounds__(kThreads)
   StoreChunk(view.ValueOf(key), out_vectors, i, p.head_dim, v);
 }
 
+// Keys and values of each kv head in turn, a warp for each.
+template <typename View>
+__global__ void __launch_bounds__(kThreads)
+    StoreScaledKvKernel(const __grid_constant__ StoreParams p, const __grid_constant__ View view) {
+  const int64_t t = blockIdx.x;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int index =
+      static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / kWarpSize;
+  const int head = index / 2;
+  if (head >= p.kv_heads) return;
+  const typename View::Row key = view.Slot(p.slots[t], head);
+  const bool is_value = index % 2 != 0;
+  const typename View::Row row = is_value ? view.ValueOf(key) : key;
+  const MatrixArg& x = is_value ? p.v : p.k;
+  const char* from = x.Row(t);
+  const int64_t first = static_cast<int64_t>(head) * p.head_dim;
+  uint32_t max = 0;
+  for (int i = lane; i < p.head_dim; i += kWarpSize) {
+    const uint32_t bits = MagnitudeBits(LoadAny(from, x.dtype, first + i));
+    max = max > bits ? max : bits;
+  }
+  const Int8Scale scale = Int8ScaleOf(WarpMax(max));
+  for (int i = lane; i < p.head_dim; i += kWarpSize) {
+    row.data[i] = NarrowInt8(LoadAny(from, x.dtype, first + i), scale.inverse);
+  }
+  if (lane == 0) *row.scale = scale.scale;
+}
+
 }  // namespace
 
 void Run(const Resources& resources, const QkNormRopeStoreArgs& args) {
@@ -167,9 +195,14 @@ void Run(const Resources& resources, const StoreKvArgs& args) {
   p.chunks_per_head = CeilDiv(p.head_dim, 8);
   const dim3 grid(static_cast<unsigned>(args.k.rows()),
                   static_cast<unsigned>(CeilDiv(p.kv_heads * p.chunks_per_head, kThreads)));
+  const dim3 warps(grid.x, static_cast<unsigned>(CeilDiv(2 * p.kv_heads, kWarps)));
   VisitKv(args.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    Launch<StoreKvKernel<View>>(grid, dim3(kThreads), 0, resources.stream, p, view);
+    if constexpr (View::Row::kHasScale) {
+      Launch<StoreScaledKvKernel<View>>(warps, dim3(kThreads), 0, resources.stream, p, view);
+    } else {
+      Launch<StoreKvKernel<View>>(grid, dim3(kThreads), 0, resources.stream, p, view);
+    }
   });
 }
 

@@ -133,6 +133,11 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   }
   return result;
 }
+// To nearest, ties to even; outside the range of int its end, and 0 for NaN.
+inline int __float2int_rn(float x) {
+  if (std::isnan(x)) return 0;
+  return static_cast<int>(std::clamp(std::nearbyint(double{x}), -0x1p31, 0x1p31 - 1));
+}
 inline float __uint_as_float(unsigned x) {
   return std::bit_cast<float>(x);
 }

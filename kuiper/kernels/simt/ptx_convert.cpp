@@ -57,6 +57,12 @@ void AddMoves(FormTable& table, const char* bits, std::initializer_list<const ch
   }
 }
 
+// To nearest, ties to even, clamped; a NaN is 0.
+int32_t Nearest(float a) {
+  if (std::isnan(a)) return 0;
+  return static_cast<int32_t>(std::clamp(std::nearbyint(double{a}), -0x1p31, 0x1p31 - 1));
+}
+
 // Truncated, clamped; a NaN is 0.
 uint64_t Truncated(double a) {
   if (!(a > 0)) return 0;
@@ -75,6 +81,9 @@ void AddFloatConversions(FormTable& table) {
   table["cvt.rpi.f64.f64"] = {Unary<double, double>([](double a) { return std::ceil(a); })};
   table["cvt.rn.f32.s32"] = {
       Unary<float, int32_t>([](int32_t a) { return static_cast<float>(a); })};
+  table["cvt.rn.f32.s16"] = {
+      Unary<float, int16_t>([](int16_t a) { return static_cast<float>(a); })};
+  table["cvt.rni.s32.f32"] = {Unary<int32_t, float>([](float a) { return Nearest(a); })};
   table["cvt.rn.f32.u32"] = {
       Unary<float, uint32_t>([](uint32_t a) { return static_cast<float>(a); })};
   table["cvt.rn.f32.u64"] = {
@@ -85,11 +94,12 @@ void AddFloatConversions(FormTable& table) {
   table["cvt.rzi.u64.f64"] = {Unary<uint64_t, double>([](double a) { return Truncated(a); })};
 }
 
-// From one type to another; a 16-bit value may be read from, or go to, a wider register.
-template <typename D, typename A>
+// From one type to another; a 16-bit value may be read from, or go to, a wider register. What is
+// converted is the lower part V of A.
+template <typename D, typename A, typename V = A>
 void AddConversion(FormTable& table, const std::string& types) {
   std::vector<Form>& forms = table["cvt." + types];
-  forms = {Unary<D, A>([](A a) { return static_cast<D>(a); })};
+  forms = {Unary<D, A>([](A a) { return static_cast<D>(static_cast<V>(a)); })};
   const Form form = forms[0];
   for (const size_t at : {size_t{0}, size_t{2}}) {
     if (std::tolower(form.pattern[at]) != 'h') continue;
@@ -123,6 +133,7 @@ void AddConversions(FormTable& table) {
   AddConversion<uint32_t, uint16_t>(table, "u32.u16");
   AddConversion<uint16_t, uint16_t>(table, "u16.u16");
   AddConversion<int32_t, int16_t>(table, "s32.s16");
+  AddConversion<int16_t, int16_t, int8_t>(table, "s16.s8");
   AddConversion<int64_t, int16_t>(table, "s64.s16");
   AddConversion<uint64_t, uint16_t>(table, "u64.u16");
   AddConversion<int64_t, int32_t>(table, "s64.s32");

@@ -150,10 +150,10 @@ void CountCopy(const Context& c, const Instruction& i, const Copy& copy) {
 }
 
 // cp.async [shared], [global], bytes (, source bytes): the rest of the destination becomes zeros.
-template <bool kHasSourceBytes>
+template <uint32_t kBytes, bool kHasSourceBytes>
 void CopyAsync(Context& c, const Instruction& i) {
   const uint32_t bytes = i.literal;
-  if (bytes != 16) Fail(c, i, "cp.async.cg copies 16 bytes");
+  if (bytes != kBytes) Fail(c, i, "cp.async copies " + std::to_string(kBytes) + " bytes here");
   Window w = LastBuffer(c, i);
   Copy copy{};
   copy.mask = c.mask;
@@ -327,7 +327,9 @@ void AddMemory(FormTable& table) {
   for (const char* type : {"u64", "b64", "s64", "f64"}) AddType<uint64_t>(table, type);
   AddAtomics<uint32_t>(table, "u32");
   AddAtomics<uint64_t>(table, "u64");
-  table["cp.async.cg.shared.global"] = {{"a,g,i", CopyAsync<false>}, {"a,g,i,w", CopyAsync<true>}};
+  table["cp.async.cg.shared.global"] = {{"a,g,i", CopyAsync<16, false>},
+                                        {"a,g,i,w", CopyAsync<16, true>}};
+  table["cp.async.ca.shared.global"] = {{"a,g,i", CopyAsync<8, false>}};
   table["cp.async.commit_group"] = {{"", CommitGroup}};
   table["cp.async.wait_group"] = {{"i", WaitGroup}};
   // Blocks run one after another and lanes in lockstep: memory is always in order.

@@ -9,6 +9,13 @@ struct uint3 {
   unsigned x, y, z;
 };
 
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+inline uint2 make_uint2(uint32_t x, uint32_t y) {
+  return {x, y};
+}
+
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
