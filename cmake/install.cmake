@@ -6,8 +6,8 @@ install(TARGETS kuiper kuiper_deps EXPORT kuiper ARCHIVE DESTINATION ${CMAKE_INS
 set(KUIPER_PUBLIC_HEADERS
   base/buffer.h base/check.h base/device.h base/dtype.h base/fatal.h base/float8.h base/half.h base/host_device.h base/json.h base/log.h base/status.h base/tensor.h
   io/chat_template.h io/messages_json.h io/template_files.h io/thinking.h io/token_stream.h io/tokenizer.h
-  model/config.h model/opened_model.h model/rope_config.h
-  ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h
+  model/config.h model/opened_model.h model/quantized/quantization_config.h model/rope_config.h
+  ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h ops/weight_format.h
   engine/engine.h engine/memory_plan.h engine/policy.h engine/request.h
   engine/run_comparison.h engine/run_facts.h kv/kv_event.h kv/page_map.h
   chat/batch_line.h chat/chat_request.h chat/chat_response.h chat/conversation.h chat/conversation_json.h

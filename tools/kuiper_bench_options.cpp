@@ -48,9 +48,7 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
   Workload& w = o.workload;
   return {
       {MakeFlag("scenario", OneScenario(&o.scenario), "what is measured"), all},
-      {MakeFlag("invent", &o.invent, "random weights in the shapes of this config", {},
-                "CONFIG.json"),
-       all},
+      {MakeFlag("invent", &o.invent, "random weights in these shapes", {}, "CONFIG.json"), all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
       {HeadTypeFlag(&e.int8_head), model},
       {KvFormatFlag(&e.kv_format), model},

@@ -94,8 +94,8 @@ class WeightLoader {
   StatusOr<bool> LoadPacked(const Weight& weight) {
     KU_ASSIGN_OR_RETURN(const std::optional<PackedMatrix> packed, source_.GetPacked(weight));
     if (!packed.has_value()) return false;
-    KU_ASSIGN_OR_RETURN(WeightMatrix matrix, placer_.PlacePacked(*packed));
-    Take(weight, std::move(matrix));
+    KU_ASSIGN_OR_RETURN(const WeightMatrix matrix, placer_.PlacePacked(*packed));
+    Take(weight, matrix, packed->bytes());
     return true;
   }
 
@@ -104,12 +104,12 @@ class WeightLoader {
     const bool becomes_int8 = options_.int8_head && weight.is_head();
     if (becomes_int8) {
       // Before a tied table is placed, which may stay in the pages that this gives back.
-      KU_ASSIGN_OR_RETURN(WeightMatrix head,
+      KU_ASSIGN_OR_RETURN(const WeightMatrix head,
                           placer_.PlaceAsInt8(weight.name, host, Int8RowsFormat()));
       LogInfo(Quoted(weight.name) +
               " is quantised to INT8 for the head: its logits differ from "
               "those of the file's weights");
-      Take(weight, std::move(head));
+      Take(weight, head, head.format.Bytes(head.rows(), host.shape[1]));
       if (weight.tensor == nullptr) return OkStatus();
     }
     const DType dtype = weight.is_matrix() ? matrix_type_ : host.dtype;
@@ -126,11 +126,11 @@ class WeightLoader {
     return OkStatus();
   }
 
-  void Take(const Weight& weight, WeightMatrix matrix) {
-    matrix.format.factor_type = matrix_type_;
-    bytes_ += matrix.bytes();
-    bytes_read_by_a_step_ += matrix.bytes();
+  void Take(const Weight& weight, const WeightMatrix& matrix, int64_t bytes) {
     *weight.matrix = matrix;
+    weight.matrix->format.factor_type = matrix_type_;
+    bytes_ += bytes;
+    bytes_read_by_a_step_ += bytes;
   }
 
   const WeightOptions& options_;
@@ -168,6 +168,10 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
     bytes_done += bytes;
     if (options.progress) options.progress(bytes_done, source.file_bytes());
   });
+  const QuantizationConfig& quantization = opened.config.quantization;
+  if (quantization.packing != QuantizationConfig::Packing::kNone) {
+    LogInfo("quantised weights: " + quantization.Describe());
+  }
   DecoderWeights weights;
   const WeightManifest manifest = ListWeights(opened.config, &weights);
   WeightLoader loader(options.weights, config.dtype, source, placer);

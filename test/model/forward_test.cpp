@@ -84,11 +84,25 @@ constexpr GoldenCase kGoldens[] = {
     {"qwen2-gqa2-sliding-f32"},
     {"mistral-gqa2-sliding-f32"},
     {"qwen3-gqa2-d16-bare-f32"},
+    {"quantized/qwen3-awq"},
+    {"quantized/qwen2-awq-excluded"},
+    {"quantized/qwen2-gptq4"},
+    {"quantized/qwen3-gptq8-row", 0.15, 0.03},
+    {"quantized/qwen3-gptq4-v2"},
+    {"quantized/qwen2-autoround-awq"},
+    {"quantized/qwen3-autoround-gptq", 0.15, 0.03},
+    {"quantized/qwen3-ct-w4", 0.15, 0.03},
+    {"quantized/qwen2-ct-w4-asym"},
+    {"quantized/qwen2-ct-w8-row", 0.15, 0.03},
+    {"quantized/qwen3-fp8", 0.15, 0.03},
 };
 
 class Golden : public ::testing::TestWithParam<GoldenCase> {
  protected:
-  std::string dir() const { return Source(std::string("test/data/goldens/") + GetParam().name); }
+  std::string dir() const {
+    const std::string name = GetParam().name;
+    return Source("test/data/" + (name.find('/') == std::string::npos ? "goldens/" + name : name));
+  }
   std::vector<int32_t> Ids() const {
     std::istringstream in(ReadFile(dir() + "/ids.txt"));
     std::vector<int32_t> ids;
@@ -171,7 +185,8 @@ TEST_P(Golden, PagesAndChunksDoNotChangeABit) {
 
 INSTANTIATE_TEST_SUITE_P(Forward, Golden, ::testing::ValuesIn(kGoldens), [](const auto& info) {
   std::string name = info.param.name;
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == '/'; }, '_');
   return name;
 });
 

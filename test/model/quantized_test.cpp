@@ -131,7 +131,8 @@ TEST_P(QuantizedGolden, IsCountedAsItIsPlanned) {
     int64_t packed = 0, values = 0;
     for (const auto& [name, matrix] : MatricesOf(model)) {
       if (!matrix.format.is_quantized()) continue;
-      packed += matrix.bytes();
+      packed += matrix.values.bytes() + matrix.scales.bytes();
+      packed += matrix.zeros.empty() ? 0 : matrix.zeros.bytes();
       values += matrix.rows() * matrix.values.shape[1] * 8 / matrix.format.code_bits();
     }
     // A scale of 16 bits and a zero of 8 for 32 weights.

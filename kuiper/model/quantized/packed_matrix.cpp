@@ -83,16 +83,18 @@ std::optional<StoredTensor> TensorReader::Find(const char* suffix) const {
   return find_(module_ + "." + suffix);
 }
 
+Status TensorReader::Missing(const char* suffix) const {
+  return Status(StatusCode::kModel,
+                "tensor " + Quoted(module_ + "." + suffix) +
+                    " is missing, which quantization_config of config.json asks for",
+                "config.json and weights must come from the same model");
+}
+
 StatusOr<StoredTensor> TensorReader::Require(const char* suffix,
                                              std::initializer_list<const char*> types,
                                              const std::vector<int64_t>& shape) const {
   std::optional<StoredTensor> tensor = Find(suffix);
-  if (!tensor.has_value()) {
-    return Status(StatusCode::kModel,
-                  "tensor " + Quoted(module_ + "." + suffix) +
-                      " is missing beside the other tensors of its matrix",
-                  "download or copy the model again");
-  }
+  if (!tensor.has_value()) return Missing(suffix);
   std::string names;
   bool has_type = false;
   for (const char* type : types) {
@@ -123,6 +125,9 @@ StatusOr<std::optional<PackedMatrix>> FindPacked(const QuantizationConfig& confi
   const std::optional<StoredTensor> codes = tensors.Find(reader.suffix);
   if (!codes.has_value() || IsDense(*codes)) {
     const std::optional<StoredTensor> dense = tensors.Find("weight");
+    if (!dense.has_value() && weight.role != WeightRole::kVocabulary) {
+      return tensors.Missing(reader.suffix);
+    }
     if (dense.has_value()) KU_RETURN_IF_ERROR(CheckExcluded(config, weight, *dense));
     return std::optional<PackedMatrix>();
   }
@@ -135,6 +140,12 @@ StatusOr<std::optional<PackedMatrix>> FindPacked(const QuantizationConfig& confi
         *codes,
         "belongs to " + std::to_string(tensors.in()) + " inputs, which are not a multiple of 32",
         "use the model without quantisation");
+  }
+  if (!config.FormatOf(tensors.in(), DType::kF32).HasUnits(tensors.in())) {
+    return TensorError(*codes,
+                       "has groups of " + std::to_string(config.group_columns) +
+                           " columns (supported: 32, 64, multiples of 128, whole rows)",
+                       "use a checkpoint with group_size 128, 64 or 32");
   }
   KU_ASSIGN_OR_RETURN(PackedMatrix matrix, reader.read(config, tensors));
   return std::optional<PackedMatrix>(std::move(matrix));

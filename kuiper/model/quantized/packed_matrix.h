@@ -89,6 +89,7 @@ class TensorReader {
   // One of the float types that scales have.
   StatusOr<StoredTensor> RequireScales(const char* suffix, int64_t rows, int64_t columns) const;
   std::optional<StoredTensor> Find(const char* suffix) const;
+  Status Missing(const char* suffix) const;
 
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
