@@ -14,9 +14,7 @@
 namespace kuiper::test {
 
 inline std::vector<DType> KvTypes() {
-  std::vector<DType> types = FloatTypes();
-  types.insert(types.end(), {DType::kI8, DType::kF8E4M3, DType::kF8E5M2});
-  return types;
+  return {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kF8E5M2};
 }
 
 // The type of queries, keys and values where the cache has this one; what is no float type is read
@@ -36,7 +34,9 @@ inline std::vector<float> Kept(std::vector<float> rows, DType cache, int head_di
     std::for_each(begin, end, [&](float x) { max = std::max(max, std::abs(x)); });
     std::transform(begin, end, begin, [&](float x) {
       if (!finite) return kNaN;
-      return max < 0x1p-100f ? 0.0f : std::nearbyint(x * (127.0f / max)) * (max / 127.0f);
+      if (max < 0x1p-100f) return 0.0f;
+      const auto code = static_cast<int>(std::nearbyint(x * (127.0f / max)));
+      return static_cast<float>(code) * (max / 127.0f);
     });
   }
   return rows;

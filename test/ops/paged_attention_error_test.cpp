@@ -43,9 +43,9 @@ TEST_P(PagedAttentionErrorTest, CacheErrorsNameTheField) {
          auto* const scales = static_cast<float*>(kv.k);
          kv.dtype = DType::kI8;
          kv = kv.WithScales(scales, scales);
-         kv.scale_token_stride = 1;
+         kv.scale_page_stride = 31;
        },
-       "kv.scale_token_stride is 1; it must be in [2, 576460752303423487]"},
+       "kv.scale_page_stride is 31; it must be in [32, 576460752303423487]"},
       {[](PagedKv& kv) { kv.dtype = DType::kF8E4M3, kv.k = Shifted(kv.k, 4); },
        "kv.k is not aligned to 8 bytes"},
       {[](PagedKv& kv) { kv.head_size = 0; }, "kv.head_size is 0; it must be in [2, 1024]"},
