@@ -25,9 +25,13 @@ namespace {
 constexpr int kThreads = kAttnThreads;
 constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kResident = 4;  // blocks whose shared memory fits an SM of Orin
-// Both stages of a key tile; four rows of partial outputs of 128 threads with 8 values fit as well.
-constexpr int kTileBytes = 17 << 10;
-static_assert(kTileBytes >= 4 * kThreads * 8 * static_cast<int>(sizeof(float)));
+// Both stages of a key tile; four rows of partial outputs of 128 threads with 8 values fit as well,
+// two where elements are bytes, whose rows may take more memory elsewhere.
+template <typename T>
+constexpr int kTileBytes = (sizeof(T) == 1 ? 9 : 17) << 10;
+template <typename T>
+constexpr int kReduceRows = kTileBytes<T> / (kThreads * 8 * static_cast<int>(sizeof(float)));
+static_assert(kReduceRows<float> == 4 && kReduceRows<int8_t> == 2);
 
 struct FlashParams {
   AttnWork work;
@@ -56,7 +60,7 @@ struct FlashMemory {
 
   __device__ FlashMemory(char* base, int head_dim) {
     tile = base;
-    keys = reinterpret_cast<KvRow<T>*>(base + kTileBytes);
+    keys = reinterpret_cast<KvRow<T>*>(base + kTileBytes<T>);
     scores = reinterpret_cast<float*>(keys + kMaxSplit);
     q = scores + kRows * kMaxSplit;
     out = q + kRows * QueryPitch(head_dim);
@@ -67,7 +71,7 @@ struct FlashMemory {
     own = reinterpret_cast<KeyRange*>(sum + kRows);
   }
   static size_t Bytes(int head_dim) {
-    return kTileBytes + kMaxSplit * sizeof(KvRow<T>) +
+    return kTileBytes<T> + kMaxSplit * sizeof(KvRow<T>) +
            sizeof(float) * kRows *
                (kMaxSplit + static_cast<size_t>(QueryPitch(head_dim) + head_dim) + 6);
   }
@@ -232,8 +236,9 @@ __device__ __forceinline__ void WeightValues(const FlashParams& p,
       }
     }
   }
-  // groups * head_dim <= 128 * kVec floats per row: four rows fit the tile at a time.
-  constexpr int kStep = kRows < 4 ? kRows : 4;
+  // groups * head_dim <= 128 * kVec floats per row: so many rows fit the tile at a time.
+  constexpr int kFit = kReduceRows<typename View::Element>;
+  constexpr int kStep = kRows < kFit ? kRows : kFit;
   float* reduce = reinterpret_cast<float*>(m.tile);
 #pragma unroll
   for (int first = 0; first < kRows; first += kStep) {
@@ -357,7 +362,7 @@ void LaunchFlash(const FlashLaunch& launch, const View& view) {
   using T = typename View::Element;
   FlashParams p{launch.work, 32};
   const int head_dim = p.work.head_dim;
-  while (2 * p.tile_keys * KeyPitch<T>(head_dim) > kTileBytes) p.tile_keys /= 2;
+  while (2 * p.tile_keys * KeyPitch<T>(head_dim) > kTileBytes<T>) p.tile_keys /= 2;
   KU_CHECK(p.tile_keys >= 1);
   Launch<FlashKernel<View, kVec, kRows>>(dim3(static_cast<unsigned>(launch.grid)), dim3(kThreads),
                                          FlashMemory<T, kRows>::Bytes(head_dim), launch.stream, p,
