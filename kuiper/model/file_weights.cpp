@@ -25,6 +25,10 @@ bool Exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
+std::string InFolder(const std::string& dir, const std::string& name) {
+  return dir + "/" + name;
+}
+
 // "model-00001-of-00004.safetensors": a file of the same folder, never a path out of it.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
@@ -104,20 +108,20 @@ Status FileWeights::OpenShards(const std::string& dir) {
     shards.insert(shard.text);
   }
   for (const std::string& shard : shards) {
-    if (!Exists(dir + "/" + shard)) {
+    if (!Exists(InFolder(dir, shard))) {
       return Status(
           StatusCode::kModel,
-          "model file not found: " + dir + "/" + shard + " (listed in " + kIndexName + ")",
+          "model file not found: " + InFolder(dir, shard) + " (listed in " + kIndexName + ")",
           "download or copy all shards of the model");
     }
-    KU_RETURN_IF_ERROR(AddFile(dir + "/" + shard));
+    KU_RETURN_IF_ERROR(AddFile(InFolder(dir, shard)));
   }
   for (size_t i = 0; i < map->keys.size(); ++i) {
     const std::string& shard = map->items[i].text;
     const auto it = items_.find(map->keys[i]);
-    if (it == items_.end() || it->second.file->path() != dir + "/" + shard) {
+    if (it == items_.end() || it->second.file->path() != InFolder(dir, shard)) {
       return Status(StatusCode::kModel,
-                    where + "tensor " + Quoted(map->keys[i]) + " is not in " + shard);
+                    where + "tensor " + Quoted(map->keys[i]).append(" is not in ").append(shard));
     }
   }
   return OkStatus();
@@ -219,10 +223,10 @@ std::vector<std::string> FileWeights::Unused() const {
 
 void FileWeights::WillNeed(const void* data, size_t bytes) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+  const size_t ahead = reinterpret_cast<uintptr_t>(data) % page;
+  char* const begin = static_cast<char*>(const_cast<void*>(data)) - ahead;
   // A hint: failure costs speed only.
-  (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+  (void)madvise(begin, ahead + bytes, MADV_WILLNEED);
 }
 
 void FileWeights::DontNeed(const void* data, size_t bytes) {
