@@ -82,7 +82,7 @@ struct WeightMatrix {
   Tensor zeros = {};   // bytes [out, column_groups], a code each; empty: all are middle_code()
 
   int64_t rows() const { return values.rows(); }
-  int64_t bytes() const { return values.bytes() + scales.bytes() + zeros.bytes(); }
+  int64_t bytes() const { return values.bytes() + BytesOf(scales) + BytesOf(zeros); }
   // Whether the tensors are those of the format, for `in` columns, on this device.
   bool Fits(int64_t in, Device device) const {
     if (!format.is_quantized()) return Holds(values, format.numeric_type(), -1, in, device);
@@ -93,6 +93,8 @@ struct WeightMatrix {
   }
 
  private:
+  // An empty tensor has no shape, whose product would be one element.
+  static int64_t BytesOf(const Tensor& t) { return t.rank == 0 ? 0 : t.bytes(); }
   // rows < 0: any number.
   static bool Holds(const Tensor& t, DType type, int64_t rows, int64_t columns, Device device) {
     return t.rank == 2 && (rows < 0 || t.shape[0] == rows) && t.shape[1] == columns &&

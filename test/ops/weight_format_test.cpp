@@ -17,6 +17,7 @@ TEST(WeightFormat, DenseFormatsTakeTheBytesOfTheirTensor) {
     EXPECT_EQ(w.format, WeightFormat::Dense(type));
     EXPECT_EQ(w.format.numeric_type(), type);
     EXPECT_EQ(w.rows(), 5);
+    EXPECT_EQ(w.bytes(), w.values.bytes());
     EXPECT_EQ(w.format.Bytes(w.rows(), 7), w.values.bytes());
     EXPECT_EQ(w.format.Bytes(1, 7) * w.rows(), w.values.bytes());
   }
