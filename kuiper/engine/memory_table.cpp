@@ -47,7 +47,7 @@ std::string PartLines(const MemoryPlan& plan) {
 
 std::string RowLine(const std::string& type, const std::string& per_1k, const std::string& kv,
                     const std::string& total, const std::string& free, const std::string& context) {
-  std::string line = "  " + type + std::string(8 - std::min<size_t>(8, type.size()), ' ') +
+  std::string line = "  " + type + std::string(10 - std::min<size_t>(10, type.size()), ' ') +
                      Padded(per_1k, 12) + Padded(kv, 10) + Padded(total, 10) + Padded(free, 10) +
                      Padded(context, 17);
   return line + "\n";

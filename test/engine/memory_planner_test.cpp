@@ -318,7 +318,7 @@ TEST(MemoryTableTest, IsATableOf80Columns) {
   }
   EXPECT_EQ(begin, text.size()) << "it ends with a line";
   // 147456 bytes per token: 151 MB per 1024 tokens, 19.3 GB for 131072.
-  EXPECT_NE(text.find("  fp16 *        151 MB   19.3 GB   26.7 GB  -13.9 GB          1048576\n"),
+  EXPECT_NE(text.find("  fp16 *          151 MB   19.3 GB   26.7 GB  -13.9 GB          1048576\n"),
             std::string::npos)
       << text;
 }
