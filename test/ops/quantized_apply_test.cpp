@@ -2,6 +2,7 @@
 // double-precision loops over (code - zero) * scale, each code alone, and the promise of Apply that
 // a row's bits do not depend on the other rows.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -256,6 +257,67 @@ TEST_P(QuantizedApplyTest, PartsBiasesAndEpilogues) {
           }
         }
       }
+    }
+  }
+}
+
+// Rows of a layer whose weights become dense a panel at a time, in scratch memory for few rows.
+TEST_P(QuantizedApplyTest, PromptRowsPassThroughPanels) {
+  constexpr int kColumns = 160, kTokens = 19;
+  OpsLimits limits;
+  limits.max_tokens = 32;
+  limits.max_seqs = 4;
+  limits.max_context = 64;
+  limits.vocab = 64;
+  limits.max_features = kColumns;
+  limits.quantized = true;
+  auto made = MakeOps(std::get<0>(GetParam()), {.num_threads = 2});
+  ASSERT_TRUE(made.ok());
+  const std::unique_ptr<Ops> ops = std::move(made).value();
+  ASSERT_TRUE(ops->Reserve(limits).ok());
+  for (const Kind kind : kKinds) {
+    const int group_rows = kind == Kind::kE4M3 ? 128 : 1;
+    const WeightFormat format = Quantized(kind, factors(), 32, DType::kBF16, group_rows);
+    const Layer layer(*ops,
+                      {RandomQuantized(format, 1000, kColumns, kind == Kind::kInt8, 8),
+                       RandomQuantized(format, 1000, kColumns, kind == Kind::kInt4, 9)},
+                      /*with_bias=*/true);
+    const std::vector<float> x = ExactFloats(kTokens * kColumns, 10);
+    const std::vector<double> sums = layer.Sums(x);
+    const double abs = 4e-4 + 60 * RoundingError(factors());
+    ExpectNear(Run(*ops, layer, x, Epilogue::kStore, 0, 2), sums, abs, 1e-5, "store");
+    ExpectNear(Run(*ops, layer, x, Epilogue::kSwiGlu, 0, 2), SwiGlu(sums, 1000), 40 * abs, 1e-4,
+               "SwiGLU");
+  }
+}
+
+// Decode rows have the bits they have alone, prompt rows those they have in any other batch; and on
+// the emulated device, whose product for prompts is another, the two differ unless strict.
+TEST_P(QuantizedApplyTest, RowsDependOnTheirKind) {
+  constexpr int kColumns = 1056, kTokens = 40, kRows = 40;
+  const auto prompts = Make(Determinism::kOn);
+  const bool emulated = std::get<0>(GetParam()).type == DeviceType::kSimt;
+  for (const Kind kind : kKinds) {
+    const WeightFormat format = Quantized(kind, factors(), 128);
+    const QuantizedNumbers numbers = RandomQuantized(format, kRows, kColumns, false, 11);
+    const Layer layer(*prompts, {numbers}), strict_layer(*ops_, {numbers});
+    const std::vector<float> x = RandomFloats(kTokens * kColumns, 12);
+    const auto run = [&](int first, int tokens, int decodes) {
+      return Run(*prompts, layer,
+                 {x.begin() + first * kColumns, x.begin() + (first + tokens) * kColumns},
+                 Epilogue::kStore, 0, decodes);
+    };
+    const std::vector<float> prompt = run(0, kTokens, 0), decode = run(0, kTokens, kTokens);
+    EXPECT_TRUE(!emulated || prompt != decode);
+    EXPECT_TRUE(SameBits(decode, Run(*ops_, strict_layer, x)));
+    EXPECT_TRUE(SameBits(decode, Run(*ops_, strict_layer, x, Epilogue::kStore, 0, 0)));
+    for (const auto& [first, tokens, decodes] :
+         {std::array{3, 1, 0}, std::array{9, 17, 0}, std::array{0, 33, 1}, std::array{5, 33, 20}}) {
+      const std::vector<float> rows = run(first, tokens, decodes);
+      const auto middle = rows.begin() + decodes * kRows;
+      EXPECT_TRUE(std::equal(rows.begin(), middle, decode.begin() + first * kRows)) << first;
+      EXPECT_TRUE(std::equal(middle, rows.end(), prompt.begin() + (first + decodes) * kRows))
+          << first;
     }
   }
 }

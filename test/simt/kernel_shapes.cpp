@@ -16,6 +16,7 @@
 #include "kuiper/kernels/simt/machine.h"
 #include "kuiper/kernels/simt/ptx_device.h"
 #include "test/ops/attention_test_util.h"
+#include "test/ops/quantized_matrix.h"
 
 namespace kuiper::test {
 namespace {
@@ -47,23 +48,38 @@ void Begin(Ops& ops) {
 }
 
 struct LinearShape {
-  DType type;
+  DType type;  // of weights or their factors
   int in, out, tokens;
   Epilogue epilogue = Epilogue::kStore;
   int decode_rows = ApplyArgs::kAllRows;
+  WeightFormat::Kind kind = WeightFormat::Kind::kF32;  // a quantised one, else by the type
+
+  WeightFormat format() const {
+    return kind == WeightFormat::Kind::kF32 ? WeightFormat::Dense(type)
+                                            : Quantized(kind, type, 128);
+  }
 };
 
 void RunLinear(const LinearShape& s) {
   const std::unique_ptr<Ops> ops = MakeTestOps({DeviceType::kSimt, 0});
   const bool paired = s.epilogue == Epilogue::kSwiGlu;
   std::vector<Matrix> weights;
+  std::vector<std::unique_ptr<QuantizedOnDevice>> quantized;
+  const WeightFormat format = s.format();
   Linear w;
   w.in = s.in;
   w.out = s.out;
   w.num_parts = paired ? 2 : 1;
   for (int i = 0; i < w.num_parts; ++i) {
-    weights.push_back(Filled(*ops, s.type, s.out / w.num_parts, s.in));
-    w.parts[i].weight = DenseWeight(weights[i].tensor());
+    const int rows = s.out / w.num_parts;
+    if (format.is_quantized()) {
+      quantized.push_back(std::make_unique<QuantizedOnDevice>(
+          *ops, RandomQuantized(format, rows, s.in, s.kind == WeightFormat::Kind::kInt4, 1)));
+      w.parts[i].weight = quantized[i]->matrix();
+    } else {
+      weights.push_back(Filled(*ops, s.type, rows, s.in));
+      w.parts[i].weight = DenseWeight(weights[i].tensor());
+    }
   }
   const Matrix x = Filled(*ops, s.type, s.tokens, s.in);
   const Matrix out(*ops, s.type, s.tokens, OutputColumns(w, s.epilogue));
@@ -155,10 +171,43 @@ void RunSample(const SamplingParams& params) {
   ops->device().Sync();
 }
 
+// Every kernel of a step with quantised weights, at the widths of Qwen3-8B.
+template <typename Linear>
+void AddQuantized(const Linear& linear) {
+  using Kind = WeightFormat::Kind;
+  constexpr struct {
+    const char *one, *eight, *many;
+    Kind kind;
+    DType factors;
+  } kFormats[] = {
+      {"8b o INT4 FP16 M=1", "8b o INT4 FP16 M=8", "8b o INT4 FP16 M=64", Kind::kInt4, DType::kF16},
+      {"8b o INT4 BF16 M=1", "8b o INT4 BF16 M=8", "8b o INT4 BF16 M=64", Kind::kInt4,
+       DType::kBF16},
+      {"8b o INT8 FP16 M=1", "8b o INT8 FP16 M=8", "8b o INT8 FP16 M=64", Kind::kInt8, DType::kF16},
+      {"8b o INT8 BF16 M=1", "8b o INT8 BF16 M=8", "8b o INT8 BF16 M=64", Kind::kInt8,
+       DType::kBF16},
+      {"8b o E4M3 FP16 M=1", "8b o E4M3 FP16 M=8", "8b o E4M3 FP16 M=64", Kind::kE4M3, DType::kF16},
+      {"8b o E4M3 BF16 M=1", "8b o E4M3 BF16 M=8", "8b o E4M3 BF16 M=64", Kind::kE4M3,
+       DType::kBF16},
+  };
+  for (const auto& f : kFormats) {
+    LinearShape s{f.factors, 4096, 256, 1};
+    s.kind = f.kind;
+    linear(f.one, s, true);
+    s.tokens = 8;
+    linear(f.eight, s, true);
+    s.tokens = 64;
+    linear(f.many, s, true);
+  }
+  LinearShape reference{DType::kF32, 4096, 256, 1};
+  reference.kind = Kind::kInt4;
+  linear("8b o INT4 FP32 M=1", reference, true);
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   const auto linear = [&](const char* shape, const LinearShape& s, bool is_decode) {
-    const double kib = DTypeBytes(s.type) * s.in / 1024.0 * s.out;
+    const double kib = static_cast<double>(s.format().Bytes(s.out, s.in)) / 1024.0;
     cases.push_back({shape, "Skinny", is_decode ? "KiB of weights" : "token",
                      is_decode ? kib : s.tokens, is_decode, [=] { RunLinear(s); }});
   };
@@ -182,6 +231,7 @@ std::vector<Case> Cases() {
   cases.push_back({"0.6b SiluMul 16", "FinishKernel", "token", 16, false, [] {
                      RunLinear({kType, 64, 6144, 16, Epilogue::kSwiGlu, 0});
                    }});
+  AddQuantized(linear);
   const AttentionKind flash1 = AttentionKind::kFlash1, flash2 = AttentionKind::kFlash2;
   attention("0.6b flash2 decode 1024 pages", {flash2, kType, kHeads06B, 1, 1024, 16});
   attention("0.6b flash2 decode 1024 contiguous", {flash2, kType, kHeads06B, 1, 1024, 0});

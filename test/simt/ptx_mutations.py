@@ -64,6 +64,9 @@ for kind, text in (("f16", F16), ("bf16", BF16)):
         (f"mma {kind}: D out of order", MMA, text, text.replace("{%0,%1,%2,%3}, {%4", "{%0,%2,%1,%3}, {%4")),
         (f"mma {kind}: C out of order", MMA, text, text.replace("%9}, {%0,%1,%2,%3}", "%9}, {%2,%3,%0,%1}")),
         (f"mma {kind}: three registers of A", MMA, text, text.replace("%6,%7}", "%6}")),
+        (f"pairs {kind}: operands swapped", MMA, f"fma.rn.{kind}x2 %0, %1, %2, %3",
+         f"fma.rn.{kind}x2 %0, %1, %3, %2"),
+        (f"pairs {kind}: the other type", MMA, f"fma.rn.{kind}x2", f"fma.rn.{other}x2"),
         (f"mma {kind}: the other type", MMA, text,
          text.replace(f"{kind}.{kind}", f"{other}.{other}", 1)),
     ]

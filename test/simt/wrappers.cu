@@ -88,6 +88,13 @@ __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transpos
   }
 }
 
+template <typename T>
+__global__ void FmaPairsKernel(uint32_t* out, const uint32_t* a, const uint32_t* b,
+                               const uint32_t* c) {
+  const int i = static_cast<int>(threadIdx.x);
+  out[i] = FmaPairs<T>(a[i], b[i], c[i]);
+}
+
 __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, const float* in, int n,
                               bool fence) {
   KU_SHARED(is_last, bool);
@@ -161,6 +168,11 @@ void LoadTiles(uint32_t* out, const uint16_t* in, bool transposed) {
   Run<LoadTilesKernel>(1, 32, 0, out, in, transposed);
 }
 
+template <typename T>
+void FmaOfPairs(uint32_t* out, const uint32_t* a, const uint32_t* b, const uint32_t* c, int n) {
+  Run<FmaPairsKernel<T>>(1, n, 0, out, a, b, c);
+}
+
 void GridSum(float* out, float* partial, unsigned* ticket, const float* in, int n, int grid,
              bool fence) {
   Run<GridSumKernel>(grid, 32, 0, out, partial, ticket, in, n, fence);
@@ -184,6 +196,8 @@ simt_test::Wrappers GetWrappers() {
           MultiplyTile<BFloat16>,
           LoadTiles,
           GridSum,
+          FmaOfPairs<Half>,
+          FmaOfPairs<BFloat16>,
           DoubleInShared};
 }
 

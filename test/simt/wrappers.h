@@ -30,6 +30,11 @@ struct Wrappers {
   // ticket [1] is 0 before and after. `fence` false leaves out a fence that is needed.
   void (*grid_sum)(float* out, float* partial, unsigned* ticket, const float* in, int n, int grid,
                    bool fence);
+  // out [n] = a [n] * b [n] + c [n] of packed pairs, n at most 1024.
+  void (*fma_pairs_half)(uint32_t* out, const uint32_t* a, const uint32_t* b, const uint32_t* c,
+                         int n);
+  void (*fma_pairs_bfloat16)(uint32_t* out, const uint32_t* a, const uint32_t* b, const uint32_t* c,
+                             int n);
   // out [n] = 2 * in [n] with 100 KB of shared memory and streamed loads; n a multiple of 4.
   void (*double_in_shared)(float* out, const float* in, int n);
 };

@@ -129,6 +129,61 @@ TEST_P(WrappersTest, LoadMatrixGivesEachLaneItsElements) {
   });
 }
 
+// Products and sums whose exact value a double holds, and is rounded once.
+template <typename T>
+void ExpectRoundedOnce(const Wrappers& w, void (*fma)(uint32_t*, const uint32_t*, const uint32_t*,
+                                                      const uint32_t*, int)) {
+  constexpr int kPairs = 512;
+  std::mt19937 rng(13);
+  const auto draw = [&](int smallest) {
+    const auto value = static_cast<double>(static_cast<int>(rng() % 511) - 255);
+    return FromFloat<T>(
+        static_cast<float>(std::ldexp(value, smallest - static_cast<int>(rng() % 9))));
+  };
+  std::vector<T> values[3];
+  for (auto& v : values) {
+    for (int i = 0; i < 2 * kPairs; ++i) v.push_back(draw(-2));
+  }
+  // 1 + 2^-m + 2^-n: a tie, and a tie that the second addend decides.
+  const int m = sizeof(T) == 2 && std::is_same_v<T, Half> ? 11 : 8;
+  values[0][0] = values[1][0] = FromFloat<T>(1.0f);
+  values[2][0] = FromFloat<T>(std::ldexp(1.0f, -m));
+  values[0][1] = FromFloat<T>(1.0f + std::ldexp(1.0f, 1 - m));
+  values[1][1] = FromFloat<T>(1.0f + std::ldexp(1.0f, 1 - m));
+  values[2][1] = FromFloat<T>(-std::ldexp(1.0f, 2 - 2 * m));
+  std::vector<uint32_t> packed[3];
+  for (int k = 0; k < 3; ++k) {
+    for (int i = 0; i < kPairs; ++i) {
+      packed[k].push_back(values[k][2 * i].bits | uint32_t{values[k][2 * i + 1].bits} << 16);
+    }
+  }
+  Array<uint32_t> a(w, packed[0]), b(w, packed[1]), c(w, packed[2]);
+  Array<uint32_t> out(w, std::vector<uint32_t>(kPairs));
+  fma(out.device(), a.device(), b.device(), c.device(), kPairs);
+  const std::vector<uint32_t>& result = out.host();
+  for (int i = 0; i < 2 * kPairs; ++i) {
+    const double exact =
+        double{ToFloat(values[0][i])} * ToFloat(values[1][i]) + ToFloat(values[2][i]);
+    const auto bits = static_cast<uint16_t>(result[i / 2] >> i % 2 * 16);
+    const double error = std::fabs(ToFloat(T{bits}) - exact);
+    if ((bits & 0x7fff) == 0) {
+      ASSERT_EQ(error, 0) << i;
+      continue;
+    }
+    // No neighbour is nearer, and at a tie the last bit is even.
+    for (const int step : {-1, 1}) {
+      const auto neighbour = static_cast<uint16_t>(bits + step);
+      const double other = std::fabs(ToFloat(T{neighbour}) - exact);
+      ASSERT_TRUE(error < other || (error == other && bits % 2 == 0)) << i;
+    }
+  }
+}
+
+TEST_P(WrappersTest, FmaOfPairsIsRoundedOnce) {
+  ExpectRoundedOnce<Half>(w_, w_.fma_pairs_half);
+  ExpectRoundedOnce<BFloat16>(w_, w_.fma_pairs_bfloat16);
+}
+
 TEST_P(WrappersTest, TheLastBlockSeesWhatTheOthersWrote) {
   ForEach([&] {
     Array<float> in(w_, std::vector<float>(1000, 1.0f)), out(w_, {0}), partial(w_, Count(7));

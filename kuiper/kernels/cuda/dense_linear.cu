@@ -65,16 +65,14 @@ int64_t PanelBytes(const OpsLimits& limits) {
 
 }  // namespace
 
-// Rows [begin, begin + n) of one part of a quantised layer, or of gate and up.
+// Rows [begin, begin + rows) of one part of a quantised layer, or of gate and up.
 struct DenseLinear::Panel {
-  Linear dense;  // in scratch memory
   int first_part = 0;
-  int64_t begin = 0;
+  int64_t begin = 0, rows = 0;
   int64_t column = 0;  // the first of the layer's output
+  Linear dense;        // in scratch memory
 
-  Tensor OutputOf(const Tensor& out) const {
-    return out.Cols(column, column + dense.parts[0].weight.rows());
-  }
+  Tensor OutputOf(const Tensor& out) const { return out.Cols(column, column + rows); }
 };
 
 size_t DenseLinear::ScratchBytes(const OpsLimits& limits) const {
@@ -107,32 +105,32 @@ bool DenseLinear::FitsPanels(const Linear& w, Epilogue epilogue) const {
   return PanelRows(w, 1, epilogue == Epilogue::kSwiGlu ? 2 : 1) > 0;
 }
 
-template <typename Body>
-void DenseLinear::ForPanels(const Linear& w, Epilogue epilogue, const Body& body) const {
+bool DenseLinear::Next(const Linear& w, Epilogue epilogue, Panel& panel) const {
   const int together = epilogue == Epilogue::kSwiGlu ? 2 : 1;
-  int64_t column = 0;
-  for (int first = 0; first < w.num_parts; first += together) {
-    const Tensor& codes = w.parts[first].weight.values;
-    const int64_t rows = codes.rows(), step = PanelRows(w, rows, together);
-    for (int64_t begin = 0; begin < rows; begin += step) {
-      const int64_t end = std::min(rows, begin + step);
-      Panel panel{{}, first, begin, column + begin};
-      panel.dense.in = w.in;
-      panel.dense.num_parts = together;
-      char* next = static_cast<char*>(panel_);
-      for (int i = 0; i < together; ++i) {
-        Linear::Part& part = panel.dense.parts[i];
-        const Tensor& bias = w.parts[first + i].bias;
-        part.weight = DenseWeight(
-            Tensor::Dense(next, w.format().numeric_type(), {end - begin, w.in}, codes.device));
-        if (!bias.empty()) part.bias = bias.Rows(begin, end);
-        next += part.weight.bytes();
-        panel.dense.out += static_cast<int>(end - begin);
-      }
-      body(panel);
-    }
-    column += rows;
+  panel.begin += panel.rows;
+  panel.column += panel.rows;
+  while (panel.begin >= w.parts[panel.first_part].weight.rows()) {
+    panel.begin = 0;
+    panel.first_part += together;
+    if (panel.first_part >= w.num_parts) return false;
   }
+  const Linear::Part* parts = w.parts + panel.first_part;
+  const int64_t rows = parts[0].weight.rows();
+  const int64_t end = std::min(rows, panel.begin + PanelRows(w, rows, together));
+  panel.rows = end - panel.begin;
+  panel.dense = {};
+  panel.dense.in = w.in;
+  panel.dense.out = together * static_cast<int>(panel.rows);
+  panel.dense.num_parts = together;
+  char* next = static_cast<char*>(panel_);
+  for (int i = 0; i < together; ++i) {
+    Linear::Part& part = panel.dense.parts[i];
+    part.weight = DenseWeight(Tensor::Dense(next, w.format().numeric_type(), {panel.rows, w.in},
+                                            parts[i].weight.values.device));
+    if (!parts[i].bias.empty()) part.bias = parts[i].bias.Rows(panel.begin, end);
+    next += part.weight.bytes();
+  }
+  return true;
 }
 
 void DenseLinear::Fill(cudaStream_t stream, const Linear& w, const Panel& panel) const {
@@ -149,13 +147,11 @@ Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, E
     return PrepareDense(stream, memory, w, epilogue, out_type, out_stride);
   }
   if (!FitsPanels(w, epilogue)) return OkStatus();
-  Status result = OkStatus();
-  ForPanels(w, epilogue, [&](const Panel& panel) {
-    if (!result.ok()) return;
+  for (Panel panel; Next(w, epilogue, panel);) {
     Fill(stream, w, panel);
-    result = PrepareDense(stream, memory, panel.dense, epilogue, out_type, out_stride);
-  });
-  return result;
+    KU_RETURN_IF_ERROR(PrepareDense(stream, memory, panel.dense, epilogue, out_type, out_stride));
+  }
+  return OkStatus();
 }
 
 Status DenseLinear::PrepareDense(cudaStream_t stream, Ops& memory, const Linear& w,
@@ -182,11 +178,10 @@ bool DenseLinear::Takes(const Tensor& out, const Tensor& x, const Linear& w,
                         Epilogue epilogue) const {
   if (!w.format().is_quantized()) return TakesDense(out, x, w, epilogue);
   if (!FitsPanels(w, epilogue)) return false;
-  bool takes = true;
-  ForPanels(w, epilogue, [&](const Panel& panel) {
-    takes = takes && TakesDense(panel.OutputOf(out), x, panel.dense, epilogue);
-  });
-  return takes;
+  for (Panel panel; Next(w, epilogue, panel);) {
+    if (!TakesDense(panel.OutputOf(out), x, panel.dense, epilogue)) return false;
+  }
+  return true;
 }
 
 bool DenseLinear::TakesDense(const Tensor& out, const Tensor& x, const Linear& w,
@@ -207,10 +202,10 @@ bool DenseLinear::TakesDense(const Tensor& out, const Tensor& x, const Linear& w
 void DenseLinear::Apply(cudaStream_t stream, const Tensor& out, const Tensor& x, const Linear& w,
                         Epilogue epilogue) const {
   if (!w.format().is_quantized()) return ApplyDense(stream, out, x, w, epilogue);
-  ForPanels(w, epilogue, [&](const Panel& panel) {
+  for (Panel panel; Next(w, epilogue, panel);) {
     Fill(stream, w, panel);
     ApplyDense(stream, panel.OutputOf(out), x, panel.dense, epilogue);
-  });
+  }
 }
 
 void DenseLinear::ApplyDense(cudaStream_t stream, const Tensor& out, const Tensor& x,

@@ -29,8 +29,8 @@ class DenseLinear {
  private:
   // Rows of a quantised layer, dense.
   struct Panel;
-  template <typename Body>
-  void ForPanels(const Linear& w, Epilogue epilogue, const Body& body) const;
+  // Makes `panel`, at first an empty one, the next of the layer; false behind the last.
+  bool Next(const Linear& w, Epilogue epilogue, Panel& panel) const;
   void Fill(cudaStream_t stream, const Linear& w, const Panel& panel) const;
   // The rows of the panels of `num_parts` parts with `rows` rows each; 0: not enough fit.
   int64_t PanelRows(const Linear& w, int64_t rows, int num_parts) const;

@@ -10,8 +10,8 @@
 // way before anything is used: 208 bytes a lane for INT4, 272 for codes of 8 bits.
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to about T = 32, beyond by the rate of mma
-// and of L1. About 2.5 instructions for an INT4 weight, where an Orin has 8 and an H200 3.5 in the
-// time that its memory needs for it.
+// and of L1. With up to 8 tokens a lane executes 4 to 5 instructions for a weight: an Orin has 8
+// for an INT4 weight in the time that its memory needs, an H200 3.5.
 #include <algorithm>
 #include <bit>
 
@@ -31,13 +31,14 @@ using Kind = WeightFormat::Kind;
 constexpr int kBlock = 128;  // columns that are summed before they get their scale
 constexpr int kBlocks = 2;   // between two turns of a warp
 constexpr int kTurn = kBlocks * kBlock;
-constexpr int kSteps = 4;       // of a block, of 32 columns: two mma of 16
-constexpr int kTokenTiles = 8;  // with more than 8 tokens
+constexpr int kSteps = 4;                // of a block, of 32 columns: two mma of 16
+constexpr int kTokenTiles = kPanel / 8;  // with more than 8 tokens
 
-// The 16 bytes from a column on; zeros behind the last. Without `vectors` they may lie anywhere.
-template <int kCodeBits, bool kVectors>
+// The 16 bytes from a column on. Without `vectors` they may lie anywhere; `guarded`: the column may
+// be behind the last, which gives zeros.
+template <int kCodeBits, bool kVectors, bool kGuarded>
 __device__ __forceinline__ uint4 LoadCodes(const uint8_t* row, int column, int in) {
-  if (column >= in) return make_uint4(0, 0, 0, 0);
+  if (kGuarded && column >= in) return make_uint4(0, 0, 0, 0);
   const uint8_t* p = row + static_cast<int64_t>(column) * kCodeBits / 8;
   if constexpr (kVectors) {
     return LoadStreamed(p);
@@ -49,25 +50,59 @@ __device__ __forceinline__ uint4 LoadCodes(const uint8_t* row, int column, int i
   }
 }
 
-// What a lane reads of 128 columns of a row: lane t of a quad has scale and zero of step t.
+// What a lane reads of 128 columns of a row: lane t of a quad has scale and zero of columns
+// [32 t, 32 t + 32).
 template <int kCodeBits>
 struct RowBlock {
   CodeBlock<kCodeBits> codes;
-  uint32_t scale_bits, zero;
+  ScaleBits scale;
+  uint32_t zero;
 
-  template <bool kVectors>
+  template <bool kVectors, bool kGuarded>
   __device__ __forceinline__ void Load(const LinearArgs& p, const QuantizedRow& row, int column,
-                                       int t) {
+                                       int group, int t) {
 #pragma unroll
     for (int i = 0; i < CodeBlock<kCodeBits>::kLoads; ++i) {
-      codes.loads[i] = LoadCodes<kCodeBits, kVectors>(
+      codes.loads[i] = LoadCodes<kCodeBits, kVectors, kGuarded>(
           row.codes, column + CodeBlock<kCodeBits>::LoadColumn(i, t), p.in);
     }
-    const int step = column + 32 * t;
-    const int group = p.quantized.GroupOf(step < p.in ? step : p.in - 1);
-    scale_bits = LoadScaleBits(row.scales, p.quantized.scale_type, group);
-    zero = p.quantized.Zero(row, group);
+    scale = LoadScale(row.scales, p.quantized.scale_type, group);
+    zero = __ldg(row.zeros + group);
   }
+};
+
+// The tokens of a block as one lane reads them: token g of each tile. Tokens behind the last are
+// read as the last, never stored.
+template <Kind kKind, typename T, int kTiles, bool kVectors>
+class TokenTiles {
+  using Block = CodeBlock<kKind == Kind::kInt4 ? 4 : 8>;
+
+ public:
+  __device__ __forceinline__ TokenTiles(const LinearArgs& p, int first, int lane)
+      : first_row_(p.x.Row(first)),
+        dtype_(p.x.dtype),
+        column_(Block::FirstColumn(lane % 4, p.quantized.exchanges())),
+        near_(Block::NearColumns(p.quantized.exchanges())) {
+    const int last = p.tokens - 1 - first;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const int token = n * 8 + lane / 4;
+      offset_[n] = static_cast<int>(p.x.row_bytes) * (token < last ? token : last);
+    }
+  }
+  // The fragment of step s of the block of columns that begins at `column`; zeros behind the last.
+  template <bool kGuarded>
+  __device__ __forceinline__ uint4 Load(int n, int column, int s, int in) const {
+    const int k = column + column_ + s / Block::kNear * 64 + s % Block::kNear * near_;
+    return LoadFragment<T, false>(first_row_ + offset_[n], dtype_, kVectors, k,
+                                  kGuarded ? in : k + 8);
+  }
+
+ private:
+  const char* first_row_;
+  DType dtype_;
+  int column_, near_;
+  int offset_[kTiles];
 };
 
 __device__ __forceinline__ uint32_t OfStep(uint32_t value, int step) {
@@ -93,16 +128,17 @@ __device__ __forceinline__ void AddScaled(float (&acc)[kTiles][4], float (&sums)
 // `tiles` token tiles.
 template <Kind kKind, typename T, int kTiles, typename Tokens>
 __device__ __forceinline__ void MultiplyBlock(
-    const QuantizedForm& form, const RowBlock<kKind == Kind::kInt4 ? 4 : 8> (&rows)[2], int tiles,
-    const Tokens& tokens, float (&acc)[kTiles][4]) {
+    const QuantizedForm& form, const QuantizedRow (&weight)[2],
+    const RowBlock<kKind == Kind::kInt4 ? 4 : 8> (&rows)[2], int tiles, const Tokens& tokens,
+    float (&acc)[kTiles][4]) {
   using Codes = CodeFactors<kKind, T>;
   constexpr int kWords = CodeBlock < kKind == Kind::kInt4 ? 4 : 8 > ::kWords;
   uint32_t words[2][kSteps * kWords], zeros[2], scales[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    rows[h].codes.Arrange(words[h]);
-    zeros[h] = Codes::Zero(rows[h].zero);
-    scales[h] = __float_as_uint(ScaleValue(rows[h].scale_bits, form.scale_type));
+    rows[h].codes.Arrange(form.exchanges(), words[h]);
+    zeros[h] = Codes::Zero(weight[h].ZeroOf(rows[h].zero, form.middle_code));
+    scales[h] = __float_as_uint(ScaleValue(rows[h].scale, form.scale_type));
   }
   float sums[kTiles][4] = {};
 #pragma unroll
@@ -113,82 +149,94 @@ __device__ __forceinline__ void MultiplyBlock(
       uint32_t codes[kWords];
 #pragma unroll
       for (int i = 0; i < kWords; ++i) codes[i] = words[h][s * kWords + i];
-      Codes::Factors(codes, OfStep(zeros[h], s), w[h]);
+      Codes::Factors(codes, kKind == Kind::kE4M3 ? 0 : OfStep(zeros[h], s), w[h]);
     }
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      if (n >= tiles) break;
+      if (kTiles > 1 && n >= tiles) break;
       const uint4 x = tokens(n, s);
       Mma<T>(sums[n], {w[0][0], w[1][0], w[0][1], w[1][1]}, {x.x, x.y});
       Mma<T>(sums[n], {w[0][2], w[1][2], w[0][3], w[1][3]}, {x.z, x.w});
     }
-    if ((form.group_ends >> s & 1) != 0) {
+    if (s + 1 == kSteps || (form.group_ends >> s & 1) != 0) {
       AddScaled(acc, sums, __uint_as_float(OfStep(scales[0], s)),
                 __uint_as_float(OfStep(scales[1], s)));
     }
   }
 }
 
-// The blocks of a multiprocessor whose registers hold the loads of a turn.
-template <Kind kKind, int kTiles, bool kVectors>
-constexpr int kMinBlocks = kTiles > 1 || !kVectors ? 1
-                           : kKind == Kind::kInt4  ? 3
-                                                   : 2;
-
-// kVectors: rows are 16-byte aligned and X has type T. Otherwise bytes are read one by one and X is
-// rounded to T.
-template <Kind kKind, typename T, int kTiles, bool kVectors>
-__global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kKind, kTiles, kVectors>)
-    SkinnyQuantizedKernel(const __grid_constant__ LinearArgs p, int warps_k) {
-  constexpr int kCodeBits = kKind == Kind::kInt4 ? 4 : 8;
+// acc += what a warp adds in one turn. Guarded: the turn may reach behind the last column.
+template <Kind kKind, typename T, int kTiles, bool kVectors, bool kGuarded>
+__device__ __forceinline__ void Turn(const LinearArgs& p, const QuantizedRow (&weight)[2],
+                                     const TokenTiles<kKind, T, kTiles, kVectors>& x, int tiles,
+                                     int turn, int t, float (&acc)[kTiles][4]) {
   constexpr bool kAhead = kTiles == 1 && kVectors;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  RowBlock<kKind == Kind::kInt4 ? 4 : 8> rows[kBlocks][2];
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    const int column = turn + b * kBlock, step = column + 32 * t;
+    const int group = p.quantized.GroupOf(kGuarded && step >= p.in ? p.in - 1 : step);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      rows[b][h].template Load<kVectors, kGuarded>(p, weight[h], column, group, t);
+    }
+  }
+  uint4 ahead[kBlocks][kSteps];
+  if constexpr (kAhead) {
+#pragma unroll
+    for (int i = 0; i < kBlocks * kSteps; ++i) {
+      ahead[i / kSteps][i % kSteps] =
+          x.template Load<kGuarded>(0, turn + i / kSteps * kBlock, i % kSteps, p.in);
+    }
+  }
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    const int column = turn + b * kBlock;
+    if (kGuarded && column >= p.in) break;
+    MultiplyBlock<kKind, T>(
+        p.quantized, weight, rows[b], tiles,
+        [&](int n, int s) {
+          return kAhead ? ahead[b][s] : x.template Load<kGuarded>(n, column, s, p.in);
+        },
+        acc);
+  }
+}
+
+// The blocks of a multiprocessor whose registers hold the loads of a turn.
+template <int kTiles, bool kVectors>
+constexpr int kMinBlocks = kTiles == 1 && kVectors ? 2 : 1;
+
+// kVectors: rows are 16-byte aligned and X has type T. Otherwise bytes are read one by one, 8
+// tokens at a time, and X is rounded to T.
+template <Kind kKind, typename T, int kTiles, bool kVectors>
+__global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
+    SkinnyQuantizedKernel(const __grid_constant__ LinearArgs p, int warps_k) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  // From lane 0: the compiler then knows that a warp goes one way.
+  const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpSize, 0);
   const int g = lane / 4, t = lane % 4;
-  const int first_token = static_cast<int>(blockIdx.x) * kPanel;
+  const int first_token = static_cast<int>(blockIdx.x) * kTiles * 8;
   const int tiles = (p.tokens - first_token + 7) / 8;
   const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
   const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
   const bool paired = p.paired();
   const int row = (tile * (kSkinnyWarps / warps_k) + warp / warps_k) * (paired ? 8 : 16) + g;
-  const int in = p.in;
 
   // The lower and the upper 8 rows of the fragment, which are gate and up with SwiGLU.
   const QuantizedRow weight[2] = {p.CodeRow(part, row),
                                   paired ? p.CodeRow(p.parts[1], row) : p.CodeRow(part, row + 8)};
-  const auto load_tokens = [&](int n, int column) {
-    const int token = first_token + n * 8 + g;
-    return LoadFragment<T, false>(
-        p.x.Row(token < p.tokens ? token : 0), p.x.dtype, kVectors,
-        token < p.tokens ? column + CodeBlock<kCodeBits>::ColumnOf(t) : in, in);
-  };
+  const TokenTiles<kKind, T, kTiles, kVectors> x(p, first_token, lane);
   float acc[1][kTiles][4] = {};
+  int turn = warp % warps_k * kTurn;
+  if constexpr (kVectors) {
 #pragma unroll 1
-  for (int turn = warp % warps_k * kTurn; turn < in; turn += warps_k * kTurn) {
-    RowBlock<kCodeBits> rows[kBlocks][2];
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        rows[b][h].template Load<kVectors>(p, weight[h], turn + b * kBlock, t);
-      }
+    for (; turn + kTurn <= p.in; turn += warps_k * kTurn) {
+      Turn<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, turn, t, acc[0]);
     }
-    uint4 ahead[kBlocks][kSteps];
-    if constexpr (kAhead) {
-#pragma unroll
-      for (int i = 0; i < kBlocks * kSteps; ++i) {
-        ahead[i / kSteps][i % kSteps] = load_tokens(0, turn + 32 * i);
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      const int column = turn + b * kBlock;
-      if (column >= in) break;
-      MultiplyBlock<kKind, T>(
-          p.quantized, rows[b], tiles,
-          [&](int n, int s) { return kAhead ? ahead[b][s] : load_tokens(n, column + 32 * s); },
-          acc[0]);
-    }
+  }
+#pragma unroll 1
+  for (; turn < p.in; turn += warps_k * kTurn) {
+    Turn<kKind, T, kTiles, kVectors, true>(p, weight, x, tiles, turn, t, acc[0]);
   }
   StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc);
 }
@@ -202,7 +250,7 @@ int WarpsAlongK(int num_outputs, int in) {
 template <Kind kKind, typename T, int kTiles, bool kVectors>
 void LaunchTiles(cudaStream_t stream, LinearArgs& args, int warps_k) {
   const int tiles = args.NumberTiles(kSkinnyWarps / warps_k * 16);
-  const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kTiles * 8)),
                   static_cast<unsigned>(tiles));
   Launch<SkinnyQuantizedKernel<kKind, T, kTiles, kVectors>>(grid, dim3(kSkinnyThreads), 0, stream,
                                                             args, warps_k);
@@ -212,7 +260,7 @@ template <Kind kKind, typename T>
 void ApplyFactors(cudaStream_t stream, LinearArgs& args, int num_outputs) {
   const int warps_k = WarpsAlongK(num_outputs, args.in);
   if (!args.vectors || args.x.dtype != DTypeOf<T>::value) {
-    return LaunchTiles<kKind, T, kTokenTiles, false>(stream, args, warps_k);
+    return LaunchTiles<kKind, T, 1, false>(stream, args, warps_k);
   }
   if (args.tokens <= 8) return LaunchTiles<kKind, T, 1, true>(stream, args, warps_k);
   return LaunchTiles<kKind, T, kTokenTiles, true>(stream, args, warps_k);

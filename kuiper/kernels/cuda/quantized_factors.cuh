@@ -1,8 +1,8 @@
-// Codes of quantised weights on their way to tensor cores. A warp reads 16 bytes a lane; the lanes
-// of a quad (4 lanes with one row) then exchange codes, so that what they hold at a time are 32
-// neighbouring columns, which share a scale; and 8 codes become 8 factors, code - zero, exactly, in
-// FP16 or BF16. How often each happens for 8 codes of a lane: 2 (INT4: 4) exchanges of a word, and
-// 13 instructions for INT4, 8 for INT8 in FP16, else 20.
+// Codes of quantised weights on their way to tensor cores. A warp reads 16 bytes a lane; where a
+// group has less than 128 columns the lanes of a quad (4 lanes with one row) exchange codes, so
+// that what they hold at a time are 32 neighbouring columns, which share a scale; and 8 codes
+// become 8 factors, code - zero, exactly, in FP16 or BF16. The latter takes 13 instructions for 8
+// codes of INT4, 8 for INT8 in FP16, else 20.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ __device__ __forceinline__ void Exchange(int lanes, uint32_t& low, uint32_t& hig
   high = upper ? high : got;
 }
 
-// The codes of 128 columns of one row. In memory lane t of a quad has the 16 bytes t of each 64;
-// step s, afterwards, are words [s * kWords, (s + 1) * kWords): columns [32 s, 32 s + 32) of which
-// a lane has the 8 from ColumnOf(t).
+// The codes of 128 columns of one row, in four steps of 8 columns a lane. In memory lane t of a
+// quad has the 16 bytes t of each 64. Where all columns share a scale, steps are these bytes in
+// order. Else the lanes exchange codes, and step s is columns [32 s, 32 s + 32).
 template <int kCodeBits>
 struct CodeBlock {
   static constexpr int kLoads = kCodeBits / 4;  // of 16 bytes
@@ -35,19 +35,28 @@ struct CodeBlock {
   static __device__ __forceinline__ int LoadColumn(int load, int t) {
     return kCodeBits == 4 ? 32 * t : 64 * load + 16 * t;
   }
-  static __device__ __forceinline__ int ColumnOf(int t) {
+  // Where the 8 columns of a step begin: FirstColumn + s / kNear * 64 + s % kNear * near, where
+  // near is NearColumns.
+  static constexpr int kNear = kCodeBits == 4 ? 4 : 2;
+  static __device__ __forceinline__ int FirstColumn(int t, bool exchanged) {
+    if (!exchanged) return LoadColumn(0, t);
     return kCodeBits == 4 ? 8 * t : 16 * (t % 2) + 8 * (t / 2);
   }
-  __device__ __forceinline__ void Arrange(uint32_t (&words)[4 * kWords]) const {
+  static __device__ __forceinline__ int NearColumns(bool exchanged) { return exchanged ? 32 : 8; }
+
+  // Words [s * kWords, (s + 1) * kWords) are those of step s.
+  __device__ __forceinline__ void Arrange(bool exchanged, uint32_t (&words)[4 * kWords]) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       uint4 v = loads[i];
-      if constexpr (kCodeBits == 4) {
-        Exchange(1, v.x, v.y);
-        Exchange(1, v.z, v.w);
+      if (exchanged) {
+        if constexpr (kCodeBits == 4) {
+          Exchange(1, v.x, v.y);
+          Exchange(1, v.z, v.w);
+        }
+        Exchange(2, v.x, v.z);
+        Exchange(2, v.y, v.w);
       }
-      Exchange(2, v.x, v.z);
-      Exchange(2, v.y, v.w);
       words[4 * i] = v.x;
       words[4 * i + 1] = v.y;
       words[4 * i + 2] = v.z;
@@ -67,34 +76,37 @@ constexpr uint32_t kMagic = std::is_same_v<T, Half> ? 0x6400u : 0x4300u;
 template <typename T>
 constexpr uint32_t kOnes = std::is_same_v<T, Half> ? 0x3c003c00u : 0x3f803f80u;
 
+// Codes of 4 bits, or of 8 where T holds kMagic + 255: the magic number's upper byte beside a code.
+template <typename T>
+__device__ __forceinline__ uint32_t MagicZero(uint32_t code) {
+  return (0x8000u | kMagic<T> | code) * 0x10001u;
+}
+template <typename T>
+__device__ __forceinline__ void MagicFactors(const uint32_t (&codes)[2], uint32_t zero,
+                                             uint32_t (&pairs)[4]) {
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t both = __byte_perm(codes[i / 2], kMagic<T> >> 8, i % 2 == 0 ? 0x4140 : 0x4342);
+    pairs[i] = FmaPairs<T>(both, kOnes<T>, zero);
+  }
+}
+
 template <typename T>
 struct CodeFactors<WeightFormat::Kind::kInt4, T> {
-  static __device__ __forceinline__ uint32_t Zero(uint32_t code) {
-    return (0x8000u | kMagic<T> | code) * 0x10001u;
-  }
+  static __device__ __forceinline__ uint32_t Zero(uint32_t code) { return MagicZero<T>(code); }
   static __device__ __forceinline__ void Factors(const uint32_t (&codes)[1], uint32_t zero,
                                                  uint32_t (&pairs)[4]) {
-    const uint32_t odd = codes[0] >> 4;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t both = __byte_perm(codes[0], odd, 0x4400u + i * 0x1111u);
-      pairs[i] = FmaPairs<T>((both & 0x000f000fu) | kMagic<T> * 0x10001u, kOnes<T>, zero);
-    }
+    const uint32_t even = codes[0] & 0x0f0f0f0fu, odd = codes[0] >> 4 & 0x0f0f0f0fu;
+    MagicFactors<T>({__byte_perm(even, odd, 0x5140), __byte_perm(even, odd, 0x7362)}, zero, pairs);
   }
 };
 
 template <>
 struct CodeFactors<WeightFormat::Kind::kInt8, Half> {
-  static __device__ __forceinline__ uint32_t Zero(uint32_t code) {
-    return (0x8000u | kMagic<Half> | code) * 0x10001u;
-  }
+  static __device__ __forceinline__ uint32_t Zero(uint32_t code) { return MagicZero<Half>(code); }
   static __device__ __forceinline__ void Factors(const uint32_t (&codes)[2], uint32_t zero,
                                                  uint32_t (&pairs)[4]) {
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t both = __byte_perm(codes[i / 2], 0x64u, i % 2 == 0 ? 0x4140u : 0x4342u);
-      pairs[i] = FmaPairs<Half>(both, kOnes<Half>, zero);
-    }
+    MagicFactors<Half>(codes, zero, pairs);
   }
 };
 

@@ -13,18 +13,30 @@ namespace kuiper::KU_GPU {
 struct QuantizedRow {
   const uint8_t* codes;
   const void* scales;    // of this row's groups
-  const uint8_t* zeros;  // null: all are the middle code
+  const uint8_t* zeros;  // where there are none, bytes of scales that mean nothing
+  bool has_zeros;
+
+  // The zero of a group from what was loaded as such.
+  __device__ __forceinline__ uint32_t ZeroOf(uint32_t loaded, uint32_t middle_code) const {
+    return has_zeros ? loaded : middle_code;
+  }
 };
 
 // The bits of a scale and, when they have arrived, its value: a kernel begins its loads before it
-// uses one.
-__device__ __forceinline__ uint32_t LoadScaleBits(const void* scales, DType type, int group) {
-  return type == DType::kF32 ? static_cast<const uint32_t*>(scales)[group]
-                             : static_cast<const uint16_t*>(scales)[group];
+// uses one. Always two loads, of the two halves or twice of the same: of a choice between two loads
+// into one register the second waits for the first.
+struct ScaleBits {
+  uint16_t low, high;
+};
+__device__ __forceinline__ ScaleBits LoadScale(const void* scales, DType type, int group) {
+  const bool wide = type == DType::kF32;
+  const uint16_t* p = static_cast<const uint16_t*>(scales) + (wide ? 2 * group : group);
+  return {__ldg(p), __ldg(p + (wide ? 1 : 0))};
 }
-__device__ __forceinline__ float ScaleValue(uint32_t bits, DType type) {
-  const float half = Widen(Half{static_cast<uint16_t>(bits)});
-  return type == DType::kF16 ? half : __uint_as_float(type == DType::kF32 ? bits : bits << 16);
+__device__ __forceinline__ float ScaleValue(ScaleBits bits, DType type) {
+  const uint32_t low = type == DType::kF32 ? bits.low : 0;
+  const float wide = __uint_as_float(static_cast<uint32_t>(bits.high) << 16 | low);
+  return type == DType::kF16 ? Widen(Half{bits.low}) : wide;
 }
 
 // E4M3 has no infinities. Its NaN is refused where files are read, and is 480 here.
@@ -47,6 +59,8 @@ struct QuantizedForm {
   // 2^40 divided by the steps of a group, rounded up; 0 when a row is one group.
   uint64_t groups_per_step;
 
+  // Whether 128 columns may have more than one group.
+  __device__ __forceinline__ bool exchanges() const { return group_ends != 0b1000; }
   // Exact for rows of up to 2^25 columns.
   __device__ __forceinline__ int GroupOf(int column) const {
     const uint64_t step = static_cast<uint64_t>(column) / WeightFormat::kQuantum;
@@ -55,12 +69,10 @@ struct QuantizedForm {
   __device__ __forceinline__ QuantizedRow RowOf(const void* codes, const void* scales,
                                                 const uint8_t* zeros, int row) const {
     const int64_t scale_bytes = scale_type == DType::kF32 ? 4 : 2;
-    return {static_cast<const uint8_t*>(codes) + row * row_bytes,
-            static_cast<const char*>(scales) + row / group_rows * column_groups * scale_bytes,
-            zeros == nullptr ? nullptr : zeros + row * column_groups};
-  }
-  __device__ __forceinline__ uint32_t Zero(const QuantizedRow& row, int group) const {
-    return row.zeros == nullptr ? middle_code : row.zeros[group];
+    const auto* first =
+        static_cast<const uint8_t*>(scales) + row / group_rows * column_groups * scale_bytes;
+    return {static_cast<const uint8_t*>(codes) + row * row_bytes, first,
+            zeros == nullptr ? first : zeros + row * column_groups, zeros != nullptr};
   }
   // w = (code - zero) * scale, rounded once, of the kCount columns from `column`, a multiple of
   // kCount. Codes may lie at any address.
@@ -69,8 +81,8 @@ struct QuantizedForm {
                                              float (&w)[kCount]) const {
     static_assert(kCount % 2 == 0 && WeightFormat::kQuantum % kCount == 0);
     const int group = GroupOf(column);
-    const float scale = ScaleValue(LoadScaleBits(row.scales, scale_type, group), scale_type);
-    const float zero = static_cast<float>(Zero(row, group));
+    const float scale = ScaleValue(LoadScale(row.scales, scale_type, group), scale_type);
+    const float zero = static_cast<float>(row.ZeroOf(__ldg(row.zeros + group), middle_code));
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {
       uint32_t codes[2];

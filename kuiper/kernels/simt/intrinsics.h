@@ -107,6 +107,10 @@ template <typename T>
 T __ldcg(const T* p) {
   return *p;
 }
+template <typename T>
+T __ldg(const T* p) {
+  return *p;
+}
 
 template <typename T>
 T atomicAdd(T* p, std::type_identity_t<T> v) {
