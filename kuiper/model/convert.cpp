@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kuiper/base/check.h"
 #include "kuiper/base/half.h"
@@ -77,6 +78,20 @@ Status ForEachPiece(WeightSource& source, std::string_view bytes, size_t unit_by
     source.DontNeed(piece.data(), piece.size());
   }
   return OkStatus();
+}
+
+Status ForEachConverted(WeightSource& source, std::string_view bytes, DType from, DType to,
+                        const std::string& tensor,
+                        const std::function<Status(std::string_view piece)>& take) {
+  std::vector<char> converted;
+  return ForEachPiece(source, bytes, DTypeBytes(from), [&](std::string_view piece) {
+    const size_t count = piece.size() / DTypeBytes(from);
+    converted.resize(count * DTypeBytes(to));
+    if (!ConvertFloats(converted.data(), to, piece.data(), from, static_cast<int64_t>(count))) {
+      return TooLargeFor(to, tensor);
+    }
+    return take(std::string_view(converted.data(), converted.size()));
+  });
 }
 
 }  // namespace kuiper

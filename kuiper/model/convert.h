@@ -25,5 +25,9 @@ inline constexpr size_t kPieceBytes = size_t{4} << 20;
 // `unit_bytes`; asks for each piece while the one before is taken, and gives it back afterwards.
 Status ForEachPiece(WeightSource& source, std::string_view bytes, size_t unit_bytes,
                     const std::function<Status(std::string_view piece)>& take);
+// The same of floats in the type `from`, rounded to `to` on the way. TooLargeFor `tensor`.
+Status ForEachConverted(WeightSource& source, std::string_view bytes, DType from, DType to,
+                        const std::string& tensor,
+                        const std::function<Status(std::string_view piece)>& take);
 
 }  // namespace kuiper

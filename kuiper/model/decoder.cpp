@@ -86,11 +86,22 @@ Status Decoder::Prepare() const {
   return OkStatus();
 }
 
-void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
-                      const LayerProbe& probe) const {
+void Decoder::Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const {
+  ops_->Run(RmsNormArgs{.out = out, .x = x, .weight = weight, .eps = config_.rms_eps});
+}
+
+void Decoder::Embed(const Batch& batch, Activations& act) const {
+  ops_->Run(EmbedArgs{.out = act.residual.Rows(0, batch.num_tokens),
+                      .table = weights_.embed,
+                      .ids = batch.token_ids,
+                      .sampled = batch.sampled});
+}
+
+void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
+                       const LinearProbe& probe) const {
   const DecoderConfig& c = config_;
+  const LayerWeights& w = weights_.layers[layer];
   const int tokens = batch.num_tokens;
-  KU_CHECK(tokens > 0 && tokens <= act.max_tokens && batch.num_outputs <= act.max_outputs);
   const int q_end = c.q_size();
   const int k_end = q_end + c.kv_size();
   const Tensor residual = act.residual.Rows(0, tokens), x = act.x.Rows(0, tokens);
@@ -98,53 +109,54 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   const Tensor mlp = act.mlp.Rows(0, tokens);
   const Tensor q = qkv.Cols(0, q_end), k = qkv.Cols(q_end, k_end);
   const Tensor v = qkv.Cols(k_end, c.qkv_size());
-
-  Ops& ops = *ops_;
-  ops.Run(EmbedArgs{
-      .out = residual, .table = weights_.embed, .ids = batch.token_ids, .sampled = batch.sampled});
-  const auto norm = [&](const Tensor& out, const Tensor& in, const Tensor& weight) {
-    ops.Run(RmsNormArgs{.out = out, .x = in, .weight = weight, .eps = c.rms_eps});
+  const auto apply = [&](LayerLinear which, const Tensor& out, const Tensor& in,
+                         const Linear& linear, Epilogue epilogue) {
+    if (probe) probe(which, in);
+    ops_->Run(ApplyArgs{.out = out,
+                        .x = in,
+                        .linear = linear,
+                        .epilogue = epilogue,
+                        .num_decode_rows = batch.num_decode_rows});
   };
-  const auto apply = [&](const Tensor& out, const Tensor& in, const Linear& linear,
-                         Epilogue epilogue) {
-    ops.Run(ApplyArgs{.out = out,
-                      .x = in,
-                      .linear = linear,
-                      .epilogue = epilogue,
-                      .num_decode_rows = batch.num_decode_rows});
-  };
-  for (int i = 0; i < c.layers; ++i) {
-    const LayerWeights& w = weights_.layers[i];
-    const KvView view = kv.View(i, batch.block_tables);
-    norm(x, residual, w.attn_norm);
-    apply(qkv, x, w.qkv, Epilogue::kStore);
-    ops.Run(QkNormRopeStoreArgs{.q = q,
-                                .store = {.kv = view, .k = k, .v = v, .slots = batch.slots},
+  Norm(x, residual, w.attn_norm);
+  apply(LayerLinear::kQkv, qkv, x, w.qkv, Epilogue::kStore);
+  ops_->Run(QkNormRopeStoreArgs{.q = q,
+                                .store = {.kv = kv, .k = k, .v = v, .slots = batch.slots},
                                 .q_norm = w.q_norm,
                                 .k_norm = w.k_norm,
                                 .eps = c.rms_eps,
                                 .rope = weights_.rope,
                                 .positions = batch.positions});
-    ops.Run(AttentionArgs{.out = attn,
+  ops_->Run(AttentionArgs{.out = attn,
                           .q = q,
-                          .kv = view,
+                          .kv = kv,
                           .meta = batch.attn,
                           .scale = scale_,
-                          .options = {.window = c.window(i)}});
-    apply(residual, attn, w.o, Epilogue::kAdd);
-    norm(x, residual, w.mlp_norm);
-    apply(mlp, x, w.gate_up, Epilogue::kSwiGlu);
-    apply(residual, mlp, w.down, Epilogue::kAdd);
-    if (probe) probe(i, residual);
+                          .options = {.window = c.window(layer)}});
+  apply(LayerLinear::kO, residual, attn, w.o, Epilogue::kAdd);
+  Norm(x, residual, w.mlp_norm);
+  apply(LayerLinear::kGateUp, mlp, x, w.gate_up, Epilogue::kSwiGlu);
+  apply(LayerLinear::kDown, residual, mlp, w.down, Epilogue::kAdd);
+}
+
+void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
+                      const LayerProbe& probe) const {
+  const int tokens = batch.num_tokens;
+  KU_CHECK(tokens > 0 && tokens <= act.max_tokens && batch.num_outputs <= act.max_outputs);
+  Embed(batch, act);
+  for (int i = 0; i < config_.layers; ++i) {
+    RunLayer(i, batch, kv.View(i, batch.block_tables), act);
+    if (probe) probe(i, act.residual.Rows(0, tokens));
   }
 
   const int outputs = batch.num_outputs;
   if (outputs == 0) return;  // a chunk of a prompt that goes on
   const Tensor out_residual = act.out_residual.Rows(0, outputs);
   const Tensor out_x = act.out_x.Rows(0, outputs);
-  ops.Run(GatherRowsArgs{.out = out_residual, .x = residual, .rows = batch.output_rows});
-  norm(out_x, out_residual, weights_.final_norm);
-  ops.Run(ApplyArgs{.out = act.logits.Rows(0, outputs), .x = out_x, .linear = weights_.lm_head});
+  ops_->Run(GatherRowsArgs{
+      .out = out_residual, .x = act.residual.Rows(0, tokens), .rows = batch.output_rows});
+  Norm(out_x, out_residual, weights_.final_norm);
+  ops_->Run(ApplyArgs{.out = act.logits.Rows(0, outputs), .x = out_x, .linear = weights_.lm_head});
 }
 
 }  // namespace kuiper

@@ -57,6 +57,13 @@ size_t ActivationBytes(const DecoderConfig& config, DType activation_type, int m
 StatusOr<Activations> MakeActivations(Ops& ops, const DecoderConfig& config, int max_tokens,
                                       int max_outputs);
 
+// The linear layers of a layer, in the order in which they are computed.
+enum class LayerLinear { kQkv, kO, kGateUp, kDown };
+
+// Called before a linear layer with its input x [T, in]. Ops may still be in flight: sync before
+// reading.
+using LinearProbe = std::function<void(LayerLinear linear, Tensor x)>;
+
 // Called after each layer with the residual stream [T, hidden]. Ops may still be in flight: sync
 // before reading.
 using LayerProbe = std::function<void(int layer, Tensor residual)>;
@@ -73,8 +80,16 @@ class Decoder {
   // Appends the batch's keys and values to the cache and fills act.logits[0, R).
   void Forward(const Batch& batch, const KvCache& kv, Activations& act,
                const LayerProbe& probe = {}) const;
+  // The parts of Forward before the head, for programs that look into a model layer by layer:
+  // act.residual [T, hidden] from the batch's tokens, and one layer that appends to `kv` and adds
+  // to act.residual.
+  void Embed(const Batch& batch, Activations& act) const;
+  void RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
+                const LinearProbe& probe = {}) const;
 
  private:
+  void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
+
   DecoderConfig config_;
   DecoderWeights weights_;
   Ops* ops_;

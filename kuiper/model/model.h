@@ -46,6 +46,8 @@ class Model {
   // What one decode step reads: all weights but the embedding table, unless it is also the head.
   int64_t decode_bytes() const { return decode_bytes_; }
   int64_t file_bytes() const { return opened_.source->file_bytes(); }
+  // Where the weights came from; on the CPU some are views into it.
+  WeightSource& source() { return *opened_.source; }
 
  private:
   friend StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel, Ops&, const LoadOptions&);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -19,8 +20,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kDataAlignment =
-    64;  // of the data section: every tensor of a model starts aligned
 constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
 
 bool IsFloat(const SafetensorsType& type) {
@@ -57,20 +56,12 @@ std::vector<OutputTensor> PlanTensors(const FileWeights& weights, std::optional<
   return tensors;
 }
 
-std::string HeaderText(const std::vector<OutputTensor>& tensors, const Json& metadata) {
-  Json header = Json::object();
-  header["__metadata__"] = metadata;
-  int64_t offset = 0;
+std::vector<SafetensorsOutput> Outputs(const std::vector<OutputTensor>& tensors) {
+  std::vector<SafetensorsOutput> outputs;
   for (const OutputTensor& t : tensors) {
-    header[*t.name] = {{"dtype", t.type->name},
-                       {"shape", t.item->entry->shape},
-                       {"data_offsets", {offset, offset + t.bytes}}};
-    offset += t.bytes;
+    outputs.push_back({*t.name, t.type, t.item->entry->shape, t.bytes});
   }
-  std::string text = header.dump();
-  const int64_t end = 8 + static_cast<int64_t>(text.size());
-  text.append(static_cast<size_t>((kDataAlignment - end % kDataAlignment) % kDataAlignment), ' ');
-  return text;
+  return outputs;
 }
 
 // The config with the type the tensors really have; other keys stay as they were.
@@ -85,8 +76,9 @@ StatusOr<std::string> ConfigText(const std::string& original, std::optional<DTyp
   return json.dump(2);
 }
 
-StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
-  Json metadata = {{"format", "pt"}};
+StatusOr<std::map<std::string, std::string>> Metadata(const ModelFiles& files,
+                                                      std::optional<DType> dtype) {
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
   KU_ASSIGN_OR_RETURN(metadata[kConfigKey], ConfigText(files.config_json, dtype));
   const auto add = [&](const char* key, const std::string& carried, const char* file) -> Status {
     std::string text = carried;
@@ -113,18 +105,14 @@ StatusOr<Json> Metadata(const ModelFiles& files, std::optional<DType> dtype) {
 }
 
 Status WriteTensor(FileWeights& weights, const OutputTensor& t, AtomicFile& out) {
-  std::vector<char> converted;
-  return ForEachPiece(
-      weights, t.item->file->Bytes(*t.item->entry), /*unit_bytes=*/8, [&](std::string_view piece) {
-        if (t.count == 0) return out.Write(piece.data(), piece.size());
-        const DType from = *t.item->entry->type->dtype, to = *t.type->dtype;
-        const size_t count = piece.size() / DTypeBytes(from);
-        converted.resize(count * DTypeBytes(to));
-        if (!ConvertFloats(converted.data(), to, piece.data(), from, static_cast<int64_t>(count))) {
-          return TooLargeFor(to, "tensor " + Quoted(*t.name));
-        }
-        return out.Write(converted.data(), converted.size());
-      });
+  const std::string_view bytes = t.item->file->Bytes(*t.item->entry);
+  const auto write = [&out](std::string_view piece) {
+    return out.Write(piece.data(), piece.size());
+  };
+  constexpr size_t kUnitBytes = 8;  // of the widest element
+  if (t.count == 0) return ForEachPiece(weights, bytes, kUnitBytes, write);
+  return ForEachConverted(weights, bytes, *t.item->entry->type->dtype, *t.type->dtype,
+                          "tensor " + Quoted(*t.name), write);
 }
 
 }  // namespace
@@ -132,21 +120,12 @@ Status WriteTensor(FileWeights& weights, const OutputTensor& t, AtomicFile& out)
 Status PackModel(const std::string& source, const std::string& out_path,
                  const PackOptions& options) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<FileWeights> weights, FileWeights::Open(source));
-  KU_ASSIGN_OR_RETURN(const Json metadata, Metadata(weights->files(), options.dtype));
+  KU_ASSIGN_OR_RETURN(const auto metadata, Metadata(weights->files(), options.dtype));
   const std::vector<OutputTensor> tensors = PlanTensors(*weights, options.dtype);
-  const std::string header = HeaderText(tensors, metadata);
-  if (static_cast<int64_t>(header.size()) > kMaxSafetensorsHeaderBytes) {
-    return Status(StatusCode::kModel,
-                  source + ": tokenizer and configuration are too large to pack");
-  }
+  KU_ASSIGN_OR_RETURN(const std::string head, SafetensorsHead(Outputs(tensors), metadata, source));
   AtomicFile out(out_path);
   KU_RETURN_IF_ERROR(out.status());
-  unsigned char length[8];
-  for (int i = 0; i < 8; ++i) {
-    length[i] = static_cast<unsigned char>(static_cast<uint64_t>(header.size()) >> (8 * i));
-  }
-  KU_RETURN_IF_ERROR(out.Write(length, sizeof length));
-  KU_RETURN_IF_ERROR(out.Write(header.data(), header.size()));
+  KU_RETURN_IF_ERROR(out.Write(head.data(), head.size()));
   int64_t total = 0;
   for (const OutputTensor& t : tensors) total += t.bytes;
   int64_t done = 0;

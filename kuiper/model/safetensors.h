@@ -49,6 +49,21 @@ struct SafetensorsHeader {
 StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view head, int64_t file_bytes,
                                                    const std::string& path);
 
+// A tensor of a file that is to be written.
+struct SafetensorsOutput {
+  std::string name;
+  const SafetensorsType* type = nullptr;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+};
+// What a file begins with whose data are these tensors, one behind the other: the length of the
+// header and the header, padded so that the data section is aligned. Tensors of wide types should
+// come first: then all are. kModel when the header would be larger than the format allows; `path`
+// is for that message.
+StatusOr<std::string> SafetensorsHead(const std::vector<SafetensorsOutput>& tensors,
+                                      const std::map<std::string, std::string>& metadata,
+                                      const std::string& path);
+
 class SafetensorsFile {
  public:
   static StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
