@@ -50,7 +50,8 @@ CONTAINERS = {
 LEAVES = ["std", "posix", "kuiper/base/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h",
-                       "kuiper/engine/run_comparison.h", "kuiper/engine/evaluation.h", "kuiper/kv/page_map.h"]
+                       "kuiper/engine/run_comparison.h", "kuiper/engine/evaluation.h", "kuiper/kv/page_map.h",
+                       "kuiper/quant/quantize_model.h"]
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 TOOL = PUBLIC + ["tools/*", "demo/args.h"]
@@ -75,6 +76,8 @@ RULES = [
     ("kuiper/kernels/make_ops.cpp", KERNEL + ["kuiper/kernels/*/*_ops.h"]),
     ("kuiper/model/*", LEAVES + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
                                  "kuiper/io/image.h", "json"]),
+    ("kuiper/quant/*", LEAVES + ["kuiper/quant/*", "kuiper/model/*", "kuiper/ops/*", "kuiper/kv/kv_cache.h",
+                                 "json"]),
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
     ("kuiper/chat/*", CHAT),

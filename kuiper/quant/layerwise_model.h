@@ -1,0 +1,51 @@
+// A float model through which a text runs layer by layer: only the weights of one layer are read at
+// a time, and between layers there is nothing but the residual stream of the text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kuiper/base/buffer.h"
+#include "kuiper/base/status.h"
+#include "kuiper/kv/kv_cache.h"
+#include "kuiper/model/batch.h"
+#include "kuiper/model/model.h"
+#include "kuiper/ops/ops.h"
+
+namespace kuiper {
+
+class LayerwiseModel {
+ public:
+  // The text [T] is cut into pieces of up to kPiece tokens, which know nothing of each other. `ops`
+  // are those of the CPU and must outlive the model. The errors of OpenModel and LoadModel;
+  // kInput for an id that the model does not have.
+  static StatusOr<std::unique_ptr<LayerwiseModel>> Open(const std::string& path,
+                                                        std::vector<int32_t> text, Ops& ops);
+  static constexpr int kPiece = 512;
+
+  const DecoderConfig& config() const { return model_->decoder().config(); }
+  int64_t num_tokens() const { return static_cast<int64_t>(text_.size()); }
+  // Brings the text through the next layer and gives the pages of its weights back. `probe` gets
+  // the inputs of its linear layers, piece by piece, in FP32.
+  void RunNext(const LinearProbe& probe = {});
+
+ private:
+  explicit LayerwiseModel(Ops& ops) : ops_(ops) {}
+  Status Prepare();
+  Batch PieceBatch(int64_t begin, int count);
+  void ReleaseLayer();
+
+  Ops& ops_;
+  std::unique_ptr<Model> model_;
+  std::vector<int32_t> text_;
+  int next_layer_ = 0;
+  std::vector<float> residual_;  // [T, hidden]
+  Activations act_;
+  std::unique_ptr<KvCache> kv_;  // of one layer
+  std::vector<int32_t> arrays_;  // of the batch
+};
+
+}  // namespace kuiper
