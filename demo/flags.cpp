@@ -19,7 +19,7 @@ constexpr const char* kCommon[] = {
     "prefix-cache",  "device", "threads", "interactive", "stream",        "session",
     "output-format", "quiet",  "verbose", "dry-run",     "verify-paged",  "strict",
     "max-num-seqs",  "text",   "against", "window",      "stride",        "limit",
-    "json"};
+    "json",          "format", "bits",    "group-size",  "method",        "asymmetric"};
 
 // A row of the table, and the programs that take it; absent: those of its group.
 struct Row {
@@ -217,7 +217,8 @@ std::vector<Row> ExecutionRows(Options& o) {
          "convert the weights; auto = as stored"),
       Of("lm-head-dtype", OneOf(&e.int8_head, {{"auto", false}, {"int8", true}}),
          "quantise the last matrix while it is loaded; auto = as stored"),
-      Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024}),
+      For(FlagPrograms::kAll,
+          Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),
       Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,
              "has no effect: the feed-forward layer has one implementation"),
       Unused(FlagUse::kNoEffect, "fused-rope-kv", &o.unused.on, kOneWay),
@@ -296,6 +297,25 @@ std::vector<Row> EvalRows(EvalOptions& e, bool* wants_json) {
   };
 }
 
+std::vector<Row> QuantizeRows(QuantizeFlags& q) {
+  return {
+      Of("format",
+         OneOf(&q.scheme.format, {{"compressed-tensors", CheckpointFormat::kCompressedTensors},
+                                  {"awq", CheckpointFormat::kAwq}}),
+         "how the checkpoint is stored"),
+      Of("bits", OneOf(&q.scheme.bits, {{"4", 4}, {"8", 8}}), "of a weight; awq has 4"),
+      Of("group-size", OneOf(&q.scheme.group_size, {{"32", 32}, {"64", 64}, {"128", 128}}),
+         "weights that share a scale"),
+      Of("method", OneOf(&q.activation_aware, {{"awq", true}, {"rtn", false}}),
+         "awq: keep the outputs on a text; rtn: round to the nearest"),
+      Of("asymmetric", &q.asymmetric,
+         "groups have a zero of their own (default: with --format awq)"),
+      Text("text", "FILE", &q.text_file,
+           "the text of --method awq, - = standard input (default: a short one of its own)"),
+      Of("limit", &q.limit, "tokens of the text at most", {.min = 32, .max = 1 << 20}),
+  };
+}
+
 }  // namespace
 
 std::string FlagOf(const Parameter& parameter) {
@@ -307,10 +327,11 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
   using enum FlagPrograms;
   const Group groups[] = {
       {"Evaluation", kEval, EvalRows(options.eval, &options.wants_json)},
+      {"Quantization", kQuantize, QuantizeRows(options.quantize)},
       {"Model and input", kAnswers, InputRows(options)},
       {"Generation", kAnswers, GenerationRows(options)},
-      {kConfigurationGroup, kAll, CacheRows(options.engine)},
-      {kConfigurationGroup, kAll, ExecutionRows(options)},
+      {kConfigurationGroup, kRuns, CacheRows(options.engine)},
+      {kConfigurationGroup, kRuns, ExecutionRows(options)},
       {"Session and output", kAll, OutputRows(options)},
       {"Tools", kAnswers, ToolRows(options)},
   };

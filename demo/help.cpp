@@ -35,6 +35,15 @@ Each token is predicted once, in the first window that has it and a token before
 it. Ctrl-C prints what there is so far.
 )";
 
+constexpr char kAfterQuantizeFlags[] = R"(
+MODEL is a Hugging Face directory, OUT one that is made. All linear layers but
+the head become codes; the rest is copied. A run that was ended, even by a kill,
+goes on where it was when it is started again.
+
+Output: one line on stdout; stderr has the error of each layer: with --method
+awq that of its outputs on the text, else that of its weights.
+)";
+
 constexpr char kAfterFlags[] = R"(
 Exit codes:
   0  answer produced                      5  prompt: missing, empty, not UTF-8
@@ -68,6 +77,9 @@ HelpParts PartsOf(FlagPrograms program) {
   if (program == FlagPrograms::kBatch) {
     return {"--input FILE --output FILE ", "Answers many requests at once with a text model",
             kAfterBatchFlags};
+  }
+  if (program == FlagPrograms::kQuantize) {
+    return {"OUT ", "Quantizes the weights of a text model", kAfterQuantizeFlags};
   }
   if (program == FlagPrograms::kEval) {
     return {"--text FILE ", "Computes how well a text model predicts a text", kAfterEvalFlags};

@@ -42,6 +42,13 @@ int Eval(const std::vector<std::string>& arguments) {
       arguments);
 }
 
+int Quantize(const std::vector<std::string>& arguments) {
+  return RunProgram({.name = "kuiper quantize",
+                     .chat_family = ChatFamily::kQwen3,
+                     .flags = FlagPrograms::kQuantize},
+                    arguments);
+}
+
 // kuiper_bench measures what programs do not need; it lies beside this program where that is
 // installed, and in tools/ where it was built.
 int Bench(const std::vector<std::string>& arguments) {
@@ -67,12 +74,23 @@ constexpr Command kCommands[] = {
     {"batch", "many requests from a file", Batch},
     {"bench", "measure prefill and decode", Bench},
     {"eval", "how well configurations predict a text", Eval},
+    {"quantize", "make a model directory with weights of 4 or 8 bits", Quantize},
 };
+
+// "run, chat and batch"
+std::string CommandList() {
+  std::string list;
+  for (const Command& command : kCommands) {
+    const bool is_last = &command == std::end(kCommands) - 1;
+    list += std::string(list.empty() ? "" : is_last ? " and " : ", ") + command.name;
+  }
+  return list;
+}
 
 std::string Help() {
   std::string text = "usage: kuiper COMMAND MODEL [options]\n\n";
   for (const Command& command : kCommands) {
-    text += "  " + std::string(command.name) + std::string(8 - std::strlen(command.name), ' ') +
+    text += "  " + std::string(command.name) + std::string(10 - std::strlen(command.name), ' ') +
             command.what + "\n";
   }
   return text +
@@ -84,12 +102,11 @@ int Unknown(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::string nearest = NearestName(word, names);
-  Console().Error(
-      Status(StatusCode::kInvalidArgument,
-             word.empty() ? "no command given" : "unknown command " + Quoted(word),
-             nearest.empty()
-                 ? "the commands are run, chat, batch, bench and eval: kuiper run MODEL -p TEXT"
-                 : "did you mean kuiper " + nearest + "?"));
+  Console().Error(Status(StatusCode::kInvalidArgument,
+                         word.empty() ? "no command given" : "unknown command " + Quoted(word),
+                         nearest.empty()
+                             ? "the commands are " + CommandList() + ": kuiper run MODEL -p TEXT"
+                             : "did you mean kuiper " + nearest + "?"));
   return kExitUsage;
 }
 

@@ -34,21 +34,27 @@ Status FinishBatch(Options* options) {
   return OkStatus();
 }
 
-Status TakePositionals(Options* options) {
+Status TakePositionals(FlagPrograms program, Options* options) {
   const ParsedArgs& args = options->args;
   EngineConfig& engine = options->engine;
   size_t next = 0;
   if (!args.given("model") && next < args.positionals.size()) {
     engine.model_path = args.positionals[next++];
   }
-  if (!args.given("tokenizer") && next < args.positionals.size()) {
+  const bool quantizes = program == FlagPrograms::kQuantize;
+  if (quantizes && next < args.positionals.size()) {
+    options->quantize.output = args.positionals[next++];
+  } else if (!quantizes && !args.given("tokenizer") && next < args.positionals.size()) {
     engine.tokenizer_path = args.positionals[next++];
   }
-  constexpr const char* kUsage = "usage: MODEL [TOKENIZER] [options]; --help lists all options";
+  const std::string kUsage = std::string("usage: MODEL ") + (quantizes ? "OUT" : "[TOKENIZER]") +
+                             " [options]; --help lists all options";
   if (next < args.positionals.size()) {
     return Bad("unexpected argument '" + args.positionals[next] + "'", kUsage);
   }
-  return engine.model_path.empty() ? Bad("no model given", kUsage) : OkStatus();
+  if (engine.model_path.empty()) return Bad("no model given", kUsage);
+  return quantizes && options->quantize.output.empty() ? Bad("no output directory given", kUsage)
+                                                       : OkStatus();
 }
 
 void FinishOutput(Options* options) {
@@ -63,15 +69,16 @@ void FinishOutput(Options* options) {
 
 Task TaskOf(const Options& options, FlagPrograms program) {
   const auto& wants = options.wants;
-  return wants.tokenize                    ? Task::kTokenize
-         : wants.print_prompt              ? Task::kPrintPrompt
-         : wants.dry_run                   ? Task::kDryRun
-         : wants.verify_paged              ? Task::kVerifyPaged
-         : wants.benchmark                 ? Task::kBenchmark
-         : wants.chat                      ? Task::kChat
-         : program == FlagPrograms::kBatch ? Task::kBatch
-         : program == FlagPrograms::kEval  ? Task::kEval
-                                           : Task::kAnswer;
+  return wants.tokenize                       ? Task::kTokenize
+         : wants.print_prompt                 ? Task::kPrintPrompt
+         : wants.dry_run                      ? Task::kDryRun
+         : wants.verify_paged                 ? Task::kVerifyPaged
+         : wants.benchmark                    ? Task::kBenchmark
+         : wants.chat                         ? Task::kChat
+         : program == FlagPrograms::kBatch    ? Task::kBatch
+         : program == FlagPrograms::kEval     ? Task::kEval
+         : program == FlagPrograms::kQuantize ? Task::kQuantize
+                                              : Task::kAnswer;
 }
 
 // YYYY-MM-DDTHH:MM:SS.
@@ -175,6 +182,7 @@ void NoteUseless(const Options& options, std::vector<std::string>* notes) {
   note(options.answers() && !engine.paged, "without --paged-attention",
        {"trace-kv", "dump-block-table"});
   note(options.raw, "with --raw", {"think"});
+  note(!options.quantize.activation_aware, "with --method rtn", {"text", "limit"});
 }
 
 void TakeNotes(const FlagTable& table, Options* options) {
@@ -215,10 +223,12 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   const FlagTable table = FlagsOf(program, options);
   KU_ASSIGN_OR_RETURN(options.args, ParseArgs(arguments, table));
   if (options.args.help || options.args.version) return options;
-  KU_RETURN_IF_ERROR(TakePositionals(&options));
+  KU_RETURN_IF_ERROR(TakePositionals(program, &options));
   FinishOutput(&options);
   if (program == FlagPrograms::kBatch) KU_RETURN_IF_ERROR(FinishBatch(&options));
   if (program == FlagPrograms::kEval) KU_RETURN_IF_ERROR(FinishEval(&options));
+  QuantizationScheme& scheme = options.quantize.scheme;
+  scheme.symmetric = !options.quantize.asymmetric.value_or(scheme.format == CheckpointFormat::kAwq);
   KU_RETURN_IF_ERROR(CheckTogether(options));
   if (options.args.given("now")) KU_RETURN_IF_ERROR(ParseNow(options.now_text, &options.now));
   options.task = TaskOf(options, program);
@@ -234,11 +244,11 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
 }
 
 bool AsksForJson(const std::vector<std::string>& arguments, FlagPrograms program) {
-  bool json = false;
-  if (program == FlagPrograms::kBatch) return false;
   if (program == FlagPrograms::kEval) {
     return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   }
+  if (program != FlagPrograms::kText) return false;
+  bool json = false;
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const size_t equals = arguments[i].find('=');
     const std::string name = arguments[i].substr(0, equals);

@@ -10,6 +10,7 @@
 #include "demo/args.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
+#include "kuiper/quant/quantize_model.h"
 
 namespace kuiper::demo {
 
@@ -18,8 +19,10 @@ enum class FlagPrograms : unsigned {
   kText = 1,   // one answer or a chat: qwen_infer, qwen3_infer
   kBatch = 2,  // kuiper_batch
   kEval = 4,   // kuiper eval
+  kQuantize = 8,
   kAnswers = kText | kBatch,
-  kAll = kAnswers | kEval,
+  kRuns = kAnswers | kEval,  // those with an engine
+  kAll = kRuns | kQuantize,
 };
 
 constexpr bool Contains(FlagPrograms set, FlagPrograms program) {
@@ -38,7 +41,8 @@ enum class Task {
   kVerifyPaged,
   kBenchmark,
   kBatch,
-  kEval
+  kEval,
+  kQuantize
 };
 
 // What kuiper eval does with a text.
@@ -48,6 +52,16 @@ struct EvalOptions {
   std::optional<int> window;         // tokens; absent: 512 or the context
   std::optional<int> stride;         // tokens; absent: half of the window
   std::optional<int64_t> limit;      // tokens of the text; absent: all
+};
+
+// What kuiper quantize makes, and with what text.
+struct QuantizeFlags {
+  std::string output;
+  QuantizationScheme scheme;
+  std::optional<bool> asymmetric;  // absent: as the format has it
+  bool activation_aware = true;
+  std::string text_file;  // "" = kCalibrationText
+  int limit = 8192;       // tokens of the text
 };
 
 struct Options {
@@ -101,7 +115,8 @@ struct Options {
   int benchmark_decode = 1024;
   int repetitions = 1;
   EvalOptions eval;
-  bool wants_json = false;              // of kuiper eval
+  bool wants_json = false;  // of kuiper eval
+  QuantizeFlags quantize;
   std::vector<Options> others;          // of EvalOptions::against, each a whole configuration
   std::string trace_file, tables_file;  // of a paged KV cache
   std::string tokens_file;

@@ -134,6 +134,7 @@ void NoteThinkingFlags(ProgramRun& run) {
 
 StatusOr<int> RunTask(ProgramRun& run) {
   const Options& options = run.options;
+  if (options.task == Task::kQuantize) return RunQuantize(run);
   KU_RETURN_IF_ERROR(CheckOutputs(options));
   if (NeedsModel(options)) KU_RETURN_IF_ERROR(OpenModelOf(run));
   if (options.task != Task::kTokenize && options.task != Task::kPrintPrompt) ChooseDevice(run);

@@ -60,6 +60,8 @@ StatusOr<int> RunBenchmark(ProgramRun& run);
 StatusOr<int> RunDryRun(ProgramRun& run);
 // How well configurations predict a text (eval.cpp).
 StatusOr<int> RunEval(ProgramRun& run);
+// Makes a quantised model directory (quantize.cpp).
+StatusOr<int> RunQuantize(ProgramRun& run);
 // Answers the requests of a file into another (batch_run.cpp).
 StatusOr<int> RunBatch(ProgramRun& run);
 

@@ -1,0 +1,91 @@
+"""kuiper quantize: directories, errors, and that a run goes on behind a kill."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from cli_harness import CliTest, default_signals, program
+
+
+class Quantize(CliTest):
+    def quantize(self, *args, **kwargs):
+        return self.ok("quantize", *args, "--group-size", "32", name="kuiper", **kwargs)
+
+    def refuses(self, code, *args, **kwargs):
+        return self.fails(code, "quantize", *args, name="kuiper", **kwargs)
+
+    def content(self, folder):
+        found = {}
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), "rb") as f:
+                found[name] = f.read()
+        return found
+
+    def test_makes_a_directory_that_answers(self):
+        for more, method in ((("--format", "awq"), "awq"), ((), "compressed-tensors"),
+                             (("--asymmetric",), "compressed-tensors"), (("--bits", "8"), "compressed-tensors")):
+            out = self.path("out" + "".join(more))
+            r = self.quantize(self.qwen3, out, *more)
+            self.assertRegex(r.out, r"^\S+: [48] bits in groups of 32, \d+ MB of 6 MB, mean error 0\.\d+%\n$")
+            self.assertRegex(r.err, r"layer 4 of 4: error 0\.\d+%, largest model\.layers\.3\.\S+ 0\.\d+%")
+            files = self.content(out)
+            config = json.loads(files["config.json"])
+            self.assertEqual(config["quantization_config"]["quant_method"], method)
+            for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+                with open(os.path.join(self.qwen3, name), "rb") as f:
+                    self.assertEqual(files[name], f.read())
+            self.assertNotIn("quantize.state", files)
+            shards = set(json.loads(files["model.safetensors.index.json"])["weight_map"].values())
+            self.assertEqual(shards, {"model-%05d-of-00005.safetensors" % i for i in range(1, 6)})
+            self.ok("run", out, "-p", "What is 2 + 3?", "--device", "cpu", "-n", "4", name="kuiper")
+            text = self.path("text", "What is 2 + 3? 2 + 3 = 5\nSort 5, 3, 9.\n3, 5, 9\n" * 4)
+            r = self.ok("eval", self.qwen3, "--text", text, "--device", "cpu", "--json", "--against", out, name="kuiper")
+            compared = r.json()["configurations"][1]["compared"]
+            self.assertLess(compared["mean_kl"], 0.01 if "8" in more else 1)
+
+    def test_awq_is_nearer_than_rounding(self):
+        errors = []
+        for method in ("awq", "rtn"):
+            r = self.quantize(self.qwen3, self.path(method), "--method", method, "-q")
+            errors.append(float(r.out.split("mean error ")[1].split("%")[0]))
+        self.assertLess(errors[0], errors[1])
+
+    def test_goes_on_behind_a_kill(self):
+        whole = self.path("whole")
+        self.quantize(self.qwen3, whole)
+        out = self.path("out")
+        args = [program("kuiper"), "quantize", self.qwen3, out, "--group-size", "32"]
+        with subprocess.Popen(args, stderr=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=default_signals) as p:
+            for line in p.stderr:
+                if line.startswith(b"layer 2 of 4"):
+                    break
+            p.send_signal(signal.SIGKILL)
+            p.communicate(timeout=60)
+        self.assertIn("quantize.state", os.listdir(out))
+        self.assertNotIn("config.json", os.listdir(out), "no model yet")
+        self.refuses(2, self.qwen3, out, "--group-size", "64", message="was begun with another model")
+        r = self.quantize(self.qwen3, out)
+        self.assertIn("layer 1 of 4: error", r.err)
+        self.assertRegex(r.err, r"layer 2 of 4: error 0\.\d+%, kept from before")
+        self.assertEqual(self.content(out), self.content(whole))
+
+    def test_refusals(self):
+        out = self.path("out")
+        self.refuses(2, self.qwen3, message="no output directory given", hint="usage: MODEL OUT")
+        self.refuses(2, message="no model given")
+        self.refuses(2, self.qwen3, out, "--bits", "3", message="--bits")
+        self.refuses(2, self.qwen3, out, "--format", "awq", "--bits", "8", message="AWQ has 4 bits")
+        self.refuses(2, self.qwen3, out, "--format", "awq", "--no-asymmetric", message="AWQ is asymmetric")
+        self.refuses(2, self.qwen3, out, "--prompt", "x", message="unknown option --prompt")
+        self.refuses(3, "/nonexistent", out, "--method", "rtn", message="model file not found")
+        self.refuses(3, os.path.join(self.qwen3, "model.safetensors"), out, "--method", "rtn",
+                     message="is no Hugging Face model directory")
+        self.refuses(5, self.qwen3, out, "--text", "/nonexistent/x", message="cannot open text file")
+        self.refuses(2, self.qwen3, self.qwen3, message="is not empty")
+        self.refuses(2, self.qwen3, self.path("file", "x"), message="is no directory")
+        self.assertFalse(os.path.exists(out), "nothing is made before everything is known to be right")
+        self.quantize(self.qwen3, out, "--method", "rtn")
+        self.refuses(3, out, self.path("again"), "--method", "rtn", message="is quantised already")
+        self.refuses(2, self.qwen3, out, message="is not empty")
