@@ -39,6 +39,7 @@ template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors
 __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVectors> ? 3 : 0)
     SkinnyKernel(const __grid_constant__ LinearArgs p) {
   constexpr int kGroups = kSkinnyWarps / kWarpsK;  // of warps with the same rows
+  KU_SHARED(reduce, ReduceSpace<kTokenTiles>);
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int g = lane / 4, t = lane % 4;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
     }
   }
 
-  StoreTile<kTokenTiles, kRowTiles>(p, part, tile, first_token, kWarpsK, acc);
+  StoreTile<kTokenTiles, kRowTiles>(p, part, tile, first_token, kWarpsK, acc, reduce);
 }
 
 template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>

@@ -211,6 +211,7 @@ constexpr int kMinBlocks = kTiles == 1 && kVectors ? 2 : 1;
 template <Kind kKind, typename T, int kTiles, bool kVectors>
 __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
     SkinnyQuantizedKernel(const __grid_constant__ LinearArgs p, int warps_k) {
+  KU_SHARED(reduce, ReduceSpace<kTiles>);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   // From lane 0: the compiler then knows that a warp goes one way.
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpSize, 0);
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
   for (; turn < p.in; turn += warps_k * kTurn) {
     Turn<kKind, T, kTiles, kVectors, true>(p, weight, x, tiles, turn, t, acc[0]);
   }
-  StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc);
+  StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc, reduce);
 }
 
 // How many warps share rows: few rows need more of them to fill the device, and each has columns.

@@ -31,15 +31,21 @@ __device__ __forceinline__ uint4 LoadFragment(const void* row, DType dtype, bool
                     PackPair<T>(v[6], v[7]));
 }
 
-// Adds up the warps that share rows, in ascending order, a few token tiles of one row tile at a
-// time, and stores the outputs. acc: what this warp has of rows [16 kRowTiles] and tokens
-// [8 kTokenTiles], as fragments. All threads of the block must reach the call.
+// Token tiles that are added up at a time, in shared memory of the block.
+template <int kTokenTiles>
+constexpr int kReduceTiles = kTokenTiles < 2 ? kTokenTiles : 2;
+template <int kTokenTiles>
+using ReduceSpace = float[kSkinnyWarps][4 * kReduceTiles<kTokenTiles>][kWarpSize];
+
+// Adds up the warps that share rows, in ascending order, and stores the outputs. acc: what this
+// warp has of rows [16 kRowTiles] and tokens [8 kTokenTiles], as fragments. All threads of the
+// block must reach the call.
 template <int kTokenTiles, int kRowTiles>
 __device__ __forceinline__ void StoreTile(const LinearArgs& p, const LinearArgs::Part& part,
                                           int tile, int first_token, int warps_k,
-                                          const float (&acc)[kRowTiles][kTokenTiles][4]) {
-  constexpr int kReduceTiles = kTokenTiles < 2 ? kTokenTiles : 2;
-  KU_SHARED(reduce, float[kSkinnyWarps][4 * kReduceTiles][kWarpSize]);
+                                          const float (&acc)[kRowTiles][kTokenTiles][4],
+                                          ReduceSpace<kTokenTiles>& reduce) {
+  constexpr int kTiles = kReduceTiles<kTokenTiles>;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int groups = kSkinnyWarps / warps_k;  // of warps with the same rows
@@ -48,16 +54,16 @@ __device__ __forceinline__ void StoreTile(const LinearArgs& p, const LinearArgs:
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-    for (int n = 0; n < kTokenTiles; n += kReduceTiles) {
+    for (int n = 0; n < kTokenTiles; n += kTiles) {
       if (first_token + n * 8 >= p.tokens) break;
       __syncthreads();
 #pragma unroll
-      for (int r = 0; r < 4 * kReduceTiles; ++r) reduce[warp][r][lane] = acc[m][n + r / 4][r % 4];
+      for (int r = 0; r < 4 * kTiles; ++r) reduce[warp][r][lane] = acc[m][n + r / 4][r % 4];
       __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < groups * 4 * kReduceTiles * kWarpSize;
+      for (int i = static_cast<int>(threadIdx.x); i < groups * 4 * kTiles * kWarpSize;
            i += kSkinnyThreads) {
-        const int from = i % kWarpSize, r = i / kWarpSize % (4 * kReduceTiles);
-        const int group = i / (kWarpSize * 4 * kReduceTiles);
+        const int from = i % kWarpSize, r = i / kWarpSize % (4 * kTiles);
+        const int group = i / (kWarpSize * 4 * kTiles);
         // Registers 0 and 1 belong to the lower rows, 2 and 3 to the upper; columns 2t and 2t + 1.
         const int upper = r % 4 / 2;
         if (paired && upper != 0) continue;
