@@ -146,7 +146,7 @@ bool Cascades(const EngineConfig& config, DType weights, const KvShape& kv, cons
 }
 
 ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit,
-                                 bool cascade) {
+                                 bool cascade, bool quantized) {
   return {.kv = kv,
           .paged = config.paged,
           .max_context = config.max_context,
@@ -156,7 +156,8 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, 
           .max_samples = config.max_num_seqs,
           .vocab_limit = vocab_limit,
           .use_graph = config.use_graph,
-          .cascade = cascade};
+          .cascade = cascade,
+          .quantized = quantized};
 }
 
 // For one user's delay a step beside a prompt must not read the weights twice, once for each kind
@@ -168,11 +169,11 @@ StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
 }
 
 // Kernel scratch, the RoPE table and the arrays of a step.
-size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, DType weights,
+size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const WeightPlan& weights,
                       const KvShape& kv, const Ops& ops) {
   const size_t rope = sizeof(float) * config.max_context * d.head_dim;
-  const ModelRunner::Config runner =
-      RunnerConfig(config, kv, d.vocab, Cascades(config, weights, kv, ops));
+  const ModelRunner::Config runner = RunnerConfig(
+      config, kv, d.vocab, Cascades(config, weights.matrix_type, kv, ops), weights.quantized);
   const MemorySize arrays = ModelRunner::ArraySize(d, runner);
   return rope + arrays.device + (ops.device().traits().unified_memory ? arrays.host : 0) +
          ops.ScratchBytes(ModelRunner::LimitsOf(d, runner));
@@ -190,7 +191,7 @@ MemoryRequest RequestOf(const EngineConfig& config, const DecoderConfig& d,
   request.weight_bytes = weights.bytes;
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
                                              config.max_num_batched_tokens, MaxOutputs(config));
-  request.workspace_bytes = WorkspaceBytes(config, d, weights.matrix_type, kv, ops);
+  request.workspace_bytes = WorkspaceBytes(config, d, weights, kv, ops);
   const DeviceTraits device = ops.device().traits();
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
   request.swap_bytes = swaps ? config.swap_bytes : 0;
@@ -376,8 +377,10 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
   const bool cascade = Cascades(config, decoder.dtype, kv, *s->ops);
   s->config.cascade_attention = cascade;
-  KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, s->model->decoder(),
-                                                     RunnerConfig(s->config, kv, vocab, cascade)));
+  const Decoder& model_decoder = s->model->decoder();
+  const ModelRunner::Config runner =
+      RunnerConfig(s->config, kv, vocab, cascade, model_decoder.quantized());
+  KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, model_decoder, runner));
   if (config.warm_up.value_or(s->ops->device().traits().is_asynchronous)) {
     KU_RETURN_IF_ERROR(s->runner->WarmUp());
   }

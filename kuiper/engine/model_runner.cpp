@@ -15,7 +15,8 @@ BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
           .max_pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size,
           .page_size = config.kv.page_size,
           .max_kv_len = config.max_context,
-          .cascade = config.cascade};
+          .cascade = config.cascade,
+          .quantized = config.quantized};
 }
 
 // Entries of `length` tokens that sample, all on page 1: decode steps where it is one token.

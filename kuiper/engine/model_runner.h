@@ -34,7 +34,8 @@ class ModelRunner {
     int num_axes = 1;     // of positions
     int vocab_limit = 0;
     bool use_graph = false;
-    bool cascade = false;  // attention reads pages that sequences of a step share once
+    bool cascade = false;    // attention reads pages that sequences of a step share once
+    bool quantized = false;  // layers of the model are
   };
   // What the largest step needs of Ops; for Reserve and for the memory plan.
   static OpsLimits LimitsOf(const DecoderConfig& model, const Config& config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace kuiper {
@@ -70,6 +71,14 @@ Decoder::Decoder(DecoderConfig config, DecoderWeights weights, Ops& ops)
       ops_(&ops),
       scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))) {
   KU_CHECK(static_cast<int>(weights_.layers.size()) == config_.layers);
+}
+
+bool Decoder::quantized() const {
+  return std::any_of(weights_.layers.begin(), weights_.layers.end(), [](const LayerWeights& w) {
+    const Linear* const linears[] = {&w.qkv, &w.o, &w.gate_up, &w.down};
+    return std::any_of(std::begin(linears), std::end(linears),
+                       [](const Linear* linear) { return linear->format().is_quantized(); });
+  });
 }
 
 Status Decoder::Prepare() const {

@@ -75,6 +75,8 @@ class Decoder {
 
   const DecoderConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
+  // Whether a linear layer is quantised; the head does not count.
+  bool quantized() const;
   // Makes Ops ready for the layers; after Ops::Reserve, before steps.
   Status Prepare() const;
   // Appends the batch's keys and values to the cache and fills act.logits[0, R).

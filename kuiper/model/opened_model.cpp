@@ -79,6 +79,7 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) cons
       if (packed.has_value()) {
         format = packed->format;
         bytes = packed->bytes();
+        plan.quantized = plan.quantized || !w.is_head();
       }
       const auto [first, is_first] = first_parts.try_emplace(w.linear, &w, format);
       KU_RETURN_IF_ERROR(

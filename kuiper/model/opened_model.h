@@ -28,6 +28,7 @@ struct WeightPlan {
   DType matrix_type;  // of dense ones, and the numeric type of packed ones; norms and biases keep
                       // the type that the files have
   size_t bytes;       // of all weights, tied embeddings once
+  bool quantized = false;  // a layer is packed; the head does not count
 };
 
 struct OpenedModel {
