@@ -15,8 +15,7 @@ BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
           .max_pages = (config.max_context + config.kv.page_size - 1) / config.kv.page_size,
           .page_size = config.kv.page_size,
           .max_kv_len = config.max_context,
-          .cascade = config.cascade,
-          .quantized = config.quantized};
+          .cascade = config.cascade};
 }
 
 // Entries of `length` tokens that sample, all on page 1: decode steps where it is one token.
@@ -53,7 +52,8 @@ OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, const Config& config
           .max_features = std::max({model.hidden, model.q_size(), model.intermediate}),
           .max_context = config.max_context,
           .vocab = model.vocab,
-          .cascade = config.cascade};
+          .cascade = config.cascade,
+          .quantized = config.quantized};
 }
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decoder& decoder,
