@@ -52,7 +52,7 @@ Status LayerwiseModel::Prepare() {
   shape.head_dim = c.head_dim;
   shape.num_pages = kRow + 1;
   shape.page_size = piece;
-  shape.format = KvFormat::Dense(DType::kF32);
+  shape.format = KvFormat::Of(DType::kF32);
   KU_ASSIGN_OR_RETURN(kv_, MakeContiguousKvCache(ops_.device(), shape));
   KU_RETURN_IF_ERROR(kv_->EnsurePages(shape.num_pages));
   residual_.resize(static_cast<size_t>(num_tokens()) * c.hidden);
