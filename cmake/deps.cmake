@@ -23,7 +23,14 @@ kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
 kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates
 kuiper_pkg(HWY libhwy libhwy-dev)
+# Pictures: JPEG as libjpeg-turbo has it.
+kuiper_pkg(JPEG libjpeg libjpeg-dev)
+kuiper_pkg(PNG libpng libpng-dev)
+kuiper_find(GIF libgif-dev)
+kuiper_pkg(WEBP libwebp libwebp-dev)
+kuiper_pkg(WEBPDEMUX libwebpdemux libwebp-dev)
 
 add_library(kuiper_deps INTERFACE)
 target_link_libraries(kuiper_deps INTERFACE PkgConfig::SENTENCEPIECE PkgConfig::PCRE2
-  PkgConfig::UTF8PROC PkgConfig::HWY $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)
+  PkgConfig::UTF8PROC PkgConfig::HWY PkgConfig::JPEG PkgConfig::PNG GIF::GIF
+  PkgConfig::WEBPDEMUX PkgConfig::WEBP $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)

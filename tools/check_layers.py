@@ -22,7 +22,10 @@ THIRD_PARTY = [
     ("sentencepiece", "sentencepiece*"),
     ("pcre2", "pcre2.h"),
     ("utf8proc", "utf8proc.h"),
-    ("stb", "stb*"),
+    ("jpeg", "jpeglib.h"),
+    ("jpeg", "jerror.h"),
+    ("png", "png.h"),
+    ("gif", "gif_lib.h"),
     ("webp", "webp/*"),
     ("highway", "hwy/*"),
     ("benchmark", "benchmark/*"),
@@ -48,6 +51,7 @@ CONTAINERS = {
 }
 
 LEAVES = ["std", "posix", "kuiper/base/*"]
+IMAGE = LEAVES + ["kuiper/io/image/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h",
                        "kuiper/engine/run_comparison.h", "kuiper/engine/evaluation.h", "kuiper/kv/page_map.h",
@@ -60,8 +64,12 @@ TOOL = PUBLIC + ["tools/*", "demo/args.h"]
 RULES = [
     ("kuiper/base/json.cpp", LEAVES + ["json"]),
     ("kuiper/base/*", LEAVES),
-    ("kuiper/io/*", LEAVES + ["kuiper/io/*", "json", "sentencepiece", "pcre2", "utf8proc", "stb",
-                              "webp"]),
+    ("kuiper/io/image/jpeg.cpp", IMAGE + ["jpeg"]),
+    ("kuiper/io/image/png.cpp", IMAGE + ["png"]),
+    ("kuiper/io/image/gif.cpp", IMAGE + ["gif"]),
+    ("kuiper/io/image/webp.cpp", IMAGE + ["webp"]),
+    ("kuiper/io/image/*", IMAGE),
+    ("kuiper/io/*", LEAVES + ["kuiper/io/*", "json", "sentencepiece", "pcre2", "utf8proc"]),
     ("kuiper/jinja/*", LEAVES + ["kuiper/jinja/*", "kuiper/io/utf8.h", "utf8proc"]),
     ("kuiper/kv/kv_cache.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
     ("kuiper/kv/swap_space.*", LEAVES + ["kuiper/kv/*", "kuiper/ops/*"]),
@@ -75,7 +83,7 @@ RULES = [
     ("kuiper/kernels/cuda/*", KERNEL + ["kuiper/kernels/cuda/*", "cuda"]),
     ("kuiper/kernels/make_ops.cpp", KERNEL + ["kuiper/kernels/*/*_ops.h"]),
     ("kuiper/model/*", LEAVES + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
-                                 "kuiper/io/image.h", "json"]),
+                                 "kuiper/io/image/vision_input.h", "json"]),
     ("kuiper/quant/*", LEAVES + ["kuiper/quant/*", "kuiper/model/*", "kuiper/ops/*", "kuiper/kv/kv_cache.h",
                                  "json"]),
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
@@ -151,6 +159,9 @@ def self_test():
         ("kuiper/base/json.h", "<nlohmann/json.hpp>", False),
         ("kuiper/io/tokenizer.cpp", "<nlohmann/json.hpp>", True),
         ("kuiper/io/tokenizer.cpp", '"kuiper/model/config.h"', False),
+        ("kuiper/io/image/png.cpp", "<png.h>", True),
+        ("kuiper/io/image/png.h", "<png.h>", False),
+        ("kuiper/io/image/gif.cpp", '"kuiper/io/utf8.h"', False),
         ("kuiper/kv/kv_cache.cpp", '"kuiper/ops/compute_device.h"', True),
         ("kuiper/kv/block_pool.cpp", '"kuiper/ops/ops.h"', False),
         ("kuiper/ops/ops.h", '"kuiper/ops/kv_view.h"', True),

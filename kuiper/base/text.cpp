@@ -37,7 +37,8 @@ Status LfsPointer(const std::string& path, StatusCode code) {
                 "run `git lfs install && git lfs pull` in its folder");
 }
 
-StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code) {
+StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code,
+                                   const std::string& kind) {
   std::error_code error;
   // Opening a named pipe would wait for a writer.
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
@@ -45,7 +46,7 @@ StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, St
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    return Status(code, "cannot open " + path + ": " + std::strerror(errno));
+    return Status(code, "cannot open " + kind + path + ": " + std::strerror(errno));
   }
   std::string text;
   char chunk[1 << 16];

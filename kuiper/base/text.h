@@ -18,9 +18,10 @@ std::string Quoted(std::string_view text);
 bool IsLfsPointer(std::string_view text);
 Status LfsPointer(const std::string& path, StatusCode code);
 
-// The text of a file; an error of this code when it cannot be read, is larger than max_bytes or is
-// such a pointer.
-StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code);
+// The bytes of a file; an error of this code when it cannot be read, is larger than max_bytes or is
+// such a pointer. `kind` names it where it cannot be opened: "", or a word with a space behind it.
+StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, StatusCode code,
+                                   const std::string& kind = "");
 // The value of a line "<key> <number>", in the file's unit. Absent when there is none.
 std::optional<size_t> ReadKey(const std::string& path, const std::string& key);
 

@@ -1,0 +1,52 @@
+#include "kuiper/io/image/decode_image.h"
+
+#include <utility>
+
+#include "kuiper/base/text.h"
+#include "kuiper/io/image/codecs.h"
+#include "kuiper/io/image/orientation.h"
+
+namespace kuiper {
+namespace {
+
+StatusOr<StoredPicture> DecodeStored(const ImageFile& file, ImageFormat format) {
+  switch (format) {
+    case ImageFormat::kJpeg:
+      return DecodeJpeg(file);
+    case ImageFormat::kPng:
+      return DecodePng(file);
+    case ImageFormat::kBmp:
+      return DecodeBmp(file);
+    case ImageFormat::kGif:
+      return DecodeGif(file);
+    case ImageFormat::kWebp:
+      return DecodeWebp(file);
+  }
+  KU_CHECK(false, "unknown image format");
+}
+
+}  // namespace
+
+StatusOr<ImageFormat> FormatOf(const ImageFile& file) {
+  const std::string_view bytes = file.bytes;
+  if (bytes.starts_with("\xFF\xD8\xFF")) return ImageFormat::kJpeg;
+  if (bytes.starts_with("\x89PNG\r\n\x1A\n")) return ImageFormat::kPng;
+  if (bytes.starts_with("GIF87a") || bytes.starts_with("GIF89a")) return ImageFormat::kGif;
+  if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP")) return ImageFormat::kWebp;
+  if (bytes.starts_with("BM")) return ImageFormat::kBmp;
+  return Status(StatusCode::kInput,
+                file.name + " is not a decodable image (PNG, JPEG, BMP, GIF, WebP supported)",
+                "convert it to one of these formats");
+}
+
+StatusOr<Picture> DecodeImage(const ImageFile& file) {
+  KU_ASSIGN_OR_RETURN(const ImageFormat format, FormatOf(file));
+  KU_ASSIGN_OR_RETURN(StoredPicture stored, DecodeStored(file, format));
+  return Oriented(std::move(stored.picture), OrientationOf(stored.exif, stored.xmp));
+}
+
+StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits) {
+  return ReadTextFile(path, limits.max_file_bytes, StatusCode::kInput, "image ");
+}
+
+}  // namespace kuiper

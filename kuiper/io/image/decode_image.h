@@ -1,0 +1,26 @@
+// Picture files to pixels: finds the format by the first bytes, decodes, and turns the picture the
+// way it is meant to be. Pixels are those of Pillow 13 after ImageOps.exif_transpose and
+// convert("RGB").
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/io/image/picture.h"
+
+namespace kuiper {
+
+enum class ImageFormat { kJpeg, kPng, kBmp, kGif, kWebp };
+
+// kInput "NAME is not a decodable image (...)" when it is none of them.
+StatusOr<ImageFormat> FormatOf(const ImageFile& file);
+
+// kInput when the file is no picture, is damaged, or asks for more than its limits.
+StatusOr<Picture> DecodeImage(const ImageFile& file);
+
+// The bytes of a picture file. kInput when it cannot be read or is larger than the limit.
+StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits);
+
+}  // namespace kuiper

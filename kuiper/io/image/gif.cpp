@@ -1,0 +1,320 @@
+// GIF by giflib, frame by frame. How a frame is laid over the one before follows Pillow: what is
+// transparent in the first frame shows its palette's colour, disposal to the background likewise.
+#include <gif_lib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kuiper/io/image/codecs.h"
+
+namespace kuiper {
+namespace {
+
+struct Rgb {
+  uint8_t r = 0, g = 0, b = 0;
+};
+
+// The colours of a frame. A palette that only counts up, or none, stands for grey values.
+class Palette {
+ public:
+  explicit Palette(const ColorMapObject* map) {
+    if (map == nullptr || map->Colors == nullptr) return;
+    const std::span colors(map->Colors, static_cast<size_t>(std::clamp(map->ColorCount, 0, 256)));
+    for (size_t i = 0; i < colors.size(); ++i) {
+      const GifColorType& color = colors[i];
+      colors_[i] = {color.Red, color.Green, color.Blue};
+      is_gray_ = is_gray_ && color.Red == i && color.Green == i && color.Blue == i;
+    }
+    size_ = colors.size();
+  }
+
+  Rgb At(size_t index) const {
+    const auto gray = static_cast<uint8_t>(index);
+    return is_gray_ ? Rgb{gray, gray, gray} : colors_[index];
+  }
+  // Of backgrounds: an index without a colour means the first.
+  Rgb AtOrFirst(size_t index) const { return At(!is_gray_ && index >= size_ ? 0 : index); }
+
+ private:
+  bool is_gray_ = true;
+  size_t size_ = 0;
+  Rgb colors_[256];
+};
+
+// One frame as the file describes it; its pixels come next.
+struct FrameHead {
+  int left = 0, top = 0, width = 0, height = 0;
+  bool interlaced = false;
+  std::optional<uint8_t> transparent;  // index
+  int disposal = DISPOSAL_UNSPECIFIED;
+  int milliseconds = 0;
+  Palette palette{nullptr};
+};
+
+class GifReader {
+ public:
+  explicit GifReader(const ImageFile& file) : file_(file), rest_(file.bytes) {}
+  ~GifReader() { DGifCloseFile(gif_, nullptr); }
+  GifReader(const GifReader&) = delete;
+  GifReader& operator=(const GifReader&) = delete;
+
+  Status Open() {
+    int error = 0;
+    gif_ = DGifOpen(this, Read, &error);
+    return gif_ != nullptr ? OkStatus() : Failed(error);
+  }
+  // Absent after the last one.
+  StatusOr<std::optional<FrameHead>> Next();
+  Status SkipPixels();
+  // [height, width] indices of the palette.
+  StatusOr<std::vector<uint8_t>> ReadPixels(const FrameHead& head);
+
+  int width() const { return gif_->SWidth; }
+  int height() const { return gif_->SHeight; }
+  // Index of the background's colour, where there is a palette that has it.
+  size_t background() const {
+    return gif_->SColorMap != nullptr ? static_cast<size_t>(gif_->SBackGroundColor) : 0;
+  }
+
+ private:
+  static int Read(GifFileType* gif, GifByteType* out, int bytes) {
+    auto* reader = static_cast<GifReader*>(gif->UserData);
+    const size_t count = std::min(static_cast<size_t>(bytes), reader->rest_.size());
+    std::memcpy(out, reader->rest_.data(), count);
+    reader->rest_.remove_prefix(count);
+    return static_cast<int>(count);
+  }
+  Status Failed(int error) const {
+    const char* text = GifErrorString(error);
+    return file_.Undecodable("GIF", text != nullptr ? text : "giflib does not say why");
+  }
+  Status ReadExtension(FrameHead* head);
+
+  const ImageFile& file_;
+  std::string_view rest_;
+  GifFileType* gif_ = nullptr;
+};
+
+Status GifReader::ReadExtension(FrameHead* head) {
+  int code = 0;
+  GifByteType* data = nullptr;
+  if (DGifGetExtension(gif_, &code, &data) != GIF_OK) return Failed(gif_->Error);
+  GraphicsControlBlock control;
+  if (code == GRAPHICS_EXT_FUNC_CODE && data != nullptr &&
+      DGifExtensionToGCB(data[0], data + 1, &control) == GIF_OK) {
+    head->transparent.reset();
+    if (control.TransparentColor != NO_TRANSPARENT_COLOR) {
+      head->transparent = static_cast<uint8_t>(control.TransparentColor);
+    }
+    head->disposal = control.DisposalMode;
+    head->milliseconds = control.DelayTime * 10;
+  }
+  while (data != nullptr) {
+    if (DGifGetExtensionNext(gif_, &data) != GIF_OK) return Failed(gif_->Error);
+  }
+  return OkStatus();
+}
+
+StatusOr<std::optional<FrameHead>> GifReader::Next() {
+  FrameHead head;
+  while (true) {
+    GifRecordType type = UNDEFINED_RECORD_TYPE;
+    // Many files lack the byte that ends them.
+    if (rest_.empty()) return std::optional<FrameHead>();
+    if (DGifGetRecordType(gif_, &type) != GIF_OK) return Failed(gif_->Error);
+    if (type == TERMINATE_RECORD_TYPE) return std::optional<FrameHead>();
+    if (type == EXTENSION_RECORD_TYPE) {
+      KU_RETURN_IF_ERROR(ReadExtension(&head));
+    } else if (type == IMAGE_DESC_RECORD_TYPE) {
+      if (DGifGetImageDesc(gif_) != GIF_OK) return Failed(gif_->Error);
+      const GifImageDesc& image = gif_->Image;
+      head.left = image.Left;
+      head.top = image.Top;
+      head.width = image.Width;
+      head.height = image.Height;
+      head.interlaced = image.Interlace;
+      head.palette = Palette(image.ColorMap != nullptr ? image.ColorMap : gif_->SColorMap);
+      return std::optional(head);
+    }
+  }
+}
+
+Status GifReader::SkipPixels() {
+  int code_size = 0;
+  GifByteType* block = nullptr;
+  if (DGifGetCode(gif_, &code_size, &block) != GIF_OK) return Failed(gif_->Error);
+  while (block != nullptr) {
+    if (DGifGetCodeNext(gif_, &block) != GIF_OK) return Failed(gif_->Error);
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<uint8_t>> GifReader::ReadPixels(const FrameHead& head) {
+  const size_t width = static_cast<size_t>(head.width);
+  KU_ASSIGN_OR_RETURN(std::vector<uint8_t> indices,
+                      NewBytes(width * static_cast<size_t>(head.height), file_.name));
+  const auto read_rows = [&](int first, int step) {
+    for (int y = first; y < head.height; y += step) {
+      if (DGifGetLine(gif_, indices.data() + static_cast<size_t>(y) * width, head.width) !=
+          GIF_OK) {
+        return false;
+      }
+    }
+    return true;
+  };
+  const bool complete =
+      head.interlaced ? read_rows(0, 8) && read_rows(4, 8) && read_rows(2, 4) && read_rows(1, 2)
+                      : read_rows(0, 1);
+  if (!complete) return Failed(gif_->Error);
+  return indices;
+}
+
+// What is shown: all frames so far, one over the other.
+class Canvas {
+ public:
+  Canvas(const ImageFile& file, size_t background) : file_(file), background_(background) {}
+
+  // Clears what the last frame left to be cleared, and lays `head` over the rest.
+  Status Show(const FrameHead& head, std::span<const uint8_t> indices);
+  // Room for a frame that reaches beyond the picture; the first makes the picture.
+  Status Grow(const FrameHead& head, int width, int height);
+  const Picture& picture() const { return picture_; }
+
+ private:
+  void RememberDisposal(const FrameHead& head);
+  template <typename ColorOf>
+  void Fill(const FrameHead& head, const ColorOf& color_of);
+
+  const ImageFile& file_;
+  size_t background_;
+  Picture picture_;
+  // After the last frame: what its place is filled with, or the pixels that were there.
+  FrameHead last_;
+  std::optional<Rgb> clear_to_;
+  std::vector<uint8_t> saved_;           // [height, width, 3] of last_
+  int disposal_ = DISPOSAL_UNSPECIFIED;  // a frame that says nothing goes on with the last one's
+  bool first_ = true;
+};
+
+// color_of(i) is the colour of pixel i of the frame [height, width], absent to keep what is there.
+template <typename ColorOf>
+void Canvas::Fill(const FrameHead& head, const ColorOf& color_of) {
+  size_t i = 0;
+  for (int y = 0; y < head.height; ++y) {
+    uint8_t* out = picture_.row(head.top + y) + static_cast<ptrdiff_t>(head.left) * 3;
+    for (int x = 0; x < head.width; ++x, ++i, out += 3) {
+      const std::optional<Rgb> color = color_of(i);
+      if (!color.has_value()) continue;
+      out[0] = color->r;
+      out[1] = color->g;
+      out[2] = color->b;
+    }
+  }
+}
+
+Status Canvas::Grow(const FrameHead& head, int width, int height) {
+  const int needed_width = std::max(width, head.left + head.width);
+  const int needed_height = std::max(height, head.top + head.height);
+  if (!first_ && needed_width <= picture_.width && needed_height <= picture_.height) {
+    return OkStatus();
+  }
+  KU_ASSIGN_OR_RETURN(Picture grown, file_.NewPicture(std::max(needed_width, picture_.width),
+                                                      std::max(needed_height, picture_.height)));
+  const Picture old = std::exchange(picture_, std::move(grown));
+  // The first frame's surroundings have its transparent index; later ones are transparent black.
+  std::optional<Rgb> around;
+  if (first_) around = head.palette.At(head.transparent.value_or(0));
+  if (!first_ && !head.transparent.has_value()) around = head.palette.At(0);
+  if (around.has_value()) {
+    FrameHead all;
+    all.width = picture_.width;
+    all.height = picture_.height;
+    Fill(all, [&](size_t) { return around; });
+  }
+  for (int y = 0; y < old.height; ++y) std::copy_n(old.row(y), old.row_bytes(), picture_.row(y));
+  return OkStatus();
+}
+
+void Canvas::RememberDisposal(const FrameHead& head) {
+  last_ = head;
+  if (head.disposal != DISPOSAL_UNSPECIFIED) disposal_ = head.disposal;
+  clear_to_.reset();
+  saved_.clear();
+  const size_t clear_index = head.transparent.value_or(static_cast<uint8_t>(background_));
+  if (disposal_ == DISPOSE_BACKGROUND) {
+    clear_to_ = first_ ? head.palette.At(clear_index) : head.palette.AtOrFirst(clear_index);
+  } else if (disposal_ > DISPOSE_BACKGROUND && first_) {
+    if (head.transparent.has_value()) clear_to_ = head.palette.At(clear_index);
+  } else if (disposal_ > DISPOSE_BACKGROUND) {
+    for (int y = 0; y < head.height; ++y) {
+      const uint8_t* row = picture_.row(head.top + y) + static_cast<ptrdiff_t>(head.left) * 3;
+      saved_.insert(saved_.end(), row, row + static_cast<ptrdiff_t>(head.width) * 3);
+    }
+  }
+}
+
+Status Canvas::Show(const FrameHead& head, std::span<const uint8_t> indices) {
+  if (clear_to_.has_value()) Fill(last_, [&](size_t) { return clear_to_; });
+  if (!saved_.empty()) {
+    Fill(last_, [&](size_t i) {
+      return std::optional(Rgb{saved_[3 * i], saved_[3 * i + 1], saved_[3 * i + 2]});
+    });
+  }
+  RememberDisposal(head);
+  Fill(head, [&](size_t i) -> std::optional<Rgb> {
+    if (!first_ && head.transparent == indices[i]) return std::nullopt;
+    return head.palette.At(indices[i]);
+  });
+  first_ = false;
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<AnimationFacts> GifFacts(const ImageFile& file) {
+  GifReader reader(file);
+  KU_RETURN_IF_ERROR(reader.Open());
+  AnimationFacts facts;
+  while (true) {
+    KU_ASSIGN_OR_RETURN(const std::optional<FrameHead> head, reader.Next());
+    if (!head.has_value()) return facts;
+    KU_RETURN_IF_ERROR(reader.SkipPixels());
+    ++facts.num_frames;
+    facts.seconds += FrameSeconds(head->milliseconds);
+  }
+}
+
+Status PlayGif(const ImageFile& file, const FrameSink& sink) {
+  GifReader reader(file);
+  KU_RETURN_IF_ERROR(reader.Open());
+  Canvas canvas(file, reader.background());
+  for (int index = 0;; ++index) {
+    KU_ASSIGN_OR_RETURN(const std::optional<FrameHead> head, reader.Next());
+    if (!head.has_value()) return OkStatus();
+    KU_RETURN_IF_ERROR(canvas.Grow(*head, reader.width(), reader.height()));
+    KU_ASSIGN_OR_RETURN(const std::vector<uint8_t> indices, reader.ReadPixels(*head));
+    KU_RETURN_IF_ERROR(canvas.Show(*head, indices));
+    KU_ASSIGN_OR_RETURN(const bool more, sink(index, canvas.picture()));
+    if (!more) return OkStatus();
+  }
+}
+
+StatusOr<StoredPicture> DecodeGif(const ImageFile& file) {
+  StoredPicture stored;
+  KU_RETURN_IF_ERROR(PlayGif(file, [&](int, const Picture& frame) -> StatusOr<bool> {
+    stored.picture = frame;
+    return false;
+  }));
+  if (stored.picture.rgb.empty()) return file.Undecodable("GIF", "it holds no picture");
+  return stored;
+}
+
+}  // namespace kuiper

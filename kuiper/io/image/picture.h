@@ -1,0 +1,51 @@
+// A decoded picture, and what may be asked of a picture file before memory is given to it. Made by
+// the decoders, read by what resizes; knows no model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/status.h"
+
+namespace kuiper {
+
+// 8 bits a channel.
+struct Picture {
+  int width = 0, height = 0;  // pixels
+  std::vector<uint8_t> rgb;   // [height, width, 3]
+
+  size_t row_bytes() const { return static_cast<size_t>(width) * 3; }
+  uint8_t* row(int y) { return rgb.data() + static_cast<size_t>(y) * row_bytes(); }
+  const uint8_t* row(int y) const { return rgb.data() + static_cast<size_t>(y) * row_bytes(); }
+};
+
+// What a file may make a reader do. Defaults suit photographs of 100 megapixels; a server may want
+// less.
+struct ImageLimits {
+  size_t max_file_bytes = 64 << 20;
+  int64_t max_pixels = int64_t{1} << 27;  // width * height that a file may declare
+  // Over all frames of a video or animation, read or skipped.
+  int64_t max_video_pixels = int64_t{1} << 32;
+  int max_frames = 1 << 16;  // in a video's folder or animation
+};
+
+// The bytes of a picture file, not owned, and what messages call it.
+struct ImageFile {
+  std::string_view bytes;
+  std::string name;
+  ImageLimits limits;
+
+  // kInput: "NAME is not a decodable image: FORMAT, REASON".
+  Status Undecodable(std::string_view format, std::string_view reason) const;
+  // A black picture. kInput when a side is not positive or there are more pixels than the limit;
+  // kResourceExhausted when there is no memory.
+  StatusOr<Picture> NewPicture(int64_t width, int64_t height) const;
+};
+
+// `bytes` zeros; kResourceExhausted when there is no memory for `what`.
+StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what);
+
+}  // namespace kuiper

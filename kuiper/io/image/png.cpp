@@ -1,0 +1,182 @@
+// PNG by libpng. What Pillow's convert("RGB") makes of each kind: 16 bits a colour channel lose the
+// lower byte, but grey of 16 bits without alpha is clipped to 255.
+#include <png.h>
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/io/image/codecs.h"
+
+namespace kuiper {
+namespace {
+
+// Of one chunk, and of text that is compressed in it.
+constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
+constexpr png_uint_32 kMaxChunks = 1000;
+
+// The library's state. Its errors jump back into the member function that called it; those hold
+// nothing that would need a destructor.
+struct PngReader {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::string_view rest;  // of the file
+  std::jmp_buf jump = {};
+  char message[200] = "no memory";
+
+  PngReader() = default;
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+
+  // Each returns false after it wrote why to `message`.
+  bool ReadHeader(const ImageFile& file);
+  // Makes rows of RGB, or of grey with 16 bits.
+  bool Start();
+  bool ReadRows(png_bytepp rows);
+  // What stands behind the pixels.
+  bool ReadEnd();
+  bool gray16() const {
+    return png_get_color_type(png, info) == PNG_COLOR_TYPE_GRAY &&
+           png_get_bit_depth(png, info) == 16;
+  }
+};
+
+[[noreturn]] void Fail(png_structp png, png_const_charp message) {
+  auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+  std::snprintf(reader->message, sizeof reader->message, "%s", message);
+  std::longjmp(reader->jump, 1);
+}
+
+void Ignore(png_structp, png_const_charp) {}
+
+void Read(png_structp png, png_bytep out, size_t bytes) {
+  auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  if (bytes > reader->rest.size()) png_error(png, "the file ends before the picture does");
+  std::memcpy(out, reader->rest.data(), bytes);
+  reader->rest.remove_prefix(bytes);
+}
+
+bool PngReader::ReadHeader(const ImageFile& file) {
+  rest = file.bytes;
+  png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, Fail, Ignore);
+  if (png == nullptr) return false;
+  if (setjmp(jump) != 0) return false;
+  info = png_create_info_struct(png);
+  if (info == nullptr) return false;
+  png_set_read_fn(png, this, Read);
+  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // NewPicture limits their product
+  png_set_chunk_malloc_max(png, kMaxChunkBytes);
+  png_set_chunk_cache_max(png, kMaxChunks);
+  png_read_info(png, info);
+  return true;
+}
+
+bool PngReader::Start() {
+  if (setjmp(jump) != 0) return false;
+  const int depth = png_get_bit_depth(png, info);
+  const bool is_gray = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) == 0;
+  if (!gray16()) {
+    if (depth == 16) png_set_strip_16(png);
+    if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+    if (is_gray && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
+    if (is_gray) png_set_gray_to_rgb(png);
+    png_set_strip_alpha(png);
+  }
+  png_set_interlace_handling(png);
+  png_start_read_image(png);
+  return true;
+}
+
+bool PngReader::ReadRows(png_bytepp rows) {
+  if (setjmp(jump) != 0) return false;
+  png_read_image(png, rows);
+  return true;
+}
+
+bool PngReader::ReadEnd() {
+  if (setjmp(jump) != 0) return false;
+  png_read_end(png, info);
+  return true;
+}
+
+// In place, from right to left: `row` begins with `width` values of 2 bytes.
+void Gray16ToRgb(uint8_t* row, int width) {
+  for (int x = width - 1; x >= 0; --x) {
+    const uint8_t value = row[2 * x] == 0 ? row[2 * x + 1] : 255;
+    std::memset(row + 3 * static_cast<ptrdiff_t>(x), value, 3);
+  }
+}
+
+// ImageMagick's "Raw profile type exif": a line break, a name, a length, then hexadecimal digits in
+// lines. What is wrong ends it.
+std::string HexProfile(std::string_view text) {
+  for (int line = 0; line < 3; ++line) {
+    const size_t end = text.find('\n');
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  std::string bytes;
+  int high = -1;
+  for (const char c : text) {
+    if (c == '\n') continue;
+    const std::string_view digits = "0123456789abcdef";
+    const size_t digit = digits.find(c);
+    if (digit == std::string_view::npos) break;
+    if (high < 0) {
+      high = static_cast<int>(digit);
+    } else {
+      bytes.push_back(static_cast<char>(high * 16 + static_cast<int>(digit)));
+      high = -1;
+    }
+  }
+  return bytes;
+}
+
+void ReadMetadata(const PngReader& reader, StoredPicture* stored) {
+  png_textp texts = nullptr;
+  const int num_texts = png_get_text(reader.png, reader.info, &texts, nullptr);
+  for (int i = 0; i < num_texts; ++i) {
+    const std::string_view key = texts[i].key;
+    const bool compressed_utf8 = texts[i].compression >= PNG_ITXT_COMPRESSION_NONE;
+    const std::string_view text(texts[i].text,
+                                compressed_utf8 ? texts[i].itxt_length : texts[i].text_length);
+    if (key == "XML:com.adobe.xmp") stored->xmp = text;
+    if (key == "Raw profile type exif" && !text.empty()) stored->exif = HexProfile(text);
+  }
+  png_bytep exif = nullptr;
+  png_uint_32 exif_bytes = 0;
+  if (png_get_eXIf_1(reader.png, reader.info, &exif_bytes, &exif) != 0) {
+    stored->exif.assign(reinterpret_cast<const char*>(exif), exif_bytes);
+  }
+}
+
+}  // namespace
+
+StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
+  PngReader reader;
+  const auto undecodable = [&] { return file.Undecodable("PNG", reader.message); };
+  if (!reader.ReadHeader(file)) return undecodable();
+  StoredPicture stored;
+  KU_ASSIGN_OR_RETURN(stored.picture,
+                      file.NewPicture(png_get_image_width(reader.png, reader.info),
+                                      png_get_image_height(reader.png, reader.info)));
+  Picture& picture = stored.picture;
+  const bool gray16 = reader.gray16();
+  std::vector<png_bytep> rows;
+  for (int y = 0; y < picture.height; ++y) rows.push_back(picture.row(y));
+  if (!reader.Start() || !reader.ReadRows(rows.data())) return undecodable();
+  for (png_bytep row : rows) {
+    if (gray16) Gray16ToRgb(row, picture.width);
+  }
+  // The pixels are there: as in Pillow, damage behind them costs no more than what it hides.
+  (void)reader.ReadEnd();
+  ReadMetadata(reader, &stored);
+  return stored;
+}
+
+}  // namespace kuiper
