@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Makes test/data/images: small picture files of every kind, and what Pillow and transformers make of them.
 
-    python3 tools/make_image_goldens.py [OUT]      needs pillow, numpy, transformers (4.57.6)
+    python3 tools/make_image_goldens.py [OUT]      needs pillow (12), numpy, transformers (4.57.6)
 
 files.json      per picture file: width, height and SHA-256 of the RGB bytes after
                 ImageOps.exif_transpose and convert("RGB"); per animation those of every frame
 resize.json     SHA-256 of what Pillow's bicubic filter makes of a generated picture
 sizes.json      smart_resize of pictures and videos; frames that are sampled, and their times
 patches.json    pixel_values of transformers' slow processor: shape, grid, SHA-256
+
+Pillow 13 scales columns before rows where that is less work, and gives other pixels than 12.
 """
 import hashlib
 import io
@@ -390,6 +392,8 @@ def patch_cases():
 
 
 def main(argv):
+    if int(PIL.__version__.split(".")[0]) >= 13:
+        sys.exit("error: this needs Pillow 12: Pillow 13 scales in another order")
     out = pathlib.Path(argv[0]) if argv else ROOT / "test/data/images"
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(20240607)

@@ -1,5 +1,5 @@
 // Picture files to pixels: finds the format by the first bytes, decodes, and turns the picture the
-// way it is meant to be. Pixels are those of Pillow 13 after ImageOps.exif_transpose and
+// way it is meant to be. Pixels are those of Pillow after ImageOps.exif_transpose and
 // convert("RGB").
 #pragma once
 

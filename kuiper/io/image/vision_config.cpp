@@ -1,0 +1,142 @@
+#include "kuiper/io/image/vision_config.h"
+
+#include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "kuiper/base/json.h"
+#include "kuiper/base/text.h"
+
+namespace kuiper {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
+
+// One of the two files, read field by field; the first field that does not fit is kept.
+class Reader {
+ public:
+  Reader(const JsonNode& root, const std::string& path) : root_(root), path_(path) {}
+
+  void Int(std::string_view key, int* out) { IntOf(root_, key, out); }
+  void Number(std::string_view key, double* out) {
+    const JsonNode* node = Field(root_, key);
+    if (node == nullptr) return;
+    const std::optional<double> value = node->AsDouble();
+    if (value.has_value()) *out = *value;
+    Expect(value.has_value(), key, "a number");
+  }
+  void Channels(std::string_view key, std::array<float, 3>* out) {
+    const JsonNode* node = Field(root_, key);
+    if (node == nullptr) return;
+    Expect(node->IsArray() && node->items.size() == 3, key, "three numbers");
+    for (size_t c = 0; status_.ok() && c < 3; ++c) {
+      const std::optional<double> value = node->items[c].AsDouble();
+      Expect(value.has_value(), key, "three numbers");
+      (*out)[c] = static_cast<float>(value.value_or(0));
+    }
+  }
+  // "size" of today's files, or the two keys of older ones. The names say edges; they are areas.
+  void Budget(PixelBudget* out) {
+    const JsonNode* size = Field(root_, "size");
+    if (size != nullptr) {
+      IntOf(*size, "shortest_edge", &out->min);
+      IntOf(*size, "longest_edge", &out->max);
+    }
+    IntOf(root_, "min_pixels", &out->min);
+    IntOf(root_, "max_pixels", &out->max);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  static const JsonNode* Field(const JsonNode& object, std::string_view key) {
+    const JsonNode* node = object.Find(key);
+    return node == nullptr || node->IsNull() ? nullptr : node;
+  }
+  template <typename T>
+  void IntOf(const JsonNode& object, std::string_view key, T* out) {
+    const JsonNode* node = Field(object, key);
+    if (node == nullptr) return;
+    const std::optional<int64_t> value = node->AsInt();
+    const bool fits = value.has_value() && std::in_range<T>(*value);
+    if (fits) *out = static_cast<T>(*value);
+    Expect(fits, key, "a whole number");
+  }
+  void Expect(bool fits, std::string_view key, std::string_view wanted) {
+    if (fits || !status_.ok()) return;
+    status_ = Status(StatusCode::kModel,
+                     path_ + ": \"" + std::string(key) + "\" is not " + std::string(wanted));
+  }
+
+  const JsonNode& root_;
+  const std::string& path_;
+  Status status_;
+};
+
+StatusOr<JsonNode> ReadJsonFile(const std::string& path) {
+  KU_ASSIGN_OR_RETURN(const std::string text,
+                      ReadTextFile(path, kMaxConfigBytes, StatusCode::kModel));
+  return ParseJson(text, StatusCode::kModel, path);
+}
+
+}  // namespace
+
+Status VisionConfig::Check(const std::string& source) const {
+  const auto wrong = [&](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, source + ": " + what);
+  };
+  if (patch_size < 1 || patch_size > 256) return wrong("patches have 1 to 256 pixels a side");
+  if (temporal_patch_size < 1 || temporal_patch_size > 16)
+    return wrong("patches have 1 to 16 frames");
+  if (merge_size < 1 || merge_size > 16) return wrong("1 to 16 patches a side become a token");
+  for (size_t c = 0; c < 3; ++c) {
+    if (!std::isfinite(mean[c]) || !std::isfinite(std[c]) || !(std[c] > 0)) {
+      return wrong("the means and deviations of colours are not numbers to divide by");
+    }
+  }
+  // Values of float must fit into memory that can be counted.
+  constexpr int64_t kMaxBudget = int64_t{1} << 32;
+  for (const PixelBudget& budget : {image_pixels, video_pixels}) {
+    if (budget.min < 1 || budget.max < budget.min || budget.max > kMaxBudget) {
+      return wrong("pixels from " + std::to_string(budget.min) + " to " +
+                   std::to_string(budget.max) + " are no range within 1 to " +
+                   std::to_string(kMaxBudget));
+    }
+  }
+  if (!(sampled_fps > 0) || !std::isfinite(sampled_fps))
+    return wrong("frames per second are not positive");
+  if (min_frames < 1 || max_frames < min_frames) return wrong("the numbers of frames are no range");
+  return OkStatus();
+}
+
+StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir) {
+  VisionConfig config;
+  const std::string image_path = model_dir + "/preprocessor_config.json";
+  KU_ASSIGN_OR_RETURN(const JsonNode images, ReadJsonFile(image_path));
+  Reader reader(images, image_path);
+  reader.Int("patch_size", &config.patch_size);
+  reader.Int("temporal_patch_size", &config.temporal_patch_size);
+  reader.Int("merge_size", &config.merge_size);
+  reader.Channels("image_mean", &config.mean);
+  reader.Channels("image_std", &config.std);
+  reader.Budget(&config.image_pixels);
+  KU_RETURN_IF_ERROR(reader.status());
+  const std::string video_path = model_dir + "/video_preprocessor_config.json";
+  std::error_code error;
+  if (std::filesystem::exists(video_path, error)) {
+    KU_ASSIGN_OR_RETURN(const JsonNode videos, ReadJsonFile(video_path));
+    Reader video_reader(videos, video_path);
+    video_reader.Budget(&config.video_pixels);
+    video_reader.Number("fps", &config.sampled_fps);
+    video_reader.Int("min_frames", &config.min_frames);
+    video_reader.Int("max_frames", &config.max_frames);
+    KU_RETURN_IF_ERROR(video_reader.status());
+  }
+  const Status fits = config.Check(image_path);
+  if (!fits.ok()) return Status(StatusCode::kModel, fits.message());
+  return config;
+}
+
+}  // namespace kuiper
