@@ -1,0 +1,54 @@
+// The face of this folder: files, bytes, data: URLs and videos to what a vision tower takes. Made
+// once per model; its methods may be called from any thread. Whoever answers requests calls it, the
+// model is not needed for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kuiper/base/status.h"
+#include "kuiper/io/image/picture.h"
+#include "kuiper/io/image/vision_config.h"
+#include "kuiper/io/image/vision_input.h"
+
+namespace kuiper {
+
+// What a user asks for, over what the model's configuration says.
+struct ImageOptions {
+  ImageLimits limits;
+  std::optional<int64_t> min_pixels, max_pixels;  // of images, after scaling
+  std::optional<int64_t> max_tokens;              // of an image; never more
+};
+
+class ImageProcessor {
+ public:
+  // kInvalidArgument when configuration and options leave no size that is allowed.
+  static StatusOr<ImageProcessor> Create(const VisionConfig& config, const ImageOptions& options);
+
+  // Errors of all: kInput when the file cannot be read, is no picture or beyond a limit;
+  // kResourceExhausted when there is no memory.
+
+  // A picture in full size, the right way up.
+  StatusOr<Picture> Open(const std::string& path) const;
+  StatusOr<VisionInput> FromFile(const std::string& path) const;
+  // `name` is what messages call the picture.
+  StatusOr<VisionInput> FromBytes(std::string_view bytes, const std::string& name) const;
+  // `url` is a data: URL; nothing is fetched.
+  StatusOr<VisionInput> FromUrl(std::string_view url, const std::string& name) const;
+  StatusOr<VisionInput> FromPicture(const Picture& picture, const std::string& name) const;
+  // A folder of frames or an animated file. `fps` is the video's, where it does not say or says
+  // otherwise; kInvalidArgument when not positive.
+  StatusOr<VisionInput> FromVideo(const std::string& path, std::optional<double> fps) const;
+
+ private:
+  ImageProcessor(const VisionConfig& config, const ImageOptions& options)
+      : config_(config), options_(options) {}
+  Status CheckTokens(PictureSize size, const std::string& name) const;
+
+  VisionConfig config_;
+  ImageOptions options_;
+};
+
+}  // namespace kuiper

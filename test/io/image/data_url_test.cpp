@@ -1,0 +1,72 @@
+#include "kuiper/io/image/data_url.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kuiper {
+namespace {
+
+StatusOr<std::string> Decode(const std::string& url, size_t max_bytes = 1 << 20) {
+  return DecodeImageUrl(url, max_bytes, "image 1");
+}
+
+// The vectors of RFC 4648, section 10.
+TEST(DataUrlTest, DecodesThePublishedVectors) {
+  const std::string head = "data:image/png;base64,";
+  EXPECT_EQ(*Decode(head), "");
+  EXPECT_EQ(*Decode(head + "Zg=="), "f");
+  EXPECT_EQ(*Decode(head + "Zm8="), "fo");
+  EXPECT_EQ(*Decode(head + "Zm9v"), "foo");
+  EXPECT_EQ(*Decode(head + "Zm9vYg=="), "foob");
+  EXPECT_EQ(*Decode(head + "Zm9vYmE="), "fooba");
+  EXPECT_EQ(*Decode(head + "Zm9vYmFy"), "foobar");
+  EXPECT_EQ(*Decode(head + "+/+/"), "\xFB\xFF\xBF");
+}
+
+TEST(DataUrlTest, HeadMayBeWrittenInSeveralWays) {
+  EXPECT_EQ(*Decode("DATA:Image/JPEG;BASE64,Zm9v"), "foo");
+  EXPECT_EQ(*Decode("data:image/svg+xml;charset=utf-8;base64,Zm9v"), "foo");
+}
+
+TEST(DataUrlTest, RefusesEverythingElse) {
+  const struct {
+    const char* url;
+    const char* says;
+  } cases[] = {
+      {"", "is no data: URL"},
+      {"https://example.org/a.png", "is no data: URL"},
+      {"file:///etc/passwd", "is no data: URL"},
+      {"data:image/png;base64", "no comma"},
+      {"data:text/plain;base64,Zm9v", "not image/"},
+      {"data:;base64,Zm9v", "not image/"},
+      {"data:image/png,Zm9v", "not in base64"},
+      {"data:image/png;base64,Zm9", "not valid base64"},
+      {"data:image/png;base64,Zg=", "not valid base64"},
+      {"data:image/png;base64,Zh==", "not valid base64"},  // bits that no byte takes
+      {"data:image/png;base64,Zm9=", "not valid base64"},
+      {"data:image/png;base64,Z===", "not valid base64"},
+      {"data:image/png;base64,====", "not valid base64"},
+      {"data:image/png;base64,Zg==Zg==", "not valid base64"},
+      {"data:image/png;base64,Zm 9v", "not valid base64"},
+      {"data:image/png;base64,Zm9v\n", "not valid base64"},
+      {"data:image/png;base64,Zm9-", "not valid base64"},  // the alphabet of URLs
+      {"data:image/png;base64,Zm9\xC3", "not valid base64"},
+  };
+  for (const auto& c : cases) {
+    const auto bytes = Decode(c.url);
+    ASSERT_FALSE(bytes.ok()) << c.url;
+    EXPECT_EQ(bytes.status().code(), StatusCode::kInput) << c.url;
+    EXPECT_NE(bytes.status().message().find(c.says), std::string::npos) << bytes.status().message();
+    EXPECT_FALSE(bytes.status().hint().empty());
+  }
+}
+
+TEST(DataUrlTest, SizeIsLimited) {
+  const std::string head = "data:image/png;base64,";
+  EXPECT_EQ(Decode(head + std::string(400, 'A'), 300)->size(), 300u);
+  EXPECT_FALSE(Decode(head + std::string(404, 'A'), 300).ok());
+}
+
+}  // namespace
+}  // namespace kuiper
