@@ -9,7 +9,6 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "kuiper/io/image/codecs.h"
 
@@ -25,6 +24,7 @@ constexpr png_uint_32 kMaxChunks = 1000;
 struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
+  int num_passes = 1;     // over the rows, 7 when interlaced
   std::string_view rest;  // of the file
   std::jmp_buf jump = {};
   char message[200] = "no memory";
@@ -38,7 +38,7 @@ struct PngReader {
   bool ReadHeader(const ImageFile& file);
   // Makes rows of RGB, or of grey with 16 bits.
   bool Start();
-  bool ReadRows(png_bytepp rows);
+  bool ReadRow(uint8_t* row);
   // What stands behind the pixels.
   bool ReadEnd();
   bool gray16() const {
@@ -88,14 +88,14 @@ bool PngReader::Start() {
     if (is_gray) png_set_gray_to_rgb(png);
     png_set_strip_alpha(png);
   }
-  png_set_interlace_handling(png);
+  num_passes = png_set_interlace_handling(png);
   png_start_read_image(png);
   return true;
 }
 
-bool PngReader::ReadRows(png_bytepp rows) {
+bool PngReader::ReadRow(uint8_t* row) {
   if (setjmp(jump) != 0) return false;
-  png_read_image(png, rows);
+  png_read_row(png, row, nullptr);
   return true;
 }
 
@@ -167,12 +167,13 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
                                       png_get_image_height(reader.png, reader.info)));
   Picture& picture = stored.picture;
   const bool gray16 = reader.gray16();
-  std::vector<png_bytep> rows;
-  for (int y = 0; y < picture.height; ++y) rows.push_back(picture.row(y));
-  if (!reader.Start() || !reader.ReadRows(rows.data())) return undecodable();
-  for (png_bytep row : rows) {
-    if (gray16) Gray16ToRgb(row, picture.width);
+  if (!reader.Start()) return undecodable();
+  for (int pass = 0; pass < reader.num_passes; ++pass) {
+    for (int y = 0; y < picture.height; ++y) {
+      if (!reader.ReadRow(picture.row(y))) return undecodable();
+    }
   }
+  for (int y = 0; gray16 && y < picture.height; ++y) Gray16ToRgb(picture.row(y), picture.width);
   // The pixels are there: as in Pillow, damage behind them costs no more than what it hides.
   (void)reader.ReadEnd();
   ReadMetadata(reader, &stored);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +39,10 @@ TEST(VideoTest, SampledFramesAndTimesAreThoseOfTransformers) {
                        *expected[expected.size() - 1 - i].AsDouble());
     }
   }
+}
+
+std::string FrameName(int number) {
+  return std::string("f").append(std::to_string(number)).append(".bmp");
 }
 
 // A folder for frames, empty at first, gone at the end.
@@ -77,8 +83,7 @@ class FolderTest : public ::testing::Test {
 };
 
 TEST_F(FolderTest, FramesComeInTheOrderOfTheirNames) {
-  for (const int frame : {4, 2, 0, 3, 1})
-    Write("f" + std::to_string(frame) + ".bmp", 64, 32, frame);
+  for (const int frame : {4, 2, 0, 3, 1}) Write(FrameName(frame), 64, 32, frame);
   Write(".hidden", 32, 32, 0);
   std::filesystem::create_directory(folder_ / "more");
   const auto video = Video(2.0);
@@ -102,7 +107,7 @@ TEST_F(FolderTest, FramesComeInTheOrderOfTheirNames) {
 }
 
 TEST_F(FolderTest, OrderIsPartOfTheDigest) {
-  for (const int frame : {0, 1, 2, 3}) Write("f" + std::to_string(frame) + ".bmp", 32, 32, frame);
+  for (const int frame : {0, 1, 2, 3}) Write(FrameName(frame), 32, 32, frame);
   const auto video = Video(2.0);
   std::filesystem::rename(folder_ / "f0.bmp", folder_ / "f4.bmp");
   const auto rotated = Video(2.0);
@@ -141,7 +146,7 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
 TEST_F(FolderTest, OnlySampledFramesAreDecoded) {
   // 24 frames at 24 a second: 4 of them.
   for (int frame = 0; frame < 24; ++frame) {
-    const std::string name = "f" + std::to_string(100 + frame) + ".bmp";
+    const std::string name = FrameName(100 + frame);
     if (frame % 8 == 0 || frame == 15 || frame == 23)
       Write(name, 32, 32, frame);
     else
