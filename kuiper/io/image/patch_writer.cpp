@@ -72,18 +72,21 @@ void PatchWriter::Write(const Picture& frame, int group, int place) {
   const PatchGrid& grid = input_->grid;
   const size_t side = static_cast<size_t>(patch_size_);
   const size_t plane = static_cast<size_t>(temporal_) * side * side;  // of one colour of a patch
-  float* frame_patches = input_->patches.data() + static_cast<size_t>(group) *
-                                                      static_cast<size_t>(grid.h * grid.w) * 3 *
-                                                      plane;
+  const size_t group_values = input_->patches.size() / static_cast<size_t>(grid.t);
+  float* group_patches = input_->patches.data() + static_cast<size_t>(group) * group_values;
+  const size_t merge = static_cast<size_t>(merge_);
+  const size_t blocks_per_row = static_cast<size_t>(grid.w / merge_);
   for (int y = 0; y < frame.height; ++y) {
     const int patch_y = y / patch_size_;
+    const size_t row = static_cast<size_t>(place) * side + static_cast<size_t>(y % patch_size_);
     const uint8_t* pixel = frame.row(y);
     for (int patch_x = 0; patch_x < grid.w; ++patch_x) {
-      const int block = patch_y / merge_ * (grid.w / merge_) + patch_x / merge_;
-      const int in_block = patch_y % merge_ * merge_ + patch_x % merge_;
-      const auto patch = static_cast<size_t>(block * merge_ * merge_ + in_block);
-      const auto row = static_cast<size_t>(place * patch_size_ + y % patch_size_);
-      float* out = frame_patches + patch * 3 * plane + row * side;
+      const size_t block = static_cast<size_t>(patch_y / merge_) * blocks_per_row +
+                           static_cast<size_t>(patch_x / merge_);
+      const size_t in_block =
+          static_cast<size_t>(patch_y % merge_) * merge + static_cast<size_t>(patch_x % merge_);
+      const size_t patch = block * merge * merge + in_block;
+      float* out = group_patches + patch * 3 * plane + row * side;
       for (size_t x = 0; x < side; ++x, pixel += 3) {
         for (size_t c = 0; c < 3; ++c) out[c * plane + x] = values_[c][pixel[c]];
       }

@@ -106,10 +106,10 @@ bool PngReader::ReadEnd() {
 }
 
 // In place, from right to left: `row` begins with `width` values of 2 bytes.
-void Gray16ToRgb(uint8_t* row, int width) {
-  for (int x = width - 1; x >= 0; --x) {
+void Gray16ToRgb(uint8_t* row, size_t width) {
+  for (size_t x = width; x-- > 0;) {
     const uint8_t value = row[2 * x] == 0 ? row[2 * x + 1] : 255;
-    std::memset(row + 3 * static_cast<ptrdiff_t>(x), value, 3);
+    std::memset(row + 3 * x, value, 3);
   }
 }
 
@@ -173,7 +173,9 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
       if (!reader.ReadRow(picture.row(y))) return undecodable();
     }
   }
-  for (int y = 0; gray16 && y < picture.height; ++y) Gray16ToRgb(picture.row(y), picture.width);
+  for (int y = 0; gray16 && y < picture.height; ++y) {
+    Gray16ToRgb(picture.row(y), static_cast<size_t>(picture.width));
+  }
   // The pixels are there: as in Pillow, damage behind them costs no more than what it hides.
   (void)reader.ReadEnd();
   ReadMetadata(reader, &stored);

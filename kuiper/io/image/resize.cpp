@@ -86,8 +86,10 @@ Filter MakeFilter(int from, int to) {
   std::vector<double> weights;
   for (int out = 0; out < to; ++out) {
     const double center = (out + 0.5) * scale;
-    const int first = std::max(static_cast<int>(center - support + 0.5), 0);
-    const int end = std::min(static_cast<int>(center + support + 0.5), from);
+    // The pixels whose centres lie within; casts cut towards zero, as in Pillow.
+    const double left = center - support + 0.5, right = center + support + 0.5;
+    const int first = std::max(static_cast<int>(left), 0);
+    const int end = std::min(static_cast<int>(right), from);
     weights.clear();
     double sum = 0;
     for (int x = first; x < end; ++x) {
