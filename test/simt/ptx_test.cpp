@@ -113,6 +113,7 @@ TEST(PtxTest, Integers) {
       {"bfind.shiftamt.u32 %r0, 0;", 0xffffffff},
       {"mul.wide.s32 %l2, -2, 3; shr.u64 %l3, %l2, 32; cvt.u32.u64 %r0, %l3;", 0xffffffff},
       {"mul.wide.u32 %l2, -2, 3; shr.u64 %l3, %l2, 32; cvt.u32.u64 %r0, %l3;", 2},
+      {"mov.u16 %h0, 65535; mul.wide.u16 %r0, %h0, 256;", 0xffff00},
       {"mov.u64 %l2, -1; bfi.b64 %l3, 5, %l2, 4, 8; cvt.u32.u64 %r0, %l3;", 0xfffff05f},
       {"mov.u16 %h0, 65535; add.s16 %h1, %h0, 2; cvt.u32.u16 %r0, %h1;", 1},
   });

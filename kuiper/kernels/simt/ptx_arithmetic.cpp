@@ -132,6 +132,8 @@ void AddProducts(FormTable& table) {
       Binary<int64_t, int32_t, int32_t>([](int32_t a, int32_t b) { return int64_t{a} * b; })};
   table["mul.wide.u32"] = {
       Binary<uint64_t, uint32_t, uint32_t>([](uint32_t a, uint32_t b) { return uint64_t{a} * b; })};
+  table["mul.wide.u16"] = {
+      Binary<uint32_t, uint16_t, uint16_t>([](uint16_t a, uint16_t b) { return uint32_t{a} * b; })};
   table["mul.hi.s32"] = {Binary<int32_t, int32_t, int32_t>(
       [](int32_t a, int32_t b) { return static_cast<int32_t>(int64_t{a} * b >> 32); })};
   table["mul.hi.u32"] = {Binary<uint32_t, uint32_t, uint32_t>(
