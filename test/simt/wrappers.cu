@@ -18,8 +18,11 @@ __global__ void ReverseAsyncKernel(float* out, const float* in, int num_valid) {
   const bool valid = base + 8 * t < num_valid;
   CopyAsyncOrZero(&tile[8 * t], valid ? src : in, valid);
   CommitCopies();
-  if (valid) {
+  if (valid && t % 2 == 0) {
     CopyAsync(&tile[8 * t + 4], src + 4);
+  } else if (valid) {
+    CopyAsync<8>(&tile[8 * t + 4], src + 4);
+    CopyAsync<8>(&tile[8 * t + 6], src + 6);
   } else {
     for (int i = 4; i < 8; ++i) tile[8 * t + i] = 0;
   }
