@@ -33,7 +33,7 @@ std::string ProgressText(const EvaluatedEngine& reference, int64_t done, int64_t
 StatusOr<bool> RunShown(Evaluation& evaluation, Console& console) {
   InterruptScope interrupt;
   const Clock::time_point begin = Clock::now();
-  const StatusOr<bool> whole = evaluation.Run([&](int64_t done, int64_t total) {
+  StatusOr<bool> whole = evaluation.Run([&](int64_t done, int64_t total) {
     console.Progress(
         [&] { return ProgressText(evaluation.engines()[0], done, total, SecondsSince(begin)); });
     return !interrupt.interrupted();

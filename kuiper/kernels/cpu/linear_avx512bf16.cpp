@@ -23,7 +23,7 @@
 // library must not be emitted with instructions that other CPUs lack.
 HWY_PUSH_ATTRIBUTES("avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")
 namespace kuiper::cpu {
-namespace N_AVX3_BF16 {
+namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway names its sets
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
 // These use what the tile header defines.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "kuiper/base/check.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/flush_subnormals.h"
 #include "kuiper/kernels/cpu/linear_job.h"
@@ -76,6 +77,7 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
   // Panels that widen 16-bit weights take twice the space.
   b.rows = few ? kFewWeightBlock : job.kernel.chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
   b.weight_items = CountItems(job, b.rows);
+  KU_CHECK(b.weight_items > 0);
   int blocks = CeilDiv(job.tokens, kTokenBlock);
   blocks =
       std::max(blocks, std::min(CeilDiv(4 * threads, b.weight_items), job.tokens / kMinTokenBlock));
