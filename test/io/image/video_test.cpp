@@ -58,7 +58,7 @@ class FolderTest : public ::testing::Test {
 
   // A bitmap: what a test writes must not need the code under test.
   void Write(const std::string& name, int width, int height, int seed) {
-    const auto little = [](uint32_t value, int bytes) {
+    const auto little = [](uint64_t value, int bytes) {
       std::string text;
       for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
       return text;
