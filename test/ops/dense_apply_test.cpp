@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apply_test_util.h"
 #include "kuiper/kernels/cuda/row_check.h"
-#include "ops_test_util.h"
 
 namespace kuiper::test {
 namespace {
@@ -61,20 +61,11 @@ class DenseApplyTest : public TypedOpsTest {
   static std::vector<float> Run(Ops& ops, const Layer& layer, const std::vector<float>& x,
                                 Epilogue epilogue, int num_decode_rows, DType out_type,
                                 const std::vector<float>& before = {}) {
-    const int tokens = static_cast<int>(x.size()) / layer.w.in;
-    const DType activation = ops.ActivationType(layer.w.format().numeric_type());
-    const Matrix mx(ops, activation, tokens, layer.w.in, x);
-    const int columns = OutputColumns(layer.w, epilogue);
-    const int stride = columns + 8;
-    const Matrix out(ops, out_type, tokens, columns,
-                     before.empty() ? std::vector<float>(tokens * columns, kNaN) : before, stride);
-    KU_CHECK(ops.Prepare(layer.w, epilogue, out_type, stride).ok());
-    ops.Run(ApplyArgs{.out = out.tensor(),
-                      .x = mx.tensor(),
-                      .linear = layer.w,
-                      .epilogue = epilogue,
-                      .num_decode_rows = num_decode_rows});
-    return out.Get();
+    return RunPrepared(ops, layer.w, x,
+                       {.epilogue = epilogue,
+                        .num_decode_rows = num_decode_rows,
+                        .out_type = out_type,
+                        .before = before});
   }
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(DenseApplyTest);

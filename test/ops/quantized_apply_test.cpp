@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "apply_test_util.h"
 #include "quantized_matrix.h"
 
 namespace kuiper::test {
@@ -100,19 +101,9 @@ class QuantizedApplyTest : public TypedOpsTest {
                                 Epilogue epilogue = Epilogue::kStore, int gap = 0,
                                 int num_decode_rows = ApplyArgs::kAllRows,
                                 const std::vector<float>& before = {}) {
-    const int tokens = static_cast<int>(x.size()) / layer.w.in;
-    const DType activation = ops.ActivationType(layer.w.format().numeric_type());
-    const Matrix mx(ops, activation, tokens, layer.w.in, x, layer.w.in + gap);
-    const int columns = OutputColumns(layer.w, epilogue), stride = columns + 8;
-    const Matrix out(ops, DType::kF32, tokens, columns,
-                     before.empty() ? std::vector<float>(tokens * columns, kNaN) : before, stride);
-    KU_CHECK(ops.Prepare(layer.w, epilogue, DType::kF32, stride).ok());
-    ops.Run(ApplyArgs{.out = out.tensor(),
-                      .x = mx.tensor(),
-                      .linear = layer.w,
-                      .epilogue = epilogue,
-                      .num_decode_rows = num_decode_rows});
-    return out.Get();
+    return RunPrepared(
+        ops, layer.w, x,
+        {.epilogue = epilogue, .num_decode_rows = num_decode_rows, .gap = gap, .before = before});
   }
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(QuantizedApplyTest);
