@@ -105,27 +105,41 @@ struct QuantizedModel : PairModel {
   }
 };
 
-// As many halves as a vector has lanes, at any address.
-template <bool kHalf>
-HWY_INLINE F32Vec LoadScales(const uint8_t* p) {
-  if constexpr (kHalf) return LoadF16(p);
-  const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
-  return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
+// Calls f(place, i) for each vector of the `n` numbers of kBytes at `from`, i being its first one,
+// and for as many more as fill the last. Those are read as well where they lie before `end`; the
+// last ones are copied, for the bytes behind them may not be mapped.
+template <int kBytes, class F>
+HWY_INLINE void ForEachVector(const uint8_t* from, const uint8_t* end, int n, const F& f) {
+  constexpr int kLanes = Fp32Model::kVectorLanes;
+  uint8_t rest[kBytes * kLanes] = {};
+  for (int i = 0; i < n; i += kLanes, from += kBytes * kLanes) {
+    const bool is_last = end - from < kBytes * kLanes;
+    if (is_last) memcpy(rest, from, end - from);
+    f(is_last ? rest : from, i);
+  }
 }
 
-// `n` scales times `factor`, and as many more as fill a vector. Those are read as well where they
-// lie before `end`; the last ones are copied, for the bytes behind them may not be mapped.
+// `n` scales of 16 bits times `factor`.
 template <bool kHalf>
 HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, float factor,
                             float* to) {
-  constexpr int kLanes = Fp32Model::kVectorLanes;
-  uint8_t rest[2 * kLanes] = {};
-  for (int i = 0; i < n; i += kLanes, from += 2 * kLanes) {
-    const bool is_last = end - from < 2 * kLanes;
-    if (is_last) memcpy(rest, from, end - from);
-    const F32Vec scales = LoadScales<kHalf>(is_last ? rest : from);
+  ForEachVector<2>(from, end, n, [=](const uint8_t* p, int i) HWY_ATTR {
+    F32Vec scales;
+    if constexpr (kHalf) {
+      scales = LoadF16(p);
+    } else {
+      const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
+      scales = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
+    }
     hn::StoreU(hn::Mul(scales, hn::Set(F32Tag(), factor)), F32Tag(), to + i);
-  }
+  });
+}
+
+HWY_INLINE void WidenZeros(const uint8_t* from, const uint8_t* end, int n, int32_t* to) {
+  ForEachVector<1>(from, end, n, [=](const uint8_t* p, int i) HWY_ATTR {
+    const hn::Rebind<uint8_t, F32Tag> du8;
+    hn::StoreU(hn::PromoteTo(I32Tag(), hn::LoadU(du8, p)), I32Tag(), to + i);
+  });
 }
 
 void WidenFloats(const uint8_t* from, int n, float factor, float* to) {
@@ -135,7 +149,11 @@ void WidenFloats(const uint8_t* from, int n, float factor, float* to) {
 
 // Moves the values of groups apart, from the last on, so that each unit has its group's.
 template <typename T>
-void Repeat(int begin, int units, int unit_columns, int group_columns, T* values) {
+void Repeat(int begin, int units, int unit_columns, int group_columns, int groups, T* values) {
+  if (groups == 1) {
+    std::fill_n(values + 1, units - 1, values[0]);
+    return;
+  }
   const int first = begin / group_columns;
   for (int i = units - 1; i >= 0; --i) {
     values[i] = values[(begin + i * unit_columns) / group_columns - first];
@@ -156,12 +174,14 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
   const size_t bytes = DTypeBytes(f.scale_type);
   const float factor = kE4M3 ? 256.0f : 1.0f;
   const uint8_t* const end = static_cast<const uint8_t*>(w.scales.data) + w.scales.bytes();
+  const uint8_t* const zeros_end =
+      w.zeros.empty() ? nullptr : static_cast<const uint8_t*>(w.zeros.data) + w.zeros.bytes();
   for (int i = 0; i < range.rows; ++i, scales += kMaxUnits, zeros += kMaxUnits) {
     const int row = range.row + i * range.apart;
     const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
     const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
                           (scale_row * w.scales.stride[0] + first) * bytes;
-    // A line of scales lasts for rows of codes: too slow a stream for the prefetchers.
+    // A line of scales or zeros lasts for rows of codes: too slow a stream for the prefetchers.
     __builtin_prefetch(from + kRowsAhead * w.scales.stride[0] * bytes);
     switch (f.scale_type) {
       case DType::kF16:
@@ -178,11 +198,12 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
         hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
       }
     } else {
-      std::copy_n(w.zeros.row<uint8_t>(row) + first, groups, zeros);
+      __builtin_prefetch(w.zeros.row<uint8_t>(row) + first + kRowsAhead * w.zeros.stride[0]);
+      WidenZeros(w.zeros.row<uint8_t>(row) + first, zeros_end, groups, zeros);
     }
     if (groups == units) continue;
-    Repeat(begin, units, unit, f.group_columns, scales);
-    if (!w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, zeros);
+    Repeat(begin, units, unit, f.group_columns, groups, scales);
+    if (!w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, groups, zeros);
   }
 }
 
