@@ -7,7 +7,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear_quantized.cpp"
-#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -119,13 +118,15 @@ HWY_INLINE void ForEachVector(const uint8_t* from, const uint8_t* end, int n, co
   }
 }
 
-// `n` scales of 16 bits times `factor`.
-template <bool kHalf>
+// `n` scales times `factor`.
+template <DType kType>
 HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, float factor,
                             float* to) {
-  ForEachVector<2>(from, end, n, [=](const uint8_t* p, int i) HWY_ATTR {
+  ForEachVector<DTypeBytes(kType)>(from, end, n, [=](const uint8_t* p, int i) HWY_ATTR {
     F32Vec scales;
-    if constexpr (kHalf) {
+    if constexpr (kType == DType::kF32) {
+      scales = LoadF32(p);
+    } else if constexpr (kType == DType::kF16) {
       scales = LoadF16(p);
     } else {
       const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
@@ -142,16 +143,14 @@ HWY_INLINE void WidenZeros(const uint8_t* from, const uint8_t* end, int n, int32
   });
 }
 
-void WidenFloats(const uint8_t* from, int n, float factor, float* to) {
-  memcpy(to, from, n * sizeof(float));
-  for (int i = 0; i < n; ++i) to[i] *= factor;
-}
-
 // Moves the values of groups apart, from the last on, so that each unit has its group's.
 template <typename T>
-void Repeat(int begin, int units, int unit_columns, int group_columns, int groups, T* values) {
+HWY_INLINE void Repeat(int begin, int units, int unit_columns, int group_columns, int groups,
+                       T* values) {
   if (groups == 1) {
-    std::fill_n(values + 1, units - 1, values[0]);
+    const hn::Rebind<T, F32Tag> d;
+    const auto all = hn::Set(d, values[0]);
+    for (int u = 0; u < units; u += Fp32Model::kVectorLanes) hn::StoreU(all, d, values + u);
     return;
   }
   const int first = begin / group_columns;
@@ -185,13 +184,13 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
     __builtin_prefetch(from + kRowsAhead * w.scales.stride[0] * bytes);
     switch (f.scale_type) {
       case DType::kF16:
-        WidenScales<true>(from, end, groups, factor, scales);
+        WidenScales<DType::kF16>(from, end, groups, factor, scales);
         break;
       case DType::kBF16:
-        WidenScales<false>(from, end, groups, factor, scales);
+        WidenScales<DType::kBF16>(from, end, groups, factor, scales);
         break;
       default:
-        WidenFloats(from, groups, factor, scales);
+        WidenScales<DType::kF32>(from, end, groups, factor, scales);
     }
     if (w.zeros.empty()) {
       for (int u = 0; u < units; u += Fp32Model::kVectorLanes) {
