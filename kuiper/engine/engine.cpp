@@ -21,8 +21,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
-StatusOr<int64_t> Engine::Add(const Request& request) {
-  return parts_->requests->Add(request);
+StatusOr<int64_t> Engine::Add(Request request) {
+  return parts_->requests->Add(std::move(request));
 }
 
 void Engine::Abort(int64_t request, std::optional<int> sample) {
@@ -42,14 +42,14 @@ StatusOr<Completion> Engine::Take(int64_t request, int sample) {
   return parts_->requests->Take(request, sample);
 }
 
-StatusOr<Completion> Engine::Generate(const Request& request,
+StatusOr<Completion> Engine::Generate(Request request,
                                       const std::function<bool(const TokenEvent&)>& on_event) {
   auto bad = [](const char* what) {
     return Status(StatusCode::kInvalidArgument, what, "use Add and Step");
   };
   if (HasWork()) return bad("Generate runs alone, and there are other requests");
   if (request.num_samples > 1) return bad("Generate gives one answer, not num_samples");
-  KU_ASSIGN_OR_RETURN(const int64_t id, Add(request));
+  KU_ASSIGN_OR_RETURN(const int64_t id, Add(std::move(request)));
   while (HasWork()) {
     for (const TokenEvent& event : Step()) {
       if (on_event && !on_event(event)) Abort(id);

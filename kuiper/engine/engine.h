@@ -16,6 +16,7 @@
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
 #include "kuiper/engine/memory_plan.h"
+#include "kuiper/engine/picture_prompt.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/run_facts.h"
@@ -131,7 +132,7 @@ class Engine {
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
   // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary. Beams
   // need a seat each (max_num_seqs) and share pages as samples do.
-  StatusOr<int64_t> Add(const Request& request);
+  StatusOr<int64_t> Add(Request request);
   // Ends a sample of the request, or all of them, with kInterrupt at the next Step; what is unknown
   // or has ended is ignored. A beam search ends as a whole, with the answers so far.
   void Abort(int64_t request, std::optional<int> sample = std::nullopt);
@@ -145,7 +146,7 @@ class Engine {
 
   // Adds the request, of one sample, and runs it to its end. `on_event` may be empty; returning
   // false aborts. kInvalidArgument while there are other requests.
-  StatusOr<Completion> Generate(const Request& request,
+  StatusOr<Completion> Generate(Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
   // Logits of every position of a prompt from `first` on, row by row: logits [vocab] f32 is valid
   // during the call. kInvalidArgument without EngineConfig::prompt_logits, and while there are

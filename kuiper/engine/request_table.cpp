@@ -16,11 +16,11 @@ Status NoSuchAnswer(int64_t request, int sample, const char* what) {
 
 }  // namespace
 
-StatusOr<int64_t> RequestTable::Add(const Request& request) {
-  if (request.sampling.seed == kRandomSeed) {
-    Request drawn = request;
-    drawn.sampling.seed = DrawSeed();
-    return Add(drawn);
+StatusOr<int64_t> RequestTable::Add(Request request) {
+  if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
+  if (!request.images.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "the model has no vision tower, and takes no images");
   }
   const bool searches = request.beam_width > 1;
   KU_RETURN_IF_ERROR(CheckRequest(request, rules_.vocab));

@@ -27,7 +27,7 @@ class RequestTable {
       : rules_(std::move(rules)), desk_(scheduler) {}
 
   // The id of the request, which is answered as it says.
-  StatusOr<int64_t> Add(const Request& request);
+  StatusOr<int64_t> Add(Request request);
   // The same for any way of answering it.
   StatusOr<int64_t> Add(const Request& request, const Make& make);
   // See Engine::Abort.
