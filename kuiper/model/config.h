@@ -14,6 +14,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/model/quantized/quantization_config.h"
 #include "kuiper/model/rope_config.h"
+#include "kuiper/model/vision_config.h"
 
 namespace kuiper {
 
@@ -56,6 +57,9 @@ struct ModelConfig {
   std::string model_type;    // e.g. "qwen3"
   ModelFamily family = ModelFamily::kQwen3;
   DecoderConfig decoder;  // all zero when !supported
+  // Of models that see; the others have neither.
+  std::optional<VisionTowerConfig> vision;
+  std::optional<VisionTokens> vision_tokens;
   QuantizationConfig quantization;
   // The tensors lack the architecture's prefix, as in checkpoints of the model without its head.
   bool bare_names = false;
