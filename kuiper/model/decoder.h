@@ -90,6 +90,7 @@ class Decoder {
                 const LinearProbe& probe = {}) const;
 
  private:
+  Tensor Positions(const Batch& batch) const;
   void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
 
   DecoderConfig config_;
