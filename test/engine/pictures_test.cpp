@@ -49,7 +49,8 @@ Request MakeRequest(const PicturePrompt& prompt, int new_tokens = kNewTokens) {
 
 PicturePrompt Joined(const std::string& name, const std::vector<Ids>& parts,
                      std::vector<VisionInput> pictures) {
-  PicturePrompt prompt{.name = name};
+  PicturePrompt prompt;
+  prompt.name = name;
   for (const Ids& part : parts) prompt.ids.insert(prompt.ids.end(), part.begin(), part.end());
   prompt.pictures = std::move(pictures);
   return prompt;
@@ -78,6 +79,10 @@ std::unique_ptr<EngineParts> Parts(const EngineConfig& config) {
 class PicturesTest : public ::testing::TestWithParam<Device> {
  protected:
   EngineConfig Config() const { return BaseConfig(GetParam()); }
+  // The emulated device takes a while: there the middle one has to do.
+  std::vector<int> Some(std::vector<int> values) const {
+    return GetParam().type == DeviceType::kSimt ? std::vector{values[values.size() / 2]} : values;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, PicturesTest, ::testing::ValuesIn(CpuAndAccelerators()),
@@ -140,7 +145,7 @@ TEST_P(PicturesTest, ChunkedEqualsWhole) {
   const auto whole = Create(Config());
   ASSERT_NE(whole, nullptr);
   for (const bool paged : {false, true}) {
-    for (const int chunk : {1, 5, 16}) {
+    for (const int chunk : Some({1, 5, 16})) {
       EngineConfig config = Config();
       config.paged = paged;
       config.page_size = 4;
@@ -235,7 +240,7 @@ TEST_P(PicturesTest, CachedEqualsCold) {
   const auto cold = Create(Config());
   ASSERT_NE(cold, nullptr);
   for (const bool paged : {false, true}) {
-    for (const int page : {1, 4, 16}) {
+    for (const int page : Some({1, 4, 16})) {
       EngineConfig config = Config();
       config.paged = paged;
       config.page_size = page;
