@@ -1,5 +1,6 @@
 #include "kuiper/engine/picture_store.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <string>
@@ -88,8 +89,9 @@ StatusOr<PromptPatches> PictureStore::Place(std::span<const int32_t> prompt,
   KU_RETURN_IF_ERROR(Check(pictures));
   KU_ASSIGN_OR_RETURN(const std::vector<PlacedFrame> frames,
                       PlaceFrames(prompt, pictures, tokens_));
-  std::vector<int64_t> sources;
-  for (VisionInput& picture : pictures) sources.push_back(SourceOf(picture));
+  std::vector<int64_t> sources(pictures.size());
+  std::transform(pictures.begin(), pictures.end(), sources.begin(),
+                 [this](VisionInput& picture) { return SourceOf(picture); });
   PromptPatches patches = PatchesOf(prompt, frames, pictures, sources);
   for (const int64_t source : patches.sources) ++pictures_.at(source).num_users;
   return patches;
