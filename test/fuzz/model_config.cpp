@@ -10,6 +10,7 @@
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/manifest.h"
 #include "kuiper/model/rope.h"
+#include "kuiper/model/vision_encoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -22,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   KU_CHECK(d.head_dim > 0 && d.head_dim % 2 == 0, "head_dim");
   KU_CHECK(d.rope.max_position > 0, "max_position");
   kuiper::DecoderWeights weights;
-  for (const kuiper::Weight& weight : kuiper::ListWeights(*config, &weights).weights) {
+  kuiper::VisionWeights vision;
+  for (const kuiper::Weight& weight : kuiper::ListWeights(*config, &weights, &vision).weights) {
     KU_CHECK(weight.num_values() > 0, weight.name);
   }
   for (const int context : {1, d.rope.max_position}) {

@@ -297,6 +297,36 @@ TEST(VisionModelTest, CountsTheTowerButNotAsReadByAStep) {
   EXPECT_LT(text_values, all_values);
 }
 
+// What checkpoints with quantised decoders have: the tower in full.
+TEST(VisionModelTest, StaysDenseBesideAQuantisedDecoder) {
+  auto json = nlohmann::json::parse(ReadFile(Golden("heads-of-72/config.json")));
+  json["text_config"].update(
+      {{"hidden_size", 64}, {"intermediate_size", 64}, {"num_attention_heads", 2}});
+  json["vision_config"]["out_hidden_size"] = 64;
+  json["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4},
+                                 {"group_size", 32},      {"zero_point", true},
+                                 {"version", "gemm"},     {"modules_to_not_convert", {"visual"}}};
+  const TempDir dir;
+  WriteFile(dir / "config.json", json.dump());
+  for (const Device& device : Devices()) {
+    Seeing s;
+    s.ops = std::move(MakeOps(device, {.num_threads = 2})).value();
+    auto opened = InventModel(dir / "config.json");
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const auto plan = opened->PlanWeights({});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_TRUE(plan->quantized);
+    auto model = LoadModel(std::move(opened).value(), *s.ops, {});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    s.model = std::move(model).value();
+    EXPECT_TRUE(s.model->decoder().quantized());
+    EXPECT_EQ(static_cast<int64_t>(plan->bytes), s.model->weight_bytes());
+    ASSERT_TRUE(s.Reserve(24).ok());
+    const Grid grid = {1, 6, 4};
+    for (const float x : s.Encode(s.Picture("any", grid), grid)) ASSERT_TRUE(std::isfinite(x));
+  }
+}
+
 TEST(VisionModelTest, SaysWhichTensorIsMissing) {
   const TempDir golden, dir;
   std::filesystem::copy(Golden("heads-of-64"), golden.path(),

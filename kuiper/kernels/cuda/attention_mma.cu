@@ -334,7 +334,7 @@ __device__ __forceinline__ void StoreRows(const AttnWork& w, const AttnItem& ite
     const int r = 16 * warp + 8 * h + g;
     if (r >= item.rows()) continue;
     T* to = reinterpret_cast<T*>(w.out.Row(item.q_row + r / item.heads)) +
-            static_cast<int64_t>(item.head(r)) * w.head_dim + 2 * t;
+            int64_t{item.head(r)} * (kHeadDim == 80 ? w.head_dim : kHeadDim) + 2 * t;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
       if (!IsOfHead<kHeadDim>(8 * n, w.head_dim)) continue;
