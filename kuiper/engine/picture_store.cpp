@@ -38,13 +38,6 @@ Status PictureStore::CheckPicture(const VisionInput& picture) const {
                std::to_string(grid.w) + " patches, which the model cannot merge");
   }
   const int64_t frame = int64_t{grid.h} * grid.w;
-  if (frame > encoder_.max_patches()) {
-    return Status(StatusCode::kInput,
-                  NameOf(picture) + " takes " + std::to_string(frame / tower.merge_unit()) +
-                      " tokens; a frame may take " +
-                      std::to_string(encoder_.max_patches() / tower.merge_unit()),
-                  "lower " + Param("max_pixels") + " or raise " + Param("image_max_tokens"));
-  }
   if (picture.patches.size() / tower.patch_values() != static_cast<size_t>(frame * grid.t) ||
       picture.patches.size() % tower.patch_values() != 0) {
     return bad("has " + std::to_string(picture.patches.size()) + " values for " +
@@ -59,11 +52,21 @@ Status PictureStore::CheckPicture(const VisionInput& picture) const {
   return OkStatus();
 }
 
-Status PictureStore::Check(std::span<const VisionInput> pictures) const {
+Status PictureStore::CheckFrame(const VisionInput& picture) const {
+  const int frame = FrameSizeOf(picture).tokens();
+  const int most = encoder_.max_patches() / encoder_.config().merge_unit();
+  if (frame <= most) return OkStatus();
+  return Status(StatusCode::kInput,
+                NameOf(picture) + " takes " + std::to_string(frame) + " tokens; a frame may take " +
+                    std::to_string(most),
+                "lower " + Param("max_pixels") + " or raise " + Param("image_max_tokens"));
+}
+
+Status PictureStore::CheckSizes(std::span<const VisionInput> pictures) const {
   std::set<Identity> distinct;
   int64_t tokens = 0;
   for (const VisionInput& picture : pictures) {
-    KU_RETURN_IF_ERROR(CheckPicture(picture));
+    KU_RETURN_IF_ERROR(CheckFrame(picture));
     if (distinct.insert(IdentityOf(picture)).second) tokens += picture.num_tokens();
   }
   if (tokens <= cache_.max_rows()) return OkStatus();
@@ -86,9 +89,10 @@ int64_t PictureStore::SourceOf(VisionInput& input) {
 
 StatusOr<PromptPatches> PictureStore::Place(std::span<const int32_t> prompt,
                                             std::vector<VisionInput> pictures) {
-  KU_RETURN_IF_ERROR(Check(pictures));
+  for (const VisionInput& picture : pictures) KU_RETURN_IF_ERROR(CheckPicture(picture));
   KU_ASSIGN_OR_RETURN(const std::vector<PlacedFrame> frames,
                       PlaceFrames(prompt, pictures, tokens_));
+  KU_RETURN_IF_ERROR(CheckSizes(pictures));
   std::vector<int64_t> sources(pictures.size());
   std::transform(pictures.begin(), pictures.end(), sources.begin(),
                  [this](VisionInput& picture) { return SourceOf(picture); });
@@ -161,6 +165,7 @@ Tensor PictureStore::Rows(int64_t source) const {
 
 StatusOr<std::vector<float>> PictureStore::Encode(VisionInput input) {
   KU_RETURN_IF_ERROR(CheckPicture(input));
+  KU_RETURN_IF_ERROR(CheckFrame(input));
   Picture picture{.patches = std::move(input.patches), .grid = input.grid};
   KU_RETURN_IF_ERROR(EncodeRows(picture));
   const Tensor rows = RowsOf(picture);

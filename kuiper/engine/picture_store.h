@@ -65,8 +65,11 @@ class PictureStore {
     int num_users = 0;  // requests
     Buffer rows = {};
   };
+  // Whether the values are those of a picture of this tower; whether its frames, and all of them
+  // together, are small enough.
   Status CheckPicture(const VisionInput& picture) const;
-  Status Check(std::span<const VisionInput> pictures) const;
+  Status CheckFrame(const VisionInput& picture) const;
+  Status CheckSizes(std::span<const VisionInput> pictures) const;
   // Takes the pixels.
   int64_t SourceOf(VisionInput& picture);
   Status EncodeRows(Picture& picture);
