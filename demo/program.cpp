@@ -69,7 +69,6 @@ void ChooseDevice(ProgramRun& run) {
 Status OpenModelOf(ProgramRun& run) {
   Options& options = run.options;
   KU_ASSIGN_OR_RETURN(run.model, OpenModel(options.engine.model_path));
-  KU_RETURN_IF_ERROR(run.model->CheckSupported());
   run.family = ChatFamilyOf(run.model->config.model_type);
   run.context.of_model = run.model->config.decoder.rope.max_position;
   KU_ASSIGN_OR_RETURN(run.context.max_context, Engine::MaxContext(options.engine, *run.model));
