@@ -111,11 +111,12 @@ InterleavedAxes ReadAxes(ConfigReader& reader, int head_dim) {
   if (!reader.Bool("mrope_interleaved", true)) {
     reader.Fail("mrope_interleaved other than true is not supported");
   }
-  const std::vector<double> pairs = reader.Numbers("mrope_section", 3, 0, head_dim);
+  const int num_pairs = head_dim / 2;
+  const std::vector<double> pairs = reader.Numbers("mrope_section", 3, 0, num_pairs);
   if (std::any_of(pairs.begin(), pairs.end(), [](double n) { return n != std::floor(n); }) ||
-      pairs[0] + pairs[1] + pairs[2] != head_dim / 2) {
+      pairs[0] + pairs[1] + pairs[2] != num_pairs) {
     reader.Fail("mrope_section is not three whole numbers that add up to " +
-                std::to_string(head_dim / 2));
+                std::to_string(num_pairs));
   }
   return {static_cast<int>(pairs[0]), static_cast<int>(pairs[1]), static_cast<int>(pairs[2])};
 }

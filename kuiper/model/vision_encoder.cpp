@@ -185,8 +185,8 @@ void VisionEncoder::RunBlock(const VisionBlockWeights& w, const Pass& pass) cons
 // The keys and values of the frames are those of the cache rows of a contiguous KvView that is laid
 // over qkv itself: the rotated keys go back to where they were.
 void VisionEncoder::Attend(const Pass& pass) const {
-  const int hidden = config_.hidden, head_dim = config_.head_dim();
-  const int per_frame = pass.h * pass.w;
+  const int64_t hidden = config_.hidden;
+  const int head_dim = config_.head_dim(), per_frame = pass.h * pass.w;
   const Tensor qkv = space_.qkv.Rows(0, pass.patches());
   const Tensor q = qkv.Cols(0, hidden), k = qkv.Cols(hidden, 2 * hidden);
   const Tensor v = qkv.Cols(2 * hidden, 3 * hidden);
@@ -198,10 +198,10 @@ void VisionEncoder::Attend(const Pass& pass) const {
   kv.tables = space_.cache_rows.ptr<int32_t>();
   kv.table_stride = 1;
   kv.max_len = per_frame;
-  kv.s = {.page_stride = int64_t{per_frame} * 3 * hidden,
+  kv.s = {.page_stride = 3 * hidden * per_frame,
           .head_stride = head_dim,
           .v_offset = hidden,
-          .token_stride = 3 * hidden,
+          .token_stride = static_cast<int32_t>(3 * hidden),
           .head_dim = head_dim};
   ops_->Run(QkNormRopeStoreArgs{.q = q,
                                 .store = {.kv = kv, .k = k, .v = v, .slots = space_.slots},
