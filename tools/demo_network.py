@@ -19,6 +19,11 @@ class Norm(nn.Module):
         return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-6)
 
 
+def rotate(y, cos, sin):
+    y1, y2 = y.chunk(2, -1)
+    return torch.cat((y1 * cos - y2 * sin, y2 * cos + y1 * sin), -1)
+
+
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
@@ -39,11 +44,7 @@ class Attention(nn.Module):
         if hasattr(self, "q_norm"):
             q, k = self.q_norm(q), self.k_norm(k)
 
-        def rotate(y):
-            y1, y2 = y.chunk(2, -1)
-            return torch.cat((y1 * cos - y2 * sin, y2 * cos + y1 * sin), -1)
-
-        q, k, v = rotate(q).transpose(1, 2), rotate(k).transpose(1, 2), v.transpose(1, 2)
+        q, k, v = (y.transpose(1, 2) for y in (rotate(q, cos, sin), rotate(k, cos, sin), v))
         k, v = k.repeat_interleave(self.group, 1), v.repeat_interleave(self.group, 1)
         # written out: at these lengths its backward pass is faster on a CPU than that of the fused kernel
         y = (q @ k.mT * self.dim ** -0.5).masked_fill(unseen, -torch.inf).softmax(-1).to(v.dtype) @ v
@@ -125,8 +126,13 @@ class Muon:
     @torch.no_grad()
     def step(self, lr):
         for shape, params in self.groups.items():
-            grad = torch.stack([torch.zeros_like(p) if p.grad is None else p.grad for p in params])
-            momentum = self.momentum[shape].lerp_(grad, 0.05)
+            moved = [i for i, p in enumerate(params) if p.grad is not None]
+            if not moved:
+                continue
+            params = [params[i] for i in moved]
+            grad = torch.stack([p.grad for p in params])
+            momentum = self.momentum[shape][moved].lerp_(grad, 0.05)
+            self.momentum[shape][moved] = momentum
             x = grad.lerp(momentum, 0.95).bfloat16()
             tall = shape[0] > shape[1]
             x = x.mT if tall else x
@@ -180,8 +186,13 @@ def is_matrix(name, p):
     return p.dim() == 2 and "embed" not in name
 
 
+def is_saved(name):
+    """What serves the training alone has another name."""
+    return name.startswith("model.")
+
+
 def save_weights(network, out):
     from safetensors.torch import save_file
     out.mkdir(parents=True, exist_ok=True)
-    save_file({n: p.detach().bfloat16().contiguous() for n, p in network.named_parameters() if n.startswith("model.")},
+    save_file({n: p.detach().bfloat16().contiguous() for n, p in network.named_parameters() if is_saved(n)},
               out / "model.safetensors", {"format": "pt"})
