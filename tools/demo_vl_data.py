@@ -180,7 +180,7 @@ def ask(rng, scene, held_out=False, skill=None):
     if skill:
         return SKILLS[skill](rng, scene, held_out)
     while True:
-        turn = rng.choice([*SKILLS.values(), count])(rng, scene, held_out)  # to count is the hardest
+        turn = rng.choice([*SKILLS.values(), count, position, position])(rng, scene, held_out)  # the hardest
         if turn:
             return turn
 

@@ -51,7 +51,9 @@ class Asker:
     def __init__(self, folder):
         self.model = Qwen3VLForConditionalGeneration.from_pretrained(folder, dtype=torch.bfloat16).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.processor = Qwen2VLImageProcessor.from_pretrained(folder)
+        size = json.loads((folder / "preprocessor_config.json").read_text())["size"]  # which this class does not read
+        self.processor = Qwen2VLImageProcessor.from_pretrained(
+            folder, min_pixels=size["shortest_edge"], max_pixels=size["longest_edge"])
 
     def prompt(self, turns, grids):
         """The chat template's text with as many pads as each picture, by its grid, has tokens."""
