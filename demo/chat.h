@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "demo/answer.h"
 #include "demo/chat_input.h"
@@ -17,7 +18,7 @@ namespace kuiper::demo {
 class Chat {
  public:
   Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
-       Conversation conversation, TemplateOptions chat);
+       Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media);
 
   // Until /quit, the end of input or SIGTERM; the exit code of the first turn that failed, else 0.
   int Loop(int input_fd);
@@ -38,6 +39,9 @@ class Chat {
   Status RunCommand(const std::string& name, const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
   Status ReadFile(const std::string& path);
+  Status ReadPicture(const std::string& name, const std::string& path);
+  // Forgets pictures that are neither in the conversation nor wait for the next message.
+  void ForgetPictures();
   void Regenerate();
   void Undo();
   Status SetSystem(const std::string& text);
@@ -57,7 +61,9 @@ class Chat {
   Request parameters_;
   ChatTotals totals_;
   BlockTable block_table_;
-  std::string files_;  // what /read put in front of the next message
+  // What /read, and /image and /video, put in front of the next message.
+  std::string files_;
+  std::vector<ContentPart> media_;
   bool multiline_ = false;
   int exit_code_ = 0;
 };

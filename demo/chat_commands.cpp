@@ -37,7 +37,7 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   }
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
-  if (name == "/image") return Bad("this program takes text only");
+  if (name == "/image" || name == "/video") return ReadPicture(name, rest);
   if (name == "/help") {
     console_.Reply(ChatHelp());
   } else if (name == "/clear") {
@@ -73,6 +73,28 @@ Status Chat::ReadFile(const std::string& path) {
   return OkStatus();
 }
 
+Status Chat::ReadPicture(const std::string& name, const std::string& path) {
+  if (run_.pictures == nullptr) return Bad(name + ": this model takes text only");
+  if (path.empty()) return Bad(name + " needs a file");
+  ContentPart part{.kind = ContentPart::Kind::kImage, .text = Unquoted(path)};
+  if (name == "/video") {
+    part.kind = ContentPart::Kind::kVideo;
+    part.fps = run_.options.video_fps;
+  }
+  KU_RETURN_IF_ERROR(run_.pictures->Read("", name, &part));
+  KU_ASSIGN_OR_RETURN(const auto inputs, run_.pictures->Of({Message{.parts = {part}}}));
+  console_.Reply(PictureFacts(*inputs[0]).Describe() + ": goes with the next message");
+  media_.push_back(std::move(part));
+  return OkStatus();
+}
+
+void Chat::ForgetPictures() {
+  if (run_.pictures == nullptr) return;
+  std::vector<Message> messages = conversation_.Messages();
+  messages.push_back({.parts = media_});
+  run_.pictures->KeepOnly(messages);
+}
+
 Status Chat::FileCommand(const std::string& name, const std::string& path) {
   if (path.empty()) return Bad(name + " needs a file");
   if (name == "/save") {
@@ -81,7 +103,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
     console_.Reply("saved " + std::to_string(conversation_.num_turns()) + " turns to " + path);
     return OkStatus();
   }
-  KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path));
+  KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path, run_.pictures.get()));
   block_table_ = {};
   console_.Reply("loaded " + std::to_string(conversation_.num_turns()) + " turns from " + path);
   return OkStatus();
@@ -91,6 +113,8 @@ void Chat::Clear() {
   conversation_.Clear();
   block_table_ = {};
   files_.clear();
+  media_.clear();
+  ForgetPictures();
   engine_->ClearPrefixCache();
   engine_->ReleaseUnusedMemory();
   console_.Reply("conversation cleared");

@@ -27,6 +27,8 @@ class ImageProcessor {
   // kInvalidArgument when configuration and options leave no size that is allowed.
   static StatusOr<ImageProcessor> Create(const VisionConfig& config, const ImageOptions& options);
 
+  const ImageOptions& options() const { return options_; }
+
   // Errors of all: kInput when the file cannot be read, is no picture or beyond a limit;
   // kResourceExhausted when there is no memory.
 
