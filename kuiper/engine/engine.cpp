@@ -82,9 +82,35 @@ StatusOr<Completion> Engine::Generate(Request request,
   return Take(id);
 }
 
+namespace {
+
+// Tokens [begin, begin + count) of a prompt of no request; the logits of those from `first` on.
+StepPlan PromptPlan(std::span<const int32_t> prompt, const PromptPatches& patches,
+                    const std::vector<int32_t>& pages, int begin, int count, int first,
+                    int num_axes) {
+  constexpr int64_t kNoRequest = 0;
+  StepPlan plan;
+  plan.num_axes = num_axes;
+  StepPlan::Entry& entry = plan.Open(kNoRequest, begin);
+  entry.num_kept_pages = begin == 0 ? 0 : static_cast<int>(pages.size());
+  if (begin == 0) plan.pages = pages;
+  for (int row = 0; row < count; ++row) {
+    plan.tokens.push_back(TokenRef::Known(prompt[begin + row]));
+    if (begin + row >= first) plan.logits_rows.push_back(row);
+  }
+  AppendPatches(patches.spans, begin, begin + count, &plan.patches);
+  for (int axis = 0; axis < num_axes; ++axis) {
+    AppendPositions(patches.spans, begin, begin + count, axis, &plan.positions);
+  }
+  plan.Close();
+  return plan;
+}
+
+}  // namespace
+
 Status Engine::Logits(const std::vector<int32_t>& prompt,
                       const std::function<void(int position, const float* logits)>& on_row,
-                      int first) {
+                      int first, std::vector<VisionInput> images) {
   auto bad = [](const char* what) { return Status(StatusCode::kInvalidArgument, what); };
   if (!parts_->config.prompt_logits) return bad("the engine was created without prompt_logits");
   if (HasWork()) return bad("Logits runs alone, and there are requests");
@@ -93,20 +119,31 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
   KU_RETURN_IF_ERROR(CheckRequest(request, model_config().decoder.vocab));
   const int num_tokens = static_cast<int>(prompt.size());
   if (num_tokens > config().max_context) return ContextExceeded(num_tokens, config().max_context);
+  PictureStore* pictures = parts_->pictures.get();
+  if (pictures == nullptr && !images.empty()) return NoVision();
+  PromptPatches patches;
+  if (pictures != nullptr) {
+    KU_ASSIGN_OR_RETURN(patches, pictures->Place(prompt, std::move(images)));
+  }
+  const Status done = ComputePrompt(prompt, patches, on_row, first);
+  if (pictures != nullptr) pictures->Drop(patches.sources);
+  return done;
+}
+
+Status Engine::ComputePrompt(const std::vector<int32_t>& prompt, const PromptPatches& patches,
+                             const std::function<void(int position, const float* logits)>& on_row,
+                             int first) {
+  const int num_tokens = static_cast<int>(prompt.size());
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> pages, parts_->storage->Allocate(num_tokens));
-  for (int begin = 0; begin < num_tokens;) {
-    constexpr int64_t kNoRequest = 0;
+  Status ready;
+  if (!patches.sources.empty()) {
+    KU_CHECK(parts_->pictures->cache().Hold(patches.sources), "nobody else holds pictures");
+    ready = parts_->pictures->Prepare();
+  }
+  for (int begin = 0; begin < num_tokens && ready.ok();) {
     const int count = std::min(config().max_num_batched_tokens, num_tokens - begin);
-    StepPlan plan;
-    StepPlan::Entry& entry = plan.Open(kNoRequest, begin);
-    entry.num_kept_pages = begin == 0 ? 0 : static_cast<int>(pages.size());
-    if (begin == 0) plan.pages = pages;
-    for (int row = 0; row < count; ++row) {
-      plan.tokens.push_back(TokenRef::Known(prompt[begin + row]));
-      plan.positions.push_back(begin + row);
-      if (begin + row >= first) plan.logits_rows.push_back(row);
-    }
-    plan.Close();
+    const StepPlan plan = PromptPlan(prompt, patches, pages, begin, count, first,
+                                     model_config().decoder.rope.num_axes());
     parts_->runner->Take(parts_->runner->Launch(plan));
     const int num_rows = static_cast<int>(plan.logits_rows.size());
     for (int i = 0; i < num_rows; ++i) {
@@ -114,8 +151,14 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
     }
     begin += count;
   }
+  if (!patches.sources.empty()) parts_->pictures->cache().Release(patches.sources);
   parts_->storage->Release(pages);
-  return OkStatus();
+  return ready;
+}
+
+StatusOr<std::vector<float>> Engine::EncodePicture(VisionInput picture) {
+  if (parts_->pictures == nullptr) return NoVision();
+  return parts_->pictures->Encode(std::move(picture));
 }
 
 void Engine::ClearPrefixCache() {

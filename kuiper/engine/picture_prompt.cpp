@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <string>
+
+#include "kuiper/base/hash.h"
 
 namespace kuiper {
 namespace {
@@ -16,11 +19,11 @@ std::string NameOf(std::span<const VisionInput> pictures, size_t index) {
   return "picture " + std::to_string(index + 1) + (source.empty() ? "" : " (" + source + ")");
 }
 
-int32_t PadOf(const VisionInput& picture, const PictureTokens& ids) {
+int32_t PadOf(const VisionInput& picture, const VisionTokens& ids) {
   return IsVideo(picture) ? ids.video_pad : ids.image_pad;
 }
 
-bool IsPad(int32_t id, const PictureTokens& ids) {
+bool IsPad(int32_t id, const VisionTokens& ids) {
   return id == ids.image_pad || id == ids.video_pad;
 }
 
@@ -43,7 +46,7 @@ void AppendText(const Tokenizer& tokenizer, const std::string& text, std::vector
   ids->insert(ids->end(), added.begin(), added.end());
 }
 
-void AppendVideo(const VisionInput& video, const PictureTokens& ids, const Tokenizer& tokenizer,
+void AppendVideo(const VisionInput& video, const VisionTokens& ids, const Tokenizer& tokenizer,
                  std::vector<int32_t>* expanded) {
   for (const double seconds : video.seconds) {
     char text[64];
@@ -61,7 +64,7 @@ std::string Count(int64_t count, const char* pad) {
 }
 
 Status CheckPlaceholders(std::span<const int32_t> prompt, std::span<const VisionInput> pictures,
-                         const PictureTokens& ids) {
+                         const VisionTokens& ids) {
   const auto images = std::count(prompt.begin(), prompt.end(), ids.image_pad);
   const auto videos = std::count(prompt.begin(), prompt.end(), ids.video_pad);
   const auto num_videos = std::count_if(pictures.begin(), pictures.end(), IsVideo);
@@ -82,12 +85,19 @@ Status WrongNumber(std::span<const VisionInput> pictures, const PlacedFrame& fra
              std::to_string(found) + " for it");
 }
 
+// Never an id.
+uint64_t KeyOf(const VisionInput& picture, int32_t row) {
+  uint64_t halves[2];
+  static_assert(sizeof halves == sizeof picture.digest);
+  std::memcpy(halves, picture.digest.data(), sizeof halves);
+  return Fnv1a64({&row, 1}, halves[row % 2]) | uint64_t{1} << 63;
+}
+
 }  // namespace
 
 StatusOr<std::vector<int32_t>> ExpandPictures(std::span<const int32_t> prompt,
                                               std::span<const VisionInput> pictures,
-                                              const PictureTokens& ids,
-                                              const Tokenizer* tokenizer) {
+                                              const VisionTokens& ids, const Tokenizer* tokenizer) {
   KU_RETURN_IF_ERROR(CheckPlaceholders(prompt, pictures, ids));
   std::vector<int32_t> expanded;
   size_t next = 0;
@@ -119,7 +129,7 @@ StatusOr<std::vector<int32_t>> ExpandPictures(std::span<const int32_t> prompt,
 
 StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
                                                std::span<const VisionInput> pictures,
-                                               const PictureTokens& ids) {
+                                               const VisionTokens& ids) {
   std::vector<PlacedFrame> frames;
   const int num_tokens = static_cast<int>(prompt.size()), num = static_cast<int>(pictures.size());
   int pos = 0;
@@ -146,6 +156,33 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
     return WrongNumber(pictures, frames.back(), pos - frames.back().begin + too_many);
   }
   return Bad("the prompt has " + std::to_string(too_many) + " pads of pictures that are not there");
+}
+
+PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,
+                        std::span<const VisionInput> pictures, std::span<const int64_t> sources) {
+  PromptPatches patches;
+  int32_t shift = 0;  // from tokens to positions of the text before the frame
+  for (const PlacedFrame& frame : frames) {
+    const FrameSize size = FrameSizeOf(pictures[frame.picture]);
+    const PatchSpan span{.begin = frame.begin,
+                         .position = frame.begin + shift,
+                         .rows = size.rows,
+                         .columns = size.columns,
+                         .source = sources[frame.picture],
+                         .first_row = frame.frame * size.tokens()};
+    shift = span.next_position() - span.end();
+    patches.keys.insert(patches.keys.end(), prompt.begin() + patches.keys.size(),
+                        prompt.begin() + span.begin);
+    for (int32_t i = 0; i < size.tokens(); ++i) {
+      patches.keys.push_back(KeyOf(pictures[frame.picture], span.first_row + i));
+    }
+    patches.spans.push_back(span);
+  }
+  patches.sources.assign(sources.begin(), sources.end());
+  std::sort(patches.sources.begin(), patches.sources.end());
+  patches.sources.erase(std::unique(patches.sources.begin(), patches.sources.end()),
+                        patches.sources.end());
+  return patches;
 }
 
 }  // namespace kuiper

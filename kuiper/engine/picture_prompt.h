@@ -7,16 +7,12 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
+#include "kuiper/engine/patch_span.h"
 #include "kuiper/io/image/vision_input.h"
 #include "kuiper/io/tokenizer.h"
+#include "kuiper/model/vision_config.h"
 
 namespace kuiper {
-
-// Ids by which a prompt tells where a picture stands.
-struct PictureTokens {
-  int32_t image_pad = -1, video_pad = -1;
-  int32_t vision_start = -1, vision_end = -1;
-};
 
 // A frame: one image, or what of a video is shown at one time. Its tokens stand together, row by
 // row.
@@ -39,7 +35,7 @@ inline bool IsVideo(const VisionInput& picture) {
 // and pictures differ in number or kind.
 StatusOr<std::vector<int32_t>> ExpandPictures(std::span<const int32_t> prompt,
                                               std::span<const VisionInput> pictures,
-                                              const PictureTokens& ids, const Tokenizer* tokenizer);
+                                              const VisionTokens& ids, const Tokenizer* tokenizer);
 
 // A frame in a prompt whose placeholders are expanded.
 struct PlacedFrame {
@@ -51,6 +47,18 @@ struct PlacedFrame {
 // those of the pictures.
 StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
                                                std::span<const VisionInput> pictures,
-                                               const PictureTokens& ids);
+                                               const VisionTokens& ids);
+
+// What a sequence must know of its pictures.
+struct PromptPatches {
+  std::vector<PatchSpan> spans;
+  // As Sequence::keys: a token of a picture is told by the picture's digest and its row in it. Rows
+  // that follow each other have the digest's halves in turn, so two of them tell all of it.
+  std::vector<uint64_t> keys;
+  std::vector<int64_t> sources;  // each once
+};
+// `sources`: of each picture.
+PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,
+                        std::span<const VisionInput> pictures, std::span<const int64_t> sources);
 
 }  // namespace kuiper

@@ -139,7 +139,28 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
   KU_CHECK(offer(), "everybody may offer from the start");
 }
 
+bool SequencePages::HoldSources(Sequence& seq, int num_computed) {
+  KU_CHECK(seq.held_sources.empty(), "the sequence holds its sources");
+  std::vector<int64_t> wanted;
+  for (const PatchSpan& span : seq.patches) {
+    if (span.end() > num_computed) wanted.push_back(span.source);
+  }
+  if (wanted.empty()) return true;
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  if (!sources_->Hold(wanted)) return false;
+  seq.held_sources = std::move(wanted);
+  return true;
+}
+
+void SequencePages::ReleaseSources(Sequence& seq) {
+  if (seq.held_sources.empty()) return;
+  sources_->Release(seq.held_sources);
+  seq.held_sources.clear();
+}
+
 std::vector<int32_t> SequencePages::Release(Sequence& seq) {
+  ReleaseSources(seq);
   for (size_t i = 0; i < seq.pages.size(); ++i) {
     pool_.Release(seq.pages[i]);
     pool_.TellGivenUp(HolderOf(seq), static_cast<int>(i), seq.pages[i]);

@@ -106,6 +106,17 @@ void Decoder::Embed(const Batch& batch, Activations& act) const {
                       .sampled = batch.sampled});
 }
 
+void Decoder::Patch(const Batch& batch, int num_layers_done, Activations& act) const {
+  const int64_t hidden = config_.hidden, begin = num_layers_done * hidden;
+  for (const RowPatch& patch : batch.patches) {
+    if (begin >= patch.rows.shape[1]) continue;
+    const int64_t end = patch.begin + patch.rows.rows();
+    ops_->Run(PatchRowsArgs{.out = act.residual.Rows(patch.begin, end),
+                            .x = patch.rows.Cols(begin, begin + hidden),
+                            .add = num_layers_done > 0});
+  }
+}
+
 void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
                        const LinearProbe& probe) const {
   const DecoderConfig& c = config_;
@@ -153,8 +164,10 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   const int tokens = batch.num_tokens;
   KU_CHECK(tokens > 0 && tokens <= act.max_tokens && batch.num_outputs <= act.max_outputs);
   Embed(batch, act);
+  Patch(batch, 0, act);
   for (int i = 0; i < config_.layers; ++i) {
     RunLayer(i, batch, kv.View(i, batch.block_tables), act);
+    Patch(batch, i + 1, act);
     if (probe) probe(i, act.residual.Rows(0, tokens));
   }
 

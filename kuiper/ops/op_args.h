@@ -23,6 +23,7 @@
   X(Embed)                \
   X(FillRandom)           \
   X(GatherRows)           \
+  X(PatchRows)            \
   X(RmsNorm)              \
   X(Apply)                \
   X(QkNormRopeStore)      \
@@ -74,6 +75,20 @@ struct GatherRowsArgs {
     check.Matrix(x, "x");
     check.Vector(rows, "rows", DType::kI32, out.rows());
     check.Matrix(out, "out", x, rows.shape[0], x.shape[1]);
+  }
+};
+
+// Rows that come from elsewhere than the layers: out = x, or out += x.
+struct PatchRowsArgs {
+  Tensor out;        // [n, hidden] f32
+  Tensor x;          // [n, hidden], any float type
+  bool add = false;  // to what stands there
+
+  bool HasWork() const { return out.numel() > 0; }
+  void Check(const ArgChecker& check) const {
+    check.Matrix(out, "out");
+    check.Require(out.dtype == DType::kF32, "out is not FP32");
+    check.Matrix(x, "x", out.rows(), out.shape[1]);
   }
 };
 

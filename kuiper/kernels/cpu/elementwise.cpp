@@ -1,6 +1,6 @@
-// Embed and GatherRows, parallel over rows: each moves its inputs and outputs once and is bound by
-// memory. FillRandom, parallel over pieces, runs at load only. SiluMulRow, the end of a linear
-// layer: its data are in cache, exp is its cost.
+// Embed, GatherRows and PatchRows, parallel over rows: each moves its inputs and outputs once and
+// is bound by memory. FillRandom, parallel over pieces, runs at load only. SiluMulRow, the end of a
+// linear layer: its data are in cache, exp is its cost.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -30,6 +30,15 @@ void WidenRow(float* out, const void* row, DType dtype, int64_t n) {
   });
 }
 
+// out [n] f32 += the n values of any float type at `row`.
+void AddRow(float* out, const void* row, DType dtype, int64_t n) {
+  const float* sum = out;
+  VisitFloat(dtype, [&](auto zero) HWY_ATTR {
+    const auto* in = static_cast<const decltype(zero)*>(row);
+    MapElements(out, n, [&](auto load) HWY_ATTR { return hn::Add(load(sum), load(in)); });
+  });
+}
+
 // gate[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + e^-g).
 void SiluMulRowImpl(float* gate, const float* up, int64_t n) {
   const DF d;
@@ -53,6 +62,7 @@ HWY_AFTER_NAMESPACE();
 namespace kuiper::cpu {
 
 HWY_EXPORT(WidenRow);
+HWY_EXPORT(AddRow);
 HWY_EXPORT(SiluMulRowImpl);
 
 void Run(const Resources& resources, const EmbedArgs& args) {
@@ -99,6 +109,16 @@ void Run(const Resources& resources, const GatherRowsArgs& args) {
   ForEachItem(resources.pool, out.rows(), out.numel(), [&](int64_t r, int) {
     KU_CHECK(row[r] >= 0 && row[r] < x.rows(), "row outside the input");
     std::memcpy(out.row<float>(r), x.row<float>(row[r]), out.shape[1] * sizeof(float));
+  });
+}
+
+void Run(const Resources& resources, const PatchRowsArgs& args) {
+  const auto patch = args.add ? HWY_DYNAMIC_DISPATCH(AddRow) : HWY_DYNAMIC_DISPATCH(WidenRow);
+  const Tensor &out = args.out, &x = args.x;
+  const int64_t row_bytes = x.stride[0] * static_cast<int64_t>(DTypeBytes(x.dtype));
+  ForEachItem(resources.pool, out.rows(), out.numel(), [&](int64_t r, int) {
+    patch(out.row<float>(r), static_cast<const char*>(x.data) + r * row_bytes, x.dtype,
+          out.shape[1]);
   });
 }
 
