@@ -37,6 +37,8 @@ std::string TableJson(const MemoryTable& table, const std::string& model,
                {"activation_bytes", plan.activation_bytes},
                {"workspace_bytes", plan.workspace_bytes},
                {"graph_bytes", plan.graph_bytes},
+               {"encoder_bytes", plan.encoder_bytes},
+               {"picture_bytes", plan.picture_bytes},
                {"swap_bytes", plan.swap_bytes},
                {"host_swap_bytes", plan.host_swap_bytes},
                {"available_bytes", plan.available_bytes},
@@ -73,7 +75,8 @@ std::string PictureLines(const std::vector<PictureFacts>& pictures) {
 StatusOr<int> RunDryRun(ProgramRun& run) {
   const Options& options = run.options;
   KU_ASSIGN_OR_RETURN(const std::vector<PictureFacts> pictures, Pictures(run));
-  KU_ASSIGN_OR_RETURN(const MemoryTable table, Engine::PlanTable(options.engine, *run.model));
+  KU_ASSIGN_OR_RETURN(const MemoryTable table,
+                      Engine::PlanTable(ForPictures(run, options.engine), *run.model));
   const std::string model = ModelName(options.engine.model_path);
   run.console.Answer(options.json() ? TableJson(table, model, pictures) + "\n"
                                     : table.Describe() + PictureLines(pictures));

@@ -91,11 +91,12 @@ Status CheckKind(const ProgramRun& run) {
 Status MakePictureReader(ProgramRun& run) {
   if (!run.model->config.vision.has_value()) return OkStatus();
   KU_ASSIGN_OR_RETURN(const VisionConfig config, Engine::ReadVisionConfig(*run.model));
-  KU_ASSIGN_OR_RETURN(const ImageProcessor processor,
-                      ImageProcessor::Create(config, run.options.image));
-  const VisionTokens ids = *run.model->config.vision_tokens;
-  run.pictures = std::make_unique<PictureReader>(
-      processor, PictureTokens{ids.image_pad, ids.video_pad, ids.vision_start, ids.vision_end});
+  ImageOptions options = run.options.image;
+  if (!run.options.args.given("max-pixels")) {
+    options.max_pixels = std::min(*options.max_pixels, config.image_pixels.max);
+  }
+  KU_ASSIGN_OR_RETURN(const ImageProcessor processor, ImageProcessor::Create(config, options));
+  run.pictures = std::make_unique<PictureReader>(processor, *run.model->config.vision_tokens);
   return OkStatus();
 }
 

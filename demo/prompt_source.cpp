@@ -53,7 +53,12 @@ Status FillPictures(const std::vector<ContentPart>& media, std::vector<Message>*
   for (Message& message : *messages) {
     for (ContentPart& part : message.parts) {
       if (part.kind == ContentPart::Kind::kText || !part.text.empty()) continue;
-      if (next < media.size() && media[next].kind == part.kind) part = media[next];
+      if (next < media.size() && media[next].kind != part.kind) {
+        const bool image = part.kind == ContentPart::Kind::kImage;
+        return Bad(image ? "the messages have the place of an image where a video was given"
+                         : "the messages have the place of a video where an image was given");
+      }
+      if (next < media.size()) part = media[next];
       ++next;
     }
   }

@@ -1,5 +1,6 @@
 #include "demo/tasks.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -13,8 +14,22 @@
 
 namespace kuiper::demo {
 
+EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
+  config.image_max_tokens = 0;
+  if (run.pictures == nullptr) return config;
+  int64_t tokens = run.pictures->largest_frame();
+  // Others may come; where there are none yet, a dry run shows what one could take.
+  const Task task = run.options.task;
+  const bool goes_on = task == Task::kChat || task == Task::kBatch;
+  if (goes_on || (task == Task::kDryRun && tokens == 0)) {
+    tokens = std::max(tokens, run.pictures->processor().most_tokens());
+  }
+  config.image_max_tokens = tokens;
+  return config;
+}
+
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& wanted) {
-  EngineConfig config = wanted;
+  EngineConfig config = ForPictures(run, wanted);
   const Clock::time_point begin = Clock::now();
   config.progress = [&](size_t done, size_t total) {
     if (total == 0 || SecondsSince(begin) < 1) return;

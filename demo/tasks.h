@@ -30,6 +30,9 @@ struct ProgramRun {
   ContextLimits context = {};
 };
 
+// `config` with memory for the pictures that this run may see, and no more.
+EngineConfig ForPictures(const ProgramRun& run, EngineConfig config);
+
 // Creates the engine with a progress line and logs what was chosen. It takes run.model and
 // run.tokenizer; when they are gone, both are read once more.
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& config);

@@ -60,7 +60,7 @@ size_t FirstWithMedia(const std::vector<Message>& messages) {
 // The ids with as many pads as the pictures have tokens. Needs their sizes, not their pixels.
 StatusOr<std::vector<int32_t>> WithPads(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
                                         const std::vector<const VisionInput*>& pictures,
-                                        const PictureTokens& tokens) {
+                                        const VisionTokens& tokens) {
   std::vector<VisionInput> sizes(pictures.size());
   for (size_t i = 0; i < pictures.size(); ++i) {
     sizes[i].grid = pictures[i]->grid;

@@ -1,5 +1,6 @@
 #include "kuiper/chat/picture_reader.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -118,6 +119,14 @@ StatusOr<std::vector<const VisionInput*>> PictureReader::Of(
     }
   }
   return inputs;
+}
+
+int64_t PictureReader::largest_frame() const {
+  int64_t largest = 0;
+  for (const auto& [key, input] : inputs_) {
+    largest = std::max<int64_t>(largest, FrameSizeOf(input).tokens());
+  }
+  return largest;
 }
 
 void PictureReader::KeepOnly(const std::vector<Message>& messages) {

@@ -17,7 +17,7 @@ namespace kuiper {
 
 class PictureReader {
  public:
-  PictureReader(ImageProcessor processor, const PictureTokens& tokens)
+  PictureReader(ImageProcessor processor, const VisionTokens& tokens)
       : processor_(std::move(processor)), tokens_(tokens) {}
 
   // Reads a part that is no text; a relative path begins at `folder`, "" = the current one. Then
@@ -33,7 +33,10 @@ class PictureReader {
   // Forgets what no part of the messages is.
   void KeepOnly(const std::vector<Message>& messages);
 
-  const PictureTokens& tokens() const { return tokens_; }
+  // Tokens of the largest image or frame of a video that is kept; 0 = there is none.
+  int64_t largest_frame() const;
+  const ImageProcessor& processor() const { return processor_; }
+  const VisionTokens& tokens() const { return tokens_; }
   // Milliseconds that Read took since the last call.
   double TakeReadMs() { return std::exchange(read_ms_, 0); }
 
@@ -42,7 +45,7 @@ class PictureReader {
                                   const ContentPart& part, std::string* digest) const;
 
   ImageProcessor processor_;
-  PictureTokens tokens_;
+  VisionTokens tokens_;
   double read_ms_ = 0;
   std::map<std::string, VisionInput> inputs_;  // by kind, rate and digest
 };
