@@ -104,7 +104,6 @@ Status OpenModelOf(ProgramRun& run) {
   Options& options = run.options;
   KU_ASSIGN_OR_RETURN(run.model, OpenModel(options.engine.model_path));
   KU_RETURN_IF_ERROR(CheckKind(run));
-  KU_RETURN_IF_ERROR(run.model->CheckSupported());
   KU_RETURN_IF_ERROR(MakePictureReader(run));
   run.family = ChatFamilyOf(run.model->config.model_type);
   run.context.of_model = run.model->config.decoder.rope.max_position;

@@ -224,7 +224,6 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel&
   EngineConfig resolved = config;
   KU_RETURN_IF_ERROR(CheckConfig(resolved));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeEngineOps(config));
-  KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
   KvShape kv;
   return MakePlan(resolved, model, *ops, &kv);
@@ -234,7 +233,6 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
   EngineConfig config = wanted;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeEngineOps(config));
-  KU_RETURN_IF_ERROR(model.CheckSupported());
   const DecoderConfig& d = model.config.decoder;
   KU_RETURN_IF_ERROR(ResolveContext(d, &config));
   KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(WeightsOf(config)));
@@ -277,7 +275,6 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(s->ops, MakeEngineOps(config));
-  KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   s->tokenizer = std::move(tokenizer);
   if (s->tokenizer == nullptr) {

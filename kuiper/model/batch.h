@@ -24,7 +24,7 @@ struct Batch {
   int num_decode_rows = 0;  // the first ones; the others are of prompts, see ApplyArgs
   Tensor token_ids;         // [T] i32, an array of TokenRef
   Tensor sampled;           // [max_samples] i32, tokens of the step before; may be empty
-  Tensor positions;         // [axes, T] i32; 1 axis for text models
+  Tensor positions;         // [axes, T] i32; 1 axis: it is that of all axes of the RoPE
   Tensor slots;             // [T] i32, where new keys and values go
   Tensor block_tables;      // [S, max_pages] i32
   AttnMeta attn;

@@ -95,6 +95,19 @@ Status Decoder::Prepare() const {
   return OkStatus();
 }
 
+// The batch's positions for each axis of the RoPE. Text has one position, which is that of all
+// axes.
+Tensor Decoder::Positions(const Batch& batch) const {
+  Tensor positions = batch.positions;
+  const int axes = config_.rope.num_axes();
+  if (positions.shape[0] == 1 && axes > 1) {
+    positions.shape[0] = axes;
+    positions.stride[0] = 0;
+  }
+  KU_CHECK(positions.shape[0] >= axes);
+  return positions;
+}
+
 void Decoder::Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const {
   ops_->Run(RmsNormArgs{.out = out, .x = x, .weight = weight, .eps = config_.rms_eps});
 }
@@ -146,7 +159,7 @@ void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activati
                                 .k_norm = w.k_norm,
                                 .eps = c.rms_eps,
                                 .rope = weights_.rope,
-                                .positions = batch.positions});
+                                .positions = Positions(batch)});
   ops_->Run(AttentionArgs{.out = attn,
                           .q = q,
                           .kv = kv,

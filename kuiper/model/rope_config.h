@@ -70,7 +70,8 @@ struct RopeConfig {
 
 inline constexpr int kMaxPosition = 1 << 24;
 
-// Reads the keys of a config.json; kModel with a line that names the key.
-StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim);
+// Reads the keys of a config.json; kModel with a line that names the key. `has_axes`: of a model
+// that sees, whose tokens have three positions.
+StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has_axes);
 
 }  // namespace kuiper

@@ -1,6 +1,6 @@
-// The vision tower of Qwen3-VL: patches of pictures to rows for the decoder, on Ops. LoadModel makes
-// one beside the decoder when the configuration has a tower; the engine reserves its memory and
-// calls Encode. Knows neither pictures (io/image makes the patches) nor prompts.
+// The vision tower of Qwen3-VL: patches of pictures to rows for the decoder, on Ops. LoadModel
+// makes one beside the decoder when the configuration has a tower; the engine reserves its memory
+// and calls Encode. Knows neither pictures (io/image makes the patches) nor prompts.
 //
 // N patches of a call, H hidden size of the tower, D its head_dim, K deepstack mergers.
 #pragma once
@@ -15,6 +15,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/base/tensor.h"
 #include "kuiper/model/vision_config.h"
+#include "kuiper/model/vision_workspace.h"
 #include "kuiper/ops/linear.h"
 #include "kuiper/ops/ops.h"
 
@@ -81,27 +82,48 @@ class VisionEncoder {
   // The element type of what Encode writes.
   DType out_type() const { return activation_type_; }
 
-  // For the plan: what Reserve(max_patches) allocates on the device, and what Ops must reserve.
-  static size_t WorkspaceBytes(const VisionTowerConfig& config, DType activation_type,
-                               int max_patches);
+  // For the plan: what Reserve(max_patches) allocates, and what Ops must have reserved before.
+  static MemorySize WorkspaceBytes(const VisionTowerConfig& config, DType activation_type,
+                                   int max_patches);
   static OpsLimits Limits(const VisionTowerConfig& config, int max_patches);
-  // Memory for passes of so many patches, and Ops made ready; after Ops::Reserve with the Limits.
-  // A frame must fit into a pass, several frames take turns. May be called again with more.
+  // Memory for passes of so many patches, and Ops made ready for the layers; after Ops::Reserve
+  // with the Limits. A frame must fit into a pass, several frames take turns. May be called again.
   Status Reserve(int max_patches);
-  int max_patches() const { return max_patches_; }
+  int max_patches() const { return space_.max_patches; }
 
   // out [num_tokens, 1 + K, out_hidden] of out_type(): for each token its row from the main merger,
   // then those of the deepstack mergers. Enqueued: the patches are read before it returns, `out` is
-  // there for later work of the queue. kInput when a frame has more than max_patches() patches or
-  // the grid cannot be merged.
+  // there for later work of the queue. A frame's bits depend on nothing but the frame. kInput when
+  // a frame has more than max_patches() patches or cannot be merged.
   Status Encode(const VisionPatches& patches, const Tensor& out, const VisionProbe& probe = {});
 
  private:
+  // Frames of a pass.
+  struct Pass {
+    int frames, h, w;
+    int64_t patches() const { return int64_t{frames} * h * w; }
+  };
+
+  Status Prepare() const;
+  Status CheckGrid(const VisionPatches& patches) const;
+  void RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
+               const VisionProbe& probe);
+  void Embed(const Pass& pass, std::span<const float> values, const VisionProbe& probe);
+  void RunBlock(const VisionBlockWeights& w, const Pass& pass) const;
+  void Attend(const Pass& pass) const;
+  // out [patches / merge^2, out_hidden], columns of the result.
+  void Merge(const VisionMergerWeights& w, const Pass& pass, const Tensor& out) const;
+  void Norm(const Tensor& out, const Tensor& x, const LayerNormWeights& w) const;
+  void Apply(const Tensor& out, const Tensor& x, const Linear& linear, Epilogue epilogue) const;
+  // Calls f(begin, end) for the panels of the pass's patches.
+  template <typename F>
+  void ForPanels(const Pass& pass, const F& f) const;
+
   VisionTowerConfig config_;
   VisionWeights weights_;
   Ops* ops_;
   DType activation_type_;
-  int max_patches_ = 0;
+  VisionWorkspace space_;
 };
 
 }  // namespace kuiper
