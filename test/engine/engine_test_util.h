@@ -57,6 +57,18 @@ inline std::vector<Device> Accelerators() {
   return devices;
 }
 
+inline std::vector<Device> CpuAndAccelerators() {
+  std::vector<Device> devices = Accelerators();
+  devices.insert(devices.begin(), Device{});
+  return devices;
+}
+
+// What a test of one device is called.
+inline std::string NameOfDevice(const ::testing::TestParamInfo<Device>& info) {
+  if (info.param.type == DeviceType::kCPU) return "cpu";
+  return info.param.type == DeviceType::kSimt ? "simt" : "cuda";
+}
+
 inline std::unique_ptr<Engine> Create(const EngineConfig& config) {
   auto engine = Engine::Create(config);
   EXPECT_TRUE(engine.ok()) << engine.status().message();

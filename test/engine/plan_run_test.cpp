@@ -124,18 +124,8 @@ int PagesOf(size_t num_tokens) {
 
 class PlanRunTest : public ::testing::TestWithParam<Device> {};
 
-std::vector<Device> Devices() {
-  std::vector<Device> devices = Accelerators();
-  devices.insert(devices.begin(), Device{});
-  return devices;
-}
-
-INSTANTIATE_TEST_SUITE_P(Devices, PlanRunTest, ::testing::ValuesIn(Devices()),
-                         [](const auto& info) {
-                           return std::string(info.param.type == DeviceType::kCPU    ? "cpu"
-                                              : info.param.type == DeviceType::kSimt ? "simt"
-                                                                                     : "cuda");
-                         });
+INSTANTIATE_TEST_SUITE_P(Devices, PlanRunTest, ::testing::ValuesIn(CpuAndAccelerators()),
+                         NameOfDevice);
 
 TEST_P(PlanRunTest, VerifyingTokensInOneStepGivesTheBitsOfOneStepEach) {
   constexpr int kTokens = 5;

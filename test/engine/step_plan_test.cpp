@@ -105,7 +105,7 @@ TEST(StepPlanTest, BytesThatAreCutOrTooManyOrOfAnotherVersionAreRefused) {
   other[4] = 9;
   const Status refused = ParseStepPlan(Bytes(other)).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused.message(), "step plan: version 9, not 1");
+  EXPECT_EQ(refused.message(), "step plan: version 9, not 2");
   other[0] = 'X';
   EXPECT_EQ(ParseStepPlan(Bytes(other)).status().message(), "step plan: these bytes are none");
 }
