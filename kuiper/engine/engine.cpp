@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/engine/engine_parts.h"
+#include "kuiper/engine/prompt_logits.h"
 #include "kuiper/model/weight_source.h"
 
 namespace kuiper {
@@ -82,32 +83,6 @@ StatusOr<Completion> Engine::Generate(Request request,
   return Take(id);
 }
 
-namespace {
-
-// Tokens [begin, begin + count) of a prompt of no request; the logits of those from `first` on.
-StepPlan PromptPlan(std::span<const int32_t> prompt, const PromptPatches& patches,
-                    const std::vector<int32_t>& pages, int begin, int count, int first,
-                    int num_axes) {
-  constexpr int64_t kNoRequest = 0;
-  StepPlan plan;
-  plan.num_axes = num_axes;
-  StepPlan::Entry& entry = plan.Open(kNoRequest, begin);
-  entry.num_kept_pages = begin == 0 ? 0 : static_cast<int>(pages.size());
-  if (begin == 0) plan.pages = pages;
-  for (int row = 0; row < count; ++row) {
-    plan.tokens.push_back(TokenRef::Known(prompt[begin + row]));
-    if (begin + row >= first) plan.logits_rows.push_back(row);
-  }
-  AppendPatches(patches.spans, begin, begin + count, &plan.patches);
-  for (int axis = 0; axis < num_axes; ++axis) {
-    AppendPositions(patches.spans, begin, begin + count, axis, &plan.positions);
-  }
-  plan.Close();
-  return plan;
-}
-
-}  // namespace
-
 Status Engine::Logits(const std::vector<int32_t>& prompt,
                       const std::function<void(int position, const float* logits)>& on_row,
                       int first, std::vector<VisionInput> images) {
@@ -119,41 +94,7 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
   KU_RETURN_IF_ERROR(CheckRequest(request, model_config().decoder.vocab));
   const int num_tokens = static_cast<int>(prompt.size());
   if (num_tokens > config().max_context) return ContextExceeded(num_tokens, config().max_context);
-  PictureStore* pictures = parts_->pictures.get();
-  if (pictures == nullptr && !images.empty()) return NoVision();
-  PromptPatches patches;
-  if (pictures != nullptr) {
-    KU_ASSIGN_OR_RETURN(patches, pictures->Place(prompt, std::move(images)));
-  }
-  const Status done = ComputePrompt(prompt, patches, on_row, first);
-  if (pictures != nullptr) pictures->Drop(patches.sources);
-  return done;
-}
-
-Status Engine::ComputePrompt(const std::vector<int32_t>& prompt, const PromptPatches& patches,
-                             const std::function<void(int position, const float* logits)>& on_row,
-                             int first) {
-  const int num_tokens = static_cast<int>(prompt.size());
-  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> pages, parts_->storage->Allocate(num_tokens));
-  Status ready;
-  if (!patches.sources.empty()) {
-    KU_CHECK(parts_->pictures->cache().Hold(patches.sources), "nobody else holds pictures");
-    ready = parts_->pictures->Prepare();
-  }
-  for (int begin = 0; begin < num_tokens && ready.ok();) {
-    const int count = std::min(config().max_num_batched_tokens, num_tokens - begin);
-    const StepPlan plan = PromptPlan(prompt, patches, pages, begin, count, first,
-                                     model_config().decoder.rope.num_axes());
-    parts_->runner->Take(parts_->runner->Launch(plan));
-    const int num_rows = static_cast<int>(plan.logits_rows.size());
-    for (int i = 0; i < num_rows; ++i) {
-      on_row(begin + plan.logits_rows[i], parts_->runner->HostLogits(i));
-    }
-    begin += count;
-  }
-  if (!patches.sources.empty()) parts_->pictures->cache().Release(patches.sources);
-  parts_->storage->Release(pages);
-  return ready;
+  return ComputeLogits(*parts_, prompt, std::move(images), on_row, first);
 }
 
 StatusOr<std::vector<float>> Engine::EncodePicture(VisionInput picture) {

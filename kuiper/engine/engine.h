@@ -199,9 +199,6 @@ class Engine {
 
  private:
   explicit Engine(std::unique_ptr<EngineParts> parts);
-  Status ComputePrompt(const std::vector<int32_t>& prompt, const PromptPatches& patches,
-                       const std::function<void(int position, const float* logits)>& on_row,
-                       int first);
   std::unique_ptr<EngineParts> parts_;
 };
 

@@ -1,8 +1,12 @@
 #include "kuiper/engine/picture_store.h"
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <utility>
+
+#include "kuiper/base/check.h"
+#include "kuiper/model/convert.h"
 
 namespace kuiper {
 namespace {
@@ -158,13 +162,12 @@ StatusOr<std::vector<float>> PictureStore::Encode(VisionInput input) {
   Picture picture{.patches = std::move(input.patches), .grid = input.grid};
   KU_RETURN_IF_ERROR(EncodeRows(picture));
   const Tensor rows = RowsOf(picture);
-  KU_ASSIGN_OR_RETURN(const Buffer wide, ops_.device().Allocate(rows.numel() * sizeof(float)));
-  const Tensor widened = wide.As(DType::kF32, {rows.shape[0], rows.shape[1]});
-  ops_.Run(PatchRowsArgs{.out = widened, .x = rows});
-  std::vector<float> values(rows.numel());
-  ops_.device().Download(Tensor::Dense(values.data(), DType::kF32, {rows.shape[0], rows.shape[1]}),
-                         widened);
+  std::vector<std::byte> bytes(rows.bytes());
+  ops_.device().Download(Tensor::Dense(bytes.data(), rows.dtype, {rows.shape[0], rows.shape[1]}),
+                         rows);
   ops_.device().Sync();
+  std::vector<float> values(rows.numel());
+  KU_CHECK(ConvertFloats(values.data(), DType::kF32, bytes.data(), rows.dtype, rows.numel()));
   return values;
 }
 

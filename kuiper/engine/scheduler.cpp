@@ -68,13 +68,7 @@ Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {
     line_.Wait(child);
     return OkStatus();
   }
-  KU_CHECK(child.keys == parent->keys, "a fork has the pictures of its parent");
-  const std::span known =
-      std::span(parent->tokens).first(std::min(parent->num_computed, parent->num_known()));
-  const std::span wanted = std::span(child.tokens).first(child.num_tokens() - 1);
-  const auto same = std::mismatch(known.begin(), known.end(), wanted.begin(), wanted.end()).first;
-  child.num_computed = child.num_cached = static_cast<int>(same - known.begin());
-  pages_.Share(*parent, child.num_computed, &child);
+  child.num_computed = child.num_cached = pages_.Share(*parent, &child);
   line_.Run(child);
   if (pages_.PromisedTo(line_.running()) <= pages_.num_available() &&
       pages_.HoldSources(child, child.num_computed)) {
@@ -213,12 +207,6 @@ bool Scheduler::TryAdmit(Sequence& seq) {
   return true;
 }
 
-void Scheduler::ReleaseComputedSources(Sequence& seq, int num_computed) {
-  if (seq.held_sources.empty() || num_computed < seq.patches.back().end()) return;
-  pages_.ReleaseSources(seq);
-  line_.AskFirstAgain();
-}
-
 void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) {
   KU_CHECK(outcomes.size() == plan.samples.size());
   const std::vector<Sequence*>& running = line_.running();
@@ -235,8 +223,7 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) 
       seq->num_computed = entry.begin;
       continue;
     }
-    pages_.Computed(*seq, entry.begin, entry.end());
-    ReleaseComputedSources(*seq, entry.end());
+    if (pages_.Computed(*seq, entry.begin, entry.end())) line_.AskFirstAgain();
     if (token != nullptr) {
       seq->tokens.push_back(token->id);
       --seq->num_pending;

@@ -121,7 +121,6 @@ class Scheduler {
   bool FirstIsHeldUp() const;
   void Admit(Step* step, int budget);
   bool TryAdmit(Sequence& seq);
-  void ReleaseComputedSources(Sequence& seq, int num_computed);
   int window() const;
   void PutLastBack() { preempter_.PutBack(*line_.running().back(), limits_.preemption); }
 

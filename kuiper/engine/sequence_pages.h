@@ -42,16 +42,18 @@ class SequencePages {
   // evicts reusable pages if the free ones do not suffice. False, and nothing done: there are too
   // few.
   bool GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::PageCopy>* copies);
-  // Gives `child`, which has no pages, a share in those of the first num_tokens tokens of `parent`.
-  void Share(const Sequence& parent, int num_tokens, Sequence* child);
+  // Gives `child`, which has no pages, a share in those of the tokens that `parent` has computed
+  // and that are the child's as well, but for its last one; returns how many.
+  int Share(const Sequence& parent, Sequence* child);
 
   // The beginning of seq, at most max_tokens tokens, as the prefix cache has it; then Take or
   // Return.
   KvReuse::Match Acquire(const Sequence& seq, int max_tokens);
   void Take(KvReuse::Match match, Sequence* seq);
   void Return(const Sequence& seq, const KvReuse::Match& match);
-  // The first num_tokens tokens of seq are computed, the last ones since `before` were.
-  void Computed(Sequence& seq, int before, int num_tokens);
+  // The first num_tokens tokens of seq are computed, the last ones since `before` were. Whether seq
+  // needs its sources no more and gave them up.
+  bool Computed(Sequence& seq, int before, int num_tokens);
   // Offers what is computed to the prefix cache before seq gives its pages away.
   void Offer(Sequence& seq);
   // Holds the sources of the patches that seq has behind its first num_computed tokens. False: they

@@ -209,45 +209,49 @@ TEST_P(PlanRunTest, PositionsThatAgreeOnEachAxisAreThoseOfText) {
 
 // Six rows for a sequence's tokens [4, 10): the embeddings of `ids`, and with `adds` what is added
 // behind the first layer.
-class PatchRows {
+class SourceOfRows {
  public:
-  PatchRows(const Machine& machine, const Ids& ids, bool adds)
+  SourceOfRows(const Machine& machine, const Ids& ids, bool adds)
       : hidden_(machine.model->config().decoder.hidden), width_((adds ? 2 : 1) * hidden_) {
     const int count = static_cast<int>(ids.size());
     memory_ = machine.ops->device().Allocate(sizeof(float) * count * width_).value();
     rows_ = memory_.As(DType::kF32, {count, width_});
+    const std::vector<float> embeddings = Embed(machine, ids);
+    std::vector<float> values;
     for (int row = 0; row < count; ++row) {
-      for (int i = hidden_; i < width_; ++i) values_.push_back(0.01f * (row + 1) * (i % 7 - 3));
+      for (int i = 0; i < hidden_; ++i) values.push_back(embeddings[row * hidden_ + i]);
+      for (int i = hidden_; i < width_; ++i) values.push_back(Added(row, i - hidden_));
     }
-    std::vector<TokenRef> tokens;
-    for (const int32_t id : ids) tokens.push_back(TokenRef::Known(id));
-    const Buffer on_device = machine.ops->device().Allocate(count * sizeof(int32_t)).value();
-    const Tensor device_ids = on_device.As(DType::kI32, {count});
-    machine.ops->device().Upload(device_ids, Tensor::Dense(tokens.data(), DType::kI32, {count}));
-    machine.ops->Run(EmbedArgs{.out = rows_.Cols(0, hidden_),
-                               .table = machine.model->decoder().weights().embed,
-                               .ids = device_ids});
-    if (adds) {
-      const Buffer added = machine.ops->device().Allocate(values_.size() * sizeof(float)).value();
-      const Tensor dense = added.As(DType::kF32, {count, hidden_});
-      machine.ops->device().Upload(dense,
-                                   Tensor::Dense(values_.data(), DType::kF32, {count, hidden_}));
-      machine.ops->Run(PatchRowsArgs{.out = rows_.Cols(hidden_, width_), .x = dense});
-      machine.ops->device().Sync();
-    }
+    machine.ops->device().Upload(rows_, Tensor::Dense(values.data(), DType::kF32, {count, width_}));
     machine.ops->device().Sync();
   }
   Tensor Find(int64_t source) const { return source == kSource ? rows_ : Tensor(); }
-  float added(int row, int i) const { return values_[row * hidden_ + i]; }
+  static float Added(int row, int i) { return 0.01f * static_cast<float>((row + 1) * (i % 7 - 3)); }
 
   static constexpr int64_t kSource = 77;
   static constexpr PatchSpan kSpan{.begin = 4, .rows = 2, .columns = 3, .source = kSource};
 
  private:
+  std::vector<float> Embed(const Machine& machine, const Ids& ids) const {
+    const int count = static_cast<int>(ids.size());
+    ComputeDevice& device = machine.ops->device();
+    std::vector<TokenRef> tokens;
+    for (const int32_t id : ids) tokens.push_back(TokenRef::Known(id));
+    const Buffer memory = device.Allocate(sizeof(float) * count * (hidden_ + 1)).value();
+    const Tensor out = memory.As(DType::kF32, {count, hidden_});
+    const Tensor at = memory.As(DType::kI32, {count}, sizeof(float) * count * hidden_);
+    device.Upload(at, Tensor::Dense(tokens.data(), DType::kI32, {count}));
+    machine.ops->Run(
+        EmbedArgs{.out = out, .table = machine.model->decoder().weights().embed, .ids = at});
+    std::vector<float> values(count * hidden_);
+    device.Download(Tensor::Dense(values.data(), DType::kF32, {count, hidden_}), out);
+    device.Sync();
+    return values;
+  }
+
   int hidden_, width_;
   Buffer memory_;
   Tensor rows_;
-  std::vector<float> values_;  // [6, hidden] that are added
 };
 
 // Tokens [begin, end) of a text with the patches, and the logits of the last one.
@@ -258,7 +262,7 @@ StepPlan PatchedPlan(const Ids& text, int begin, int end) {
                                  .num_kept_pages = PagesOf(begin)}});
   for (int page = PagesOf(begin); page < PagesOf(end); ++page) plan.pages.push_back(page + 1);
   plan.logits_rows = {end - begin - 1};
-  AppendPatches({&PatchRows::kSpan, 1}, begin, end, &plan.patches);
+  AppendPatches({&SourceOfRows::kSpan, 1}, begin, end, &plan.patches);
   StepPlan::Entry& entry = plan.entries[0];
   entry.pages.end = static_cast<int32_t>(plan.pages.size());
   entry.logits_rows.end = 1;
@@ -272,7 +276,7 @@ TEST_P(PlanRunTest, PatchedRowsAreThoseOfTheirSource) {
   Ids pads = text;
   std::fill_n(pads.begin() + 4, 6, 3);
   const int end = static_cast<int>(text.size());
-  const PatchRows rows(machine, Ids(text.begin() + 4, text.begin() + 10), false);
+  const SourceOfRows rows(machine, Ids(text.begin() + 4, text.begin() + 10), false);
   const auto runner = machine.MakeRunner(machine.model->decoder(),
                                          [&](int64_t source) { return rows.Find(source); });
   const Ran expected = RunPlan(*machine.MakeRunner(), Verify(text, end, 0, 0), machine.vocab());
@@ -301,7 +305,7 @@ TEST_P(PlanRunTest, WhatASourceAddsComesBehindItsLayer) {
   const Machine machine(GetParam());
   const Ids text = Prompt(3 * kPageSize + 1, machine.vocab());
   const int end = static_cast<int>(text.size());
-  const PatchRows rows(machine, Ids(text.begin() + 4, text.begin() + 10), true);
+  const SourceOfRows rows(machine, Ids(text.begin() + 4, text.begin() + 10), true);
   const auto hidden_rows = [&](StepPlan plan) {
     plan.hidden_layers = {0};
     plan.hidden_rows.resize(end);
@@ -321,7 +325,8 @@ TEST_P(PlanRunTest, WhatASourceAddsComesBehindItsLayer) {
   auto expected = hidden_rows(plain);
   for (int row = 0; row < 6; ++row) {
     std::vector<float>& values = expected[4 + row];
-    for (size_t i = 0; i < values.size(); ++i) values[i] += rows.added(row, static_cast<int>(i));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] += SourceOfRows::Added(row, static_cast<int>(i));
   }
   const auto hidden = hidden_rows(PatchedPlan(text, 0, end));
   ASSERT_EQ(hidden.size(), expected.size());
