@@ -28,7 +28,7 @@ Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<Sess
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
       parameters_(run.options.request),
-      media_(std::move(media)) {}
+      attachments_(run.pictures.get(), std::move(media)) {}
 
 int Chat::Loop(int input_fd) {
   ChatInput input(console_, input_fd);
@@ -88,11 +88,8 @@ void Chat::Ask(const std::string& text) {
     return;
   }
   Conversation before = conversation_;
-  conversation_.AddUser(files_ + text, media_);
-  if (!Answer(std::move(before))) return;
-  files_.clear();
-  media_.clear();
-  ForgetPictures();
+  conversation_.AddUser(attachments_.text() + text, attachments_.media());
+  if (Answer(std::move(before))) attachments_.Clear(conversation_);
 }
 
 bool Chat::Answer(Conversation before) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "demo/answer.h"
+#include "demo/attachments.h"
 #include "demo/chat_input.h"
 #include "demo/chat_texts.h"
 #include "demo/session_file.h"
@@ -38,10 +39,7 @@ class Chat {
   bool Command(const std::string& line);
   Status RunCommand(const std::string& name, const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
-  Status ReadFile(const std::string& path);
-  Status ReadPicture(const std::string& name, const std::string& path);
-  // Forgets pictures that are neither in the conversation nor wait for the next message.
-  void ForgetPictures();
+  Status Tell(const StatusOr<std::string>& reply);
   void Regenerate();
   void Undo();
   Status SetSystem(const std::string& text);
@@ -61,9 +59,7 @@ class Chat {
   Request parameters_;
   ChatTotals totals_;
   BlockTable block_table_;
-  // What /read, and /image and /video, put in front of the next message.
-  std::string files_;
-  std::vector<ContentPart> media_;
+  Attachments attachments_;
   bool multiline_ = false;
   int exit_code_ = 0;
 };

@@ -28,7 +28,7 @@ bool Chat::Command(const std::string& line) {
 
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/save" || name == "/load") return FileCommand(name, rest);
-  if (name == "/read") return ReadFile(rest);
+  if (name == "/read") return Tell(attachments_.AddFile(rest));
   if (name == "/set") {
     bool& drop_oldest = run_.options.drop_oldest;
     KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
@@ -37,7 +37,9 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   }
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
-  if (name == "/image" || name == "/video") return ReadPicture(name, rest);
+  if (name == "/image" || name == "/video") {
+    return Tell(attachments_.AddPicture(name, rest, run_.options.video_fps));
+  }
   if (name == "/help") {
     console_.Reply(ChatHelp());
   } else if (name == "/clear") {
@@ -64,35 +66,9 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   return OkStatus();
 }
 
-Status Chat::ReadFile(const std::string& path) {
-  if (path.empty()) return Bad("/read needs a file");
-  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "file"));
-  files_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
-  console_.Reply("read " + std::to_string(text.size()) + " bytes of " + path +
-                 ": they go in front of the next message");
-  return OkStatus();
-}
-
-Status Chat::ReadPicture(const std::string& name, const std::string& path) {
-  if (run_.pictures == nullptr) return Bad(name + ": this model takes text only");
-  if (path.empty()) return Bad(name + " needs a file");
-  ContentPart part{.kind = ContentPart::Kind::kImage, .text = Unquoted(path)};
-  if (name == "/video") {
-    part.kind = ContentPart::Kind::kVideo;
-    part.fps = run_.options.video_fps;
-  }
-  KU_RETURN_IF_ERROR(run_.pictures->Read("", name, &part));
-  KU_ASSIGN_OR_RETURN(const auto inputs, run_.pictures->Of({Message{.parts = {part}}}));
-  console_.Reply(PictureFacts(*inputs[0]).Describe() + ": goes with the next message");
-  media_.push_back(std::move(part));
-  return OkStatus();
-}
-
-void Chat::ForgetPictures() {
-  if (run_.pictures == nullptr) return;
-  std::vector<Message> messages = conversation_.Messages();
-  messages.push_back({.parts = media_});
-  run_.pictures->KeepOnly(messages);
+Status Chat::Tell(const StatusOr<std::string>& reply) {
+  if (reply.ok()) console_.Reply(*reply);
+  return reply.status();
 }
 
 Status Chat::FileCommand(const std::string& name, const std::string& path) {
@@ -112,9 +88,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
 void Chat::Clear() {
   conversation_.Clear();
   block_table_ = {};
-  files_.clear();
-  media_.clear();
-  ForgetPictures();
+  attachments_.Clear(conversation_);
   engine_->ClearPrefixCache();
   engine_->ReleaseUnusedMemory();
   console_.Reply("conversation cleared");

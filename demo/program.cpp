@@ -23,6 +23,7 @@
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/nvidia_device.h"
+#include "kuiper/engine/picture_config.h"
 
 namespace kuiper::demo {
 namespace {
@@ -90,7 +91,7 @@ Status CheckKind(const ProgramRun& run) {
 
 Status MakePictureReader(ProgramRun& run) {
   if (!run.model->config.vision.has_value()) return OkStatus();
-  KU_ASSIGN_OR_RETURN(const VisionConfig config, Engine::ReadVisionConfig(*run.model));
+  KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(*run.model));
   ImageOptions options = run.options.image;
   if (!run.options.args.given("max-pixels")) {
     options.max_pixels = std::min(*options.max_pixels, config.image_pixels.max);

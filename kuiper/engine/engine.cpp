@@ -5,7 +5,6 @@
 
 #include "kuiper/engine/engine_parts.h"
 #include "kuiper/engine/prompt_logits.h"
-#include "kuiper/model/weight_source.h"
 
 namespace kuiper {
 
@@ -21,29 +20,6 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
                                                  std::unique_ptr<Tokenizer> tokenizer) {
   KU_ASSIGN_OR_RETURN(auto parts, MakeEngineParts(config, std::move(model), std::move(tokenizer)));
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
-}
-
-StatusOr<VisionConfig> Engine::ReadVisionConfig(const OpenedModel& model) {
-  const ModelFiles& files = model.files();
-  if (!model.config.vision.has_value()) {
-    return Status(StatusCode::kModel, files.path + " holds a model that takes text only");
-  }
-  const VisionTowerConfig& tower = *model.config.vision;
-  KU_ASSIGN_OR_RETURN(
-      const VisionConfig config,
-      files.preprocessor_json.empty()
-          ? kuiper::ReadVisionConfig(files.dir)
-          : ParseVisionConfig(files.preprocessor_json, files.path + ", preprocessor_config.json",
-                              files.video_preprocessor_json,
-                              files.path + ", video_preprocessor_config.json"));
-  if (config.patch_size == tower.patch && config.temporal_patch_size == tower.temporal_patch &&
-      config.merge_size == tower.merge) {
-    return config;
-  }
-  return Status(StatusCode::kModel,
-                files.path +
-                    ": preprocessor_config.json and config.json differ in the size of "
-                    "patches or in how many become a token");
 }
 
 StatusOr<int64_t> Engine::Add(Request request) {

@@ -21,7 +21,6 @@
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/run_facts.h"
 #include "kuiper/io/chat_template.h"
-#include "kuiper/io/image/vision_config.h"
 #include "kuiper/io/template_files.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/kv/kv_event.h"
@@ -127,8 +126,6 @@ class Engine {
   static StatusOr<int> MaxContext(const EngineConfig& config, const OpenedModel& model);
   // The chat template that came with the tokenizer, else with the model.
   static StatusOr<TemplateFiles> ReadTemplate(const EngineConfig& config);
-  // How the model wants its pictures; kModel when it takes none, or its file is damaged.
-  static StatusOr<VisionConfig> ReadVisionConfig(const OpenedModel& model);
   // Plans memory and loads nothing. Same errors as Create up to there.
   static StatusOr<MemoryPlan> Plan(const EngineConfig& config, const OpenedModel& model);
   // The same for each type of keys and values; a plan that does not fit is no error.
