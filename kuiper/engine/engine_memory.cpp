@@ -74,11 +74,12 @@ size_t WorkspaceBytes(const EngineConfig& config, const ModelConfig& model,
 
 // What the vision tower takes beside its weights.
 void CountVision(const EngineConfig& config, const ModelConfig& model, DType activation_type,
-                 MemoryRequest* request) {
+                 const DeviceTraits& device, MemoryRequest* request) {
   const VisionLimits limits = VisionLimitsOf(config, model);
   if (limits.max_patches == 0) return;
-  request->encoder_bytes =
+  const MemorySize workspace =
       VisionEncoder::WorkspaceBytes(*model.vision, activation_type, limits.max_patches);
+  request->encoder_bytes = workspace.device + (device.unified_memory ? workspace.host : 0);
   request->picture_bytes =
       limits.cache_tokens * PictureStore::RowBytes(*model.vision, activation_type);
 }
@@ -99,8 +100,8 @@ MemoryRequest RequestOf(const EngineConfig& config, const ModelConfig& model,
   request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
                                              config.max_num_batched_tokens, MaxOutputs(config));
   request.workspace_bytes = WorkspaceBytes(config, model, weights, kv, ops);
-  CountVision(config, model, ops.ActivationType(weights.matrix_type), &request);
   const DeviceTraits device = ops.device().traits();
+  CountVision(config, model, ops.ActivationType(weights.matrix_type), device, &request);
   const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
   request.swap_bytes = swaps ? config.swap_bytes : 0;
   request.swaps_to_host = !device.unified_memory;

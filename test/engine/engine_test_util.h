@@ -112,6 +112,21 @@ inline std::vector<Completion> RunSamples(Engine& engine, const Request& request
   return completions;
 }
 
+// Runs requests that join while those before them run.
+inline std::vector<Completion> RunTogether(Engine& engine, const std::vector<Request>& requests) {
+  std::vector<int64_t> ids;
+  for (const Request& request : requests) {
+    const auto id = engine.Add(request);
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    ids.push_back(id.ok() ? *id : 0);
+    engine.Step();
+  }
+  while (engine.HasWork()) engine.Step();
+  std::vector<Completion> completions;
+  for (const int64_t id : ids) completions.push_back(engine.Take(id).value());
+  return completions;
+}
+
 inline void ExpectSameBits(const Completion& a, const Completion& b, const std::string& what) {
   EXPECT_EQ(a.tokens, b.tokens) << what;
   ASSERT_EQ(a.logits.size(), b.logits.size()) << what;
