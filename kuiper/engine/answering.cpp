@@ -19,7 +19,8 @@ void AnswerDesk::Finish(TokenEvent event, Completion completion) {
   events.push_back(std::move(event));
 }
 
-std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_id, int64_t id) {
+std::unique_ptr<Sequence> AnswerDesk::MakeSequence(const Request& request, int64_t request_id,
+                                                   int64_t id) const {
   auto seq = std::make_unique<Sequence>();
   seq->id = id;
   seq->request = request_id;
@@ -29,6 +30,10 @@ std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_i
   seq->priority = request.priority;
   seq->sampling = request.sampling;
   seq->hidden_of = request.hidden_of;
+  if (const auto it = patches.find(request_id); it != patches.end()) {
+    seq->patches = it->second.spans;
+    seq->keys = it->second.keys;
+  }
   return seq;
 }
 
