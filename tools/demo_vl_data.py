@@ -97,16 +97,18 @@ def _article(name):
 
 
 def _noun(rng, scene, thing, hidden):
-    """A phrase that means one thing of the scene without saying what is `hidden`, or None."""
+    """A phrase that means one thing of the scene without saying what is `hidden`, or None.
+
+    Among several things it goes by colour or place; by_shape() asks for the other, which is much harder to learn."""
     things, choices = scene.things, []
     if len(things) == 1:
         choices += ["the thing", "the shape", "it", "this", "this thing"]
-    if hidden != "shape" and sum(t.shape == thing.shape for t in things) == 1:
-        choices += [f"the {thing.shape}"] * 3
+        if hidden != "shape":
+            choices += [f"the {thing.shape}"] * 3
     if hidden != "color" and sum(t.color == thing.color for t in things) == 1:
         choices += [f"the {thing.color} {rng.choice(['thing', 'shape', 'one'])}"] * 2
-    if hidden == "place" and sum(t.name == thing.name for t in things) == 1:
-        choices += [f"the {thing.name}"] * 2
+        if hidden == "place":
+            choices += [f"the {thing.name}"] * 2
     if hidden != "place":
         choices += [f"the {rng.choice(['thing', 'shape', 'one'])} {place_phrase(thing.place)}"]
     return rng.choice(choices) if choices else None
@@ -135,14 +137,32 @@ def position(rng, scene, held_out):
     return _asked(rng, scene, "position", "place", lambda t: PLACES[t.place], held_out)
 
 
+def _plural(shape):
+    return "crosses" if shape == "cross" else f"{shape}s"
+
+
 def count(rng, scene, held_out):
     if not scene.things:
         return None
     thing = rng.choice(scene.things)
     noun, num = rng.choice([("things", len(scene.things)), ("shapes", len(scene.things)),
-                            (f"{thing.shape}s", sum(t.shape == thing.shape for t in scene.things)),
                             (f"{thing.color} things", sum(t.color == thing.color for t in scene.things))])
-    return word(rng, "count", held_out).format(noun.replace("crosss", "crosses")), WORDS[num]
+    if noun == "shapes" and len({t.shape for t in scene.things}) == 1:
+        noun = _plural(thing.shape)
+    return word(rng, "count", held_out).format(noun), WORDS[num]
+
+
+def by_shape(rng, scene, held_out):
+    """Finds things by their shape among others."""
+    shapes = [t.shape for t in scene.things]
+    single = [t for t in scene.things if shapes.count(t.shape) == 1]
+    if len(set(shapes)) < 2 or not single:
+        return None
+    thing, other = rng.choice(single), rng.choice(shapes)
+    skill, noun, answer = rng.choice([("color", f"the {thing.shape}", thing.color),
+                                      ("position", f"the {thing.shape}", PLACES[thing.place]),
+                                      ("count", _plural(other), WORDS[shapes.count(other)])])
+    return word(rng, skill, held_out).format(noun), answer
 
 
 def digits(rng, scene, held_out):
@@ -164,14 +184,14 @@ def describe(rng, scene, held_out):
     things = scene.things
     if len(things) > 2:
         name = things[0].shape if len({t.shape for t in things}) == 1 else "thing"
-        return question, f"{WORDS[len(things)].capitalize()} {'crosse' if name == 'cross' else name}s."
+        return question, f"{WORDS[len(things)].capitalize()} {_plural(name)}."
     said = [f"{_article(t.name)} {place_phrase(t.place)}" for t in things]
     text = " and ".join(said)
     return question, text[0].upper() + text[1:] + "."
 
 
-SKILLS = {f.__name__: f for f in (color, shape, position, count, digits, what, describe)}
-KINDS = {"one": 22, "few": 26, "many": 24, "number": 28}  # of scenes, and how often each is drawn
+SKILLS = {f.__name__: f for f in (color, shape, position, count, digits, what, describe, by_shape)}
+KINDS = {"one": 18, "few": 30, "many": 24, "number": 28}  # of scenes, and how often each is drawn
 NUM_CHAINS = 3  # questions about a picture
 
 
@@ -180,7 +200,7 @@ def ask(rng, scene, held_out=False, skill=None):
     if skill:
         return SKILLS[skill](rng, scene, held_out)
     while True:
-        turn = rng.choice([*SKILLS.values(), count, position, position])(rng, scene, held_out)  # the hardest
+        turn = rng.choice([*SKILLS.values(), digits, digits, count, position, position])(rng, scene, held_out)  # the hardest
         if turn:
             return turn
 
