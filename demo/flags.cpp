@@ -14,12 +14,13 @@ constexpr const char* kOneWay = "has no effect: there is one implementation";
 
 // What most people need.
 constexpr const char* kCommon[] = {
-    "input",         "output", "prompt",  "file",        "system-prompt", "think",
-    "max-tokens",    "temp",   "top-p",   "seed",        "max-context",   "paged-attention",
-    "prefix-cache",  "device", "threads", "interactive", "stream",        "session",
-    "output-format", "quiet",  "verbose", "dry-run",     "verify-paged",  "strict",
-    "max-num-seqs",  "text",   "against", "window",      "stride",        "limit",
-    "json",          "format", "bits",    "group-size",  "method",        "asymmetric"};
+    "input",           "output",        "image",  "prompt",  "file",        "system-prompt",
+    "think",           "max-tokens",    "temp",   "top-p",   "seed",        "max-context",
+    "paged-attention", "prefix-cache",  "device", "threads", "interactive", "stream",
+    "session",         "output-format", "quiet",  "verbose", "dry-run",     "verify-paged",
+    "strict",          "max-num-seqs",  "text",   "against", "window",      "stride",
+    "limit",           "json",          "format", "bits",    "group-size",  "method",
+    "asymmetric"};
 
 // A row of the table, and the programs that take it; absent: those of its group.
 struct Row {
@@ -56,6 +57,14 @@ Row For(FlagPrograms programs, Row row) {
 }
 
 Row Infer(Row row) {
+  return For(FlagPrograms::kPrompts, std::move(row));
+}
+
+Row Sees(Row row) {
+  return For(FlagPrograms::kSees, std::move(row));
+}
+
+Row Blind(Row row) {
   return For(FlagPrograms::kText, std::move(row));
 }
 
@@ -101,11 +110,36 @@ std::vector<Row> InputRows(Options& o) {
          "thinking; auto = the chat template's own, on"),
       Infer(Of("show-thinking", &o.show_thinking, "print the reasoning (--hide-thinking: do not)")),
       OfParameter(*FindParameter("reasoning_budget"), o.request),
-      Infer(Unused(FlagUse::kUnavailable, "image", &o.unused.text, kTextOnly)),
-      Infer(Unused(FlagUse::kUnavailable, "max-pixels", &o.unused.text, kTextOnly)),
-      Infer(Unused(FlagUse::kUnavailable, "min-pixels", &o.unused.text, kTextOnly)),
-      Infer(Unused(FlagUse::kUnavailable, "image-max-tokens", &o.unused.text, kTextOnly)),
   };
+}
+
+std::vector<Row> PictureRows(Options& o) {
+  constexpr FlagPrograms kPictures = FlagPrograms::kSeesOrBatch;
+  std::vector<Row> rows = {
+      Sees(Text("image", "PATH", &o.media_paths,
+                "picture of the first message, a file or a data: URL; may be repeated")),
+      Sees(Text("video", "PATH", &o.media_paths,
+                "video of the first message: a folder of frames, an animated GIF or WebP; may be "
+                "repeated")),
+      For(kPictures, Of("video-fps", &o.video_fps,
+                        "frames per second of videos (default: the animation's, else 24)",
+                        {.max = 1e6, .above_min = true})),
+      For(kPictures, Of("max-pixels", &o.image.max_pixels,
+                        "larger pictures are scaled down to this; model = as its file says",
+                        {.min = 1, .absent = "model"})),
+      For(kPictures,
+          Of("min-pixels", &o.image.min_pixels,
+             "smaller pictures are scaled up to this (default: as the model's file says)",
+             {.min = 1})),
+      For(kPictures,
+          Of("image-max-tokens", &o.image.max_tokens,
+             "tokens that a picture may become (default: what --max-pixels gives)", {.min = 1})),
+  };
+  for (const char* name :
+       {"image", "video", "video-fps", "max-pixels", "min-pixels", "image-max-tokens"}) {
+    rows.push_back(Blind(Unused(FlagUse::kUnavailable, name, &o.unused.text, kTextOnly)));
+  }
+  return rows;
 }
 
 std::vector<Row> GenerationRows(Options& o) {
@@ -329,6 +363,7 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
       {"Evaluation", kEval, EvalRows(options.eval, &options.wants_json)},
       {"Quantization", kQuantize, QuantizeRows(options.quantize)},
       {"Model and input", kAnswers, InputRows(options)},
+      {"Pictures", kAnswers, PictureRows(options)},
       {"Generation", kAnswers, GenerationRows(options)},
       {kConfigurationGroup, kRuns, CacheRows(options.engine)},
       {kConfigurationGroup, kRuns, ExecutionRows(options)},
@@ -344,18 +379,7 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
           std::find(std::begin(kCommon), std::end(kCommon), row.flag.name) != std::end(kCommon);
     }
   }
-  table.aliases = {
-      {"temperature", "temp"},
-      {"enable-thinking", "think", "", true},
-      {"hide-thinking", "show-thinking", "false"},
-      {"page-size", "block-size"},
-      {"ctx-size", "max-context"},
-      {"max-model-len", "max-context"},
-      {"enforce-eager", "cuda-graph", "false"},
-      // On or off by default, as the device has it.
-      {"no-cascade-attention", "cascade-attention", "false"},
-      {"no-fused-ffn", "fused-ffn", "false"},
-  };
+  AddNames(program, &table);
   return table;
 }
 

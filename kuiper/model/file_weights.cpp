@@ -146,6 +146,8 @@ Status FileWeights::OpenSingleFile(const std::string& path) {
   files_.tokenizer_json = text(kTokenizerKey);
   files_.tokenizer_config_json = text(kTokenizerConfigKey);
   files_.chat_template = text(kChatTemplateKey);
+  files_.preprocessor_json = text(kPreprocessorKey);
+  files_.video_preprocessor_json = text(kVideoPreprocessorKey);
   return OkStatus();
 }
 
