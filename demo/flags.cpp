@@ -251,6 +251,12 @@ std::vector<Row> ExecutionRows(Options& o) {
          "convert the weights; auto = as stored"),
       Of("lm-head-dtype", OneOf(&e.int8_head, {{"auto", false}, {"int8", true}}),
          "quantise the last matrix while it is loaded; auto = as stored"),
+      Of("weights",
+         OneOf(&e.weight_storage, {{"auto", WeightStorage::kAuto},
+                                   {"mapped", WeightStorage::kMapped},
+                                   {"copied", WeightStorage::kCopied}}),
+         "CPU: use weights in the mapped file, or copy them to memory that is read faster; auto = "
+         "copied if they take at most half of the memory"),
       For(FlagPrograms::kAll,
           Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),
       Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,

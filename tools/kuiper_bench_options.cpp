@@ -61,6 +61,7 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
       {MakeFlag("invent", &o.invent, "random weights in these shapes", {}, "CONFIG.json"), all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
       {HeadTypeFlag(&e.int8_head), heads},
+      {WeightsFlag(&e.weight_storage), model},
       {KvFormatFlag(&e.kv_format), heads},
       {DeviceFlag(&e.device), model},
       {MakeFlag("prompt-tokens", &w.prompts,

@@ -82,4 +82,12 @@ demo::Flag HeadTypeFlag(bool* int8_head) {
                         "quantise the last matrix while it is loaded (default: auto, as stored)");
 }
 
+demo::Flag WeightsFlag(WeightStorage* storage) {
+  return demo::MakeFlag("weights",
+                        OneOf(storage, {{"auto", WeightStorage::kAuto},
+                                        {"mapped", WeightStorage::kMapped},
+                                        {"copied", WeightStorage::kCopied}}),
+                        "CPU: weights of a file in the mapped file, or copied from it");
+}
+
 }  // namespace kuiper::tools

@@ -31,13 +31,19 @@
 
 namespace kuiper {
 
+// Where weights lie that the CPU could use where their file is mapped: other programs share a
+// mapped file, and huge pages are read faster. kAuto copies what takes no more than half of the
+// memory.
+enum class WeightStorage { kAuto, kMapped, kCopied };
+
 struct EngineConfig {
   std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
   std::string tokenizer_path;  // "" = from the model directory or container
   Device device;
   OpsOptions ops;
-  std::optional<DType> dtype;         // weights are converted; absent = as stored
-  bool int8_head = false;             // quantise the head while it is loaded
+  std::optional<DType> dtype;  // weights are converted; absent = as stored
+  bool int8_head = false;      // quantise the head while it is loaded
+  WeightStorage weight_storage = WeightStorage::kAuto;
   std::optional<KvFormat> kv_format;  // absent = the type of the weights
   bool need_tokenizer = true;         // false: ids in, ids out; a missing tokenizer is no error
 

@@ -318,6 +318,7 @@ StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
   KU_RETURN_IF_ERROR(CheckMessages(family, messages));
   if (family != ChatFamily::kNone) return Renderer(family, messages, options).Run();
   std::vector<Segment> segments;
+  segments.reserve(messages.size());
   for (const Message& message : messages) {
     segments.push_back({message.ids.empty() ? TextOf(message) : "", false, message.ids});
   }

@@ -234,7 +234,7 @@ void FileWeights::WillNeed(const void* data, size_t bytes) {
 
 void FileWeights::DontNeed(const void* data, size_t bytes) {
   for (const auto& file : maps_) {
-    if (file->Contains(data)) return file->Drop(data, bytes);
+    if (file->Contains(data)) return file->Drop(data, bytes, !keeps_cached_);
   }
 }
 

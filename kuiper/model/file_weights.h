@@ -43,6 +43,7 @@ class FileWeights : public WeightSource {
   std::vector<std::string> Unused() const override;
   void WillNeed(const void* data, size_t bytes) override;
   void DontNeed(const void* data, size_t bytes) override;
+  void KeepCached() override { keeps_cached_ = true; }
   int64_t file_bytes() const override;
 
  private:
@@ -58,6 +59,7 @@ class FileWeights : public WeightSource {
   std::vector<std::unique_ptr<SafetensorsFile>> maps_;
   std::map<std::string, Item> items_;
   std::set<std::string> used_;
+  bool keeps_cached_ = false;
 };
 
 }  // namespace kuiper

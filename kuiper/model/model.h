@@ -22,6 +22,7 @@ namespace kuiper {
 struct LoadOptions {
   int max_context = 0;  // positions the RoPE table covers; 0 = the model's limit
   WeightOptions weights;
+  MappedWeights mapped = MappedWeights::kRead;
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 

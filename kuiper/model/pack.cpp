@@ -58,6 +58,7 @@ std::vector<OutputTensor> PlanTensors(const FileWeights& weights, std::optional<
 
 std::vector<SafetensorsOutput> Outputs(const std::vector<OutputTensor>& tensors) {
   std::vector<SafetensorsOutput> outputs;
+  outputs.reserve(tensors.size());
   for (const OutputTensor& t : tensors) {
     outputs.push_back({*t.name, t.type, t.item->entry->shape, t.bytes});
   }

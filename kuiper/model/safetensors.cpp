@@ -64,7 +64,7 @@ SafetensorsFile::~SafetensorsFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-void SafetensorsFile::Drop(const void* data, size_t bytes) const {
+void SafetensorsFile::Drop(const void* data, size_t bytes, bool cached_too) const {
   static const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t begin = (static_cast<const char*>(data) - map_) / page * page;
   const int64_t end = static_cast<const char*>(data) - map_ + static_cast<int64_t>(bytes);
@@ -72,7 +72,7 @@ void SafetensorsFile::Drop(const void* data, size_t bytes) const {
   // first; and it keeps units of many pages of which a part is named, so all that lies before is
   // named too.
   (void)madvise(map_ + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
-  (void)posix_fadvise(fd_, 0, end, POSIX_FADV_DONTNEED);
+  if (cached_too) (void)posix_fadvise(fd_, 0, end, POSIX_FADV_DONTNEED);
 }
 
 std::string_view SafetensorsFile::Bytes(const SafetensorsEntry& entry) const {

@@ -76,9 +76,9 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   std::string_view Bytes(const SafetensorsEntry& entry) const;
   bool Contains(const void* data) const { return data >= map_ && data < map_ + file_bytes_; }
-  // Takes these bytes of the mapping out of the process and out of the page cache. They are read
-  // again from the file if they are needed after all.
-  void Drop(const void* data, size_t bytes) const;
+  // Takes these bytes of the mapping out of the process, and out of the page cache if `cached_too`.
+  // They are read again from the file if they are needed after all.
+  void Drop(const void* data, size_t bytes, bool cached_too) const;
 
  private:
   explicit SafetensorsFile(std::string path) : path_(std::move(path)) {}

@@ -12,21 +12,23 @@
 
 namespace kuiper {
 
-WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops,
+WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped,
                            std::function<void(int64_t bytes)> report)
     : source_(source),
       ops_(ops),
       report_(std::move(report)),
-      reads_in_place_(ops.device().traits().reads_host_memory) {}
+      reads_in_place_(ops.device().traits().reads_host_memory),
+      mapped_use_(mapped) {}
 
 StatusOr<Tensor> WeightPlacer::Place(const std::string& name, const Tensor& host, DType dtype) {
   const bool aligned = reinterpret_cast<uintptr_t>(host.data) % DTypeBytes(host.dtype) == 0;
-  if (reads_in_place_ && !host.empty() && host.dtype == dtype && aligned) {
+  if (reads_in_place_ && mapped_use_ != MappedWeights::kCopy && !host.empty() &&
+      host.dtype == dtype && aligned) {
     mapped_.push_back(host);
     return host;
   }
   const size_t bytes = static_cast<size_t>(host.numel()) * DTypeBytes(dtype);
-  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().Allocate(bytes));
+  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().AllocateWhole(bytes));
   const Tensor placed = host.rank == 1 ? buffer.As(dtype, {host.shape[0]})
                                        : buffer.As(dtype, {host.shape[0], host.shape[1]});
   if (host.empty()) {
@@ -59,7 +61,7 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
 
 StatusOr<Tensor> WeightPlacer::Allocate(DType dtype, int64_t rows, int64_t columns) {
   const int64_t bytes = rows * columns * static_cast<int64_t>(DTypeBytes(dtype));
-  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().Allocate(static_cast<size_t>(bytes)));
+  KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().AllocateWhole(static_cast<size_t>(bytes)));
   const Tensor tensor = buffer.As(dtype, {rows, columns});
   buffers_.push_back(std::move(buffer));
   return tensor;
@@ -185,6 +187,7 @@ StatusOr<WeightMatrix> WeightPlacer::PlaceAsInt8(const std::string& name, const 
 // In file order, so that a cold file is read sequentially and the first step does not wait for the
 // disk.
 void WeightPlacer::ReadMapped() {
+  if (mapped_use_ == MappedWeights::kLeave) return;
   constexpr int64_t kChunk = int64_t{8} << 20;
   std::vector<std::pair<const char*, int64_t>> chunks;
   for (const Tensor& t : mapped_) {

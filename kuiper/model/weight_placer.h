@@ -22,7 +22,8 @@ namespace kuiper {
 class WeightPlacer {
  public:
   // `report` hears of the bytes that were read since the last time.
-  WeightPlacer(WeightSource& source, Ops& ops, std::function<void(int64_t bytes)> report);
+  WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped,
+               std::function<void(int64_t bytes)> report);
 
   // The tensor that `host` of the source becomes as `dtype`; made up when it has no data. `name` is
   // for messages. It lives as long as the source and the buffers.
@@ -34,7 +35,7 @@ class WeightPlacer {
   // Int8RowsFormat. kModel when values are not finite.
   StatusOr<WeightMatrix> PlaceAsInt8(const std::string& name, const Tensor& host,
                                      const WeightFormat& format);
-  // Reads the tensors that stayed in their files.
+  // Reads the tensors that stayed in their files, if they are to be read now.
   void ReadMapped();
   // What was copied or made up.
   std::vector<Buffer> TakeBuffers();
@@ -56,7 +57,8 @@ class WeightPlacer {
   WeightSource& source_;
   Ops& ops_;
   std::function<void(int64_t bytes)> report_;
-  bool reads_in_place_;
+  const bool reads_in_place_;
+  const MappedWeights mapped_use_;
   Buffer staging_;  // pinned, for uploads
   std::vector<Buffer> buffers_;
   std::vector<Tensor> mapped_;

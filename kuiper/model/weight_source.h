@@ -17,6 +17,13 @@ namespace kuiper {
 
 struct Weight;
 
+// What becomes of weights that the device can use where their file is mapped.
+enum class MappedWeights {
+  kRead,   // they are used there, and read while the model is loaded
+  kLeave,  // they are used there, and read when they are used first
+  kCopy,   // they are copied to memory that is read faster
+};
+
 // The texts that belong to a model. Empty strings: absent.
 struct ModelFiles {
   std::string path;  // as the user gave it
@@ -47,9 +54,11 @@ class WeightSource {
   // The names of tensors that nobody asked for.
   virtual std::vector<std::string> Unused() const { return {}; }
   // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
-  // copied elsewhere and may leave memory and the page cache.
+  // copied elsewhere and may leave memory, and the page cache unless KeepCached was called.
   virtual void WillNeed(const void*, size_t) {}
   virtual void DontNeed(const void*, size_t) {}
+  // The next program that reads the files is to find them in memory, if nobody else needs it.
+  virtual void KeepCached() {}
   // Size of all files that hold weights; 0 when there are none.
   virtual int64_t file_bytes() const = 0;
 };

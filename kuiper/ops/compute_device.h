@@ -43,6 +43,8 @@ class ComputeDevice {
   // kResourceExhausted when there is not enough memory. Uninitialised; pages of the OS are touched
   // only when used. Never called inside a step.
   virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  // The same for memory that will be used as a whole: in huge pages where the system has them.
+  virtual StatusOr<Buffer> AllocateWhole(size_t bytes) { return Allocate(bytes); }
   // Host memory that uploads fastest (plain memory on the CPU).
   virtual StatusOr<Buffer> AllocatePinned(size_t bytes) = 0;
   // Memory that could still be allocated, in bytes.

@@ -174,6 +174,7 @@ Status CheckpointDirectory::WritePart(int part, std::vector<PartTensor> tensors,
     return a.head.type->bits > b.head.type->bits;
   });
   std::vector<SafetensorsOutput> outputs;
+  outputs.reserve(tensors.size());
   for (const PartTensor& tensor : tensors) outputs.push_back(tensor.head);
   KU_ASSIGN_OR_RETURN(const std::string head,
                       SafetensorsHead(outputs, {{"format", "pt"}}, NameOf(part)));

@@ -22,6 +22,7 @@ StatusOr<std::unique_ptr<LayerwiseModel>> LayerwiseModel::Open(const std::string
   KU_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
   opened.config.vision.reset();  // only text runs through the layers
   LoadOptions options;
+  options.mapped = MappedWeights::kLeave;
   options.max_context = std::min(kPiece, opened.config.decoder.rope.max_position);
   for (const int32_t id : text) {
     if (id >= 0 && id < opened.config.decoder.vocab) continue;

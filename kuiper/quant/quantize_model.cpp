@@ -170,6 +170,7 @@ Status QuantizeJob::WriteLayer(int layer, LayerwiseModel* model) {
   KU_ASSIGN_OR_RETURN(std::vector<FileTensor> tensors,
                       quantized.Take(inputs, ops_, num_threads_, &report, tick));
   std::vector<PartTensor> part;
+  part.reserve(tensors.size());
   for (FileTensor& tensor : tensors) part.push_back(InMemory(std::move(tensor)));
   KU_RETURN_IF_ERROR(output_.WritePart(layer + 1, std::move(part), report.error));
   if (options_.on_layer) options_.on_layer(report, num_layers());

@@ -15,6 +15,7 @@ namespace {
 std::vector<float> ScalesOf(const std::vector<float>& means, float exponent) {
   constexpr float kSmallest = 1e-4f;
   std::vector<float> scales;
+  scales.reserve(means.size());
   for (const float mean : means) {
     scales.push_back(std::max(std::pow(std::max(mean, 1e-8f), exponent), kSmallest));
   }

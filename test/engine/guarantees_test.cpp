@@ -329,6 +329,20 @@ TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
   }
 }
 
+TEST_P(GuaranteesTest, CopiedWeightsEqualMappedOnes) {
+  EngineConfig config = BaseConfig(GetParam());
+  config.weight_storage = WeightStorage::kMapped;
+  const auto mapped = Create(config);
+  config.weight_storage = WeightStorage::kCopied;
+  const auto copied = Create(config);
+  ASSERT_TRUE(mapped != nullptr && copied != nullptr);
+  for (const int length : {1, 15, 16, 17, 49}) {
+    const Request request = MakeRequest(Prompt(length, Vocab(*mapped)), 20);
+    ExpectSameBits(RunToEnd(*copied, request), RunToEnd(*mapped, request),
+                   "prompt " + std::to_string(length));
+  }
+}
+
 TEST_P(GuaranteesTest, ThreadCountDoesNotMatter) {
   EngineConfig config = BaseConfig(GetParam());
   const auto one = Create(config);

@@ -323,13 +323,17 @@ TEST(MemoryTableTest, IsATableOf80Columns) {
       << text;
 }
 
-// Within 2 %, with weights used in place (they are mapped, not allocated) and converted. On devices
-// test/simt/device_care_test.cpp does the same.
+// Within 2 %, with weights used in place (they are mapped, not allocated), copied and converted. On
+// devices test/simt/device_care_test.cpp does the same.
 TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
   for (const bool paged : {false, true}) {
-    for (const std::optional<DType> dtype : {std::optional<DType>(), std::optional(DType::kF16)}) {
+    for (const char* weights : {"mapped", "copied", "converted"}) {
+      const bool is_mapped = weights == std::string("mapped");
+      std::optional<DType> dtype;
+      if (weights == std::string("converted")) dtype = DType::kF16;
       for (const int max_seqs : {1, 6}) {
         EngineConfig config = GoldenConfig();
+        config.weight_storage = is_mapped ? WeightStorage::kMapped : WeightStorage::kCopied;
         config.ops.num_threads = 2;
         config.paged = paged;
         config.dtype = dtype;
@@ -342,10 +346,9 @@ TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
         ASSERT_NE(engine, nullptr);
         const MemoryPlan& plan = engine->memory_plan();
         double allocated = static_cast<double>(cpu::AllocatedBytes() - before);
-        if (!dtype.has_value()) allocated += static_cast<double>(plan.weight_bytes);
+        if (is_mapped) allocated += static_cast<double>(plan.weight_bytes);
         EXPECT_NEAR(static_cast<double>(plan.total_bytes()) / allocated, 1, 0.02)
-            << "paged " << paged << ", " << max_seqs << " sequences, converted "
-            << dtype.has_value();
+            << "paged " << paged << ", " << max_seqs << " sequences, weights " << weights;
       }
     }
   }

@@ -148,10 +148,11 @@ class RecordingSource : public WeightSource {
 struct Case {
   Device device;
   std::optional<DType> dtype;
+  MappedWeights mapped = MappedWeights::kRead;
 };
 
 std::vector<Case> Cases() {
-  std::vector<Case> cases = {{Device{}, DType::kF16}};
+  std::vector<Case> cases = {{Device{}, DType::kF16}, {Device{}, {}, MappedWeights::kCopy}};
   for (DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
     if (MakeOps({type, 0}, {}).ok()) cases.push_back({{type, 0}, std::nullopt});
   }
@@ -168,6 +169,7 @@ TEST(LoadingTest, NeverHoldsMoreOfTheFilesThanOnePiece) {
     int64_t most = 0;
     LoadOptions options;
     options.weights.dtype = c.dtype;
+    options.mapped = c.mapped;
     options.progress = [&](int64_t, int64_t) { most = std::max(most, FileRss() - before); };
     const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -185,10 +187,12 @@ TEST(LoadingTest, GivesEveryCopiedByteBackOnce) {
     opened.source = std::move(recording);
     LoadOptions options;
     options.weights.dtype = c.dtype;
+    options.mapped = c.mapped;
     const auto loaded = LoadModel(std::move(opened), *ops, options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     // What is not converted stays in the file where kernels can read it there.
-    const bool copies_vectors = c.device.type != DeviceType::kCPU;
+    const bool copies_vectors =
+        c.device.type != DeviceType::kCPU || c.mapped == MappedWeights::kCopy;
     EXPECT_GT(source.dropped().size(), 0u);
     EXPECT_EQ(source.dropped(), source.tensors(copies_vectors)) << DeviceName(c.device);
   }
@@ -204,6 +208,30 @@ TEST(LoadingTest, GivesNothingBackOfWhatStaysInTheFile) {
   const auto loaded = LoadModel(std::move(opened), *ops, {});
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_TRUE(source.dropped().empty());
+}
+
+TEST(LoadingTest, CopiesBeginWhereHugePagesDo) {
+  const SparseModel model;
+  const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
+  LoadOptions options;
+  options.mapped = MappedWeights::kCopy;
+  const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const Tensor& gate = (*loaded)->decoder().weights().layers[0].gate_up.parts[0].weight.values;
+  ASSERT_GE(gate.bytes(), int64_t{2} << 20);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(gate.data) % (size_t{2} << 20), 0u);
+}
+
+TEST(LoadingTest, ReadsNothingThatIsLeftForLater) {
+  if (FileRss() < 0) GTEST_SKIP() << "the system does not tell the resident pages of files";
+  const SparseModel model;
+  const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
+  const int64_t before = FileRss();
+  LoadOptions options;
+  options.mapped = MappedWeights::kLeave;
+  const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_LT(FileRss() - before, int64_t{4} << 20);
 }
 
 }  // namespace

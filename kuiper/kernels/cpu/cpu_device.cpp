@@ -25,6 +25,10 @@ StatusOr<Buffer> CpuDevice::Allocate(size_t bytes) {
   return AllocatePages(bytes);
 }
 
+StatusOr<Buffer> CpuDevice::AllocateWhole(size_t bytes) {
+  return AllocateHugePages(bytes);
+}
+
 size_t CpuDevice::FreeBytes() const {
   return FreeMemory();
 }

@@ -22,6 +22,7 @@ class CpuDevice final : public ComputeDevice {
     return {.reads_host_memory = true, .unified_memory = true};
   }
   StatusOr<Buffer> Allocate(size_t bytes) override;
+  StatusOr<Buffer> AllocateWhole(size_t bytes) override;
   StatusOr<Buffer> AllocatePinned(size_t bytes) override { return Allocate(bytes); }
   size_t FreeBytes() const override;
   void Upload(Tensor dst, Tensor src) override;

@@ -1,9 +1,11 @@
 #include "kuiper/kernels/cpu/host_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -18,6 +20,7 @@ namespace {
 std::atomic<size_t> allocated_bytes = 0;
 
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+constexpr size_t kHugePage = size_t{2} << 20;
 
 std::optional<size_t> ReadNumber(const std::string& path) {
   std::ifstream file(path);
@@ -60,8 +63,38 @@ size_t FreeInControlGroups() {
 }
 
 size_t BlockAlignment(size_t bytes) {
-  constexpr size_t kLine = 64, kHugePage = size_t{2} << 20;
+  constexpr size_t kLine = 64;
   return bytes >= kHugePage ? kHugePage : kLine;
+}
+
+// Anonymous pages from a multiple of `alignment` on, a power of two.
+StatusOr<Buffer> Map(size_t bytes, size_t alignment) {
+  if (bytes == 0) return Buffer();
+  const size_t free = FreeMemory();
+  if (bytes > free) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        "cannot allocate " + Megabytes(bytes) + " of memory: " + Megabytes(free) + " is available");
+  }
+  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t size = (bytes + page - 1) / page * page;
+  const size_t more = bytes >= alignment ? std::max(alignment, page) - page : 0;
+  void* const mapped = mmap(nullptr, size + more, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    return Status(StatusCode::kResourceExhausted,
+                  "cannot allocate " + Megabytes(bytes) + " of memory");
+  }
+  char* const begin = static_cast<char*>(mapped);
+  const size_t ahead =
+      more == 0 ? 0 : (alignment - reinterpret_cast<uintptr_t>(begin) % alignment) % alignment;
+  if (ahead > 0) munmap(begin, ahead);
+  if (more > ahead) munmap(begin + ahead + size, more - ahead);
+  allocated_bytes += bytes;
+  return Buffer(begin + ahead, bytes, Device{}, [](void* p, size_t n) {
+    munmap(p, n);
+    allocated_bytes -= n;
+  });
 }
 
 }  // namespace
@@ -101,24 +134,15 @@ size_t FreeMemory() {
 }
 
 StatusOr<Buffer> AllocatePages(size_t bytes) {
-  if (bytes == 0) return Buffer();
-  const size_t free = FreeMemory();
-  if (bytes > free) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        "cannot allocate " + Megabytes(bytes) + " of memory: " + Megabytes(free) + " is available");
-  }
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) {
-    return Status(StatusCode::kResourceExhausted,
-                  "cannot allocate " + Megabytes(bytes) + " of memory");
-  }
-  allocated_bytes += bytes;
-  return Buffer(data, bytes, Device{}, [](void* p, size_t n) {
-    munmap(p, n);
-    allocated_bytes -= n;
-  });
+  return Map(bytes, 1);
+}
+
+StatusOr<Buffer> AllocateHugePages(size_t bytes) {
+  KU_ASSIGN_OR_RETURN(Buffer buffer, Map(bytes, kHugePage));
+#ifdef MADV_HUGEPAGE
+  if (bytes >= kHugePage) madvise(buffer.data(), bytes, MADV_HUGEPAGE);  // best effort
+#endif
+  return buffer;
 }
 
 }  // namespace kuiper::cpu

@@ -11,6 +11,9 @@ namespace kuiper::cpu {
 // Anonymous pages: zero bytes, page-aligned, they cost memory only when touched.
 // kResourceExhausted when `bytes` is more than FreeMemory() or the OS refuses.
 StatusOr<Buffer> AllocatePages(size_t bytes);
+// The same in huge pages, as many as fit and the system gives: for memory that is used as a whole
+// and read in order, which huge pages make faster.
+StatusOr<Buffer> AllocateHugePages(size_t bytes);
 
 // Memory that is read in blocks: in huge pages if it is large, because a block that is scattered
 // over 4 KiB pages conflicts with itself in L2. BlocksSize is what it takes.
