@@ -135,10 +135,7 @@ StatusOr<int> RunEval(ProgramRun& run) {
   if (runs.size() > 1) evaluation.ReserveComparison(runs[0].model->config.decoder.vocab);
   std::vector<std::unique_ptr<Engine>> engines;
   for (ProgramRun& one : runs) {
-    EngineConfig config = one.options.engine;
-    const bool is_auto = config.weight_storage == WeightStorage::kAuto;
-    if (runs.size() > 1 && is_auto) config.weight_storage = WeightStorage::kMapped;  // and shared
-    KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(one, config));
+    KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(one, one.options.engine));
     evaluation.Add(*engine);
     engines.push_back(std::move(engine));
   }

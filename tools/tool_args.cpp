@@ -83,11 +83,10 @@ demo::Flag HeadTypeFlag(bool* int8_head) {
 }
 
 demo::Flag WeightsFlag(WeightStorage* storage) {
-  return demo::MakeFlag("weights",
-                        OneOf(storage, {{"auto", WeightStorage::kAuto},
-                                        {"mapped", WeightStorage::kMapped},
-                                        {"copied", WeightStorage::kCopied}}),
-                        "CPU: weights of a file in the mapped file, or copied from it");
+  return demo::MakeFlag(
+      "weights",
+      OneOf(storage, {{"mapped", WeightStorage::kMapped}, {"copied", WeightStorage::kCopied}}),
+      "CPU: weights of a file in the mapped file, or copied from it");
 }
 
 }  // namespace kuiper::tools

@@ -57,13 +57,6 @@ WeightOptions WeightsOf(const EngineConfig& config) {
   return {.dtype = config.dtype, .int8_head = config.int8_head};
 }
 
-MappedWeights MappedWeightsOf(const EngineConfig& config, const MemoryPlan& plan) {
-  const bool copies = config.weight_storage == WeightStorage::kAuto
-                          ? plan.weight_bytes <= plan.available_bytes / 2
-                          : config.weight_storage == WeightStorage::kCopied;
-  return copies ? MappedWeights::kCopy : MappedWeights::kRead;
-}
-
 namespace {
 
 // Kernel scratch, the RoPE table and the arrays of a step.

@@ -7,7 +7,6 @@
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/memory_planner.h"
 #include "kuiper/engine/model_runner.h"
-#include "kuiper/model/weight_source.h"
 
 namespace kuiper {
 
@@ -20,7 +19,6 @@ struct VisionLimits {
 VisionLimits VisionLimitsOf(const EngineConfig& config, const ModelConfig& model);
 
 WeightOptions WeightsOf(const EngineConfig& config);
-MappedWeights MappedWeightsOf(const EngineConfig& config, const MemoryPlan& plan);
 // Whether decode steps read shared pages once.
 bool Cascades(const EngineConfig& config, DType weights, const KvShape& kv, const Ops& ops);
 ModelRunner::Config RunnerConfig(const EngineConfig& config, const ModelConfig& model,

@@ -287,7 +287,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   LoadOptions load;
   load.max_context = s->config.max_context;
   load.weights = WeightsOf(config);
-  load.mapped = MappedWeightsOf(config, s->plan);
+  if (config.weight_storage == WeightStorage::kCopied) load.mapped = MappedWeights::kCopy;
   if (config.progress) {
     load.progress = [&config](int64_t done, int64_t total) {
       config.progress(static_cast<size_t>(done), static_cast<size_t>(total));

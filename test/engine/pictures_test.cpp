@@ -521,7 +521,6 @@ TEST(PictureRequestTest, MemoryIsThatOfThePlan) {
   for (const std::optional<DType> dtype : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     EngineConfig config = BaseConfig();
     config.dtype = dtype;
-    config.weight_storage = WeightStorage::kMapped;
     config.max_context = 400;
     const PatchGrid grid{1, 20, 36};
     config.vision_cache_tokens = 2 * grid.num_patches() / 4;
