@@ -1,7 +1,6 @@
 #include "demo/attachments.h"
 
 #include "demo/answer.h"
-#include "demo/chat_texts.h"
 #include "demo/prompt_source.h"
 
 namespace kuiper::demo {
@@ -25,7 +24,7 @@ StatusOr<std::string> Attachments::AddPicture(const std::string& command, const 
                                               std::optional<double> fps) {
   if (pictures_ == nullptr) return Bad(command + ": this model takes text only");
   if (path.empty()) return Bad(command + " needs a file");
-  ContentPart part{.kind = ContentPart::Kind::kImage, .text = Unquoted(path)};
+  ContentPart part{.kind = ContentPart::Kind::kImage, .text = path};
   if (command == "/video") {
     part.kind = ContentPart::Kind::kVideo;
     part.fps = fps;

@@ -24,6 +24,7 @@ class Attachments {
   StatusOr<std::string> AddPicture(const std::string& command, const std::string& path,
                                    std::optional<double> fps);
 
+  bool empty() const { return text_.empty() && media_.empty(); }
   const std::string& text() const { return text_; }
   const std::vector<ContentPart>& media() const { return media_; }
   // Nothing waits any longer, and pictures that the conversation does not have are forgotten.

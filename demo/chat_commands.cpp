@@ -27,8 +27,8 @@ bool Chat::Command(const std::string& line) {
 }
 
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
-  if (name == "/save" || name == "/load") return FileCommand(name, rest);
-  if (name == "/read") return Tell(attachments_.AddFile(rest));
+  if (name == "/save" || name == "/load") return FileCommand(name, TypedPath(rest));
+  if (name == "/read") return Tell(attachments_.AddFile(TypedPath(rest)));
   if (name == "/set") {
     bool& drop_oldest = run_.options.drop_oldest;
     KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
@@ -38,7 +38,7 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
   if (name == "/image" || name == "/video") {
-    return Tell(attachments_.AddPicture(name, rest, run_.options.video_fps));
+    return Tell(attachments_.AddPicture(name, TypedPath(rest), run_.options.video_fps));
   }
   if (name == "/help") {
     console_.Reply(ChatHelp());
@@ -107,6 +107,11 @@ void Chat::Regenerate() {
 }
 
 void Chat::Undo() {
+  if (!attachments_.empty()) {
+    attachments_.Clear(conversation_);
+    console_.Reply("nothing goes with the next message any longer");
+    return;
+  }
   if (!conversation_.DropLastTurn()) {
     console_.Reply("there is nothing to take back");
     return;

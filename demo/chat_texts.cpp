@@ -1,6 +1,7 @@
 #include "demo/chat_texts.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 
@@ -16,7 +17,8 @@ namespace {
 constexpr char kHelpBeforeSet[] = R"(/help, /?            this list
 /clear, /reset       forget the conversation and its keys and values
 /regen               answer the last message again
-/undo                take back the last message and its answer
+/undo                take back the last message and its answer, or what waits for the
+                     next one
 /system [TEXT]       show or set the system message
 /think on|off|auto   thinking of Qwen3
 )";
@@ -152,10 +154,12 @@ std::string Trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-std::string Unquoted(const std::string& path) {
+std::string TypedPath(const std::string& path) {
   const bool quoted =
       path.size() > 2 && (path[0] == '"' || path[0] == '\'') && path.back() == path[0];
-  return quoted ? path.substr(1, path.size() - 2) : path;
+  if (quoted) return path.substr(1, path.size() - 2);
+  const char* home = std::getenv("HOME");
+  return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
 }
 
 std::string SystemText(const Conversation& conversation) {

@@ -27,8 +27,9 @@ struct ChatTotals {
 // Without blanks and line breaks around it.
 std::string Trimmed(const std::string& text);
 
-// Without the quotes that a terminal puts around a path that is dropped on it.
-std::string Unquoted(const std::string& path);
+// The path that is meant by one typed in a chat: without the quotes that a terminal puts around
+// what is dropped on it, and "~/" is the home folder, as in a shell.
+std::string TypedPath(const std::string& path);
 
 std::string ChatHelp();
 std::string SystemText(const Conversation& conversation);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh clone to an answer: installs what is missing (Debian, Ubuntu), builds into build/ and
-# lets the bundled model answer one question twice, with a contiguous and with a paged KV cache.
-# Exits with 0 only if both answers are the same, text and token ids.
+# lets the bundled model answer one question twice, with a contiguous and with a paged KV cache; then
+# lets the one that sees answer a question about a picture. Exits with 0 only if both answers are the
+# same, text and token ids, and the last one is there.
 #
 #   tools/quickstart.sh [PROMPT]
 set -euo pipefail

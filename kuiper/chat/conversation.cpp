@@ -289,8 +289,9 @@ std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& te
 StatusOr<Prompt> RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
                            const Message& message) {
   Prompt prompt{.ids = EncodeRaw(tokenizer, TextOf(message)), .thinking = options.thinking()};
-  if (HasMedia(message)) {
-    if (options.pictures == nullptr) return NoPictures(0);
+  if (options.pictures == nullptr) {
+    if (HasMedia(message)) return NoPictures(0);
+  } else {
     KU_ASSIGN_OR_RETURN(const auto pictures, options.pictures->Of({message}));
     KU_ASSIGN_OR_RETURN(prompt.ids,
                         WithPads(tokenizer, prompt.ids, pictures, options.pictures->tokens()));

@@ -35,9 +35,17 @@ bool IsDataUrl(const std::string& location) {
   return location.starts_with("data:");
 }
 
+// Of a part that was read. Files with the same bytes are kept apart: each has its name in messages.
 std::string KeyOf(const ContentPart& part) {
   const char* kind = part.kind == Kind::kVideo ? "video " : "image ";
-  return kind + std::to_string(part.fps.value_or(0)) + " " + part.digest;
+  const std::string path = IsDataUrl(part.text) ? "" : " " + part.text;
+  return kind + std::to_string(part.fps.value_or(0)) + " " + part.digest + path;
+}
+
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
 }
 
 // The path of a location that is no data: URL.
@@ -48,6 +56,13 @@ StatusOr<std::string> PathOf(const std::string& location, const std::string& whe
   if (location.find("://") == std::string::npos) return location;
   return Bad(where + ": " + Quoted(location.substr(0, 80)) + " is not fetched",
              "write the path of a file, or a data: URL");
+}
+
+// What to do about a picture that a conversation had and that cannot be read any more.
+Status WithHint(const Status& status, const ContentPart& part) {
+  if (part.digest.empty() || !status.hint().empty()) return status;
+  return Status(status.code(), status.message(Param),
+                "bring the file back, or take the message out of the conversation");
 }
 
 }  // namespace
@@ -74,23 +89,20 @@ Status PictureReader::Read(const std::string& folder, const std::string& where, 
   } else if (is_video) {
     return Bad(where + ": a video has no data: URL", "write the path of a folder or an animation");
   }
+  if (!path.empty()) part->text = Absolute(path);
   if (part->digest.empty() || !inputs_.contains(KeyOf(*part))) {
     std::string digest;
-    KU_ASSIGN_OR_RETURN(VisionInput input, is_video ? processor_.FromVideo(path, part->fps)
-                                                    : ReadImage(path, where, *part, &digest));
-    if (is_video) digest = HexText(input.digest);
+    StatusOr<VisionInput> input =
+        is_video ? processor_.FromVideo(path, part->fps) : ReadImage(path, where, *part, &digest);
+    if (!input.ok()) return WithHint(input.status(), *part);
+    if (is_video) digest = HexText(input->digest);
     if (!part->digest.empty() && part->digest != digest) {
       return Bad(
-          input.source + " is not what it was: its digest is " + digest + ", not " + part->digest,
+          input->source + " is not what it was: its digest is " + digest + ", not " + part->digest,
           "bring the old file back, or take the digest out of the conversation");
     }
     part->digest = digest;
-    inputs_.insert_or_assign(KeyOf(*part), std::move(input));
-  }
-  if (!path.empty()) {
-    std::error_code error;
-    const auto absolute = std::filesystem::absolute(path, error);
-    part->text = error ? path : absolute.lexically_normal().string();
+    inputs_.insert_or_assign(KeyOf(*part), std::move(*input));
   }
   read_ms_ += MillisecondsSince(begin);
   return OkStatus();

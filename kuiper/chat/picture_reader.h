@@ -47,7 +47,7 @@ class PictureReader {
   ImageProcessor processor_;
   VisionTokens tokens_;
   double read_ms_ = 0;
-  std::map<std::string, VisionInput> inputs_;  // by kind, rate and digest
+  std::map<std::string, VisionInput> inputs_;  // by KeyOf of their parts
 };
 
 }  // namespace kuiper

@@ -116,6 +116,31 @@ TEST_F(PictureReaderTest, VideosOfOneFileDifferByTheirRate) {
   EXPECT_GT(reader_->largest_frame(), 0);
 }
 
+TEST_F(PictureReaderTest, FilesWithTheSameBytesKeepTheirNames) {
+  ContentPart a = Image(Copy("00-rgb.jpg", "a.jpg")), b = Image(Copy("00-rgb.jpg", "b.jpg"));
+  ASSERT_TRUE(reader_->Read("", "x", &a).ok());
+  ASSERT_TRUE(reader_->Read("", "x", &b).ok());
+  EXPECT_EQ(a.digest, b.digest);
+  const auto inputs = reader_->Of({Message{.parts = {a, b}}});
+  ASSERT_TRUE(inputs.ok());
+  EXPECT_EQ(inputs->at(0)->source, a.text);
+  EXPECT_EQ(inputs->at(1)->source, b.text);
+  EXPECT_EQ(inputs->at(0)->digest, inputs->at(1)->digest);
+}
+
+TEST_F(PictureReaderTest, MissingFilesSayWhatToDo) {
+  ContentPart part = Image(Copy("00-rgb.jpg", "a.jpg"));
+  ASSERT_TRUE(reader_->Read("", "x", &part).ok());
+  fs::remove(part.text);
+  reader_->KeepOnly({});
+  EXPECT_EQ(reader_->Read("", "x", &part).hint(),
+            "bring the file back, or take the message out of the conversation");
+  ContentPart other = Image(part.text);
+  EXPECT_EQ(reader_->Read("", "x", &other).hint(), "");
+  EXPECT_EQ(Error({.kind = Kind::kVideo, .text = part.text}),
+            "cannot open video " + part.text + ": No such file or directory");
+}
+
 TEST_F(PictureReaderTest, WhatNobodyHasIsForgotten) {
   ContentPart a = Image(Copy("00-rgb.jpg", "a.jpg")), b = Image(Copy("01-rgb.jpg", "b.jpg"));
   ASSERT_TRUE(reader_->Read("", "x", &a).ok());

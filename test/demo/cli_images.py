@@ -135,6 +135,8 @@ class OneShot(ImageTest):
                        "<|vision_start|><|image_pad|><|vision_end|>").out.split()
         self.assertEqual(raw.count(str(pad)), 6)
         self.assertEqual(len(raw), 8)
+        self.see_fails(5, "--raw", "-p", "<|vision_start|><|image_pad|><|vision_end|>",
+                       message="the prompt has places for 1 images and 0 videos, and there are 0")
 
     def test_dry_run(self):
         r = self.see("-i", self.red, "--dry-run")
@@ -260,6 +262,16 @@ class Chats(ImageTest):
         self.assertGreater(contexts[1], contexts[0])
         self.assertEqual(contexts[2], contexts[0])
         self.assertEqual(contexts[3], 0)
+
+    def test_what_waits_may_be_taken_back(self):
+        r = self.chat("/image %s\n/undo\nOne\n/image %s\nTwo\n/undo\n/undo\n"
+                      % (self.red, self.blue))
+        self.assertNotIn("image 0: " + self.red, r.err)
+        self.assertIn("image 0: " + self.blue, r.err)
+        self.assertIn("nothing goes with the next message any longer", r.err)
+        self.assertIn("took back the last turn, 0 left", r.err)
+        r = self.chat("One\n/undo\n", "--image", self.red, "--file", self.path("t", "Look"))
+        self.assertIn("took back the last turn, 1 left", r.err)
 
     def test_the_first_message_takes_those_of_the_flags(self):
         r = self.chat("What?\nWhy?\n", "--image", self.red)

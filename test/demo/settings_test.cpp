@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "demo/chat_texts.h"
 
 namespace kuiper::demo {
@@ -90,11 +93,19 @@ TEST(ChatCommands, TheNearestNameIsSuggested) {
 }
 
 TEST(ChatTexts, PathsMayBeInQuotes) {
-  EXPECT_EQ(Unquoted("'a b.png'"), "a b.png");
-  EXPECT_EQ(Unquoted("\"a b.png\""), "a b.png");
-  EXPECT_EQ(Unquoted("a 'b'"), "a 'b'");
-  EXPECT_EQ(Unquoted("''"), "''");
-  EXPECT_EQ(Unquoted("'"), "'");
+  EXPECT_EQ(TypedPath("'a b.png'"), "a b.png");
+  EXPECT_EQ(TypedPath("\"a b.png\""), "a b.png");
+  EXPECT_EQ(TypedPath("a 'b'"), "a 'b'");
+  EXPECT_EQ(TypedPath("''"), "''");
+  EXPECT_EQ(TypedPath("'"), "'");
+}
+
+TEST(ChatTexts, PathsMayBeginAtHome) {
+  ASSERT_NE(std::getenv("HOME"), nullptr);
+  EXPECT_EQ(TypedPath("~/a b.png"), std::string(std::getenv("HOME")) + "/a b.png");
+  EXPECT_EQ(TypedPath("'~/a.png'"), "~/a.png");
+  EXPECT_EQ(TypedPath("~a.png"), "~a.png");
+  EXPECT_EQ(TypedPath("a/~/b"), "a/~/b");
 }
 
 TEST(ChatTexts, TheBlockTableSaysWhatItIs) {

@@ -45,8 +45,9 @@ StatusOr<Picture> DecodeImage(const ImageFile& file) {
   return Oriented(std::move(stored.picture), OrientationOf(stored.exif, stored.xmp));
 }
 
-StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits) {
-  return ReadTextFile(path, limits.max_file_bytes, StatusCode::kInput, "image ");
+StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits,
+                                    const std::string& kind) {
+  return ReadTextFile(path, limits.max_file_bytes, StatusCode::kInput, kind + " ");
 }
 
 }  // namespace kuiper

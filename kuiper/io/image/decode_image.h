@@ -20,7 +20,9 @@ StatusOr<ImageFormat> FormatOf(const ImageFile& file);
 // kInput when the file is no picture, is damaged, or asks for more than its limits.
 StatusOr<Picture> DecodeImage(const ImageFile& file);
 
-// The bytes of a picture file. kInput when it cannot be read or is larger than the limit.
-StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits);
+// The bytes of a picture file. kInput when it cannot be read or is larger than the limit; `kind`
+// says what cannot be opened.
+StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits,
+                                    const std::string& kind = "image");
 
 }  // namespace kuiper

@@ -56,7 +56,7 @@ Status VideoFrames::ListFolder() {
 }
 
 Status VideoFrames::OpenAnimation() {
-  KU_ASSIGN_OR_RETURN(bytes_, ReadImageFile(path_, limits_));
+  KU_ASSIGN_OR_RETURN(bytes_, ReadImageFile(path_, limits_, "video"));
   const ImageFile file{.bytes = bytes_, .name = path_, .limits = limits_};
   KU_ASSIGN_OR_RETURN(format_, FormatOf(file));
   if (format_ != ImageFormat::kGif && format_ != ImageFormat::kWebp) {
