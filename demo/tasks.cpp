@@ -79,13 +79,9 @@ TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input) 
   chat.family = run.family;
   if (run.own_template.has_value()) chat.own = &*run.own_template;
   chat.now = options.now;
-  chat.documents = input.messages.documents;
-  chat.template_kwargs = input.messages.template_kwargs;
-  chat.add_generation_prompt = input.messages.add_generation_prompt.value_or(true);
-  chat.think = options.think.has_value() ? options.think : input.messages.enable_thinking;
+  chat.think = options.think;
   chat.keep_thinking = options.keep_thinking;
-  chat.tools_json = input.messages.tools_json;
-  return chat;
+  return WithMessages(std::move(chat), input.messages);
 }
 
 StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input) {

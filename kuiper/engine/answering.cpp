@@ -2,10 +2,21 @@
 
 #include <algorithm>
 
+#include "kuiper/base/hash.h"
+
 namespace kuiper {
+namespace {
+
+// No token's id has this bit.
+constexpr uint64_t kSaltedKey = uint64_t{1} << 63;
+
+}  // namespace
 
 bool AnswerRules::EndsAnswer(const Request& request, int32_t token) const {
-  return !request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end();
+  const auto has = [token](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  return (!request.ignore_eos && has(eos)) || has(request.stop_token_ids);
 }
 
 FinishReason AnswerRules::LimitReached(const Request& request, size_t num_generated) const {
@@ -29,6 +40,11 @@ std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_i
   seq->priority = request.priority;
   seq->sampling = request.sampling;
   seq->hidden_of = request.hidden_of;
+  // The first key tells the whole path of the prefix cache apart.
+  if (!request.cache_salt.empty()) {
+    seq->keys = {Fnv1a64(std::span(request.prompt).first(1), Fnv1a64OfText(request.cache_salt)) |
+                 kSaltedKey};
+  }
   return seq;
 }
 
