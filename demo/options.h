@@ -11,6 +11,7 @@
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/quant/quantize_model.h"
+#include "kuiper/server/reasoning_field.h"
 
 namespace kuiper::demo {
 
@@ -20,7 +21,10 @@ enum class FlagPrograms : unsigned {
   kBatch = 2,  // kuiper_batch
   kEval = 4,   // kuiper eval
   kQuantize = 8,
-  kAnswers = kText | kBatch,
+  kServe = 16,             // kuiper_server
+  kOnce = kText | kBatch,  // those that end by themselves
+  kMany = kBatch | kServe,
+  kAnswers = kOnce | kServe,
   kRuns = kAnswers | kEval,  // those with an engine
   kAll = kRuns | kQuantize,
 };
@@ -42,7 +46,8 @@ enum class Task {
   kBenchmark,
   kBatch,
   kEval,
-  kQuantize
+  kQuantize,
+  kServe
 };
 
 // What kuiper eval does with a text.
@@ -62,6 +67,23 @@ struct QuantizeFlags {
   bool activation_aware = true;
   std::string text_file;  // "" = kCalibrationText
   int limit = 8192;       // tokens of the text
+};
+
+// How kuiper_server is reached, and what it allows.
+struct ServeFlags {
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string unix_socket, port_file;
+  std::vector<std::string> names;  // none: that of the model
+  std::string api_key_file, cors_origin;
+  int max_connections = 4096;
+  int max_queue = 64;
+  size_t max_body = 8 << 20;
+  double request_timeout = 0, drain_timeout = 30, release_after = 0;  // seconds
+  int max_output_tokens = 0;
+  int answer_memory = 1 << 20;
+  std::string metrics_prefix = "kuiper";
+  ReasoningField reasoning_field = ReasoningField::kBoth;
 };
 
 struct Options {
@@ -117,6 +139,7 @@ struct Options {
   EvalOptions eval;
   bool wants_json = false;  // of kuiper eval
   QuantizeFlags quantize;
+  ServeFlags serve;
   std::vector<Options> others;          // of EvalOptions::against, each a whole configuration
   std::string trace_file, tables_file;  // of a paged KV cache
   std::string tokens_file;

@@ -14,7 +14,7 @@ import unittest
 
 from cli_harness import ARGS
 
-PARTS = ("batch", "chat", "errors", "eval", "output", "quantize", "terminal", "tools", "trace")
+PARTS = ("batch", "chat", "errors", "eval", "output", "quantize", "serve", "terminal", "tools", "trace")
 
 
 def main():
