@@ -232,6 +232,16 @@ function take(event, message) {
   message.stats = `${event.usage.prompt_tokens} tokens in (${cached} reused), ${event.usage.completion_tokens} out` +
     (t ? `, first after ${Math.round(t.queue_ms + t.prompt_ms)} ms, ${t.predicted_per_second.toFixed(1)} tokens/s` : "");
 }
+// Tokens may come faster than the browser draws.
+let frame = null;
+function drawSoon(node, message) {
+  frame ??= requestAnimationFrame(() => {
+    frame = null;
+    const list = $("messages"), follows = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+    fill(node, message);
+    if (follows) list.scrollTop = list.scrollHeight;
+  });
+}
 async function answer() {
   const chat = current, message = {role: "assistant", content: ""}, control = new AbortController();
   const id = "page-" + crypto.getRandomValues(new Uint32Array(2)).join("-");
@@ -247,9 +257,7 @@ async function answer() {
     if (!response.ok) throw new Error((await response.json()).error.message);
     for await (const event of events(response)) {
       take(event, message);
-      const list = $("messages"), follows = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
-      fill(node, message);
-      if (follows) list.scrollTop = list.scrollHeight;
+      drawSoon(node, message);
     }
   } catch (error) {
     if (error.name !== "AbortError") message.error = String(error.message ?? error);
@@ -282,7 +290,7 @@ function send(event) {
 let watch = null;
 function drawPages(kv) {
   $("page-text").textContent = !kv.paged ? "The KV cache is not paged." :
-    `${kv.num_blocks} pages of ${kv.block_size} tokens: ${kv.used} in use, ${kv.free} free, ${kv.shared} shared; ` +
+    `${kv.num_blocks} pages of ${kv.block_size} tokens: ${kv.used} in use, ${kv.free} free, ${kv.blocks.split("s").length - 1} shared; ` +
     `sharing saves ${kv.saved}; ${(kv.bytes_touched / 1048576).toFixed(1)} of ${(kv.bytes_reserved / 1048576).toFixed(1)} MB touched; ` +
     `${kv.prefix_cache.hits} of ${kv.prefix_cache.queries} prompt tokens reused.`;
   const own = running ? kv.sequences.filter((s) => s.request === running.id && !s.swapped) : [];
