@@ -91,6 +91,7 @@ Row Unused(FlagUse use, const char* name, Variable variable, const char* why,
 
 std::vector<Row> RowsOf(std::vector<Flag> flags) {
   std::vector<Row> rows;
+  rows.reserve(flags.size());
   for (Flag& flag : flags) rows.push_back({std::move(flag)});
   return rows;
 }
