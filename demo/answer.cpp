@@ -10,6 +10,7 @@
 #include "demo/raw_terminal.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
+#include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
@@ -47,6 +48,22 @@ void ShowAnswers(const Result& result, TextWriter* writer) {
 
 }  // namespace
 
+PictureFacts::PictureFacts(const VisionInput& input)
+    : source(input.source),
+      width(input.width),
+      height(input.height),
+      scaled_width(input.grid.w * input.patch_size),
+      scaled_height(input.grid.h * input.patch_size),
+      num_frames(IsVideo(input) ? input.grid.t : 0),
+      patches(input.grid.num_patches()),
+      tokens(input.num_tokens()) {}
+
+std::string PictureFacts::Describe() const {
+  const std::string times = num_frames > 0 ? " x " + std::to_string(num_frames) : "";
+  return Format("%s, %dx%d -> %dx%d%s, %ld tokens", source.c_str(), width, height, scaled_width,
+                scaled_height, times.c_str(), tokens);
+}
+
 bool Result::ok() const {
   if (status.ok()) return true;
   return completion.finish == FinishReason::kContext && !completion.tokens.empty();
@@ -72,14 +89,25 @@ double Result::decode_gbps() const {
   return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
 }
 
-Answerer::Answerer(const Options& options, Engine& engine, Console& console, bool stream,
-                   KvWatch* watch)
-    : options_(options),
+Answerer::Answerer(const ProgramRun& run, Engine& engine)
+    : options_(run.options),
       engine_(engine),
-      console_(console),
-      stream_(stream),
-      watch_(watch),
-      model_(ModelName(options.engine.model_path)) {}
+      console_(run.console),
+      stream_(Streams(run)),
+      watch_(run.watch.get()),
+      pictures_(run.pictures.get()),
+      model_(ModelName(run.options.engine.model_path)) {}
+
+void Answerer::TakeFacts(const Prompt& prompt, Result* result) const {
+  result->dropped_turns = prompt.dropped_turns;
+  result->dropped_tokens = prompt.dropped_tokens;
+  for (const VisionInput& input : prompt.images) {
+    result->pictures.emplace_back(input);
+    console_.Detail("image " + std::to_string(result->pictures.size() - 1) + ": " +
+                    result->pictures.back().Describe());
+  }
+  if (pictures_ != nullptr) result->picture_ms = pictures_->TakeReadMs();
+}
 
 void Answerer::NoteSurprises(const Completion& completion, const Request& parameters) const {
   if (completion.dropped_tokens > 0) {
@@ -125,8 +153,7 @@ void Answerer::Log(const char* when) const {
           std::to_string(kv.pages_total) + " blocks free");
 }
 
-Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameters,
-                        bool show_thinking) {
+Result Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters, bool show_thinking) {
   Result result;
   result.model = model_;
   result.load_ms = engine_.load_ms();
@@ -147,11 +174,11 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
     PrintJson(result);
     console_.Error(result.status);
   });
-  if (!prompt.ok()) {
+  const bool had_prompt = prompt.ok();
+  if (!had_prompt) {
     result.status = prompt.status();
   } else {
-    result.dropped_turns = prompt->dropped_turns;
-    result.dropped_tokens = prompt->dropped_tokens;
+    TakeFacts(*prompt, &result);
     Log("before the request");
     bool first = true;
     const auto on_event = [&](const TokenEvent& event) {
@@ -168,15 +195,16 @@ Result Answerer::Answer(const StatusOr<Prompt>& prompt, const Request& parameter
       return console_.output_status().ok();
     };
     result.is_beam_search = parameters.beam_width > 1;
-    const auto on_prompt = [&](int64_t id) { ShowPrompt(id, prompt->ids.size()); };
-    TakeAnswers(RunSamples(engine_, MakeRequest(*prompt, parameters), on_event, on_prompt),
-                &result);
+    const size_t prompt_tokens = prompt->ids.size();
+    const auto on_prompt = [&](int64_t id) { ShowPrompt(id, prompt_tokens); };
+    Request request = MakeRequest(*std::move(prompt), parameters);
+    TakeAnswers(RunSamples(engine_, std::move(request), on_event, on_prompt), &result);
     console_.EndProgress();
   }
   result.kv = engine_.kv_stats();
   result.ran = engine_.run_facts();
   ShowAnswers(result, &writer);
-  if (prompt.ok()) Log("after the request");
+  if (had_prompt) Log("after the request");
   Finish(&result);
   NoteSurprises(result.completion, parameters);
   WarnOfCut(result, parameters);

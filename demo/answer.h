@@ -16,6 +16,21 @@
 
 namespace kuiper::demo {
 
+struct ProgramRun;
+
+// An image or video of a prompt.
+struct PictureFacts {
+  explicit PictureFacts(const VisionInput& input);
+  // "cat.jpg, 1024x768 -> 1024x768, 768 tokens"
+  std::string Describe() const;
+
+  std::string source;
+  int width = 0, height = 0;                // pixels before scaling
+  int scaled_width = 0, scaled_height = 0;  // and behind it
+  int num_frames = 0;                       // of a video that it is shown at; 0: an image
+  int64_t patches = 0, tokens = 0;
+};
+
 // Everything the outputs say about one answer.
 struct Result {
   Status status;  // why there is no answer, or why it ended early (KV cache full)
@@ -29,6 +44,8 @@ struct Result {
   // Absent: nothing ran.
   std::optional<KvStats> kv;
   std::optional<RunFacts> ran;
+  std::vector<PictureFacts> pictures;  // of the whole prompt
+  double picture_ms = 0;               // reading and scaling those that are not from turns before
   int dropped_turns = 0;
   int dropped_tokens = 0;
 
@@ -44,17 +61,16 @@ struct Result {
 
 class Answerer {
  public:
-  // `watch`: null where no answer is printed.
-  Answerer(const Options& options, Engine& engine, Console& console, bool stream,
-           KvWatch* watch = nullptr);
+  Answerer(const ProgramRun& run, Engine& engine);
 
   // Generates and prints. Errors are printed too, as the output format wants them.
-  Result Answer(const StatusOr<Prompt>& prompt, const Request& parameters, bool show_thinking);
+  Result Answer(StatusOr<Prompt> prompt, const Request& parameters, bool show_thinking);
 
   // Files of the options: --dump-tokens, --dump-logits. Prints errors; false if there was one.
   bool WriteDumps(const Result& result);
 
  private:
+  void TakeFacts(const Prompt& prompt, Result* result) const;
   // What nobody can see from the answer: text that slid away, a seed that was drawn.
   void NoteSurprises(const Completion& completion, const Request& parameters) const;
   // What to raise where answers ended by a limit.
@@ -73,7 +89,8 @@ class Answerer {
   Engine& engine_;
   Console& console_;
   bool stream_;
-  KvWatch* watch_;
+  KvWatch* watch_;  // null where no answer is printed
+  PictureReader* pictures_;
   std::string model_;
   bool stats_file_begun_ = false;
 };

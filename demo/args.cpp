@@ -33,7 +33,7 @@ Spellings LongSpellings(const FlagTable& table) {
     if (!negated.empty()) list.push_back({"no-" + flag.name, &flag, negated});
   }
   for (const FlagAlias& alias : table.aliases) {
-    const Flag* flag = table.Find(alias.name);
+    const Flag* flag = alias.alias.starts_with('-') ? nullptr : table.Find(alias.name);
     if (flag != nullptr) list.push_back({alias.alias, flag, alias.fixed, alias.takes_bool});
   }
   return list;
@@ -81,6 +81,10 @@ std::optional<Spelling> FindShort(const FlagTable& table, const std::string& nam
   if (name == "h") return Spelling{"help", nullptr, ""};
   for (const Flag& flag : table.flags) {
     if (!name.empty() && name == flag.short_name) return Spelling{flag.name, &flag, ""};
+  }
+  for (const FlagAlias& alias : table.aliases) {
+    const Flag* flag = alias.alias == "-" + name ? table.Find(alias.name) : nullptr;
+    if (flag != nullptr) return Spelling{flag->name, flag, ""};
   }
   return std::nullopt;
 }
@@ -168,6 +172,7 @@ class Parser {
       // The bare option for flags that cannot work at all, with the value where others can.
       return Bad(spelled + (some_work ? " " + *value : "") + " " + flag.why);
     }
+    parsed_.in_order.emplace_back(flag.name, *value);
     parsed_.values[flag.name] = std::move(*value);
     return OkStatus();
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/status.h"
@@ -39,7 +40,8 @@ struct Flag {
 Flag MakeFlag(const std::string& names, Variable variable, std::string help, Limits limits = {},
               std::string value_name = "");
 
-// Another spelling of a flag; it takes the values of that flag unless `fixed` says otherwise.
+// Another spelling of a flag, a long one or, with its dash, a short one; it takes the values of
+// that flag unless `fixed` says otherwise.
 struct FlagAlias {
   std::string alias;
   std::string name;
@@ -57,7 +59,8 @@ struct FlagTable {
 
 struct ParsedArgs {
   std::vector<std::string> positionals;
-  std::map<std::string, std::string, std::less<>> values;  // the last one of each flag given
+  std::map<std::string, std::string, std::less<>> values;     // the last one of each flag given
+  std::vector<std::pair<std::string, std::string>> in_order;  // flags and values, all of them
   bool help = false;
   bool help_all = false;  // --help all
   bool version = false;

@@ -100,9 +100,13 @@ void BatchJob::Store(const BatchLine& line, std::string text) {
 StatusOr<Prompt> BatchJob::BuildPrompt(const ChatRequest& request) {
   if (!request.request.prompt.empty()) return Prompt{.ids = request.request.prompt};
   if (!request.is_chat) return Prompt{.ids = EncodeRaw(*engine_.tokenizer(), request.text)};
-  const PromptInput input = {.messages = request.messages};
-  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_.options, input));
-  return prompter_.Build(ChatTemplateOf(run_, input), request.request, &conversation);
+  const PromptInput input = {.messages = request.messages,
+                             .folder = FolderOf(run_.options.batch_input)};
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run_, input));
+  StatusOr<Prompt> prompt =
+      prompter_.Build(ChatTemplateOf(run_, input), request.request, &conversation);
+  if (run_.pictures != nullptr) run_.pictures->KeepOnly({});
+  return prompt;
 }
 
 void BatchJob::Start(const BatchInput::Item& item) {
@@ -110,8 +114,9 @@ void BatchJob::Start(const BatchInput::Item& item) {
     KU_RETURN_IF_ERROR(item.json.status());
     KU_ASSIGN_OR_RETURN(const ChatRequest wanted,
                         ParseBatchLine(item.line, *item.json, run_.options.request));
-    KU_ASSIGN_OR_RETURN(const Prompt prompt, BuildPrompt(wanted));
-    KU_ASSIGN_OR_RETURN(const int64_t id, engine_.Add(MakeRequest(prompt, wanted.request)));
+    KU_ASSIGN_OR_RETURN(Prompt prompt, BuildPrompt(wanted));
+    KU_ASSIGN_OR_RETURN(const int64_t id,
+                        engine_.Add(MakeRequest(std::move(prompt), wanted.request)));
     const int choices = wanted.request.num_samples;
     active_[id] = {item.line, wanted.is_chat, choices, std::vector<Completion>(choices)};
     return id;
@@ -276,7 +281,10 @@ std::string Fingerprint(const ProgramRun& run) {
   constexpr const char* kFlags[] = {"attention",
                                     "deterministic",
                                     "dtype",
+                                    "image-max-tokens",
                                     "max-context",
+                                    "max-pixels",
+                                    "min-pixels",
                                     "history-thinking",
                                     "kv-cache-dtype",
                                     "on-full",
@@ -284,7 +292,8 @@ std::string Fingerprint(const ProgramRun& run) {
                                     "now",
                                     "system-prompt",
                                     "think",
-                                    "use-generation-config"};
+                                    "use-generation-config",
+                                    "video-fps"};
   Options options = run.options;
   const FlagTable table = FlagsOf(FlagPrograms::kBatch, options);
   std::string text = "model=" + HashText(run.model->Hash());

@@ -18,16 +18,17 @@ constexpr char kEndOfMultiline[] = "/end";
 }  // namespace
 
 Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
-           Conversation conversation, TemplateOptions chat)
+           Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media)
     : run_(run),
       console_(run.console),
       engine_(std::move(engine)),
       session_(std::move(session)),
-      answerer_(run.options, *engine_, run.console, Streams(run), run.watch.get()),
+      answerer_(run, *engine_),
       prompter_(run.options, run.console, *engine_->tokenizer(), run.context),
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
-      parameters_(run.options.request) {}
+      parameters_(run.options.request),
+      attachments_(run.pictures.get(), std::move(media)) {}
 
 int Chat::Loop(int input_fd) {
   ChatInput input(console_, input_fd);
@@ -87,8 +88,8 @@ void Chat::Ask(const std::string& text) {
     return;
   }
   Conversation before = conversation_;
-  conversation_.AddUser(files_ + text);
-  if (Answer(std::move(before))) files_.clear();
+  conversation_.AddUser(attachments_.text() + text, attachments_.media());
+  if (Answer(std::move(before))) attachments_.Clear(conversation_);
 }
 
 bool Chat::Answer(Conversation before) {
@@ -133,7 +134,12 @@ void Chat::Fail(const Status& status, bool as_answer) {
 StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
   KU_ASSIGN_OR_RETURN(std::unique_ptr<SessionFile> session,
                       SessionFile::Open(run.options.session_file));
-  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run, input));
+  // Without a message they belong to the first one that is typed.
+  std::vector<ContentPart> media;
+  if (!input.text.has_value()) {
+    KU_ASSIGN_OR_RETURN(media, ReadMedia(run, input));
+  }
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   const TemplateOptions chat = ChatTemplateOf(run, input);
   AdviseOnThinking(run, chat);
@@ -144,7 +150,8 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
     run.console.Info("Chat with " + ModelName(run.options.engine.model_path) +
                      ". /help lists the commands, /quit ends.");
   }
-  return Chat(run, std::move(engine), std::move(session), std::move(conversation), chat)
+  return Chat(run, std::move(engine), std::move(session), std::move(conversation), chat,
+              std::move(media))
       .Loop(STDIN_FILENO);
 }
 

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "demo/answer.h"
+#include "demo/attachments.h"
 #include "demo/chat_input.h"
 #include "demo/chat_texts.h"
 #include "demo/session_file.h"
@@ -17,7 +19,7 @@ namespace kuiper::demo {
 class Chat {
  public:
   Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
-       Conversation conversation, TemplateOptions chat);
+       Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media);
 
   // Until /quit, the end of input or SIGTERM; the exit code of the first turn that failed, else 0.
   int Loop(int input_fd);
@@ -37,7 +39,7 @@ class Chat {
   bool Command(const std::string& line);
   Status RunCommand(const std::string& name, const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
-  Status ReadFile(const std::string& path);
+  Status Tell(const StatusOr<std::string>& reply);
   void Regenerate();
   void Undo();
   Status SetSystem(const std::string& text);
@@ -57,7 +59,7 @@ class Chat {
   Request parameters_;
   ChatTotals totals_;
   BlockTable block_table_;
-  std::string files_;  // what /read put in front of the next message
+  Attachments attachments_;
   bool multiline_ = false;
   int exit_code_ = 0;
 };

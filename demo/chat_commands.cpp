@@ -28,7 +28,7 @@ bool Chat::Command(const std::string& line) {
 
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/save" || name == "/load") return FileCommand(name, rest);
-  if (name == "/read") return ReadFile(rest);
+  if (name == "/read") return Tell(attachments_.AddFile(rest));
   if (name == "/set") {
     bool& drop_oldest = run_.options.drop_oldest;
     KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
@@ -37,7 +37,9 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   }
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
-  if (name == "/image") return Bad("this program takes text only");
+  if (name == "/image" || name == "/video") {
+    return Tell(attachments_.AddPicture(name, rest, run_.options.video_fps));
+  }
   if (name == "/help") {
     console_.Reply(ChatHelp());
   } else if (name == "/clear") {
@@ -64,13 +66,9 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   return OkStatus();
 }
 
-Status Chat::ReadFile(const std::string& path) {
-  if (path.empty()) return Bad("/read needs a file");
-  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "file"));
-  files_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
-  console_.Reply("read " + std::to_string(text.size()) + " bytes of " + path +
-                 ": they go in front of the next message");
-  return OkStatus();
+Status Chat::Tell(const StatusOr<std::string>& reply) {
+  if (reply.ok()) console_.Reply(*reply);
+  return reply.status();
 }
 
 Status Chat::FileCommand(const std::string& name, const std::string& path) {
@@ -81,7 +79,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
     console_.Reply("saved " + std::to_string(conversation_.num_turns()) + " turns to " + path);
     return OkStatus();
   }
-  KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path));
+  KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path, run_.pictures.get()));
   block_table_ = {};
   console_.Reply("loaded " + std::to_string(conversation_.num_turns()) + " turns from " + path);
   return OkStatus();
@@ -90,7 +88,7 @@ Status Chat::FileCommand(const std::string& name, const std::string& path) {
 void Chat::Clear() {
   conversation_.Clear();
   block_table_ = {};
-  files_.clear();
+  attachments_.Clear(conversation_);
   engine_->ClearPrefixCache();
   engine_->ReleaseUnusedMemory();
   console_.Reply("conversation cleared");

@@ -29,6 +29,8 @@ constexpr char kHelpAfterSet[] = R"(
 /cache               KV cache and prefix cache
 /paged               block table of the newest answer
 /read FILE           put a file in front of the next message
+/image FILE          put a picture in front of the next message; several may be
+/video PATH          the same with a folder of frames, an animated GIF or WebP
 /save FILE           save the conversation (JSON)
 /load FILE           load a conversation
 /multiline           a message of several lines, ended by a line /end
@@ -43,31 +45,19 @@ struct CommandName {
   const char* meaning;
 };
 constexpr CommandName kCommands[] = {
-    {"/help", "/help"},
-    {"/?", "/help"},
-    {"/clear", "/clear"},
-    {"/reset", "/clear"},
-    {"/regen", "/regen"},
-    {"/undo", "/undo"},
-    {"/set", "/set"},
-    {"/system", "/system"},
-    {"/think", "/think"},
-    {"/show", "/show"},
-    {"/stats", "/stats"},
-    {"/tokens", "/tokens"},
-    {"/cache", "/cache"},
-    {"/paged", "/paged"},
-    {"/read", "/read"},
-    {"/save", "/save"},
-    {"/load", "/load"},
-    {"/image", "/image"},
-    {"/quit", "/quit"},
-    {"/exit", "/quit"},
-    {"/bye", "/quit"},
-    {"/q", "/quit"},
-    {"exit", "/quit"},
-    {"quit", "/quit"},
-    {"/multiline", "/multiline"},
+    {"/help", "/help"},   {"/?", "/help"},
+    {"/clear", "/clear"}, {"/reset", "/clear"},
+    {"/regen", "/regen"}, {"/undo", "/undo"},
+    {"/set", "/set"},     {"/system", "/system"},
+    {"/think", "/think"}, {"/show", "/show"},
+    {"/stats", "/stats"}, {"/tokens", "/tokens"},
+    {"/cache", "/cache"}, {"/paged", "/paged"},
+    {"/read", "/read"},   {"/save", "/save"},
+    {"/load", "/load"},   {"/image", "/image"},
+    {"/video", "/video"}, {"/quit", "/quit"},
+    {"/exit", "/quit"},   {"/bye", "/quit"},
+    {"/q", "/quit"},      {"exit", "/quit"},
+    {"quit", "/quit"},    {"/multiline", "/multiline"},
 };
 constexpr char kOverflow[] = "overflow";
 
@@ -160,6 +150,12 @@ std::string Trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string::npos) return "";
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+std::string Unquoted(const std::string& path) {
+  const bool quoted =
+      path.size() > 2 && (path[0] == '"' || path[0] == '\'') && path.back() == path[0];
+  return quoted ? path.substr(1, path.size() - 2) : path;
 }
 
 std::string SystemText(const Conversation& conversation) {

@@ -27,6 +27,9 @@ struct ChatTotals {
 // Without blanks and line breaks around it.
 std::string Trimmed(const std::string& text);
 
+// Without the quotes that a terminal puts around a path that is dropped on it.
+std::string Unquoted(const std::string& path);
+
 std::string ChatHelp();
 std::string SystemText(const Conversation& conversation);
 std::string ThinkingText(const TemplateOptions& chat);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "demo/exit_code.h"
+#include "demo/quantize_flags.h"
 #include "demo/serve_flags.h"
 #include "kuiper/chat/parameters.h"
 
@@ -12,19 +13,6 @@ namespace {
 constexpr const char* kTextOnly = "is not available: this program takes text only";
 constexpr const char* kNotYet = "is not available in this version";
 constexpr const char* kOneWay = "has no effect: there is one implementation";
-
-// What most people need.
-constexpr const char* kCommon[] = {
-    "input",         "output",     "prompt",        "file",
-    "system-prompt", "think",      "max-tokens",    "temp",
-    "top-p",         "seed",       "max-context",   "paged-attention",
-    "prefix-cache",  "device",     "threads",       "interactive",
-    "stream",        "session",    "output-format", "quiet",
-    "verbose",       "dry-run",    "verify-paged",  "strict",
-    "max-num-seqs",  "text",       "against",       "window",
-    "stride",        "limit",      "json",          "format",
-    "bits",          "group-size", "method",        "asymmetric",
-    "host",          "port",       "api-key-file",  "served-model-name"};
 
 // A row of the table, and the programs that take it; absent: those of its group.
 struct Row {
@@ -61,6 +49,14 @@ Row For(FlagPrograms programs, Row row) {
 }
 
 Row Infer(Row row) {
+  return For(FlagPrograms::kPrompts, std::move(row));
+}
+
+Row Sees(Row row) {
+  return For(FlagPrograms::kSees, std::move(row));
+}
+
+Row Blind(Row row) {
   return For(FlagPrograms::kText, std::move(row));
 }
 
@@ -121,11 +117,36 @@ std::vector<Row> InputRows(Options& o) {
          "thinking; auto = the chat template's own, on"),
       Infer(Of("show-thinking", &o.show_thinking, "print the reasoning (--hide-thinking: do not)")),
       OfParameter(*FindParameter("reasoning_budget"), o.request),
-      Infer(Unused(FlagUse::kUnavailable, "image", &o.unused.text, kTextOnly)),
-      Infer(Unused(FlagUse::kUnavailable, "max-pixels", &o.unused.text, kTextOnly)),
-      Infer(Unused(FlagUse::kUnavailable, "min-pixels", &o.unused.text, kTextOnly)),
-      Infer(Unused(FlagUse::kUnavailable, "image-max-tokens", &o.unused.text, kTextOnly)),
   };
+}
+
+std::vector<Row> PictureRows(Options& o) {
+  using enum FlagPrograms;
+  std::vector<Row> rows = {
+      Sees(Text("image", "PATH", &o.media_paths,
+                "picture of the first message, a file or a data: URL; may be repeated")),
+      Sees(Text("video", "PATH", &o.media_paths,
+                "video of the first message: a folder of frames, an animated GIF or WebP; may be "
+                "repeated")),
+      For(kSeesOrBatch, Of("video-fps", &o.video_fps,
+                           "frames per second of videos (default: the animation's, else 24)",
+                           {.max = 1e6, .above_min = true})),
+      For(kPictures, Of("max-pixels", &o.image.max_pixels,
+                        "larger pictures are scaled down to this; model = as its file says",
+                        {.min = 1, .absent = "model"})),
+      For(kPictures,
+          Of("min-pixels", &o.image.min_pixels,
+             "smaller pictures are scaled up to this (default: as the model's file says)",
+             {.min = 1})),
+      For(kPictures,
+          Of("image-max-tokens", &o.image.max_tokens,
+             "tokens that a picture may become (default: what --max-pixels gives)", {.min = 1})),
+  };
+  for (const char* name :
+       {"image", "video", "video-fps", "max-pixels", "min-pixels", "image-max-tokens"}) {
+    rows.push_back(Blind(Unused(FlagUse::kUnavailable, name, &o.unused.text, kTextOnly)));
+  }
+  return rows;
 }
 
 std::vector<Row> GenerationRows(Options& o) {
@@ -319,25 +340,6 @@ std::vector<Row> EvalRows(EvalOptions& e, bool* wants_json) {
   };
 }
 
-std::vector<Row> QuantizeRows(QuantizeFlags& q) {
-  return {
-      Of("format",
-         OneOf(&q.scheme.format, {{"compressed-tensors", CheckpointFormat::kCompressedTensors},
-                                  {"awq", CheckpointFormat::kAwq}}),
-         "how the checkpoint is stored"),
-      Of("bits", OneOf(&q.scheme.bits, {{"4", 4}, {"8", 8}}), "of a weight; awq has 4"),
-      Of("group-size", OneOf(&q.scheme.group_size, {{"32", 32}, {"64", 64}, {"128", 128}}),
-         "weights that share a scale"),
-      Of("method", OneOf(&q.activation_aware, {{"awq", true}, {"rtn", false}}),
-         "awq: keep the outputs on a text; rtn: round to the nearest"),
-      Of("asymmetric", &q.asymmetric,
-         "groups have a zero of their own (default: with --format awq)"),
-      Text("text", "FILE", &q.text_file,
-           "the text of --method awq, - = standard input (default: a short one of its own)"),
-      Of("limit", &q.limit, "tokens of the text at most", {.min = 32, .max = 1 << 20}),
-  };
-}
-
 }  // namespace
 
 std::string FlagOf(const Parameter& parameter) {
@@ -349,9 +351,10 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
   using enum FlagPrograms;
   const Group groups[] = {
       {"Evaluation", kEval, EvalRows(options.eval, &options.wants_json)},
-      {"Quantization", kQuantize, QuantizeRows(options.quantize)},
+      {"Quantization", kQuantize, RowsOf(FlagsOfQuantizing(options.quantize))},
       {"Server", kServe, RowsOf(FlagsOfServing(options.serve))},
       {"Model and input", kAnswers, InputRows(options)},
+      {"Pictures", kAnswers, PictureRows(options)},
       {"Generation", kAnswers, GenerationRows(options)},
       {kConfigurationGroup, kRuns, CacheRows(options.engine)},
       {kConfigurationGroup, kRuns, ExecutionRows(options)},
@@ -363,28 +366,9 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
       if (!Contains(row.programs.value_or(group.programs), program)) continue;
       table.flags.push_back(row.flag);
       table.flags.back().group = group.title;
-      table.flags.back().is_common =
-          std::find(std::begin(kCommon), std::end(kCommon), row.flag.name) != std::end(kCommon);
     }
   }
-  table.aliases = {
-      {"temperature", "temp"},
-      {"enable-thinking", "think", "", true},
-      {"hide-thinking", "show-thinking", "false"},
-      {"page-size", "block-size"},
-      {"ctx-size", "max-context"},
-      {"max-model-len", "max-context"},
-      {"enforce-eager", "cuda-graph", "false"},
-      // On or off by default, as the device has it.
-      {"no-cascade-attention", "cascade-attention", "false"},
-      {"no-fused-ffn", "fused-ffn", "false"},
-  };
-  if (program == kServe) {
-    for (const Parameter& parameter : Parameters()) {
-      if (!parameter.of_sampling) continue;
-      table.aliases.push_back({"default-" + FlagOf(parameter), FlagOf(parameter)});
-    }
-  }
+  AddNames(program, &table);
   return table;
 }
 

@@ -38,7 +38,8 @@ std::string FlagHead(const FlagTable& table, const Flag& flag) {
   if (!flag.value_name.empty()) head += " " + flag.value_name;
   if (IsOn(flag)) head += ", --no-" + flag.name;
   for (const FlagAlias& alias : table.aliases) {
-    if (alias.name == flag.name) head += ", --" + alias.alias;
+    const char* dashes = alias.alias.starts_with('-') ? ", " : ", --";
+    if (alias.name == flag.name) head += dashes + alias.alias;
   }
   return head;
 }

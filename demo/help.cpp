@@ -53,7 +53,7 @@ awq that of its outputs on the text, else that of its weights.
 
 constexpr char kAfterFlags[] = R"(
 Exit codes:
-  0  answer produced                      5  prompt: missing, empty, not UTF-8
+  0  answer produced                      5  prompt or picture: missing, damaged
   1  unexpected failure                   6  prompt longer than the context
   2  usage                                7  out of memory, KV cache full
   3  model file, or no model of this kind 8  device not available
@@ -78,6 +78,7 @@ struct HelpParts {
   const char* needed;  // flags, behind MODEL [TOKENIZER]
   const char* what;
   const char* after_flags;
+  const char* families = " (Qwen, Llama, Mistral).";
 };
 
 HelpParts PartsOf(FlagPrograms program) {
@@ -86,13 +87,16 @@ HelpParts PartsOf(FlagPrograms program) {
             kAfterBatchFlags};
   }
   if (program == FlagPrograms::kServe) {
-    return {"", "Answers over HTTP with a text model", kAfterServeFlags};
+    return {"", "Answers over HTTP", kAfterServeFlags};
   }
   if (program == FlagPrograms::kQuantize) {
     return {"OUT ", "Quantizes the weights of a text model", kAfterQuantizeFlags};
   }
   if (program == FlagPrograms::kEval) {
     return {"--text FILE ", "Computes how well a text model predicts a text", kAfterEvalFlags};
+  }
+  if (program == FlagPrograms::kVision) {
+    return {"", "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
   }
   return {"", "Runs a text model", kAfterTextFlags};
 }
@@ -102,8 +106,8 @@ HelpParts PartsOf(FlagPrograms program) {
 std::string HelpText(const Program& program, bool all) {
   const HelpParts parts = PartsOf(program.flags);
   std::string text = std::string("usage: ") + program.name + " MODEL [TOKENIZER] " + parts.needed +
-                     "[options]\n\n" + parts.what +
-                     " (Qwen, Llama, Mistral).\n"
+                     "[options]\n\n" + parts.what + parts.families +
+                     "\n"
                      "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
                      "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
                      "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";

@@ -21,13 +21,17 @@ struct Command {
 };
 
 int Run(const std::vector<std::string>& arguments) {
-  return RunProgram({.name = "kuiper run", .chat_family = ChatFamily::kQwen3}, arguments);
+  return RunProgram(
+      {.name = "kuiper run", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kAnyModel},
+      arguments);
 }
 
 int Chat(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"--interactive"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  return RunProgram({.name = "kuiper chat", .chat_family = ChatFamily::kQwen3}, all);
+  return RunProgram(
+      {.name = "kuiper chat", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kAnyModel},
+      all);
 }
 
 int Batch(const std::vector<std::string>& arguments) {

@@ -16,6 +16,9 @@
 namespace kuiper::demo {
 namespace {
 
+// Of a picture: 980 tokens of Qwen3-VL, so that several fit the context.
+constexpr int64_t kMaxPixels = 1003520;
+
 Status Bad(const std::string& message, const std::string& hint = "") {
   return Status(StatusCode::kInvalidArgument, message, hint);
 }
@@ -103,6 +106,17 @@ Status ParseNow(const std::string& text, std::optional<std::tm>* now) {
   if (!exists) return Bad("--now: '" + text + "' is no time", "e.g. --now 2026-11-21T12:34:56");
   *now = time;
   return OkStatus();
+}
+
+// The images and videos in the order in which they were given.
+std::vector<ContentPart> MediaOf(const Options& options) {
+  std::vector<ContentPart> media;
+  for (const auto& [flag, path] : options.args.in_order) {
+    if (flag == "image") media.push_back({.kind = ContentPart::Kind::kImage, .text = path});
+    if (flag != "video") continue;
+    media.push_back({.kind = ContentPart::Kind::kVideo, .text = path, .fps = options.video_fps});
+  }
+  return media;
 }
 
 // At most one of these flags may be given.
@@ -221,6 +235,7 @@ Options::Options() {
   engine.paged = false;
   engine.use_graph = true;
   engine.max_num_seqs = 16;
+  image.max_pixels = kMaxPixels;
 }
 
 NamedValues OverflowNames(bool* drop_oldest) {
@@ -242,8 +257,9 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   KU_RETURN_IF_ERROR(CheckTogether(options));
   if (options.args.given("now")) KU_RETURN_IF_ERROR(ParseNow(options.now_text, &options.now));
   options.task = TaskOf(options, program);
+  options.media = MediaOf(options);
   TakeNotes(table, &options);
-  if (program == FlagPrograms::kText) {
+  if (Contains(FlagPrograms::kPrompts, program)) {
     // All beams are answers, and each answer runs at the same time.
     Request& request = options.request;
     request.num_samples = std::max(request.num_samples, request.beam_width);
@@ -257,7 +273,7 @@ bool AsksForJson(const std::vector<std::string>& arguments, FlagPrograms program
   if (program == FlagPrograms::kEval) {
     return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   }
-  if (program != FlagPrograms::kText) return false;
+  if (!Contains(FlagPrograms::kPrompts, program)) return false;
   bool json = false;
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const size_t equals = arguments[i].find('=');

@@ -10,6 +10,8 @@
 #include "demo/args.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
+#include "kuiper/io/chat_template.h"
+#include "kuiper/io/image/image_processor.h"
 #include "kuiper/quant/quantize_model.h"
 #include "kuiper/server/reasoning_field.h"
 
@@ -21,8 +23,14 @@ enum class FlagPrograms : unsigned {
   kBatch = 2,  // kuiper_batch
   kEval = 4,   // kuiper eval
   kQuantize = 8,
-  kServe = 16,             // kuiper_server
-  kOnce = kText | kBatch,  // those that end by themselves
+  kVision = 16,    // one answer or a chat about pictures: qwen3_vl_infer
+  kAnyModel = 32,  // one answer or a chat: kuiper run, kuiper chat
+  kServe = 64,     // kuiper_server
+  kSees = kVision | kAnyModel,
+  kSeesOrBatch = kSees | kBatch,
+  kPictures = kSeesOrBatch | kServe,
+  kPrompts = kText | kSees,
+  kOnce = kPrompts | kBatch,  // those that end by themselves
   kMany = kBatch | kServe,
   kAnswers = kOnce | kServe,
   kRuns = kAnswers | kEval,  // those with an engine
@@ -109,7 +117,11 @@ struct Options {
   std::optional<std::string> prompt, prompt_file, messages_file;
   std::optional<std::string> system_prompt;  // absent: the chat template's own
   bool raw = false;
-  std::optional<bool> think;  // absent: the chat template's own
+  std::optional<bool> think;             // absent: the chat template's own
+  std::vector<std::string> media_paths;  // of --image and --video; `media` has both in order
+  std::vector<ContentPart> media;
+  ImageOptions image;
+  std::optional<double> video_fps;
   std::string now_text;
   std::optional<std::tm> now;  // of --now; absent: the local time
   bool show_thinking = false;

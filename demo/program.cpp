@@ -23,6 +23,7 @@
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/nvidia_device.h"
+#include "kuiper/engine/picture_config.h"
 
 namespace kuiper::demo {
 namespace {
@@ -66,10 +67,45 @@ void ChooseDevice(ProgramRun& run) {
   }
 }
 
+// Whether the program is for models of this kind, and was not asked for what they cannot do.
+Status CheckKind(const ProgramRun& run) {
+  const FlagPrograms program = run.program.flags;
+  const ModelConfig& config = run.model->config;
+  const bool sees = config.vision.has_value();
+  const std::string holds =
+      run.options.engine.model_path + " holds a " + (sees ? "Qwen3-VL" : "text") + " model";
+  if (sees && program == FlagPrograms::kText) {
+    return Status(StatusCode::kModel, holds + "; " + run.program.name + " runs text models",
+                  "use qwen3_vl_infer");
+  }
+  if (!sees && program == FlagPrograms::kVision) {
+    return Status(StatusCode::kModel, holds + "; " + run.program.name + " runs Qwen3-VL models",
+                  "use qwen3_infer");
+  }
+  if (sees || run.options.media.empty()) return OkStatus();
+  return Status(StatusCode::kModel,
+                holds + " (" + config.architecture + "), which takes no " +
+                    (run.options.args.given("image") ? "--image" : "--video"),
+                "use a Qwen3-VL model");
+}
+
+Status MakePictureReader(ProgramRun& run) {
+  if (!run.model->config.vision.has_value()) return OkStatus();
+  KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(*run.model));
+  ImageOptions options = run.options.image;
+  if (!run.options.args.given("max-pixels")) {
+    options.max_pixels = std::min(*options.max_pixels, config.image_pixels.max);
+  }
+  KU_ASSIGN_OR_RETURN(const ImageProcessor processor, ImageProcessor::Create(config, options));
+  run.pictures = std::make_unique<PictureReader>(processor, *run.model->config.vision_tokens);
+  return OkStatus();
+}
+
 Status OpenModelOf(ProgramRun& run) {
   Options& options = run.options;
   KU_ASSIGN_OR_RETURN(run.model, OpenModel(options.engine.model_path));
-  KU_RETURN_IF_ERROR(run.model->CheckSupported());
+  KU_RETURN_IF_ERROR(CheckKind(run));
+  KU_RETURN_IF_ERROR(MakePictureReader(run));
   run.family = ChatFamilyOf(run.model->config.model_type);
   run.context.of_model = run.model->config.decoder.rope.max_position;
   KU_ASSIGN_OR_RETURN(run.context.max_context, Engine::MaxContext(options.engine, *run.model));
@@ -118,7 +154,7 @@ void NoteWaiting(ProgramRun& run) {
 // --tokenize takes a folder that holds nothing but a tokenizer; if there is a model, it must fit.
 bool NeedsModel(const Options& options) {
   if (options.task == Task::kPrintPrompt) return false;
-  if (options.task != Task::kTokenize) return true;
+  if (options.task != Task::kTokenize || !options.media.empty()) return true;
   std::error_code ignored;
   const std::filesystem::path path = options.engine.model_path;
   return std::filesystem::exists(path / "config.json", ignored);
@@ -150,7 +186,11 @@ StatusOr<int> RunTask(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(const PromptInput input,
                       ReadPrompt(options, STDIN_FILENO, run.console.input_is_terminal()));
   if (input.is_default) {
-    run.console.Note(std::string("no prompt given, asking: ") + kDefaultPrompt);
+    run.console.Note("no prompt given, asking: " + *input.text);
+  }
+  const bool sees = run.program.flags == FlagPrograms::kVision;
+  if (sees && options.task == Task::kAnswer && options.media.empty() && input.text.has_value()) {
+    run.console.Note("no --image given, running text only");
   }
   switch (options.task) {
     case Task::kChat:

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "kuiper/base/atomic_file.h"
@@ -46,7 +47,33 @@ Status CheckText(const std::string& text, const std::string& name) {
   return OkStatus();
 }
 
-StatusOr<PromptInput> ReadMessages(const std::string& path, int input_fd) {
+// Images without a path, as {"type": "image"} is one, are those of the flags, in their order.
+Status FillPictures(const std::vector<ContentPart>& media, std::vector<Message>* messages) {
+  size_t next = 0;
+  for (Message& message : *messages) {
+    for (ContentPart& part : message.parts) {
+      if (part.kind == ContentPart::Kind::kText || !part.text.empty()) continue;
+      if (next < media.size() && media[next].kind != part.kind) {
+        const bool image = part.kind == ContentPart::Kind::kImage;
+        return Bad(image ? "the messages have the place of an image where a video was given"
+                         : "the messages have the place of a video where an image was given");
+      }
+      if (next < media.size()) part = media[next];
+      ++next;
+    }
+  }
+  if (next == media.size()) return OkStatus();
+  return Bad("the messages have places for " + std::to_string(next) + " pictures, and " +
+             std::to_string(media.size()) + " were given");
+}
+
+std::string DefaultPrompt(const std::vector<ContentPart>& media) {
+  if (media.empty()) return "你好，请介绍一下你自己！";
+  const bool is_video = media.back().kind == ContentPart::Kind::kVideo;
+  return is_video ? "Describe this video." : "Describe this image.";
+}
+
+StatusOr<PromptInput> ReadMessages(const std::string& path, const Options& options, int input_fd) {
   KU_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path, "messages file", input_fd));
   const auto parse = [&]() -> StatusOr<ParsedMessages> {
     KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(json, StatusCode::kInput, "messages"));
@@ -55,12 +82,15 @@ StatusOr<PromptInput> ReadMessages(const std::string& path, int input_fd) {
   };
   StatusOr<ParsedMessages> messages = parse();
   if (!messages.ok()) return Bad(path + ": " + messages.status().message());
-  return PromptInput{.messages = std::move(*messages)};
+  KU_RETURN_IF_ERROR(FillPictures(options.media, &messages->messages));
+  return PromptInput{.messages = std::move(*messages), .folder = FolderOf(path)};
 }
 
 }  // namespace
 
-const char kDefaultPrompt[] = "你好，请介绍一下你自己！";
+std::string FolderOf(const std::string& path) {
+  return std::filesystem::path(path).parent_path().string();
+}
 
 StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& what, int input_fd) {
   const bool is_input = path == "-";
@@ -89,7 +119,10 @@ bool ReadsInput(const Options& options, bool input_is_terminal) {
 
 StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool input_is_terminal) {
   PromptInput input;
-  if (options.messages_file.has_value()) return ReadMessages(*options.messages_file, input_fd);
+  if (options.messages_file.has_value()) {
+    return ReadMessages(*options.messages_file, options, input_fd);
+  }
+  input.media = options.media;
   if (options.prompt.has_value()) {
     KU_RETURN_IF_ERROR(CheckText(*options.prompt, "--prompt"));
     input.text = options.prompt;
@@ -105,7 +138,7 @@ StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool inpu
     KU_ASSIGN_OR_RETURN(input.text, ReadAll(input_fd, name));
   }
   if (!input.text.has_value() || input.text->empty()) {
-    input.text = kDefaultPrompt;
+    input.text = DefaultPrompt(options.media);
     input.is_default = true;
     return input;
   }
@@ -122,11 +155,15 @@ Status SaveConversation(const Conversation& conversation, const std::string& mod
   return file.Commit();
 }
 
-StatusOr<Conversation> LoadConversation(const std::string& path) {
+StatusOr<Conversation> LoadConversation(const std::string& path, PictureReader* pictures) {
   KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "conversation"));
   StatusOr<Conversation> conversation = ParseConversation(text);
-  if (conversation.ok()) return conversation;
-  return Status(StatusCode::kInput, path + ": " + conversation.status().message());
+  Status status = conversation.status();
+  if (status.ok() && pictures != nullptr) {
+    status = conversation->ReadPictures(FolderOf(path), pictures);
+  }
+  if (status.ok()) return conversation;
+  return Status(status.code(), path + ": " + status.message(), status.hint());
 }
 
 }  // namespace kuiper::demo

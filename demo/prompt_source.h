@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "demo/options.h"
 #include "kuiper/base/status.h"
@@ -18,9 +19,9 @@ struct PromptInput {
   std::optional<std::string> text = {};  // one user message
   ParsedMessages messages = {};          // of --messages, whole; none if it was not given
   bool is_default = false;               // nothing was given: the default question
+  std::vector<ContentPart> media = {};   // images and videos of the user message
+  std::string folder = {};               // where relative paths in `messages` begin
 };
-
-extern const char kDefaultPrompt[];
 
 // In a chat standard input is left alone: its lines are the turns. kInput for what is empty,
 // missing or not UTF-8.
@@ -37,12 +38,16 @@ std::string WithoutByteOrderMark(std::string text);
 StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& what,
                                    int input_fd = 0);
 
+// The folder of a file, where the relative paths in it begin; "" = the current one.
+std::string FolderOf(const std::string& path);
+
 // Conversations on disk, of --session, /save and /load; --messages reads them too.
 // Writes beside the file and renames, so that an interrupted save leaves the old one. kInternal.
 Status SaveConversation(const Conversation& conversation, const std::string& model,
                         const std::string& path);
 
-// kInput when it is missing or no conversation.
-StatusOr<Conversation> LoadConversation(const std::string& path);
+// kInput when it is missing or no conversation, or when a picture is missing or has changed. Its
+// pictures go to `pictures`; null: they are not read.
+StatusOr<Conversation> LoadConversation(const std::string& path, PictureReader* pictures);
 
 }  // namespace kuiper::demo

@@ -32,10 +32,11 @@ std::string Prompter::Hint(bool has_history) const {
 }
 
 StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& parameters,
-                                 Conversation* conversation, const std::string& raw_text) const {
+                                 Conversation* conversation) const {
   const HistoryLimits limits = LimitsOf(parameters);
-  StatusOr<Prompt> prompt = options_.raw ? RawPrompt(tokenizer_, chat, raw_text)
-                                         : BuildPrompt(tokenizer_, chat, limits, conversation);
+  StatusOr<Prompt> prompt = options_.raw
+                                ? RawPrompt(tokenizer_, chat, conversation->Messages().back())
+                                : BuildPrompt(tokenizer_, chat, limits, conversation);
   if (!prompt.ok()) return prompt;
   if (prompt->surplus_turns > 0) {
     console_.Note("history keeps " + std::to_string(limits.max_turns) +

@@ -25,9 +25,9 @@ class Prompter {
 
   // Drops the oldest turns of `conversation` if there are too many, or if the prompt leaves no room
   // for an answer of `parameters` and the options allow it; says what was dropped. With --raw the
-  // prompt is `raw_text`. kContextExceeded with a hint.
+  // prompt is the text of the last message. kContextExceeded with a hint.
   StatusOr<Prompt> Build(const TemplateOptions& chat, const Request& parameters,
-                         Conversation* conversation, const std::string& raw_text = "") const;
+                         Conversation* conversation) const;
 
  private:
   HistoryLimits LimitsOf(const Request& parameters) const;

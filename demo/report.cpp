@@ -102,6 +102,15 @@ std::vector<std::string> StatisticsLines(const Result& result, bool compact, boo
                            result.decode_tps()));
     lines.push_back("===============================");
   }
+  if (!result.pictures.empty()) {
+    int64_t patches = 0, tokens = 0;
+    for (const PictureFacts& picture : result.pictures) {
+      patches += picture.patches;
+      tokens += picture.tokens;
+    }
+    lines.push_back(Format("Images: %zu, %ld patches, %ld tokens, prepared in %.1f ms",
+                           result.pictures.size(), patches, tokens, result.picture_ms));
+  }
   if (prefix_cache) {
     lines.push_back(
         Format("Prefix cache: %d of %d prompt tokens reused", c.cached_tokens, c.prompt_tokens));

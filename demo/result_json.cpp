@@ -17,12 +17,17 @@ using Json = nlohmann::ordered_json;
 
 Json UsageJson(const Result& result) {
   const Completion& c = result.completion;
-  return {{"prompt_tokens", c.prompt_tokens},
-          {"cached_tokens", c.cached_tokens},
-          {"completion_tokens", c.tokens.size()},
-          {"reasoning_tokens", c.reasoning_tokens},
-          {"dropped_turns", result.dropped_turns},
-          {"dropped_tokens", result.dropped_tokens + c.dropped_tokens}};
+  Json usage = {{"prompt_tokens", c.prompt_tokens},
+                {"cached_tokens", c.cached_tokens},
+                {"completion_tokens", c.tokens.size()},
+                {"reasoning_tokens", c.reasoning_tokens},
+                {"dropped_turns", result.dropped_turns},
+                {"dropped_tokens", result.dropped_tokens + c.dropped_tokens}};
+  if (result.pictures.empty()) return usage;
+  int64_t tokens = 0;
+  for (const PictureFacts& picture : result.pictures) tokens += picture.tokens;
+  usage["image_tokens"] = tokens;
+  return usage;
 }
 
 // Three decimals: nobody measures more.
@@ -115,6 +120,10 @@ void AddNumbers(const Result& result, Json* json) {
   (*json)["token_ids_fnv1a64"] = TokenHash(result.completion.tokens);
   (*json)["seed"] = result.completion.seed;
   (*json)["timing"] = TimingJson(result);
+  if (!result.pictures.empty()) {
+    (*json)["timing"]["image_ms"] = Rounded(result.picture_ms);
+    (*json)["images"] = PicturesJson(result.pictures);
+  }
   (*json)["kv"] = KvJson(result);
   (*json)["ran"] = result.ran.has_value() ? RanObject(*result.ran) : Json();
 }
@@ -131,6 +140,21 @@ Json RanObject(const RunFacts& ran) {
           {"steps_recorded", ran.steps_recorded},
           {"steps_replayed", ran.steps_replayed},
           {"steps_eager", ran.steps_eager}};
+}
+
+Json PicturesJson(const std::vector<PictureFacts>& pictures) {
+  Json list = Json::array();
+  for (const PictureFacts& picture : pictures) {
+    list.push_back({{"source", picture.source},
+                    {"width", picture.width},
+                    {"height", picture.height},
+                    {"scaled_width", picture.scaled_width},
+                    {"scaled_height", picture.scaled_height},
+                    {"frames", picture.num_frames > 0 ? Json(picture.num_frames) : Json()},
+                    {"patches", picture.patches},
+                    {"tokens", picture.tokens}});
+  }
+  return list;
 }
 
 Json ErrorObject(const Status& status) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "demo/answer.h"
 #include "kuiper/base/status.h"
@@ -19,6 +20,10 @@ std::string StatsJson(const Result& result);
 // The object `ran` of these, alone, and its line.
 nlohmann::ordered_json RanObject(const RunFacts& ran);
 std::string RanJson(const RunFacts& ran);
+
+// [{"source": ..., "width": ..., "height": ..., "scaled_width": ..., "scaled_height": ...,
+// "frames": null, "patches": ..., "tokens": ...}]
+nlohmann::ordered_json PicturesJson(const std::vector<PictureFacts>& pictures);
 
 // For other objects of the programs: `error`, null where there is none, and the line of an object.
 nlohmann::ordered_json ErrorObject(const Status& status);

@@ -1,15 +1,17 @@
 #include "demo/run_samples.h"
 
+#include <utility>
+
 #include "demo/signals.h"
 
 namespace kuiper::demo {
 
-StatusOr<std::vector<Completion>> RunSamples(Engine& engine, const Request& request,
+StatusOr<std::vector<Completion>> RunSamples(Engine& engine, Request request,
                                              const std::function<bool(const TokenEvent&)>& on_event,
                                              const std::function<void(int64_t)>& on_prompt) {
   InterruptScope interrupt;
   const int num_samples = request.num_samples;
-  KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(request));
+  KU_ASSIGN_OR_RETURN(const int64_t id, engine.Add(std::move(request)));
   // Between the steps of a long prompt there are no events, but Ctrl-C must work there too.
   bool begun = false;
   while (engine.HasWork()) {

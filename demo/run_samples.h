@@ -13,7 +13,7 @@ namespace kuiper::demo {
 // Runs a request to its end, one completion per sample; Ctrl-C ends it with
 // FinishReason::kInterrupt. `on_event` returning false ends it too. `on_prompt` is called with the
 // id of the request before each step until there is an event.
-StatusOr<std::vector<Completion>> RunSamples(Engine& engine, const Request& request,
+StatusOr<std::vector<Completion>> RunSamples(Engine& engine, Request request,
                                              const std::function<bool(const TokenEvent&)>& on_event,
                                              const std::function<void(int64_t)>& on_prompt = {});
 

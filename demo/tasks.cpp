@@ -1,5 +1,6 @@
 #include "demo/tasks.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -13,8 +14,22 @@
 
 namespace kuiper::demo {
 
+EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
+  config.image_max_tokens = 0;
+  if (run.pictures == nullptr) return config;
+  int64_t tokens = run.pictures->largest_frame();
+  // Others may come; where there are none yet, a dry run shows what one could take.
+  const Task task = run.options.task;
+  const bool goes_on = task == Task::kChat || task == Task::kBatch || task == Task::kServe;
+  if (goes_on || (task == Task::kDryRun && tokens == 0)) {
+    tokens = std::max(tokens, run.pictures->processor().most_tokens());
+  }
+  config.image_max_tokens = tokens;
+  return config;
+}
+
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& wanted) {
-  EngineConfig config = wanted;
+  EngineConfig config = ForPictures(run, wanted);
   const Clock::time_point begin = Clock::now();
   config.progress = [&](size_t done, size_t total) {
     if (total == 0 || SecondsSince(begin) < 1) return;
@@ -78,23 +93,40 @@ TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input) 
   TemplateOptions chat;
   chat.family = run.family;
   if (run.own_template.has_value()) chat.own = &*run.own_template;
+  chat.pictures = run.pictures.get();
   chat.now = options.now;
   chat.think = options.think;
   chat.keep_thinking = options.keep_thinking;
   return WithMessages(std::move(chat), input.messages);
 }
 
-StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input) {
+StatusOr<std::vector<ContentPart>> ReadMedia(const ProgramRun& run, const PromptInput& input) {
+  std::vector<ContentPart> media = input.media;
+  for (ContentPart& part : media) {
+    const bool is_video = part.kind == ContentPart::Kind::kVideo;
+    if (run.pictures == nullptr) break;
+    KU_RETURN_IF_ERROR(run.pictures->Read("", FlagName(is_video ? "video" : "image"), &part));
+  }
+  return media;
+}
+
+StatusOr<Conversation> StartConversation(const ProgramRun& run, const PromptInput& input) {
+  const Options& options = run.options;
   Conversation conversation;
   std::error_code ignored;
   const bool has_session = !options.session_file.empty() &&
                            std::filesystem::exists(options.session_file, ignored) &&
                            !std::filesystem::is_empty(options.session_file, ignored);
   if (has_session) {
-    KU_ASSIGN_OR_RETURN(conversation, LoadConversation(options.session_file));
+    KU_ASSIGN_OR_RETURN(conversation, LoadConversation(options.session_file, run.pictures.get()));
   }
   const std::vector<Message>& messages = input.messages.messages;
-  if (!messages.empty()) conversation.SetMessages(messages);
+  if (!messages.empty()) {
+    conversation.SetMessages(messages);
+    if (run.pictures != nullptr) {
+      KU_RETURN_IF_ERROR(conversation.ReadPictures(input.folder, run.pictures.get()));
+    }
+  }
   if (options.system_prompt.has_value()) {
     if (!messages.empty() && conversation.system().has_value()) {
       return Status(StatusCode::kInvalidArgument,
@@ -102,7 +134,10 @@ StatusOr<Conversation> StartConversation(const Options& options, const PromptInp
     }
     conversation.SetSystem(options.system_prompt);
   }
-  if (input.text.has_value()) conversation.AddUser(*input.text);
+  if (input.text.has_value()) {
+    KU_ASSIGN_OR_RETURN(const std::vector<ContentPart> media, ReadMedia(run, input));
+    conversation.AddUser(*input.text, media);
+  }
   return conversation;
 }
 
@@ -118,15 +153,14 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<SessionFile> session,
                       SessionFile::Open(options.session_file));
-  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(options, input));
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run, input));
   const TemplateOptions chat = ChatTemplateOf(run, input);
   const Prompter prompter(options, run.console, *run.tokenizer, run.context);
-  KU_ASSIGN_OR_RETURN(const Prompt prompt, prompter.Build(chat, options.request, &conversation,
-                                                          input.text.value_or("")));
+  KU_ASSIGN_OR_RETURN(Prompt prompt, prompter.Build(chat, options.request, &conversation));
   AdviseOnThinking(run, chat);
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
-  Answerer answerer(options, *engine, run.console, Streams(run), run.watch.get());
-  const Result result = answerer.Answer(prompt, options.request, options.show_thinking);
+  Answerer answerer(run, *engine);
+  const Result result = answerer.Answer(std::move(prompt), options.request, options.show_thinking);
   if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
   if (result.ok() && !options.session_file.empty()) {
     conversation.AddAnswer(result.completion, chat, !options.request.ignore_eos,
@@ -144,16 +178,18 @@ StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   const Tokenizer& tokenizer = *run.tokenizer;
   std::vector<int32_t> ids;
+  KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(run, input));
+  const TemplateOptions chat = ChatTemplateOf(run, input);
   if (options.raw) {
-    ids = EncodeRaw(tokenizer, *input.text);
+    KU_ASSIGN_OR_RETURN(Prompt prompt, RawPrompt(tokenizer, chat, conversation.Messages().back()));
+    ids = std::move(prompt.ids);
   } else {
     if (!run.own_template.has_value() && !tokenizer.TokenId("<|im_end|>").has_value()) {
       return Status(StatusCode::kTokenizer,
                     "the tokenizer has no token <|im_end|>: not a chat model's",
                     "--raw encodes without the chat template");
     }
-    KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(options, input));
-    KU_ASSIGN_OR_RETURN(ids, EncodePrompt(tokenizer, conversation, ChatTemplateOf(run, input)));
+    KU_ASSIGN_OR_RETURN(ids, EncodePrompt(tokenizer, conversation, chat));
   }
   std::string line;
   for (int32_t id : ids) line += std::string(line.empty() ? "" : " ") + std::to_string(id);
@@ -162,7 +198,7 @@ StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
 }
 
 StatusOr<int> RunPrintPrompt(ProgramRun& run, const PromptInput& input) {
-  KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(run.options, input));
+  KU_ASSIGN_OR_RETURN(const Conversation conversation, StartConversation(run, input));
   KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
                       RenderPrompt(conversation, ChatTemplateOf(run, input)));
   run.console.Answer(JoinSegments(segments));

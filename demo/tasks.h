@@ -24,10 +24,14 @@ struct ProgramRun {
   std::optional<OpenedModel> model = {};            // until an engine takes it
   std::unique_ptr<Tokenizer> tokenizer = {};        // until the same engine takes it
   std::optional<PromptTemplate> own_template = {};  // the model's; absent: it has none, or --raw
+  std::unique_ptr<PictureReader> pictures = {};     // null: the model takes text only
   std::unique_ptr<KvWatch> watch = {};              // null where no request is answered
   ChatFamily family = program.chat_family;          // whose renderer it has without a template
   ContextLimits context = {};
 };
+
+// `config` with memory for the pictures that this run may see, and no more.
+EngineConfig ForPictures(const ProgramRun& run, EngineConfig config);
 
 // Creates the engine with a progress line and logs what was chosen. It takes run.model and
 // run.tokenizer; when they are gone, both are read once more.
@@ -37,8 +41,10 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
 // tokenizer.
 Status OpenConfiguration(ProgramRun& run);
 
-// The conversation a run starts with: --session, --messages, --system-prompt.
-StatusOr<Conversation> StartConversation(const Options& options, const PromptInput& input);
+// The conversation a run starts with: --session, --messages, --system-prompt, with its pictures.
+StatusOr<Conversation> StartConversation(const ProgramRun& run, const PromptInput& input);
+// The images and videos of `input` itself, read. kInput.
+StatusOr<std::vector<ContentPart>> ReadMedia(const ProgramRun& run, const PromptInput& input);
 // `input` may be part of a batch.
 TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input);
 

@@ -30,7 +30,8 @@ StatusOr<Completion> Generate(ProgramRun& run, Request request, bool paged,
     }
     return !hidden_of.has_value() || num_tokens <= *hidden_of;
   };
-  KU_ASSIGN_OR_RETURN(std::vector<Completion> one, RunSamples(*engine, request, on_event));
+  KU_ASSIGN_OR_RETURN(std::vector<Completion> one,
+                      RunSamples(*engine, std::move(request), on_event));
   run.console.Line(LogLevel::kDebug, "ran: " + RanJson(engine->run_facts()));
   Completion& completion = one.front();
   if (completion.finish == FinishReason::kError) return completion.error;
@@ -40,12 +41,11 @@ StatusOr<Completion> Generate(ProgramRun& run, Request request, bool paged,
 }  // namespace
 
 StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input) {
-  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run.options, input));
-  KU_ASSIGN_OR_RETURN(const Prompt prompt,
+  KU_ASSIGN_OR_RETURN(Conversation conversation, StartConversation(run, input));
+  KU_ASSIGN_OR_RETURN(Prompt prompt,
                       Prompter(run.options, run.console, *run.tokenizer, run.context)
-                          .Build(ChatTemplateOf(run, input), run.options.request, &conversation,
-                                 input.text.value_or("")));
-  Request request = MakeRequest(prompt, run.options.request);
+                          .Build(ChatTemplateOf(run, input), run.options.request, &conversation));
+  Request request = MakeRequest(std::move(prompt), run.options.request);
   request.keep_logits = true;
   if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
   const int vocab = run.model->config.decoder.vocab, hidden = run.model->config.decoder.hidden;

@@ -84,6 +84,21 @@ def cascade(bench, root):
         assert row["with_ms"] > 0 and row["without_ms"] > 0 and row["speed-up"] > 0, row
 
 
+def vision(bench, root):
+    config = f"{root}/test/data/vision/heads-of-72/config.json"
+    rows = table(bench, "stage", "--scenario", "vision", "--invent", config, "--image-side", "16,64",
+                 "--repetitions", "1")
+    stages = ["patches", "embedding", "blocks", "merger", "deepstack", "all"]
+    assert [(row["stage"], row["side"]) for row in rows] == [(s, n) for n in (16, 64) for s in stages]
+    for row in rows:
+        assert row["ms"] >= 0 and row["GFLOP/s"] > 0 and row["machine"] > 0, row
+    tiny = f"{root}/tools/bench_models/tiny.json"
+    refuses(bench, 2, "the model has no vision tower", "--scenario", "vision", "--invent", tiny)
+    refuses(bench, 2, "--image-side 20 is not a multiple of 8", "--scenario", "vision", "--invent", config,
+            "--image-side", "20")
+    refuses(bench, 2, "--image-side goes with --scenario vision", "--image-side", "64", "model")
+
+
 def memory(bench, root):
     with tempfile.TemporaryDirectory() as folder:
         series = os.path.join(folder, "series.csv")
@@ -194,6 +209,7 @@ if __name__ == "__main__":
         "latency": latency,
         "attention": attention,
         "memory": memory,
+        "vision": vision,
         "scheduler": scheduler,
         "gpu_table": gpu_table,
     }[scenario](bench, root)

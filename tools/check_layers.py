@@ -56,6 +56,7 @@ LEAVES = ["std", "posix", "kuiper/base/*"]
 IMAGE = LEAVES + ["kuiper/io/image/*"]
 KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h",
+                       "kuiper/engine/picture_config.h", "kuiper/engine/picture_prompt.h",
                        "kuiper/engine/run_comparison.h", "kuiper/engine/evaluation.h", "kuiper/kv/page_map.h",
                        "kuiper/quant/quantize_model.h"]
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]

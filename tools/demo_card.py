@@ -8,6 +8,7 @@ TEMPLATES = Path(__file__).parent.parent / "demo" / "models" / "chat_templates"
 GENERATION = {  # Qwen's own defaults
     "qwen2.5": {"repetition_penalty": 1.05, "temperature": 0.7, "top_k": 20, "top_p": 0.8},
     "qwen3": {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
+    "qwen3-vl": {"repetition_penalty": 1.0, "temperature": 0.7, "top_k": 20, "top_p": 0.8},
 }
 
 
@@ -110,6 +111,10 @@ def write_card(family, out, table, training, config, vocab, facts, words):
         family_note=QWEN3_NOTE if qwen3 else QWEN2_NOTE, description=QWEN3_TEXT if qwen3 else QWEN2_TEXT,
         table=accuracy_table(family, table), seen=sum(s["tokens"] for s in stages) / 1e6,
         stages="one run" if len(stages) == 1 else f"{len(stages)} runs, each going on from the last (`--resume`)")
+    write_wrapped(out, text)
+
+
+def write_wrapped(out, text):
     front, rest = text.split("\n# ", 1)
     blocks = ("# " + rest).split("\n\n")
     blocks = [b if b.startswith(("|", "#")) else textwrap.fill(" ".join(b.split()), 120, break_on_hyphens=False) for b in blocks]

@@ -273,6 +273,11 @@ Status Run(const demo::ParsedArgs& args, BenchOptions options) {
                   std::string("usage: ") + kBenchUsage);
   }
   if (options.Is("attention")) return BenchAttentionOf(options);
+  if (options.Is("vision")) {
+    KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
+    return BenchVision(std::move(model), options.config.device, options.config.ops,
+                       options.config.dtype, options.sides, options.workload.repetitions);
+  }
   if (options.Is("throughput")) return BenchThroughput(options);
   if (options.Is("latency")) return BenchTwoUsers(options);
   if (options.Is("prefix")) return BenchWarmPrefix(std::move(options));

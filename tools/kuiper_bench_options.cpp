@@ -15,6 +15,7 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"cascade", {8, 32}, {2000}, {16}, true},
                                {"latency", {2}, {512}, {128}, true},
                                {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
+                               {"vision", {1}, {16}, {16}, true},
                                {"memory", {8}, {16}, {16}, false},
                                {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
 
@@ -30,6 +31,14 @@ NamedValues OneScenario(const Scenario** chosen) {
   return named;
 }
 
+demo::Flag AttentionFlag(AttentionKind* kind) {
+  using enum AttentionKind;
+  return demo::MakeFlag(
+      "attention",
+      OneOf(kind, {{"auto", kAuto}, {"flash1", kFlash1}, {"flash2", kFlash2}, {"mha", kMha}}),
+      "attention kernel");
+}
+
 // A flag, and the scenarios that read it.
 struct FlagRow {
   demo::Flag flag;
@@ -38,11 +47,12 @@ struct FlagRow {
 
 std::vector<FlagRow> Rows(BenchOptions& o) {
   using demo::MakeFlag;
-  using enum AttentionKind;
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
   const Names engine = {"rates", "throughput", "prefix", "cascade", "latency"};
-  const Names model = {"rates", "throughput", "prefix", "cascade", "latency", "attention"};
+  const Names heads = {"rates", "throughput", "prefix", "cascade", "latency", "attention"};
+  const Names model = {"rates",   "throughput", "prefix", "cascade",
+                       "latency", "attention",  "vision"};
   const Limits counts = {1, 1'000'000};
   EngineConfig& e = o.config;
   Workload& w = o.workload;
@@ -50,8 +60,8 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
       {MakeFlag("scenario", OneScenario(&o.scenario), "what is measured"), all},
       {MakeFlag("invent", &o.invent, "random weights in these shapes", {}, "CONFIG.json"), all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
-      {HeadTypeFlag(&e.int8_head), model},
-      {KvFormatFlag(&e.kv_format), model},
+      {HeadTypeFlag(&e.int8_head), heads},
+      {KvFormatFlag(&e.kv_format), heads},
       {DeviceFlag(&e.device), model},
       {MakeFlag("prompt-tokens", &w.prompts,
                 "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)",
@@ -75,11 +85,9 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
       {MakeFlag("tune", &e.ops.tune,
                 "CUDA: time the library's matrix products first and keep the choice, for all runs"),
        engine},
-      {MakeFlag("attention",
-                OneOf(&e.ops.attention,
-                      {{"auto", kAuto}, {"flash1", kFlash1}, {"flash2", kFlash2}, {"mha", kMha}}),
-                "attention kernel"),
-       model},
+      {AttentionFlag(&e.ops.attention), model},
+      {MakeFlag("image-side", &o.sides, "vision: pixels of a side (default: 512)", {1, 1 << 14}),
+       {"vision"}},
       {MakeFlag("paged-attention", &e.paged, "KV cache in pages, or contiguous"),
        {"rates", "throughput", "latency"}},
       {MakeFlag("cuda-graph", &e.use_graph, "recorded decode steps (the CPU's never are)"),

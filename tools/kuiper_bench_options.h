@@ -35,6 +35,7 @@ struct BenchOptions {
   EngineConfig config;
   Workload workload;
   MemoryLoad load;
+  std::vector<int> sides = {512};  // of pictures
   std::string csv, json, text;
   std::optional<std::string> tokenizer;
 

@@ -124,7 +124,11 @@ int Workload::NewTokens(int context, int batch) const {
 
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed) {
   Request request;
-  const int vocab = engine.model_config().decoder.vocab;
+  const ModelConfig& model = engine.model_config();
+  // Pads of pictures need pictures.
+  const int vocab = model.vision_tokens.has_value()
+                        ? std::min(model.vision_tokens->image_pad, model.vision_tokens->video_pad)
+                        : model.decoder.vocab;
   for (int64_t i = 0; i < tokens; ++i) {
     request.prompt.push_back(static_cast<int32_t>((i * 7919 + int64_t{seed} * 104729 + 1) % vocab));
   }

@@ -1,11 +1,13 @@
 // What kuiper_bench --scenario NAME measures of many sequences at once; tables on stdout.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kuiper/base/status.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/model/opened_model.h"
 #include "tools/kuiper_bench_run.h"
 
 namespace kuiper::tools {
@@ -47,6 +49,11 @@ Status BenchMemory(const MemoryLoad& load, const std::string& csv);
 // note.
 Status BenchAttention(const DecoderConfig& config, Device device, const OpsOptions& options,
                       DType weights, KvFormat kv, const Workload& workload);
+
+// The vision tower of a model: the time and the FLOPs of each stage for square pictures with these
+// sides in pixels.
+Status BenchVision(OpenedModel opened, Device device, const OpsOptions& options,
+                   std::optional<DType> dtype, const std::vector<int>& sides, int repetitions);
 
 // Prints the time of Schedule and Commit per decode step for each number of sequences, with the
 // prefix cache on: prompts of 512 tokens, half of them shared, pages of 16 tokens.

@@ -1,4 +1,5 @@
-// Logits of every position of a prompt given as token ids, for comparison with other engines.
+// Logits of every position of a prompt given as token ids, and what the vision tower makes of its
+// pictures, for comparison with other engines.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,13 +8,15 @@
 
 #include "kuiper/base/append_file.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/io/image/image_processor.h"
 #include "kuiper/io/npy.h"
 #include "tools/tool_args.h"
 
 namespace kuiper::tools {
 namespace {
 
-constexpr const char* kUsage = "kuiper_logits MODEL --ids FILE --out FILE.npy [options]";
+constexpr const char* kUsage =
+    "kuiper_logits MODEL --ids FILE [--image FILE]... [--video PATH]... --out FILE.npy [options]";
 
 StatusOr<std::vector<int32_t>> ReadIds(const std::string& path) {
   std::ifstream file(path);
@@ -40,10 +43,71 @@ struct Options {
     config.prompt_logits = true;
   }
 
-  std::string ids_path, out_path;
+  std::string ids_path, out_path, embeds_path;
+  std::vector<std::string> images, videos;
+  std::optional<double> fps;
   EngineConfig config;
   std::optional<int> chunk;
 };
+
+// In the order of their pads: each is as long as its kind's next one.
+std::vector<VisionInput> InPromptOrder(const std::vector<int32_t>& ids, const VisionTokens& tokens,
+                                       std::vector<VisionInput> images,
+                                       std::vector<VisionInput> videos) {
+  std::vector<VisionInput> pictures;
+  size_t image = 0, video = 0;
+  const auto next = [&](std::vector<VisionInput>& of, size_t* i) {
+    pictures.push_back(std::move(of[(*i)++]));
+    return pictures.back().num_tokens();
+  };
+  int64_t left = 0;  // pads of the picture before
+  for (const int32_t id : ids) {
+    if (id != tokens.image_pad && id != tokens.video_pad) continue;
+    if (left == 0 && id == tokens.image_pad && image < images.size()) left = next(images, &image);
+    if (left == 0 && id == tokens.video_pad && video < videos.size()) left = next(videos, &video);
+    left = std::max<int64_t>(0, left - 1);
+  }
+  while (image < images.size()) next(images, &image);  // without pads, which the engine reports
+  while (video < videos.size()) next(videos, &video);
+  return pictures;
+}
+
+StatusOr<std::vector<VisionInput>> ReadPictures(const Options& options, const std::string& path,
+                                                const OpenedModel& model,
+                                                const std::vector<int32_t>& ids) {
+  if (options.images.empty() && options.videos.empty()) return std::vector<VisionInput>();
+  if (!model.config.vision_tokens.has_value()) {
+    return Status(StatusCode::kInvalidArgument, "the model does not see: it takes no pictures");
+  }
+  KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(path));
+  KU_ASSIGN_OR_RETURN(const ImageProcessor processor, ImageProcessor::Create(config, {}));
+  std::vector<VisionInput> images, videos;
+  for (const std::string& path : options.images) {
+    KU_ASSIGN_OR_RETURN(images.emplace_back(), processor.FromFile(path));
+  }
+  for (const std::string& path : options.videos) {
+    KU_ASSIGN_OR_RETURN(videos.emplace_back(), processor.FromVideo(path, options.fps));
+  }
+  return InPromptOrder(ids, *model.config.vision_tokens, std::move(images), std::move(videos));
+}
+
+// float32 [tokens of all pictures, (1 + K) * hidden].
+Status DumpEmbeds(Engine& engine, const std::vector<VisionInput>& pictures,
+                  const std::string& path) {
+  int64_t num_rows = 0;
+  for (const VisionInput& picture : pictures) num_rows += picture.num_tokens();
+  const VisionTowerConfig& tower = *engine.model_config().vision;
+  const int width = (1 + tower.num_deepstack()) * tower.out_hidden;
+  NpyWriter out;
+  KU_RETURN_IF_ERROR(out.Open(path, static_cast<int>(num_rows), width));
+  for (const VisionInput& picture : pictures) {
+    KU_ASSIGN_OR_RETURN(const std::vector<float> rows, engine.EncodePicture(picture));
+    for (size_t begin = 0; begin < rows.size(); begin += width) {
+      KU_RETURN_IF_ERROR(out.WriteRow(rows.data() + begin));
+    }
+  }
+  return out.Close();
+}
 
 Status Run(const demo::ParsedArgs& args, const Options& options) {
   if (options.ids_path.empty() || options.out_path.empty()) {
@@ -56,18 +120,37 @@ Status Run(const demo::ParsedArgs& args, const Options& options) {
   config.max_context = static_cast<int>(ids.size());
   config.max_num_batched_tokens = options.chunk.value_or(std::min(config.max_context, 512));
   KU_RETURN_IF_ERROR(CheckWritable(options.out_path));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
+  if (!options.embeds_path.empty()) {
+    if (options.images.empty() && options.videos.empty()) {
+      return Status(StatusCode::kInvalidArgument, "--dump-image-embeds needs --image or --video");
+    }
+    KU_RETURN_IF_ERROR(CheckWritable(options.embeds_path));
+  }
+  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModel(config.model_path));
+  KU_ASSIGN_OR_RETURN(std::vector<VisionInput> pictures,
+                      ReadPictures(options, config.model_path, model, ids));
+  config.image_max_tokens = 0;
+  for (const VisionInput& picture : pictures) {
+    config.image_max_tokens =
+        std::max(*config.image_max_tokens, picture.num_tokens() / picture.grid.t);
+  }
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                      Engine::Create(config, std::move(model)));
+  if (!options.embeds_path.empty()) {
+    KU_RETURN_IF_ERROR(DumpEmbeds(*engine, pictures, options.embeds_path));
+  }
 
   NpyWriter out;
   const int vocab = engine->model_config().decoder.vocab;
   KU_RETURN_IF_ERROR(out.Open(options.out_path, config.max_context, vocab));
   Status written;
   std::optional<int> not_finite;  // first position
-  KU_RETURN_IF_ERROR(engine->Logits(ids, [&](int position, const float* row) {
+  const auto write_row = [&](int position, const float* row) {
     if (written.ok()) written = out.WriteRow(row);
     const bool finite = std::all_of(row, row + vocab, [](float x) { return std::isfinite(x); });
     if (!finite && !not_finite.has_value()) not_finite = position;
-  }));
+  };
+  KU_RETURN_IF_ERROR(engine->Logits(ids, write_row, 0, std::move(pictures)));
   KU_RETURN_IF_ERROR(written);
   KU_RETURN_IF_ERROR(out.Close());
   if (!not_finite.has_value()) return OkStatus();
@@ -82,6 +165,15 @@ std::vector<demo::Flag> Flags(Options& o) {
   return {
       MakeFlag("ids", &o.ids_path, "token ids separated by white space", {}, "FILE"),
       MakeFlag("out", &o.out_path, "float32 [T, vocab], one row per position", {}, "FILE.npy"),
+      MakeFlag("image", &o.images, "a picture, in the order of its pads; repeatable", {}, "FILE"),
+      MakeFlag("video", &o.videos, "frames, in the order of their pads; repeatable", {},
+               "DIR_OR_GIF"),
+      MakeFlag("video-fps", &o.fps, "frames per second of the videos",
+               {.min = 0, .max = 1000, .above_min = true}),
+      MakeFlag("dump-image-embeds", &o.embeds_path,
+               "float32 [tokens, (1 + K) * hidden] of all pictures: embeddings, and what is added "
+               "behind each of the first K layers",
+               {}, "FILE.npy"),
       DeviceFlag(&o.config.device),
       TypeFlag(&o.config.dtype, "convert the weights (default: auto, as stored)"),
       HeadTypeFlag(&o.config.int8_head),

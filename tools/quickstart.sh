@@ -11,7 +11,8 @@ cd "$(dirname "$0")/.."
 
 prompt=${1:-Tell me a story about Kuiper.}
 model=demo/models/tiny-qwen3
-programs=(kuiper_program qwen_infer qwen3_infer kuiper_batch kuiper_server kuiper_pack kuiper_logits kuiper_bench)
+programs=(kuiper_program qwen_infer qwen3_infer qwen3_vl_infer kuiper_batch kuiper_server kuiper_pack kuiper_logits
+  kuiper_bench)
 
 heading "Packages"
 need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}"
@@ -62,6 +63,12 @@ if ! diff "$scratch/contiguous.txt" "$scratch/paged.txt" || [ "$(ids contiguous)
   exit 1
 fi
 verdict "OK: paged and contiguous answers are the same (token ids $(ids paged))"
+
+sight=demo/models/tiny-qwen3-vl
+question="Where is the yellow thing?"
+heading "A picture, $sight/samples/two.png: $question"
+build/demo/qwen3_vl_infer "$sight" --image "$sight/samples/two.png" --prompt "$question" --quiet
+step_done
 
 cat <<TEXT
 

@@ -12,7 +12,6 @@ through transformers, by greedy decoding, on operands and lists that training ne
 """
 
 import argparse
-import copy
 import json
 import os
 import random
@@ -21,21 +20,14 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer
 
 import demo_card
 import demo_data
 import demo_facts
-from demo_network import Muon, Network
+import demo_tokenizer
+from demo_network import Learner, Network, save_weights
 
-# Qwen's own split pattern: every digit is a token of its own.
-SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
-           "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
-           "<|image_pad|>", "<|video_pad|>"]
-NOT_SPECIAL = ["<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>",
-               "<|repo_name|>", "<|file_sep|>"]
-NOT_SPECIAL_QWEN3 = ["<tool_response>", "</tool_response>", "<think>", "</think>"]
 DEFAULT_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 MAX_REGULAR_VOCAB = 1500
 EVAL_SEED = 2026  # one test set for every run
@@ -89,19 +81,7 @@ def train_tokenizer(family, seed):
         chat = demo_data.draw_chat(rng, f"tiny-{family}", [1, 0, 0, 0])
         corpus += [chat.system or "", "system\n", "user\n" + chat.turns[0].question, "assistant\n", chat.turns[0].answer]
         corpus += [DEFAULT_SYSTEM] if family == "qwen2.5" else ["\n" + chat.turns[0].thought + "\n", "\n\n"]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    byte_level = {"add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(SPLIT), "isolated"), pre_tokenizers.ByteLevel(**byte_level)])
-    tokenizer.post_processor = processors.ByteLevel(**byte_level)
-    tokenizer.decoder = decoders.ByteLevel(**byte_level)
-    tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
-        vocab_size=MAX_REGULAR_VOCAB, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
-    plain = NOT_SPECIAL + (NOT_SPECIAL_QWEN3 if family == "qwen3" else [])
-    tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in SPECIAL])
-    tokenizer.add_tokens([AddedToken(t, normalized=False, special=False) for t in plain])
-    return tokenizer
+    return demo_tokenizer.train(corpus, MAX_REGULAR_VOCAB, with_thinking=family == "qwen3")
 
 
 def make_config(family, tokenizer):
@@ -171,10 +151,7 @@ def train(family, args, out):
     if args.resume:
         from safetensors.torch import load_file
         network.load_state_dict({n: w.float() for n, w in load_file(out / "model.safetensors").items()})
-    average = copy.deepcopy(network)  # of the last hundred steps or so: better than the last step alone
-    matrices = [p for n, p in network.named_parameters() if "_proj.weight" in n]
-    others = [p for n, p in network.named_parameters() if "_proj.weight" not in n]
-    muon, adam = Muon(matrices), torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0)
+    learner = Learner(network)
     token_weight = torch.ones(config["vocab_size"])
     token_weight[config["eos_token_id"]] = 4.0  # to stop at the right place is one token of many, and hard when counting
     count = sum(p.numel() for p in network.parameters())
@@ -185,20 +162,13 @@ def train(family, args, out):
         rate = args.rate * min(1.0, step / 50, (1 - done) / 0.8) if done < 1 else 0.0
         loss = F.cross_entropy(network(ids, rows).float(), targets, token_weight)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(others, 1.0)
-        muon.step(0.02 * rate)
-        for group in adam.param_groups:
-            group["lr"] = 0.004 * rate
-        adam.step()
-        adam.zero_grad()
-        with torch.no_grad():
-            torch._foreach_lerp_(list(average.parameters()), list(network.parameters()), max(0.01, 1 / step))
+        learner.step(rate, step)
         seen, mean_loss = seen + ids.numel(), 0.98 * mean_loss + 0.02 * loss.item()
         if step % args.report_every == 0 or done >= 1:
-            scores = quick_accuracy(average, tokenizer, family, args.seed + 2)
+            scores = quick_accuracy(learner.average, tokenizer, family, args.seed + 2)
             print(f"{family} step {step} {done:.0%} tokens {seen / 1e6:.1f}M {(time.time() - begin) / 60:.1f} min "
                   f"loss {mean_loss:.4f} | " + " ".join(f"{k} {v:.2f}" for k, v in scores.items()), flush=True)
-            save(average, tokenizer, config, family, out)
+            save(learner.average, tokenizer, config, family, out)
         if done >= 1:
             break
     record = out / "training.json"
@@ -208,10 +178,7 @@ def train(family, args, out):
 
 
 def save(network, tokenizer, config, family, out):
-    from safetensors.torch import save_file
-    out.mkdir(parents=True, exist_ok=True)
-    save_file({n: p.detach().bfloat16().contiguous() for n, p in network.named_parameters()},
-              out / "model.safetensors", {"format": "pt"})
+    save_weights(network, out)
     tokenizer.save(str(out / "tokenizer.json"))
     for name, data in (("config", config), ("generation_config", demo_card.generation_config(family, config)),
                        ("tokenizer_config", demo_card.tokenizer_config(family, tokenizer, config))):

@@ -26,11 +26,6 @@ bool UsesEmptyThinking(const TemplateOptions& options) {
   return options.equal_family() == ChatFamily::kQwen3 && !options.think.value_or(true);
 }
 
-bool HasMedia(const Message& message) {
-  return std::any_of(message.parts.begin(), message.parts.end(),
-                     [](const ContentPart& p) { return p.kind != ContentPart::Kind::kText; });
-}
-
 ChatOptions OptionsOf(const TemplateOptions& options) {
   ChatOptions chat;
   chat.add_generation_prompt = options.add_generation_prompt;
@@ -52,6 +47,61 @@ Status CheckUnread(const ChatOptions& chat) {
                 reader + Quoted(chat.template_kwargs.keys[0]) + " of chat_template_kwargs");
 }
 
+// What a message with a picture is where none can be shown.
+Status NoPictures(size_t message) {
+  return Status(StatusCode::kInput, "message " + std::to_string(message) +
+                                        " holds an image, but the model takes text only");
+}
+
+size_t FirstWithMedia(const std::vector<Message>& messages) {
+  return std::find_if(messages.begin(), messages.end(), HasMedia) - messages.begin();
+}
+
+// The ids with as many pads as the pictures have tokens. Needs their sizes, not their pixels.
+StatusOr<std::vector<int32_t>> WithPads(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                                        const std::vector<const VisionInput*>& pictures,
+                                        const VisionTokens& tokens) {
+  std::vector<VisionInput> sizes(pictures.size());
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    sizes[i].grid = pictures[i]->grid;
+    sizes[i].merge_size = pictures[i]->merge_size;
+    sizes[i].seconds = pictures[i]->seconds;
+    sizes[i].source = pictures[i]->source;
+  }
+  StatusOr<std::vector<int32_t>> expanded = ExpandPictures(ids, sizes, tokens, &tokenizer);
+  if (expanded.ok()) return expanded;
+  return Status(StatusCode::kInput, expanded.status().message());
+}
+
+StatusOr<std::vector<int32_t>> EncodeWithPads(const Tokenizer& tokenizer,
+                                              const std::vector<Segment>& segments,
+                                              const std::vector<Message>& messages,
+                                              const TemplateOptions& options) {
+  std::vector<int32_t> ids = EncodeChat(tokenizer, segments);
+  if (options.pictures == nullptr) {
+    const size_t first = FirstWithMedia(messages);
+    return first < messages.size() ? NoPictures(first) : StatusOr(std::move(ids));
+  }
+  KU_ASSIGN_OR_RETURN(const auto pictures, options.pictures->Of(messages));
+  return WithPads(tokenizer, ids, pictures, options.pictures->tokens());
+}
+
+Status TakeImages(const std::vector<Message>& messages, const TemplateOptions& options,
+                  Prompt* prompt) {
+  if (options.pictures == nullptr) return OkStatus();
+  KU_ASSIGN_OR_RETURN(const auto pictures, options.pictures->Of(messages));
+  for (const VisionInput* picture : pictures) prompt->images.push_back(*picture);
+  return OkStatus();
+}
+
+// Whether the answer has ids that would be taken for places of pictures.
+bool HasPads(const Completion& answer, const PictureReader* pictures) {
+  return pictures != nullptr &&
+         std::any_of(answer.tokens.begin(), answer.tokens.end(), [&](int32_t id) {
+           return id == pictures->tokens().image_pad || id == pictures->tokens().video_pad;
+         });
+}
+
 }  // namespace
 
 std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions& options,
@@ -59,7 +109,9 @@ std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions
   // A stop string cut the text, so the ids say more than the text. Stripped reasoning moves the
   // answer to other positions: its keys and values are of no use, the template's text is.
   const bool same_text = answer.finish != FinishReason::kStopString;
-  if (!exact_ids || !same_text || (answer.has_reasoning && !KeepsThinking(options))) return {};
+  if (!exact_ids || !same_text || HasPads(answer, options.pictures) ||
+      (answer.has_reasoning && !KeepsThinking(options)))
+    return {};
   std::vector<int32_t> ids;
   if (options.keep_thinking && UsesEmptyThinking(options)) {
     ids = tokenizer.EncodeWithSpecials(kNoThinking);
@@ -86,8 +138,17 @@ std::vector<Message> Conversation::Messages() const {
   return messages;
 }
 
-void Conversation::AddUser(const std::string& text) {
-  turns_.push_back(TextMessage(Role::kUser, text));
+void Conversation::AddUser(const std::string& text, const std::vector<ContentPart>& media) {
+  Message message = TextMessage(Role::kUser, text);
+  if (!media.empty()) {
+    message.parts = media;
+    message.parts.push_back({.text = text});
+  }
+  turns_.push_back(std::move(message));
+}
+
+Status Conversation::ReadPictures(const std::string& folder, PictureReader* pictures) {
+  return pictures->Read(folder, &turns_);
 }
 
 void Conversation::AddAnswer(const Completion& answer, const TemplateOptions& options,
@@ -168,11 +229,8 @@ StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,
     KU_RETURN_IF_ERROR(CheckUnread(chat));
     return RenderSegments(*family, messages, chat);
   }
-  const auto media = std::find_if(messages.begin(), messages.end(), HasMedia);
-  if (media != messages.end() && options.family != ChatFamily::kQwen3VL) {
-    return Status(StatusCode::kInput, "message " + std::to_string(media - messages.begin()) +
-                                          " holds an image, but the model takes text only");
-  }
+  const size_t media = FirstWithMedia(messages);
+  if (media < messages.size() && !options.own->facts().takes_images) return NoPictures(media);
   return options.own->Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
 }
 
@@ -180,7 +238,7 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                             const Conversation& conversation,
                                             const TemplateOptions& options) {
   KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(conversation, options));
-  return EncodeChat(tokenizer, segments);
+  return EncodeWithPads(tokenizer, segments, conversation.Messages(), options);
 }
 
 HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool goes_on) {
@@ -202,9 +260,9 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
   };
   Prompt prompt;
   const auto encode = [&](int dropped) -> Status {
-    KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
-                        RenderPrompt(without(dropped), options));
-    prompt.ids = EncodeChat(tokenizer, segments);
+    const Conversation rest = without(dropped);
+    KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(rest, options));
+    KU_ASSIGN_OR_RETURN(prompt.ids, EncodeWithPads(tokenizer, segments, rest.Messages(), options));
     prompt.dropped_turns = dropped;
     prompt.starts_thinking = options.own != nullptr ? options.own->EndsInsideThinking(segments)
                                                     : prompt.thinking.has_value() &&
@@ -234,6 +292,7 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
   }
   for (int i = 0; i < prompt.dropped_turns; ++i) conversation->DropOldestTurn();
   prompt.dropped_tokens = static_cast<int>(whole - prompt.ids.size());
+  KU_RETURN_IF_ERROR(TakeImages(conversation->Messages(), options, &prompt));
   return prompt;
 }
 
@@ -243,17 +302,25 @@ std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& te
   return ids;
 }
 
-Prompt RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
-                 const std::string& text) {
-  Prompt prompt{.ids = EncodeRaw(tokenizer, text), .thinking = options.thinking()};
+StatusOr<Prompt> RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
+                           const Message& message) {
+  Prompt prompt{.ids = EncodeRaw(tokenizer, TextOf(message)), .thinking = options.thinking()};
+  if (HasMedia(message)) {
+    if (options.pictures == nullptr) return NoPictures(0);
+    KU_ASSIGN_OR_RETURN(const auto pictures, options.pictures->Of({message}));
+    KU_ASSIGN_OR_RETURN(prompt.ids,
+                        WithPads(tokenizer, prompt.ids, pictures, options.pictures->tokens()));
+    KU_RETURN_IF_ERROR(TakeImages({message}, options, &prompt));
+  }
   prompt.starts_thinking =
       prompt.thinking.has_value() && EndsInsideThinking(tokenizer, prompt.ids, *prompt.thinking);
   return prompt;
 }
 
-Request MakeRequest(const Prompt& prompt, const Request& parameters) {
+Request MakeRequest(Prompt prompt, const Request& parameters) {
   Request request = parameters;
-  request.prompt = prompt.ids;
+  request.prompt = std::move(prompt.ids);
+  request.images = std::move(prompt.images);
   request.split_thinking = prompt.thinking.has_value();
   request.starts_thinking = prompt.starts_thinking;
   if (prompt.thinking.has_value()) request.thinking_tags = *prompt.thinking;

@@ -12,6 +12,7 @@
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
+#include "kuiper/chat/picture_reader.h"
 #include "kuiper/chat/prompt_template.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"
@@ -30,6 +31,8 @@ struct TemplateOptions {
   JsonNode template_kwargs = {};  // an object, or null
   bool add_generation_prompt = true;
   std::optional<std::tm> now = {};  // what strftime_now sees; absent: the local time
+  // Has the images and videos of the messages; null: the model takes text only.
+  const PictureReader* pictures = nullptr;
 
   // The model's thinking tags; absent: it does not think.
   std::optional<ThinkingTags> thinking() const;
@@ -60,7 +63,10 @@ class Conversation {
   std::vector<Message> Messages() const;
   void Clear() { turns_.clear(); }
 
-  void AddUser(const std::string& text);
+  // `media`: images and videos, which stand in front of the text.
+  void AddUser(const std::string& text, const std::vector<ContentPart>& media = {});
+  // Reads the images and videos of all messages; relative paths begin at `folder`. kInput.
+  Status ReadPictures(const std::string& folder, PictureReader* pictures);
   // The answer to the last message, with its ReusableIds.
   void AddAnswer(const Completion& answer, const TemplateOptions& options, bool exact_ids,
                  const Tokenizer& tokenizer);
@@ -85,7 +91,7 @@ class Conversation {
 // The next prompt before it is encoded.
 StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,
                                             const TemplateOptions& options);
-// The ids of the next prompt, ending where the answer begins.
+// The ids of the next prompt, ending where the answer begins, with all tokens of pictures.
 StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                             const Conversation& conversation,
                                             const TemplateOptions& options);
@@ -106,6 +112,7 @@ HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool goes_on);
 
 struct Prompt {
   std::vector<int32_t> ids;
+  std::vector<VisionInput> images = {};       // in the order of their pads
   std::optional<ThinkingTags> thinking = {};  // of the answer; absent: it has no reasoning
   bool starts_thinking = false;               // the prompt ends inside an open tag
   int dropped_turns = 0;
@@ -118,12 +125,13 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
                              const HistoryLimits& limits, Conversation* conversation);
 
 // `parameters` with the prompt and what it says about the answer.
-Request MakeRequest(const Prompt& prompt, const Request& parameters);
+Request MakeRequest(Prompt prompt, const Request& parameters);
 
 // The ids of a text without a chat template: control tokens may be spelled in it.
 std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
-Prompt RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
-                 const std::string& text);
+// The same of a message with images and videos, for each of which the text has one pad.
+StatusOr<Prompt> RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
+                           const Message& message);
 
 // Whether the generation prompt ends inside an open thinking block.
 bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,

@@ -12,22 +12,29 @@ using Json = nlohmann::ordered_json;
 
 Json PartToJson(const ContentPart& part) {
   if (part.kind == ContentPart::Kind::kText) return {{"type", "text"}, {"text", part.text}};
-  return {{"type", "image"}, {"image", part.text}};
+  const char* kind = part.kind == ContentPart::Kind::kVideo ? "video" : "image";
+  Json json = {{"type", kind}, {kind, part.text}};
+  if (!part.digest.empty()) json["digest"] = part.digest;
+  if (part.fps.has_value()) json["fps"] = *part.fps;
+  return json;
+}
+
+Json PartsToJson(const std::vector<ContentPart>& parts) {
+  Json list = Json::array();
+  for (const ContentPart& part : parts) list.push_back(PartToJson(part));
+  return list;
 }
 
 Json MessageToJson(const Message& message) {
   // As it was given, with fields that only a template reads.
   if (message.source.IsObject()) {
-    const Json given = Json::parse(PythonJson(message.source), nullptr, /*allow_exceptions=*/false);
+    Json given = Json::parse(PythonJson(message.source), nullptr, /*allow_exceptions=*/false);
+    // Paths may have been relative, and there are digests.
+    if (!given.is_discarded() && HasMedia(message)) given["content"] = PartsToJson(message.parts);
     if (!given.is_discarded()) return given;
   }
   Json json = {{"role", RoleName(message.role)}};
-  if (message.parts.empty()) {
-    json["content"] = message.text;
-  } else {
-    json["content"] = Json::array();
-    for (const ContentPart& part : message.parts) json["content"].push_back(PartToJson(part));
-  }
+  json["content"] = message.parts.empty() ? Json(message.text) : PartsToJson(message.parts);
   if (message.reasoning.has_value()) json["reasoning_content"] = *message.reasoning;
   for (const ToolCall& call : message.tool_calls) {
     const Json parsed = Json::parse(call.arguments_json, nullptr, /*allow_exceptions=*/false);

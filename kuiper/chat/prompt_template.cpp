@@ -57,11 +57,8 @@ class Values {
   }
 
   Value Content(const Message& message, Origin origin) {
-    const bool has_media =
-        std::any_of(message.parts.begin(), message.parts.end(),
-                    [](const ContentPart& p) { return p.kind != ContentPart::Kind::kText; });
     if (message.parts.empty()) return Value::String(heap_.Refer(message.text, origin));
-    if (!takes_parts_ && !has_media) return heap_.Str(TextOf(message), origin);
+    if (!takes_parts_ && !HasMedia(message)) return heap_.Str(TextOf(message), origin);
     if (message.source.IsObject()) return heap_.FromJson(*message.source.Find("content"), origin);
     jinja::List* parts = heap_.NewList();
     for (const ContentPart& part : message.parts) {

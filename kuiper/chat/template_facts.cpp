@@ -71,6 +71,13 @@ class Prober {
         Probe(R"([{"role":"user","content":[{"type":"text","text":"KuiperQuestion"}]}])", true);
     const std::string plain = Probe(Conversation("", true));
     facts_.takes_parts = !parts.empty() && parts == plain;
+    const std::string image =
+        Probe(R"([{"role":"user","content":[{"type":"image","image":"KuiperPicture"},)"
+              R"({"type":"text","text":"KuiperQuestion"}]}])",
+              true);
+    facts_.takes_images = facts_.takes_parts && image != parts &&
+                          image.find("KuiperQuestion") != std::string::npos &&
+                          image.find("KuiperPicture") == std::string::npos;
     const std::string with_system =
         Probe(R"([{"role":"system","content":""},)" + std::string(kUser) + "]");
     facts_.has_system = !with_system.empty() && with_system.size() < plain.size();

@@ -21,6 +21,7 @@ struct TemplateFacts {
   std::string tool_open = {}, tool_close = {};  // the pair of tags around calls, "" = none
   bool reads_tools = false;                     // prompts with tools say so
   bool takes_parts = false;                     // content may be a list of parts
+  bool takes_images = false;                    // a part may be an image
   bool has_system = false;                      // without a system message it writes one of its own
   // The built-in renderer that gives the same bytes for every probe.
   std::optional<ChatFamily> family = {};

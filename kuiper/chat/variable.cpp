@@ -199,6 +199,10 @@ Status Parse(const Input& input, Device* out) {
 
 template <typename T>
 Status Parse(const Input& input, std::optional<T>* out) {
+  if (input.limits.absent != nullptr && input.text == input.limits.absent) {
+    out->reset();
+    return OkStatus();
+  }
   T value{};
   KU_RETURN_IF_ERROR(Parse(input, &value));
   *out = std::move(value);
@@ -287,12 +291,13 @@ std::string VariableText(const Variable& variable, const Limits& limits) {
     if (limits.bytes) return SizeText(**number);
   }
   if (const auto* named = std::get_if<NamedValues>(&variable)) return named->names[named->get()];
-  return std::visit(
+  std::string text = std::visit(
       [](const auto& of) -> std::string {
         if constexpr (std::is_pointer_v<std::decay_t<decltype(of)>>) return Text(*of);
         return "";
       },
       variable);
+  return text.empty() && limits.absent != nullptr ? limits.absent : text;
 }
 
 bool IsSwitch(const Variable& variable) {
@@ -307,6 +312,7 @@ std::string ValueName(const Variable& variable, const Limits& limits) {
   if (Holds<Device, std::optional<Device>>(variable)) return "cpu|simt|cuda:N";
   if (Holds<std::vector<int>>(variable)) return "LIST";
   if (Holds<float, double, std::optional<double>>(variable)) return "F";
+  if (limits.absent != nullptr) return std::string("N|") + limits.absent;
   return limits.bytes ? "SIZE" : limits.automatic.has_value() ? "N|auto" : "N";
 }
 

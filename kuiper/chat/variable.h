@@ -62,6 +62,7 @@ struct Limits {
   bool power_of_two = false;          // and whole
   bool bytes = false;                 // with an optional K, M or G
   std::optional<int> automatic = {};  // an int may be the word "auto", which stands for this
+  const char* absent = nullptr;       // the word by which what is optional becomes absent
 };
 
 // Stores the value of `text`. kInvalidArgument, naming the variable as `spelled`.

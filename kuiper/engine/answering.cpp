@@ -8,7 +8,12 @@ namespace kuiper {
 namespace {
 
 // No token's id has this bit.
-constexpr uint64_t kSaltedKey = uint64_t{1} << 63;
+constexpr uint64_t kSaltedBit = uint64_t{1} << 63;
+
+// The key of what requests of another salt must not find.
+uint64_t SaltedKey(uint64_t key, const std::string& salt) {
+  return Fnv1a64OfText(salt, Fnv1a64OfText(std::to_string(key))) | kSaltedBit;
+}
 
 }  // namespace
 
@@ -30,7 +35,8 @@ void AnswerDesk::Finish(TokenEvent event, Completion completion) {
   events.push_back(std::move(event));
 }
 
-std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_id, int64_t id) {
+std::unique_ptr<Sequence> AnswerDesk::MakeSequence(const Request& request, int64_t request_id,
+                                                   int64_t id) const {
   auto seq = std::make_unique<Sequence>();
   seq->id = id;
   seq->request = request_id;
@@ -40,10 +46,14 @@ std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_i
   seq->priority = request.priority;
   seq->sampling = request.sampling;
   seq->hidden_of = request.hidden_of;
-  // The first key tells the whole path of the prefix cache apart.
+  if (const auto it = patches.find(request_id); it != patches.end()) {
+    seq->patches = it->second.spans;
+    seq->keys = it->second.keys;
+  }
   if (!request.cache_salt.empty()) {
-    seq->keys = {Fnv1a64(std::span(request.prompt).first(1), Fnv1a64OfText(request.cache_salt)) |
-                 kSaltedKey};
+    // The first key tells the whole path of the prefix cache apart.
+    if (seq->keys.empty()) seq->keys = {static_cast<uint64_t>(request.prompt[0])};
+    seq->keys[0] = SaltedKey(seq->keys[0], request.cache_salt);
   }
   return seq;
 }

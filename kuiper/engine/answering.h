@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/engine/picture_prompt.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/scheduler.h"
@@ -44,9 +45,13 @@ struct AnswerDesk {
   int64_t next_sequence = 1;
   std::vector<TokenEvent> events;
   std::map<std::pair<int64_t, int>, Completion> finished;  // by request and sample
+  std::map<int64_t, PromptPatches> patches;                // of requests with pictures
 
   // The first of `count` ids in a row.
   int64_t NewSequences(int count) { return std::exchange(next_sequence, next_sequence + count); }
+  // A sequence of the request's prompt alone.
+  std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_id,
+                                         int64_t id) const;
   // The last event of an answer.
   void Finish(TokenEvent event, Completion completion);
 };
@@ -86,8 +91,5 @@ class Answering {
   // All answers have ended.
   virtual bool done() const = 0;
 };
-
-// A sequence of the request's prompt alone.
-std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_id, int64_t id);
 
 }  // namespace kuiper

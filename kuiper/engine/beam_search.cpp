@@ -84,7 +84,7 @@ void BeamSearch::GoOn() {
   }
   for (size_t i = 0; i < next.size(); ++i) {
     if (!forks[i]) continue;
-    auto seq = MakeSequence(request_, id_, next[i].sequence);
+    auto seq = desk_.MakeSequence(request_, id_, next[i].sequence);
     seq->tokens.insert(seq->tokens.end(), children[i].tokens.begin(), children[i].tokens.end());
     const int64_t parent = beams_[children[i].parent].sequence;
     const Status forked = desk_.scheduler.Fork(parent, std::move(seq));

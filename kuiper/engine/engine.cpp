@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/engine/engine_parts.h"
+#include "kuiper/engine/prompt_logits.h"
 
 namespace kuiper {
 
@@ -21,8 +22,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
-StatusOr<int64_t> Engine::Add(const Request& request) {
-  return parts_->requests->Add(request);
+StatusOr<int64_t> Engine::Add(Request request) {
+  return parts_->requests->Add(std::move(request));
 }
 
 void Engine::Abort(int64_t request, std::optional<int> sample) {
@@ -42,14 +43,14 @@ StatusOr<Completion> Engine::Take(int64_t request, int sample) {
   return parts_->requests->Take(request, sample);
 }
 
-StatusOr<Completion> Engine::Generate(const Request& request,
+StatusOr<Completion> Engine::Generate(Request request,
                                       const std::function<bool(const TokenEvent&)>& on_event) {
   auto bad = [](const char* what) {
     return Status(StatusCode::kInvalidArgument, what, "use Add and Step");
   };
   if (HasWork()) return bad("Generate runs alone, and there are other requests");
   if (request.num_samples > 1) return bad("Generate gives one answer, not num_samples");
-  KU_ASSIGN_OR_RETURN(const int64_t id, Add(request));
+  KU_ASSIGN_OR_RETURN(const int64_t id, Add(std::move(request)));
   while (HasWork()) {
     for (const TokenEvent& event : Step()) {
       if (on_event && !on_event(event)) Abort(id);
@@ -60,7 +61,7 @@ StatusOr<Completion> Engine::Generate(const Request& request,
 
 Status Engine::Logits(const std::vector<int32_t>& prompt,
                       const std::function<void(int position, const float* logits)>& on_row,
-                      int first) {
+                      int first, std::vector<VisionInput> images) {
   auto bad = [](const char* what) { return Status(StatusCode::kInvalidArgument, what); };
   if (!parts_->config.prompt_logits) return bad("the engine was created without prompt_logits");
   if (HasWork()) return bad("Logits runs alone, and there are requests");
@@ -69,29 +70,12 @@ Status Engine::Logits(const std::vector<int32_t>& prompt,
   KU_RETURN_IF_ERROR(CheckRequest(request, model_config().decoder.vocab));
   const int num_tokens = static_cast<int>(prompt.size());
   if (num_tokens > config().max_context) return ContextExceeded(num_tokens, config().max_context);
-  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> pages, parts_->storage->Allocate(num_tokens));
-  for (int begin = 0; begin < num_tokens;) {
-    constexpr int64_t kNoRequest = 0;
-    const int count = std::min(config().max_num_batched_tokens, num_tokens - begin);
-    StepPlan plan;
-    StepPlan::Entry& entry = plan.Open(kNoRequest, begin);
-    entry.num_kept_pages = begin == 0 ? 0 : static_cast<int>(pages.size());
-    if (begin == 0) plan.pages = pages;
-    for (int row = 0; row < count; ++row) {
-      plan.tokens.push_back(TokenRef::Known(prompt[begin + row]));
-      plan.positions.push_back(begin + row);
-      if (begin + row >= first) plan.logits_rows.push_back(row);
-    }
-    plan.Close();
-    parts_->runner->Take(parts_->runner->Launch(plan));
-    const int num_rows = static_cast<int>(plan.logits_rows.size());
-    for (int i = 0; i < num_rows; ++i) {
-      on_row(begin + plan.logits_rows[i], parts_->runner->HostLogits(i));
-    }
-    begin += count;
-  }
-  parts_->storage->Release(pages);
-  return OkStatus();
+  return ComputeLogits(*parts_, prompt, std::move(images), on_row, first);
+}
+
+StatusOr<std::vector<float>> Engine::EncodePicture(VisionInput picture) {
+  if (parts_->pictures == nullptr) return NoVision();
+  return parts_->pictures->Encode(std::move(picture));
 }
 
 void Engine::ClearPrefixCache() {

@@ -16,6 +16,7 @@
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
 #include "kuiper/engine/memory_plan.h"
+#include "kuiper/engine/picture_prompt.h"
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/run_facts.h"
@@ -56,6 +57,14 @@ struct EngineConfig {
   // Launch a step before the tokens of the one before it have reached the host, where the host has
   // nothing to do with them first; absent = on devices.
   std::optional<bool> run_ahead;
+  // Of models that see: the most tokens of an image, or of a frame of a video. The encoder has
+  // memory for so many; 0 takes no pictures, and no memory. Absent = 1024; clamped to the context.
+  std::optional<int64_t> image_max_tokens;
+  // Tokens of pictures whose rows from the encoder are kept, beside each other and for pictures
+  // that come again; absent = max_context. A request with more of them is refused; one that has to
+  // wait for those of others waits.
+  std::optional<int64_t> vision_cache_tokens;
+
   bool prefix_cache = false;
   int64_t prefix_cache_tokens = 65536;  // clamped to the pool
 
@@ -131,7 +140,7 @@ class Engine {
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
   // never fit the pool, kInvalidArgument for bad parameters or ids outside the vocabulary. Beams
   // need a seat each (max_num_seqs) and share pages as samples do.
-  StatusOr<int64_t> Add(const Request& request);
+  StatusOr<int64_t> Add(Request request);
   // Ends a sample of the request, or all of them, with kInterrupt at the next Step; what is unknown
   // or has ended is ignored. A beam search ends as a whole, with the answers so far.
   void Abort(int64_t request, std::optional<int> sample = std::nullopt);
@@ -145,14 +154,18 @@ class Engine {
 
   // Adds the request, of one sample, and runs it to its end. `on_event` may be empty; returning
   // false aborts. kInvalidArgument while there are other requests.
-  StatusOr<Completion> Generate(const Request& request,
+  StatusOr<Completion> Generate(Request request,
                                 const std::function<bool(const TokenEvent&)>& on_event = {});
   // Logits of every position of a prompt from `first` on, row by row: logits [vocab] f32 is valid
-  // during the call. kInvalidArgument without EngineConfig::prompt_logits, and while there are
-  // requests.
+  // during the call; `images` as in Request. kInvalidArgument without EngineConfig::prompt_logits,
+  // and while there are requests.
   Status Logits(const std::vector<int32_t>& prompt,
-                const std::function<void(int position, const float* logits)>& on_row,
-                int first = 0);
+                const std::function<void(int position, const float* logits)>& on_row, int first = 0,
+                std::vector<VisionInput> images = {});
+  // What the vision tower makes of a picture, [tokens, 1 + K, hidden]: the embedding of each token,
+  // and what is added to it behind each of the first K layers. kInvalidArgument where none are
+  // taken, and as Add.
+  StatusOr<std::vector<float>> EncodePicture(VisionInput picture);
 
   const Tokenizer* tokenizer() const;  // null when the model has none (ids in, ids out)
   const ModelConfig& model_config() const;

@@ -7,6 +7,7 @@
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/kv_storage.h"
 #include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/picture_store.h"
 #include "kuiper/engine/request_table.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/engine/step_loop.h"
@@ -21,6 +22,7 @@ struct EngineParts {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Ops> ops;
   std::unique_ptr<Model> model;
+  std::unique_ptr<PictureStore> pictures;  // null: none are taken
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<KvStorage> storage;
   std::unique_ptr<Scheduler> scheduler;

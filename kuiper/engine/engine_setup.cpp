@@ -8,6 +8,7 @@
 #include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/engine/engine_memory.h"
 #include "kuiper/engine/engine_parts.h"
 #include "kuiper/engine/memory_planner.h"
 #include "kuiper/model/file_weights.h"
@@ -42,16 +43,15 @@ Status CheckConfig(const EngineConfig& config) {
                ": a contiguous cache is not swapped");
   }
   if (config.prefix_cache_tokens < 0) return bad("the prefix cache must not be negative");
+  if (config.image_max_tokens.value_or(0) < 0 || config.vision_cache_tokens.value_or(0) < 0) {
+    return bad("numbers of tokens of pictures must not be negative");
+  }
   constexpr int kMaxThreads = 1024;
   if (config.ops.num_threads < 0 || config.ops.num_threads > kMaxThreads) {
     return bad("the number of threads must be from 0 (one per core) to " +
                std::to_string(kMaxThreads));
   }
   return OkStatus();
-}
-
-WeightOptions WeightsOf(const EngineConfig& config) {
-  return {.dtype = config.dtype, .int8_head = config.int8_head};
 }
 
 Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
@@ -133,33 +133,6 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
   return tokenizer;
 }
 
-int MaxOutputs(const EngineConfig& config) {
-  return config.prompt_logits ? config.max_num_batched_tokens : config.max_num_seqs;
-}
-
-// By default where it costs nothing when no pages are shared: on a device, flash1 would have to use
-// larger blocks for decode steps.
-bool Cascades(const EngineConfig& config, DType weights, const KvShape& kv, const Ops& ops) {
-  const bool is_free = config.device.type == DeviceType::kCPU ||
-                       ops.AttentionFor(weights, kv.format, kv.head_dim) == AttentionKind::kFlash2;
-  return config.paged && config.max_num_seqs > 1 && config.cascade_attention.value_or(is_free);
-}
-
-ModelRunner::Config RunnerConfig(const EngineConfig& config, const KvShape& kv, int vocab_limit,
-                                 bool cascade, bool quantized) {
-  return {.kv = kv,
-          .paged = config.paged,
-          .max_context = config.max_context,
-          .max_seqs = config.max_num_seqs,
-          .max_step_tokens = config.max_num_batched_tokens,
-          .max_outputs = MaxOutputs(config),
-          .max_samples = config.max_num_seqs,
-          .vocab_limit = vocab_limit,
-          .use_graph = config.use_graph,
-          .cascade = cascade,
-          .quantized = quantized};
-}
-
 // For one user's delay a step beside a prompt must not read the weights twice, once for each kind
 // of row, so prompts take the kernels of decode steps.
 StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
@@ -168,72 +141,21 @@ StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
   return MakeOps(config.device, options);
 }
 
-// Kernel scratch, the RoPE table and the arrays of a step.
-size_t WorkspaceBytes(const EngineConfig& config, const DecoderConfig& d, const WeightPlan& weights,
-                      const KvShape& kv, const Ops& ops) {
-  const size_t rope = sizeof(float) * config.max_context * d.head_dim;
-  const ModelRunner::Config runner = RunnerConfig(
-      config, kv, d.vocab, Cascades(config, weights.matrix_type, kv, ops), weights.quantized);
-  const MemorySize arrays = ModelRunner::ArraySize(d, runner);
-  return rope + arrays.device + (ops.device().traits().unified_memory ? arrays.host : 0) +
-         ops.ScratchBytes(ModelRunner::LimitsOf(d, runner));
-}
-
-MemoryRequest RequestOf(const EngineConfig& config, const DecoderConfig& d,
-                        const WeightPlan& weights, const Ops& ops) {
-  const KvShape kv = {.layers = d.layers,
-                      .kv_heads = d.kv_heads,
-                      .head_dim = d.head_dim,
-                      .num_pages = 0,
-                      .page_size = config.paged ? config.page_size : config.max_context,
-                      .format = config.kv_format.value_or(KvFormat::Of(weights.matrix_type))};
-  MemoryRequest request;
-  request.weight_bytes = weights.bytes;
-  request.activation_bytes = ActivationBytes(d, ops.ActivationType(weights.matrix_type),
-                                             config.max_num_batched_tokens, MaxOutputs(config));
-  request.workspace_bytes = WorkspaceBytes(config, d, weights, kv, ops);
-  const DeviceTraits device = ops.device().traits();
-  const bool swaps = config.paged && config.preemption != Preemption::kRecompute;
-  request.swap_bytes = swaps ? config.swap_bytes : 0;
-  request.swaps_to_host = !device.unified_memory;
-  const int num_graphs =
-      config.use_graph ? DecodeGraph::NumBuckets(config.max_num_seqs, config.paged) : 0;
-  request.graph_bytes = device.graph_bytes * num_graphs;
-  request.kv = kv;
-  request.paged = config.paged;
-  request.max_context = config.max_context;
-  request.max_seqs = config.max_num_seqs;
-  request.available_bytes = ops.device().FreeBytes();
-  const bool integrated = device.is_asynchronous && device.unified_memory;
-  request.utilization = config.memory_utilization.value_or(integrated ? 0.8 : 0.9);
-  request.num_blocks = config.paged ? config.num_blocks : std::nullopt;
-  request.kv_cache_bytes = config.paged ? config.kv_cache_bytes : std::nullopt;
-  return request;
-}
-
-StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
-                              KvShape* kv) {
-  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(WeightsOf(config)));
-  const MemoryRequest request = RequestOf(config, model.config.decoder, weights, ops);
-  KU_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(request));
-  *kv = request.kv;
-  kv->num_pages = plan.num_pages + 1;
-  return plan;
-}
-
 void MakeStepLoop(EngineParts& s) {
   const EngineConfig& config = s.config;
   const Scheduler::Limits limits{.max_seqs = config.max_num_seqs,
                                  .max_step_tokens = config.max_num_batched_tokens,
                                  .max_context = config.max_context,
+                                 .num_axes = s.model->config().decoder.rope.num_axes(),
                                  .policy = config.policy,
                                  .latency_target_ms = config.latency_target_ms,
                                  .pass_rows = s.ops->device().traits().pass_rows,
                                  .on_full = config.on_full,
                                  .preemption = config.preemption,
                                  .group_decodes = *config.cascade_attention};
+  SourceCache* sources = s.pictures != nullptr ? &s.pictures->cache() : nullptr;
   s.scheduler = std::make_unique<Scheduler>(limits, s.storage->pool(), s.storage->reuse(),
-                                            s.storage->host_pages());
+                                            s.storage->host_pages(), sources);
   if (s.storage->swap() != nullptr && config.preemption == Preemption::kAuto) {
     s.scheduler->set_costs({.page_ms = s.storage->swap()->MeasurePageMs()});
   }
@@ -244,9 +166,10 @@ void MakeStepLoop(EngineParts& s) {
                     .max_context = config.max_context,
                     .max_seqs = s.scheduler->limits().max_seqs,
                     .on_full = config.on_full};
-  s.requests = std::make_unique<RequestTable>(std::move(rules), *s.scheduler);
+  s.requests = std::make_unique<RequestTable>(std::move(rules), *s.scheduler, s.pictures.get());
   const bool run_ahead = config.run_ahead.value_or(s.ops->device().traits().is_asynchronous);
-  s.steps = std::make_unique<StepLoop>(*s.scheduler, *s.storage, *s.runner, *s.requests, run_ahead);
+  s.steps = std::make_unique<StepLoop>(*s.scheduler, *s.storage, s.pictures.get(), *s.runner,
+                                       *s.requests, run_ahead);
 }
 
 }  // namespace
@@ -301,7 +224,6 @@ StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel&
   EngineConfig resolved = config;
   KU_RETURN_IF_ERROR(CheckConfig(resolved));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeEngineOps(config));
-  KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
   KvShape kv;
   return MakePlan(resolved, model, *ops, &kv);
@@ -311,11 +233,10 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
   EngineConfig config = wanted;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeEngineOps(config));
-  KU_RETURN_IF_ERROR(model.CheckSupported());
   const DecoderConfig& d = model.config.decoder;
   KU_RETURN_IF_ERROR(ResolveContext(d, &config));
   KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(WeightsOf(config)));
-  const MemoryRequest chosen = RequestOf(config, d, weights, *ops);
+  const MemoryRequest chosen = RequestOf(config, model.config, weights, *ops);
   MemoryTable table{.rows = {},
                     .fits = PlanMemory(chosen).status(),
                     .paged = config.paged,
@@ -328,7 +249,7 @@ StatusOr<MemoryTable> Engine::PlanTable(const EngineConfig& wanted, const Opened
     changed.kv_format = KvFormat{entry.kind};
     const auto request_of = [&](int context) {
       changed.max_context = context;
-      MemoryRequest request = RequestOf(changed, d, weights, *ops);
+      MemoryRequest request = RequestOf(changed, model.config, weights, *ops);
       request.available_bytes = chosen.available_bytes;  // whatever else the machine does meanwhile
       return request;
     };
@@ -354,7 +275,6 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
   KU_ASSIGN_OR_RETURN(s->ops, MakeEngineOps(config));
-  KU_RETURN_IF_ERROR(model.CheckSupported());
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   s->tokenizer = std::move(tokenizer);
   if (s->tokenizer == nullptr) {
@@ -379,8 +299,19 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   s->config.cascade_attention = cascade;
   const Decoder& model_decoder = s->model->decoder();
   const ModelRunner::Config runner =
-      RunnerConfig(s->config, kv, vocab, cascade, model_decoder.quantized());
-  KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, model_decoder, runner));
+      RunnerConfig(s->config, s->model->config(), kv, vocab, cascade, model_decoder.quantized());
+  const VisionLimits vision = VisionLimitsOf(s->config, s->model->config());
+  s->config.image_max_tokens = vision.frame_tokens;
+  s->config.vision_cache_tokens = vision.cache_tokens;
+  const auto find_rows = [parts = s.get()](int64_t source) {
+    return parts->pictures != nullptr ? parts->pictures->Rows(source) : Tensor();
+  };
+  KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, model_decoder, runner, find_rows));
+  if (vision.max_patches > 0) {
+    KU_RETURN_IF_ERROR(s->model->vision()->Reserve(vision.max_patches));
+    s->pictures = std::make_unique<PictureStore>(
+        *s->ops, *s->model->vision(), *s->model->config().vision_tokens, vision.cache_tokens);
+  }
   if (config.warm_up.value_or(s->ops->device().traits().is_asynchronous)) {
     KU_RETURN_IF_ERROR(s->runner->WarmUp());
   }

@@ -17,6 +17,8 @@ struct MemoryPlan {
   size_t activation_bytes = 0;
   size_t workspace_bytes = 0;
   size_t graph_bytes = 0;
+  size_t encoder_bytes = 0;  // of a pass of the vision encoder
+  size_t picture_bytes = 0;  // rows of pictures that are kept, if all have their place
   size_t swap_bytes = 0;
   size_t host_swap_bytes = 0;  // of other memory: no part of the total
   size_t kv_bytes = 0;         // all pages, if every one of them is used
@@ -26,7 +28,8 @@ struct MemoryPlan {
   int num_pages = 0;  // that can be owned: pages without the null page, or cache rows
 
   size_t total_bytes() const {
-    return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + swap_bytes + kv_bytes;
+    return weight_bytes + activation_bytes + workspace_bytes + graph_bytes + encoder_bytes +
+           picture_bytes + swap_bytes + kv_bytes;
   }
   bool fits() const { return total_bytes() <= budget_bytes; }
   // The lines that programs print of a plan.

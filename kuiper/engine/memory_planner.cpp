@@ -107,7 +107,8 @@ std::string MemoryPlan::Describe() const {
   const auto part = [](const char* name, size_t bytes) {
     return bytes > 0 ? std::string(" + ") + name + " " + Gigabytes(bytes) + " GB" : std::string();
   };
-  const std::string optional = part("graphs", graph_bytes) + part("swap", swap_bytes);
+  const std::string optional = part("graphs", graph_bytes) + part("encoder", encoder_bytes) +
+                               part("pictures", picture_bytes) + part("swap", swap_bytes);
   char text[400];
   std::snprintf(text, sizeof(text),
                 "memory plan: weights %s GB + activations %s GB + workspace %s GB%s + KV cache %s "
@@ -126,6 +127,8 @@ StatusOr<MemoryPlan> CountMemory(const MemoryRequest& request) {
   plan.activation_bytes = request.activation_bytes;
   plan.workspace_bytes = request.workspace_bytes;
   plan.graph_bytes = request.graph_bytes;
+  plan.encoder_bytes = request.encoder_bytes;
+  plan.picture_bytes = request.picture_bytes;
   plan.available_bytes = request.available_bytes;
   plan.utilization = request.utilization;
   plan.budget_bytes = static_cast<size_t>(request.available_bytes * request.utilization);

@@ -17,6 +17,8 @@ struct MemoryRequest {
   size_t activation_bytes = 0;
   size_t workspace_bytes = 0;  // scratch of the kernels, tables, arrays of a step
   size_t graph_bytes = 0;
+  size_t encoder_bytes = 0;    // of a pass of the vision encoder
+  size_t picture_bytes = 0;    // rows that the vision encoder made
   size_t swap_bytes = 0;       // at most, for copies of pages
   bool swaps_to_host = false;  // that is other memory than available_bytes
   KvShape kv;                  // num_pages is decided by the plan

@@ -36,6 +36,8 @@ std::string PartLines(const MemoryPlan& plan) {
   part("activations", plan.activation_bytes);
   part("workspace", plan.workspace_bytes);
   if (plan.graph_bytes > 0) part("graphs", plan.graph_bytes);
+  if (plan.encoder_bytes > 0) part("encoder", plan.encoder_bytes);
+  if (plan.picture_bytes > 0) part("pictures", plan.picture_bytes);
   if (plan.swap_bytes > 0) part("swap space", plan.swap_bytes, ", of the same memory");
   if (plan.host_swap_bytes > 0) part("swap space", plan.host_swap_bytes, ", of the host's memory");
   char share[32];

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
+
+#include "kuiper/engine/patch_span.h"
 
 namespace kuiper {
 namespace {
@@ -19,16 +22,18 @@ BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
 }
 
 // Entries of `length` tokens that sample, all on page 1: decode steps where it is one token.
-StepPlan WarmUpPlan(int num_entries, int length, int page_size) {
+StepPlan WarmUpPlan(int num_entries, int length, int page_size, int num_axes) {
   StepPlan plan;
+  plan.num_axes = num_axes;
   for (int i = 0; i < num_entries; ++i) {
     plan.Open(-1 - i, 0).decodes = length == 1;
     plan.tokens.resize(plan.tokens.size() + length, TokenRef::Known(0));
-    for (int pos = 0; pos < length; ++pos) plan.positions.push_back(pos);
     plan.pages.resize(plan.pages.size() + (length + page_size - 1) / page_size, 1);
     plan.samples.push_back({.row = length - 1, .params = {.temperature = 1.f, .top_p = 0.9f}});
     plan.Close();
   }
+  for (int i = 0; i < num_axes * num_entries; ++i)
+    AppendPositions({}, 0, length, 0, &plan.positions);
   return plan;
 }
 
@@ -47,19 +52,22 @@ MemorySize ModelRunner::ArraySize(const DecoderConfig& model, const Config& conf
 }
 
 OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, const Config& config) {
-  return {.max_tokens = config.max_step_tokens,
-          .max_seqs = config.max_outputs,
-          .max_features = std::max({model.hidden, model.q_size(), model.intermediate}),
-          .max_context = config.max_context,
-          .vocab = model.vocab,
-          .cascade = config.cascade,
-          .quantized = config.quantized};
+  OpsLimits limits{.max_tokens = config.max_step_tokens,
+                   .max_seqs = config.max_outputs,
+                   .max_features = std::max({model.hidden, model.q_size(), model.intermediate}),
+                   .max_context = config.max_context,
+                   .vocab = model.vocab,
+                   .cascade = config.cascade,
+                   .quantized = config.quantized};
+  limits.Include(config.others);
+  return limits;
 }
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decoder& decoder,
-                                                           const Config& config) {
+                                                           const Config& config,
+                                                           FindRows find_rows) {
   const DecoderConfig& model = decoder.config();
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(ops, decoder, config));
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(ops, decoder, config, std::move(find_rows)));
   KU_RETURN_IF_ERROR(ops.Reserve(LimitsOf(model, config)));
   KU_RETURN_IF_ERROR(decoder.Prepare());
   KU_ASSIGN_OR_RETURN(runner->kv_, config.paged ? MakePagedKvCache(ops.device(), config.kv)
@@ -78,7 +86,7 @@ Status ModelRunner::WarmUp() {
   constexpr int kPromptTokens = 64;  // as many rows as the widest block of attention has
   KU_RETURN_IF_ERROR(kv_->EnsurePages(2));
   const auto run = [&](int num_entries, int length) {
-    Take(Launch(WarmUpPlan(num_entries, length, config_.kv.page_size)));
+    Take(Launch(WarmUpPlan(num_entries, length, config_.kv.page_size, config_.num_axes)));
   };
   run(1, std::min({kPromptTokens, config_.max_step_tokens, config_.max_context}));
   const int most = std::min(config_.max_seqs, config_.max_samples);
@@ -132,8 +140,28 @@ PlanLimits ModelRunner::Limits() const {
       .layers = model.layers};
 }
 
+StatusOr<std::vector<RowPatch>> ModelRunner::PatchesOf(const StepPlan& plan) const {
+  const int64_t hidden = decoder_.config().hidden, layers = decoder_.config().layers;
+  std::vector<RowPatch> patches;
+  for (const StepPlan::Entry& entry : plan.entries) {
+    for (const StepPlan::Patch& patch : Part(plan.patches, entry.patches)) {
+      const Tensor rows = find_rows_ ? find_rows_(patch.source) : Tensor();
+      const int64_t end = int64_t{patch.first_row} + patch.rows.size();
+      if (rows.empty() || rows.rows() < end || rows.shape[1] % hidden != 0 ||
+          rows.shape[1] / hidden > 1 + layers) {
+        return Status(StatusCode::kInvalidArgument,
+                      "step plan: source " + std::to_string(patch.source) + " of a patch has no " +
+                          std::to_string(end) + " rows");
+      }
+      patches.push_back({entry.tokens.begin + patch.rows.begin, rows.Rows(patch.first_row, end)});
+    }
+  }
+  return patches;
+}
+
 Status ModelRunner::Check(const StepPlan& plan) const {
   KU_RETURN_IF_ERROR(CheckPlan(plan, Limits()));
+  KU_RETURN_IF_ERROR(PatchesOf(plan).status());
   return builder_->CheckTables(plan);
 }
 
@@ -142,9 +170,11 @@ int ModelRunner::Launch(const StepPlan& plan, const HiddenVisitor& visit) {
   KU_CHECK(fits.ok(), fits.message());
   KU_CHECK(plan.hidden_rows.empty() || visit, "nobody takes the hidden rows");
   const int flight = NextFlight();
-  const bool replays = config_.use_graph && plan.decode_only();
+  // A recording has the number of axes.
+  const bool replays = config_.use_graph && plan.decode_only() && plan.num_axes == config_.num_axes;
   Batch batch = builder_->Build(plan, replays ? graph_.PadTo(plan) : 0, flight);
   batch.sampled = sampler_->device_tokens();
+  batch.patches = PatchesOf(plan).value();
   CopyPages(plan, batch);
   LayerProbe probe;
   if (!plan.hidden_rows.empty()) {

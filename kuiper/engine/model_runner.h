@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "kuiper/base/status.h"
 #include "kuiper/engine/batch_builder.h"
@@ -36,15 +38,19 @@ class ModelRunner {
     bool use_graph = false;
     bool cascade = false;    // attention reads pages that sequences of a step share once
     bool quantized = false;  // layers of the model are
+    OpsLimits others = {};   // what else runs on the same Ops
   };
+  // The rows of a source of patches, as RowPatch::rows has them; empty: there is no such source.
+  using FindRows = std::function<Tensor(int64_t source)>;
   // What the largest step needs of Ops; for Reserve and for the memory plan.
   static OpsLimits LimitsOf(const DecoderConfig& model, const Config& config);
   // What Create allocates for the arrays of a step: everything but activations, the scratch memory
   // of Ops and the KV cache.
   static MemorySize ArraySize(const DecoderConfig& model, const Config& config);
-  // `ops` and `decoder` must outlive the runner.
+  // `ops` and `decoder` must outlive the runner. Without `find_rows` no plan is patched.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(Ops& ops, const Decoder& decoder,
-                                                       const Config& config);
+                                                       const Config& config,
+                                                       FindRows find_rows = {});
   ~ModelRunner() { ops_.device().Sync(); }
 
   // Why Launch could not carry the plan out; for plans that do not come from our own scheduler.
@@ -77,19 +83,23 @@ class ModelRunner {
   const DecodeGraph& graph() const { return graph_; }
 
  private:
-  ModelRunner(Ops& ops, const Decoder& decoder, const Config& config)
+  ModelRunner(Ops& ops, const Decoder& decoder, const Config& config, FindRows find_rows)
       : ops_(ops),
         decoder_(decoder),
         config_(config),
+        find_rows_(std::move(find_rows)),
         graph_(ops.device(), config.max_seqs, config.paged) {}
   int NextFlight();
   PlanLimits Limits() const;
+  // Of the whole batch; kInvalidArgument when a source lacks the rows.
+  StatusOr<std::vector<RowPatch>> PatchesOf(const StepPlan& plan) const;
   void VisitHidden(const StepPlan& plan, int layer, Tensor residual, const HiddenVisitor& visit);
   void CopyPages(const StepPlan& plan, const Batch& batch);
 
   Ops& ops_;
   const Decoder& decoder_;
   Config config_;
+  FindRows find_rows_;
   std::unique_ptr<KvCache> kv_;
   Activations act_;
   std::unique_ptr<BatchBuilder> builder_;

@@ -42,7 +42,8 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
     KU_CHECK(num_known + 1 == end, "only the last token may be unknown");
     plan_.tokens.push_back(TokenRef::Sampled(seq.sampled_row));
   }
-  for (int pos = seq.num_computed; pos < end; ++pos) plan_.positions.push_back(pos);
+  emitted_.push_back(&seq);
+  AppendPatches(seq.patches, entry.begin, end, &plan_.patches);
   for (; seq.num_told_pages < static_cast<int>(seq.pages.size()); ++seq.num_told_pages) {
     plan_.pages.push_back(seq.pages[seq.num_told_pages]);
   }
@@ -71,7 +72,7 @@ StepPlan PlanMaker::Make() {
   plan_.entries.reserve(num_entries);
   plan_.samples.reserve(num_entries);
   plan_.tokens.reserve(num_tokens_);
-  plan_.positions.reserve(num_tokens_);
+  plan_.positions.reserve(num_axes_ * num_tokens_);
   if (groups_) {
     first_pages_.clear();
     for (const Work& work : decodes_) first_pages_.push_back(work.seq->pages.at(0));
@@ -80,6 +81,14 @@ StepPlan PlanMaker::Make() {
     for (const Work& work : decodes_) Emit(work, true);
   }
   for (const Work& work : prompts_) Emit(work, false);
+  plan_.num_axes = num_axes_;
+  for (int axis = 0; axis < num_axes_; ++axis) {
+    for (size_t i = 0; i < num_entries; ++i) {
+      const StepPlan::Entry& entry = plan_.entries[i];
+      AppendPositions(emitted_[i]->patches, entry.begin, entry.end(), axis, &plan_.positions);
+    }
+  }
+  emitted_.clear();
   decodes_.clear();
   prompts_.clear();
   num_tokens_ = 0;

@@ -11,8 +11,9 @@ namespace kuiper {
 
 class PlanMaker {
  public:
-  // `group`: decodes of sequences that begin with the same page stand next to each other.
-  explicit PlanMaker(bool group) : groups_(group) {}
+  // `num_axes`: of positions. `group`: decodes of sequences that begin with the same page stand
+  // next to each other.
+  PlanMaker(int num_axes, bool group) : num_axes_(num_axes), groups_(group) {}
 
   // The sequence computes its next `count` tokens, and samples if they are all it has.
   void Add(Sequence& seq, int count);
@@ -30,12 +31,14 @@ class PlanMaker {
   };
   void Emit(const Work& work, bool decodes);
 
+  int num_axes_;
   bool groups_;
   StepPlan plan_;
   std::vector<StepPlan> spare_;  // empty plans with memory
   std::vector<Work> decodes_, prompts_;
-  size_t num_tokens_ = 0;             // of both
-  std::vector<int32_t> first_pages_;  // of the decodes
+  size_t num_tokens_ = 0;                 // of both
+  std::vector<const Sequence*> emitted_;  // of each entry
+  std::vector<int32_t> first_pages_;      // of the decodes
 };
 
 }  // namespace kuiper

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
+#include "kuiper/io/image/vision_input.h"
 #include "kuiper/io/thinking.h"
 #include "kuiper/ops/sampling_params.h"
 
@@ -25,6 +26,9 @@ inline constexpr int kAutoReasoningBudget = -2;
 
 struct Request {
   std::vector<int32_t> prompt;  // not empty
+  // Images and videos in the order in which their pads stand in the prompt, which are exactly as
+  // many as they have tokens: see ExpandPictures. Move the request into Add: pixels are large.
+  std::vector<VisionInput> images;
   SamplingParams sampling;
   int max_new_tokens = 256;  // exactly: never one more
   int priority = 0;          // from -100 to 100; more is more urgent, see engine/scheduler.h

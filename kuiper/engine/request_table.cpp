@@ -16,15 +16,12 @@ Status NoSuchAnswer(int64_t request, int sample, const char* what) {
 
 }  // namespace
 
-StatusOr<int64_t> RequestTable::Add(const Request& request) {
-  if (request.sampling.seed == kRandomSeed) {
-    Request drawn = request;
-    drawn.sampling.seed = DrawSeed();
-    return Add(drawn);
-  }
+StatusOr<int64_t> RequestTable::Add(Request request) {
+  if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
   const bool searches = request.beam_width > 1;
   KU_RETURN_IF_ERROR(CheckRequest(request, rules_.vocab));
   if (searches) KU_RETURN_IF_ERROR(BeamSearch::Check(rules_, request));
+  KU_RETURN_IF_ERROR(TakePictures(request.prompt, std::exchange(request.images, {})));
   return Add(request, [&](AnswerDesk& desk, int64_t id, int64_t first) {
     std::unique_ptr<Answering> answering;
     if (searches) {
@@ -38,11 +35,33 @@ StatusOr<int64_t> RequestTable::Add(const Request& request) {
 
 StatusOr<int64_t> RequestTable::Add(const Request& request, const Make& make) {
   const int64_t first = desk_.NewSequences(request.num_samples);
-  std::unique_ptr<Sequence> seq = MakeSequence(request, next_id_, first);
+  std::unique_ptr<Sequence> seq = desk_.MakeSequence(request, next_id_, first);
   seq->num_seats = std::max(request.num_samples, request.beam_width);
-  KU_RETURN_IF_ERROR(desk_.scheduler.Add(std::move(seq)));
+  const Status added = desk_.scheduler.Add(std::move(seq));
+  if (!added.ok()) {
+    DropPictures(next_id_);
+    return added;
+  }
   active_[next_id_] = make(desk_, next_id_, first);
   return next_id_++;
+}
+
+Status RequestTable::TakePictures(std::span<const int32_t> prompt,
+                                  std::vector<VisionInput> pictures) {
+  if (pictures_ == nullptr) return pictures.empty() ? OkStatus() : NoVision();
+  if (!pictures.empty() && rules_.on_full == OnFull::kSlide) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a request with pictures cannot slide out of the context",
+                  "use " + Param("on_full") + " stop or preempt");
+  }
+  KU_ASSIGN_OR_RETURN(PromptPatches patches, pictures_->Place(prompt, std::move(pictures)));
+  if (!patches.spans.empty()) desk_.patches.emplace(next_id_, std::move(patches));
+  return OkStatus();
+}
+
+void RequestTable::DropPictures(int64_t request) {
+  const auto node = desk_.patches.extract(request);
+  if (!node.empty()) pictures_->Drop(node.mapped().sources);
 }
 
 void RequestTable::EndAborted() {

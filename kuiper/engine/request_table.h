@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "kuiper/base/status.h"
 #include "kuiper/engine/answering.h"
+#include "kuiper/engine/picture_store.h"
 #include "kuiper/engine/request.h"
 
 namespace kuiper {
@@ -23,11 +25,12 @@ class RequestTable {
   using Make =
       std::function<std::unique_ptr<Answering>(AnswerDesk& desk, int64_t id, int64_t first)>;
 
-  RequestTable(AnswerRules rules, Scheduler& scheduler)
-      : rules_(std::move(rules)), desk_(scheduler) {}
+  // `pictures` is null where the model does not see.
+  RequestTable(AnswerRules rules, Scheduler& scheduler, PictureStore* pictures)
+      : rules_(std::move(rules)), desk_(scheduler), pictures_(pictures) {}
 
   // The id of the request, which is answered as it says.
-  StatusOr<int64_t> Add(const Request& request);
+  StatusOr<int64_t> Add(Request request);
   // The same for any way of answering it.
   StatusOr<int64_t> Add(const Request& request, const Make& make);
   // See Engine::Abort.
@@ -43,7 +46,9 @@ class RequestTable {
     const auto it = active_.find(request);
     if (it == active_.end()) return;
     f(*it->second);
-    if (it->second->done()) active_.erase(it);
+    if (!it->second->done()) return;
+    active_.erase(it);
+    DropPictures(request);
   }
 
   std::vector<TokenEvent> TakeEvents() { return std::exchange(desk_.events, {}); }
@@ -54,8 +59,13 @@ class RequestTable {
   StatusOr<int> NumComputed(int64_t request) const;
 
  private:
+  // Gives the pictures to the store and notes where the prompt of the next request has them.
+  Status TakePictures(std::span<const int32_t> prompt, std::vector<VisionInput> pictures);
+  void DropPictures(int64_t request);
+
   AnswerRules rules_;
   AnswerDesk desk_;
+  PictureStore* pictures_;
   int64_t next_id_ = 1;
   std::map<int64_t, std::unique_ptr<Answering>> active_;
   std::set<std::pair<int64_t, std::optional<int>>> aborted_;  // request and sample; absent: all

@@ -82,7 +82,7 @@ void SampledAnswers::ForkOthers() {
   if (std::exchange(forked_, true)) return;
   for (int64_t id = first_ + 1; id < first_ + request_.num_samples; ++id) {
     if (!answers_.at(id - first_).has_value()) continue;  // aborted
-    auto seq = MakeSequence(request_, id_, id);
+    auto seq = desk_.MakeSequence(request_, id_, id);
     seq->sampling.seed += id - first_;
     const Status forked = desk_.scheduler.Fork(first_, std::move(seq));
     KU_CHECK(forked.ok(), "the first sequence has the same prompt and was accepted");

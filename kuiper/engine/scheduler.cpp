@@ -8,11 +8,12 @@
 
 namespace kuiper {
 
-Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages)
+Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages,
+                     SourceCache* sources)
     : limits_(limits),
       pace_(limits.latency_target_ms, limits.max_step_tokens, limits.pass_rows),
-      pages_(pool, reuse, host_pages, limits.on_full),
-      maker_(limits.group_decodes),
+      pages_(pool, reuse, host_pages, sources, limits.on_full),
+      maker_(limits.num_axes, limits.group_decodes),
       preempter_(pages_, line_, limits.on_full == OnFull::kSlide ? window() : 0) {
   KU_CHECK(limits.max_seqs > 0 && limits.max_step_tokens >= limits.max_seqs);
   if (limits.policy == SchedulingPolicy::kLatency) {
@@ -67,14 +68,12 @@ Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {
     line_.Wait(child);
     return OkStatus();
   }
-  const std::span known =
-      std::span(parent->tokens).first(std::min(parent->num_computed, parent->num_known()));
-  const std::span wanted = std::span(child.tokens).first(child.num_tokens() - 1);
-  const auto same = std::mismatch(known.begin(), known.end(), wanted.begin(), wanted.end()).first;
-  child.num_computed = child.num_cached = static_cast<int>(same - known.begin());
-  pages_.Share(*parent, child.num_computed, &child);
+  child.num_computed = child.num_cached = pages_.Share(*parent, &child);
   line_.Run(child);
-  if (pages_.PromisedTo(line_.running()) <= pages_.num_available()) return OkStatus();
+  if (pages_.PromisedTo(line_.running()) <= pages_.num_available() &&
+      pages_.HoldSources(child, child.num_computed)) {
+    return OkStatus();
+  }
   pages_.Release(child);
   child.num_computed = child.num_cached = 0;
   line_.Wait(child);
@@ -186,17 +185,18 @@ void Scheduler::Admit(Step* step, int budget) {
 }
 
 // Admits when the promises to all running sequences and to this one can be kept at the same time,
-// or when nothing else runs.
+// or when nothing else runs; and when the sources of its patches find a place beside theirs.
 bool Scheduler::TryAdmit(Sequence& seq) {
   const bool is_swapped = !seq.host_pages.empty();
   // At least one row must be computed: it yields the next logits.
   KvReuse::Match match = pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_tokens() - 1);
   const int needed = pages_.Promised(seq) - static_cast<int>(match.pages.size());
-  if (num_running() > 0 && pages_.PromisedTo(line_.running()) + needed > pages_.num_available()) {
+  const int num_matched = match.num_tokens;
+  if ((num_running() > 0 && pages_.PromisedTo(line_.running()) + needed > pages_.num_available()) ||
+      !pages_.HoldSources(seq, is_swapped ? seq.num_computed : num_matched)) {
     pages_.Return(seq, match);
     return false;
   }
-  const int num_matched = match.num_tokens;
   pages_.Take(std::move(match), &seq);
   if (is_swapped) {
     preempter_.SwapIn(seq, maker_.copies());
@@ -223,7 +223,7 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) 
       seq->num_computed = entry.begin;
       continue;
     }
-    pages_.Computed(*seq, entry.begin, entry.end());
+    if (pages_.Computed(*seq, entry.begin, entry.end())) line_.AskFirstAgain();
     if (token != nullptr) {
       seq->tokens.push_back(token->id);
       --seq->num_pending;

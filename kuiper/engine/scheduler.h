@@ -39,6 +39,7 @@ class Scheduler {
     int max_seqs = 1;
     int max_step_tokens = 512;
     int max_context = 0;  // prompt and generated tokens of one sequence
+    int num_axes = 1;     // of positions
     SchedulingPolicy policy = SchedulingPolicy::kThroughput;
     double latency_target_ms = 50;  // see engine/chunk_pace.h
     int pass_rows = 0;
@@ -50,9 +51,10 @@ class Scheduler {
   using Costs = SwapCosts;
   using Stats = Preempter::Stats;
 
-  // `reuse` may be null; so may `host_pages`, then nothing is swapped. All must outlive the
-  // scheduler.
-  Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages = nullptr);
+  // `reuse` may be null; so may `host_pages`, then nothing is swapped, and `sources` where no
+  // sequence has patches. All must outlive the scheduler.
+  Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, BlockPool* host_pages = nullptr,
+            SourceCache* sources = nullptr);
 
   // Checks that the prompt leaves room for a token in the context and fits the pool.
   Status Add(std::unique_ptr<Sequence> seq);

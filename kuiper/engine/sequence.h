@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kuiper/engine/patch_span.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/step_plan.h"
 #include "kuiper/kv/reuse.h"
@@ -61,6 +62,8 @@ struct Sequence {
   // Keys of the first tokens in the prefix cache, where an id does not say what stands there. A
   // token without one has its id as key.
   std::vector<uint64_t> keys;
+  std::vector<PatchSpan> patches;     // of the prompt, ascending
+  std::vector<int64_t> held_sources;  // of patches that are not computed, while the sequence runs
 
   int num_known() const { return static_cast<int>(tokens.size()); }
   int num_tokens() const { return num_known() + num_pending; }

@@ -37,6 +37,8 @@ class SequenceLine {
   // The first one was refused. Those who run only take more, so it need not be asked again before
   // somebody else is first, or somebody who runs leaves.
   void RefuseFirst() { first_is_refused_ = true; }
+  // Who runs gave something back that is no page.
+  void AskFirstAgain() { first_is_refused_ = false; }
   bool first_is_refused() const { return first_is_refused_; }
 
  private:

@@ -81,12 +81,19 @@ bool SequencePages::GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::
   return true;
 }
 
-void SequencePages::Share(const Sequence& parent, int num_tokens, Sequence* child) {
+int SequencePages::Share(const Sequence& parent, Sequence* child) {
+  KU_CHECK(child->keys == parent.keys, "a fork has the pictures of its parent");
+  const std::span known =
+      std::span(parent.tokens).first(std::min(parent.num_computed, parent.num_known()));
+  const std::span wanted = std::span(child->tokens).first(child->num_tokens() - 1);
+  const auto same = std::mismatch(known.begin(), known.end(), wanted.begin(), wanted.end()).first;
+  const int num_tokens = static_cast<int>(same - known.begin());
   child->pages.assign(parent.pages.begin(), parent.pages.begin() + PagesFor(num_tokens));
   for (size_t i = 0; i < child->pages.size(); ++i) {
     pool_.AddRef(child->pages[i]);
     pool_.TellHeld(KvEvent::Kind::kShare, HolderOf(*child), static_cast<int>(i), child->pages[i]);
   }
+  return num_tokens;
 }
 
 std::span<const uint64_t> SequencePages::KeysOf(const Sequence& seq, int begin, int end) {
@@ -114,9 +121,12 @@ void SequencePages::Return(const Sequence& seq, const KvReuse::Match& match) {
   if (reuse_ != nullptr) reuse_->Return(KeysOf(seq, 0, seq.num_known()), match);
 }
 
-void SequencePages::Computed(Sequence& seq, int before, int num_tokens) {
+bool SequencePages::Computed(Sequence& seq, int before, int num_tokens) {
   const int on_full_pages = num_tokens - num_tokens % pool_.page_size();
   if (reuse_ != nullptr && on_full_pages > before) OfferTokens(seq, num_tokens, false);
+  if (seq.held_sources.empty() || num_tokens < seq.patches.back().end()) return false;
+  ReleaseSources(seq);
+  return true;
 }
 
 void SequencePages::Offer(Sequence& seq) {
@@ -139,7 +149,28 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
   KU_CHECK(offer(), "everybody may offer from the start");
 }
 
+bool SequencePages::HoldSources(Sequence& seq, int num_computed) {
+  KU_CHECK(seq.held_sources.empty(), "the sequence holds its sources");
+  std::vector<int64_t> wanted;
+  for (const PatchSpan& span : seq.patches) {
+    if (span.end() > num_computed) wanted.push_back(span.source);
+  }
+  if (wanted.empty()) return true;
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  if (!sources_->Hold(wanted)) return false;
+  seq.held_sources = std::move(wanted);
+  return true;
+}
+
+void SequencePages::ReleaseSources(Sequence& seq) {
+  if (seq.held_sources.empty()) return;
+  sources_->Release(seq.held_sources);
+  seq.held_sources.clear();
+}
+
 std::vector<int32_t> SequencePages::Release(Sequence& seq) {
+  ReleaseSources(seq);
   for (size_t i = 0; i < seq.pages.size(); ++i) {
     pool_.Release(seq.pages[i]);
     pool_.TellGivenUp(HolderOf(seq), static_cast<int>(i), seq.pages[i]);

@@ -1,5 +1,6 @@
 // The pages of a scheduler's sequences: growing, copies before shared pages are written, the prefix
-// cache, host memory, and how many pages others may still ask for. It knows no order and no plans.
+// cache, host memory, and how many pages others may still ask for; and, as long as a sequence has
+// pages, the sources of patches that it will compute. It knows no order and no plans.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/sequence.h"
+#include "kuiper/engine/source_cache.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
 #include "kuiper/kv/swap_space.h"
@@ -17,9 +19,10 @@ namespace kuiper {
 
 class SequencePages {
  public:
-  // `reuse` and `host_pages` may be null.
-  SequencePages(BlockPool& pool, KvReuse* reuse, BlockPool* host_pages, OnFull on_full)
-      : pool_(pool), reuse_(reuse), host_pages_(host_pages), on_full_(on_full) {}
+  // `reuse` and `host_pages` may be null; so may `sources` where no sequence has patches.
+  SequencePages(BlockPool& pool, KvReuse* reuse, BlockPool* host_pages, SourceCache* sources,
+                OnFull on_full)
+      : pool_(pool), reuse_(reuse), host_pages_(host_pages), sources_(sources), on_full_(on_full) {}
 
   int PagesFor(int num_tokens) const {
     return (num_tokens + pool_.page_size() - 1) / pool_.page_size();
@@ -39,19 +42,26 @@ class SequencePages {
   // evicts reusable pages if the free ones do not suffice. False, and nothing done: there are too
   // few.
   bool GrowTo(Sequence& seq, int num_tokens, std::vector<StepPlan::PageCopy>* copies);
-  // Gives `child`, which has no pages, a share in those of the first num_tokens tokens of `parent`.
-  void Share(const Sequence& parent, int num_tokens, Sequence* child);
+  // Gives `child`, which has no pages, a share in those of the tokens that `parent` has computed
+  // and that are the child's as well, but for its last one; returns how many.
+  int Share(const Sequence& parent, Sequence* child);
 
   // The beginning of seq, at most max_tokens tokens, as the prefix cache has it; then Take or
   // Return.
   KvReuse::Match Acquire(const Sequence& seq, int max_tokens);
   void Take(KvReuse::Match match, Sequence* seq);
   void Return(const Sequence& seq, const KvReuse::Match& match);
-  // The first num_tokens tokens of seq are computed, the last ones since `before` were.
-  void Computed(Sequence& seq, int before, int num_tokens);
+  // The first num_tokens tokens of seq are computed, the last ones since `before` were. Whether seq
+  // needs its sources no more and gave them up.
+  bool Computed(Sequence& seq, int before, int num_tokens);
   // Offers what is computed to the prefix cache before seq gives its pages away.
   void Offer(Sequence& seq);
-  // Releases the pages, and returns which they were.
+  // Holds the sources of the patches that seq has behind its first num_computed tokens. False: they
+  // do not fit beside those that others hold.
+  bool HoldSources(Sequence& seq, int num_computed);
+  void ReleaseSources(Sequence& seq);
+
+  // Releases the pages, and returns which they were; and the sources.
   std::vector<int32_t> Release(Sequence& seq);
 
   bool HasRoomOnHost(const Sequence& seq) const;
@@ -71,6 +81,7 @@ class SequencePages {
   BlockPool& pool_;
   KvReuse* reuse_;
   BlockPool* host_pages_;
+  SourceCache* sources_;
   OnFull on_full_;
   std::vector<PageMove> moves_;
   std::vector<uint64_t> keys_;  // what KeysOf returned last

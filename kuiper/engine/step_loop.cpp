@@ -40,6 +40,7 @@ void StepLoop::LaunchNext() {
   must_settle_ = step.must_settle;
   next.launched = storage_.Prepare(step);
   if (step.plan.entries.empty()) return;
+  if (next.launched.ok() && pictures_ != nullptr) next.launched = pictures_->Prepare();
   for (const StepPlan::Entry& entry : step.plan.entries) {
     Ask(entry, [](Answering& a, const Sequence& seq) { a.OnLaunch(seq.id); });
   }

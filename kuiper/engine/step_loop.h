@@ -14,6 +14,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/engine/kv_storage.h"
 #include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/picture_store.h"
 #include "kuiper/engine/request_table.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/engine/step_plan.h"
@@ -22,11 +23,12 @@ namespace kuiper {
 
 class StepLoop {
  public:
-  // All must outlive the loop.
-  StepLoop(Scheduler& scheduler, KvStorage& storage, ModelRunner& runner, RequestTable& requests,
-           bool run_ahead)
+  // `pictures` may be null. All must outlive the loop.
+  StepLoop(Scheduler& scheduler, KvStorage& storage, PictureStore* pictures, ModelRunner& runner,
+           RequestTable& requests, bool run_ahead)
       : scheduler_(scheduler),
         storage_(storage),
+        pictures_(pictures),
         runner_(runner),
         requests_(requests),
         run_ahead_(run_ahead) {}
@@ -69,6 +71,7 @@ class StepLoop {
 
   Scheduler& scheduler_;
   KvStorage& storage_;
+  PictureStore* pictures_;
   ModelRunner& runner_;
   RequestTable& requests_;
   const bool run_ahead_;

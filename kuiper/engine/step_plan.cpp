@@ -89,7 +89,8 @@ Status CheckEntry(const StepPlan& plan, const Entry& entry) {
   if (!rows_ascend) return Bad("rows are out of bounds or out of order");
   int32_t next = 0;
   for (const StepPlan::Patch& patch : Part(plan.patches, entry.patches)) {
-    if (patch.rows.begin < next || patch.rows.end <= patch.rows.begin || patch.rows.end > count) {
+    if (patch.rows.begin < next || patch.rows.end <= patch.rows.begin || patch.rows.end > count ||
+        patch.first_row < 0) {
       return Bad("a patch is out of bounds");
     }
     next = patch.rows.end;
@@ -137,7 +138,7 @@ int StepPlan::num_decode_tokens() const {
 }
 
 bool StepPlan::decode_only() const {
-  return !entries.empty() && hidden_rows.empty() &&
+  return !entries.empty() && hidden_rows.empty() && patches.empty() &&
          std::all_of(entries.begin(), entries.end(), [](const Entry& entry) {
            return entry.decodes && entry.num_tokens() == 1 && entry.samples.size() == 1 &&
                   entry.logits_rows.empty();
@@ -211,8 +212,8 @@ void Resolve(const StepResult& before, StepPlan* plan) {
 
 Status CheckPlan(const StepPlan& plan, const PlanLimits& limits) {
   KU_RETURN_IF_ERROR(CheckPlan(plan));
-  if (!plan.biases.empty() || !plan.allowed.empty() || !plan.patches.empty()) {
-    return Bad("this runner has no logit bias, no mask of tokens and no patch of embeddings");
+  if (!plan.biases.empty() || !plan.allowed.empty()) {
+    return Bad("this runner has no logit bias and no mask of tokens");
   }
   const size_t num_outputs = plan.samples.size() + plan.logits_rows.size();
   if (plan.num_tokens() > limits.max_tokens ||

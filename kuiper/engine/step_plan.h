@@ -75,7 +75,8 @@ struct StepPlan {
   // Rows whose embedding is not that of their id, but comes from somewhere else.
   struct Patch {
     Range rows;
-    int64_t source = 0;
+    int64_t source = 0;     // a number that nothing else ever has
+    int32_t first_row = 0;  // of the source
   };
   // Copy-on-write: the first num_tokens tokens of one page (contiguous: cache row) to another.
   struct PageCopy {
@@ -101,7 +102,8 @@ struct StepPlan {
   std::vector<Patch> patches;
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
-  // Every entry decodes one token and samples: such steps are recorded and replayed.
+  // Every entry decodes one token and samples, and none is patched: such steps are recorded and
+  // replayed.
   bool decode_only() const;
   int num_decode_tokens() const;  // of entries that decode; the others are of prompts
 

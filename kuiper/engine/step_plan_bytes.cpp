@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "bytes are written as they lie in memory");
 
 constexpr uint32_t kMagic = 0x4C50534B;  // "KSPL"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 template <typename T, typename U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
@@ -30,7 +30,7 @@ void Fields(auto& f, Is<StepPlan::Bias> auto& bias) {
   f(bias.token, bias.bias);
 }
 void Fields(auto& f, Is<StepPlan::Patch> auto& patch) {
-  f(patch.rows, patch.source);
+  f(patch.rows, patch.source, patch.first_row);
 }
 void Fields(auto& f, Is<StepPlan::PageCopy> auto& copy) {
   f(copy.from, copy.to, copy.num_tokens);

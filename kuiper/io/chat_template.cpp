@@ -229,10 +229,7 @@ Status CheckMessages(ChatFamily family, const std::vector<Message>& messages) {
   if (messages.empty()) return Status(StatusCode::kInput, "there are no messages");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
-    const bool has_media =
-        std::any_of(message.parts.begin(), message.parts.end(),
-                    [](const ContentPart& p) { return p.kind != ContentPart::Kind::kText; });
-    if (!has_media) continue;
+    if (!HasMedia(message)) continue;
     const std::string where = "message " + std::to_string(i) + " holds an image, but ";
     if (family != ChatFamily::kQwen3VL) {
       return Status(StatusCode::kInput, where + "the model takes text only");
@@ -245,6 +242,11 @@ Status CheckMessages(ChatFamily family, const std::vector<Message>& messages) {
 }
 
 }  // namespace
+
+bool HasMedia(const Message& message) {
+  return std::any_of(message.parts.begin(), message.parts.end(),
+                     [](const ContentPart& p) { return p.kind != ContentPart::Kind::kText; });
+}
 
 std::string TextOf(const Message& message) {
   if (message.parts.empty()) return message.text;

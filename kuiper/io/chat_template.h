@@ -37,15 +37,20 @@ struct ToolCall {
 struct ContentPart {
   enum class Kind { kText, kImage, kVideo };
   Kind kind = Kind::kText;
-  std::string text;  // kText: the text; else the path or URL, "" when the caller holds the data
+  std::string text =
+      {};  // kText: the text; else the path or URL, "" when the caller holds the data
+  // Of what a path or URL names, as HexText; "" = whatever it holds.
+  std::string digest = {};
+  std::optional<double> fps = {};  // of a video's frames; absent: as the file says
 };
 
 struct Message {
   Role role = Role::kUser;
-  std::string text;
-  std::optional<std::string> reasoning;  // of an assistant; absent: taken from <think> in the text
-  std::vector<ToolCall> tool_calls;      // of an assistant
-  std::vector<ContentPart> parts;        // when not empty: the content instead of `text`
+  std::string text = {};
+  // Of an assistant; absent: taken from <think> in the text.
+  std::optional<std::string> reasoning = {};
+  std::vector<ToolCall> tool_calls = {};  // of an assistant
+  std::vector<ContentPart> parts = {};    // when not empty: the content instead of `text`
   // Of an assistant, when not empty: the message is encoded as these and not by its text.
   std::vector<int32_t> ids = {};
   // The JSON object it was read from, with what the fields above do not hold; null: there is none.
@@ -79,6 +84,7 @@ StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
 // The segments joined: what Hugging Face's apply_chat_template(tokenize=False) returns.
 StatusOr<std::string> RenderText(ChatFamily family, const std::vector<Message>& messages,
                                  const ChatOptions& options);
+bool HasMedia(const Message& message);
 // The text parts joined, without images.
 std::string TextOf(const Message& message);
 // `text` of an assistant: its own `tags` are control segments, all else is data.

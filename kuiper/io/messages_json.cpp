@@ -34,8 +34,31 @@ StatusOr<Role> ParseRole(const JsonNode& node, const std::string& where) {
   return InputError(where + ": role \"" + *name + "\" is not one of system, user, assistant, tool");
 }
 
+// Where an image or video is: under its type, as a string or {"url": ...}. "digest", and "fps" of
+// videos, stand beside it.
+Status ParseMedia(const JsonNode& node, const std::string& type, const std::string& where,
+                  ContentPart* part) {
+  const bool is_video = type.starts_with("video");
+  part->kind = is_video ? ContentPart::Kind::kVideo : ContentPart::Kind::kImage;
+  const JsonNode* holder = &node;
+  const char* key = type.c_str();
+  if (const JsonNode* nested = node.Find(key); nested != nullptr && nested->IsObject()) {
+    holder = nested;
+    key = "url";
+  }
+  KU_ASSIGN_OR_RETURN(const std::string* location, OptionalString(*holder, key, where));
+  if (location != nullptr) part->text = *location;
+  KU_ASSIGN_OR_RETURN(const std::string* digest, OptionalString(node, "digest", where));
+  if (digest != nullptr) part->digest = *digest;
+  const JsonNode* fps = node.Find("fps");
+  if (!is_video || fps == nullptr || fps->IsNull()) return OkStatus();
+  part->fps = fps->AsDouble();
+  if (part->fps.value_or(0) > 0) return OkStatus();
+  return InputError(where + ": fps is not a number above 0");
+}
+
 // {"type": "text", "text": ...}, {"type": "image", "image": path},
-// {"type": "image_url", "image_url": url or {"url": url}}.
+// {"type": "image_url", "image_url": url or {"url": url}}, and the same of videos.
 StatusOr<ContentPart> ParsePart(const JsonNode& node, const std::string& where) {
   KU_ASSIGN_OR_RETURN(const std::string* type, OptionalString(node, "type", where));
   if (type == nullptr) return InputError(where + " has no type");
@@ -46,18 +69,12 @@ StatusOr<ContentPart> ParsePart(const JsonNode& node, const std::string& where) 
     part.text = *text;
     return part;
   }
-  if (*type != "image" && *type != "image_url") {
-    return InputError(where + ": type \"" + *type + "\" is not one of text, image, image_url");
+  constexpr std::string_view kMedia[] = {"image", "image_url", "video", "video_url"};
+  if (std::find(std::begin(kMedia), std::end(kMedia), *type) == std::end(kMedia)) {
+    return InputError(where + ": type \"" + *type +
+                      "\" is not one of text, image, image_url, video, video_url");
   }
-  part.kind = ContentPart::Kind::kImage;
-  const JsonNode* holder = &node;
-  const char* key = type->c_str();
-  if (const JsonNode* nested = node.Find(key); nested != nullptr && nested->IsObject()) {
-    holder = nested;
-    key = "url";
-  }
-  KU_ASSIGN_OR_RETURN(const std::string* location, OptionalString(*holder, key, where));
-  if (location != nullptr) part.text = *location;
+  KU_RETURN_IF_ERROR(ParseMedia(node, *type, where, &part));
   return part;
 }
 

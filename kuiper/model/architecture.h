@@ -24,8 +24,8 @@ struct Architecture {
   bool qk_norm;
   int default_head_dim;  // 0: hidden_size / num_attention_heads
   SlidingLayers sliding;
-  const char* weight_prefix;  // of the decoder's tensors but the head
-  // Null: recognised, but nothing here can compute it.
+  const char* weight_prefix;  // of the decoder's tensors but the head; begins with "model."
+  bool sees;  // has a vision tower, beside which the decoder's keys stand in text_config
   WeightManifest (*list_weights)(const DecoderConfig& config, const std::string& prefix,
                                  DecoderWeights* into);
 };
@@ -35,5 +35,8 @@ std::span<const Architecture> Architectures();
 // qwen.cpp
 WeightManifest ListQwenWeights(const DecoderConfig& config, const std::string& prefix,
                                DecoderWeights* into);
+// vision_weights.cpp
+void AddVisionWeights(const VisionTowerConfig& config, const std::string& prefix,
+                      VisionWeights* into, WeightManifest* list);
 
 }  // namespace kuiper

@@ -24,7 +24,7 @@ constexpr int kMaxHeadDim = 512;
 // "Qwen3Model" for "Qwen3ForCausalLM": checkpoints of the model without its head say so.
 std::string BaseModelName(const Architecture& architecture) {
   const std::string name = architecture.name;
-  return name.substr(0, name.find("ForCausalLM")) + "Model";
+  return name.substr(0, name.find("For")) + "Model";
 }
 
 StatusOr<const Architecture*> ReadArchitecture(ConfigReader& reader) {
@@ -48,7 +48,6 @@ StatusOr<const Architecture*> ReadArchitecture(ConfigReader& reader) {
   }
   std::string supported;
   for (const Architecture& a : Architectures()) {
-    if (a.list_weights == nullptr) continue;
     supported += (supported.empty() ? "" : ", ") + std::string(a.name);
   }
   return Status(StatusCode::kModel, "config.json: architecture " +
@@ -166,7 +165,10 @@ Status ReadSlidingLayers(ConfigReader& reader, SlidingLayers rule, DecoderConfig
   return reader.status();
 }
 
-StatusOr<DecoderConfig> ReadDecoder(ConfigReader& reader, const Architecture& architecture) {
+// `whole` is the file, `reader` the object with the decoder's keys: the same but for models that
+// see.
+StatusOr<DecoderConfig> ReadDecoder(ConfigReader& whole, ConfigReader& reader,
+                                    const Architecture& architecture) {
   DecoderConfig d;
   KU_RETURN_IF_ERROR(ReadSizes(reader, architecture, &d));
   KU_RETURN_IF_ERROR(CheckUnsupportedTraits(reader));
@@ -176,29 +178,42 @@ StatusOr<DecoderConfig> ReadDecoder(ConfigReader& reader, const Architecture& ar
   d.o_bias = attention_bias;
   d.mlp_bias = architecture.has_mlp_bias && reader.Bool("mlp_bias", false);
   d.qk_norm = architecture.qk_norm;
-  d.tie_embeddings = reader.Bool("tie_word_embeddings", false);
+  d.tie_embeddings = reader.Bool("tie_word_embeddings", whole.Bool("tie_word_embeddings", false));
+  KU_RETURN_IF_ERROR(whole.status());
   KU_RETURN_IF_ERROR(reader.status());
-  KU_ASSIGN_OR_RETURN(d.rope, ReadRopeConfig(reader, d.head_dim));
+  KU_ASSIGN_OR_RETURN(d.rope, ReadRopeConfig(reader, d.head_dim, architecture.sees));
   KU_RETURN_IF_ERROR(ReadSlidingLayers(reader, architecture.sliding, &d));
-  KU_RETURN_IF_ERROR(ReadDType(reader, &d.dtype));
+  const bool says_type = reader.Find("torch_dtype") != nullptr || reader.Find("dtype") != nullptr;
+  KU_RETURN_IF_ERROR(ReadDType(says_type ? reader : whole, &d.dtype));
   return d;
 }
 
-}  // namespace
-
-const char* FamilyName(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kLlama:
-      return "Llama";
-    case ModelFamily::kQwen2:
-      return "Qwen2.5";
-    case ModelFamily::kQwen3:
-      return "Qwen3";
-    case ModelFamily::kQwen3VL:
-      return "Qwen3-VL";
-  }
-  return "";
+// The object `key` of the file.
+StatusOr<const JsonNode*> FindObject(const ConfigReader& reader, const char* key) {
+  const JsonNode* object = reader.Find(key);
+  if (object != nullptr && object->IsObject()) return object;
+  return Status(StatusCode::kModel, std::string("config.json: ") + key +
+                                        (object == nullptr ? " is missing" : " is not an object"));
 }
+
+// The tower, and the tokens that stand for what it sees.
+Status ReadVision(ConfigReader& reader, ModelConfig* config) {
+  KU_ASSIGN_OR_RETURN(const JsonNode* object, FindObject(reader, "vision_config"));
+  ConfigReader tower(*object, "config.json: vision_config");
+  KU_ASSIGN_OR_RETURN(config->vision,
+                      ReadVisionTower(tower, config->decoder.hidden, config->decoder.layers));
+  const int last = config->decoder.vocab - 1;
+  config->vision_tokens = VisionTokens{.image_pad = reader.Int("image_token_id", 0, last),
+                                       .video_pad = reader.Int("video_token_id", 0, last),
+                                       .vision_start = reader.Int("vision_start_token_id", 0, last),
+                                       .vision_end = reader.Int("vision_end_token_id", 0, last)};
+  if (config->vision_tokens->image_pad == config->vision_tokens->video_pad) {
+    reader.Fail("image_token_id and video_token_id are the same");
+  }
+  return reader.status();
+}
+
+}  // namespace
 
 StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   KU_ASSIGN_OR_RETURN(const JsonNode json,
@@ -210,15 +225,24 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   config.architecture = architecture->name;
   config.model_type = architecture->model_type;
   config.family = architecture->family;
-  config.supported = architecture->list_weights != nullptr;
-  if (!config.supported) return config;
-  if (const JsonNode* quantization = reader.Find("quantization_config")) {
+  const JsonNode* decoder = &json;
+  if (architecture->sees) {
+    KU_ASSIGN_OR_RETURN(decoder, FindObject(reader, "text_config"));
+  }
+  ConfigReader text(*decoder, architecture->sees ? "config.json: text_config" : "config.json");
+  const auto with = [&](const char* key) -> ConfigReader& {
+    return reader.Find(key) != nullptr ? reader : text;
+  };
+  if (const JsonNode* quantization = with("quantization_config").Find("quantization_config")) {
     KU_ASSIGN_OR_RETURN(config.quantization, ParseQuantization(*quantization));
   }
-  config.eos = reader.Tokens("eos_token_id");
-  config.bos = reader.MaybeInt("bos_token_id", 0, std::numeric_limits<int32_t>::max());
+  config.eos = with("eos_token_id").Tokens("eos_token_id");
+  config.bos =
+      with("bos_token_id").MaybeInt("bos_token_id", 0, std::numeric_limits<int32_t>::max());
   KU_RETURN_IF_ERROR(reader.status());
-  KU_ASSIGN_OR_RETURN(config.decoder, ReadDecoder(reader, *architecture));
+  KU_RETURN_IF_ERROR(text.status());
+  KU_ASSIGN_OR_RETURN(config.decoder, ReadDecoder(reader, text, *architecture));
+  if (architecture->sees) KU_RETURN_IF_ERROR(ReadVision(reader, &config));
   return config;
 }
 

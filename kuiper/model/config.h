@@ -14,6 +14,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/model/quantized/quantization_config.h"
 #include "kuiper/model/rope_config.h"
+#include "kuiper/model/vision_config.h"
 
 namespace kuiper {
 
@@ -55,17 +56,17 @@ struct ModelConfig {
   std::string architecture;  // e.g. "Qwen3ForCausalLM"
   std::string model_type;    // e.g. "qwen3"
   ModelFamily family = ModelFamily::kQwen3;
-  DecoderConfig decoder;  // all zero when !supported
+  DecoderConfig decoder;
+  // Of models that see; the others have neither.
+  std::optional<VisionTowerConfig> vision;
+  std::optional<VisionTokens> vision_tokens;
   QuantizationConfig quantization;
-  // The tensors lack the architecture's prefix, as in checkpoints of the model without its head.
+  // The tensors lack the "model." before their names, as in checkpoints of the model without its
+  // head.
   bool bare_names = false;
   std::vector<int32_t> eos;
   std::optional<int32_t> bos;
-  bool supported = true;  // false: recognised, but nothing here can compute it
 };
-
-// "Qwen2.5", "Qwen3", "Qwen3-VL", "Llama": how messages name a family.
-const char* FamilyName(ModelFamily family);
 
 struct GenerationConfig {
   std::vector<int32_t> eos;  // empty: config.json's

@@ -95,6 +95,19 @@ Status Decoder::Prepare() const {
   return OkStatus();
 }
 
+// The batch's positions for each axis of the RoPE. Text has one position, which is that of all
+// axes.
+Tensor Decoder::Positions(const Batch& batch) const {
+  Tensor positions = batch.positions;
+  const int axes = config_.rope.num_axes();
+  if (positions.shape[0] == 1 && axes > 1) {
+    positions.shape[0] = axes;
+    positions.stride[0] = 0;
+  }
+  KU_CHECK(positions.shape[0] >= axes);
+  return positions;
+}
+
 void Decoder::Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const {
   ops_->Run(RmsNormArgs{.out = out, .x = x, .weight = weight, .eps = config_.rms_eps});
 }
@@ -104,6 +117,17 @@ void Decoder::Embed(const Batch& batch, Activations& act) const {
                       .table = weights_.embed,
                       .ids = batch.token_ids,
                       .sampled = batch.sampled});
+}
+
+void Decoder::Patch(const Batch& batch, int num_layers_done, Activations& act) const {
+  const int64_t hidden = config_.hidden, begin = num_layers_done * hidden;
+  for (const RowPatch& patch : batch.patches) {
+    if (begin >= patch.rows.shape[1]) continue;
+    const int64_t end = patch.begin + patch.rows.rows();
+    ops_->Run(PatchRowsArgs{.out = act.residual.Rows(patch.begin, end),
+                            .x = patch.rows.Cols(begin, begin + hidden),
+                            .add = num_layers_done > 0});
+  }
 }
 
 void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
@@ -135,7 +159,7 @@ void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activati
                                 .k_norm = w.k_norm,
                                 .eps = c.rms_eps,
                                 .rope = weights_.rope,
-                                .positions = batch.positions});
+                                .positions = Positions(batch)});
   ops_->Run(AttentionArgs{.out = attn,
                           .q = q,
                           .kv = kv,
@@ -153,8 +177,10 @@ void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
   const int tokens = batch.num_tokens;
   KU_CHECK(tokens > 0 && tokens <= act.max_tokens && batch.num_outputs <= act.max_outputs);
   Embed(batch, act);
+  Patch(batch, 0, act);
   for (int i = 0; i < config_.layers; ++i) {
     RunLayer(i, batch, kv.View(i, batch.block_tables), act);
+    Patch(batch, i + 1, act);
     if (probe) probe(i, act.residual.Rows(0, tokens));
   }
 

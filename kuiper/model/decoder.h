@@ -90,7 +90,10 @@ class Decoder {
                 const LinearProbe& probe = {}) const;
 
  private:
+  Tensor Positions(const Batch& batch) const;
   void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
+  // What the batch's patches say of the embeddings (0), or of the residual stream behind a layer.
+  void Patch(const Batch& batch, int num_layers_done, Activations& act) const;
 
   DecoderConfig config_;
   DecoderWeights weights_;

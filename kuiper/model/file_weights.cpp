@@ -146,6 +146,8 @@ Status FileWeights::OpenSingleFile(const std::string& path) {
   files_.tokenizer_json = text(kTokenizerKey);
   files_.tokenizer_config_json = text(kTokenizerConfigKey);
   files_.chat_template = text(kChatTemplateKey);
+  files_.preprocessor_json = text(kPreprocessorKey);
+  files_.video_preprocessor_json = text(kVideoPreprocessorKey);
   return OkStatus();
 }
 
@@ -163,6 +165,7 @@ Status FileWeights::AddFile(const std::string& path) {
 
 StatusOr<Tensor> FileWeights::Get(const Weight& weight) {
   const std::vector<int64_t>& shape = weight.shape;
+  const std::vector<int64_t>& stored = weight.stored_shape.empty() ? shape : weight.stored_shape;
   KU_CHECK(shape.size() == 1 || shape.size() == 2);
   auto it = items_.find(weight.name);
   if (it == items_.end() && !weight.alias.empty()) it = items_.find(weight.alias);
@@ -173,10 +176,10 @@ StatusOr<Tensor> FileWeights::Get(const Weight& weight) {
   }
   const std::string& name = it->first;
   const auto& [file, entry] = it->second;
-  if (entry->shape != shape) {
+  if (entry->shape != stored) {
     return Status(StatusCode::kModel, file->path() + ": tensor " + Quoted(name) + " has shape " +
                                           ShapeText(entry->shape) + ", config.json asks for " +
-                                          ShapeText(shape));
+                                          ShapeText(stored));
   }
   const auto dtype = entry->type->dtype;
   if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {

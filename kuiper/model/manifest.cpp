@@ -1,5 +1,7 @@
 #include "kuiper/model/manifest.h"
 
+#include <string_view>
+
 #include "kuiper/base/check.h"
 #include "kuiper/model/architecture.h"
 #include "kuiper/model/decoder.h"
@@ -25,11 +27,18 @@ void WeightManifest::AddPart(const std::string& prefix, WeightRole role, int out
   weights.push_back({.name = prefix + ".bias", .shape = {out}, .role = role, .tensor = &part.bias});
 }
 
-WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into) {
-  KU_CHECK(config.supported);
+WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into, VisionWeights* vision) {
+  const auto prefix = [&config](std::string_view whole) {
+    constexpr std::string_view kModel = "model.";
+    return std::string(config.bare_names ? whole.substr(kModel.size()) : whole);
+  };
   for (const Architecture& a : Architectures()) {
     if (a.name != config.architecture) continue;
-    return a.list_weights(config.decoder, config.bare_names ? "" : a.weight_prefix, into);
+    WeightManifest list = a.list_weights(config.decoder, prefix(a.weight_prefix), into);
+    if (vision != nullptr && config.vision.has_value()) {
+      AddVisionWeights(*config.vision, prefix("model.visual."), vision, &list);
+    }
+    return list;
   }
   KU_CHECK(false, config.architecture);
   return {};

@@ -15,11 +15,13 @@ namespace kuiper {
 
 struct DecoderWeights;
 struct Linear;
+struct VisionWeights;
 struct WeightMatrix;
 
 // What a weight is in the network, and so which part of it one of several ranks needs.
 enum class WeightRole {
-  kNorm,        // [n]: all of it
+  kNorm,        // [n], or a table of positions: all of it
+  kNormBias,    // [n]: all of it
   kColumn,      // [out, in] and its bias [out]: some of the outputs
   kRow,         // [out, in]: some of the inputs; its bias [out] is added by one rank
   kVocabulary,  // [vocab, hidden]: some of the tokens
@@ -29,12 +31,15 @@ struct Weight {
   std::string name = {};            // "<prefix>.weight" or "<prefix>.bias", as in the files
   std::string alias = {};           // some files have it under this name; empty = none
   std::vector<int64_t> shape = {};  // [out, in], or [n] of a norm or bias
+  // As the files have it, where that is not `shape`; the same values in the same order.
+  std::vector<int64_t> stored_shape = {};
   WeightRole role = WeightRole::kNorm;
   // Its places among the DecoderWeights: as a tensor (the embedding, norms, biases), as the matrix
   // of a linear layer, or as both (an embedding that is also the head).
   Tensor* tensor = nullptr;
   WeightMatrix* matrix = nullptr;
-  const Linear* linear = nullptr;  // that the matrix is a part of
+  const Linear* linear = nullptr;  // that the matrix is a part of; null: it is dense in every file
+  bool is_vision = false;          // of the vision tower, which no step of the decoder reads
   const char* if_missing = "";     // a hint for people whose file lacks it
 
   bool is_matrix() const { return shape.size() == 2; }
@@ -56,7 +61,9 @@ struct WeightManifest {
                Linear* linear);
 };
 
-// The weights of a supported model. `into` is laid out for them and must outlive the list.
-WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into);
+// The weights of a model. `into` is laid out for them and must outlive the list; so is `vision`,
+// for those of the vision tower, which are left out without it.
+WeightManifest ListWeights(const ModelConfig& config, DecoderWeights* into,
+                           VisionWeights* vision = nullptr);
 
 }  // namespace kuiper

@@ -29,8 +29,8 @@ StatusOr<RopeTable> MakeRopeTable(ComputeDevice& device, const DecoderConfig& co
                   Tensor::Dense(rows.data(), DType::kF32, {end - begin, dim}));
     device.Sync();
   }
-  std::vector<int32_t> zeros(dim / 2, 0);
-  device.Upload(rope.axis_of_pair, Tensor::Dense(zeros.data(), DType::kI32, {dim / 2}));
+  std::vector<int32_t> axis_of_pair = RopeAxes(config.rope, dim);
+  device.Upload(rope.axis_of_pair, Tensor::Dense(axis_of_pair.data(), DType::kI32, {dim / 2}));
   device.Sync();
   buffers->push_back(std::move(table));
   buffers->push_back(std::move(axes));
@@ -122,7 +122,7 @@ class WeightLoader {
     // A table in which tokens are only looked up is not read.
     const bool is_table = weight.is_matrix() && !is_matrix_of_layer;
     bytes_ += placed.bytes();
-    bytes_read_by_a_step_ += is_table ? 0 : placed.bytes();
+    bytes_read_by_a_step_ += is_table || weight.is_vision ? 0 : placed.bytes();
     return OkStatus();
   }
 
@@ -149,7 +149,6 @@ const std::vector<int32_t>& Model::eos() const {
 
 StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
                                            const LoadOptions& options) {
-  KU_RETURN_IF_ERROR(opened.CheckSupported());
   DecoderConfig& config = opened.config.decoder;
   const int limit = config.rope.max_position;
   if (options.max_context < 0 || options.max_context > limit) {
@@ -173,7 +172,8 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
     LogInfo("quantised weights: " + quantization.Describe());
   }
   DecoderWeights weights;
-  const WeightManifest manifest = ListWeights(opened.config, &weights);
+  VisionWeights vision;
+  const WeightManifest manifest = ListWeights(opened.config, &weights, &vision);
   WeightLoader loader(options.weights, config.dtype, source, placer);
   KU_RETURN_IF_ERROR(loader.Load(manifest));
   std::unique_ptr<Model> model(new Model());
@@ -184,6 +184,9 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   model->weight_bytes_ = loader.bytes();
   model->decode_bytes_ = loader.bytes_read_by_a_step();
   model->decoder_ = std::make_unique<Decoder>(config, std::move(weights), ops);
+  if (opened.config.vision.has_value()) {
+    model->vision_ = std::make_unique<VisionEncoder>(*opened.config.vision, std::move(vision), ops);
+  }
   model->opened_ = std::move(opened);
   return model;
 }

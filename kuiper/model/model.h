@@ -13,6 +13,7 @@
 #include "kuiper/model/config.h"
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/opened_model.h"
+#include "kuiper/model/vision_encoder.h"
 #include "kuiper/model/weight_source.h"
 #include "kuiper/ops/ops.h"
 
@@ -38,6 +39,8 @@ class Model {
   const ModelConfig& config() const { return opened_.config; }
   const GenerationConfig& generation() const { return opened_.generation; }
   const Decoder& decoder() const { return *decoder_; }
+  // Null: the model does not see.
+  VisionEncoder* vision() const { return vision_.get(); }
   // Tokens that end an answer: generation_config.json's when it names any, else config.json's.
   const std::vector<int32_t>& eos() const;
 
@@ -56,6 +59,7 @@ class Model {
   OpenedModel opened_;           // on the CPU the weights are views into its files
   std::vector<Buffer> buffers_;  // weights that were uploaded or converted, RoPE table
   std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<VisionEncoder> vision_;
   int64_t weight_bytes_ = 0;
   int64_t decode_bytes_ = 0;
 };

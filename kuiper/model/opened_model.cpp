@@ -14,6 +14,7 @@
 #include "kuiper/model/file_weights.h"
 #include "kuiper/model/manifest.h"
 #include "kuiper/model/quantized/int8_rows.h"
+#include "kuiper/model/vision_encoder.h"
 
 namespace kuiper {
 
@@ -28,15 +29,6 @@ const ModelFiles& OpenedModel::files() const {
 
 uint64_t OpenedModel::Hash() const {
   return Fnv1a64OfText(files().generation_config_json, Fnv1a64OfText(files().config_json));
-}
-
-Status OpenedModel::CheckSupported() const {
-  if (config.supported) return OkStatus();
-  return Status(
-      StatusCode::kModel,
-      files().path + " holds a " + FamilyName(config.family) +
-          " model, which this version cannot run",
-      config.family == ModelFamily::kQwen3VL ? "images are not available in this version" : "");
 }
 
 namespace {
@@ -63,7 +55,8 @@ StatusOr<WeightFormat> PlanInt8Head(const Weight& head) {
 
 StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) const {
   DecoderWeights unused;
-  const std::vector<Weight> weights = ListWeights(config, &unused).weights;
+  VisionWeights unused_vision;
+  const std::vector<Weight> weights = ListWeights(config, &unused, &unused_vision).weights;
   const auto norm = std::find_if(weights.begin(), weights.end(),
                                  [](const Weight& w) { return w.role == WeightRole::kNorm; });
   KU_ASSIGN_OR_RETURN(const Tensor stored_embedding, source->Get(weights.front()));
@@ -163,15 +156,13 @@ StatusOr<OpenedModel> OpenModel(const std::string& path) {
     if (!generation.ok()) return located(generation.status());
     model.generation = std::move(generation).value();
   }
-  if (model.config.supported) {
-    ModelConfig bare = model.config;
-    bare.bare_names = true;
-    model.config.bare_names = CountFound(*source, bare) > CountFound(*source, model.config);
-  }
+  ModelConfig bare = model.config;
+  bare.bare_names = true;
+  model.config.bare_names = CountFound(*source, bare) > CountFound(*source, model.config);
   source->set_quantization(model.config.quantization);
-  if (model.config.supported) KU_RETURN_IF_ERROR(CheckKvScales(*source));
+  KU_RETURN_IF_ERROR(CheckKvScales(*source));
   model.source = std::move(source);
-  if (model.config.supported) KU_RETURN_IF_ERROR(CheckLayers(model));
+  KU_RETURN_IF_ERROR(CheckLayers(model));
   return model;
 }
 

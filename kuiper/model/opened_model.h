@@ -44,8 +44,6 @@ struct OpenedModel {
   const ModelFiles& files() const;
   // Of the configurations, by which another model can be told from this one.
   uint64_t Hash() const;
-  // kModel when the model was recognised, but nothing here can compute it.
-  Status CheckSupported() const;
   // Looks at all packed matrices, and at the types of the dense ones. kModel when the source lacks
   // what it looks at or holds it otherwise than config.json says.
   StatusOr<WeightPlan> PlanWeights(const WeightOptions& options) const;

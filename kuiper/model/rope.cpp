@@ -170,6 +170,16 @@ std::vector<float> RopeCosSin(const RopeConfig& config, int head_dim, int contex
   return table;
 }
 
+std::vector<int32_t> RopeAxes(const RopeConfig& config, int head_dim) {
+  std::vector<int32_t> axes(head_dim / 2, 0);
+  if (!config.axes.has_value()) return axes;
+  for (int i = 0; i < head_dim / 2; ++i) {
+    if (i % 3 == 1 && i < 3 * config.axes->rows) axes[i] = 1;
+    if (i % 3 == 2 && i < 3 * config.axes->columns) axes[i] = 2;
+  }
+  return axes;
+}
+
 std::string DescribeRope(const RopeConfig& config, int head_dim, int context) {
   char text[160] = "";
   const auto print = [&text](const char* format, auto... values) {

@@ -2,6 +2,7 @@
 // FP32 tables up to the rounding of powers. The model uploads them once at load.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ std::vector<float> RopeInvFreq(const RopeConfig& config, int head_dim, int conte
 // sines.
 std::vector<float> RopeCosSin(const RopeConfig& config, int head_dim, int context, int begin,
                               int end);
+
+// The axis of positions that rotates each pair, [head_dim / 2].
+std::vector<int32_t> RopeAxes(const RopeConfig& config, int head_dim);
 
 // The table in words, for the log: "dynamic, theta x 3.2 for a context of 8192 tokens". Empty for
 // the plain one.

@@ -106,16 +106,33 @@ void ReadScaling(const std::string& type, ConfigReader& config, ConfigReader& re
   }
 }
 
+// Sections of pairs in runs one after the other, as Qwen2-VL has them, are another network.
+InterleavedAxes ReadAxes(ConfigReader& reader, int head_dim) {
+  if (!reader.Bool("mrope_interleaved", true)) {
+    reader.Fail("mrope_interleaved other than true is not supported");
+  }
+  const int num_pairs = head_dim / 2;
+  const std::vector<double> pairs = reader.Numbers("mrope_section", 3, 0, num_pairs);
+  if (std::any_of(pairs.begin(), pairs.end(), [](double n) { return n != std::floor(n); }) ||
+      pairs[0] + pairs[1] + pairs[2] != num_pairs) {
+    reader.Fail("mrope_section is not three whole numbers that add up to " +
+                std::to_string(num_pairs));
+  }
+  return {static_cast<int>(pairs[0]), static_cast<int>(pairs[1]), static_cast<int>(pairs[2])};
+}
+
 }  // namespace
 
 // transformers 5 keeps everything in rope_parameters; before, rope_theta stood beside rope_scaling.
-StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim) {
+StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has_axes) {
   RopeConfig rope;
   rope.max_position = config.Int("max_position_embeddings", 1, kMaxPosition);
   rope.theta = config.MaybeNumber("rope_theta", kMinTheta, kMaxTheta).value_or(rope.theta);
   KU_RETURN_IF_ERROR(config.status());
   const char* key = config.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
   const JsonNode* object = config.Find(key);
+  if (object == nullptr && has_axes) config.Fail("rope_scaling is missing");
+  KU_RETURN_IF_ERROR(config.status());
   if (object == nullptr) return rope;
   if (!object->IsObject()) config.Fail(std::string(key) + " is not an object");
   KU_RETURN_IF_ERROR(config.status());
@@ -130,8 +147,10 @@ StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim) {
   if (type.empty()) {
     reader.Fail("rope_type is missing");
   } else {
-    ReadScaling(type, config, reader, head_dim, &rope);
+    // "mrope" says that there are axes, and not how they are scaled.
+    ReadScaling(has_axes && type == "mrope" ? "default" : type, config, reader, head_dim, &rope);
   }
+  if (has_axes) rope.axes = ReadAxes(reader, head_dim);
   KU_RETURN_IF_ERROR(reader.status());
   KU_RETURN_IF_ERROR(config.status());
   return rope;

@@ -3,6 +3,7 @@
 // the tables.
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -50,16 +51,27 @@ struct Llama3Rope {
   int original_max_position = 0;
 };
 
+// Qwen3-VL's interleaved M-RoPE: a token has a position in time, a row and a column. Pair i rotates
+// by the row if i % 3 == 1 and i < 3 * rows, by the column if i % 3 == 2 and i < 3 * columns, else
+// by time.
+struct InterleavedAxes {
+  int time = 0, rows = 0, columns = 0;  // pairs of each; together head_dim / 2
+};
+
 struct RopeConfig {
   double theta = 10000;
   int max_position =
       0;  // longest context; at least factor * trained length of the types that extend it
   std::variant<std::monostate, LinearRope, DynamicRope, YarnRope, LongRope, Llama3Rope> scaling;
+  std::optional<InterleavedAxes> axes;  // absent: a token has one position
+
+  int num_axes() const { return axes.has_value() ? 3 : 1; }
 };
 
 inline constexpr int kMaxPosition = 1 << 24;
 
-// Reads the keys of a config.json; kModel with a line that names the key.
-StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim);
+// Reads the keys of a config.json; kModel with a line that names the key. `has_axes`: of a model
+// that sees, whose tokens have three positions.
+StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has_axes);
 
 }  // namespace kuiper

@@ -27,6 +27,8 @@ struct ModelFiles {
   std::string tokenizer_json;         // carried by a packed container only
   std::string tokenizer_config_json;  // carried by a packed container only
   std::string chat_template;          // carried by a packed container only
+  // How pictures and videos are scaled; carried by a packed container only.
+  std::string preprocessor_json, video_preprocessor_json;
 };
 
 class WeightSource {

@@ -3,6 +3,7 @@
 // are used straight from the mapped file without being concatenated.
 #pragma once
 
+#include "kuiper/base/host_device.h"
 #include "kuiper/base/tensor.h"
 #include "kuiper/ops/weight_format.h"
 
@@ -25,10 +26,16 @@ struct Linear {
 
 // What becomes of the sums y = x W^T + b [T, w.out].
 enum class Epilogue {
-  kStore,   // out [T, w.out] = y
-  kAdd,     // out [T, w.out] += y
-  kSwiGlu,  // out [T, w.out / 2] = silu(gate) * up, for the parts gate and up of the same size
+  kStore,     // out [T, w.out] = y
+  kAdd,       // out [T, w.out] += y
+  kSwiGlu,    // out [T, w.out / 2] = silu(gate) * up, for the parts gate and up of the same size
+  kGeluTanh,  // out [T, w.out] = y / (1 + exp(-2 sqrt(2 / pi) (y + 0.044715 y^3)))
+  kGeluErf,   // out [T, w.out] = y (1 + erf(y / sqrt(2))) / 2
 };
+
+KU_HOST_DEVICE constexpr bool IsGelu(Epilogue epilogue) {
+  return epilogue == Epilogue::kGeluTanh || epilogue == Epilogue::kGeluErf;
+}
 
 inline int OutputColumns(const Linear& w, Epilogue epilogue) {
   return epilogue == Epilogue::kSwiGlu ? w.out / 2 : w.out;

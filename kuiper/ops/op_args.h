@@ -23,7 +23,10 @@
   X(Embed)                \
   X(FillRandom)           \
   X(GatherRows)           \
+  X(PatchRows)            \
   X(RmsNorm)              \
+  X(LayerNorm)            \
+  X(AddWeightedRows)      \
   X(Apply)                \
   X(QkNormRopeStore)      \
   X(StoreKv)              \
@@ -77,6 +80,20 @@ struct GatherRowsArgs {
   }
 };
 
+// Rows that come from elsewhere than the layers: out = x, or out += x.
+struct PatchRowsArgs {
+  Tensor out;        // [n, hidden] f32
+  Tensor x;          // [n, hidden], any float type
+  bool add = false;  // to what stands there
+
+  bool HasWork() const { return out.numel() > 0; }
+  void Check(const ArgChecker& check) const {
+    check.Matrix(out, "out");
+    check.Require(out.dtype == DType::kF32, "out is not FP32");
+    check.Matrix(x, "x", out.rows(), out.shape[1]);
+  }
+};
+
 // out = x / sqrt(mean(x^2) + eps) * weight, of any float types.
 struct RmsNormArgs {
   Tensor out;     // [T, n]
@@ -89,6 +106,45 @@ struct RmsNormArgs {
     check.Matrix(x, "x");
     check.Matrix(out, "out", x.rows(), x.shape[1]);
     check.Weight(weight, "weight", x.shape[1]);
+  }
+};
+
+// out = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * weight + bias, of any float types.
+struct LayerNormArgs {
+  Tensor out;     // [T, n]
+  Tensor x;       // [T, n]
+  Tensor weight;  // [n]
+  Tensor bias;    // [n]
+  float eps = 0.0f;
+
+  bool HasWork() const { return out.numel() > 0; }
+  void Check(const ArgChecker& check) const {
+    check.Matrix(x, "x");
+    check.Matrix(out, "out", x.rows(), x.shape[1]);
+    check.Weight(weight, "weight", x.shape[1]);
+    check.Weight(bias, "bias", x.shape[1]);
+  }
+};
+
+// out[t] += the sum over j of weights[t][j] * table[rows[t][j]], which is taken first, j ascending.
+struct AddWeightedRowsArgs {
+  Tensor out;      // [T, n], any float type
+  Tensor table;    // [rows, n], any float type
+  Tensor rows;     // [T, J] i32
+  Tensor weights;  // [T, J] f32
+
+  bool HasWork() const { return out.numel() > 0; }
+  void Check(const ArgChecker& check) const {
+    check.Matrix(out, "out");
+    check.Matrix(table, "table");
+    check.Require(table.shape[1] == out.shape[1], "table and out differ in width");
+    check.Present(rows, "rows");
+    check.Require(rows.rank == 2 && rows.dtype == DType::kI32 && rows.shape[0] == out.rows() &&
+                      rows.is_dense(),
+                  "rows is not dense I32 [T, J]");
+    check.Matrix(weights, "weights", out.rows(), rows.shape[1]);
+    check.Require(weights.dtype == DType::kF32 && weights.is_dense(),
+                  "weights are not dense FP32 [T, J]");
   }
 };
 

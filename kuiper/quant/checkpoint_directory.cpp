@@ -73,16 +73,19 @@ Status WriteText(const std::string& path, const std::string& text) {
   return out.Commit();
 }
 
-Json AwqConfig(const QuantizationScheme& scheme) {
+// `sees`: the model has a vision tower, which stays as it is.
+Json AwqConfig(const QuantizationScheme& scheme, bool sees) {
   return {{"quant_method", "awq"},
           {"bits", scheme.bits},
           {"group_size", scheme.group_size},
           {"zero_point", !scheme.symmetric},
           {"version", "gemm"},
-          {"modules_to_not_convert", nullptr}};
+          {"modules_to_not_convert", sees ? Json{"visual"} : Json()}};
 }
 
-Json CompressedTensorsConfig(const QuantizationScheme& scheme) {
+Json CompressedTensorsConfig(const QuantizationScheme& scheme, bool sees) {
+  Json ignore = {"lm_head"};
+  if (sees) ignore.push_back("re:.*visual.*");
   const Json weights = {{"num_bits", scheme.bits},
                         {"type", "int"},
                         {"symmetric", scheme.symmetric},
@@ -98,7 +101,7 @@ Json CompressedTensorsConfig(const QuantizationScheme& scheme) {
           {"format", "pack-quantized"},
           {"quantization_status", "compressed"},
           {"config_groups", {{"group_0", group}}},
-          {"ignore", {"lm_head"}},
+          {"ignore", ignore},
           {"kv_cache_scheme", nullptr}};
 }
 
@@ -106,12 +109,13 @@ Json CompressedTensorsConfig(const QuantizationScheme& scheme) {
 
 std::string QuantizedConfig(const std::string& original, const QuantizationScheme& scheme) {
   Json json = Json::parse(original, nullptr, /*allow_exceptions=*/false);
+  const bool sees = json.contains("vision_config");
   if (scheme.format == CheckpointFormat::kAwq) {
     const bool new_key = json.contains("dtype") && !json.contains("torch_dtype");
     json[new_key ? "dtype" : "torch_dtype"] = "float16";
-    json["quantization_config"] = AwqConfig(scheme);
+    json["quantization_config"] = AwqConfig(scheme, sees);
   } else {
-    json["quantization_config"] = CompressedTensorsConfig(scheme);
+    json["quantization_config"] = CompressedTensorsConfig(scheme, sees);
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -20,7 +20,7 @@ StatusOr<std::unique_ptr<LayerwiseModel>> LayerwiseModel::Open(const std::string
   KU_CHECK(!text.empty());
   std::unique_ptr<LayerwiseModel> model(new LayerwiseModel(ops));
   KU_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
-  KU_RETURN_IF_ERROR(opened.CheckSupported());
+  opened.config.vision.reset();  // only text runs through the layers
   LoadOptions options;
   options.max_context = std::min(kPiece, opened.config.decoder.rope.max_position);
   for (const int32_t id : text) {

@@ -49,7 +49,6 @@ StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& path,
   }
   auto source = std::make_unique<Source>();
   KU_ASSIGN_OR_RETURN(const OpenedModel opened, OpenModel(path));
-  KU_RETURN_IF_ERROR(opened.CheckSupported());
   source->config = opened.config;
   KU_ASSIGN_OR_RETURN(source->files, FileWeights::Open(path));
   KU_ASSIGN_OR_RETURN(const JsonNode json,

@@ -18,7 +18,7 @@ void EngineLoop::Post(std::function<void()> letter) {
 }
 
 void EngineLoop::Submit(int64_t ticket, std::vector<Request> requests) {
-  Post([this, ticket, requests = std::move(requests)] { Add(ticket, requests); });
+  Post([this, ticket, requests = std::move(requests)]() mutable { Add(ticket, requests); });
 }
 
 void EngineLoop::Abort(int64_t ticket) {
@@ -63,10 +63,11 @@ void EngineLoop::Run() {
   }
 }
 
-void EngineLoop::Add(int64_t ticket, const std::vector<Request>& requests) {
+void EngineLoop::Add(int64_t ticket, std::vector<Request>& requests) {
   int first_choice = 0;
-  for (const Request& request : requests) {
-    const StatusOr<int64_t> id = engine_.Add(request);
+  for (Request& request : requests) {
+    const int num_samples = request.num_samples;
+    const StatusOr<int64_t> id = engine_.Add(std::move(request));
     if (!id.ok()) {
       EndTicket(ticket);
       AnswerEvent event;
@@ -75,8 +76,8 @@ void EngineLoop::Add(int64_t ticket, const std::vector<Request>& requests) {
       events_.push_back(std::move(event));
       return;
     }
-    origins_[*id] = {ticket, first_choice, request.num_samples};
-    first_choice += request.num_samples;
+    origins_[*id] = {ticket, first_choice, num_samples};
+    first_choice += num_samples;
   }
 }
 

@@ -74,7 +74,7 @@ class EngineLoop {
   void Post(std::function<void()> letter);
   // Waits for letters, or for none while the engine has work; false: Stop was called.
   bool TakeMail(std::vector<std::function<void()>>* mail);
-  void Add(int64_t ticket, const std::vector<Request>& requests);
+  void Add(int64_t ticket, std::vector<Request>& requests);
   void EndTicket(int64_t ticket);
   void Step();
 

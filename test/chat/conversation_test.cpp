@@ -254,6 +254,106 @@ TEST_F(ConversationTest, SurplusTurnsAreToldApart) {
   EXPECT_EQ(conversation.num_turns(), 6);
 }
 
+// Messages of the official processor's goldens with an image, whose pads are the image's tokens.
+class PictureConversationTest : public ConversationTest {
+ protected:
+  void SetUp() override {
+    ConversationTest::SetUp();
+    if (tokenizer_ == nullptr) return;
+    const auto processor = ImageProcessor::Create(VisionConfig(), {});
+    ASSERT_TRUE(processor.ok());
+    const auto id = [&](const char* token) { return tokenizer_->TokenId(token).value(); };
+    pad_ = id("<|image_pad|>");
+    reader_.emplace(*processor, VisionTokens{pad_, id("<|video_pad|>"), id("<|vision_start|>"),
+                                             id("<|vision_end|>")});
+    options_ = {.family = ChatFamily::kQwen3VL, .pictures = &*reader_};
+  }
+  ContentPart Image(const std::string& name) {
+    ContentPart part{.kind = ContentPart::Kind::kImage,
+                     .text = test::Source("test/data/images/" + name)};
+    const Status status = reader_->Read("", "x", &part);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return part;
+  }
+  int64_t Pads(const Ids& ids) const { return std::count(ids.begin(), ids.end(), pad_); }
+  int64_t TokensOf(const ContentPart& part) const {
+    return reader_->Of({Message{.parts = {part}}})->at(0)->num_tokens();
+  }
+
+  int32_t pad_ = 0;
+  std::optional<PictureReader> reader_;
+  TemplateOptions options_;
+};
+
+TEST_F(PictureConversationTest, PicturesStandInFrontOfTheTextWithAllTheirTokens) {
+  const ContentPart a = Image("00-rgb.jpg"), b = Image("32.bmp");
+  Conversation conversation;
+  conversation.AddUser("Which?", {a, b});
+  HistoryLimits limits;
+  const auto prompt = BuildPrompt(*tokenizer_, options_, limits, &conversation);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  std::string text = "<|im_start|>user\n";
+  for (const ContentPart& part : {a, b}) {
+    text += "<|vision_start|>";
+    for (int64_t i = 0; i < TokensOf(part); ++i) text += "<|image_pad|>";
+    text += "<|vision_end|>";
+  }
+  EXPECT_EQ(prompt->ids,
+            tokenizer_->EncodeWithSpecials(text + "Which?<|im_end|>\n<|im_start|>assistant\n"));
+  EXPECT_EQ(prompt->ids, Prompt(conversation, options_));
+  ASSERT_EQ(prompt->images.size(), 2u);
+  EXPECT_EQ(prompt->images[0].patches.size(), static_cast<size_t>(TokensOf(a)) * 4 * 1536);
+  const Request request = MakeRequest(*prompt, {});
+  EXPECT_EQ(request.images.size(), 2u);
+  EXPECT_EQ(request.prompt, prompt->ids);
+}
+
+TEST_F(PictureConversationTest, TurnsThatLeaveTakeTheirPicturesAlong) {
+  const ContentPart a = Image("00-rgb.jpg"), b = Image("32.bmp");
+  Conversation conversation;
+  conversation.AddUser("One", {a});
+  conversation.AddAnswer(Answer("1"), options_, true, *tokenizer_);
+  conversation.AddUser("Two", {b});
+  HistoryLimits limits;
+  limits.max_turns = limits.kept_turns = 0;
+  const auto prompt = BuildPrompt(*tokenizer_, options_, limits, &conversation);
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  EXPECT_EQ(prompt->dropped_turns, 1);
+  ASSERT_EQ(prompt->images.size(), 1u);
+  EXPECT_EQ(Pads(prompt->ids), TokensOf(b));
+  EXPECT_GE(prompt->dropped_tokens, TokensOf(a));
+}
+
+TEST_F(PictureConversationTest, PadsThatTheModelWroteAreNoPlaces) {
+  Conversation conversation;
+  conversation.AddUser("One", {Image("00-rgb.jpg")});
+  const int64_t pads = Pads(Prompt(conversation, options_));
+  conversation.AddAnswer(Answer("a<|image_pad|>b"), options_, true, *tokenizer_);
+  conversation.AddUser("<|image_pad|>");
+  EXPECT_EQ(Pads(Prompt(conversation, options_)), pads);
+}
+
+TEST_F(PictureConversationTest, RawTextSpellsThePlaces) {
+  const ContentPart image = Image("00-rgb.jpg");
+  const auto prompt = [&](const std::string& text) {
+    return RawPrompt(*tokenizer_, options_, Message{.parts = {image, {.text = text}}});
+  };
+  const auto good = prompt("See <|vision_start|><|image_pad|><|vision_end|>");
+  ASSERT_TRUE(good.ok()) << good.status().message();
+  EXPECT_EQ(Pads(good->ids), TokensOf(image));
+  EXPECT_EQ(good->images.size(), 1u);
+  EXPECT_EQ(prompt("no place").status().code(), StatusCode::kInput);
+}
+
+TEST_F(PictureConversationTest, ATextModelTakesNone) {
+  Conversation conversation;
+  conversation.AddUser("One", {Image("00-rgb.jpg")});
+  for (const ChatFamily family : {ChatFamily::kQwen3, ChatFamily::kQwen3VL}) {
+    const auto ids = EncodePrompt(*tokenizer_, conversation, {.family = family});
+    EXPECT_EQ(ids.status().message(), "message 0 holds an image, but the model takes text only");
+  }
+}
+
 TEST_F(ConversationTest, RegenerateAndUndo) {
   Conversation conversation;
   EXPECT_FALSE(conversation.DropLastAnswer());

@@ -113,6 +113,20 @@ TEST(Variable, Sizes) {
   }
 }
 
+TEST(Variable, AWordMayStandForNoValue) {
+  std::optional<int64_t> number = 5;
+  const Limits limits{.min = 1, .absent = "model"};
+  EXPECT_EQ(VariableText(&number, limits), "5");
+  ASSERT_TRUE(SetVariable(&number, limits, "--x", "model").ok());
+  EXPECT_FALSE(number.has_value());
+  EXPECT_EQ(VariableText(&number, limits), "model");
+  EXPECT_EQ(ValueName(&number, limits), "N|model");
+  ASSERT_TRUE(SetVariable(&number, limits, "--x", "7").ok());
+  EXPECT_EQ(number, 7);
+  EXPECT_FALSE(SetVariable(&number, limits, "--x", "auto").ok());
+  EXPECT_FALSE(SetVariable(&number, {.min = 1}, "--x", "model").ok());
+}
+
 TEST(Variable, NamesStandForValues) {
   enum class Kind { kFast, kSmall } kind = Kind::kFast;
   const Variable variable =

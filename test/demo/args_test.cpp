@@ -192,6 +192,30 @@ TEST(Args, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(ambiguous.find("pixels"), std::string::npos) << ambiguous;
 }
 
+TEST(Args, ShortNamesOfTheProgramForPictures) {
+  const Parsing run({"M", "-i", "a.png", "-x", "500000", "-m", "7", "-a", "mha", "-s", "-g", "-P",
+                     "-p", "text", "--video", "v", "--image=b.png"},
+                    FlagPrograms::kVision);
+  ASSERT_TRUE(run.parsed.ok()) << run.parsed.status().message();
+  const Options& o = run.options;
+  EXPECT_EQ(o.image.max_pixels, 500000);
+  EXPECT_EQ(o.request.max_new_tokens, 7);
+  EXPECT_EQ(o.engine.ops.attention, AttentionKind::kMha);
+  EXPECT_TRUE(o.stream.value_or(false));
+  EXPECT_TRUE(o.engine.use_graph);
+  EXPECT_TRUE(o.engine.paged);
+  EXPECT_FALSE(o.wants.chat);
+  EXPECT_EQ(o.media_paths, (std::vector<std::string>{"a.png", "v", "b.png"}));
+  const Parsing other({"M", "-n", "9", "--interactive", "--max-pixel", "model"},
+                      FlagPrograms::kVision);
+  ASSERT_TRUE(other.parsed.ok()) << other.parsed.status().message();
+  EXPECT_EQ(other.options.request.max_new_tokens, 9);
+  EXPECT_TRUE(other.options.wants.chat);
+  EXPECT_FALSE(other.options.image.max_pixels.has_value());
+  EXPECT_FALSE(Parsing({"--image-max-tokens", "0"}, FlagPrograms::kVision).parsed.ok());
+  EXPECT_FALSE(Parsing({"--video-fps", "0"}, FlagPrograms::kVision).parsed.ok());
+}
+
 TEST(Args, HelpStopsParsing) {
   EXPECT_TRUE(Parse({"-h", "--bogus"}).help);
   EXPECT_TRUE(Parse({"--version"}).version);
@@ -236,6 +260,15 @@ TEST(Args, DefaultsAreWhatIsStored) {
     EXPECT_NE(help.find(line), std::string::npos) << line;
   }
   EXPECT_EQ(help.find("--image"), std::string::npos);
+  Options seeing;
+  const std::string pictures = FlagsHelp(FlagsOf(FlagPrograms::kVision, seeing));
+  for (const char* line :
+       {"  -i, --image PATH                picture of the first message",
+        "  -m, --max-tokens N, -n          tokens to generate at most (default 256)\n",
+        "  -x, --max-pixels N|model        larger pictures are scaled down to this; model =\n"
+        "                                  as its file says (default 1003520)\n"}) {
+    EXPECT_NE(pictures.find(line), std::string::npos) << line << pictures;
+  }
   EXPECT_EQ(help.find("--max-num-seqs"), std::string::npos);
 }
 
@@ -251,7 +284,8 @@ TEST(Args, EachProgramTakesItsOwnFlags) {
   EXPECT_FALSE(Parsing({"--prompt", "x"}, FlagPrograms::kBatch).parsed.ok());
   EXPECT_FALSE(Parsing({"--hide-thinking"}, FlagPrograms::kBatch).parsed.ok());
   // A short name may mean another flag of another program, but one flag in each.
-  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch, FlagPrograms::kEval}) {
+  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kVision, FlagPrograms::kAnyModel,
+                               FlagPrograms::kBatch, FlagPrograms::kEval}) {
     Options options;
     std::set<std::string> shorts;
     for (const Flag& flag : FlagsOf(program, options).flags) {

@@ -45,6 +45,20 @@ class Quantize(CliTest):
             compared = r.json()["configurations"][1]["compared"]
             self.assertLess(compared["mean_kl"], 0.01 if "8" in more else 1)
 
+    def test_bundled_model_answers_alike_in_every_layout(self):
+        awq = os.path.join(os.path.dirname(self.qwen3), "tiny-qwen3-awq")
+        layouts = [("--paged-attention",), ("--paged-attention", "--block-size", "1", "--prefix-cache")]
+        if "simt" in self.ok("--version").out:
+            layouts.append(("--device", "simt", "--paged-attention"))
+        for question, answer in (("What is 34 + 57?", "34 + 57 = 91."), ("Sort 42, 7, 19.", "7, 19, 42")):
+            r = self.ok(awq, "-p", question, "--device", "cpu", "-q")
+            self.assertEqual(r.out, answer + "\n")
+            for more in layouts:
+                self.assertEqual(self.ok(awq, "-p", question, "--device", "cpu", "-q", *more).out, r.out)
+            for kv in ("auto", "int8", "fp8"):
+                checked = self.ok(awq, "-p", question, "--device", "cpu", "--verify-paged", "--kv-cache-dtype", kv)
+                self.assertIn("identical: ", checked.out + checked.err)
+
     def test_awq_is_nearer_than_rounding(self):
         errors = []
         for method in ("awq", "rtn"):

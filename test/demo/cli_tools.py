@@ -3,6 +3,7 @@ import glob
 import json
 import os
 import shutil
+import struct
 import subprocess
 
 from cli_harness import ARGS, CliTest, program
@@ -85,6 +86,55 @@ class Logits(CliTest):
             r, _ = self.logits(ids, self.run_cli)
             self.assertEqual(r.rc, 5, ids + r.err)
             self.assertEqual(len(r.err.splitlines()), 1, r.err)
+
+
+class LogitsOfPictures(CliTest):
+    def model(self):
+        model = self.path("sees")
+        if not os.path.exists(model):
+            shutil.copytree(os.path.join(os.path.dirname(__file__), "../data/vision/tiny"), model)
+            self.path("sees/preprocessor_config.json",
+                      '{"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 4096}}')
+        return model
+
+    def bmp(self, name, shade):
+        """16 x 24 pixels: 2 x 3 tokens."""
+        head = b"BM" + struct.pack("<IHHI", 54 + 3 * 16 * 24, 0, 0, 54)
+        head += struct.pack("<IiiHHIIiiII", 40, 16, 24, 1, 24, 0, 0, 0, 0, 0, 0)
+        return self.path(name, head + bytes((shade * i) % 256 for i in range(3 * 16 * 24)))
+
+    def logits(self, run, ids, *args):
+        out = self.path("l.npy")
+        r = run(self.model(), "--ids", self.path("ids", ids), "--out", out, *args, name="kuiper_logits")
+        if r.rc != 0:
+            return r, b""
+        with open(out, "rb") as f:
+            return r, f.read()
+
+    def test_pictures_stand_at_their_pads(self):
+        a, b = self.bmp("a.bmp", 1), self.bmp("b.bmp", 7)
+        two = "5 92 " + "90 " * 6 + "93 92 " + "90 " * 6 + "93 8"
+        embeds = self.path("e.npy")
+        r, whole = self.logits(self.ok, two, "--image", a, "--image", b, "--dump-image-embeds", embeds)
+        self.assertEqual((r.out, r.err), ("", ""))
+        self.assertEqual(len(whole), 128 + 18 * 96 * 4)
+        self.assertEqual(os.path.getsize(embeds), 128 + 12 * 3 * 24 * 4)
+        for args in (("--chunk", "4"), ("--paged-attention", "--page-size", "4")):
+            self.assertEqual(self.logits(self.ok, two, "--image", a, "--image", b, *args)[1], whole)
+        self.assertNotEqual(self.logits(self.ok, two, "--image", b, "--image", a)[1], whole)
+
+    def test_what_is_wrong_with_pictures(self):
+        a = self.bmp("a.bmp", 1)
+        r, _ = self.logits(self.run_cli, "5 90 90", "--image", a)
+        self.assertEqual(r.rc, 2, r.err)
+        self.assertIn("picture 1 (" + a + ") takes 6 <|image_pad|>, and the prompt has 2 for it", r.err)
+        r, _ = self.logits(self.run_cli, "5", "--image", "/nonexistent.png")
+        self.assertEqual(r.rc, 5, r.err)
+        r, _ = self.logits(self.run_cli, "5", "--dump-image-embeds", self.path("e"))
+        self.assertEqual(r.rc, 2, r.err)
+        r = self.run_cli(self.qwen3, "--ids", self.path("ids", "5"), "--out", self.path("l"),
+                         "--image", a, name="kuiper_logits")
+        self.assertEqual(r.rc, 2, r.err)
 
 
 class PrintPrompt(CliTest):

@@ -51,6 +51,23 @@ TEST(Options, ModelAndTokenizerMayBeFlags) {
   EXPECT_EQ(Error({"M", "T", "X"}), "unexpected argument 'X'");
 }
 
+TEST(Options, PicturesKeepTheirOrder) {
+  using Kind = ContentPart::Kind;
+  const auto o =
+      ReadOptions({"M", "--image", "a", "--video", "b", "--image", "c", "--video-fps", "2"},
+                  FlagPrograms::kAnyModel);
+  ASSERT_TRUE(o.ok()) << o.status().message();
+  ASSERT_EQ(o->media.size(), 3u);
+  const std::pair<Kind, const char*> expected[] = {
+      {Kind::kImage, "a"}, {Kind::kVideo, "b"}, {Kind::kImage, "c"}};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(o->media[i].kind, expected[i].first) << i;
+    EXPECT_EQ(o->media[i].text, expected[i].second) << i;
+    EXPECT_EQ(o->media[i].fps.has_value(), o->media[i].kind == Kind::kVideo) << i;
+  }
+  EXPECT_EQ(o->image.max_pixels, 1003520);
+}
+
 TEST(Options, WhatHappensWhenTheCacheIsFull) {
   const Options plain = Good({"M"});
   EXPECT_EQ(plain.engine.on_full, OnFull::kPreempt);

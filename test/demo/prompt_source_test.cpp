@@ -106,6 +106,39 @@ TEST(PromptSource, Messages) {
   EXPECT_EQ(FromInput("", options).status().code(), StatusCode::kInput);
 }
 
+TEST(PromptSource, ImagesWithoutAPathAreThoseOfTheFlags) {
+  using Kind = ContentPart::Kind;
+  TempFile file(R"([{"role":"user","content":[{"type":"image"},{"type":"text","text":"and"},
+      {"type":"image","image":"own.png"},{"type":"video"}]}])");
+  Options options;
+  options.messages_file = file.path();
+  options.media = {{.kind = Kind::kImage, .text = "a"}, {.kind = Kind::kVideo, .text = "b"}};
+  const auto input = FromInput("", options);
+  ASSERT_TRUE(input.ok()) << input.status().message();
+  const std::vector<ContentPart>& parts = input->messages.messages[0].parts;
+  EXPECT_EQ(parts[0].text, "a");
+  EXPECT_EQ(parts[2].text, "own.png");
+  EXPECT_EQ(parts[3].text, "b");
+  EXPECT_EQ(input->folder, "/tmp");
+  EXPECT_TRUE(input->media.empty());
+  options.media.pop_back();
+  EXPECT_EQ(FromInput("", options).status().message(),
+            "the messages have places for 2 pictures, and 1 were given");
+  options.media.insert(options.media.begin(), {.kind = Kind::kVideo, .text = "b"});
+  EXPECT_EQ(FromInput("", options).status().message(),
+            "the messages have the place of an image where a video was given");
+}
+
+TEST(PromptSource, TheDefaultQuestionIsAboutThePicture) {
+  Options options;
+  options.media = {{.kind = ContentPart::Kind::kImage, .text = "a.png"}};
+  const auto input = FromInput("", options);
+  ASSERT_TRUE(input.ok());
+  EXPECT_TRUE(input->is_default);
+  EXPECT_EQ(input->text, "Describe this image.");
+  EXPECT_EQ(input->media.size(), 1u);
+}
+
 TEST(PromptSource, ChatLeavesInputForItsTurns) {
   Options options;
   options.task = Task::kChat;
@@ -179,7 +212,7 @@ TEST(SessionFile, ComesBackAsItWas) {
 
   TempFile file("");
   ASSERT_TRUE(SaveConversation(saved, "m", file.path()).ok());
-  const auto loaded = LoadConversation(file.path());
+  const auto loaded = LoadConversation(file.path(), nullptr);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(loaded->system(), "be \"brief\"\n");
   ASSERT_EQ(loaded->Messages().size(), 3u);
@@ -188,14 +221,37 @@ TEST(SessionFile, ComesBackAsItWas) {
   EXPECT_EQ(loaded->Messages()[2].reasoning, "thought");
 }
 
+TEST(SessionFile, KeepsPicturesByPathAndDigest) {
+  const ContentPart image{.kind = ContentPart::Kind::kImage, .text = "/a/b.png", .digest = "12ab"};
+  const ContentPart video{
+      .kind = ContentPart::Kind::kVideo, .text = "/a/c", .digest = "34cd", .fps = 2.5};
+  Conversation saved;
+  saved.AddUser("Which?", {image, video});
+  TempFile file("");
+  // Twice: what was read from a file is written as it stands in the conversation.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(SaveConversation(saved, "m", file.path()).ok());
+    const auto loaded = LoadConversation(file.path(), nullptr);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    const std::vector<ContentPart> parts = loaded->Messages().at(0).parts;
+    ASSERT_EQ(parts.size(), 3u);
+    EXPECT_EQ(parts[0].text, image.text);
+    EXPECT_EQ(parts[0].digest, image.digest);
+    EXPECT_EQ(parts[1].kind, video.kind);
+    EXPECT_EQ(parts[1].fps, video.fps);
+    EXPECT_EQ(parts[2].text, "Which?");
+    saved = *loaded;
+  }
+}
+
 TEST(SessionFile, Failures) {
   Conversation conversation;
   EXPECT_EQ(SaveConversation(conversation, "m", "/nonexistent/x").code(), StatusCode::kInternal);
   TempFile file("not json");
-  EXPECT_EQ(LoadConversation(file.path()).status().code(), StatusCode::kInput);
+  EXPECT_EQ(LoadConversation(file.path(), nullptr).status().code(), StatusCode::kInput);
   TempFile fresh("");
   ASSERT_TRUE(SaveConversation(conversation, "m", fresh.path()).ok());
-  EXPECT_TRUE(LoadConversation(fresh.path()).ok()) << "a chat without turns";
+  EXPECT_TRUE(LoadConversation(fresh.path(), nullptr).ok()) << "a chat without turns";
 }
 
 }  // namespace

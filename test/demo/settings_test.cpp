@@ -89,6 +89,14 @@ TEST(ChatCommands, TheNearestNameIsSuggested) {
   EXPECT_EQ(CommandOf("/quits"), "");
 }
 
+TEST(ChatTexts, PathsMayBeInQuotes) {
+  EXPECT_EQ(Unquoted("'a b.png'"), "a b.png");
+  EXPECT_EQ(Unquoted("\"a b.png\""), "a b.png");
+  EXPECT_EQ(Unquoted("a 'b'"), "a 'b'");
+  EXPECT_EQ(Unquoted("''"), "''");
+  EXPECT_EQ(Unquoted("'"), "'");
+}
+
 TEST(ChatTexts, TheBlockTableSaysWhatItIs) {
   KvStats kv;
   kv.page_size = 16;

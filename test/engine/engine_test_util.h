@@ -57,6 +57,18 @@ inline std::vector<Device> Accelerators() {
   return devices;
 }
 
+inline std::vector<Device> CpuAndAccelerators() {
+  std::vector<Device> devices = Accelerators();
+  devices.insert(devices.begin(), Device{});
+  return devices;
+}
+
+// What a test of one device is called.
+inline std::string NameOfDevice(const ::testing::TestParamInfo<Device>& info) {
+  if (info.param.type == DeviceType::kCPU) return "cpu";
+  return info.param.type == DeviceType::kSimt ? "simt" : "cuda";
+}
+
 inline std::unique_ptr<Engine> Create(const EngineConfig& config) {
   auto engine = Engine::Create(config);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
@@ -97,6 +109,21 @@ inline std::vector<Completion> RunSamples(Engine& engine, const Request& request
     EXPECT_EQ(seen[i].text, completions[i].text) << "sample " << i;
     EXPECT_EQ(seen[i].finish, completions[i].finish) << "sample " << i;
   }
+  return completions;
+}
+
+// Runs requests that join while those before them run.
+inline std::vector<Completion> RunTogether(Engine& engine, const std::vector<Request>& requests) {
+  std::vector<int64_t> ids;
+  for (const Request& request : requests) {
+    const auto id = engine.Add(request);
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    ids.push_back(id.ok() ? *id : 0);
+    engine.Step();
+  }
+  while (engine.HasWork()) engine.Step();
+  std::vector<Completion> completions;
+  for (const int64_t id : ids) completions.push_back(engine.Take(id).value());
   return completions;
 }
 

@@ -292,16 +292,11 @@ TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
       config.prefix_cache = prefix_cache;
       const auto crowded = Create(config);
       ASSERT_NE(crowded, nullptr);
-      std::vector<int64_t> ids;
-      for (const Request& request : requests) {
-        ids.push_back(crowded->Add(request).value());
-        crowded->Step();
-      }
-      while (crowded->HasWork()) crowded->Step();
+      const std::vector<Completion> completions = RunTogether(*crowded, requests);
       const KvStats stats = crowded->kv_stats();
       EXPECT_GE(how == Preemption::kSwap ? stats.preempted_swap : stats.preempted_recompute, 2);
       for (int i = 0; i < 5; ++i) {
-        ExpectSameBits(crowded->Take(ids[i]).value(), expected[i],
+        ExpectSameBits(completions[i], expected[i],
                        "request " + std::to_string(i) +
                            (how == Preemption::kSwap ? " swapped" : " recomputed"));
       }

@@ -4,10 +4,12 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "kuiper/engine/model_runner.h"
+#include "kuiper/engine/patch_span.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/model/model.h"
 #include "test/engine/engine_test_util.h"
@@ -36,7 +38,8 @@ struct Machine {
     options.max_context = kMaxContext;
     model = LoadModel(std::move(opened), *ops, options).value();
   }
-  std::unique_ptr<ModelRunner> MakeRunner(const Decoder& decoder) const {
+  std::unique_ptr<ModelRunner> MakeRunner(const Decoder& decoder,
+                                          ModelRunner::FindRows find_rows = {}) const {
     const DecoderConfig& d = decoder.config();
     auto runner = ModelRunner::Create(*ops, decoder,
                                       {.kv = {.layers = d.layers,
@@ -51,7 +54,8 @@ struct Machine {
                                        .max_outputs = 16,
                                        .max_samples = 16,
                                        .num_axes = 3,
-                                       .vocab_limit = d.vocab})
+                                       .vocab_limit = d.vocab},
+                                      std::move(find_rows))
                       .value();
     EXPECT_TRUE(runner->kv().EnsurePages(kNumPages).ok());
     return runner;
@@ -120,18 +124,8 @@ int PagesOf(size_t num_tokens) {
 
 class PlanRunTest : public ::testing::TestWithParam<Device> {};
 
-std::vector<Device> Devices() {
-  std::vector<Device> devices = Accelerators();
-  devices.insert(devices.begin(), Device{});
-  return devices;
-}
-
-INSTANTIATE_TEST_SUITE_P(Devices, PlanRunTest, ::testing::ValuesIn(Devices()),
-                         [](const auto& info) {
-                           return std::string(info.param.type == DeviceType::kCPU    ? "cpu"
-                                              : info.param.type == DeviceType::kSimt ? "simt"
-                                                                                     : "cuda");
-                         });
+INSTANTIATE_TEST_SUITE_P(Devices, PlanRunTest, ::testing::ValuesIn(CpuAndAccelerators()),
+                         NameOfDevice);
 
 TEST_P(PlanRunTest, VerifyingTokensInOneStepGivesTheBitsOfOneStepEach) {
   constexpr int kTokens = 5;
@@ -211,6 +205,134 @@ TEST_P(PlanRunTest, PositionsThatAgreeOnEachAxisAreThoseOfText) {
   const Ran image = RunPlan(*machine.MakeRunner(decoder), plan, machine.vocab());
   EXPECT_EQ(image.logits[0], expected.logits[0]);
   EXPECT_NE(image.logits.back(), expected.logits.back());
+}
+
+// Six rows for a sequence's tokens [4, 10): the embeddings of `ids`, and with `adds` what is added
+// behind the first layer.
+class SourceOfRows {
+ public:
+  SourceOfRows(const Machine& machine, const Ids& ids, bool adds)
+      : hidden_(machine.model->config().decoder.hidden), width_((adds ? 2 : 1) * hidden_) {
+    const int count = static_cast<int>(ids.size());
+    memory_ = machine.ops->device().Allocate(sizeof(float) * count * width_).value();
+    rows_ = memory_.As(DType::kF32, {count, width_});
+    const std::vector<float> embeddings = Embed(machine, ids);
+    std::vector<float> values;
+    for (int row = 0; row < count; ++row) {
+      for (int i = 0; i < hidden_; ++i) values.push_back(embeddings[row * hidden_ + i]);
+      for (int i = hidden_; i < width_; ++i) values.push_back(Added(row, i - hidden_));
+    }
+    machine.ops->device().Upload(rows_, Tensor::Dense(values.data(), DType::kF32, {count, width_}));
+    machine.ops->device().Sync();
+  }
+  Tensor Find(int64_t source) const { return source == kSource ? rows_ : Tensor(); }
+  static float Added(int row, int i) { return 0.01f * static_cast<float>((row + 1) * (i % 7 - 3)); }
+
+  static constexpr int64_t kSource = 77;
+  static constexpr PatchSpan kSpan{.begin = 4, .rows = 2, .columns = 3, .source = kSource};
+
+ private:
+  std::vector<float> Embed(const Machine& machine, const Ids& ids) const {
+    const int count = static_cast<int>(ids.size());
+    ComputeDevice& device = machine.ops->device();
+    std::vector<TokenRef> tokens;
+    for (const int32_t id : ids) tokens.push_back(TokenRef::Known(id));
+    const Buffer memory = device.Allocate(sizeof(float) * count * (hidden_ + 1)).value();
+    const Tensor out = memory.As(DType::kF32, {count, hidden_});
+    const Tensor at = memory.As(DType::kI32, {count}, sizeof(float) * count * hidden_);
+    device.Upload(at, Tensor::Dense(tokens.data(), DType::kI32, {count}));
+    machine.ops->Run(
+        EmbedArgs{.out = out, .table = machine.model->decoder().weights().embed, .ids = at});
+    std::vector<float> values(count * hidden_);
+    device.Download(Tensor::Dense(values.data(), DType::kF32, {count, hidden_}), out);
+    device.Sync();
+    return values;
+  }
+
+  int hidden_, width_;
+  Buffer memory_;
+  Tensor rows_;
+};
+
+// Tokens [begin, end) of a text with the patches, and the logits of the last one.
+StepPlan PatchedPlan(const Ids& text, int begin, int end) {
+  StepPlan plan = test::PlanOf({{.sequence = 7,
+                                 .begin = begin,
+                                 .tokens = Ids(text.begin() + begin, text.begin() + end),
+                                 .num_kept_pages = PagesOf(begin)}});
+  for (int page = PagesOf(begin); page < PagesOf(end); ++page) plan.pages.push_back(page + 1);
+  plan.logits_rows = {end - begin - 1};
+  AppendPatches({&SourceOfRows::kSpan, 1}, begin, end, &plan.patches);
+  StepPlan::Entry& entry = plan.entries[0];
+  entry.pages.end = static_cast<int32_t>(plan.pages.size());
+  entry.logits_rows.end = 1;
+  entry.patches.end = static_cast<int32_t>(plan.patches.size());
+  return plan;
+}
+
+TEST_P(PlanRunTest, PatchedRowsAreThoseOfTheirSource) {
+  const Machine machine(GetParam());
+  const Ids text = Prompt(3 * kPageSize + 1, machine.vocab());
+  Ids pads = text;
+  std::fill_n(pads.begin() + 4, 6, 3);
+  const int end = static_cast<int>(text.size());
+  const SourceOfRows rows(machine, Ids(text.begin() + 4, text.begin() + 10), false);
+  const auto runner = machine.MakeRunner(machine.model->decoder(),
+                                         [&](int64_t source) { return rows.Find(source); });
+  const Ran expected = RunPlan(*machine.MakeRunner(), Verify(text, end, 0, 0), machine.vocab());
+  const Ran whole = RunPlan(*runner, PatchedPlan(pads, 0, end), machine.vocab());
+  ExpectSameRow(whole.logits[0], expected.logits[0], "the embeddings of other ids");
+  // A chunk may end at every row.
+  for (int cut = 1; cut < end; ++cut) {
+    const auto pieces = machine.MakeRunner(machine.model->decoder(),
+                                           [&](int64_t source) { return rows.Find(source); });
+    RunPlan(*pieces, PatchedPlan(pads, 0, cut), machine.vocab());
+    const Ran rest = RunPlan(*pieces, PatchedPlan(pads, cut, end), machine.vocab());
+    ExpectSameRow(rest.logits[0], expected.logits[0], "cut at " + std::to_string(cut));
+  }
+
+  StepPlan bad = PatchedPlan(pads, 0, end);
+  bad.patches[0].source = 78;
+  EXPECT_EQ(runner->Check(bad).message(), "step plan: source 78 of a patch has no 6 rows");
+  bad = PatchedPlan(pads, 0, end);
+  bad.patches[0].first_row = 1;
+  EXPECT_EQ(runner->Check(bad).message(), "step plan: source 77 of a patch has no 7 rows");
+  EXPECT_EQ(machine.MakeRunner()->Check(PatchedPlan(pads, 0, end)).code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_P(PlanRunTest, WhatASourceAddsComesBehindItsLayer) {
+  const Machine machine(GetParam());
+  const Ids text = Prompt(3 * kPageSize + 1, machine.vocab());
+  const int end = static_cast<int>(text.size());
+  const SourceOfRows rows(machine, Ids(text.begin() + 4, text.begin() + 10), true);
+  const auto hidden_rows = [&](StepPlan plan) {
+    plan.hidden_layers = {0};
+    plan.hidden_rows.resize(end);
+    std::iota(plan.hidden_rows.begin(), plan.hidden_rows.end(), 0);
+    plan.entries[0].hidden_rows.end = end;
+    std::vector<std::vector<float>> hidden;
+    const auto runner = machine.MakeRunner(machine.model->decoder(),
+                                           [&](int64_t source) { return rows.Find(source); });
+    runner->Take(runner->Launch(plan, [&](int, int, std::span<const float> values) {
+      hidden.emplace_back(values.begin(), values.end());
+    }));
+    return hidden;
+  };
+  StepPlan plain = PatchedPlan(text, 0, end);
+  plain.patches.clear();
+  plain.entries[0].patches = {};
+  auto expected = hidden_rows(plain);
+  for (int row = 0; row < 6; ++row) {
+    std::vector<float>& values = expected[4 + row];
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] += SourceOfRows::Added(row, static_cast<int>(i));
+  }
+  const auto hidden = hidden_rows(PatchedPlan(text, 0, end));
+  ASSERT_EQ(hidden.size(), expected.size());
+  for (int row = 0; row < end; ++row) {
+    ExpectSameRow(hidden[row], expected[row], "row " + std::to_string(row));
+  }
 }
 
 // The plans of a scheduler that runs ahead, shares pages, preempts and copies, carried out by two

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "test/engine/engine_test_util.h"
+#include "test/engine/picture_test_util.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -15,12 +16,16 @@ namespace {
 
 struct Case {
   Device device;
+  bool sees;
   int num_scenarios, num_requests, num_samples, max_context;
 };
 
 std::vector<Case> Cases() {
-  std::vector<Case> cases = {{Device{}, 200, 16, 3, 96}};
-  for (const Device& device : Accelerators()) cases.push_back({device, 6, 4, 2, 48});
+  std::vector<Case> cases = {{Device{}, false, 200, 16, 3, 96}, {Device{}, true, 200, 16, 3, 96}};
+  for (const Device& device : Accelerators()) {
+    cases.push_back({device, false, 6, 4, 2, 48});
+    cases.push_back({device, true, 4, 4, 2, 64});
+  }
   return cases;
 }
 
@@ -30,7 +35,8 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
 
   EngineConfig AloneConfig() const {
     EngineConfig config;
-    config.model_path = test::Source("test/data/goldens/qwen2-gqa7-d8-f16");
+    config.model_path =
+        GetParam().sees ? test::TinyVision() : test::Source("test/data/goldens/qwen2-gqa7-d8-f16");
     config.device = GetParam().device;
     config.need_tokenizer = false;
     config.ops.num_threads = 1;
@@ -50,15 +56,26 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.preemption = static_cast<Preemption>(UpTo(2));
     config.run_ahead = UpTo(1) == 0;
     config.use_graph = UpTo(1) == 0;
+    if (GetParam().sees) config.vision_cache_tokens = kMostRows + UpTo(kMostRows);
     return config;
   }
-  // Prompts share one of two beginnings.
+  // One of three pictures of one size.
+  void AppendPicture(Request* request) {
+    const PatchGrid grid{1, 4, 6};
+    const std::vector<int32_t> ids = test::ImageIds(grid);
+    request->prompt.insert(request->prompt.end(), ids.begin(), ids.end());
+    request->images.push_back(
+        test::MakePicture(std::string(1, static_cast<char>('a' + UpTo(2))), grid));
+  }
+  // Prompts share one of two beginnings, and have pictures behind it and at the end.
   Request RandomRequest(int i, int vocab) {
     Request request;
     const int most = GetParam().max_context;
-    request.prompt = Prompt(1 + UpTo(most * 2 / 5), vocab, 1 + i % 2);
+    request.prompt = Prompt(1 + UpTo(most * (GetParam().sees ? 1 : 2) / 5), vocab, 1 + i % 2);
+    if (GetParam().sees && i % 4 != 3) AppendPicture(&request);
     const auto own = Prompt(1 + UpTo(most / 5), vocab, 10 + i);
     request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+    if (GetParam().sees && i % 3 == 0) AppendPicture(&request);
     request.max_new_tokens = 1 + UpTo(most / 5);
     request.ignore_eos = true;
     request.keep_logits = true;
@@ -103,6 +120,8 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     return ids;
   }
 
+  static constexpr int kMostRows = 12;  // of the pictures of a request
+
   std::mt19937 rng_{77};
   std::vector<Request> requests_;
 };
@@ -112,7 +131,8 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
   ASSERT_NE(alone, nullptr);
   std::vector<std::vector<Completion>> expected;
   for (int i = 0; i < GetParam().num_requests; ++i) {
-    requests_.push_back(RandomRequest(i, Vocab(*alone)));
+    const int vocab = GetParam().sees ? test::kVisionTokens.image_pad : Vocab(*alone);
+    requests_.push_back(RandomRequest(i, vocab));
     expected.push_back(RunAlone(*alone, requests_.back()));
   }
   int64_t preempted = 0, hits = 0, searches = 0;
@@ -146,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RandomScheduleTest, ::testing::ValuesIn(Cases(
                          [](const auto& info) {
                            std::string name = DeviceName(info.param.device);
                            for (char& c : name) c = c == ':' ? '_' : c;
-                           return name;
+                           return name + (info.param.sees ? "_sees" : "");
                          });
 
 }  // namespace

@@ -44,7 +44,7 @@ StepPlan FullPlan() {
     }
     plan.logits_rows.push_back(1);
     plan.hidden_rows.push_back(2);
-    plan.patches.push_back({{1, 3}, 12345678901});
+    plan.patches.push_back({{1, 3}, 12345678901, 5});
     plan.Close();
   }
   for (int i = 0; i < plan.num_axes * plan.num_tokens(); ++i) plan.positions.push_back(i);
@@ -91,6 +91,7 @@ TEST(StepPlanTest, BytesHoldAllOfIt) {
   EXPECT_EQ(parsed->biases[2].bias, -0.5f);
   EXPECT_EQ(parsed->allowed, plan.allowed);
   EXPECT_EQ(parsed->patches[2].source, 12345678901);
+  EXPECT_EQ(parsed->patches[2].first_row, 5);
   EXPECT_TRUE(ParseStepPlan(Bytes(Serialize({}))).ok()) << "a plan of nothing";
 }
 
@@ -104,7 +105,7 @@ TEST(StepPlanTest, BytesThatAreCutOrTooManyOrOfAnotherVersionAreRefused) {
   other[4] = 9;
   const Status refused = ParseStepPlan(Bytes(other)).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused.message(), "step plan: version 9, not 1");
+  EXPECT_EQ(refused.message(), "step plan: version 9, not 2");
   other[0] = 'X';
   EXPECT_EQ(ParseStepPlan(Bytes(other)).status().message(), "step plan: these bytes are none");
 }
@@ -159,6 +160,7 @@ TEST(StepPlanTest, WhatDoesNotAgreeWithItselfIsRefused) {
       [](StepPlan* p) {
         p->patches[0].rows = {2, 2};
       },
+      [](StepPlan* p) { p->patches[0].first_row = -1; },
   };
   for (size_t i = 0; i < mistakes.size(); ++i) {
     StepPlan plan = FullPlan();
@@ -170,14 +172,11 @@ TEST(StepPlanTest, WhatDoesNotAgreeWithItselfIsRefused) {
 
 TEST(StepPlanTest, WhatARunnerCannotCarryOutIsRefused) {
   StepPlan good = FullPlan();
-  EXPECT_EQ(
-      CheckPlan(good, Limits()).message(),
-      "step plan: this runner has no logit bias, no mask of tokens and no patch of embeddings");
+  EXPECT_EQ(CheckPlan(good, Limits()).message(),
+            "step plan: this runner has no logit bias and no mask of tokens");
   good.biases.clear();
   good.allowed.clear();
-  good.patches.clear();
   for (StepPlan::Sample& sample : good.samples) sample.biases = sample.allowed = {};
-  for (StepPlan::Entry& entry : good.entries) entry.patches = {};
   PlanLimits limits = Limits();
   limits.max_samples = 6;
   limits.max_outputs = 9;

@@ -10,19 +10,21 @@
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/manifest.h"
 #include "kuiper/model/rope.h"
+#include "kuiper/model/vision_encoder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   (void)kuiper::ParseGenerationConfig(text).ok();
   const auto config = kuiper::ParseModelConfig(text);
-  if (!config.ok() || !config->supported) return 0;
+  if (!config.ok()) return 0;
   const kuiper::DecoderConfig& d = config->decoder;
   KU_CHECK(d.vocab > 0 && d.hidden > 0 && d.layers > 0 && d.intermediate > 0, "sizes");
   KU_CHECK(d.kv_heads > 0 && d.heads % d.kv_heads == 0, "heads");
   KU_CHECK(d.head_dim > 0 && d.head_dim % 2 == 0, "head_dim");
   KU_CHECK(d.rope.max_position > 0, "max_position");
   kuiper::DecoderWeights weights;
-  for (const kuiper::Weight& weight : kuiper::ListWeights(*config, &weights).weights) {
+  kuiper::VisionWeights vision;
+  for (const kuiper::Weight& weight : kuiper::ListWeights(*config, &weights, &vision).weights) {
     KU_CHECK(weight.num_values() > 0, weight.name);
   }
   for (const int context : {1, d.rope.max_position}) {

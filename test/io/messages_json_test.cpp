@@ -57,8 +57,12 @@ TEST(MessagesJson, ErrorsSayWhatAndWhere) {
       {R"([{"role":3,"content":"x"}])", "message 0: \"role\" is not a string"},
       {R"([{"role":"user"}])", "message 0 has no content"},
       {R"([{"role":"user","content":5}])", "message 0: content is neither a string nor a list"},
-      {R"([{"role":"user","content":[{"type":"video","video":"v"}]}])",
-       "message 0, part 0: type \"video\" is not one of text, image, image_url"},
+      {R"([{"role":"user","content":[{"type":"audio","audio":"v"}]}])",
+       "message 0, part 0: type \"audio\" is not one of text, image, image_url, video, video_url"},
+      {R"([{"role":"user","content":[{"type":"video","video":"v","fps":0}]}])",
+       "message 0, part 0: fps is not a number above 0"},
+      {R"([{"role":"user","content":[{"type":"image","image":"v","digest":1}]}])",
+       "message 0, part 0: \"digest\" is not a string"},
       {R"([{"role":"user","content":[5]}])", "message 0, part 0 has no type"},
       {R"([{"role":"assistant","content":"","tool_calls":[{}]}])",
        "message 0, tool call 0 has no name"},
@@ -73,6 +77,30 @@ TEST(MessagesJson, ErrorsSayWhatAndWhere) {
     EXPECT_EQ(parsed.status().code(), StatusCode::kInput);
     EXPECT_EQ(parsed.status().message(), item.message);
   }
+}
+
+TEST(MessagesJson, ImagesAndVideosInEachForm) {
+  using Kind = ContentPart::Kind;
+  const auto parsed = ParseMessagesJson(R"([{"role":"user","content":[
+      {"type":"image"}, {"type":"image","image":"a.png","digest":"12ab"},
+      {"type":"image_url","image_url":{"url":"data:x","detail":"low"}},
+      {"type":"image_url","image_url":"b.png"}, {"type":"text","text":"look"},
+      {"type":"video","video":"c","fps":2.5}, {"type":"video_url","video_url":{"url":"d"}}]}])");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const std::vector<ContentPart>& parts = parsed->messages[0].parts;
+  ASSERT_EQ(parts.size(), 7u);
+  const std::pair<Kind, const char*> expected[] = {
+      {Kind::kImage, ""},      {Kind::kImage, "a.png"}, {Kind::kImage, "data:x"},
+      {Kind::kImage, "b.png"}, {Kind::kText, "look"},   {Kind::kVideo, "c"},
+      {Kind::kVideo, "d"}};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(parts[i].kind, expected[i].first) << i;
+    EXPECT_EQ(parts[i].text, expected[i].second) << i;
+  }
+  EXPECT_EQ(parts[1].digest, "12ab");
+  EXPECT_EQ(parts[5].fps, 2.5);
+  EXPECT_FALSE(parts[6].fps.has_value());
+  EXPECT_EQ(parsed->messages[0].text, "look");
 }
 
 TEST(MessagesJson, DeepNestingIsAnError) {

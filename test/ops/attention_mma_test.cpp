@@ -33,7 +33,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AttentionMmaTest);
 TEST_P(AttentionMmaTest, MatchesNaiveForEveryHeadAndGroup) {
   const std::vector<Seq> seqs = {{1, 1, 1}, {2, 5, 65}, {3, 1, 193}, {4, 17, 17}, {5, 3, 130}};
   const auto ops = MakeMma();
-  for (int head_dim : {64, 80, 128}) {
+  for (int head_dim : {64, 72, 80, 128}) {
     for (int group : {1, 2, 4, 5, 7, 8}) {
       const Shape shape{2 * group, 2, head_dim};
       ExpectNaive(Attend(*ops, dtype(), shape, seqs, 16), shape, seqs);
@@ -82,7 +82,7 @@ TEST_P(AttentionMmaTest, PagedEqualsContiguousForEveryPageSize) {
     EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, seqs, page), contiguous)) << page;
   };
   for (int page : {1, 8, 16, 64, 256}) check({4, 2, 64}, page);
-  for (int head_dim : {80, 128}) check({4, 2, head_dim}, 8);
+  for (int head_dim : {72, 80, 128}) check({4, 2, head_dim}, 8);
 }
 
 // Chunks of one are what decode computes.

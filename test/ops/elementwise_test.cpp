@@ -1,5 +1,5 @@
-// Embed, FillRandom, GatherRows, RmsNorm and QkNormRopeStore against naive double loops: odd sizes,
-// row strides larger than the row, every weight type, every instruction set.
+// Embed, FillRandom, GatherRows, PatchRows, RmsNorm and QkNormRopeStore against naive double loops:
+// odd sizes, row strides larger than the row, every weight type, every instruction set.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -116,6 +116,26 @@ TEST_P(ElementwiseTest, GatherRowsCopiesRows) {
     }
     ExpectNear(out.Get(), expected, 1e-30, 0);
   }
+}
+
+TEST_P(ElementwiseTest, PatchRowsReplacesAndAdds) {
+  OnEveryTarget(device(), [&](const std::string& target) {
+    for (const bool add : {false, true}) {
+      for (const int n : {1, 17, 257, 1032}) {
+        constexpr int kRows = 3;
+        const std::vector<float> x = RandomFloats(kRows * n, 4);
+        const std::vector<float> before = RandomFloats(kRows * n, 5);
+        const Matrix m(*ops_, weight_type(), kRows, n, x, 3 * n + 2);
+        const Matrix out(*ops_, DType::kF32, kRows, n, before, n + 9);
+        ops_->Run(PatchRowsArgs{.out = out.tensor(), .x = m.tensor(), .add = add});
+        std::vector<float> expected;
+        for (int i = 0; i < kRows * n; ++i) {
+          expected.push_back(Rounded(x[i], weight_type()) + (add ? before[i] : 0.f));
+        }
+        EXPECT_EQ(out.Get(), expected) << target << " n=" << n << " add=" << add;
+      }
+    }
+  });
 }
 
 std::vector<double> NaiveRmsNorm(const std::vector<float>& x, const std::vector<float>& weight,

@@ -6,6 +6,9 @@
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
+#include "kuiper/model/quantized/quantization_config.h"
+#include "kuiper/quant/checkpoint_directory.h"
+#include "kuiper/quant/layer.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -102,6 +105,23 @@ TEST(Packing, AwqPutsColumnsInItsOrder) {
   EXPECT_EQ(tensors[2].name, "x.scales");
   EXPECT_EQ(tensors[2].shape, (std::vector<int64_t>{1, out}));
   EXPECT_STREQ(tensors[2].type->name, "F16");
+}
+
+// What is written must be readable as what it is: a vision tower stays in full.
+TEST(QuantizedConfigTest, LeavesAVisionTowerOut) {
+  for (const char* model : {R"({})", R"({"vision_config": {}})"}) {
+    for (const CheckpointFormat format :
+         {CheckpointFormat::kAwq, CheckpointFormat::kCompressedTensors}) {
+      const auto json =
+          ParseJson(QuantizedConfig(model, {.format = format}), StatusCode::kModel, "");
+      ASSERT_TRUE(json.ok()) << json.status().message();
+      const auto config = ParseQuantization(*json->Find("quantization_config"));
+      ASSERT_TRUE(config.ok()) << config.status().message();
+      const bool sees = json->Find("vision_config") != nullptr;
+      EXPECT_EQ(Excludes(*config, "model.visual.blocks.0.attn.qkv") != Exclusion::kNo, sees);
+      EXPECT_EQ(Excludes(*config, "model.language_model.layers.0.mlp.up_proj"), Exclusion::kNo);
+    }
+  }
 }
 
 }  // namespace

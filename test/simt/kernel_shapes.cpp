@@ -121,6 +121,36 @@ void RunNorm(int tokens, int width) {
   ops->device().Sync();
 }
 
+void RunLayerNorm(int patches, int width) {
+  const std::unique_ptr<Ops> ops = MakeTestOps({DeviceType::kSimt, 0});
+  const Matrix x = Filled(*ops, DType::kF32, patches, width);
+  const Matrix weight = Filled(*ops, kType, 1, width), bias = Filled(*ops, kType, 1, width);
+  const Matrix out(*ops, kType, patches, width);
+  Begin(*ops);
+  ops->Run(LayerNormArgs{.out = out.tensor(),
+                         .x = x.tensor(),
+                         .weight = weight.vector(),
+                         .bias = bias.vector(),
+                         .eps = 1e-6f});
+  ops->device().Sync();
+}
+
+void RunWeightedRows(int patches, int width) {
+  const std::unique_ptr<Ops> ops = MakeTestOps({DeviceType::kSimt, 0});
+  const Matrix table = Filled(*ops, kType, 64, width);
+  const Matrix out = Filled(*ops, DType::kF32, patches, width);
+  std::vector<int32_t> rows;
+  for (int i = 0; i < 4 * patches; ++i) rows.push_back(i % 64);
+  const Array<int32_t> corners(*ops, rows, patches);
+  const Array<float> weights(*ops, std::vector<float>(rows.size(), 0.25f), patches);
+  Begin(*ops);
+  ops->Run(AddWeightedRowsArgs{.out = out.tensor(),
+                               .table = table.tensor(),
+                               .rows = corners.matrix(),
+                               .weights = weights.matrix()});
+  ops->device().Sync();
+}
+
 // One token of each of `tokens` sequences.
 void RunRope(int tokens, const Shape& heads) {
   const std::unique_ptr<Ops> ops = MakeTestOps({DeviceType::kSimt, 0});
@@ -204,6 +234,25 @@ void AddQuantized(const Linear& linear) {
   linear("8b o INT4 FP32 M=1", reference, true);
 }
 
+// What the towers of Qwen3-VL run besides products and attention.
+void AddVision(std::vector<Case>* cases) {
+  const auto add = [&](const char* shape, const char* kernel, const std::function<void()>& run) {
+    cases->push_back({shape, kernel, "token", 16, false, run});
+  };
+  add("2b tower LayerNorm 16", "LayerNorm", [] { RunLayerNorm(16, 1024); });
+  add("8b tower LayerNorm 16", "LayerNorm", [] { RunLayerNorm(16, 4608); });
+  add("2b tower positions 16", "AddWeightedRows", [] { RunWeightedRows(16, 1024); });
+  add("2b tower GELU tanh 16", "FinishKernel", [] {
+    RunLinear({kType, 64, 4096, 16, Epilogue::kGeluTanh, 0});
+  });
+  add("2b tower GELU erf 16", "FinishKernel", [] {
+    RunLinear({kType, 64, 4096, 16, Epilogue::kGeluErf, 0});
+  });
+  add("2b tower GELU erf 16 strict", "GeluKernel", [] {
+    RunLinear({kType, 64, 4096, 16, Epilogue::kGeluErf});
+  });
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   const auto linear = [&](const char* shape, const LinearShape& s, bool is_decode) {
@@ -232,6 +281,7 @@ std::vector<Case> Cases() {
                      RunLinear({kType, 64, 6144, 16, Epilogue::kSwiGlu, 0});
                    }});
   AddQuantized(linear);
+  AddVision(&cases);
   const AttentionKind flash1 = AttentionKind::kFlash1, flash2 = AttentionKind::kFlash2;
   attention("0.6b flash2 decode 1024 pages", {flash2, kType, kHeads06B, 1, 1024, 16});
   attention("0.6b flash2 decode 1024 contiguous", {flash2, kType, kHeads06B, 1, 1024, 0});
@@ -244,6 +294,7 @@ std::vector<Case> Cases() {
   attention("0.6b flash1 FP32 decode 1024 pages", {flash1, DType::kF32, kHeads06B, 1, 1024, 16});
   attention("0.6b flash2 prefill 256 pages", {flash2, kType, kHeads06B, 256, 256, 16});
   attention("0.6b flash2 prefill 256 contiguous", {flash2, kType, kHeads06B, 256, 256, 0});
+  attention("8b tower flash2 256", {flash2, kType, {2, 2, 72}, 256, 256, 0});
   for (const int tokens : {1, 8}) {
     const bool one = tokens == 1;
     cases.push_back({one ? "0.6b RmsNorm 1" : "0.6b RmsNorm 8", "RmsNorm", "token", 1.0 * tokens,

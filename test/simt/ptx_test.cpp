@@ -159,6 +159,7 @@ TEST(PtxTest, FloatingPoint) {
       float_case("min.f32 %f0, 0f00000000, 0f80000000; mov.b32 %r0, %f0;", -0.0f),
       float_case("neg.f32 %f0, 0f00000000; mov.b32 %r0, %f0;", -0.0f),
       float_case("abs.f32 %f0, 0fC0000000; mov.b32 %r0, %f0;", 2),
+      float_case("copysign.f32 %f0, 0fBF800000, 0f40000000; mov.b32 %r0, %f0;", -2),
       float_case("ex2.approx.f32 %f0, 0f40400000; mov.b32 %r0, %f0;", 8),
       float_case("ex2.approx.f32 %f0, 0fC3100000; mov.b32 %r0, %f0;", 0x1p-144f),
       float_case("ex2.approx.ftz.f32 %f0, 0fC3100000; mov.b32 %r0, %f0;", 0),

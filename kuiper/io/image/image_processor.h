@@ -27,6 +27,12 @@ class ImageProcessor {
   // kInvalidArgument when configuration and options leave no size that is allowed.
   static StatusOr<ImageProcessor> Create(const VisionConfig& config, const ImageOptions& options);
 
+  const ImageOptions& options() const { return options_; }
+  // What an image becomes at most, unless it is very narrow.
+  int64_t most_tokens() const {
+    return config_.image_pixels.max / (int64_t{config_.factor()} * config_.factor());
+  }
+
   // Errors of all: kInput when the file cannot be read, is no picture or beyond a limit;
   // kResourceExhausted when there is no memory.
 

@@ -43,6 +43,7 @@ StatusOr<PatchWriter> PatchWriter::Create(const VisionConfig& config, int num_fr
                  .h = static_cast<int>(size.height) / config.patch_size,
                  .w = static_cast<int>(size.width) / config.patch_size};
   input->merge_size = config.merge_size;
+  input->patch_size = config.patch_size;
   const auto num_values =
       static_cast<size_t>(input->grid.num_patches()) * static_cast<size_t>(config.patch_values());
   try {

@@ -75,10 +75,8 @@ class Reader {
   Status status_;
 };
 
-StatusOr<JsonNode> ReadJsonFile(const std::string& path) {
-  KU_ASSIGN_OR_RETURN(const std::string text,
-                      ReadTextFile(path, kMaxConfigBytes, StatusCode::kModel));
-  return ParseJson(text, StatusCode::kModel, path);
+StatusOr<std::string> ReadConfigFile(const std::string& path) {
+  return ReadTextFile(path, kMaxConfigBytes, StatusCode::kModel);
 }
 
 }  // namespace
@@ -111,11 +109,12 @@ Status VisionConfig::Check(const std::string& source) const {
   return OkStatus();
 }
 
-StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir) {
+StatusOr<VisionConfig> ParseVisionConfig(const std::string& images_json, const std::string& images,
+                                         const std::string& videos_json,
+                                         const std::string& videos) {
   VisionConfig config;
-  const std::string image_path = model_dir + "/preprocessor_config.json";
-  KU_ASSIGN_OR_RETURN(const JsonNode images, ReadJsonFile(image_path));
-  Reader reader(images, image_path);
+  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(images_json, StatusCode::kModel, images));
+  Reader reader(root, images);
   reader.Int("patch_size", &config.patch_size);
   reader.Int("temporal_patch_size", &config.temporal_patch_size);
   reader.Int("merge_size", &config.merge_size);
@@ -123,20 +122,30 @@ StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir) {
   reader.Channels("image_std", &config.std);
   reader.Budget(&config.image_pixels);
   KU_RETURN_IF_ERROR(reader.status());
-  const std::string video_path = model_dir + "/video_preprocessor_config.json";
-  std::error_code error;
-  if (std::filesystem::exists(video_path, error)) {
-    KU_ASSIGN_OR_RETURN(const JsonNode videos, ReadJsonFile(video_path));
-    Reader video_reader(videos, video_path);
+  if (!videos_json.empty()) {
+    KU_ASSIGN_OR_RETURN(const JsonNode video, ParseJson(videos_json, StatusCode::kModel, videos));
+    Reader video_reader(video, videos);
     video_reader.Budget(&config.video_pixels);
     video_reader.Number("fps", &config.sampled_fps);
     video_reader.Int("min_frames", &config.min_frames);
     video_reader.Int("max_frames", &config.max_frames);
     KU_RETURN_IF_ERROR(video_reader.status());
   }
-  const Status fits = config.Check(image_path);
+  const Status fits = config.Check(images);
   if (!fits.ok()) return Status(StatusCode::kModel, fits.message());
   return config;
+}
+
+StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir) {
+  const std::string images = model_dir + "/preprocessor_config.json";
+  const std::string videos = model_dir + "/video_preprocessor_config.json";
+  KU_ASSIGN_OR_RETURN(const std::string images_json, ReadConfigFile(images));
+  std::string videos_json;
+  std::error_code error;
+  if (std::filesystem::exists(videos, error)) {
+    KU_ASSIGN_OR_RETURN(videos_json, ReadConfigFile(videos));
+  }
+  return ParseVisionConfig(images_json, images, videos_json, videos);
 }
 
 }  // namespace kuiper

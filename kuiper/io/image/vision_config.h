@@ -35,5 +35,9 @@ struct VisionConfig {
 // Of a model's folder; what a file does not say keeps its default, and the file of videos may be
 // absent. kModel when a file is damaged or out of range.
 StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir);
+// The same from texts that a container carries; `images` and `videos` are what messages call them.
+// An empty text of videos is none.
+StatusOr<VisionConfig> ParseVisionConfig(const std::string& images_json, const std::string& images,
+                                         const std::string& videos_json, const std::string& videos);
 
 }  // namespace kuiper

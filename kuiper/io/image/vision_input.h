@@ -23,6 +23,7 @@ struct VisionInput {
   std::vector<float> patches;
   PatchGrid grid;
   int merge_size = 0;
+  int patch_size = 0;  // pixels, both sides
   // Of videos: when each of the grid.t patches in time is shown. Empty for images.
   std::vector<double> seconds;
   // The first half of SHA-256 over grid, patch sizes and scaled pixels: equal digests mean equal

@@ -132,8 +132,15 @@ HWY_INLINE void TransposeStep(const KvRow<T>* rows, int offset, float* out) {
 struct Ahead {
   const char* keys = nullptr;
   const char* values = nullptr;
+  // Scales of the block's keys and values; nobody streams through these.
+  const char* key_scales = nullptr;
+  const char* value_scales = nullptr;
 
   HWY_INLINE void Fetch(int64_t step) const {
+    if (step == 0 && key_scales != nullptr) {
+      hwy::Prefetch(key_scales);
+      hwy::Prefetch(value_scales);
+    }
     for (int64_t byte = 256 * step; byte < 256 * step + 256; byte += 64) {
       if (keys != nullptr) hwy::Prefetch(keys + byte);
       if (values != nullptr) hwy::Prefetch(values + byte);
@@ -271,6 +278,11 @@ HWY_INLINE void LoadTile(const View& view, const AttentionItem& item, const Atte
       if (block + kPackKeys <= tile->next_end &&
           IsContiguousBlock(tile->next_rows + block, head_dim)) {
         next.keys = address(tile->next_rows[block]);
+        if constexpr (View::Row::kHasScale) {
+          const auto key = tile->next_rows[block];
+          next.key_scales = reinterpret_cast<const char*>(key.scale);
+          next.value_scales = reinterpret_cast<const char*>(view.ValueOf(key).scale);
+        }
       }
       return next;
     };

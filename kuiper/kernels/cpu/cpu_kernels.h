@@ -61,7 +61,9 @@ KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 size_t AttentionScratchBytes(AttentionKind kind, int max_context);
 size_t SampleScratchBytes(int vocab);
 
-// gate[i] = silu(gate[i]) * up[i], on the calling thread.
+// On the calling thread: gate[i] = silu(gate[i]) * up[i].
 void SiluMulRow(float* gate, const float* up, int64_t n);
+// On the calling thread: y[i] = gelu(y[i]), the one of the epilogue.
+void GeluRow(Epilogue epilogue, float* y, int64_t n);
 
 }  // namespace kuiper::cpu

@@ -133,8 +133,11 @@ void ApplyStreaming(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
       const RowRange range = FindRows(job, item, step);
       float* y = job.out + range.column;
       StreamRows(job, range, y, job.out_stride, range.epilogue == Epilogue::kAdd);
-      if (!job.paired()) continue;
       const int columns = range.end - range.begin;
+      for (int t = 0; t < job.tokens && IsGelu(job.epilogue); ++t) {
+        GeluRow(job.epilogue, y + t * job.out_stride, columns);
+      }
+      if (!job.paired()) continue;
       StreamRows(job, UpRows(range), up, columns, /*add=*/false);
       for (int t = 0; t < job.tokens; ++t) {
         SiluMulRow(y + t * job.out_stride, up + t * columns, columns);

@@ -1,7 +1,9 @@
-// Embed and GatherRows, parallel over rows: each moves its inputs and outputs once and is bound by
-// memory. FillRandom, parallel over pieces, runs at load only. SiluMulRow, the end of a linear
-// layer: its data are in cache, exp is its cost.
+// Embed, GatherRows, PatchRows and AddWeightedRows, parallel over rows: each moves its inputs and
+// outputs once and is bound by memory. FillRandom, parallel over pieces, runs at load only.
+// SiluMulRow and the GELUs, the end of a linear layer: their data are in cache, exp is their cost;
+// erf is the C library's, element by element, because a whole picture has a few million of them.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -30,6 +32,15 @@ void WidenRow(float* out, const void* row, DType dtype, int64_t n) {
   });
 }
 
+// out [n] f32 += the n values of any float type at `row`.
+void AddRow(float* out, const void* row, DType dtype, int64_t n) {
+  const float* sum = out;
+  VisitFloat(dtype, [&](auto zero) HWY_ATTR {
+    const auto* in = static_cast<const decltype(zero)*>(row);
+    MapElements(out, n, [&](auto load) HWY_ATTR { return hn::Add(load(sum), load(in)); });
+  });
+}
+
 // gate[i] = silu(gate[i]) * up[i], silu(g) = g / (1 + e^-g).
 void SiluMulRowImpl(float* gate, const float* up, int64_t n) {
   const DF d;
@@ -44,6 +55,38 @@ void SiluMulRowImpl(float* gate, const float* up, int64_t n) {
   });
 }
 
+// y[i] = y[i] sigmoid(2 sqrt(2 / pi) (y[i] + 0.044715 y[i]^3)), which is the form with tanh.
+void GeluTanhRow(float* y, int64_t n) {
+  const DF d;
+  const VF one = hn::Set(d, 1.0f), cubic = hn::Set(d, 0.044715f);
+  const VF factor = hn::Set(d, -1.59576912f);  // -2 sqrt(2 / pi)
+  const VF limit = hn::Set(d, 88.0f);          // as above
+  const float* in = y;
+  MapElements(y, n, [&](auto load) HWY_ATTR {
+    const VF v = load(in);
+    const VF inner = hn::Add(v, hn::Mul(cubic, hn::Mul(hn::Mul(v, v), v)));
+    const VF e = ExpF32(d, hn::Min(hn::Mul(factor, inner), limit));
+    return hn::Div(v, hn::Add(one, e));
+  });
+}
+
+// out[i] += the weighted sum of row elements.
+void AddWeightedRow(float* out, const Tensor& table, const int32_t* rows, const float* weights,
+                    int count, int64_t n) {
+  const DF d;
+  const float* in = out;
+  VisitFloat(table.dtype, [&](auto zero) HWY_ATTR {
+    using T = decltype(zero);
+    MapElements(out, n, [&](auto load) HWY_ATTR {
+      VF sum = hn::Zero(d);
+      for (int j = 0; j < count; ++j) {
+        sum = hn::Add(sum, hn::Mul(hn::Set(d, weights[j]), load(table.row<T>(rows[j]))));
+      }
+      return hn::Add(load(in), sum);
+    });
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
 }  // namespace kuiper
@@ -53,7 +96,10 @@ HWY_AFTER_NAMESPACE();
 namespace kuiper::cpu {
 
 HWY_EXPORT(WidenRow);
+HWY_EXPORT(AddRow);
 HWY_EXPORT(SiluMulRowImpl);
+HWY_EXPORT(GeluTanhRow);
+HWY_EXPORT(AddWeightedRow);
 
 void Run(const Resources& resources, const EmbedArgs& args) {
   const auto widen = HWY_DYNAMIC_DISPATCH(WidenRow);
@@ -102,8 +148,37 @@ void Run(const Resources& resources, const GatherRowsArgs& args) {
   });
 }
 
+void Run(const Resources& resources, const PatchRowsArgs& args) {
+  const auto patch = args.add ? HWY_DYNAMIC_DISPATCH(AddRow) : HWY_DYNAMIC_DISPATCH(WidenRow);
+  const Tensor &out = args.out, &x = args.x;
+  const int64_t row_bytes = x.stride[0] * static_cast<int64_t>(DTypeBytes(x.dtype));
+  ForEachItem(resources.pool, out.rows(), out.numel(), [&](int64_t r, int) {
+    patch(out.row<float>(r), static_cast<const char*>(x.data) + r * row_bytes, x.dtype,
+          out.shape[1]);
+  });
+}
+
+void Run(const Resources& resources, const AddWeightedRowsArgs& args) {
+  const auto add = HWY_DYNAMIC_DISPATCH(AddWeightedRow);
+  const Tensor& out = args.out;
+  const int count = static_cast<int>(args.rows.shape[1]);
+  ForEachItem(resources.pool, out.rows(), out.numel() * count, [&](int64_t t, int) {
+    const int32_t* rows = args.rows.row<int32_t>(t);
+    for (int j = 0; j < count; ++j) {
+      KU_CHECK(rows[j] >= 0 && rows[j] < args.table.rows(), "row outside the table");
+    }
+    add(out.row<float>(t), args.table, rows, args.weights.row<float>(t), count, out.shape[1]);
+  });
+}
+
 void SiluMulRow(float* gate, const float* up, int64_t n) {
   HWY_DYNAMIC_DISPATCH(SiluMulRowImpl)(gate, up, n);
+}
+
+void GeluRow(Epilogue epilogue, float* y, int64_t n) {
+  if (epilogue == Epilogue::kGeluTanh) return HWY_DYNAMIC_DISPATCH(GeluTanhRow)(y, n);
+  constexpr float kSqrtHalf = 0.707106781f;
+  for (int64_t i = 0; i < n; ++i) y[i] = 0.5f * y[i] * (1.0f + std::erf(y[i] * kSqrtHalf));
 }
 
 }  // namespace kuiper::cpu

@@ -166,6 +166,11 @@ void WriteSums(const Block& block, int token, int count, float* sums) {
         break;
       case Epilogue::kSwiGlu:
         SiluMulRow(y, sums, columns);
+        break;
+      case Epilogue::kGeluTanh:
+      case Epilogue::kGeluErf:
+        memcpy(y, sums, columns * sizeof(float));
+        GeluRow(range.epilogue, y, columns);
     }
   }
 }

@@ -7,7 +7,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kuiper/kernels/cpu/linear_quantized.cpp"
-#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -105,37 +104,55 @@ struct QuantizedModel : PairModel {
   }
 };
 
-// As many halves as a vector has lanes, at any address.
-template <bool kHalf>
-HWY_INLINE F32Vec LoadScales(const uint8_t* p) {
-  if constexpr (kHalf) return LoadF16(p);
-  const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
-  return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
-}
-
-// `n` scales times `factor`, and as many more as fill a vector. Those are read as well where they
-// lie before `end`; the last ones are copied, for the bytes behind them may not be mapped.
-template <bool kHalf>
-HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, float factor,
-                            float* to) {
+// Calls f(place, i) for each vector of the `n` numbers of kBytes at `from`, i being its first one,
+// and for as many more as fill the last. Those are read as well where they lie before `end`; the
+// last ones are copied, for the bytes behind them may not be mapped.
+template <int kBytes, class F>
+HWY_INLINE void ForEachVector(const uint8_t* from, const uint8_t* end, int n, const F& f) {
   constexpr int kLanes = Fp32Model::kVectorLanes;
-  uint8_t rest[2 * kLanes] = {};
-  for (int i = 0; i < n; i += kLanes, from += 2 * kLanes) {
-    const bool is_last = end - from < 2 * kLanes;
+  uint8_t rest[kBytes * kLanes] = {};
+  for (int i = 0; i < n; i += kLanes, from += kBytes * kLanes) {
+    const bool is_last = end - from < kBytes * kLanes;
     if (is_last) memcpy(rest, from, end - from);
-    const F32Vec scales = LoadScales<kHalf>(is_last ? rest : from);
-    hn::StoreU(hn::Mul(scales, hn::Set(F32Tag(), factor)), F32Tag(), to + i);
+    f(is_last ? rest : from, i);
   }
 }
 
-void WidenFloats(const uint8_t* from, int n, float factor, float* to) {
-  memcpy(to, from, n * sizeof(float));
-  for (int i = 0; i < n; ++i) to[i] *= factor;
+// `n` scales times `factor`.
+template <DType kType>
+HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, float factor,
+                            float* to) {
+  ForEachVector<DTypeBytes(kType)>(from, end, n, [=](const uint8_t* p, int i) HWY_ATTR {
+    F32Vec scales;
+    if constexpr (kType == DType::kF32) {
+      scales = LoadF32(p);
+    } else if constexpr (kType == DType::kF16) {
+      scales = LoadF16(p);
+    } else {
+      const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
+      scales = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
+    }
+    hn::StoreU(hn::Mul(scales, hn::Set(F32Tag(), factor)), F32Tag(), to + i);
+  });
+}
+
+HWY_INLINE void WidenZeros(const uint8_t* from, const uint8_t* end, int n, int32_t* to) {
+  ForEachVector<1>(from, end, n, [=](const uint8_t* p, int i) HWY_ATTR {
+    const hn::Rebind<uint8_t, F32Tag> du8;
+    hn::StoreU(hn::PromoteTo(I32Tag(), hn::LoadU(du8, p)), I32Tag(), to + i);
+  });
 }
 
 // Moves the values of groups apart, from the last on, so that each unit has its group's.
 template <typename T>
-void Repeat(int begin, int units, int unit_columns, int group_columns, T* values) {
+HWY_INLINE void Repeat(int begin, int units, int unit_columns, int group_columns, int groups,
+                       T* values) {
+  if (groups == 1) {
+    const hn::Rebind<T, F32Tag> d;
+    const auto all = hn::Set(d, values[0]);
+    for (int u = 0; u < units; u += Fp32Model::kVectorLanes) hn::StoreU(all, d, values + u);
+    return;
+  }
   const int first = begin / group_columns;
   for (int i = units - 1; i >= 0; --i) {
     values[i] = values[(begin + i * unit_columns) / group_columns - first];
@@ -156,33 +173,36 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
   const size_t bytes = DTypeBytes(f.scale_type);
   const float factor = kE4M3 ? 256.0f : 1.0f;
   const uint8_t* const end = static_cast<const uint8_t*>(w.scales.data) + w.scales.bytes();
+  const uint8_t* const zeros_end =
+      w.zeros.empty() ? nullptr : static_cast<const uint8_t*>(w.zeros.data) + w.zeros.bytes();
   for (int i = 0; i < range.rows; ++i, scales += kMaxUnits, zeros += kMaxUnits) {
     const int row = range.row + i * range.apart;
     const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
     const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
                           (scale_row * w.scales.stride[0] + first) * bytes;
-    // A line of scales lasts for rows of codes: too slow a stream for the prefetchers.
+    // A line of scales or zeros lasts for rows of codes: too slow a stream for the prefetchers.
     __builtin_prefetch(from + kRowsAhead * w.scales.stride[0] * bytes);
     switch (f.scale_type) {
       case DType::kF16:
-        WidenScales<true>(from, end, groups, factor, scales);
+        WidenScales<DType::kF16>(from, end, groups, factor, scales);
         break;
       case DType::kBF16:
-        WidenScales<false>(from, end, groups, factor, scales);
+        WidenScales<DType::kBF16>(from, end, groups, factor, scales);
         break;
       default:
-        WidenFloats(from, groups, factor, scales);
+        WidenScales<DType::kF32>(from, end, groups, factor, scales);
     }
     if (w.zeros.empty()) {
       for (int u = 0; u < units; u += Fp32Model::kVectorLanes) {
         hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
       }
     } else {
-      std::copy_n(w.zeros.row<uint8_t>(row) + first, groups, zeros);
+      __builtin_prefetch(w.zeros.row<uint8_t>(row) + first + kRowsAhead * w.zeros.stride[0]);
+      WidenZeros(w.zeros.row<uint8_t>(row) + first, zeros_end, groups, zeros);
     }
     if (groups == units) continue;
-    Repeat(begin, units, unit, f.group_columns, scales);
-    if (!w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, zeros);
+    Repeat(begin, units, unit, f.group_columns, groups, scales);
+    if (!w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, groups, zeros);
   }
 }
 

@@ -1,5 +1,6 @@
-// RmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight. Parallel
-// over rows; moves each row twice (the second time from L1), bound by memory.
+// RmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight, and LayerNorm, which
+// takes the mean away first. Parallel over rows; moves each row twice, LayerNorm three times (but
+// the first from L1), bound by memory.
 #include <cmath>
 
 #include "kuiper/kernels/cpu/targets.h"
@@ -28,6 +29,26 @@ void RmsNormRow(float* out, const float* x, Tensor weight, int n, float eps) {
   });
 }
 
+// out = x - mean is what the variance is taken of, so that no large mean hides it.
+void LayerNormRow(float* out, const float* x, Tensor weight, Tensor bias, int n, float eps) {
+  const DF d;
+  const VF mean = hn::Set(d, SumOf(x, n) / static_cast<float>(n));
+  MapElements(out, n, [&](auto load) HWY_ATTR { return hn::Sub(load(x), mean); });
+  const float variance = SumOfSquares(out, n) / static_cast<float>(n);
+  const VF scale = hn::Set(d, 1.0f / std::sqrt(variance + eps));
+  const float* centered = out;
+  VisitFloat(weight.dtype, [&](auto zero) HWY_ATTR {
+    const auto* w = static_cast<const decltype(zero)*>(weight.data);
+    MapElements(out, n, [&](auto load) HWY_ATTR {
+      return hn::Mul(hn::Mul(load(centered), scale), load(w));
+    });
+  });
+  VisitFloat(bias.dtype, [&](auto zero) HWY_ATTR {
+    const auto* b = static_cast<const decltype(zero)*>(bias.data);
+    MapElements(out, n, [&](auto load) HWY_ATTR { return hn::Add(load(centered), load(b)); });
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cpu
 }  // namespace kuiper
@@ -37,12 +58,21 @@ HWY_AFTER_NAMESPACE();
 namespace kuiper::cpu {
 
 HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(LayerNormRow);
 
 void Run(const Resources& resources, const RmsNormArgs& args) {
   const auto norm = HWY_DYNAMIC_DISPATCH(RmsNormRow);
   const int n = static_cast<int>(args.x.shape[1]);
   ForEachItem(resources.pool, args.x.rows(), args.x.numel(), [&](int64_t t, int) {
     norm(args.out.row<float>(t), args.x.row<float>(t), args.weight, n, args.eps);
+  });
+}
+
+void Run(const Resources& resources, const LayerNormArgs& args) {
+  const auto norm = HWY_DYNAMIC_DISPATCH(LayerNormRow);
+  const int n = static_cast<int>(args.x.shape[1]);
+  ForEachItem(resources.pool, args.x.rows(), args.x.numel(), [&](int64_t t, int) {
+    norm(args.out.row<float>(t), args.x.row<float>(t), args.weight, args.bias, n, args.eps);
   });
 }
 

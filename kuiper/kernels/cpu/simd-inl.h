@@ -292,29 +292,32 @@ HWY_INLINE float FoldLanes(const float* lanes) {
   return sum[0];
 }
 
-// Sum of x[i]^2 with 16 running lanes.
-HWY_INLINE float SumOfSquares(const float* x, int n) {
+// Sum over x[i] of what add(sum, v) adds to 16 running lanes; add(sum, 0) is sum.
+template <class F>
+HWY_INLINE float SumLanes(const float* x, int n, const F& add) {
   const DF d;
   VF sum[kRegs];
   for (int r = 0; r < kRegs; ++r) sum[r] = hn::Zero(d);
   int i = 0;
   for (; i + 16 <= n; i += 16) {
-    for (int r = 0; r < kRegs; ++r) {
-      const VF v = hn::LoadU(d, x + i + r * kLanes);
-      sum[r] = hn::MulAdd(v, v, sum[r]);
-    }
+    for (int r = 0; r < kRegs; ++r) sum[r] = add(sum[r], hn::LoadU(d, x + i + r * kLanes));
   }
   if (i < n) {
     float padded[16] = {};
     std::memcpy(padded, x + i, (n - i) * sizeof(float));
-    for (int r = 0; r < kRegs; ++r) {
-      const VF v = hn::LoadU(d, padded + r * kLanes);
-      sum[r] = hn::MulAdd(v, v, sum[r]);
-    }
+    for (int r = 0; r < kRegs; ++r) sum[r] = add(sum[r], hn::LoadU(d, padded + r * kLanes));
   }
   float lanes[16];
   for (int r = 0; r < kRegs; ++r) hn::StoreU(sum[r], d, lanes + r * kLanes);
   return FoldLanes(lanes);
+}
+
+HWY_INLINE float SumOf(const float* x, int n) {
+  return SumLanes(x, n, [](VF sum, VF v) HWY_ATTR { return hn::Add(sum, v); });
+}
+
+HWY_INLINE float SumOfSquares(const float* x, int n) {
+  return SumLanes(x, n, [](VF sum, VF v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
 }
 
 }  // namespace HWY_NAMESPACE

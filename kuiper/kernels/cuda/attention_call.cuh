@@ -40,8 +40,8 @@ struct AttnCall {
 void AttentionMha(const Resources& resources, const AttnCall& call, const KvView& kv);
 // attention.cu: CUDA cores, every type.
 void AttentionFlash(const Resources& resources, const AttnCall& call, const KvView& kv);
-// attention_mma.cu: tensor cores, where all types are the same 16-bit one and head_dim is 64, 80 or
-// 128.
+// attention_mma.cu: tensor cores, where all types are the same 16-bit one and head_dim is 64, 72,
+// 80 or 128.
 bool CanAttentionMma(DType activations, KvFormat kv, int head_dim);
 void AttentionMma(const Resources& resources, const AttnCall& call, const KvView& kv);
 

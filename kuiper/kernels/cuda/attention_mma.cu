@@ -1,6 +1,7 @@
 // Attention over paged or contiguous KV on tensor cores (AttentionKind::kFlash2) for FP16 and BF16
-// with head_dim 64, 80 and 128: FlashAttention-2 (Dao 2023), decode and prefill in one kernel,
-// which divides its work as attention_work.cuh says. Other types and heads run attention.cu.
+// with head_dim 64, 72, 80 and 128: FlashAttention-2 (Dao 2023), decode and prefill in one kernel,
+// which divides its work as attention_work.cuh says. Heads of 72 run as heads of 80 whose last
+// columns are zeros. Other types and heads run attention.cu.
 //
 // A block is 4 warps and up to 64 rows that share a kv head: all query heads of the group at as
 // many positions as fit, so keys and values are read once for all of them. A warp owns 16 rows,
@@ -90,6 +91,12 @@ struct RowState {
   }
 };
 
+// Whether the 8 columns from `column` on are of the head, and not zeros behind it.
+template <int kHeadDim>
+__device__ __forceinline__ bool IsOfHead(int column, int head_dim) {
+  return kHeadDim != 80 || column < head_dim;
+}
+
 // Brings the queries of the block to shared memory.
 template <typename T, int kHeadDim>
 __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& item, char* to) {
@@ -99,7 +106,9 @@ __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& i
     const T* from = reinterpret_cast<const T*>(w.q.Row(item.q_row + r / item.heads)) +
                     item.head(r) * w.q_head_stride + chunk * 8;
     T* row = reinterpret_cast<T*>(to + r * kPitch<kHeadDim>) + chunk * 8;
-    if (w.q.vectors) {
+    if (!IsOfHead<kHeadDim>(chunk * 8, w.head_dim)) {
+      *reinterpret_cast<uint4*>(row) = uint4{};
+    } else if (w.q.vectors) {
       *reinterpret_cast<uint4*>(row) = *reinterpret_cast<const uint4*>(from);
     } else {
 #pragma unroll
@@ -131,7 +140,7 @@ __device__ __forceinline__ void CopyTile(const View& view, char* stage,
     const int i = n * kThreads + static_cast<int>(threadIdx.x);
     const int row = i / kChunks, chunk = i % kChunks;
     const typename View::Row key = keys[row];
-    const bool valid = !key.empty();
+    const bool valid = !key.empty() && IsOfHead<kHeadDim>(chunk * 8, view.head_dim());
     const typename View::Row from = (kValues ? view.ValueOf(key) : key) + chunk * 8;
     CopyAsyncOrZero(stage + row * kPitch<kHeadDim> + chunk * 16, valid ? from.data : nullptr,
                     valid);
@@ -309,6 +318,7 @@ __device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& 
     }
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
+      if (!IsOfHead<kHeadDim>(8 * n, w.head_dim)) continue;
       partial[2 + 8 * n + 2 * t] = state.out[n][2 * h];
       partial[2 + 8 * n + 2 * t + 1] = state.out[n][2 * h + 1];
     }
@@ -324,9 +334,10 @@ __device__ __forceinline__ void StoreRows(const AttnWork& w, const AttnItem& ite
     const int r = 16 * warp + 8 * h + g;
     if (r >= item.rows()) continue;
     T* to = reinterpret_cast<T*>(w.out.Row(item.q_row + r / item.heads)) +
-            static_cast<int64_t>(item.head(r)) * kHeadDim + 2 * t;
+            int64_t{item.head(r)} * (kHeadDim == 80 ? w.head_dim : kHeadDim) + 2 * t;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
+      if (!IsOfHead<kHeadDim>(8 * n, w.head_dim)) continue;
       const float low = Output(total.out[n][2 * h], total.sum[h]);
       const float high = Output(total.out[n][2 * h + 1], total.sum[h]);
       if (w.out.vectors) {
@@ -437,6 +448,7 @@ void VisitHeadDim(int head_dim, const F& f) {
   switch (head_dim) {
     case 64:
       return f(std::integral_constant<int, 64>{});
+    case 72:
     case 80:
       return f(std::integral_constant<int, 80>{});
     case 128:
@@ -457,7 +469,7 @@ void AllowMemory() {
 bool CanAttentionMma(DType activations, KvFormat kv, int head_dim) {
   const DType type = kv.element_type();
   return (type == DType::kF16 || type == DType::kBF16) && activations == type &&
-         (head_dim == 64 || head_dim == 80 || head_dim == 128);
+         (head_dim == 64 || head_dim == 72 || head_dim == 80 || head_dim == 128);
 }
 
 void PrepareAttentionMma() {

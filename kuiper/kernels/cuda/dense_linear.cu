@@ -27,12 +27,17 @@ __global__ void __launch_bounds__(kThreads)
   }
   int i = 0;
   while (i + 1 < p.num_parts && column >= p.parts[i + 1].first_column) ++i;
-  p.Store(p.parts[i], token, column - p.parts[i].first_column, row[column]);
+  const int part_row = column - p.parts[i].first_column;
+  if (IsGelu(p.epilogue)) {
+    p.StoreGelu(p.parts[i], token, part_row, row[column]);
+  } else {
+    p.Store(p.parts[i], token, part_row, row[column]);
+  }
 }
 
 // Whether the products themselves write the output.
 bool IsDirect(const Linear& w, Epilogue epilogue) {
-  if (epilogue == Epilogue::kSwiGlu) return false;
+  if (epilogue == Epilogue::kSwiGlu || IsGelu(epilogue)) return false;
   return std::all_of(w.parts, w.parts + w.num_parts,
                      [](const Linear::Part& part) { return part.bias.empty(); });
 }

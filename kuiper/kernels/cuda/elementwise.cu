@@ -1,10 +1,12 @@
-// Embed (also GatherRows) and FillRandom. One thread per 8 elements, blocks of 128 threads over the
-// columns of one row; 16-byte loads and stores where rows are aligned. Each input and output moves
-// once, so a step of one token is bound by the launch and long prefills by DRAM (about 90 % of copy
-// bandwidth expected). FillRandom writes only, 8 values per thread, at load.
+// Embed (also GatherRows), PatchRows, AddWeightedRows, the GELU of what a linear layer wrote, and
+// FillRandom. One thread per 8 elements, blocks of 128 threads over the columns of one row; 16-byte
+// loads and stores where rows are aligned. Each input and output moves once, so a step of one token
+// is bound by the launch and long prefills by DRAM (about 90 % of copy bandwidth expected).
+// FillRandom writes only, 8 values per thread, at load.
 #include "kuiper/kernels/common/random_weight.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
+#include "kuiper/kernels/cuda/linear_parts.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
 
 namespace kuiper::KU_GPU {
@@ -38,6 +40,57 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] = __uint_as_float(0x7fc00000u);
   }
+  StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
+}
+
+// out = x, or out += x.
+template <bool kAdd>
+__global__ void __launch_bounds__(kThreads) PatchRowsKernel(MatrixArg out, MatrixArg x, int n) {
+  const int64_t row = blockIdx.x;
+  const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
+  if (i >= n) return;
+  float v[8];
+  LoadChunk(x.Row(row), x.dtype, x.vectors, i, n, v);
+  if constexpr (kAdd) {
+    float sum[8];
+    LoadChunk(out.Row(row), out.dtype, out.vectors, i, n, sum);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] += sum[j];
+  }
+  StoreChunk(out.Row(row), out.dtype, out.vectors, i, n, v);
+}
+
+// out[t] += the sum over j of weights[t][j] * table[rows[t][j]].
+__global__ void __launch_bounds__(kThreads)
+    AddWeightedRowsKernel(MatrixArg out, MatrixArg table, const int32_t* rows, const float* weights,
+                          int count, int n) {
+  const int64_t t = blockIdx.x;
+  const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
+  if (i >= n) return;
+  float sum[8] = {};
+  for (int j = 0; j < count; ++j) {
+    float v[8];
+    LoadChunk(table.Row(rows[t * count + j]), table.dtype, table.vectors, i, n, v);
+    const float weight = weights[t * count + j];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sum[k] = fmaf(weight, v[k], sum[k]);
+  }
+  float v[8];
+  LoadChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) v[k] += sum[k];
+  StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
+}
+
+// out = gelu(out).
+__global__ void __launch_bounds__(kThreads) GeluKernel(MatrixArg out, Epilogue epilogue, int n) {
+  const int64_t t = blockIdx.x;
+  const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
+  if (i >= n) return;
+  float v[8];
+  LoadChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) v[j] = GeluOf(epilogue, v[j]);
   StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
 }
 
@@ -80,6 +133,32 @@ void Run(const Resources& resources, const GatherRowsArgs& args) {
   Launch<EmbedKernel<int32_t>>(
       GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream, AsArg(args.out),
       AsArg(args.x), static_cast<const int32_t*>(args.rows.data), nullptr, 0, args.x.rows(), n);
+}
+
+void Run(const Resources& resources, const PatchRowsArgs& args) {
+  const int n = static_cast<int>(args.out.shape[1]);
+  const auto launch = [&]<bool kAdd>(std::bool_constant<kAdd>) {
+    Launch<PatchRowsKernel<kAdd>>(GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream,
+                                  AsArg(args.out), AsArg(args.x), n);
+  };
+  if (args.add) {
+    launch(std::true_type());
+  } else {
+    launch(std::false_type());
+  }
+}
+
+void Run(const Resources& resources, const AddWeightedRowsArgs& args) {
+  const int n = static_cast<int>(args.out.shape[1]);
+  Launch<AddWeightedRowsKernel>(
+      GridOf(args.out.rows(), n), dim3(kThreads), 0, resources.stream, AsArg(args.out),
+      AsArg(args.table), static_cast<const int32_t*>(args.rows.data),
+      static_cast<const float*>(args.weights.data), static_cast<int>(args.rows.shape[1]), n);
+}
+
+void ApplyGelu(cudaStream_t stream, const Tensor& out, Epilogue epilogue) {
+  const int n = static_cast<int>(out.shape[1]);
+  Launch<GeluKernel>(GridOf(out.rows(), n), dim3(kThreads), 0, stream, AsArg(out), epilogue, n);
 }
 
 void Run(const Resources& resources, const FillRandomArgs& args) {

@@ -139,6 +139,10 @@ void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs) {
 
 // Rows of decode steps, and of prompts where DenseLinear does not take them.
 void ApplySkinny(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+  if (IsGelu(epilogue)) {
+    ApplySkinny(stream, out, x, w, Epilogue::kStore);
+    return ApplyGelu(stream, out, epilogue);
+  }
   LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
   switch (w.format().kind) {
     case WeightFormat::Kind::kF32:

@@ -9,6 +9,14 @@
 
 namespace kuiper::KU_GPU {
 
+// The activation of kGeluTanh or kGeluErf.
+__device__ __forceinline__ float GeluOf(Epilogue epilogue, float y) {
+  if (epilogue == Epilogue::kGeluErf) return 0.5f * y * (1.0f + erff(y * 0.707106781f));
+  // e^88 is finite and 1 + e^88 makes the quotient vanish; NaN survives in the numerator.
+  const float inner = fmaf(0.044715f * y * y, y, y);
+  return y / (1.0f + expf(fminf(-1.59576912f * inner, 88.0f)));
+}
+
 struct LinearArgs {
   struct Part {
     const void* weight;    // values of the WeightMatrix
@@ -66,6 +74,11 @@ struct LinearArgs {
     if (epilogue == Epilogue::kAdd) sum += LoadAny(y, out.dtype, column);
     StoreAny(y, out.dtype, column, sum);
   }
+  // gelu(sum + bias).
+  __device__ __forceinline__ void StoreGelu(const Part& part, int token, int row, float sum) const {
+    StoreAny(out.Row(token), out.dtype, part.first_column + row,
+             GeluOf(epilogue, WithBias(part, row, sum)));
+  }
   // silu(gate) * up. FP16 cannot hold products above 65504; they are clamped, because an infinity
   // would spread over the row at the next layer (NaN is kept).
   __device__ __forceinline__ void StoreSwiGlu(int token, int row, float gate, float up) const {
@@ -106,6 +119,8 @@ inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linea
   return args;
 }
 
+// elementwise.cu: out = gelu(out), where a kernel of decode steps has stored sums.
+void ApplyGelu(cudaStream_t stream, const Tensor& out, Epilogue epilogue);
 // linear_f32.cu: as ApplySkinny of linear.cu, for weights in FP32. The order of summation depends
 // on the number of outputs and on K only.
 void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs);

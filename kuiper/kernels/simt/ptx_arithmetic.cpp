@@ -233,6 +233,8 @@ void AddFloating(FormTable& table, const std::string& type) {
   table["rcp.rn" + dot] = {Unary<T, T>([](T a) { return T{1} / a; })};
   table["neg" + dot] = {Unary<T, T>([](T a) { return -a; })};
   table["abs" + dot] = {Unary<T, T>([](T a) { return std::fabs(a); })};
+  // The sign of a and the magnitude of b.
+  table["copysign" + dot] = {Binary<T, T, T>([](T a, T b) { return std::copysign(b, a); })};
 }
 
 void FmaOfLanes(Context& c, const Instruction& i) {

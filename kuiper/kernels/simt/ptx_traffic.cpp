@@ -33,9 +33,10 @@ uint64_t WavefrontsOf(const uint64_t (&addresses)[kLanes], uint32_t mask, uint32
 const std::unordered_map<std::string_view, Work>& WorksByOpcode() {
   static const std::unordered_map<std::string_view, Work> works = [] {
     std::unordered_map<std::string_view, Work> w;
-    for (const char* name : {"add", "sub",   "mul",  "mad", "fma",  "div",  "rem", "min", "max",
-                             "neg", "abs",   "and",  "or",  "xor",  "not",  "shl", "shr", "setp",
-                             "bfi", "bfind", "brev", "clz", "popc", "prmt", "ex2", "rcp", "sqrt"})
+    for (const char* name :
+         {"add",   "sub",      "mul", "mad",  "fma",  "div", "rem", "min", "max",  "neg",
+          "abs",   "copysign", "and", "or",   "xor",  "not", "shl", "shr", "setp", "bfi",
+          "bfind", "brev",     "clz", "popc", "prmt", "ex2", "rcp", "sqrt"})
       w[name] = Work::kInteger;  // or kFloat, as the type says
     for (const char* name : {"mov", "selp", "cvta"}) w[name] = Work::kMove;
     for (const char* name : {"shfl", "vote"}) w[name] = Work::kShuffle;

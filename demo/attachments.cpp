@@ -1,0 +1,45 @@
+#include "demo/attachments.h"
+
+#include "demo/answer.h"
+#include "demo/chat_texts.h"
+#include "demo/prompt_source.h"
+
+namespace kuiper::demo {
+namespace {
+
+Status Bad(const std::string& message) {
+  return Status(StatusCode::kInvalidArgument, message);
+}
+
+}  // namespace
+
+StatusOr<std::string> Attachments::AddFile(const std::string& path) {
+  if (path.empty()) return Bad("/read needs a file");
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "file"));
+  text_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
+  return "read " + std::to_string(text.size()) + " bytes of " + path +
+         ": they go in front of the next message";
+}
+
+StatusOr<std::string> Attachments::AddPicture(const std::string& command, const std::string& path,
+                                              std::optional<double> fps) {
+  if (pictures_ == nullptr) return Bad(command + ": this model takes text only");
+  if (path.empty()) return Bad(command + " needs a file");
+  ContentPart part{.kind = ContentPart::Kind::kImage, .text = Unquoted(path)};
+  if (command == "/video") {
+    part.kind = ContentPart::Kind::kVideo;
+    part.fps = fps;
+  }
+  KU_RETURN_IF_ERROR(pictures_->Read("", command, &part));
+  KU_ASSIGN_OR_RETURN(const auto inputs, pictures_->Of({Message{.parts = {part}}}));
+  media_.push_back(std::move(part));
+  return PictureFacts(*inputs[0]).Describe() + ": goes with the next message";
+}
+
+void Attachments::Clear(const Conversation& conversation) {
+  text_.clear();
+  media_.clear();
+  if (pictures_ != nullptr) pictures_->KeepOnly(conversation.Messages());
+}
+
+}  // namespace kuiper::demo

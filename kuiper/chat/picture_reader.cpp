@@ -1,0 +1,140 @@
+#include "kuiper/chat/picture_reader.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "kuiper/base/clock.h"
+#include "kuiper/base/sha256.h"
+#include "kuiper/base/text.h"
+#include "kuiper/io/image/data_url.h"
+#include "kuiper/io/image/decode_image.h"
+
+namespace kuiper {
+namespace {
+
+using Kind = ContentPart::Kind;
+
+constexpr size_t kDigestBytes = 16;
+
+Status Bad(const std::string& message, const std::string& hint = "") {
+  return Status(StatusCode::kInput, message, hint);
+}
+
+std::string DigestOf(std::string_view bytes) {
+  Sha256 sha;
+  sha.Update({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  const Sha256::Digest digest = sha.Finish();
+  return HexText(std::span(digest).first(kDigestBytes));
+}
+
+bool IsDataUrl(const std::string& location) {
+  return location.starts_with("data:");
+}
+
+std::string KeyOf(const ContentPart& part) {
+  const char* kind = part.kind == Kind::kVideo ? "video " : "image ";
+  return kind + std::to_string(part.fps.value_or(0)) + " " + part.digest;
+}
+
+// The path of a location that is no data: URL.
+StatusOr<std::string> PathOf(const std::string& location, const std::string& where) {
+  constexpr std::string_view kFile = "file://";
+  if (location.empty()) return Bad(where + " has neither a path nor a URL");
+  if (location.starts_with(kFile)) return location.substr(kFile.size());
+  if (location.find("://") == std::string::npos) return location;
+  return Bad(where + ": " + Quoted(location.substr(0, 80)) + " is not fetched",
+             "write the path of a file, or a data: URL");
+}
+
+}  // namespace
+
+StatusOr<VisionInput> PictureReader::ReadImage(const std::string& path, const std::string& where,
+                                               const ContentPart& part, std::string* digest) const {
+  const ImageLimits& limits = processor_.options().limits;
+  const bool is_url = IsDataUrl(part.text);
+  KU_ASSIGN_OR_RETURN(const std::string bytes,
+                      is_url ? DecodeImageUrl(part.text, limits.max_file_bytes, where)
+                             : ReadImageFile(path, limits));
+  *digest = DigestOf(bytes);
+  return processor_.FromBytes(bytes, is_url ? where : path);
+}
+
+Status PictureReader::Read(const std::string& folder, const std::string& where, ContentPart* part) {
+  if (part->kind == Kind::kText) return OkStatus();
+  const Clock::time_point begin = Clock::now();
+  const bool is_video = part->kind == Kind::kVideo;
+  std::string path;
+  if (!IsDataUrl(part->text)) {
+    KU_ASSIGN_OR_RETURN(path, PathOf(part->text, where));
+    if (!folder.empty()) path = (std::filesystem::path(folder) / path).string();
+  } else if (is_video) {
+    return Bad(where + ": a video has no data: URL", "write the path of a folder or an animation");
+  }
+  if (part->digest.empty() || !inputs_.contains(KeyOf(*part))) {
+    std::string digest;
+    KU_ASSIGN_OR_RETURN(VisionInput input, is_video ? processor_.FromVideo(path, part->fps)
+                                                    : ReadImage(path, where, *part, &digest));
+    if (is_video) digest = HexText(input.digest);
+    if (!part->digest.empty() && part->digest != digest) {
+      return Bad(
+          input.source + " is not what it was: its digest is " + digest + ", not " + part->digest,
+          "bring the old file back, or take the digest out of the conversation");
+    }
+    part->digest = digest;
+    inputs_.insert_or_assign(KeyOf(*part), std::move(input));
+  }
+  if (!path.empty()) {
+    std::error_code error;
+    const auto absolute = std::filesystem::absolute(path, error);
+    part->text = error ? path : absolute.lexically_normal().string();
+  }
+  read_ms_ += MillisecondsSince(begin);
+  return OkStatus();
+}
+
+Status PictureReader::Read(const std::string& folder, std::vector<Message>* messages) {
+  for (size_t i = 0; i < messages->size(); ++i) {
+    std::vector<ContentPart>& parts = (*messages)[i].parts;
+    for (size_t k = 0; k < parts.size(); ++k) {
+      const std::string where = "message " + std::to_string(i) + ", part " + std::to_string(k);
+      KU_RETURN_IF_ERROR(Read(folder, where, &parts[k]));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<const VisionInput*>> PictureReader::Of(
+    const std::vector<Message>& messages) const {
+  std::vector<const VisionInput*> inputs;
+  for (const Message& message : messages) {
+    for (const ContentPart& part : message.parts) {
+      if (part.kind == Kind::kText) continue;
+      const auto found = inputs_.find(KeyOf(part));
+      if (found == inputs_.end()) return Bad("the picture " + Quoted(part.text) + " was not read");
+      inputs.push_back(&found->second);
+    }
+  }
+  return inputs;
+}
+
+int64_t PictureReader::largest_frame() const {
+  int64_t largest = 0;
+  for (const auto& [key, input] : inputs_) {
+    largest = std::max<int64_t>(largest, FrameSizeOf(input).tokens());
+  }
+  return largest;
+}
+
+void PictureReader::KeepOnly(const std::vector<Message>& messages) {
+  std::set<std::string> kept;
+  for (const Message& message : messages) {
+    for (const ContentPart& part : message.parts) kept.insert(KeyOf(part));
+  }
+  std::erase_if(inputs_, [&](const auto& entry) { return !kept.contains(entry.first); });
+}
+
+}  // namespace kuiper

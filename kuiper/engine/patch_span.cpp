@@ -1,0 +1,34 @@
+#include "kuiper/engine/patch_span.h"
+
+#include <algorithm>
+
+namespace kuiper {
+
+void AppendPatches(std::span<const PatchSpan> spans, int32_t begin, int32_t end,
+                   std::vector<StepPlan::Patch>* patches) {
+  for (const PatchSpan& span : spans) {
+    const int32_t first = std::max(span.begin, begin), last = std::min(span.end(), end);
+    if (first >= last) continue;
+    patches->push_back({.rows = {first - begin, last - begin},
+                        .source = span.source,
+                        .first_row = span.first_row + first - span.begin});
+  }
+}
+
+void AppendPositions(std::span<const PatchSpan> spans, int32_t begin, int32_t end, int axis,
+                     std::vector<int32_t>* positions) {
+  size_t next = 0;
+  int32_t shift = 0;  // from tokens to positions of the text before the next span
+  const auto pass = [&] {
+    shift = spans[next].next_position() - spans[next].end();
+    ++next;
+  };
+  while (next < spans.size() && spans[next].end() <= begin) pass();
+  for (int32_t token = begin; token < end; ++token) {
+    if (next < spans.size() && token == spans[next].end()) pass();
+    const bool is_text = next == spans.size() || token < spans[next].begin;
+    positions->push_back(is_text ? token + shift : spans[next].PositionOf(token, axis));
+  }
+}
+
+}  // namespace kuiper

@@ -1,0 +1,21 @@
+// Logits of the positions of a prompt that no request asks about: Engine::Logits without its
+// checks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kuiper/base/status.h"
+#include "kuiper/engine/engine_parts.h"
+
+namespace kuiper {
+
+// See Engine::Logits; there is no request, and the prompt fits the context.
+Status ComputeLogits(EngineParts& parts, std::span<const int32_t> prompt,
+                     std::vector<VisionInput> images,
+                     const std::function<void(int position, const float* logits)>& on_row,
+                     int first);
+
+}  // namespace kuiper
