@@ -159,7 +159,8 @@ Result Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters, bool
   result.load_ms = engine_.load_ms();
   result.weight_bytes_per_token = engine_.weight_bytes_per_token();
   result.kv = engine_.kv_stats();
-  result.ran = engine_.run_facts();
+  const RunFacts before = engine_.run_facts();
+  result.ran = before;
   const TextStyle style = StyleOf(parameters, show_thinking);
   TextWriter writer(style, [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
@@ -203,6 +204,8 @@ Result Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters, bool
   }
   result.kv = engine_.kv_stats();
   result.ran = engine_.run_facts();
+  result.pictures_encoded = result.ran->pictures_encoded - before.pictures_encoded;
+  result.encode_ms = result.ran->encode_ms - before.encode_ms;
   ShowAnswers(result, &writer);
   if (had_prompt) Log("after the request");
   Finish(&result);

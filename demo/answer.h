@@ -46,6 +46,8 @@ struct Result {
   std::optional<RunFacts> ran;
   std::vector<PictureFacts> pictures;  // of the whole prompt
   double picture_ms = 0;               // reading and scaling those that are not from turns before
+  int64_t pictures_encoded = 0;        // by the vision tower: those whose rows were not kept
+  double encode_ms = 0;
   int dropped_turns = 0;
   int dropped_tokens = 0;
 

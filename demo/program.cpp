@@ -94,7 +94,8 @@ Status MakePictureReader(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(*run.model));
   ImageOptions options = run.options.image;
   if (!run.options.args.given("max-pixels")) {
-    options.max_pixels = std::min(*options.max_pixels, config.image_pixels.max);
+    options.max_pixels = std::max(std::min(*options.max_pixels, config.image_pixels.max),
+                                  options.min_pixels.value_or(0));
   }
   KU_ASSIGN_OR_RETURN(const ImageProcessor processor, ImageProcessor::Create(config, options));
   run.pictures = std::make_unique<PictureReader>(processor, *run.model->config.vision_tokens);

@@ -108,8 +108,10 @@ std::vector<std::string> StatisticsLines(const Result& result, bool compact, boo
       patches += picture.patches;
       tokens += picture.tokens;
     }
-    lines.push_back(Format("Images: %zu, %ld patches, %ld tokens, prepared in %.1f ms",
-                           result.pictures.size(), patches, tokens, result.picture_ms));
+    lines.push_back(
+        Format("Images: %zu, %ld patches, %ld tokens, prepared in %.1f ms, %ld encoded in %.1f ms",
+               result.pictures.size(), patches, tokens, result.picture_ms, result.pictures_encoded,
+               result.encode_ms));
   }
   if (prefix_cache) {
     lines.push_back(

@@ -122,6 +122,7 @@ void AddNumbers(const Result& result, Json* json) {
   (*json)["timing"] = TimingJson(result);
   if (!result.pictures.empty()) {
     (*json)["timing"]["image_ms"] = Rounded(result.picture_ms);
+    (*json)["timing"]["image_encode_ms"] = Rounded(result.encode_ms);
     (*json)["images"] = PicturesJson(result.pictures);
   }
   (*json)["kv"] = KvJson(result);

@@ -288,6 +288,17 @@ def webps(rng):
     return files
 
 
+def videos(_):
+    """An animation large enough for a video: a square that moves."""
+    frames = []
+    for i in range(6):
+        frame = Image.new("RGB", (48, 40), (20, 40, 230))
+        frame.paste((250, 220, 40), (6 * i, 12, 6 * i + 14, 26))
+        frames.append(frame)
+    return {"moving.webp": saved(frames[0], format="WEBP", save_all=True, append_images=frames[1:], lossless=True,
+                                 duration=100)}
+
+
 def describe(data):
     with Image.open(io.BytesIO(data)) as image:
         facts = dict(format=image.format)
@@ -398,7 +409,7 @@ def main(argv):
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(20240607)
     facts = {}
-    for make in (jpegs, oriented, pngs, bmps, gifs, webps):
+    for make in (jpegs, oriented, pngs, bmps, gifs, webps, videos):
         for name, data in make(rng).items():
             (out / name).write_bytes(data)
             facts[name] = describe(data)

@@ -17,8 +17,8 @@ namespace kuiper {
 
 class PictureReader {
  public:
-  PictureReader(ImageProcessor processor, const VisionTokens& tokens)
-      : processor_(std::move(processor)), tokens_(tokens) {}
+  PictureReader(const ImageProcessor& processor, const VisionTokens& tokens)
+      : processor_(processor), tokens_(tokens) {}
 
   // Reads a part that is no text; a relative path begins at `folder`, "" = the current one. Then
   // the part has an absolute path and a digest: of an image that of its file, of a video that of

@@ -138,6 +138,7 @@ std::string Engine::device_description() const {
 RunFacts Engine::run_facts() const {
   const KvShape& kv = parts_->runner->kv().shape();
   const DecodeGraph& graph = parts_->runner->graph();
+  const PictureStore* pictures = parts_->pictures.get();
   return {.device = device_description(),
           .dtype = weight_type(),
           .kv_format = kv.format,
@@ -146,7 +147,9 @@ RunFacts Engine::run_facts() const {
           .attention = parts_->ops->AttentionFor(weight_type(), kv.format, kv.head_dim),
           .steps_recorded = graph.num_captured(),
           .steps_replayed = graph.num_replayed(),
-          .steps_eager = graph.num_eager()};
+          .steps_eager = graph.num_eager(),
+          .pictures_encoded = pictures == nullptr ? 0 : pictures->num_encoded(),
+          .encode_ms = pictures == nullptr ? 0 : pictures->encode_ms()};
 }
 double Engine::load_ms() const {
   return parts_->load_ms;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kuiper/base/check.h"
+#include "kuiper/base/clock.h"
 #include "kuiper/model/convert.h"
 
 namespace kuiper {
@@ -146,7 +147,11 @@ Status PictureStore::EncodeRows(Picture& picture) {
   const Tensor out = rows.As(encoder_.out_type(),
                              {tokens, 1 + encoder_.num_deepstack(), encoder_.config().out_hidden});
   const VisionPatches patches{.values = picture.patches, .t = grid.t, .h = grid.h, .w = grid.w};
+  ops_.device().Sync();  // what runs before it is not counted
+  const Clock::time_point begin = Clock::now();
   KU_RETURN_IF_ERROR(encoder_.Encode(patches, out));
+  ops_.device().Sync();
+  encode_ms_ += MillisecondsSince(begin);
   picture.rows = std::move(rows);
   ++num_encoded_;
   return OkStatus();

@@ -50,7 +50,9 @@ class PictureStore {
   StatusOr<std::vector<float>> Encode(VisionInput picture);
 
   SourceCache& cache() { return cache_; }
+  // Since the store was made: pictures that became rows, and how long that took.
   int64_t num_encoded() const { return num_encoded_; }
+  double encode_ms() const { return encode_ms_; }
 
  private:
   // Digest and grid.
@@ -82,6 +84,7 @@ class PictureStore {
   SourceCache cache_;
   int64_t next_source_ = 1;
   int64_t num_encoded_ = 0;
+  double encode_ms_ = 0;
   std::map<Identity, int64_t> sources_;
   std::map<int64_t, Picture> pictures_;
 };

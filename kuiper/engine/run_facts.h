@@ -20,6 +20,9 @@ struct RunFacts {
   AttentionKind attention = AttentionKind::kFlash1;
   // Since the engine was created. A recorded step is computed while it is recorded.
   int64_t steps_recorded = 0, steps_replayed = 0, steps_eager = 0;
+  // By the vision tower, since then: pictures, and the time they took.
+  int64_t pictures_encoded = 0;
+  double encode_ms = 0;
 };
 
 }  // namespace kuiper

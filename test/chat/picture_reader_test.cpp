@@ -88,7 +88,7 @@ TEST_F(PictureReaderTest, DataUrlsAreReadAndOthersAreNotFetched) {
   EXPECT_FALSE(part.digest.empty());
   EXPECT_EQ(reader_->Of({Message{.parts = {part}}})->at(0)->width, 1);
   EXPECT_EQ(Error(Image("https://example.com/cat.png")),
-            "message 0, part 1: 'https://example.com/cat.png' is not fetched");
+            "message 0, part 1: \"https://example.com/cat.png\" is not fetched");
   EXPECT_EQ(Error(Image("")), "message 0, part 1 has neither a path nor a URL");
   EXPECT_EQ(Error(Image("data:text/plain;base64,QUJD")).find("message 0, part 1: the data: URL"),
             0u);
@@ -104,7 +104,7 @@ TEST_F(PictureReaderTest, MessagesNameThePartThatIsWrong) {
 }
 
 TEST_F(PictureReaderTest, VideosOfOneFileDifferByTheirRate) {
-  std::vector<ContentPart> parts(2, {.kind = Kind::kVideo, .text = Copy("animation.webp", "v")});
+  std::vector<ContentPart> parts(2, {.kind = Kind::kVideo, .text = Copy("moving.webp", "v")});
   parts[1].fps = 0.5;
   for (ContentPart& part : parts) {
     const Status status = reader_->Read("", "x", &part);

@@ -48,7 +48,7 @@ class OneShot(ImageTest):
         r = self.see("--image", self.red, "-p", "What is it?", "-m", "5")
         self.assertTrue(r.out.startswith("Assistant: "), r.out)
         self.assertIn("image 0: %s, 96x64 -> 96x64, 6 tokens" % self.red, r.err)
-        self.assertIn("Images: 1, 24 patches, 6 tokens, prepared in ", r.err)
+        self.assertRegex(r.err, r"Images: 1, 24 patches, 6 tokens, prepared in \S+ ms, 1 encoded in \d+\.\d ms\n")
         self.assertRegex(r.err, r"Decode: 5 tokens, .* tokens/s")
         self.assertNotIn("Assistant:", r.err)
 
@@ -63,6 +63,7 @@ class OneShot(ImageTest):
         # Six pads and two tokens around them.
         self.assertEqual(two["usage"]["prompt_tokens"] - one["usage"]["prompt_tokens"], 8)
         self.assertGreater(two["timing"]["image_ms"], 0)
+        self.assertGreater(two["timing"]["image_encode_ms"], 0)
         text = self.answer("-p", "x")
         self.assertNotIn("images", text)
         self.assertNotIn("image_tokens", text["usage"])
@@ -159,7 +160,7 @@ class OneShot(ImageTest):
         video = self.answer("--video", folder, "--video-fps", "3", "-p", "x")
         self.assertEqual(video["images"][0]["frames"], 2)
         self.assertEqual(video["usage"]["image_tokens"], 2 * 4)
-        animation = os.path.join(ARGS.source, "test", "data", "images", "animation.webp")
+        animation = os.path.join(ARGS.source, "test", "data", "images", "moving.webp")
         both = self.answer("--video", animation, "-i", self.red, "-p", "x")
         self.assertEqual([image["frames"] is None for image in both["images"]], [False, True])
         self.see_fails(5, "--video", self.red, "-p", "x", message="is a picture, not a video")
