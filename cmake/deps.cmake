@@ -18,6 +18,7 @@ endmacro()
 kuiper_find(PkgConfig pkg-config)
 kuiper_find(Threads libc6-dev)
 kuiper_find(nlohmann_json nlohmann-json3-dev)
+kuiper_find(Boost libboost-dev)  # Asio and Beast, headers only: of the server alone
 kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of the programs alone
 kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)

@@ -233,40 +233,6 @@ StatusOr<int> BatchJob::Answer() {
   return Verdict(run_, num_failed_ + num_failed_before_, num_written_);
 }
 
-// Of the model and of every flag that an answer depends on, so that a file never holds answers of
-// different settings.
-std::string Fingerprint(const ProgramRun& run) {
-  constexpr const char* kFlags[] = {"attention",
-                                    "deterministic",
-                                    "dtype",
-                                    "image-max-tokens",
-                                    "max-context",
-                                    "max-pixels",
-                                    "min-pixels",
-                                    "history-thinking",
-                                    "kv-cache-dtype",
-                                    "on-full",
-                                    "overflow",
-                                    "now",
-                                    "system-prompt",
-                                    "think",
-                                    "use-generation-config",
-                                    "video-fps"};
-  Options options = run.options;
-  const FlagTable table = FlagsOf(FlagPrograms::kBatch, options);
-  std::string text = "model=" + HashText(run.model->Hash());
-  for (const Parameter& parameter : Parameters()) {
-    text += '\n' + parameter.name + '=' + VariableText(parameter.of(options.request));
-  }
-  for (const char* name : kFlags) {
-    const Flag* flag = table.Find(name);
-    if (flag != nullptr) text += '\n' + flag->name + '=' + VariableText(flag->variable);
-  }
-  if (run.own_template.has_value()) text += "\ntemplate=" + run.own_template->source();
-  text += "\ndevice=" + DeviceName(run.options.engine.device);
-  return "fp_" + HashText(Fnv1a64OfText(text));
-}
-
 // Why an output is left alone.
 Status NotOurs(const ProgramRun& run, int64_t line, const std::string& what) {
   return Status(StatusCode::kInput,
@@ -310,6 +276,38 @@ StatusOr<int64_t> Resume(const ProgramRun& run, const std::string& fingerprint, 
 }
 
 }  // namespace
+
+std::string Fingerprint(const ProgramRun& run) {
+  constexpr const char* kFlags[] = {"attention",
+                                    "deterministic",
+                                    "dtype",
+                                    "image-max-tokens",
+                                    "max-context",
+                                    "max-pixels",
+                                    "min-pixels",
+                                    "history-thinking",
+                                    "kv-cache-dtype",
+                                    "on-full",
+                                    "overflow",
+                                    "now",
+                                    "system-prompt",
+                                    "think",
+                                    "use-generation-config",
+                                    "video-fps"};
+  Options options = run.options;
+  const FlagTable table = FlagsOf(FlagPrograms::kBatch, options);
+  std::string text = "model=" + HashText(run.model->Hash());
+  for (const Parameter& parameter : Parameters()) {
+    text += '\n' + parameter.name + '=' + VariableText(parameter.of(options.request));
+  }
+  for (const char* name : kFlags) {
+    const Flag* flag = table.Find(name);
+    if (flag != nullptr) text += '\n' + flag->name + '=' + VariableText(flag->variable);
+  }
+  if (run.own_template.has_value()) text += "\ntemplate=" + run.own_template->source();
+  text += "\ndevice=" + DeviceName(run.options.engine.device);
+  return "fp_" + HashText(Fnv1a64OfText(text));
+}
 
 StatusOr<int> RunBatch(ProgramRun& run) {
   const Options& options = run.options;

@@ -1,10 +1,56 @@
-// Other spellings of flags, and the short names that a program has of its own.
+// Other spellings of flags, the short names that a program has of its own, and which flags are
+// common.
+#include <algorithm>
 #include <utility>
 
 #include "demo/flags.h"
+#include "kuiper/chat/parameters.h"
 
 namespace kuiper::demo {
 namespace {
+
+// What most people need.
+constexpr const char* kCommon[] = {"input",
+                                   "output",
+                                   "image",
+                                   "prompt",
+                                   "file",
+                                   "system-prompt",
+                                   "think",
+                                   "max-tokens",
+                                   "temp",
+                                   "top-p",
+                                   "seed",
+                                   "max-context",
+                                   "paged-attention",
+                                   "prefix-cache",
+                                   "device",
+                                   "threads",
+                                   "interactive",
+                                   "stream",
+                                   "session",
+                                   "output-format",
+                                   "quiet",
+                                   "verbose",
+                                   "dry-run",
+                                   "verify-paged",
+                                   "strict",
+                                   "max-num-seqs",
+                                   "text",
+                                   "against",
+                                   "window",
+                                   "stride",
+                                   "limit",
+                                   "json",
+                                   "format",
+                                   "bits",
+                                   "group-size",
+                                   "method",
+                                   "asymmetric",
+                                   "host",
+                                   "port",
+                                   "api-key-file",
+                                   "served-model-name"};
 
 // The short names of qwen3_vl_infer, where they are not those of the other programs.
 void UseVisionNames(FlagTable* table) {
@@ -20,9 +66,21 @@ void UseVisionNames(FlagTable* table) {
   table->aliases.push_back({"-n", "max-tokens"});
 }
 
+// What bodies leave out is a default of the server.
+void AddDefaultNames(FlagTable* table) {
+  for (const Parameter& parameter : Parameters()) {
+    if (!parameter.of_sampling) continue;
+    table->aliases.push_back({"default-" + FlagOf(parameter), FlagOf(parameter)});
+  }
+}
+
 }  // namespace
 
 void AddNames(FlagPrograms program, FlagTable* table) {
+  for (Flag& flag : table->flags) {
+    flag.is_common =
+        std::find(std::begin(kCommon), std::end(kCommon), flag.name) != std::end(kCommon);
+  }
   table->aliases = {
       {"temperature", "temp"},
       {"enable-thinking", "think", "", true},
@@ -36,6 +94,7 @@ void AddNames(FlagPrograms program, FlagTable* table) {
       {"no-fused-ffn", "fused-ffn", "false"},
   };
   if (program == FlagPrograms::kVision) UseVisionNames(table);
+  if (program == FlagPrograms::kServe) AddDefaultNames(table);
 }
 
 }  // namespace kuiper::demo

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "demo/exit_code.h"
+#include "demo/quantize_flags.h"
+#include "demo/serve_flags.h"
 #include "kuiper/chat/parameters.h"
 
 namespace kuiper::demo {
@@ -11,16 +13,6 @@ namespace {
 constexpr const char* kTextOnly = "is not available: this program takes text only";
 constexpr const char* kNotYet = "is not available in this version";
 constexpr const char* kOneWay = "has no effect: there is one implementation";
-
-// What most people need.
-constexpr const char* kCommon[] = {
-    "input",           "output",        "image",  "prompt",  "file",        "system-prompt",
-    "think",           "max-tokens",    "temp",   "top-p",   "seed",        "max-context",
-    "paged-attention", "prefix-cache",  "device", "threads", "interactive", "stream",
-    "session",         "output-format", "quiet",  "verbose", "dry-run",     "verify-paged",
-    "strict",          "max-num-seqs",  "text",   "against", "window",      "stride",
-    "limit",           "json",          "format", "bits",    "group-size",  "method",
-    "asymmetric"};
 
 // A row of the table, and the programs that take it; absent: those of its group.
 struct Row {
@@ -72,6 +64,14 @@ Row Batch(Row row) {
   return For(FlagPrograms::kBatch, std::move(row));
 }
 
+Row Once(Row row) {
+  return For(FlagPrograms::kOnce, std::move(row));
+}
+
+Row Many(Row row) {
+  return For(FlagPrograms::kMany, std::move(row));
+}
+
 Row Answers(Row row) {
   return For(FlagPrograms::kAnswers, std::move(row));
 }
@@ -83,6 +83,13 @@ Row Unused(FlagUse use, const char* name, Variable variable, const char* why,
   row.flag.why = why;
   row.flag.harmless = harmless;
   return row;
+}
+
+std::vector<Row> RowsOf(std::vector<Flag> flags) {
+  std::vector<Row> rows;
+  rows.reserve(flags.size());
+  for (Flag& flag : flags) rows.push_back({std::move(flag)});
+  return rows;
 }
 
 std::vector<Row> InputRows(Options& o) {
@@ -101,8 +108,8 @@ std::vector<Row> InputRows(Options& o) {
       Infer(Text("f,file", "PATH", &o.prompt_file,
                  "read the user message from a file, - = standard input")),
       Infer(Text("messages", "PATH", &o.messages_file, "OpenAI-style messages, a JSON file")),
-      Text("sys,system-prompt", "TEXT", &o.system_prompt,
-           "system message, \"\" = none (default: the chat template's own)"),
+      Once(Text("sys,system-prompt", "TEXT", &o.system_prompt,
+                "system message, \"\" = none (default: the chat template's own)")),
       Text("now", "TIME", &o.now_text,
            "the time a chat template sees, e.g. 2026-11-21T12:34:56 (default: the clock's)"),
       Infer(Of("raw", &o.raw, "no chat template: the prompt is fed as it is")),
@@ -114,16 +121,16 @@ std::vector<Row> InputRows(Options& o) {
 }
 
 std::vector<Row> PictureRows(Options& o) {
-  constexpr FlagPrograms kPictures = FlagPrograms::kSeesOrBatch;
+  using enum FlagPrograms;
   std::vector<Row> rows = {
       Sees(Text("image", "PATH", &o.media_paths,
                 "picture of the first message, a file or a data: URL; may be repeated")),
       Sees(Text("video", "PATH", &o.media_paths,
                 "video of the first message: a folder of frames, an animated GIF or WebP; may be "
                 "repeated")),
-      For(kPictures, Of("video-fps", &o.video_fps,
-                        "frames per second of videos (default: the animation's, else 24)",
-                        {.max = 1e6, .above_min = true})),
+      For(kSeesOrBatch, Of("video-fps", &o.video_fps,
+                           "frames per second of videos (default: the animation's, else 24)",
+                           {.max = 1e6, .above_min = true})),
       For(kPictures, Of("max-pixels", &o.image.max_pixels,
                         "larger pictures are scaled down to this; model = as its file says",
                         {.min = 1, .absent = "model"})),
@@ -144,7 +151,7 @@ std::vector<Row> PictureRows(Options& o) {
 
 std::vector<Row> GenerationRows(Options& o) {
   const auto row = [&](const char* name) { return OfParameter(*FindParameter(name), o.request); };
-  std::vector<Row> rows = {OfParameter(*FindParameter("max_tokens"), o.request, "n")};
+  std::vector<Row> rows = {Once(OfParameter(*FindParameter("max_tokens"), o.request, "n"))};
   for (const Parameter& sampling : Parameters()) {
     if (sampling.of_sampling) rows.push_back(OfParameter(sampling, o.request));
   }
@@ -152,16 +159,17 @@ std::vector<Row> GenerationRows(Options& o) {
       rows.end(),
       {
           Of("use-generation-config", &o.use_generation_config,
-             "sampling of generation_config.json, where not given (default: chat on a terminal)"),
+             "sampling of generation_config.json, where not given (default: servers, and chat on a "
+             "terminal)"),
           row("stop"),
           row("ignore_eos"),
           Infer(row("logprobs")),
           Infer(row("beam_width")),
           Infer(row("length_penalty")),
           Infer(row("num_samples")),
-          Of("overflow", OverflowNames(&o.drop_oldest),
-             "prompt longer than the context: fail, or drop the oldest turns "
-             "(default: error; a chat on a terminal drops)"),
+          Once(Of("overflow", OverflowNames(&o.drop_oldest),
+                  "prompt longer than the context: fail, or drop the oldest turns "
+                  "(default: error; a chat on a terminal drops)")),
           Infer(Unused(FlagUse::kUnavailable, "json-schema", &o.unused.text, kNotYet)),
           Unused(FlagUse::kUnavailable, "speculative",
                  OneOf(&o.unused.on, {{"none", true}}, {"ngram"}), kNotYet, "none"),
@@ -176,13 +184,14 @@ std::vector<Row> CacheRows(EngineConfig& e) {
   using enum Preemption;
   using enum SchedulingPolicy;
   return {
-      Of("paged-attention", &e.paged, "KV cache in pages with a block table (kuiper_batch: on)"),
+      Of("paged-attention", &e.paged,
+         "KV cache in pages with a block table (batches and servers: on)"),
       Of("block-size", &e.page_size, "tokens per page, a power of two from 1 to 256",
          {.min = 1, .max = 256, .power_of_two = true}),
       Of("c,max-context", &e.max_context, "context length (default: 8192 or the model's limit)",
          {.min = 1}),
       Answers(Of("prefix-cache", &e.prefix_cache,
-                 "reuse keys and values of prompts (kuiper_batch: on)")),
+                 "reuse keys and values of prompts (batches and servers: on)")),
       Answers(Of("prefix-cache-size", &e.prefix_cache_tokens,
                  "tokens kept for reuse, clamped to the pool")),
       Of("kv-cache-dtype",
@@ -205,7 +214,7 @@ std::vector<Row> CacheRows(EngineConfig& e) {
          {.min = 1}),
       Of("max-num-batched-tokens", &e.max_num_batched_tokens, "tokens of one prefill step",
          {1, 1 << 20}),
-      Batch(Of("max-num-seqs", &e.max_num_seqs, "requests that run at the same time", {1, 1024})),
+      Many(Of("max-num-seqs", &e.max_num_seqs, "requests that run at the same time", {1, 1024})),
       Answers(Of("policy", OneOf(&e.policy, {{"throughput", kThroughput}, {"latency", kLatency}}),
                  "most tokens per second, or the least delay of two requests")),
       Answers(Of("latency-target", &e.latency_target_ms,
@@ -240,8 +249,8 @@ std::vector<Row> ExecutionRows(Options& o) {
          OneOf(&e.ops.attention,
                {{"auto", kAuto}, {"mha", kMha}, {"flash1", kFlash1}, {"flash2", kFlash2}}),
          "attention kernel"),
-      Batch(Of("cascade-attention", &e.cascade_attention,
-               "read pages that requests share once (default: on the CPU and on tensor cores)")),
+      Many(Of("cascade-attention", &e.cascade_attention,
+              "read pages that requests share once (default: on the CPU and on tensor cores)")),
       deterministic,
       Of("device", &o.device, "cpu, simt or cuda:N (default: cuda:0 if usable, else cpu)"),
       Of("dtype",
@@ -306,10 +315,10 @@ std::vector<Row> ToolRows(Options& o) {
       Of("dry-run", &o.wants.dry_run, "print the memory plan and exit 0 or 7"),
       Infer(Of("verify-paged", &o.wants.verify_paged,
                "run contiguous and paged, compare ids and logits to the bit")),
-      Text("trace-kv", "FILE", &o.trace_file,
-           "write what becomes of each block of the paged KV cache, JSON lines"),
-      Text("dump-block-table", "PATH", &o.tables_file,
-           "write the blocks where each answer's keys and values lie, JSON lines"),
+      Once(Text("trace-kv", "FILE", &o.trace_file,
+                "write what becomes of each block of the paged KV cache, JSON lines")),
+      Once(Text("dump-block-table", "PATH", &o.tables_file,
+                "write the blocks where each answer's keys and values lie, JSON lines")),
       Infer(Text("dump-tokens", "PATH", &o.tokens_file, "write the generated ids, one per line")),
       Infer(Text("dump-logits", "PATH", &o.logits_file,
                  "write the logits of each token, .npy float32 [tokens, vocab]")),
@@ -335,25 +344,6 @@ std::vector<Row> EvalRows(EvalOptions& e, bool* wants_json) {
   };
 }
 
-std::vector<Row> QuantizeRows(QuantizeFlags& q) {
-  return {
-      Of("format",
-         OneOf(&q.scheme.format, {{"compressed-tensors", CheckpointFormat::kCompressedTensors},
-                                  {"awq", CheckpointFormat::kAwq}}),
-         "how the checkpoint is stored"),
-      Of("bits", OneOf(&q.scheme.bits, {{"4", 4}, {"8", 8}}), "of a weight; awq has 4"),
-      Of("group-size", OneOf(&q.scheme.group_size, {{"32", 32}, {"64", 64}, {"128", 128}}),
-         "weights that share a scale"),
-      Of("method", OneOf(&q.activation_aware, {{"awq", true}, {"rtn", false}}),
-         "awq: keep the outputs on a text; rtn: round to the nearest"),
-      Of("asymmetric", &q.asymmetric,
-         "groups have a zero of their own (default: with --format awq)"),
-      Text("text", "FILE", &q.text_file,
-           "the text of --method awq, - = standard input (default: a short one of its own)"),
-      Of("limit", &q.limit, "tokens of the text at most", {.min = 32, .max = 1 << 20}),
-  };
-}
-
 }  // namespace
 
 std::string FlagOf(const Parameter& parameter) {
@@ -365,7 +355,8 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
   using enum FlagPrograms;
   const Group groups[] = {
       {"Evaluation", kEval, EvalRows(options.eval, &options.wants_json)},
-      {"Quantization", kQuantize, QuantizeRows(options.quantize)},
+      {"Quantization", kQuantize, RowsOf(FlagsOfQuantizing(options.quantize))},
+      {"Server", kServe, RowsOf(FlagsOfServing(options.serve))},
       {"Model and input", kAnswers, InputRows(options)},
       {"Pictures", kAnswers, PictureRows(options)},
       {"Generation", kAnswers, GenerationRows(options)},
@@ -379,8 +370,6 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
       if (!Contains(row.programs.value_or(group.programs), program)) continue;
       table.flags.push_back(row.flag);
       table.flags.back().group = group.title;
-      table.flags.back().is_common =
-          std::find(std::begin(kCommon), std::end(kCommon), row.flag.name) != std::end(kCommon);
     }
   }
   AddNames(program, &table);

@@ -16,7 +16,8 @@ inline constexpr const char kConfigurationGroup[] = "KV cache and execution";
 // The flags that `program` takes; their values go to `options`, which must outlive the table.
 FlagTable FlagsOf(FlagPrograms program, Options& options);
 
-// Adds the aliases, and what the flags of `program` are called otherwise than those of others.
+// Adds the aliases, what the flags of `program` are called otherwise than those of others, and
+// which of them are common.
 void AddNames(FlagPrograms program, FlagTable* table);
 
 // The flag of a parameter, without dashes: "top-k".

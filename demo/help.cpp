@@ -35,6 +35,13 @@ Each token is predicted once, in the first window that has it and a token before
 it. Ctrl-C prints what there is so far.
 )";
 
+constexpr char kAfterServeFlags[] = R"(
+POST /v1/chat/completions and /v1/completions answer as OpenAI's interface does;
+docs/server.md has the others. Options of sampling are the defaults of what a
+body leaves out. SIGTERM or Ctrl-C: no new requests, and the end when those that
+run have ended; a second signal ends at once.
+)";
+
 constexpr char kAfterQuantizeFlags[] = R"(
 MODEL is a Hugging Face directory, OUT one that is made. All linear layers but
 the head become codes; the rest is copied. A run that was ended, even by a kill,
@@ -78,6 +85,9 @@ HelpParts PartsOf(FlagPrograms program) {
   if (program == FlagPrograms::kBatch) {
     return {"--input FILE --output FILE ", "Answers many requests at once with a text model",
             kAfterBatchFlags};
+  }
+  if (program == FlagPrograms::kServe) {
+    return {"", "Answers over HTTP", kAfterServeFlags};
   }
   if (program == FlagPrograms::kQuantize) {
     return {"OUT ", "Quantizes the weights of a text model", kAfterQuantizeFlags};

@@ -40,6 +40,12 @@ int Batch(const std::vector<std::string>& arguments) {
       arguments);
 }
 
+int Serve(const std::vector<std::string>& arguments) {
+  return RunProgram(
+      {.name = "kuiper serve", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kServe},
+      arguments);
+}
+
 int Eval(const std::vector<std::string>& arguments) {
   return RunProgram(
       {.name = "kuiper eval", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kEval},
@@ -76,6 +82,7 @@ constexpr Command kCommands[] = {
     {"run", "one answer", Run},
     {"chat", "a conversation", Chat},
     {"batch", "many requests from a file", Batch},
+    {"serve", "answers over HTTP", Serve},
     {"bench", "measure prefill and decode", Bench},
     {"eval", "how well configurations predict a text", Eval},
     {"quantize", "make a model directory with weights of 4 or 8 bits", Quantize},

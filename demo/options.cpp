@@ -37,6 +37,14 @@ Status FinishBatch(Options* options) {
   return OkStatus();
 }
 
+// Nobody who asks over HTTP knows the flags of a run: what a server is for is on.
+void FinishServe(Options* options) {
+  if (!options->args.given("paged-attention")) options->engine.paged = true;
+  if (!options->args.given("prefix-cache")) options->engine.prefix_cache = true;
+  if (!options->args.given("use-generation-config")) options->use_generation_config = true;
+  if (!options->args.given("seed")) options->request.sampling.seed = kRandomSeed;
+}
+
 Status TakePositionals(FlagPrograms program, Options* options) {
   const ParsedArgs& args = options->args;
   EngineConfig& engine = options->engine;
@@ -81,6 +89,7 @@ Task TaskOf(const Options& options, FlagPrograms program) {
          : program == FlagPrograms::kBatch    ? Task::kBatch
          : program == FlagPrograms::kEval     ? Task::kEval
          : program == FlagPrograms::kQuantize ? Task::kQuantize
+         : program == FlagPrograms::kServe    ? Task::kServe
                                               : Task::kAnswer;
 }
 
@@ -241,6 +250,7 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   KU_RETURN_IF_ERROR(TakePositionals(program, &options));
   FinishOutput(&options);
   if (program == FlagPrograms::kBatch) KU_RETURN_IF_ERROR(FinishBatch(&options));
+  if (program == FlagPrograms::kServe) FinishServe(&options);
   if (program == FlagPrograms::kEval) KU_RETURN_IF_ERROR(FinishEval(&options));
   QuantizationScheme& scheme = options.quantize.scheme;
   scheme.symmetric = !options.quantize.asymmetric.value_or(scheme.format == CheckpointFormat::kAwq);

@@ -13,6 +13,7 @@
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/image/image_processor.h"
 #include "kuiper/quant/quantize_model.h"
+#include "kuiper/server/reasoning_field.h"
 
 namespace kuiper::demo {
 
@@ -24,10 +25,14 @@ enum class FlagPrograms : unsigned {
   kQuantize = 8,
   kVision = 16,    // one answer or a chat about pictures: qwen3_vl_infer
   kAnyModel = 32,  // one answer or a chat: kuiper run, kuiper chat
+  kServe = 64,     // kuiper_server
   kSees = kVision | kAnyModel,
   kSeesOrBatch = kSees | kBatch,
+  kPictures = kSeesOrBatch | kServe,
   kPrompts = kText | kSees,
-  kAnswers = kPrompts | kBatch,
+  kOnce = kPrompts | kBatch,  // those that end by themselves
+  kMany = kBatch | kServe,
+  kAnswers = kOnce | kServe,
   kRuns = kAnswers | kEval,  // those with an engine
   kAll = kRuns | kQuantize,
 };
@@ -49,7 +54,8 @@ enum class Task {
   kBenchmark,
   kBatch,
   kEval,
-  kQuantize
+  kQuantize,
+  kServe
 };
 
 // What kuiper eval does with a text.
@@ -69,6 +75,23 @@ struct QuantizeFlags {
   bool activation_aware = true;
   std::string text_file;  // "" = kCalibrationText
   int limit = 8192;       // tokens of the text
+};
+
+// How kuiper_server is reached, and what it allows.
+struct ServeFlags {
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::string unix_socket, port_file;
+  std::vector<std::string> names;  // none: that of the model
+  std::string api_key_file, cors_origin;
+  int max_connections = 4096;
+  int max_queue = 64;
+  size_t max_body = 8 << 20;
+  double request_timeout = 0, drain_timeout = 30, release_after = 0;  // seconds
+  int max_output_tokens = 0;
+  int answer_memory = 1 << 20;
+  std::string metrics_prefix = "kuiper";
+  ReasoningField reasoning_field = ReasoningField::kBoth;
 };
 
 struct Options {
@@ -128,6 +151,7 @@ struct Options {
   EvalOptions eval;
   bool wants_json = false;  // of kuiper eval
   QuantizeFlags quantize;
+  ServeFlags serve;
   std::vector<Options> others;          // of EvalOptions::against, each a whole configuration
   std::string trace_file, tables_file;  // of a paged KV cache
   std::string tokens_file;

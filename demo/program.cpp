@@ -182,6 +182,7 @@ StatusOr<int> RunTask(ProgramRun& run) {
   if (!options.raw) KU_RETURN_IF_ERROR(ReadOwnTemplate(run));
   NoteThinkingFlags(run);
   if (options.task == Task::kBatch) return RunBatch(run);
+  if (options.task == Task::kServe) return RunServe(run);
   NoteWaiting(run);
   KU_ASSIGN_OR_RETURN(const PromptInput input,
                       ReadPrompt(options, STDIN_FILENO, run.console.input_is_terminal()));

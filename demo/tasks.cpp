@@ -20,7 +20,7 @@ EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
   int64_t tokens = run.pictures->largest_frame();
   // Others may come; where there are none yet, a dry run shows what one could take.
   const Task task = run.options.task;
-  const bool goes_on = task == Task::kChat || task == Task::kBatch;
+  const bool goes_on = task == Task::kChat || task == Task::kBatch || task == Task::kServe;
   if (goes_on || (task == Task::kDryRun && tokens == 0)) {
     tokens = std::max(tokens, run.pictures->processor().most_tokens());
   }
@@ -95,13 +95,9 @@ TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input) 
   if (run.own_template.has_value()) chat.own = &*run.own_template;
   chat.pictures = run.pictures.get();
   chat.now = options.now;
-  chat.documents = input.messages.documents;
-  chat.template_kwargs = input.messages.template_kwargs;
-  chat.add_generation_prompt = input.messages.add_generation_prompt.value_or(true);
-  chat.think = options.think.has_value() ? options.think : input.messages.enable_thinking;
+  chat.think = options.think;
   chat.keep_thinking = options.keep_thinking;
-  chat.tools_json = input.messages.tools_json;
-  return chat;
+  return WithMessages(std::move(chat), input.messages);
 }
 
 StatusOr<std::vector<ContentPart>> ReadMedia(const ProgramRun& run, const PromptInput& input) {

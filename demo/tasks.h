@@ -70,5 +70,11 @@ StatusOr<int> RunEval(ProgramRun& run);
 StatusOr<int> RunQuantize(ProgramRun& run);
 // Answers the requests of a file into another (batch_run.cpp).
 StatusOr<int> RunBatch(ProgramRun& run);
+// Answers over HTTP until a signal comes (serve.cpp).
+StatusOr<int> RunServe(ProgramRun& run);
+
+// Of the model and of every flag that an answer depends on, so that answers of different settings
+// can be told apart (batch_run.cpp). Before the engine takes the model.
+std::string Fingerprint(const ProgramRun& run);
 
 }  // namespace kuiper::demo

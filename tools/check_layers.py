@@ -35,6 +35,7 @@ THIRD_PARTY = [
     ("cuda", "cublas*"),
     ("cuda", "cub/*"),
     ("cuda", "nv*/*"),
+    ("boost", "boost/*"),
     ("simd", "*intrin.h"),
     ("simd", "arm_*.h"),
     ("sanitizer", "sanitizer/*"),
@@ -42,7 +43,8 @@ THIRD_PARTY = [
     ("posix", "linux/*"),
 ]
 POSIX = {
-    "cpuid.h", "cxxabi.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "poll.h", "pthread.h", "sched.h",
+    "cpuid.h", "cxxabi.h", "dirent.h", "dlfcn.h", "errno.h", "fcntl.h", "netdb.h", "netinet/in.h",
+    "netinet/tcp.h", "poll.h", "pthread.h", "sched.h",
     "signal.h", "strings.h", "termios.h", "time.h", "ucontext.h", "unistd.h",
 }
 CONTAINERS = {
@@ -59,6 +61,7 @@ ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/
                        "kuiper/quant/quantize_model.h"]
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
+HTTP = LEAVES + ["boost", "kuiper/server/http_*.h", "kuiper/server/listen_socket.h"]
 TOOL = PUBLIC + ["tools/*", "demo/args.h"]
 
 # (files, what they may include); the first matching line decides.
@@ -90,6 +93,10 @@ RULES = [
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
     ("kuiper/chat/*", CHAT),
+    ("kuiper/server/http_*", HTTP),
+    ("kuiper/server/*", PUBLIC + ["kuiper/server/*"]),
+    ("demo/serve.cpp", PUBLIC + ["demo/*", "kuiper/server/server.h"]),
+    ("demo/options.h", PUBLIC + ["demo/*", "kuiper/server/reasoning_field.h"]),
     ("demo/*", PUBLIC + ["demo/*", "glog"]),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
@@ -194,6 +201,11 @@ def self_test():
         ("demo/cli.cpp", '"kuiper/model/model.h"', False),
         ("demo/cli.cpp", '"cli.h"', False),
         ("demo/cli.cpp", "<boost/any.hpp>", False),
+        ("demo/cli.cpp", '"kuiper/server/server.h"', False),
+        ("kuiper/server/http_server.cpp", "<boost/asio/post.hpp>", True),
+        ("kuiper/server/http_server.cpp", '"kuiper/engine/engine.h"', False),
+        ("kuiper/server/server.cpp", "<boost/asio/post.hpp>", False),
+        ("kuiper/engine/engine.cpp", '"kuiper/server/server.h"', False),
         ("tools/pack.cpp", '"kuiper/kernels/cpu/cpu_ops.h"', False),
         ("kuiper/attic/old.cpp", "<cstdint>", False),
     ]

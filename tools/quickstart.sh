@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 
 prompt=${1:-Tell me a story about Kuiper.}
 model=demo/models/tiny-qwen3
-programs=(kuiper_program qwen_infer qwen3_infer qwen3_vl_infer kuiper_batch kuiper_pack kuiper_logits kuiper_bench)
+programs=(kuiper_program qwen_infer qwen3_infer qwen3_vl_infer kuiper_batch kuiper_server kuiper_pack kuiper_logits
+  kuiper_bench)
 
 heading "Packages"
 need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}"

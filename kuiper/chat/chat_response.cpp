@@ -10,11 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// OpenAI knows two reasons; the context is a limit of the length as well.
-const char* FinishName(FinishReason reason) {
-  return reason == FinishReason::kLength || reason == FinishReason::kContext ? "length" : "stop";
-}
-
 Json Choice(bool is_chat, size_t index, const Completion& completion) {
   Json choice = {{"index", index}};
   if (is_chat) {
@@ -52,6 +47,10 @@ std::string Dump(const Json& json) {
 }
 
 }  // namespace
+
+const char* FinishName(FinishReason reason) {
+  return reason == FinishReason::kLength || reason == FinishReason::kContext ? "length" : "stop";
+}
 
 std::string ChatResponse(bool is_chat, const std::string& id, const Responder& responder,
                          const std::vector<Completion>& choices) {

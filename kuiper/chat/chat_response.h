@@ -26,6 +26,9 @@ std::string ChatResponse(bool is_chat, const std::string& id, const Responder& r
 // "system_fingerprint".
 std::string FlatResponse(const Responder& responder, const std::vector<Completion>& choices);
 
+// OpenAI knows two reasons, "stop" and "length"; the context is a limit of the length as well.
+const char* FinishName(FinishReason reason);
+
 // The "code" of error objects, e.g. "context_length_exceeded"; "" for kOk.
 const char* ErrorName(StatusCode code);
 

@@ -104,6 +104,23 @@ bool HasPads(const Completion& answer, const PictureReader* pictures) {
 
 }  // namespace
 
+std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions& options,
+                                 bool exact_ids, const Tokenizer& tokenizer) {
+  // A stop string cut the text, so the ids say more than the text. Stripped reasoning moves the
+  // answer to other positions: its keys and values are of no use, the template's text is.
+  const bool same_text = answer.finish != FinishReason::kStopString;
+  if (!exact_ids || !same_text || HasPads(answer, options.pictures) ||
+      (answer.has_reasoning && !KeepsThinking(options)))
+    return {};
+  std::vector<int32_t> ids;
+  if (options.keep_thinking && UsesEmptyThinking(options)) {
+    ids = tokenizer.EncodeWithSpecials(kNoThinking);
+  }
+  const int end = answer.finish == FinishReason::kStop ? 1 : 0;
+  ids.insert(ids.end(), answer.tokens.begin(), answer.tokens.end() - end);
+  return ids;
+}
+
 void Conversation::SetMessages(std::vector<Message> messages) {
   system_.reset();
   // A message with more than a text stays a message.
@@ -138,17 +155,7 @@ void Conversation::AddAnswer(const Completion& answer, const TemplateOptions& op
                              bool exact_ids, const Tokenizer& tokenizer) {
   Message message = TextMessage(Role::kAssistant, answer.text);
   if (answer.has_reasoning) message.reasoning = answer.reasoning;
-  // A stop string cut the text, so the ids say more than the text. Stripped reasoning moves the
-  // answer to other positions: its keys and values are of no use, the template's text is.
-  const bool same_text = answer.finish != FinishReason::kStopString;
-  const bool is_text = !HasPads(answer, options.pictures);
-  if (exact_ids && same_text && is_text && (!answer.has_reasoning || KeepsThinking(options))) {
-    if (options.keep_thinking && UsesEmptyThinking(options)) {
-      message.ids = tokenizer.EncodeWithSpecials(kNoThinking);
-    }
-    const int end = answer.finish == FinishReason::kStop ? 1 : 0;
-    message.ids.insert(message.ids.end(), answer.tokens.begin(), answer.tokens.end() - end);
-  }
+  message.ids = ReusableIds(answer, options, exact_ids, tokenizer);
   turns_.push_back(std::move(message));
 }
 
@@ -194,6 +201,15 @@ std::optional<ThinkingTags> TemplateOptions::thinking() const {
 
 std::optional<ChatFamily> TemplateOptions::equal_family() const {
   return own != nullptr ? own->facts().family : family;
+}
+
+TemplateOptions WithMessages(TemplateOptions options, const ParsedMessages& messages) {
+  options.documents = messages.documents;
+  options.template_kwargs = messages.template_kwargs;
+  options.add_generation_prompt = messages.add_generation_prompt.value_or(true);
+  if (!options.think.has_value()) options.think = messages.enable_thinking;
+  options.tools_json = messages.tools_json;
+  return options;
 }
 
 StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,

@@ -16,6 +16,7 @@
 #include "kuiper/chat/prompt_template.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"
+#include "kuiper/io/messages_json.h"
 #include "kuiper/io/tokenizer.h"
 
 namespace kuiper {
@@ -40,6 +41,16 @@ struct TemplateOptions {
   std::optional<ChatFamily> equal_family() const;
 };
 
+// `options` with what a file or a body of messages says besides; what `options` decide about
+// thinking stays.
+TemplateOptions WithMessages(TemplateOptions options, const ParsedMessages& messages);
+
+// The ids that stand for an answer in the prompts of later turns; empty where its text must be
+// encoded: the ids say more than the text, or stand where the template has something else.
+// `exact_ids` false: they must not be reused (e.g. after ignore_eos).
+std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions& options,
+                                 bool exact_ids, const Tokenizer& tokenizer);
+
 class Conversation {
  public:
   // Absent: the template's own system message. Empty: none at all.
@@ -56,8 +67,7 @@ class Conversation {
   void AddUser(const std::string& text, const std::vector<ContentPart>& media = {});
   // Reads the images and videos of all messages; relative paths begin at `folder`. kInput.
   Status ReadPictures(const std::string& folder, PictureReader* pictures);
-  // The answer to the last message. `exact_ids` false: its ids must not be reused (they hold more
-  // than the text, e.g. after ignore_eos).
+  // The answer to the last message, with its ReusableIds.
   void AddAnswer(const Completion& answer, const TemplateOptions& options, bool exact_ids,
                  const Tokenizer& tokenizer);
   // Takes back the last answer, so that its question can be answered again. False: there is none.

@@ -2,10 +2,26 @@
 
 #include <algorithm>
 
+#include "kuiper/base/hash.h"
+
 namespace kuiper {
+namespace {
+
+// No token's id has this bit.
+constexpr uint64_t kSaltedBit = uint64_t{1} << 63;
+
+// The key of what requests of another salt must not find.
+uint64_t SaltedKey(uint64_t key, const std::string& salt) {
+  return Fnv1a64OfText(salt, Fnv1a64OfText(std::to_string(key))) | kSaltedBit;
+}
+
+}  // namespace
 
 bool AnswerRules::EndsAnswer(const Request& request, int32_t token) const {
-  return !request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end();
+  const auto has = [token](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  return (!request.ignore_eos && has(eos)) || has(request.stop_token_ids);
 }
 
 FinishReason AnswerRules::LimitReached(const Request& request, size_t num_generated) const {
@@ -33,6 +49,11 @@ std::unique_ptr<Sequence> AnswerDesk::MakeSequence(const Request& request, int64
   if (const auto it = patches.find(request_id); it != patches.end()) {
     seq->patches = it->second.spans;
     seq->keys = it->second.keys;
+  }
+  if (!request.cache_salt.empty()) {
+    // The first key tells the whole path of the prefix cache apart.
+    if (seq->keys.empty()) seq->keys = {static_cast<uint64_t>(request.prompt[0])};
+    seq->keys[0] = SaltedKey(seq->keys[0], request.cache_salt);
   }
   return seq;
 }

@@ -25,7 +25,8 @@ BeamSearch::BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id,
       id_(id),
       request_(request),
       scorer_(request.beam_width, request.length_penalty,
-              request.ignore_eos ? 0 : static_cast<int>(rules.eos.size())),
+              static_cast<int>((request.ignore_eos ? 0 : rules.eos.size()) +
+                               request.stop_token_ids.size())),
       common_(rules, request_, id, 0) {
   const Tokenizer* tokenizer = request.stop.empty() ? nullptr : rules.tokenizer;
   beams_.push_back({first, TextAssembler(tokenizer, request), {}});

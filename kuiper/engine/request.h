@@ -41,6 +41,10 @@ struct Request {
   int beam_width = 1;
   float length_penalty = 1.f;  // of beam search: above 0 favours long answers, below 0 short ones
   bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids =
+      {};  // each of them ends the answer, as end-of-sequence tokens do
+  // Keys and values are reused between requests of the same salt only.
+  std::string cache_salt = {};
   std::vector<std::string> stop;    // the answer ends before the first of these strings
   bool split_thinking = false;      // tell the reasoning between the tags apart from the answer
   bool starts_thinking = false;     // the prompt ends inside an open tag
@@ -119,6 +123,7 @@ struct TokenEvent {
   std::optional<int32_t> token;  // absent: the request ended without a new one (aborted, failed)
   std::string text;
   std::string reasoning;
+  std::optional<TokenLogprobs> logprobs = {};  // of the token, if the request wants them
   FinishReason finish = FinishReason::kNone;
 };
 

@@ -46,6 +46,9 @@ TokenEvent Transcript::Push(int32_t token) {
   completion_.tokens.push_back(token);
   TokenEvent event = Event();
   event.token = token;
+  if (completion_.logprobs.size() == completion_.tokens.size()) {
+    event.logprobs = completion_.logprobs.back();
+  }
   if (rules_.EndsAnswer(request_, token)) {
     event.finish = FinishReason::kStop;
     return event;

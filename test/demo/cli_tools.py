@@ -31,7 +31,7 @@ class FrontDoor(CliTest):
         self.assertRegex(self.kuiper("--version").out, "^kuiper, .*cpu")
 
     def test_errors(self):
-        self.fails(2, name="kuiper", message="no command given", hint="run, chat, batch, bench, eval and quantize")
+        self.fails(2, name="kuiper", message="no command given", hint="run, chat, batch, serve, bench, eval and quantize")
         self.fails(2, "chta", "m", name="kuiper", message='unknown command "chta"',
                    hint="did you mean kuiper chat")
         self.fails(2, self.qwen3, "-p", "x", name="kuiper", message="unknown command",

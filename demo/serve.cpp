@@ -1,0 +1,133 @@
+// kuiper_server: this thread runs the engine, another one the network, from before the model is
+// loaded.
+#include <atomic>
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+
+#include "demo/exit_code.h"
+#include "demo/signals.h"
+#include "demo/tasks.h"
+#include "kuiper/base/atomic_file.h"
+#include "kuiper/server/server.h"
+
+namespace kuiper::demo {
+namespace {
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+StatusOr<ServerSettings> SettingsOf(const Options& options, const InterruptScope& interrupt) {
+  const ServeFlags& flags = options.serve;
+  ServerSettings settings;
+  settings.http.host = flags.host;
+  settings.http.port = flags.port;
+  settings.http.unix_socket = flags.unix_socket;
+  settings.http.max_connections = flags.max_connections;
+  settings.http.limits.max_body = flags.max_body;
+  settings.max_queue = flags.max_queue;
+  settings.request_timeout = Milliseconds(flags.request_timeout);
+  settings.drain_timeout = Milliseconds(flags.drain_timeout);
+  settings.release_after = Milliseconds(flags.release_after);
+  settings.metrics_prefix = flags.metrics_prefix;
+  settings.reasoning_field = flags.reasoning_field;
+  settings.memory_tokens = static_cast<size_t>(flags.answer_memory);
+  settings.should_end = [&interrupt] { return interrupt.interrupted(); };
+  AccessRules& access = settings.access;
+  access.cors_origin = flags.cors_origin;
+  // A web page can ask the loopback by any name that leads there, but no other address of this
+  // machine that it does not know.
+  access.check_host = flags.unix_socket.empty() && IsLoopback(flags.host);
+  const char* key = std::getenv("KUIPER_API_KEY");
+  if (!flags.api_key_file.empty()) {
+    KU_ASSIGN_OR_RETURN(access.api_keys, ReadApiKeys(flags.api_key_file));
+  } else if (key != nullptr && *key != '\0') {
+    access.api_keys = {key};
+  }
+  return settings;
+}
+
+// What is known before the model is loaded.
+ServedModel ModelOf(const ProgramRun& run) {
+  const Options& options = run.options;
+  ServedModel model;
+  model.names = options.serve.names;
+  if (model.names.empty()) model.names = {ModelName(options.engine.model_path)};
+  model.fingerprint = Fingerprint(run);
+  model.created = std::time(nullptr);
+  model.chat = ChatTemplateOf(run, {});
+  model.has_template = model.chat.own != nullptr || model.chat.family != ChatFamily::kNone;
+  model.defaults = options.request;
+  model.max_output_tokens = options.serve.max_output_tokens;
+  return model;
+}
+
+void Complete(const Engine& engine, int max_queue, ServedModel* model) {
+  model->tokenizer = engine.tokenizer();
+  model->config = engine.config();
+  model->config.on_kv_event = {};
+  model->config.progress = {};
+  model->max_context = engine.config().max_context;
+  model->max_choices = engine.config().max_num_seqs + max_queue;
+  model->device = engine.device_description();
+}
+
+// The thread of the network, which ends with the scope.
+class NetworkThread {
+ public:
+  NetworkThread(HttpServer& http, Server& server)
+      : http_(http), thread_([&server] { server.Run(); }) {}
+  ~NetworkThread() {
+    http_.Stop();
+    thread_.join();
+  }
+  NetworkThread(const NetworkThread&) = delete;
+
+ private:
+  HttpServer& http_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+StatusOr<int> RunServe(ProgramRun& run) {
+  const ServeFlags& flags = run.options.serve;
+  const InterruptScope interrupt;
+  KU_ASSIGN_OR_RETURN(const ServerSettings settings, SettingsOf(run.options, interrupt));
+  std::vector<std::string> warnings;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
+                      HttpServer::Listen(settings.http, &warnings));
+  for (const std::string& warning : warnings) run.console.Warning(warning);
+  if (settings.access.api_keys.empty() && !settings.access.check_host &&
+      settings.http.unix_socket.empty()) {
+    run.console.Warning("everybody who reaches " + flags.host +
+                        " may ask: --api-key-file asks for a key");
+  }
+  ServedModel model = ModelOf(run);
+  PageWatch view;
+  std::unique_ptr<Engine> engine;
+  std::optional<EngineLoop> loop;
+  Server server(*http, settings);
+  const NetworkThread network(*http, server);
+  run.console.Info("listening on " + http->address());
+  if (!flags.port_file.empty()) {
+    const std::string port = std::to_string(http->port()) + "\n";
+    AtomicFile file(flags.port_file);
+    file.Write(port.data(), port.size());
+    KU_RETURN_IF_ERROR(file.Commit());
+  }
+  EngineConfig config = run.options.engine;
+  config.on_kv_event = view.observer();
+  KU_ASSIGN_OR_RETURN(engine, LoadEngine(run, config));
+  view.Begin(engine->kv_stats());
+  Complete(*engine, flags.max_queue, &model);
+  loop.emplace(*engine, server.deliver(), settings.release_after);
+  server.Open(std::move(model), *loop, engine->config().paged ? &view : nullptr);
+  run.console.Info("ready");
+  loop->Run();
+  run.console.Info("drained");
+  return kExitOk;
+}
+
+}  // namespace kuiper::demo

@@ -1,0 +1,253 @@
+#include "kuiper/chat/tool_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kuiper {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+// Closing tags inside the values of a call; each is a reading of the block.
+constexpr int kMaxTries = 32;
+
+std::string_view Trimmed(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
+  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+}
+
+// Length of the longest end of `text` that is a beginning of `tag`, and not all of it.
+size_t PartialTag(std::string_view text, std::string_view tag) {
+  for (size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
+    if (text.ends_with(tag.substr(0, n))) return n;
+  }
+  return 0;
+}
+
+// Behind the string that begins with the quote at `at`, in a text that is valid JSON.
+size_t EndOfString(std::string_view json, size_t at) {
+  for (++at; at < json.size() && json[at] != '"'; ++at) {
+    if (json[at] == '\\') ++at;
+  }
+  return at + 1;
+}
+
+// The end of the JSON value that begins at `at` in a text that is valid JSON.
+size_t EndOfValue(std::string_view json, size_t at) {
+  int depth = 0;
+  for (; at < json.size(); ++at) {
+    const char c = json[at];
+    if (c == '"') {
+      at = EndOfString(json, at) - 1;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      if (--depth < 0) return at;
+    } else if (c == ',' && depth == 0) {
+      return at;
+    }
+  }
+  return at;
+}
+
+// The text of the value of `key` in an object of valid JSON whose keys are spelled without escapes.
+std::optional<std::string_view> RawValue(std::string_view object, std::string_view key) {
+  size_t at = object.find('{') + 1;
+  while (at < object.size()) {
+    const size_t quote = object.find('"', at);
+    if (quote == std::string_view::npos) return std::nullopt;
+    const size_t colon = object.find(':', EndOfString(object, quote));
+    if (colon == std::string_view::npos) return std::nullopt;
+    const size_t end = EndOfValue(object, colon + 1);
+    if (object.substr(quote + 1).starts_with(std::string(key) + '"')) {
+      return Trimmed(object.substr(colon + 1, end - colon - 1));
+    }
+    at = end + 1;
+  }
+  return std::nullopt;
+}
+
+std::optional<ParsedToolCall> ReadHermes(std::string_view block) {
+  block = Trimmed(block);
+  const auto json = ParseJson(block, StatusCode::kInput, "tool call");
+  if (!json.ok() || !json->IsObject()) return std::nullopt;
+  const JsonNode* name = json->Find("name");
+  if (name == nullptr || !name->IsString() || name->text.empty()) return std::nullopt;
+  for (const char* key : {"arguments", "parameters"}) {
+    const JsonNode* value = json->Find(key);
+    if (value == nullptr) continue;
+    // Some models write the object as a string.
+    if (value->IsString()) return ParsedToolCall{name->text, value->text};
+    if (!value->IsObject()) return std::nullopt;
+    const auto raw = RawValue(block, key);
+    return ParsedToolCall{name->text, raw.has_value() ? std::string(*raw) : PythonJson(*value)};
+  }
+  return ParsedToolCall{name->text, "{}"};
+}
+
+// Without the line break behind the opening tag and the one before the closing tag.
+std::string_view WithoutOuterBreaks(std::string_view text) {
+  if (text.starts_with('\n')) text.remove_prefix(1);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<ParsedToolCall> ReadXml(std::string_view block, const StringParameters& strings) {
+  constexpr std::string_view kFunction = "<function=", kEnd = "</function>";
+  constexpr std::string_view kParameter = "<parameter=", kParameterEnd = "</parameter>";
+  block = Trimmed(block);
+  if (!block.starts_with(kFunction) || !block.ends_with(kEnd)) return std::nullopt;
+  block.remove_suffix(kEnd.size());
+  const size_t name_end = block.find('>');
+  if (name_end == std::string_view::npos) return std::nullopt;
+  ParsedToolCall call;
+  call.name = Trimmed(block.substr(kFunction.size(), name_end - kFunction.size()));
+  if (call.name.empty()) return std::nullopt;
+  const auto of = strings.find(call.name);
+  std::string_view rest = Trimmed(block.substr(name_end + 1));
+  while (!rest.empty()) {
+    const size_t key_end = rest.find('>');
+    if (!rest.starts_with(kParameter) || key_end == std::string_view::npos) return std::nullopt;
+    const std::string key(Trimmed(rest.substr(kParameter.size(), key_end - kParameter.size())));
+    // A value may hold the closing tag; the next parameter, or nothing, stands behind the real one.
+    size_t close = key_end;
+    std::string_view behind;
+    do {
+      close = rest.find(kParameterEnd, close + 1);
+      if (close == std::string_view::npos) return std::nullopt;
+      behind = Trimmed(rest.substr(close + kParameterEnd.size()));
+    } while (!behind.empty() && !behind.starts_with(kParameter));
+    const std::string_view value =
+        WithoutOuterBreaks(rest.substr(key_end + 1, close - key_end - 1));
+    const bool is_string = of == strings.end() ||
+                           std::find(of->second.begin(), of->second.end(), key) != of->second.end();
+    const auto json = ParseJson(value, StatusCode::kInput, "value");
+    call.arguments += (call.arguments.empty() ? "{" : ", ") + PythonJsonString(key) + ": " +
+                      (is_string || !json.ok() ? PythonJsonString(value) : PythonJson(*json));
+    rest = behind;
+  }
+  call.arguments = call.arguments.empty() ? "{}" : call.arguments + "}";
+  return call;
+}
+
+}  // namespace
+
+std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std::string& open,
+                                             const std::string& close) {
+  if (open.empty() || close.empty()) return std::nullopt;
+  if (call.find("<function=") != std::string::npos) {
+    return ToolCallForm{ToolCallForm::Kind::kXml, open, close};
+  }
+  if (call.find("\"name\"") == std::string::npos) return std::nullopt;
+  return ToolCallForm{ToolCallForm::Kind::kHermes, open, close};
+}
+
+StringParameters StringParametersOf(const JsonNode& tools) {
+  StringParameters found;
+  for (const JsonNode& tool : tools.items) {
+    const JsonNode* function = tool.Find("function");
+    if (function == nullptr) function = &tool;
+    const JsonNode* name = function->Find("name");
+    if (name == nullptr || !name->IsString()) continue;
+    std::vector<std::string>& strings = found[name->text];
+    const JsonNode* schema = function->Find("parameters");
+    const JsonNode* properties = schema == nullptr ? nullptr : schema->Find("properties");
+    if (properties == nullptr) continue;
+    for (size_t i = 0; i < properties->keys.size(); ++i) {
+      const JsonNode* type = properties->items[i].Find("type");
+      if (type != nullptr && type->IsString() && type->text == "string") {
+        strings.push_back(properties->keys[i]);
+      }
+    }
+  }
+  return found;
+}
+
+ToolCallParser::Delta ToolCallParser::Push(std::string_view text) {
+  rest_ += text;
+  Delta delta;
+  while (in_block_ ? TakeBlock(false, &delta) : TakeText(false, &delta)) {
+  }
+  return delta;
+}
+
+ToolCallParser::Delta ToolCallParser::Finish() {
+  Delta delta;
+  while (in_block_ ? TakeBlock(true, &delta) : TakeText(true, &delta)) {
+  }
+  // An answer that ends with a call has no text behind it.
+  if (!after_call_) delta.text += spaces_;
+  return delta;
+}
+
+bool ToolCallParser::TakeText(bool at_end, Delta* delta) {
+  const size_t open = rest_.find(form_.open);
+  if (open != std::string::npos) {
+    Emit(std::string_view(rest_).substr(0, open), delta);
+    rest_.erase(0, open);
+    searched_ = form_.open.size();
+    num_tried_ = 0;
+    in_block_ = true;
+    return true;
+  }
+  const size_t keep = at_end ? 0 : PartialTag(rest_, form_.open);
+  Emit(std::string_view(rest_).substr(0, rest_.size() - keep), delta);
+  rest_.erase(0, rest_.size() - keep);
+  return false;
+}
+
+bool ToolCallParser::TakeBlock(bool at_end, Delta* delta) {
+  while (true) {
+    const size_t close = rest_.find(form_.close, searched_);
+    const bool is_open = close == std::string::npos;
+    if (is_open && !at_end) {
+      const size_t tag = form_.close.size() - 1;
+      searched_ = std::max(searched_, rest_.size() > tag ? rest_.size() - tag : 0);
+      return false;
+    }
+    const size_t end = is_open ? rest_.size() : close;
+    const auto call =
+        ReadBlock(std::string_view(rest_).substr(form_.open.size(), end - form_.open.size()));
+    if (call.has_value()) {
+      spaces_.clear();
+      delta->calls.push_back(*call);
+      after_call_ = true;
+    } else if (!is_open && ++num_tried_ < kMaxTries) {
+      // The tag may be part of a value.
+      searched_ = end + form_.close.size();
+      continue;
+    } else {
+      // No call: the block is text up to the first end of it, and what is behind is read anew.
+      const size_t first = rest_.find(form_.close, form_.open.size());
+      const size_t text = first == std::string::npos ? rest_.size() : first + form_.close.size();
+      Emit(std::string_view(rest_).substr(0, text), delta);
+      rest_.erase(0, text);
+      in_block_ = false;
+      return true;
+    }
+    rest_.erase(0, is_open ? end : end + form_.close.size());
+    in_block_ = false;
+    return true;
+  }
+}
+
+void ToolCallParser::Emit(std::string_view text, Delta* delta) {
+  const size_t last = text.find_last_not_of(kSpaces);
+  if (last == std::string_view::npos) {
+    spaces_ += text;
+    return;
+  }
+  if (!after_call_) {
+    delta->text += spaces_;
+  } else {
+    text.remove_prefix(text.find_first_not_of(kSpaces));
+  }
+  delta->text += text.substr(0, text.find_last_not_of(kSpaces) + 1);
+  spaces_ = text.substr(text.find_last_not_of(kSpaces) + 1);
+  after_call_ = false;
+}
+
+std::optional<ParsedToolCall> ToolCallParser::ReadBlock(std::string_view block) const {
+  return form_.kind == ToolCallForm::Kind::kHermes ? ReadHermes(block) : ReadXml(block, strings_);
+}
+
+}  // namespace kuiper

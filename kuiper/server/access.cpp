@@ -1,0 +1,98 @@
+#include "kuiper/server/access.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "kuiper/base/text.h"
+
+namespace kuiper {
+namespace {
+
+constexpr size_t kMaxKeyFile = 1 << 20;
+constexpr size_t kMaxRequestId = 128;
+
+std::string_view Trimmed(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(" \t\r"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+}
+
+// The name without the port.
+std::string_view HostName(std::string_view host) {
+  if (host.starts_with("[")) return host.substr(0, std::min(host.find(']') + 1, host.size()));
+  return host.substr(0, host.find(':'));
+}
+
+bool HasKey(const AccessRules& rules, const HttpRequest& request) {
+  std::string_view given;
+  if (const std::string* bearer = request.Header("authorization"); bearer != nullptr) {
+    constexpr std::string_view kScheme = "bearer ";
+    std::string scheme = bearer->substr(0, kScheme.size());
+    std::transform(scheme.begin(), scheme.end(), scheme.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (scheme == kScheme) given = Trimmed(std::string_view(*bearer).substr(kScheme.size()));
+  } else if (const std::string* key = request.Header("x-api-key"); key != nullptr) {
+    given = *key;
+  }
+  bool found = false;
+  for (const std::string& key : rules.api_keys) found |= EqualInConstantTime(given, key);
+  return found;
+}
+
+}  // namespace
+
+bool EqualInConstantTime(std::string_view given, std::string_view key) {
+  unsigned difference = given.size() == key.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const char expected = key.empty() ? '\0' : key[i % key.size()];
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(expected);
+  }
+  return difference == 0;
+}
+
+bool IsRequestId(std::string_view id) {
+  return !id.empty() && id.size() <= kMaxRequestId &&
+         std::all_of(id.begin(), id.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':';
+         });
+}
+
+bool IsLoopback(std::string_view host) {
+  const std::string_view name = HostName(host);
+  return name == "localhost" || name == "[::1]" || name.ends_with(".localhost") ||
+         (name.starts_with("127.") &&
+          name.find_first_not_of("0123456789.") == std::string_view::npos);
+}
+
+Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool needs_key) {
+  const std::string* host = request.Header("host");
+  const std::string host_text = host == nullptr ? "" : *host;
+  if (rules.check_host && rules.api_keys.empty() && !IsLoopback(host_text)) {
+    return Access::kWrongHost;
+  }
+  // A browser says where the page came from that asks; the server's own page is of its own host.
+  if (const std::string* origin = request.Header("origin"); origin != nullptr) {
+    const size_t scheme = origin->find("://");
+    const bool is_own = scheme != std::string::npos && origin->substr(scheme + 3) == host_text;
+    const bool is_listed =
+        rules.cors_origin == "*" || (!origin->empty() && rules.cors_origin == *origin);
+    if (!is_own && !is_listed) return Access::kWrongOrigin;
+  }
+  return !needs_key || rules.api_keys.empty() || HasKey(rules, request) ? Access::kAllowed
+                                                                        : Access::kNoKey;
+}
+
+StatusOr<std::vector<std::string>> ReadApiKeys(const std::string& path) {
+  KU_ASSIGN_OR_RETURN(const std::string text,
+                      ReadTextFile(path, kMaxKeyFile, StatusCode::kInvalidArgument));
+  std::vector<std::string> keys;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = Trimmed(std::string_view(text).substr(begin, end - begin));
+    if (!line.empty() && line.front() != '#') keys.emplace_back(line);
+    begin = end + 1;
+  }
+  if (keys.empty()) return Status(StatusCode::kInvalidArgument, path + " holds no API key");
+  return keys;
+}
+
+}  // namespace kuiper

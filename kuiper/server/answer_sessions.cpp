@@ -1,0 +1,275 @@
+#include "kuiper/server/answer_sessions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kuiper/base/log.h"
+
+namespace kuiper {
+
+namespace {
+
+constexpr size_t kMaxSecondsToWait = 60;
+
+PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const ApiForm& form,
+                       const std::string& text) {
+  StatusOr<JsonNode> body = ParseJson(text, StatusCode::kInput, "the body");
+  if (body.ok() && form.convert != nullptr) body = form.convert(std::move(*body));
+  if (!body.ok()) return ErrorOf(body.status());
+  return Prepare(model, memory, std::move(*body), form.is_chat);
+}
+
+// A number behind the last token is worth nothing to metrics.
+double SecondsOf(double milliseconds) {
+  return milliseconds / 1e3;
+}
+
+}  // namespace
+
+HttpHeaders JsonHeaders(const std::string& request_id) {
+  return {{"Content-Type", "application/json"}, {"X-Request-Id", request_id}};
+}
+
+HttpHeaders EventHeaders(const std::string& request_id) {
+  return {{"Content-Type", "text/event-stream"},
+          {"Cache-Control", "no-cache"},
+          {"X-Accel-Buffering", "no"},
+          {"X-Request-Id", request_id}};
+}
+
+AnswerSessions::AnswerSessions(HttpServer& http, WorkerPool& workers,
+                               const ServerSettings& settings, Metrics& metrics)
+    : http_(http),
+      workers_(workers),
+      settings_(settings),
+      metrics_(metrics),
+      memory_(settings.memory_tokens) {}
+
+void AnswerSessions::Open(const ServedModel& model, EngineLoop& loop) {
+  model_ = &model;
+  loop_ = &loop;
+}
+
+void AnswerSessions::Start(int64_t exchange, const ApiForm& form, HttpRequest request,
+                           const std::string& request_id) {
+  const auto place = sessions_.try_emplace(exchange).first;
+  place->second.form = form;
+  place->second.request_id = request_id;
+  if (num_seats_++ >= model_->config.max_num_seqs + settings_.max_queue) {
+    return Fail(place, MakeError(429, "queue_full",
+                                 "the server has as many requests as it takes; try again later"));
+  }
+  workers_.Add([this, exchange, form, body = std::move(request.body), model = model_] {
+    PreparedOr prepared = PrepareBody(*model, &memory_, form, body);
+    http_.Post([this, exchange, prepared = std::move(prepared)]() mutable {
+      OnPrepared(exchange, std::move(prepared));
+    });
+  });
+}
+
+void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
+  const auto place = sessions_.find(exchange);
+  if (place == sessions_.end()) return;  // the client is gone
+  if (const ApiError* error = std::get_if<ApiError>(&prepared)) return Fail(place, *error);
+  Session& session = place->second;
+  session.prepared =
+      std::make_unique<PreparedRequest>(std::move(std::get<PreparedRequest>(prepared)));
+  const PreparedRequest& wanted = *session.prepared;
+  session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_form(), session.request_id);
+  AnswerTitle title{session.request_id, wanted.api.model, model_->fingerprint, std::time(nullptr)};
+  if (title.model.empty()) title.model = model_->names.at(0);
+  session.writer = session.form.make_writer(wanted, std::move(title), *model_->tokenizer,
+                                            settings_.reasoning_field);
+  const int num_choices = static_cast<int>(session.parts->choices().size());
+  num_seats_ += num_choices - std::exchange(session.num_seats, num_choices);
+  loop_->Submit(exchange, wanted.requests);
+}
+
+void AnswerSessions::OnNews(EngineNews news) {
+  metrics_.kv = news.kv;
+  metrics_.num_steps = news.num_steps;
+  metrics_.step_tokens.Add(static_cast<double>(news.events.size()));
+  const Clock::time_point now = Clock::now();
+  for (const AnswerEvent& event : news.events) Take(event, now);
+  metrics_.hand_over.Add(SecondsSince(news.handed_over));
+}
+
+void AnswerSessions::Take(const AnswerEvent& event, Clock::time_point now) {
+  const auto place = sessions_.find(event.ticket);
+  if (place == sessions_.end()) return;
+  Session& session = place->second;
+  if (!event.refused.ok()) return Fail(place, ErrorOf(event.refused));
+  if (event.token.has_value()) {
+    ++metrics_.generation_tokens;
+    const double seconds = std::chrono::duration<double>(now - session.last_token).count();
+    Histogram& histogram =
+        session.has_token ? metrics_.inter_token_latency : metrics_.time_to_first_token;
+    histogram.Add(seconds);
+    session.has_token = true;
+    session.last_token = now;
+  }
+  const AnswerDelta delta = session.parts->Take(event);
+  const Status failed = session.parts->error();
+  if (!failed.ok()) return Fail(place, ErrorOf(failed));
+  if (session.prepared->api.stream) {
+    // The head of the answer waits for the first event: what cannot be answered gets a status.
+    std::string text;
+    if (!session.streams) {
+      ++metrics_.answers[200];
+      http_.Begin(event.ticket, 200, EventHeaders(session.request_id));
+      session.streams = true;
+      text = session.writer->Begin(*session.parts);
+    }
+    text += session.writer->OnDelta(delta, *session.parts);
+    Write(event.ticket, &session, text);
+    if (!sessions_.contains(event.ticket)) return;  // the client does not read
+  }
+  if (session.parts->is_done()) Finish(place);
+}
+
+void AnswerSessions::Write(int64_t exchange, Session* session, const std::string& text) {
+  if (text.empty()) return;
+  session->last_write = Clock::now();
+  http_.Write(exchange, text);
+}
+
+void AnswerSessions::Finish(Sessions::iterator place) {
+  Session& session = place->second;
+  Remember(session);
+  Count(session);
+  const int64_t exchange = place->first;
+  if (session.streams) {
+    http_.Write(exchange, session.writer->End(*session.parts));
+    if (!sessions_.contains(exchange)) return;
+    http_.End(exchange);
+  } else {
+    ++metrics_.answers[200];
+    http_.Send(exchange, 200, JsonHeaders(session.request_id),
+               JsonText(session.writer->Whole(*session.parts)) + "\n");
+  }
+  Erase(place, session.parts->choices().at(0).finish());
+}
+
+void AnswerSessions::Fail(Sessions::iterator place, const ApiError& error) {
+  Session& session = place->second;
+  const int64_t exchange = place->first;
+  if (session.parts != nullptr) loop_->Abort(exchange);
+  if (session.streams) {
+    http_.Write(exchange, session.writer->Failed(error));
+    if (!sessions_.contains(exchange)) return;
+    http_.End(exchange);
+  } else {
+    ++metrics_.answers[error.status];
+    HttpHeaders headers = JsonHeaders(session.request_id);
+    if (error.status == 429 || error.status == 503) {
+      headers.emplace_back("Retry-After", std::to_string(SecondsToWait()));
+    }
+    http_.Send(exchange, error.status, headers, JsonText(session.form.error(error)) + "\n");
+  }
+  Erase(place, error.code.empty() ? std::to_string(error.status) : error.code);
+}
+
+// About how long it takes until a place is free, as answers went so far.
+int AnswerSessions::SecondsToWait() const {
+  const Histogram& latency = metrics_.request_latency;
+  if (latency.count() == 0) return 1;
+  const double mean = latency.sum() / static_cast<double>(latency.count());
+  return static_cast<int>(std::clamp(std::ceil(mean), 1.0, double{kMaxSecondsToWait}));
+}
+
+void AnswerSessions::Erase(Sessions::iterator place, const std::string& outcome) {
+  const Session& session = place->second;
+  std::string line = "request id=" + session.request_id + " outcome=" + outcome +
+                     " ms=" + std::to_string(static_cast<int>(MillisecondsSince(session.begin)));
+  if (session.parts != nullptr) {
+    line += " prompt_tokens=" + std::to_string(session.parts->num_prompt_tokens()) +
+            " cached_tokens=" + std::to_string(session.parts->num_cached_tokens()) +
+            " completion_tokens=" + std::to_string(session.parts->num_generated_tokens());
+  }
+  num_seats_ -= session.num_seats;
+  sessions_.erase(place);
+  LogInfo(line);
+}
+
+void AnswerSessions::Remember(const Session& session) {
+  const PreparedRequest& wanted = *session.prepared;
+  if (!wanted.api.is_chat || settings_.memory_tokens == 0) return;
+  const TemplateOptions options = WithMessages(model_->chat, wanted.api.prompts[0].messages);
+  for (const AnswerParts::Choice& choice : session.parts->choices()) {
+    if (!choice.calls.empty()) continue;
+    memory_.Keep(wanted.history, choice.completion->text,
+                 ReusableIds(*choice.completion, options, !wanted.api.parameters().ignore_eos,
+                             *model_->tokenizer));
+  }
+}
+
+void AnswerSessions::Count(const Session& session) {
+  const AnswerParts& parts = *session.parts;
+  metrics_.prompt_tokens += parts.num_prompt_tokens();
+  metrics_.request_latency.Add(SecondsSince(session.begin));
+  for (const Request& request : session.prepared->requests) {
+    metrics_.prompt_length.Add(static_cast<double>(request.prompt.size()));
+  }
+  for (const AnswerParts::Choice& choice : parts.choices()) {
+    const Completion& done = *choice.completion;
+    ++metrics_.finished[choice.finish()];
+    metrics_.generation_length.Add(static_cast<double>(done.tokens.size()));
+    metrics_.queue_time.Add(SecondsOf(done.queue_ms));
+    metrics_.prefill_time.Add(SecondsOf(done.prefill_ms));
+    metrics_.decode_time.Add(SecondsOf(done.decode_ms));
+  }
+}
+
+void AnswerSessions::OnGone(int64_t exchange) {
+  const auto place = sessions_.find(exchange);
+  if (place == sessions_.end()) return;
+  ++metrics_.aborted;
+  if (place->second.parts != nullptr) loop_->Abort(exchange);
+  Erase(place, "client_gone");
+}
+
+void AnswerSessions::OnTick() {
+  const Clock::time_point now = Clock::now();
+  std::vector<int64_t> late, silent;
+  for (const auto& [exchange, session] : sessions_) {
+    if (settings_.request_timeout.count() > 0 && now - session.begin > settings_.request_timeout) {
+      late.push_back(exchange);
+    } else if (session.prepared != nullptr && session.prepared->api.stream &&
+               now - session.last_write > settings_.ping_interval) {
+      silent.push_back(exchange);
+    }
+  }
+  const ApiError timeout =
+      MakeError(408, "timeout", "the request took longer than this server allows");
+  for (const int64_t exchange : late) Fail(sessions_.find(exchange), timeout);
+  for (const int64_t exchange : silent) {
+    Session& session = sessions_.find(exchange)->second;
+    std::string text = ": ping\n\n";
+    if (!session.streams) {
+      ++metrics_.answers[200];
+      http_.Begin(exchange, 200, EventHeaders(session.request_id));
+      session.streams = true;
+      text += session.writer->Begin(*session.parts);
+    }
+    Write(exchange, &session, text);
+  }
+}
+
+void AnswerSessions::EndAll(const ApiError& error) {
+  while (!sessions_.empty()) Fail(sessions_.begin(), error);
+}
+
+int AnswerSessions::num_running() const {
+  return static_cast<int>(std::count_if(sessions_.begin(), sessions_.end(),
+                                        [](const auto& entry) { return entry.second.has_token; }));
+}
+
+std::string AnswerSessions::NameOf(int64_t ticket) const {
+  const auto place = sessions_.find(ticket);
+  return place == sessions_.end() ? "" : place->second.request_id;
+}
+
+}  // namespace kuiper

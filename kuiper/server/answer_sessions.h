@@ -1,0 +1,98 @@
+// The requests for answers that are under way, from their bodies to their last bytes: preparing on
+// the workers, generating on the engine's thread, writing on the thread of the network, where all
+// of this is called. A client may leave at any moment.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "kuiper/base/clock.h"
+#include "kuiper/server/answer_writer.h"
+#include "kuiper/server/engine_loop.h"
+#include "kuiper/server/http_server.h"
+#include "kuiper/server/metrics.h"
+#include "kuiper/server/server_settings.h"
+#include "kuiper/server/worker_pool.h"
+
+namespace kuiper {
+
+// A form of requests and answers: how a body becomes that of a chat or completion, and who writes
+// the answer.
+struct ApiForm {
+  bool is_chat = true;
+  // Absent: it is one already.
+  StatusOr<JsonNode> (*convert)(JsonNode body) = nullptr;
+  nlohmann::ordered_json (*error)(const ApiError& error) = ErrorJson;
+  std::unique_ptr<AnswerWriter> (*make_writer)(const PreparedRequest& prepared, AnswerTitle title,
+                                               const Tokenizer& tokenizer,
+                                               ReasoningField reasoning_field) = nullptr;
+};
+
+class AnswerSessions {
+ public:
+  // All must outlive it.
+  AnswerSessions(HttpServer& http, WorkerPool& workers, const ServerSettings& settings,
+                 Metrics& metrics);
+
+  // The model is there; until then nothing is started.
+  void Open(const ServedModel& model, EngineLoop& loop);
+
+  // Answers the exchange, now or later.
+  void Start(int64_t exchange, const ApiForm& form, HttpRequest request,
+             const std::string& request_id);
+  void OnNews(EngineNews news);
+  void OnGone(int64_t exchange);
+  // Pings, and ends what takes too long.
+  void OnTick();
+  // Ends everything with an error.
+  void EndAll(const ApiError& error);
+
+  bool empty() const { return sessions_.empty(); }
+  int num_running() const;
+  int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
+  // The id of the answer to a ticket; "" when there is none.
+  std::string NameOf(int64_t ticket) const;
+
+ private:
+  struct Session {
+    ApiForm form;
+    std::string request_id;
+    int num_seats = 1;
+    Clock::time_point begin = Clock::now(), last_write = begin, last_token = begin;
+    bool has_token = false;
+    bool streams = false;
+    // From here on: when it is prepared.
+    std::unique_ptr<PreparedRequest> prepared;
+    std::unique_ptr<AnswerParts> parts;
+    std::unique_ptr<AnswerWriter> writer;
+  };
+  using Sessions = std::map<int64_t, Session>;
+
+  void OnPrepared(int64_t exchange, PreparedOr prepared);
+  void Take(const AnswerEvent& event, Clock::time_point now);
+  void Finish(Sessions::iterator session);
+  void Fail(Sessions::iterator session, const ApiError& error);
+  void Erase(Sessions::iterator session, const std::string& outcome);
+  void Remember(const Session& session);
+  void Count(const Session& session);
+  void Write(int64_t exchange, Session* session, const std::string& text);
+  int SecondsToWait() const;
+
+  HttpServer& http_;
+  WorkerPool& workers_;
+  const ServerSettings& settings_;
+  Metrics& metrics_;
+  const ServedModel* model_ = nullptr;
+  EngineLoop* loop_ = nullptr;
+  AnswerMemory memory_;
+  Sessions sessions_;  // by exchange, which is the ticket as well
+  int num_seats_ = 0;
+};
+
+// Headers of an answer in JSON and of a stream of events.
+HttpHeaders JsonHeaders(const std::string& request_id);
+HttpHeaders EventHeaders(const std::string& request_id);
+
+}  // namespace kuiper

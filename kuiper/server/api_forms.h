@@ -1,0 +1,20 @@
+// The forms of requests and answers that the server knows; for its routes.
+#pragma once
+
+#include "kuiper/server/answer_sessions.h"
+#include "kuiper/server/messages_api.h"
+#include "kuiper/server/openai_answer.h"
+#include "kuiper/server/responses_api.h"
+
+namespace kuiper {
+
+inline constexpr ApiForm kChatForm = {.is_chat = true, .make_writer = MakeOpenAiWriter};
+inline constexpr ApiForm kMessagesForm = {.is_chat = true,
+                                          .convert = ChatOfMessages,
+                                          .error = MessagesError,
+                                          .make_writer = MakeMessagesWriter};
+inline constexpr ApiForm kResponsesForm = {
+    .is_chat = true, .convert = ChatOfResponses, .make_writer = MakeResponsesWriter};
+inline constexpr ApiForm kCompletionForm = {.is_chat = false, .make_writer = MakeOpenAiWriter};
+
+}  // namespace kuiper

@@ -1,0 +1,146 @@
+#include "kuiper/server/endpoints.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kuiper/chat/parameters.h"
+#include "kuiper/io/token_stream.h"
+#include "kuiper/server/json_fields.h"
+#include "kuiper/server/messages_api.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Status Bad(const std::string& message) {
+  return Status(StatusCode::kInput, message);
+}
+
+// The rest of a body must be what ParseMessages reads.
+StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, const JsonNode& body) {
+  if (!model.has_template) {
+    return Status(StatusCode::kUnavailable,
+                  Param("messages") + " is not supported: the model has no chat template");
+  }
+  for (const std::string& key : body.keys) {
+    if (!IsMessagesField(key)) return Bad(Param(key) + " is not available");
+  }
+  return ParseMessages(body);
+}
+
+Json NumberOrText(const std::string& text) {
+  const Json value = Json::parse(text, nullptr, false);
+  return value.is_discarded() ? Json(text) : value;
+}
+
+}  // namespace
+
+Json ModelJson(const ServedModel& model, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", model.created},
+          {"owned_by", "kuiper"},
+          {"root", model.names.at(0)},
+          {"max_model_len", model.max_context},
+          {"architecture", {{"input_modalities", {"text"}}, {"output_modalities", {"text"}}}}};
+}
+
+Json ModelsJson(const ServedModel& model) {
+  Json list = Json::array();
+  for (const std::string& name : model.names) list.push_back(ModelJson(model, name));
+  return {{"object", "list"}, {"data", std::move(list)}};
+}
+
+Json PropsJson(const ServedModel& model) {
+  Json defaults = Json::object();
+  Request request = model.defaults;
+  for (const Parameter& parameter : Parameters()) {
+    if (!parameter.in_bodies) continue;
+    defaults[parameter.name] = NumberOrText(VariableText(parameter.of(request), parameter.limits));
+  }
+  defaults["max_tokens"] = model.max_output_tokens > 0 ? Json(model.max_output_tokens) : Json();
+  const TemplateOptions& chat = model.chat;
+  const auto form = model.tool_form();
+  return {{"model", model.names.at(0)},
+          {"version", Engine::Version()},
+          {"device", model.device},
+          {"system_fingerprint", model.fingerprint},
+          {"default_generation_settings", std::move(defaults)},
+          {"n_ctx", model.max_context},
+          {"total_slots", model.config.max_num_seqs},
+          {"block_size", model.config.page_size},
+          {"paged", model.config.paged},
+          {"prefix_cache", model.config.prefix_cache},
+          {"thinks", chat.thinking().has_value()},
+          {"tool_calls", !form.has_value()                        ? Json()
+                         : form->kind == ToolCallForm::Kind::kXml ? Json("xml")
+                                                                  : Json("hermes")},
+          {"chat_template", chat.own == nullptr ? Json() : Json(chat.own->source())},
+          {"modalities", {{"vision", false}, {"audio", false}}}};
+}
+
+StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
+  std::vector<int32_t> ids;
+  const JsonNode name = TakeField(&body, "model");
+  const JsonNode pieces = TakeField(&body, "with_pieces");
+  const JsonNode special = TakeField(&body, "add_special");
+  JsonNode text = TakeField(&body, "content");
+  if (text.IsNull()) text = TakeField(&body, "prompt");
+  if (text.IsString()) {
+    if (!body.keys.empty()) return Bad(Param(body.keys[0]) + " is not available");
+    ids = special.boolean ? EncodeRaw(*model.tokenizer, text.text)
+                          : model.tokenizer->EncodeWithSpecials(text.text);
+  } else if (GivenField(body, "messages") != nullptr) {
+    KU_ASSIGN_OR_RETURN(const ParsedMessages messages, TakeMessages(model, body));
+    KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderBody(model, messages));
+    ids = EncodeChat(*model.tokenizer, segments);
+  } else {
+    return Bad(Param("content") + " is missing, and so are " + Param("messages"));
+  }
+  Json answer = {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.max_context}};
+  if (!pieces.boolean) return answer;
+  answer["pieces"] = Json::array();
+  for (const int32_t id : ids) answer["pieces"].push_back(model.tokenizer->Bytes(id));
+  return answer;
+}
+
+StatusOr<Json> DetokenizeBody(const ServedModel& model, JsonNode body) {
+  TakeField(&body, "model");
+  const JsonNode tokens = TakeField(&body, "tokens");
+  if (!tokens.IsArray()) return Bad(Param("tokens") + " is not a list");
+  if (!body.keys.empty()) return Bad(Param(body.keys[0]) + " is not available");
+  std::vector<int32_t> ids;
+  for (const JsonNode& token : tokens.items) {
+    const std::optional<int64_t> id = token.AsInt();
+    if (!id.has_value() || *id < 0 || *id > model.tokenizer->max_id()) {
+      return Bad(Param("tokens") + " holds what is no token id");
+    }
+    ids.push_back(static_cast<int32_t>(*id));
+  }
+  // Control tokens are spelled, so that tokenizing the text gives the ids again.
+  const std::string text = DecodeTokens(*model.tokenizer, ids, {.skip_special = false});
+  return Json{{"content", text}, {"prompt", text}};
+}
+
+StatusOr<Json> CountTokensBody(const ServedModel& model, JsonNode body) {
+  if (GivenField(body, "max_tokens") == nullptr) {
+    TakeField(&body, "max_tokens");
+    SetField(&body, "max_tokens", JsonNode{.type = JsonNode::Type::kInt, .text = "1"});
+  }
+  KU_ASSIGN_OR_RETURN(JsonNode chat, ChatOfMessages(std::move(body)));
+  KU_ASSIGN_OR_RETURN(const ApiRequest request,
+                      ParseApiRequest(std::move(chat), true, model.defaults));
+  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
+                      RenderBody(model, request.prompts[0].messages));
+  return Json{{"input_tokens", EncodeChat(*model.tokenizer, segments).size()}};
+}
+
+StatusOr<Json> ApplyTemplateBody(const ServedModel& model, JsonNode body) {
+  TakeField(&body, "model");
+  KU_ASSIGN_OR_RETURN(const ParsedMessages messages, TakeMessages(model, body));
+  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderBody(model, messages));
+  return Json{{"prompt", JoinSegments(segments)}};
+}
+
+}  // namespace kuiper

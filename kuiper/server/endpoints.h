@@ -1,0 +1,25 @@
+// The small answers of a server: functions of the model and a body. Any thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "kuiper/server/served_model.h"
+
+namespace kuiper {
+
+nlohmann::ordered_json ModelJson(const ServedModel& model, const std::string& name);
+nlohmann::ordered_json ModelsJson(const ServedModel& model);
+nlohmann::ordered_json PropsJson(const ServedModel& model);
+
+// {"content" or "prompt": text, or "messages": ..., "add_special": bool, "with_pieces": bool} ->
+// {"tokens", "count", "max_model_len"}
+StatusOr<nlohmann::ordered_json> TokenizeBody(const ServedModel& model, JsonNode body);
+// {"tokens": [...]} -> {"content", "prompt"}
+StatusOr<nlohmann::ordered_json> DetokenizeBody(const ServedModel& model, JsonNode body);
+// {"messages": ...} -> {"prompt"}
+StatusOr<nlohmann::ordered_json> ApplyTemplateBody(const ServedModel& model, JsonNode body);
+
+// A body of Anthropic's form, which may leave max_tokens out -> {"input_tokens"}
+StatusOr<nlohmann::ordered_json> CountTokensBody(const ServedModel& model, JsonNode body);
+
+}  // namespace kuiper

@@ -1,0 +1,94 @@
+// The thread of the engine: what others ask of it comes through a mailbox, and what the engine did
+// in a step is handed over at once. It never waits for anybody but for work. Knows no HTTP.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kuiper/engine/engine.h"
+
+namespace kuiper {
+
+// What became of one answer in a step, or of all that a ticket asked for.
+struct AnswerEvent {
+  int64_t ticket = 0;
+  int choice = 0;  // answers to the ticket's first request, then to its second one
+  std::optional<int32_t> token;
+  std::string text;
+  std::string reasoning;
+  std::optional<TokenLogprobs> logprobs;
+  std::optional<Completion> completion;  // the answer has ended
+  Status refused;                        // the engine does not take the ticket's requests
+};
+
+struct EngineNews {
+  std::vector<AnswerEvent> events;
+  KvStats kv;
+  int64_t num_steps = 0;  // since the start
+  std::chrono::steady_clock::time_point handed_over;
+};
+
+class EngineLoop {
+ public:
+  // Called on the engine's thread; must not wait.
+  using Deliver = std::function<void(EngineNews)>;
+
+  // `engine` must outlive the loop. After `release_after` without work, unless it is zero, memory
+  // that is not in use is given back.
+  EngineLoop(Engine& engine, Deliver deliver, std::chrono::milliseconds release_after);
+
+  // Runs on the calling thread until Stop.
+  void Run();
+
+  // Any thread. The answers to `requests` are told under `ticket`, a number that was not used
+  // before: their events, or one that says why there will be none.
+  void Submit(int64_t ticket, std::vector<Request> requests);
+  // Nothing more is told about the ticket.
+  void Abort(int64_t ticket);
+  // `f` is called on the engine's thread, between steps.
+  void Call(std::function<void(Engine&)> f);
+  void Stop();
+
+  // On the engine's thread: whose request this is; 0: nobody's who waits for it.
+  int64_t TicketOf(int64_t request) const {
+    const auto it = origins_.find(request);
+    return it == origins_.end() ? 0 : it->second.ticket;
+  }
+
+ private:
+  // The requests of a ticket that have not ended.
+  struct Origin {
+    int64_t ticket = 0;
+    int first_choice = 0;
+    int num_running = 0;
+    bool is_wanted = true;
+  };
+
+  void Post(std::function<void()> letter);
+  // Waits for letters, or for none while the engine has work; false: Stop was called.
+  bool TakeMail(std::vector<std::function<void()>>* mail);
+  void Add(int64_t ticket, std::vector<Request>& requests);
+  void EndTicket(int64_t ticket);
+  void Step();
+
+  Engine& engine_;
+  const Deliver deliver_;
+  const std::chrono::milliseconds release_after_;
+  std::map<int64_t, Origin> origins_;  // by the engine's number of the request
+  std::vector<AnswerEvent> events_;    // to be handed over
+  int64_t num_steps_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::function<void()>> mail_;
+  bool stopped_ = false;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,122 @@
+// The insides of http_server.h: connections and what they share. Includes the network library, so
+// only http_server.cpp and http_connection.cpp include it.
+#pragma once
+
+// Before the first header of Asio: Boost 1.74 leaves it out, and needs it with C++20.
+// clang-format off
+#include <utility>
+// clang-format on
+
+#include <array>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "kuiper/base/clock.h"
+#include "kuiper/server/http_server.h"
+
+namespace kuiper {
+
+using Socket = boost::asio::generic::stream_protocol::socket;
+using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
+using NetworkError = boost::system::error_code;
+
+class Connection;
+
+struct HttpServer::State {
+  explicit State(const HttpSettings& s);
+  ~State();
+
+  void Accept();
+  void Tick();
+  void Remove(Connection* connection);
+  Connection* Find(int64_t exchange) {
+    const auto it = exchanges.find(exchange);
+    return it == exchanges.end() ? nullptr : it->second;
+  }
+
+  const HttpSettings settings;
+  std::string address;
+  int port = 0;
+  boost::asio::io_context io{1};
+  Acceptor acceptor{io};
+  boost::asio::steady_timer timer{io};
+  HttpHandler* handler = nullptr;
+  bool accepts = true;
+  bool is_accepting = false;
+  std::unordered_map<Connection*, std::unique_ptr<Connection>> connections;
+  std::unordered_map<int64_t, Connection*> exchanges;  // those that have not ended
+  int64_t next_exchange = 1;
+  int64_t num_slow_readers = 0;
+};
+
+// One client. At most one read and one write are under way; it is destroyed when it is closed and
+// both have returned.
+class Connection {
+ public:
+  Connection(HttpServer::State& server, Socket socket)
+      : server_(server), socket_(std::move(socket)), parser_(server.settings.limits) {}
+
+  void Start() {
+    SetDeadline(server_.settings.header_timeout);
+    Read();
+  }
+  // Refuses the connection.
+  void Refuse(int status, const std::string& message) {
+    Fail(status, message);
+    Read();
+  }
+
+  void Send(int status, const HttpHeaders& headers, std::string_view body);
+  void Begin(int status, const HttpHeaders& headers);
+  void Write(std::string_view part);
+  void End();
+  // Ends what waits or takes too long.
+  void CheckTime(Clock::time_point now);
+  // Ends when there is nothing under way.
+  void CloseIfIdle() {
+    if (exchange_ == 0 && !HasUnsent()) Close();
+  }
+  bool is_done() const { return closed_ && !is_reading_ && !is_writing_; }
+
+ private:
+  enum class Phase { kServing, kLastAnswer, kLingering };
+
+  void Read();
+  void OnRead(size_t count);
+  void OnEndOfInput();
+  void Advance();
+  void Dispatch();
+  void Fail(int status, const std::string& message);
+  void Put(std::string text);
+  void StartWrite();
+  void OnWritten();
+  void Gone();
+  void Close();
+  bool HasUnsent() const { return is_writing_ || !pending_.empty(); }
+  void SetDeadline(std::chrono::milliseconds time) { deadline_ = Clock::now() + time; }
+  void EraseIfDone() {
+    if (is_done()) server_.Remove(this);  // destroys this
+  }
+
+  HttpServer::State& server_;
+  Socket socket_;
+  HttpParser parser_;
+  std::array<char, 16384> in_;
+  std::string writing_, pending_;
+  size_t written_ = 0;  // of writing_
+  bool is_reading_ = false, is_writing_ = false, at_end_ = false, closed_ = false;
+  Phase phase_ = Phase::kServing;
+  bool is_advancing_ = false;
+  Clock::time_point deadline_;        // of what the client sends
+  Clock::time_point write_deadline_;  // of what it takes
+  // Of the request that is being answered.
+  int64_t exchange_ = 0;
+  bool keep_alive_ = true, is_head_ = false, is_chunked_ = false, can_chunk_ = true;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,50 @@
+#include "kuiper/server/json_fields.h"
+
+#include <algorithm>
+
+namespace kuiper {
+
+JsonNode TakeField(JsonNode* object, std::string_view key) {
+  const auto it = std::find(object->keys.begin(), object->keys.end(), key);
+  if (it == object->keys.end()) return {};
+  const auto item = object->items.begin() + (it - object->keys.begin());
+  JsonNode value = std::move(*item);
+  object->items.erase(item);
+  object->keys.erase(it);
+  return value;
+}
+
+void SetField(JsonNode* object, std::string key, JsonNode value) {
+  object->keys.push_back(std::move(key));
+  object->items.push_back(std::move(value));
+}
+
+void RenameField(JsonNode* object, std::string_view from, const std::string& to) {
+  JsonNode value = TakeField(object, from);
+  if (!value.IsNull()) SetField(object, to, std::move(value));
+}
+
+std::string TextOfField(const JsonNode& object, std::string_view key) {
+  const JsonNode* value = object.Find(key);
+  return value != nullptr && value->IsString() ? value->text : "";
+}
+
+JsonNode StringNode(std::string text) {
+  return {.type = JsonNode::Type::kString, .text = std::move(text)};
+}
+
+JsonNode BoolNode(bool value) {
+  return {.type = JsonNode::Type::kBool, .boolean = value};
+}
+
+JsonNode ListNode(std::vector<JsonNode> items) {
+  return {.type = JsonNode::Type::kArray, .items = std::move(items)};
+}
+
+JsonNode ObjectNode(std::vector<std::pair<std::string, JsonNode>> fields) {
+  JsonNode object{.type = JsonNode::Type::kObject};
+  for (auto& [key, value] : fields) SetField(&object, std::move(key), std::move(value));
+  return object;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,28 @@
+// Making and changing the objects of bodies: the forms of other interfaces become chats by it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kuiper/base/json.h"
+
+namespace kuiper {
+
+// Takes the value of `key` out of an object; null when it is absent.
+JsonNode TakeField(JsonNode* object, std::string_view key);
+// Appends a key that the object does not have.
+void SetField(JsonNode* object, std::string key, JsonNode value);
+// The same for a key that may be there under another name: `from` becomes `to` unless it is null.
+void RenameField(JsonNode* object, std::string_view from, const std::string& to);
+
+// The text of a field that is a string, else "".
+std::string TextOfField(const JsonNode& object, std::string_view key);
+
+JsonNode StringNode(std::string text);
+JsonNode BoolNode(bool value);
+JsonNode ListNode(std::vector<JsonNode> items = {});
+JsonNode ObjectNode(std::vector<std::pair<std::string, JsonNode>> fields = {});
+
+}  // namespace kuiper

@@ -1,0 +1,51 @@
+#include "kuiper/server/kv_watchers.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace kuiper {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{250};
+
+}  // namespace
+
+void KvWatchers::Add(int64_t exchange, bool once, const std::string& request_id) {
+  if (!once) http_.Begin(exchange, 200, EventHeaders(request_id));
+  watchers_[exchange] = once;
+  last_ = {};
+  OnTick();
+}
+
+void KvWatchers::OnTick() {
+  if (watchers_.empty() || is_asked_ || Clock::now() - last_ < kInterval) return;
+  is_asked_ = true;
+  loop_->Call([this](Engine& engine) {
+    KvSnapshot snapshot = view_->Take(engine.kv_stats(),
+                                      [this](int64_t request) { return loop_->TicketOf(request); });
+    http_.Post([this, snapshot = std::move(snapshot)] { Show(snapshot); });
+  });
+}
+
+void KvWatchers::Show(const KvSnapshot& snapshot) {
+  is_asked_ = false;
+  last_ = Clock::now();
+  const auto picture =
+      KvJson(snapshot, [this](int64_t ticket) { return sessions_.NameOf(ticket); });
+  const std::map<int64_t, bool> watchers = watchers_;  // who leaves changes the list
+  for (const auto& [exchange, once] : watchers) {
+    if (!once) {
+      http_.Write(exchange, ServerEvent(picture));
+      continue;
+    }
+    watchers_.erase(exchange);
+    http_.Send(exchange, 200, {{"Content-Type", "application/json"}}, JsonText(picture) + "\n");
+  }
+}
+
+void KvWatchers::EndAll() {
+  for (const auto& [exchange, once] : watchers_) http_.End(exchange);
+  watchers_.clear();
+}
+
+}  // namespace kuiper

@@ -1,0 +1,43 @@
+// Who watches the pages of the KV cache over HTTP: a picture four times a second, made on the
+// engine's thread while somebody looks.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "kuiper/base/clock.h"
+#include "kuiper/server/answer_sessions.h"
+#include "kuiper/server/page_watch.h"
+
+namespace kuiper {
+
+class KvWatchers {
+ public:
+  // Both must outlive it.
+  KvWatchers(HttpServer& http, const AnswerSessions& sessions) : http_(http), sessions_(sessions) {}
+
+  void Open(EngineLoop& loop, PageWatch& view) {
+    loop_ = &loop;
+    view_ = &view;
+  }
+  bool is_open() const { return view_ != nullptr; }
+
+  // `once`: one picture instead of a stream of them.
+  void Add(int64_t exchange, bool once, const std::string& request_id);
+  void Remove(int64_t exchange) { watchers_.erase(exchange); }
+  void OnTick();
+  void EndAll();
+
+ private:
+  void Show(const KvSnapshot& snapshot);
+
+  HttpServer& http_;
+  const AnswerSessions& sessions_;
+  EngineLoop* loop_ = nullptr;
+  PageWatch* view_ = nullptr;
+  std::map<int64_t, bool> watchers_;  // true: for one picture
+  bool is_asked_ = false;             // the engine makes a picture
+  Clock::time_point last_;
+};
+
+}  // namespace kuiper

@@ -1,0 +1,308 @@
+#include "kuiper/server/messages_api.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kuiper/server/json_fields.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Status Bad(const std::string& message) {
+  return Status(StatusCode::kInput, message);
+}
+
+// The text of a string, or of a list of text blocks.
+StatusOr<std::string> TextOfContent(const JsonNode& content, const std::string& where) {
+  if (content.IsString() || content.IsNull()) return content.text;
+  if (!content.IsArray()) return Bad(where + " is neither a string nor a list");
+  std::string text;
+  for (const JsonNode& block : content.items) {
+    if (TextOfField(block, "type") != "text") {
+      return Status(StatusCode::kUnavailable, where + " holds a block that is no text");
+    }
+    text += TextOfField(block, "text");
+  }
+  return text;
+}
+
+// What the blocks of one message become: results of tools come before what the user says.
+struct Blocks {
+  std::string text, reasoning;
+  std::vector<JsonNode> calls, results;
+};
+
+Status AddBlock(const JsonNode& block, const std::string& where, Blocks* blocks) {
+  const std::string type = TextOfField(block, "type");
+  if (type == "text") {
+    blocks->text += TextOfField(block, "text");
+  } else if (type == "thinking") {
+    blocks->reasoning += TextOfField(block, "thinking");
+  } else if (type == "tool_use") {
+    const JsonNode* input = block.Find("input");
+    blocks->calls.push_back(ObjectNode(
+        {{"id", StringNode(TextOfField(block, "id"))},
+         {"type", StringNode("function")},
+         {"function", ObjectNode({{"name", StringNode(TextOfField(block, "name"))},
+                                  {"arguments", input == nullptr ? ObjectNode() : *input}})}}));
+  } else if (type == "tool_result") {
+    const JsonNode* content = block.Find("content");
+    KU_ASSIGN_OR_RETURN(std::string text, TextOfContent(content == nullptr ? JsonNode() : *content,
+                                                        Param("messages")));
+    blocks->results.push_back(
+        ObjectNode({{"role", StringNode("tool")},
+                    {"tool_call_id", StringNode(TextOfField(block, "tool_use_id"))},
+                    {"content", StringNode(std::move(text))}}));
+  } else if (type != "redacted_thinking") {
+    return Status(StatusCode::kUnavailable,
+                  where + " holds a block of the type \"" + type + "\", which is not supported");
+  }
+  return OkStatus();
+}
+
+Status AddMessage(const JsonNode& message, const std::string& where, std::vector<JsonNode>* out) {
+  const std::string role = TextOfField(message, "role");
+  if (role != "user" && role != "assistant") {
+    return Bad(where + ": " + Param("role") + " is neither \"user\" nor \"assistant\"");
+  }
+  const JsonNode* content = message.Find("content");
+  Blocks blocks;
+  if (content != nullptr && content->IsString()) {
+    blocks.text = content->text;
+  } else if (content == nullptr || !content->IsArray()) {
+    return Bad(where + ": " + Param("content") + " is neither a string nor a list");
+  } else {
+    for (const JsonNode& block : content->items) {
+      KU_RETURN_IF_ERROR(AddBlock(block, where, &blocks));
+    }
+  }
+  const bool has_results = !blocks.results.empty();
+  for (JsonNode& result : blocks.results) out->push_back(std::move(result));
+  if (has_results && blocks.text.empty()) return OkStatus();
+  JsonNode chat =
+      ObjectNode({{"role", StringNode(role)}, {"content", StringNode(std::move(blocks.text))}});
+  if (!blocks.reasoning.empty()) {
+    SetField(&chat, "reasoning_content", StringNode(std::move(blocks.reasoning)));
+  }
+  if (!blocks.calls.empty()) SetField(&chat, "tool_calls", ListNode(std::move(blocks.calls)));
+  out->push_back(std::move(chat));
+  return OkStatus();
+}
+
+// {"name", "description", "input_schema"} -> {"type": "function", "function": {...}}
+StatusOr<JsonNode> ToolsOf(JsonNode tools) {
+  std::vector<JsonNode> list;
+  if (!tools.IsArray()) return Bad(Param("tools") + " is not a list");
+  for (JsonNode& tool : tools.items) {
+    if (tool.Find("input_schema") == nullptr) {
+      return Status(StatusCode::kUnavailable,
+                    Param("tools") + " holds one without an input_schema: the server has none");
+    }
+    for (const char* key : {"type", "cache_control", "strict"}) TakeField(&tool, key);
+    RenameField(&tool, "input_schema", "parameters");
+    list.push_back(ObjectNode({{"type", StringNode("function")}, {"function", std::move(tool)}}));
+  }
+  return ListNode(std::move(list));
+}
+
+Status SetChoice(const JsonNode& choice, JsonNode* chat) {
+  if (choice.IsNull()) return OkStatus();
+  const std::string type = TextOfField(choice, "type");
+  const JsonNode* one = choice.Find("disable_parallel_tool_use");
+  if (one != nullptr && one->boolean) SetField(chat, "parallel_tool_calls", BoolNode(false));
+  if (type != "auto" && type != "none") {
+    return Status(StatusCode::kUnavailable, Param("tool_choice") +
+                                                " is not supported: there is no constrained "
+                                                "decoding; \"auto\" and \"none\" are");
+  }
+  SetField(chat, "tool_choice", StringNode(type));
+  return OkStatus();
+}
+
+Status SetThinking(const JsonNode& thinking, JsonNode* chat) {
+  if (thinking.IsNull()) return OkStatus();
+  const std::string type = TextOfField(thinking, "type");
+  SetField(chat, "enable_thinking", BoolNode(type != "disabled"));
+  const JsonNode* budget = thinking.Find("budget_tokens");
+  if (budget != nullptr) SetField(chat, "reasoning_budget", *budget);
+  return OkStatus();
+}
+
+class MessagesWriter : public AnswerWriter {
+ public:
+  explicit MessagesWriter(AnswerTitle title) : title_(std::move(title)) {}
+
+  std::string Begin(const AnswerParts& parts) override;
+  std::string OnDelta(const AnswerDelta& delta, const AnswerParts& parts) override;
+  std::string End(const AnswerParts& parts) override;
+  std::string Failed(const ApiError& error) override {
+    return ServerEvent("error", MessagesError(error));
+  }
+  Json Whole(const AnswerParts& parts) const override;
+
+ private:
+  enum class Block { kNone, kThinking, kText };
+
+  Json Message(Json content, Json reason, Json sequence, Json usage) const;
+  // Ends the open block unless it is of this kind, and begins one.
+  std::string Turn(Block kind);
+  std::string Delta(const char* type, const char* key, const std::string& text) const;
+  static Json Usage(const AnswerParts& parts);
+  static const char* StopReason(const AnswerParts::Choice& choice);
+
+  const AnswerTitle title_;
+  Block open_ = Block::kNone;
+  int index_ = 0;  // of the open block, or the next one
+};
+
+// What was sent of a prompt that the cache did not have counts as input, as Anthropic has it.
+Json MessagesWriter::Usage(const AnswerParts& parts) {
+  return {{"input_tokens", parts.num_prompt_tokens() - parts.num_cached_tokens()},
+          {"cache_read_input_tokens", parts.num_cached_tokens()},
+          {"cache_creation_input_tokens", 0},
+          {"output_tokens", parts.num_generated_tokens()}};
+}
+
+const char* MessagesWriter::StopReason(const AnswerParts::Choice& choice) {
+  const std::string finish = choice.finish();
+  if (finish == "tool_calls") return "tool_use";
+  if (finish == "length") return "max_tokens";
+  return choice.completion->finish == FinishReason::kStopString ? "stop_sequence" : "end_turn";
+}
+
+Json MessagesWriter::Message(Json content, Json reason, Json sequence, Json usage) const {
+  return {{"id", "msg_" + title_.id},
+          {"type", "message"},
+          {"role", "assistant"},
+          {"model", title_.model},
+          {"content", std::move(content)},
+          {"stop_reason", std::move(reason)},
+          {"stop_sequence", std::move(sequence)},
+          {"usage", std::move(usage)}};
+}
+
+std::string MessagesWriter::Begin(const AnswerParts& parts) {
+  const Json message = Message(Json::array(), nullptr, nullptr, Usage(parts));
+  return ServerEvent("message_start", {{"type", "message_start"}, {"message", message}});
+}
+
+std::string MessagesWriter::Turn(Block kind) {
+  if (kind == open_) return "";
+  std::string text;
+  if (open_ != Block::kNone) {
+    text = ServerEvent("content_block_stop", {{"type", "content_block_stop"}, {"index", index_++}});
+  }
+  open_ = kind;
+  if (kind == Block::kNone) return text;
+  const Json block = kind == Block::kText
+                         ? Json{{"type", "text"}, {"text", ""}}
+                         : Json{{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+  return text + ServerEvent(
+                    "content_block_start",
+                    {{"type", "content_block_start"}, {"index", index_}, {"content_block", block}});
+}
+
+std::string MessagesWriter::Delta(const char* type, const char* key,
+                                  const std::string& text) const {
+  return ServerEvent("content_block_delta", {{"type", "content_block_delta"},
+                                             {"index", index_},
+                                             {"delta", {{"type", type}, {key, text}}}});
+}
+
+std::string MessagesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts&) {
+  std::string text;
+  if (!delta.reasoning.empty()) {
+    text += Turn(Block::kThinking);
+    text += Delta("thinking_delta", "thinking", delta.reasoning);
+  }
+  if (!delta.text.empty()) {
+    text += Turn(Block::kText);
+    text += Delta("text_delta", "text", delta.text);
+  }
+  for (const CallPart& call : delta.calls) {
+    text += Turn(Block::kNone);
+    text += ServerEvent("content_block_start", {{"type", "content_block_start"},
+                                                {"index", index_},
+                                                {"content_block",
+                                                 {{"type", "tool_use"},
+                                                  {"id", call.id},
+                                                  {"name", call.call.name},
+                                                  {"input", Json::object()}}}});
+    text += Delta("input_json_delta", "partial_json", call.call.arguments);
+    text +=
+        ServerEvent("content_block_stop", {{"type", "content_block_stop"}, {"index", index_++}});
+  }
+  return text;
+}
+
+std::string MessagesWriter::End(const AnswerParts& parts) {
+  std::string text = Turn(Block::kNone);
+  const Json delta = {{"stop_reason", StopReason(parts.choices().at(0))},
+                      {"stop_sequence", nullptr}};
+  text += ServerEvent("message_delta",
+                      {{"type", "message_delta"}, {"delta", delta}, {"usage", Usage(parts)}});
+  return text + ServerEvent("message_stop", {{"type", "message_stop"}});
+}
+
+Json MessagesWriter::Whole(const AnswerParts& parts) const {
+  const AnswerParts::Choice& choice = parts.choices().at(0);
+  Json content = Json::array();
+  if (!choice.reasoning.empty()) {
+    content.push_back({{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", ""}});
+  }
+  if (!choice.text.empty()) content.push_back({{"type", "text"}, {"text", choice.text}});
+  for (const CallPart& call : choice.calls) {
+    // Arguments that are no object are told as they are.
+    Json input = Json::parse(call.call.arguments, nullptr, false);
+    if (!input.is_object()) input = {{"arguments", call.call.arguments}};
+    content.push_back({{"type", "tool_use"},
+                       {"id", call.id},
+                       {"name", call.call.name},
+                       {"input", std::move(input)}});
+  }
+  return Message(std::move(content), StopReason(choice), nullptr, Usage(parts));
+}
+
+}  // namespace
+
+StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
+  if (!body.IsObject()) return Bad("the body is not an object");
+  if (GivenField(body, "max_tokens") == nullptr) return Bad(Param("max_tokens") + " is missing");
+  const JsonNode system = TakeField(&body, "system"), messages = TakeField(&body, "messages");
+  KU_ASSIGN_OR_RETURN(std::string system_text, TextOfContent(system, Param("system")));
+  std::vector<JsonNode> list;
+  if (!system.IsNull()) {
+    list.push_back(ObjectNode(
+        {{"role", StringNode("system")}, {"content", StringNode(std::move(system_text))}}));
+  }
+  if (!messages.IsArray()) return Bad(Param("messages") + " is not a list");
+  for (const JsonNode& message : messages.items) {
+    KU_RETURN_IF_ERROR(AddMessage(message, "message " + std::to_string(list.size()), &list));
+  }
+  SetField(&body, "messages", ListNode(std::move(list)));
+  if (JsonNode tools = TakeField(&body, "tools"); !tools.IsNull()) {
+    KU_ASSIGN_OR_RETURN(tools, ToolsOf(std::move(tools)));
+    SetField(&body, "tools", std::move(tools));
+  }
+  KU_RETURN_IF_ERROR(SetChoice(TakeField(&body, "tool_choice"), &body));
+  KU_RETURN_IF_ERROR(SetThinking(TakeField(&body, "thinking"), &body));
+  RenameField(&body, "stop_sequences", "stop");
+  for (const char* field : {"n", "beam_width", "logprobs"}) {
+    if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
+  }
+  return body;
+}
+
+Json MessagesError(const ApiError& error) {
+  return {{"type", "error"},
+          {"error", {{"type", ErrorType(error.status)}, {"message", error.message}}}};
+}
+
+std::unique_ptr<AnswerWriter> MakeMessagesWriter(const PreparedRequest&, AnswerTitle title,
+                                                 const Tokenizer&, ReasoningField) {
+  return std::make_unique<MessagesWriter>(std::move(title));
+}
+
+}  // namespace kuiper

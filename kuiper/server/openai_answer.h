@@ -1,0 +1,15 @@
+// Answers in the form of OpenAI's chat/completions and completions.
+#pragma once
+
+#include <memory>
+
+#include "kuiper/server/answer_writer.h"
+
+namespace kuiper {
+
+// `prepared` and `tokenizer` must outlive the writer.
+std::unique_ptr<AnswerWriter> MakeOpenAiWriter(const PreparedRequest& prepared, AnswerTitle title,
+                                               const Tokenizer& tokenizer,
+                                               ReasoningField reasoning_field);
+
+}  // namespace kuiper

@@ -1,0 +1,10 @@
+// The texts of the files in kuiper/server/page, which CMake puts into a source; for page.cpp.
+#pragma once
+
+namespace kuiper {
+
+extern const char kPageHtml[];
+extern const char kPageStyle[];
+extern const char kPageScript[];
+
+}  // namespace kuiper

@@ -1,0 +1,347 @@
+#include "kuiper/server/responses_api.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kuiper/server/json_fields.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Status Bad(const std::string& message) {
+  return Status(StatusCode::kInput, message);
+}
+
+Status NotDone(std::string_view field, const std::string& why) {
+  return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
+}
+
+// A string, or a list of texts of either side.
+StatusOr<std::string> TextOfParts(const JsonNode& content) {
+  if (content.IsString()) return content.text;
+  if (!content.IsArray()) return Bad(Param("content") + " is neither a string nor a list");
+  std::string text;
+  for (const JsonNode& part : content.items) {
+    const std::string type = TextOfField(part, "type");
+    if (type != "input_text" && type != "output_text" && type != "text") {
+      return NotDone("input", "it holds a part of the type \"" + type + "\"");
+    }
+    text += TextOfField(part, "text");
+  }
+  return text;
+}
+
+// Calls that follow each other are those of one message.
+void AddCall(const JsonNode& item, std::vector<JsonNode>* messages) {
+  JsonNode call = ObjectNode(
+      {{"id", StringNode(TextOfField(item, "call_id"))},
+       {"type", StringNode("function")},
+       {"function", ObjectNode({{"name", StringNode(TextOfField(item, "name"))},
+                                {"arguments", StringNode(TextOfField(item, "arguments"))}})}});
+  const bool goes_on = !messages->empty() && TextOfField(messages->back(), "role") == "assistant";
+  if (!goes_on) {
+    messages->push_back(
+        ObjectNode({{"role", StringNode("assistant")}, {"content", StringNode("")}}));
+  }
+  JsonNode calls = TakeField(&messages->back(), "tool_calls");
+  if (calls.IsNull()) calls = ListNode();
+  calls.items.push_back(std::move(call));
+  SetField(&messages->back(), "tool_calls", std::move(calls));
+}
+
+Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
+  const std::string type = TextOfField(item, "type");
+  if (type == "reasoning") return OkStatus();  // templates strip it from history
+  if (type == "function_call") {
+    AddCall(item, messages);
+    return OkStatus();
+  }
+  const JsonNode* content = item.Find(type == "function_call_output" ? "output" : "content");
+  KU_ASSIGN_OR_RETURN(std::string text, TextOfParts(content == nullptr ? JsonNode() : *content));
+  if (type == "function_call_output") {
+    messages->push_back(ObjectNode({{"role", StringNode("tool")},
+                                    {"tool_call_id", StringNode(TextOfField(item, "call_id"))},
+                                    {"content", StringNode(std::move(text))}}));
+    return OkStatus();
+  }
+  if (!type.empty() && type != "message") {
+    return NotDone("input", "it holds an item of the type \"" + type + "\"");
+  }
+  messages->push_back(ObjectNode(
+      {{"role", StringNode(TextOfField(item, "role"))}, {"content", StringNode(std::move(text))}}));
+  return OkStatus();
+}
+
+// {"type": "function", "name", "description", "parameters", "strict"}
+StatusOr<JsonNode> ToolsOf(JsonNode tools) {
+  std::vector<JsonNode> list;
+  if (!tools.IsArray()) return Bad(Param("tools") + " is not a list");
+  for (JsonNode& tool : tools.items) {
+    if (TextOfField(tool, "type") != "function") {
+      return NotDone("tools", "the server has none of its own");
+    }
+    for (const char* key : {"type", "strict"}) TakeField(&tool, key);
+    list.push_back(ObjectNode({{"type", StringNode("function")}, {"function", std::move(tool)}}));
+  }
+  return ListNode(std::move(list));
+}
+
+// What is kept between requests, or happens behind the client's back.
+Status CheckStateless(JsonNode* body) {
+  for (const char* field : {"previous_response_id", "conversation", "prompt", "background"}) {
+    const JsonNode value = TakeField(body, field);
+    if (!value.IsNull() && !(value.IsBool() && !value.boolean)) {
+      return NotDone(field, "nothing is kept between requests");
+    }
+  }
+  const JsonNode text = TakeField(body, "text");
+  if (const JsonNode* format = text.Find("format"); format != nullptr) {
+    SetField(body, "response_format", *format);
+  }
+  // What is true of every answer here anyway.
+  for (const char* field : {"include", "truncation", "max_tool_calls", "text", "stream_options"}) {
+    TakeField(body, field);
+  }
+  return OkStatus();
+}
+
+class ResponsesWriter : public AnswerWriter {
+ public:
+  ResponsesWriter(const PreparedRequest& prepared, AnswerTitle title)
+      : request_(prepared.api.parameters()), title_(std::move(title)) {}
+
+  std::string Begin(const AnswerParts& parts) override;
+  std::string OnDelta(const AnswerDelta& delta, const AnswerParts& parts) override;
+  std::string End(const AnswerParts& parts) override;
+  std::string Failed(const ApiError& error) override {
+    return Event("error", {{"code", error.code}, {"message", error.message}, {"param", nullptr}});
+  }
+  Json Whole(const AnswerParts& parts) const override;
+
+ private:
+  enum class Kind { kNone, kReasoning, kMessage };
+
+  // An event of the stream; they are numbered.
+  std::string Event(const std::string& type, Json fields);
+  Json Response(const char* status, Json output, Json usage, Json incomplete) const;
+  std::string ItemId(size_t index) const {
+    return "item_" + title_.id + "_" + std::to_string(index);
+  }
+  Json TextItem(Kind kind, size_t index, const std::string& text, const char* status) const;
+  static Json Part(Kind kind, const std::string& text);
+  Json CallItem(const CallPart& call, size_t index, const std::string& arguments,
+                const char* status) const;
+  std::string Turn(Kind kind);
+  std::string AddText(Kind kind, const std::string& text);
+  std::string AddCall(const CallPart& call);
+
+  const Request request_;
+  const AnswerTitle title_;
+  int64_t num_events_ = 0;
+  Json done_ = Json::array();  // items that are whole
+  Kind open_ = Kind::kNone;
+  std::string text_;  // of the open item
+};
+
+std::string ResponsesWriter::Event(const std::string& type, Json fields) {
+  Json event = {{"type", type}, {"sequence_number", num_events_++}};
+  event.update(fields);
+  return ServerEvent(type, event);
+}
+
+Json ResponsesWriter::Response(const char* status, Json output, Json usage, Json incomplete) const {
+  return {{"id", "resp_" + title_.id},
+          {"object", "response"},
+          {"created_at", title_.created},
+          {"status", status},
+          {"error", nullptr},
+          {"incomplete_details", std::move(incomplete)},
+          {"instructions", nullptr},
+          {"metadata", Json::object()},
+          {"model", title_.model},
+          {"output", std::move(output)},
+          {"parallel_tool_calls", true},
+          {"temperature", request_.sampling.temperature},
+          {"top_p", request_.sampling.top_p},
+          {"tool_choice", "auto"},
+          {"tools", Json::array()},
+          {"store", false},
+          {"usage", std::move(usage)}};
+}
+
+Json ResponsesWriter::Part(Kind kind, const std::string& text) {
+  if (kind == Kind::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
+  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}};
+}
+
+Json ResponsesWriter::TextItem(Kind kind, size_t index, const std::string& text,
+                               const char* status) const {
+  Json content = Json::array();
+  if (!text.empty()) content.push_back(Part(kind, text));
+  if (kind == Kind::kReasoning) {
+    return {{"id", ItemId(index)},
+            {"type", "reasoning"},
+            {"status", status},
+            {"summary", Json::array()},
+            {"content", std::move(content)}};
+  }
+  return {{"id", ItemId(index)},
+          {"type", "message"},
+          {"status", status},
+          {"role", "assistant"},
+          {"content", std::move(content)}};
+}
+
+Json ResponsesWriter::CallItem(const CallPart& call, size_t index, const std::string& arguments,
+                               const char* status) const {
+  return {{"id", ItemId(index)}, {"type", "function_call"}, {"status", status},
+          {"call_id", call.id},  {"name", call.call.name},  {"arguments", arguments}};
+}
+
+std::string ResponsesWriter::Begin(const AnswerParts&) {
+  const Json response = Response("in_progress", Json::array(), nullptr, nullptr);
+  std::string out = Event("response.created", {{"response", response}});
+  out += Event("response.in_progress", {{"response", response}});
+  return out;
+}
+
+// Ends the open item unless it is of this kind, and begins one.
+std::string ResponsesWriter::Turn(Kind kind) {
+  if (kind == open_) return "";
+  std::string out;
+  if (open_ != Kind::kNone) {
+    const size_t index = done_.size();
+    const Json at = {{"item_id", ItemId(index)}, {"output_index", index}, {"content_index", 0}};
+    Json text = at, part = at;
+    text["text"] = text_;
+    part["part"] = Part(open_, text_);
+    const bool is_message = open_ == Kind::kMessage;
+    out += Event(is_message ? "response.output_text.done" : "response.reasoning_text.done", text);
+    out += Event("response.content_part.done", part);
+    const Json item = TextItem(open_, index, text_, "completed");
+    out += Event("response.output_item.done", {{"output_index", index}, {"item", item}});
+    done_.push_back(item);
+  }
+  open_ = kind;
+  text_.clear();
+  if (kind == Kind::kNone) return out;
+  const size_t index = done_.size();
+  out += Event("response.output_item.added",
+               {{"output_index", index}, {"item", TextItem(kind, index, "", "in_progress")}});
+  return out + Event("response.content_part.added", {{"item_id", ItemId(index)},
+                                                     {"output_index", index},
+                                                     {"content_index", 0},
+                                                     {"part", Part(kind, "")}});
+}
+
+std::string ResponsesWriter::AddText(Kind kind, const std::string& text) {
+  std::string out = Turn(kind);
+  text_ += text;
+  const bool is_message = kind == Kind::kMessage;
+  return out + Event(is_message ? "response.output_text.delta" : "response.reasoning_text.delta",
+                     {{"item_id", ItemId(done_.size())},
+                      {"output_index", done_.size()},
+                      {"content_index", 0},
+                      {"delta", text}});
+}
+
+std::string ResponsesWriter::AddCall(const CallPart& call) {
+  std::string out = Turn(Kind::kNone);
+  const size_t index = done_.size();
+  const Json at = {{"item_id", ItemId(index)}, {"output_index", index}};
+  Json delta = at, whole = at;
+  delta["delta"] = call.call.arguments;
+  whole["arguments"] = call.call.arguments;
+  const Json item = CallItem(call, index, call.call.arguments, "completed");
+  out += Event("response.output_item.added",
+               {{"output_index", index}, {"item", CallItem(call, index, "", "in_progress")}});
+  out += Event("response.function_call_arguments.delta", delta);
+  out += Event("response.function_call_arguments.done", whole);
+  out += Event("response.output_item.done", {{"output_index", index}, {"item", item}});
+  done_.push_back(item);
+  return out;
+}
+
+std::string ResponsesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts&) {
+  std::string out;
+  if (!delta.reasoning.empty()) out += AddText(Kind::kReasoning, delta.reasoning);
+  if (!delta.text.empty()) out += AddText(Kind::kMessage, delta.text);
+  for (const CallPart& call : delta.calls) out += AddCall(call);
+  return out;
+}
+
+std::string ResponsesWriter::End(const AnswerParts& parts) {
+  std::string out = Turn(Kind::kNone);
+  Json whole = Whole(parts);
+  whole["output"] = done_;
+  const bool is_whole = whole["status"] == "completed";
+  return out +
+         Event(is_whole ? "response.completed" : "response.incomplete", {{"response", whole}});
+}
+
+Json ResponsesWriter::Whole(const AnswerParts& parts) const {
+  const AnswerParts::Choice& choice = parts.choices().at(0);
+  Json output = Json::array();
+  if (!choice.reasoning.empty()) {
+    output.push_back(TextItem(Kind::kReasoning, output.size(), choice.reasoning, "completed"));
+  }
+  if (!choice.text.empty()) {
+    output.push_back(TextItem(Kind::kMessage, output.size(), choice.text, "completed"));
+  }
+  for (const CallPart& call : choice.calls) {
+    output.push_back(CallItem(call, output.size(), call.call.arguments, "completed"));
+  }
+  const int input = parts.num_prompt_tokens(), generated = parts.num_generated_tokens();
+  const Json usage = {
+      {"input_tokens", input},
+      {"input_tokens_details", {{"cached_tokens", parts.num_cached_tokens()}}},
+      {"output_tokens", generated},
+      {"output_tokens_details", {{"reasoning_tokens", parts.num_reasoning_tokens()}}},
+      {"total_tokens", input + generated}};
+  const bool is_cut = choice.finish() == std::string("length");
+  return Response(is_cut ? "incomplete" : "completed", std::move(output), usage,
+                  is_cut ? Json{{"reason", "max_output_tokens"}} : Json());
+}
+
+}  // namespace
+
+StatusOr<JsonNode> ChatOfResponses(JsonNode body) {
+  if (!body.IsObject()) return Bad("the body is not an object");
+  KU_RETURN_IF_ERROR(CheckStateless(&body));
+  const JsonNode instructions = TakeField(&body, "instructions"), input = TakeField(&body, "input");
+  std::vector<JsonNode> messages;
+  if (instructions.IsString()) {
+    messages.push_back(ObjectNode({{"role", StringNode("system")}, {"content", instructions}}));
+  }
+  if (input.IsString()) {
+    messages.push_back(ObjectNode({{"role", StringNode("user")}, {"content", input}}));
+  } else if (input.IsArray()) {
+    for (const JsonNode& item : input.items) KU_RETURN_IF_ERROR(AddItem(item, &messages));
+  } else {
+    return Bad(Param("input") + " is neither a string nor a list");
+  }
+  for (const char* field : {"messages", "n", "beam_width", "logprobs"}) {
+    if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
+  }
+  SetField(&body, "messages", ListNode(std::move(messages)));
+  if (JsonNode tools = TakeField(&body, "tools"); !tools.IsNull()) {
+    KU_ASSIGN_OR_RETURN(tools, ToolsOf(std::move(tools)));
+    SetField(&body, "tools", std::move(tools));
+  }
+  const JsonNode reasoning = TakeField(&body, "reasoning");
+  if (const JsonNode* effort = reasoning.Find("effort"); effort != nullptr) {
+    SetField(&body, "reasoning_effort", *effort);
+  }
+  RenameField(&body, "max_output_tokens", "max_tokens");
+  return body;
+}
+
+std::unique_ptr<AnswerWriter> MakeResponsesWriter(const PreparedRequest& prepared,
+                                                  AnswerTitle title, const Tokenizer&,
+                                                  ReasoningField) {
+  return std::make_unique<ResponsesWriter>(prepared, std::move(title));
+}
+
+}  // namespace kuiper

@@ -1,0 +1,55 @@
+// What a server knows of its model, and what becomes of a body before the engine sees it: templates
+// and tokenizing. Changes nothing but the answer memory, so that any thread may prepare requests.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kuiper/chat/conversation.h"
+#include "kuiper/chat/tool_calls.h"
+#include "kuiper/engine/engine.h"
+#include "kuiper/server/answer_memory.h"
+#include "kuiper/server/api_error.h"
+#include "kuiper/server/api_request.h"
+
+namespace kuiper {
+
+struct ServedModel {
+  std::vector<std::string> names;  // the first one is in the answers
+  std::string fingerprint;
+  int64_t created = 0;
+  const Tokenizer* tokenizer = nullptr;
+  TemplateOptions chat;
+  bool has_template = true;
+  Request defaults;           // of bodies
+  int max_output_tokens = 0;  // 0: as many as the context takes
+  int max_context = 0;
+  int max_choices = 0;  // of one body
+  EngineConfig config;
+  std::string device;
+
+  bool Has(const std::string& name) const;
+  std::optional<ToolCallForm> tool_form() const;
+};
+
+struct PreparedRequest {
+  ApiRequest api;
+  std::vector<Request> requests;
+  std::vector<std::string> echoes;  // of completions that echo: the prompts' texts
+  uint64_t history = 0;             // key of the conversation in the answer memory; chats only
+};
+
+using PreparedOr = std::variant<PreparedRequest, ApiError>;
+
+// `memory` may be null.
+PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, const std::string& body,
+                   bool is_chat);
+PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat);
+
+// The prompt of a body with messages, without an answer: /apply-template, /tokenize.
+StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model, const ParsedMessages& messages);
+
+}  // namespace kuiper

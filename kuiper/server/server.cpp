@@ -1,0 +1,304 @@
+#include "kuiper/server/server.h"
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+#include "kuiper/base/hash.h"
+#include "kuiper/server/api_forms.h"
+#include "kuiper/server/endpoints.h"
+#include "kuiper/server/page.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kNumWorkers = 2;
+
+}  // namespace
+
+Server::Server(HttpServer& http, const ServerSettings& settings)
+    : http_(http),
+      settings_(settings),
+      sessions_(http, workers_, settings_, metrics_),
+      watchers_(http, sessions_),
+      id_prefix_(HashText((uint64_t{std::random_device()()} << 32) | std::random_device()())),
+      workers_(kNumWorkers) {}
+
+void Server::Run() {
+  http_.Run(*this);
+  const std::lock_guard lock(ending_);
+  has_ended_ = true;
+  if (stopped_loop_ != nullptr) stopped_loop_->Stop();
+}
+
+void Server::Open(ServedModel model, EngineLoop& loop, PageWatch* view) {
+  {
+    const std::lock_guard lock(ending_);
+    stopped_loop_ = &loop;
+    if (has_ended_) loop.Stop();
+  }
+  http_.Post([this, model = std::move(model), &loop, view]() mutable {
+    model_ = std::move(model);
+    if (view != nullptr) watchers_.Open(loop, *view);
+    sessions_.Open(*model_, loop);
+    loop.Call([this](Engine& engine) {
+      http_.Post([this, kv = engine.kv_stats()] { metrics_.kv = kv; });
+    });
+  });
+}
+
+void Server::Drain() {
+  http_.Post([this] {
+    if (drain_begin_.has_value()) return;
+    drain_begin_ = Clock::now();
+    watchers_.EndAll();
+    http_.StopAccepting();
+  });
+}
+
+EngineLoop::Deliver Server::deliver() {
+  return [this](EngineNews news) {
+    http_.Post([this, news = std::move(news)]() mutable { sessions_.OnNews(std::move(news)); });
+  };
+}
+
+const std::vector<Server::Route>& Server::Routes() {
+  using Answer = void (Server::*)(const Ask&);
+  const auto form = [](const char* path, const ApiForm& form) {
+    return Route{"POST", path, &form, nullptr, nullptr};
+  };
+  const auto compute = [](const char* path, Computation compute) {
+    return Route{"POST", path, nullptr, compute, nullptr};
+  };
+  const auto get = [](const char* path, Answer answer, bool needs_model = true) {
+    return Route{"GET", path, nullptr, nullptr, answer, true, needs_model};
+  };
+  const auto open = [](const char* path, Answer answer) {  // for everybody, at any time
+    return Route{"GET", path, nullptr, nullptr, answer, false, false};
+  };
+  static const std::vector<Route> routes = {
+      form("/chat/completions", kChatForm),
+      form("/completions", kCompletionForm),
+      form("/messages", kMessagesForm),
+      form("/responses", kResponsesForm),
+      compute("/messages/count_tokens", CountTokensBody),
+      compute("/tokenize", TokenizeBody),
+      compute("/detokenize", DetokenizeBody),
+      compute("/apply-template", ApplyTemplateBody),
+      get("/models", &Server::Models),
+      get("/models/", &Server::OneModel),
+      get("/props", &Server::Props),
+      get("/kuiper/kv", &Server::WatchKv),
+      get("/metrics", &Server::GetMetrics, false),
+      open("/", &Server::Page),
+      open("/kuiper/page.css", &Server::Page),
+      open("/kuiper/page.js", &Server::Page),
+      open("/version", &Server::Version),
+      open("/health", &Server::Health),
+      open("/ping", &Server::Ping),
+  };
+  return routes;
+}
+
+const Server::Route* Server::FindRoute(Ask* ask) {
+  std::string path = ask->request.path;
+  if (path.starts_with("/v1/")) path.erase(0, 3);
+  std::string allowed;
+  for (const Route& route : Routes()) {
+    const std::string_view of(route.path);
+    const bool is_prefix = of.size() > 1 && of.back() == '/';
+    const bool fits = is_prefix ? path.size() > of.size() && path.starts_with(of) : path == of;
+    if (!fits) continue;
+    const std::string& method = ask->request.method;
+    if (method == route.method || (method == "HEAD" && route.method == std::string("GET"))) {
+      if (is_prefix) ask->model = path.substr(of.size());
+      return &route;
+    }
+    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
+  }
+  if (allowed.empty()) {
+    Refuse(*ask, MakeError(404, "not_found", "there is no " + ask->request.path));
+  } else if (ask->request.method == "OPTIONS") {
+    HttpHeaders headers = CorsHeaders(ask->request);
+    headers.emplace_back("Allow", allowed + ", OPTIONS");
+    http_.Send(ask->exchange, 204, headers, "");
+  } else {
+    Refuse(*ask, MakeError(405, "method_not_allowed", ask->request.path + " takes " + allowed));
+  }
+  return nullptr;
+}
+
+bool Server::MayAsk(const Ask& ask, const Route& route) {
+  switch (CheckAccess(settings_.access, ask.request, route.needs_key)) {
+    case Access::kAllowed:
+      break;
+    case Access::kNoKey:
+      Refuse(ask, MakeError(401, "invalid_api_key", "the API key is missing or wrong"));
+      return false;
+    case Access::kWrongHost:
+      Refuse(ask, MakeError(403, "wrong_host", "the Host header does not name this machine"));
+      return false;
+    case Access::kWrongOrigin:
+      Refuse(ask, MakeError(403, "wrong_origin", "pages of this origin may not ask this server"));
+      return false;
+  }
+  if (route.needs_model && !model_.has_value()) {
+    Refuse(ask, MakeError(503, "loading", "the model is being loaded"));
+    return false;
+  }
+  const bool is_work = std::string_view(route.method) == "POST";
+  if (is_work && drain_begin_.has_value()) {
+    Refuse(ask, MakeError(503, "draining", "the server is shutting down"));
+    return false;
+  }
+  // What curl -d says of its own accord is taken for JSON, too: a page of another origin cannot
+  // send it unnoticed, its origin is checked.
+  const std::string* type = ask.request.Header("content-type");
+  if (is_work && type != nullptr && !type->starts_with("application/json") &&
+      !type->starts_with("application/x-www-form-urlencoded")) {
+    Refuse(ask, MakeError(415, "unsupported_media_type", "the body must be application/json"));
+    return false;
+  }
+  return true;
+}
+
+void Server::OnRequest(int64_t exchange, HttpRequest request) {
+  Ask ask;
+  ask.exchange = exchange;
+  ask.request = std::move(request);
+  const std::string* id = ask.request.Header("x-request-id");
+  ask.id = id != nullptr && IsRequestId(*id) ? *id : id_prefix_ + std::to_string(next_id_++);
+  const Route* route = FindRoute(&ask);
+  if (route == nullptr || !MayAsk(ask, *route)) return;
+  if (route->form != nullptr) {
+    sessions_.Start(exchange, *route->form, std::move(ask.request), ask.id);
+  } else if (route->compute != nullptr) {
+    Compute(std::move(ask), route->compute);
+  } else {
+    (this->*route->answer)(ask);
+  }
+}
+
+void Server::OnGone(int64_t exchange) {
+  watchers_.Remove(exchange);
+  sessions_.OnGone(exchange);
+}
+
+std::string Server::ErrorBody(int status, const std::string& message) {
+  ++metrics_.answers[status];
+  return JsonText(ErrorJson(MakeError(status, "malformed_http", message))) + "\n";
+}
+
+void Server::OnTick() {
+  if (settings_.should_end && !drain_begin_.has_value() && settings_.should_end()) Drain();
+  sessions_.OnTick();
+  metrics_.num_connections = http_.num_connections();
+  watchers_.OnTick();
+  if (!drain_begin_.has_value()) return;
+  if (Clock::now() - *drain_begin_ > settings_.drain_timeout) {
+    sessions_.EndAll(MakeError(503, "draining", "the server is shutting down"));
+  }
+  // The connections close when their answers are written.
+  const bool is_late =
+      Clock::now() - *drain_begin_ > settings_.drain_timeout + std::chrono::seconds(5);
+  if (sessions_.empty() && (http_.num_connections() == 0 || is_late)) http_.Stop();
+}
+
+HttpHeaders Server::CorsHeaders(const HttpRequest& request) const {
+  const std::string* origin = request.Header("origin");
+  if (origin == nullptr || settings_.access.cors_origin.empty()) return {};
+  return {{"Access-Control-Allow-Origin", settings_.access.cors_origin},
+          {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
+          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Vary", "Origin"}};
+}
+
+void Server::Reply(const Ask& ask, int status, const Json& body) {
+  ++metrics_.answers[status];
+  HttpHeaders headers = JsonHeaders(ask.id);
+  for (auto& header : CorsHeaders(ask.request)) headers.push_back(std::move(header));
+  if (status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 503) headers.emplace_back("Retry-After", "1");
+  http_.Send(ask.exchange, status, headers, JsonText(body) + "\n");
+}
+
+void Server::Refuse(const Ask& ask, const ApiError& error) {
+  Reply(ask, error.status, ErrorJson(error));
+}
+
+void Server::Models(const Ask& ask) {
+  Reply(ask, 200, ModelsJson(*model_));
+}
+
+void Server::OneModel(const Ask& ask) {
+  if (model_->Has(ask.model)) return Reply(ask, 200, ModelJson(*model_, ask.model));
+  Refuse(ask, MakeError(404, "model_not_found", "there is no model " + ask.model));
+}
+
+void Server::Health(const Ask& ask) {
+  const char* status = drain_begin_.has_value() ? "draining"
+                       : model_.has_value()     ? "ok"
+                                                : "loading";
+  Reply(ask, status == std::string("ok") ? 200 : 503, {{"status", status}});
+}
+
+void Server::Ping(const Ask& ask) {
+  Reply(ask, 200, {{"status", "alive"}});
+}
+
+void Server::Version(const Ask& ask) {
+  Reply(ask, 200, {{"version", Engine::Version()}});
+}
+
+void Server::Props(const Ask& ask) {
+  Reply(ask, 200, PropsJson(*model_));
+}
+
+void Server::Page(const Ask& ask) {
+  const PageFile file = PageFileOf(ask.request.path);
+  ++metrics_.answers[200];
+  http_.Send(ask.exchange, 200, file.headers, file.text);
+}
+
+void Server::GetMetrics(const Ask& ask) {
+  metrics_.num_running = sessions_.num_running();
+  metrics_.num_waiting = sessions_.num_waiting();
+  metrics_.num_connections = http_.num_connections();
+  metrics_.slow_readers = http_.num_slow_readers();
+  const std::string name = model_.has_value() ? model_->names.at(0) : "";
+  http_.Send(
+      ask.exchange, 200,
+      {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}, {"X-Request-Id", ask.id}},
+      metrics_.Text(settings_.metrics_prefix, name));
+}
+
+void Server::Compute(Ask ask, Computation compute) {
+  workers_.Add([this, ask = std::move(ask), compute, model = &*model_] {
+    StatusOr<JsonNode> body = ParseJson(ask.request.body, StatusCode::kInput, "the body");
+    StatusOr<Json> answer = Json();
+    if (!body.ok()) {
+      answer = body.status();
+    } else if (!body->IsObject()) {
+      answer = Status(StatusCode::kInput, "the body is not an object");
+    } else {
+      answer = compute(*model, std::move(*body));
+    }
+    http_.Post([this, ask, answer = std::move(answer)] {
+      if (answer.ok()) return Reply(ask, 200, *answer);
+      Refuse(ask, ErrorOf(answer.status()));
+    });
+  });
+}
+
+// A stream of pictures, or one with ?once=1.
+void Server::WatchKv(const Ask& ask) {
+  if (!watchers_.is_open()) {
+    return Refuse(ask, MakeError(404, "not_found", "the KV cache is not watched"));
+  }
+  ++metrics_.answers[200];
+  watchers_.Add(ask.exchange, ask.request.query == "once=1", ask.id);
+}
+
+}  // namespace kuiper

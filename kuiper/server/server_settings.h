@@ -1,0 +1,29 @@
+// How a server is run. Plain values; the programs fill them in.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "kuiper/server/access.h"
+#include "kuiper/server/answer_writer.h"
+#include "kuiper/server/http_server.h"
+
+namespace kuiper {
+
+struct ServerSettings {
+  HttpSettings http;
+  AccessRules access;
+  int max_queue = 64;                            // answers that may wait besides those that run
+  std::chrono::milliseconds request_timeout{0};  // 0: none
+  std::chrono::milliseconds drain_timeout{30000};
+  std::chrono::milliseconds ping_interval{15000};  // of streams that have nothing to say
+  std::chrono::milliseconds release_after{0};      // idle memory is given back; 0: never
+  std::string metrics_prefix = "kuiper";
+  ReasoningField reasoning_field = ReasoningField::kBoth;
+  size_t memory_tokens = 1 << 20;  // of answers whose ids are kept; 0: none
+  // Asked ten times a second: whether it is time to drain, as a signal says. May be empty.
+  std::function<bool()> should_end = {};
+};
+
+}  // namespace kuiper

@@ -1,0 +1,26 @@
+// A text with tool calls, given to the parser in pieces; of its tests and its fuzz target.
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kuiper/chat/tool_calls.h"
+
+namespace kuiper::test {
+
+// All that the parser finds. The function f has a parameter s that takes a string.
+inline ToolCallParser::Delta ParseCalls(ToolCallForm::Kind kind,
+                                        const std::vector<std::string_view>& pieces) {
+  ToolCallParser parser({.kind = kind}, {{"f", {"s"}}});
+  ToolCallParser::Delta all;
+  const auto add = [&](ToolCallParser::Delta delta) {
+    all.text += delta.text;
+    all.calls.insert(all.calls.end(), delta.calls.begin(), delta.calls.end());
+  };
+  for (const std::string_view piece : pieces) add(parser.Push(piece));
+  add(parser.Finish());
+  return all;
+}
+
+}  // namespace kuiper::test

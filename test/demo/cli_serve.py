@@ -1,0 +1,190 @@
+"""kuiper_server and kuiper serve as programs: ports, signals, answers equal to those of qwen3_infer."""
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from cli_harness import ARGS, CliTest, default_signals, fnv1a64, program
+
+QUESTIONS = ["What is %d + %d?" % (a, b) for a in range(2, 7) for b in range(1, 6)]
+
+
+class Serve(CliTest):
+    def start(self, *args, name="kuiper_server", env=None):
+        """-> (process, port) of a server that is ready."""
+        port_file = self.path("port")
+        if os.path.exists(port_file):
+            os.remove(port_file)
+        log = open(self.path("log"), "w", encoding="utf-8")
+        self.addCleanup(log.close)
+        command = [program(name)] + (["serve"] if name == "kuiper" else [])
+        process = subprocess.Popen(
+            command + [self.qwen3, "--device", "cpu", "--port", "0", "--port-file", port_file, *args],
+            stdout=subprocess.DEVNULL, stderr=log, preexec_fn=default_signals, env=env)
+        self.addCleanup(self.stop, process)
+        self.wait_for(lambda: os.path.exists(port_file) or process.poll() is not None)
+        self.assertIsNone(process.poll(), self.log())
+        with open(port_file, encoding="utf-8") as f:
+            port = int(f.read())
+        self.wait_for(lambda: self.ask(port, "GET", "/health")[0] == 200)
+        return process, port
+
+    def stop(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8") as f:
+            return f.read()
+
+    def wait_for(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end, "in vain; log:\n" + self.log())
+            time.sleep(0.02)
+
+    def ask(self, port, method, path, body=None, headers=None):
+        """-> (status, text)"""
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers or {})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+    def chat(self, port, text, **fields):
+        body = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 24,
+                "return_token_ids": True, **fields}
+        status, text = self.ask(port, "POST", "/v1/chat/completions", body)
+        self.assertEqual(status, 200, text)
+        return text
+
+    def streamed_ids(self, port, text):
+        ids = []
+        for line in self.chat(port, text, stream=True).splitlines():
+            if line.startswith("data: {"):
+                for choice in json.loads(line[6:])["choices"]:
+                    ids += choice["token_ids"]
+        return ids
+
+    def test_greedy_answers_are_those_of_the_program_alone_and_at_once(self):
+        requests = "".join(json.dumps({"custom_id": str(i), "messages": [{"role": "user", "content": q}],
+                                       "temperature": 0, "max_tokens": 24}) + "\n"
+                           for i, q in enumerate(QUESTIONS))
+        answers = self.path("answers.jsonl")
+        self.ok(self.qwen3, "--device", "cpu", "--input", self.path("r.jsonl", requests), "--output", answers,
+                name="kuiper_batch")
+        with open(answers, encoding="utf-8") as f:
+            expected = [json.loads(line)["token_ids_fnv1a64"] for line in f]
+        # The batch's answers are qwen3_infer's (cli_batch.py); one is looked at here.
+        single = self.ok(self.qwen3, "-p", QUESTIONS[0], "--max-tokens", "24", "-o", "json", "--device", "cpu").json()
+        self.assertEqual(single["token_ids_fnv1a64"], expected[0])
+        process, port = self.start("--max-num-seqs", "8")
+        found = {}
+
+        def work(i):
+            body = json.loads(self.chat(port, QUESTIONS[i]))
+            found[i] = fnv1a64(body["choices"][0]["token_ids"]), fnv1a64(self.streamed_ids(port, QUESTIONS[i]))
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(QUESTIONS))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([found[i] for i in range(len(QUESTIONS))], [(e, e) for e in expected])
+        alone = json.loads(self.chat(port, QUESTIONS[3]))
+        self.assertEqual(fnv1a64(alone["choices"][0]["token_ids"]), expected[3])
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0, self.log())
+
+    def test_sigterm_lets_streams_end(self):
+        process, port = self.start(name="kuiper")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self.addCleanup(connection.close)
+        body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "max_tokens": 400,
+                "ignore_eos": True, "temperature": 0}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        response = connection.getresponse()
+        text = response.readline().decode()
+        process.send_signal(signal.SIGTERM)
+        text += response.read().decode()
+        self.assertTrue(text.endswith("data: [DONE]\n\n"), text[-200:])
+        self.assertIn('"finish_reason":"length"', text)
+        self.assertEqual(process.wait(timeout=60), 0, self.log())
+
+    def test_a_second_signal_ends_at_once(self):
+        process, port = self.start()
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self.addCleanup(connection.close)
+        body = {"prompt": "x", "stream": True, "ignore_eos": True, "temperature": 0}
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        connection.getresponse().readline()
+        process.send_signal(signal.SIGINT)
+        self.wait_for(lambda: not self.accepts(port))
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
+
+    def accepts(self, port):
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", port)) == 0
+
+    def test_the_commands_of_the_document_work(self):
+        if shutil.which("curl") is None:
+            self.skipTest("curl is not installed")
+        with open(os.path.join(ARGS.source, "docs", "server.md"), encoding="utf-8") as f:
+            commands = f.read().split("```sh\n")[1].split("```")[0]
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        commands = commands.replace("tools/quickstart.sh\n", "").replace("8000", str(port))
+        commands = "set -e\n" + commands.replace("build/demo/", ARGS.bin + "/") + "wait"
+        result = subprocess.run(["bash", "-c", commands], cwd=ARGS.source, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, timeout=120, preexec_fn=default_signals, check=False)
+        out = result.stdout.decode()
+        self.assertIn('"object":"chat.completion"', out, result.stderr.decode())
+        self.assertTrue(out.endswith("data: [DONE]\n\n"), out[-300:])
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+
+    def test_keys_names_and_unix_sockets(self):
+        keys = self.path("keys", "# one\nsecret\n")
+        path = os.path.join(self.dir, "socket")
+        _, port = self.start("--api-key-file", keys, "--served-model-name", "a", "--served-model-name", "b")
+        self.assertEqual(self.ask(port, "GET", "/v1/models")[0], 401)
+        status, text = self.ask(port, "GET", "/v1/models", headers={"Authorization": "Bearer secret"})
+        self.assertEqual((status, [m["id"] for m in json.loads(text)["data"]]), (200, ["a", "b"]))
+        log = open(self.path("log2"), "w", encoding="utf-8")
+        self.addCleanup(log.close)
+        process = subprocess.Popen([program("kuiper_server"), self.qwen3, "--device", "cpu", "--unix-socket", path],
+                                   stdout=subprocess.DEVNULL, stderr=log, preexec_fn=default_signals,
+                                   env={**os.environ, "KUIPER_API_KEY": "other"})
+        self.addCleanup(self.stop, process)
+        self.wait_for(lambda: os.path.exists(path))
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(path)
+            s.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = b""
+            while part := s.recv(4096):
+                answer += part
+        self.assertTrue(answer.startswith(b"HTTP/1.1 401 "), answer)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertFalse(os.path.exists(path))
+
+    def test_addresses_and_files_that_cannot_be_used(self):
+        _, port = self.start()
+        taken = self.run_cli(self.qwen3, "--device", "cpu", "--port", str(port), name="kuiper_server")
+        self.assertEqual(taken.rc, 2)
+        self.assertIn("Address already in use", taken.error_lines()[0])
+        for args in (["--api-key-file", self.path("none")], ["--host", "no.such.host.invalid"],
+                     ["--port", "70000"], ["--reasoning-field", "x"]):
+            result = self.run_cli(self.qwen3, "--device", "cpu", *args, name="kuiper_server")
+            self.assertEqual(result.rc, 2, result.err)
+            self.assertEqual(len(result.error_lines()), 1, result.err)
+        self.assertEqual(self.run_cli("/no/model", name="kuiper_server").rc, 3)

@@ -1,0 +1,185 @@
+"""The chat page of kuiper_server in a real browser: a conversation, its controls, the map of pages.
+
+    python3 test/demo/page_test.py SERVER MODEL [FOLDER FOR SCREENSHOTS]
+
+Ends with 77 (skipped) where Selenium, Chromium or its driver are not installed.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+except ImportError as error:
+    print("skipped:", error)
+    sys.exit(77)
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+if BROWSER is None or DRIVER is None:
+    print("skipped: chromium or chromedriver is not installed")
+    sys.exit(77)
+
+
+class Page:
+    def __init__(self, url, folder, profile):
+        options = webdriver.ChromeOptions()
+        options.binary_location = BROWSER
+        # The sandbox of the browser cannot be had in most containers.
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                         "--user-data-dir=" + profile, "--window-size=1200,900"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(service=Service(DRIVER), options=options)
+        self.url, self.folder = url, folder
+        self.driver.get(url)
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(self, condition, what):
+        WebDriverWait(self.driver, 60, poll_frequency=0.1).until(lambda _: condition(), what)
+        print("ok:", what)
+
+    def say(self, text):
+        self.find("#input").send_keys(text, Keys.ENTER)
+
+    def is_idle(self):
+        return self.find("#send").is_displayed()
+
+    def button(self, message, name):
+        node = self.all("#messages > li")[message]
+        next(b for b in node.find_elements(By.TAG_NAME, "button") if b.text == name).click()
+
+    def shoot(self, name):
+        if self.folder:
+            self.driver.save_screenshot(os.path.join(self.folder, name + ".png"))
+
+    def hosts(self):
+        """Of all requests that the page made."""
+        found = set()
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                url = urllib.parse.urlsplit(message["params"]["request"]["url"])
+                if not url.scheme.startswith("chrome"):  # the browser's own first page
+                    found.add(url.netloc)
+        return found - {""}
+
+
+def converse(page):
+    page.wait(lambda: page.find("#model").text == "tiny", "the page knows the model")
+    page.say("What is 2 + 3?")
+    page.wait(lambda: len(page.all("#messages > li")) == 2 and page.is_idle(), "an answer comes")
+    first = page.all("#messages .assistant .body")[0].text
+    assert first, "the answer is empty"
+    assert "tokens in" in page.find("#messages .assistant .tools").text
+    page.say("And 4 + 1?")
+    page.wait(lambda: len(page.all("#messages > li")) == 4 and page.is_idle(), "a second turn")
+    page.button(3, "Regenerate")
+    page.wait(lambda: len(page.all("#messages > li")) == 4 and page.is_idle(), "it can be generated again")
+    page.button(2, "Edit")
+    assert len(page.all("#messages > li")) == 2
+    assert page.find("#input").get_attribute("value") == "And 4 + 1?"
+    page.find("#input").clear()
+    page.driver.refresh()
+    page.wait(lambda: len(page.all("#messages > li")) == 2, "the browser keeps the conversation")
+    assert page.all("#messages .assistant .body")[0].text == first
+
+
+def markdown(page):
+    text = ("# Head\n\nSome **bold** `code` <img src=x onerror=\"document.title='broken'\">\n\n- a\n- b\n\n| x | y |\n|---|---|\n"
+            "| 1 | 2 |\n\n```py\nreturn \"<b>\"\n```\n")
+    chat = {"messages": [{"role": "user", "content": "m"}, {"role": "assistant", "content": text, "reasoning_content": "why"}]}
+    page.driver.execute_script("importChats(arguments[0])", json.dumps(chat))
+    body = page.all("#messages .assistant .body")[0]
+    for selector in ("h2", "strong", "code", "ul li", "table td", "pre code .word", "details summary"):
+        assert body.find_elements(By.CSS_SELECTOR, selector), selector
+    assert not body.find_elements(By.CSS_SELECTOR, "img, b"), "what a model says became HTML"
+    assert page.driver.title == "Kuiper"
+    print("ok: markdown becomes nodes, HTML stays text")
+
+
+def pages_and_stop(page):
+    page.find("#show-settings").click()
+    field = page.find("[name=max_tokens]")
+    field.send_keys("4000", Keys.TAB)
+    page.find("[name=temperature]").send_keys("1.9", Keys.TAB)
+    page.find("#show-settings").click()
+    page.find("#show-pages").click()
+    page.wait(lambda: "in use" in page.find("#page-text").text, "the map of pages is there")
+    page.find("#new").click()
+    page.driver.execute_script("const old = bodyOf; bodyOf = (chat) => ({...old(chat), ignore_eos: true});")
+    page.say("Count")
+    page.wait(lambda: page.find("#page-table").text.startswith("Block table"), "it shows the answer's own pages")
+    page.shoot("pages")
+    page.find("body").send_keys(Keys.ESCAPE)
+    page.wait(page.is_idle, "Escape stops an answer")
+    page.wait(lambda: page.find("#page-table").text == "", "its pages are given back")
+    page.find("#show-pages").click()
+
+
+def sizes(page):
+    for width, height in ((1200, 900), (800, 600), (360, 640)):
+        page.driver.set_window_size(width, height)
+        for theme in ("light", "dark"):
+            page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
+                                        {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+            page.shoot(f"{width}-{theme}")
+            overflow = page.driver.execute_script(
+                "return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert overflow <= 0, f"{width} pixels are too few by {overflow}"
+    print("ok: three sizes and two themes")
+
+
+def check(url, folder, profile):
+    page = Page(url, folder, profile)
+    try:
+        converse(page)
+        markdown(page)
+        sizes(page)
+        page.driver.set_window_size(1200, 900)
+        pages_and_stop(page)
+        errors = [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"]
+        assert not errors, errors
+        hosts = page.hosts()
+        assert hosts == {urllib.parse.urlsplit(url).netloc}, hosts
+        print("ok: no errors, no other host")
+    finally:
+        page.driver.quit()
+
+
+def main():
+    server, model = sys.argv[1:3]
+    folder = sys.argv[3] if len(sys.argv) > 3 else None
+    with tempfile.TemporaryDirectory() as scratch:
+        port_file = os.path.join(scratch, "port")
+        process = subprocess.Popen([server, model, "--device", "cpu", "--port", "0", "--port-file", port_file,
+                                    "--served-model-name", "tiny"])
+        try:
+            end = time.monotonic() + 60
+            while not os.path.exists(port_file) and time.monotonic() < end:
+                time.sleep(0.05)
+            with open(port_file, encoding="utf-8") as f:
+                url = f"http://127.0.0.1:{int(f.read())}/"
+            time.sleep(1)
+            check(url, folder, os.path.join(scratch, "profile"))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#include "kuiper/server/api_request.h"
+
+#include <gtest/gtest.h>
+
+namespace kuiper {
+namespace {
+
+StatusOr<ApiRequest> Parse(const std::string& body, bool is_chat = true) {
+  auto json = ParseJson(body, StatusCode::kInput, "body");
+  if (!json.ok()) return json.status();
+  return ParseApiRequest(std::move(*json), is_chat, {});
+}
+
+std::string Chat(const std::string& fields) {
+  return R"({"messages": [{"role": "user", "content": "x"}])" +
+         std::string(fields.empty() ? "" : ", ") + fields + "}";
+}
+
+ApiRequest Good(const std::string& body, bool is_chat = true) {
+  auto request = Parse(body, is_chat);
+  EXPECT_TRUE(request.ok()) << body << ": " << request.status().message();
+  ApiRequest none;
+  none.prompts.emplace_back();
+  return request.ok() ? std::move(*request) : none;
+}
+
+TEST(ApiRequest, FieldsOfStreams) {
+  const ApiRequest plain = Good(Chat(""));
+  EXPECT_FALSE(plain.stream);
+  EXPECT_FALSE(plain.has_max_tokens);
+  const ApiRequest request = Good(Chat(
+      R"("stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true},
+         "max_completion_tokens": 3, "return_token_ids": true, "include_reasoning": false)"));
+  EXPECT_TRUE(request.stream && request.include_usage && request.continuous_usage);
+  EXPECT_TRUE(request.has_max_tokens && request.return_token_ids);
+  EXPECT_FALSE(request.include_reasoning);
+  EXPECT_EQ(request.parameters().max_new_tokens, 3);
+}
+
+TEST(ApiRequest, LogprobsOfChatsAndCompletions) {
+  ApiRequest request = Good(Chat(R"("logprobs": true)"));
+  EXPECT_TRUE(request.wants_logprobs);
+  EXPECT_EQ(request.top_logprobs, 0);
+  EXPECT_EQ(request.parameters().num_logprobs, 1);
+  request = Good(Chat(R"("logprobs": true, "top_logprobs": 5)"));
+  EXPECT_EQ(request.parameters().num_logprobs, 5);
+  request = Good(R"({"prompt": "x", "logprobs": 0})", false);
+  EXPECT_TRUE(request.wants_logprobs);
+  EXPECT_FALSE(Good(R"({"prompt": "x", "echo": true})", false).wants_logprobs);
+}
+
+TEST(ApiRequest, SeveralPrompts) {
+  const ApiRequest texts = Good(R"({"prompt": ["a", "b"], "n": 2})", false);
+  ASSERT_EQ(texts.prompts.size(), 2u);
+  EXPECT_EQ(texts.prompts[1].text, "b");
+  EXPECT_EQ(texts.prompts[1].request.num_samples, 2);
+  const ApiRequest ids = Good(R"({"prompt": [[1, 2], [3]]})", false);
+  ASSERT_EQ(ids.prompts.size(), 2u);
+  EXPECT_EQ(ids.prompts[1].request.prompt, (std::vector<int32_t>{3}));
+  EXPECT_EQ(Good(R"({"prompt": [1, 2]})", false).prompts.size(), 1u);
+}
+
+TEST(ApiRequest, ToolsAndTheirChoice) {
+  const std::string tools =
+      R"("tools": [{"type": "function", "function": {"name": "f", "parameters":
+         {"properties": {"s": {"type": "string"}}}}}])";
+  const ApiRequest request = Good(Chat(tools + R"(, "parallel_tool_calls": false)"));
+  EXPECT_TRUE(request.reads_tool_calls);
+  EXPECT_FALSE(request.parallel_tool_calls);
+  EXPECT_EQ(request.string_parameters.at("f"), (std::vector<std::string>{"s"}));
+  EXPECT_EQ(request.prompts[0].messages.tools_json.size(), 1u);
+  const ApiRequest none = Good(Chat(tools + R"(, "tool_choice": "none")"));
+  EXPECT_FALSE(none.reads_tool_calls);
+  EXPECT_TRUE(none.prompts[0].messages.tools_json.empty()) << "the prompt does not name them";
+}
+
+TEST(ApiRequest, ThinkingByAnyName) {
+  const auto think = [](const std::string& fields) {
+    return Good(Chat(fields)).prompts[0].messages.enable_thinking;
+  };
+  EXPECT_EQ(think(""), std::nullopt);
+  EXPECT_EQ(think(R"("enable_thinking": false)"), false);
+  EXPECT_EQ(think(R"("chat_template_kwargs": {"enable_thinking": true})"), true);
+  EXPECT_EQ(think(R"("reasoning_effort": "none")"), false);
+  EXPECT_EQ(think(R"("reasoning_effort": "high")"), std::nullopt);
+  EXPECT_EQ(Good(Chat(R"("thinking_token_budget": 7)")).parameters().reasoning_budget, 7);
+}
+
+TEST(ApiRequest, MessagesOfClientsAreUnderstood) {
+  const ApiRequest request = Good(
+      R"({"messages": [{"role": "developer", "content": "s"}, {"role": "user", "content": "x"},
+          {"role": "assistant", "content": "y", "reasoning": "why", "refusal": null,
+           "annotations": []}, {"role": "user", "content": "z"}],
+          "user": "u", "metadata": {"a": "b"}, "store": true, "cache_salt": "me",
+          "stop_token_ids": [3, 4]})");
+  const std::vector<Message>& messages = request.prompts[0].messages.messages;
+  ASSERT_EQ(messages.size(), 4u);
+  EXPECT_EQ(messages[0].role, Role::kSystem);
+  EXPECT_EQ(messages[2].reasoning, "why");
+  EXPECT_EQ(messages[2].source.Find("refusal"), nullptr);
+  EXPECT_EQ(request.parameters().cache_salt, "me");
+  EXPECT_EQ(request.parameters().stop_token_ids, (std::vector<int32_t>{3, 4}));
+}
+
+TEST(ApiRequest, WhatIsNotDoneSaysSo) {
+  for (const char* fields :
+       {R"("response_format": {"type": "json_object"})", R"("tool_choice": "required")",
+        R"("tool_choice": {"type": "function"})", R"("guided_json": {"a": 1})",
+        R"("logit_bias": {"1": 2})", R"("min_tokens": 3)", R"("functions": [{}])"}) {
+    const auto request = Parse(Chat(fields));
+    ASSERT_FALSE(request.ok()) << fields;
+    EXPECT_EQ(request.status().code(), StatusCode::kUnavailable) << fields;
+  }
+  // Nothing is asked for by these.
+  Good(Chat(R"("logit_bias": {}, "min_tokens": 0, "response_format": {"type": "text"},
+               "tool_choice": "auto", "structured_outputs": null)"));
+  EXPECT_EQ(Parse(R"({"prompt": "x", "echo": true, "logprobs": 1})", false).status().code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(ApiRequest, WrongFieldsAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("temprature": 1)", "temprature"},
+      {R"("stream": 1)", "stream"},
+      {R"("stream_options": {"include_usage": true})", "stream_options"},
+      {R"("stream": true, "stream_options": {"x": true})", "stream_options.x"},
+      {R"("top_logprobs": 2)", "top_logprobs"},
+      {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs"},
+      {R"("logprobs": 1)", "logprobs"},
+      {R"("temperature": "hot")", "temperature"},
+      {R"("temperature": -1)", "temperature"},
+      {R"("max_tokens": 0)", "max_tokens"},
+      {R"("n": 0)", "n"},
+      {R"("stop": [""])", "stop"},
+      {R"("stop_token_ids": [-1])", "stop_token_ids"},
+      {R"("tool_choice": "some")", "tool_choice"},
+      {R"("model": 3)", "model"},
+      {R"("prompt": "x")", "prompt"},
+  };
+  for (const auto& [fields, name] : cases) {
+    const auto request = Parse(Chat(fields));
+    ASSERT_FALSE(request.ok()) << fields;
+    EXPECT_EQ(request.status().code(), StatusCode::kInput) << fields;
+    EXPECT_NE(request.status().message(Param).find(Param(name)), std::string::npos)
+        << request.status().message();
+  }
+  EXPECT_FALSE(Parse("{}").ok());
+  EXPECT_FALSE(Parse("[]").ok());
+  EXPECT_FALSE(Parse(R"({"prompt": [1, "a"]})", false).ok());
+  EXPECT_FALSE(Parse(R"({"messages": [], "prompt": "x"})", false).ok());
+}
+
+}  // namespace
+}  // namespace kuiper

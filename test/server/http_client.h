@@ -1,0 +1,126 @@
+// A client for tests that is as rude as it needs to be: it writes bytes and reads bytes.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+namespace kuiper::test {
+
+class RawClient {
+ public:
+  explicit RawClient(int port, int receive_buffer = 0) {
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (receive_buffer > 0) {
+      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
+    }
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    is_connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  explicit RawClient(const std::string& path) {
+    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    is_connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~RawClient() { Close(); }
+  RawClient(const RawClient&) = delete;
+
+  bool is_connected() const { return is_connected_; }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  bool Send(const std::string& bytes) {
+    size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t n = send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      sent += static_cast<size_t>(n);
+    }
+    return true;
+  }
+  // Reads until `end` is there; what is behind it is kept. "" when the connection ends before, or
+  // after `seconds`.
+  std::string ReadTo(const std::string& end, int seconds = 20) {
+    size_t at;
+    while ((at = read_.find(end)) == std::string::npos) {
+      if (!ReadMore(seconds)) return "";
+    }
+    const std::string text = read_.substr(0, at + end.size());
+    read_.erase(0, at + end.size());
+    return text;
+  }
+  // Everything until the server ends the connection.
+  std::string ReadAll(int seconds = 20) {
+    while (ReadMore(seconds)) {
+    }
+    return std::exchange(read_, {});
+  }
+  // The whole answer: its head, and its body by Content-Length or chunks.
+  struct Answer {
+    int status = 0;
+    std::string head, body;
+  };
+  Answer ReadAnswer() {
+    Answer answer;
+    answer.head = ReadTo("\r\n\r\n");
+    if (answer.head.size() < 12) return answer;
+    answer.status = std::stoi(answer.head.substr(9, 3));
+    if (answer.head.find("chunked") != std::string::npos) {
+      while (true) {
+        const std::string size = ReadTo("\r\n");
+        if (size.empty()) return answer;
+        const size_t count = std::stoul(size, nullptr, 16);
+        answer.body += ReadCount(count);
+        ReadTo("\r\n");
+        if (count == 0) return answer;
+      }
+    }
+    const size_t length = answer.head.find("Content-Length: ");
+    if (length != std::string::npos) {
+      answer.body = ReadCount(std::stoul(answer.head.substr(length + 16)));
+    }
+    return answer;
+  }
+  Answer Ask(const std::string& method, const std::string& path, const std::string& body = "",
+             const std::string& headers = "") {
+    Send(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return ReadAnswer();
+  }
+
+ private:
+  std::string ReadCount(size_t count) {
+    while (read_.size() < count && ReadMore(20)) {
+    }
+    const std::string text = read_.substr(0, count);
+    read_.erase(0, count);
+    return text;
+  }
+  bool ReadMore(int seconds) {
+    pollfd poller = {.fd = fd_, .events = POLLIN, .revents = 0};
+    if (poll(&poller, 1, seconds * 1000) != 1) return false;
+    char bytes[4096];
+    const ssize_t n = recv(fd_, bytes, sizeof(bytes), 0);
+    if (n <= 0) return false;
+    read_.append(bytes, static_cast<size_t>(n));
+    return true;
+  }
+
+  int fd_ = -1;
+  bool is_connected_ = false;
+  std::string read_;
+};
+
+}  // namespace kuiper::test

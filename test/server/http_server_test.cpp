@@ -1,0 +1,251 @@
+#include "kuiper/server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "test/model/model_files.h"
+#include "test/server/http_client.h"
+
+namespace kuiper {
+namespace {
+
+using test::RawClient;
+
+// Waits up to twenty seconds.
+template <typename F>
+bool Eventually(const F& f) {
+  for (int i = 0; i < 2000 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return f();
+}
+
+// Answers "/echo" with the body, "/stream/N" with N parts; "/wait" never; "/flood" as fast as it
+// can.
+class Echo : public HttpHandler {
+ public:
+  void OnRequest(int64_t exchange, HttpRequest request) override {
+    ++num_requests;
+    if (request.path == "/echo") {
+      server->Send(exchange, 200, {{"X-Method", request.method}}, request.body);
+    } else if (request.path.starts_with("/stream/")) {
+      server->Begin(exchange, 200, {});
+      for (int i = std::stoi(request.path.substr(8)); i > 0; --i) server->Write(exchange, "part.");
+      server->End(exchange);
+    } else if (request.path == "/flood") {
+      server->Begin(exchange, 200, {});
+      flooded = exchange;
+    }
+  }
+  void OnGone(int64_t exchange) override {
+    if (exchange == flooded) flooded = 0;
+    ++num_gone;
+  }
+  std::string ErrorBody(int status, const std::string& message) override {
+    return std::to_string(status) + ": " + message;
+  }
+  void OnTick() override {
+    if (flooded != 0) server->Write(flooded, std::string(20000, 'x'));
+  }
+
+  HttpServer* server = nullptr;
+  std::atomic<int> num_requests = 0, num_gone = 0;
+  std::atomic<int64_t> flooded = 0;
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  void Start(const HttpSettings& settings = {}) {
+    std::vector<std::string> warnings;
+    auto server = HttpServer::Listen(settings, &warnings);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+    handler_.server = server_.get();
+    thread_ = std::thread([this] { server_->Run(handler_); });
+  }
+  void TearDown() override {
+    if (server_ == nullptr) return;
+    server_->Stop();
+    thread_.join();
+  }
+  // On the server's thread.
+  template <typename F>
+  auto Call(const F& f) {
+    std::atomic<bool> done = false;
+    decltype(f()) result;
+    server_->Post([&] {
+      result = f();
+      done = true;
+    });
+    EXPECT_TRUE(Eventually([&] { return done.load(); }));
+    return result;
+  }
+
+  Echo handler_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(HttpServerTest, AConnectionServesManyRequests) {
+  Start();
+  RawClient client(server_->port());
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = client.Ask("POST", "/echo", "body " + std::to_string(i));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body, "body " + std::to_string(i));
+  }
+  EXPECT_EQ(client.Ask("GET", "/stream/3").body, "part.part.part.");
+  EXPECT_EQ(client.Ask("GET", "/stream/0").body, "");
+  EXPECT_EQ(client.Ask("POST", "/echo", "last", "Connection: close\r\n").body, "last");
+  EXPECT_EQ(client.ReadAll(), "") << "the connection ends";
+}
+
+TEST_F(HttpServerTest, RequestsMayComeBeforeTheAnswers) {
+  Start();
+  RawClient client(server_->port());
+  std::string bytes;
+  for (int i = 0; i < 500; ++i) bytes += "GET /stream/2 HTTP/1.1\r\n\r\n";
+  ASSERT_TRUE(client.Send(bytes));
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(client.ReadAnswer().body, "part.part.") << i;
+}
+
+TEST_F(HttpServerTest, OldClientsGetTheirStreamToTheEndOfTheConnection) {
+  Start();
+  RawClient client(server_->port());
+  client.Send("GET /stream/2 HTTP/1.0\r\n\r\n");
+  const std::string answer = client.ReadAll();
+  EXPECT_EQ(answer.find("chunked"), std::string::npos);
+  EXPECT_TRUE(answer.ends_with("\r\n\r\npart.part.")) << answer;
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  Start();
+  RawClient client(server_->port());
+  client.Send("HEAD /echo HTTP/1.1\r\n\r\n");
+  EXPECT_NE(client.ReadTo("\r\n\r\n").find("X-Method: HEAD"), std::string::npos);
+  EXPECT_EQ(client.Ask("POST", "/echo", "next").body, "next");
+}
+
+TEST_F(HttpServerTest, BadRequestsAreAnsweredAndEndTheConnection) {
+  Start();
+  const std::pair<std::string, int> cases[] = {
+      {"nonsense\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n" + std::string(100000, 'x'), 413},
+      {"GET / HTTP/1.1\r\nA: " + std::string(1 << 20, 'a') + "\r\n\r\n", 431}};
+  for (const auto& [bytes, status] : cases) {
+    RawClient client(server_->port());
+    client.Send(bytes);
+    const auto answer = client.ReadAnswer();
+    EXPECT_EQ(answer.status, status);
+    EXPECT_TRUE(answer.body.starts_with(std::to_string(status))) << answer.body;
+    EXPECT_EQ(client.ReadAll(), "");
+  }
+  EXPECT_EQ(handler_.num_requests, 0);
+}
+
+TEST_F(HttpServerTest, AClientThatLeavesIsNoticed) {
+  Start();
+  for (const char* path : {"/wait", "/flood"}) {
+    const int before = handler_.num_gone;
+    {
+      RawClient client(server_->port());
+      client.Send(std::string("GET ") + path + " HTTP/1.1\r\n\r\n");
+      ASSERT_TRUE(Eventually([&] { return handler_.num_requests > before; }));
+    }
+    EXPECT_TRUE(Eventually([&] { return handler_.num_gone == before + 1; })) << path;
+  }
+  EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
+}
+
+TEST_F(HttpServerTest, SlowClientsAreEnded) {
+  HttpSettings settings;
+  settings.header_timeout = settings.idle_timeout = settings.body_timeout =
+      std::chrono::milliseconds(300);
+  Start(settings);
+  RawClient idle(server_->port()), header(server_->port()), body(server_->port());
+  header.Send("GET / HT");
+  body.Send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_EQ(header.ReadAnswer().status, 408);
+  EXPECT_EQ(body.ReadAnswer().status, 408);
+  EXPECT_EQ(idle.ReadAll(), "");
+  EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
+}
+
+TEST_F(HttpServerTest, AReaderThatDoesNotReadIsEnded) {
+  HttpSettings settings;
+  settings.send_buffer = 4096;
+  settings.max_unsent = 100000;
+  Start(settings);
+  RawClient reader(server_->port(), 4096);
+  reader.Send("GET /flood HTTP/1.1\r\n\r\n");
+  RawClient other(server_->port());
+  EXPECT_EQ(other.Ask("POST", "/echo", "x").body, "x") << "nobody else waits";
+  EXPECT_TRUE(Eventually([&] { return handler_.num_gone == 1; }));
+  EXPECT_EQ(Call([&] { return server_->num_slow_readers(); }), 1);
+}
+
+TEST_F(HttpServerTest, TooManyConnectionsAreRefused) {
+  HttpSettings settings;
+  settings.max_connections = 2;
+  Start(settings);
+  RawClient first(server_->port()), second(server_->port());
+  EXPECT_EQ(first.Ask("POST", "/echo", "1").status, 200);
+  EXPECT_EQ(second.Ask("POST", "/echo", "2").status, 200);
+  RawClient third(server_->port());
+  EXPECT_EQ(third.ReadAnswer().status, 503);
+  third.Close();
+  second.Close();
+  EXPECT_TRUE(Eventually([&] {
+    RawClient fourth(server_->port());
+    return fourth.Ask("POST", "/echo", "4").status == 200;
+  }));
+}
+
+TEST_F(HttpServerTest, StreamsEndWhenNothingIsAccepted) {
+  Start();
+  RawClient idle(server_->port()), busy(server_->port());
+  EXPECT_EQ(idle.Ask("POST", "/echo", "1").status, 200);
+  busy.Send("GET /flood HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(Eventually([&] { return handler_.flooded != 0; }));
+  Call([&] {
+    server_->StopAccepting();
+    return true;
+  });
+  EXPECT_EQ(idle.ReadAll(), "");
+  RawClient late(server_->port());
+  EXPECT_FALSE(late.is_connected() && late.Ask("POST", "/echo", "x").status == 200);
+  Call([&] {
+    server_->End(handler_.flooded.exchange(0));
+    return true;
+  });
+  EXPECT_EQ(busy.ReadAnswer().status, 200);
+  EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
+}
+
+TEST_F(HttpServerTest, UnixSockets) {
+  const test::TempDir dir;
+  HttpSettings settings;
+  settings.unix_socket = dir / "socket";
+  Start(settings);
+  RawClient client(settings.unix_socket);
+  EXPECT_EQ(client.Ask("POST", "/echo", "x").body, "x");
+  std::vector<std::string> warnings;
+  EXPECT_FALSE(HttpServer::Listen(settings, &warnings).ok()) << "somebody listens there";
+  settings.unix_socket = dir / "file";
+  std::ofstream(settings.unix_socket) << "x";
+  EXPECT_FALSE(HttpServer::Listen(settings, &warnings).ok()) << "no socket";
+}
+
+TEST(HttpListen, AddressesThatCannotBeUsed) {
+  std::vector<std::string> warnings;
+  for (const char* host : {"no.such.host.invalid", "203.0.113.7"}) {
+    HttpSettings settings;
+    settings.host = host;
+    const auto server = HttpServer::Listen(settings, &warnings);
+    ASSERT_FALSE(server.ok()) << host;
+    EXPECT_EQ(server.status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace kuiper

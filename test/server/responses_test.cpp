@@ -1,0 +1,100 @@
+// OpenAI's newer form: the chats that bodies become, and answers over a loopback socket.
+#include <gtest/gtest.h>
+
+#include "kuiper/server/responses_api.h"
+#include "test/server/served_engine.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::json;
+using test::ServedEngine;
+
+StatusOr<JsonNode> Convert(const std::string& text) {
+  auto json = ParseJson(text, StatusCode::kInput, "body");
+  if (!json.ok()) return json.status();
+  return ChatOfResponses(std::move(*json));
+}
+
+TEST(ResponsesApi, BodiesBecomeChats) {
+  const auto chat = Convert(R"({
+    "model": "m", "instructions": "Be brief", "max_output_tokens": 5, "store": false,
+    "reasoning": {"effort": "none"}, "include": [], "truncation": "disabled",
+    "text": {"format": {"type": "text"}},
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": true}],
+    "input": [
+      {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
+      {"type": "reasoning", "summary": []},
+      {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+      {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+      {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "1", "output": "r"}]})");
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  const Json json = Json::parse(PythonJson(*chat));
+  const Json expected = Json::parse(R"([
+    {"role": "system", "content": "Be brief"}, {"role": "user", "content": "q"},
+    {"role": "assistant", "content": "a", "tool_calls": [
+      {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+      {"id": "2", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "r"}])");
+  EXPECT_EQ(json["messages"], expected);
+  EXPECT_EQ(json["max_tokens"], 5);
+  EXPECT_EQ(json["reasoning_effort"], "none");
+  EXPECT_EQ(json["tools"][0]["function"],
+            Json::parse(R"({"name": "f", "parameters": {"type": "object"}})"));
+}
+
+TEST(ResponsesApi, WrongBodies) {
+  for (const char* bad :
+       {"[]", "{}", R"({"input": 3})", R"({"input": "x", "n": 2})",
+        R"({"input": [{"role": "user", "content": 3}]})", R"({"input": "x", "tools": 3})"}) {
+    EXPECT_EQ(Convert(bad).status().code(), StatusCode::kInput) << bad;
+  }
+  for (const char* undone :
+       {R"({"input": "x", "previous_response_id": "r"})", R"({"input": "x", "background": true})",
+        R"({"input": "x", "tools": [{"type": "web_search"}]})",
+        R"({"input": [{"type": "item_reference", "id": "x", "content": ""}]})",
+        R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})"}) {
+    EXPECT_EQ(Convert(undone).status().code(), StatusCode::kUnavailable) << undone;
+  }
+}
+
+TEST(ResponsesApi, AStreamAddsUpToTheWholeAnswer) {
+  ServedEngine served;
+  for (const char* effort : {"none", "high"}) {
+    Json body = {{"model", "tiny"},
+                 {"input", "What is 2 + 3?"},
+                 {"max_output_tokens", 60},
+                 {"temperature", 0},
+                 {"reasoning", {{"effort", effort}}}};
+    const auto whole = served.Ask("POST", "/v1/responses", body.dump());
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const Json response = Json::parse(whole.body);
+    body["stream"] = true;
+    const auto stream = served.Ask("POST", "/v1/responses", body.dump());
+    ASSERT_EQ(stream.status, 200);
+    const std::vector<Json> events = ServedEngine::Events(stream.body);
+    ASSERT_GE(events.size(), 4u);
+    EXPECT_EQ(events.front()["type"], "response.created");
+    std::map<std::string, std::string> texts;  // by kind
+    for (size_t i = 0; i < events.size(); ++i) {
+      EXPECT_EQ(events[i]["sequence_number"], i);
+      if (events[i].contains("delta"))
+        texts[events[i]["type"]] += events[i]["delta"].get<std::string>();
+    }
+    const Json& last = events.back()["response"];
+    ASSERT_EQ(last["output"].size(), response["output"].size());
+    for (size_t i = 0; i < last["output"].size(); ++i) {
+      const Json& item = last["output"][i];
+      EXPECT_EQ(item["content"], response["output"][i]["content"]);
+      const bool is_message = item["type"] == "message";
+      EXPECT_EQ(texts[is_message ? "response.output_text.delta" : "response.reasoning_text.delta"],
+                item["content"][0]["text"]);
+    }
+    EXPECT_EQ(last["status"], response["status"]);
+    EXPECT_EQ(last["usage"]["output_tokens"], response["usage"]["output_tokens"]);
+  }
+}
+
+}  // namespace
+}  // namespace kuiper

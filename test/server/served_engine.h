@@ -1,0 +1,142 @@
+// A whole server with the bundled model, in the process of the test: the network and the engine
+// each have a thread, as in the program.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "kuiper/chat/prompt_template.h"
+#include "kuiper/server/server.h"
+#include "test/server/http_client.h"
+#include "test/test_data.h"
+
+namespace kuiper::test {
+
+// Waits up to thirty seconds.
+template <typename F>
+bool Eventually(const F& f) {
+  for (int i = 0; i < 3000 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return f();
+}
+
+class ServedEngine {
+ public:
+  using Json = nlohmann::json;
+  using Answer = RawClient::Answer;
+
+  explicit ServedEngine(EngineConfig config = {}, ServerSettings settings = {}, bool opens = true) {
+    if (config.model_path.empty()) config.model_path = Source("demo/models/tiny-qwen3");
+    config.page_size = 4;
+    if (config.max_num_seqs == 1) config.max_num_seqs = 4;
+    config.prefix_cache = true;
+    config.on_kv_event = view_.observer();
+    auto engine = Engine::Create(config);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    engine_ = std::move(*engine);
+    view_.Begin(engine_->kv_stats());
+    template_ = *PromptTemplate::Make(*Engine::ReadTemplate(config));
+    std::vector<std::string> warnings;
+    auto http = HttpServer::Listen(settings.http, &warnings);
+    http_ = std::move(*http);
+    server_ = std::make_unique<Server>(*http_, settings);
+    loop_.emplace(*engine_, server_->deliver(), settings.release_after);
+    network_ = std::thread([this] { server_->Run(); });
+    engine_thread_ = std::thread([this] { loop_->Run(); });
+    if (opens) Open(settings);
+  }
+  ~ServedEngine() {
+    http_->Stop();
+    network_.join();
+    loop_->Stop();
+    engine_thread_.join();
+    server_.reset();
+  }
+
+  void Open(const ServerSettings& settings = {}) {
+    ServedModel model;
+    model.names = {"tiny"};
+    model.tokenizer = engine_->tokenizer();
+    model.chat.family = engine_->chat_family();
+    model.chat.own = &*template_;
+    model.config = engine_->config();
+    model.max_context = engine_->config().max_context;
+    model.max_choices = engine_->config().max_num_seqs + settings.max_queue;
+    server_->Open(std::move(model), *loop_, &view_);
+    Ask("GET", "/health");
+  }
+
+  Server& server() { return *server_; }
+  int port() const { return http_->port(); }
+  Answer Ask(const std::string& method, const std::string& path, const std::string& body = "",
+             const std::string& headers = "") {
+    RawClient client(port());
+    return client.Ask(method, path, body, headers);
+  }
+  Answer Chat(const Json& fields) {
+    return Ask("POST", "/v1/chat/completions", ChatBody(fields).dump());
+  }
+  // A greedy question without thinking, with these fields besides.
+  static Json ChatBody(const Json& fields) {
+    Json body = {{"model", "tiny"},
+                 {"messages", {{{"role", "user"}, {"content", "What is 2 + 3?"}}}},
+                 {"temperature", 0},
+                 {"max_tokens", 24},
+                 {"chat_template_kwargs", {{"enable_thinking", false}}}};
+    if (fields.is_object()) body.update(fields);
+    return body;
+  }
+  // The objects of a stream; the last one is the text "[DONE]".
+  static std::vector<Json> Events(const std::string& body) {
+    std::vector<Json> events;
+    for (size_t at = 0; (at = body.find("data: ", at)) != std::string::npos;) {
+      const size_t end = body.find("\n\n", at);
+      const std::string data = body.substr(at + 6, end - at - 6);
+      events.push_back(data == "[DONE]" ? Json(data) : Json::parse(data, nullptr, false));
+      EXPECT_FALSE(events.back().is_discarded()) << data;
+      at = end;
+    }
+    return events;
+  }
+  // Asks the engine on its thread.
+  template <typename F>
+  auto Call(const F& f) {
+    std::atomic<bool> done = false;
+    decltype(f(*engine_)) result{};
+    loop_->Call([&](Engine& engine) {
+      result = f(engine);
+      done = true;
+    });
+    EXPECT_TRUE(Eventually([&] { return done.load(); }));
+    return result;
+  }
+  // Pages that requests hold, not those of the prefix cache.
+  int PagesHeld() {
+    return Call([](Engine& engine) {
+      const KvStats kv = engine.kv_stats();
+      return kv.pages_used - kv.pages_evictable;
+    });
+  }
+  double Metric(const std::string& sample) {
+    const std::string text = Ask("GET", "/metrics").body;
+    const size_t at = text.find("\n" + sample + " ");
+    EXPECT_NE(at, std::string::npos) << sample << " in\n" << text;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + sample.size() + 2));
+  }
+
+ private:
+  PageWatch view_;
+  std::unique_ptr<Engine> engine_;
+  std::optional<PromptTemplate> template_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Server> server_;
+  std::optional<EngineLoop> loop_;
+  std::thread network_, engine_thread_;
+};
+
+}  // namespace kuiper::test

@@ -1,0 +1,208 @@
+// What goes wrong: bad requests, clients that leave, too much at once, the end.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+
+#include "test/server/served_engine.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::json;
+using test::Eventually;
+using test::RawClient;
+using test::ServedEngine;
+
+std::string Post(const std::string& body, const std::string& path = "/v1/chat/completions") {
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
+
+// A request that runs until it is stopped.
+Json Endless(const Json& fields = Json::object()) {
+  Json body = ServedEngine::ChatBody({{"ignore_eos", true}, {"max_tokens", 1000000}});
+  body.update(fields);
+  return body;
+}
+
+TEST(ServerCare, BadRequestsHaveTheirStatusAndCode) {
+  ServedEngine served;
+  std::ifstream file(test::Source("test/server/bad_requests.json"));
+  const Json cases = Json::parse(file);
+  ASSERT_GE(cases.size(), 60u);
+  RawClient client(served.port());
+  for (const Json& c : cases) {
+    Json body = c.value("body", Json());
+    std::string text = body.is_string() ? body.get<std::string>() : body.dump();
+    const auto answer =
+        client.Ask(c.value("method", "POST"), c.value("path", "/v1/chat/completions"), text,
+                   c.value("headers", ""));
+    ASSERT_EQ(answer.status, c["status"]) << c << "\n" << answer.body;
+    const Json error = Json::parse(answer.body)["error"];
+    EXPECT_EQ(error["code"], c["code"]) << c << "\n" << answer.body;
+    EXPECT_EQ(error["param"], c.value("param", Json())) << c << "\n" << answer.body;
+    EXPECT_FALSE(error["message"].get<std::string>().empty());
+    EXPECT_FALSE(error["type"].is_null());
+  }
+  EXPECT_EQ(served.Chat({}).status, 200) << "and it goes on";
+}
+
+TEST(ServerCare, TooLongPromptsSayHowLong) {
+  EngineConfig config;
+  config.max_context = 40;
+  ServedEngine served(config);
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "word ";
+  const auto answer =
+      served.Chat({{"messages", {{{"role", "user"}, {"content", text}}}}, {"stream", true}});
+  EXPECT_EQ(answer.status, 400);
+  const Json error = Json::parse(answer.body)["error"];
+  EXPECT_EQ(error["code"], "context_length_exceeded");
+  EXPECT_EQ(error["n_ctx"], 40);
+  EXPECT_GT(error["n_prompt_tokens"], 40);
+  EXPECT_NE(error["message"].get<std::string>().find("maximum context length is 40 tokens"),
+            std::string::npos);
+  // An answer that takes the rest of the context ends with its length.
+  const Json whole = Json::parse(served.Chat({{"max_tokens", nullptr}, {"ignore_eos", true}}).body);
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(whole["usage"]["total_tokens"], 40);
+}
+
+TEST(ServerCare, ClientsThatLeaveHoldNoPages) {
+  ServedEngine served;
+  std::mt19937 dice(7);
+  const Json kinds[] = {
+      Endless(), Endless({{"stream", true}}), Endless({{"n", 3}, {"temperature", 1}}),
+      Endless({{"beam_width", 2}, {"stream", true}, {"max_tokens", 500}}),
+      Endless({{"messages", {{{"role", "user"}, {"content", std::string(3000, 'x')}}}}})};
+  for (int round = 0; round < 12; ++round) {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 8; ++i) {  // twice as many as run
+      clients.push_back(std::make_unique<RawClient>(served.port()));
+      clients.back()->Send(Post(kinds[dice() % std::size(kinds)].dump()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(dice() % 40));
+    clients.clear();
+    EXPECT_TRUE(Eventually([&] { return served.PagesHeld() == 0; })) << "round " << round;
+    EXPECT_TRUE(
+        Eventually([&] { return !served.Call([](Engine& engine) { return engine.HasWork(); }); }));
+  }
+  EXPECT_TRUE(Eventually([&] {
+    return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 0 &&
+           served.Metric("kuiper:num_requests_running{model_name=\"tiny\"}") == 0;
+  }));
+  EXPECT_EQ(served.Chat({}).status, 200);
+}
+
+TEST(ServerCare, TooManyRequestsAreToldToWait) {
+  ServerSettings settings;
+  settings.max_queue = 1;
+  EngineConfig config;
+  config.max_num_seqs = 2;
+  ServedEngine served(config, settings);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>(served.port()));
+    clients.back()->Send(Post(Endless({{"stream", true}}).dump()));
+  }
+  EXPECT_FALSE(clients[0]->ReadTo("data: ").empty());
+  EXPECT_TRUE(Eventually([&] {
+    return served.Metric("kuiper:num_requests_running{model_name=\"tiny\"}") == 2 &&
+           served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 1;
+  }));
+  const auto refused = served.Chat({});
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.head.find("Retry-After: "), std::string::npos);
+  EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "queue_full");
+  clients.clear();
+  EXPECT_TRUE(Eventually([&] { return served.Chat({}).status == 200; }));
+}
+
+TEST(ServerCare, KeysAreAskedFor) {
+  ServerSettings settings;
+  settings.access.api_keys = {"secret"};
+  ServedEngine served({}, settings);
+  EXPECT_EQ(served.Ask("GET", "/v1/models").status, 401);
+  EXPECT_EQ(served.Ask("GET", "/v1/models", "", "Authorization: Bearer secret\r\n").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/v1/models", "", "X-Api-Key: secret\r\n").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/health").status, 200);
+}
+
+TEST(ServerCare, AServerThatLoadsSaysSo) {
+  ServedEngine served({}, {}, false);
+  const auto health = served.Ask("GET", "/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(Json::parse(health.body)["status"], "loading");
+  EXPECT_EQ(served.Ask("GET", "/ping").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/metrics").status, 200);
+  const auto chat = served.Chat({});
+  EXPECT_EQ(chat.status, 503);
+  EXPECT_EQ(Json::parse(chat.body)["error"]["code"], "loading");
+  served.Open();
+  EXPECT_EQ(served.Chat({}).status, 200);
+}
+
+TEST(ServerCare, RequestsMayTakeOnlySoLong) {
+  ServerSettings settings;
+  settings.request_timeout = std::chrono::milliseconds(300);
+  ServedEngine served({}, settings);
+  const auto whole = served.Ask("POST", "/v1/chat/completions", Endless().dump());
+  EXPECT_EQ(whole.status, 408) << whole.body;
+  const auto stream =
+      served.Ask("POST", "/v1/chat/completions", Endless({{"stream", true}}).dump());
+  EXPECT_EQ(stream.status, 200);
+  const auto events = ServedEngine::Events(stream.body);
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_EQ(events[events.size() - 2]["error"]["code"], "timeout");
+  EXPECT_TRUE(Eventually([&] { return served.PagesHeld() == 0; }));
+}
+
+TEST(ServerCare, StreamsEndWellWhenTheServerDoes) {
+  ServedEngine served;
+  RawClient idle(served.port()), busy(served.port());
+  EXPECT_EQ(idle.Ask("GET", "/health").status, 200);
+  busy.Send(
+      Post(ServedEngine::ChatBody({{"stream", true}, {"max_tokens", 300}, {"ignore_eos", true}})
+               .dump()));
+  ASSERT_FALSE(busy.ReadTo("data: ").empty());
+  served.server().Drain();
+  const std::string rest = busy.ReadAll();
+  EXPECT_NE(rest.find("data: [DONE]"), std::string::npos);
+  EXPECT_NE(rest.find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_EQ(idle.ReadAll(), "");
+  RawClient late(served.port());
+  EXPECT_NE(late.is_connected() ? late.Ask("GET", "/health").status : 0, 200);
+}
+
+TEST(ServerCare, WhatDoesNotEndInTimeIsEnded) {
+  ServerSettings settings;
+  settings.drain_timeout = std::chrono::milliseconds(300);
+  ServedEngine served({}, settings);
+  RawClient busy(served.port());
+  busy.Send(Post(Endless({{"stream", true}}).dump()));
+  ASSERT_FALSE(busy.ReadTo("data: ").empty());
+  served.server().Drain();
+  const std::string rest = busy.ReadAll();
+  EXPECT_NE(rest.find("\"code\":\"draining\""), std::string::npos);
+  EXPECT_TRUE(rest.find("data: [DONE]") != std::string::npos);
+}
+
+TEST(ServerCare, SilentStreamsArePinged) {
+  ServerSettings settings;
+  settings.ping_interval = std::chrono::milliseconds(100);
+  EngineConfig config;
+  config.max_num_seqs = 2;
+  ServedEngine served(config, settings);
+  RawClient first(served.port()), second(served.port()), waits(served.port());
+  for (RawClient* client : {&first, &second, &waits}) {
+    client->Send(Post(Endless({{"stream", true}}).dump()));
+    if (client == &waits) break;
+    ASSERT_FALSE(client->ReadTo("data: ").empty());
+  }
+  EXPECT_FALSE(waits.ReadTo(": ping\n\n").empty());
+}
+
+}  // namespace
+}  // namespace kuiper
