@@ -9,6 +9,11 @@
 namespace kuiper::demo {
 namespace {
 
+constexpr FlagPrograms kEachProgram[] = {
+    FlagPrograms::kText,  FlagPrograms::kVision, FlagPrograms::kAnyModel, FlagPrograms::kBatch,
+    FlagPrograms::kServe, FlagPrograms::kEval,   FlagPrograms::kQuantize,
+};
+
 using Args = std::vector<std::string>;
 
 // Arguments, and where they go.
@@ -230,7 +235,7 @@ TEST(Args, JsonIsNoticedDespiteErrors) {
 }
 
 TEST(Args, EachFlagStandsOnce) {
-  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kBatch, FlagPrograms::kEval}) {
+  for (const FlagPrograms program : kEachProgram) {
     Options options;
     const FlagTable table = FlagsOf(program, options);
     std::set<std::string> names;
@@ -284,8 +289,7 @@ TEST(Args, EachProgramTakesItsOwnFlags) {
   EXPECT_FALSE(Parsing({"--prompt", "x"}, FlagPrograms::kBatch).parsed.ok());
   EXPECT_FALSE(Parsing({"--hide-thinking"}, FlagPrograms::kBatch).parsed.ok());
   // A short name may mean another flag of another program, but one flag in each.
-  for (FlagPrograms program : {FlagPrograms::kText, FlagPrograms::kVision, FlagPrograms::kAnyModel,
-                               FlagPrograms::kBatch, FlagPrograms::kEval}) {
+  for (const FlagPrograms program : kEachProgram) {
     Options options;
     std::set<std::string> shorts;
     for (const Flag& flag : FlagsOf(program, options).flags) {
