@@ -21,6 +21,7 @@ PLACES = ["top left", "top", "top right", "left", "center", "right", "bottom lef
 GROUNDS = [(255, 255, 255), (0, 0, 0), (235, 235, 235), (200, 205, 210), (120, 120, 125), (60, 60, 65), (250, 240, 220),
            (215, 235, 250), (225, 245, 220), (250, 225, 230), (30, 40, 70)]
 MAX_THINGS = 6
+UNEVEN_SHARE = 0.4  # of the numbers of two digits that are trained: so a digit is seen as large as one that stands alone
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Scene:
     things: list = field(default_factory=list)
     number: str | None = None
     ink: str | None = None  # colour of the number
+    uneven: tuple | None = None  # height of each digit as a share of the number's; or all are equal
     seed: int = 0           # of what does not matter: the number's font and the noise
 
     @property
@@ -86,8 +88,12 @@ def draw_scene(rng, kind, held_out):
     while True:
         scene = Scene(rng.choice(GROUNDS), seed=rng.randrange(1 << 30))
         if kind == "number":
-            scene.number = str(rng.randrange(10) if rng.random() < 0.3 else rng.randrange(10, 100))
+            single = 0.3 if held_out else 0.15
+            scene.number = str(rng.randrange(10) if rng.random() < single else rng.randrange(10, 100))
             scene.ink = rng.choice([c for c in COLORS if _far(c, scene.ground)])
+            if not held_out and len(scene.number) == 2 and rng.random() < UNEVEN_SHARE:
+                heights = [1.0, rng.uniform(0.3, 1.0)]
+                scene.uneven = tuple(rng.sample(heights, 2))
         else:
             num = {"one": 1, "few": rng.randint(2, 3), "many": rng.randint(1, MAX_THINGS)}[kind]
             scene.things = _things(rng, scene.ground, num, rng.choice([0, 1, 2]) if kind == "many" else 0)
@@ -136,9 +142,29 @@ def _glyphs(text, thick):
     return mask.crop(mask.getbbox())
 
 
+def _uneven_glyphs(number, thick, heights):
+    """The number's digits beside each other, each of its own height, as one mask; and where each ends."""
+    whole = [_glyphs(digit, thick) for digit in number]
+    parts = [m.resize((max(1, int(m.width * h)), max(1, int(m.height * h))), Image.BILINEAR) for m, h in zip(whole, heights)]
+    gap, tallest = 12, max(m.height for m in parts)
+    mask = Image.new("L", (sum(m.width + gap for m in parts) - gap, tallest))
+    x, ends = 0, []
+    for part in parts:
+        mask.paste(part, (x, (tallest - part.height) // 2))
+        x += part.width + gap
+        ends.append(x - gap)
+    return mask, ends
+
+
 def _paint_number(image, scene, rng):
     """Paints it and returns [(digit, x, y)], the middle of each digit as shares of the picture."""
-    mask = _glyphs(scene.number, rng.randrange(6))
+    thick = rng.randrange(6)
+    if scene.uneven:
+        mask, ends = _uneven_glyphs(scene.number, thick, scene.uneven)
+    else:
+        mask = _glyphs(scene.number, thick)
+        ends = [mask.width * (i + 1) // len(scene.number) for i in range(len(scene.number))]
+    middles = [(begin + end) / 2 / mask.width for begin, end in zip([0, *ends], ends)]
     share, width, height = rng.uniform(0.5, 0.85), *image.size
     scale = min(share * height / mask.height, 0.85 * width / mask.width)
     size = (max(1, int(mask.width * scale * rng.uniform(0.85, 1.0))), max(1, int(mask.height * scale)))
@@ -146,9 +172,8 @@ def _paint_number(image, scene, rng):
     room = [max(0, image.size[i] - mask.size[i]) // 2 for i in (0, 1)]
     at = tuple(r + int(rng.uniform(-0.6, 0.6) * r) for r in room)
     image.paste(COLORS[scene.ink], (*at, at[0] + mask.width, at[1] + mask.height), mask)
-    step = mask.width / len(scene.number)
-    return [(digit, (at[0] + (i + 0.5) * step) / width, (at[1] + mask.height / 2) / height)
-            for i, digit in enumerate(scene.number)]
+    return [(digit, (at[0] + middle * mask.width) / width, (at[1] + mask.height / 2) / height)
+            for digit, middle in zip(scene.number, middles)]
 
 
 def paint(scene, width, height):

@@ -88,8 +88,9 @@ class Encoder:
         result = numpy.empty((len(scenes), height, width, 3), numpy.uint8)
         hints = torch.zeros(len(scenes), height // 32, width // 32, len(NUM_HINTS), dtype=torch.long)
         for i, scene in enumerate(scenes):
-            factor = rng.choice([1, 1.25, 1.5, 2])  # pictures are often larger than what the model takes
-            image, marks = paint(scene, int(factor * width), int(factor * height))
+            # pictures are often larger than what the model takes, and of other proportions: scaling rounds to 32
+            factor = rng.choice([1, 1.25, 1.5, 2])
+            image, marks = paint(scene, *(int(factor * n * rng.uniform(0.85, 1.15)) for n in self.size))
             result[i] = image.resize(self.size, Image.BICUBIC)
             for j, (what, x, y) in enumerate(marks):
                 hints[i, int(y * height / 32), int(x * width / 32)] = torch.tensor(_hints(scene, what, j))

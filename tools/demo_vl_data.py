@@ -39,6 +39,10 @@ WORDINGS = {
                "Read this, please.", "I want to know the number.", "Say which number is painted here.",
                "Which number is this?", "What number does the picture show?", "The number is?",
                "Please read the number in this image.", "Can you read the digits?", "What number is painted in the picture?"],
+    "digit": ["What is the {} digit?", "Which digit is the {} one?", "Read the {} digit.", "Tell me the {} digit.",
+              "Name the {} digit.", "The {} digit is?", "Which {} digit do you see?", "What is the {} digit of the number?",
+              "Say which digit is the {} one.", "Give the {} digit, please.", "Can you read the {} digit?",
+              "Please read the {} digit."],
     "what": ["What is {}?", "What do you see {}?", "What can you see {}?", "Tell me what is {}.", "Which thing is {}?",
              "Name the thing {}.", "Say what you see {}.", "What is there {}?", "Give the name of the thing {}.",
              "Can you tell me what is {}?", "Please name the thing {}.", "Which thing do you see {}?"],
@@ -169,6 +173,15 @@ def digits(rng, scene, held_out):
     return None if scene.number is None else (word(rng, "digits", held_out), scene.number)
 
 
+def digit(rng, scene, held_out):
+    """One of two digits. Only trained: without it a digit that no picture shows alone is never an answer."""
+    if scene.number is None or len(scene.number) < 2:
+        return None
+    index = rng.randrange(2)
+    name = rng.choice([["first", "left"], ["second", "last", "right"]][index])
+    return word(rng, "digit", held_out).format(name), scene.number[index]
+
+
 def what(rng, scene, held_out):
     if not scene.things:
         return None
@@ -192,6 +205,7 @@ def describe(rng, scene, held_out):
 
 SKILLS = {f.__name__: f for f in (color, shape, position, count, digits, what, describe, by_shape)}
 KINDS = {"one": 18, "few": 30, "many": 24, "number": 28}  # of scenes, and how often each is drawn
+TRAINED_KINDS = KINDS | {"number": 42}                    # numbers are the hardest to learn
 NUM_CHAINS = 3  # questions about a picture
 
 
@@ -199,14 +213,17 @@ def ask(rng, scene, held_out=False, skill=None):
     """A question about the scene and its answer; of any skill that fits it unless one is named (None if it does not)."""
     if skill:
         return SKILLS[skill](rng, scene, held_out)
+    often = [digits, digits, count, position, position]  # the hardest
+    often += [] if held_out else [digit, digit, digit]
     while True:
-        turn = rng.choice([*SKILLS.values(), digits, digits, count, position, position])(rng, scene, held_out)  # the hardest
+        turn = rng.choice([*SKILLS.values(), *often])(rng, scene, held_out)
         if turn:
             return turn
 
 
 def any_scene(rng, held_out):
-    return draw_scene(rng, rng.choices(list(KINDS), KINDS.values())[0], held_out)
+    kinds = KINDS if held_out else TRAINED_KINDS
+    return draw_scene(rng, rng.choices(list(kinds), kinds.values())[0], held_out)
 
 
 def ask_of_two(rng, scenes, held_out):

@@ -2,9 +2,9 @@
 """Trains demo/models/tiny-qwen3-vl from nothing and writes it as a Hugging Face folder.
 
     pip install torch transformers tokenizers pillow
-    python tools/train_demo_vl.py                  # train, save, evaluate, write the model card
-    python tools/train_demo_vl.py --resume         # go on from the last checkpoint
-    python tools/train_demo_vl.py --eval-only      # measure the saved folder again
+    python tools/train_demo_vl.py                  # trains and saves
+    python tools/train_demo_vl.py --resume         # goes on from the last checkpoint
+    python tools/eval_demo_vl.py                   # measures the saved folder and writes the model card
 
 The pictures are drawn by demo_scenes.py while training runs, the questions come from demo_vl_data.py, and the network is
 Qwen3VLForConditionalGeneration of three million weights. A seed and a number of steps decide everything. What is published
@@ -119,9 +119,9 @@ def train(args, out):
     batches = torch.utils.data.DataLoader(
         Batches(str(out / "tokenizer.json"), args.seed + 1, step + 1, args.batch), batch_size=None, num_workers=1,
         prefetch_factor=8)
-    begin, mean_loss = time.time() - seconds, None
+    begin, mean_loss = time.process_time() - seconds, None  # without the time that other programs take
     for step, batch in enumerate(batches, step + 1):
-        done = max(step / args.steps, (time.time() - begin) / 60 / args.minutes if args.minutes else 0)
+        done = max(step / args.steps, (time.process_time() - begin) / 60 / args.minutes if args.minutes else 0)
         rate = args.rate * min(1.0, step / 50, (1 - done) / 0.8) if done < 1 else 0.0
         loss = losses(network, batch, only_hints=step <= args.look_steps)
         loss.backward()
@@ -129,7 +129,7 @@ def train(args, out):
         mean_loss = loss.item() if mean_loss is None else 0.98 * mean_loss + 0.02 * loss.item()
         if step % args.report_every == 0 or done >= 1:
             scores, looked = quick_accuracy(learner.average, tests)
-            seconds = time.time() - begin
+            seconds = time.process_time() - begin
             print(f"step {step} {done:.0%} {seconds / 60:.1f} min loss {mean_loss:.4f} | look {looked:.2f} "
                   + " ".join(f"{k} {v:.2f}" for k, v in scores.items()), flush=True)
             if sum(scores.values()) >= best:
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--checkpoint", type=Path, default=ROOT / "build" / "tiny-qwen3-vl.pt", help="state of the training")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=2800)
-    parser.add_argument("--minutes", type=float, default=0, help="end earlier; the result then depends on the machine")
+    parser.add_argument("--minutes", type=float, default=0, help="end after so much processor time; the result then depends on the machine")
     parser.add_argument("--batch", type=int, default=48, help="samples of a step")
     parser.add_argument("--look-steps", type=int, default=1200, help="first steps, which train the tower alone")
     parser.add_argument("--report-every", type=int, default=100)
