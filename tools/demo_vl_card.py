@@ -62,8 +62,7 @@ several things it finds one by its colour or its place; by its shape (`by_shape`
 equal the expected text. One scene in ten (the things and their places, or the number) is held out of training, and so are
 three wordings of each question; every question here has both. The pictures are painted at sizes from 96 to 420 pixels and
 scaled by the processor. `what` asks for the thing at a place, `describe` for everything; `by_shape` gives a shape, among others,
-and asks for the colour, the place or the number; the last two ask any of these. Most wrong answers of `digits` are
-about a lone 6, which is held out and so was seen beside other digits only.
+and asks for the colour, the place or the number; the last two ask any of these.
 
 {table}
 

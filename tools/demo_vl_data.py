@@ -205,7 +205,7 @@ def describe(rng, scene, held_out):
 
 SKILLS = {f.__name__: f for f in (color, shape, position, count, digits, what, describe, by_shape)}
 KINDS = {"one": 18, "few": 30, "many": 24, "number": 28}  # of scenes, and how often each is drawn
-TRAINED_KINDS = KINDS | {"number": 42}                    # numbers are the hardest to learn
+TRAINED_KINDS = KINDS | {"number": 56}                    # numbers are the hardest to learn
 NUM_CHAINS = 3  # questions about a picture
 
 
@@ -214,7 +214,7 @@ def ask(rng, scene, held_out=False, skill=None):
     if skill:
         return SKILLS[skill](rng, scene, held_out)
     often = [digits, digits, count, position, position]  # the hardest
-    often += [] if held_out else [digit, digit, digit]
+    often += [] if held_out else [digit] * 6
     while True:
         turn = rng.choice([*SKILLS.values(), *often])(rng, scene, held_out)
         if turn:
