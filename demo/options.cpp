@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "demo/config_file.h"
 #include "demo/eval_options.h"
 #include "demo/flags.h"
 #include "kuiper/chat/parameters.h"
@@ -43,6 +44,8 @@ void FinishServe(Options* options) {
   if (!options->args.given("prefix-cache")) options->engine.prefix_cache = true;
   if (!options->args.given("use-generation-config")) options->use_generation_config = true;
   if (!options->args.given("seed")) options->request.sampling.seed = kRandomSeed;
+  // What one body may make the server decode: 200 MB of pixels.
+  options->image.limits.max_pixels = int64_t{1} << 26;
 }
 
 Status TakePositionals(FlagPrograms program, Options* options) {
@@ -245,7 +248,8 @@ NamedValues OverflowNames(bool* drop_oldest) {
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPrograms program) {
   Options options;
   const FlagTable table = FlagsOf(program, options);
-  KU_ASSIGN_OR_RETURN(options.args, ParseArgs(arguments, table));
+  KU_ASSIGN_OR_RETURN(const std::vector<std::string> all, WithConfigFile(arguments, program));
+  KU_ASSIGN_OR_RETURN(options.args, ParseArgs(all, table));
   if (options.args.help || options.args.version) return options;
   KU_RETURN_IF_ERROR(TakePositionals(program, &options));
   FinishOutput(&options);

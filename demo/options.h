@@ -81,7 +81,7 @@ struct QuantizeFlags {
 struct ServeFlags {
   std::string host = "127.0.0.1";
   int port = 8000;
-  std::string unix_socket, port_file;
+  std::string config_file, unix_socket, port_file;
   std::vector<std::string> names;  // none: that of the model
   std::string api_key_file, cors_origin;
   int max_connections = 4096;

@@ -57,6 +57,8 @@ ServedModel ModelOf(const ProgramRun& run) {
   model.fingerprint = Fingerprint(run);
   model.created = std::time(nullptr);
   model.chat = ChatTemplateOf(run, {});
+  model.chat.pictures = nullptr;
+  if (run.pictures != nullptr) model.pictures = *run.pictures;
   model.has_template = model.chat.own != nullptr || model.chat.family != ChatFamily::kNone;
   model.defaults = options.request;
   model.max_output_tokens = options.serve.max_output_tokens;

@@ -16,6 +16,8 @@ Flag Text(const char* name, const char* value_name, Variable variable, const cha
 std::vector<Flag> FlagsOfServing(ServeFlags& s) {
   using enum ReasoningField;
   return {
+      Text("config", "FILE", &s.config_file,
+           "a flag per line, NAME = VALUE; those of the command line count more"),
       Text("host", "NAME", &s.host, "address to listen on; 0.0.0.0 = all of the machine"),
       MakeFlag("port", &s.port, "port to listen on, 0 = a free one", {0, 65535}),
       Text("unix-socket", "PATH", &s.unix_socket, "listen there and on no port"),

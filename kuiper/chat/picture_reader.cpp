@@ -119,15 +119,20 @@ Status PictureReader::Read(const std::string& folder, std::vector<Message>* mess
   return OkStatus();
 }
 
+StatusOr<const VisionInput*> PictureReader::Of(const ContentPart& part) const {
+  const auto found = inputs_.find(KeyOf(part));
+  if (found != inputs_.end()) return &found->second;
+  return Bad("the picture " + Quoted(part.text) + " was not read");
+}
+
 StatusOr<std::vector<const VisionInput*>> PictureReader::Of(
     const std::vector<Message>& messages) const {
   std::vector<const VisionInput*> inputs;
   for (const Message& message : messages) {
     for (const ContentPart& part : message.parts) {
       if (part.kind == Kind::kText) continue;
-      const auto found = inputs_.find(KeyOf(part));
-      if (found == inputs_.end()) return Bad("the picture " + Quoted(part.text) + " was not read");
-      inputs.push_back(&found->second);
+      KU_ASSIGN_OR_RETURN(const VisionInput* input, Of(part));
+      inputs.push_back(input);
     }
   }
   return inputs;

@@ -28,7 +28,9 @@ class PictureReader {
   // All such parts of the messages.
   Status Read(const std::string& folder, std::vector<Message>* messages);
 
-  // What Read made of the messages' parts, in their order. kInput when one was not read.
+  // What Read made of a part that is no text. kInput when it was not read.
+  StatusOr<const VisionInput*> Of(const ContentPart& part) const;
+  // The same of all such parts of the messages, in their order.
   StatusOr<std::vector<const VisionInput*>> Of(const std::vector<Message>& messages) const;
   // Forgets what no part of the messages is.
   void KeepOnly(const std::vector<Message>& messages);

@@ -61,6 +61,7 @@ class AnswerParts {
 
   // All together, as far as they are known.
   int num_prompt_tokens() const;
+  int num_image_tokens() const { return prepared_.num_image_tokens; }
   int num_cached_tokens() const;
   int num_generated_tokens() const { return num_generated_; }
   int num_reasoning_tokens() const;

@@ -22,6 +22,18 @@ PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const Api
   return Prepare(model, memory, std::move(*body), form.is_chat);
 }
 
+// The requests for the engine; pixels are not kept.
+std::vector<Request> TakeRequests(PreparedRequest* prepared) {
+  std::vector<Request> requests = std::move(prepared->requests);
+  prepared->requests.clear();
+  for (Request& request : requests) {
+    std::vector<VisionInput> images = std::exchange(request.images, {});
+    prepared->requests.push_back(request);
+    request.images = std::move(images);
+  }
+  return requests;
+}
+
 // A number behind the last token is worth nothing to metrics.
 double SecondsOf(double milliseconds) {
   return milliseconds / 1e3;
@@ -29,15 +41,16 @@ double SecondsOf(double milliseconds) {
 
 }  // namespace
 
-HttpHeaders JsonHeaders(const std::string& request_id) {
-  return {{"Content-Type", "application/json"}, {"X-Request-Id", request_id}};
+HttpHeaders JsonHeaders(HttpHeaders headers) {
+  headers.emplace_back("Content-Type", "application/json");
+  return headers;
 }
 
-HttpHeaders EventHeaders(const std::string& request_id) {
-  return {{"Content-Type", "text/event-stream"},
-          {"Cache-Control", "no-cache"},
-          {"X-Accel-Buffering", "no"},
-          {"X-Request-Id", request_id}};
+HttpHeaders EventHeaders(HttpHeaders headers) {
+  headers.emplace_back("Content-Type", "text/event-stream");
+  headers.emplace_back("Cache-Control", "no-cache");
+  headers.emplace_back("X-Accel-Buffering", "no");
+  return headers;
 }
 
 AnswerSessions::AnswerSessions(HttpServer& http, WorkerPool& workers,
@@ -54,10 +67,11 @@ void AnswerSessions::Open(const ServedModel& model, EngineLoop& loop) {
 }
 
 void AnswerSessions::Start(int64_t exchange, const ApiForm& form, HttpRequest request,
-                           const std::string& request_id) {
+                           const std::string& request_id, HttpHeaders headers) {
   const auto place = sessions_.try_emplace(exchange).first;
   place->second.form = form;
   place->second.request_id = request_id;
+  place->second.headers = std::move(headers);
   if (num_seats_++ >= model_->config.max_num_seqs + settings_.max_queue) {
     return Fail(place, MakeError(429, "queue_full",
                                  "the server has as many requests as it takes; try again later"));
@@ -77,6 +91,7 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   Session& session = place->second;
   session.prepared =
       std::make_unique<PreparedRequest>(std::move(std::get<PreparedRequest>(prepared)));
+  std::vector<Request> requests = TakeRequests(session.prepared.get());
   const PreparedRequest& wanted = *session.prepared;
   session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_form(), session.request_id);
   AnswerTitle title{session.request_id, wanted.api.model, model_->fingerprint, std::time(nullptr)};
@@ -85,7 +100,7 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
                                             settings_.reasoning_field);
   const int num_choices = static_cast<int>(session.parts->choices().size());
   num_seats_ += num_choices - std::exchange(session.num_seats, num_choices);
-  loop_->Submit(exchange, wanted.requests);
+  loop_->Submit(exchange, std::move(requests));
 }
 
 void AnswerSessions::OnNews(EngineNews news) {
@@ -119,7 +134,7 @@ void AnswerSessions::Take(const AnswerEvent& event, Clock::time_point now) {
     std::string text;
     if (!session.streams) {
       ++metrics_.answers[200];
-      http_.Begin(event.ticket, 200, EventHeaders(session.request_id));
+      http_.Begin(event.ticket, 200, EventHeaders(session.headers));
       session.streams = true;
       text = session.writer->Begin(*session.parts);
     }
@@ -147,7 +162,7 @@ void AnswerSessions::Finish(Sessions::iterator place) {
     http_.End(exchange);
   } else {
     ++metrics_.answers[200];
-    http_.Send(exchange, 200, JsonHeaders(session.request_id),
+    http_.Send(exchange, 200, JsonHeaders(session.headers),
                JsonText(session.writer->Whole(*session.parts)) + "\n");
   }
   Erase(place, session.parts->choices().at(0).finish());
@@ -163,7 +178,7 @@ void AnswerSessions::Fail(Sessions::iterator place, const ApiError& error) {
     http_.End(exchange);
   } else {
     ++metrics_.answers[error.status];
-    HttpHeaders headers = JsonHeaders(session.request_id);
+    HttpHeaders headers = JsonHeaders(session.headers);
     if (error.status == 429 || error.status == 503) {
       headers.emplace_back("Retry-After", std::to_string(SecondsToWait()));
     }
@@ -197,7 +212,7 @@ void AnswerSessions::Erase(Sessions::iterator place, const std::string& outcome)
 void AnswerSessions::Remember(const Session& session) {
   const PreparedRequest& wanted = *session.prepared;
   if (!wanted.api.is_chat || settings_.memory_tokens == 0) return;
-  const TemplateOptions options = WithMessages(model_->chat, wanted.api.prompts[0].messages);
+  const TemplateOptions options = model_->OptionsOf(wanted.api.prompts[0].messages);
   for (const AnswerParts::Choice& choice : session.parts->choices()) {
     if (!choice.calls.empty()) continue;
     memory_.Keep(wanted.history, choice.completion->text,
@@ -250,7 +265,7 @@ void AnswerSessions::OnTick() {
     std::string text = ": ping\n\n";
     if (!session.streams) {
       ++metrics_.answers[200];
-      http_.Begin(exchange, 200, EventHeaders(session.request_id));
+      http_.Begin(exchange, 200, EventHeaders(session.headers));
       session.streams = true;
       text += session.writer->Begin(*session.parts);
     }

@@ -39,9 +39,9 @@ class AnswerSessions {
   // The model is there; until then nothing is started.
   void Open(const ServedModel& model, EngineLoop& loop);
 
-  // Answers the exchange, now or later.
+  // Answers the exchange, now or later; `headers` are in the answer.
   void Start(int64_t exchange, const ApiForm& form, HttpRequest request,
-             const std::string& request_id);
+             const std::string& request_id, HttpHeaders headers);
   void OnNews(EngineNews news);
   void OnGone(int64_t exchange);
   // Pings, and ends what takes too long.
@@ -59,6 +59,7 @@ class AnswerSessions {
   struct Session {
     ApiForm form;
     std::string request_id;
+    HttpHeaders headers;
     int num_seats = 1;
     Clock::time_point begin = Clock::now(), last_write = begin, last_token = begin;
     bool has_token = false;
@@ -91,8 +92,8 @@ class AnswerSessions {
   int num_seats_ = 0;
 };
 
-// Headers of an answer in JSON and of a stream of events.
-HttpHeaders JsonHeaders(const std::string& request_id);
-HttpHeaders EventHeaders(const std::string& request_id);
+// `headers` with those of an answer in JSON, and of a stream of events.
+HttpHeaders JsonHeaders(HttpHeaders headers);
+HttpHeaders EventHeaders(HttpHeaders headers);
 
 }  // namespace kuiper

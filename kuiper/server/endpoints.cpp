@@ -77,7 +77,7 @@ Json PropsJson(const ServedModel& model) {
                          : form->kind == ToolCallForm::Kind::kXml ? Json("xml")
                                                                   : Json("hermes")},
           {"chat_template", chat.own == nullptr ? Json() : Json(chat.own->source())},
-          {"modalities", {{"vision", false}, {"audio", false}}}};
+          {"modalities", {{"vision", model.pictures.has_value()}, {"audio", false}}}};
 }
 
 StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
@@ -92,9 +92,8 @@ StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
     ids = special.boolean ? EncodeRaw(*model.tokenizer, text.text)
                           : model.tokenizer->EncodeWithSpecials(text.text);
   } else if (GivenField(body, "messages") != nullptr) {
-    KU_ASSIGN_OR_RETURN(const ParsedMessages messages, TakeMessages(model, body));
-    KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderBody(model, messages));
-    ids = EncodeChat(*model.tokenizer, segments);
+    KU_ASSIGN_OR_RETURN(ParsedMessages messages, TakeMessages(model, body));
+    KU_ASSIGN_OR_RETURN(ids, EncodeBody(model, std::move(messages)));
   } else {
     return Bad(Param("content") + " is missing, and so are " + Param("messages"));
   }
@@ -129,11 +128,10 @@ StatusOr<Json> CountTokensBody(const ServedModel& model, JsonNode body) {
     SetField(&body, "max_tokens", JsonNode{.type = JsonNode::Type::kInt, .text = "1"});
   }
   KU_ASSIGN_OR_RETURN(JsonNode chat, ChatOfMessages(std::move(body)));
-  KU_ASSIGN_OR_RETURN(const ApiRequest request,
-                      ParseApiRequest(std::move(chat), true, model.defaults));
-  KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments,
-                      RenderBody(model, request.prompts[0].messages));
-  return Json{{"input_tokens", EncodeChat(*model.tokenizer, segments).size()}};
+  KU_ASSIGN_OR_RETURN(ApiRequest request, ParseApiRequest(std::move(chat), true, model.defaults));
+  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                      EncodeBody(model, std::move(request.prompts[0].messages)));
+  return Json{{"input_tokens", ids.size()}};
 }
 
 StatusOr<Json> ApplyTemplateBody(const ServedModel& model, JsonNode body) {

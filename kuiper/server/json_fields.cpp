@@ -47,4 +47,21 @@ JsonNode ObjectNode(std::vector<std::pair<std::string, JsonNode>> fields) {
   return object;
 }
 
+JsonNode TextPart(std::string text) {
+  return ObjectNode({{"type", StringNode("text")}, {"text", StringNode(std::move(text))}});
+}
+
+JsonNode ImagePart(std::string url) {
+  return ObjectNode({{"type", StringNode("image_url")}, {"image_url", StringNode(std::move(url))}});
+}
+
+JsonNode ContentOf(std::vector<JsonNode> parts) {
+  std::string text;
+  for (const JsonNode& part : parts) {
+    if (part.Find("text") == nullptr) return ListNode(std::move(parts));
+    text += TextOfField(part, "text");
+  }
+  return StringNode(std::move(text));
+}
+
 }  // namespace kuiper

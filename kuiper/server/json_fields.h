@@ -25,4 +25,9 @@ JsonNode BoolNode(bool value);
 JsonNode ListNode(std::vector<JsonNode> items = {});
 JsonNode ObjectNode(std::vector<std::pair<std::string, JsonNode>> fields = {});
 
+// Parts of a message, and its content: a text, or all parts where one is an image.
+JsonNode TextPart(std::string text);
+JsonNode ImagePart(std::string url);
+JsonNode ContentOf(std::vector<JsonNode> parts);
+
 }  // namespace kuiper

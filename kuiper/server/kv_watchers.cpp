@@ -10,9 +10,9 @@ constexpr std::chrono::milliseconds kInterval{250};
 
 }  // namespace
 
-void KvWatchers::Add(int64_t exchange, bool once, const std::string& request_id) {
-  if (!once) http_.Begin(exchange, 200, EventHeaders(request_id));
-  watchers_[exchange] = once;
+void KvWatchers::Add(int64_t exchange, bool once, HttpHeaders headers) {
+  if (!once) http_.Begin(exchange, 200, EventHeaders(headers));
+  watchers_[exchange] = {once, std::move(headers)};
   last_ = {};
   OnTick();
 }
@@ -32,19 +32,19 @@ void KvWatchers::Show(const KvSnapshot& snapshot) {
   last_ = Clock::now();
   const auto picture =
       KvJson(snapshot, [this](int64_t ticket) { return sessions_.NameOf(ticket); });
-  const std::map<int64_t, bool> watchers = watchers_;  // who leaves changes the list
-  for (const auto& [exchange, once] : watchers) {
-    if (!once) {
+  const std::map<int64_t, Watcher> watchers = watchers_;  // who leaves changes the list
+  for (const auto& [exchange, watcher] : watchers) {
+    if (!watcher.once) {
       http_.Write(exchange, ServerEvent(picture));
       continue;
     }
     watchers_.erase(exchange);
-    http_.Send(exchange, 200, {{"Content-Type", "application/json"}}, JsonText(picture) + "\n");
+    http_.Send(exchange, 200, JsonHeaders(watcher.headers), JsonText(picture) + "\n");
   }
 }
 
 void KvWatchers::EndAll() {
-  for (const auto& [exchange, once] : watchers_) http_.End(exchange);
+  for (const auto& [exchange, watcher] : watchers_) http_.End(exchange);
   watchers_.clear();
 }
 

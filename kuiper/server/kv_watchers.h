@@ -23,20 +23,25 @@ class KvWatchers {
   bool is_open() const { return view_ != nullptr; }
 
   // `once`: one picture instead of a stream of them.
-  void Add(int64_t exchange, bool once, const std::string& request_id);
+  void Add(int64_t exchange, bool once, HttpHeaders headers);
   void Remove(int64_t exchange) { watchers_.erase(exchange); }
   void OnTick();
   void EndAll();
 
  private:
+  struct Watcher {
+    bool once = false;
+    HttpHeaders headers;
+  };
+
   void Show(const KvSnapshot& snapshot);
 
   HttpServer& http_;
   const AnswerSessions& sessions_;
   EngineLoop* loop_ = nullptr;
   PageWatch* view_ = nullptr;
-  std::map<int64_t, bool> watchers_;  // true: for one picture
-  bool is_asked_ = false;             // the engine makes a picture
+  std::map<int64_t, Watcher> watchers_;
+  bool is_asked_ = false;  // the engine makes a picture
   Clock::time_point last_;
 };
 

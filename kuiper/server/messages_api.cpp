@@ -30,15 +30,49 @@ StatusOr<std::string> TextOfContent(const JsonNode& content, const std::string& 
 
 // What the blocks of one message become: results of tools come before what the user says.
 struct Blocks {
-  std::string text, reasoning;
+  std::vector<JsonNode> parts;  // texts and images
+  std::string reasoning;
   std::vector<JsonNode> calls, results;
 };
 
+// {"source": {"type": "base64", "media_type", "data"}} or {"source": {"type": "url", "url"}}
+StatusOr<JsonNode> ImageOfBlock(const JsonNode& block, const std::string& where) {
+  const JsonNode* source = block.Find("source");
+  const std::string type = source == nullptr ? "" : TextOfField(*source, "type");
+  if (type == "url") return ImagePart(TextOfField(*source, "url"));
+  if (type != "base64") {
+    return Status(StatusCode::kUnavailable,
+                  where + " holds an image that is not there in base64, which is not supported");
+  }
+  return ImagePart("data:" + TextOfField(*source, "media_type") + ";base64," +
+                   TextOfField(*source, "data"));
+}
+
+// A text or an image.
+StatusOr<JsonNode> PartOfBlock(const JsonNode& block, const std::string& where) {
+  const std::string type = TextOfField(block, "type");
+  if (type == "image") return ImageOfBlock(block, where);
+  if (type == "text") return TextPart(TextOfField(block, "text"));
+  return Status(StatusCode::kUnavailable,
+                where + " holds a block of the type \"" + type + "\", which is not supported");
+}
+
+StatusOr<JsonNode> ResultOfBlock(const JsonNode& block) {
+  const JsonNode* content = block.Find("content");
+  if (content == nullptr || content->IsNull()) return StringNode("");
+  if (content->IsString()) return *content;
+  if (!content->IsArray()) return Bad(Param("content") + " is neither a string nor a list");
+  std::vector<JsonNode> parts;
+  for (const JsonNode& item : content->items) {
+    KU_ASSIGN_OR_RETURN(JsonNode part, PartOfBlock(item, "a tool_result"));
+    parts.push_back(std::move(part));
+  }
+  return ContentOf(std::move(parts));
+}
+
 Status AddBlock(const JsonNode& block, const std::string& where, Blocks* blocks) {
   const std::string type = TextOfField(block, "type");
-  if (type == "text") {
-    blocks->text += TextOfField(block, "text");
-  } else if (type == "thinking") {
+  if (type == "thinking") {
     blocks->reasoning += TextOfField(block, "thinking");
   } else if (type == "tool_use") {
     const JsonNode* input = block.Find("input");
@@ -48,16 +82,14 @@ Status AddBlock(const JsonNode& block, const std::string& where, Blocks* blocks)
          {"function", ObjectNode({{"name", StringNode(TextOfField(block, "name"))},
                                   {"arguments", input == nullptr ? ObjectNode() : *input}})}}));
   } else if (type == "tool_result") {
-    const JsonNode* content = block.Find("content");
-    KU_ASSIGN_OR_RETURN(std::string text, TextOfContent(content == nullptr ? JsonNode() : *content,
-                                                        Param("messages")));
+    KU_ASSIGN_OR_RETURN(JsonNode content, ResultOfBlock(block));
     blocks->results.push_back(
         ObjectNode({{"role", StringNode("tool")},
                     {"tool_call_id", StringNode(TextOfField(block, "tool_use_id"))},
-                    {"content", StringNode(std::move(text))}}));
+                    {"content", std::move(content)}}));
   } else if (type != "redacted_thinking") {
-    return Status(StatusCode::kUnavailable,
-                  where + " holds a block of the type \"" + type + "\", which is not supported");
+    KU_ASSIGN_OR_RETURN(JsonNode part, PartOfBlock(block, where));
+    blocks->parts.push_back(std::move(part));
   }
   return OkStatus();
 }
@@ -70,7 +102,7 @@ Status AddMessage(const JsonNode& message, const std::string& where, std::vector
   const JsonNode* content = message.Find("content");
   Blocks blocks;
   if (content != nullptr && content->IsString()) {
-    blocks.text = content->text;
+    blocks.parts.push_back(TextPart(content->text));
   } else if (content == nullptr || !content->IsArray()) {
     return Bad(where + ": " + Param("content") + " is neither a string nor a list");
   } else {
@@ -80,9 +112,9 @@ Status AddMessage(const JsonNode& message, const std::string& where, std::vector
   }
   const bool has_results = !blocks.results.empty();
   for (JsonNode& result : blocks.results) out->push_back(std::move(result));
-  if (has_results && blocks.text.empty()) return OkStatus();
+  if (has_results && blocks.parts.empty()) return OkStatus();
   JsonNode chat =
-      ObjectNode({{"role", StringNode(role)}, {"content", StringNode(std::move(blocks.text))}});
+      ObjectNode({{"role", StringNode(role)}, {"content", ContentOf(std::move(blocks.parts))}});
   if (!blocks.reasoning.empty()) {
     SetField(&chat, "reasoning_content", StringNode(std::move(blocks.reasoning)));
   }

@@ -225,10 +225,12 @@ Json OpenAiWriter::Logprobs(const std::vector<TokenPart>& tokens) const {
 
 Json OpenAiWriter::Usage(const AnswerParts& parts) const {
   const int prompt = parts.num_prompt_tokens(), generated = parts.num_generated_tokens();
+  Json details = {{"cached_tokens", parts.num_cached_tokens()}};
+  if (parts.num_image_tokens() > 0) details["image_tokens"] = parts.num_image_tokens();
   return {{"prompt_tokens", prompt},
           {"completion_tokens", generated},
           {"total_tokens", prompt + generated},
-          {"prompt_tokens_details", {{"cached_tokens", parts.num_cached_tokens()}}},
+          {"prompt_tokens_details", std::move(details)},
           {"completion_tokens_details", {{"reasoning_tokens", parts.num_reasoning_tokens()}}}};
 }
 

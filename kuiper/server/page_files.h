@@ -5,6 +5,7 @@ namespace kuiper {
 
 extern const char kPageHtml[];
 extern const char kPageStyle[];
+extern const char kPageMarkdown[];
 extern const char kPageScript[];
 
 }  // namespace kuiper

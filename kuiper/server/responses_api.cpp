@@ -18,19 +18,22 @@ Status NotDone(std::string_view field, const std::string& why) {
   return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
 }
 
-// A string, or a list of texts of either side.
-StatusOr<std::string> TextOfParts(const JsonNode& content) {
-  if (content.IsString()) return content.text;
+// A string, or a list of texts of either side and images.
+StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
+  if (content.IsString()) return content;
   if (!content.IsArray()) return Bad(Param("content") + " is neither a string nor a list");
-  std::string text;
+  std::vector<JsonNode> parts;
   for (const JsonNode& part : content.items) {
     const std::string type = TextOfField(part, "type");
-    if (type != "input_text" && type != "output_text" && type != "text") {
+    if (type == "input_image" && part.Find("image_url") != nullptr) {
+      parts.push_back(ImagePart(TextOfField(part, "image_url")));
+    } else if (type == "input_text" || type == "output_text" || type == "text") {
+      parts.push_back(TextPart(TextOfField(part, "text")));
+    } else {
       return NotDone("input", "it holds a part of the type \"" + type + "\"");
     }
-    text += TextOfField(part, "text");
   }
-  return text;
+  return ContentOf(std::move(parts));
 }
 
 // Calls that follow each other are those of one message.
@@ -59,18 +62,18 @@ Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
     return OkStatus();
   }
   const JsonNode* content = item.Find(type == "function_call_output" ? "output" : "content");
-  KU_ASSIGN_OR_RETURN(std::string text, TextOfParts(content == nullptr ? JsonNode() : *content));
+  KU_ASSIGN_OR_RETURN(JsonNode said, ContentOfItem(content == nullptr ? JsonNode() : *content));
   if (type == "function_call_output") {
     messages->push_back(ObjectNode({{"role", StringNode("tool")},
                                     {"tool_call_id", StringNode(TextOfField(item, "call_id"))},
-                                    {"content", StringNode(std::move(text))}}));
+                                    {"content", std::move(said)}}));
     return OkStatus();
   }
   if (!type.empty() && type != "message") {
     return NotDone("input", "it holds an item of the type \"" + type + "\"");
   }
-  messages->push_back(ObjectNode(
-      {{"role", StringNode(TextOfField(item, "role"))}, {"content", StringNode(std::move(text))}}));
+  messages->push_back(
+      ObjectNode({{"role", StringNode(TextOfField(item, "role"))}, {"content", std::move(said)}}));
   return OkStatus();
 }
 

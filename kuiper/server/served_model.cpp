@@ -16,20 +16,64 @@ ApiError NoSuchModel(const ServedModel& model, const std::string& name) {
   return error;
 }
 
-// Prompts of a chat: a template and a memory of answers.
+// Reads one picture, which must be in the body itself: for a client no file is opened and no other
+// host is asked. Returns its tokens.
+StatusOr<int64_t> ReadPicture(const std::string& where, ContentPart* part,
+                              PictureReader* pictures) {
+  if (part->kind == ContentPart::Kind::kVideo) {
+    return Status(StatusCode::kUnavailable,
+                  Param("messages") + " is not supported: " + where + " is a video");
+  }
+  if (!part->text.starts_with("data:")) {
+    return Status(StatusCode::kInput,
+                  where + " is no data: URL; files are not opened and nothing is fetched",
+                  "write data:image/png;base64,... with the bytes");
+  }
+  KU_RETURN_IF_ERROR(pictures->Read("", where, part));
+  KU_ASSIGN_OR_RETURN(const VisionInput* picture, pictures->Of(*part));
+  return picture->num_tokens();
+}
+
+// Pictures of a few bytes may become many pixels: there are never more than a context takes.
+Status ReadPictures(int max_context, std::vector<Message>* messages, PictureReader* pictures) {
+  int64_t num_tokens = 0;
+  for (size_t i = 0; i < messages->size(); ++i) {
+    std::vector<ContentPart>& parts = (*messages)[i].parts;
+    for (size_t k = 0; k < parts.size(); ++k) {
+      if (parts[k].kind == ContentPart::Kind::kText) continue;
+      const std::string where = "message " + std::to_string(i) + ", part " + std::to_string(k);
+      KU_ASSIGN_OR_RETURN(const int64_t added, ReadPicture(where, &parts[k], pictures));
+      num_tokens += added;
+      if (num_tokens < max_context) continue;
+      return Status(StatusCode::kContextExceeded,
+                    "This model's maximum context length is " + std::to_string(max_context) +
+                        " tokens, but the pictures up to " + where + " have " +
+                        std::to_string(num_tokens) + " tokens");
+    }
+  }
+  return OkStatus();
+}
+
+// Prompts of a chat: a template, a memory of answers, and pictures.
 StatusOr<Prompt> ChatPrompt(const ServedModel& model, AnswerMemory* memory,
-                            const ParsedMessages& messages, uint64_t* history) {
-  const TemplateOptions options = WithMessages(model.chat, messages);
-  std::vector<Message> list = messages.messages;
-  *history = HistoryKey(list, options);
+                            ParsedMessages* messages, uint64_t* history) {
+  TemplateOptions options = model.OptionsOf(*messages);
+  std::vector<Message> list = std::exchange(messages->messages, {});
+  if (history != nullptr) *history = HistoryKey(list, options);
   if (memory != nullptr) memory->Recall(options, &list);
+  std::optional<PictureReader> pictures = model.pictures;
+  if (pictures.has_value()) {
+    KU_RETURN_IF_ERROR(ReadPictures(model.max_context, &list, &*pictures));
+    options.pictures = &*pictures;
+  }
   Conversation conversation;
   conversation.SetMessages(std::move(list));
   return BuildPrompt(*model.tokenizer, options, {}, &conversation);
 }
 
-StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, const ChatRequest& wanted,
+StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, ChatRequest* chat,
                           uint64_t* history) {
+  ChatRequest& wanted = *chat;
   if (!wanted.is_chat) {
     if (!wanted.request.prompt.empty()) return Prompt{.ids = wanted.request.prompt};
     return Prompt{.ids = EncodeRaw(*model.tokenizer, wanted.text)};
@@ -38,13 +82,19 @@ StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, const 
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: the model has no chat template");
   }
-  return ChatPrompt(model, memory, wanted.messages, history);
+  return ChatPrompt(model, memory, &wanted.messages, history);
 }
 
 }  // namespace
 
 bool ServedModel::Has(const std::string& name) const {
   return name.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+TemplateOptions ServedModel::OptionsOf(const ParsedMessages& messages) const {
+  TemplateOptions options = WithMessages(chat, messages);
+  options.pictures = pictures.has_value() ? &*pictures : nullptr;
+  return options;
 }
 
 std::optional<ToolCallForm> ServedModel::tool_form() const {
@@ -67,12 +117,15 @@ PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body
                                        " are allowed"));
   }
   PreparedRequest prepared;
-  for (const ChatRequest& wanted : api->prompts) {
-    const StatusOr<Prompt> prompt = PromptOf(model, memory, wanted, &prepared.history);
+  for (ChatRequest& wanted : api->prompts) {
+    StatusOr<Prompt> prompt = PromptOf(model, memory, &wanted, &prepared.history);
     if (!prompt.ok()) return ErrorOf(prompt.status());
+    for (const VisionInput& image : prompt->images) {
+      prepared.num_image_tokens += static_cast<int>(image.num_tokens());
+    }
     const int num_tokens = static_cast<int>(prompt->ids.size());
     if (num_tokens >= model.max_context) return PromptTooLong(num_tokens, model.max_context);
-    Request request = MakeRequest(*prompt, wanted.request);
+    Request request = MakeRequest(std::move(*prompt), wanted.request);
     const int room = model.max_context - num_tokens;
     if (!api->has_max_tokens) request.max_new_tokens = room;
     if (model.max_output_tokens > 0) {
@@ -99,7 +152,12 @@ StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model,
                                           const ParsedMessages& messages) {
   Conversation conversation;
   conversation.SetMessages(messages.messages);
-  return RenderPrompt(conversation, WithMessages(model.chat, messages));
+  return RenderPrompt(conversation, model.OptionsOf(messages));
+}
+
+StatusOr<std::vector<int32_t>> EncodeBody(const ServedModel& model, ParsedMessages messages) {
+  KU_ASSIGN_OR_RETURN(Prompt prompt, ChatPrompt(model, nullptr, &messages, nullptr));
+  return std::move(prompt.ids);
 }
 
 }  // namespace kuiper

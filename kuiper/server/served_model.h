@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kuiper/chat/conversation.h"
+#include "kuiper/chat/picture_reader.h"
 #include "kuiper/chat/tool_calls.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/server/answer_memory.h"
@@ -22,10 +23,11 @@ struct ServedModel {
   std::string fingerprint;
   int64_t created = 0;
   const Tokenizer* tokenizer = nullptr;
-  TemplateOptions chat;
+  TemplateOptions chat;  // without pictures
   bool has_template = true;
-  Request defaults;           // of bodies
-  int max_output_tokens = 0;  // 0: as many as the context takes
+  std::optional<PictureReader> pictures = {};  // that has read none; absent: the model sees nothing
+  Request defaults;                            // of bodies
+  int max_output_tokens = 0;                   // 0: as many as the context takes
   int max_context = 0;
   int max_choices = 0;  // of one body
   EngineConfig config;
@@ -33,11 +35,14 @@ struct ServedModel {
 
   bool Has(const std::string& name) const;
   std::optional<ToolCallForm> tool_form() const;
+  // Those of a body's prompt. They point to `pictures`.
+  TemplateOptions OptionsOf(const ParsedMessages& messages) const;
 };
 
 struct PreparedRequest {
-  ApiRequest api;
+  ApiRequest api;  // its messages are gone, they are in the prompts
   std::vector<Request> requests;
+  int num_image_tokens = 0;         // of all prompts
   std::vector<std::string> echoes;  // of completions that echo: the prompts' texts
   uint64_t history = 0;             // key of the conversation in the answer memory; chats only
 };
@@ -49,7 +54,9 @@ PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, const std::st
                    bool is_chat);
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat);
 
-// The prompt of a body with messages, without an answer: /apply-template, /tokenize.
+// The prompt of a body with messages, without an answer: as text, and as ids with those of
+// pictures.
 StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model, const ParsedMessages& messages);
+StatusOr<std::vector<int32_t>> EncodeBody(const ServedModel& model, ParsedMessages messages);
 
 }  // namespace kuiper

@@ -95,6 +95,7 @@ const std::vector<Server::Route>& Server::Routes() {
       open("/", &Server::Page),
       open("/kuiper/page.css", &Server::Page),
       open("/kuiper/page.js", &Server::Page),
+      open("/kuiper/markdown.js", &Server::Page),
       open("/version", &Server::Version),
       open("/health", &Server::Health),
       open("/ping", &Server::Ping),
@@ -121,7 +122,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
   if (allowed.empty()) {
     Refuse(*ask, MakeError(404, "not_found", "there is no " + ask->request.path));
   } else if (ask->request.method == "OPTIONS") {
-    HttpHeaders headers = CorsHeaders(ask->request);
+    HttpHeaders headers = ask->headers;
     headers.emplace_back("Allow", allowed + ", OPTIONS");
     http_.Send(ask->exchange, 204, headers, "");
   } else {
@@ -170,10 +171,12 @@ void Server::OnRequest(int64_t exchange, HttpRequest request) {
   ask.request = std::move(request);
   const std::string* id = ask.request.Header("x-request-id");
   ask.id = id != nullptr && IsRequestId(*id) ? *id : id_prefix_ + std::to_string(next_id_++);
+  ask.headers = CorsHeaders(ask.request);
+  ask.headers.emplace_back("X-Request-Id", ask.id);
   const Route* route = FindRoute(&ask);
   if (route == nullptr || !MayAsk(ask, *route)) return;
   if (route->form != nullptr) {
-    sessions_.Start(exchange, *route->form, std::move(ask.request), ask.id);
+    sessions_.Start(exchange, *route->form, std::move(ask.request), ask.id, std::move(ask.headers));
   } else if (route->compute != nullptr) {
     Compute(std::move(ask), route->compute);
   } else {
@@ -217,8 +220,7 @@ HttpHeaders Server::CorsHeaders(const HttpRequest& request) const {
 
 void Server::Reply(const Ask& ask, int status, const Json& body) {
   ++metrics_.answers[status];
-  HttpHeaders headers = JsonHeaders(ask.id);
-  for (auto& header : CorsHeaders(ask.request)) headers.push_back(std::move(header));
+  HttpHeaders headers = JsonHeaders(ask.headers);
   if (status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
   if (status == 503) headers.emplace_back("Retry-After", "1");
   http_.Send(ask.exchange, status, headers, JsonText(body) + "\n");
@@ -268,10 +270,9 @@ void Server::GetMetrics(const Ask& ask) {
   metrics_.num_connections = http_.num_connections();
   metrics_.slow_readers = http_.num_slow_readers();
   const std::string name = model_.has_value() ? model_->names.at(0) : "";
-  http_.Send(
-      ask.exchange, 200,
-      {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}, {"X-Request-Id", ask.id}},
-      metrics_.Text(settings_.metrics_prefix, name));
+  HttpHeaders headers = ask.headers;
+  headers.emplace_back("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+  http_.Send(ask.exchange, 200, headers, metrics_.Text(settings_.metrics_prefix, name));
 }
 
 void Server::Compute(Ask ask, Computation compute) {
@@ -298,7 +299,7 @@ void Server::WatchKv(const Ask& ask) {
     return Refuse(ask, MakeError(404, "not_found", "the KV cache is not watched"));
   }
   ++metrics_.answers[200];
-  watchers_.Add(ask.exchange, ask.request.query == "once=1", ask.id);
+  watchers_.Add(ask.exchange, ask.request.query == "once=1", ask.headers);
 }
 
 }  // namespace kuiper

@@ -37,8 +37,9 @@ class Server : public HttpHandler {
   struct Ask {
     int64_t exchange = 0;
     HttpRequest request;
-    std::string id;     // of the request
-    std::string model;  // of GET /v1/models/NAME
+    std::string id;       // of the request
+    HttpHeaders headers;  // of the answer
+    std::string model;    // of GET /v1/models/NAME
   };
   using Computation = StatusOr<nlohmann::ordered_json> (*)(const ServedModel& model, JsonNode body);
   // Answered in one of three ways.

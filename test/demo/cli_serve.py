@@ -1,4 +1,5 @@
 """kuiper_server and kuiper serve as programs: ports, signals, answers equal to those of qwen3_infer."""
+import base64
 import http.client
 import json
 import os
@@ -15,7 +16,7 @@ QUESTIONS = ["What is %d + %d?" % (a, b) for a in range(2, 7) for b in range(1, 
 
 
 class Serve(CliTest):
-    def start(self, *args, name="kuiper_server", env=None):
+    def start(self, *args, name="kuiper_server", env=None, model=None):
         """-> (process, port) of a server that is ready."""
         port_file = self.path("port")
         if os.path.exists(port_file):
@@ -24,7 +25,7 @@ class Serve(CliTest):
         self.addCleanup(log.close)
         command = [program(name)] + (["serve"] if name == "kuiper" else [])
         process = subprocess.Popen(
-            command + [self.qwen3, "--device", "cpu", "--port", "0", "--port-file", port_file, *args],
+            command + [model or self.qwen3, "--device", "cpu", "--port", "0", "--port-file", port_file, *args],
             stdout=subprocess.DEVNULL, stderr=log, preexec_fn=default_signals, env=env)
         self.addCleanup(self.stop, process)
         self.wait_for(lambda: os.path.exists(port_file) or process.poll() is not None)
@@ -103,6 +104,34 @@ class Serve(CliTest):
         self.assertEqual(fnv1a64(alone["choices"][0]["token_ids"]), expected[3])
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=60), 0, self.log())
+
+    def test_pictures_are_seen_as_the_program_sees_them(self):
+        model = os.path.join(ARGS.models, "tiny-qwen3-vl")
+        _, port = self.start(model=model)
+        for name, question in (("circle.png", "What color is it?"), ("number.png", "Read the number.")):
+            picture = os.path.join(model, "samples", name)
+            expected = self.ok(model, "--device", "cpu", "--image", picture, "-p", question, "--temp", "0",
+                               "--max-tokens", "24", "-o", "json", name="qwen3_vl_infer").json()
+            with open(picture, "rb") as f:
+                url = "data:image/png;base64," + base64.b64encode(f.read()).decode()
+            content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
+            body = json.loads(self.chat(port, content))
+            self.assertEqual(fnv1a64(body["choices"][0]["token_ids"]), expected["token_ids_fnv1a64"], body)
+            self.assertEqual(fnv1a64(self.streamed_ids(port, content)), expected["token_ids_fnv1a64"])
+            self.assertEqual(body["usage"]["prompt_tokens_details"]["image_tokens"], expected["usage"]["image_tokens"])
+
+    def test_flags_may_stand_in_a_file(self):
+        config = self.path("serve.conf", "# of a service\n\nserved-model-name = from-file\nmax_num_seqs=3\nprefix-cache\n"
+                                         "default-temp = 0.5\n")
+        _, port = self.start("--config", config, "--default-temp", "0.25")
+        props = json.loads(self.ask(port, "GET", "/props")[1])
+        self.assertEqual((props["model"], props["total_slots"]), ("from-file", 3))
+        self.assertEqual(props["default_generation_settings"]["temperature"], 0.25)
+        for text, line in (("port = 1\nno-such-flag = 2\n", 2), ("port = much\n", 1), ("config = x\n", 1)):
+            result = self.run_cli(self.qwen3, "--config", self.path("bad.conf", text), name="kuiper_server")
+            self.assertEqual(result.rc, 2, result.err)
+            self.assertIn("bad.conf, line %d: " % line, result.error_lines()[0])
+        self.assertEqual(self.run_cli(self.qwen3, "--config", "/no/file", name="kuiper_server").rc, 5)
 
     def test_sigterm_lets_streams_end(self):
         process, port = self.start(name="kuiper")

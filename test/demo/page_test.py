@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.parse
+import urllib.request
 
 try:
     from selenium import webdriver
@@ -144,7 +146,27 @@ def sizes(page):
     print("ok: three sizes and two themes")
 
 
-def check(url, folder, profile):
+def pictures(page, url, picture):
+    page.driver.get(url)
+    page.wait(lambda: page.find("#attach").is_displayed(), "a model that sees takes pictures")
+    page.find("#picture").send_keys(picture)
+    page.wait(lambda: page.all("#attached img"), "a picture waits")
+    page.find("#attached button").click()
+    page.wait(lambda: not page.all("#attached img"), "it can be taken away")
+    page.find("#picture").send_keys(picture)
+    page.wait(lambda: page.all("#attached img"), "another one waits")
+    page.find("#show-settings").click()
+    page.find("[name=temperature]").send_keys("0", Keys.TAB)
+    page.find("#show-settings").click()
+    page.say("What color is it?")
+    page.wait(lambda: len(page.all("#messages > li")) == 2 and page.is_idle(), "an answer about it")
+    assert page.find("#messages .assistant .body").text == "red", page.find("#messages .assistant .body").text
+    page.shoot("picture")
+    page.driver.refresh()
+    page.wait(lambda: page.all("#messages .user img"), "the browser keeps the picture")
+
+
+def check(url, seeing_url, picture, folder, profile):
     page = Page(url, folder, profile)
     try:
         converse(page)
@@ -152,33 +174,51 @@ def check(url, folder, profile):
         sizes(page)
         page.driver.set_window_size(1200, 900)
         pages_and_stop(page)
+        pictures(page, seeing_url, picture)
         errors = [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"]
         assert not errors, errors
         hosts = page.hosts()
-        assert hosts == {urllib.parse.urlsplit(url).netloc}, hosts
+        assert hosts == {urllib.parse.urlsplit(u).netloc for u in (url, seeing_url)}, hosts
         print("ok: no errors, no other host")
     finally:
         page.driver.quit()
 
 
-def main():
-    server, model = sys.argv[1:3]
-    folder = sys.argv[3] if len(sys.argv) > 3 else None
-    with tempfile.TemporaryDirectory() as scratch:
-        port_file = os.path.join(scratch, "port")
-        process = subprocess.Popen([server, model, "--device", "cpu", "--port", "0", "--port-file", port_file,
-                                    "--served-model-name", "tiny"])
-        try:
-            end = time.monotonic() + 60
-            while not os.path.exists(port_file) and time.monotonic() < end:
+class Server:
+    """A server of a model; `with` gives its address."""
+
+    def __init__(self, program, model, scratch):
+        self.port_file = os.path.join(scratch, "port-" + os.path.basename(model))
+        self.process = subprocess.Popen([program, model, "--device", "cpu", "--port", "0", "--port-file", self.port_file,
+                                         "--served-model-name", "tiny"])
+
+    def __enter__(self):
+        end = time.monotonic() + 60
+        while not os.path.exists(self.port_file) and time.monotonic() < end:
+            time.sleep(0.05)
+        with open(self.port_file, encoding="utf-8") as f:
+            url = f"http://127.0.0.1:{int(f.read())}/"
+        while time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(url + "health"):
+                    return url
+            except urllib.error.HTTPError:  # the model is being loaded
                 time.sleep(0.05)
-            with open(port_file, encoding="utf-8") as f:
-                url = f"http://127.0.0.1:{int(f.read())}/"
-            time.sleep(1)
-            check(url, folder, os.path.join(scratch, "profile"))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=60)
+        raise TimeoutError("the server does not become ready")
+
+    def __exit__(self, *error):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=60)
+
+
+def main():
+    program, model = sys.argv[1:3]
+    folder = sys.argv[3] if len(sys.argv) > 3 else None
+    seeing = os.path.join(os.path.dirname(os.path.abspath(model)), "tiny-qwen3-vl")
+    picture = os.path.join(seeing, "samples", "circle.png")
+    with tempfile.TemporaryDirectory() as scratch:
+        with Server(program, model, scratch) as url, Server(program, seeing, scratch) as seeing_url:
+            check(url, seeing_url, picture, folder, os.path.join(scratch, "profile"))
 
 
 if __name__ == "__main__":

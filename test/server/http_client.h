@@ -8,10 +8,24 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 namespace kuiper::test {
+
+// Long enough for a machine with much else to do; what succeeds does not wait for it.
+inline constexpr int kPatienceSeconds = 120;
+
+template <typename F>
+bool Eventually(const F& f) {
+  for (int i = 0; i < kPatienceSeconds * 100; ++i) {
+    if (f()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
 
 class RawClient {
  public:
@@ -50,20 +64,19 @@ class RawClient {
     }
     return true;
   }
-  // Reads until `end` is there; what is behind it is kept. "" when the connection ends before, or
-  // after `seconds`.
-  std::string ReadTo(const std::string& end, int seconds = 20) {
+  // Reads until `end` is there; what is behind it is kept. "" when the connection ends before.
+  std::string ReadTo(const std::string& end) {
     size_t at;
     while ((at = read_.find(end)) == std::string::npos) {
-      if (!ReadMore(seconds)) return "";
+      if (!ReadMore()) return "";
     }
     const std::string text = read_.substr(0, at + end.size());
     read_.erase(0, at + end.size());
     return text;
   }
   // Everything until the server ends the connection.
-  std::string ReadAll(int seconds = 20) {
-    while (ReadMore(seconds)) {
+  std::string ReadAll() {
+    while (ReadMore()) {
     }
     return std::exchange(read_, {});
   }
@@ -102,15 +115,15 @@ class RawClient {
 
  private:
   std::string ReadCount(size_t count) {
-    while (read_.size() < count && ReadMore(20)) {
+    while (read_.size() < count && ReadMore()) {
     }
     const std::string text = read_.substr(0, count);
     read_.erase(0, count);
     return text;
   }
-  bool ReadMore(int seconds) {
+  bool ReadMore() {
     pollfd poller = {.fd = fd_, .events = POLLIN, .revents = 0};
-    if (poll(&poller, 1, seconds * 1000) != 1) return false;
+    if (poll(&poller, 1, kPatienceSeconds * 1000) != 1) return false;
     char bytes[4096];
     const ssize_t n = recv(fd_, bytes, sizeof(bytes), 0);
     if (n <= 0) return false;

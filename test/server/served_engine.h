@@ -11,18 +11,23 @@
 #include <string>
 #include <thread>
 
+#include "kuiper/chat/picture_reader.h"
 #include "kuiper/chat/prompt_template.h"
+#include "kuiper/engine/picture_config.h"
 #include "kuiper/server/server.h"
 #include "test/server/http_client.h"
 #include "test/test_data.h"
 
 namespace kuiper::test {
 
-// Waits up to thirty seconds.
-template <typename F>
-bool Eventually(const F& f) {
-  for (int i = 0; i < 3000 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return f();
+// Absent: the model takes text only.
+inline std::optional<PictureReader> PicturesOf(const std::string& model_path) {
+  const auto model = OpenModel(model_path);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  if (!model.ok() || !model->config.vision.has_value()) return std::nullopt;
+  const auto processor = ImageProcessor::Create(ReadVisionConfig(*model).value(), {});
+  EXPECT_TRUE(processor.ok()) << processor.status().message();
+  return PictureReader(*processor, *model->config.vision_tokens);
 }
 
 class ServedEngine {
@@ -36,6 +41,8 @@ class ServedEngine {
     if (config.max_num_seqs == 1) config.max_num_seqs = 4;
     config.prefix_cache = true;
     config.on_kv_event = view_.observer();
+    pictures_ = PicturesOf(config.model_path);
+    if (pictures_.has_value()) config.image_max_tokens = pictures_->processor().most_tokens();
     auto engine = Engine::Create(config);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(*engine);
@@ -64,6 +71,7 @@ class ServedEngine {
     model.tokenizer = engine_->tokenizer();
     model.chat.family = engine_->chat_family();
     model.chat.own = &*template_;
+    model.pictures = pictures_;
     model.config = engine_->config();
     model.max_context = engine_->config().max_context;
     model.max_choices = engine_->config().max_num_seqs + settings.max_queue;
@@ -133,6 +141,7 @@ class ServedEngine {
   PageWatch view_;
   std::unique_ptr<Engine> engine_;
   std::optional<PromptTemplate> template_;
+  std::optional<PictureReader> pictures_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<Server> server_;
   std::optional<EngineLoop> loop_;

@@ -1,20 +1,5 @@
-// The chat page. It asks nobody but the server that it came from, and writes what a model said as text
-// nodes only.
+// The chat page. It asks nobody but the server that it came from; markdown.js draws what a model said.
 "use strict";
-const $ = (id) => document.getElementById(id);
-const make = (tag, name, text) => {
-  const node = document.createElement(tag);
-  if (name) node.className = name;
-  if (text !== undefined) node.append(text);
-  return node;
-};
-const button = (text, action) => {
-  const node = make("button", "", text);
-  node.type = "button";
-  node.addEventListener("click", action);
-  return node;
-};
-
 // ---- What is kept: conversations and settings, in this browser.
 const SETTINGS = [
   ["system", "System message", ""], ["temperature", "Temperature", ""], ["top_p", "Top p", ""], ["top_k", "Top k", ""],
@@ -25,103 +10,15 @@ const read = (name, other) => {
   try { return JSON.parse(localStorage.getItem("kuiper." + name)) ?? other; } catch { return other; }
 };
 const keep = (name, value) => {
-  try { localStorage.setItem("kuiper." + name, JSON.stringify(value)); } catch (e) { console.warn(e); }
+  try { localStorage.setItem("kuiper." + name, JSON.stringify(value)); return true; } catch (e) { console.warn(e); return false; }
 };
 let settings = read("settings", {});
 let chats = read("chats", []);
 let current = null;  // of chats
 let running = null;  // {stop, id}
-const save = () => keep("chats", chats);
-
-// ---- Markdown, into text nodes.
-const WORDS = /\b(?:if|else|elif|for|while|return|def|class|import|from|in|not|and|or|function|const|let|var|new|struct|int|void|auto|bool|float|double|char|static|public|private|fn|use|impl|match|select|where|insert|update|package|func|type|true|false|null|None|True|False|echo|then|fi|do|done)\b/;
-const CODE = new RegExp(`("(?:\\\\.|[^"\\\\\\n])*"|'(?:\\\\.|[^'\\\\\\n])*')|(//[^\\n]*|#[^\\n]*|/\\*[^]*?\\*/)|(${WORDS.source})`, "g");
-function highlight(text, into) {
-  let at = 0;
-  for (const found of text.matchAll(CODE)) {
-    into.append(text.slice(at, found.index), make("span", found[1] ? "quote" : found[2] ? "note" : "word", found[0]));
-    at = found.index + found[0].length;
-  }
-  into.append(text.slice(at));
-}
-function codeBlock(text) {
-  const block = make("div", "code"), pre = make("pre"), code = make("code");
-  highlight(text, code);
-  pre.append(code);
-  pre.tabIndex = 0;
-  block.append(pre, button("Copy", () => navigator.clipboard.writeText(text)));
-  return block;
-}
-function inline(text, into) {
-  const pattern = /(`+)([^`]+)\1|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\((https?:[^)\s]+)\)/g;
-  let at = 0;
-  for (const m of text.matchAll(pattern)) {
-    into.append(text.slice(at, m.index));
-    at = m.index + m[0].length;
-    if (m[2] !== undefined) into.append(make("code", "", m[2]));
-    else if (m[3] !== undefined) into.append(make("strong", "", m[3]));
-    else if (m[4] !== undefined) into.append(make("em", "", m[4]));
-    else {
-      const link = make("a", "", m[5]);
-      link.href = m[6];
-      link.rel = "noopener noreferrer";
-      link.target = "_blank";
-      into.append(link);
-    }
-  }
-  into.append(text.slice(at));
-  return into;
-}
-const cells = (line) => line.replace(/^\s*\||\|\s*$/g, "").split("|").map((c) => c.trim());
-function table(lines) {
-  const node = make("table");
-  lines.forEach((line, i) => {
-    if (i === 1) return;
-    const row = make("tr");
-    for (const cell of cells(line)) row.append(inline(cell, make(i === 0 ? "th" : "td")));
-    node.append(row);
-  });
-  return node;
-}
-function markdown(text, into) {
-  const lines = text.split("\n");
-  const is = (i, pattern) => i < lines.length && pattern.test(lines[i]);
-  const take = (i, pattern) => { const from = i; while (is(i, pattern)) i++; return lines.slice(from, i); };
-  for (let i = 0; i < lines.length;) {
-    const fence = lines[i].match(/^\s*(```+|~~~+)/);
-    if (fence) {
-      let end = i + 1;
-      while (end < lines.length && !lines[end].trim().startsWith(fence[1])) end++;
-      into.append(codeBlock(lines.slice(i + 1, end).join("\n")));
-      i = end + 1;
-    } else if (is(i, /^#{1,6}\s/)) {
-      const level = lines[i].match(/^#+/)[0].length;
-      into.append(inline(lines[i++].replace(/^#+\s*/, ""), make("h" + Math.min(level + 1, 6))));
-    } else if (is(i, /^\s*([-*+]|\d+[.)])\s/)) {
-      const items = take(i, /^\s*([-*+]|\d+[.)])\s/), list = make(/^\s*\d/.test(items[0]) ? "ol" : "ul");
-      if (list.tagName === "OL") list.start = parseInt(items[0], 10);
-      for (const item of items) list.append(inline(item.replace(/^\s*([-*+]|\d+[.)])\s+/, ""), make("li")));
-      into.append(list);
-      i += items.length;
-    } else if (is(i, /^>/)) {
-      const quoted = take(i, /^>/);
-      const quote = make("blockquote");
-      markdown(quoted.map((l) => l.replace(/^>\s?/, "")).join("\n"), quote);
-      into.append(quote);
-      i += quoted.length;
-    } else if (is(i, /\|/) && is(i + 1, /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/)) {
-      const rows = take(i, /\|/);
-      into.append(table(rows));
-      i += rows.length;
-    } else if (lines[i].trim() === "") {
-      i++;
-    } else {
-      const paragraph = take(i, /^(?!\s*(```|~~~|[-*+]\s|\d+[.)]\s)|#{1,6}\s|>)\s*\S/);
-      into.append(inline(paragraph.length ? paragraph.join("\n") : lines[i], make("p")));
-      i += Math.max(1, paragraph.length);
-    }
-  }
-}
+// Where the browser has no room for pictures, texts are kept without them.
+const save = () => keep("chats", chats) || keep("chats", chats.map((chat) => ({...chat,
+  messages: chat.messages.map(({images, ...rest}) => rest)})));
 
 // ---- The list of conversations, and the messages of one.
 function drawList() {
@@ -153,7 +50,7 @@ function fill(node, message) {
   if (settings.raw || message.role === "user") {
     const text = make("div", "", message.content);
     text.style.whiteSpace = "pre-wrap";
-    body.append(text);
+    body.append(...(message.images ?? []).map((url, i) => picture(url, "Picture " + (i + 1))), text);
   } else {
     markdown(message.content, body);
   }
@@ -185,6 +82,8 @@ function show(chat) {
 function edit(index) {
   if (running) return;
   $("input").value = current.messages[index].content;
+  attached = current.messages[index].images ?? [];
+  drawAttached();
   current.messages.length = index;
   save();
   show(current);
@@ -199,7 +98,7 @@ function again(index) {
 // ---- Asking.
 const headers = () => ({"Content-Type": "application/json", ...(settings.key ? {Authorization: "Bearer " + settings.key} : {})});
 function bodyOf(chat) {
-  const messages = chat.messages.map(({role, content}) => ({role, content}));
+  const messages = chat.messages.map(({role, content, images}) => ({role, content: contentOf(content, images)}));
   if (settings.system) messages.unshift({role: "system", content: settings.system});
   const body = {messages, stream: true, stream_options: {include_usage: true}};
   for (const [name] of SETTINGS) {
@@ -279,11 +178,57 @@ function setRunning(on) {
 function send(event) {
   event?.preventDefault();
   const text = $("input").value;
-  if (running || !text.trim()) return;
+  if (running || !(text.trim() || attached.length)) return;
   $("input").value = "";
-  current.messages.push({role: "user", content: text});
+  current.messages.push({role: "user", content: text, ...(attached.length ? {images: attached} : {})});
+  attached = [];
+  drawAttached();
   $("messages").append(draw(current.messages.at(-1), current.messages.length - 1));
   answer();
+}
+
+// ---- Pictures, which wait for the next message.
+let attached = [];  // data: URLs
+let sees = false;   // the model takes them
+const picture = (url, name) => {
+  const node = make("img");
+  node.src = url;
+  node.alt = name;
+  return node;
+};
+const contentOf = (text, images) => !images?.length ? text :
+  [...images.map((url) => ({type: "image_url", image_url: {url}})), {type: "text", text}];
+function drawAttached() {
+  $("attached").replaceChildren(...attached.map((url, i) => {
+    const remove = button("", () => { attached.splice(i, 1); drawAttached(); });
+    remove.setAttribute("aria-label", "Remove picture " + (i + 1));
+    remove.append(picture(url, ""));
+    return remove;
+  }));
+}
+const urlOf = (file) => new Promise((done, fail) => {
+  const reader = new FileReader();
+  reader.onload = () => done(reader.result);
+  reader.onerror = () => fail(reader.error);
+  reader.readAsDataURL(file);
+});
+// As it is, if the server can read it and it is not large; else drawn anew.
+async function dataUrl(file) {
+  const MOST_BYTES = 1 << 20, MOST_PIXELS = 1536;
+  if (/^image\/(png|jpeg|gif|bmp|webp)$/.test(file.type) && file.size <= MOST_BYTES) return urlOf(file);
+  const image = await createImageBitmap(file), canvas = make("canvas");
+  const scale = Math.min(1, MOST_PIXELS / Math.max(image.width, image.height));
+  canvas.width = Math.max(1, Math.round(image.width * scale));
+  canvas.height = Math.max(1, Math.round(image.height * scale));
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/jpeg", 0.92);
+}
+async function attach(files) {
+  for (const file of files) {
+    if (!sees || !file.type.startsWith("image/")) continue;
+    try { attached.push(await dataUrl(file)); } catch (error) { alert(file.name + ": " + error.message); }
+  }
+  drawAttached();
 }
 
 // ---- The map of KV pages.
@@ -342,6 +287,8 @@ async function start() {
   try {
     const props = await (await fetch("props", {headers: headers()})).json();
     $("model").textContent = props.error ? props.error.message : props.model;
+    sees = props.modalities?.vision ?? false;
+    $("attach").hidden = !sees;
     for (const input of $("settings").querySelectorAll("input")) {
       const value = props.default_generation_settings?.[input.name];
       if (value !== undefined && value !== null) input.placeholder = String(value);
@@ -350,6 +297,12 @@ async function start() {
     $("model").textContent = "no answer from the server";
   }
 }
+// A text, or a list of texts and images.
+function partsOf(content) {
+  if (!Array.isArray(content)) return {content: String(content ?? "")};
+  const images = content.map((part) => part.image_url?.url ?? part.image_url ?? part.image).filter((url) => url?.startsWith("data:image/"));
+  return {content: content.map((part) => part.text ?? "").join(""), ...(images.length ? {images} : {})};
+}
 function importChats(text) {
   const found = JSON.parse(text);
   const list = Array.isArray(found) ? found : [found];
@@ -357,13 +310,13 @@ function importChats(text) {
     if (!Array.isArray(chat.messages)) throw new Error("this file holds no conversations");
     chats.unshift({title: String(chat.title ?? "Imported"),
       messages: chat.messages.filter((m) => ["user", "assistant"].includes(m.role))
-        .map((m) => ({role: m.role, content: String(m.content ?? ""), reasoning: m.reasoning_content ?? m.reasoning}))});
+        .map((m) => ({role: m.role, ...partsOf(m.content), reasoning: m.reasoning_content ?? m.reasoning}))});
   }
   save();
   show(chats[0]);
 }
 function exportChat() {
-  const messages = current.messages.map((m) => ({role: m.role, content: m.content, ...(m.reasoning ? {reasoning_content: m.reasoning} : {})}));
+  const messages = current.messages.map((m) => ({role: m.role, content: contentOf(m.content, m.images), ...(m.reasoning ? {reasoning_content: m.reasoning} : {})}));
   const link = make("a");
   link.href = URL.createObjectURL(new Blob([JSON.stringify({messages}, null, 1)], {type: "application/json"}));
   link.download = "conversation.json";
@@ -388,6 +341,11 @@ $("import").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", async () => {
   try { importChats(await $("file").files[0].text()); } catch (error) { alert(error.message); }
 });
+$("attach").addEventListener("click", () => $("picture").click());
+$("picture").addEventListener("change", async () => { await attach($("picture").files); $("picture").value = ""; });
+$("input").addEventListener("paste", (event) => attach(event.clipboardData.files));
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
 $("input").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
   const last = current.messages.findLastIndex((m) => m.role === "user");

@@ -1,0 +1,193 @@
+// Pictures in bodies of all three forms, with the bundled model that sees.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "kuiper/chat/conversation.h"
+#include "test/server/joined_stream.h"
+#include "test/server/served_engine.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::json;
+using test::Join;
+using test::PicturesOf;
+using test::ServedEngine;
+using test::Source;
+using test::Whole;
+
+constexpr char kModel[] = "demo/models/tiny-qwen3-vl";
+constexpr char kQuestion[] = "What color is it?";
+
+std::string Sample(const std::string& name) {
+  return Source(std::string(kModel) + "/samples/" + name);
+}
+
+std::string Base64(const std::string& bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t k = i; k < i + 3; ++k) {
+      bits = bits << 8 | (k < bytes.size() ? static_cast<uint8_t>(bytes[k]) : 0);
+    }
+    for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[bits >> shift & 63];
+  }
+  for (size_t k = 0; k < (3 - bytes.size() % 3) % 3; ++k) text[text.size() - 1 - k] = '=';
+  return text;
+}
+
+std::string SampleInBase64(const std::string& name) {
+  std::ifstream file(Sample(name), std::ios::binary);
+  return Base64(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+std::string SampleUrl(const std::string& name) {
+  return "data:image/png;base64," + SampleInBase64(name);
+}
+
+EngineConfig SeeingConfig(int max_context = 512) {
+  EngineConfig config;
+  config.model_path = Source(kModel);
+  config.max_context = max_context;
+  return config;
+}
+
+Json ImagePart(const std::string& url) {
+  return {{"type", "image_url"}, {"image_url", {{"url", url}, {"detail", "auto"}}}};
+}
+
+Json Question(const std::string& url) {
+  return {{"role", "user"}, {"content", {ImagePart(url), {{"type", "text"}, {"text", kQuestion}}}}};
+}
+
+Json BodyOf(const Json& messages) {
+  return {
+      {"messages", messages}, {"temperature", 0}, {"max_tokens", 12}, {"return_token_ids", true}};
+}
+
+// What the engine says without a server.
+Completion EngineAnswer(const std::string& image) {
+  EngineConfig config = SeeingConfig();
+  std::optional<PictureReader> pictures = PicturesOf(config.model_path);
+  config.image_max_tokens = pictures->processor().most_tokens();
+  const auto engine = Engine::Create(config);
+  const auto own = *PromptTemplate::Make(*Engine::ReadTemplate(config));
+  Conversation conversation;
+  conversation.AddUser(kQuestion, {{.kind = ContentPart::Kind::kImage, .text = Sample(image)}});
+  EXPECT_TRUE(conversation.ReadPictures("", &*pictures).ok());
+  TemplateOptions options;
+  options.own = &*own;
+  options.pictures = &*pictures;
+  auto prompt = BuildPrompt(*(*engine)->tokenizer(), options, {}, &conversation);
+  Request parameters;
+  parameters.max_new_tokens = 12;
+  parameters.sampling.temperature = 0;
+  const int64_t id = (*engine)->Add(MakeRequest(std::move(*prompt), parameters)).value();
+  while ((*engine)->HasWork()) (*engine)->Step();
+  return (*engine)->Take(id).value();
+}
+
+TEST(ServerImages, AnswersAreThoseOfTheEngineInEveryForm) {
+  ServedEngine served(SeeingConfig());
+  for (const std::string name : {"circle.png", "triangle.png"}) {
+    const Completion expected = EngineAnswer(name);
+    ASSERT_FALSE(expected.text.empty());
+    Json body = BodyOf(Json::array({Question(SampleUrl(name))}));
+    const auto whole = served.Ask("POST", "/v1/chat/completions", body.dump());
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const Json answer = Json::parse(whole.body), choice = answer["choices"][0];
+    EXPECT_EQ(choice["token_ids"], Json(expected.tokens));
+    EXPECT_EQ(choice["message"]["content"], expected.text);
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], expected.prompt_tokens);
+    EXPECT_GE(answer["usage"]["prompt_tokens_details"]["image_tokens"], 9);
+    body["stream"] = true;
+    const Whole joined = Join(served.Ask("POST", "/v1/chat/completions", body.dump()).body);
+    EXPECT_EQ(joined.ids, expected.tokens);
+    EXPECT_EQ(joined.text, expected.text);
+
+    const Json source = {
+        {"type", "base64"}, {"media_type", "image/png"}, {"data", SampleInBase64(name)}};
+    const Json blocks = {{{"type", "image"}, {"source", source}},
+                         {{"type", "text"}, {"text", kQuestion}}};
+    Json messages = BodyOf(Json::array({{{"role", "user"}, {"content", blocks}}}));
+    messages.erase("return_token_ids");
+    const Json message = Json::parse(served.Ask("POST", "/v1/messages", messages.dump()).body);
+    ASSERT_EQ(message["type"], "message") << message;
+    EXPECT_EQ(message["content"][0]["text"], expected.text);
+    messages.erase("max_tokens");
+    const auto count = served.Ask("POST", "/v1/messages/count_tokens", messages.dump());
+    EXPECT_EQ(Json::parse(count.body)["input_tokens"], expected.prompt_tokens) << count.body;
+
+    const Json parts = {{{"type", "input_image"}, {"image_url", SampleUrl(name)}},
+                        {{"type", "input_text"}, {"text", kQuestion}}};
+    const Json ask = {{"input", Json::array({{{"role", "user"}, {"content", parts}}})},
+                      {"temperature", 0},
+                      {"max_output_tokens", 12}};
+    const Json response = Json::parse(served.Ask("POST", "/v1/responses", ask.dump()).body);
+    ASSERT_EQ(response["object"], "response") << response;
+    EXPECT_EQ(response["output"][0]["content"][0]["text"], expected.text);
+  }
+  const Json props = Json::parse(served.Ask("GET", "/props").body);
+  EXPECT_EQ(props["modalities"]["vision"], true);
+}
+
+TEST(ServerImages, AnotherTurnReusesThePicture) {
+  ServedEngine served(SeeingConfig());
+  Json messages = Json::array({Question(SampleUrl("two.png"))});
+  const auto ask = [&] {
+    return Json::parse(served.Ask("POST", "/chat/completions", BodyOf(messages).dump()).body);
+  };
+  const Json first = ask();
+  messages.push_back(first["choices"][0]["message"]);
+  messages.push_back({{"role", "user"}, {"content", "And what else?"}});
+  const Json usage = ask()["usage"];
+  const int known = first["usage"]["total_tokens"];
+  EXPECT_GE(usage["prompt_tokens_details"]["cached_tokens"], known - 1 - 4) << "of pages of 4";
+  // Another picture in the same place is not taken for this one.
+  messages[0] = Question(SampleUrl("circle.png"));
+  EXPECT_LT(ask()["usage"]["prompt_tokens_details"]["cached_tokens"], 16);
+}
+
+TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
+  ServedEngine served(SeeingConfig(128));
+  const std::string png = SampleUrl("circle.png");
+  const auto refused = [&](const Json& content, const std::string& code, const std::string& why) {
+    const Json messages = Json::array({{{"role", "user"}, {"content", content}}});
+    const auto answer = served.Ask("POST", "/v1/chat/completions", BodyOf(messages).dump());
+    EXPECT_EQ(answer.status, 400) << content;
+    const Json error = Json::parse(answer.body)["error"];
+    EXPECT_EQ(error["code"], code) << error;
+    EXPECT_NE(error["message"].get<std::string>().find(why), std::string::npos) << error;
+  };
+  refused(Json::array({ImagePart("http://127.0.0.1/x.png")}), "invalid_value",
+          "part 0 is no data: URL");
+  refused(Json::array({ImagePart("file:///etc/passwd")}), "invalid_value", "no data: URL");
+  refused(Json::array({ImagePart(Sample("circle.png"))}), "invalid_value", "no data: URL");
+  refused(Json::array({ImagePart("")}), "invalid_value", "no data: URL");
+  refused(Json::array({{{"type", "video"}, {"video", "/tmp"}}}), "unsupported", "is a video");
+  refused(Json::array({ImagePart("data:image/png;base64,AAAA")}), "invalid_value",
+          "message 0, part 0");
+  refused(Json::array({ImagePart(png.substr(0, png.size() / 8 * 4))}), "invalid_value",
+          "message 0, part 0");
+  refused(Json::array({ImagePart("data:text/plain;base64,AAAA")}), "invalid_value", "not image/");
+  Json many = Json::array();
+  for (int i = 0; i < 20; ++i) many.push_back(ImagePart(png));
+  refused(many, "context_length_exceeded", "maximum context length is 128 tokens");
+  // The same of the other forms, and it goes on.
+  const Json url = {{"type", "image"},
+                    {"source", {{"type", "url"}, {"url", "http://127.0.0.1/x.png"}}}};
+  const Json body = {
+      {"max_tokens", 3},
+      {"messages", Json::array({{{"role", "user"}, {"content", Json::array({url})}}})}};
+  EXPECT_EQ(served.Ask("POST", "/v1/messages", body.dump()).status, 400);
+  const auto good =
+      served.Ask("POST", "/v1/chat/completions", BodyOf(Json::array({Question(png)})).dump());
+  EXPECT_EQ(good.status, 200) << good.body;
+  EXPECT_EQ(served.PagesHeld(), 0);
+}
+
+}  // namespace
+}  // namespace kuiper
