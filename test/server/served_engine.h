@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -122,6 +123,12 @@ class ServedEngine {
     });
     EXPECT_TRUE(Eventually([&] { return done.load(); }));
     return result;
+  }
+  // The engine stands still until what this returns is gone.
+  std::shared_ptr<void> Hold() {
+    auto gone = std::make_shared<std::promise<void>>();
+    loop_->Call([wait = gone->get_future().share()](Engine&) { wait.wait(); });
+    return {nullptr, [gone](void*) { gone->set_value(); }};
   }
   // Pages that requests hold, not those of the prefix cache.
   int PagesHeld() {
