@@ -66,6 +66,15 @@ function draw(message, index) {
   if (message.stats) tools.append(make("span", "", message.stats));
   return node;
 }
+// The messages stay at their end until somebody scrolls away from it.
+let follows = true;
+function toEnd() {
+  if (follows) $("messages").scrollTop = $("messages").scrollHeight;
+}
+$("messages").addEventListener("scroll", () => {
+  const list = $("messages");
+  follows = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+});
 function show(chat) {
   if (!chat) {
     chat = {title: "", messages: []};
@@ -74,7 +83,8 @@ function show(chat) {
   if (running && chat !== current) running.stop();
   current = chat;
   $("messages").replaceChildren(...chat.messages.map(draw));
-  $("messages").scrollTop = $("messages").scrollHeight;
+  follows = true;
+  toEnd();
   closeMenu();
   drawList();
   $("input").focus();
@@ -136,9 +146,8 @@ let frame = null;
 function drawSoon(node, message) {
   frame ??= requestAnimationFrame(() => {
     frame = null;
-    const list = $("messages"), follows = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
     fill(node, message);
-    if (follows) list.scrollTop = list.scrollHeight;
+    toEnd();
   });
 }
 async function answer() {
@@ -149,6 +158,8 @@ async function answer() {
   chat.messages.push(message);
   const node = draw(message, chat.messages.length - 1);
   $("messages").append(node);
+  follows = true;
+  toEnd();
   setRunning(true);
   try {
     const response = await fetch("v1/chat/completions",
@@ -167,6 +178,7 @@ async function answer() {
   save();
   if (chat === current) {
     node.replaceWith(draw(message, chat.messages.length - 1));
+    toEnd();
     drawList();
   }
 }
