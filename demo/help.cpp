@@ -82,12 +82,12 @@ struct HelpParts {
 };
 
 HelpParts PartsOf(FlagPrograms program) {
+  constexpr const char* kAll = " (Qwen, Qwen3-VL, Llama, Mistral).";
   if (program == FlagPrograms::kBatch) {
-    return {"--input FILE --output FILE ", "Answers many requests at once with a text model",
-            kAfterBatchFlags};
+    return {"--input FILE --output FILE ", "Answers many requests at once", kAfterBatchFlags, kAll};
   }
   if (program == FlagPrograms::kServe) {
-    return {"", "Answers over HTTP", kAfterServeFlags};
+    return {"", "Answers over HTTP", kAfterServeFlags, kAll};
   }
   if (program == FlagPrograms::kQuantize) {
     return {"OUT ", "Quantizes the weights of a text model", kAfterQuantizeFlags};
@@ -98,6 +98,7 @@ HelpParts PartsOf(FlagPrograms program) {
   if (program == FlagPrograms::kVision) {
     return {"", "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
   }
+  if (program == FlagPrograms::kAnyModel) return {"", "Runs a model", kAfterTextFlags, kAll};
   return {"", "Runs a text model", kAfterTextFlags};
 }
 
