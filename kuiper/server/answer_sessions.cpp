@@ -103,7 +103,7 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   loop_->Submit(exchange, std::move(requests));
 }
 
-void AnswerSessions::OnNews(EngineNews news) {
+void AnswerSessions::OnNews(const EngineNews& news) {
   metrics_.kv = news.kv;
   metrics_.num_steps = news.num_steps;
   metrics_.step_tokens.Add(static_cast<double>(news.events.size()));

@@ -42,7 +42,7 @@ class AnswerSessions {
   // Answers the exchange, now or later; `headers` are in the answer.
   void Start(int64_t exchange, const ApiForm& form, HttpRequest request,
              const std::string& request_id, HttpHeaders headers);
-  void OnNews(EngineNews news);
+  void OnNews(const EngineNews& news);
   void OnGone(int64_t exchange);
   // Pings, and ends what takes too long.
   void OnTick();

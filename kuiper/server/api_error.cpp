@@ -42,8 +42,6 @@ ApiError ErrorOf(const Status& status) {
       error.code = "invalid_value";
       break;
     case StatusCode::kContextExceeded:
-      error.code = ErrorName(status.code());
-      break;
     case StatusCode::kResourceExhausted:
       error.code = ErrorName(status.code());
       break;

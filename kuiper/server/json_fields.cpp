@@ -41,9 +41,9 @@ JsonNode ListNode(std::vector<JsonNode> items) {
   return {.type = JsonNode::Type::kArray, .items = std::move(items)};
 }
 
-JsonNode ObjectNode(std::vector<std::pair<std::string, JsonNode>> fields) {
+JsonNode ObjectNode(const std::vector<std::pair<std::string, JsonNode>>& fields) {
   JsonNode object{.type = JsonNode::Type::kObject};
-  for (auto& [key, value] : fields) SetField(&object, std::move(key), std::move(value));
+  for (const auto& [key, value] : fields) SetField(&object, key, value);
   return object;
 }
 

@@ -23,7 +23,7 @@ std::string TextOfField(const JsonNode& object, std::string_view key);
 JsonNode StringNode(std::string text);
 JsonNode BoolNode(bool value);
 JsonNode ListNode(std::vector<JsonNode> items = {});
-JsonNode ObjectNode(std::vector<std::pair<std::string, JsonNode>> fields = {});
+JsonNode ObjectNode(const std::vector<std::pair<std::string, JsonNode>>& fields = {});
 
 // Parts of a message, and its content: a text, or all parts where one is an image.
 JsonNode TextPart(std::string text);

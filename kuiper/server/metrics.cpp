@@ -91,7 +91,8 @@ std::string Histogram::Text(const std::string& name, const std::string& labels) 
   for (size_t i = 0; i < counts_.size(); ++i) {
     below += counts_[i];
     const std::string bound = i < bounds_.size() ? Number(bounds_[i]) : "+Inf";
-    text += name + "_bucket{" + labels + ",le=\"" + bound + "\"} " + std::to_string(below) + "\n";
+    text.append(name).append("_bucket{").append(labels).append(",le=\"").append(bound);
+    text.append("\"} ").append(std::to_string(below)).append("\n");
   }
   return text + name + "_sum{" + labels + "} " + Number(sum_) + "\n" + name + "_count{" + labels +
          "} " + std::to_string(count_) + "\n";

@@ -127,7 +127,7 @@ class ResponsesWriter : public AnswerWriter {
   enum class Kind { kNone, kReasoning, kMessage };
 
   // An event of the stream; they are numbered.
-  std::string Event(const std::string& type, Json fields);
+  std::string Event(const std::string& type, const Json& fields);
   Json Response(const char* status, Json output, Json usage, Json incomplete) const;
   std::string ItemId(size_t index) const {
     return "item_" + title_.id + "_" + std::to_string(index);
@@ -148,7 +148,7 @@ class ResponsesWriter : public AnswerWriter {
   std::string text_;  // of the open item
 };
 
-std::string ResponsesWriter::Event(const std::string& type, Json fields) {
+std::string ResponsesWriter::Event(const std::string& type, const Json& fields) {
   Json event = {{"type", type}, {"sequence_number", num_events_++}};
   event.update(fields);
   return ServerEvent(type, event);

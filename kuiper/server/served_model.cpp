@@ -75,8 +75,10 @@ StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, ChatRe
                           uint64_t* history) {
   ChatRequest& wanted = *chat;
   if (!wanted.is_chat) {
-    if (!wanted.request.prompt.empty()) return Prompt{.ids = wanted.request.prompt};
-    return Prompt{.ids = EncodeRaw(*model.tokenizer, wanted.text)};
+    Prompt prompt;
+    prompt.ids = wanted.request.prompt.empty() ? EncodeRaw(*model.tokenizer, wanted.text)
+                                               : wanted.request.prompt;
+    return prompt;
   }
   if (!model.has_template) {
     return Status(StatusCode::kUnavailable,
