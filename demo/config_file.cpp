@@ -2,18 +2,12 @@
 
 #include <fstream>
 
+#include "demo/chat_texts.h"
 #include "demo/flags.h"
 #include "kuiper/base/text.h"
 
 namespace kuiper::demo {
 namespace {
-
-std::string Trimmed(const std::string& text) {
-  constexpr const char* kSpace = " \t\r";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
 
 // "NAME = VALUE" -> "--NAME=VALUE"
 std::string ArgumentOf(const std::string& line) {

@@ -72,18 +72,12 @@ TEST(MessagesApi, WrongBodies) {
 TEST(MessagesApi, AStreamAddsUpToTheWholeAnswer) {
   ServedEngine served;
   for (const char* thinking : {"disabled", "enabled"}) {
-    Json body = {{"model", "tiny"},
-                 {"max_tokens", 60},
-                 {"temperature", 0},
-                 {"thinking", {{"type", thinking}}},
-                 {"messages", {{{"role", "user"}, {"content", "What is 2 + 3?"}}}}};
-    const auto whole = served.Ask("POST", "/v1/messages", body.dump());
-    ASSERT_EQ(whole.status, 200) << whole.body;
-    const Json message = Json::parse(whole.body);
-    body["stream"] = true;
-    const auto stream = served.Ask("POST", "/v1/messages", body.dump());
-    ASSERT_EQ(stream.status, 200);
-    const std::vector<Json> events = ServedEngine::Events(stream.body);
+    const auto [message, events] = served.AskBothWays(
+        "/v1/messages", {{"model", "tiny"},
+                         {"max_tokens", 60},
+                         {"temperature", 0},
+                         {"thinking", {{"type", thinking}}},
+                         {"messages", {{{"role", "user"}, {"content", "What is 2 + 3?"}}}}});
     ASSERT_GE(events.size(), 4u);
     EXPECT_EQ(events.front()["type"], "message_start");
     EXPECT_EQ(events.back()["type"], "message_stop");

@@ -62,18 +62,12 @@ TEST(ResponsesApi, WrongBodies) {
 TEST(ResponsesApi, AStreamAddsUpToTheWholeAnswer) {
   ServedEngine served;
   for (const char* effort : {"none", "high"}) {
-    Json body = {{"model", "tiny"},
-                 {"input", "What is 2 + 3?"},
-                 {"max_output_tokens", 60},
-                 {"temperature", 0},
-                 {"reasoning", {{"effort", effort}}}};
-    const auto whole = served.Ask("POST", "/v1/responses", body.dump());
-    ASSERT_EQ(whole.status, 200) << whole.body;
-    const Json response = Json::parse(whole.body);
-    body["stream"] = true;
-    const auto stream = served.Ask("POST", "/v1/responses", body.dump());
-    ASSERT_EQ(stream.status, 200);
-    const std::vector<Json> events = ServedEngine::Events(stream.body);
+    const auto [response, events] =
+        served.AskBothWays("/v1/responses", {{"model", "tiny"},
+                                             {"input", "What is 2 + 3?"},
+                                             {"max_output_tokens", 60},
+                                             {"temperature", 0},
+                                             {"reasoning", {{"effort", effort}}}});
     ASSERT_GE(events.size(), 4u);
     EXPECT_EQ(events.front()["type"], "response.created");
     std::map<std::string, std::string> texts;  // by kind

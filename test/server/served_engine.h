@@ -90,6 +90,19 @@ class ServedEngine {
   Answer Chat(const Json& fields) {
     return Ask("POST", "/v1/chat/completions", ChatBody(fields).dump());
   }
+  // The answer to a body, and the events of the same one as a stream.
+  struct BothWays {
+    Json whole;
+    std::vector<Json> events;
+  };
+  BothWays AskBothWays(const std::string& path, Json body) {
+    const Answer whole = Ask("POST", path, body.dump());
+    EXPECT_EQ(whole.status, 200) << whole.body;
+    body["stream"] = true;
+    const Answer stream = Ask("POST", path, body.dump());
+    EXPECT_EQ(stream.status, 200) << stream.body;
+    return {Json::parse(whole.body), Events(stream.body)};
+  }
   // A greedy question without thinking, with these fields besides.
   static Json ChatBody(const Json& fields) {
     Json body = {{"model", "tiny"},
