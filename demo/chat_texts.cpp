@@ -8,6 +8,7 @@
 #include "demo/options.h"
 #include "demo/report.h"
 #include "kuiper/base/text.h"
+#include "kuiper/base/trim.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
 
@@ -148,10 +149,7 @@ std::string ChatHelp() {
 }
 
 std::string Trimmed(const std::string& text) {
-  constexpr const char* kBlanks = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  return std::string(kuiper::Trimmed(text));
 }
 
 std::string TypedPath(const std::string& path) {

@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/base/trim.h"
+
 namespace kuiper {
 namespace {
 
 constexpr std::string_view kSpaces = " \t\r\n";
 // Closing tags inside the values of a call; each is a reading of the block.
 constexpr int kMaxTries = 32;
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(kSpaces), text.size());
-  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
-}
 
 // Length of the longest end of `text` that is a beginning of `tag`, and not all of it.
 size_t PartialTag(std::string_view text, std::string_view tag) {

@@ -4,17 +4,13 @@
 #include <cctype>
 
 #include "kuiper/base/text.h"
+#include "kuiper/base/trim.h"
 
 namespace kuiper {
 namespace {
 
 constexpr size_t kMaxKeyFile = 1 << 20;
 constexpr size_t kMaxRequestId = 128;
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(" \t\r"), text.size());
-  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-}
 
 // The name without the port.
 std::string_view HostName(std::string_view host) {
