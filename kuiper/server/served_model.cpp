@@ -143,13 +143,6 @@ PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body
   return prepared;
 }
 
-PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, const std::string& body,
-                   bool is_chat) {
-  StatusOr<JsonNode> json = ParseJson(body, StatusCode::kInput, "the body");
-  if (!json.ok()) return ErrorOf(json.status());
-  return Prepare(model, memory, std::move(*json), is_chat);
-}
-
 StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model,
                                           const ParsedMessages& messages) {
   Conversation conversation;

@@ -50,8 +50,6 @@ struct PreparedRequest {
 using PreparedOr = std::variant<PreparedRequest, ApiError>;
 
 // `memory` may be null.
-PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, const std::string& body,
-                   bool is_chat);
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat);
 
 // The prompt of a body with messages, without an answer: as text, and as ids with those of
