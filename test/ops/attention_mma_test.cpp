@@ -19,8 +19,8 @@ class AttentionMmaTest : public AttentionTestBase {
   void ExpectNaive(const std::vector<float>& out, const Shape& shape, const std::vector<Seq>& seqs,
                    const Mask& mask = {}) const {
     const double rounding = RoundingError(dtype());
-    ExpectNear(out, Naive(dtype(), dtype(), shape, seqs, mask), 2e-5 + 2 * rounding, rounding,
-               Describe(shape) + ", " + Describe(mask));
+    ExpectNear(out, Naive(dtype(), dtype(), DType::kF32, shape, seqs, mask), 2e-5 + 2 * rounding,
+               rounding, Describe(shape) + ", " + Describe(mask));
   }
 };
 INSTANTIATE_TEST_SUITE_P(, AttentionMmaTest,

@@ -218,10 +218,17 @@ inline std::vector<float> Attend(Ops& ops, DType dtype, const Shape& shape,
                 mask);
 }
 
-// `activation` is the type of the queries, `dtype` that of the cache.
-inline std::vector<double> Naive(DType activation, DType dtype, const Shape& shape, const Seq& seq,
-                                 const Mask& mask) {
+// What the scaled queries and the weights of the values are rounded to before the products.
+inline DType ProductType(const ComputeDevice& device, DType cache) {
+  const bool wide = cache == DType::kF32 || cache == DType::kF16;
+  return device.id().type == DeviceType::kCPU && !wide ? DType::kBF16 : DType::kF32;
+}
+
+// `activation` is the type of the queries, `dtype` that of the cache; the weights are not rounded.
+inline std::vector<double> Naive(DType activation, DType dtype, DType products, const Shape& shape,
+                                 const Seq& seq, const Mask& mask) {
   const int d = shape.head_dim;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   std::vector<std::vector<float>> k, v;
   for (int pos = 0; pos < seq.kv_len; ++pos) {
     k.push_back(Kept(TokenData(seq.id, pos, 1, shape.kv_width()), dtype, d));
@@ -229,7 +236,9 @@ inline std::vector<double> Naive(DType activation, DType dtype, const Shape& sha
   }
   std::vector<double> out;
   for (int pos = seq.kv_len - seq.q_len; pos < seq.kv_len; ++pos) {
-    const std::vector<float> q = Rounded(TokenData(seq.id, pos, 3, shape.q_width()), activation);
+    std::vector<float> q = Rounded(TokenData(seq.id, pos, 3, shape.q_width()), activation);
+    for (float& x : q) x *= scale;
+    q = Rounded(q, products);
     for (int h = 0; h < shape.heads; ++h) {
       const int g = h / (shape.heads / shape.kv_heads);
       std::vector<double> p(seq.kv_len, 0.0);
@@ -240,7 +249,7 @@ inline std::vector<double> Naive(DType activation, DType dtype, const Shape& sha
         double dot = 0;
         for (int i = 0; i < d; ++i) dot += double{q[h * d + i]} * k[j][g * d + i];
         const double bias = mask.alibi ? double{AlibiSlope(h)} * (j - pos) : 0.0;
-        p[j] = std::exp(dot / std::sqrt(static_cast<double>(d)) + bias);
+        p[j] = std::exp(dot + bias);
         sum += p[j];
       }
       for (int i = 0; i < d; ++i) {
@@ -253,11 +262,11 @@ inline std::vector<double> Naive(DType activation, DType dtype, const Shape& sha
   return out;
 }
 
-inline std::vector<double> Naive(DType activation, DType dtype, const Shape& shape,
+inline std::vector<double> Naive(DType activation, DType dtype, DType products, const Shape& shape,
                                  const std::vector<Seq>& seqs, const Mask& mask = {}) {
   std::vector<double> out;
   for (const Seq& s : seqs) {
-    for (double x : Naive(activation, dtype, shape, s, mask)) out.push_back(x);
+    for (double x : Naive(activation, dtype, products, shape, s, mask)) out.push_back(x);
   }
   return out;
 }
@@ -286,8 +295,11 @@ class AttentionTestBase : public TypedOpsTest {
                    const std::vector<Seq>& seqs, const std::string& what = "",
                    const Mask& mask = {}) const {
     const DType activation = ActivationFor(ops, dtype());
-    ExpectNear(out, Naive(activation, dtype(), shape, seqs, mask), 2e-5,
-               2e-5 + RoundingError(activation), what);
+    const DType products = ProductType(ops.device(), dtype());
+    // No value is beyond 4.
+    const double rounding = 2e-5 + 2 * RoundingError(products);
+    ExpectNear(out, Naive(activation, dtype(), products, shape, seqs, mask), rounding,
+               rounding + RoundingError(activation), what);
   }
   // The pages before the window have no valid number, the keys around it are NaN.
   void ExpectNothingReadBeforeTheWindow(Ops& ops, const Shape& shape, const std::vector<Seq>& seqs,

@@ -71,8 +71,10 @@ class Call {
   std::vector<float> Output() const { return out_->Get(); }
   void ClearOutput() { out_->Set(std::vector<float>(args_.num_tokens * shape_.q_width(), kNaN)); }
   void ExpectNaive(const std::string& what) {
-    ExpectNear(Run(), Naive(dtype_, kv_.dtype, shape_, seqs_, mask_), 2e-5,
-               2e-5 + RoundingError(dtype_), what);
+    const DType products = ProductType(attention_.device(), kv_.dtype);
+    const double rounding = 2e-5 + 2 * RoundingError(products);
+    ExpectNear(Run(), Naive(dtype_, kv_.dtype, products, shape_, seqs_, mask_), rounding,
+               rounding + RoundingError(dtype_), what);
   }
 
  private:

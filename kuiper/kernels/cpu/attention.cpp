@@ -1,19 +1,21 @@
 // Attention over the KV cache. A work item is a block of query rows that share a kv head:
 // consecutive positions of one sequence times the query heads of the group, so that each key and
-// value is loaded (and converted) once for all of them. Both matrix products are one register-tiled
-// kernel: scores = Q K^T reads a tile of keys transposed into scratch, values are read as they lie
-// (decode) or from a converted tile (prefill, where it pays).
+// value is loaded (and converted) once for all of them. Scores are those of a linear layer whose
+// weights are keys, where they lie. Values are read as they lie for few rows (decode), from converted
+// tiles for many (prefill).
 //
-// Bits: a score is summed along head_dim in ascending order, an output along the key positions in
-// ascending order, tiles start at absolute position 0, and nothing beyond a row's own length enters
-// it. The scale of a key multiplies its finished score, that of a value its weight, before the
-// products with its elements. So a row's result does not depend on the block, chunk, page or batch
-// it is computed in.
+// Bits: a score is a sum of one fold block of linear_kernel.h, with the scaled query as activations,
+// an output is summed along the key positions in ascending order (BF16 and narrower caches: in pairs
+// of rounded weights, see attention_pairs.h), tiles start at absolute position 0, and nothing beyond a
+// row's own length enters it. The scale of a key multiplies its finished score, that of a value its
+// weight, before the products with its elements. So a row's result does not depend on the block,
+// chunk, page or batch it is computed in.
 //
 // Cascade (AttnMeta::shared_lens): an item can also be the rows of several sequences that begin
 // with the same pages. They go through the tiles they share together, and each goes on alone.
 //
-// Decode reads each K and V once and is bound by memory; a prefill of long rows is bound by FMA.
+// Decode reads each K and V once and is bound by memory, which rows fetched in advance keep busy; a
+// prefill of long rows is bound by multiply-adds.
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -30,6 +32,8 @@
 #include "kuiper/kernels/cpu/attention_math-inl.h"
 #include "kuiper/kernels/cpu/attention_tile-inl.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
+#include "kuiper/kernels/cpu/flush_subnormals.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
 #ifndef KUIPER_KERNELS_CPU_ATTENTION_CPP_
@@ -40,6 +44,8 @@ namespace kuiper::cpu {
 struct AttentionCall {
   AttentionKind kind;
   const AttentionArgs& args;
+  const LinearKernel& dots;  // of keys as weights
+  const PairKernel& pairs;
   const float* alibi_slopes;   // [H], or null
   const int32_t* kv_lens;      // [S]
   const int32_t* shared_lens;  // [S], or null: no item has several sequences
@@ -62,11 +68,12 @@ HWY_INLINE T* ItemRow(const Tensor& matrix, const AttentionItem& item, int r, in
 void LoadQueries(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
                  int head_dim) {
   const VF scale = hn::Set(DF(), call.args.scale);
+  float scaled[kMaxHeadDim];
   VisitFloat(call.args.q.dtype, [&](auto zero) HWY_ATTR {
     for (int r = 0; r < item.num_rows(); ++r) {
       const auto* q = ItemRow<decltype(zero)>(call.args.q, item, r, call.args.QHeadStride());
-      MapElements(s.q + r * s.dim, head_dim,
-                  [&](auto load) HWY_ATTR { return hn::Mul(load(q), scale); });
+      MapElements(scaled, head_dim, [&](auto load) HWY_ATTR { return hn::Mul(load(q), scale); });
+      call.dots.convert(scaled, head_dim, reinterpret_cast<uint8_t*>(s.q + r * s.dim));
     }
   });
   std::fill(s.acc, s.acc + item.num_rows() * s.dim, 0.0f);
@@ -93,29 +100,95 @@ HWY_INLINE void AddBias(const AttentionCall& call, const AttentionItem& item, in
   AddAlibi(scores, keys, call.alibi_slopes[item.row_head(r)], origin - item.row_pos(r));
 }
 
-// acc += p V for rows [first, first + rows) and the tile at `tile`, where p points to the tile's
-// scores of row `first`: together where all of them see the keys, the rest of each row alone, so
-// that no value enters a row that does not see it. Ascending positions for each row.
-template <class B>
-void AddValues(const AttentionItem& item, const AttentionScratch& s, const float* p,
-               const B& values, int first, int rows, int tile) {
-  float* acc = s.acc + first * s.dim;
-  const auto keys = [&](int r) { return InTile(item.row_keys(first + r), tile); };
-  const auto alone = [&](int r, int begin, int end) HWY_ATTR {
-    if (begin >= end) return;
-    Multiply(1, Product<B>{p + r * s.score_stride, s.score_stride, values, begin, end, s.dim, false,
-                           acc + r * s.dim, s.dim});
-  };
-  const KeyRange top = keys(0), bottom = keys(rows - 1);  // both ends ascend with the row
-  KeyRange common{bottom.begin, top.end};
-  if (common.empty()) common = {kTile, kTile};
-  for (int r = 0; r < rows && top.begin < common.begin; ++r) {
-    const KeyRange own = keys(r);
-    alone(r, own.begin, std::min(own.end, common.begin));
+// The rows [first, first + rows) of an item over one tile, whose scores and then softmax weights
+// are at `p`, that of row `first`.
+struct RowGroup {
+  const AttentionCall& call;
+  const AttentionScratch& s;
+  int first, rows;
+  float* p;
+  KeyRange keys[kMicroRows];  // that each row sees, from the start of the tile
+
+  RowGroup(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
+           int first, int rows, int tile, float* p)
+      : call(call), s(s), first(first), rows(rows), p(p) {
+    for (int r = 0; r < rows; ++r) keys[r] = InTile(item.row_keys(first + r), tile);
   }
-  Multiply(rows, Product<B>{p, s.score_stride, values, common.begin, common.end, s.dim, false, acc,
-                            s.dim});
-  for (int r = 0; r < rows && common.end < bottom.end; ++r) alone(r, common.end, keys(r).end);
+  float* scores(int r) const { return p + r * s.score_stride; }
+  float* acc(int r) const { return s.acc + (first + r) * s.dim; }
+};
+
+// Calls together(begin, end) for the part of the ranges [range(r)) that all rows have, and alone(r,
+// begin, end) for the rest of each row, so that no value enters a row that does not see it.
+// Ascending for each row. Both ends ascend with the row.
+template <class Range, class Together, class Alone>
+HWY_INLINE void ForCommonRange(int rows, const Range& range, const Together& together,
+                               const Alone& alone) {
+  KeyRange common{range(rows - 1).begin, range(0).end};
+  if (common.empty()) common = {kTile, kTile};
+  for (int r = 0; r < rows; ++r) {
+    const KeyRange own = range(r);
+    if (own.begin < common.begin) alone(r, own.begin, std::min(own.end, common.begin));
+  }
+  if (!common.empty()) together(common.begin, common.end);
+  for (int r = 0; r < rows; ++r) {
+    const KeyRange own = range(r);
+    if (common.end < own.end) alone(r, common.end, own.end);
+  }
+}
+
+// acc += p V.
+template <class B>
+void AddValues(const RowGroup& g, const B& values) {
+  const auto multiply = [&](int r, int rows, int begin, int end) HWY_ATTR {
+    Multiply(rows, Product<B>{g.scores(r), g.s.score_stride, values, begin, end, g.s.dim, g.acc(r),
+                              g.s.dim});
+  };
+  ForCommonRange(
+      g.rows, [&](int r) { return g.keys[r]; },
+      [&](int begin, int end) HWY_ATTR { multiply(0, g.rows, begin, end); },
+      [&](int r, int begin, int end) HWY_ATTR { multiply(r, 1, begin, end); });
+}
+
+// The same in pairs. A row that sees one key of a pair takes it with zeros for the other.
+template <class Row>
+void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
+  const PairKernel& kernel = g.call.pairs;
+  const auto product = [&](int r, int begin, int end) {
+    return PairProduct{g.scores(r), g.s.score_stride, begin, end, g.s.dim, g.acc(r), g.s.dim};
+  };
+  const auto alone = [&](int r, int begin, int end) {
+    kernel.multiply_rows(1, product(r, begin, end), loaded.value_rows);
+  };
+  const auto half = [&](int r, int key) {
+    const uint16_t* rows[2] = {ZeroRow(), ZeroRow()};
+    rows[key % 2] = loaded.value_rows[key];
+    kernel.multiply_rows(1, product(r, key / 2, key / 2 + 1), rows - key / 2 * 2);
+  };
+  // Whole pairs; beside the loaded keys are zeros.
+  KeyRange whole[kMicroRows] = {};
+  for (int r = 0; r < g.rows; ++r) {
+    const KeyRange own = g.keys[r];
+    whole[r] = {own.begin == loaded.keys.begin ? own.begin / 2 : (own.begin + 1) / 2,
+                own.end == loaded.keys.end ? (own.end + 1) / 2 : own.end / 2};
+    if (!own.empty() && own.begin < 2 * whole[r].begin) half(r, own.begin);
+  }
+  ForCommonRange(
+      g.rows, [&](int r) { return whole[r]; },
+      [&](int begin, int end) {
+        if (loaded.packed) {
+          kernel.multiply_packed(g.rows, product(0, begin, end), g.s.pairs());
+        } else {
+          PairProduct rows = product(0, begin, end);
+          if (g.first == 0) rows.ahead = loaded.ahead;
+          kernel.multiply_rows(g.rows, rows, loaded.value_rows);
+        }
+      },
+      alone);
+  for (int r = 0; r < g.rows; ++r) {
+    const KeyRange own = g.keys[r];
+    if (!own.empty() && own.end > 2 * whole[r].end) half(r, own.end - 1);
+  }
 }
 
 // Calls f(first, rows) for register-tile groups of the item's rows of nearly equal size.
@@ -128,15 +201,37 @@ HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
   }
 }
 
-// scores = Q K^T for rows [first, first + rows) of the item and the loaded keys; `scores` is the
-// tile's first column.
-HWY_INLINE void ScoreTile(const AttentionScratch& s, KeyRange keys, int first, int rows,
-                          int head_dim, float* scores) {
-  const int begin = keys.begin / kPackKeys * kPackKeys;
-  const StridedRows rows_of_keys{s.keys + begin, kKeyStride};
-  Multiply(rows, Product<StridedRows>{s.q + first * s.dim, s.dim, rows_of_keys, 0, head_dim,
-                                      RoundUp(keys.end - begin, kLanes), true, scores + begin,
-                                      s.score_stride});
+// p = Q K^T for the loaded keys: what the linear layers compute with keys as weights.
+template <class Row>
+HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
+  const AttentionScratch& s = g.s;
+  const int begin = loaded.keys.begin / kPanelRows * kPanelRows;
+  for (int r = 0, rows; r < g.rows; r += rows) {
+    rows = std::min(g.rows - r, g.call.dots.tile_rows);
+    g.call.dots.dots[rows]({.x = reinterpret_cast<const uint8_t*>(s.q + (g.first + r) * s.dim),
+                            .x_stride = s.dim * sizeof(float),
+                            .rows = loaded.key_rows + begin,
+                            .count = static_cast<int>(RoundUp(loaded.keys.end - begin, kPanelRows)),
+                            .k = g.call.args.kv.head_dim(),
+                            .ahead = r == 0 && g.first == 0 ? loaded.ahead : 0,
+                            .sums = g.p + r * s.score_stride + begin,
+                            .sum_stride = static_cast<size_t>(s.score_stride)});
+  }
+}
+
+// Adds the values of the loaded tile, which the finished weights at g.p multiply.
+template <class Row>
+HWY_INLINE void AddTile(const RowGroup& g, const Tile<Row>& loaded) {
+  for (int r = 0; r < g.rows; ++r) loaded.ScaleByValues(g.scores(r), g.keys[r]);
+  if constexpr (kTakesPairs<Row>) {
+    for (int r = 0; r < g.rows; ++r) {
+      const KeyRange own = g.keys[r];
+      if (!own.empty()) g.call.pairs.narrow(g.scores(r), own.begin / 16 * 16, RoundUp(own.end, 16));
+    }
+    AddValuePairs(g, loaded);
+  } else {
+    loaded.VisitValues(g.s, [&](const auto& b) HWY_ATTR { AddValues(g, b); });
+  }
 }
 
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
@@ -147,22 +242,21 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   const KeyRange all = item.keys();
   Tile<typename View::Row> loaded;
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
-    NextRows(view, item, tile, &loaded);
-    LoadTile(view, item, s, true, true, &loaded);
+    FindRows(view, item, tile, &loaded);
+    LoadKeys(view, s, &loaded);
+    LoadValues(view, item, s, call.pairs, &loaded);
     ForEachRowGroup(item.num_rows(), [&](int first, int rows) HWY_ATTR {
-      float* scores = s.scores + first * kTile;
-      ScoreTile(s, loaded.keys, first, rows, view.head_dim(), scores);
+      const RowGroup group(call, item, s, first, rows, tile, s.scores + first * kTile);
+      ScoreTile(group, loaded);
       for (int r = first; r < first + rows; ++r) {
-        const KeyRange own = InTile(item.row_keys(r), tile);
+        const KeyRange own = group.keys[r - first];
         if (own.empty()) continue;
-        loaded.ScaleByKeys(s.scores + r * kTile, own);
-        AddBias(call, item, r, own, tile, s.scores + r * kTile);
-        OnlineSoftmax(s.scores + r * kTile, own, s.max + r, s.sum + r * 16, s.acc + r * s.dim,
-                      s.dim);
-        loaded.ScaleByValues(s.scores + r * kTile, own);
+        float* scores = s.scores + r * kTile;
+        loaded.ScaleByKeys(scores, own);
+        AddBias(call, item, r, own, tile, scores);
+        OnlineSoftmax(scores, own, s.max + r, s.sum + r * 16, s.acc + r * s.dim, s.dim);
       }
-      loaded.VisitValues(
-          s, [&](const auto& b) HWY_ATTR { AddValues(item, s, scores, b, first, rows, tile); });
+      AddTile(group, loaded);
     });
   }
 }
@@ -191,10 +285,13 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
   const KeyRange all = item.keys();
   const int first_tile = all.begin / kTile * kTile;
   Tile<typename View::Row> loaded;
+  const auto group = [&](int tile) {
+    return RowGroup(call, item, s, 0, item.num_rows(), tile, s.scores + tile);
+  };
   for (int tile = first_tile; tile < all.end; tile += kTile) {
-    NextRows(view, item, tile, &loaded);
-    LoadTile(view, item, s, true, false, &loaded);
-    ScoreTile(s, loaded.keys, 0, item.num_rows(), view.head_dim(), s.scores + tile);
+    FindRows(view, item, tile, &loaded);
+    LoadKeys(view, s, &loaded);
+    ScoreTile(group(tile), loaded);
     for (int r = 0; r < item.num_rows(); ++r) {
       loaded.ScaleByKeys(s.scores + r * s.score_stride + tile, loaded.keys);
     }
@@ -206,16 +303,10 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
     const KeyRange padded = PadScores(scores, own);
     ExpScores(scores, padded, MaxOfScores(scores, padded, s.max[r]), s.sum + r * 16);
   }
-  loaded.next_end = -1;
   for (int tile = first_tile; tile < all.end; tile += kTile) {
-    NextRows(view, item, tile, &loaded);
-    LoadTile(view, item, s, false, true, &loaded);
-    for (int r = 0; r < item.num_rows(); ++r) {
-      loaded.ScaleByValues(s.scores + r * s.score_stride + tile, InTile(item.row_keys(r), tile));
-    }
-    loaded.VisitValues(s, [&](const auto& b) HWY_ATTR {
-      AddValues(item, s, s.scores + tile, b, 0, item.num_rows(), tile);
-    });
+    FindRows(view, item, tile, &loaded);
+    LoadValues(view, item, s, call.pairs, &loaded);
+    AddTile(group(tile), loaded);
   }
 }
 
@@ -242,6 +333,7 @@ HWY_AFTER_NAMESPACE();
 namespace kuiper::cpu {
 
 HWY_EXPORT(AttentionBlock);
+HWY_EXPORT(ChoosePairKernel);
 
 size_t AttentionScratchBytes(AttentionKind kind, int max_context) {
   AttentionScratch scratch;
@@ -260,11 +352,19 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   // The shared tiles have no bias and no edge of a window.
   const bool cascade = !meta.shared_lens.empty() && kind != AttentionKind::kMha &&
                        args.options.window == 0 && slopes.empty();
-  const AttentionCall call{kind, args, slopes.empty() ? nullptr : slopes.ptr<float>(),
+  const PairKernel& pairs = *HWY_DYNAMIC_DISPATCH(ChoosePairKernel)(resources.fast_pairs);
+  const WeightFormat keys =
+      WeightFormat::Dense(IsPaired(args.kv.format) ? DType::kBF16 : args.kv.format.element_type());
+  const AttentionCall call{kind,
+                           args,
+                           resources.linear.kernels()[keys],
+                           pairs,
+                           slopes.empty() ? nullptr : slopes.ptr<float>(),
                            meta.kv_lens.ptr<int32_t>(),
                            cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
   std::atomic<int64_t> next{0};
   const auto work = [&](int thread) {
+    const ScopedFlushSubnormals flush(IsPaired(args.kv.format));
     AttentionScratch s;
     s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
     ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, MaxRows(kind),

@@ -13,11 +13,11 @@
 
 namespace kuiper::cpu {
 
-constexpr int kTile = 64;               // key positions per tile
-constexpr int kKeyStride = kTile + 16;  // of the transposed tile: spreads its rows over cache sets
-constexpr int kPackKeys = 16;           // keys that are transposed together
-constexpr int kMicroRows = 6;           // rows of a register tile
-constexpr int kFlashRows = 48;          // query rows of a work item
+constexpr int kTile = 64;                 // key positions per tile
+constexpr int kMicroRows = 6;             // rows of a register tile
+constexpr int kFewRows = 2 * kMicroRows;  // of an item that reads keys and values as they lie
+constexpr int kMaxAhead = 32;             // rows that it fetches in advance, at most
+constexpr int kFlashRows = 48;            // query rows of a work item
 constexpr int kMhaRows = kMicroRows;
 
 inline int MaxRows(AttentionKind kind) {
@@ -156,12 +156,12 @@ class ItemList {
   int64_t first_ = 0;  // index of its first item
 };
 
-// One thread's memory, in floats; `dim` is head_dim rounded up to 16.
+// One thread's memory, in floats; `dim` is head_dim rounded up to 32.
 struct AttentionScratch {
-  float* q;       // [rows, dim], scaled
+  float* q;       // [rows, dim], scaled and converted as LinearKernel::convert does
   float* acc;     // [rows, dim]
-  float* keys;    // [dim, kKeyStride], transposed
-  float* values;  // [kTile, dim]
+  float* keys;    // [kTile, dim / 2]: BF16
+  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
   float* sum;     // [rows, 16] running lanes of the softmax denominator
   float* max;     // [rows]
   float* scores;  // [rows, score_stride]
@@ -171,7 +171,7 @@ struct AttentionScratch {
   // Splits `base` (null: only counts); returns the number of floats.
   size_t Carve(float* base, AttentionKind kind, int head_dim, int max_context) {
     const int64_t rows = MaxRows(kind);
-    dim = RoundUp(head_dim, 16);
+    dim = RoundUp(head_dim, 32);
     score_stride = kind == AttentionKind::kMha ? RoundUp(max_context, kTile) : kTile;
     int64_t used = 0;
     const auto take = [base, &used](int64_t n) {
@@ -181,13 +181,15 @@ struct AttentionScratch {
     };
     q = take(rows * dim);
     acc = take(rows * dim);
-    keys = take(dim * kKeyStride);
+    keys = take(kTile * dim / 2);
     values = take(kTile * dim);
     sum = take(rows * 16);
     max = take(rows);
     scores = take(rows * score_stride);
     return used;
   }
+  uint32_t* pairs() const { return reinterpret_cast<uint32_t*>(values); }
+  float* wide_values() const { return values + kTile / 2 * dim; }
   // The memory of the rows from `first` on.
   AttentionScratch From(int first) const {
     AttentionScratch rows = *this;

@@ -2,10 +2,13 @@
 // columns. Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // After highway.h.
 #include "kuiper/kernels/cpu/attention_items.h"
+#include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
 
 #if defined(KUIPER_KERNELS_CPU_ATTENTION_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -29,14 +32,25 @@ constexpr int kVecs = 2;
 
 // --- the product ------------------------------------------------------------------------------
 
-// Rows of a dense matrix; the other kind of `b` is an array of rows of the KV cache.
+// The two kinds of `b`: rows of a dense matrix, and rows of the KV cache, of which those `ahead`
+// behind one that is used are fetched.
 struct StridedRows {
   const float* data;
   int64_t stride;
   HWY_INLINE const float* operator[](int k) const { return data + k * stride; }
+  HWY_INLINE void Fetch(int, int64_t) const {}
+};
+template <class Row>
+struct StoredRows {
+  const Row* rows;
+  int ahead;
+  HWY_INLINE Row operator[](int k) const { return rows[k]; }
+  HWY_INLINE void Fetch(int k, int64_t col) const {
+    if (ahead > 0) hwy::Prefetch((rows[k + ahead] + col).data);
+  }
 };
 
-// c[r][n] += sum over k in [begin, end) of a[r][k] * b[k][n], k ascending; = with `from_zero`.
+// c[r][n] += sum over k in [begin, end) of a[r][k] * b[k][n], k ascending.
 template <class B>
 struct Product {
   const float* a;
@@ -44,7 +58,6 @@ struct Product {
   const B& b;
   int begin, end;
   int64_t cols;
-  bool from_zero;
   float* c;
   int64_t c_stride;
 };
@@ -56,14 +69,16 @@ HWY_INLINE void MultiplyTile(const Product<B>& p, int64_t col) {
   VF sum[kR][kN];
   for (int r = 0; r < kR; ++r) {
     for (int n = 0; n < kN; ++n) {
-      const float* c = p.c + r * p.c_stride + col + n * kLanes;
-      sum[r][n] = p.from_zero ? hn::Zero(d) : hn::LoadU(d, c);
+      sum[r][n] = hn::LoadU(d, p.c + r * p.c_stride + col + n * kLanes);
     }
   }
   for (int k = p.begin; k < p.end; ++k) {
     const auto row = p.b[k] + col;
     VF x[kN];
-    for (int n = 0; n < kN; ++n) x[n] = LoadF32(d, row + n * kLanes);
+    for (int n = 0; n < kN; ++n) {
+      x[n] = LoadF32(d, row + n * kLanes);
+      p.b.Fetch(k, col + n * kLanes);
+    }
     for (int r = 0; r < kR; ++r) {
       const VF y = hn::Set(d, p.a[r * p.a_stride + k]);
       for (int n = 0; n < kN; ++n) sum[r][n] = hn::MulAdd(y, x[n], sum[r][n]);
@@ -88,6 +103,66 @@ HWY_INLINE void Multiply(int rows, const Product<B>& p) {
                                                     MultiplyRows<3, B>, MultiplyRows<4, B>,
                                                     MultiplyRows<5, B>, MultiplyRows<6, B>};
   kByRows[rows - 1](p);
+}
+
+// --- products of pairs ------------------------------------------------------------------------
+
+#include "kuiper/kernels/cpu/attention_pairs-inl.h"
+
+// Pairs in FP32 multiply-adds; narrowed rows stay FP32 where they lie.
+struct PairModel {
+  using Acc = VF;
+  struct A {
+    VF odd, even;
+  };
+  using B = A;
+  static constexpr int kLanes = HWY_NAMESPACE::kLanes;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+  static constexpr int kAccRegisters = 24;
+#else
+  static constexpr int kAccRegisters = 12;
+#endif
+
+  static HWY_INLINE Acc Load(const float* p) {
+    return hn::LoadU(DF(), p);
+  }
+  static HWY_INLINE void Store(Acc v, float* p) {
+    hn::StoreU(v, DF(), p);
+  }
+  static HWY_INLINE A LoadA(const float* row, int k) {
+    return {hn::Set(DF(), row[2 * k + 1]), hn::Set(DF(), row[2 * k])};
+  }
+  static HWY_INLINE void LoadRows(const uint16_t* even, const uint16_t* odd, B* x) {
+    const auto load = [](const uint16_t* p)
+                          HWY_ATTR { return LoadF32(DF(), reinterpret_cast<const BFloat16*>(p)); };
+    for (int n = 0; n < 2; ++n) x[n] = {load(odd + n * kLanes), load(even + n * kLanes)};
+  }
+  static HWY_INLINE B LoadPacked(const uint32_t* p) {
+    const hn::RebindToUnsigned<DF> d;
+    const auto words = hn::LoadU(d, p);
+    return {hn::BitCast(DF(), hn::And(words, hn::Set(d, 0xFFFF0000u))),
+            hn::BitCast(DF(), hn::ShiftLeft<16>(words))};
+  }
+  static HWY_INLINE void StorePacked(B v, uint32_t* p) {
+    const hn::RebindToUnsigned<DF> d;
+    hn::StoreU(hn::Or(hn::BitCast(d, v.odd), hn::ShiftRight<16>(hn::BitCast(d, v.even))), d, p);
+  }
+  static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) {
+    return hn::MulAdd(a.even, b.even, hn::MulAdd(a.odd, b.odd, acc));
+  }
+  static void Narrow(float* x, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kLanes) Store(RoundToBf16(Load(x + i)), x + i);
+  }
+};
+
+// The way of this set; `fast` is the instruction for pairs of the machine, or null.
+const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
+  static constexpr PairKernel kKernel =
+      MakePairKernel<PairModel>(std::make_integer_sequence<int, kMicroRows>());
+#if HWY_TARGET == HWY_AVX3
+  if (fast != nullptr) return fast;
+#endif
+  return &kKernel;
 }
 
 // --- softmax ----------------------------------------------------------------------------------

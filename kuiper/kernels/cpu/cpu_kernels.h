@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kuiper/base/tensor.h"
+#include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/cpu_linear.h"
 #include "kuiper/kernels/cpu/thread_pool.h"
 #include "kuiper/ops/op_args.h"
@@ -42,6 +43,7 @@ struct Resources {
   ThreadPool& pool;
   CpuLinear& linear;
   AttentionKind attention;
+  const PairKernel* fast_pairs = nullptr;  // of an instruction for them that pays here
   OpsLimits limits = {};      // what was reserved
   char* scratch = nullptr;    // a slice for each thread of the pool, 64-byte aligned
   size_t scratch_stride = 0;  // bytes between slices

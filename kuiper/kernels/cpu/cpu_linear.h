@@ -35,6 +35,9 @@ class CpuLinear {
   // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 
+  // The micro-kernels of the instruction set.
+  const LinearKernelSet& kernels() const { return *kernels_; }
+
   // The instruction sets this machine can run, best first, e.g. {"AVX3_BF16", "AVX3", "AVX2", ...}.
   static std::vector<std::string> InstructionSets();
   // The best of them: "AVX3_BF16", "AVX3", "AVX2", "NEON", ...

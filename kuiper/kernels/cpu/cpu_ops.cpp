@@ -12,6 +12,11 @@ std::string Describe(int threads) {
          (threads == 1 ? " thread)" : " threads)");
 }
 
+// Some CPUs have the instruction at half the rate of plain multiply-adds; the linear layers know.
+const PairKernel* FastPairs() {
+  return CpuLinear::KernelName() == "AVX3_BF16" ? Avx512Bf16PairKernel() : nullptr;
+}
+
 }  // namespace
 
 CpuOps::CpuOps(const OpsOptions& options)
@@ -19,7 +24,10 @@ CpuOps::CpuOps(const OpsOptions& options)
       pool_(options.num_threads),
       linear_(pool_),
       device_(Describe(pool_.size())),
-      resources_{.pool = pool_, .linear = linear_, .attention = options.attention} {}
+      resources_{.pool = pool_,
+                 .linear = linear_,
+                 .attention = options.attention,
+                 .fast_pairs = FastPairs()} {}
 
 size_t CpuOps::ScratchStride(const OpsLimits& limits) const {
   constexpr size_t kLine = 64;

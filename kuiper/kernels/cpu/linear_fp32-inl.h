@@ -1,6 +1,6 @@
 // FP32 arithmetic of the linear layer's micro-kernels in Highway code: the part of a model M of
 // linear_tile-inl.h that all formats share. Included like that header, by linear_hwy.cpp and
-// linear_quantized.cpp.
+// linear_quantized.cpp, after simd-inl.h.
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
 #if HWY_TARGET == HWY_AVX3
@@ -157,16 +157,6 @@ struct Fp32Model {
 #endif
 #endif
 };
-
-// Rounds to BF16, nearest, ties to even.
-HWY_INLINE F32Vec RoundToBf16(F32Vec x) {
-  const U32Tag du;
-  const auto bits = hn::BitCast(du, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
-  const auto high = hn::BitCast(F32Tag(), hn::And(rounded, hn::Set(du, 0xFFFF0000u)));
-  return hn::IfThenElse(hn::Eq(x, x), high, x);  // the carry of a NaN could make it infinite
-}
 
 // FP32 lanes that take pairs: a converted chunk of 32 elements holds the 16 odd ones, then the 16
 // even ones.

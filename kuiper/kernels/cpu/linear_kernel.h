@@ -78,6 +78,19 @@ struct TileArgs {
 };
 using TileFn = void (*)(const TileArgs& args);
 
+// Dot products of rows of x with rows anywhere in memory: the sums of one fold block.
+struct DotArgs {
+  const uint8_t* x = nullptr;            // converted, whole chunks
+  size_t x_stride = 0;                   // bytes from row to row
+  const uint8_t* const* rows = nullptr;  // [count], as they are stored
+  int count = 0;                         // a multiple of kPanelRows
+  int k = 0;                             // elements, at most a fold block
+  int ahead = 0;  // with a row, the one `ahead` behind it is fetched; `rows` goes on for as many
+  float* sums = nullptr;  // [rows of x][count]
+  size_t sum_stride = 0;  // floats from row to row
+};
+using DotFn = void (*)(const DotArgs& args);
+
 // The micro-kernels of one weight format.
 struct LinearKernel {
   int chunk = 0;        // elements of K
@@ -95,6 +108,8 @@ struct LinearKernel {
   TileFn stored1[kMaxTileRows + 1] = {};
   TileFn stored4[kMaxTileRows + 1] = {};
   TileFn panel[kMaxTileRows + 1] = {};
+  // [m]: m rows of x; of dense kinds.
+  DotFn dots[kMaxTileRows + 1] = {};
 
   // Quantised: what the units of a range have as factors, as the tiles take them, at
   // [rows][kMaxUnits].

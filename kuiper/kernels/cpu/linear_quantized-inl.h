@@ -11,7 +11,7 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, const uint8_
                                int chunks, int first, typename M::Acc (&acc)[MR][NR][R]) {
   if constexpr (PANEL) {
     for (int c = 0; c < chunks; ++c, x += M::kChunkBytes, w += NR * M::kChunkBytes) {
-      AccumulateChunk<M, MR, NR, R, true>(x, a.x_stride, w, M::kChunkBytes, first, acc);
+      AccumulateChunk<M, MR, NR, R, true>(x, a.x_stride, EvenRows{w, M::kChunkBytes}, first, acc);
     }
   } else {
     typename M::ZeroCode zeros[NR];

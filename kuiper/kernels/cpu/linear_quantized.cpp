@@ -12,6 +12,8 @@
 
 #include "hwy/foreach_target.h"  // re-includes this file; must come before highway.h
 #include "hwy/highway.h"
+// After highway.h.
+#include "kuiper/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kuiper {

@@ -24,18 +24,29 @@ constexpr int LiveVectors() {
   return vectors;
 }
 
-// Accumulates one chunk of NR rows of W, w_step bytes apart, in lanes [first * kVectorLanes, ...).
-template <class M, int MR, int NR, int R, bool PANEL>
-HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w, size_t w_step,
-                                int first, typename M::Acc (&acc)[MR][NR][R]) {
+// Where row n of W goes on: rows side by side, and rows anywhere.
+struct EvenRows {
+  const uint8_t* first;
+  size_t step;
+  HWY_INLINE const uint8_t* operator()(int n) const { return first + n * step; }
+};
+struct ScatteredRows {
+  const uint8_t* const* rows;
+  size_t at;
+  HWY_INLINE const uint8_t* operator()(int n) const { return rows[n] + at; }
+};
+
+// Accumulates one chunk of NR rows of W, row n at w(n), in lanes [first * kVectorLanes, ...).
+template <class M, int MR, int NR, int R, bool PANEL, class Rows>
+HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const Rows& w, int first,
+                                typename M::Acc (&acc)[MR][NR][R]) {
   KU_UNROLL for (int r = 0; r < R; ++r) {
     typename M::Vec b[NR][M::kSteps];
     KU_UNROLL for (int n = 0; n < NR; ++n) {
       if constexpr (PANEL) {
-        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) b[n][s] =
-            M::LoadX(w + n * w_step, first + r, s);
+        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) b[n][s] = M::LoadX(w(n), first + r, s);
       } else {
-        M::LoadWeights(w + n * w_step, first + r, b[n]);
+        M::LoadWeights(w(n), first + r, b[n]);
       }
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) {
@@ -45,6 +56,19 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t
       }
     }
   }
+}
+
+// The last, partial chunk of `elements`, which is copied and padded: the bytes behind it may not be
+// mapped.
+template <class M, int MR, int NR, int R, class Rows>
+HWY_INLINE void AccumulatePartial(const uint8_t* x, size_t x_stride, const Rows& w, int elements,
+                                  int first, typename M::Acc (&acc)[MR][NR][R]) {
+  alignas(64) uint8_t padded[NR * M::kWeightChunkBytes] = {};
+  for (int n = 0; n < NR; ++n) {
+    memcpy(padded + n * M::kWeightChunkBytes, w(n), elements * (M::kWeightChunkBytes / M::kChunk));
+  }
+  AccumulateChunk<M, MR, NR, R, false>(x, x_stride, EvenRows{padded, M::kWeightChunkBytes}, first,
+                                       acc);
 }
 
 template <class M, int MR, int NR, bool PANEL>
@@ -67,18 +91,12 @@ HWY_NOINLINE void Tile(const TileArgs& a) {
               M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
     const uint8_t* x = a.x;
-    const uint8_t* w = a.w.values;
-    for (int c = 0; c < full; ++c, x += M::kChunkBytes, w += w_chunk) {
-      AccumulateChunk<M, MR, NR, R, PANEL>(x, a.x_stride, w, w_step, first, acc);
+    EvenRows rows{a.w.values, w_step};
+    for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += w_chunk) {
+      AccumulateChunk<M, MR, NR, R, PANEL>(x, a.x_stride, rows, first, acc);
     }
     if (!PANEL && full * M::kChunk < a.k) {
-      // The last, partial chunk is copied and padded: the bytes behind it may not be mapped.
-      alignas(64) uint8_t padded[NR * M::kWeightChunkBytes] = {};
-      for (int n = 0; n < NR; ++n) {
-        memcpy(padded + n * M::kWeightChunkBytes, w + n * w_step,
-               (a.k - full * M::kChunk) * (M::kWeightChunkBytes / M::kChunk));
-      }
-      AccumulateChunk<M, MR, NR, R, false>(x, a.x_stride, padded, M::kWeightChunkBytes, first, acc);
+      AccumulatePartial<M, MR, NR, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first, acc);
     }
     if constexpr (kOnePass && M::kFoldsRegisters) {
       if (a.last) {
@@ -92,6 +110,47 @@ HWY_NOINLINE void Tile(const TileArgs& a) {
   }
   if constexpr (!M::kFoldsRegisters) {
     if (a.last) M::template FoldLanes<MR, NR>(a.lanes, a.sums, a.sum_stride, a.add);
+  }
+}
+
+// Four rows at a time, which the caller has padded to.
+template <class M, int MR>
+HWY_NOINLINE void Dots(const DotArgs& a) {
+  constexpr int NR = kPanelRows;
+  constexpr int R = LiveVectors<M, MR, NR>();
+  constexpr int kVectors = kSumLanes / M::kVectorLanes;
+  const int full = a.k / M::kChunk;
+  [[maybe_unused]] alignas(64) float lanes[M::kFoldsRegisters ? 1 : MR * NR * kSumLanes];
+  const size_t row_bytes = full * M::kWeightChunkBytes;
+  for (int j = 0; j < a.count; j += NR) {
+    for (int n = 0; a.ahead > 0 && n < NR; ++n) {
+      const uint8_t* row = a.rows[j + a.ahead + n];
+      for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(row + i);
+    }
+    for (int first = 0; first < kVectors; first += R) {
+      typename M::Acc acc[MR][NR][R];
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
+      const uint8_t* x = a.x;
+      ScatteredRows rows{a.rows + j, 0};
+      for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.at += M::kWeightChunkBytes) {
+        AccumulateChunk<M, MR, NR, R, false>(x, a.x_stride, rows, first, acc);
+      }
+      if (full * M::kChunk < a.k) {
+        AccumulatePartial<M, MR, NR, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first, acc);
+      }
+      if constexpr (M::kFoldsRegisters) {
+        static_assert(R == kVectors);
+        M::template Fold<MR, NR>(acc, a.sums + j, a.sum_stride, false);
+      } else {
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+            KU_UNROLL for (int r = 0; r < R; ++r) M::StoreAcc(
+                acc[m][n][r], lanes + (m * NR + n) * kSumLanes + (first + r) * M::kVectorLanes);
+      }
+    }
+    if constexpr (!M::kFoldsRegisters) {
+      M::template FoldLanes<MR, NR>(lanes, a.sums + j, a.sum_stride, false);
+    }
   }
 }
 
@@ -158,10 +217,17 @@ LinearKernel KernelOfActivations() {
   return kernel;
 }
 
+template <class M, int MR>
+void SetDots(LinearKernel& kernel) {
+  kernel.dots[MR] = &Dots<M, MR>;
+  if constexpr (MR > 1) SetDots<M, MR - 1>(kernel);
+}
+
 template <class M>
 LinearKernel MakeKernel() {
   LinearKernel kernel = KernelOfActivations<M>();
   kernel.pack = &Pack<M>;
+  SetDots<M, M::kTileRows>(kernel);
   SetTiles<M, M::kTileRows>(kernel);
   return kernel;
 }

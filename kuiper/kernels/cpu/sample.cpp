@@ -22,6 +22,8 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
+// After highway.h.
+#include "hwy/contrib/math/math-inl.h"
 #include "kuiper/kernels/common/philox.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/simd-inl.h"

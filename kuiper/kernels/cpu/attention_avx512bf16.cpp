@@ -1,0 +1,94 @@
+// Products of pairs in vdpbf16ps (see linear_avx512bf16.cpp for why this is no Highway code): 32
+// multiply-adds per instruction, on words that were packed without widening. Expected 0.9 of the
+// instruction's peak at 6 rows.
+#include "kuiper/kernels/cpu/attention_pairs.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#ifndef __clang__
+// GCC's own intrinsics use an uninitialised value where the operand is ignored.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include <utility>
+
+#include "hwy/base.h"
+#include "kuiper/kernels/cpu/attention_items.h"
+
+HWY_PUSH_ATTRIBUTES("avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")
+namespace kuiper::cpu {
+namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway names its sets
+namespace {
+
+#include "kuiper/kernels/cpu/attention_pairs-inl.h"
+
+// Element i of one row, then of the other: i of the first is i, of the second 32 + i.
+struct PairOrder {
+  alignas(64) uint16_t index[64];
+};
+constexpr PairOrder MakePairOrder() {
+  PairOrder order{};
+  for (int i = 0; i < 64; ++i) order.index[i] = static_cast<uint16_t>(i / 2 + i % 2 * 32);
+  return order;
+}
+constexpr PairOrder kPairOrder = MakePairOrder();
+
+struct PairModel {
+  using Acc = __m512;
+  using A = __m512bh;
+  using B = __m512bh;
+  static constexpr int kLanes = 16, kAccRegisters = 24;
+
+  static HWY_INLINE Acc Load(const float* p) { return _mm512_loadu_ps(p); }
+  static HWY_INLINE void Store(Acc v, float* p) { _mm512_storeu_ps(p, v); }
+  // Pair i of a narrowed row is its word i.
+  static HWY_INLINE A LoadA(const float* row, int k) {
+    __m512 pair = _mm512_set1_ps(row[k]);
+    asm("" : "+v"(pair));  // keeps GCC from loading it again in each multiply-add
+    return (A)_mm512_castps_si512(pair);
+  }
+  static HWY_INLINE void LoadRows(const uint16_t* even, const uint16_t* odd, B* x) {
+    const __m512i first = _mm512_load_si512(kPairOrder.index),
+                  second = _mm512_load_si512(kPairOrder.index + 32);
+    const __m512i e = _mm512_loadu_si512(even), o = _mm512_loadu_si512(odd);
+    x[0] = (B)_mm512_permutex2var_epi16(e, first, o);
+    x[1] = (B)_mm512_permutex2var_epi16(e, second, o);
+  }
+  static HWY_INLINE B LoadPacked(const uint32_t* p) { return (B)_mm512_loadu_si512(p); }
+  static HWY_INLINE void StorePacked(B v, uint32_t* p) { _mm512_storeu_si512(p, (__m512i)v); }
+  static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) { return _mm512_dpbf16_ps(acc, b, a); }
+  static void Narrow(float* x, int64_t begin, int64_t end) {
+    auto* pairs = reinterpret_cast<char*>(x);
+    for (int64_t i = begin; i < end; i += 16) {
+      const __m256bh words = _mm512_cvtneps_pbh(_mm512_loadu_ps(x + i));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs + 2 * i), (__m256i)words);
+    }
+  }
+};
+
+constexpr PairKernel kPairKernel =
+    MakePairKernel<PairModel>(std::make_integer_sequence<int, kMicroRows>());
+
+}  // namespace
+}  // namespace N_AVX3_BF16
+}  // namespace kuiper::cpu
+HWY_POP_ATTRIBUTES
+
+namespace kuiper::cpu {
+
+const PairKernel* Avx512Bf16PairKernel() {
+  return __builtin_cpu_supports("avx512bf16") ? &N_AVX3_BF16::kPairKernel : nullptr;
+}
+
+}  // namespace kuiper::cpu
+
+#else
+
+namespace kuiper::cpu {
+const PairKernel* Avx512Bf16PairKernel() {
+  return nullptr;
+}
+}  // namespace kuiper::cpu
+
+#endif

@@ -1,0 +1,49 @@
+// The products of attention over a cache of few significant bits (BF16, INT8, FP8), in pairs of
+// BF16: queries and softmax weights are rounded to BF16, as the linear layers round their
+// activations, and two elements of a sum lie in one 32-bit word, the even one in the lower half. A
+// set for each instruction set: attention_pairs-inl.h is the tile, attention_avx512bf16.cpp has the
+// instruction that multiplies pairs.
+//
+// Numeric contract, identical for every set: a sum takes its pairs in ascending order, of a pair
+// the odd element and then the even one, each with a fused multiply-add in FP32 (the deviations are
+// those of linear_kernel.h); subnormal operands and results count as zero.
+#pragma once
+
+#include <cstdint>
+
+#include "kuiper/ops/kv_format.h"
+
+namespace kuiper::cpu {
+
+// c[r][n] += sum over pairs k in [begin, end) of a[r][k] . b[k][n].
+struct PairProduct {
+  const float* a;    // [rows] as PairKernel::narrow left them
+  int64_t a_stride;  // floats
+  int begin, end;
+  int64_t cols;  // a multiple of kPairColumns
+  float* c;
+  int64_t c_stride;
+  int ahead = 0;  // multiply_rows: with row i of b, row i + ahead is fetched
+};
+constexpr int kPairColumns = 32;
+
+// Whether the products over a cache of this format are those of pairs.
+inline bool IsPaired(KvFormat format) {
+  return format.kind != KvFormat::Kind::kF32 && format.kind != KvFormat::Kind::kF16;
+}
+
+struct PairKernel {
+  // Rounds x[i] to BF16 in place for i in [begin, end), multiples of 16; where the pairs of x lie
+  // then is the set's own matter.
+  void (*narrow)(float* x, int64_t begin, int64_t end) = nullptr;
+  // b[k] = rows 2k and 2k + 1 of BF16; `rows` points to that of pair 0. At most kMicroRows of a.
+  void (*multiply_rows)(int num_rows, const PairProduct& p, const uint16_t* const* rows) = nullptr;
+  // b[k] = the words at pairs + k * p.cols, which pack made of such rows.
+  void (*multiply_packed)(int num_rows, const PairProduct& p, const uint32_t* pairs) = nullptr;
+  void (*pack)(const uint16_t* even, const uint16_t* odd, int64_t cols, uint32_t* pairs) = nullptr;
+};
+
+// attention_avx512bf16.cpp: that of vdpbf16ps; null where the machine has none.
+const PairKernel* Avx512Bf16PairKernel();
+
+}  // namespace kuiper::cpu
