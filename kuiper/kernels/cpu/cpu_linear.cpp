@@ -21,7 +21,7 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kBlockedMinTokens = 6;
+constexpr int kBlockedMinTokens = 8;
 constexpr int kStreamBytes = 256 << 10;
 constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread converts sooner than two
 

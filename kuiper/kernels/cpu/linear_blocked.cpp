@@ -1,7 +1,7 @@
 // Linear layers with many tokens: a block of 64 rows of W by one fold block is copied (16-bit:
 // widened where needed) into the L2 cache as panels of 4 rows; a tile of 6 rows of x stays in L1;
 // the next block is prefetched meanwhile. Bytes moved: W once per ~512 tokens. Expected 0.85 of the
-// multiply-add peak at T = 512; between 6 and 32 tokens memory and arithmetic overlap only partly
+// multiply-add peak at T = 512; between 8 and 32 tokens memory and arithmetic overlap only partly
 // (0.5-0.8 of the tighter limit).
 #include <algorithm>
 #include <atomic>
