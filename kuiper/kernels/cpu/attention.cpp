@@ -1,15 +1,15 @@
 // Attention over the KV cache. A work item is a block of query rows that share a kv head:
 // consecutive positions of one sequence times the query heads of the group, so that each key and
 // value is loaded (and converted) once for all of them. Scores are those of a linear layer whose
-// weights are keys, where they lie. Values are read as they lie for few rows (decode), from converted
-// tiles for many (prefill).
+// weights are keys, where they lie. Values are read as they lie for few rows (decode), from
+// converted tiles for many (prefill).
 //
-// Bits: a score is a sum of one fold block of linear_kernel.h, with the scaled query as activations,
-// an output is summed along the key positions in ascending order (BF16 and narrower caches: in pairs
-// of rounded weights, see attention_pairs.h), tiles start at absolute position 0, and nothing beyond a
-// row's own length enters it. The scale of a key multiplies its finished score, that of a value its
-// weight, before the products with its elements. So a row's result does not depend on the block,
-// chunk, page or batch it is computed in.
+// Bits: a score is a sum of one fold block of linear_kernel.h, with the scaled query as
+// activations, an output is summed along the key positions in ascending order (BF16 and narrower
+// caches: in pairs of rounded weights, see attention_pairs.h), tiles start at absolute position 0,
+// and nothing beyond a row's own length enters it. The scale of a key multiplies its finished
+// score, that of a value its weight, before the products with its elements. So a row's result does
+// not depend on the block, chunk, page or batch it is computed in.
 //
 // Cascade (AttnMeta::shared_lens): an item can also be the rows of several sequences that begin
 // with the same pages. They go through the tiles they share together, and each goes on alone.
@@ -161,9 +161,10 @@ void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
     kernel.multiply_rows(1, product(r, begin, end), loaded.value_rows);
   };
   const auto half = [&](int r, int key) {
-    const uint16_t* rows[2] = {ZeroRow(), ZeroRow()};
-    rows[key % 2] = loaded.value_rows[key];
-    kernel.multiply_rows(1, product(r, key / 2, key / 2 + 1), rows - key / 2 * 2);
+    const uint16_t* rows[kTile];  // that of the pair is used
+    rows[key / 2 * 2] = rows[key / 2 * 2 + 1] = ZeroRow();
+    rows[key] = loaded.value_rows[key];
+    kernel.multiply_rows(1, product(r, key / 2, key / 2 + 1), rows);
   };
   // Whole pairs; beside the loaded keys are zeros.
   KeyRange whole[kMicroRows] = {};

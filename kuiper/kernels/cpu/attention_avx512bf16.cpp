@@ -1,22 +1,13 @@
-// Products of pairs in vdpbf16ps (see linear_avx512bf16.cpp for why this is no Highway code): 32
-// multiply-adds per instruction, on words that were packed without widening. Expected 0.9 of the
-// instruction's peak at 6 rows.
+// Products of pairs in vdpbf16ps: 32 multiply-adds per instruction, on words that nobody widened.
+// Expected 0.9 of the instruction's peak at 6 rows.
+#include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
+#include "kuiper/kernels/cpu/avx512bf16.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-
-#ifndef __clang__
-// GCC's own intrinsics use an uninitialised value where the operand is ignored.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
+#if KU_HAS_AVX512BF16
 #include <utility>
 
-#include "hwy/base.h"
-#include "kuiper/kernels/cpu/attention_items.h"
-
-HWY_PUSH_ATTRIBUTES("avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")
+HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES)
 namespace kuiper::cpu {
 namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway names its sets
 namespace {

@@ -1,27 +1,17 @@
-// The micro-kernels of the linear layer with BF16 activations for CPUs with AVX-512-BF16 (Zen 4,
-// Cooper Lake, Sapphire Rapids), which Highway 1.0 does not know: vdpbf16ps multiplies 32 pairs per
-// instruction, twice the FP32 rate on Zen 4 (half of it on a Sapphire Rapids: linear_hwy.cpp
-// chooses), and reads weights and activations without widening them. Expected: one row 0.95 of the
-// read bandwidth, 512 rows 0.85 of the peak of vdpbf16ps; the rest goes to the fold of the lanes (5
+// The micro-kernels of the linear layer with BF16 activations in vdpbf16ps, which multiplies 32
+// pairs per instruction, twice the FP32 rate on Zen 4 (half of it on a Sapphire Rapids:
+// linear_hwy.cpp chooses), and reads weights and activations without widening them. Expected: one
+// row 0.95 of the read bandwidth, 512 rows 0.85 of the peak of vdpbf16ps; the rest goes to the fold
+// of the lanes (5
 // %), writing y (3 %) and fetching W (2 %).
+#include "kuiper/kernels/cpu/avx512bf16.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-
-#ifndef __clang__
-// GCC's own intrinsics use an uninitialised value where the operand is ignored.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
+#if KU_HAS_AVX512BF16
 #include <bit>
 #include <cstring>
 
-#include "hwy/base.h"
-
-// Attributes of this region only, not compiler flags of this file: inline functions of the standard
-// library must not be emitted with instructions that other CPUs lack.
-HWY_PUSH_ATTRIBUTES("avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16")
+HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES)
 namespace kuiper::cpu {
 namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway names its sets
 

@@ -1,0 +1,23 @@
+// The intrinsics of AVX-512-BF16 (Zen 4, Cooper Lake, Sapphire Rapids), which Highway 1.0 does not
+// know. Code that uses them stands between HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES) and
+// HWY_POP_ATTRIBUTES: attributes of a region, not compiler flags of a file, because inline
+// functions of the standard library must not be emitted with instructions that other CPUs lack.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define KU_HAS_AVX512BF16 1
+
+#ifndef __clang__
+// GCC's own intrinsics use an uninitialised value where the operand is ignored.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include "hwy/base.h"
+
+#define KU_AVX512BF16_ATTRIBUTES \
+  "avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512bf16"
+
+#else
+#define KU_HAS_AVX512BF16 0
+#endif
