@@ -311,6 +311,16 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
   }
 }
 
+// The way of this set; `fast` is the instruction for pairs of the machine, or null.
+const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
+  static constexpr PairKernel kKernel =
+      MakePairKernel<PairModel>(std::make_integer_sequence<int, kMicroRows>());
+#if HWY_TARGET == HWY_AVX3
+  if (fast != nullptr) return fast;
+#endif
+  return &kKernel;
+}
+
 void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
                     const AttentionScratch& s) {
   const int head_dim = call.args.kv.head_dim();

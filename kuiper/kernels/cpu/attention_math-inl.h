@@ -155,16 +155,6 @@ struct PairModel {
   }
 };
 
-// The way of this set; `fast` is the instruction for pairs of the machine, or null.
-const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
-  static constexpr PairKernel kKernel =
-      MakePairKernel<PairModel>(std::make_integer_sequence<int, kMicroRows>());
-#if HWY_TARGET == HWY_AVX3
-  if (fast != nullptr) return fast;
-#endif
-  return &kKernel;
-}
-
 // --- softmax ----------------------------------------------------------------------------------
 
 // Adds slope * (distance + i) to scores[i] for i in `keys` (ALiBi); columns beside them get

@@ -3,6 +3,7 @@
 // no result depends on how.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,20 +21,24 @@ namespace kuiper::cpu {
 constexpr int kMaxHeadDim = 1024;
 
 // Calls f(item, thread) for each item in [0, num_items), in any order. `elements` is the total work
-// in touched elements: a few microseconds of work are not worth waking threads for.
+// in touched elements: a few microseconds of work are not worth waking threads for, and small items
+// are claimed several at a time.
 template <typename F>
 void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F& f) {
-  constexpr int64_t kMinParallelElements = 16384;
+  constexpr int64_t kMinParallelElements = 16384, kClaimElements = 8192;
   if (num_items <= 1 || elements < kMinParallelElements || pool.size() == 1) {
     for (int64_t item = 0; item < num_items; ++item) f(item, 0);
     return;
   }
+  const int64_t claim = std::max<int64_t>(
+      1, std::min(kClaimElements * num_items / elements, num_items / (4 * pool.size())));
   std::atomic<int64_t> next{0};
   pool.Run([&](int thread) {
     for (;;) {
-      const int64_t item = next.fetch_add(1, std::memory_order_relaxed);
-      if (item >= num_items) return;
-      f(item, thread);
+      const int64_t begin = next.fetch_add(claim, std::memory_order_relaxed);
+      if (begin >= num_items) return;
+      const int64_t end = std::min(begin + claim, num_items);
+      for (int64_t item = begin; item < end; ++item) f(item, thread);
     }
   });
 }
@@ -44,9 +49,9 @@ struct Resources {
   CpuLinear& linear;
   AttentionKind attention;
   const PairKernel* fast_pairs = nullptr;  // of an instruction for them that pays here
-  OpsLimits limits = {};      // what was reserved
-  char* scratch = nullptr;    // a slice for each thread of the pool, 64-byte aligned
-  size_t scratch_stride = 0;  // bytes between slices
+  OpsLimits limits = {};                   // what was reserved
+  char* scratch = nullptr;                 // a slice for each thread of the pool, 64-byte aligned
+  size_t scratch_stride = 0;               // bytes between slices
 
   template <typename T>
   T* Scratch(int thread) const {
