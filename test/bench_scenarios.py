@@ -220,7 +220,7 @@ def server_cost(bench, root):
     assert [row["sequences"] for row in rows] == [1]
     for row in rows:
         assert row["engine_t/s"] > 0 and row["server_t/s"] > 0, row
-        assert 0 < row["least"] <= row["ratio"] <= row["most"], row
+        assert 0 < row["least"] <= row["ratio"] <= row["most"] and row["engine_cpu"] > 0, row
 
 
 def gpu_table(bench, root):

@@ -1,6 +1,8 @@
 // The scenarios that put a server under load.
 #include "tools/kuiper_bench_serve.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -51,6 +53,18 @@ std::vector<PlannedCall> SameLength(int sequences, int answer_tokens, uint64_t s
   return calls;
 }
 
+// What a way of asking takes.
+struct Cost {
+  double tokens_per_second = 0;
+  double cpu_seconds = 0;  // of the engine's thread, with the prompts
+};
+
+double ThreadSeconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 // On the engine's thread.
 StatusOr<double> EngineRate(Engine& engine, int sequences, int answer_tokens, int seed) {
   engine.ClearPrefixCache();
@@ -73,9 +87,25 @@ StatusOr<double> EngineRate(Engine& engine, int sequences, int answer_tokens, in
   return DecodeRate(all);
 }
 
-StatusOr<double> ServedRate(BenchServer& server, HttpClient& client, int sequences,
-                            int answer_tokens, int seed) {
-  server.Call([](Engine& engine) { engine.ClearPrefixCache(); });
+StatusOr<Cost> CostAlone(BenchServer& server, int sequences, int answer_tokens, int seed) {
+  StatusOr<double> rate = 0.0;
+  double cpu = 0;
+  server.Call([&](Engine& engine) {
+    const double before = ThreadSeconds();
+    rate = EngineRate(engine, sequences, answer_tokens, seed);
+    cpu = ThreadSeconds() - before;
+  });
+  KU_RETURN_IF_ERROR(rate.status());
+  return Cost{*rate, cpu};
+}
+
+StatusOr<Cost> CostServed(BenchServer& server, HttpClient& client, int sequences, int answer_tokens,
+                          int seed) {
+  double before = 0, after = 0;
+  server.Call([&](Engine& engine) {
+    engine.ClearPrefixCache();
+    before = ThreadSeconds();
+  });
   std::vector<std::vector<double>> all;
   for (const CallTimes& call : RunLoad(client, SameLength(sequences, answer_tokens, seed), 0, {})) {
     if (!call.ok()) return Status(StatusCode::kInternal, "an answer failed: " + call.error);
@@ -84,7 +114,9 @@ StatusOr<double> ServedRate(BenchServer& server, HttpClient& client, int sequenc
       times.insert(times.end(), arrival.tokens, arrival.seconds);
     }
   }
-  return DecodeRate(all);
+  server.Call([&](Engine&) { after = ThreadSeconds(); });
+  KU_ASSIGN_OR_RETURN(const double rate, DecodeRate(all));
+  return Cost{rate, after - before};
 }
 
 EngineConfig ConfigOfServer(EngineConfig config, int sequences, int context) {
@@ -102,20 +134,21 @@ void PrintServer(const BenchServer& server) {
 }
 
 Status BenchBatch(BenchServer& server, HttpClient& client, int batch, const Workload& w) {
-  std::vector<double> alone, served, ratios;
+  std::vector<double> alone, served, ratios, cpu_ratios;
   for (int r = 0; r <= w.repetitions; ++r) {
-    StatusOr<double> direct = 0.0;
-    server.Call([&](Engine& engine) { direct = EngineRate(engine, batch, w.steps, r * batch); });
-    KU_RETURN_IF_ERROR(direct.status());
-    KU_ASSIGN_OR_RETURN(const double through, ServedRate(server, client, batch, w.steps, r));
+    KU_ASSIGN_OR_RETURN(const Cost direct, CostAlone(server, batch, w.steps, r * batch));
+    KU_ASSIGN_OR_RETURN(const Cost through, CostServed(server, client, batch, w.steps, r));
     if (r == 0) continue;  // touches memory for the first time
-    alone.push_back(*direct);
-    served.push_back(through);
-    ratios.push_back(through / *direct);
+    alone.push_back(direct.tokens_per_second);
+    served.push_back(through.tokens_per_second);
+    ratios.push_back(through.tokens_per_second / direct.tokens_per_second);
+    cpu_ratios.push_back(through.cpu_seconds / direct.cpu_seconds);
   }
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  std::printf("%9d %11.2f %11.2f %7.2f%% %7.2f%% %7.2f%%\n", batch, Median(alone), Median(served),
-              Median(ratios) * 100, *least * 100, *most * 100);
+  std::printf("%9d %11.2f %11.2f %7.2f%% %7.2f%% %7.2f%% %9.2f%%\n", batch, Median(alone),
+              Median(served), Median(ratios) * 100, *least * 100, *most * 100,
+              Median(cpu_ratios) * 100);
+  std::fflush(stdout);
   return OkStatus();
 }
 
@@ -152,8 +185,8 @@ Status BenchServerCost(EngineConfig config, OpenedModel model, const Workload& w
                                          std::move(model)));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<HttpClient> client, HttpClient::Open(server->url()));
   PrintServer(*server);
-  std::printf("%9s %11s %11s %8s %8s %8s\n", "sequences", "engine_t/s", "server_t/s", "ratio",
-              "least", "most");
+  std::printf("%9s %11s %11s %8s %8s %8s %10s\n", "sequences", "engine_t/s", "server_t/s", "ratio",
+              "least", "most", "engine_cpu");
   for (const int batch : w.batches) KU_RETURN_IF_ERROR(BenchBatch(*server, *client, batch, w));
   return OkStatus();
 }
