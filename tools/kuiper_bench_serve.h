@@ -28,8 +28,8 @@ Status BenchServe(const ServeOptions& options);
 Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, int sequences);
 
 // Tokens per second of `batches` sequences with all of them decoding: of the engine by itself and
-// through a server and its clients, in turns. Medians, and the median of the pairs' ratios; the last
-// column is that of the CPU time of the engine's thread, which other programs disturb less.
+// through a server and its clients, in turns. Medians, and the median of the pairs' ratios; the
+// last column is that of the CPU time of the engine's thread, which other programs disturb less.
 Status BenchServerCost(EngineConfig config, OpenedModel model, const Workload& workload);
 
 // Counts and percentiles of what happened; prints a table and writes the files.
