@@ -26,6 +26,7 @@ import time
 PATIENCE = 300  # seconds; what goes well does not wait for it
 MAX_IDLE_BYTES, MAX_GROWTH_BYTES = 50 << 20, 32 << 20
 PAGES = 1024
+IDLE_SECONDS = 60  # the server ends connections that are idle for 75
 
 
 def wait_for(condition, what):
@@ -131,6 +132,11 @@ def share_percentile(before, after, share):
     return float("inf")
 
 
+def share_below(before, after, bound):
+    new = dict(after)[bound] - dict(before)[bound]
+    return new / (after[-1][1] - before[-1][1])
+
+
 def beside_idle_connections(args, server):
     load(args, server, 2 * args.streams, 1)  # touches the memory of so many streams
     before, resident = server.hand_over(), server.resident()
@@ -150,22 +156,25 @@ def beside_idle_connections(args, server):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
+    begin = time.monotonic()
     result = load(args, server, args.requests, 2)
     connected = server.metric("http_connections")
     ended.set()
     watcher.join()
     after, grown = server.hand_over(), server.resident() - resident
     assert result["answered"] == result["requests"], result["errors"]
-    assert connected > args.idle, f"{connected} connections"
+    are_kept = time.monotonic() - begin < IDLE_SECONDS  # a busy machine may take longer than the server waits
+    assert connected > args.idle or not are_kept, f"{connected} connections"
     assert args.any_memory or grown <= MAX_IDLE_BYTES, f"{grown / 2**20:.1f} MB more"
-    for connection in idle[:: max(1, len(idle) // 50)]:  # they are still there
+    for connection in idle[:: max(1, len(idle) // 50)] if are_kept else []:  # they are still there
         connection.request("GET", "/ping")
         assert connection.getresponse().read() is not None
     for connection in idle:
         connection.close()
     print(f"{args.idle} idle and {args.streams} active: {result['tokens'] / result['seconds']:.0f} tokens/s; "
           f"from a step to its writes p50 <= {1e3 * share_percentile(before, after, 0.5):g} ms, "
-          f"p99 <= {1e3 * share_percentile(before, after, 0.99):g} ms of {after[-1][1] - before[-1][1]:.0f}; "
+          f"p99 <= {1e3 * share_percentile(before, after, 0.99):g} ms of {after[-1][1] - before[-1][1]:.0f}, "
+          f"{100 * share_below(before, after, 0.005):.1f} % within 5 ms; "
           f"/health p50 {1e3 * statistics.median(health):.1f} ms, worst {1e3 * max(health):.1f} ms; "
           f"{grown / 2**20:.1f} MB more")
 
