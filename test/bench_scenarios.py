@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 
 def run(*command):
@@ -148,6 +149,80 @@ def attention(bench, root):
         assert len(done.stderr.splitlines()) == 1, done
 
 
+def latencies(lines):
+    """{name: {heading: milliseconds}} of the table of --scenario serve."""
+    start = next(i for i, line in enumerate(lines) if line.startswith("latency "))
+    heads = lines[start].split()[1:]
+    rows = (line.split() for line in lines[start + 1 :])
+    return {row[0]: dict(zip(heads, map(float, row[1:]), strict=True)) for row in rows}
+
+
+def serve(bench, root):
+    """The load of a seed is the same every time; the table and the files agree."""
+    model = f"{root}/demo/models/tiny-qwen3"
+    load = ["--scenario", "serve", model, "--requests", "12", "--warm-up", "3", "--request-rate", "200",
+            "--prompt-lengths", "uniform:5,40", "--answer-lengths", "lognormal:8,0.7,30", "--seed", "7"]
+    with tempfile.TemporaryDirectory() as folder:
+        plans = []
+        for name in ("a", "b"):
+            result, plot = os.path.join(folder, f"{name}.json"), os.path.join(folder, f"{name}.svg")
+            done = run(bench, *load, "--json", result, "--svg", plot, "--ttft-slo", "600000")
+            assert done.returncode == 0, done.stderr
+            with open(result) as file:
+                report = json.load(file)
+            rows = latencies(done.stdout.splitlines())
+            assert "requests 12, answered 12, failed 0, " in done.stdout and "goodput 100.0%" in done.stdout, done
+            assert (report["requests"], report["answered"], report["good"], report["errors"]) == (12, 12, 12, {})
+            for name, row in rows.items():
+                assert 0 <= row["p50"] <= row["p90"] <= row["p99"] <= row["max"], row
+                assert all(abs(report[name][key] - row[key]) < 0.006 for key in row), (name, row, report[name])
+            calls = report["calls"]
+            for call in calls:
+                assert call["planned_s"] <= call["sent_s"] <= call["arrivals_s"][0] <= call["ended_s"], call
+                assert len(call["arrivals_s"]) == call["tokens"], call
+            assert report["tokens"] == sum(call["tokens"] for call in calls)
+            assert len({call["prompt_tokens"] for call in calls}) > 3 and len({call["tokens"] for call in calls}) > 3
+            # Of the nearest rank, from the planned time: a sample of the calls themselves.
+            first = sorted(1e3 * (call["arrivals_s"][0] - call["planned_s"]) for call in calls)
+            assert abs(report["ttft_ms"]["p50"] - first[5]) < 1e-6 and abs(report["ttft_ms"]["max"] - first[11]) < 1e-6
+            plans.append([(call["planned_s"], call["prompt_tokens"], call["tokens"]) for call in calls])
+            plot = xml.etree.ElementTree.parse(plot).getroot()
+            assert plot.tag.endswith("svg") and len(list(plot.iter("{http://www.w3.org/2000/svg}circle"))) == 12
+        assert plans[0] == plans[1]
+        lines = os.path.join(folder, "lines.jsonl")
+        with open(lines, "w") as file:
+            for body in ({"messages": [{"role": "user", "content": "What is 2 + 3?"}], "max_tokens": 5},
+                         {"custom_id": "b", "url": "/v1/completions", "body": {"prompt": "a", "max_tokens": 3}},
+                         {"messages": 3}):
+                file.write(json.dumps(body) + "\n")
+        done = run(bench, "--scenario", "serve", model, "--requests", "6", "--request-rate", "0", "--input", lines,
+                   "--concurrency", "1", "--ttft-slo", "0.000001")
+        assert done.returncode == 0, done.stderr
+        assert "requests 6, answered 4, failed 2" in done.stdout and "failed 2: status 400" in done.stdout, done
+        assert "goodput 0.0%" in done.stdout, done
+        rows = latencies(done.stdout.splitlines())
+        assert rows["late_ms"]["max"] > 0, "those that had to wait were late"
+        assert rows["e2e_ms"]["max"] >= rows["late_ms"]["p50"], "which is part of what they took"
+    for code, message, options in [
+            (2, "--prompt-lengths: \"0\" is no distribution", [model, "--prompt-lengths", "0"]),
+            (2, "--answer-lengths: \"uniform:9,3\" is no", [model, "--answer-lengths", "uniform:9,3"]),
+            (2, "a server needs a tokenizer", ["--invent", f"{root}/tools/bench_models/tiny.json"]),
+            (2, "--url is a server with a model of its own", [model, "--url", "http://localhost:1"]),
+            (2, "cannot use the address https://x", ["--url", "https://x"]),
+            (5, "cannot read /no/file", [model, "--input", "/no/file"])]:
+        refuses(bench, code, message, "--scenario", "serve", *options)
+    refuses(bench, 2, "--url goes with --scenario serve", "--url", "http://localhost:1", model)
+
+
+def server_cost(bench, root):
+    rows = table(bench, "sequences", "--scenario", "server-cost", f"{root}/demo/models/tiny-qwen3", "--batch", "1",
+                 "--decode-steps", "100", "--repetitions", "3")
+    assert [row["sequences"] for row in rows] == [1]
+    for row in rows:
+        assert row["engine_t/s"] > 0 and row["server_t/s"] > 0, row
+        assert 0 < row["least"] <= row["ratio"] <= row["most"] and row["engine_cpu"] > 0, row
+
+
 def gpu_table(bench, root):
     """tools/gpu_table.py on results of kuiper_bench, and on some that miss the goals."""
     with tempfile.TemporaryDirectory() as folder:
@@ -211,5 +286,7 @@ if __name__ == "__main__":
         "memory": memory,
         "vision": vision,
         "scheduler": scheduler,
+        "serve": serve,
+        "server-cost": server_cost,
         "gpu_table": gpu_table,
     }[scenario](bench, root)

@@ -63,6 +63,7 @@ CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 HTTP = LEAVES + ["boost", "kuiper/server/http_*.h", "kuiper/server/listen_socket.h"]
 TOOL = PUBLIC + ["tools/*", "demo/args.h"]
+BENCH = TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h"]
 
 # (files, what they may include); the first matching line decides.
 RULES = [
@@ -100,8 +101,9 @@ RULES = [
     ("demo/*", PUBLIC + ["demo/*", "glog"]),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
-    ("tools/kuiper_bench*", TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
-                                    "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h"]),
+    ("tools/kuiper_bench_client.*", BENCH + ["kuiper/server/http_client.h"]),
+    ("tools/kuiper_bench_server.*", BENCH + ["kuiper/server/server.h"]),
+    ("tools/kuiper_bench*", BENCH),
     ("tools/tool_args.cpp", TOOL + ["demo/exit_code.h", "demo/standard_streams.h",
                                     "demo/start_log.h", "glog"]),
     ("tools/*", TOOL),

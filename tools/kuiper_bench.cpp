@@ -253,10 +253,26 @@ Status BenchAttentionOf(const BenchOptions& options) {
                         options.config.kv_format.value_or(KvFormat::Of(weights)), options.workload);
 }
 
+// The server's own threads take what the engine leaves them.
+Status BenchServerOf(BenchOptions options) {
+  if (!options.invent.empty() && !options.tokenizer.has_value()) {
+    return Status(StatusCode::kInvalidArgument, "a server needs a tokenizer",
+                  "--tokenizer names one, --invent has none");
+  }
+  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
+  options.config.max_num_batched_tokens = options.workload.chunk;
+  options.config.use_graph = options.config.device.type != DeviceType::kCPU;
+  if (options.Is("server-cost")) {
+    return BenchServerCost(options.config, std::move(model), options.workload);
+  }
+  return BenchServe(options.serve, options.config, std::move(model),
+                    options.workload.LargestBatch());
+}
+
 Status Run(const demo::ParsedArgs& args, BenchOptions options) {
   KU_RETURN_IF_ERROR(FinishOptions(args, &options));
   if (!args.positionals.empty()) options.config.model_path = args.positionals[0];
-  for (const std::string& path : {options.json, options.csv}) {
+  for (const std::string& path : {options.json, options.csv, options.serve.svg}) {
     if (!path.empty()) KU_RETURN_IF_ERROR(CheckWritable(path));
   }
   if (options.Is("scheduler")) {
@@ -268,6 +284,10 @@ Status Run(const demo::ParsedArgs& args, BenchOptions options) {
     return BenchTokenizer(options.tokenizer.value_or(options.config.model_path), options.text,
                           options.workload.repetitions);
   }
+  if (!options.serve.url.empty()) {
+    if (options.invent.empty() && args.positionals.empty()) return BenchServe(options.serve);
+    return Status(StatusCode::kInvalidArgument, "--url is a server with a model of its own");
+  }
   if (options.invent.empty() == args.positionals.empty()) {
     return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
                   std::string("usage: ") + kBenchUsage);
@@ -278,6 +298,7 @@ Status Run(const demo::ParsedArgs& args, BenchOptions options) {
     return BenchVision(std::move(model), options.config.device, options.config.ops,
                        options.config.dtype, options.sides, options.workload.repetitions);
   }
+  if (options.Is("serve") || options.Is("server-cost")) return BenchServerOf(std::move(options));
   if (options.Is("throughput")) return BenchThroughput(options);
   if (options.Is("latency")) return BenchTwoUsers(options);
   if (options.Is("prefix")) return BenchWarmPrefix(std::move(options));

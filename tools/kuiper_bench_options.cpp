@@ -14,6 +14,8 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"prefix", {1}, {2000}, {16}, true},
                                {"cascade", {8, 32}, {2000}, {16}, true},
                                {"latency", {2}, {512}, {128}, true},
+                               {"serve", {8}, {16}, {16}, true},
+                               {"server-cost", {1, 8, 32}, {16}, {16}, true},
                                {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
                                {"vision", {1}, {16}, {16}, true},
                                {"memory", {8}, {16}, {16}, false},
@@ -45,14 +47,60 @@ struct FlagRow {
   std::vector<std::string> scenarios;
 };
 
-std::vector<FlagRow> Rows(BenchOptions& o) {
+std::vector<std::string> With(std::vector<std::string> names,
+                              const std::vector<std::string>& more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+// Of --scenario serve and of others that have the same: the load, and what is written about it.
+std::vector<FlagRow> ServeRows(BenchOptions& o) {
+  using demo::MakeFlag;
+  const std::vector<std::string> serve = {"serve"};
+  const Limits any = {.max = 1e9};
+  ServeOptions& s = o.serve;
+  LoadSpec& load = s.load;
+  return {
+      {MakeFlag("requests", &o.load.requests, "requests of a load", {1, 100'000}),
+       {"memory", "serve"}},
+      {MakeFlag("json", &o.json, "write the results as JSON", {}, "FILE"), {"rates", "serve"}},
+      {MakeFlag("url", &s.url, "a server that runs (default: one in this process)", {}, "URL"),
+       serve},
+      {MakeFlag("request-rate", &load.request_rate,
+                "requests a second, at random times; 0 = all at once", any),
+       serve},
+      {MakeFlag("duration", &load.duration, "seconds in which requests are sent, 0 = any", any),
+       serve},
+      {MakeFlag("warm-up", &load.warm_up, "requests before those that count", {0, 1e6}), serve},
+      {MakeFlag("concurrency", &load.concurrency,
+                "requests at the same time; others wait, which counts; 0 = any", {0, 1e6}),
+       serve},
+      {MakeFlag("seed", &load.seed, "of the times and the lengths"), serve},
+      {MakeFlag("prompt-lengths", &load.prompt_lengths,
+                "tokens: 128, uniform:64,256 or lognormal:MEDIAN,SIGMA,MAX", {}, "LENGTHS"),
+       serve},
+      {MakeFlag("answer-lengths", &load.answer_lengths, "the same of answers", {}, "LENGTHS"),
+       serve},
+      {MakeFlag("input", &load.input, "send the lines of this batch file instead", {}, "FILE"),
+       serve},
+      {MakeFlag("ttft-slo", &s.ttft_slo, "milliseconds to the first token that are good, 0 = any",
+                any),
+       serve},
+      {MakeFlag("itl-slo", &s.itl_slo,
+                "the same of the mean time between an answer's tokens, 0 = any", any),
+       serve},
+      {MakeFlag("svg", &s.svg, "plot the distributions", {}, "FILE"), serve},
+  };
+}
+
+std::vector<FlagRow> EngineRows(BenchOptions& o) {
   using demo::MakeFlag;
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
-  const Names engine = {"rates", "throughput", "prefix", "cascade", "latency"};
-  const Names heads = {"rates", "throughput", "prefix", "cascade", "latency", "attention"};
-  const Names model = {"rates",   "throughput", "prefix", "cascade",
-                       "latency", "attention",  "vision"};
+  const Names engine = {"rates",   "throughput", "prefix",     "cascade",
+                        "latency", "serve",      "server-cost"};
+  const Names heads = With(engine, {"attention"});
+  const Names model = With(heads, {"vision"});
   const Limits counts = {1, 1'000'000};
   EngineConfig& e = o.config;
   Workload& w = o.workload;
@@ -70,12 +118,13 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
        {"rates", "prefix", "cascade", "latency"}},
       {MakeFlag("batch", &w.batches,
                 "sequences together (default: 1,2,4,8; by scenario), memory: the rows", counts),
-       {"rates", "throughput", "cascade", "attention", "memory", "scheduler"}},
+       {"rates", "throughput", "cascade", "attention", "memory", "scheduler", "serve",
+        "server-cost"}},
       {MakeFlag("context", &w.contexts,
                 "tokens before decoding starts (default: 16), attention: 1024,8192", counts),
        {"rates", "throughput", "latency", "attention"}},
       {MakeFlag("decode-steps", &w.steps, "steps per repetition", {4, 4096}),
-       {"rates", "throughput", "cascade", "latency", "attention"}},
+       {"rates", "throughput", "cascade", "latency", "attention", "server-cost"}},
       {MakeFlag("latency-target", &e.latency_target_ms,
                 "latency: milliseconds of a step with a prompt", {.max = 1e6, .above_min = true}),
        {"latency"}},
@@ -93,16 +142,22 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
        {"rates", "throughput", "latency"}},
       {MakeFlag("cuda-graph", &e.use_graph, "recorded decode steps (the CPU's never are)"),
        {"rates", "throughput", "cascade", "latency"}},
-      {MakeFlag("requests", &o.load.requests, "memory: requests of a load", {1, 100'000}), memory},
       {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence", {2, 1 << 20}),
        memory},
       {MakeFlag("csv", &o.csv, "memory: a line per step for tools/plot_bench.py", {}, "FILE"),
        memory},
       {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
        rates},
-      {MakeFlag("tokenizer", &o.tokenizer, "with --text: this tokenizer", {}, "PATH"), rates},
-      {MakeFlag("json", &o.json, "rates: write the results as JSON", {}, "FILE"), rates},
+      {MakeFlag("tokenizer", &o.tokenizer, "with --text and with servers: this tokenizer", {},
+                "PATH"),
+       {"rates", "serve", "server-cost"}},
   };
+}
+
+std::vector<FlagRow> Rows(BenchOptions& o) {
+  std::vector<FlagRow> rows = EngineRows(o);
+  for (FlagRow& row : ServeRows(o)) rows.push_back(std::move(row));
+  return rows;
 }
 
 // Every flag that is given must be read.
@@ -142,6 +197,9 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   if (!args.given("batch")) w.batches = scenario.batches;
   if (!args.given("prompt-tokens")) w.prompts = scenario.prompts;
   if (!args.given("context")) w.contexts = scenario.contexts;
+  options->serve.load.requests = options->load.requests;
+  options->serve.json = options->json;
+  if (options->tokenizer.has_value()) options->config.tokenizer_path = *options->tokenizer;
   MemoryLoad& load = options->load;
   load.rows = w.batches.front();
   if (options->Is("memory") &&

@@ -11,12 +11,13 @@
 #include "kuiper/engine/engine.h"
 #include "tools/kuiper_bench_run.h"
 #include "tools/kuiper_bench_scenarios.h"
+#include "tools/kuiper_bench_serve.h"
 
 namespace kuiper::tools {
 
 constexpr const char* kBenchUsage =
     "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
-    "memory|scheduler [options]";
+    "memory|scheduler | kuiper_bench --scenario serve --url URL [options]";
 
 // What --scenario names.
 struct Scenario {
@@ -35,6 +36,7 @@ struct BenchOptions {
   EngineConfig config;
   Workload workload;
   MemoryLoad load;
+  ServeOptions serve;
   std::vector<int> sides = {512};  // of pictures
   std::string csv, json, text;
   std::optional<std::string> tokenizer;

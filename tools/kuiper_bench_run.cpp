@@ -1,6 +1,7 @@
 #include "tools/kuiper_bench_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -82,6 +83,12 @@ double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double Percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
+  return values.at(std::max<size_t>(rank, 1) - 1);
 }
 
 StatusOr<Reading> MeasureReading(Machine& machine, double bytes, const Workload& w,

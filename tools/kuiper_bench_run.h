@@ -50,6 +50,8 @@ StatusOr<Reading> MeasureReading(Machine& machine, double bytes, const Workload&
                                  const std::function<Status(int n)>& steps);
 
 double Median(std::vector<double> values);
+// The smallest value that so large a share of them does not exceed.
+double Percentile(std::vector<double> values, double share);
 
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed);
 

@@ -1,6 +1,5 @@
 // The scenarios that run a model through the engine.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -77,13 +76,6 @@ Status Disturb(Engine& engine, const Decoding& user, const Workload& w, const Re
     }
   }
   return OkStatus();
-}
-
-// The smallest value that so large a share of them does not exceed.
-double Percentile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
-  return values.at(std::max<size_t>(rank, 1) - 1);
 }
 
 }  // namespace

@@ -6,13 +6,13 @@
 // clang-format on
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cctype>
 #include <limits>
 
 #include "kuiper/base/check.h"
+#include "kuiper/server/http_feed.h"
 
 namespace kuiper {
 
@@ -47,17 +47,9 @@ void HttpParser::Push(std::string_view bytes) {
 
 void HttpParser::Parse() {
   auto& parser = reader_->parser;
-  size_t used = 0;
   boost::system::error_code error;
-  while (!error && used < bytes_.size() && !parser.is_done()) {
-    const size_t more =
-        parser.put(boost::asio::buffer(bytes_.data() + used, bytes_.size() - used), error);
-    used += more;
-    if (more == 0) break;
-  }
-  bytes_.erase(0, used);
-  has_begun_ |= used > 0;
-  if (error && error != http::error::need_more) {
+  has_begun_ |= Feed(parser, &bytes_, &error) > 0;
+  if (error) {
     if (error == http::error::header_limit) return Fail(431, "the header is too long");
     if (error == http::error::body_limit) {
       return Fail(413, "the body is longer than " + std::to_string(limits_.max_body) + " bytes");

@@ -11,11 +11,13 @@
 
 namespace kuiper {
 
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpRequest {
   std::string method;
-  std::string path;                                          // "/v1/models"; as it was sent
-  std::string query;                                         // what follows the question mark
-  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string path;     // "/v1/models"; as it was sent
+  std::string query;    // what follows the question mark
+  HttpHeaders headers;  // names in lower case
   std::string body;
   bool keep_alive = true;
   bool is_http_1_0 = false;

@@ -35,8 +35,6 @@ struct HttpSettings {
   int send_buffer = 0;
 };
 
-using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
-
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <thread>
 
+#include "kuiper/base/text.h"
+#include "kuiper/server/http_client.h"
 #include "test/model/model_files.h"
 #include "test/server/http_client.h"
 
@@ -169,6 +172,46 @@ TEST_F(HttpServerTest, SlowClientsAreEnded) {
   EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
 }
 
+// Each byte comes in time, the header as a whole does not.
+TEST_F(HttpServerTest, HeadersMayNotComeByteByByteForEver) {
+  HttpSettings settings;
+  settings.header_timeout = std::chrono::milliseconds(500);
+  Start(settings);
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 50; ++i) slow.push_back(std::make_unique<RawClient>(server_->port()));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < until) {
+    for (auto& client : slow) client->Send("G");
+    RawClient other(server_->port());
+    EXPECT_EQ(other.Ask("POST", "/echo", "x").body, "x") << "nobody else waits";
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  slow.front()->ReadAnswer();
+  for (auto& client : slow) client->ReadAll();
+  EXPECT_TRUE(Eventually([&] { return Call([&] { return server_->num_connections(); }) == 0; }));
+}
+
+// What is sent of it anyway is read and forgotten until the client has seen the answer.
+TEST_F(HttpServerTest, ABodyOfAGigabyteTakesNoMemory) {
+  Start();
+  const size_t before = ReadKey("/proc/self/status", "VmRSS:").value();
+  const std::string megabyte(1 << 20, 'x');
+  for (const char* head :
+       {"Content-Length: 1073741824\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n40000000\r\n"}) {
+    RawClient client(server_->port());
+    ASSERT_TRUE(client.Send(std::string("POST /echo HTTP/1.1\r\n") + head));
+    for (int i = 0; i < 1024 && client.Send(megabyte);) ++i;
+    EXPECT_EQ(client.ReadAnswer().status, 413) << head;
+  }
+  const size_t peak = ReadKey("/proc/self/status", "VmHWM:").value();
+  const size_t allowed = 64 << 10;  // KiB: the limit of a body, buffers of sockets, sanitizers
+  EXPECT_LT(ReadKey("/proc/self/status", "VmRSS:").value(), before + allowed);
+  EXPECT_LT(peak, (1 << 20)) << "the body was kept";
+  EXPECT_EQ(handler_.num_requests, 0);
+  RawClient next(server_->port());
+  EXPECT_EQ(next.Ask("POST", "/echo", "x").body, "x");
+}
+
 TEST_F(HttpServerTest, AReaderThatDoesNotReadIsEnded) {
   HttpSettings settings;
   settings.send_buffer = 4096;
@@ -227,11 +270,99 @@ TEST_F(HttpServerTest, UnixSockets) {
   Start(settings);
   RawClient client(settings.unix_socket);
   EXPECT_EQ(client.Ask("POST", "/echo", "x").body, "x");
+  const auto other = HttpClient::Open("unix:" + settings.unix_socket);
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  const auto answer = (*other)->Ask({"POST", "/echo", "y"}, std::chrono::minutes(2));
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  EXPECT_EQ(answer->body, "y");
   std::vector<std::string> warnings;
   EXPECT_FALSE(HttpServer::Listen(settings, &warnings).ok()) << "somebody listens there";
   settings.unix_socket = dir / "file";
   std::ofstream(settings.unix_socket) << "x";
   EXPECT_FALSE(HttpServer::Listen(settings, &warnings).ok()) << "no socket";
+}
+
+// All that a call brought until it ended.
+struct Heard {
+  int status = 0;
+  std::string body;
+  Status error;
+  bool has_ended = false;
+};
+
+TEST_F(HttpServerTest, TheClientMakesManyCallsAtOnce) {
+  Start();
+  auto client = HttpClient::Open("http://127.0.0.1:" + std::to_string(server_->port()) + "/");
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  std::map<int64_t, std::string> expected;
+  const std::string large(3 << 20, 'x');  // more than a socket takes at once
+  for (int i = 0; i < 60; ++i) {
+    const std::string body = i % 10 == 0 ? large : std::to_string(i);
+    const HttpCall call = i % 2 == 0 ? HttpCall{"POST", "/echo", body, {{"X-A", "b"}}}
+                                     : HttpCall{"GET", "/stream/99"};
+    const auto id = (*client)->Begin(call);
+    ASSERT_TRUE(id.ok());
+    for (int part = 0; part < 99 && i % 2 == 1; ++part) expected[*id] += "part.";
+    if (i % 2 == 0) expected[*id] = body;
+  }
+  std::map<int64_t, Heard> heard;
+  while ((*client)->num_calls() > 0) {
+    for (const HttpNews& news : (*client)->Poll(std::chrono::seconds(1))) {
+      Heard& call = heard[news.call];
+      EXPECT_FALSE(call.has_ended);
+      call.status = news.status;
+      call.body += news.body;
+      call.has_ended = news.has_ended;
+      EXPECT_TRUE(news.error.ok()) << news.error.message();
+    }
+  }
+  EXPECT_EQ(heard.size(), expected.size());
+  for (const auto& [id, body] : expected) {
+    EXPECT_EQ(heard[id].status, 200);
+    EXPECT_TRUE(heard[id].body == body) << id;
+  }
+}
+
+TEST_F(HttpServerTest, CallsMayBeGivenUpAndServersMayLeave) {
+  Start();
+  const std::string url = "http://localhost:" + std::to_string(server_->port());
+  const auto client = HttpClient::Open(url);
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  const int64_t given_up = (*client)->Begin({"GET", "/wait"}).value();
+  ASSERT_TRUE(Eventually([&] {
+    (*client)->Poll(std::chrono::milliseconds(1));
+    return handler_.num_requests == 1;
+  }));
+  (*client)->Cancel(given_up);
+  EXPECT_TRUE(Eventually([&] { return handler_.num_gone == 1; }));
+
+  const auto late = (*client)->Ask({"GET", "/wait"}, std::chrono::milliseconds(50));
+  EXPECT_EQ(late.status().code(), StatusCode::kUnavailable);
+  ASSERT_TRUE((*client)->Begin({"GET", "/flood"}).ok());
+  std::string body;
+  while (body.size() < 20000) {
+    for (const HttpNews& news : (*client)->Poll(std::chrono::seconds(1))) body += news.body;
+  }
+  server_->Stop();
+  thread_.join();
+  server_.reset();
+  Status error;
+  while ((*client)->num_calls() > 0) {
+    for (const HttpNews& news : (*client)->Poll(std::chrono::seconds(1))) error = news.error;
+  }
+  EXPECT_FALSE(error.ok()) << "a stream that is cut is no answer";
+  EXPECT_FALSE((*client)->Ask({"GET", "/echo"}, std::chrono::seconds(9)).ok());
+  EXPECT_EQ(HttpClient::Open(url).status().code(), StatusCode::kUnavailable);
+}
+
+TEST(HttpClientTest, AddressesThatCannotBeUsed) {
+  for (const char* url : {"", "x", "https://localhost", "http://", "http://:80", "http://a:b",
+                          "http://a:", "unix:", "http:///v1"}) {
+    EXPECT_EQ(HttpClient::Open(url).status().code(), StatusCode::kInvalidArgument) << url;
+  }
+  for (const char* url : {"unix:/no/socket", "http://no.such.host.invalid:1"}) {
+    EXPECT_EQ(HttpClient::Open(url).status().code(), StatusCode::kUnavailable) << url;
+  }
 }
 
 TEST(HttpListen, AddressesThatCannotBeUsed) {

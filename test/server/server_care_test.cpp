@@ -119,6 +119,30 @@ TEST(ServerCare, ClientsThatLeaveHoldNoPages) {
   EXPECT_EQ(served.Chat({}).status, 200);
 }
 
+// From when the server knows: the engine frees the pages before it computes more than one step.
+TEST(ServerCare, PagesAreFreeOneStepAfterTheClientWasMissed) {
+  ServedEngine served;
+  const std::string aborted = "kuiper:requests_aborted_total{model_name=\"tiny\"}";
+  const Json kinds[] = {Endless({{"stream", true}}),
+                        Endless({{"stream", true}, {"n", 3}, {"temperature", 1}}),
+                        Endless({{"stream", true}, {"beam_width", 3}, {"max_tokens", 900}})};
+  double expected = served.Metric(aborted);
+  for (const Json& kind : kinds) {
+    RawClient client(served.port());
+    client.Send(Post(kind.dump()));
+    ASSERT_TRUE(Eventually([&] { return served.PagesHeld() > 0; }));
+    auto held = served.Hold();
+    client.Close();
+    ++expected;
+    ASSERT_TRUE(Eventually([&] { return served.Metric(aborted) == expected; }));
+    held.reset();
+    // Each call is a turn of the engine's thread: the first one finds the step that stood still.
+    int turns = 0;
+    while (served.PagesHeld() > 0) ++turns;
+    EXPECT_LE(turns, 1) << kind;
+  }
+}
+
 TEST(ServerCare, TooManyRequestsAreToldToWait) {
   ServerSettings settings;
   settings.max_queue = 1;
