@@ -28,10 +28,15 @@ struct AnswerRules {
   int vocab_limit = 0;  // ids below it may be generated
   int max_context = 0;
   int max_seqs = 1;  // that one request may have at a time
+  int max_prompt_rows = 0;
   OnFull on_full = OnFull::kPreempt;
 
-  // Whether it is an end-of-sequence token that counts.
-  bool EndsAnswer(const Request& request, int32_t token) const;
+  // Whether the answer ends with its last token, `token`, of num_generated.
+  bool EndsAnswer(const Request& request, int32_t token, size_t num_generated) const;
+  // What is added to the logits of the answer's first min_new_tokens tokens, ascending by id.
+  std::vector<TokenBias> EarlyBiases(const Request& request) const;
+  // kInvalidArgument when that leaves no token.
+  Status CheckEarlyBiases(const Request& request) const;
   // The limit that ends an answer of so many tokens; kNone if it may go on.
   FinishReason LimitReached(const Request& request, size_t num_generated) const;
 };
@@ -50,8 +55,8 @@ struct AnswerDesk {
   // The first of `count` ids in a row.
   int64_t NewSequences(int count) { return std::exchange(next_sequence, next_sequence + count); }
   // A sequence of the request's prompt alone.
-  std::unique_ptr<Sequence> MakeSequence(const Request& request, int64_t request_id,
-                                         int64_t id) const;
+  std::unique_ptr<Sequence> MakeSequence(const AnswerRules& rules, const Request& request,
+                                         int64_t request_id, int64_t id) const;
   // The last event of an answer.
   void Finish(TokenEvent event, Completion completion);
 };
@@ -72,6 +77,9 @@ class Answering {
   // What the sequence's request wants of a step (Request::hidden_of): the residual stream [hidden]
   // behind a layer, layer by layer, once or again from the first one.
   virtual void OnHidden(int64_t /*sequence*/, int /*layer*/, std::span<const float>) {}
+  // What the sequence's request wants of its prompt: the logits behind a position, ascending; a
+  // position may come again.
+  virtual void OnPromptLogits(const Sequence&, int /*position*/, std::span<const float>) {}
   // The tokens that the sequence goes on with, where the model sampled these: one per row that the
   // step's plan samples for the sequence. Choose returns no more of them, or none: then the
   // sequence rests, that is, it has no part in steps until Scheduler::Append.

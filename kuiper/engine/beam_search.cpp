@@ -1,6 +1,7 @@
 #include "kuiper/engine/beam_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -36,12 +37,14 @@ std::vector<int32_t> BeamSearch::Choose(const Sequence& sequence, std::span<cons
                                         const Logits& logits) {
   if (scorer_.beams().front().tokens.empty()) cached_tokens_ = sequence.num_cached;
   std::vector<float> logprobs = LogSoftmax(logits(0));
+  AddBiases(sequence.last_biases(), &logprobs);
   Penalise(request_.sampling, sequence.counts.list, &logprobs);
   logprobs.resize(rules_.vocab_limit);
   const auto beam = std::find_if(beams_.begin(), beams_.end(),
                                  [&](const Beam& b) { return b.sequence == sequence.id; });
   beam->likely =
       MostLikely(logprobs, std::min(scorer_.num_candidates(), static_cast<int>(logprobs.size())));
+  std::erase_if(beam->likely, [](const auto& entry) { return std::isinf(entry.second); });
   return {};
 }
 
@@ -51,8 +54,9 @@ void BeamSearch::OnRest() {
     if (beam.likely.empty()) return;
     likely.push_back(beam.likely);
   }
+  const size_t num_tokens = scorer_.beams().front().tokens.size() + 1;
   scorer_.Advance(likely, [&](int beam, int32_t token) {
-    if (rules_.EndsAnswer(request_, token)) return true;
+    if (rules_.EndsAnswer(request_, token, num_tokens)) return true;
     TextAssembler text = beams_[beam].text;
     return text.Push(token).stopped;
   });
@@ -84,7 +88,7 @@ void BeamSearch::GoOn() {
   }
   for (size_t i = 0; i < next.size(); ++i) {
     if (!forks[i]) continue;
-    auto seq = desk_.MakeSequence(request_, id_, next[i].sequence);
+    auto seq = desk_.MakeSequence(rules_, request_, id_, next[i].sequence);
     seq->tokens.insert(seq->tokens.end(), children[i].tokens.begin(), children[i].tokens.end());
     const int64_t parent = beams_[children[i].parent].sequence;
     const Status forked = desk_.scheduler.Fork(parent, std::move(seq));

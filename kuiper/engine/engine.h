@@ -52,7 +52,10 @@ struct EngineConfig {
   int max_num_seqs = 1;
   int max_num_batched_tokens = 512;  // tokens of one step; longer prompts run in chunks
   bool prompt_logits = false;        // Logits() will be called: memory for a whole step's rows
-  bool use_graph = false;            // record the decode step once per batch size and replay it
+  // Rows of logits that prompts may have in a step, for Request::num_prompt_logprobs: so many
+  // tokens of such prompts are computed at a time. 0 takes no memory and no such requests.
+  int prompt_rows = 0;
+  bool use_graph = false;  // record the decode step once per batch size and replay it
   // Compute a few tokens before the first request, so that its first token takes no longer than
   // that of later ones; absent = on devices, which load kernels when they are first launched.
   std::optional<bool> warm_up;

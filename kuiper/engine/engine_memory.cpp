@@ -8,7 +8,8 @@ namespace kuiper {
 namespace {
 
 int MaxOutputs(const EngineConfig& config) {
-  return config.prompt_logits ? config.max_num_batched_tokens : config.max_num_seqs;
+  const int of_requests = config.max_num_seqs + config.prompt_rows;
+  return config.prompt_logits ? std::max(config.max_num_batched_tokens, of_requests) : of_requests;
 }
 
 // Tokens of an image: as many as the programs' default of pixels gives, and a few more.

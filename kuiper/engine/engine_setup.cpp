@@ -30,6 +30,9 @@ Status CheckConfig(const EngineConfig& config) {
     return bad("a step of " + std::to_string(config.max_num_batched_tokens) +
                " tokens is too small for " + std::to_string(config.max_num_seqs) + " sequences");
   }
+  if (config.prompt_rows < 0 || config.prompt_rows > config.max_num_batched_tokens) {
+    return bad("rows of prompts must be from 0 to the tokens of a step");
+  }
   if (!(config.latency_target_ms > 0)) return bad("the latency target must be above 0 ms");
   const double share = config.memory_utilization.value_or(1);
   if (!(share > 0 && share <= 1)) {
@@ -145,6 +148,7 @@ void MakeStepLoop(EngineParts& s) {
   const EngineConfig& config = s.config;
   const Scheduler::Limits limits{.max_seqs = config.max_num_seqs,
                                  .max_step_tokens = config.max_num_batched_tokens,
+                                 .max_prompt_rows = config.prompt_rows,
                                  .max_context = config.max_context,
                                  .num_axes = s.model->config().decoder.rope.num_axes(),
                                  .policy = config.policy,
@@ -165,6 +169,7 @@ void MakeStepLoop(EngineParts& s) {
                     .vocab_limit = s.runner->vocab_limit(),
                     .max_context = config.max_context,
                     .max_seqs = s.scheduler->limits().max_seqs,
+                    .max_prompt_rows = config.prompt_rows,
                     .on_full = config.on_full};
   s.requests = std::make_unique<RequestTable>(std::move(rules), *s.scheduler, s.pictures.get());
   const bool run_ahead = config.run_ahead.value_or(s.ops->device().traits().is_asynchronous);

@@ -28,6 +28,10 @@ std::vector<std::pair<int32_t, float>> MostLikely(std::span<const float> values,
   return top;
 }
 
+void AddBiases(std::span<const TokenBias> biases, std::vector<float>* logprobs) {
+  for (const TokenBias& b : biases) logprobs->at(b.token) += b.bias;
+}
+
 void Penalise(const SamplingParams& params, std::span<const TokenCount> counts,
               std::vector<float>* logprobs) {
   for (const TokenCount& c : counts) {
@@ -40,7 +44,9 @@ void Penalise(const SamplingParams& params, std::span<const TokenCount> counts,
 
 TokenLogprobs LogprobsOf(std::span<const float> logits, int32_t token, int count) {
   const std::vector<float> logprobs = LogSoftmax(logits);
-  return {logprobs[token], MostLikely(logprobs, count)};
+  const auto at_least = [&](float x) { return x >= logits[token]; };
+  const auto rank = std::count_if(logits.begin(), logits.end(), at_least);
+  return {logprobs[token], static_cast<int>(rank), MostLikely(logprobs, count)};
 }
 
 }  // namespace kuiper

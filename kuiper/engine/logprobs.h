@@ -14,9 +14,10 @@ namespace kuiper {
 std::vector<float> LogSoftmax(std::span<const float> logits);
 // The `count` (at most vocab) largest of values [vocab], largest first; ties go to the lowest id.
 std::vector<std::pair<int32_t, float>> MostLikely(std::span<const float> values, int count);
-// Penalises the log probabilities of these ids. For beam search, where Hugging Face
+// Biases and penalises the log probabilities of these ids. For beam search, where Hugging Face
 // applies its logits processors behind the log softmax and does not normalise again: a repeated
 // id's (negative) log probability is multiplied by the repetition penalty.
+void AddBiases(std::span<const TokenBias> biases, std::vector<float>* logprobs);
 void Penalise(const SamplingParams& params, std::span<const TokenCount> counts,
               std::vector<float>* logprobs);
 

@@ -53,7 +53,7 @@ MemorySize ModelRunner::ArraySize(const DecoderConfig& model, const Config& conf
 
 OpsLimits ModelRunner::LimitsOf(const DecoderConfig& model, const Config& config) {
   OpsLimits limits{.max_tokens = config.max_step_tokens,
-                   .max_seqs = config.max_outputs,
+                   .max_seqs = std::max(config.max_seqs, config.max_samples),
                    .max_features = std::max({model.hidden, model.q_size(), model.intermediate}),
                    .max_context = config.max_context,
                    .vocab = model.vocab,
@@ -133,6 +133,7 @@ PlanLimits ModelRunner::Limits() const {
       .max_samples = config_.max_samples,
       .max_outputs = config_.max_outputs,
       .max_penalties = Sampler::MaxPenalties(config_.max_samples, config_.max_context, model.vocab),
+      .max_biases = Sampler::MaxBiases(config_.max_samples, model.vocab),
       .num_axes = config_.num_axes,
       .max_context = config_.max_context,
       .num_pages = config_.kv.num_pages,

@@ -19,6 +19,14 @@ void UpdateCounts(Sequence& seq) {
   }
 }
 
+// Where it stands in the array now.
+template <typename T>
+Range Append(const std::vector<T>& part, std::vector<T>* array) {
+  const auto begin = static_cast<int32_t>(array->size());
+  array->insert(array->end(), part.begin(), part.end());
+  return {begin, static_cast<int32_t>(array->size())};
+}
+
 }  // namespace
 
 void PlanMaker::Add(Sequence& seq, int count) {
@@ -48,20 +56,20 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
     plan_.pages.push_back(seq.pages[seq.num_told_pages]);
   }
   const bool samples = work.count == seq.num_left();
+  for (; seq.next_prompt_row < std::min(end, seq.num_prompt - 1); ++seq.next_prompt_row) {
+    plan_.logits_rows.push_back(seq.next_prompt_row - entry.begin);
+  }
+  if (end >= seq.num_prompt - 1) seq.next_prompt_row = Sequence::kNone;
   seq.num_computed = end;
   if (samples) {
     seq.sampled_row = static_cast<int>(plan_.samples.size());
     ++seq.num_pending;
-    Range penalties{static_cast<int32_t>(plan_.penalties.size())};
-    if (seq.sampling.has_penalties()) {
-      UpdateCounts(seq);
-      plan_.penalties.insert(plan_.penalties.end(), seq.counts.list.begin(), seq.counts.list.end());
-    }
-    penalties.end = static_cast<int32_t>(plan_.penalties.size());
+    if (seq.sampling.has_penalties()) UpdateCounts(seq);
     plan_.samples.push_back({.row = work.count - 1,
                              .index = end - seq.num_prompt,
                              .params = seq.sampling,
-                             .penalties = penalties});
+                             .penalties = Append(seq.counts.list, &plan_.penalties),
+                             .biases = Append(seq.last_biases(), &plan_.biases)});
     if (seq.hidden_of == seq.num_generated() - 1) plan_.hidden_rows.push_back(work.count - 1);
   }
   plan_.Close();

@@ -1,5 +1,6 @@
 #include "kuiper/engine/request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -22,8 +23,42 @@ Status CheckBeams(const Request& request, int vocab) {
   }
   if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
   if (request.reasoning_budget != -1) return bad("beam search takes no reasoning budget");
-  if (request.keep_logits || request.num_logprobs > 0) {
+  if (request.max_new_tokens == 0) return bad("beam search needs a token to generate");
+  if (request.keep_logits || request.num_logprobs > 0 || request.num_prompt_logprobs.has_value()) {
     return bad("beam search keeps neither logits nor log probabilities");
+  }
+  return OkStatus();
+}
+
+std::string OutsideVocabulary(int32_t id, int vocab) {
+  return "token id " + std::to_string(id) + " is outside the vocabulary of " +
+         std::to_string(vocab);
+}
+
+Status CheckEnds(const Request& request) {
+  auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  if (request.min_new_tokens < 0 || request.min_new_tokens > request.max_new_tokens) {
+    return bad(Param("min_tokens") + " must be from 0 to " + Param("max_tokens") + ", which is " +
+               std::to_string(request.max_new_tokens));
+  }
+  if (request.stop_token_ids.size() > kMaxStopTokens) {
+    return bad(Param("stop_token_ids") + " must be at most " + std::to_string(kMaxStopTokens));
+  }
+  return OkStatus();
+}
+
+Status CheckBias(const Request& request, int vocab) {
+  auto bad = [](const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, Param("logit_bias") + ": " + what);
+  };
+  if (request.logit_bias.size() > kMaxLogitBiases) {
+    return bad("at most " + std::to_string(kMaxLogitBiases) + " token ids may have one");
+  }
+  for (const auto& [id, bias] : request.logit_bias) {
+    if (id < 0 || id >= vocab) return bad(OutsideVocabulary(id, vocab));
+    if (!(std::abs(bias) <= 100.f)) {
+      return bad("that of token id " + std::to_string(id) + " must be in [-100, 100]");
+    }
   }
   return OkStatus();
 }
@@ -74,12 +109,9 @@ Status CheckRequest(const Request& request, int vocab) {
   auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
   if (request.prompt.empty()) return Status(StatusCode::kInput, "the prompt is empty");
   for (int32_t id : request.prompt) {
-    if (id < 0 || id >= vocab) {
-      return bad("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                 std::to_string(vocab));
-    }
+    if (id < 0 || id >= vocab) return bad(OutsideVocabulary(id, vocab));
   }
-  if (request.max_new_tokens < 1) return bad("max_new_tokens must be at least 1");
+  if (request.max_new_tokens < 0) return bad("max_new_tokens must not be negative");
   if (request.num_samples < 1 || request.num_samples > kMaxSamples) {
     return bad("num_samples must be between 1 and " + std::to_string(kMaxSamples));
   }
@@ -88,8 +120,12 @@ Status CheckRequest(const Request& request, int vocab) {
     return bad("hidden_of is a token of the only answer, from 0");
   }
   KU_RETURN_IF_ERROR(CheckSampling(request.sampling));
+  KU_RETURN_IF_ERROR(CheckEnds(request));
+  KU_RETURN_IF_ERROR(CheckBias(request, vocab));
   if (std::abs(request.priority) > 100) return bad("priority must be in [-100, 100]");
-  if (request.num_logprobs < 0 || request.num_logprobs > vocab) {
+  const int prompt_logprobs = request.num_prompt_logprobs.value_or(0);
+  if (std::min(request.num_logprobs, prompt_logprobs) < 0 ||
+      std::max(request.num_logprobs, prompt_logprobs) > vocab) {
     return bad("num_logprobs must be between 0 and the vocabulary size");
   }
   return CheckBeams(request, vocab);

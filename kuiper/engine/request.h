@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,9 @@ inline constexpr uint64_t kRandomSeed = UINT64_MAX;
 // Of at most ten digits, so that people can type it.
 uint64_t DrawSeed();
 
+inline constexpr int kMaxLogitBiases = 1024;  // of a request
+inline constexpr int kMaxStopTokens = 1024;
+
 // Request::reasoning_budget: half of the tokens that the answer may have.
 inline constexpr int kAutoReasoningBudget = -2;
 
@@ -30,19 +34,25 @@ struct Request {
   // many as they have tokens: see ExpandPictures. Move the request into Add: pixels are large.
   std::vector<VisionInput> images;
   SamplingParams sampling;
-  int max_new_tokens = 256;  // exactly: never one more
-  int priority = 0;          // from -100 to 100; more is more urgent, see engine/scheduler.h
+  // Added to the logits of these ids before penalties and filters; from -100 to 100, and at most
+  // kMaxLogitBiases ids. Logits and log probabilities are told without it.
+  std::map<int32_t, float> logit_bias = {};
+  int max_new_tokens = 256;  // exactly: never one more; 0: the prompt is computed
+  // So many tokens are no end-of-sequence token and none of stop_token_ids, and a stop string that
+  // they hold does not count. At most max_new_tokens.
+  int min_new_tokens = 0;
+  int priority = 0;  // from -100 to 100; more is more urgent, see engine/scheduler.h
   // Answers to the prompt, which is computed once. Sample i is what a request for one answer with
   // seed + i gives, to the bit; of a beam search, the best answer that is none of those before.
   int num_samples = 1;
   // Above 1: beam search with so many beams, as engine/beam_scorer.h defines it, for at most as
-  // many answers. Penalties act on the log probabilities, a stop string ends a beam. There is no
-  // temperature and no reasoning budget; neither logits nor log probabilities are kept.
+  // many answers. Penalties and biases act on log probabilities, a stop string ends a beam. There
+  // is no temperature and no reasoning budget; neither logits nor log probabilities are kept.
   int beam_width = 1;
   float length_penalty = 1.f;  // of beam search: above 0 favours long answers, below 0 short ones
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids =
-      {};  // each of them ends the answer, as end-of-sequence tokens do
+      {};  // each of them ends the answer, as end-of-sequence tokens do; at most kMaxStopTokens
   // Keys and values are reused between requests of the same salt only.
   std::string cache_salt = {};
   std::vector<std::string> stop;    // the answer ends before the first of these strings
@@ -56,6 +66,9 @@ struct Request {
   // of a beam search.
   std::optional<int> hidden_of;
   int num_logprobs = 0;  // alternatives per token in Completion::logprobs; 0 = none
+  // Alternatives per token in Completion::prompt_logprobs; absent: there is none of it. Needs
+  // EngineConfig::prompt_rows; not of a beam search.
+  std::optional<int> num_prompt_logprobs = {};
 };
 
 // kInvalidArgument for what no kernel can sample with.
@@ -82,6 +95,7 @@ const char* FinishReasonName(FinishReason reason);
 
 struct TokenLogprobs {
   float chosen = 0.f;  // log softmax of the model's logits at the chosen token
+  int rank = 0;        // of the chosen token, from 1: so many tokens are at least as likely
   std::vector<std::pair<int32_t, float>> top;  // most likely first
 };
 
@@ -112,6 +126,7 @@ struct Completion {
   std::vector<float> hidden;  // [layers, hidden] if kept: the residual stream behind each layer, of
                               // the row that the token Request::hidden_of was chosen from
   std::vector<TokenLogprobs> logprobs;
+  std::vector<TokenLogprobs> prompt_logprobs;  // of the prompt's tokens from the second one on
 };
 
 // One token of one request. A beam search gives the tokens of all its answers in its last step,
@@ -124,6 +139,8 @@ struct TokenEvent {
   std::string text;
   std::string reasoning;
   std::optional<TokenLogprobs> logprobs = {};  // of the token, if the request wants them
+  // In the first event of a sample, if the request wants them: as in Completion.
+  std::vector<TokenLogprobs> prompt_logprobs = {};
   FinishReason finish = FinishReason::kNone;
 };
 

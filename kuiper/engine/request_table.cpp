@@ -20,6 +20,10 @@ StatusOr<int64_t> RequestTable::Add(Request request) {
   if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
   const bool searches = request.beam_width > 1;
   KU_RETURN_IF_ERROR(CheckRequest(request, rules_.vocab));
+  KU_RETURN_IF_ERROR(rules_.CheckEarlyBiases(request));
+  if (request.num_prompt_logprobs.has_value() && rules_.max_prompt_rows == 0) {
+    return Status(StatusCode::kInvalidArgument, "the engine was created without prompt_rows");
+  }
   if (searches) KU_RETURN_IF_ERROR(BeamSearch::Check(rules_, request));
   KU_RETURN_IF_ERROR(TakePictures(request.prompt, std::exchange(request.images, {})));
   return Add(request, [&](AnswerDesk& desk, int64_t id, int64_t first) {
@@ -35,7 +39,7 @@ StatusOr<int64_t> RequestTable::Add(Request request) {
 
 StatusOr<int64_t> RequestTable::Add(const Request& request, const Make& make) {
   const int64_t first = desk_.NewSequences(request.num_samples);
-  std::unique_ptr<Sequence> seq = desk_.MakeSequence(request, next_id_, first);
+  std::unique_ptr<Sequence> seq = desk_.MakeSequence(rules_, request, next_id_, first);
   seq->num_seats = std::max(request.num_samples, request.beam_width);
   const Status added = desk_.scheduler.Add(std::move(seq));
   if (!added.ok()) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kuiper/engine/logprobs.h"
+
 namespace kuiper {
 
 SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id,
@@ -28,15 +30,35 @@ bool SampledAnswers::MayRunAhead(int64_t sequence) const {
 std::vector<int32_t> SampledAnswers::Choose(const Sequence& sequence,
                                             std::span<const int32_t> sampled,
                                             const Logits& logits) {
+  if (request_.max_new_tokens == 0) return {};
   Transcript& answer = Of(sequence.id);
   const int32_t token = budget_.ForcedToken(answer.text()).value_or(sampled.front());
   if (request_.keep_logits || request_.num_logprobs > 0) answer.RecordLogits(logits(0), token);
   return {token};
 }
 
+void SampledAnswers::OnPromptLogits(const Sequence& sequence, int position,
+                                    std::span<const float> logits) {
+  // Sequences that could not fork compute the prompt each.
+  if (static_cast<size_t>(position) != prompt_logprobs_.size()) return;
+  prompt_logprobs_.push_back(
+      LogprobsOf(logits, sequence.tokens.at(position + 1), *request_.num_prompt_logprobs));
+}
+
+void SampledAnswers::OnRest() {
+  forked_ = true;  // what the others would compute is there
+  for (int i = 0; i < request_.num_samples; ++i) {
+    if (!answers_[i].has_value()) continue;
+    answers_[i]->OnLaunch();
+    answers_[i]->OnDecision();
+    End(first_ + i, FinishReason::kLength, OkStatus());
+  }
+}
+
 void SampledAnswers::OnTokens(int64_t sequence, std::span<const int32_t> tokens) {
   ForkOthers();
   Transcript& answer = Of(sequence);
+  if (answer.num_tokens() == 0) answer.RecordPrompt(prompt_logprobs_);
   answer.OnDecision();
   for (const int32_t token : tokens) {
     TokenEvent event = answer.Push(token);
@@ -49,7 +71,9 @@ void SampledAnswers::OnTokens(int64_t sequence, std::span<const int32_t> tokens)
 }
 
 void SampledAnswers::End(int64_t sequence, FinishReason reason, const Status& error) {
-  Finish(sequence, reason, error, Of(sequence).Event());
+  Transcript& answer = Of(sequence);
+  if (answer.num_tokens() == 0) answer.RecordPrompt(prompt_logprobs_);
+  Finish(sequence, reason, error, answer.Event());
 }
 
 void SampledAnswers::Abort(std::optional<int> sample) {
@@ -82,8 +106,11 @@ void SampledAnswers::ForkOthers() {
   if (std::exchange(forked_, true)) return;
   for (int64_t id = first_ + 1; id < first_ + request_.num_samples; ++id) {
     if (!answers_.at(id - first_).has_value()) continue;  // aborted
-    auto seq = desk_.MakeSequence(request_, id_, id);
+    auto seq = desk_.MakeSequence(rules_, request_, id_, id);
     seq->sampling.seed += id - first_;
+    if (request_.num_prompt_logprobs.has_value()) {
+      seq->next_prompt_row = static_cast<int>(prompt_logprobs_.size());
+    }
     const Status forked = desk_.scheduler.Fork(first_, std::move(seq));
     KU_CHECK(forked.ok(), "the first sequence has the same prompt and was accepted");
   }

@@ -26,10 +26,14 @@ class SampledAnswers : public Answering {
   bool MayRunAhead(int64_t sequence) const override;
   std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
                               const Logits& logits) override;
+  void OnPromptLogits(const Sequence& sequence, int position,
+                      std::span<const float> logits) override;
   void OnHidden(int64_t sequence, int layer, std::span<const float> values) override {
     Of(sequence).RecordHidden(layer, values);
   }
   void OnTokens(int64_t sequence, std::span<const int32_t> tokens) override;
+  // The prompt is computed, and no token is wanted.
+  void OnRest() override;
   void End(int64_t sequence, FinishReason reason, const Status& error) override;
   void Abort(std::optional<int> sample) override;
   std::optional<int64_t> SequenceOf(int sample) const override;
@@ -45,6 +49,7 @@ class SampledAnswers : public Answering {
   const int64_t id_;
   const Request request_;
   const ReasoningBudget budget_;
+  std::vector<TokenLogprobs> prompt_logprobs_;
   const int64_t first_;
   std::vector<std::optional<Transcript>> answers_;  // absent: ended
   int num_running_;

@@ -24,6 +24,8 @@ class Sampler {
   static MemorySize SizeOf(int max_samples, int max_context, int vocab);
   // Most distinct ids of all samples of a step that penalties look at.
   static int64_t MaxPenalties(int max_samples, int max_context, int vocab);
+  // Most biases of all samples of a step.
+  static int64_t MaxBiases(int max_samples, int vocab);
 
   // Enqueues the sampling of logits [R, vocab], of which row r is that of plan.samples[r], and the
   // download of the ids. `flight` as in BatchBuilder.
@@ -31,18 +33,22 @@ class Sampler {
   // What the last Sample in this flight chose, when it is done.
   StepResult Result(int flight = 0) const;
   // The ids on the device, [max_samples] i32: what the last Sample in any flight chose.
-  Tensor device_tokens() const { return device_tokens_.As(DType::kI32, {max_samples_}); }
+  Tensor device_tokens() const { return device_tokens_.As(DType::kI32, {most_.num_rows}); }
 
  private:
-  Sampler(Ops& ops, int max_samples, int64_t max_penalties, int vocab_limit)
-      : ops_(ops),
-        max_samples_(max_samples),
-        max_penalties_(max_penalties),
-        vocab_limit_(vocab_limit) {}
+  // The arrays of SampleArgs side by side in one arena.
+  struct Arena;
+  struct ArenaSize {
+    int64_t num_rows = 0, num_penalties = 0, num_biases = 0;
+    size_t bytes() const;
+  };
+  static ArenaSize LargestArena(int max_samples, int max_context, int vocab);
+
+  Sampler(Ops& ops, const ArenaSize& most, int vocab_limit)
+      : ops_(ops), most_(most), vocab_limit_(vocab_limit) {}
 
   Ops& ops_;
-  int max_samples_;
-  int64_t max_penalties_;
+  const ArenaSize most_;
   int vocab_limit_;
   struct HostMemory {
     Buffer arena;

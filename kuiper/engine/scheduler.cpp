@@ -102,16 +102,16 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
 }
 
 // One token for each that decodes, and there is room for all of them; the others share the rest.
-void Scheduler::PlanRunning(bool ahead, Step* step, int* budget) {
+StepBudget Scheduler::PlanRunning(bool ahead, Step* step) {
   const std::vector<Sequence*>& running = line_.running();
   int num_decodes = 0;
   for (Sequence* seq : running) {
     if (!ahead && preempter_.MustSlide(*seq)) preempter_.Slide(*seq);
     num_decodes += seq->num_left() == 1;
   }
-  *budget = limits_.max_step_tokens - num_decodes;
+  StepBudget budget{limits_.max_step_tokens - num_decodes, limits_.max_prompt_rows};
   if (limits_.policy == SchedulingPolicy::kLatency && num_decodes > 0) {
-    *budget = std::min(*budget, pace_.Chunk(num_decodes));
+    budget.tokens = std::min(budget.tokens, pace_.Chunk(num_decodes));
   }
   for (size_t i = 0; i < running.size(); ++i) {  // those behind i may be put back meanwhile
     Sequence& seq = *running[i];
@@ -119,12 +119,13 @@ void Scheduler::PlanRunning(bool ahead, Step* step, int* budget) {
       step->must_settle = true;
       continue;
     }
-    const bool decodes = seq.num_left() == 1;
-    const int count = decodes ? 1 : std::min(seq.num_computable(), *budget);
+    StepBudget left = budget;
+    const int count = seq.num_left() == 1 ? 1 : left.Spend(seq);
     if (count == 0 || !MakeRoom(seq, seq.num_computed + count, ahead, step)) continue;
-    if (!decodes) *budget -= count;
+    budget = left;
     maker_.Add(seq, count);
   }
+  return budget;
 }
 
 Scheduler::Step Scheduler::Schedule(bool ahead) {
@@ -135,8 +136,7 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
     while (FirstIsHeldUp()) PutLastBack();
   }
   const int64_t preempted = preempter_.num_preempted();
-  int budget = 0;
-  PlanRunning(ahead, &step, &budget);
+  const StepBudget budget = PlanRunning(ahead, &step);
   const bool is_full = preempter_.num_preempted() > preempted;
   if (!is_full && !step.must_settle) Admit(&step, budget);
   step.plan = maker_.Make();
@@ -162,9 +162,9 @@ bool Scheduler::FirstIsHeldUp() const {
          pages_.Promised(*first) + pages_.PromisedTo(line_.running()) > pages_.num_available();
 }
 
-void Scheduler::Admit(Step* step, int budget) {
-  while (line_.first() != nullptr && !line_.first_is_refused() && budget > 0 &&
-         HasSeats(line_.first()->num_seats)) {
+void Scheduler::Admit(Step* step, StepBudget budget) {
+  while (line_.first() != nullptr && !line_.first_is_refused() &&
+         budget.HasRoomFor(*line_.first()) && HasSeats(line_.first()->num_seats)) {
     Sequence& seq = *line_.first();
     // Moves come before copies, and could overwrite what is to be copied.
     if (!seq.host_pages.empty() && !maker_.copies()->empty()) return;
@@ -173,14 +173,13 @@ void Scheduler::Admit(Step* step, int budget) {
       return;
     }
     line_.Run(seq);
-    const int count = std::min(seq.num_computable(), budget);
+    const int count = budget.Spend(seq);
     if (!pages_.GrowTo(seq, seq.num_computed + count, maker_.copies())) {
       KU_CHECK(num_running() == 1, "only a lone sequence is admitted without the pages it needs");
       step->out_of_pages.push_back(&seq);
       return;
     }
     maker_.Add(seq, count);
-    budget -= count;
   }
 }
 
@@ -188,8 +187,7 @@ void Scheduler::Admit(Step* step, int budget) {
 // or when nothing else runs; and when the sources of its patches find a place beside theirs.
 bool Scheduler::TryAdmit(Sequence& seq) {
   const bool is_swapped = !seq.host_pages.empty();
-  // At least one row must be computed: it yields the next logits.
-  KvReuse::Match match = pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_tokens() - 1);
+  KvReuse::Match match = pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_reusable());
   const int needed = pages_.Promised(seq) - static_cast<int>(match.pages.size());
   const int num_matched = match.num_tokens;
   if ((num_running() > 0 && pages_.PromisedTo(line_.running()) + needed > pages_.num_available()) ||

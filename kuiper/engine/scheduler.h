@@ -27,6 +27,7 @@
 #include "kuiper/engine/sequence.h"
 #include "kuiper/engine/sequence_line.h"
 #include "kuiper/engine/sequence_pages.h"
+#include "kuiper/engine/step_budget.h"
 
 namespace kuiper {
 
@@ -38,8 +39,9 @@ class Scheduler {
   struct Limits {
     int max_seqs = 1;
     int max_step_tokens = 512;
-    int max_context = 0;  // prompt and generated tokens of one sequence
-    int num_axes = 1;     // of positions
+    int max_prompt_rows = 0;  // of logits, in one step: see Sequence::next_prompt_row
+    int max_context = 0;      // prompt and generated tokens of one sequence
+    int num_axes = 1;         // of positions
     SchedulingPolicy policy = SchedulingPolicy::kThroughput;
     double latency_target_ms = 50;  // see engine/chunk_pace.h
     int pass_rows = 0;
@@ -117,9 +119,9 @@ class Scheduler {
   bool HasSeats(int count) const { return line_.num_seats() + count <= limits_.max_seqs; }
   Status Check(Sequence& seq) const;
   bool MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step);
-  void PlanRunning(bool ahead, Step* step, int* budget);
+  StepBudget PlanRunning(bool ahead, Step* step);
   bool FirstIsHeldUp() const;
-  void Admit(Step* step, int budget);
+  void Admit(Step* step, StepBudget budget);
   bool TryAdmit(Sequence& seq);
   int window() const;
   void PutLastBack() { preempter_.PutBack(*line_.running().back(), limits_.preemption); }

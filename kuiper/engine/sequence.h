@@ -2,6 +2,7 @@
 // scheduler and its parts write it, who else looks at one must not.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -45,8 +46,15 @@ struct Sequence {
   int num_prompt = 0;    // of the tokens
   int num_computed = 0;  // tokens whose K/V are in the cache once the scheduled steps ran
   int max_pages = 0;     // pages this sequence may grow to
+  // The first position of the prompt whose logits somebody wants and no plan has told; they end
+  // before the prompt's last one, which is sampled. kNone: nobody wants any.
+  static constexpr int kNone = INT32_MAX;
+  int next_prompt_row = kNone;
   std::optional<int> hidden_of;  // a generated token, from 0: somebody wants its hidden rows
   SamplingParams sampling;
+  // Ascending by id; early_biases are those of the first min_new_tokens tokens that are generated.
+  std::vector<TokenBias> biases, early_biases;
+  int min_new_tokens = 0;
   KvReuse::Cursor cursor;  // how far its pages are in the prefix tree
 
   int64_t request = 0;  // whose it is; the scheduler does not look at it
@@ -72,6 +80,13 @@ struct Sequence {
   int num_computable() const {
     return num_computed < num_prompt ? num_prompt - num_computed : num_left();
   }
+  // Of the row that the last pending token is chosen from.
+  const std::vector<TokenBias>& last_biases() const {
+    return num_generated() <= min_new_tokens ? early_biases : biases;
+  }
+  // Tokens whose rows need not be computed: the last one yields the next logits, and those of a
+  // prompt may be wanted.
+  int num_reusable() const { return std::min(num_tokens() - 1, next_prompt_row); }
   int num_generated() const { return num_tokens() - num_prompt + num_dropped_generated; }
 };
 

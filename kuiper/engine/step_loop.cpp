@@ -79,6 +79,7 @@ bool StepLoop::CanRunAhead() {
   if (!run_ahead_ || must_settle_ || !in_flight_.back().launched.ok()) return false;
   bool can = true;
   for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
+    can = can && entry.logits_rows.empty();  // they are there until the next step is launched
     if (entry.samples.empty()) continue;
     Ask(entry, [&](Answering& a, const Sequence& seq) { can = can && a.MayRunAhead(seq.id); });
   }
@@ -92,6 +93,7 @@ void StepLoop::CollectOldest() {
   const StepResult result = runner_.Take(step.flight);
   if (!in_flight_.empty()) Resolve(result, &in_flight_.front().plan);
   RecordSpeed(step);
+  TellPromptLogits(step.plan);
   const Outcomes outcomes = Choose(step.plan, result);
   const Status not_finite = CheckFinite(step.plan, outcomes);
   scheduler_.Commit(step.plan, outcomes);
@@ -111,6 +113,19 @@ void StepLoop::EndAll(const InFlight& step) {
     requests_.Ask(request, [&, id = sequence](Answering& a) {
       a.End(id, FinishReason::kError, step.launched);
     });
+  }
+}
+
+void StepLoop::TellPromptLogits(const StepPlan& plan) {
+  const int num_samples = static_cast<int>(plan.samples.size());
+  for (const StepPlan::Entry& entry : plan.entries) {
+    for (int i = entry.logits_rows.begin; i < entry.logits_rows.end; ++i) {
+      const float* row = runner_.HostLogits(num_samples + i);
+      Ask(entry, [&](Answering& a, const Sequence& seq) {
+        a.OnPromptLogits(seq, entry.begin + plan.logits_rows[i],
+                         {row, static_cast<size_t>(runner_.model().vocab)});
+      });
+    }
   }
 }
 

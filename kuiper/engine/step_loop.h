@@ -62,6 +62,8 @@ class StepLoop {
   // Waits for the oldest step in flight and hands out its tokens.
   void CollectOldest();
   void EndAll(const InFlight& step);
+  // Hands out the rows of logits of prompts.
+  void TellPromptLogits(const StepPlan& plan);
   Outcomes Choose(const StepPlan& plan, const StepResult& result);
   // The error of the sequences that failed.
   Status CheckFinite(const StepPlan& plan, const Outcomes& outcomes);

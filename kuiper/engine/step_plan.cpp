@@ -98,6 +98,8 @@ Status CheckEntry(const StepPlan& plan, const Entry& entry) {
   return OkStatus();
 }
 
+constexpr float kMostBias = 1e6f;  // what is larger could make a logit infinite
+
 bool IsId(int32_t id, int vocab) {
   return id >= 0 && id < vocab;
 }
@@ -212,9 +214,7 @@ void Resolve(const StepResult& before, StepPlan* plan) {
 
 Status CheckPlan(const StepPlan& plan, const PlanLimits& limits) {
   KU_RETURN_IF_ERROR(CheckPlan(plan));
-  if (!plan.biases.empty() || !plan.allowed.empty()) {
-    return Bad("this runner has no logit bias and no mask of tokens");
-  }
+  if (!plan.allowed.empty()) return Bad("this runner has no mask of tokens");
   const size_t num_outputs = plan.samples.size() + plan.logits_rows.size();
   if (plan.num_tokens() > limits.max_tokens ||
       plan.entries.size() > static_cast<size_t>(limits.max_seqs) ||
@@ -222,6 +222,7 @@ Status CheckPlan(const StepPlan& plan, const PlanLimits& limits) {
       plan.samples.size() > static_cast<size_t>(limits.max_samples) ||
       num_outputs > static_cast<size_t>(limits.max_outputs) ||
       plan.penalties.size() > static_cast<size_t>(limits.max_penalties) ||
+      plan.biases.size() > static_cast<size_t>(limits.max_biases) ||
       plan.num_axes > limits.num_axes) {
     return Bad("more than fits a step");
   }
@@ -232,6 +233,9 @@ Status CheckPlan(const StepPlan& plan, const PlanLimits& limits) {
   }
   for (const TokenCount& penalty : plan.penalties) {
     if (!IsId(penalty.token, limits.vocab) || penalty.count < 0) return Bad("no such penalty");
+  }
+  for (const TokenBias& bias : plan.biases) {
+    if (!IsId(bias.token, limits.vocab) || !(bias.bias <= kMostBias)) return Bad("no such bias");
   }
   for (const int32_t position : plan.positions) {
     if (!IsId(position, limits.max_context)) return Bad("no such position");

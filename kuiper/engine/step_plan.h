@@ -41,6 +41,15 @@ struct TokenCount {
   int32_t count = 0;
 };
 
+// Is added to the logit of an id; -inf rules the id out.
+struct TokenBias {
+  int32_t token = 0;
+  float bias = 0.f;
+};
+
+// Of one sample: those of its request and the ids that may not end it yet.
+inline constexpr int kMaxBiases = kMaxLogitBiases + 2 * kMaxStopTokens;
+
 struct StepPlan {
   // Consecutive tokens of one sequence. Its ranges are parts of the plan's arrays; those of the
   // next entry begin where these end. Rows are counted from the entry's first token.
@@ -65,12 +74,8 @@ struct StepPlan {
     int32_t index = 0;  // of the token among those generated
     SamplingParams params = {};
     Range penalties = {};  // of `penalties`: the distinct ids that repetition is counted over
-    Range biases = {};     // of `biases`
+    Range biases = {};     // of `biases`: of distinct ids
     Range allowed = {};    // of `allowed`: a bit per id; empty: all ids
-  };
-  struct Bias {
-    int32_t token = 0;
-    float bias = 0.f;
   };
   // Rows whose embedding is not that of their id, but comes from somewhere else.
   struct Patch {
@@ -95,7 +100,7 @@ struct StepPlan {
   std::vector<Sample> samples;       // row r of the step's logits is that of samples[r] ...
   std::vector<int32_t> logits_rows;  // ... and then come these rows, which choose no token
   std::vector<TokenCount> penalties;
-  std::vector<Bias> biases;
+  std::vector<TokenBias> biases;
   std::vector<uint32_t> allowed;
   std::vector<int32_t> hidden_layers;  // behind these layers, in ascending order, ...
   std::vector<int32_t> hidden_rows;    // ... somebody wants the residual stream of these rows
@@ -137,6 +142,7 @@ struct PlanLimits {
   int max_samples = 0;        // in one step
   int max_outputs = 0;        // rows of logits
   int64_t max_penalties = 0;  // of all rows
+  int64_t max_biases = 0;     // of all rows
   int num_axes = 1;
   int max_context = 0;
   int num_pages = 0;  // with the null page

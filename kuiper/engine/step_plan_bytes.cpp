@@ -26,7 +26,7 @@ void Fields(auto& f, Is<Range> auto& range) {
 void Fields(auto& f, Is<TokenCount> auto& count) {
   f(count.token, count.count);
 }
-void Fields(auto& f, Is<StepPlan::Bias> auto& bias) {
+void Fields(auto& f, Is<TokenBias> auto& bias) {
   f(bias.token, bias.bias);
 }
 void Fields(auto& f, Is<StepPlan::Patch> auto& patch) {

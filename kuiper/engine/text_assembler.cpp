@@ -17,7 +17,7 @@ size_t PartialMatch(const std::string& text, const std::string& stop) {
 }  // namespace
 
 TextAssembler::TextAssembler(const Tokenizer* tokenizer, const Request& request)
-    : stop_(request.stop) {
+    : stop_(request.stop), num_exempt_left_(request.min_new_tokens) {
   std::erase(stop_, std::string());
   if (tokenizer == nullptr) return;
   splitter_.emplace(*tokenizer, request.split_thinking, request.starts_thinking,
@@ -26,7 +26,12 @@ TextAssembler::TextAssembler(const Tokenizer* tokenizer, const Request& request)
 
 TextAssembler::Delta TextAssembler::Push(int32_t id) {
   if (!splitter_.has_value() || stopped_) return {};
-  return Search(splitter_->Push(id), false);
+  ThinkingSplitter::Delta delta = splitter_->Push(id);
+  if (num_exempt_left_ > 0) {
+    --num_exempt_left_;
+    num_exempt_ = held_.size() + delta.answer.size();
+  }
+  return Search(std::move(delta), false);
 }
 
 TextAssembler::Delta TextAssembler::Finish() {
@@ -41,7 +46,8 @@ TextAssembler::Delta TextAssembler::Search(ThinkingSplitter::Delta delta, bool a
   size_t begin = std::string::npos;  // of the first stop string
   size_t keep = 0;
   for (const std::string& stop : stop_) {
-    begin = std::min(begin, held_.find(stop));
+    const size_t from = num_exempt_ < stop.size() ? 0 : num_exempt_ - stop.size() + 1;
+    begin = std::min(begin, held_.find(stop, from));
     if (!at_end) keep = std::max(keep, PartialMatch(held_, stop));
   }
   if (begin != std::string::npos) {
@@ -50,8 +56,10 @@ TextAssembler::Delta TextAssembler::Search(ThinkingSplitter::Delta delta, bool a
     held_.clear();
     return out;
   }
-  out.text = held_.substr(0, held_.size() - keep);
-  held_.erase(0, held_.size() - keep);
+  const size_t told = held_.size() - keep;
+  out.text = held_.substr(0, told);
+  held_.erase(0, told);
+  num_exempt_ -= std::min(num_exempt_, told);
   return out;
 }
 

@@ -39,6 +39,8 @@ class TextAssembler {
   std::optional<ThinkingSplitter> splitter_;
   std::vector<std::string> stop_;
   std::string held_;
+  size_t num_exempt_ = 0;  // bytes of held_: a stop string must end behind them
+  int num_exempt_left_;    // tokens that are still exempt
   bool stopped_ = false;
 };
 

@@ -35,10 +35,11 @@ void Transcript::RecordHidden(int layer, std::span<const float> values) {
   hidden.insert(hidden.end(), values.begin(), values.end());
 }
 
-TokenEvent Transcript::Event() const {
+TokenEvent Transcript::Event() {
   TokenEvent event;
   event.request = id_;
   event.sample = sample_;
+  event.prompt_logprobs = std::exchange(untold_prompt_, {});
   return event;
 }
 
@@ -49,7 +50,7 @@ TokenEvent Transcript::Push(int32_t token) {
   if (completion_.logprobs.size() == completion_.tokens.size()) {
     event.logprobs = completion_.logprobs.back();
   }
-  if (rules_.EndsAnswer(request_, token)) {
+  if (rules_.EndsAnswer(request_, token, completion_.tokens.size())) {
     event.finish = FinishReason::kStop;
     return event;
   }

@@ -29,12 +29,16 @@ class Transcript {
 
   // Keeps what the request wants of the logits [vocab] that `token` is chosen from.
   void RecordLogits(std::span<const float> logits, int32_t token);
+  // The same for the prompt, which events and the completion tell from here on.
+  void RecordPrompt(const std::vector<TokenLogprobs>& logprobs) {
+    completion_.prompt_logprobs = untold_prompt_ = logprobs;
+  }
   // Keeps the residual stream [hidden] behind a layer.
   void RecordHidden(int layer, std::span<const float> values);
   // Appends a token. The event says whether the answer ends with it.
   TokenEvent Push(int32_t token);
   // An event without a token.
-  TokenEvent Event() const;
+  TokenEvent Event();
   // Ends the answer; the text that was held back is appended to the event's.
   Completion Finish(FinishReason reason, const Status& error, TokenEvent* event);
 
@@ -50,6 +54,7 @@ class Transcript {
   int sample_;
   TextAssembler text_;
   Completion completion_;
+  std::vector<TokenLogprobs> untold_prompt_;  // of the prompt, until an event has them
   Clock::time_point added_ = Clock::now();
   std::optional<Clock::time_point> first_step_, first_token_;
 };

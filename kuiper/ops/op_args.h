@@ -327,9 +327,11 @@ struct SampleRow {
   int32_t index = 0;          // of the token among those the request generated
   int32_t first_penalty = 0;  // its part of penalty_tokens and penalty_counts
   int32_t num_penalties = 0;
+  int32_t first_bias = 0;  // its part of bias_tokens and bias_values
+  int32_t num_biases = 0;
 };
 
-// tokens from logits: penalties, then temperature, the filters and a Gumbel-max draw that
+// tokens from logits: biases, penalties, then temperature, the filters and a Gumbel-max draw that
 // depends on (logits, parameters, seed, index) only; ties go to the lowest id. A row with a NaN or
 // +inf among its logits, or without any finite one, gives kNotFiniteToken. The logits are not
 // modified.
@@ -339,6 +341,8 @@ struct SampleArgs {
   Tensor rows;                 // [R * sizeof(SampleRow)] u8, an array of SampleRow
   Tensor penalty_tokens = {};  // [N] i32: distinct ids of the prompt and the output of each row
   Tensor penalty_counts = {};  // [N] i32: how often the id was generated (0: only in the prompt)
+  Tensor bias_tokens = {};     // [B] i32: distinct ids of each row
+  Tensor bias_values = {};     // [B] f32: is added to the id's logit; -inf rules it out
   int vocab_limit = 0;         // ids >= this are padding rows of the model and never chosen
 
   bool HasWork() const { return logits.rows() > 0; }
@@ -354,6 +358,11 @@ struct SampleArgs {
       const int64_t n = penalty_tokens.numel();
       check.Vector(penalty_tokens, "penalty_tokens", DType::kI32, n);
       check.Vector(penalty_counts, "penalty_counts", DType::kI32, n);
+    }
+    if (!bias_tokens.empty()) {
+      const int64_t n = bias_tokens.numel();
+      check.Vector(bias_tokens, "bias_tokens", DType::kI32, n);
+      check.Vector(bias_values, "bias_values", DType::kF32, n);
     }
   }
 };

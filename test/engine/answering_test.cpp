@@ -81,7 +81,7 @@ class ForksOnce : public HandMade {
     if (sequences_.size() == 1) {
       sequences_.push_back(desk_.NewSequences(1));
       answers_.emplace_back().tokens = {second_};
-      auto child = desk_.MakeSequence(request_, id_, sequences_[1]);
+      auto child = desk_.MakeSequence(AnswerRules(), request_, id_, sequences_[1]);
       child->tokens.push_back(second_);
       EXPECT_TRUE(desk_.scheduler.Fork(sequence, std::move(child)).ok());
     }

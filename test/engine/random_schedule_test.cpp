@@ -42,6 +42,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.ops.num_threads = 1;
     config.max_context = GetParam().max_context;
     config.max_num_seqs = 4;
+    config.prompt_rows = 64;
     return config;
   }
   // Page sizes and the prefix cache take turns, so that few scenarios have each with each.
@@ -53,6 +54,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.num_blocks = (config.max_context + config.page_size - 1) / config.page_size + UpTo(2);
     config.max_num_seqs = 1 + UpTo(5);
     config.max_num_batched_tokens = config.max_num_seqs + UpTo(1) * UpTo(60);
+    config.prompt_rows = 1 + UpTo(std::min(20, config.max_num_batched_tokens - 1));
     config.preemption = static_cast<Preemption>(UpTo(2));
     config.run_ahead = UpTo(1) == 0;
     config.use_graph = UpTo(1) == 0;
@@ -82,6 +84,14 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     request.sampling.temperature = i % 3 == 0 ? 0.8f : 0.f;
     request.num_samples = i % 3 == 0 ? GetParam().num_samples : 1;
     request.sampling.repetition_penalty = i % 5 == 0 ? 1.2f : 1.f;
+    for (int n = i % 3 == 1 ? 5 : 0; n > 0; --n) {
+      request.logit_bias[UpTo(vocab - 1)] = static_cast<float>(UpTo(8) - 4);
+    }
+    if (i % 5 == 2) {
+      for (int id = i % 3; id < vocab; id += 3) request.stop_token_ids.push_back(id);
+      request.min_new_tokens = UpTo(request.max_new_tokens);
+    }
+    if (i % 7 == 3) request.num_prompt_logprobs = 2;
     if (i % 4 == 1) {
       request.beam_width = 2 + i % 3;
       request.num_samples = 1;
@@ -120,6 +130,15 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     return ids;
   }
 
+  static void ExpectSamePromptLogprobs(const Completion& a, const Completion& b) {
+    ASSERT_EQ(a.prompt_logprobs.size(), b.prompt_logprobs.size());
+    for (size_t i = 0; i < a.prompt_logprobs.size(); ++i) {
+      ASSERT_EQ(a.prompt_logprobs[i].chosen, b.prompt_logprobs[i].chosen) << "token " << i + 1;
+      ASSERT_EQ(a.prompt_logprobs[i].rank, b.prompt_logprobs[i].rank) << "token " << i + 1;
+      ASSERT_EQ(a.prompt_logprobs[i].top, b.prompt_logprobs[i].top) << "token " << i + 1;
+    }
+  }
+
   static constexpr int kMostRows = 12;  // of the pictures of a request
 
   std::mt19937 rng_{77};
@@ -149,6 +168,7 @@ TEST_P(RandomScheduleTest, EveryRequestGetsTheBitsItGetsAloneAndCold) {
         const Completion& cold = expected[which][sample];
         ASSERT_EQ(c.tokens, cold.tokens) << "scenario " << scenario;
         ASSERT_EQ(c.score, cold.score) << "scenario " << scenario;
+        ExpectSamePromptLogprobs(c, cold);
         if (!compares_bits || is_search) continue;
         ExpectSameBits(c, cold, "scenario " + std::to_string(scenario));
       }

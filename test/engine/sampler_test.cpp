@@ -31,6 +31,24 @@ TEST(SamplerTest, PenaltiesHaveRoomForEveryIdOfTheModel) {
   EXPECT_EQ(sampler->Result().tokens, std::vector<std::optional<int32_t>>{1});
 }
 
+TEST(SamplerTest, EachRowHasItsOwnBiases) {
+  constexpr int kVocab = 4;
+  const auto ops = MakeOps({}, {.num_threads = 1}).value();
+  ASSERT_TRUE(ops->Reserve({.max_tokens = 1, .max_seqs = 3, .vocab = kVocab}).ok());
+  const auto sampler = Sampler::Create(*ops, 3, 64, kVocab, kVocab).value();
+  std::vector<float> logits = {3, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0};
+  StepPlan plan;
+  plan.penalties = {{0, 1}};
+  plan.biases = {{1, 3.5f}, {3, 5.f}, {0, 1.f}, {2, 4.5f}};
+  plan.samples.push_back({.biases = {0, 2}});
+  plan.samples.push_back(
+      {.params = {.presence_penalty = 1}, .penalties = {0, 1}, .biases = {2, 4}});
+  plan.samples.push_back({.penalties = {1, 1}, .biases = {4, 4}});
+  sampler->Sample(Tensor::Dense(logits.data(), DType::kF32, {3, kVocab}), plan);
+  ops->device().Sync();
+  EXPECT_EQ(sampler->Result().tokens, (std::vector<std::optional<int32_t>>{3, 2, 0}));
+}
+
 TEST(SamplerTest, RowThatIsNotFiniteHasNoToken) {
   constexpr int kVocab = 4;
   const auto ops = MakeOps({}, {.num_threads = 1}).value();

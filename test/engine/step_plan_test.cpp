@@ -66,6 +66,7 @@ PlanLimits Limits() {
           .max_samples = 4,
           .max_outputs = 6,
           .max_penalties = 100,
+          .max_biases = 100,
           .num_axes = 2,
           .max_context = 128,
           .num_pages = 20,
@@ -172,11 +173,10 @@ TEST(StepPlanTest, WhatDoesNotAgreeWithItselfIsRefused) {
 
 TEST(StepPlanTest, WhatARunnerCannotCarryOutIsRefused) {
   StepPlan good = FullPlan();
-  EXPECT_EQ(CheckPlan(good, Limits()).message(),
-            "step plan: this runner has no logit bias and no mask of tokens");
-  good.biases.clear();
+  EXPECT_EQ(CheckPlan(good, Limits()).message(), "step plan: this runner has no mask of tokens");
   good.allowed.clear();
-  for (StepPlan::Sample& sample : good.samples) sample.biases = sample.allowed = {};
+  for (StepPlan::Sample& sample : good.samples) sample.allowed = {};
+  good.biases[3].bias = -std::numeric_limits<float>::infinity();
   PlanLimits limits = Limits();
   limits.max_samples = 6;
   limits.max_outputs = 9;
@@ -185,9 +185,10 @@ TEST(StepPlanTest, WhatARunnerCannotCarryOutIsRefused) {
   const std::vector<std::function<void(PlanLimits*)>> smaller = {
       [](PlanLimits* l) { l->max_tokens = 8; },     [](PlanLimits* l) { l->max_seqs = 2; },
       [](PlanLimits* l) { l->max_samples = 5; },    [](PlanLimits* l) { l->max_outputs = 8; },
-      [](PlanLimits* l) { l->max_penalties = 11; }, [](PlanLimits* l) { l->num_axes = 1; },
-      [](PlanLimits* l) { l->max_context = 92; },   [](PlanLimits* l) { l->num_pages = 6; },
-      [](PlanLimits* l) { l->vocab = 101; },        [](PlanLimits* l) { l->layers = 3; }};
+      [](PlanLimits* l) { l->max_penalties = 11; }, [](PlanLimits* l) { l->max_biases = 11; },
+      [](PlanLimits* l) { l->num_axes = 1; },       [](PlanLimits* l) { l->max_context = 92; },
+      [](PlanLimits* l) { l->num_pages = 6; },      [](PlanLimits* l) { l->vocab = 101; },
+      [](PlanLimits* l) { l->layers = 3; }};
   for (size_t i = 0; i < smaller.size(); ++i) {
     PlanLimits l = limits;
     smaller[i](&l);
@@ -200,7 +201,10 @@ TEST(StepPlanTest, WhatARunnerCannotCarryOutIsRefused) {
       [](StepPlan* p) { p->tokens[2] = TokenRef::Sampled(6); },
       [](StepPlan* p) { p->positions[0] = -1; },
       [](StepPlan* p) { p->penalties[0].count = -1; },
-      [](StepPlan* p) { p->penalties[0].token = 200; }};
+      [](StepPlan* p) { p->penalties[0].token = 200; },
+      [](StepPlan* p) { p->biases[0].token = 200; },
+      [](StepPlan* p) { p->biases[0].bias = std::numeric_limits<float>::infinity(); },
+      [](StepPlan* p) { p->biases[0].bias = std::numeric_limits<float>::quiet_NaN(); }};
   for (size_t i = 0; i < mistakes.size(); ++i) {
     StepPlan plan = good;
     mistakes[i](&plan);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kuiper/engine/reasoning_budget.h"
+#include "kuiper/io/token_stream.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -79,6 +80,32 @@ TEST_F(TextAssemblerTest, TextThatOnlyBeginsAStopStringIsGivenBack) {
   const Result r = Run(request, "The END OF TEX");
   EXPECT_FALSE(r.stopped);
   EXPECT_EQ(r.text, "The END OF TEX");
+}
+
+// A stop string counts when a later token than min_new_tokens ends it; text is told meanwhile.
+TEST_F(TextAssemblerTest, StopStringsOfTheFirstTokensDoNotCount) {
+  const std::string answer = "one two, one two, one two, end";
+  const std::vector<int32_t> ids = tokenizer_->EncodeWithSpecials(answer);
+  Request request;
+  request.stop = {"two", ", one"};
+  size_t before = 0;
+  for (int least = 0; least <= static_cast<int>(ids.size()); ++least) {
+    request.min_new_tokens = least;
+    // The first stop string that reaches behind the text of the first tokens.
+    const size_t exempt =
+        DecodeTokens(*tokenizer_, std::vector<int32_t>(ids.begin(), ids.begin() + least)).size();
+    size_t begin = std::string::npos;
+    for (const std::string& stop : request.stop) {
+      size_t at = answer.find(stop);
+      while (at != std::string::npos && at + stop.size() <= exempt) at = answer.find(stop, at + 1);
+      begin = std::min(begin, at);
+    }
+    const Result r = Run(request, answer);
+    EXPECT_EQ(r.stopped, begin != std::string::npos) << least;
+    EXPECT_EQ(r.text, answer.substr(0, begin)) << least;
+    EXPECT_GE(r.text.size(), before);
+    before = r.text.size();
+  }
 }
 
 TEST_F(TextAssemblerTest, TheFirstOfSeveralStopStringsWins) {

@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                   .max_samples = 8,
                                   .max_outputs = 16,
                                   .max_penalties = 1000,
+                                  .max_biases = 1000,
                                   .num_axes = 3,
                                   .max_context = 128,
                                   .num_pages = 100,

@@ -39,6 +39,7 @@ struct Params {
   int step = 0;
   float repetition = 1, presence = 0, frequency = 0;
   std::map<int32_t, int32_t> counts = {};  // penalised id -> times generated
+  std::map<int32_t, float> biases = {};
 };
 
 std::vector<int32_t> Sample(Ops& ops, const std::vector<std::vector<float>>& logits,
@@ -46,7 +47,8 @@ std::vector<int32_t> Sample(Ops& ops, const std::vector<std::vector<float>>& log
   const int num_rows = static_cast<int>(logits.size());
   const int vocab = static_cast<int>(logits[0].size());
   std::vector<float> flat;
-  std::vector<int32_t> tokens, counts;
+  std::vector<int32_t> tokens, counts, bias_ids;
+  std::vector<float> biases;
   std::vector<uint8_t> row_bytes(num_rows * sizeof(SampleRow));
   for (int r = 0; r < num_rows; ++r) {
     const Params& p = params[r];
@@ -61,22 +63,32 @@ std::vector<int32_t> Sample(Ops& ops, const std::vector<std::vector<float>>& log
                                    .seed = static_cast<uint64_t>(p.seed)},
                         .index = p.step,
                         .first_penalty = static_cast<int32_t>(tokens.size()),
-                        .num_penalties = static_cast<int32_t>(p.counts.size())};
+                        .num_penalties = static_cast<int32_t>(p.counts.size()),
+                        .first_bias = static_cast<int32_t>(biases.size()),
+                        .num_biases = static_cast<int32_t>(p.biases.size())};
     std::memcpy(row_bytes.data() + r * sizeof(row), &row, sizeof(row));
     for (const auto& [token, count] : p.counts) {
       tokens.push_back(token);
       counts.push_back(count);
     }
+    for (const auto& [token, bias] : p.biases) {
+      bias_ids.push_back(token);
+      biases.push_back(bias);
+    }
   }
   const Matrix m(ops, DType::kF32, num_rows, vocab, flat, vocab + 3);
   const Array<uint8_t> rows(ops, row_bytes);
   const Array<int32_t> penalty_tokens(ops, tokens), penalty_counts(ops, counts);
+  const Array<int32_t> bias_tokens(ops, bias_ids);
+  const Array<float> bias_values(ops, biases);
   const Array<int32_t> out(ops, std::vector<int32_t>(num_rows, -7));
   ops.Run(SampleArgs{.tokens = out.tensor(),
                      .logits = m.tensor(),
                      .rows = rows.tensor(),
                      .penalty_tokens = penalty_tokens.tensor(),
                      .penalty_counts = penalty_counts.tensor(),
+                     .bias_tokens = bias_tokens.tensor(),
+                     .bias_values = bias_values.tensor(),
                      .vocab_limit = vocab_limit == 0 ? vocab : vocab_limit});
   EXPECT_TRUE(SameBits(m.Get(), flat)) << "the logits were modified";
   return out.Get();
@@ -394,6 +406,54 @@ TEST_P(SampleTest, PenaltiesShapeTheDistribution) {
   ExpectDistribution(Draws(*ops_, logits, p, 6400), NaiveProbabilities(penalised, p), "penalties");
 }
 
+TEST_P(SampleTest, BiasesAreAddedBeforePenalties) {
+  EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.biases = {{1, 1.5f}}}), 1);
+  EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.biases = {{1, 0.5f}}}), 0);
+  EXPECT_EQ(SampleOne(*ops_, {4, 3, 1}, {.biases = {{0, -100.f}, {1, -1.f}, {2, 1.5f}}}), 2);
+  // (1 + 3) / 2 = 2 against 2.5 and 1.5; 1 / 2 + 3 = 3.5 would win.
+  const Params both{.repetition = 2.0f, .counts = {{1, 0}}, .biases = {{1, 3.f}}};
+  EXPECT_EQ(SampleOne(*ops_, {2.5f, 1, 0}, both), 0);
+  EXPECT_EQ(SampleOne(*ops_, {1.5f, 1, 0}, both), 1);
+  // Ids beyond the limit may be listed.
+  EXPECT_EQ(SampleOne(*ops_, {4, 3, 9}, {.biases = {{1, 2.f}, {2, 50.f}}}, 2), 1);
+}
+
+TEST_P(SampleTest, IdsThatAreRuledOutAreNeverDrawn) {
+  std::vector<float> logits = RandomFloats(300, 41, 2.0f);
+  logits[7] = 30;
+  Params p{.biases = {{7, -kInf}}};
+  std::vector<float> without = logits;
+  without[7] = -kInf;
+  EXPECT_EQ(SampleOne(*ops_, logits, p), SampleOne(*ops_, without, {}));
+  p.temperature = 1.0f;
+  for (const float top_p : {1.0f, 0.9f}) {
+    p.top_p = top_p;
+    Params unbiased = p;
+    unbiased.biases.clear();
+    EXPECT_EQ(Draws(*ops_, logits, p, 320), Draws(*ops_, without, unbiased, 320));
+  }
+  for (const float temperature : {0.0f, 1.0f}) {
+    const Params all{.temperature = temperature, .biases = {{0, -kInf}, {1, -kInf}}};
+    EXPECT_EQ(SampleOne(*ops_, {1, 2}, all), kNotFiniteToken);
+    EXPECT_EQ(SampleOne(*ops_, {kNaN, 2, 3}, all), kNotFiniteToken) << "NaN is not ruled out";
+  }
+}
+
+TEST_P(SampleTest, BiasesShapeTheDistribution) {
+  const std::vector<float> logits = RandomFloats(40, 42, 1.0f);
+  Params p{.temperature = 0.9f, .presence = 0.4f, .counts = {{3, 1}, {20, 2}}};
+  p.biases = {{3, 1.5f}, {5, -2.0f}, {17, 0.7f}, {39, -100.0f}};
+  std::vector<float> shaped = logits;
+  for (const auto& [id, bias] : p.biases) shaped[id] += bias;
+  for (const auto& [id, count] : p.counts) shaped[id] -= 0.4f;
+  ExpectDistribution(Draws(*ops_, logits, p, NumDraws(6400)), NaiveProbabilities(shaped, p),
+                     "biases");
+  p.top_k = 9;
+  p.top_p = 0.8f;
+  ExpectDistribution(Draws(*ops_, logits, p, NumDraws(3200)), NaiveProbabilities(shaped, p),
+                     "biases and filters");
+}
+
 TEST_P(SampleTest, ADrawDoesNotDependOnItsBatch) {
   constexpr int kVocab = 20000;
   std::vector<std::vector<float>> logits;
@@ -404,6 +464,7 @@ TEST_P(SampleTest, ADrawDoesNotDependOnItsBatch) {
     if (r % 3 == 0) p.top_k = 50;
     if (r % 5 == 0) p.top_p = 0.9f;
     if (r % 7 == 0) p.counts = {{r, 1}};
+    for (int b = 0; b < (r % 4 == 1 ? 1024 : r % 3); ++b) p.biases[b * 17 + r] = 0.01f * r;
     p.presence = 0.5f;
     params.push_back(p);
   }

@@ -1,4 +1,5 @@
 // Sample. Parallel over rows. A row is
+//   biased      by what the request adds to logits of single ids; -inf rules an id out;
 //   penalised   as in vLLM: repetition (divide positive logits, multiply negative ones) for ids of
 //               the prompt or the output, then frequency * count and presence for generated ids;
 //   scaled      z = (x - max) / temperature, which cannot overflow;
@@ -48,6 +49,8 @@ struct SampleRowArgs {
   SampleRow row;                  // num_penalties 0 where the penalties are off
   const int32_t* penalty_tokens;  // [num_penalties], of this row
   const int32_t* penalty_counts;
+  const int32_t* bias_tokens;  // [num_biases], of this row
+  const float* bias_values;
 };
 
 struct SampleScratch {
@@ -66,6 +69,13 @@ namespace HWY_NAMESPACE {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Above -log(-log1p(-2^-33)), the largest noise OpenUniform can give.
 constexpr float kMaxNoise = 23.0f;
+
+void AddBiases(const SampleRowArgs& args, float* x) {
+  for (int i = 0; i < args.row.num_biases; ++i) {
+    const int32_t id = args.bias_tokens[i];
+    if (id >= 0 && id < args.vocab) x[id] += args.bias_values[i];
+  }
+}
 
 void Penalise(const SampleRowArgs& args, float* x) {
   for (int i = 0; i < args.row.num_penalties; ++i) {
@@ -316,8 +326,9 @@ int32_t DrawFromAll(const SampleRowArgs& args, const float* z, int32_t max_id) {
 
 int32_t ChooseToken(const SampleRowArgs& args, const SampleScratch& scratch) {
   const float* x = args.logits;
-  if (args.row.num_penalties > 0) {
+  if (args.row.num_penalties > 0 || args.row.num_biases > 0) {
     std::memcpy(scratch.z, x, args.vocab * sizeof(float));
+    AddBiases(args, scratch.z);
     Penalise(args, scratch.z);
     x = scratch.z;
   }
@@ -354,11 +365,21 @@ void Run(const Resources& resources, const SampleArgs& args) {
   KU_CHECK(args.vocab_limit <= resources.limits.vocab, "more than was reserved");
   const auto* rows = static_cast<const SampleRow*>(args.rows.data);
   ForEachItem(resources.pool, args.tokens.rows(), args.logits.numel(), [&](int64_t r, int thread) {
-    SampleRowArgs own{args.logits.row<float>(r), args.vocab_limit, rows[r], nullptr, nullptr};
+    SampleRowArgs own{.logits = args.logits.row<float>(r),
+                      .vocab = args.vocab_limit,
+                      .row = rows[r],
+                      .penalty_tokens = nullptr,
+                      .penalty_counts = nullptr,
+                      .bias_tokens = nullptr,
+                      .bias_values = nullptr};
     if (!own.row.params.has_penalties()) own.row.num_penalties = 0;
     if (own.row.num_penalties > 0) {
       own.penalty_tokens = args.penalty_tokens.ptr<int32_t>() + own.row.first_penalty;
       own.penalty_counts = args.penalty_counts.ptr<int32_t>() + own.row.first_penalty;
+    }
+    if (own.row.num_biases > 0) {
+      own.bias_tokens = args.bias_tokens.ptr<int32_t>() + own.row.first_bias;
+      own.bias_values = args.bias_values.ptr<float>() + own.row.first_bias;
     }
     float* memory = resources.Scratch<float>(thread);
     const size_t padded = (static_cast<size_t>(own.vocab) + 15) / 16 * 16;

@@ -1,5 +1,5 @@
-// Sample: one block per row, the same definition as the CPU's (cpu/sample.cpp): penalties, then
-// z = (x - max) / temperature, top-k, top-p, min-p, and the argmax of z plus Gumbel noise that
+// Sample: one block per row, the same definition as the CPU's (cpu/sample.cpp): biases, penalties,
+// then z = (x - max) / temperature, top-k, top-p, min-p, and the argmax of z plus Gumbel noise that
 // depends on (seed, step, id) only. Nothing is sorted, see sample_filter.cuh. A row with NaN or
 // +inf, or without any finite logit, gives kNotFiniteToken.
 //
@@ -25,7 +25,8 @@ struct SampleParams {
   int vocab;         // ids that may be chosen
   int32_t* tokens;
   const SampleRow* rows;
-  const int32_t *penalty_tokens, *penalty_counts;
+  const int32_t *penalty_tokens, *penalty_counts, *bias_tokens;
+  const float* bias_values;
 };
 
 // Larger for larger values, then for smaller ids.
@@ -101,15 +102,11 @@ __device__ int32_t Draw(const Items& items, uint64_t seed, int32_t step, int32_t
   return IdOfRank(BlockBest(best, m));
 }
 
-// x with the row's penalties, in z; x itself when it has none.
-__device__ const float* Penalise(const SampleParams& p, const SampleRow& row, const float* x,
-                                 float* z) {
+// z with the row's penalties.
+__device__ void Penalise(const SampleParams& p, const SampleRow& row, float* z) {
   const SamplingParams& params = row.params;
-  if (row.num_penalties == 0 || !params.has_penalties()) return x;
   const int first = row.first_penalty, end = first + row.num_penalties;
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int id = tid; id < p.vocab; id += threads) z[id] = x[id];
-  __syncthreads();
   for (int i = first + tid; i < end; i += threads) {
     const int32_t id = p.penalty_tokens[i];
     if (id < 0 || id >= p.vocab) continue;
@@ -121,6 +118,22 @@ __device__ const float* Penalise(const SampleParams& p, const SampleRow& row, co
     z[id] = v;
   }
   __syncthreads();
+}
+
+// x with the row's biases and penalties, in z; x itself when it has none.
+__device__ const float* Adjust(const SampleParams& p, const SampleRow& row, const float* x,
+                               float* z) {
+  const bool is_penalised = row.num_penalties > 0 && row.params.has_penalties();
+  if (row.num_biases == 0 && !is_penalised) return x;
+  const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int id = tid; id < p.vocab; id += threads) z[id] = x[id];
+  __syncthreads();
+  for (int i = tid; i < row.num_biases; i += threads) {
+    const int32_t id = p.bias_tokens[row.first_bias + i];
+    if (id >= 0 && id < p.vocab) z[id] += p.bias_values[row.first_bias + i];
+  }
+  __syncthreads();
+  if (is_penalised) Penalise(p, row, z);
   return z;
 }
 
@@ -168,7 +181,7 @@ __global__ void __launch_bounds__(kSampleThreads)
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   float* z = p.z + static_cast<int64_t>(r) * n;
   const SampleRow& own = p.rows[r];
-  const float* x = Penalise(p, own, reinterpret_cast<const float*>(p.logits.Row(r)), z);
+  const float* x = Adjust(p, own, reinterpret_cast<const float*>(p.logits.Row(r)), z);
 
   if (tid == 0) m.invalid = 0;
   Mass rank = Rank(-INFINITY, 0x7fffffff);
@@ -216,6 +229,8 @@ void Run(const Resources& resources, const SampleArgs& args) {
   p.rows = static_cast<const SampleRow*>(args.rows.data);
   p.penalty_tokens = static_cast<const int32_t*>(args.penalty_tokens.data);
   p.penalty_counts = static_cast<const int32_t*>(args.penalty_counts.data);
+  p.bias_tokens = static_cast<const int32_t*>(args.bias_tokens.data);
+  p.bias_values = static_cast<const float*>(args.bias_values.data);
   // The result does not depend on the number of threads.
   const unsigned threads = args.vocab_limit <= 8192 ? 128 : kSampleThreads;
   Launch<SampleKernel>(dim3(static_cast<unsigned>(rows)), dim3(threads), 0, resources.stream, p);
