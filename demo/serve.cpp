@@ -33,6 +33,7 @@ StatusOr<ServerSettings> SettingsOf(const Options& options, const InterruptScope
   settings.metrics_prefix = flags.metrics_prefix;
   settings.reasoning_field = flags.reasoning_field;
   settings.memory_tokens = static_cast<size_t>(flags.answer_memory);
+  settings.service = ServiceOfEnvironment();
   settings.should_end = [&interrupt] { return interrupt.interrupted(); };
   AccessRules& access = settings.access;
   access.cors_origin = flags.cors_origin;
@@ -121,6 +122,9 @@ StatusOr<int> RunServe(ProgramRun& run) {
   }
   EngineConfig config = run.options.engine;
   config.on_kv_event = view.observer();
+  config.progress = [&server](size_t done, size_t total) {
+    if (total > 0) server.Loading(static_cast<double>(done) / static_cast<double>(total));
+  };
   KU_ASSIGN_OR_RETURN(engine, LoadEngine(run, config));
   view.Begin(engine->kv_stats());
   Complete(*engine, flags.max_queue, &model);

@@ -39,7 +39,7 @@ std::vector<Flag> FlagsOfServing(ServeFlags& s) {
       MakeFlag("max-output-tokens", &s.max_output_tokens,
                "tokens of an answer at most, 0 = the rest of the context"),
       MakeFlag("sleep-idle-seconds", &s.release_after,
-               "give unused memory of the KV cache back when idle for so long, 0 = never",
+               "empty the KV cache and give its memory back when idle for so long, 0 = never",
                {0, kYear}),
       MakeFlag("answer-memory", &s.answer_memory,
                "tokens of answers whose ids are kept for the next turns, 0 = none"),

@@ -32,6 +32,7 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
   EngineConfig config = ForPictures(run, wanted);
   const Clock::time_point begin = Clock::now();
   config.progress = [&](size_t done, size_t total) {
+    if (wanted.progress) wanted.progress(done, total);
     if (total == 0 || SecondsSince(begin) < 1) return;
     run.console.Progress(
         [&] { return "loading " + HumanBytes(done) + " of " + HumanBytes(total); });

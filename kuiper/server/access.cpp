@@ -77,6 +77,24 @@ Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool ne
                                                                         : Access::kNoKey;
 }
 
+ApiError AccessError(Access access) {
+  if (access == Access::kNoKey) {
+    return MakeError(401, "invalid_api_key", "the API key is missing or wrong");
+  }
+  return access == Access::kWrongHost
+             ? MakeError(403, "wrong_host", "the Host header does not name this machine")
+             : MakeError(403, "wrong_origin", "pages of this origin may not ask this server");
+}
+
+HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request) {
+  const std::string* origin = request.Header("origin");
+  if (origin == nullptr || rules.cors_origin.empty()) return {};
+  return {{"Access-Control-Allow-Origin", rules.cors_origin},
+          {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
+          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Vary", "Origin"}};
+}
+
 StatusOr<std::vector<std::string>> ReadApiKeys(const std::string& path) {
   KU_ASSIGN_OR_RETURN(const std::string text,
                       ReadTextFile(path, kMaxKeyFile, StatusCode::kInvalidArgument));

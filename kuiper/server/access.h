@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "kuiper/base/status.h"
-#include "kuiper/server/http_parser.h"
+#include "kuiper/server/api_error.h"
+#include "kuiper/server/http_server.h"
 
 namespace kuiper {
 
@@ -22,6 +23,10 @@ enum class Access { kAllowed, kNoKey, kWrongHost, kWrongOrigin };
 
 // `needs_key`: false for what anybody may know, as whether the server is well.
 Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool needs_key);
+// What a client hears that may not ask.
+ApiError AccessError(Access access);
+// What the answer to a page of another origin has, so that the page may read it.
+HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request);
 
 // The keys of a file: a line each, without blanks around it; lines that begin with # do not count.
 // kInvalidArgument when there is none.

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "kuiper/base/clock.h"
-
 namespace kuiper {
 
 EngineLoop::EngineLoop(Engine& engine, Deliver deliver, std::chrono::milliseconds release_after)
@@ -41,9 +39,13 @@ bool EngineLoop::TakeMail(std::vector<std::function<void()>>* mail) {
   const auto ready = [this] { return stopped_ || !mail_.empty(); };
   std::unique_lock lock(mutex_);
   if (!engine_.HasWork() && !ready()) {
-    if (release_after_.count() > 0 && !wake_.wait_for(lock, release_after_, ready)) {
+    // Questions are no work: who watches the cache does not keep it.
+    if (release_after_.count() > 0 && !is_released_ &&
+        !wake_.wait_until(lock, last_work_ + release_after_, ready)) {
       lock.unlock();
+      engine_.ClearPrefixCache();
       engine_.ReleaseUnusedMemory();
+      is_released_ = true;
       lock.lock();
     }
     wake_.wait(lock, ready);
@@ -90,6 +92,7 @@ void EngineLoop::EndTicket(int64_t ticket) {
 
 void EngineLoop::Step() {
   ++num_steps_;
+  is_released_ = false;
   for (TokenEvent& event : engine_.Step()) {
     const auto origin = origins_.find(event.request);
     const bool has_ended = event.finish != FinishReason::kNone;
@@ -108,6 +111,7 @@ void EngineLoop::Step() {
     }
     if (has_ended && --origin->second.num_running == 0) origins_.erase(origin);
   }
+  last_work_ = Clock::now();
 }
 
 }  // namespace kuiper

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kuiper/base/clock.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper {
@@ -40,8 +41,8 @@ class EngineLoop {
   // Called on the engine's thread; must not wait.
   using Deliver = std::function<void(EngineNews)>;
 
-  // `engine` must outlive the loop. After `release_after` without work, unless it is zero, memory
-  // that is not in use is given back.
+  // `engine` must outlive the loop. After `release_after` without work, unless it is zero, the
+  // prefix cache is emptied and the memory of the KV cache is given back.
   EngineLoop(Engine& engine, Deliver deliver, std::chrono::milliseconds release_after);
 
   // Runs on the calling thread until Stop.
@@ -84,6 +85,8 @@ class EngineLoop {
   std::map<int64_t, Origin> origins_;  // by the engine's number of the request
   std::vector<AnswerEvent> events_;    // to be handed over
   int64_t num_steps_ = 0;
+  Clock::time_point last_work_ = Clock::now();
+  bool is_released_ = false;  // there was no work since memory was given back
 
   std::mutex mutex_;
   std::condition_variable wake_;

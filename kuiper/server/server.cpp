@@ -23,6 +23,7 @@ Server::Server(HttpServer& http, const ServerSettings& settings)
       settings_(settings),
       sessions_(http, workers_, settings_, metrics_),
       watchers_(http, sessions_),
+      service_(http, settings_.service),
       id_prefix_(HashText((uint64_t{std::random_device()()} << 32) | std::random_device()())),
       workers_(kNumWorkers) {}
 
@@ -31,6 +32,10 @@ void Server::Run() {
   const std::lock_guard lock(ending_);
   has_ended_ = true;
   if (stopped_loop_ != nullptr) stopped_loop_->Stop();
+}
+
+void Server::Loading(double share) {
+  http_.Post([this, share] { service_.OnLoading(share); });
 }
 
 void Server::Open(ServedModel model, EngineLoop& loop, PageWatch* view) {
@@ -43,6 +48,7 @@ void Server::Open(ServedModel model, EngineLoop& loop, PageWatch* view) {
     model_ = std::move(model);
     if (view != nullptr) watchers_.Open(loop, *view);
     sessions_.Open(*model_, loop);
+    service_.OnReady(loop);
     loop.Call([this](Engine& engine) {
       http_.Post([this, kv = engine.kv_stats()] { metrics_.kv = kv; });
     });
@@ -55,6 +61,7 @@ void Server::Drain() {
     drain_begin_ = Clock::now();
     watchers_.EndAll();
     http_.StopAccepting();
+    service_.OnStopping(settings_.drain_timeout);
   });
 }
 
@@ -132,18 +139,10 @@ const Server::Route* Server::FindRoute(Ask* ask) {
 }
 
 bool Server::MayAsk(const Ask& ask, const Route& route) {
-  switch (CheckAccess(settings_.access, ask.request, route.needs_key)) {
-    case Access::kAllowed:
-      break;
-    case Access::kNoKey:
-      Refuse(ask, MakeError(401, "invalid_api_key", "the API key is missing or wrong"));
-      return false;
-    case Access::kWrongHost:
-      Refuse(ask, MakeError(403, "wrong_host", "the Host header does not name this machine"));
-      return false;
-    case Access::kWrongOrigin:
-      Refuse(ask, MakeError(403, "wrong_origin", "pages of this origin may not ask this server"));
-      return false;
+  const Access access = CheckAccess(settings_.access, ask.request, route.needs_key);
+  if (access != Access::kAllowed) {
+    Refuse(ask, AccessError(access));
+    return false;
   }
   if (route.needs_model && !model_.has_value()) {
     Refuse(ask, MakeError(503, "loading", "the model is being loaded"));
@@ -171,7 +170,7 @@ void Server::OnRequest(int64_t exchange, HttpRequest request) {
   ask.request = std::move(request);
   const std::string* id = ask.request.Header("x-request-id");
   ask.id = id != nullptr && IsRequestId(*id) ? *id : id_prefix_ + std::to_string(next_id_++);
-  ask.headers = CorsHeaders(ask.request);
+  ask.headers = CorsHeaders(settings_.access, ask.request);
   ask.headers.emplace_back("X-Request-Id", ask.id);
   const Route* route = FindRoute(&ask);
   if (route == nullptr || !MayAsk(ask, *route)) return;
@@ -199,6 +198,7 @@ void Server::OnTick() {
   sessions_.OnTick();
   metrics_.num_connections = http_.num_connections();
   watchers_.OnTick();
+  service_.OnTick(sessions_.num_running(), sessions_.num_waiting());
   if (!drain_begin_.has_value()) return;
   if (Clock::now() - *drain_begin_ > settings_.drain_timeout) {
     sessions_.EndAll(MakeError(503, "draining", "the server is shutting down"));
@@ -207,15 +207,6 @@ void Server::OnTick() {
   const bool is_late =
       Clock::now() - *drain_begin_ > settings_.drain_timeout + std::chrono::seconds(5);
   if (sessions_.empty() && (http_.num_connections() == 0 || is_late)) http_.Stop();
-}
-
-HttpHeaders Server::CorsHeaders(const HttpRequest& request) const {
-  const std::string* origin = request.Header("origin");
-  if (origin == nullptr || settings_.access.cors_origin.empty()) return {};
-  return {{"Access-Control-Allow-Origin", settings_.access.cors_origin},
-          {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
-          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Vary", "Origin"}};
 }
 
 void Server::Reply(const Ask& ask, int status, const Json& body) {

@@ -10,6 +10,7 @@
 #include "kuiper/server/answer_sessions.h"
 #include "kuiper/server/kv_watchers.h"
 #include "kuiper/server/server_settings.h"
+#include "kuiper/server/service_manager.h"
 
 namespace kuiper {
 
@@ -20,6 +21,8 @@ class Server : public HttpHandler {
   // Serves on the calling thread until everything has drained; then the engine's loop is stopped.
   void Run();
 
+  // Any thread: how much of the model is loaded, of 1.
+  void Loading(double share);
   // Any thread. The model is there; the others must outlive the server's run. `view` may be null.
   void Open(ServedModel model, EngineLoop& loop, PageWatch* view);
   // Any thread: no more requests are taken; Run returns when the last answer has ended, or the time
@@ -72,7 +75,6 @@ class Server : public HttpHandler {
   void Compute(Ask ask, Computation compute);
   void Reply(const Ask& ask, int status, const nlohmann::ordered_json& body);
   void Refuse(const Ask& ask, const ApiError& error);
-  HttpHeaders CorsHeaders(const HttpRequest& request) const;
 
   HttpServer& http_;
   const ServerSettings settings_;
@@ -80,6 +82,7 @@ class Server : public HttpHandler {
   std::optional<ServedModel> model_;  // absent: it loads
   AnswerSessions sessions_;
   KvWatchers watchers_;
+  ServiceManager service_;
   std::optional<Clock::time_point> drain_begin_;
   std::mutex ending_;  // of the next two
   bool has_ended_ = false;

@@ -11,6 +11,12 @@
 
 namespace kuiper {
 
+// A service manager that wants to know how the server is.
+struct ServiceSettings {
+  std::string notify_socket;              // path or "@name"; "": there is none
+  std::chrono::microseconds watchdog{0};  // it ends who is silent for so long; 0: never
+};
+
 struct ServerSettings {
   HttpSettings http;
   AccessRules access;
@@ -18,10 +24,11 @@ struct ServerSettings {
   std::chrono::milliseconds request_timeout{0};  // 0: none
   std::chrono::milliseconds drain_timeout{30000};
   std::chrono::milliseconds ping_interval{15000};  // of streams that have nothing to say
-  std::chrono::milliseconds release_after{0};      // idle memory is given back; 0: never
+  std::chrono::milliseconds release_after{0};      // without work the KV cache is; 0: never
   std::string metrics_prefix = "kuiper";
   ReasoningField reasoning_field = ReasoningField::kBoth;
   size_t memory_tokens = 1 << 20;  // of answers whose ids are kept; 0: none
+  ServiceSettings service;
   // Asked ten times a second: whether it is time to drain, as a signal says. May be empty.
   std::function<bool()> should_end = {};
 };

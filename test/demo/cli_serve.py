@@ -148,6 +148,35 @@ class Serve(CliTest):
         self.assertIn('"finish_reason":"length"', text)
         self.assertEqual(process.wait(timeout=60), 0, self.log())
 
+    def test_a_service_manager_hears_of_it(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            name = "kuiper-%d" % os.getpid()
+            manager.bind("\0" + name)
+            manager.settimeout(60)
+            env = {**os.environ, "NOTIFY_SOCKET": "@" + name, "WATCHDOG_USEC": "500000"}
+            process, port = self.start(env=env)
+            told = ""
+            while told.count("WATCHDOG=1\n") < 3 or "running, " not in told:
+                told += manager.recv(4096).decode()
+            self.assertLess(told.index("READY=1\n"), told.index("WATCHDOG=1\n"))
+            process.send_signal(signal.SIGTERM)
+            while "STOPPING=1\n" not in told:
+                told += manager.recv(4096).decode()
+            self.assertEqual(process.wait(timeout=60), 0, self.log())
+
+    def test_the_unit_of_the_document_is_one(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("systemd-analyze is not installed")
+        with open(os.path.join(ARGS.source, "docs", "server.md"), encoding="utf-8") as f:
+            unit = f.read().split("```ini\n")[1].split("```")[0]
+        unit = unit.replace("/usr/local/bin/kuiper_server", program("kuiper_server"))
+        for text, right in ((unit, True), (unit.replace("WatchdogSec", "WatchdogSecs"), False)):
+            path = self.path("kuiper.service", text)
+            result = subprocess.run(["systemd-analyze", "verify", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    timeout=60, check=False)
+            about = [line for line in result.stdout.decode().splitlines() if "kuiper" in line]
+            self.assertEqual(not about, right, result.stdout.decode())
+
     def test_a_second_signal_ends_at_once(self):
         process, port = self.start()
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
