@@ -102,7 +102,7 @@ RULES = [
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
     ("tools/kuiper_bench*", TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
                                     "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h"]),
-    ("tools/tool_args.cpp", TOOL + ["demo/exit_code.h", "demo/standard_streams.h",
+    ("tools/tool_args.cpp", TOOL + ["demo/engine_choices.h", "demo/exit_code.h", "demo/standard_streams.h",
                                     "demo/start_log.h", "glog"]),
     ("tools/*", TOOL),
 ]
