@@ -1,5 +1,6 @@
 #include "kuiper/engine/request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -22,7 +23,7 @@ Status CheckBeams(const Request& request, int vocab) {
   }
   if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
   if (request.reasoning_budget != -1) return bad("beam search takes no reasoning budget");
-  if (request.keep_logits || request.num_logprobs > 0) {
+  if (request.reads_logits()) {
     return bad("beam search keeps neither logits nor log probabilities");
   }
   return OkStatus();
@@ -32,6 +33,12 @@ Status CheckBeams(const Request& request, int vocab) {
 
 uint64_t DrawSeed() {
   return std::random_device()();
+}
+
+int ReasoningBudgetOf(const Request& request, int max_context) {
+  if (request.reasoning_budget != kAutoReasoningBudget) return request.reasoning_budget;
+  const int room = max_context - static_cast<int>(request.prompt.size());
+  return std::min(request.max_new_tokens, room) / 2;
 }
 
 const char* FinishReasonName(FinishReason reason) {
