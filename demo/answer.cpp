@@ -14,6 +14,7 @@
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
+#include "kuiper/base/text.h"
 #include "kuiper/io/npy.h"
 
 namespace kuiper::demo {
@@ -58,10 +59,14 @@ PictureFacts::PictureFacts(const VisionInput& input)
       patches(input.grid.num_patches()),
       tokens(input.num_tokens()) {}
 
+std::string PictureFacts::Title(size_t place) const {
+  return (num_frames > 0 ? "video " : "image ") + std::to_string(place);
+}
+
 std::string PictureFacts::Describe() const {
   const std::string times = num_frames > 0 ? " x " + std::to_string(num_frames) : "";
-  return Format("%s, %dx%d -> %dx%d%s, %ld tokens", source.c_str(), width, height, scaled_width,
-                scaled_height, times.c_str(), tokens);
+  return Format("%s, %dx%d -> %dx%d%s, %s", source.c_str(), width, height, scaled_width,
+                scaled_height, times.c_str(), Counted(tokens, "token").c_str());
 }
 
 bool Result::ok() const {
@@ -102,9 +107,9 @@ void Answerer::TakeFacts(const Prompt& prompt, Result* result) const {
   result->dropped_turns = prompt.dropped_turns;
   result->dropped_tokens = prompt.dropped_tokens;
   for (const VisionInput& input : prompt.images) {
-    result->pictures.emplace_back(input);
-    console_.Detail("image " + std::to_string(result->pictures.size() - 1) + ": " +
-                    result->pictures.back().Describe());
+    const size_t place = result->pictures.size();
+    const PictureFacts& facts = result->pictures.emplace_back(input);
+    console_.Detail(facts.Title(place) + ": " + facts.Describe());
   }
   if (pictures_ != nullptr) result->picture_ms = pictures_->TakeReadMs();
 }

@@ -21,6 +21,8 @@ struct ProgramRun;
 // An image or video of a prompt.
 struct PictureFacts {
   explicit PictureFacts(const VisionInput& input);
+  // "image 0", "video 1": by its place among all.
+  std::string Title(size_t place) const;
   // "cat.jpg, 1024x768 -> 1024x768, 768 tokens"
   std::string Describe() const;
 

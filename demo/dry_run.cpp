@@ -64,7 +64,7 @@ StatusOr<std::vector<PictureFacts>> Pictures(const ProgramRun& run) {
 std::string PictureLines(const std::vector<PictureFacts>& pictures) {
   std::string lines = pictures.empty() ? "" : "\n";
   for (size_t i = 0; i < pictures.size(); ++i) {
-    lines += "  image " + std::to_string(i) + ": " + pictures[i].Describe() + ", " +
+    lines += "  " + pictures[i].Title(i) + ": " + pictures[i].Describe() + ", " +
              std::to_string(pictures[i].patches) + " patches\n";
   }
   return lines;

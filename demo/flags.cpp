@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "demo/engine_choices.h"
 #include "demo/exit_code.h"
 #include "demo/quantize_flags.h"
 #include "demo/serve_flags.h"
@@ -140,7 +141,9 @@ std::vector<Row> PictureRows(Options& o) {
              {.min = 1})),
       For(kPictures,
           Of("image-max-tokens", &o.image.max_tokens,
-             "tokens that a picture may become (default: what --max-pixels gives)", {.min = 1})),
+             "tokens that a picture, or a frame of a video, may become (default: what --max-pixels "
+             "gives, and any)",
+             {.min = 1})),
   };
   for (const char* name :
        {"image", "video", "video-fps", "max-pixels", "min-pixels", "image-max-tokens"}) {
@@ -194,16 +197,7 @@ std::vector<Row> CacheRows(EngineConfig& e) {
                  "reuse keys and values of prompts (batches and servers: on)")),
       Answers(Of("prefix-cache-size", &e.prefix_cache_tokens,
                  "tokens kept for reuse, clamped to the pool")),
-      Of("kv-cache-dtype",
-         OneOf(&e.kv_format, {{"auto", {}},
-                              {"fp16", KvFormat::FromName("fp16")},
-                              {"bf16", KvFormat::FromName("bf16")},
-                              {"fp32", KvFormat::FromName("fp32")},
-                              {"int8", KvFormat::FromName("int8")},
-                              {"fp8", KvFormat::FromName("fp8_e4m3")},
-                              {"fp8_e4m3", KvFormat::FromName("fp8_e4m3")},
-                              {"fp8_e5m2", KvFormat::FromName("fp8_e5m2")}}),
-         "type of keys and values"),
+      Of("kv-cache-dtype", KvFormatChoices(&e.kv_format), "type of keys and values"),
       Of("gpu-memory-utilization", &e.memory_utilization,
          "share of the available memory that may be used (default: 0.9, integrated GPUs 0.8)",
          {.max = 1, .above_min = true}),
@@ -253,16 +247,10 @@ std::vector<Row> ExecutionRows(Options& o) {
               "read pages that requests share once (default: on the CPU and on tensor cores)")),
       deterministic,
       Of("device", &o.device, "cpu, simt or cuda:N (default: cuda:0 if usable, else cpu)"),
-      Of("dtype",
-         OneOf(
-             &e.dtype,
-             {{"auto", {}}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}}),
-         "convert the weights; auto = as stored"),
-      Of("lm-head-dtype", OneOf(&e.int8_head, {{"auto", false}, {"int8", true}}),
+      Of("dtype", WeightTypeChoices(&e.dtype), "convert the weights; auto = as stored"),
+      Of("lm-head-dtype", HeadTypeChoices(&e.int8_head),
          "quantise the last matrix while it is loaded; auto = as stored"),
-      Of("weights",
-         OneOf(&e.weight_storage,
-               {{"mapped", WeightStorage::kMapped}, {"copied", WeightStorage::kCopied}}),
+      Of("weights", WeightStorageChoices(&e.weight_storage),
          "CPU: weights in the mapped file, or copied to memory that is read faster"),
       For(FlagPrograms::kAll,
           Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),

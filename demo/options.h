@@ -87,6 +87,7 @@ struct ServeFlags {
   int max_connections = 4096;
   int max_queue = 64;
   size_t max_body = 8 << 20;
+  size_t max_picture_memory = size_t{512} << 20;
   double request_timeout = 0, drain_timeout = 30, release_after = 0;  // seconds
   int max_output_tokens = 0;
   int answer_memory = 1 << 20;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kuiper/base/atomic_file.h"
+#include "kuiper/base/text.h"
 #include "kuiper/chat/conversation_json.h"
 #include "kuiper/io/utf8.h"
 
@@ -63,8 +64,9 @@ Status FillPictures(const std::vector<ContentPart>& media, std::vector<Message>*
     }
   }
   if (next == media.size()) return OkStatus();
-  return Bad("the messages have places for " + std::to_string(next) + " pictures, and " +
-             std::to_string(media.size()) + " were given");
+  return Bad("the messages have places for " + Counted(static_cast<int64_t>(next), "picture") +
+             ", and " + std::to_string(media.size()) + (media.size() == 1 ? " was" : " were") +
+             " given");
 }
 
 std::string DefaultPrompt(const std::vector<ContentPart>& media) {

@@ -3,11 +3,19 @@
 #include <cinttypes>
 
 #include "kuiper/base/hash.h"
+#include "kuiper/base/text.h"
 
 namespace kuiper::demo {
 namespace {
 
 constexpr double kMegabyte = 1 << 20;
+
+// "Images: 2", "Videos: 1" or "Images: 2, videos: 1".
+std::string Kinds(size_t images, size_t videos) {
+  const std::string of_images = images > 0 ? "Images: " + std::to_string(images) : "";
+  if (videos == 0) return of_images;
+  return of_images + (images > 0 ? ", videos: " : "Videos: ") + std::to_string(videos);
+}
 
 }  // namespace
 
@@ -104,14 +112,16 @@ std::vector<std::string> StatisticsLines(const Result& result, bool compact, boo
   }
   if (!result.pictures.empty()) {
     int64_t patches = 0, tokens = 0;
+    size_t videos = 0;
     for (const PictureFacts& picture : result.pictures) {
+      videos += picture.num_frames > 0;
       patches += picture.patches;
       tokens += picture.tokens;
     }
-    lines.push_back(
-        Format("Images: %zu, %ld patches, %ld tokens, prepared in %.1f ms, %ld encoded in %.1f ms",
-               result.pictures.size(), patches, tokens, result.picture_ms, result.pictures_encoded,
-               result.encode_ms));
+    lines.push_back(Format("%s, %ld patches, %s, prepared in %.1f ms, %ld encoded in %.1f ms",
+                           Kinds(result.pictures.size() - videos, videos).c_str(), patches,
+                           Counted(tokens, "token").c_str(), result.picture_ms,
+                           result.pictures_encoded, result.encode_ms));
   }
   if (prefix_cache) {
     lines.push_back(

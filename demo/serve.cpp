@@ -27,6 +27,7 @@ StatusOr<ServerSettings> SettingsOf(const Options& options, const InterruptScope
   settings.http.max_connections = flags.max_connections;
   settings.http.limits.max_body = flags.max_body;
   settings.max_queue = flags.max_queue;
+  settings.max_picture_bytes = flags.max_picture_memory;
   settings.request_timeout = Milliseconds(flags.request_timeout);
   settings.drain_timeout = Milliseconds(flags.drain_timeout);
   settings.release_after = Milliseconds(flags.release_after);

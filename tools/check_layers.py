@@ -104,7 +104,7 @@ RULES = [
     ("tools/kuiper_bench_client.*", BENCH + ["kuiper/server/http_client.h"]),
     ("tools/kuiper_bench_server.*", BENCH + ["kuiper/server/server.h"]),
     ("tools/kuiper_bench*", BENCH),
-    ("tools/tool_args.cpp", TOOL + ["demo/exit_code.h", "demo/standard_streams.h",
+    ("tools/tool_args.cpp", TOOL + ["demo/engine_choices.h", "demo/exit_code.h", "demo/standard_streams.h",
                                     "demo/start_log.h", "glog"]),
     ("tools/*", TOOL),
 ]

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "demo/engine_choices.h"
 #include "demo/exit_code.h"
 #include "demo/standard_streams.h"
 #include "demo/start_log.h"
@@ -57,36 +58,22 @@ demo::Flag DeviceFlag(Device* device) {
 }
 
 demo::Flag KvFormatFlag(std::optional<KvFormat>* format) {
-  return demo::MakeFlag("kv-cache-dtype",
-                        OneOf(format, {{"auto", {}},
-                                       {"fp32", KvFormat::FromName("fp32")},
-                                       {"fp16", KvFormat::FromName("fp16")},
-                                       {"bf16", KvFormat::FromName("bf16")},
-                                       {"int8", KvFormat::FromName("int8")},
-                                       {"fp8", KvFormat::FromName("fp8_e4m3")},
-                                       {"fp8_e4m3", KvFormat::FromName("fp8_e4m3")},
-                                       {"fp8_e5m2", KvFormat::FromName("fp8_e5m2")}}),
+  return demo::MakeFlag("kv-cache-dtype", demo::KvFormatChoices(format),
                         "type of keys and values (default: that of the weights)");
 }
 
 demo::Flag TypeFlag(std::optional<DType>* type, const char* help) {
-  return demo::MakeFlag(
-      "dtype",
-      OneOf(type,
-            {{"auto", {}}, {"fp16", DType::kF16}, {"bf16", DType::kBF16}, {"fp32", DType::kF32}}),
-      help);
+  return demo::MakeFlag("dtype", demo::WeightTypeChoices(type), help);
 }
 
 demo::Flag HeadTypeFlag(bool* int8_head) {
-  return demo::MakeFlag("lm-head-dtype", OneOf(int8_head, {{"auto", false}, {"int8", true}}),
+  return demo::MakeFlag("lm-head-dtype", demo::HeadTypeChoices(int8_head),
                         "quantise the last matrix while it is loaded (default: auto, as stored)");
 }
 
 demo::Flag WeightsFlag(WeightStorage* storage) {
-  return demo::MakeFlag(
-      "weights",
-      OneOf(storage, {{"mapped", WeightStorage::kMapped}, {"copied", WeightStorage::kCopied}}),
-      "CPU: weights of a file in the mapped file, or copied from it");
+  return demo::MakeFlag("weights", demo::WeightStorageChoices(storage),
+                        "CPU: weights of a file in the mapped file, or copied from it");
 }
 
 }  // namespace kuiper::tools

@@ -101,6 +101,10 @@ std::optional<size_t> ReadKey(const std::string& path, const std::string& key) {
   return std::nullopt;
 }
 
+std::string Counted(int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 std::string Megabytes(size_t bytes) {
   return std::to_string(bytes >> 20) + " MB";
 }

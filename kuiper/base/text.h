@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, St
 std::optional<size_t> ReadKey(const std::string& path, const std::string& key);
 
 std::string Megabytes(size_t bytes);
+// "1 token", "2 tokens".
+std::string Counted(int64_t count, const std::string& noun);
 
 // Letters to change, add, leave out or swap with their neighbour to make one of the other.
 int EditDistance(std::string_view a, std::string_view b);

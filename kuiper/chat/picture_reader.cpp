@@ -71,6 +71,11 @@ StatusOr<VisionInput> PictureReader::ReadImage(const std::string& path, const st
                                                const ContentPart& part, std::string* digest) const {
   const ImageLimits& limits = processor_.options().limits;
   const bool is_url = IsDataUrl(part.text);
+  std::error_code error;
+  if (!is_url && std::filesystem::is_directory(path, error)) {
+    return Bad(path + " is a folder and no image",
+               "a folder of frames is a video: " + Param("video"));
+  }
   KU_ASSIGN_OR_RETURN(const std::string bytes,
                       is_url ? DecodeImageUrl(part.text, limits.max_file_bytes, where)
                              : ReadImageFile(path, limits));

@@ -22,6 +22,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Ope
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
+StatusOr<std::unique_ptr<Engine>> Engine::ContiguousBeside(int num_tokens, int64_t picture_tokens) {
+  KU_ASSIGN_OR_RETURN(auto parts, MakePartsBeside(*parts_, num_tokens, picture_tokens));
+  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+}
+
 StatusOr<int64_t> Engine::Add(Request request) {
   return parts_->requests->Add(std::move(request));
 }
@@ -106,7 +111,7 @@ KvStats Engine::kv_stats() const {
 }
 
 const Tokenizer* Engine::tokenizer() const {
-  return parts_->tokenizer.get();
+  return parts_->tokenizer;
 }
 const ModelConfig& Engine::model_config() const {
   return parts_->model->config();
@@ -122,6 +127,9 @@ const EngineConfig& Engine::config() const {
 }
 const MemoryPlan& Engine::memory_plan() const {
   return parts_->plan;
+}
+size_t Engine::memory_in_use() const {
+  return UsedBytes(*parts_);
 }
 DType Engine::weight_type() const {
   return model_config().decoder.dtype;

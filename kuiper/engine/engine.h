@@ -143,6 +143,11 @@ class Engine {
                                                   std::unique_ptr<Tokenizer> tokenizer = nullptr);
   // Opens config.model_path first.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineConfig& config);
+  // An engine for one sequence of so many tokens, of pictures among them, on a contiguous KV cache
+  // of its own. It computes with this engine's weights and working memory: this one must outlive
+  // it, and one thread at a time calls both; their steps may alternate. kResourceExhausted when the
+  // memory plan of this one does not leave its memory at the moment.
+  StatusOr<std::unique_ptr<Engine>> ContiguousBeside(int num_tokens, int64_t picture_tokens = 0);
   ~Engine();
 
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can
@@ -181,6 +186,8 @@ class Engine {
   ChatFamily chat_family() const;
   const EngineConfig& config() const;  // with max_context etc. as they really are
   const MemoryPlan& memory_plan() const;
+  // Of the plan, what is allocated now: the KV cache grows with its use.
+  size_t memory_in_use() const;
   DType weight_type() const;
   KvFormat kv_format() const;
   size_t weight_bytes_per_token() const;  // bytes of weights one decode step reads

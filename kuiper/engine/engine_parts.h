@@ -19,9 +19,13 @@ namespace kuiper {
 struct EngineParts {
   EngineConfig config;  // with max_context etc. as they really are
   MemoryPlan plan;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<Ops> ops;
-  std::unique_ptr<Model> model;
+  // Null in an engine beside another one, which owns what both use.
+  std::unique_ptr<const Tokenizer> own_tokenizer;
+  std::unique_ptr<Ops> own_ops;
+  std::unique_ptr<Model> own_model;
+  const Tokenizer* tokenizer = nullptr;  // null: there is none
+  Ops* ops = nullptr;
+  Model* model = nullptr;
   std::unique_ptr<PictureStore> pictures;  // null: none are taken
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<KvStorage> storage;
@@ -34,5 +38,10 @@ struct EngineParts {
 // Reads the tokenizer unless it is given.
 StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(
     const EngineConfig& config, OpenedModel model, std::unique_ptr<Tokenizer> tokenizer = nullptr);
+
+// See Engine::memory_in_use and Engine::ContiguousBeside.
+size_t UsedBytes(const EngineParts& s);
+StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int num_tokens,
+                                                       int64_t picture_tokens);
 
 }  // namespace kuiper

@@ -163,7 +163,7 @@ void MakeStepLoop(EngineParts& s) {
   if (s.storage->swap() != nullptr && config.preemption == Preemption::kAuto) {
     s.scheduler->set_costs({.page_ms = s.storage->swap()->MeasurePageMs()});
   }
-  AnswerRules rules{.tokenizer = s.tokenizer.get(),
+  AnswerRules rules{.tokenizer = s.tokenizer,
                     .eos = s.model->eos(),
                     .vocab = s.runner->model().vocab,
                     .vocab_limit = s.runner->vocab_limit(),
@@ -175,6 +175,56 @@ void MakeStepLoop(EngineParts& s) {
   const bool run_ahead = config.run_ahead.value_or(s.ops->device().traits().is_asynchronous);
   s.steps = std::make_unique<StepLoop>(*s.scheduler, *s.storage, s.pictures.get(), *s.runner,
                                        *s.requests, run_ahead);
+}
+
+// The parts that run a loaded model: from its runner to the step loop.
+Status MakeRunningParts(EngineParts& s, const KvShape& kv) {
+  const DecoderConfig& decoder = s.model->config().decoder;
+  const int vocab = s.tokenizer != nullptr ? s.tokenizer->max_id() + 1 : decoder.vocab;
+  const bool cascade = Cascades(s.config, decoder.dtype, kv, *s.ops);
+  s.config.cascade_attention = cascade;
+  const Decoder& model_decoder = s.model->decoder();
+  const ModelRunner::Config runner =
+      RunnerConfig(s.config, s.model->config(), kv, vocab, cascade, model_decoder.quantized());
+  const VisionLimits vision = VisionLimitsOf(s.config, s.model->config());
+  s.config.image_max_tokens = vision.frame_tokens;
+  s.config.vision_cache_tokens = vision.cache_tokens;
+  const auto find_rows = [parts = &s](int64_t source) {
+    return parts->pictures != nullptr ? parts->pictures->Rows(source) : Tensor();
+  };
+  KU_ASSIGN_OR_RETURN(s.runner, ModelRunner::Create(*s.ops, model_decoder, runner, find_rows));
+  if (vision.max_patches > 0) {
+    if (s.own_model != nullptr) KU_RETURN_IF_ERROR(s.model->vision()->Reserve(vision.max_patches));
+    s.pictures = std::make_unique<PictureStore>(
+        *s.ops, *s.model->vision(), *s.model->config().vision_tokens, vision.cache_tokens);
+  }
+  if (s.config.warm_up.value_or(s.ops->device().traits().is_asynchronous)) {
+    KU_RETURN_IF_ERROR(s.runner->WarmUp());
+  }
+  s.config.prefix_cache_tokens =
+      std::min(s.config.prefix_cache_tokens, int64_t{s.plan.num_pages} * kv.page_size);
+  KU_ASSIGN_OR_RETURN(s.storage, KvStorage::Create(s.config, s.ops->device(), s.runner->kv()));
+  MakeStepLoop(s);
+  return OkStatus();
+}
+
+// One contiguous sequence that is computed as `other` computes it.
+EngineConfig ConfigBeside(const EngineConfig& other, int num_tokens, int64_t picture_tokens) {
+  constexpr int kMaxStepTokens = 128;  // others wait for a step no longer than for a decode or two
+  EngineConfig config = other;
+  config.paged = config.prefix_cache = config.use_graph = config.prompt_logits = false;
+  config.warm_up = config.cascade_attention = config.run_ahead = false;
+  config.max_context = std::min(num_tokens, other.max_context);
+  config.max_num_seqs = 1;
+  config.max_num_batched_tokens = std::min(kMaxStepTokens, other.max_num_batched_tokens);
+  if (picture_tokens == 0) config.image_max_tokens = 0;
+  config.vision_cache_tokens = picture_tokens;
+  config.preemption = Preemption::kRecompute;
+  config.num_blocks = {};
+  config.kv_cache_bytes = {};
+  config.on_kv_event = {};
+  config.progress = {};
+  return config;
 }
 
 }  // namespace
@@ -279,12 +329,14 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   auto s = std::make_unique<EngineParts>();
   s->config = config;
   KU_RETURN_IF_ERROR(CheckConfig(config));
-  KU_ASSIGN_OR_RETURN(s->ops, MakeEngineOps(config));
+  KU_ASSIGN_OR_RETURN(s->own_ops, MakeEngineOps(config));
+  s->ops = s->own_ops.get();
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
-  s->tokenizer = std::move(tokenizer);
-  if (s->tokenizer == nullptr) {
-    KU_ASSIGN_OR_RETURN(s->tokenizer, LoadTokenizer(config, model));
+  if (tokenizer == nullptr) {
+    KU_ASSIGN_OR_RETURN(tokenizer, LoadTokenizer(config, model));
   }
+  s->tokenizer = tokenizer.get();
+  s->own_tokenizer = std::move(tokenizer);
   KvShape kv;
   KU_ASSIGN_OR_RETURN(s->plan, MakePlan(s->config, model, *s->ops, &kv));
   LogInfo(s->plan.Describe());
@@ -298,34 +350,47 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
       config.progress(static_cast<size_t>(done), static_cast<size_t>(total));
     };
   }
-  KU_ASSIGN_OR_RETURN(s->model, LoadModel(std::move(model), *s->ops, load));
-  const DecoderConfig& decoder = s->model->config().decoder;
-  const int vocab = s->tokenizer != nullptr ? s->tokenizer->max_id() + 1 : decoder.vocab;
-  const bool cascade = Cascades(config, decoder.dtype, kv, *s->ops);
-  s->config.cascade_attention = cascade;
-  const Decoder& model_decoder = s->model->decoder();
-  const ModelRunner::Config runner =
-      RunnerConfig(s->config, s->model->config(), kv, vocab, cascade, model_decoder.quantized());
-  const VisionLimits vision = VisionLimitsOf(s->config, s->model->config());
-  s->config.image_max_tokens = vision.frame_tokens;
-  s->config.vision_cache_tokens = vision.cache_tokens;
-  const auto find_rows = [parts = s.get()](int64_t source) {
-    return parts->pictures != nullptr ? parts->pictures->Rows(source) : Tensor();
-  };
-  KU_ASSIGN_OR_RETURN(s->runner, ModelRunner::Create(*s->ops, model_decoder, runner, find_rows));
-  if (vision.max_patches > 0) {
-    KU_RETURN_IF_ERROR(s->model->vision()->Reserve(vision.max_patches));
-    s->pictures = std::make_unique<PictureStore>(
-        *s->ops, *s->model->vision(), *s->model->config().vision_tokens, vision.cache_tokens);
-  }
-  if (config.warm_up.value_or(s->ops->device().traits().is_asynchronous)) {
-    KU_RETURN_IF_ERROR(s->runner->WarmUp());
-  }
-  s->config.prefix_cache_tokens =
-      std::min(config.prefix_cache_tokens, int64_t{s->plan.num_pages} * kv.page_size);
-  KU_ASSIGN_OR_RETURN(s->storage, KvStorage::Create(s->config, s->ops->device(), s->runner->kv()));
-  MakeStepLoop(*s);
+  KU_ASSIGN_OR_RETURN(s->own_model, LoadModel(std::move(model), *s->ops, load));
+  s->model = s->own_model.get();
+  KU_RETURN_IF_ERROR(MakeRunningParts(*s, kv));
   s->load_ms = MillisecondsSince(begin);
+  return s;
+}
+
+size_t UsedBytes(const EngineParts& s) {
+  return s.plan.total_bytes() - s.plan.kv_bytes + s.runner->kv().bytes();
+}
+
+StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int num_tokens,
+                                                       int64_t picture_tokens) {
+  auto s = std::make_unique<EngineParts>();
+  s->tokenizer = other.tokenizer;
+  s->ops = other.ops;
+  s->model = other.model;
+  s->config = ConfigBeside(other.config, num_tokens, picture_tokens);
+  s->config.kv_format = other.runner->kv().shape().format;
+  const WeightPlan weights{.matrix_type = s->model->config().decoder.dtype,
+                           .bytes = 0,  // they are there
+                           .quantized = s->model->decoder().quantized()};
+  MemoryRequest request = RequestOf(s->config, s->model->config(), weights, *s->ops);
+  request.encoder_bytes = 0;  // the encoder's memory is there
+  request.utilization = 1;
+  for (const bool again : {false, true}) {
+    if (again) other.storage->ReleaseUnused();
+    const size_t budget = other.plan.budget_bytes;
+    request.available_bytes = budget - std::min(UsedBytes(other), budget);
+    KU_ASSIGN_OR_RETURN(s->plan, CountMemory(request));
+    if (s->plan.fits()) break;
+  }
+  if (!s->plan.fits()) {
+    return Status(StatusCode::kResourceExhausted,
+                  "a run without pages needs " + std::to_string(s->plan.total_bytes() >> 10) +
+                      " KB more, and the memory plan leaves " +
+                      std::to_string(request.available_bytes >> 10) + " KB at the moment",
+                  "lower " + Param("num_blocks") + " or " + Param("kv_cache_memory"));
+  }
+  request.kv.num_pages = s->plan.num_pages + 1;
+  KU_RETURN_IF_ERROR(MakeRunningParts(*s, request.kv));
   return s;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kuiper/base/hash.h"
+#include "kuiper/base/text.h"
 
 namespace kuiper {
 namespace {
@@ -70,9 +71,9 @@ Status CheckPlaceholders(std::span<const int32_t> prompt, std::span<const Vision
   const auto num_videos = std::count_if(pictures.begin(), pictures.end(), IsVideo);
   const auto num_images = static_cast<int64_t>(pictures.size()) - num_videos;
   if (images == num_images && videos == num_videos) return OkStatus();
-  return Bad("the prompt has places for " + Count(images, "images and ") +
-             Count(videos, "videos, and there are ") + Count(num_images, "images and ") +
-             Count(num_videos, "videos"));
+  return Bad("the prompt has places for " + Counted(images, "image") + " and " +
+             Counted(videos, "video") + ", and there are " + Counted(num_images, "image") +
+             " and " + Counted(num_videos, "video"));
 }
 
 // A run of pads whose number is not that of the picture it belongs to.
@@ -155,7 +156,7 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
   if (!frames.empty() && IsPad(prompt[pos - 1], ids)) {
     return WrongNumber(pictures, frames.back(), pos - frames.back().begin + too_many);
   }
-  return Bad("the prompt has " + std::to_string(too_many) + " pads of pictures that are not there");
+  return Bad("the prompt has " + Counted(too_many, "pad") + " of pictures that are not there");
 }
 
 PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kuiper/base/check.h"
-#include "kuiper/base/clock.h"
+#include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
 
 namespace kuiper {
@@ -58,9 +58,11 @@ Status PictureStore::CheckFrame(const VisionInput& picture) const {
   const int most = encoder_.max_patches() / encoder_.config().merge_unit();
   if (frame <= most) return OkStatus();
   return Status(StatusCode::kInput,
-                NameOf(picture) + " takes " + std::to_string(frame) + " tokens; a frame may take " +
+                NameOf(picture) + " takes " + Counted(frame, "token") + "; a frame may take " +
                     std::to_string(most),
-                "lower " + Param("max_pixels") + " or raise " + Param("image_max_tokens"));
+                IsVideo(picture)
+                    ? Param("image_max_tokens") + " " + std::to_string(most) + " makes it smaller"
+                    : "lower " + Param("max_pixels") + " or raise " + Param("image_max_tokens"));
 }
 
 Status PictureStore::CheckSizes(std::span<const VisionInput> pictures) const {
@@ -72,7 +74,7 @@ Status PictureStore::CheckSizes(std::span<const VisionInput> pictures) const {
   }
   if (tokens <= cache_.max_rows()) return OkStatus();
   return Status(StatusCode::kResourceExhausted,
-                "the pictures take " + std::to_string(tokens) + " tokens; " +
+                "the pictures take " + Counted(tokens, "token") + "; " +
                     std::to_string(cache_.max_rows()) + " are kept at a time",
                 "raise " + Param("vision_cache_tokens"));
 }
@@ -81,7 +83,7 @@ int64_t PictureStore::SourceOf(VisionInput& input) {
   const auto [it, is_new] = sources_.try_emplace(IdentityOf(input), next_source_);
   if (is_new) {
     cache_.Add(next_source_, input.num_tokens());
-    pictures_[next_source_++] = {.identity = it->first, .grid = input.grid};
+    pictures_[next_source_++] = {.identity = it->first, .name = NameOf(input), .grid = input.grid};
   }
   Picture& picture = pictures_.at(it->second);
   if (picture.patches.empty()) picture.patches = std::move(input.patches);
@@ -121,7 +123,7 @@ void PictureStore::ForgetIfUnused(int64_t source) {
   pictures_.erase(it);
 }
 
-Status PictureStore::Prepare() {
+std::map<int64_t, Status> PictureStore::Prepare() {
   const std::vector<int64_t> evicted = cache_.TakeEvicted();
   if (!evicted.empty()) ops_.device().Sync();  // steps in flight may read them
   for (const int64_t source : evicted) {
@@ -131,27 +133,35 @@ Status PictureStore::Prepare() {
     it->second.rows = {};
     ForgetIfUnused(source);
   }
+  std::map<int64_t, Status> failed;
   for (auto& [source, picture] : pictures_) {
-    if (picture.rows.empty() && cache_.is_held(source)) {
-      KU_RETURN_IF_ERROR(EncodeRows(picture));
-    }
+    if (!picture.rows.empty() || !cache_.is_held(source)) continue;
+    const Status encoded = EncodeRows(picture);
+    if (!encoded.ok()) failed.emplace(source, encoded);
   }
-  return OkStatus();
+  return failed;
 }
 
 Status PictureStore::EncodeRows(Picture& picture) {
   const PatchGrid& grid = picture.grid;
   const int64_t tokens = encoder_.num_tokens(grid.t, grid.h, grid.w);
-  KU_ASSIGN_OR_RETURN(Buffer rows, ops_.device().Allocate(
-                                       tokens * RowBytes(encoder_.config(), encoder_.out_type())));
+  const size_t bytes = tokens * RowBytes(encoder_.config(), encoder_.out_type());
+  StatusOr<Buffer> allocated = ops_.device().Allocate(bytes);
+  if (!allocated.ok()) {
+    return Status(
+        StatusCode::kResourceExhausted,
+        "there is no memory for the " + Counted(tokens, "token") + " of " + picture.name + ": " +
+            allocated.status().message(Param),
+        "lower " + Param("vision_cache_tokens") + " or " + Param("gpu_memory_utilization"));
+  }
+  Buffer rows = std::move(*allocated);
   const Tensor out = rows.As(encoder_.out_type(),
                              {tokens, 1 + encoder_.num_deepstack(), encoder_.config().out_hidden});
   const VisionPatches patches{.values = picture.patches, .t = grid.t, .h = grid.h, .w = grid.w};
-  ops_.device().Sync();  // what runs before it is not counted
-  const Clock::time_point begin = Clock::now();
-  KU_RETURN_IF_ERROR(encoder_.Encode(patches, out));
-  ops_.device().Sync();
-  encode_ms_ += MillisecondsSince(begin);
+  encoding_->Begin();
+  const Status encoded = encoder_.Encode(patches, out);
+  encoding_->End();
+  KU_RETURN_IF_ERROR(encoded);
   picture.rows = std::move(rows);
   ++num_encoded_;
   return OkStatus();
@@ -171,7 +181,7 @@ Tensor PictureStore::Rows(int64_t source) const {
 StatusOr<std::vector<float>> PictureStore::Encode(VisionInput input) {
   KU_RETURN_IF_ERROR(CheckPicture(input));
   KU_RETURN_IF_ERROR(CheckFrame(input));
-  Picture picture{.patches = std::move(input.patches), .grid = input.grid};
+  Picture picture{.name = NameOf(input), .patches = std::move(input.patches), .grid = input.grid};
   KU_RETURN_IF_ERROR(EncodeRows(picture));
   const Tensor rows = RowsOf(picture);
   std::vector<std::byte> bytes(rows.bytes());

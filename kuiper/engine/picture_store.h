@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -28,7 +30,11 @@ class PictureStore {
   // Keeps at most max_rows rows. `ops` and `encoder`, whose memory is reserved, must outlive the
   // store.
   PictureStore(Ops& ops, VisionEncoder& encoder, const VisionTokens& tokens, int64_t max_rows)
-      : ops_(ops), encoder_(encoder), tokens_(tokens), cache_(max_rows) {}
+      : ops_(ops),
+        encoder_(encoder),
+        tokens_(tokens),
+        cache_(max_rows),
+        encoding_(ops.device().MakeTimer()) {}
 
   // Bytes of a cached row, for the memory plan.
   static size_t RowBytes(const VisionTowerConfig& config, DType type) {
@@ -42,8 +48,8 @@ class PictureStore {
   void Drop(std::span<const int64_t> sources);
 
   // Makes the rows of all sources that somebody holds, before the step that reads them is launched.
-  // kResourceExhausted when there is no memory; the next call tries again.
-  Status Prepare();
+  // Sources that have none then, and why: there is no memory. The next call tries again.
+  std::map<int64_t, Status> Prepare();
   // [tokens, (1 + K) * hidden], see RowPatch; empty: there are none.
   Tensor Rows(int64_t source) const;
   // The same as FP32 values on the host, of a picture of no request.
@@ -52,7 +58,7 @@ class PictureStore {
   SourceCache& cache() { return cache_; }
   // Since the store was made: pictures that became rows, and how long that took.
   int64_t num_encoded() const { return num_encoded_; }
-  double encode_ms() const { return encode_ms_; }
+  double encode_ms() const { return encoding_->Milliseconds(); }
 
  private:
   // Digest and grid.
@@ -62,6 +68,7 @@ class PictureStore {
   }
   struct Picture {
     Identity identity = {};
+    std::string name = {};            // in messages
     std::vector<float> patches = {};  // empty where no request has it
     PatchGrid grid = {};
     int num_users = 0;  // requests
@@ -84,7 +91,7 @@ class PictureStore {
   SourceCache cache_;
   int64_t next_source_ = 1;
   int64_t num_encoded_ = 0;
-  double encode_ms_ = 0;
+  std::unique_ptr<WorkTimer> encoding_;
   std::map<Identity, int64_t> sources_;
   std::map<int64_t, Picture> pictures_;
 };

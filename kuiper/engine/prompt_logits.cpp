@@ -59,7 +59,8 @@ Status ComputeLogits(EngineParts& parts, std::span<const int32_t> prompt,
   }
   KU_ASSIGN_OR_RETURN(const PromptPatches patches, pictures->Place(prompt, std::move(images)));
   KU_CHECK(pictures->cache().Hold(patches.sources), "nobody else holds pictures");
-  Status done = pictures->Prepare();
+  const std::map<int64_t, Status> failed = pictures->Prepare();
+  Status done = failed.empty() ? OkStatus() : failed.begin()->second;
   if (done.ok()) done = Compute(parts, prompt, patches, on_row, first);
   pictures->cache().Release(patches.sources);
   pictures->Drop(patches.sources);

@@ -2,7 +2,6 @@
 // the sampled answers before each token.
 #pragma once
 
-#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <optional>
@@ -15,11 +14,8 @@ class ReasoningBudget {
  public:
   // `tokenizer` may be null: nothing is forced.
   ReasoningBudget(const Tokenizer* tokenizer, const Request& request, int max_context = INT_MAX)
-      : budget_(request.reasoning_budget) {
+      : budget_(ReasoningBudgetOf(request, max_context)) {
     if (tokenizer != nullptr) close_ = tokenizer->TokenId(request.thinking_tags.close);
-    if (budget_ != kAutoReasoningBudget) return;
-    const int room = max_context - static_cast<int>(request.prompt.size());
-    budget_ = std::min(request.max_new_tokens, room) / 2;
   }
 
   // The token that must follow the text.

@@ -24,7 +24,7 @@ Status CheckBeams(const Request& request, int vocab) {
   if (request.sampling.temperature > 0) return bad("beam search takes no temperature");
   if (request.reasoning_budget != -1) return bad("beam search takes no reasoning budget");
   if (request.max_new_tokens == 0) return bad("beam search needs a token to generate");
-  if (request.keep_logits || request.num_logprobs > 0 || request.num_prompt_logprobs.has_value()) {
+  if (request.reads_logits() || request.num_prompt_logprobs.has_value()) {
     return bad("beam search keeps neither logits nor log probabilities");
   }
   return OkStatus();
@@ -67,6 +67,12 @@ Status CheckBias(const Request& request, int vocab) {
 
 uint64_t DrawSeed() {
   return std::random_device()();
+}
+
+int ReasoningBudgetOf(const Request& request, int max_context) {
+  if (request.reasoning_budget != kAutoReasoningBudget) return request.reasoning_budget;
+  const int room = max_context - static_cast<int>(request.prompt.size());
+  return std::min(request.max_new_tokens, room) / 2;
 }
 
 const char* FinishReasonName(FinishReason reason) {

@@ -61,7 +61,8 @@ struct Request {
   ThinkingTags thinking_tags = {};  // <think>, </think>
   int reasoning_budget =
       -1;  // tokens between the tags before the end of it is forced; -1 = no limit
-  bool keep_logits = false;  // Completion::logits holds the row each token was chosen from
+  bool keep_logits = false;    // Completion::logits holds the row each token was chosen from
+  bool digest_logits = false;  // Completion::logit_digests has a number for each of those rows
   // The generated token, from 0, for which Completion::hidden is kept. Only of one answer, and not
   // of a beam search.
   std::optional<int> hidden_of;
@@ -69,7 +70,13 @@ struct Request {
   // Alternatives per token in Completion::prompt_logprobs; absent: there is none of it. Needs
   // EngineConfig::prompt_rows; not of a beam search.
   std::optional<int> num_prompt_logprobs = {};
+
+  // Whether logits are wanted on the host.
+  bool reads_logits() const { return keep_logits || digest_logits || num_logprobs > 0; }
 };
+
+// Request::reasoning_budget in a context of so many tokens: never kAutoReasoningBudget.
+int ReasoningBudgetOf(const Request& request, int max_context);
 
 // kInvalidArgument for what no kernel can sample with.
 Status CheckSampling(const SamplingParams& params);
@@ -123,6 +130,7 @@ struct Completion {
   uint64_t seed = 0;          // with which the tokens were drawn
   double score = 0;           // of a beam search: sum of log probabilities / length^length_penalty
   std::vector<float> logits;  // [tokens, vocab] if kept
+  std::vector<uint64_t> logit_digests;  // [tokens] if wanted: of the bits of the row
   std::vector<float> hidden;  // [layers, hidden] if kept: the residual stream behind each layer, of
                               // the row that the token Request::hidden_of was chosen from
   std::vector<TokenLogprobs> logprobs;

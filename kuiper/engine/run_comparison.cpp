@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "kuiper/base/hash.h"
+
 namespace kuiper {
 namespace {
 
@@ -22,76 +24,89 @@ std::span<const float> Row(const std::vector<float>& rows, size_t row, size_t wi
   return std::span(rows).subspan(row * width, width);
 }
 
-class Comparer {
+// What a value is in each of two runs.
+class TwoNames {
  public:
-  Comparer(const ComparedRun& a, const ComparedRun& b) : a_(a), b_(b) {}
+  TwoNames(const std::string& a, const std::string& b) : a_(a), b_(b) {}
 
-  std::optional<RunDifference> FirstToken(const Completion& x, const Completion& y, int vocab) {
-    const size_t tokens = std::min(x.tokens.size(), y.tokens.size());
-    for (size_t i = 0; i < tokens; ++i) {
-      const auto p = Row(x.logits, i, vocab), q = Row(y.logits, i, vocab);
-      if (const std::optional<size_t> id = FirstDifferent(p, q)) {
-        return At(i, "logit of id " + std::to_string(*id) + " is " + Values(p[*id], q[*id]));
-      }
-      if (x.tokens[i] != y.tokens[i]) {
-        return At(i, "id is " + Both(std::to_string(x.tokens[i]), std::to_string(y.tokens[i])));
-      }
-    }
-    if (x.tokens.size() == y.tokens.size()) return std::nullopt;
-    return At(tokens, "the answer ends after " +
-                          Both(std::to_string(x.tokens.size()), std::to_string(y.tokens.size())) +
-                          " tokens");
-  }
-
-  // Adds the layer to a difference.
-  void FindLayer(const Completion& x, const Completion& y, int hidden, RunDifference* difference) {
-    const std::string head = "token " + std::to_string(difference->token);
-    const auto layers = static_cast<int>(std::min(x.hidden.size(), y.hidden.size()) / hidden);
-    for (int layer = 0; layer < layers; ++layer) {
-      const auto p = Row(x.hidden, layer, hidden), q = Row(y.hidden, layer, hidden);
-      const std::optional<size_t> at = FirstDifferent(p, q);
-      if (!at.has_value()) continue;
-      difference->layer = layer;
-      difference->what = head + ", layer " + std::to_string(layer) + ": element " +
-                         std::to_string(*at) + " behind it is " + Values(p[*at], q[*at]) + "; " +
-                         difference->what;
-      return;
-    }
-    difference->what = head + ", behind the last layer (all " + std::to_string(layers) +
-                       " layers are equal when the step runs again): " + difference->what;
-  }
-
- private:
   std::string Both(const std::string& x, const std::string& y) const {
-    return x + " " + a_.name + ", " + y + " " + b_.name;
+    return x + " " + a_ + ", " + y + " " + b_;
   }
+  std::string Both(size_t x, size_t y) const { return Both(std::to_string(x), std::to_string(y)); }
   std::string Values(float x, float y) const {
     char text[2][32];
     std::snprintf(text[0], sizeof(text[0]), "%.9g", x);
     std::snprintf(text[1], sizeof(text[1]), "%.9g", y);
     return Both(text[0], text[1]);
   }
-  static RunDifference At(size_t token, std::string what) {
-    return {.token = static_cast<int>(token), .layer = {}, .what = std::move(what)};
-  }
 
-  const ComparedRun& a_;
-  const ComparedRun& b_;
+ private:
+  const std::string a_, b_;
 };
 
+// How the logits of a token differ; "" when they do not, or are not known.
+std::string LogitDifference(const TwoNames& names, const Completion& x, const Completion& y,
+                            size_t token, int vocab) {
+  if (!x.logits.empty() && !y.logits.empty()) {
+    const auto p = Row(x.logits, token, vocab), q = Row(y.logits, token, vocab);
+    const std::optional<size_t> id = FirstDifferent(p, q);
+    if (!id.has_value()) return "";
+    return "logit of id " + std::to_string(*id) + " is " + names.Values(p[*id], q[*id]);
+  }
+  if (x.logit_digests.empty() || y.logit_digests.empty()) return "";
+  const uint64_t p = x.logit_digests.at(token), q = y.logit_digests.at(token);
+  if (p == q) return "";
+  return "the logits have digest " + names.Both(HashText(p), HashText(q));
+}
+
+// Adds the layer to a difference.
+void FindLayer(const TwoNames& names, const Completion& x, const Completion& y, int hidden,
+               RunDifference* difference) {
+  const std::string head = "token " + std::to_string(difference->token);
+  const auto layers = static_cast<int>(std::min(x.hidden.size(), y.hidden.size()) / hidden);
+  for (int layer = 0; layer < layers; ++layer) {
+    const auto p = Row(x.hidden, layer, hidden), q = Row(y.hidden, layer, hidden);
+    const std::optional<size_t> at = FirstDifferent(p, q);
+    if (!at.has_value()) continue;
+    difference->layer = layer;
+    difference->what = head + ", layer " + std::to_string(layer) + ": element " +
+                       std::to_string(*at) + " behind it is " + names.Values(p[*at], q[*at]) +
+                       "; " + difference->what;
+    return;
+  }
+  difference->what = head + ", behind the last layer (all " + std::to_string(layers) +
+                     " layers are equal when the step runs again): " + difference->what;
+}
+
 }  // namespace
+
+std::optional<RunDifference> FirstDifference(const NamedAnswer& a, const NamedAnswer& b,
+                                             int vocab) {
+  const TwoNames names(a.name, b.name);
+  const auto at = [](size_t token, std::string what) {
+    return RunDifference{.token = static_cast<int>(token), .layer = {}, .what = std::move(what)};
+  };
+  const std::vector<int32_t>&x = a.completion.tokens, &y = b.completion.tokens;
+  const size_t tokens = std::min(x.size(), y.size());
+  for (size_t i = 0; i < tokens; ++i) {
+    std::string logits = LogitDifference(names, a.completion, b.completion, i, vocab);
+    if (!logits.empty()) return at(i, std::move(logits));
+    if (x[i] != y[i]) return at(i, "id is " + names.Both(x[i], y[i]));
+  }
+  if (x.size() == y.size()) return std::nullopt;
+  return at(tokens, "the answer ends after " + names.Both(x.size(), y.size()) + " tokens");
+}
 
 StatusOr<RunComparison> CompareRuns(const ComparedRun& a, const ComparedRun& b, int vocab,
                                     int hidden) {
   RunComparison comparison;
   KU_ASSIGN_OR_RETURN(comparison.first, a.run({}));
   KU_ASSIGN_OR_RETURN(const Completion second, b.run({}));
-  Comparer comparer(a, b);
-  comparison.difference = comparer.FirstToken(comparison.first, second, vocab);
+  comparison.difference = FirstDifference({a.name, comparison.first}, {b.name, second}, vocab);
   if (!comparison.difference.has_value()) return comparison;
   KU_ASSIGN_OR_RETURN(const Completion x, a.run(comparison.difference->token));
   KU_ASSIGN_OR_RETURN(const Completion y, b.run(comparison.difference->token));
-  comparer.FindLayer(x, y, hidden, &*comparison.difference);
+  FindLayer({a.name, b.name}, x, y, hidden, &*comparison.difference);
   return comparison;
 }
 

@@ -18,6 +18,16 @@ struct RunDifference {
   std::string what;          // "token 3, layer 5: ..., 0.5 in A, 0.25 in B"
 };
 
+// An answer, and what its run is called.
+struct NamedAnswer {
+  std::string name;
+  const Completion& completion;
+};
+
+// The first token at which two answers part: by its logits, or by their digests, where both have
+// them, else by its id. `vocab`: floats of a row of logits.
+std::optional<RunDifference> FirstDifference(const NamedAnswer& a, const NamedAnswer& b, int vocab);
+
 // One way of running the request: with Request::keep_logits, and with `hidden_of` as
 // Request::hidden_of. What ends after that token may do so by FinishReason::kInterrupt.
 struct ComparedRun {

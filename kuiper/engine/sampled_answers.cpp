@@ -21,8 +21,7 @@ SampledAnswers::SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64
 
 bool SampledAnswers::MayRunAhead(int64_t sequence) const {
   const Transcript& answer = *answers_.at(sequence - first_);
-  const bool reads_logits = request_.keep_logits || request_.num_logprobs > 0;
-  return !reads_logits && !request_.sampling.has_penalties() &&
+  return !request_.reads_logits() && !request_.sampling.has_penalties() &&
          !budget_.ForcedToken(answer.text()).has_value() &&
          rules_.LimitReached(request_, answer.num_tokens() + 1) == FinishReason::kNone;
 }
@@ -33,7 +32,7 @@ std::vector<int32_t> SampledAnswers::Choose(const Sequence& sequence,
   if (request_.max_new_tokens == 0) return {};
   Transcript& answer = Of(sequence.id);
   const int32_t token = budget_.ForcedToken(answer.text()).value_or(sampled.front());
-  if (request_.keep_logits || request_.num_logprobs > 0) answer.RecordLogits(logits(0), token);
+  if (request_.reads_logits()) answer.RecordLogits(logits(0), token);
   return {token};
 }
 

@@ -39,15 +39,24 @@ void StepLoop::LaunchNext() {
   EndOutOfPages(step.out_of_pages);
   must_settle_ = step.must_settle;
   next.launched = storage_.Prepare(step);
-  if (step.plan.entries.empty()) return;
-  if (next.launched.ok() && pictures_ != nullptr) next.launched = pictures_->Prepare();
+  if (next.launched.ok() && pictures_ != nullptr && !step.plan.entries.empty()) {
+    EndWithoutRows(pictures_->Prepare(), &step.plan);
+  }
+  if (step.plan.entries.empty()) return TakeBackUntold(std::move(step.plan));
   for (const StepPlan::Entry& entry : step.plan.entries) {
     Ask(entry, [](Answering& a, const Sequence& seq) { a.OnLaunch(seq.id); });
   }
   next.plan = std::move(step.plan);
+  next.plan.ended.insert(next.plan.ended.end(), untold_.begin(), untold_.end());
+  untold_.clear();
   next.launch_time = Clock::now();
   if (next.launched.ok()) next.flight = Launch(next.plan);
   in_flight_.push_back(std::move(next));
+}
+
+void StepLoop::TakeBackUntold(StepPlan plan) {
+  untold_.insert(untold_.end(), plan.ended.begin(), plan.ended.end());
+  scheduler_.TakeBack(std::move(plan));
 }
 
 int StepLoop::Launch(StepPlan& plan) {
@@ -89,7 +98,14 @@ bool StepLoop::CanRunAhead() {
 void StepLoop::CollectOldest() {
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (!step.launched.ok()) return EndAll(step);
+  if (!step.launched.ok()) {
+    std::map<int64_t, Status> errors;
+    for (const StepPlan::Entry& entry : step.plan.entries) {
+      errors.emplace(entry.sequence, step.launched);
+    }
+    EndAll(errors);
+    return TakeBackUntold(std::move(step.plan));
+  }
   const StepResult result = runner_.Take(step.flight);
   if (!in_flight_.empty()) Resolve(result, &in_flight_.front().plan);
   RecordSpeed(step);
@@ -102,16 +118,15 @@ void StepLoop::CollectOldest() {
   scheduler_.TakeBack(std::move(step.plan));
 }
 
-// Ends the sequences of a step that could not be launched, in the order of their requests.
-void StepLoop::EndAll(const InFlight& step) {
+void StepLoop::EndAll(const std::map<int64_t, Status>& errors) {
   std::set<std::pair<int64_t, int64_t>> failed;
-  for (const StepPlan::Entry& entry : step.plan.entries) {
-    const Sequence* seq = scheduler_.Find(entry.sequence);
+  for (const auto& [sequence, error] : errors) {
+    const Sequence* seq = scheduler_.Find(sequence);
     if (seq != nullptr) failed.emplace(seq->request, seq->id);
   }
   for (const auto& [request, sequence] : failed) {
     requests_.Ask(request, [&, id = sequence](Answering& a) {
-      a.End(id, FinishReason::kError, step.launched);
+      a.End(id, FinishReason::kError, errors.at(id));
     });
   }
 }
@@ -127,6 +142,24 @@ void StepLoop::TellPromptLogits(const StepPlan& plan) {
       });
     }
   }
+}
+
+void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan) {
+  std::map<int64_t, Status> errors;
+  for (const StepPlan::Entry& entry : plan->entries) {
+    for (const StepPlan::Patch& patch : Part(plan->patches, entry.patches)) {
+      const auto failed = failed_sources.find(patch.source);
+      if (failed != failed_sources.end()) errors.emplace(entry.sequence, failed->second);
+    }
+  }
+  if (errors.empty()) return;
+  EndAll(errors);
+  const auto lives = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
+  std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);
+  StepPlan rest = plan->Only(lives);
+  rest.copies = std::move(copies);
+  must_settle_ = true;  // rows have other numbers than the scheduler knows
+  *plan = std::move(rest);
 }
 
 StepLoop::Outcomes StepLoop::Choose(const StepPlan& plan, const StepResult& result) {

@@ -7,7 +7,9 @@
 // that step is passed over.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "kuiper/base/clock.h"
@@ -54,14 +56,20 @@ class StepLoop {
 
   // Schedules and launches a step; requests that cannot go on end first.
   void LaunchNext();
+  // A plan that is not launched: the next one tells what it would have told.
+  void TakeBackUntold(StepPlan plan);
   // Hands the hidden rows of the plan to who wants them, all layers of each.
   int Launch(StepPlan& plan);
+  // Ends the sequences for which the plan reads rows of pictures that could not be made, and takes
+  // their entries out of the plan.
+  void EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan);
   void EndOutOfPages(const std::vector<const Sequence*>& seqs);
   // Whether the next step can do without knowing the tokens of the one in flight.
   bool CanRunAhead();
   // Waits for the oldest step in flight and hands out its tokens.
   void CollectOldest();
-  void EndAll(const InFlight& step);
+  // Ends those of the sequences that live, in the order of their requests.
+  void EndAll(const std::map<int64_t, Status>& errors);
   // Hands out the rows of logits of prompts.
   void TellPromptLogits(const StepPlan& plan);
   Outcomes Choose(const StepPlan& plan, const StepResult& result);
@@ -78,6 +86,7 @@ class StepLoop {
   RequestTable& requests_;
   const bool run_ahead_;
   bool must_settle_ = false;        // someone waits for the tokens in flight to be known
+  std::vector<int64_t> untold_;     // sequences that ended, which no plan has told yet
   std::deque<InFlight> in_flight_;  // oldest first, at most kMaxStepsInFlight
   Clock::time_point last_taken_;    // when the tokens of the step before were there
 };

@@ -1,7 +1,9 @@
 #include "kuiper/engine/transcript.h"
 
+#include <bit>
 #include <utility>
 
+#include "kuiper/base/hash.h"
 #include "kuiper/engine/logprobs.h"
 
 namespace kuiper {
@@ -23,6 +25,14 @@ void Transcript::OnDecision() {
 void Transcript::RecordLogits(std::span<const float> logits, int32_t token) {
   if (request_.keep_logits) {
     completion_.logits.insert(completion_.logits.end(), logits.begin(), logits.end());
+  }
+  if (request_.digest_logits) {
+    uint64_t digest = kFnv1a64Init;
+    for (const float logit : logits) {
+      const auto bits = std::bit_cast<int32_t>(logit);
+      digest = Fnv1a64({&bits, 1}, digest);
+    }
+    completion_.logit_digests.push_back(digest);
   }
   if (request_.num_logprobs > 0) {
     completion_.logprobs.push_back(LogprobsOf(logits, token, request_.num_logprobs));

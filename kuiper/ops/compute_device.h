@@ -24,6 +24,17 @@ class CapturedGraph {
   virtual void Replay() = 0;
 };
 
+// Adds up how long stretches of a device's work take, without waiting for the device.
+class WorkTimer {
+ public:
+  virtual ~WorkTimer() = default;
+  // In order with the ops; stretches do not overlap. The timer must not outlive the device.
+  virtual void Begin() = 0;
+  virtual void End() = 0;
+  // Of all stretches so far; waits for the last one.
+  virtual double Milliseconds() = 0;
+};
+
 // What decides how memory is planned and steps are launched.
 struct DeviceTraits {
   bool reads_host_memory = false;  // ops read any memory of the host, mapped files as well
@@ -58,6 +69,8 @@ class ComputeDevice {
   // done, while what came after it goes on. Marks may be waited for in any order and repeatedly.
   virtual int64_t Mark() = 0;
   virtual void WaitFor(int64_t mark) = 0;
+  // By default that of the host: right where ops have ended when their call returns.
+  virtual std::unique_ptr<WorkTimer> MakeTimer();
   // Records `body`, which may only call ops; it is executed once while being recorded. The graph
   // must not outlive the device.
   virtual StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) = 0;

@@ -19,19 +19,8 @@ PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const Api
   StatusOr<JsonNode> body = ParseJson(text, StatusCode::kInput, "the body");
   if (body.ok() && form.convert != nullptr) body = form.convert(std::move(*body));
   if (!body.ok()) return ErrorOf(body.status());
+  if (form.prepare != nullptr) return form.prepare(model, memory, std::move(*body));
   return Prepare(model, memory, std::move(*body), form.is_chat);
-}
-
-// The requests for the engine; pixels are not kept.
-std::vector<Request> TakeRequests(PreparedRequest* prepared) {
-  std::vector<Request> requests = std::move(prepared->requests);
-  prepared->requests.clear();
-  for (Request& request : requests) {
-    std::vector<VisionInput> images = std::exchange(request.images, {});
-    prepared->requests.push_back(request);
-    request.images = std::move(images);
-  }
-  return requests;
 }
 
 // A number behind the last token is worth nothing to metrics.
@@ -92,6 +81,13 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   session.prepared =
       std::make_unique<PreparedRequest>(std::move(std::get<PreparedRequest>(prepared)));
   std::vector<Request> requests = TakeRequests(session.prepared.get());
+  const size_t bytes = PictureBytes(requests);
+  if (bytes > 0 && picture_bytes_ > 0 && picture_bytes_ + bytes > settings_.max_picture_bytes) {
+    return Fail(place, MakeError(429, "queue_full",
+                                 "the pictures of other requests take the memory that this server "
+                                 "has for pictures; try again later"));
+  }
+  picture_bytes_ += session.picture_bytes = bytes;
   const PreparedRequest& wanted = *session.prepared;
   session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_form(), session.request_id);
   AnswerTitle title{session.request_id, wanted.api.model, model_->fingerprint, std::time(nullptr)};
@@ -100,6 +96,10 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
                                             settings_.reasoning_field);
   const int num_choices = static_cast<int>(session.parts->choices().size());
   num_seats_ += num_choices - std::exchange(session.num_seats, num_choices);
+  if (wanted.verified.has_value()) {
+    loop_->SubmitContiguous(exchange, 1, std::move(requests.back()));
+    requests.pop_back();
+  }
   loop_->Submit(exchange, std::move(requests));
 }
 
@@ -205,6 +205,7 @@ void AnswerSessions::Erase(Sessions::iterator place, const std::string& outcome)
             " completion_tokens=" + std::to_string(session.parts->num_generated_tokens());
   }
   num_seats_ -= session.num_seats;
+  picture_bytes_ -= session.picture_bytes;
   sessions_.erase(place);
   LogInfo(line);
 }

@@ -24,6 +24,8 @@ struct ApiForm {
   bool is_chat = true;
   // Absent: it is one already.
   StatusOr<JsonNode> (*convert)(JsonNode body) = nullptr;
+  // Absent: Prepare.
+  PreparedOr (*prepare)(const ServedModel& model, AnswerMemory* memory, JsonNode body) = nullptr;
   nlohmann::ordered_json (*error)(const ApiError& error) = ErrorJson;
   std::unique_ptr<AnswerWriter> (*make_writer)(const PreparedRequest& prepared, AnswerTitle title,
                                                const Tokenizer& tokenizer,
@@ -61,6 +63,7 @@ class AnswerSessions {
     std::string request_id;
     HttpHeaders headers;
     int num_seats = 1;
+    size_t picture_bytes = 0;  // that the engine has of it
     Clock::time_point begin = Clock::now(), last_write = begin, last_token = begin;
     bool has_token = false;
     bool streams = false;
@@ -90,6 +93,7 @@ class AnswerSessions {
   AnswerMemory memory_;
   Sessions sessions_;  // by exchange, which is the ticket as well
   int num_seats_ = 0;
+  size_t picture_bytes_ = 0;  // of all sessions
 };
 
 // `headers` with those of an answer in JSON, and of a stream of events.

@@ -5,6 +5,7 @@
 #include "kuiper/server/messages_api.h"
 #include "kuiper/server/openai_answer.h"
 #include "kuiper/server/responses_api.h"
+#include "kuiper/server/verification.h"
 
 namespace kuiper {
 
@@ -16,5 +17,7 @@ inline constexpr ApiForm kMessagesForm = {.is_chat = true,
 inline constexpr ApiForm kResponsesForm = {
     .is_chat = true, .convert = ChatOfResponses, .make_writer = MakeResponsesWriter};
 inline constexpr ApiForm kCompletionForm = {.is_chat = false, .make_writer = MakeOpenAiWriter};
+inline constexpr ApiForm kVerificationForm = {.prepare = PrepareVerification,
+                                              .make_writer = MakeVerificationWriter};
 
 }  // namespace kuiper

@@ -187,15 +187,7 @@ void UseUsualNames(JsonNode* body) {
 }
 
 Status TakeTokens(JsonNode* body, Request* parameters) {
-  const JsonNode ids = TakeField(body, "stop_token_ids");
-  if (!ids.IsNull() && !ids.IsArray()) return Bad(Param("stop_token_ids") + " is not a list");
-  for (const JsonNode& id : ids.items) {
-    const std::optional<int64_t> number = id.AsInt();
-    if (!number.has_value() || *number < 0 || *number > INT32_MAX) {
-      return Bad(Param("stop_token_ids") + " holds what is no token id");
-    }
-    parameters->stop_token_ids.push_back(static_cast<int32_t>(*number));
-  }
+  KU_ASSIGN_OR_RETURN(parameters->stop_token_ids, TakeIds(body, "stop_token_ids"));
   const JsonNode salt = TakeField(body, "cache_salt");
   if (!salt.IsNull() && !salt.IsString()) return Bad(Param("cache_salt") + " is not a string");
   parameters->cache_salt = salt.text;

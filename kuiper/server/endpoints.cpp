@@ -106,16 +106,11 @@ StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
 
 StatusOr<Json> DetokenizeBody(const ServedModel& model, JsonNode body) {
   TakeField(&body, "model");
-  const JsonNode tokens = TakeField(&body, "tokens");
-  if (!tokens.IsArray()) return Bad(Param("tokens") + " is not a list");
+  if (GivenField(body, "tokens") == nullptr) return Bad(Param("tokens") + " is not a list");
+  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TakeIds(&body, "tokens"));
   if (!body.keys.empty()) return Bad(Param(body.keys[0]) + " is not available");
-  std::vector<int32_t> ids;
-  for (const JsonNode& token : tokens.items) {
-    const std::optional<int64_t> id = token.AsInt();
-    if (!id.has_value() || *id < 0 || *id > model.tokenizer->max_id()) {
-      return Bad(Param("tokens") + " holds what is no token id");
-    }
-    ids.push_back(static_cast<int32_t>(*id));
+  for (const int32_t id : ids) {
+    if (id > model.tokenizer->max_id()) return Bad(Param("tokens") + " holds what is no token id");
   }
   // Control tokens are spelled, so that tokenizing the text gives the ids again.
   const std::string text = DecodeTokens(*model.tokenizer, ids, {.skip_special = false});

@@ -5,7 +5,10 @@
 namespace kuiper {
 
 EngineLoop::EngineLoop(Engine& engine, Deliver deliver, std::chrono::milliseconds release_after)
-    : engine_(engine), deliver_(std::move(deliver)), release_after_(release_after) {}
+    : engine_(engine),
+      contiguous_(engine),
+      deliver_(std::move(deliver)),
+      release_after_(release_after) {}
 
 void EngineLoop::Post(std::function<void()> letter) {
   {
@@ -17,6 +20,12 @@ void EngineLoop::Post(std::function<void()> letter) {
 
 void EngineLoop::Submit(int64_t ticket, std::vector<Request> requests) {
   Post([this, ticket, requests = std::move(requests)]() mutable { Add(ticket, requests); });
+}
+
+void EngineLoop::SubmitContiguous(int64_t ticket, int choice, Request request) {
+  Post([this, ticket, choice, request = std::move(request)]() mutable {
+    contiguous_.Add(ticket, choice, std::move(request));
+  });
 }
 
 void EngineLoop::Abort(int64_t ticket) {
@@ -38,7 +47,7 @@ void EngineLoop::Stop() {
 bool EngineLoop::TakeMail(std::vector<std::function<void()>>* mail) {
   const auto ready = [this] { return stopped_ || !mail_.empty(); };
   std::unique_lock lock(mutex_);
-  if (!engine_.HasWork() && !ready()) {
+  if (!HasWork() && !ready()) {
     // Questions are no work: who watches the cache does not keep it.
     if (release_after_.count() > 0 && !is_released_ &&
         !wake_.wait_until(lock, last_work_ + release_after_, ready)) {
@@ -60,6 +69,7 @@ void EngineLoop::Run() {
     for (const auto& letter : mail) letter();
     mail.clear();
     if (engine_.HasWork()) Step();
+    if (!contiguous_.empty()) contiguous_.Step(&events_);
     if (events_.empty()) continue;
     deliver_({std::exchange(events_, {}), engine_.kv_stats(), num_steps_, Clock::now()});
   }
@@ -72,10 +82,7 @@ void EngineLoop::Add(int64_t ticket, std::vector<Request>& requests) {
     const StatusOr<int64_t> id = engine_.Add(std::move(request));
     if (!id.ok()) {
       EndTicket(ticket);
-      AnswerEvent event;
-      event.ticket = ticket;
-      event.refused = id.status();
-      events_.push_back(std::move(event));
+      events_.push_back(RefusedEvent(ticket, id.status()));
       return;
     }
     origins_[*id] = {ticket, first_choice, num_samples};
@@ -84,6 +91,7 @@ void EngineLoop::Add(int64_t ticket, std::vector<Request>& requests) {
 }
 
 void EngineLoop::EndTicket(int64_t ticket) {
+  contiguous_.End(ticket);
   for (auto& [id, origin] : origins_) {
     if (origin.ticket != ticket || !std::exchange(origin.is_wanted, false)) continue;
     engine_.Abort(id);
@@ -96,17 +104,13 @@ void EngineLoop::Step() {
   for (TokenEvent& event : engine_.Step()) {
     const auto origin = origins_.find(event.request);
     const bool has_ended = event.finish != FinishReason::kNone;
-    AnswerEvent told;
-    // It is taken even when nobody wants it: the engine keeps it until then.
-    if (has_ended) told.completion = engine_.Take(event.request, event.sample).value();
+    const int sample = event.sample;
+    // Taken even when nobody wants it: the engine keeps completions until then.
+    AnswerEvent told = TakeAnswerEvent(engine_, std::move(event));
     if (origin == origins_.end()) continue;
     if (origin->second.is_wanted) {
       told.ticket = origin->second.ticket;
-      told.choice = origin->second.first_choice + event.sample;
-      told.token = event.token;
-      told.text = std::move(event.text);
-      told.reasoning = std::move(event.reasoning);
-      told.logprobs = std::move(event.logprobs);
+      told.choice = origin->second.first_choice + sample;
       events_.push_back(std::move(told));
     }
     if (has_ended && --origin->second.num_running == 0) origins_.erase(origin);

@@ -14,20 +14,10 @@
 
 #include "kuiper/base/clock.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/server/answer_event.h"
+#include "kuiper/server/contiguous_runs.h"
 
 namespace kuiper {
-
-// What became of one answer in a step, or of all that a ticket asked for.
-struct AnswerEvent {
-  int64_t ticket = 0;
-  int choice = 0;  // answers to the ticket's first request, then to its second one
-  std::optional<int32_t> token;
-  std::string text;
-  std::string reasoning;
-  std::optional<TokenLogprobs> logprobs;
-  std::optional<Completion> completion;  // the answer has ended
-  Status refused;                        // the engine does not take the ticket's requests
-};
 
 struct EngineNews {
   std::vector<AnswerEvent> events;
@@ -51,6 +41,9 @@ class EngineLoop {
   // Any thread. The answers to `requests` are told under `ticket`, a number that was not used
   // before: their events, or one that says why there will be none.
   void Submit(int64_t ticket, std::vector<Request> requests);
+  // The same for a request of one sample that runs without pages, as answer `choice` of the ticket,
+  // which may have others.
+  void SubmitContiguous(int64_t ticket, int choice, Request request);
   // Nothing more is told about the ticket.
   void Abort(int64_t ticket);
   // `f` is called on the engine's thread, between steps.
@@ -73,13 +66,15 @@ class EngineLoop {
   };
 
   void Post(std::function<void()> letter);
-  // Waits for letters, or for none while the engine has work; false: Stop was called.
+  bool HasWork() const { return engine_.HasWork() || !contiguous_.empty(); }
+  // Waits for letters, or for none while there is work; false: Stop was called.
   bool TakeMail(std::vector<std::function<void()>>* mail);
   void Add(int64_t ticket, std::vector<Request>& requests);
   void EndTicket(int64_t ticket);
   void Step();
 
   Engine& engine_;
+  ContiguousRuns contiguous_;
   const Deliver deliver_;
   const std::chrono::milliseconds release_after_;
   std::map<int64_t, Origin> origins_;  // by the engine's number of the request

@@ -24,6 +24,22 @@ void RenameField(JsonNode* object, std::string_view from, const std::string& to)
   if (!value.IsNull()) SetField(object, to, std::move(value));
 }
 
+StatusOr<std::vector<int32_t>> TakeIds(JsonNode* object, std::string_view key) {
+  const JsonNode list = TakeField(object, key);
+  if (!list.IsNull() && !list.IsArray()) {
+    return Status(StatusCode::kInput, Param(key) + " is not a list");
+  }
+  std::vector<int32_t> ids;
+  for (const JsonNode& item : list.items) {
+    const std::optional<int64_t> id = item.AsInt();
+    if (!id.has_value() || *id < 0 || *id > INT32_MAX) {
+      return Status(StatusCode::kInput, Param(key) + " holds what is no token id");
+    }
+    ids.push_back(static_cast<int32_t>(*id));
+  }
+  return ids;
+}
+
 std::string TextOfField(const JsonNode& object, std::string_view key) {
   const JsonNode* value = object.Find(key);
   return value != nullptr && value->IsString() ? value->text : "";

@@ -1,12 +1,14 @@
 // Making and changing the objects of bodies: the forms of other interfaces become chats by it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kuiper/base/json.h"
+#include "kuiper/base/status.h"
 
 namespace kuiper {
 
@@ -16,6 +18,9 @@ JsonNode TakeField(JsonNode* object, std::string_view key);
 void SetField(JsonNode* object, std::string key, JsonNode value);
 // The same for a key that may be there under another name: `from` becomes `to` unless it is null.
 void RenameField(JsonNode* object, std::string_view from, const std::string& to);
+
+// Takes a list of token ids; empty when it is absent. kInput names the field by Param.
+StatusOr<std::vector<int32_t>> TakeIds(JsonNode* object, std::string_view key);
 
 // The text of a field that is a string, else "".
 std::string TextOfField(const JsonNode& object, std::string_view key);

@@ -41,7 +41,8 @@ class OpenAiWriter : public AnswerWriter {
  private:
   Json Head(const char* object) const;
   std::string Chunk(int choice, Json delta, const std::vector<TokenPart>& tokens,
-                    const char* finish, const AnswerParts& parts) const;
+                    const char* finish, const AnswerParts& parts,
+                    const std::vector<int32_t>* prompt = nullptr) const;
   void SetReasoning(const std::string& reasoning, Json* message) const;
   Json Logprobs(const std::vector<TokenPart>& tokens) const;
   Json Usage(const AnswerParts& parts) const;
@@ -65,7 +66,8 @@ Json OpenAiWriter::Head(const char* object) const {
 }
 
 std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenPart>& tokens,
-                                const char* finish, const AnswerParts& parts) const {
+                                const char* finish, const AnswerParts& parts,
+                                const std::vector<int32_t>* prompt) const {
   Json chunk = Head(api_.is_chat ? "chat.completion.chunk" : "text_completion");
   Json item = {{"index", choice}};
   if (api_.is_chat) {
@@ -78,6 +80,7 @@ std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenP
   if (api_.return_token_ids) {
     item["token_ids"] = Json::array();
     for (const TokenPart& token : tokens) item["token_ids"].push_back(token.token);
+    if (prompt != nullptr) item["prompt_token_ids"] = *prompt;
   }
   chunk["choices"] = Json::array({std::move(item)});
   if (api_.continuous_usage) {
@@ -93,11 +96,13 @@ std::string OpenAiWriter::Begin(const AnswerParts& parts) {
   num_calls_.resize(parts.choices().size());
   for (size_t i = 0; i < parts.choices().size(); ++i) {
     const int choice = static_cast<int>(i);
+    const size_t request = i / api_.parameters().num_samples;
+    const std::vector<int32_t>& prompt = prepared_.requests.at(request).prompt;
     if (api_.is_chat) {
-      text += Chunk(choice, {{"role", "assistant"}, {"content", ""}}, {}, nullptr, parts);
-    } else if (!prepared_.echoes.empty()) {
-      const std::string& echo = prepared_.echoes.at(i / api_.parameters().num_samples);
-      text += Chunk(choice, {{"content", echo}}, {}, nullptr, parts);
+      text += Chunk(choice, {{"role", "assistant"}, {"content", ""}}, {}, nullptr, parts, &prompt);
+    } else if (!prepared_.echoes.empty() || api_.return_token_ids) {
+      const std::string echo = prepared_.echoes.empty() ? "" : prepared_.echoes.at(request);
+      text += Chunk(choice, {{"content", echo}}, {}, nullptr, parts, &prompt);
     }
   }
   return text;

@@ -6,7 +6,6 @@ namespace kuiper {
 
 PageFile PageFileOf(std::string_view path) {
   const bool is_style = path.ends_with(".css"), is_script = path.ends_with(".js");
-  const bool is_markdown = path.ends_with("/markdown.js");
   const std::string type = is_style ? "text/css" : is_script ? "text/javascript" : "text/html";
   // Nothing of the page comes from another host, and no page of another host may frame it.
   return {{{"Content-Type", type + "; charset=utf-8"},
@@ -16,10 +15,11 @@ PageFile PageFileOf(std::string_view path) {
            {"X-Content-Type-Options", "nosniff"},
            {"Referrer-Policy", "no-referrer"},
            {"Cache-Control", "no-cache"}},
-          is_style      ? kPageStyle
-          : is_markdown ? kPageMarkdown
-          : is_script   ? kPageScript
-                        : kPageHtml};
+          is_style                         ? kPageStyle
+          : path.ends_with("/markdown.js") ? kPageMarkdown
+          : path.ends_with("/verify.js")   ? kPageVerify
+          : is_script                      ? kPageScript
+                                           : kPageHtml};
 }
 
 }  // namespace kuiper

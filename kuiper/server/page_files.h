@@ -6,6 +6,7 @@ namespace kuiper {
 extern const char kPageHtml[];
 extern const char kPageStyle[];
 extern const char kPageMarkdown[];
+extern const char kPageVerify[];
 extern const char kPageScript[];
 
 }  // namespace kuiper

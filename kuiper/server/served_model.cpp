@@ -143,6 +143,25 @@ PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body
   return prepared;
 }
 
+std::vector<Request> TakeRequests(PreparedRequest* prepared) {
+  std::vector<Request> requests = std::move(prepared->requests);
+  prepared->requests.clear();
+  for (Request& request : requests) {
+    std::vector<VisionInput> images = std::exchange(request.images, {});
+    prepared->requests.push_back(request);
+    request.images = std::move(images);
+  }
+  return requests;
+}
+
+size_t PictureBytes(const std::vector<Request>& requests) {
+  size_t bytes = 0;
+  for (const Request& request : requests) {
+    for (const VisionInput& image : request.images) bytes += image.patches.size() * sizeof(float);
+  }
+  return bytes;
+}
+
 StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model,
                                           const ParsedMessages& messages) {
   Conversation conversation;

@@ -44,13 +44,20 @@ struct PreparedRequest {
   std::vector<Request> requests;
   int num_image_tokens = 0;         // of all prompts
   std::vector<std::string> echoes;  // of completions that echo: the prompts' texts
-  uint64_t history = 0;             // key of the conversation in the answer memory; chats only
+  // The ids of an answer that is verified: the second request runs without pages.
+  std::optional<std::vector<int32_t>> verified;
+  uint64_t history = 0;  // key of the conversation in the answer memory; chats only
 };
 
 using PreparedOr = std::variant<PreparedRequest, ApiError>;
 
 // `memory` may be null.
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat);
+
+// The requests for the engine; those that are kept have no pixels.
+std::vector<Request> TakeRequests(PreparedRequest* prepared);
+// Of their pixels.
+size_t PictureBytes(const std::vector<Request>& requests);
 
 // The prompt of a body with messages, without an answer: as text, and as ids with those of
 // pictures.

@@ -21,6 +21,7 @@ struct ServerSettings {
   HttpSettings http;
   AccessRules access;
   int max_queue = 64;                            // answers that may wait besides those that run
+  size_t max_picture_bytes = size_t{512} << 20;  // of pixels of requests that run and wait
   std::chrono::milliseconds request_timeout{0};  // 0: none
   std::chrono::milliseconds drain_timeout{30000};
   std::chrono::milliseconds ping_interval{15000};  // of streams that have nothing to say

@@ -5,6 +5,12 @@
 namespace kuiper {
 namespace {
 
+TEST(Counted, OneIsSingular) {
+  EXPECT_EQ(Counted(0, "token"), "0 tokens");
+  EXPECT_EQ(Counted(1, "token"), "1 token");
+  EXPECT_EQ(Counted(2, "token"), "2 tokens");
+}
+
 TEST(EditDistance, CountsLettersAndSwaps) {
   EXPECT_EQ(EditDistance("", ""), 0);
   EXPECT_EQ(EditDistance("", "abc"), 3);

@@ -152,6 +152,14 @@ class Batch(CliTest):
         self.assertEqual({long["response"]["body"]["system_fingerprint"]},
                          {flat["system_fingerprint"], several["system_fingerprint"]})
 
+    def test_another_head_is_another_fingerprint(self):
+        def fingerprint(*args):
+            answer, = self.answers(lines_of(chat("a", "Hello", max_tokens=1)), *args)
+            return answer["response"]["body"]["system_fingerprint"]
+
+        self.assertEqual(fingerprint(), fingerprint("--lm-head-dtype", "auto"))
+        self.assertNotEqual(fingerprint(), fingerprint("--lm-head-dtype", "int8"))
+
     def test_bodies_have_what_messages_files_have(self):
         request = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": False}
         plain, with_all, unread, wrong = self.answers(lines_of(

@@ -136,7 +136,7 @@ class OneShot(ImageTest):
         self.assertEqual(raw.count(str(pad)), 6)
         self.assertEqual(len(raw), 8)
         self.see_fails(5, "--raw", "-p", "<|vision_start|><|image_pad|><|vision_end|>",
-                       message="the prompt has places for 1 images and 0 videos, and there are 0")
+                       message="the prompt has places for 1 image and 0 videos, and there are 0")
 
     def test_dry_run(self):
         r = self.see("-i", self.red, "--dry-run")
@@ -165,6 +165,17 @@ class OneShot(ImageTest):
         animation = os.path.join(ARGS.source, "test", "data", "images", "moving.webp")
         both = self.answer("--video", animation, "-i", self.red, "-p", "x")
         self.assertEqual([image["frames"] is None for image in both["images"]], [False, True])
+        r = self.see("-i", self.red, "--video", animation, "-p", "x", "-m", "2")
+        self.assertIn("image 0: %s, " % self.red, r.err)
+        self.assertIn("video 1: %s, " % animation, r.err)
+        self.assertIn("Images: 1, videos: 1, ", r.err)
+        self.assertIn("\nVideos: 1, ", self.see("--video", animation, "-p", "x", "-m", "2").err)
+        self.see_fails(5, "--image", folder, "-p", "x", message=folder + " is a folder and no image",
+                       hint="--video")
+        whole = self.answer("--video", animation, "-p", "x")["images"][0]
+        small = self.answer("--video", animation, "-p", "x", "--image-max-tokens", "2")["images"][0]
+        self.assertGreater(whole["tokens"], 2 * whole["frames"])
+        self.assertLessEqual(small["tokens"], 2 * small["frames"])
         self.see_fails(5, "--video", self.red, "-p", "x", message="is a picture, not a video")
 
     def test_messages(self):
@@ -178,7 +189,7 @@ class OneShot(ImageTest):
         messages[0]["content"][0] = {"type": "image"}
         path = self.path("messages.json", json.dumps(messages))
         self.assertEqual(self.answer("--messages", path, "-i", self.red)["token_ids_fnv1a64"], want)
-        self.see_fails(5, "--messages", path, message="have places for 1 pictures, and 0 were given")
+        self.see_fails(5, "--messages", path, message="have places for 1 picture, and 0 were given")
 
     def test_packed_models_carry_what_pictures_need(self):
         packed = self.path("tiny-vl.bin")

@@ -101,6 +101,39 @@ def converse(page):
     assert page.all("#messages .assistant .body")[0].text == first
 
 
+def verify(page):
+    def result(message):
+        return page.all("#messages > li")[message].find_element(By.CSS_SELECTOR, "[role=status]").text
+
+    def verified(message, begin):
+        return lambda: result(message).startswith(begin)
+
+    page.find("#new").click()
+    page.say("What is 3 + 4?")
+    page.wait(lambda: len(page.all("#messages > li")) == 2 and page.is_idle(), "an answer to verify")
+    page.button(1, "Verify")
+    page.wait(verified(1, "identical: "), "an answer is identical without pages")
+    num_ids = page.driver.execute_script("return current.messages[1].ids.length")
+    assert result(1) == f"identical: {num_ids} tokens, logits equal", result(1)
+    page.shoot("verify")
+    page.say("And 1 + 1?")
+    page.wait(lambda: len(page.all("#messages > li")) == 4 and page.is_idle(), "a second answer to verify")
+    page.driver.execute_script("current.messages[3].ids[1] += 1")
+    # By the keyboard alone.
+    node = page.all("#messages > li")[3]
+    control = next(b for b in node.find_elements(By.TAG_NAME, "button") if b.text == "Verify")
+    page.driver.execute_script("arguments[0].previousSibling.focus()", control)
+    page.driver.switch_to.active_element.send_keys(Keys.TAB)
+    assert page.driver.switch_to.active_element == control
+    control.send_keys(Keys.ENTER)
+    page.wait(verified(3, "different from token 1 on: id is "), "an id that was changed is found")
+    page.driver.execute_script("current.messages[3].ids[1] -= 1; save()")
+    page.driver.refresh()
+    page.wait(lambda: len(page.all("#messages > li")) == 4, "the browser keeps it")
+    page.button(3, "Verify")
+    page.wait(verified(3, "identical: "), "answers can be verified after the page was loaded again")
+
+
 def markdown(page):
     text = ("# Head\n\nSome **bold** `code` <img src=x onerror=\"document.title='broken'\">\n\n- a\n- b\n\n| x | y |\n|---|---|\n"
             "| 1 | 2 |\n\n```py\nreturn \"<b>\"\n```\n")
@@ -171,6 +204,7 @@ def check(url, seeing_url, picture, folder, profile):
     try:
         converse(page)
         markdown(page)
+        verify(page)
         sizes(page)
         page.driver.set_window_size(1200, 900)
         pages_and_stop(page)

@@ -123,7 +123,7 @@ TEST(PromptSource, ImagesWithoutAPathAreThoseOfTheFlags) {
   EXPECT_TRUE(input->media.empty());
   options.media.pop_back();
   EXPECT_EQ(FromInput("", options).status().message(),
-            "the messages have places for 2 pictures, and 1 were given");
+            "the messages have places for 2 pictures, and 1 was given");
   options.media.insert(options.media.begin(), {.kind = Kind::kVideo, .text = "b"});
   EXPECT_EQ(FromInput("", options).status().message(),
             "the messages have the place of an image where a video was given");

@@ -139,7 +139,7 @@ TEST(PicturePromptTest, PlaceholdersOfImagesBecomeTheirPads) {
 
   const auto bad = ExpandPictures(prompt, {pictures.data(), 1}, kVisionTokens, nullptr);
   EXPECT_EQ(bad.status().message(),
-            "the prompt has places for 2 images and 0 videos, and there are 1 images and 0 videos");
+            "the prompt has places for 2 images and 0 videos, and there are 1 image and 0 videos");
   const VisionInput video = MakePicture("v", {2, 2, 2});
   const auto mixed =
       ExpandPictures(Ids{kVideo, kImage}, std::vector{pictures[0], video}, kVisionTokens, nullptr);

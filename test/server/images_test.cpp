@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "kuiper/chat/conversation.h"
+#include "test/server/base64.h"
 #include "test/server/joined_stream.h"
 #include "test/server/served_engine.h"
 
@@ -12,6 +13,7 @@ namespace kuiper {
 namespace {
 
 using Json = nlohmann::json;
+using test::Base64;
 using test::Join;
 using test::PicturesOf;
 using test::ServedEngine;
@@ -23,20 +25,6 @@ constexpr char kQuestion[] = "What color is it?";
 
 std::string Sample(const std::string& name) {
   return Source(std::string(kModel) + "/samples/" + name);
-}
-
-std::string Base64(const std::string& bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t k = i; k < i + 3; ++k) {
-      bits = bits << 8 | (k < bytes.size() ? static_cast<uint8_t>(bytes[k]) : 0);
-    }
-    for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[bits >> shift & 63];
-  }
-  for (size_t k = 0; k < (3 - bytes.size() % 3) % 3; ++k) text[text.size() - 1 - k] = '=';
-  return text;
 }
 
 std::string SampleInBase64(const std::string& name) {
@@ -187,6 +175,26 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
       served.Ask("POST", "/v1/chat/completions", BodyOf(Json::array({Question(png)})).dump());
   EXPECT_EQ(good.status, 200) << good.body;
   EXPECT_EQ(served.PagesHeld(), 0);
+}
+
+TEST(ServerImages, PixelsOfWaitingRequestsAreLimited) {
+  ServerSettings settings;
+  settings.max_picture_bytes = 1;  // of others: one request is served whatever it takes
+  ServedEngine served(SeeingConfig(), settings);
+  const std::string body = BodyOf(Json::array({Question(SampleUrl("circle.png"))})).dump();
+  const std::string head =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n";
+  const std::shared_ptr<void> engine_stands_still = served.Hold();
+  test::RawClient first(served.port()), second(served.port());
+  first.Send(head + body);
+  second.Send(head + body);
+  // One of them is refused while the other one waits for the engine.
+  EXPECT_TRUE(test::Eventually([&] {
+    return served.Ask("GET", "/metrics").body.find("status=\"429\"} 1\n") != std::string::npos;
+  }));
+  EXPECT_EQ(served.Chat({{"messages", Json::array({Question(SampleUrl("circle.png"))})}}).status,
+            429);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "kuiper/kernels/simt/memory.h"
 #include "kuiper/kernels/simt/runtime.h"
 #include "kuiper/ops/ops.h"
-#include "test/engine/engine_test_util.h"
+#include "test/engine/picture_engines.h"
 #include "test/log_capture.h"
 #include "test/test_data.h"
 
@@ -72,6 +72,42 @@ TEST_F(DeviceCareTest, PlanIsWhatTheEngineAllocates) {
       const double planned = static_cast<double>(engine->memory_plan().total_bytes());
       EXPECT_NEAR(planned / allocated, 1, 0.001) << "paged " << paged;
     }
+  }
+}
+
+// Of three requests of a step, the one whose picture finds no memory ends, and the others go on as
+// they do alone; later there is memory again.
+TEST_F(DeviceCareTest, APictureWithoutMemoryEndsItsOwnRequestOnly) {
+  for (const bool run_ahead : {false, true}) {
+    EngineConfig config = test::BaseConfig(kSimt);
+    config.max_num_seqs = 3;
+    config.run_ahead = run_ahead;
+    const auto alone = Create(config), engine = Create(config);
+    ASSERT_TRUE(alone != nullptr && engine != nullptr);
+    RunToEnd(*engine, test::MakeRequest(test::FindPrompt("text"), 1));  // memory of the KV cache
+    const Request text = test::MakeRequest(test::FindPrompt("text"));
+    const Request small = test::MakeRequest(test::FindPrompt("middle"));
+    const Request large = test::MakeRequest(test::FindPrompt("wide"));
+    const Completion expected_text = RunToEnd(*alone, text);
+    const Completion expected_small = RunToEnd(*alone, small);
+    const size_t per_token = alone->memory_plan().picture_bytes /
+                             static_cast<size_t>(*alone->config().vision_cache_tokens);
+    const auto first = engine->Add(text), second = engine->Add(large), third = engine->Add(small);
+    ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+    const simt::Pretence before = pretence_;
+    const size_t room = per_token * (small.images[0].num_tokens() + 1);
+    pretence_.used_by_others = pretence_.total_bytes - simt::AllocatedDeviceBytes() - room;
+    while (engine->HasWork()) engine->Step();
+    pretence_ = before;
+    const Completion failed = engine->Take(*second).value();
+    EXPECT_EQ(failed.finish, FinishReason::kError);
+    EXPECT_EQ(failed.error.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(failed.error.message().find("there is no memory for the 35 tokens of wide.image0"),
+              std::string::npos)
+        << failed.error.message();
+    ExpectSameBits(engine->Take(*first).value(), expected_text, "text");
+    ExpectSameBits(engine->Take(*third).value(), expected_small, "small");
+    ExpectSameBits(RunToEnd(*engine, large), RunToEnd(*alone, large), "later");
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include "kuiper/engine/engine.h"
 #include "kuiper/kernels/simt/runtime.h"
-#include "test/engine/engine_test_util.h"
+#include "test/engine/picture_engines.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -73,6 +73,18 @@ TEST(HostWaitsTest, StepsWaitForTheHostWhereItHasWorkToDo) {
   const simt::HostWaits waits = WaitsOf(*engine, request);
   EXPECT_EQ(waits.idle, 6u);
   EXPECT_EQ(waits.syncs, 6u) << "one per row of logits";
+}
+
+// A picture is encoded behind the step in flight, and timed without a wait.
+TEST(HostWaitsTest, EncodingAPictureDoesNotWait) {
+  const auto engine = Create(test::BaseConfig({DeviceType::kSimt, 0}));
+  Request request = test::MakeRequest(test::FindPrompt("two"), 4);
+  request.keep_logits = false;
+  const double before = engine->run_facts().encode_ms;
+  const simt::HostWaits waits = WaitsOf(*engine, request);
+  EXPECT_EQ(waits.syncs, 0u);
+  EXPECT_EQ(engine->run_facts().pictures_encoded, 2);
+  EXPECT_GT(engine->run_facts().encode_ms, before);
 }
 
 }  // namespace

@@ -140,6 +140,28 @@ TEST_F(SimtRuntimeTest, EventsOrderStreams) {
   ASSERT_EQ(cudaStreamDestroy(second), cudaSuccess);
 }
 
+TEST_F(SimtRuntimeTest, EventsTellTheTimeBetweenThem) {
+  cudaEvent_t begin = nullptr, end = nullptr, untimed = nullptr;
+  for (cudaEvent_t* event : {&begin, &end}) {
+    ASSERT_EQ(cudaEventCreateWithFlags(event, cudaEventBlockingSync), cudaSuccess);
+  }
+  ASSERT_EQ(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming), cudaSuccess);
+  float milliseconds = -1;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaEventRecord(begin, stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(untimed, stream_), cudaSuccess);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(Add(device_, device_, step_, kN, stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(end, stream_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaErrorNotReady);
+  ASSERT_EQ(cudaEventSynchronize(end), cudaSuccess);
+  ASSERT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaSuccess);
+  EXPECT_GT(milliseconds, 0.f);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, untimed, end), cudaErrorInvalidValue);
+  for (const cudaEvent_t event : {begin, end, untimed}) {
+    ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  }
+}
+
 TEST_F(SimtRuntimeTest, AGraphReplaysWithWhatItsBuffersHold) {
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   ASSERT_EQ(cudaMemcpyAsync(device_, pinned_, kBytes, cudaMemcpyHostToDevice, stream_),

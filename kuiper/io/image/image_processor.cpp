@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/text.h"
 #include "kuiper/io/image/data_url.h"
 #include "kuiper/io/image/decode_image.h"
 #include "kuiper/io/image/frame_sampling.h"
@@ -37,12 +39,25 @@ StatusOr<ImageProcessor> ImageProcessor::Create(const VisionConfig& config,
   return ImageProcessor(changed, options);
 }
 
+// Of all frames together.
+PixelBudget ImageProcessor::VideoBudget(int64_t num_frames) const {
+  PixelBudget budget = config_.video_pixels;
+  const int64_t token_pixels = int64_t{config_.factor()} * config_.factor();
+  const int64_t groups = std::max<int64_t>(num_frames / config_.temporal_patch_size, 1);
+  const int64_t pixels_of_a_token = token_pixels * groups * config_.temporal_patch_size;
+  if (options_.max_tokens.value_or(INT64_MAX) <= budget.max / pixels_of_a_token) {
+    budget.max = *options_.max_tokens * pixels_of_a_token;
+  }
+  budget.min = std::min(budget.min, budget.max);
+  return budget;
+}
+
 Status ImageProcessor::CheckTokens(PictureSize size, const std::string& name) const {
   const int64_t num_tokens = size.height / config_.factor() * (size.width / config_.factor());
   if (num_tokens <= options_.max_tokens.value_or(num_tokens)) return OkStatus();
   return Status(StatusCode::kInput,
-                name + " is so narrow that it takes " + std::to_string(num_tokens) +
-                    " tokens, more than " + Param("image_max_tokens"),
+                name + " is so narrow that it takes " + Counted(num_tokens, "token") +
+                    ", more than " + Param("image_max_tokens"),
                 "cut it into pieces, or allow more tokens");
 }
 
@@ -105,8 +120,10 @@ StatusOr<VisionInput> ImageProcessor::FromVideo(const std::string& path,
       input.width = frame.width;
       input.height = frame.height;
       const int num_frames = static_cast<int>(indices.size());
-      KU_ASSIGN_OR_RETURN(size, FitVideo(num_frames, {frame.height, frame.width}, config_.factor(),
-                                         config_.temporal_patch_size, config_.video_pixels, path));
+      KU_ASSIGN_OR_RETURN(size,
+                          FitVideo(num_frames, {frame.height, frame.width}, config_.factor(),
+                                   config_.temporal_patch_size, VideoBudget(num_frames), path));
+      KU_RETURN_IF_ERROR(CheckTokens(size, path));
       KU_ASSIGN_OR_RETURN(writer, PatchWriter::Create(config_, num_frames, size, &input));
     } else if (frame.width != input.width || frame.height != input.height) {
       return Status(StatusCode::kInput,

@@ -19,7 +19,7 @@ namespace kuiper {
 struct ImageOptions {
   ImageLimits limits;
   std::optional<int64_t> min_pixels, max_pixels;  // of images, after scaling
-  std::optional<int64_t> max_tokens;              // of an image; never more
+  std::optional<int64_t> max_tokens;  // of an image, or of a frame of a video; never more
 };
 
 class ImageProcessor {
@@ -51,6 +51,7 @@ class ImageProcessor {
  private:
   ImageProcessor(const VisionConfig& config, const ImageOptions& options)
       : config_(config), options_(options) {}
+  PixelBudget VideoBudget(int64_t num_frames) const;
   Status CheckTokens(PictureSize size, const std::string& name) const;
 
   VisionConfig config_;

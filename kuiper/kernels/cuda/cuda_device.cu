@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "kuiper/base/check.h"
 #include "kuiper/base/text.h"
@@ -249,6 +250,71 @@ void CudaDevice::WaitFor(int64_t mark) {
   KU_CHECK(!capturing_ && mark >= 0 && mark < num_marks_);
   Enter();
   KU_CUDA_CHECK(cudaEventSynchronize(events_[mark % events_.size()]));
+}
+
+namespace {
+
+// Two events per stretch, which are used again when the device has passed them.
+class EventTimer : public WorkTimer {
+ public:
+  explicit EventTimer(const CudaDevice& device) : device_(device) {}
+  ~EventTimer() override {
+    device_.Enter();
+    for (const std::vector<Stretch>& list : {running_, spare_}) {
+      for (const Stretch& stretch : list) {
+        KU_CUDA_CHECK(cudaEventDestroy(stretch.begin));
+        KU_CUDA_CHECK(cudaEventDestroy(stretch.end));
+      }
+    }
+  }
+  EventTimer(const EventTimer&) = delete;
+
+  void Begin() override {
+    const cudaStream_t stream = device_.Enter();
+    while (!running_.empty() && cudaEventQuery(running_.front().end) == cudaSuccess) TakeOldest();
+    if (spare_.empty()) {
+      Stretch made;
+      for (cudaEvent_t* event : {&made.begin, &made.end}) {
+        KU_CUDA_CHECK(cudaEventCreateWithFlags(event, cudaEventBlockingSync));
+      }
+      spare_.push_back(made);
+    }
+    running_.push_back(spare_.back());
+    spare_.pop_back();
+    KU_CUDA_CHECK(cudaEventRecord(running_.back().begin, stream));
+  }
+  void End() override { KU_CUDA_CHECK(cudaEventRecord(running_.back().end, device_.Enter())); }
+  double Milliseconds() override {
+    device_.Enter();
+    while (!running_.empty()) {
+      KU_CUDA_CHECK(cudaEventSynchronize(running_.front().end));
+      TakeOldest();
+    }
+    return milliseconds_;
+  }
+
+ private:
+  struct Stretch {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+  void TakeOldest() {
+    float milliseconds = 0;
+    KU_CUDA_CHECK(
+        cudaEventElapsedTime(&milliseconds, running_.front().begin, running_.front().end));
+    milliseconds_ += milliseconds;
+    spare_.push_back(running_.front());
+    running_.erase(running_.begin());
+  }
+
+  const CudaDevice& device_;
+  std::vector<Stretch> running_, spare_;  // oldest first
+  double milliseconds_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkTimer> CudaDevice::MakeTimer() {
+  return std::make_unique<EventTimer>(*this);
 }
 
 Status CudaDevice::SetStream(void* stream) {

@@ -30,6 +30,7 @@ class CudaDevice final : public ComputeDevice {
   void Sync() override;
   int64_t Mark() override;
   void WaitFor(int64_t mark) override;
+  std::unique_ptr<WorkTimer> MakeTimer() override;
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
   Status Enqueue(const std::function<void()>& body) override;
   Status SetStream(void* stream) override;

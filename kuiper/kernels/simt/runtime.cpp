@@ -1,5 +1,6 @@
 #include "kuiper/kernels/simt/runtime.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -218,6 +219,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new Event;
   (*event)->sleeps = (flags & cudaEventBlockingSync) != 0;
+  (*event)->has_time = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 
@@ -233,7 +235,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
   event->stream = &Get(stream);
   const uint64_t ticket = ++event->recorded;
-  return Queue(stream, [event, ticket] { event->reached = ticket; });
+  return Queue(stream, [event, ticket] {
+    event->reached = ticket;
+    event->time = std::chrono::steady_clock::now();
+  });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -260,6 +265,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++Device().waits.events;
   Device().waits.polled += !event->sleeps;
   Device().waits.idle += event->stream->queue.empty();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const Lock lock(Device().mutex);
+  for (const cudaEvent_t event : {begin, end}) {
+    if (!event->has_time || event->recorded == 0) return Result(cudaErrorInvalidValue);
+    if (event->reached < event->recorded) return Result(cudaErrorNotReady);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
   return cudaSuccess;
 }
 

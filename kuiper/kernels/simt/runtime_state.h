@@ -2,6 +2,7 @@
 // stream is captured into, and the lock around all of it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -37,7 +38,9 @@ struct Stream {
 struct Event {
   Stream* stream = nullptr;  // where it was last recorded
   uint64_t recorded = 0, reached = 0;
-  bool sleeps = false;  // who waits for it
+  bool has_time = false;
+  std::chrono::steady_clock::time_point time;  // when it was reached
+  bool sleeps = false;                         // who waits for it
 };
 
 // Copies from the device to a pinned buffer.

@@ -1,4 +1,4 @@
-// The chat page. It asks nobody but the server that it came from; markdown.js draws what a model said.
+// The chat page. It asks nobody but the server that it came from; markdown.js draws what a model said, verify.js checks it.
 "use strict";
 // ---- What is kept: conversations and settings, in this browser.
 const SETTINGS = [
@@ -63,6 +63,7 @@ function draw(message, index) {
   tools.append(button("Copy", () => navigator.clipboard.writeText(message.content)));
   if (message.role === "user") tools.append(button("Edit", () => edit(index)));
   else tools.append(button("Regenerate", () => again(index)));
+  if (message.ids?.length) tools.append(...verification(message, index));
   if (message.stats) tools.append(make("span", "", message.stats));
   return node;
 }
@@ -107,10 +108,14 @@ function again(index) {
 
 // ---- Asking.
 const headers = () => ({"Content-Type": "application/json", ...(settings.key ? {Authorization: "Bearer " + settings.key} : {})});
+function messagesOf(list, system) {
+  const messages = list.map(({role, content, images}) => ({role, content: contentOf(content, images)}));
+  return system ? [{role: "system", content: system}, ...messages] : messages;
+}
+// The ids and the seed are what an answer is verified by.
 function bodyOf(chat) {
-  const messages = chat.messages.map(({role, content, images}) => ({role, content: contentOf(content, images)}));
-  if (settings.system) messages.unshift({role: "system", content: settings.system});
-  const body = {messages, stream: true, stream_options: {include_usage: true}};
+  const body = {messages: messagesOf(chat.messages, settings.system), stream: true, stream_options: {include_usage: true},
+    return_token_ids: true, seed: crypto.getRandomValues(new Uint32Array(1))[0]};
   for (const [name] of SETTINGS) {
     if (["system", "thinking", "raw", "key"].includes(name) || settings[name] === undefined || settings[name] === "") continue;
     body[name] = Number(settings[name]);
@@ -133,7 +138,9 @@ async function* events(response) {
 }
 function take(event, message) {
   if (event.error) throw new Error(event.error.message);
-  const delta = event.choices[0]?.delta ?? {};
+  const choice = event.choices[0], delta = choice?.delta ?? {};
+  message.ids.push(...choice?.token_ids ?? []);
+  if (choice?.prompt_token_ids) promptIds.set(message, choice.prompt_token_ids);
   message.content += delta.content ?? "";
   message.reasoning = (message.reasoning ?? "") + (delta.reasoning_content ?? delta.reasoning ?? "");
   if (!event.usage) return;
@@ -151,10 +158,11 @@ function drawSoon(node, message) {
   });
 }
 async function answer() {
-  const chat = current, message = {role: "assistant", content: ""}, control = new AbortController();
+  const chat = current, control = new AbortController(), {messages, stream, stream_options, ...asked} = bodyOf(chat);
+  const message = {role: "assistant", content: "", ids: [], asked, system: settings.system};
   const id = "page-" + crypto.getRandomValues(new Uint32Array(2)).join("-");
   running = {id, stop: () => control.abort()};
-  const body = JSON.stringify(bodyOf(chat));
+  const body = JSON.stringify({messages, stream, stream_options, ...asked});
   chat.messages.push(message);
   const node = draw(message, chat.messages.length - 1);
   $("messages").append(node);

@@ -143,6 +143,34 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
   }
 }
 
+TEST_F(FolderTest, TokensOfAFrameAreLimited) {
+  constexpr int kTokensWhole = 12 * 8;
+  for (const int num_frames : {4, 5, 6}) {
+    Write(FrameName(num_frames - 1), 384, 256, 0);
+    for (int frame = 0; frame + 1 < num_frames; ++frame) Write(FrameName(frame), 384, 256, frame);
+    for (const int64_t max_tokens : {1, 2, 24, 95, 96, 97, 1 << 30}) {
+      ImageOptions options;
+      options.max_tokens = max_tokens;
+      const auto video =
+          ImageProcessor::Create({}, options).value().FromVideo(folder_.string(), 2.0);
+      ASSERT_TRUE(video.ok()) << video.status().message();
+      const int64_t tokens = video->num_tokens() / video->grid.t;
+      EXPECT_LE(tokens, max_tokens) << num_frames << " frames";
+      EXPECT_GE(tokens, std::min<int64_t>(max_tokens, kTokensWhole) / 2) << num_frames;
+      // It is a budget of transformers' own kind, for all frames together.
+      VisionConfig config;
+      const int64_t groups = num_frames / 2;
+      config.video_pixels.max =
+          std::min(config.video_pixels.max, max_tokens * 32 * 32 * 2 * groups);
+      config.video_pixels.min = std::min(config.video_pixels.min, config.video_pixels.max);
+      const auto expected =
+          ImageProcessor::Create(config, {}).value().FromVideo(folder_.string(), 2.0);
+      ASSERT_TRUE(expected.ok()) << expected.status().message();
+      EXPECT_EQ(video->digest, expected->digest);
+    }
+  }
+}
+
 TEST_F(FolderTest, OnlySampledFramesAreDecoded) {
   // 24 frames at 24 a second: 4 of them.
   for (int frame = 0; frame < 24; ++frame) {

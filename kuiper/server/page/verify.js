@@ -1,0 +1,24 @@
+// The button that verifies an answer: the server runs it again, with pages and without, and compares ids and logits.
+"use strict";
+const promptIds = new WeakMap();  // of answers; too many to be kept in the browser
+function verification(message, index) {
+  const result = make("span");
+  result.setAttribute("role", "status");
+  const control = button("Verify", async () => {
+    if (control.getAttribute("aria-disabled")) return;
+    control.setAttribute("aria-disabled", "true");
+    result.textContent = "running it again without pages \u2026";
+    try {
+      const body = {...message.asked, messages: messagesOf(current.messages.slice(0, index), message.system),
+        token_ids: message.ids, prompt_token_ids: promptIds.get(message)};
+      const response = await fetch("kuiper/verify", {method: "POST", headers: headers(), body: JSON.stringify(body)});
+      const report = await response.json();
+      result.textContent = report.error?.message ?? report.message;
+    } catch (error) {
+      result.textContent = String(error.message ?? error);
+    }
+    control.removeAttribute("aria-disabled");
+  });
+  control.title = "Run this answer again without pages; compare ids and logits";
+  return [control, result];
+}
