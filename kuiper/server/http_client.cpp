@@ -122,7 +122,9 @@ StatusOr<int64_t> HttpClient::Begin(const HttpCall& call) {
   std::string text =
       call.method + " " + address_.prefix + call.path + " HTTP/1.1\r\nHost: " + address_.host +
       "\r\nConnection: close\r\nContent-Length: " + std::to_string(call.body.size()) + "\r\n";
-  for (const auto& [name, value] : call.headers) text.append(name + ": " + value + "\r\n");
+  for (const auto& [name, value] : call.headers) {
+    text.append(name).append(": ").append(value).append("\r\n");
+  }
   const int64_t id = next_call_++;
   calls_.emplace(id, Calling{.fd = fd, .unsent = text + "\r\n" + call.body});
   return id;
