@@ -104,6 +104,7 @@ void EngineLoop::Step() {
       told.text = std::move(event.text);
       told.reasoning = std::move(event.reasoning);
       told.logprobs = std::move(event.logprobs);
+      told.prompt_logprobs = std::move(event.prompt_logprobs);
       events_.push_back(std::move(told));
     }
     if (has_ended && --origin->second.num_running == 0) origins_.erase(origin);

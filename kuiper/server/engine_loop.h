@@ -24,8 +24,9 @@ struct AnswerEvent {
   std::string text;
   std::string reasoning;
   std::optional<TokenLogprobs> logprobs;
-  std::optional<Completion> completion;  // the answer has ended
-  Status refused;                        // the engine does not take the ticket's requests
+  std::vector<TokenLogprobs> prompt_logprobs;  // with the answer's first event
+  std::optional<Completion> completion;        // the answer has ended
+  Status refused;                              // the engine does not take the ticket's requests
 };
 
 struct EngineNews {
