@@ -165,6 +165,9 @@ std::vector<Row> GenerationRows(Options& o) {
              "sampling of generation_config.json, where not given (default: servers, and chat on a "
              "terminal)"),
           row("stop"),
+          row("min_tokens"),
+          row("stop_token_ids"),
+          row("logit_bias"),
           row("ignore_eos"),
           Infer(row("logprobs")),
           Infer(row("beam_width")),

@@ -44,6 +44,8 @@ void FinishServe(Options* options) {
   if (!options->args.given("prefix-cache")) options->engine.prefix_cache = true;
   if (!options->args.given("use-generation-config")) options->use_generation_config = true;
   if (!options->args.given("seed")) options->request.sampling.seed = kRandomSeed;
+  constexpr int kPromptRows = 32;  // 20 MB of logits with a vocabulary of 152 thousand
+  options->engine.prompt_rows = std::min(kPromptRows, options->engine.max_num_batched_tokens);
   // What one body may make the server decode: 200 MB of pixels.
   options->image.limits.max_pixels = int64_t{1} << 26;
 }

@@ -29,6 +29,7 @@ LENGTH_PENALTIES = (-1.0, 0.0, 0.6, 1.0, 2.0)
 REPETITION_PENALTIES = (1.0, 1.0, 1.3, 0.8)
 PROMPT_LENGTHS = (1, 3, 15, 16, 17, 33)
 NEW_TOKENS = (1, 2, 7, 17, 40)
+BIASES = (-100.0, -3.0, -0.5, 0.5, 3.0)
 
 SUM_MARGIN = 1e-3  # between sums of log probabilities, each of which is good to about 1e-5
 SCORE_MARGIN = 1e-4  # between scores, relative to them
@@ -102,6 +103,8 @@ class Watched:
             repetition_penalty=case["repetition_penalty"],
             early_stopping=False,
             max_new_tokens=case["max_new_tokens"],
+            sequence_bias={(int(t),): b for t, b in case.get("logit_bias", {}).items()} or None,
+            min_new_tokens=case.get("min_new_tokens"),
             eos_token_id=case["eos"] or None,
             stop_strings=case.get("stop"),
             pad_token_id=0,
@@ -149,6 +152,19 @@ def draw_case(model, settings, dice):
     return {**case, "answers": answers}
 
 
+def draw_case_with_biases(model, settings, dice):
+    """Biases of tokens that answers hold and of others, and ends that come too early."""
+    case = draw_case(model, settings, dice)
+    vocab = model.model.config.vocab_size
+    ids = {dice.choice(dice.choice(case["answers"])["ids"]) for _ in range(2)}
+    ids |= {dice.randrange(2, vocab) for _ in range(3)}
+    case["logit_bias"] = {str(token): dice.choice(BIASES) for token in sorted(ids)}
+    answers = model.answers(case)
+    case["eos"] = sorted({dice.choice(dice.choice(answers)["ids"]) for _ in range(2)})
+    case["min_new_tokens"] = dice.randint(1, case["max_new_tokens"])
+    return {**case, "answers": model.answers(case)}
+
+
 def draw_case_with_stop_string(model, settings, dice):
     """The same with a string of the answers' text, which ends some of them."""
     text = " ".join(dice.choices(WORDS, k=dice.randint(1, 8)))
@@ -163,13 +179,14 @@ def draw_case_with_stop_string(model, settings, dice):
 
 
 def make_cases():
-    dice = random.Random(20260)
     cases, dropped = [], 0
-    for name in (*MODELS, MODEL_WITH_TEXT):
+    dice, other_dice = random.Random(20260), random.Random(20261)
+    plan = [(name, draw_case, WIDTHS, LENGTH_PENALTIES, dice) for name in MODELS]
+    plan.append((MODEL_WITH_TEXT, draw_case_with_stop_string, (2, 3), LENGTH_PENALTIES, dice))
+    plan += [(name, draw_case_with_biases, (1, 2, 3), (0.0, 1.0), other_dice) for name in MODELS]
+    for name, draw, widths, length_penalties, dice in plan:
         model = Watched(ROOT / name)
-        draw = draw_case_with_stop_string if name == MODEL_WITH_TEXT else draw_case
-        widths = (2, 3) if name == MODEL_WITH_TEXT else WIDTHS
-        for width, length_penalty in itertools.product(widths, LENGTH_PENALTIES):
+        for width, length_penalty in itertools.product(widths, length_penalties):
             settings = draw_settings(width, length_penalty, dice)
             while True:
                 try:

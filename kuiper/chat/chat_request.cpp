@@ -59,6 +59,34 @@ Status ParseStrings(const JsonNode& node, const std::string& spelled,
   return good ? OkStatus() : Bad(spelled + " is neither a string nor a list of strings");
 }
 
+// A list of ids of tokens.
+bool ParseIds(const JsonNode& node, std::vector<int32_t>* ids) {
+  ids->clear();
+  return node.IsArray() && std::all_of(node.items.begin(), node.items.end(), [&](const auto& item) {
+           const std::optional<int64_t> id = item.AsInt();
+           ids->push_back(static_cast<int32_t>(id.value_or(0)));
+           return id.has_value() && *id >= 0 && *id <= INT32_MAX;
+         });
+}
+
+// {"ID": NUMBER}, by the text that people type.
+Status ParseMap(const JsonNode& node, const Parameter& parameter, const std::string& spelled,
+                std::map<int, float>* map) {
+  if (!node.IsObject()) return Bad(spelled + " is not an object");
+  map->clear();
+  std::string text;
+  for (size_t i = 0; i < node.keys.size(); ++i) {
+    const JsonNode& value = node.items[i];
+    if (!value.IsNumber() || node.keys[i].find_first_of(",:") != std::string::npos) {
+      return Bad(spelled + " is not of ids and numbers");
+    }
+    text.append(text.empty() ? "" : ",").append(node.keys[i]).append(":").append(value.text);
+  }
+  if (text.empty()) return OkStatus();
+  const Status set = SetVariable(map, parameter.limits, spelled, text);
+  return set.ok() ? set : Bad(set.message(Param));
+}
+
 Status ParseParameter(const JsonNode& body, const char* field, const Parameter& parameter,
                       Request* request) {
   const JsonNode* node = GivenField(body, field);
@@ -67,6 +95,12 @@ Status ParseParameter(const JsonNode& body, const char* field, const Parameter& 
   const Variable variable = parameter.of(*request);
   if (auto* const* strings = std::get_if<std::vector<std::string>*>(&variable)) {
     return ParseStrings(*node, spelled, *strings);
+  }
+  if (auto* const* ids = std::get_if<std::vector<int>*>(&variable)) {
+    return ParseIds(*node, *ids) ? OkStatus() : Bad(spelled + " is not a list of token ids");
+  }
+  if (auto* const* map = std::get_if<std::map<int, float>*>(&variable)) {
+    return ParseMap(*node, parameter, spelled, *map);
   }
   if (bool* const* on = std::get_if<bool*>(&variable)) {
     if (!node->IsBool()) return Bad(spelled + " is not true or false");
@@ -109,13 +143,8 @@ Status ParsePrompt(const JsonNode* prompt, ChatRequest* request) {
     request->text = prompt->text;
     return OkStatus();
   }
-  bool good = prompt != nullptr && prompt->IsArray() && !prompt->items.empty();
-  for (size_t i = 0; good && i < prompt->items.size(); ++i) {
-    const std::optional<int64_t> id = prompt->items[i].AsInt();
-    good = id.has_value() && *id >= 0 && *id <= INT32_MAX;
-    request->request.prompt.push_back(static_cast<int32_t>(id.value_or(0)));
-  }
-  if (good) return OkStatus();
+  const bool is_list = prompt != nullptr && prompt->IsArray() && !prompt->items.empty();
+  if (is_list && ParseIds(*prompt, &request->request.prompt)) return OkStatus();
   return Bad(Param("prompt") + " is neither a string nor a list of token ids");
 }
 

@@ -59,6 +59,9 @@ std::vector<Parameter> MakeTable() {
                "of the sampler; -1 = another one each time, which the output names"),
       InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1},
                         "tokens to generate at most")),
+      OfRequest("min_tokens", &Request::min_new_tokens, {},
+                "generate so many before the end of the sequence or " + Param("stop") +
+                    " may end the answer"),
       InChats(
           OfRequest("reasoning_budget", &Request::reasoning_budget,
                     {.min = -1, .automatic = kAutoReasoningBudget},
@@ -66,6 +69,10 @@ std::vector<Parameter> MakeTable() {
                         Param("max_tokens"))),
       InChats(OfRequest("stop", &Request::stop, {},
                         "end the answer before this string; may be repeated")),
+      OfRequest("stop_token_ids", &Request::stop_token_ids, {},
+                "ids of tokens that end the answer as the end-of-sequence token does"),
+      OfRequest("logit_bias", &Request::logit_bias, {-100, 100},
+                "added to the logits of these ids of tokens"),
       OfRequest("ignore_eos", &Request::ignore_eos, {},
                 "generate on after the end-of-sequence token"),
       NotInBodies(OfRequest("logprobs", &Request::num_logprobs, {0, 20},

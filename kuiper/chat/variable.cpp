@@ -182,6 +182,25 @@ Status Parse(const Input& input, std::vector<int>* out) {
   return OkStatus();
 }
 
+Status Parse(const Input& input, std::map<int, float>* out) {
+  std::map<int, float> entries;
+  for (size_t begin = 0; begin <= input.text.size();) {
+    const size_t end = std::min(input.text.find(',', begin), input.text.size());
+    const std::string item = input.text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t colon = std::min(item.find(':'), item.size());
+    const std::string key = item.substr(0, colon),
+                      value = item.substr(std::min(colon + 1, item.size()));
+    int number = 0;
+    KU_RETURN_IF_ERROR(Parse({input.spelled, key, Limits{}}, &number));
+    const auto [entry, is_new] = entries.try_emplace(number);
+    if (!is_new) return Bad(input, "'" + key + "' is there twice");
+    KU_RETURN_IF_ERROR(Parse({input.spelled, value, input.limits}, &entry->second));
+  }
+  *out = std::move(entries);
+  return OkStatus();
+}
+
 Status Parse(const Input& input, Device* out) {
   const std::string_view text = input.text;
   int index = 0;
@@ -249,6 +268,13 @@ std::string Text(const std::vector<T>& values) {
   for (const T& value : values) list.append(list.empty() ? "" : ",").append(Text(value));
   return list;
 }
+std::string Text(const std::map<int, float>& values) {
+  std::string list;
+  for (const auto& [key, value] : values) {
+    list.append(list.empty() ? "" : ",").append(Text(key)).append(":").append(Text(double{value}));
+  }
+  return list;
+}
 template <typename T>
 std::string Text(const std::optional<T>& value) {
   return value.has_value() ? Text(*value) : "";
@@ -311,6 +337,7 @@ std::string ValueName(const Variable& variable, const Limits& limits) {
     return "";
   if (Holds<Device, std::optional<Device>>(variable)) return "cpu|simt|cuda:N";
   if (Holds<std::vector<int>>(variable)) return "LIST";
+  if (Holds<std::map<int, float>>(variable)) return "ID:F,...";
   if (Holds<float, double, std::optional<double>>(variable)) return "F";
   if (limits.absent != nullptr) return std::string("N|") + limits.absent;
   return limits.bytes ? "SIZE" : limits.automatic.has_value() ? "N|auto" : "N";

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -45,13 +46,15 @@ NamedValues OneOf(T* variable,
   return named;
 }
 
-// The type says what may be written. Lists of numbers are separated by commas; a list of strings
-// takes one more with each value. What is optional stays absent until it is set.
+// The type says what may be written. Lists of numbers are separated by commas, as are entries
+// "KEY:NUMBER" of a map, whose keys are whole numbers from 0; a list of strings takes one more with
+// each value. What is optional stays absent until it is set.
 using Variable =
     std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*, std::vector<int>*,
-                 std::vector<std::string>*, std::optional<bool>*, std::optional<int>*,
-                 std::optional<int64_t>*, std::optional<uint64_t>*, std::optional<double>*,
-                 std::optional<std::string>*, Device*, std::optional<Device>*, NamedValues>;
+                 std::vector<std::string>*, std::map<int, float>*, std::optional<bool>*,
+                 std::optional<int>*, std::optional<int64_t>*, std::optional<uint64_t>*,
+                 std::optional<double>*, std::optional<std::string>*, Device*,
+                 std::optional<Device>*, NamedValues>;
 
 // What a number may be. A uint64 of at least -1 may be -1, which is stored as 2^64-1
 // and is the only way to write that.

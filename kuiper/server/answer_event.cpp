@@ -13,6 +13,7 @@ AnswerEvent TakeAnswerEvent(Engine& engine, TokenEvent event) {
   told.text = std::move(event.text);
   told.reasoning = std::move(event.reasoning);
   told.logprobs = std::move(event.logprobs);
+  told.prompt_logprobs = std::move(event.prompt_logprobs);
   return told;
 }
 

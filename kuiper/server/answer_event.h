@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kuiper/engine/engine.h"
 
@@ -17,8 +18,9 @@ struct AnswerEvent {
   std::string text;
   std::string reasoning;
   std::optional<TokenLogprobs> logprobs;
-  std::optional<Completion> completion;  // the answer has ended
-  Status refused;                        // the engine does not take the ticket's requests
+  std::vector<TokenLogprobs> prompt_logprobs;  // with the answer's first event
+  std::optional<Completion> completion;        // the answer has ended
+  Status refused;                              // the engine does not take the ticket's requests
 };
 
 // Of an event of `engine`, from which the completion of an answer that has ended is taken; without

@@ -56,10 +56,11 @@ AnswerDelta AnswerParts::Take(const AnswerEvent& event) {
   } else {
     delta.text = event.text;
   }
+  if (!event.prompt_logprobs.empty()) choice.prompt_logprobs = event.prompt_logprobs;
   if (event.token.has_value()) {
     ++num_generated_;
     if (event.logprobs.has_value() || prepared_.api.return_token_ids) {
-      delta.tokens.push_back({*event.token, event.logprobs.value_or(TokenLogprobs())});
+      delta.tokens.push_back({*event.token, event.logprobs});
     }
   }
   choice.text += delta.text;

@@ -20,7 +20,7 @@ struct CallPart {
 
 struct TokenPart {
   int32_t token = 0;
-  TokenLogprobs logprobs;
+  std::optional<TokenLogprobs> logprobs;
 };
 
 // What an event adds to an answer.
@@ -46,7 +46,8 @@ class AnswerParts {
     std::string text, reasoning;
     std::vector<CallPart> calls;
     std::vector<TokenPart> tokens;
-    std::optional<Completion> completion;  // there when it has ended
+    std::vector<TokenLogprobs> prompt_logprobs;  // there with the first event
+    std::optional<Completion> completion;        // there when it has ended
     std::optional<ToolCallParser> parser;
 
     // "stop", "length" or "tool_calls".

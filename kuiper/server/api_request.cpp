@@ -52,9 +52,6 @@ Status CheckUndone(JsonNode* body) {
       {"guided_grammar", kGrammar},
       {"functions", "use tools"},
       {"function_call", "use tool_choice"},
-      {"logit_bias", "logits are changed by penalties only"},
-      {"min_tokens", "end-of-sequence tokens cannot be ruled out"},
-      {"prompt_logprobs", "log probabilities are of generated tokens"},
       {"audio", "answers are text"},
       {"prediction", "there is no speculative decoding"},
       {"web_search_options", "the server reaches no other host"},
@@ -109,12 +106,33 @@ Status TakeLogprobs(JsonNode* body, ApiRequest* request) {
     KU_RETURN_IF_ERROR(TakeInt(body, "logprobs", 0, kMaxTopLogprobs, &top));
     request->wants_logprobs = top.has_value();
     KU_RETURN_IF_ERROR(TakeBool(body, "echo", &request->echo));
-    if (request->echo && request->wants_logprobs) {
-      return NotDone("echo", "there are no log probabilities of the prompt");
-    }
   }
   request->top_logprobs = top.value_or(0);
+  KU_RETURN_IF_ERROR(
+      TakeInt(body, "prompt_logprobs", 0, kMaxTopLogprobs, &request->prompt_logprobs));
+  if (request->prompt_logprobs.has_value() && request->stream) {
+    return Bad(Param("prompt_logprobs") + " is of whole answers, not of a " + Param("stream"));
+  }
   return OkStatus();
+}
+
+// What the engine is asked for.
+void SetLogprobs(const ApiRequest& request, Request* parameters) {
+  // One alternative is looked for where the chosen token alone is wanted.
+  if (request.wants_logprobs) parameters->num_logprobs = std::max(1, request.top_logprobs);
+  parameters->num_prompt_logprobs = request.prompt_logprobs;
+  if (request.echo && request.wants_logprobs) {
+    parameters->num_prompt_logprobs =
+        std::max(request.prompt_logprobs.value_or(0), request.top_logprobs);
+  }
+}
+
+// A prompt that is echoed may be all that is wanted.
+void TakeNoTokens(JsonNode* body, const ApiRequest& request, Request* parameters) {
+  const JsonNode* most = GivenField(*body, "max_tokens");
+  if (!request.echo || most == nullptr || most->AsInt() != 0) return;
+  TakeField(body, "max_tokens");
+  parameters->max_new_tokens = 0;
 }
 
 Status TakeTools(JsonNode* body, ApiRequest* request) {
@@ -186,8 +204,7 @@ void UseUsualNames(JsonNode* body) {
   SetField(body, "messages", std::move(messages));
 }
 
-Status TakeTokens(JsonNode* body, Request* parameters) {
-  KU_ASSIGN_OR_RETURN(parameters->stop_token_ids, TakeIds(body, "stop_token_ids"));
+Status TakeSalt(JsonNode* body, Request* parameters) {
   const JsonNode salt = TakeField(body, "cache_salt");
   if (!salt.IsNull() && !salt.IsString()) return Bad(Param("cache_salt") + " is not a string");
   parameters->cache_salt = salt.text;
@@ -241,7 +258,7 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   KU_RETURN_IF_ERROR(TakeStream(&body, &request));
   KU_RETURN_IF_ERROR(TakeLogprobs(&body, &request));
   KU_RETURN_IF_ERROR(TakeBool(&body, "return_token_ids", &request.return_token_ids));
-  KU_RETURN_IF_ERROR(TakeTokens(&body, &parameters));
+  KU_RETURN_IF_ERROR(TakeSalt(&body, &parameters));
   if (is_chat) {
     if (GivenField(body, "messages") == nullptr) return Bad(Param("messages") + " is missing");
     if (GivenField(body, "prompt") != nullptr) return Bad(Param("prompt") + " is not available");
@@ -260,8 +277,8 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   }
   request.has_max_tokens = GivenField(body, "max_tokens") != nullptr ||
                            GivenField(body, "max_completion_tokens") != nullptr;
-  // One alternative is looked for where the chosen token alone is wanted.
-  if (request.wants_logprobs) parameters.num_logprobs = std::max(1, request.top_logprobs);
+  TakeNoTokens(&body, request, &parameters);
+  SetLogprobs(request, &parameters);
   KU_RETURN_IF_ERROR(ParsePrompts(std::move(body), parameters, &request));
   return request;
 }

@@ -3,6 +3,7 @@
 // so, and so is a field that nobody knows. Knows no HTTP.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct ApiRequest {
   bool echo = false;              // completions: the answer begins with the prompt
   bool wants_logprobs = false;
   int top_logprobs = 0;
+  std::optional<int> prompt_logprobs = {};  // alternatives of the prompt's tokens, in vLLM's form
   bool return_token_ids = false;
   bool include_reasoning = true;
   bool reads_tool_calls = false;  // there are tools, and the model may call them

@@ -321,7 +321,7 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
   KU_RETURN_IF_ERROR(SetChoice(TakeField(&body, "tool_choice"), &body));
   KU_RETURN_IF_ERROR(SetThinking(TakeField(&body, "thinking"), &body));
   RenameField(&body, "stop_sequences", "stop");
-  for (const char* field : {"n", "beam_width", "logprobs"}) {
+  for (const char* field : {"n", "beam_width", "logprobs", "prompt_logprobs"}) {
     if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
   }
   return body;

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/server/token_logprobs.h"
+
 namespace kuiper {
 namespace {
 
@@ -41,10 +43,14 @@ class OpenAiWriter : public AnswerWriter {
  private:
   Json Head(const char* object) const;
   std::string Chunk(int choice, Json delta, const std::vector<TokenPart>& tokens,
-                    const char* finish, const AnswerParts& parts,
-                    const std::vector<int32_t>* prompt = nullptr) const;
+                    const char* finish, const AnswerParts& parts);
+  std::string Echo(int choice, const AnswerParts& parts);
+  const Request& RequestOf(size_t choice) const {
+    return prepared_.requests.at(choice / api_.parameters().num_samples);
+  }
   void SetReasoning(const std::string& reasoning, Json* message) const;
-  Json Logprobs(const std::vector<TokenPart>& tokens) const;
+  Json ChatLogprobs(const std::vector<TokenPart>& tokens) const;
+  Json CompletionLogprobs(size_t number, const AnswerParts::Choice& choice) const;
   Json Usage(const AnswerParts& parts) const;
   Json Timings(const AnswerParts& parts) const;
   static Json Call(const CallPart& call, std::optional<size_t> index);
@@ -54,7 +60,9 @@ class OpenAiWriter : public AnswerWriter {
   const AnswerTitle title_;
   const Tokenizer& tokenizer_;
   const ReasoningField field_;
-  std::vector<size_t> num_calls_;  // told so far, of each choice
+  std::vector<size_t> num_calls_;    // told so far, of each choice
+  std::vector<LogprobLists> lists_;  // of each choice of a completion
+  std::vector<bool> echoed_, told_prompt_;
 };
 
 Json OpenAiWriter::Head(const char* object) const {
@@ -66,8 +74,7 @@ Json OpenAiWriter::Head(const char* object) const {
 }
 
 std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenPart>& tokens,
-                                const char* finish, const AnswerParts& parts,
-                                const std::vector<int32_t>* prompt) const {
+                                const char* finish, const AnswerParts& parts) {
   Json chunk = Head(api_.is_chat ? "chat.completion.chunk" : "text_completion");
   Json item = {{"index", choice}};
   if (api_.is_chat) {
@@ -75,12 +82,18 @@ std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenP
   } else {
     item["text"] = delta.value("content", "");
   }
-  item["logprobs"] = api_.wants_logprobs && !tokens.empty() ? Logprobs(tokens) : Json();
+  item["logprobs"] = nullptr;
+  if (api_.wants_logprobs && !tokens.empty()) {
+    item["logprobs"] = api_.is_chat ? ChatLogprobs(tokens) : lists_.at(choice).Next(tokens);
+  }
   item["finish_reason"] = finish == nullptr ? Json() : Json(finish);
-  if (api_.return_token_ids) {
+  if (api_.return_token_ids && echoed_.at(choice)) {
     item["token_ids"] = Json::array();
     for (const TokenPart& token : tokens) item["token_ids"].push_back(token.token);
-    if (prompt != nullptr) item["prompt_token_ids"] = *prompt;
+  }
+  if (api_.return_token_ids && !told_prompt_.at(choice)) {
+    item["prompt_token_ids"] = RequestOf(choice).prompt;
+    told_prompt_[choice] = true;
   }
   chunk["choices"] = Json::array({std::move(item)});
   if (api_.continuous_usage) {
@@ -93,23 +106,38 @@ std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenP
 
 std::string OpenAiWriter::Begin(const AnswerParts& parts) {
   std::string text;
-  num_calls_.resize(parts.choices().size());
-  for (size_t i = 0; i < parts.choices().size(); ++i) {
+  const size_t num_choices = parts.choices().size();
+  num_calls_.resize(num_choices);
+  lists_.assign(num_choices, LogprobLists(tokenizer_, api_.top_logprobs));
+  echoed_.assign(num_choices, prepared_.echoes.empty());
+  told_prompt_.assign(num_choices, false);
+  for (size_t i = 0; i < num_choices; ++i) {
     const int choice = static_cast<int>(i);
-    const size_t request = i / api_.parameters().num_samples;
-    const std::vector<int32_t>& prompt = prepared_.requests.at(request).prompt;
     if (api_.is_chat) {
-      text += Chunk(choice, {{"role", "assistant"}, {"content", ""}}, {}, nullptr, parts, &prompt);
-    } else if (!prepared_.echoes.empty() || api_.return_token_ids) {
-      const std::string echo = prepared_.echoes.empty() ? "" : prepared_.echoes.at(request);
-      text += Chunk(choice, {{"content", echo}}, {}, nullptr, parts, &prompt);
+      text += Chunk(choice, {{"role", "assistant"}, {"content", ""}}, {}, nullptr, parts);
+    } else if (!api_.wants_logprobs && !echoed_[i]) {
+      text += Echo(choice, parts);
     }
   }
   return text;
 }
 
+// The prompt, with its log probabilities where they are wanted.
+std::string OpenAiWriter::Echo(int choice, const AnswerParts& parts) {
+  const Request& request = RequestOf(choice);
+  const std::string& text = prepared_.echoes.at(choice / api_.parameters().num_samples);
+  std::vector<TokenPart> tokens;
+  if (api_.wants_logprobs) {
+    tokens = PromptParts(request.prompt, parts.choices()[choice].prompt_logprobs);
+  }
+  std::string chunk = Chunk(choice, {{"content", text}}, tokens, nullptr, parts);
+  echoed_[choice] = true;
+  return chunk;
+}
+
 std::string OpenAiWriter::OnDelta(const AnswerDelta& delta, const AnswerParts& parts) {
   std::string text;
+  if (!echoed_.at(delta.choice)) text += Echo(delta.choice, parts);
   Json message = Json::object();
   if (!delta.reasoning.empty()) SetReasoning(delta.reasoning, &message);
   if (!delta.text.empty()) message["content"] = delta.text;
@@ -161,13 +189,20 @@ Json OpenAiWriter::Whole(const AnswerParts& parts) const {
     } else {
       item["text"] = choice.text;
     }
-    item["logprobs"] = api_.wants_logprobs ? Logprobs(choice.tokens) : Json();
+    item["logprobs"] = nullptr;
+    if (api_.wants_logprobs) {
+      item["logprobs"] =
+          api_.is_chat ? ChatLogprobs(choice.tokens) : CompletionLogprobs(list.size(), choice);
+    }
+    if (api_.prompt_logprobs.has_value()) {
+      (api_.is_chat ? body : item)["prompt_logprobs"] = PromptLogprobsJson(
+          tokenizer_, RequestOf(list.size()), choice.prompt_logprobs, *api_.prompt_logprobs);
+    }
     item["finish_reason"] = choice.finish();
     if (choice.completion.has_value()) item["seed"] = choice.completion->seed;
     if (api_.return_token_ids) {
       item["token_ids"] = choice.completion->tokens;
-      const size_t request = list.size() / api_.parameters().num_samples;
-      item["prompt_token_ids"] = prepared_.requests.at(request).prompt;
+      item["prompt_token_ids"] = RequestOf(list.size()).prompt;
     }
     list.push_back(std::move(item));
   }
@@ -191,41 +226,31 @@ Json OpenAiWriter::Call(const CallPart& call, std::optional<size_t> index) {
   return json;
 }
 
-// Chats have a list of objects, completions an object of lists.
-Json OpenAiWriter::Logprobs(const std::vector<TokenPart>& tokens) const {
+Json OpenAiWriter::ChatLogprobs(const std::vector<TokenPart>& tokens) const {
   const auto entry = [&](int32_t id, float logprob) {
     const std::string_view bytes = tokenizer_.Bytes(id);
     return Json{{"token", bytes}, {"logprob", logprob}, {"bytes", BytesOf(bytes)}};
   };
-  const auto top_of = [&](const TokenPart& token) {
-    const auto& top = token.logprobs.top;
-    return std::vector(top.begin(), top.begin() + std::min<size_t>(top.size(), api_.top_logprobs));
-  };
-  if (api_.is_chat) {
-    Json content = Json::array();
-    for (const TokenPart& token : tokens) {
-      Json item = entry(token.token, token.logprobs.chosen);
-      item["top_logprobs"] = Json::array();
-      for (const auto& [id, logprob] : top_of(token)) {
-        item["top_logprobs"].push_back(entry(id, logprob));
-      }
-      content.push_back(std::move(item));
-    }
-    return {{"content", std::move(content)}, {"refusal", nullptr}};
-  }
-  Json lists = {{"tokens", Json::array()},
-                {"token_logprobs", Json::array()},
-                {"top_logprobs", Json::array()}};
+  Json content = Json::array();
   for (const TokenPart& token : tokens) {
-    lists["tokens"].push_back(tokenizer_.Bytes(token.token));
-    lists["token_logprobs"].push_back(token.logprobs.chosen);
-    Json top = Json::object();
-    for (const auto& [id, logprob] : top_of(token)) {
-      top[std::string(tokenizer_.Bytes(id))] = logprob;
+    const TokenLogprobs logprobs = token.logprobs.value_or(TokenLogprobs());
+    Json item = entry(token.token, logprobs.chosen);
+    item["top_logprobs"] = Json::array();
+    const size_t num_top = std::min<size_t>(logprobs.top.size(), api_.top_logprobs);
+    for (size_t i = 0; i < num_top; ++i) {
+      item["top_logprobs"].push_back(entry(logprobs.top[i].first, logprobs.top[i].second));
     }
-    lists["top_logprobs"].push_back(std::move(top));
+    content.push_back(std::move(item));
   }
-  return lists;
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+// Of a choice: the prompt's where it is echoed, and the answer's.
+Json OpenAiWriter::CompletionLogprobs(size_t number, const AnswerParts::Choice& choice) const {
+  std::vector<TokenPart> tokens;
+  if (api_.echo) tokens = PromptParts(RequestOf(number).prompt, choice.prompt_logprobs);
+  tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
+  return LogprobLists(tokenizer_, api_.top_logprobs).Next(tokens);
 }
 
 Json OpenAiWriter::Usage(const AnswerParts& parts) const {

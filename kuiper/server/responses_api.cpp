@@ -325,7 +325,7 @@ StatusOr<JsonNode> ChatOfResponses(JsonNode body) {
   } else {
     return Bad(Param("input") + " is neither a string nor a list");
   }
-  for (const char* field : {"messages", "n", "beam_width", "logprobs"}) {
+  for (const char* field : {"messages", "n", "beam_width", "logprobs", "prompt_logprobs"}) {
     if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
   }
   SetField(&body, "messages", ListNode(std::move(messages)));

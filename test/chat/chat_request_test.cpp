@@ -49,6 +49,33 @@ TEST(ChatRequest, ParametersReplaceTheDefaults) {
   EXPECT_EQ(automatic->request.reasoning_budget, kAutoReasoningBudget);
 }
 
+TEST(ChatRequest, BiasesAndEndsOfTokens) {
+  Request defaults;
+  defaults.logit_bias = {{1, 1.f}};
+  const auto request = Parse(
+      R"({"prompt": "p", "logit_bias": {"7": -100, "3": 0.5}, "min_tokens": 4,
+          "stop_token_ids": [3, 4]})",
+      defaults);
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->request.logit_bias, (std::map<int32_t, float>{{3, 0.5f}, {7, -100.f}}));
+  EXPECT_EQ(request->request.min_new_tokens, 4);
+  EXPECT_EQ(request->request.stop_token_ids, (std::vector<int32_t>{3, 4}));
+  EXPECT_EQ(Parse(R"({"prompt": "p"})", defaults)->request.logit_bias, defaults.logit_bias);
+  EXPECT_TRUE(Parse(R"({"prompt": "p", "logit_bias": {}})", defaults)->request.logit_bias.empty());
+  EXPECT_EQ(Error(R"("logit_bias": [1])"), "body.logit_bias is not an object");
+  EXPECT_EQ(Error(R"("logit_bias": {"1": "2"})"), "body.logit_bias is not of ids and numbers");
+  EXPECT_EQ(Error(R"("logit_bias": {"1:2,3": 2})"), "body.logit_bias is not of ids and numbers");
+  EXPECT_EQ(Error(R"("logit_bias": {"a": 2})"), "body.logit_bias: 'a' is not a whole number");
+  EXPECT_EQ(Error(R"("logit_bias": {"1": -100.5})"),
+            "body.logit_bias: -100.5 is out of range (must be from -100 to 100)");
+  EXPECT_EQ(Error(R"("min_tokens": -1)"),
+            "body.min_tokens: -1 is out of range (must be at least 0 and fit into 31 bits)");
+  for (const char* ids : {"3", "[-1]", "[1.5]", "[\"a\"]", "{}"}) {
+    EXPECT_EQ(Error(std::string(R"("stop_token_ids": )") + ids),
+              "body.stop_token_ids is not a list of token ids");
+  }
+}
+
 TEST(ChatRequest, PromptsAreTextOrTokens) {
   const auto text = Parse(R"({"prompt": "p"})");
   ASSERT_TRUE(text.ok());

@@ -29,9 +29,10 @@ TEST(Parameters, EachHasAVariableOfItsOwn) {
     Request request;
     const std::string before = VariableText(parameter.of(request));
     const std::string value = before == "false" ? "true" : before == "1" ? "0.5" : "1";
+    const bool is_map = std::holds_alternative<std::map<int, float>*>(parameter.of(request));
     const bool whole = !std::holds_alternative<float*>(parameter.of(request));
-    ASSERT_TRUE(parameter.Set(&request, "x", whole && value == "0.5" ? "2" : value).ok())
-        << parameter.name;
+    const std::string text = is_map ? "1:1" : whole && value == "0.5" ? "2" : value;
+    ASSERT_TRUE(parameter.Set(&request, "x", text).ok()) << parameter.name;
     for (const Parameter& other : Parameters()) {
       Request fresh;
       const bool changed = VariableText(other.of(request)) != VariableText(other.of(fresh));
@@ -51,8 +52,10 @@ TEST(Parameters, TheEngineTakesWhatTheRangesAllow) {
       Request request;
       request.prompt = {1};
       if (parameter.name == "length_penalty") request.beam_width = 2;
+      if (parameter.name == "min_tokens") request.max_new_tokens = INT32_MAX;
       char text[40];
-      std::snprintf(text, sizeof(text), "%.10g", value);
+      const bool is_map = std::holds_alternative<std::map<int, float>*>(kind);
+      std::snprintf(text, sizeof(text), is_map ? "3:%.10g" : "%.10g", value);
       if (value == limits.min && limits.above_min) {
         EXPECT_FALSE(parameter.Set(&request, "x", text).ok()) << parameter.name;
         continue;

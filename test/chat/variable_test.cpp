@@ -169,6 +169,28 @@ TEST(Variable, ListsAndOptionalValues) {
   }
 }
 
+TEST(Variable, MapsAreKeysWithNumbers) {
+  std::map<int, float> map = {{9, 9.f}};
+  const Limits limits{-100, 100};
+  EXPECT_EQ(Error(&map, limits, "5:-100,12:2.5"), "");
+  EXPECT_EQ(map, (std::map<int, float>{{5, -100.f}, {12, 2.5f}}));
+  EXPECT_EQ(VariableText(&map), "5:-100,12:2.5");
+  EXPECT_EQ(ValueName(&map, limits), "ID:F,...");
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"", "x: '' is not a whole number"},
+      {"5", "x: '' is not a number"},
+      {"5:", "x: '' is not a number"},
+      {"5:1,", "x: '' is not a whole number"},
+      {"a:1", "x: 'a' is not a whole number"},
+      {"-1:1", "x: -1 is out of range (must be at least 0 and fit into 31 bits)"},
+      {"5:1:2", "x: '1:2' is not a number"},
+      {"5:101", "x: 101 is out of range (must be from -100 to 100)"},
+      {"5:nan", "x: 'nan' is not a number"},
+      {"5:1,05:2", "x: '05' is there twice"}};
+  for (const auto& [text, message] : mistakes) EXPECT_EQ(Error(&map, limits, text), message);
+  EXPECT_EQ(map.size(), 2u) << "a mistake changes nothing";
+}
+
 TEST(Variable, MessagesShowTheBeginningOfLongTexts) {
   int count = 0;
   EXPECT_EQ(Error(&count, {}, std::string(100, 'y')),

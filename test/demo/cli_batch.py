@@ -92,6 +92,25 @@ class Batch(CliTest):
             self.assertEqual(body["choices"][0]["text"].strip(),
                              (alone["reasoning"] + alone["text"]).strip())
 
+    def test_biases_and_least_lengths_are_those_of_flags(self):
+        question = {"messages": [{"role": "user", "content": "What is 2 + 3?"}], "max_tokens": 30,
+                    "chat_template_kwargs": {"enable_thinking": False}}
+        flags = ("-p", "What is 2 + 3?", "-n", "30", "--think", "off", "-o", "json")
+        plain = self.qwen3_run(*flags, "--logprobs", "1").json()
+        self.assertEqual(plain["finish_reason"], "stop")
+        ids = [token["id"] for token in plain["logprobs"]]
+        cases = [({"logit_bias": {str(ids[1]): -100, "42": 1.5}}, ("--logit-bias", f"{ids[1]}:-100,42:1.5")),
+                 ({"min_tokens": 30}, ("--min-tokens", "30")),
+                 ({"stop_token_ids": [ids[2]]}, ("--stop-token-ids", str(ids[2]))),
+                 ({"stop_token_ids": [ids[2]], "min_tokens": 4}, ("--stop-token-ids", str(ids[2]), "--min-tokens", "4"))]
+        answers = self.answers(lines_of(*({"custom_id": str(i), **question, **fields}
+                                          for i, (fields, _) in enumerate(cases))))
+        for answer, (_, args) in zip(answers, cases):
+            alone = self.qwen3_run(*flags, *args).json()
+            self.assertNotEqual(alone["text"], plain["text"])
+            self.assertEqual(answer["text"], alone["text"])
+            self.assertEqual(answer["finish_reason"], alone["finish_reason"])
+
     def test_a_bad_line_gets_an_error_in_its_place(self):
         bad = [
             ("{\"custom_id\": ", None, "invalid JSON at byte"),
@@ -109,7 +128,11 @@ class Batch(CliTest):
             (chat("wide", "x", beam_width=17), "wide", "needs as many sequences; 16 are allowed"),
             (chat("warm", "x", beam_width=2, temperature=1), "warm", "takes no temperature"),
             (chat("penalty", "x", length_penalty=2), "penalty", "needs a body.beam_width above 1"),
-            (chat("field", "x", logit_bias={"1": 1}), "field", "body.logit_bias is not available"),
+            (chat("field", "x", suffix="y"), "field", "body.suffix is not available"),
+            (chat("bias", "x", logit_bias={"1": 101}), "bias", "body.logit_bias: 101 is out of range"),
+            (chat("outside", "x", logit_bias={"99999": 1}), "outside", "token id 99999 is outside the vocabulary"),
+            (chat("least", "x", min_tokens=4, max_tokens=3), "least", "body.min_tokens must be from 0 to body.max_tokens"),
+            (chat("ends", "x", stop_token_ids=[-1]), "ends", "body.stop_token_ids is not a list of token ids"),
             (chat("hot", "x", temperature=1000), "hot", "body.temperature: 1000"),
             (chat("word", "x", top_p="much"), "word", "body.top_p is not a number"),
             (chat("tokens", "x", max_tokens=0), "tokens", "body.max_tokens: 0 is out of range"),

@@ -58,6 +58,13 @@ def completions_and_models(client):
     text = "".join(c.choices[0].text for c in
                    client.completions.create(model="tiny", prompt="The red", temperature=0, max_tokens=5, stream=True))
     expect("streamed completion", "The red" + text, whole.choices[0].text)
+    expect("biased", client.completions.create(model="tiny", prompt="The red", temperature=0, max_tokens=3, logprobs=0,
+                                               logit_bias={"42": 100}).choices[0].logprobs.tokens, ["K"] * 3)
+    scored = client.completions.create(model="tiny", prompt="The red", max_tokens=0, echo=True, logprobs=2).choices[0]
+    expect("scored text", (scored.text, scored.logprobs.token_logprobs[0]), ("The red", None))
+    expect("lengths", len({len(l) for l in (scored.logprobs.tokens, scored.logprobs.token_logprobs,
+                                            scored.logprobs.top_logprobs, scored.logprobs.text_offset)}), 1)
+    expect("pieces", "".join(scored.logprobs.tokens), "The red")
     expect("models", [m.id for m in client.models.list()], ["tiny"])
     expect("model", client.models.retrieve("tiny").id, "tiny")
 

@@ -47,6 +47,11 @@ TEST(BeamGoldenTest, AnswersAndScoresAreThoseOfHuggingFace) {
     request.max_new_tokens = c.at("max_new_tokens");
     request.sampling.repetition_penalty = c.at("repetition_penalty");
     request.ignore_eos = c.at("eos").empty();
+    request.min_new_tokens = c.value("min_new_tokens", 0);
+    const Json biases = c.value("logit_bias", Json::object());
+    for (const auto& [id, bias] : biases.items()) {
+      request.logit_bias[std::stoi(id)] = bias;
+    }
     const test::TempDir dir;
     if (!request.ignore_eos) {
       CopyWithEos(config.model_path, c.at("eos").get<std::vector<int32_t>>(), dir);

@@ -41,6 +41,7 @@ class ServedEngine {
     config.page_size = 4;
     if (config.max_num_seqs == 1) config.max_num_seqs = 4;
     config.prefix_cache = true;
+    config.prompt_rows = 5;
     config.on_kv_event = view_.observer();
     pictures_ = PicturesOf(config.model_path);
     if (pictures_.has_value()) config.image_max_tokens = pictures_->processor().most_tokens();

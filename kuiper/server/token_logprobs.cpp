@@ -1,0 +1,91 @@
+#include "kuiper/server/token_logprobs.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "kuiper/io/utf8.h"
+
+namespace kuiper {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Bytes that are no text are told apart, as OpenAI writes them: they are keys.
+std::string TextOf(std::string_view bytes) {
+  if (IsValidUtf8(bytes)) return std::string(bytes);
+  std::string text = "bytes:";
+  for (const char c : bytes) {
+    char escaped[5];
+    std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned char>(c));
+    text += escaped;
+  }
+  return text;
+}
+
+int64_t NumCharacters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+std::vector<TokenPart> PromptParts(std::span<const int32_t> prompt,
+                                   std::span<const TokenLogprobs> logprobs) {
+  std::vector<TokenPart> parts;
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    TokenPart& part = parts.emplace_back(TokenPart{prompt[i], {}});
+    if (i > 0 && i <= logprobs.size()) part.logprobs = logprobs[i - 1];
+  }
+  return parts;
+}
+
+Json LogprobLists::Next(std::span<const TokenPart> tokens) {
+  Json lists = {{"tokens", Json::array()},
+                {"token_logprobs", Json::array()},
+                {"top_logprobs", Json::array()},
+                {"text_offset", Json::array()}};
+  for (const TokenPart& part : tokens) {
+    const std::string text = TextOf(tokenizer_->Bytes(part.token));
+    lists["tokens"].push_back(text);
+    lists["text_offset"].push_back(num_characters_);
+    num_characters_ += NumCharacters(text_.Push(part.token));
+    if (!part.logprobs.has_value()) {
+      lists["token_logprobs"].push_back(nullptr);
+      lists["top_logprobs"].push_back(nullptr);
+      continue;
+    }
+    const TokenLogprobs& of = *part.logprobs;
+    lists["token_logprobs"].push_back(of.chosen);
+    Json top = Json::object();
+    const size_t num_top = std::min<size_t>(of.top.size(), num_top_);
+    // Of tokens with one text the likeliest.
+    for (size_t i = 0; i < num_top; ++i) {
+      top.emplace(TextOf(tokenizer_->Bytes(of.top[i].first)), of.top[i].second);
+    }
+    top.emplace(text, of.chosen);
+    lists["top_logprobs"].push_back(std::move(top));
+  }
+  return lists;
+}
+
+Json PromptLogprobsJson(const Tokenizer& tokenizer, const Request& request,
+                        std::span<const TokenLogprobs> logprobs, int num_top) {
+  Json list = Json::array({nullptr});
+  for (size_t i = 0; i < logprobs.size(); ++i) {
+    const TokenLogprobs& of = logprobs[i];
+    Json entries = Json::object();
+    const auto add = [&](int32_t id, float logprob, int rank) {
+      entries.emplace(std::to_string(id), Json{{"logprob", logprob},
+                                               {"rank", rank},
+                                               {"decoded_token", TextOf(tokenizer.Bytes(id))}});
+    };
+    add(request.prompt.at(i + 1), of.chosen, of.rank);
+    const int count = std::min(static_cast<int>(of.top.size()), num_top);
+    for (int k = 0; k < count; ++k) add(of.top[k].first, of.top[k].second, k + 1);
+    list.push_back(std::move(entries));
+  }
+  return list;
+}
+
+}  // namespace kuiper
