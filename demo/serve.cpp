@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "demo/exit_code.h"
+#include "demo/report.h"
 #include "demo/signals.h"
 #include "demo/tasks.h"
 #include "kuiper/base/atomic_file.h"
@@ -18,7 +19,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-StatusOr<ServerSettings> SettingsOf(const Options& options, const InterruptScope& interrupt) {
+StatusOr<ServerSettings> SettingsOf(const Options& options) {
   const ServeFlags& flags = options.serve;
   ServerSettings settings;
   settings.http.host = flags.host;
@@ -35,7 +36,6 @@ StatusOr<ServerSettings> SettingsOf(const Options& options, const InterruptScope
   settings.reasoning_field = flags.reasoning_field;
   settings.memory_tokens = static_cast<size_t>(flags.answer_memory);
   settings.service = ServiceOfEnvironment();
-  settings.should_end = [&interrupt] { return interrupt.interrupted(); };
   AccessRules& access = settings.access;
   access.cors_origin = flags.cors_origin;
   // A web page can ask the loopback by any name that leads there, but no other address of this
@@ -98,7 +98,13 @@ class NetworkThread {
 StatusOr<int> RunServe(ProgramRun& run) {
   const ServeFlags& flags = run.options.serve;
   const InterruptScope interrupt;
-  KU_ASSIGN_OR_RETURN(const ServerSettings settings, SettingsOf(run.options, interrupt));
+  KU_ASSIGN_OR_RETURN(ServerSettings settings, SettingsOf(run.options));
+  settings.should_end = [&] {  // asked until it is time
+    if (!interrupt.interrupted()) return false;
+    run.console.Info(Format("draining: answers have %g s to end; a second signal ends them",
+                            flags.drain_timeout));
+    return true;
+  };
   std::vector<std::string> warnings;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
                       HttpServer::Listen(settings.http, &warnings));
@@ -131,7 +137,8 @@ StatusOr<int> RunServe(ProgramRun& run) {
   Complete(*engine, flags.max_queue, &model);
   loop.emplace(*engine, server.deliver(), settings.release_after);
   server.Open(std::move(model), *loop, engine->config().paged ? &view : nullptr);
-  run.console.Info("ready");
+  run.console.Info(flags.unix_socket.empty() ? "ready: browsers find a page at " + http->address()
+                                             : "ready");
   loop->Run();
   run.console.Info("drained");
   return kExitOk;

@@ -72,6 +72,23 @@ Status CheckUndone(JsonNode* body) {
   return type->text == "text" ? OkStatus() : NotDone("response_format", kGrammar);
 }
 
+// Switches of other servers, which routers write into each body: there is one way here.
+Status CheckSwitches(JsonNode* body) {
+  const std::pair<const char*, bool> switches[] = {
+      {"continue_final_message", false}, {"no_stop_trim", false},
+      {"return_hidden_states", false},   {"separate_reasoning", true},
+      {"skip_special_tokens", true},     {"stream_reasoning", true},
+  };
+  for (const auto& [field, usual] : switches) {
+    bool value = usual;
+    KU_RETURN_IF_ERROR(TakeBool(body, field, &value));
+    if (value != usual) {
+      return NotDone(field, std::string("it is always ") + (usual ? "true" : "false"));
+    }
+  }
+  return OkStatus();
+}
+
 // What is accepted and changes nothing.
 void DropHarmless(JsonNode* body) {
   for (const char* field : {"user", "metadata", "store", "service_tier", "safety_identifier",
@@ -255,6 +272,7 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   request.model = model.text;
   DropHarmless(&body);
   KU_RETURN_IF_ERROR(CheckUndone(&body));
+  KU_RETURN_IF_ERROR(CheckSwitches(&body));
   KU_RETURN_IF_ERROR(TakeStream(&body, &request));
   KU_RETURN_IF_ERROR(TakeLogprobs(&body, &request));
   KU_RETURN_IF_ERROR(TakeBool(&body, "return_token_ids", &request.return_token_ids));

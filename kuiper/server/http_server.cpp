@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kuiper/server/http_connection.h"
@@ -76,15 +77,19 @@ HttpServer::~HttpServer() {
 StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpSettings& settings,
                                                          std::vector<std::string>* warnings) {
   constexpr long kOtherFiles = 64;  // weights, logs, the terminal
-  const long files = RaiseOpenFiles(settings.max_connections + kOtherFiles);
-  if (files < settings.max_connections + kOtherFiles) {
-    warnings->push_back("the system allows " + std::to_string(files) + " open files, too few for " +
-                        std::to_string(settings.max_connections) + " connections");
+  const long room = RaiseOpenFiles(settings.max_connections + kOtherFiles) - kOtherFiles;
+  HttpSettings possible = settings;
+  if (room < settings.max_connections) {
+    possible.max_connections = static_cast<int>(std::max(room, 1L));
+    warnings->push_back("the system's limit of open files leaves room for " +
+                        std::to_string(possible.max_connections) + " connections, not " +
+                        std::to_string(settings.max_connections) +
+                        ": ulimit -Hn, or LimitNOFILE of a unit, raises it");
   }
   KU_ASSIGN_OR_RETURN(const ListenSocket socket, settings.unix_socket.empty()
                                                      ? ListenOnPort(settings.host, settings.port)
                                                      : ListenOnPath(settings.unix_socket));
-  auto state = std::make_unique<State>(settings);
+  auto state = std::make_unique<State>(possible);
   state->address = socket.address;
   state->port = socket.port;
   NetworkError error;

@@ -51,7 +51,7 @@ class HttpHandler {
 class HttpServer {
  public:
   // Binds and listens. kInvalidArgument for an address that cannot be used. Raises the soft limit
-  // of open files as far as the connections need; `warnings` says when that is not enough.
+  // of open files; where it is too low still, there are fewer connections, and `warnings` says so.
   static StatusOr<std::unique_ptr<HttpServer>> Listen(const HttpSettings& settings,
                                                       std::vector<std::string>* warnings);
   ~HttpServer();

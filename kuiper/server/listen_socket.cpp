@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-Status Bad(const std::string& what, int error) {
-  return Status(StatusCode::kInvalidArgument, what + ": " + std::strerror(error));
+Status Bad(const std::string& what, int error, const std::string& hint = "") {
+  return Status(StatusCode::kInvalidArgument, what + ": " + std::strerror(error), hint);
 }
 
 int PortOf(int fd) {
@@ -81,7 +81,9 @@ StatusOr<ListenSocket> ListenOnPort(const std::string& host, int port) {
         "http://" + (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(socket.port);
     return socket;
   }
-  return Bad("cannot listen on " + host + " port " + std::to_string(port), error);
+  const std::string hint =
+      error == EADDRINUSE ? Param("port") + " chooses another one, 0 a free one" : "";
+  return Bad("cannot listen on " + host + " port " + std::to_string(port), error, hint);
 }
 
 StatusOr<ListenSocket> ListenOnPath(const std::string& path) {

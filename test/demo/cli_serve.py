@@ -3,6 +3,7 @@ import base64
 import http.client
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -16,8 +17,13 @@ QUESTIONS = ["What is %d + %d?" % (a, b) for a in range(2, 7) for b in range(1, 
 
 
 class Serve(CliTest):
-    def start(self, *args, name="kuiper_server", env=None, model=None):
+    def start(self, *args, name="kuiper_server", env=None, model=None, open_files=None):
         """-> (process, port) of a server that is ready."""
+        def prepare():
+            default_signals()
+            if open_files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+
         port_file = self.path("port")
         if os.path.exists(port_file):
             os.remove(port_file)
@@ -26,7 +32,7 @@ class Serve(CliTest):
         command = [program(name)] + (["serve"] if name == "kuiper" else [])
         process = subprocess.Popen(
             command + [model or self.qwen3, "--device", "cpu", "--port", "0", "--port-file", port_file, *args],
-            stdout=subprocess.DEVNULL, stderr=log, preexec_fn=default_signals, env=env)
+            stdout=subprocess.DEVNULL, stderr=log, preexec_fn=prepare, env=env)
         self.addCleanup(self.stop, process)
         self.wait_for(lambda: os.path.exists(port_file) or process.poll() is not None)
         self.assertIsNone(process.poll(), self.log())
@@ -147,6 +153,7 @@ class Serve(CliTest):
         self.assertTrue(text.endswith("data: [DONE]\n\n"), text[-200:])
         self.assertIn('"finish_reason":"length"', text)
         self.assertEqual(process.wait(timeout=60), 0, self.log())
+        self.assertIn("draining: answers have 30 s to end; a second signal ends them", self.log())
 
     def test_a_service_manager_hears_of_it(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -169,13 +176,52 @@ class Serve(CliTest):
             self.skipTest("systemd-analyze is not installed")
         with open(os.path.join(ARGS.source, "docs", "server.md"), encoding="utf-8") as f:
             unit = f.read().split("```ini\n")[1].split("```")[0]
-        unit = unit.replace("/usr/local/bin/kuiper_server", program("kuiper_server"))
+        unit = unit.replace("/usr/local/bin/kuiper_server", os.path.abspath(program("kuiper_server")))
         for text, right in ((unit, True), (unit.replace("WatchdogSec", "WatchdogSecs"), False)):
             path = self.path("kuiper.service", text)
-            result = subprocess.run(["systemd-analyze", "verify", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    timeout=60, check=False)
+            result = subprocess.run(["systemd-analyze", "--man=no", "verify", path], stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, timeout=240, check=False)
             about = [line for line in result.stdout.decode().splitlines() if "kuiper" in line]
             self.assertEqual(not about, right, result.stdout.decode())
+
+    def test_open_files_bound_the_connections(self):
+        _, port = self.start(open_files=80)
+        self.assertIn("warning: the system's limit of open files leaves room for 16 connections, not 4096", self.log())
+        clients = []
+        for _ in range(17):
+            clients.append(http.client.HTTPConnection("127.0.0.1", port, timeout=120))
+            self.addCleanup(clients[-1].close)
+
+        def status(client):
+            client.request("GET", "/ping")
+            response = client.getresponse()
+            response.read()
+            return response.status
+
+        self.wait_for(lambda: "http_connections{model_name=\"tiny-qwen3\"} 1\n" in self.ask(port, "GET", "/metrics")[1])
+        self.assertEqual([status(client) for client in clients], [200] * 16 + [503])
+        clients[0].close()
+        self.wait_for(lambda: self.ask(port, "GET", "/ping")[0] == 200)
+
+    def test_promtool_reads_the_metrics(self):
+        if shutil.which("promtool") is None:
+            self.skipTest("promtool is not installed")
+        _, port = self.start("--served-model-name", "a \"b\" \\ \u00e9")
+        self.chat(port, "Hi")
+        self.assertEqual(self.ask(port, "GET", "/none")[0], 404)
+        metrics = self.ask(port, "GET", "/metrics")[1]
+
+        def findings(text):
+            result = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, timeout=60, check=False)
+            return result.returncode, result.stdout.decode().splitlines()
+
+        # vLLM's names have a colon, and one that is no counter ends like one.
+        code, lines = findings(metrics)
+        left = [line for line in lines if not line.endswith("metric names should not contain ':'") and line !=
+                "kuiper:iteration_tokens_total non-counter metrics should not have \"_total\" suffix"]
+        self.assertEqual((code, left), (3, []))
+        self.assertEqual(findings(metrics.replace("le=\"+Inf\"", "le=\"", 1))[0], 1)
 
     def test_a_second_signal_ends_at_once(self):
         process, port = self.start()
@@ -240,6 +286,7 @@ class Serve(CliTest):
         taken = self.run_cli(self.qwen3, "--device", "cpu", "--port", str(port), name="kuiper_server")
         self.assertEqual(taken.rc, 2)
         self.assertIn("Address already in use", taken.error_lines()[0])
+        self.assertIn("hint: --port chooses another one, 0 a free one", taken.err)
         for args in (["--api-key-file", self.path("none")], ["--host", "no.such.host.invalid"],
                      ["--port", "70000"], ["--reasoning-field", "x"]):
             result = self.run_cli(self.qwen3, "--device", "cpu", *args, name="kuiper_server")

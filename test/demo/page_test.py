@@ -2,19 +2,19 @@
 
     python3 test/demo/page_test.py SERVER MODEL [FOLDER FOR SCREENSHOTS]
 
-Ends with 77 (skipped) where Selenium, Chromium or its driver are not installed.
+Ends with 77 (skipped) where Selenium, Chromium or its driver are not installed. What axe-core finds is
+looked at where a package that carries it is: axe-selenium-python, axe-core-python or axe-playwright-python.
 """
+import importlib.util
 import json
 import os
+import pathlib
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
+
+from served import Server
 
 try:
     from selenium import webdriver
@@ -166,17 +166,56 @@ def pages_and_stop(page):
     page.find("#show-pages").click()
 
 
-def sizes(page):
+def axe_core():
+    """The text of the axe-core that a Python package carries; "" where none does."""
+    for name in ("axe_selenium_python", "axe_core_python", "axe_playwright_python"):
+        spec = importlib.util.find_spec(name)
+        for folder in spec.submodule_search_locations if spec else ():
+            for path in sorted(pathlib.Path(folder).rglob("axe.min.js")):
+                return path.read_text(encoding="utf-8")
+    return ""
+
+
+def barriers(page, axe):
+    """What axe-core calls a serious or critical barrier for people, and where."""
+    page.driver.execute_script(axe)
+    result = page.driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}, (error, found) => done(error ? "
+        "{error: String(error)} : found));")
+    assert "violations" in result, result
+    return [(v["id"], [node["html"] + ": " + str(node.get("failureSummary")) for node in v["nodes"]])
+            for v in result["violations"] if v["impact"] in ("serious", "critical")]
+
+
+def sizes(page, state, axe):
     for width, height in ((1200, 900), (800, 600), (360, 640)):
         page.driver.set_window_size(width, height)
         for theme in ("light", "dark"):
             page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
                                         {"features": [{"name": "prefers-color-scheme", "value": theme}]})
-            page.shoot(f"{width}-{theme}")
+            page.shoot(f"{state}-{width}-{theme}")
             overflow = page.driver.execute_script(
                 "return document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert overflow <= 0, f"{width} pixels are too few by {overflow}"
-    print("ok: three sizes and two themes")
+            found = barriers(page, axe) if axe else []
+            assert not found, (state, width, theme, found)
+    page.driver.set_window_size(1200, 900)
+    print("ok: three sizes and two themes," if axe else "ok, without axe-core:", state)
+
+
+def all_sizes(page):
+    axe = axe_core()
+    if axe:  # it finds what is wrong
+        page.driver.execute_script("document.body.append(Object.assign(new Image(), {id: 'wrong', src: 'data:,'}));")
+        assert "image-alt" in [rule for rule, _ in barriers(page, axe)]
+        page.driver.execute_script("document.getElementById('wrong').remove();")
+    sizes(page, "conversation", axe)
+    for button in ("#show-settings", "#show-pages"):
+        page.find(button).click()
+        sizes(page, button.removeprefix("#show-"), axe)
+        page.find(button).click()
+    page.find("#new").click()
+    sizes(page, "empty", axe)
 
 
 def pictures(page, url, picture):
@@ -205,8 +244,7 @@ def check(url, seeing_url, picture, folder, profile):
         converse(page)
         markdown(page)
         verify(page)
-        sizes(page)
-        page.driver.set_window_size(1200, 900)
+        all_sizes(page)
         pages_and_stop(page)
         pictures(page, seeing_url, picture)
         errors = [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"]
@@ -218,41 +256,14 @@ def check(url, seeing_url, picture, folder, profile):
         page.driver.quit()
 
 
-class Server:
-    """A server of a model; `with` gives its address."""
-
-    def __init__(self, program, model, scratch):
-        self.port_file = os.path.join(scratch, "port-" + os.path.basename(model))
-        self.process = subprocess.Popen([program, model, "--device", "cpu", "--port", "0", "--port-file", self.port_file,
-                                         "--served-model-name", "tiny"])
-
-    def __enter__(self):
-        end = time.monotonic() + 60
-        while not os.path.exists(self.port_file) and time.monotonic() < end:
-            time.sleep(0.05)
-        with open(self.port_file, encoding="utf-8") as f:
-            url = f"http://127.0.0.1:{int(f.read())}/"
-        while time.monotonic() < end:
-            try:
-                with urllib.request.urlopen(url + "health"):
-                    return url
-            except urllib.error.HTTPError:  # the model is being loaded
-                time.sleep(0.05)
-        raise TimeoutError("the server does not become ready")
-
-    def __exit__(self, *error):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=60)
-
-
 def main():
     program, model = sys.argv[1:3]
     folder = sys.argv[3] if len(sys.argv) > 3 else None
     seeing = os.path.join(os.path.dirname(os.path.abspath(model)), "tiny-qwen3-vl")
     picture = os.path.join(seeing, "samples", "circle.png")
     with tempfile.TemporaryDirectory() as scratch:
-        with Server(program, model, scratch) as url, Server(program, seeing, scratch) as seeing_url:
-            check(url, seeing_url, picture, folder, os.path.join(scratch, "profile"))
+        with Server(program, model, scratch) as server, Server(program, seeing, scratch) as seeing_server:
+            check(server.url + "/", seeing_server.url + "/", picture, folder, os.path.join(scratch, "profile"))
 
 
 if __name__ == "__main__":

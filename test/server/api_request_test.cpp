@@ -162,5 +162,24 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
   EXPECT_FALSE(Parse(R"({"messages": [], "prompt": "x"})", false).ok());
 }
 
+// What SGLang's router adds to each body.
+TEST(ApiRequest, SwitchesOfRoutersAreTakenWhereTheyAskForWhatIsDone) {
+  for (const auto& [name, usual] : {std::pair("no_stop_trim", false),
+                                    {"continue_final_message", false},
+                                    {"return_hidden_states", false},
+                                    {"skip_special_tokens", true},
+                                    {"separate_reasoning", true},
+                                    {"stream_reasoning", true}}) {
+    for (const bool value : {false, true}) {
+      const std::string fields = std::string("\"") + name + "\": " + (value ? "true" : "false");
+      const auto request = Parse(Chat(fields));
+      EXPECT_EQ(request.ok(), value == usual) << fields;
+      if (!request.ok()) EXPECT_EQ(request.status().code(), StatusCode::kUnavailable) << fields;
+    }
+  }
+  Good(R"({"prompt": "x", "echo": false, "no_stop_trim": false, "skip_special_tokens": true})",
+       false);
+}
+
 }  // namespace
 }  // namespace kuiper
