@@ -175,13 +175,14 @@ class Batch(CliTest):
         self.assertEqual({long["response"]["body"]["system_fingerprint"]},
                          {flat["system_fingerprint"], several["system_fingerprint"]})
 
-    def test_another_head_is_another_fingerprint(self):
-        def fingerprint(*args):
-            answer, = self.answers(lines_of(chat("a", "Hello", max_tokens=1)), *args)
-            return answer["response"]["body"]["system_fingerprint"]
+    def test_answers_of_another_head_are_not_gone_on_with(self):
+        def refused(*args, **kwargs):
+            return self.fails(5, *args, message="of another model or of other settings", **kwargs)
 
-        self.assertEqual(fingerprint(), fingerprint("--lm-head-dtype", "auto"))
-        self.assertNotEqual(fingerprint(), fingerprint("--lm-head-dtype", "int8"))
+        request = lines_of(chat("a", "Hello", max_tokens=1))
+        self.answers(request)
+        self.answers(request, "--lm-head-dtype", "auto")
+        self.batch(request, "--lm-head-dtype", "int8", run=refused)
 
     def test_bodies_have_what_messages_files_have(self):
         request = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": False}

@@ -121,7 +121,7 @@ TEST(PicturePromptTest, PadsMustBeExactlyThoseOfThePictures) {
             "picture 2 (image) takes 4 <|image_pad|>, and the prompt has 0 for it");
   EXPECT_EQ(error(Joined({four, {3}, four}), {image}),
             "the prompt has 4 pads of pictures that are not there");
-  EXPECT_EQ(error({1, kVideo}, {}), "the prompt has 1 pads of pictures that are not there");
+  EXPECT_EQ(error({1, kVideo}, {}), "the prompt has 1 pad of pictures that are not there");
   EXPECT_EQ(error(Joined({two, {3}, {kVideo}}), {video}),
             "picture 1 (video), frame 2 takes 2 <|video_pad|>, and the prompt has 1 for it");
   EXPECT_EQ(error(four, {video}),
