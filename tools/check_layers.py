@@ -101,7 +101,8 @@ RULES = [
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
     ("tools/kuiper_bench*", TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
-                                    "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h"]),
+                                    "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
+                                    "kuiper/engine/model_runner.h", "json"]),
     ("tools/tool_args.cpp", TOOL + ["demo/exit_code.h", "demo/standard_streams.h",
                                     "demo/start_log.h", "glog"]),
     ("tools/*", TOOL),

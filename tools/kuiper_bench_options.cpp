@@ -15,6 +15,7 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"cascade", {8, 32}, {2000}, {16}, true},
                                {"latency", {2}, {512}, {128}, true},
                                {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
+                               {"layout", {1}, {16}, {512, 2048, 8192, 32768}, true},
                                {"vision", {1}, {16}, {16}, true},
                                {"memory", {8}, {16}, {16}, false},
                                {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
@@ -45,18 +46,44 @@ struct FlagRow {
   std::vector<std::string> scenarios;
 };
 
+// Of scenarios without an engine, and of the report.
+std::vector<FlagRow> OtherRows(BenchOptions& o) {
+  using demo::MakeFlag;
+  const std::vector<std::string> all, rates = {"rates"}, memory = {"memory"};
+  return {
+      {MakeFlag("requests", &o.load.requests, "memory: requests of a load", {1, 100'000}), memory},
+      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence", {2, 1 << 20}),
+       memory},
+      {MakeFlag("csv", &o.csv, "write the rows; memory: a line per step", {}, "FILE"), all},
+      {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
+       rates},
+      {MakeFlag("tokenizer", &o.tokenizer, "with --text: this tokenizer", {}, "PATH"), rates},
+      {MakeFlag("json", &o.json, "write the report", {}, "FILE"), all},
+      {MakeFlag("compare", &o.compare, "an earlier report: print what became of each row", {},
+                "FILE.json"),
+       all},
+      {MakeFlag("tolerance", &o.tolerance, "--compare fails for rows slower by more percent",
+                {.min = 0, .max = 99}),
+       all},
+      {MakeFlag("host-root", &o.host_root, "read /proc and /sys of the machine below here", {},
+                "FOLDER"),
+       all},
+  };
+}
+
 std::vector<FlagRow> Rows(BenchOptions& o) {
   using demo::MakeFlag;
   using Names = std::vector<std::string>;
-  const Names all, rates = {"rates"}, memory = {"memory"};
+  const Names all;
   const Names engine = {"rates", "throughput", "prefix", "cascade", "latency"};
-  const Names heads = {"rates", "throughput", "prefix", "cascade", "latency", "attention"};
+  const Names heads = {"rates",   "throughput", "prefix", "cascade",
+                       "latency", "attention",  "layout"};
   const Names model = {"rates",   "throughput", "prefix", "cascade",
-                       "latency", "attention",  "vision"};
+                       "latency", "attention",  "layout", "vision"};
   const Limits counts = {1, 1'000'000};
   EngineConfig& e = o.config;
   Workload& w = o.workload;
-  return {
+  std::vector<FlagRow> rows = {
       {MakeFlag("scenario", OneScenario(&o.scenario), "what is measured"), all},
       {MakeFlag("invent", &o.invent, "random weights in these shapes", {}, "CONFIG.json"), all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
@@ -70,12 +97,14 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
        {"rates", "prefix", "cascade", "latency"}},
       {MakeFlag("batch", &w.batches,
                 "sequences together (default: 1,2,4,8; by scenario), memory: the rows", counts),
-       {"rates", "throughput", "cascade", "attention", "memory", "scheduler"}},
-      {MakeFlag("context", &w.contexts,
-                "tokens before decoding starts (default: 16), attention: 1024,8192", counts),
-       {"rates", "throughput", "latency", "attention"}},
+       {"rates", "throughput", "cascade", "attention", "layout", "memory", "scheduler"}},
+      {MakeFlag(
+           "context", &w.contexts,
+           "tokens before decoding starts (default: 16; attention: 1024,8192; layout: to 32768)",
+           counts),
+       {"rates", "throughput", "latency", "attention", "layout"}},
       {MakeFlag("decode-steps", &w.steps, "steps per repetition", {4, 4096}),
-       {"rates", "throughput", "cascade", "latency", "attention"}},
+       {"rates", "throughput", "cascade", "latency", "attention", "layout"}},
       {MakeFlag("latency-target", &e.latency_target_ms,
                 "latency: milliseconds of a step with a prompt", {.max = 1e6, .above_min = true}),
        {"latency"}},
@@ -91,18 +120,14 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
        {"vision"}},
       {MakeFlag("paged-attention", &e.paged, "KV cache in pages, or contiguous"),
        {"rates", "throughput", "latency"}},
+      {MakeFlag("block-size", &o.load.page_sizes, "tokens per page, one run for each of the list",
+                {.min = 1, .max = 256, .power_of_two = true}),
+       {"rates", "attention", "layout", "memory"}},
       {MakeFlag("cuda-graph", &e.use_graph, "recorded decode steps (the CPU's never are)"),
        {"rates", "throughput", "cascade", "latency"}},
-      {MakeFlag("requests", &o.load.requests, "memory: requests of a load", {1, 100'000}), memory},
-      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence", {2, 1 << 20}),
-       memory},
-      {MakeFlag("csv", &o.csv, "memory: a line per step for tools/plot_bench.py", {}, "FILE"),
-       memory},
-      {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
-       rates},
-      {MakeFlag("tokenizer", &o.tokenizer, "with --text: this tokenizer", {}, "PATH"), rates},
-      {MakeFlag("json", &o.json, "rates: write the results as JSON", {}, "FILE"), rates},
   };
+  for (FlagRow& row : OtherRows(o)) rows.push_back(std::move(row));
+  return rows;
 }
 
 // Every flag that is given must be read.
@@ -137,6 +162,9 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   const std::string usage = std::string("usage: ") + kBenchUsage;
   if (!scenario.needs_model && (!options->invent.empty() || !args.positionals.empty())) {
     return Bad(std::string("--scenario ") + scenario.name + " runs no model", usage);
+  }
+  if (args.given("tolerance") && options->compare.empty()) {
+    return Bad("--tolerance goes with --compare");
   }
   Workload& w = options->workload;
   if (!args.given("batch")) w.batches = scenario.batches;

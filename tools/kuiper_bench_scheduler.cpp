@@ -1,6 +1,5 @@
 // What scheduling costs on the host: no model, no tensors.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -30,8 +29,7 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int new_tokens) {
 
 }  // namespace
 
-void BenchScheduler(const std::vector<int>& batches, int steps) {
-  std::printf("%9s %14s %14s\n", "sequences", "median_us/step", "p99_us/step");
+void BenchScheduler(const std::vector<int>& batches, int steps, Report* report) {
   for (const int batch : batches) {
     const int pages = batch * ((kPromptTokens + steps) / kPageSize + 2);
     BlockPool pool(pages + 1, kPageSize);
@@ -61,8 +59,10 @@ void BenchScheduler(const std::vector<int>& batches, int steps) {
       scheduler.TakeBack(std::move(step.plan));
     }
     std::sort(times.begin(), times.end());
-    std::printf("%9d %14.1f %14.1f\n", batch, times[times.size() / 2],
-                times[times.size() * 99 / 100]);
+    report->Add(Line()
+                    .Key("sequences", batch)
+                    .Cost("us", SpreadOf(times))
+                    .Figure("p99_us", times[times.size() * 99 / 100]));
   }
 }
 
