@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 
 CELL = re.compile(r"[a-z]+|[\d.]+[%x]?")
@@ -211,6 +212,26 @@ def layout(bench, root):
     refuses(bench, 2, "--block-size", *shapes, "--block-size", "3")
 
 
+def turns(bench, root):
+    """The lines that tools/compare_peers.py writes, and some that are wrong."""
+    options = ["--scenario", "turns", "--invent", f"{root}/tools/bench_models/tiny.json", "--batch", "1,3", "--context",
+               "16,40", "--prompt-tokens", "24"]
+    lines = ["burst", "prefill 24 0", "prefill 24 0", "prefill 24 1", "open 40 3", "step 4", "prefill 24 0", "step 0",
+             "step 2", "close", "open 16 1", "step 4", "close", "close", "jump", "open 17 0", "prefill 24 2"]
+    done = subprocess.run([bench, *options], input="\n".join(lines) + "\n", capture_output=True, text=True)
+    assert done.returncode == 0, done
+    ready, *answers = done.stdout.splitlines()
+    assert ready.startswith("ready kuiper ") and len(answers) == len(lines), done.stdout
+    answers = list(zip(lines, answers))
+    assert float(answers[0][1]) > 0
+    ids = [answer.split()[1] for line, answer in answers if line.startswith("prefill") and "error" not in answer]
+    assert len(ids) == 4 and ids[0] == ids[1] and ids[0] != ids[2], ids
+    assert [answer for line, answer in answers if line.startswith(("open", "close"))][:4] == ["ok"] * 4, answers
+    assert all(float(answers[i][1]) > 0 for i in (5, 8, 11)), answers
+    assert [i for i, (_, answer) in enumerate(answers) if answer.startswith("error ")] == [6, 7, 13, 14, 15], answers
+    refuses(bench, 2, "--scenario turns makes no report", *options, "--json", "x.json")
+
+
 def write(root, files):
     for name, text in files.items():
         path = os.path.join(root, name)
@@ -312,17 +333,37 @@ def compares(bench, path, old, rates):
 
 
 def plots(root, folder, series):
+    """SVG of the series, and of a report whose places in the picture can be told."""
     plot = [sys.executable, f"{root}/tools/plot_bench.py"]
-    picture = os.path.join(folder, "series.png")
+    picture, report = os.path.join(folder, "series.svg"), os.path.join(folder, "report.json")
     done = run(*plot, series, picture)
-    if done.returncode == 0:
-        assert os.path.getsize(picture) > 1000
-    else:
-        assert done.returncode == 2 and "matplotlib is missing" in done.stderr, done
-    for other in [f"{root}/README.md", os.path.join(folder, "absent")]:
-        done = run(*plot, other, picture)
+    assert done.returncode == 0, done
+    lines = elements(picture, "polyline")
+    assert len(lines) == 2 and elements(picture, "style")[0].text.count("prefers-color-scheme: dark") == 1
+    rows = [{"phase": "decode", "tokens": tokens, "batch": batch, "ms": 10.0, "ms_quartiles": [8.0, 20.0],
+             "tokens_per_s": 100.0 * batch, "gbps": 10.0, "machine_gbps": 20.0, "gflops": 5.0 * batch,
+             "machine_gflops": 100.0} for tokens in (16, 32) for batch in (1, 2, 4)]
+    rows.append({"phase": "prefill", "tokens": 64, "batch": 1, "ms": 1.0, "tokens_per_s": 5.0})
+    write(folder, {"report.json": json.dumps({"rows": rows})})
+    assert run(*plot, report, picture).returncode == 0
+    places = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
+              for line in elements(picture, "polyline")]
+    assert len(places) == 2 and places[0] == places[1], places
+    (x1, y1), (x2, y2), (x4, y4) = places[0]  # both axes begin at 0
+    assert abs((x4 - x2) - 2 * (x2 - x1)) < 0.3 and abs((y4 - y2) - 2 * (y2 - y1)) < 0.3 and y4 < y1, places
+    bar = next(line for line in elements(picture, "line") if line.get("stroke") and float(line.get("x1")) == x1)
+    assert abs((float(bar.get("y2")) - y1) - (y2 - y1) * 0.25) < 0.3, "100 tokens/s, 125 at the faster quartile"
+    assert run(*plot, report, picture, "--roofline").returncode == 0
+    assert len(elements(picture, "polyline")) == 3 and elements(picture, "polyline")[0].get("class") == "roof"
+    for other in [f"{root}/README.md", os.path.join(folder, "absent"), report]:
+        options = ["--x", "page"] if other == report else []
+        done = run(*plot, other, picture, *options)
         assert done.returncode == 2 and done.stderr.startswith("error: "), done
         assert len(done.stderr.splitlines()) == 1, done
+
+
+def elements(path, name):
+    return [e for e in ElementTree.parse(path).iter() if e.tag.endswith("}" + name)]
 
 
 def scheduler(bench, root):
@@ -342,6 +383,7 @@ if __name__ == "__main__":
         "attention": attention,
         "layout": layout,
         "report": report,
+        "turns": turns,
         "memory": memory,
         "vision": vision,
         "scheduler": scheduler,

@@ -134,6 +134,14 @@ Status BenchRates(BenchOptions options, Report* report) {
   return OkStatus();
 }
 
+Status BenchInTurns(const BenchOptions& options) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                      CreateEngine(options, options.workload));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Machine> machine, MakeMachine(options, *engine));
+  BenchTurns(*engine, *machine, options.workload);
+  return OkStatus();
+}
+
 Status BenchManySequences(const BenchOptions& options, Report* report) {
   Workload w = options.workload;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, CreateEngine(options, w));
@@ -204,7 +212,7 @@ Status BenchKernels(const BenchOptions& options, Report* report) {
   return BenchAttention(model.config.decoder, bench, report);
 }
 
-Status Measure(const demo::ParsedArgs& args, const BenchOptions& options, Report* report) {
+Status Measure(const BenchOptions& options, Report* report) {
   if (options.Is("scheduler")) {
     BenchScheduler(options.workload.batches, 1000, report);
     return OkStatus();
@@ -213,10 +221,6 @@ Status Measure(const demo::ParsedArgs& args, const BenchOptions& options, Report
   if (!options.text.empty()) {
     return BenchTokenizer(options.tokenizer.value_or(options.config.model_path), options.text,
                           options.workload.repetitions, report);
-  }
-  if (options.invent.empty() == args.positionals.empty()) {
-    return Status(StatusCode::kInvalidArgument, "give either MODEL or --invent CONFIG.json",
-                  std::string("usage: ") + kBenchUsage);
   }
   if (options.Is("attention") || options.Is("layout") || options.Is("vision")) {
     return BenchKernels(options, report);
@@ -234,11 +238,12 @@ Status Run(const demo::ParsedArgs& args, BenchOptions options) {
   for (const std::string& path : {options.json, options.csv}) {
     if (!path.empty()) KU_RETURN_IF_ERROR(CheckWritable(path));
   }
+  if (options.Is("turns")) return BenchInTurns(options);
   Report report(options.scenario->name);
   report.Set("version", Engine::Version());
   report.Set("machine", DescribeHost(options.host_root));
   const OtherLoad others(options.host_root);
-  KU_RETURN_IF_ERROR(Measure(args, options, &report));
+  KU_RETURN_IF_ERROR(Measure(options, &report));
   if (const std::optional<double> share = others.share()) report.Set("other_load", *share);
   report.PrintFacts();
   if (!options.json.empty()) KU_RETURN_IF_ERROR(report.WriteJson(options.json));

@@ -16,6 +16,7 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"latency", {2}, {512}, {128}, true},
                                {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
                                {"layout", {1}, {16}, {512, 2048, 8192, 32768}, true},
+                               {"turns", {1}, {16}, {16}, true},
                                {"vision", {1}, {16}, {16}, true},
                                {"memory", {8}, {16}, {16}, false},
                                {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
@@ -75,11 +76,11 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
   using demo::MakeFlag;
   using Names = std::vector<std::string>;
   const Names all;
-  const Names engine = {"rates", "throughput", "prefix", "cascade", "latency"};
+  const Names engine = {"rates", "throughput", "prefix", "cascade", "latency", "turns"};
   const Names heads = {"rates",   "throughput", "prefix", "cascade",
-                       "latency", "attention",  "layout"};
-  const Names model = {"rates",   "throughput", "prefix", "cascade",
-                       "latency", "attention",  "layout", "vision"};
+                       "latency", "attention",  "layout", "turns"};
+  const Names model = {"rates",     "throughput", "prefix", "cascade", "latency",
+                       "attention", "layout",     "vision", "turns"};
   const Limits counts = {1, 1'000'000};
   EngineConfig& e = o.config;
   Workload& w = o.workload;
@@ -94,17 +95,17 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
       {MakeFlag("prompt-tokens", &w.prompts,
                 "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)",
                 counts),
-       {"rates", "prefix", "cascade", "latency"}},
+       {"rates", "prefix", "cascade", "latency", "turns"}},
       {MakeFlag("batch", &w.batches,
                 "sequences together (default: 1,2,4,8; by scenario), memory: the rows", counts),
-       {"rates", "throughput", "cascade", "attention", "layout", "memory", "scheduler"}},
+       {"rates", "throughput", "cascade", "attention", "layout", "memory", "scheduler", "turns"}},
       {MakeFlag(
            "context", &w.contexts,
            "tokens before decoding starts (default: 16; attention: 1024,8192; layout: to 32768)",
            counts),
-       {"rates", "throughput", "latency", "attention", "layout"}},
+       {"rates", "throughput", "latency", "attention", "layout", "turns"}},
       {MakeFlag("decode-steps", &w.steps, "steps per repetition", {4, 4096}),
-       {"rates", "throughput", "cascade", "latency", "attention", "layout"}},
+       {"rates", "throughput", "cascade", "latency", "attention", "layout", "turns"}},
       {MakeFlag("latency-target", &e.latency_target_ms,
                 "latency: milliseconds of a step with a prompt", {.max = 1e6, .above_min = true}),
        {"latency"}},
@@ -119,7 +120,7 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
       {MakeFlag("image-side", &o.sides, "vision: pixels of a side (default: 512)", {1, 1 << 14}),
        {"vision"}},
       {MakeFlag("paged-attention", &e.paged, "KV cache in pages, or contiguous"),
-       {"rates", "throughput", "latency"}},
+       {"rates", "throughput", "latency", "turns"}},
       {MakeFlag("block-size", &o.load.page_sizes, "tokens per page, one run for each of the list",
                 {.min = 1, .max = 256, .power_of_two = true}),
        {"rates", "attention", "layout", "memory"}},
@@ -165,6 +166,14 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   }
   if (args.given("tolerance") && options->compare.empty()) {
     return Bad("--tolerance goes with --compare");
+  }
+  const bool reads_text = !options->text.empty();
+  if (scenario.needs_model && !reads_text && options->invent.empty() == args.positionals.empty()) {
+    return Bad("give either MODEL or --invent CONFIG.json", usage);
+  }
+  if (options->Is("turns") &&
+      !(options->json.empty() && options->csv.empty() && options->compare.empty())) {
+    return Bad("--scenario turns makes no report");
   }
   Workload& w = options->workload;
   if (!args.given("batch")) w.batches = scenario.batches;

@@ -73,6 +73,9 @@ Status BenchVision(OpenedModel opened, Device device, const OpsOptions& options,
                    std::optional<DType> dtype, const std::vector<int>& sides, int repetitions,
                    Report* report);
 
+// Answers the lines of stdin until it ends. A context has as many steps as the workload measures.
+void BenchTurns(Engine& engine, Machine& machine, const Workload& w);
+
 // The time to load a tokenizer, and to encode and decode a text with it.
 Status BenchTokenizer(const std::string& tokenizer_path, const std::string& text_path,
                       int repetitions, Report* report);
