@@ -102,7 +102,7 @@ RULES = [
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
     ("tools/kuiper_bench*", TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
                                     "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
-                                    "kuiper/engine/model_runner.h", "json"]),
+                                    "kuiper/engine/model_runner.h", "kuiper/engine/batch_builder.h", "json"]),
     ("tools/tool_args.cpp", TOOL + ["demo/exit_code.h", "demo/standard_streams.h",
                                     "demo/start_log.h", "glog"]),
     ("tools/*", TOOL),

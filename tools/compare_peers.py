@@ -226,6 +226,7 @@ def main():
     model = write_model(args.model, args.folder / pathlib.Path(args.model).stem)
     found, yardstick_command = commands(args, model)
     workers, results = {}, []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no stopped program stays behind
     try:
         with open(args.folder / "peers.log", "w") as log:
             yardstick = workers["yardstick"] = Worker("yardstick", yardstick_command, {}, log)

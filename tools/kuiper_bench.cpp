@@ -214,8 +214,7 @@ Status BenchKernels(const BenchOptions& options, Report* report) {
 
 Status Measure(const BenchOptions& options, Report* report) {
   if (options.Is("scheduler")) {
-    BenchScheduler(options.workload.batches, 1000, report);
-    return OkStatus();
+    return BenchScheduler(options.workload.batches, 1000, report);
   }
   if (options.Is("memory")) return BenchMemory(options.load, options.csv, report);
   if (!options.text.empty()) {

@@ -80,8 +80,9 @@ void BenchTurns(Engine& engine, Machine& machine, const Workload& w);
 Status BenchTokenizer(const std::string& tokenizer_path, const std::string& text_path,
                       int repetitions, Report* report);
 
-// The time of Schedule and Commit per decode step for each number of sequences, with the
-// prefix cache on: prompts of 512 tokens, half of them shared, pages of 16 tokens.
-void BenchScheduler(const std::vector<int>& batches, int steps, Report* report);
+// The time of Schedule and Commit per decode step for each number of sequences, and that of
+// building the step's batch for cascade attention, with the prefix cache on: prompts of 512 tokens,
+// half of them shared, pages of 16 tokens.
+Status BenchScheduler(const std::vector<int>& batches, int steps, Report* report);
 
 }  // namespace kuiper::tools
