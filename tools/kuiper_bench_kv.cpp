@@ -43,13 +43,13 @@ bool FitsMemory(const ComputeDevice& device, const DecoderConfig& d, KvFormat fo
 }
 
 std::vector<int32_t> BlockTables(const KvLoad& load) {
-  const int columns = load.pages_per_sequence();
+  const size_t columns = load.pages_per_sequence();
   std::vector<int32_t> pages(static_cast<size_t>(load.num_pages()) - 1);
   std::iota(pages.begin(), pages.end(), 1);
   std::vector<int32_t> tables;
   if (load.shuffled) std::shuffle(pages.begin(), pages.end(), std::mt19937(1));
   for (int s = 0; s < load.batch; ++s) {
-    for (int i = 0; i < columns; ++i) tables.push_back(pages[i * load.batch + s]);
+    for (size_t i = 0; i < columns; ++i) tables.push_back(pages[i * load.batch + s]);
   }
   return tables;
 }

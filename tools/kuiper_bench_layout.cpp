@@ -1,6 +1,7 @@
 // Paged beside contiguous in turns: attention alone, and whole decode steps through the engine's
 // own runner. Keys and values are made up, so that a context of any length is there at once.
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <utility>
@@ -19,7 +20,7 @@ constexpr int kTurn = 4;  // steps of a side before the other has its turn
 // A step of all sequences; `tables` is empty where the runner knows them.
 StepPlan PlanOf(const KvLoad& load, const std::vector<int32_t>& tables, int vocab, int num_kept) {
   StepPlan plan;
-  const int columns = tables.empty() ? 0 : load.pages_per_sequence();
+  const std::ptrdiff_t columns = tables.empty() ? 0 : load.pages_per_sequence();
   for (int s = 0; s < load.batch; ++s) {
     StepPlan::Entry& entry = plan.Open(s, load.context - 1);
     entry.decodes = true;
