@@ -159,8 +159,8 @@ def main():
         f"{torch.get_num_threads()} threads"
     print("torch %s, %s (%s), %s, %d layers of %d heads and %d KV heads of %d"
           % (torch.__version__, args.device, name, args.dtype.upper(), *shape))
-    print("%-10s %7s %6s %10s %9s %9s %7s"
-          % ("attention", "context", "batch", "us/layer", "GB/s", "machine", "ratio"))
+    print("%-10s %7s %6s %12s %9s %12s %9s"
+          % ("attention", "context", "batch", "us_per_layer", "gbps", "machine_gbps", "of_memory"))
     layers, _, kv_heads, dim = shape
     for context in args.context:
         for batch in args.batch:
@@ -174,7 +174,7 @@ def main():
                           file=sys.stderr)
                     continue
                 rate = 2 * layers * batch * context * kv_heads * dim * dtype.itemsize / seconds
-                print("%-10s %7d %6d %10.2f %9.1f %9.1f %6.1f%%"
+                print("%-10s %7d %6d %12.2f %9.1f %12.1f %8.1f%%"
                       % (kernel, context, batch, seconds / layers * 1e6, rate / 1e9,
                          bench.machine / 1e9, rate / bench.machine * 100), flush=True)
 

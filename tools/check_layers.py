@@ -63,7 +63,8 @@ CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 HTTP = LEAVES + ["boost", "kuiper/server/http_*.h", "kuiper/server/listen_socket.h"]
 TOOL = PUBLIC + ["tools/*", "demo/args.h"]
-BENCH = TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h"]
+BENCH = TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
+                "kuiper/engine/model_runner.h", "kuiper/engine/batch_builder.h", "json"]
 
 # (files, what they may include); the first matching line decides.
 RULES = [

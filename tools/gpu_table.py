@@ -71,13 +71,13 @@ def main():
         return 2
     first = next(iter(results.values()))
     print(f"{first['version']}; {first['device']}")
-    rates = [result for result in results.values() if "read_gbps" in result]
+    rates = [result["yardsticks"] for result in results.values() if "copy_gbps" in result["yardsticks"]]
     if rates:
         print(f"read {max(r['read_gbps'] for r in rates):.1f} GB/s, "
               f"copy {max(r['copy_gbps'] for r in rates):.1f} GB/s (read + written)")
     table(("decode", "context", "batch", "ms per step", "tokens/s", "GB/s", "of read bandwidth"),
           [(name, row["tokens"], row["batch"], f"{row['ms']:.3f}", f"{row['tokens_per_s']:.1f}",
-            f"{row['gbps']:.1f}", percent(row["ratio"]))
+            f"{row['gbps']:.1f}", percent(row["of_memory"]))
            for name, result in results.items() for row in phase(result, "decode")])
     table(("prefill", "tokens", "ms", "tokens/s", "TFLOP/s"),
           [(name, row["tokens"], f"{row['ms']:.2f}", f"{row['tokens_per_s']:.0f}",

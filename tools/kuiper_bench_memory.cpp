@@ -2,7 +2,6 @@
 // with a runner that computes nothing.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <numbers>
@@ -19,7 +18,6 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 constexpr double kPromptMedian = 256, kPromptSigma = 1, kAnswerMean = 128;
-constexpr int kPageSize = 16;
 constexpr int kStepTokens = 512;
 // A step takes as long as Qwen3-0.6B did on the CPU of docs/benchmarks.md, nearly.
 constexpr double kStepSeconds = 0.040, kTokenSeconds = 0.003;
@@ -102,7 +100,7 @@ std::vector<Sample> RunLoad(const std::vector<Lengths>& lengths, const MemoryLoa
   return samples;
 }
 
-void PrintSummary(const char* layout, int page_size, const std::vector<Sample>& samples) {
+Line SummaryOf(const char* layout, int page_size, const std::vector<Sample>& samples) {
   double seconds = 0, sequences = 0, tokens = 0, capacity = 0, waste = 0;
   for (const Sample& s : samples) {
     seconds += s.seconds;
@@ -111,14 +109,29 @@ void PrintSummary(const char* layout, int page_size, const std::vector<Sample>& 
     capacity += s.seconds * static_cast<double>(s.capacity);
     waste += s.seconds * s.waste();
   }
-  std::printf("%-10s %6d %7zu %9.1f %9.1f %9.0f %9.0f %7.2f%%\n", layout, page_size, samples.size(),
-              seconds, sequences / seconds, tokens / seconds, capacity / seconds,
-              waste / seconds * 100);
+  Line line;
+  line.Key("layout", layout)
+      .Key("page", page_size)
+      .Figure("steps", static_cast<double>(samples.size()), 0)
+      .Figure("seconds", seconds)
+      .Figure("sequences", sequences / seconds)
+      .Figure("tokens", tokens / seconds, 0)
+      .Figure("capacity", capacity / seconds, 0)
+      .Share("waste", waste / seconds, 2);
+  return line;
+}
+
+void WriteSeries(const char* layout, const std::vector<Sample>& samples, std::ofstream* out) {
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Sample& s = samples[i];
+    *out << layout << ',' << i << ',' << s.begin << ',' << s.sequences << ',' << s.tokens << ','
+         << s.capacity << ',' << s.waste() << '\n';
+  }
 }
 
 }  // namespace
 
-Status BenchMemory(const MemoryLoad& load, const std::string& csv) {
+Status BenchMemory(const MemoryLoad& load, const std::string& csv, Report* report) {
   std::ofstream out;
   if (!csv.empty()) {
     out.open(csv);
@@ -131,7 +144,7 @@ Status BenchMemory(const MemoryLoad& load, const std::string& csv) {
     prompts += l.prompt;
     answers += l.answer;
   }
-  std::printf(
+  report->Print(
       "load: %d requests, prompts log-normal (median %.0f, sigma %.0f), answers geometric (mean "
       "%.0f), seed %d, context %d: %lld prompt tokens, %lld answer tokens\n"
       "memory: %lld tokens; a step takes %.0f ms and %.0f ms per token\n",
@@ -139,17 +152,13 @@ Status BenchMemory(const MemoryLoad& load, const std::string& csv) {
       load.max_context, static_cast<long long>(prompts), static_cast<long long>(answers),
       static_cast<long long>(load.rows) * load.max_context, kStepSeconds * 1e3,
       kTokenSeconds * 1e3);
-  std::printf("%-10s %6s %7s %9s %9s %9s %9s %8s\n", "layout", "page", "steps", "seconds",
-              "sequences", "tokens", "capacity", "waste");
-  for (const auto& [layout, page_size] :
-       {std::pair("paged", kPageSize), std::pair("contiguous", load.max_context)}) {
+  std::vector<std::pair<const char*, int>> layouts;
+  for (const int page_size : load.page_sizes) layouts.emplace_back("paged", page_size);
+  layouts.emplace_back("contiguous", load.max_context);
+  for (const auto& [layout, page_size] : layouts) {
     const std::vector<Sample> samples = RunLoad(lengths, load, page_size);
-    PrintSummary(layout, page_size, samples);
-    for (size_t i = 0; out.is_open() && i < samples.size(); ++i) {
-      const Sample& s = samples[i];
-      out << layout << ',' << i << ',' << s.begin << ',' << s.sequences << ',' << s.tokens << ','
-          << s.capacity << ',' << s.waste() << '\n';
-    }
+    report->Add(SummaryOf(layout, page_size, samples));
+    if (out.is_open()) WriteSeries(layout, samples, &out);
   }
   if (!csv.empty() && !out.flush()) {
     return Status(StatusCode::kInternal, "cannot write " + csv);

@@ -17,6 +17,8 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"serve", {8}, {16}, {16}, true},
                                {"server-cost", {1, 8, 32}, {16}, {16}, true},
                                {"attention", {1, 8, 32}, {16}, {1024, 8192}, true},
+                               {"layout", {1}, {16}, {512, 2048, 8192, 32768}, true},
+                               {"turns", {1}, {16}, {16}, true},
                                {"vision", {1}, {16}, {16}, true},
                                {"memory", {8}, {16}, {16}, false},
                                {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
@@ -53,7 +55,7 @@ std::vector<std::string> With(std::vector<std::string> names,
   return names;
 }
 
-// Of --scenario serve and of others that have the same: the load, and what is written about it.
+// Of --scenario serve: the load, and what is written about it.
 std::vector<FlagRow> ServeRows(BenchOptions& o) {
   using demo::MakeFlag;
   const std::vector<std::string> serve = {"serve"};
@@ -61,9 +63,6 @@ std::vector<FlagRow> ServeRows(BenchOptions& o) {
   ServeOptions& s = o.serve;
   LoadSpec& load = s.load;
   return {
-      {MakeFlag("requests", &o.load.requests, "requests of a load", {1, 100'000}),
-       {"memory", "serve"}},
-      {MakeFlag("json", &o.json, "write the results as JSON", {}, "FILE"), {"rates", "serve"}},
       {MakeFlag("url", &s.url, "a server that runs (default: one in this process)", {}, "URL"),
        serve},
       {MakeFlag("request-rate", &load.request_rate,
@@ -93,13 +92,44 @@ std::vector<FlagRow> ServeRows(BenchOptions& o) {
   };
 }
 
-std::vector<FlagRow> EngineRows(BenchOptions& o) {
+// Of scenarios without an engine, and of the report.
+std::vector<FlagRow> OtherRows(BenchOptions& o) {
   using demo::MakeFlag;
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
-  const Names engine = {"rates",   "throughput", "prefix",     "cascade",
-                        "latency", "serve",      "server-cost"};
-  const Names heads = With(engine, {"attention"});
+  const Names reports = {"rates",     "throughput", "prefix", "cascade", "latency",
+                         "attention", "layout",     "vision", "memory",  "scheduler"};
+  return {
+      {MakeFlag("requests", &o.load.requests, "requests of a load", {1, 100'000}),
+       {"memory", "serve"}},
+      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence", {2, 1 << 20}),
+       memory},
+      {MakeFlag("csv", &o.csv, "write the rows; memory: a line per step", {}, "FILE"), reports},
+      {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
+       rates},
+      {MakeFlag("tokenizer", &o.tokenizer, "with --text and with servers: this tokenizer", {},
+                "PATH"),
+       {"rates", "serve", "server-cost"}},
+      {MakeFlag("json", &o.json, "write the report", {}, "FILE"), With(reports, {"serve"})},
+      {MakeFlag("compare", &o.compare, "an earlier report: print what became of each row", {},
+                "FILE.json"),
+       reports},
+      {MakeFlag("tolerance", &o.tolerance, "--compare fails for rows slower by more percent",
+                {.min = 0, .max = 99}),
+       reports},
+      {MakeFlag("host-root", &o.host_root, "read /proc and /sys of the machine below here", {},
+                "FOLDER"),
+       With(reports, {"turns"})},
+  };
+}
+
+std::vector<FlagRow> EngineRows(BenchOptions& o) {
+  using demo::MakeFlag;
+  using Names = std::vector<std::string>;
+  const Names all;
+  const Names rates = {"rates", "throughput", "prefix", "cascade", "latency", "turns"};
+  const Names engine = With(rates, {"serve", "server-cost"});
+  const Names heads = With(engine, {"attention", "layout"});
   const Names model = With(heads, {"vision"});
   const Limits counts = {1, 1'000'000};
   EngineConfig& e = o.config;
@@ -115,16 +145,19 @@ std::vector<FlagRow> EngineRows(BenchOptions& o) {
       {MakeFlag("prompt-tokens", &w.prompts,
                 "prefill lengths (default: 128,512); prefix, cascade: system prompts (2000)",
                 counts),
-       {"rates", "prefix", "cascade", "latency"}},
+       {"rates", "prefix", "cascade", "latency", "turns"}},
       {MakeFlag("batch", &w.batches,
                 "sequences together (default: 1,2,4,8; by scenario), memory: the rows", counts),
-       {"rates", "throughput", "cascade", "attention", "memory", "scheduler", "serve",
-        "server-cost"}},
-      {MakeFlag("context", &w.contexts,
-                "tokens before decoding starts (default: 16), attention: 1024,8192", counts),
-       {"rates", "throughput", "latency", "attention"}},
+       {"rates", "throughput", "cascade", "attention", "layout", "memory", "scheduler", "turns",
+        "serve", "server-cost"}},
+      {MakeFlag(
+           "context", &w.contexts,
+           "tokens before decoding starts (default: 16; attention: 1024,8192; layout: to 32768)",
+           counts),
+       {"rates", "throughput", "latency", "attention", "layout", "turns"}},
       {MakeFlag("decode-steps", &w.steps, "steps per repetition", {4, 4096}),
-       {"rates", "throughput", "cascade", "latency", "attention", "server-cost"}},
+       {"rates", "throughput", "cascade", "latency", "attention", "layout", "turns",
+        "server-cost"}},
       {MakeFlag("latency-target", &e.latency_target_ms,
                 "latency: milliseconds of a step with a prompt", {.max = 1e6, .above_min = true}),
        {"latency"}},
@@ -139,23 +172,18 @@ std::vector<FlagRow> EngineRows(BenchOptions& o) {
       {MakeFlag("image-side", &o.sides, "vision: pixels of a side (default: 512)", {1, 1 << 14}),
        {"vision"}},
       {MakeFlag("paged-attention", &e.paged, "KV cache in pages, or contiguous"),
-       {"rates", "throughput", "latency"}},
+       {"rates", "throughput", "latency", "turns"}},
+      {MakeFlag("block-size", &o.load.page_sizes, "tokens per page, one run for each of the list",
+                {.min = 1, .max = 256, .power_of_two = true}),
+       {"rates", "attention", "layout", "memory"}},
       {MakeFlag("cuda-graph", &e.use_graph, "recorded decode steps (the CPU's never are)"),
        {"rates", "throughput", "cascade", "latency"}},
-      {MakeFlag("max-context", &o.load.max_context, "memory: tokens of a sequence", {2, 1 << 20}),
-       memory},
-      {MakeFlag("csv", &o.csv, "memory: a line per step for tools/plot_bench.py", {}, "FILE"),
-       memory},
-      {MakeFlag("text", &o.text, "measure the tokenizer of MODEL on this text instead", {}, "FILE"),
-       rates},
-      {MakeFlag("tokenizer", &o.tokenizer, "with --text and with servers: this tokenizer", {},
-                "PATH"),
-       {"rates", "serve", "server-cost"}},
   };
 }
 
 std::vector<FlagRow> Rows(BenchOptions& o) {
   std::vector<FlagRow> rows = EngineRows(o);
+  for (FlagRow& row : OtherRows(o)) rows.push_back(std::move(row));
   for (FlagRow& row : ServeRows(o)) rows.push_back(std::move(row));
   return rows;
 }
@@ -192,6 +220,21 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   const std::string usage = std::string("usage: ") + kBenchUsage;
   if (!scenario.needs_model && (!options->invent.empty() || !args.positionals.empty())) {
     return Bad(std::string("--scenario ") + scenario.name + " runs no model", usage);
+  }
+  if (args.given("tolerance") && options->compare.empty()) {
+    return Bad("--tolerance goes with --compare");
+  }
+  const bool reads_text = !options->text.empty(), asks = !options->serve.url.empty();
+  if (asks && !(options->invent.empty() && args.positionals.empty())) {
+    return Bad("--url is a server with a model of its own", usage);
+  }
+  if (scenario.needs_model && !reads_text && !asks &&
+      options->invent.empty() == args.positionals.empty()) {
+    return Bad("give either MODEL or --invent CONFIG.json", usage);
+  }
+  if (options->Is("turns") &&
+      !(options->json.empty() && options->csv.empty() && options->compare.empty())) {
+    return Bad("--scenario turns makes no report");
   }
   Workload& w = options->workload;
   if (!args.given("batch")) w.batches = scenario.batches;

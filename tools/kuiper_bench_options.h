@@ -39,6 +39,9 @@ struct BenchOptions {
   ServeOptions serve;
   std::vector<int> sides = {512};  // of pictures
   std::string csv, json, text;
+  std::string compare;    // an earlier report; "": none
+  double tolerance = 10;  // percent
+  std::string host_root;  // stands before /proc and /sys
   std::optional<std::string> tokenizer;
 
   bool Is(std::string_view name) const { return scenario->name == name; }

@@ -12,13 +12,14 @@ namespace {
 
 constexpr int kGroup = 4;  // steps between two bursts
 
-// Floating-point operations of a prompt: multiply-adds count as two, attention is causal, and only
-// the last position goes through the head.
-double PrefillFlops(const DecoderConfig& d, double tokens) {
+// Floating-point operations of rows that see `keys` keys in all; multiply-adds count as two, and
+// only `outputs` rows go through the head.
+double Flops(const DecoderConfig& d, double rows, double keys, double outputs) {
   const double layer = static_cast<double>(d.hidden) * d.qkv_size() +
                        static_cast<double>(d.q_size()) * d.hidden + 3.0 * d.hidden * d.intermediate;
-  const double attention = 2.0 * d.q_size() * tokens * (tokens + 1) / 2;
-  return 2 * (d.layers * (layer * tokens + attention) + static_cast<double>(d.vocab) * d.hidden);
+  const double attention = 2.0 * d.q_size() * keys;
+  return 2 * (d.layers * (layer * rows + attention) +
+              outputs * static_cast<double>(d.vocab) * d.hidden);
 }
 
 double KvBytesPerToken(const Engine& engine) {
@@ -27,22 +28,21 @@ double KvBytesPerToken(const Engine& engine) {
          static_cast<double>(engine.kv_format().row_bytes(d.head_dim));
 }
 
-StatusOr<Row> Prefill(Engine& engine, Machine& machine, int tokens, int repetitions) {
-  const double flops = PrefillFlops(engine.model_config().decoder, tokens);
-  std::vector<double> seconds, peaks, ratios;
-  for (int r = 0; r <= repetitions; ++r) {
-    const double before = machine.Peak().value_or(0);
-    KU_ASSIGN_OR_RETURN(const Completion c,
-                        engine.Generate(MakeBenchRequest(engine, tokens, 1, r)));
-    const double peak = (before + machine.Peak().value_or(0)) / 2;
-    if (r == 0) continue;  // touches memory for the first time
-    seconds.push_back(c.prefill_ms / 1e3);
-    peaks.push_back(peak);
-    ratios.push_back(peak > 0 ? flops / seconds.back() / peak : 0);
-  }
-  const double s = Median(seconds);
-  return Row{"prefill",           tokens,        1, s * 1e3, tokens / s, flops / s / 1e9,
-             Median(peaks) / 1e9, Median(ratios)};
+StatusOr<Row> Prefill(Engine& engine, Machine& machine, const Workload& w, int tokens) {
+  const double n = tokens, chunks = std::ceil(n / w.StepTokens());
+  // Each chunk reads the weights, and what the cache has by then.
+  const Work work = {
+      chunks * (static_cast<double>(engine.weight_bytes_per_token()) +
+                KvBytesPerToken(engine) * (n + std::min<double>(n, w.StepTokens())) / 2),
+      Flops(engine.model_config().decoder, n, n * (n + 1) / 2, 1)};
+  int seed = 0;
+  KU_ASSIGN_OR_RETURN(
+      const Measurement m, Measure(machine, work, w.repetitions, 1, [&](int) -> StatusOr<double> {
+        KU_ASSIGN_OR_RETURN(const Completion c,
+                            engine.Generate(MakeBenchRequest(engine, tokens, 1, seed++)));
+        return c.prefill_ms / 1e3;
+      }));
+  return Row{"prefill", tokens, 1, m};
 }
 
 Status EndedEarly() {
@@ -67,22 +67,56 @@ StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int co
   KU_ASSIGN_OR_RETURN(const Decoding sequences, StartDecoding(engine, std::move(requests)));
   const int steps = GroupOf(machine, w) * (NumGroups(machine, w) + 1);
   const double kv_tokens = batch * (context + steps / 2.0) + sequences.generated;
-  const double bytes =
-      static_cast<double>(engine.weight_bytes_per_token()) + KvBytesPerToken(engine) * kv_tokens;
-  KU_ASSIGN_OR_RETURN(const Reading r, MeasureReading(machine, bytes, w, [&](int n) {
+  const Work work = {
+      static_cast<double>(engine.weight_bytes_per_token()) + KvBytesPerToken(engine) * kv_tokens,
+      Flops(engine.model_config().decoder, batch, kv_tokens, batch)};
+  KU_ASSIGN_OR_RETURN(const Measurement m, MeasureSteps(machine, work, w, [&](int n) {
                         return StepAll(engine, sequences, n);
                       }));
   AbortAll(engine, sequences);
-  return Row{"decode",     context,           batch,  r.seconds * 1e3, batch / r.seconds,
-             r.rate / 1e9, r.bandwidth / 1e9, r.ratio};
+  return Row{"decode", context, batch, m};
 }
 
 }  // namespace
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+StatusOr<Measurement> Measure(Machine& machine, const Work& work, int groups, int group,
+                              const std::function<StatusOr<double>(int n)>& run) {
+  std::vector<double> seconds, bandwidths, peaks, of_memory, of_arithmetic, of_roof;
+  double joules = 0;
+  for (int g = 0; g <= groups; ++g) {
+    double bandwidth = work.bytes > 0 ? machine.Bandwidth() / 2 : 0;
+    double peak = work.flops > 0 ? machine.Peak().value_or(0) / 2 : 0;
+    const double before = machine.Joules().value_or(0);
+    KU_ASSIGN_OR_RETURN(const double elapsed, run(group));
+    const double drawn = machine.Joules().value_or(0) - before;
+    if (work.flops > 0) peak += machine.Peak().value_or(0) / 2;
+    if (work.bytes > 0) bandwidth += machine.Bandwidth() / 2;
+    if (g == 0) continue;  // touches memory for the first time
+    const double s = elapsed / group;
+    const double memory = bandwidth > 0 ? work.bytes / bandwidth / s : 0;
+    const double arithmetic = peak > 0 ? work.flops / peak / s : 0;
+    joules += drawn;
+    seconds.push_back(s);
+    if (bandwidth > 0) {
+      bandwidths.push_back(bandwidth);
+      of_memory.push_back(memory);
+    }
+    if (peak > 0) {
+      peaks.push_back(peak);
+      of_arithmetic.push_back(arithmetic);
+    }
+    if (bandwidth > 0 || peak > 0) of_roof.push_back(std::max(memory, arithmetic));
+  }
+  Measurement m{work,
+                SpreadOf(seconds),
+                SpreadOf(bandwidths),
+                SpreadOf(peaks),
+                SpreadOf(of_memory),
+                SpreadOf(of_arithmetic),
+                SpreadOf(of_roof),
+                {}};
+  if (machine.Joules().has_value()) m.joules = joules / groups / group;
+  return m;
 }
 
 double Percentile(std::vector<double> values, double share) {
@@ -91,22 +125,43 @@ double Percentile(std::vector<double> values, double share) {
   return values.at(std::max<size_t>(rank, 1) - 1);
 }
 
-StatusOr<Reading> MeasureReading(Machine& machine, double bytes, const Workload& w,
-                                 const std::function<Status(int n)>& steps) {
-  const int group = GroupOf(machine, w);
-  std::vector<double> seconds, bandwidths, ratios;
-  for (int g = 0; g <= NumGroups(machine, w); ++g) {
-    const double before = machine.Bandwidth();
-    const Clock::time_point begin = Clock::now();
-    KU_RETURN_IF_ERROR(steps(group));
-    const double s = SecondsSince(begin) / group;
-    const double bandwidth = (before + machine.Bandwidth()) / 2;
-    if (g == 0) continue;
-    seconds.push_back(s);
-    bandwidths.push_back(bandwidth);
-    ratios.push_back(bytes / s / bandwidth);
+StatusOr<Measurement> MeasureSteps(Machine& machine, const Work& work, const Workload& w,
+                                   const std::function<Status(int n)>& steps) {
+  return Measure(machine, work, NumGroups(machine, w), GroupOf(machine, w),
+                 [&](int n) -> StatusOr<double> {
+                   const Clock::time_point begin = Clock::now();
+                   KU_RETURN_IF_ERROR(steps(n));
+                   return SecondsSince(begin);
+                 });
+}
+
+void AddRates(const Measurement& m, Line* line) {
+  const auto known = [](const Spread& s, double factor) {
+    return s.count > 0 ? std::optional<double>(s.median * factor) : std::nullopt;
+  };
+  if (m.work.bytes > 0) {
+    line->Figure("gbps", m.bytes_per_second() / 1e9)
+        .Figure("machine_gbps", known(m.bandwidth, 1e-9))
+        .Share("of_memory", known(m.of_memory, 1));
   }
-  return Reading{Median(seconds), bytes / Median(seconds), Median(bandwidths), Median(ratios)};
+  if (m.work.flops > 0) {
+    line->Figure("gflops", m.flops_per_second() / 1e9)
+        .Figure("machine_gflops", known(m.peak, 1e-9))
+        .Share("of_peak", known(m.of_arithmetic, 1));
+  }
+  line->Share(kOfRoof, known(m.of_roof, 1));
+}
+
+void AddEnergy(const Measurement& m, double tokens, Line* line) {
+  if (m.joules) line->Figure("joules_per_token", *m.joules / tokens, 4);
+}
+
+double Row::tokens_per_second() const {
+  return (phase == "prefill" ? tokens : batch) / m.seconds.median;
+}
+
+std::string PageName(bool paged, int page_size) {
+  return paged ? std::to_string(page_size) : "row";
 }
 
 int Workload::LongestContext() const {
@@ -183,9 +238,9 @@ void AbortAll(Engine& engine, const Decoding& sequences) {
   for (const int64_t id : sequences.ids) engine.Take(id).value();
 }
 
-StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& w) {
+Status MeasureRows(Engine& engine, Machine& machine, const Workload& w,
+                   const std::function<void(const Row&)>& on_row) {
   const KvStats kv = engine.kv_stats();
-  std::vector<Row> rows;
   for (const int context : w.contexts) {
     for (const int batch : w.batches) {
       const int64_t pages = (w.TokensOf(context, batch) + kv.page_size - 1) / kv.page_size;
@@ -196,14 +251,14 @@ StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const W
         continue;
       }
       KU_ASSIGN_OR_RETURN(const Row row, Decode(engine, machine, w, context, batch));
-      rows.push_back(row);
+      on_row(row);
     }
   }
   for (const int tokens : w.prompts) {
-    KU_ASSIGN_OR_RETURN(const Row row, Prefill(engine, machine, tokens, w.repetitions));
-    rows.push_back(row);
+    KU_ASSIGN_OR_RETURN(const Row row, Prefill(engine, machine, w, tokens));
+    on_row(row);
   }
-  return rows;
+  return OkStatus();
 }
 
 }  // namespace kuiper::tools

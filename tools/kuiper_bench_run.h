@@ -8,6 +8,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/engine/engine.h"
 #include "tools/kuiper_bench_machine.h"
+#include "tools/kuiper_bench_report.h"
 
 namespace kuiper::tools {
 
@@ -27,29 +28,48 @@ struct Workload {
   int LargestBatch() const;
 };
 
+// What a step needs of the machine.
+struct Work {
+  double bytes = 0;  // read; 0: nobody counts them
+  double flops = 0;  // multiply-adds count as two; 0: nobody counts them
+};
+
+// A step, and what the machine reached next to it. Shares are parts of 1, of pairs: the time that
+// memory alone and arithmetic alone would need, and the longer of both, which is the roof.
+struct Measurement {
+  Work work;
+  Spread seconds;          // of a step
+  Spread bandwidth, peak;  // bytes and FLOP per second
+  Spread of_memory, of_arithmetic, of_roof;
+  std::optional<double> joules;  // of a step
+
+  double bytes_per_second() const { return work.bytes / seconds.median; }
+  double flops_per_second() const { return work.flops / seconds.median; }
+};
+
+// `run(n)` runs n steps and returns the seconds they took. There are `groups` of `group` steps,
+// with bursts before and after each; one more group goes first and is not counted.
+StatusOr<Measurement> Measure(Machine& machine, const Work& work, int groups, int group,
+                              const std::function<StatusOr<double>(int n)>& run);
+// Groups as a workload asks for them: short ones between bursts, else one after the other as in
+// real use.
+StatusOr<Measurement> MeasureSteps(Machine& machine, const Work& work, const Workload& workload,
+                                   const std::function<Status(int n)>& steps);
+// Columns of a measurement: the rates that are counted, and their shares of the machine's.
+void AddRates(const Measurement& m, Line* line);
+// Joules of a token, where the board tells; a step makes so many.
+void AddEnergy(const Measurement& m, double tokens, Line* line);
+
+// A row of the rates.
 struct Row {
   std::string phase;  // "prefill" or "decode"
   int tokens = 0;     // prompt length, or context at the start of decoding
   int batch = 1;
-  double milliseconds = 0;  // of the prompt, or of one step
-  double tokens_per_second = 0;
-  double rate = 0;       // GFLOP/s, or GB/s of weights, keys and values
-  double yardstick = 0;  // of the machine, in the same unit; 0 = not known
-  double ratio = 0;
+  Measurement m;
+
+  double tokens_per_second() const;
 };
 
-// Steps that read memory, against the bandwidth of the machine next to them: medians.
-struct Reading {
-  double seconds = 0;              // of a step
-  double rate = 0, bandwidth = 0;  // bytes per second
-  double ratio = 0;
-};
-
-// `steps(n)` runs n steps, which read `bytes` each. The first group is not counted.
-StatusOr<Reading> MeasureReading(Machine& machine, double bytes, const Workload& workload,
-                                 const std::function<Status(int n)>& steps);
-
-double Median(std::vector<double> values);
 // The smallest value that so large a share of them does not exceed.
 double Percentile(std::vector<double> values, double share);
 
@@ -67,7 +87,12 @@ StatusOr<Decoding> StartDecoding(Engine& engine, std::vector<Request> requests);
 Status StepAll(Engine& engine, const Decoding& sequences, int steps);
 void AbortAll(Engine& engine, const Decoding& sequences);
 
-// Rows that need more pages than the engine has are left out with a line on stderr.
-StatusOr<std::vector<Row>> MeasureRows(Engine& engine, Machine& machine, const Workload& workload);
+// "16", or "row" of a contiguous cache.
+std::string PageName(bool paged, int page_size);
+
+// Rows that need more pages than the engine has are left out with a line on stderr; `on_row` gets
+// the others as they come.
+Status MeasureRows(Engine& engine, Machine& machine, const Workload& workload,
+                   const std::function<void(const Row&)>& on_row);
 
 }  // namespace kuiper::tools

@@ -1,14 +1,15 @@
 // What scheduling costs on the host: no model, no tensors.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "kuiper/base/clock.h"
+#include "kuiper/engine/batch_builder.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/kv/block_pool.h"
 #include "kuiper/kv/reuse.h"
+#include "kuiper/ops/ops.h"
 #include "tools/kuiper_bench_scenarios.h"
 
 namespace kuiper::tools {
@@ -30,20 +31,30 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int new_tokens) {
 
 }  // namespace
 
-void BenchScheduler(const std::vector<int>& batches, int steps) {
-  std::printf("%9s %14s %14s\n", "sequences", "median_us/step", "p99_us/step");
+Status BenchScheduler(const std::vector<int>& batches, int steps, Report* report) {
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeOps(Device{}, {.num_threads = 1}));
   for (const int batch : batches) {
     const int pages = batch * ((kPromptTokens + steps) / kPageSize + 2);
     BlockPool pool(pages + 1, kPageSize);
     const auto reuse = MakePageReuse(pool, 0);
     Scheduler scheduler({.max_seqs = batch,
                          .max_step_tokens = std::max(batch, 8192),
-                         .max_context = kPromptTokens + steps + 1},
+                         .max_context = kPromptTokens + steps + 1,
+                         .group_decodes = true},
                         pool, reuse.get());
     for (int id = 0; id < batch; ++id) {
-      if (!scheduler.Add(MakeSequence(id, steps + 1)).ok()) return;
+      KU_RETURN_IF_ERROR(scheduler.Add(MakeSequence(id, steps + 1)));
     }
-    std::vector<double> times;
+    KU_ASSIGN_OR_RETURN(
+        const std::unique_ptr<BatchBuilder> builder,
+        BatchBuilder::Create(ops->device(), {.max_tokens = std::max(batch, 8192),
+                                             .max_seqs = batch,
+                                             .max_outputs = batch,
+                                             .max_pages = (kPromptTokens + steps) / kPageSize + 2,
+                                             .page_size = kPageSize,
+                                             .max_kv_len = kPromptTokens + steps + 1,
+                                             .cascade = true}));
+    std::vector<double> times, builds;
     while (static_cast<int>(times.size()) < steps) {
       const Clock::time_point begin = Clock::now();
       Scheduler::Step step = scheduler.Schedule();
@@ -53,17 +64,26 @@ void BenchScheduler(const std::vector<int>& batches, int steps) {
         if (entry.samples.empty()) continue;
         tokens.push_back(Scheduler::Token{static_cast<int32_t>(entry.sequence)});
       }
+      const Clock::time_point begin_build = Clock::now();
+      builder->Build(step.plan);
       const Clock::time_point sampled = Clock::now();
       scheduler.Commit(step.plan, tokens);
       const std::chrono::duration<double, std::micro> host =
           (scheduled - begin) + (Clock::now() - sampled);
-      if (step.plan.decode_only()) times.push_back(host.count());
+      if (step.plan.decode_only()) {
+        times.push_back(host.count());
+        builds.push_back(std::chrono::duration<double, std::micro>(sampled - begin_build).count());
+      }
       scheduler.TakeBack(std::move(step.plan));
     }
     std::sort(times.begin(), times.end());
-    std::printf("%9d %14.1f %14.1f\n", batch, times[times.size() / 2],
-                times[times.size() * 99 / 100]);
+    report->Add(Line()
+                    .Key("sequences", batch)
+                    .Cost("us", SpreadOf(times))
+                    .Figure("p99_us", times[times.size() * 99 / 100])
+                    .Figure("build_us", Median(builds)));
   }
+  return OkStatus();
 }
 
 }  // namespace kuiper::tools

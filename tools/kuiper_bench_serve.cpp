@@ -159,7 +159,7 @@ Status BenchServe(const ServeOptions& options) {
   const HttpHeaders headers = KeyHeaders();
   KU_ASSIGN_OR_RETURN(const std::string model, ServedModelName(*client, headers));
   KU_ASSIGN_OR_RETURN(const std::vector<PlannedCall> plan, PlanLoad(options.load, model));
-  return Report(options, RunLoad(*client, plan, options.load.concurrency, headers));
+  return ReportLoad(options, RunLoad(*client, plan, options.load.concurrency, headers));
 }
 
 Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, int sequences) {

@@ -33,6 +33,6 @@ Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, 
 Status BenchServerCost(EngineConfig config, OpenedModel model, const Workload& workload);
 
 // Counts and percentiles of what happened; prints a table and writes the files.
-Status Report(const ServeOptions& options, const std::vector<CallTimes>& calls);
+Status ReportLoad(const ServeOptions& options, const std::vector<CallTimes>& calls);
 
 }  // namespace kuiper::tools

@@ -167,7 +167,7 @@ Status WriteFile(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-Status Report(const ServeOptions& options, const std::vector<CallTimes>& all) {
+Status ReportLoad(const ServeOptions& options, const std::vector<CallTimes>& all) {
   std::vector<CallTimes> calls;
   std::copy_if(all.begin(), all.end(), std::back_inserter(calls),
                [](const CallTimes& call) { return !call.is_warm_up; });

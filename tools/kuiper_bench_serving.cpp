@@ -1,6 +1,5 @@
 // The scenarios that run a model through the engine.
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "kuiper/base/clock.h"
@@ -80,19 +79,26 @@ Status Disturb(Engine& engine, const Decoding& user, const Workload& w, const Re
 
 }  // namespace
 
-void PrintThroughput(const std::vector<Row>& rows) {
-  std::printf("%7s %6s %10s %11s %8s\n", "context", "batch", "ms/step", "tokens/s", "multiple");
-  for (const Row& row : rows) {
+Status BenchThroughput(Engine& engine, Machine& machine, const Workload& w, Report* report) {
+  std::vector<Row> rows;
+  return MeasureRows(engine, machine, w, [&](const Row& row) {
+    rows.push_back(row);
     const auto base = std::find_if(rows.begin(), rows.end(),
                                    [&](const Row& first) { return first.tokens == row.tokens; });
-    std::printf("%7d %6d %10.2f %11.1f %7.2fx\n", row.tokens, row.batch, row.milliseconds,
-                row.tokens_per_second, row.tokens_per_second / base->tokens_per_second);
-  }
+    Line line;
+    line.Key("context", row.tokens)
+        .Key("batch", row.batch)
+        .Cost("ms", row.m.seconds.Times(1e3))
+        .Figure("tokens_per_s", row.tokens_per_second())
+        .Ratio("multiple", row.tokens_per_second() / base->tokens_per_second());
+    AddRates(row.m, &line);
+    AddEnergy(row.m, row.batch, &line);
+    report->Add(line);
+  });
 }
 
-Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int repetitions) {
-  std::printf("%7s %9s %7s %10s %10s %9s\n", "system", "question", "cached", "cold_ms", "warm_ms",
-              "warm/cold");
+Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int repetitions,
+                   Report* report) {
   for (const int tokens : system_prompts) {
     KU_RETURN_IF_ERROR(Ask(engine, tokens, 0).status());  // touches memory for the first time
     std::vector<double> cold_times, warm_times, ratios;
@@ -106,16 +112,19 @@ Status BenchPrefix(Engine& engine, const std::vector<int>& system_prompts, int r
       ratios.push_back(warm.milliseconds / cold.milliseconds);
       cached = warm.cached_tokens;
     }
-    std::printf("%7d %9d %7d %10.2f %10.2f %8.2f%%\n", tokens, kQuestionTokens, cached,
-                Median(cold_times), Median(warm_times), Median(ratios) * 100);
+    report->Add(Line()
+                    .Key("system", tokens)
+                    .Key("question", kQuestionTokens)
+                    .Figure("cached", cached, 0)
+                    .Figure("cold_ms", Median(cold_times), 2)
+                    .Cost("warm_ms", SpreadOf(warm_times))
+                    .Share("warm/cold", Median(ratios), 2));
   }
   return OkStatus();
 }
 
 Status BenchLatency(const std::vector<std::string>& names, const std::vector<Engine*>& engines,
-                    const Workload& w) {
-  std::printf("%10s %7s %7s %10s %10s %10s %10s\n", "policy", "context", "prompt", "alone_ms",
-              "p50_ms", "p99_ms", "first_ms");
+                    const Workload& w, Report* report) {
   for (const int context : w.contexts) {
     for (const int prompt : w.prompts) {
       std::vector<Disturbance> seen(engines.size());
@@ -131,18 +140,21 @@ Status BenchLatency(const std::vector<std::string>& names, const std::vector<Eng
         }
       }
       for (size_t e = 0; e < engines.size(); ++e) {
-        std::printf("%10s %7d %7d %10.2f %10.2f %10.2f %10.2f\n", names[e].c_str(), context, prompt,
-                    Median(seen[e].before), Percentile(seen[e].gaps, 0.5),
-                    Percentile(seen[e].gaps, 0.99), Median(seen[e].first_tokens));
+        report->Add(Line()
+                        .Key("policy", names[e])
+                        .Key("context", context)
+                        .Key("prompt", prompt)
+                        .Figure("alone_ms", Median(seen[e].before), 2)
+                        .Figure("p50_ms", Percentile(seen[e].gaps, 0.5), 2)
+                        .Figure("p99_ms", Percentile(seen[e].gaps, 0.99), 2)
+                        .Cost("first_ms", SpreadOf(seen[e].first_tokens)));
       }
     }
   }
   return OkStatus();
 }
 
-Status BenchCascade(Engine& with, Engine& without, const Workload& w) {
-  std::printf("%7s %9s %10s %11s %9s\n", "system", "questions", "with_ms", "without_ms",
-              "speed-up");
+Status BenchCascade(Engine& with, Engine& without, const Workload& w, Report* report) {
   for (const int tokens : w.prompts) {
     for (const int batch : w.batches) {
       const int new_tokens = w.NewTokens(tokens + kQuestionTokens, batch);
@@ -158,8 +170,12 @@ Status BenchCascade(Engine& with, Engine& without, const Workload& w) {
       }
       AbortAll(with, on);
       AbortAll(without, off);
-      std::printf("%7d %9d %10.2f %11.2f %8.2fx\n", tokens, batch, Median(with_times),
-                  Median(without_times), Median(ratios));
+      report->Add(Line()
+                      .Key("system", tokens)
+                      .Key("questions", batch)
+                      .Cost("with_ms", SpreadOf(with_times))
+                      .Figure("without_ms", Median(without_times), 2)
+                      .Ratio("speed-up", Median(ratios)));
     }
   }
   return OkStatus();

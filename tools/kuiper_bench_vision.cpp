@@ -2,12 +2,11 @@
 // and the FLOPs of products and attention against what the machine reaches.
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
 #include <functional>
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/clock.h"
 #include "kuiper/model/model.h"
 #include "kuiper/model/opened_model.h"
 #include "kuiper/model/vision_encoder.h"
@@ -17,15 +16,10 @@
 namespace kuiper::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kNumStages = 5;  // of VisionStage
 constexpr const char* kStageNames[kNumStages] = {"patches", "embedding", "blocks", "merger",
                                                  "deepstack"};
 using PerStage = std::array<double, kNumStages>;
-
-double Seconds(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Multiplications and additions of one frame of n patches.
 PerStage FlopsOf(const VisionTowerConfig& c, double n) {
@@ -63,20 +57,26 @@ StatusOr<double> MeasureProduct(Ops& ops, DType weights, bool is_emulated) {
     ops.Run(ApplyArgs{
         .out = y.As(type, {rows, size}), .x = in, .linear = linear, .num_decode_rows = 0});
     ops.device().Sync();
-    best = std::max(best, 2.0 * rows * size * size / Seconds(begin));
+    best = std::max(best, 2.0 * rows * size * size / SecondsSince(begin));
   }
   return best;
 }
 
-void PrintStage(const char* stage, int side, double seconds, double flops, double peak) {
-  std::printf("%-10s %6d %10.3f %10.1f %10.1f %6.1f%%\n", stage, side, seconds * 1e3,
-              flops / seconds / 1e9, peak / 1e9, 100 * flops / seconds / peak);
+Line StageLine(const char* stage, int side, const Spread& seconds, double flops, double peak) {
+  Line line;
+  line.Key("stage", stage)
+      .Key("side", side)
+      .Cost("ms", seconds.Times(1e3), 3)
+      .Figure("gflops", flops / seconds.median / 1e9)
+      .Figure("machine_gflops", peak / 1e9)
+      .Share(kOfRoof, flops / seconds.median / peak);
+  return line;
 }
 
 // Medians over the repetitions: of stages between syncs, and of the whole without. `peak` gives the
 // yardstick, which is asked for before and after each.
 Status MeasureSide(VisionEncoder& encoder, ComputeDevice& device, int side, int repetitions,
-                   const std::function<double()>& peak) {
+                   const std::function<double()>& peak, Report* report) {
   const VisionTowerConfig& c = encoder.config();
   const int patches = side / c.patch;
   const std::vector<float> values(static_cast<size_t>(patches) * patches * c.patch_values(), 0.5f);
@@ -97,36 +97,34 @@ Status MeasureSide(VisionEncoder& encoder, ComputeDevice& device, int side, int 
     KU_RETURN_IF_ERROR(
         encoder.Encode(picture, out, [&](VisionStage stage, int /*index*/, const Tensor&) {
           device.Sync();
-          seconds[static_cast<size_t>(stage)] += Seconds(begin);
+          seconds[static_cast<size_t>(stage)] += SecondsSince(begin);
           begin = Clock::now();
         }));
     for (int stage = 0; stage < kNumStages; ++stage) stages[stage].push_back(seconds[stage]);
     begin = Clock::now();
     KU_RETURN_IF_ERROR(encoder.Encode(picture, out));
     device.Sync();
-    whole.push_back(Seconds(begin));
+    whole.push_back(SecondsSince(begin));
     peaks.push_back(peak());
   }
   const PerStage flops = FlopsOf(c, int64_t{patches} * patches);
-  const auto median = [](std::vector<double>& samples) {
-    std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
-    return samples[samples.size() / 2];
-  };
-  const double yardstick = median(peaks);
+  const double yardstick = Median(peaks);
   double all = 0;
   for (int stage = 0; stage < kNumStages; ++stage) {
     all += flops[stage];
     if (stages[stage][0] == 0) continue;  // a tower without deepstack
-    PrintStage(kStageNames[stage], side, median(stages[stage]), flops[stage], yardstick);
+    report->Add(
+        StageLine(kStageNames[stage], side, SpreadOf(stages[stage]), flops[stage], yardstick));
   }
-  PrintStage("all", side, median(whole), all, yardstick);
+  report->Add(StageLine("all", side, SpreadOf(whole), all, yardstick));
   return OkStatus();
 }
 
 }  // namespace
 
 Status BenchVision(OpenedModel opened, Device device, const OpsOptions& options,
-                   std::optional<DType> dtype, const std::vector<int>& sides, int repetitions) {
+                   std::optional<DType> dtype, const std::vector<int>& sides, int repetitions,
+                   Report* report) {
   if (!opened.config.vision.has_value()) {
     return Status(StatusCode::kInvalidArgument, "the model has no vision tower");
   }
@@ -157,14 +155,13 @@ Status BenchVision(OpenedModel opened, Device device, const OpsOptions& options,
   KU_RETURN_IF_ERROR(ops->Reserve(VisionEncoder::Limits(c, patches)));
   KU_RETURN_IF_ERROR(model->vision()->Reserve(patches));
   const MemorySize memory = VisionEncoder::WorkspaceBytes(c, model->vision()->out_type(), patches);
-  std::printf(
+  report->Print(
       "%s, %s, %d blocks of %d, %d heads of %d, workspace %.1f MB and %.1f MB of the host\n",
       ops->device().Description().c_str(), DTypeName(weights), c.depth, c.hidden, c.heads,
       c.head_dim(), memory.device / 1e6, memory.host / 1e6);
-  std::printf("%-10s %6s %10s %10s %10s %7s\n", "stage", "side", "ms", "GFLOP/s", "machine",
-              "ratio");
   for (const int side : sides) {
-    KU_RETURN_IF_ERROR(MeasureSide(*model->vision(), ops->device(), side, repetitions, peak));
+    KU_RETURN_IF_ERROR(
+        MeasureSide(*model->vision(), ops->device(), side, repetitions, peak, report));
   }
   return OkStatus();
 }
