@@ -200,7 +200,7 @@ def serve(bench, root):
             first = sorted(1e3 * (call["arrivals_s"][0] - call["planned_s"]) for call in calls)
             assert abs(report["ttft_ms"]["p50"] - first[5]) < 1e-6 and abs(report["ttft_ms"]["max"] - first[11]) < 1e-6
             plans.append([(call["planned_s"], call["prompt_tokens"], call["tokens"]) for call in calls])
-            plot = xml.etree.ElementTree.parse(plot).getroot()
+            plot = ElementTree.parse(plot).getroot()
             assert plot.tag.endswith("svg") and len(list(plot.iter("{http://www.w3.org/2000/svg}circle"))) == 12
         assert plans[0] == plans[1]
         lines = os.path.join(folder, "lines.jsonl")
@@ -303,7 +303,7 @@ def turns(bench, root):
     assert [answer for line, answer in answers if line.startswith(("open", "close"))][:4] == ["ok"] * 4, answers
     assert all(float(answers[i][1]) > 0 for i in (5, 8, 11)), answers
     assert [i for i, (_, answer) in enumerate(answers) if answer.startswith("error ")] == [6, 7, 13, 14, 15], answers
-    refuses(bench, 2, "--scenario turns makes no report", *options, "--json", "x.json")
+    refuses(bench, 2, "--json goes with --scenario", *options, "--json", "x.json")
 
 
 def write(root, files):

@@ -232,10 +232,6 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
       options->invent.empty() == args.positionals.empty()) {
     return Bad("give either MODEL or --invent CONFIG.json", usage);
   }
-  if (options->Is("turns") &&
-      !(options->json.empty() && options->csv.empty() && options->compare.empty())) {
-    return Bad("--scenario turns makes no report");
-  }
   Workload& w = options->workload;
   if (!args.given("batch")) w.batches = scenario.batches;
   if (!args.given("prompt-tokens")) w.prompts = scenario.prompts;

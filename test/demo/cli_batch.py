@@ -131,7 +131,7 @@ class Batch(CliTest):
             (chat("field", "x", suffix="y"), "field", "body.suffix is not available"),
             (chat("bias", "x", logit_bias={"1": 101}), "bias", "body.logit_bias: 101 is out of range"),
             (chat("outside", "x", logit_bias={"99999": 1}), "outside", "token id 99999 is outside the vocabulary"),
-            (chat("least", "x", min_tokens=4, max_tokens=3), "least", "body.min_tokens must be from 0 to body.max_tokens"),
+            (chat("least", "x", min_tokens=4, max_tokens=3), "least", "must be from 0 to --max-tokens"),
             (chat("ends", "x", stop_token_ids=[-1]), "ends", "body.stop_token_ids is not a list of token ids"),
             (chat("hot", "x", temperature=1000), "hot", "body.temperature: 1000"),
             (chat("word", "x", top_p="much"), "word", "body.top_p is not a number"),

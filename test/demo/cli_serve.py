@@ -269,9 +269,8 @@ class Serve(CliTest):
                                    stdout=subprocess.DEVNULL, stderr=log, preexec_fn=default_signals,
                                    env={**os.environ, "KUIPER_API_KEY": "other"})
         self.addCleanup(self.stop, process)
-        self.wait_for(lambda: os.path.exists(path))
         with socket.socket(socket.AF_UNIX) as s:
-            s.connect(path)
+            self.wait_for(lambda: s.connect_ex(path) == 0)  # it is bound a moment before it listens
             s.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             answer = b""
             while part := s.recv(4096):

@@ -123,7 +123,7 @@ TEST(EngineTest, RefusesBadRequests) {
   const auto bad = StatusCode::kInvalidArgument;
   EXPECT_EQ(code([](Request& r) { r.prompt[2] = -1; }), bad);
   EXPECT_EQ(code([](Request& r) { r.prompt[2] = 1 << 30; }), bad);
-  EXPECT_EQ(code([](Request& r) { r.max_new_tokens = 0; }), bad);
+  EXPECT_EQ(code([](Request& r) { r.max_new_tokens = -1; }), bad);
   EXPECT_EQ(code([](Request& r) { r.num_samples = 0; }), bad);
   EXPECT_EQ(code([](Request& r) { r.num_samples = 1 << 30; }), bad);
   EXPECT_EQ(code([](Request& r) { r.sampling.temperature = -1; }), bad);
