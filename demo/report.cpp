@@ -12,7 +12,7 @@ constexpr double kMegabyte = 1 << 20;
 
 // "Images: 2", "Videos: 1" or "Images: 2, videos: 1".
 std::string Kinds(size_t images, size_t videos) {
-  const std::string of_images = images > 0 ? "Images: " + std::to_string(images) : "";
+  std::string of_images = images > 0 ? "Images: " + std::to_string(images) : "";
   if (videos == 0) return of_images;
   return of_images + (images > 0 ? ", videos: " : "Videos: ") + std::to_string(videos);
 }

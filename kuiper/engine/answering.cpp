@@ -20,6 +20,7 @@ uint64_t SaltedKey(uint64_t key, const std::string& salt) {
 
 std::vector<TokenBias> BiasesOf(const std::map<int32_t, float>& biases) {
   std::vector<TokenBias> list;
+  list.reserve(biases.size());
   for (const auto& [token, bias] : biases) list.push_back({token, bias});
   return list;
 }

@@ -24,6 +24,7 @@ std::vector<std::pair<int32_t, float>> MostLikely(std::span<const float> values,
     return values[a] != values[b] ? values[a] > values[b] : a < b;
   });
   std::vector<std::pair<int32_t, float>> top;
+  top.reserve(count);
   for (int i = 0; i < count; ++i) top.emplace_back(order[i], values[order[i]]);
   return top;
 }
