@@ -364,8 +364,9 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   const bool cascade = !meta.shared_lens.empty() && kind != AttentionKind::kMha &&
                        args.options.window == 0 && slopes.empty();
   const PairKernel& pairs = *HWY_DYNAMIC_DISPATCH(ChoosePairKernel)(resources.fast_pairs);
+  const bool is_paired = IsPaired(args.kv.format.element_type());
   const WeightFormat keys =
-      WeightFormat::Dense(IsPaired(args.kv.format) ? DType::kBF16 : args.kv.format.element_type());
+      WeightFormat::Dense(is_paired ? DType::kBF16 : args.kv.format.element_type());
   const AttentionCall call{kind,
                            args,
                            resources.linear.kernels()[keys],
@@ -375,7 +376,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
                            cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
   std::atomic<int64_t> next{0};
   const auto work = [&](int thread) {
-    const ScopedFlushSubnormals flush(IsPaired(args.kv.format));
+    const ScopedFlushSubnormals flush(is_paired);
     AttentionScratch s;
     s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
     ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, MaxRows(kind),

@@ -8,6 +8,7 @@
 
 #include "kuiper/base/tensor.h"
 #include "kuiper/kernels/common/attention_mask.h"
+#include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/ops/op_args.h"
 #include "kuiper/ops/ops_options.h"
 
@@ -171,7 +172,7 @@ struct AttentionScratch {
   // Splits `base` (null: only counts); returns the number of floats.
   size_t Carve(float* base, AttentionKind kind, int head_dim, int max_context) {
     const int64_t rows = MaxRows(kind);
-    dim = RoundUp(head_dim, 32);
+    dim = RoundUp(head_dim, kPairColumns);
     score_stride = kind == AttentionKind::kMha ? RoundUp(max_context, kTile) : kTile;
     int64_t used = 0;
     const auto take = [base, &used](int64_t n) {

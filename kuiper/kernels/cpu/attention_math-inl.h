@@ -116,19 +116,10 @@ struct PairModel {
     VF odd, even;
   };
   using B = A;
-  static constexpr int kLanes = HWY_NAMESPACE::kLanes;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-  static constexpr int kAccRegisters = 24;
-#else
-  static constexpr int kAccRegisters = 12;
-#endif
+  static constexpr int kLanes = HWY_NAMESPACE::kLanes, kAccRegisters = kMicroRows * kVecs;
 
-  static HWY_INLINE Acc Load(const float* p) {
-    return hn::LoadU(DF(), p);
-  }
-  static HWY_INLINE void Store(Acc v, float* p) {
-    hn::StoreU(v, DF(), p);
-  }
+  static HWY_INLINE Acc Load(const float* p) { return hn::LoadU(DF(), p); }
+  static HWY_INLINE void Store(Acc v, float* p) { hn::StoreU(v, DF(), p); }
   static HWY_INLINE A LoadA(const float* row, int k) {
     return {hn::Set(DF(), row[2 * k + 1]), hn::Set(DF(), row[2 * k])};
   }

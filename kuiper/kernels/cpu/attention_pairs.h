@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "kuiper/ops/kv_format.h"
+#include "kuiper/base/dtype.h"
 
 namespace kuiper::cpu {
 
@@ -27,9 +27,9 @@ struct PairProduct {
 };
 constexpr int kPairColumns = 32;
 
-// Whether the products over a cache of this format are those of pairs.
-inline bool IsPaired(KvFormat format) {
-  return format.kind != KvFormat::Kind::kF32 && format.kind != KvFormat::Kind::kF16;
+// Whether the products over a cache of such elements are those of pairs: they are exact in BF16.
+constexpr bool IsPaired(DType element) {
+  return element != DType::kF32 && element != DType::kF16;
 }
 
 struct PairKernel {

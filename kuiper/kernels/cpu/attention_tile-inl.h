@@ -40,10 +40,9 @@ HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRan
 
 // --- rows in scratch --------------------------------------------------------------------------
 
-// Rows whose products are those of pairs (attention_pairs.h): their elements are exact in BF16.
+// Rows whose products are those of pairs (attention_pairs.h).
 template <class Row>
-constexpr bool kTakesPairs =
-    !std::is_same_v<typename Row::Unit, float> && !std::is_same_v<typename Row::Unit, Half>;
+constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 
 // Rows that become BF16 in scratch before they are multiplied.
 template <class Row>
