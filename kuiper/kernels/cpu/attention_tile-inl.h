@@ -62,12 +62,13 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 // --- one tile of an item ----------------------------------------------------------------------
 
 // The rows of one tile, their scales, and whether the values were converted to scratch. Arrays of
-// rows go on for kMaxAhead behind the last key, with rows that are needed next.
+// rows go on up to `fetched`, with rows that are needed next.
 template <class Row>
 struct Tile {
   KeyRange keys;  // that the item sees, from the start of the tile
   Row rows[kTile + kMaxAhead];
-  int ahead = 0;  // rows to fetch in advance
+  int ahead = 0;    // rows to fetch in advance
+  int fetched = 0;  // kMaxAhead behind the last panel of keys
   bool packed = false;
   // For the products. Keys: repeats of the first fill a group of kPanelRows. Values, of pairs only:
   // zeros at both ends fill pairs.
@@ -103,9 +104,10 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
                          Tile<typename View::Row>* tile) {
   const KeyRange all = item.keys();
   tile->keys = InTile(all, begin);
-  const int end = std::min(all.end - begin, tile->keys.end + kMaxAhead);
+  tile->fetched = static_cast<int>(RoundUp(tile->keys.end, kPanelRows)) + kMaxAhead;
+  const int end = std::min(all.end - begin, tile->fetched);
   KeyRows(view, item.seq, item.kv_head, begin, {tile->keys.begin, end}, tile->rows);
-  std::fill(tile->rows + end, tile->rows + tile->keys.end + kMaxAhead, tile->rows[end - 1]);
+  std::fill(tile->rows + end, tile->rows + tile->fetched, tile->rows[end - 1]);
   // While many rows use a tile, the memory has time enough.
   using Row = typename View::Row;
   tile->ahead = item.num_rows() > kFewRows        ? 0
@@ -181,7 +183,7 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   if constexpr (Row::kIsScaled)
     GatherScales(
         keys, [&](int j) { return tile->rows[j]; }, tile->key_scales);
-  for (int j = keys.begin; j < keys.end + kMaxAhead; ++j) {
+  for (int j = keys.begin; j < tile->fetched; ++j) {
     if constexpr (kIsWidened<Row>) {
       if (j >= keys.end) break;
       if (tile->ahead > 0) Fetch(tile->rows[j + tile->ahead], head_dim);
@@ -194,7 +196,8 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   const int first = keys.begin / kPanelRows * kPanelRows;
   std::fill(tile->key_rows + first, tile->key_rows + keys.begin, tile->key_rows[keys.begin]);
   if (kIsWidened<Row>) {
-    std::fill_n(tile->key_rows + keys.end, kMaxAhead, tile->key_rows[keys.end - 1]);
+    std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
+              tile->key_rows[keys.end - 1]);
   }
 }
 
@@ -214,7 +217,7 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
   if constexpr (kTakesPairs<Row>) {
     const bool as_it_lies = !kIsWidened<Row> && s.dim == head_dim;
     tile->value_rows[keys.begin / 2 * 2] = ZeroRow();
-    for (int j = keys.begin; j < keys.end + (as_it_lies ? kMaxAhead : 0); ++j) {
+    for (int j = keys.begin; j < (as_it_lies ? tile->fetched : keys.end); ++j) {
       if (as_it_lies) {
         tile->value_rows[j] = reinterpret_cast<const uint16_t*>(value(j).data);
         continue;
@@ -223,7 +226,8 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
       tile->value_rows[j] = static_cast<const uint16_t*>(
           Widened(value(j), head_dim, s.dim, s.wide_values() + j * s.dim / 2));
     }
-    if (!as_it_lies) std::fill_n(tile->value_rows + keys.end, kMaxAhead, ZeroRow());
+    if (!as_it_lies)
+      std::fill(tile->value_rows + keys.end, tile->value_rows + tile->fetched, ZeroRow());
     if (keys.end % 2 != 0) tile->value_rows[keys.end] = ZeroRow();
     tile->packed = many_rows;
     if (!many_rows) return;
@@ -237,7 +241,7 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
   if (tile->packed) {
     PackValues(view, tile->rows, keys, s.dim, s.values);
   } else {
-    for (int j = keys.begin; j < keys.end + kMaxAhead; ++j) tile->rows[j] = value(j);
+    for (int j = keys.begin; j < tile->fetched; ++j) tile->rows[j] = value(j);
   }
 }
 
