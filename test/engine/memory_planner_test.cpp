@@ -286,7 +286,9 @@ TEST(MemoryTableTest, SaysWhatFitsWhereThePlanDoesNot) {
   const OpenedModel model = OpenModel(config.model_path).value();
   const auto table = Engine::PlanTable(config, model);
   ASSERT_TRUE(table.ok()) << table.status().message();
-  EXPECT_EQ(table->fits.message(), Engine::Plan(config, model).status().message());
+  // Other programs change the free memory, which both name at the end.
+  const auto begin = [](const std::string& text) { return text.substr(0, text.find(" of ")); };
+  EXPECT_EQ(begin(table->fits.message()), begin(Engine::Plan(config, model).status().message()));
   EXPECT_EQ(table->fits.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(table->chosen().largest_context, 0);
   EXPECT_LT(table->chosen().free_bytes(), 0);
