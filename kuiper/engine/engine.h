@@ -32,8 +32,8 @@
 namespace kuiper {
 
 // Where weights lie that the CPU could use where their file is mapped: other programs share a
-// mapped file and it is there at once, huge pages are read faster.
-enum class WeightStorage { kMapped, kCopied };
+// mapped file, copies in huge pages are read faster. kAuto: as UseOfMapped of engine_memory.h.
+enum class WeightStorage { kAuto, kMapped, kCopied };
 
 struct EngineConfig {
   std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
@@ -42,7 +42,7 @@ struct EngineConfig {
   OpsOptions ops;
   std::optional<DType> dtype;  // weights are converted; absent = as stored
   bool int8_head = false;      // quantise the head while it is loaded
-  WeightStorage weight_storage = WeightStorage::kMapped;
+  WeightStorage weight_storage = WeightStorage::kAuto;
   std::optional<KvFormat> kv_format;  // absent = the type of the weights
   bool need_tokenizer = true;         // false: ids in, ids out; a missing tokenizer is no error
 
