@@ -24,6 +24,7 @@
 #include "kuiper/io/template_files.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/kv/kv_event.h"
+#include "kuiper/kv/prefix_event.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/opened_model.h"
 #include "kuiper/ops/kv_format.h"
@@ -92,6 +93,8 @@ struct EngineConfig {
   // Told what becomes of each page of a paged KV cache (kv/kv_event.h, kv/page_map.h), until the
   // engine is destroyed; empty: nobody watches.
   KvObserver on_kv_event;
+  // Told what the prefix cache of a paged KV cache holds (kv/prefix_event.h), as long.
+  PrefixObserver on_prefix_event;
 
   // Called while weights are read: bytes so far, bytes in all.
   std::function<void(size_t done, size_t total)> progress;
