@@ -140,14 +140,13 @@ int BatchBuilder::CountSharedTokens(const StepPlan& plan, int seq) {
   if (before.num_tokens() != 1 || entry.num_tokens() != 1) return 0;
   Row& row = rows_[seq];
   const Table &table = *row.table, &table_before = *rows_[seq - 1].table;
-  const int known = std::min({row.num_equal_pages, table.NumPagesSince(row.counted),
-                              table_before.NumPagesSince(row.counted_before)});
-  if (row.counted == table.version && row.counted_before == table_before.version) {
-    return SharedTokens(known * limits_.page_size, before.begin, entry.begin);
+  if (row.counted != table.version || row.counted_before != table_before.version) {
+    const int known = std::min({row.num_equal_pages, table.NumPagesSince(row.counted),
+                                table_before.NumPagesSince(row.counted_before)});
+    row.num_equal_pages = NumEqualPages(table_before.pages, table.pages, known);
+    row.counted = table.version;
+    row.counted_before = table_before.version;
   }
-  row.counted = table.version;
-  row.counted_before = table_before.version;
-  row.num_equal_pages = NumEqualPages(table_before.pages, table.pages, known);
   return SharedTokens(row.num_equal_pages * limits_.page_size, before.begin, entry.begin);
 }
 
