@@ -4,17 +4,24 @@
 #include <bit>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "kuiper/engine/shared_pages.h"
 
 namespace kuiper {
 namespace {
 
-// Offsets of the arrays in the arenas, in i32 elements.
-struct ArenaLayout {
-  int64_t cu_seqlens, kv_lens, shared_lens, output_rows, token_ids, positions, slots, copies, size;
+constexpr int32_t kNullPage = 0;
 
-  explicit ArenaLayout(const BatchBuilder::Limits& l) {
+}  // namespace
+
+// Offsets of the arrays in the arenas, in i32 elements. Those with an element per token come last,
+// one right behind the other, so that a step uploads no more than it fills; steps of as many tokens
+// have the same addresses.
+struct BatchBuilder::Layout {
+  int64_t cu_seqlens, kv_lens, shared_lens, output_rows, copies, token_ids, positions, slots, size;
+
+  Layout(const Limits& l, int num_tokens) {
     int64_t at = 0;
     auto take = [&at](int64_t n) {
       const int64_t begin = at;
@@ -25,22 +32,19 @@ struct ArenaLayout {
     kv_lens = take(l.max_seqs);
     shared_lens = take(l.max_seqs);
     output_rows = take(l.max_outputs);
-    token_ids = take(l.max_tokens);
-    positions = take(int64_t{l.num_axes} * l.max_tokens);
-    slots = take(l.max_tokens);
     copies = take(int64_t{3} * l.max_seqs);
+    token_ids = take(num_tokens);
+    positions = take(int64_t{l.num_axes} * num_tokens);
+    slots = take(num_tokens);
     size = at;
   }
+  static size_t MaxBytes(const Limits& l) { return Layout(l, l.max_tokens).size * sizeof(int32_t); }
 };
-
-constexpr int32_t kNullPage = 0;
-
-}  // namespace
 
 StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(ComputeDevice& device,
                                                              const Limits& limits) {
   std::unique_ptr<BatchBuilder> builder(new BatchBuilder(device, limits));
-  const size_t arena_bytes = ArenaLayout(limits).size * sizeof(int32_t);
+  const size_t arena_bytes = Layout::MaxBytes(limits);
   const size_t table_entries = size_t{1} * limits.max_seqs * limits.max_pages;
   const size_t table_bytes = table_entries * sizeof(int32_t);
   for (Buffer& host : builder->host_) {
@@ -49,31 +53,36 @@ StatusOr<std::unique_ptr<BatchBuilder>> BatchBuilder::Create(ComputeDevice& devi
   KU_ASSIGN_OR_RETURN(builder->arrays_, device.Allocate(arena_bytes));
   KU_ASSIGN_OR_RETURN(builder->device_tables_, device.Allocate(table_bytes));
   builder->last_tables_.resize(table_entries);
-  builder->table_lengths_.assign(limits.max_seqs, 0);
+  builder->rows_.resize(limits.max_seqs);
+  builder->Change(&builder->null_table_, 0, {&kNullPage, 1});
   return builder;
 }
 
 MemorySize BatchBuilder::SizeOf(const Limits& limits) {
-  const size_t arena_bytes = ArenaLayout(limits).size * sizeof(int32_t);
+  const size_t arena_bytes = Layout::MaxBytes(limits);
   const size_t table_bytes = sizeof(int32_t) * limits.max_seqs * limits.max_pages;
   return {.device = arena_bytes + table_bytes,
           .host = kMaxStepsInFlight * (arena_bytes + table_bytes) + table_bytes};
 }
 
-void BatchBuilder::SetTableRow(int flight, int row, const std::vector<int32_t>& pages) {
-  int32_t* known = last_tables_.data() + int64_t{row} * limits_.max_pages;
-  const int count = static_cast<int>(pages.size());
-  KU_CHECK(count <= limits_.max_pages);
-  int begin = 0;  // first entry the device does not have yet
-  const int valid = std::min(table_lengths_[row], count);
-  while (begin < valid && known[begin] == pages[begin]) ++begin;
+void BatchBuilder::SetTableRow(int flight, int row, const Table& table) {
+  Row& known = rows_[row];
+  int begin = table.NumPagesSince(known.version);  // first entry the device does not have yet
+  known.version = table.version;
+  const int count = table.num_pages();
   if (begin == count) return;
-  std::copy(pages.begin() + begin, pages.end(), known + begin);
-  table_lengths_[row] = count;
+  KU_CHECK(count <= limits_.max_pages);
+  const int32_t* pages = table.pages.data();
+  int32_t* entries = last_tables_.data() + int64_t{row} * limits_.max_pages;
+  const int valid = std::min(known.num_entries, count);
+  while (begin < valid && entries[begin] == pages[begin]) ++begin;
+  if (begin == count) return;
+  std::copy(pages + begin, pages + count, entries + begin);
+  known.num_entries = count;
   const size_t offset = (int64_t{row} * limits_.max_pages + begin) * sizeof(int32_t);
-  const size_t arena_bytes = ArenaLayout(limits_).size * sizeof(int32_t);
-  const Tensor staged = host_[flight].As(DType::kI32, {count - begin}, arena_bytes + offset);
-  std::copy(pages.begin() + begin, pages.end(), staged.ptr<int32_t>());
+  const Tensor staged =
+      host_[flight].As(DType::kI32, {count - begin}, Layout::MaxBytes(limits_) + offset);
+  std::copy(pages + begin, pages + count, staged.ptr<int32_t>());
   device_.Upload(device_tables_.As(DType::kI32, {count - begin}, offset), staged);
   table_entries_uploaded_ += count - begin;
 }
@@ -86,7 +95,7 @@ Status BatchBuilder::CheckTables(const StepPlan& plan) const {
   for (const StepPlan::Entry& entry : plan.entries) {
     if (!seen.insert(entry.sequence).second) return bad("a sequence is there twice, or ended");
     const auto known = tables_.find(entry.sequence);
-    const size_t num_known = known == tables_.end() ? 0 : known->second.size();
+    const size_t num_known = known == tables_.end() ? 0 : known->second.pages.size();
     const int64_t num_pages = int64_t{entry.num_kept_pages} + entry.pages.size();
     if (static_cast<size_t>(entry.num_kept_pages) > num_known || num_pages > limits_.max_pages ||
         num_pages * limits_.page_size < entry.end()) {
@@ -96,29 +105,63 @@ Status BatchBuilder::CheckTables(const StepPlan& plan) const {
   return OkStatus();
 }
 
-const std::vector<int32_t>& BatchBuilder::UpdateTable(const StepPlan& plan,
-                                                      const StepPlan::Entry& entry) {
-  std::vector<int32_t>& table = tables_[entry.sequence];
-  KU_CHECK(entry.num_kept_pages <= static_cast<int>(table.size()), "pages that no plan told");
-  table.resize(entry.num_kept_pages);
-  const auto pages = Part(plan.pages, entry.pages);
-  table.insert(table.end(), pages.begin(), pages.end());
-  return table;
+void BatchBuilder::ForgetTables() {
+  tables_.clear();
+  ForgetRows();
 }
 
-void BatchBuilder::FillEntries(const StepPlan& plan, int flight) {
-  const ArenaLayout at(limits_);
+void BatchBuilder::ForgetRows() {
+  for (Row& row : rows_) row.table = nullptr;
+}
+
+BatchBuilder::Table& BatchBuilder::TableOf(int row, int64_t sequence) {
+  Row& known = rows_[row];
+  if (known.table == nullptr || known.sequence != sequence) {
+    known.sequence = sequence;
+    known.table = &tables_[sequence];
+  }
+  return *known.table;
+}
+
+void BatchBuilder::Change(Table* table, int num_kept, std::span<const int32_t> pages) {
+  KU_CHECK(num_kept <= table->num_pages(), "pages that no plan told");
+  if (num_kept == table->num_pages() && pages.empty()) return;
+  table->pages.resize(num_kept);
+  table->pages.insert(table->pages.end(), pages.begin(), pages.end());
+  table->last_version = std::exchange(table->version, ++num_versions_);
+  table->num_kept = num_kept;
+}
+
+// What the sequence of this row shares with the one before.
+int BatchBuilder::CountSharedTokens(const StepPlan& plan, int seq) {
+  if (!limits_.cascade || seq == 0) return 0;
+  // Only tokens of sequences with one row each are read once for several.
+  const StepPlan::Entry &before = plan.entries[seq - 1], &entry = plan.entries[seq];
+  if (before.num_tokens() != 1 || entry.num_tokens() != 1) return 0;
+  Row& row = rows_[seq];
+  const Table &table = *row.table, &table_before = *rows_[seq - 1].table;
+  if (row.counted != table.version || row.counted_before != table_before.version) {
+    const int known = std::min({row.num_equal_pages, table.NumPagesSince(row.counted),
+                                table_before.NumPagesSince(row.counted_before)});
+    row.num_equal_pages = NumEqualPages(table_before.pages, table.pages, known);
+    row.counted = table.version;
+    row.counted_before = table_before.version;
+  }
+  return SharedTokens(row.num_equal_pages * limits_.page_size, before.begin, entry.begin);
+}
+
+void BatchBuilder::FillEntries(const StepPlan& plan, const Layout& at, int flight) {
   int32_t* host = static_cast<int32_t*>(host_[flight].data());
   const int num_samples = static_cast<int>(plan.samples.size());
   host[at.cu_seqlens] = 0;
   int seq = 0;
-  SequenceTable before;
   for (const StepPlan::Entry& entry : plan.entries) {
-    const std::vector<int32_t>& pages = UpdateTable(plan, entry);
+    Table& table = TableOf(seq, entry.sequence);
+    Change(&table, entry.num_kept_pages, Part(plan.pages, entry.pages));
     const int first_row = entry.tokens.begin;
     for (int row = first_row; row < entry.tokens.end; ++row) {
       const int pos = entry.begin + row - first_row;
-      const int64_t page = pages.at(pos / limits_.page_size);
+      const int64_t page = table.pages.at(pos / limits_.page_size);
       host[at.token_ids + row] = std::bit_cast<int32_t>(plan.tokens[row]);
       host[at.slots + row] =
           static_cast<int32_t>(page * limits_.page_size + pos % limits_.page_size);
@@ -129,14 +172,10 @@ void BatchBuilder::FillEntries(const StepPlan& plan, int flight) {
     for (int i = entry.logits_rows.begin; i < entry.logits_rows.end; ++i) {
       host[at.output_rows + num_samples + i] = first_row + plan.logits_rows[i];
     }
-    SetTableRow(flight, seq, pages);
-    // Only tokens of sequences with one row each are read once for several.
-    const SequenceTable table{pages, entry.num_tokens() == 1 ? entry.begin : 0};
-    const bool may_share = limits_.cascade && seq > 0;
+    SetTableRow(flight, seq, table);
     host[at.kv_lens + seq] = entry.end();
-    host[at.shared_lens + seq] = may_share ? SharedTokens(before, table, limits_.page_size) : 0;
+    host[at.shared_lens + seq] = CountSharedTokens(plan, seq);
     host[at.cu_seqlens + ++seq] = entry.tokens.end;
-    before = table;
   }
   for (size_t i = 0; i < plan.copies.size(); ++i) {
     const StepPlan::PageCopy& copy = plan.copies[i];
@@ -146,7 +185,6 @@ void BatchBuilder::FillEntries(const StepPlan& plan, int flight) {
 }
 
 Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
-  const ArenaLayout at(limits_);
   const int num_seqs = static_cast<int>(plan.entries.size());
   const int num_padded = std::max(0, pad_to_seqs - num_seqs);
   const int num_tokens = plan.num_tokens() + num_padded;
@@ -156,13 +194,15 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
   KU_CHECK(num_tokens <= limits_.max_tokens && num_seqs + num_padded <= limits_.max_seqs &&
            num_outputs <= limits_.max_outputs && num_copies <= limits_.max_seqs &&
            plan.num_axes <= limits_.num_axes);
+  const Layout at(limits_, num_tokens);
   for (const int64_t sequence : plan.ended) tables_.erase(sequence);
-  FillEntries(plan, flight);
+  if (!plan.ended.empty()) ForgetRows();
+  FillEntries(plan, at, flight);
 
   int32_t* host = static_cast<int32_t*>(host_[flight].data());
   for (int i = 0; i < num_padded; ++i) {
     const int row = plan.num_tokens() + i, seq = num_seqs + i;
-    SetTableRow(flight, seq, {kNullPage});
+    SetTableRow(flight, seq, null_table_);
     host[at.token_ids + row] = std::bit_cast<int32_t>(TokenRef::Known(0));
     host[at.slots + row] = kNullPage;
     host[at.output_rows + num_outputs - num_padded + i] = row;
@@ -185,13 +225,13 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
   for (const StepPlan::Entry& entry : plan.entries) {
     batch.attn.max_q_len = std::max(batch.attn.max_q_len, entry.num_tokens());
   }
-  PointToArrays(plan.num_axes, num_copies, &batch);
+  PointToArrays(at, plan.num_axes, num_copies, &batch);
   return batch;
 }
 
 // The tensors of a batch whose numbers are known.
-void BatchBuilder::PointToArrays(int num_axes, int num_copies, Batch* batch) const {
-  const ArenaLayout at(limits_);
+void BatchBuilder::PointToArrays(const Layout& at, int num_axes, int num_copies,
+                                 Batch* batch) const {
   const auto array = [&](int64_t begin, int count) {
     return arrays_.As(DType::kI32, {count}, begin * sizeof(int32_t));
   };

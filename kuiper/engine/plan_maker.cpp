@@ -84,7 +84,11 @@ StepPlan PlanMaker::Make() {
   if (groups_) {
     first_pages_.clear();
     for (const Work& work : decodes_) first_pages_.push_back(work.seq->pages.at(0));
-    for (const int i : GroupByFirstPage(first_pages_)) Emit(decodes_[i], true);
+    if (first_pages_ != ordered_pages_) {
+      order_ = GroupByFirstPage(first_pages_);
+      ordered_pages_ = first_pages_;
+    }
+    for (const int i : order_) Emit(decodes_[i], true);
   } else {
     for (const Work& work : decodes_) Emit(work, true);
   }

@@ -39,6 +39,8 @@ class PlanMaker {
   size_t num_tokens_ = 0;                 // of both
   std::vector<const Sequence*> emitted_;  // of each entry
   std::vector<int32_t> first_pages_;      // of the decodes
+  std::vector<int32_t> ordered_pages_;    // those of the last step, and the order they stood in
+  std::vector<int> order_;
 };
 
 }  // namespace kuiper

@@ -19,11 +19,13 @@ std::vector<int> GroupByFirstPage(std::span<const int32_t> first_pages) {
   return order;
 }
 
-int SharedTokens(const SequenceTable& a, const SequenceTable& b, int page_size) {
-  const auto end =
-      std::mismatch(a.pages.begin(), a.pages.end(), b.pages.begin(), b.pages.end()).first;
-  const int on_pages = static_cast<int>(end - a.pages.begin()) * page_size;
-  const int tokens = std::min({on_pages, a.tokens, b.tokens});
+int NumEqualPages(std::span<const int32_t> a, std::span<const int32_t> b, int known) {
+  const auto end = std::mismatch(a.begin() + known, a.end(), b.begin() + known, b.end()).first;
+  return static_cast<int>(end - a.begin());
+}
+
+int SharedTokens(int num_on_equal_pages, int a, int b) {
+  const int tokens = std::min({num_on_equal_pages, a, b});
   return tokens < kMinSharedTokens ? 0 : tokens;
 }
 

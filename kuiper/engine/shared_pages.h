@@ -15,12 +15,11 @@ inline constexpr int kMinSharedTokens = 128;
 // each other, behind the first of them; otherwise as they are.
 std::vector<int> GroupByFirstPage(std::span<const int32_t> first_pages);
 
-// How many of the first tokens of both sequences lie on the same pages, of the `tokens` each had
-// before the step: 0 if they are fewer than kMinSharedTokens.
-struct SequenceTable {
-  std::span<const int32_t> pages;
-  int tokens = 0;
-};
-int SharedTokens(const SequenceTable& a, const SequenceTable& b, int page_size);
+// How many pages both tables begin with; `known` of them need not be compared.
+int NumEqualPages(std::span<const int32_t> a, std::span<const int32_t> b, int known);
+
+// How many of the first tokens of two sequences are read once for both: those on the same pages, of
+// the `a` and `b` that each had before the step, and 0 if they are fewer than kMinSharedTokens.
+int SharedTokens(int num_on_equal_pages, int a, int b);
 
 }  // namespace kuiper

@@ -1,6 +1,7 @@
 #include "kuiper/io/bpe_model.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -12,6 +13,9 @@ namespace {
 
 // Above this many symbols the quadratic loop loses against the heap.
 constexpr size_t kShortWord = 64;
+
+// Look-ups whose waits for memory overlap.
+constexpr size_t kTogether = 32;
 
 uint64_t HashBytes(std::string_view bytes) {
   uint64_t hash = bytes.size() * 0x9E3779B97F4A7C15ull;
@@ -32,13 +36,30 @@ Status BadTokenizer(const std::string& name, const std::string& what) {
 
 }  // namespace
 
-void TokenIndex::Build(const std::vector<std::string>* contents, size_t num_tokens) {
+std::optional<int32_t> TokenIndex::Build(const std::vector<std::string>* contents,
+                                         size_t num_tokens) {
   contents_ = contents;
   buckets_.assign(std::bit_ceil(num_tokens * 2 + 1), -1);
+  std::array<uint64_t, kTogether> hashes;
+  for (size_t begin = 0; begin < contents->size(); begin += kTogether) {
+    const size_t count = std::min(kTogether, contents->size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = HashBytes((*contents)[begin + i]);
+      __builtin_prefetch(&buckets_[FirstBucket(hashes[i])], 1);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const std::string& content = (*contents)[begin + i];
+      if (content.empty()) continue;
+      int32_t& bucket = buckets_[Bucket(content, hashes[i])];
+      if (bucket >= 0) return static_cast<int32_t>(begin + i);
+      bucket = static_cast<int32_t>(begin + i);
+    }
+  }
+  return std::nullopt;
 }
 
-size_t TokenIndex::Bucket(std::string_view content) const {
-  size_t bucket = HashBytes(content) & (buckets_.size() - 1);
+size_t TokenIndex::Bucket(std::string_view content, uint64_t hash) const {
+  size_t bucket = FirstBucket(hash);
   while (buckets_[bucket] >= 0 && (*contents_)[buckets_[bucket]] != content) {
     bucket = (bucket + 1) & (buckets_.size() - 1);
   }
@@ -46,15 +67,26 @@ size_t TokenIndex::Bucket(std::string_view content) const {
 }
 
 std::optional<int32_t> TokenIndex::Find(std::string_view content) const {
-  const int32_t id = buckets_[Bucket(content)];
+  const int32_t id = buckets_[Bucket(content, HashBytes(content))];
   return id < 0 ? std::nullopt : std::optional<int32_t>(id);
 }
 
-bool TokenIndex::Insert(int32_t id) {
-  int32_t& bucket = buckets_[Bucket((*contents_)[id])];
-  if (bucket >= 0) return false;
-  bucket = id;
-  return true;
+void TokenIndex::FindAll(std::span<const std::string_view> contents, std::span<int32_t> ids) const {
+  std::array<uint64_t, kTogether> hashes;
+  for (size_t begin = 0; begin < contents.size(); begin += kTogether) {
+    const auto part = contents.subspan(begin, std::min(kTogether, contents.size() - begin));
+    for (size_t i = 0; i < part.size(); ++i) {
+      hashes[i] = HashBytes(part[i]);
+      __builtin_prefetch(&buckets_[FirstBucket(hashes[i])]);
+    }
+    for (size_t i = 0; i < part.size(); ++i) {
+      const int32_t id = buckets_[FirstBucket(hashes[i])];
+      if (id >= 0) __builtin_prefetch(&(*contents_)[id]);
+    }
+    for (size_t i = 0; i < part.size(); ++i) {
+      ids[begin + i] = buckets_[Bucket(part[i], hashes[i])];
+    }
+  }
 }
 
 void MergeTable::Reserve(size_t num_merges) {
@@ -105,7 +137,6 @@ Status BpeModel::ReadVocab(TokenizerSpec* spec, const std::string& name) {
     max_id = std::max(max_id, entry.id);
   }
   contents_.resize(max_id + 1);
-  index_.Build(&contents_, spec->vocab.size());
   for (VocabEntry& entry : spec->vocab) {
     std::string& content = contents_[entry.id];
     if (!content.empty()) {
@@ -113,29 +144,55 @@ Status BpeModel::ReadVocab(TokenizerSpec* spec, const std::string& name) {
                                     "\" have the same id " + std::to_string(entry.id));
     }
     content = std::move(entry.content);
-    if (!index_.Insert(static_cast<int32_t>(entry.id))) {
-      return BadTokenizer(name, "model.vocab: \"" + content + "\" appears twice");
-    }
+  }
+  if (const auto twice = index_.Build(&contents_, spec->vocab.size())) {
+    return BadTokenizer(name, "model.vocab: \"" + contents_[*twice] + "\" appears twice");
   }
   spec->vocab.clear();
   spec->vocab.shrink_to_fit();
   return OkStatus();
 }
 
+// The id of both parts together, which `guess` may be.
+std::optional<int32_t> BpeModel::FindMerged(const std::string& left, const std::string& right,
+                                            size_t guess) const {
+  const std::string_view content = guess < contents_.size() ? contents_[guess] : "";
+  if (content.size() == left.size() + right.size() && content.starts_with(left) &&
+      content.ends_with(right)) {
+    return static_cast<int32_t>(guess);
+  }
+  return Find(left + right);
+}
+
 Status BpeModel::ReadMerges(const TokenizerSpec& spec, const std::string& name) {
   merges_.Reserve(spec.merges.size());
-  std::string merged;
-  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const auto& [left, right] = spec.merges[rank];
-    merged.assign(left).append(right);
-    const auto left_id = Find(left), right_id = Find(right), merged_id = Find(merged);
-    const std::string where = "model.merges: entry " + std::to_string(rank);
-    if (!left_id || !right_id || !merged_id) {
-      const std::string& unknown = !left_id ? left : !right_id ? right : merged;
-      return BadTokenizer(name, where + ": \"" + unknown + "\" is not in the vocabulary");
+  const auto bad = [&](size_t rank, const std::string& what) {
+    return BadTokenizer(name, "model.merges: entry " + std::to_string(rank) + what);
+  };
+  std::vector<std::string_view> parts;
+  std::array<int32_t, 2 * kTogether> ids;
+  size_t guess = 0;  // most vocabularies number what is merged as the merges come
+  for (size_t begin = 0; begin < spec.merges.size(); begin += kTogether) {
+    const size_t end = std::min(begin + kTogether, spec.merges.size());
+    parts.clear();
+    for (size_t rank = begin; rank < end; ++rank) {
+      parts.push_back(spec.merges[rank].first);
+      parts.push_back(spec.merges[rank].second);
     }
-    if (!merges_.Insert(*left_id, *right_id, {static_cast<uint32_t>(rank), *merged_id})) {
-      return BadTokenizer(name, where + " appears twice");
+    index_.FindAll(parts, ids);
+    for (size_t i = 0; i < parts.size(); i += 2) merges_.Prefetch(ids[i], ids[i + 1]);
+    for (size_t rank = begin; rank < end; ++rank) {
+      const auto& [left, right] = spec.merges[rank];
+      const int32_t left_id = ids[2 * (rank - begin)], right_id = ids[2 * (rank - begin) + 1];
+      const auto merged_id = FindMerged(left, right, guess);
+      if (left_id < 0 || right_id < 0 || !merged_id) {
+        const std::string unknown = left_id < 0 ? left : right_id < 0 ? right : left + right;
+        return bad(rank, ": \"" + unknown + "\" is not in the vocabulary");
+      }
+      guess = static_cast<size_t>(*merged_id) + 1;
+      if (!merges_.Insert(left_id, right_id, {static_cast<uint32_t>(rank), *merged_id})) {
+        return bad(rank, " appears twice");
+      }
     }
   }
   return OkStatus();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,16 @@ namespace kuiper {
 // Token content -> id. Open addressing over the contents, which it does not own.
 class TokenIndex {
  public:
-  // `contents[id]`, "" for ids without a token. Must outlive the index and not move.
-  void Build(const std::vector<std::string>* contents, size_t num_tokens);
+  // `contents[id]`, "" for ids without a token. Must outlive the index and not move. Returns an id
+  // whose content is another's as well, if there is one.
+  std::optional<int32_t> Build(const std::vector<std::string>* contents, size_t num_tokens);
   std::optional<int32_t> Find(std::string_view content) const;
-  // False when the content is there already.
-  bool Insert(int32_t id);
+  // -1 where there is none. The look-ups wait for memory together, not one after the other.
+  void FindAll(std::span<const std::string_view> contents, std::span<int32_t> ids) const;
 
  private:
-  size_t Bucket(std::string_view content) const;
+  size_t Bucket(std::string_view content, uint64_t hash) const;
+  size_t FirstBucket(uint64_t hash) const { return hash & (buckets_.size() - 1); }
 
   const std::vector<std::string>* contents_ = nullptr;
   std::vector<int32_t> buckets_;  // -1: free
@@ -43,6 +46,10 @@ class MergeTable {
   void Reserve(size_t num_merges);
   // False when the pair is there already.
   bool Insert(int32_t left, int32_t right, Merge merge);
+  // Insert of this pair will come.
+  void Prefetch(int32_t left, int32_t right) const {
+    __builtin_prefetch(&entries_[Hash(Key(left, right)) >> shift_], 1);
+  }
   Merge Find(int32_t left, int32_t right) const {
     const uint64_t key = Key(left, right);
     const uint64_t hash = Hash(key);
@@ -106,6 +113,8 @@ class BpeModel {
  private:
   Status ReadVocab(TokenizerSpec* spec, const std::string& name);
   Status ReadMerges(const TokenizerSpec& spec, const std::string& name);
+  std::optional<int32_t> FindMerged(const std::string& left, const std::string& right,
+                                    size_t guess) const;
   Status ReadSymbols(const TokenizerSpec& spec, const std::string& name);
   void AppendSymbols(std::string_view word, std::vector<int32_t>* ids) const;
   void MergeShort(Scratch* scratch, std::vector<int32_t>* ids) const;

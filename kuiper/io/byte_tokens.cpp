@@ -35,14 +35,23 @@ char32_t ByteLevelChar(uint8_t byte) {
 }
 
 std::string ByteLevelBytes(std::string_view content) {
-  std::string bytes;
-  for (std::string_view rest = content; !rest.empty();) {
-    const Utf8Step step = NextUtf8(rest);
-    const int byte = step.code_point < 512 ? Alphabet().byte_of[step.code_point] : -1;
+  const ByteAlphabet& alphabet = Alphabet();
+  std::string bytes(content.size(), '\0');
+  size_t count = 0;
+  for (size_t at = 0; at < content.size(); ++count) {
+    char32_t code_point = static_cast<uint8_t>(content[at]);
+    size_t num_bytes = 1;
+    if (code_point >= 0x80) {
+      const Utf8Step step = NextUtf8(content.substr(at));
+      code_point = step.code_point;
+      num_bytes = step.num_bytes;
+    }
+    const int byte = code_point < 512 ? alphabet.byte_of[code_point] : -1;
     if (byte < 0) return std::string(content);
-    bytes.push_back(static_cast<char>(byte));
-    rest.remove_prefix(step.num_bytes);
+    bytes[count] = static_cast<char>(byte);
+    at += num_bytes;
   }
+  bytes.resize(count);
   return bytes;
 }
 

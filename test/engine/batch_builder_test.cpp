@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
 #include "test/engine/plan_test_util.h"
 
 namespace kuiper {
@@ -181,13 +186,21 @@ TEST_F(BatchBuilderTest, CopiesOfPagesAreUploadedInOrder) {
   EXPECT_EQ(Values(copies.Rows(1, 2)), (Ints{4, 5, 4}));
 }
 
-TEST_F(BatchBuilderTest, ArraysStayAtTheirAddresses) {
-  const Batch a = builder_->Build(test::PlanOf({{.tokens = Ints(9, 1), .pages = {1, 2, 3}}}));
-  const Batch b = builder_->Build(test::PlanOf({{.tokens = Ints(2, 1), .num_kept_pages = 3}}));
-  EXPECT_EQ(a.token_ids.data, b.token_ids.data);
-  EXPECT_EQ(a.slots.data, b.slots.data);
-  EXPECT_EQ(a.attn.kv_lens.data, b.attn.kv_lens.data);
-  EXPECT_EQ(a.block_tables.data, b.block_tables.data);
+// Steps of as many tokens are recorded and replayed, whatever else differs.
+TEST_F(BatchBuilderTest, ArraysOfAsManyTokensStayAtTheirAddresses) {
+  const auto addresses = [](const Batch& batch) {
+    return std::vector<const void*>{batch.token_ids.data,    batch.positions.data,
+                                    batch.slots.data,        batch.attn.cu_seqlens_q.data,
+                                    batch.attn.kv_lens.data, batch.output_rows.data,
+                                    batch.copies.data,       batch.block_tables.data};
+  };
+  const auto padded = [&](int begin, std::vector<int32_t> pages) {
+    return addresses(builder_->Build(
+        test::PlanOf({{.begin = begin, .tokens = {1}, .pages = pages, .samples = true}}), 4));
+  };
+  const auto before = padded(2, {1});
+  builder_->Build(test::PlanOf({{.tokens = Ints(9, 1), .pages = {1, 2, 3}}}));
+  EXPECT_EQ(padded(9, {1, 2, 5}), before);
 }
 
 TEST_F(BatchBuilderTest, SaysWhichTokensLieOnPagesOfTheSequenceBefore) {
@@ -215,6 +228,82 @@ TEST_F(BatchBuilderTest, SaysWhichTokensLieOnPagesOfTheSequenceBefore) {
   EXPECT_EQ(Values(builder->Build(plan(2), 4).attn.shared_lens), (Ints{0, 2 * kPageSize, 0, 0}));
   EXPECT_TRUE(builder->Build(plan(1)).attn.shared_lens.empty()) << "one sequence";
   EXPECT_TRUE(builder_->Build({}, 2).attn.shared_lens.empty()) << "switched off";
+}
+
+// Tables grow, are cut and told anew, sequences change rows, rest, end and come back by the same
+// number; what the device has and what rows share is compared with what the plans say.
+TEST_F(BatchBuilderTest, TablesAndSharedTokensAreThoseOfThePlans) {
+  constexpr int kPageSize = 64, kMaxPages = 6, kMaxSeqs = 5;
+  std::mt19937 engine(7);
+  const auto below = [&](int n) { return static_cast<int>(engine() % static_cast<unsigned>(n)); };
+  const auto builder = BatchBuilder::Create(ops_->device(), {.max_tokens = 16,
+                                                             .max_seqs = kMaxSeqs,
+                                                             .max_outputs = kMaxSeqs,
+                                                             .max_pages = kMaxPages,
+                                                             .page_size = kPageSize,
+                                                             .max_kv_len = kMaxPages * kPageSize,
+                                                             .cascade = true})
+                           .value();
+  std::map<int64_t, Ints> tables;
+  int num_shared = 0, num_lost = 0;
+  std::map<int64_t, int> shared_before;
+  for (int step = 0; step < 3000; ++step) {
+    std::vector<int64_t> order = {1, 2, 3, 4, 5, 6};
+    if (below(4) == 0) std::shuffle(order.begin(), order.end(), engine);
+    order.resize(2 + below(kMaxSeqs - 1));
+    StepPlan plan;
+    if (below(20) == 0) plan.ended.push_back(1 + below(6));
+    for (const int64_t id : plan.ended) {
+      tables.erase(id);
+      std::erase(order, id);
+    }
+    if (below(50) == 0) {
+      builder->ForgetTables();
+      tables.clear();
+    }
+    for (const int64_t id : order) {
+      Ints& table = tables[id];
+      const int size = static_cast<int>(table.size());
+      const int kept = below(8) == 0 ? below(size + 1) : size;
+      table.resize(kept);
+      Ints more(kept == 0 || below(6) == 0 ? below(kMaxPages - kept + 1) : 0);
+      if (kept + more.size() == 0) more.resize(1);
+      // Pages at a place are one of two, so that many tables begin alike.
+      for (size_t i = 0; i < more.size(); ++i) {
+        more[i] = static_cast<int32_t>(10 * (kept + i) + 1 + (below(6) == 0));
+      }
+      table.insert(table.end(), more.begin(), more.end());
+      const int num_tokens = below(10) == 0 ? 2 : 1;
+      const int last = static_cast<int>(table.size()) * kPageSize - num_tokens;
+      test::Append({.sequence = id,
+                    .begin = last - below(kPageSize - 1),
+                    .tokens = Ints(num_tokens, 7),
+                    .pages = more,
+                    .num_kept_pages = kept},
+                   &plan);
+    }
+    ASSERT_TRUE(builder->CheckTables(plan).ok());
+    const Batch batch = builder->Build(plan, below(3) == 0 ? kMaxSeqs : 0);
+    for (size_t row = 0; row < order.size(); ++row) {
+      const Ints& table = tables[order[row]];
+      const int32_t* told = batch.block_tables.row<int32_t>(row);
+      ASSERT_EQ(Ints(told, told + table.size()), table) << "step " << step << ", row " << row;
+      if (row == 0) continue;
+      const Ints& before = tables[order[row - 1]];
+      const auto &entry = plan.entries[row], &entry_before = plan.entries[row - 1];
+      const auto end = std::mismatch(before.begin(), before.end(), table.begin(), table.end());
+      int expected = static_cast<int>(end.first - before.begin()) * kPageSize;
+      expected = std::min({expected, entry.begin, entry_before.begin});
+      const bool decode = entry.num_tokens() == 1 && entry_before.num_tokens() == 1;
+      if (!decode || expected < 128) expected = 0;
+      ASSERT_EQ(Values(batch.attn.shared_lens)[row], expected) << "step " << step;
+      num_shared += expected > 0;
+      num_lost += expected < shared_before[row];
+      shared_before[row] = expected;
+    }
+  }
+  EXPECT_GT(num_shared, 500);
+  EXPECT_GT(num_lost, 200);
 }
 
 }  // namespace

@@ -57,18 +57,19 @@ TEST(SharedPagesTest, CountsTheTokensOfEqualPages) {
     const int page_size = 1 << seed % 9;
     const RandomTables random(seed, page_size);
     for (size_t i = 1; i < random.tables.size(); ++i) {
-      const SequenceTable a{random.tables[i - 1], random.lengths[i - 1]};
-      const SequenceTable b{random.tables[i], random.lengths[i]};
+      const std::vector<int32_t>&a = random.tables[i - 1], &b = random.tables[i];
       size_t pages = 0;
-      while (pages < a.pages.size() && pages < b.pages.size() && a.pages[pages] == b.pages[pages]) {
-        ++pages;
+      while (pages < a.size() && pages < b.size() && a[pages] == b[pages]) ++pages;
+      for (size_t known = 0; known <= pages; ++known) {
+        EXPECT_EQ(NumEqualPages(a, b, static_cast<int>(known)), pages) << "seed " << seed;
       }
-      int expected = static_cast<int>(pages) * page_size;
-      expected = std::min(expected, std::min(a.tokens, b.tokens));
+      const int on_pages = static_cast<int>(pages) * page_size;
+      int expected = std::min(on_pages, std::min(random.lengths[i - 1], random.lengths[i]));
       short_of_it += expected > 0 && expected < kMinSharedTokens;
       if (expected < kMinSharedTokens) expected = 0;
       shared += expected > 0;
-      EXPECT_EQ(SharedTokens(a, b, page_size), expected) << "seed " << seed;
+      EXPECT_EQ(SharedTokens(on_pages, random.lengths[i - 1], random.lengths[i]), expected)
+          << "seed " << seed;
     }
   }
   EXPECT_GT(shared, 100);
