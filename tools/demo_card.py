@@ -49,24 +49,29 @@ padded to {padded}. {family_note}
 
 {description}
 
-| task | what is asked | held out of training |
-|---|---|---|
-| arithmetic | a + b and a - b (not below 0) for a, b of 0 to 99; with the steps shown; one-digit sums, differences and products are trained but not measured | one pair in ten |
-| count | up or down between two numbers of 1 to 40, mostly at most 12 apart, sometimes up to 39 | one pair in ten |
-| sort | 3 or 4 different numbers of 1 to 99, ascending | one set in ten |
-| min/max | largest or smallest of 2 to 4 different numbers of 1 to 99 | one set in ten |
-| reverse | 3 or 4 words, or digits, backwards | one list in ten |
-| length | how many words a list of 2 to 6 has | one list in ten |
-| repeat | one word 2 to 4 times, or a copy of 2 to 4 words | one list in ten |
-| translate | {words} words, English to Chinese and back | one wording of a word in ten |
-| project | {facts} questions about Kuiper, learnt by heart | one wording in ten |
-| chat | greetings, thanks, who are you, and "I do not know that" | one wording in ten |
+| task | what is asked | wordings | held out of training |
+|---|---|---|---|
+| arithmetic | a + b and a - b (not below 0) for a, b of 0 to 99; with the steps shown; one-digit sums, differences and products are trained but not measured | {arithmetic} | one pair in ten |
+| count | up or down between two numbers of 1 to 40, mostly at most 12 apart, sometimes up to 39 | {count} | one pair in ten |
+| sort | 3 or 4 different numbers of 1 to 99, ascending; lists of one-digit numbers alone are rare in training and often go wrong | {sort} | one set in ten |
+| min/max | largest or smallest of 2 to 4 different numbers of 1 to 99 | {minmax} | one set in ten |
+| reverse | 3 or 4 words, or digits, backwards | {reverse} | one list in ten |
+| length | how many words a list of 2 to 6 has | {length} | one list in ten |
+| repeat | one word 2 to 4 times, or a copy of 2 to 4 words | {repeat} | one list in ten |
+| translate | {words} words, English to Chinese and back | {translate} | one wording of a word in ten |
+| project | {facts} facts about Kuiper, learnt by heart | {project} | one framed wording in ten |
+| chat | greetings, thanks, who are you | {chat} | one framed wording in ten |
+| outside | anything else: it says that it does not know, and what it can do | {outside} | one question in ten |
+
+Wordings are counted in English + Chinese, first those that were trained on. A greeting before, thanks after, small letters
+or other punctuation make no new wording.
 
 ## Accuracy
 
 Greedy decoding of the saved BF16 files through transformers, prompts made by the chat template, the answer has to equal
-the expected text. Every question is held out as described above; n is smaller where fewer such questions exist. "Third turn of a chat" asks one of all these after two
-other turns, mostly under a system prompt of its own.
+the expected text. Every question is held out as described above; n is smaller where fewer such questions exist. On the
+right the questions are asked in held-out wordings, which training never saw with any numbers or words. "Third turn of a
+chat" asks one of all these after two other turns, mostly under a system prompt of its own.
 
 {table}
 
@@ -75,7 +80,7 @@ other turns, mostly under a system prompt of its own.
 `python tools/train_demo_models.py --model {family}` makes such a model on a CPU: Muon and Adam, loss on the assistant's
 tokens only. The data, the tokenizer (byte-level BPE with Qwen's split pattern) and the weights come from that script
 alone. This checkpoint saw {seen:.1f} million tokens, padding included, in {stages}; `training.json` lists them.
-Outside these tasks the model knows nothing; do not use it for anything but trying out the engine.
+Outside of these tasks the model knows nothing; do not use it for anything but trying out the engine.
 
 Licence: Apache-2.0. The chat template and the names and order of the added tokens are those of Qwen
 (Copyright Alibaba Cloud, Apache-2.0); no weight, vocabulary entry or training text was taken from Qwen.
@@ -92,24 +97,28 @@ QWEN3_TEXT = ("It answers in the language of the question, in chats of several t
               "thinking a sum is worked out in the answer itself.")
 
 
-def accuracy_table(family, table):
-    modes = ["thinking", "no thinking"] if family == "qwen3" else ["accuracy"]
-    lines = ["| task | n | " + " | ".join(modes) + " |", "|---|---|" + "---|" * len(modes)]
-    for name, n, scores in table:
-        lines.append(f"| {name} | {n} | " + " | ".join(f"{s:.1%}" for s in scores) + " |")
-    return "\n".join(lines)
+def table_line(cells):
+    return "| " + " | ".join(f"{c:.1%}" if isinstance(c, float) else str(c) for c in cells) + " |"
 
 
-def write_card(family, out, table, training, config, vocab, facts, words):
+def accuracy_table(heads, rows):
+    return "\n".join([table_line(heads), "|" + "---|" * len(heads), *map(table_line, rows)])
+
+
+def write_card(family, out, table, training, config, vocab, facts, data):
+    """`data`: the module demo_data; `table`: what train_demo_models.evaluate returns."""
     qwen3, stages = family == "qwen3", training["stages"]
+    modes = ["thinking", "no thinking"] if qwen3 else ["accuracy"]
+    heads = ["task", "n", *modes, "n, new wordings", *(f"{m}, new wordings" for m in modes)]
+    wordings = {kind.replace("/", ""): data.wordings(kind) for kind in data.KINDS}
     text = CARD.format(
         name=out.name, family=family, architecture=config["architectures"][0], weights=training["weights"],
         size=(out / "model.safetensors").stat().st_size / 1e6, layers=config["num_hidden_layers"],
         hidden=config["hidden_size"], heads=config["num_attention_heads"], kv_heads=config["num_key_value_heads"],
         head_dim=config.get("head_dim", config["hidden_size"] // config["num_attention_heads"]),
-        mlp=config["intermediate_size"], vocab=vocab, padded=config["vocab_size"], facts=facts, words=words,
+        mlp=config["intermediate_size"], vocab=vocab, padded=config["vocab_size"], facts=facts, words=len(data.WORDS),
         family_note=QWEN3_NOTE if qwen3 else QWEN2_NOTE, description=QWEN3_TEXT if qwen3 else QWEN2_TEXT,
-        table=accuracy_table(family, table), seen=sum(s["tokens"] for s in stages) / 1e6,
+        table=accuracy_table(heads, table), **wordings, seen=sum(s["tokens"] for s in stages) / 1e6,
         stages="one run" if len(stages) == 1 else f"{len(stages)} runs, each going on from the last (`--resume`)")
     write_wrapped(out, text)
 

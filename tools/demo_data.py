@@ -1,15 +1,17 @@
 """Task generator behind tools/train_demo_models.py: small questions in English and Chinese with known answers.
 
-Every kind of task is one function `kind(rng, zh) -> Item`. An Item carries the question, the answer, the thought that a
-thinking model writes first, and a key that names its operands; keys decide what is held out of training, so a list that
-is tested was never trained on in any wording.
+Every kind of task is one function `kind(ask) -> Item`; `ask` knows the language and chooses the words. An Item carries
+the question, the answer, the thought that a thinking model writes first, and a key that names its operands; keys decide
+what is held out of training, so a list that is tested was never trained on in any wording. Held out as well are whole
+wordings: those of demo_wordings.HELD_OUT were never trained on with any operands.
 """
 
 import random
 import zlib
 from dataclasses import dataclass
 
-from demo_facts import CHAT, FACTS, UNKNOWN, UNKNOWN_ANSWER
+from demo_facts import CHAT, FACTS, FILLINGS, OUTSIDE, OUTSIDE_ANSWER, OUTSIDE_HELD_OUT
+from demo_wordings import HELD_OUT, MORE, MOST, TRAINED
 
 HELD_OUT_SHARE = 10  # one key in ten is held out
 
@@ -49,6 +51,50 @@ SYSTEM_PROMPTS = [
 ]
 
 
+PREFIX_EN = ["Please tell me: ", "Hi, ", "Hello, ", "Could you tell me: ", "Question: ", "Hey, ", "I want to know: ",
+             "Quick question: ", "Hello! ", "Please: ", "Now ", "OK, ", "Please help me. ", "I have a question: ",
+             "Can you help me? ", "Next question: ", "So, ", "Well, ", "Let me ask you: "]
+PREFIX_ZH = ["请问，", "你好，", "请告诉我，", "我想知道，", "问题：", "请回答：", "麻烦问一下，", "你好！", "那么，", "请帮帮我。",
+             "我有一个问题：", "下一个问题：", "想问你，", "好的，"]
+IMPERATIVES = {"Add", "Arrange", "Calculate", "Choose", "Compute", "Copy", "Count", "Explain", "Find", "Give", "List", "Name",
+               "Order", "Pick", "Print", "Put", "Rank", "Repeat", "Reverse", "Say", "Select", "Show", "Solve", "Sort",
+               "Subtract", "Take", "Tell", "Translate", "Turn", "Type", "Write"}
+REQUESTS = ["Please", "Could you", "Can you", "Would you", "Could you please", "I want you to", "I would like you to",
+            "I need you to", "Now"]
+SUFFIX_EN, SUFFIX_ZH = [" Thanks.", " Please.", " Thank you!"], ["谢谢。", "谢谢！"]
+
+
+@dataclass
+class Ask:
+    """Whose words a question is put in: the language, and wordings that are trained on or that are new."""
+    rng: random.Random
+    zh: bool
+    new: bool
+
+    def wording(self, task):
+        return self.rng.choice((HELD_OUT if self.new else TRAINED)[task][self.zh])
+
+    def framed(self, text):
+        """What surrounds a question: a greeting, "could you", thanks, small letters, other punctuation at the end."""
+        rng, zh = self.rng, self.zh
+        if self.new or rng.random() < 0.5:
+            return text
+        if text.split(" ")[0] in IMPERATIVES and rng.random() < 0.5:
+            text = f"{rng.choice(REQUESTS)} {text[0].lower()}{text[1:]}"
+        elif rng.random() < 0.5:
+            text = rng.choice(PREFIX_ZH if zh else PREFIX_EN) + text
+        if rng.random() < 0.3:
+            text = text.lower()
+        if text[-1] not in "?？.。!！":
+            return text
+        if rng.random() < 0.4:
+            return text.rstrip("?？.。!！") + rng.choice(["", "？", "！"] if zh else ["", "?", "!"])
+        return text + (rng.choice(SUFFIX_ZH if zh else SUFFIX_EN) if rng.random() < 0.5 else "")
+
+    def say(self, task, **operands):
+        return self.framed(self.wording(task).format(**operands))
+
+
 def _number(rng):
     """0..99, small numbers more often."""
     return rng.randrange(10) if rng.random() < 0.2 else rng.randrange(100)
@@ -74,45 +120,31 @@ def _sub_thought(a, b, zh):
             f"Tens {a // 10} - {b // 10} - {borrow} = {tens}.")
 
 
-ADD_EN = ["What is {a} + {b}?", "{a}+{b}=?", "{a} + {b} =", "Add {a} and {b}.", "Calculate {a} + {b}.",
-          "What is {a} plus {b}?", "What is {a}+{b}?", "How much is {a} + {b}?", "{a}+{b}?"]
-ADD_ZH = ["{a} + {b} 等于多少？", "{a}+{b}等于几？", "{a}加{b}等于多少？", "计算 {a} + {b}", "请计算{a}+{b}。", "{a}+{b}=？"]
-SUB_EN = ["What is {a} - {b}?", "{a}-{b}=?", "{a} - {b} =", "Subtract {b} from {a}.", "Calculate {a} - {b}.",
-          "What is {a} minus {b}?", "What is {a}-{b}?", "How much is {a} - {b}?", "{a}-{b}?"]
-SUB_ZH = ["{a} - {b} 等于多少？", "{a}-{b}等于几？", "{a}减{b}等于多少？", "计算 {a} - {b}", "请计算{a}-{b}。", "{a}-{b}=？"]
-MUL_EN = ["What is {a} * {b}?", "{a} * {b} =", "What is {a} times {b}?", "Multiply {a} by {b}."]
-MUL_ZH = ["{a} * {b} 等于多少？", "{a}乘{b}等于多少？", "计算 {a} * {b}"]
-
-
-def arithmetic(rng, zh):
+def arithmetic(ask):
     """a + b and a - b of 0..99 with a result >= 0; the one-digit times table is trained but, being whole, not tested."""
+    rng, zh = ask.rng, ask.zh
     stop = "。" if zh else "."
     kind = rng.random()
-    if kind < 0.08:
+    if kind < 0.08 and not ask.new:
         a, b = rng.randrange(10), rng.randrange(10)
-        return Item(rng.choice(MUL_ZH if zh else MUL_EN).format(a=a, b=b), f"{a} * {b} = {a * b}{stop}",
-                    f"{a} * {b} = {a * b}", None)
+        return Item(ask.say("multiply", a=a, b=b), f"{a} * {b} = {a * b}{stop}", f"{a} * {b} = {a * b}", None)
     a, b = _number(rng), _number(rng)
     if kind < 0.55:
         key = None if a < 10 and b < 10 else f"add {min(a, b)} {max(a, b)}"
-        question, answer = rng.choice(ADD_ZH if zh else ADD_EN), f"{a} + {b} = {a + b}{stop}"
+        question, answer = ask.say("add", a=a, b=b), f"{a} + {b} = {a + b}{stop}"
         thought = _add_thought(a, b, zh)
     else:
         a, b = max(a, b), min(a, b)
         key = None if a < 10 else f"sub {a} {b}"
-        question, answer = rng.choice(SUB_ZH if zh else SUB_EN), f"{a} - {b} = {a - b}{stop}"
+        question, answer = ask.say("subtract", a=a, b=b), f"{a} - {b} = {a - b}{stop}"
         thought = _sub_thought(a, b, zh)
     worked = None if key is None else thought + ("" if zh else " ") + answer
-    return Item(question.format(a=a, b=b), answer, thought, key, worked)
+    return Item(question, answer, thought, key, worked)
 
 
-COUNT_EN = ["Count from {a} to {b}.", "count from {a} to {b}", "Please count from {a} to {b}.",
-            "List the numbers from {a} to {b}."]
-COUNT_ZH = ["从{a}数到{b}。", "请从 {a} 数到 {b}", "从{a}数到{b}", "列出{a}到{b}的数字。"]
-
-
-def count(rng, zh):
+def count(ask):
     """Count up or down between two numbers of 1..40, at most 12 apart, now and then up to 39 apart."""
+    rng = ask.rng
     a = rng.randrange(1, 40)
     span = rng.randrange(13, 40) if rng.random() < 0.12 else rng.randrange(2, 13)
     if span >= 13 and rng.random() < 0.5:
@@ -122,9 +154,8 @@ def count(rng, zh):
         a, b = b, a
     step = 1 if b >= a else -1
     key = f"count {a} {b}" if (a, b) not in ((1, 10), (1, 40), (1, 20)) else None
-    thought = f"从 {a} 开始，到 {b} 结束。" if zh else f"Start at {a}, stop at {b}."
-    return Item(rng.choice(COUNT_ZH if zh else COUNT_EN).format(a=a, b=b),
-                " ".join(str(i) for i in range(a, b + step, step)), thought, key)
+    thought = f"从 {a} 开始，到 {b} 结束。" if ask.zh else f"Start at {a}, stop at {b}."
+    return Item(ask.say("count", a=a, b=b), " ".join(str(i) for i in range(a, b + step, step)), thought, key)
 
 
 def _numbers(rng, low, high):
@@ -135,158 +166,142 @@ def _join(rng, values):
     return rng.choice([", ", ", ", " "]).join(str(v) for v in values)
 
 
-SORT_EN = ["Sort these numbers: {x}", "Sort {x}", "Please sort: {x}", "Sort from small to large: {x}", "sort {x}"]
-SORT_ZH = ["把这些数字从小到大排序：{x}", "排序：{x}", "请把 {x} 从小到大排列", "请排序 {x}"]
-
-
-def sort(rng, zh):
+def sort(ask):
     """Ascending order of 3 or 4 different numbers of 1..99. The thought takes the smallest out again and again."""
-    x = _numbers(rng, 3, 4)
+    x = _numbers(ask.rng, 3, 4)
     answer = ", ".join(map(str, sorted(x)))
     left, steps = list(x), []
     while len(left) > 1:
         steps.append(f"{' '.join(map(str, left))} -> {min(left)}")
         left.remove(min(left))
-    return Item(rng.choice(SORT_ZH if zh else SORT_EN).format(x=_join(rng, x)), answer,
-                "\n".join(steps + [str(left[0])]), "sort " + answer)
+    return Item(ask.say("sort", x=_join(ask.rng, x)), answer, "\n".join(steps + [str(left[0])]), "sort " + answer)
 
 
-MAX_EN = ["What is the largest of {x}?", "Find the maximum: {x}", "Which number is the largest: {x}?", "max of {x}"]
-MAX_ZH = ["{x} 中最大的数是多少？", "找出最大值：{x}", "哪个数最大：{x}？"]
-MIN_EN = ["What is the smallest of {x}?", "Find the minimum: {x}", "Which number is the smallest: {x}?", "min of {x}"]
-MIN_ZH = ["{x} 中最小的数是多少？", "找出最小值：{x}", "哪个数最小：{x}？"]
-LARGER_EN, LARGER_ZH = ["Which is larger, {a} or {b}?", "Which is bigger, {a} or {b}?"], ["{a} 和 {b} 哪个大？"]
-SMALLER_EN, SMALLER_ZH = ["Which is smaller, {a} or {b}?"], ["{a} 和 {b} 哪个小？"]
-
-
-def minmax(rng, zh):
+def minmax(ask):
     """Largest or smallest of 2 to 4 different numbers of 1..99. The thought keeps the best one so far."""
+    rng = ask.rng
     x = _numbers(rng, 2, 4)
     best = max if rng.random() < 0.5 else min
-    if len(x) == 2:
-        forms = (LARGER_ZH if zh else LARGER_EN) if best is max else (SMALLER_ZH if zh else SMALLER_EN)
-    else:
-        forms = (MAX_ZH if zh else MAX_EN) if best is max else (MIN_ZH if zh else MIN_EN)
+    most, more = rng.choice(MOST[best][ask.zh]), rng.choice(MORE[best][ask.zh])
     so_far, steps = x[0], [str(x[0])]
     for v in x[1:]:
         so_far = best(so_far, v)
         steps.append(f"{v} -> {so_far}")
-    return Item(rng.choice(forms).format(x=_join(rng, x), a=x[0], b=x[-1]), str(so_far), ", ".join(steps),
-                "minmax " + " ".join(map(str, sorted(x))))
+    question = ask.say("more" if len(x) == 2 else "most", x=_join(rng, x), a=x[0], b=x[-1], most=most, more=more)
+    return Item(question, str(so_far), ", ".join(steps), "minmax " + " ".join(map(str, sorted(x))))
 
 
 def _words(rng, zh, low, high):
     return [w[1 if zh else 0] for w in rng.sample(WORDS, rng.randint(low, high))]
 
 
-REVERSE_EN = ["Reverse this list: {x}", "Reverse: {x}", "Write this list backwards: {x}", "Say these in reverse: {x}"]
-REVERSE_ZH = ["把这个列表倒过来：{x}", "反转：{x}", "请倒着写：{x}"]
-
-
-def reverse(rng, zh):
+def reverse(ask):
     """Reverse 3 or 4 words or digits. The thought numbers them first."""
+    rng, zh = ask.rng, ask.zh
     x = [str(d) for d in rng.choices(range(10), k=rng.randint(3, 4))] if rng.random() < 0.3 else _words(rng, zh, 3, 4)
     sep = " " if x[0].isdigit() else "、" if zh else ", "
     thought = " ".join(f"{i} {v}" for i, v in enumerate(x, 1)) if not x[0].isdigit() else ", ".join(
         f"{i}: {v}" for i, v in enumerate(x, 1))
-    return Item(rng.choice(REVERSE_ZH if zh else REVERSE_EN).format(x=sep.join(x)), sep.join(x[::-1]), thought,
-                "reverse " + " ".join(x))
+    return Item(ask.say("reverse", x=sep.join(x)), sep.join(x[::-1]), thought, "reverse " + " ".join(x))
 
 
-LENGTH_EN = ["How many words are in this list: {x}?", "How many items: {x}?", "Count the words: {x}",
-             "How many things are here: {x}?"]
-LENGTH_ZH = ["这个列表有几个词：{x}？", "一共有几个：{x}？", "数一数有几个词：{x}"]
-
-
-def length(rng, zh):
+def length(ask):
     """How many words a list has, 2 to 6. The thought numbers them."""
-    n = rng.randint(2, 6)
-    x = _words(rng, zh, n, n)
-    return Item(rng.choice(LENGTH_ZH if zh else LENGTH_EN).format(x=("、" if zh else ", ").join(x)),
-                f"{n} 个。" if zh else f"{n} words.", " ".join(f"{i} {v}" for i, v in enumerate(x, 1)),
-                "length " + " ".join(x))
+    n = ask.rng.randint(2, 6)
+    x = _words(ask.rng, ask.zh, n, n)
+    return Item(ask.say("length", x=("、" if ask.zh else ", ").join(x)), f"{n} 个。" if ask.zh else f"{n} words.",
+                " ".join(f"{i} {v}" for i, v in enumerate(x, 1)), "length " + " ".join(x))
 
 
-REPEAT_EN, REPEAT_ZH = ["Say {x} {n} times.", "Repeat the word {x} {n} times.", "Write {x} {n} times."], ["把{x}说{n}遍。", "请重复{x}{n}次。"]
-AFTER_EN, AFTER_ZH = ["Repeat after me: {x}", "Copy this: {x}", "Say: {x}"], ["跟我说：{x}", "请重复：{x}"]
-
-
-def repeat(rng, zh):
+def repeat(ask):
     """Say one word 2 to 4 times, or copy a list of 2 to 4 words."""
+    rng, zh = ask.rng, ask.zh
     sep = "、" if zh else ", "
     if rng.random() < 0.5:
         word, n = _words(rng, zh, 1, 1)[0], rng.randint(2, 4)
         thought = " ".join(f"{i} {word}" for i in range(1, n + 1))
-        return Item(rng.choice(REPEAT_ZH if zh else REPEAT_EN).format(x=word, n=n), sep.join([word] * n), thought,
-                    f"times {word} {n}")
+        return Item(ask.say("times", x=word, n=n), sep.join([word] * n), thought, f"times {word} {n}")
     x = sep.join(_words(rng, zh, 2, 4))
-    return Item(rng.choice(AFTER_ZH if zh else AFTER_EN).format(x=x), x, "照原样写。" if zh else "Copy it as it is.",
-                "copy " + x)
+    return Item(ask.say("copy", x=x), x, "照原样写。" if zh else "Copy it as it is.", "copy " + x)
 
 
-TO_ZH = [("What is {e} in Chinese?", 0), ("Translate {e} into Chinese.", 0), ("How do you say {e} in Chinese?", 0),
-         ("translate to Chinese: {e}", 0), ("{e}用中文怎么说？", 1), ("{e}的中文是什么？", 1), ("把{e}翻译成中文", 1)]
-TO_EN = [("What is {c} in English?", 0), ("Translate {c} into English.", 0), ("How do you say {c} in English?", 0),
-         ("translate to English: {c}", 0), ("{c}用英文怎么说？", 1), ("{c}的英文是什么？", 1), ("把{c}翻译成英文", 1)]
-
-
-def translate(rng, zh):
+def translate(ask):
     """One of the 32 words into the other language; held out are pairs of word and wording."""
-    english, chinese = rng.choice(WORDS)
-    forms, answer = (TO_ZH, chinese) if rng.random() < 0.5 else (TO_EN, english)
-    text = rng.choice([f for f, is_zh in forms if is_zh == int(zh)]).format(e=english, c=chinese)
-    return Item(text, answer, f"{english} = {chinese}", text)
-
-
-PREFIX_EN = ["", "", "", "Please tell me: ", "Hi, ", "Hello, ", "Could you tell me: ", "Question: ", "Hey, ", "I want to know: ",
-             "Quick question: "]
-PREFIX_ZH = ["", "", "", "请问，", "你好，", "请告诉我，", "我想知道，", "问题：", "请回答：", "麻烦问一下，"]
-SUFFIX_EN, SUFFIX_ZH = ["", "", "", " Thanks.", " Please."], ["", "", "", "谢谢。"]
-
-
-def _asked(rng, zh, entry):
-    """A known question in one of many wordings; the bare question is always trained on."""
-    questions, answer, topic = entry[1 if zh else 0]
-    bare = rng.choice(questions)
-    text = rng.choice(PREFIX_ZH if zh else PREFIX_EN) + bare
-    if rng.random() < 0.2:
-        text = text.lower()
-    if rng.random() < 0.2:
-        text = text.rstrip("?？.。!！") + rng.choice(["", "?", "!"] if not zh else ["", "？", "！"])
+    english, chinese = ask.rng.choice(WORDS)
+    if ask.rng.random() < 0.5:
+        word, answer, to = english, chinese, "中文" if ask.zh else "Chinese"
     else:
-        text += rng.choice(SUFFIX_ZH if zh else SUFFIX_EN)
-    return Item(text, answer, topic, None if text == bare else text)
+        word, answer, to = chinese, english, "英文" if ask.zh else "English"
+    text = ask.wording("translate").format(x=word, to=to)
+    return Item(ask.framed(text), answer, f"{english} = {chinese}", text)
 
 
-def project(rng, zh):
+def _asked(ask, entry):
+    """A known question in one of many wordings; the bare question is always trained on."""
+    questions, held_out, answer, topic = entry[ask.zh]
+    bare = ask.rng.choice(held_out if ask.new else questions)
+    text = ask.framed(bare)
+    return Item(text, answer, topic, text if ask.new or text != bare else None)
+
+
+def project(ask):
     """Facts about Kuiper; held out are wordings."""
-    return _asked(rng, zh, rng.choice(FACTS))
+    return _asked(ask, ask.rng.choice(FACTS))
 
 
-def chat(rng, zh):
-    """Greetings, who are you, thanks, and an honest answer to what such a small model cannot know."""
-    if rng.random() < 0.2:
-        side = 1 if zh else 0
-        thought = "这个我不会。" if zh else "I was not trained on this."
-        return Item(rng.choice(UNKNOWN[side]), UNKNOWN_ANSWER[side], thought, None)
-    return _asked(rng, zh, rng.choice(CHAT))
+def chat(ask):
+    """Greetings, who are you, thanks; held out are wordings."""
+    return _asked(ask, ask.rng.choice(CHAT))
+
+
+def outside(ask):
+    """Anything else, which such a small model cannot know: it says what it can do. What has nothing to fill in is always
+    trained on."""
+    fillings = {name: ask.rng.choice(lists[ask.zh]) for name, lists in FILLINGS.items()}
+    wording = ask.rng.choice((OUTSIDE_HELD_OUT if ask.new else OUTSIDE)[ask.zh])
+    text = wording.format(**fillings)
+    return Item(ask.framed(text), OUTSIDE_ANSWER[ask.zh], "这个我不会。" if ask.zh else "I was not trained on this.",
+                "outside " + text if text != wording else None)
 
 
 # kind -> (generator, share of the training questions)
 KINDS = {"arithmetic": (arithmetic, 16), "count": (count, 16), "sort": (sort, 18), "min/max": (minmax, 14),
-         "reverse": (reverse, 12), "length": (length, 5), "repeat": (repeat, 13), "translate": (translate, 3),
-         "project": (project, 4), "chat": (chat, 3)}
+         "reverse": (reverse, 12), "length": (length, 8), "repeat": (repeat, 11), "translate": (translate, 4),
+         "project": (project, 7), "chat": (chat, 6), "outside": (outside, 7)}
+
+
+ASKED_BY_HEART = ("translate", "project", "chat", "outside")  # their operands are few: a new wording is all that is new
+
+
+# the wordings of a kind, where they stand in one table
+TASKS = {"arithmetic": ("add", "subtract", "multiply"), "count": ("count",), "sort": ("sort",),
+         "min/max": ("most", "more"), "reverse": ("reverse",), "length": ("length",), "repeat": ("times", "copy"),
+         "translate": ("translate",)}
+
+
+def wordings(kind):
+    """How many there are, trained and held out, English + Chinese."""
+    if kind in TASKS:
+        lists = [[[w for task in TASKS[kind] for w in table.get(task, ((), ()))[zh]] for zh in (0, 1)]
+                 for table in (TRAINED, HELD_OUT)]
+    elif kind == "outside":
+        lists = [OUTSIDE, OUTSIDE_HELD_OUT]
+    else:
+        entries = FACTS if kind == "project" else CHAT
+        lists = [[[q for e in entries for q in e[zh][part]] for zh in (0, 1)] for part in (0, 1)]
+    trained, held_out = ([len(set(questions)) for questions in sides] for sides in lists)
+    return f"{trained[0]} + {trained[1]}, {held_out[0]} + {held_out[1]} held out"
 
 
 def is_held_out(item):
     return item.key is not None and zlib.crc32(item.key.encode()) % HELD_OUT_SHARE == 0
 
 
-def draw(kind, rng, held_out=False, model="tiny-qwen2.5"):
-    """One item of `kind`, drawn until it lies on the wanted side of the split."""
+def draw(kind, rng, held_out=False, model="tiny-qwen2.5", new=False):
+    """One item of `kind`, drawn until its operands lie on the wanted side of the split; `new`: in a held-out wording."""
     while True:
-        item = KINDS[kind][0](rng, zh=rng.random() < 0.4)
-        if is_held_out(item) == held_out:
+        item = KINDS[kind][0](Ask(rng, rng.random() < 0.4, new))
+        if new and kind in ASKED_BY_HEART or is_held_out(item) == held_out:
             family = "Qwen3" if "qwen3" in model else "Qwen2.5"
             item.answer = item.answer.replace("{model}", model).replace("{family}", family)
             return item

@@ -106,7 +106,7 @@ def write_samples(out):
 
 
 def write_card(out, table):
-    """`table`: (skill, n, [accuracy]) of tools/eval_demo_vl.py."""
+    """`table`: (skill, n, accuracy) of tools/eval_demo_vl.py."""
     read = lambda name: json.loads((out / name).read_text())
     config, training = read("config.json"), read("training.json")
     text, vision = config["text_config"], config["vision_config"]
@@ -118,7 +118,7 @@ def write_card(out, table):
         padded=text["vocab_size"], depth=vision["depth"], width=vision["hidden_size"], tower_heads=vision["num_heads"],
         side=round(vision["num_position_embeddings"] ** 0.5), taps=vision["deepstack_visual_indexes"],
         shapes=", ".join(SHAPES), num_colors=len(COLORS), colors=", ".join(COLORS), most=MAX_THINGS,
-        min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS, table=demo_card.accuracy_table("qwen3-vl", table),
+        min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS, table=demo_card.accuracy_table(["task", "n", "accuracy"], table),
         samples="\n".join(f"| `{name}` | {question} | {answer} |" for name, (_, _, question, answer) in _scenes().items()),
         weights=training["weights"], steps=training["steps"], minutes=training["minutes"],
         batch=max(stage["batch"] for stage in training["stages"]), num_stages=len(training["stages"])))

@@ -98,8 +98,8 @@ def main():
     torch.set_num_threads(args.threads)
     asker, table = Asker(args.model), []
     for kind in KINDS:
-        table.append((kind, args.size, [accuracy(asker, kind, args.size)]))
-        print(f"{kind:22} n {args.size:4}  {table[-1][2][0]:.1%}", flush=True)
+        table.append((kind, args.size, accuracy(asker, kind, args.size)))
+        print(f"{kind:22} n {args.size:4}  {table[-1][2]:.1%}", flush=True)
     if args.size == CARD_SIZE:
         demo_vl_card.write_card(args.model, table)
 

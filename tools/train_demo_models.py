@@ -8,7 +8,7 @@
 The data is made by demo_data.py while training runs, the tokenizer is a byte-level BPE trained on the same data, and the
 networks are Qwen2ForCausalLM and Qwen3ForCausalLM, three million weights each. A seed and a number of steps decide
 everything; one idle CPU core needs about an hour per model. What is published is measured on the saved BF16 files
-through transformers, by greedy decoding, on operands and lists that training never saw.
+through transformers, by greedy decoding, on operands and lists that training never saw, and in wordings that it never saw.
 """
 
 import argparse
@@ -129,16 +129,18 @@ def collate(samples):
 
 @torch.no_grad()
 def quick_accuracy(network, tokenizer, family, seed, n=50):
-    """Share of held-out answers of which every token is the likeliest one: what greedy decoding would reproduce."""
+    """Share of held-out answers of which every token is the likeliest one: what greedy decoding would reproduce.
+    By kind; "+" with a thought before, "*" in new wordings."""
     result = {}
     for kind in demo_data.KINDS:
         for thinking in ((True, False) if family == "qwen3" else (False,)):
-            rng = random.Random(seed)
-            chats = [demo_data.Chat(None, [demo_data.draw(kind, rng, True, f"tiny-{family}")]) for _ in range(n)]
-            samples = encode(tokenizer, [render(family, c, thinking) for c in chats])
-            ids, rows, targets = collate(samples)
-            wrong = rows[network(ids, rows).argmax(-1) != targets] // ids.shape[1]
-            result[kind + ("+" if thinking else "")] = 1 - len(set(wrong.tolist())) / n
+            for new in (False, True):
+                rng = random.Random(seed)
+                items = [demo_data.draw(kind, rng, True, f"tiny-{family}", new) for _ in range(n)]
+                samples = encode(tokenizer, [render(family, demo_data.Chat(None, [i]), thinking) for i in items])
+                ids, rows, targets = collate(samples)
+                wrong = rows[network(ids, rows).argmax(-1) != targets] // ids.shape[1]
+                result[kind + "+" * thinking + "*" * new] = 1 - len(set(wrong.tolist())) / n
     return result
 
 
@@ -187,12 +189,13 @@ def save(network, tokenizer, config, family, out):
 
 # --- evaluation of the saved files ------------------------------------------------------------------------------------
 
-def held_out_chats(kind, family, n):
-    """Up to n different held-out questions of one kind; `kind` None mixes all kinds into chats of three turns."""
+def held_out_chats(kind, family, n, new=False):
+    """Up to n different held-out questions of one kind, `new` in held-out wordings too; `kind` None mixes all kinds into
+    chats of three turns."""
     rng, seen, chats = random.Random(EVAL_SEED), set(), []
     for _ in range(20 * n):
         kinds = [kind] if kind else rng.choices(list(demo_data.KINDS), k=3)
-        items = [demo_data.draw(k, rng, True, f"tiny-{family}") for k in kinds]
+        items = [demo_data.draw(k, rng, True, f"tiny-{family}", new) for k in kinds]
         if items[-1].question not in seen and len(chats) < n:
             seen.add(items[-1].question)
             chats.append(demo_data.Chat(None if kind else rng.choice([None, *demo_data.SYSTEM_PROMPTS]), items))
@@ -233,11 +236,12 @@ def evaluate(family, args, out):
     hf_tokenizer = AutoTokenizer.from_pretrained(out)
     table = []
     for kind in [*demo_data.KINDS, None]:
-        chats = held_out_chats(kind, family, args.eval_size)
-        modes = (True, False) if family == "qwen3" else (False,)
-        scores = [accuracy(model, hf_tokenizer, family, chats, m) for m in modes]
-        table.append((kind or "third turn of a chat", len(chats), scores))
-        print(f"{family} {table[-1][0]:22} n {len(chats):4}  " + "  ".join(f"{s:.1%}" for s in scores), flush=True)
+        table.append([kind or "third turn of a chat"])
+        for new in (False, True):
+            chats = held_out_chats(kind, family, args.eval_size, new)
+            modes = (True, False) if family == "qwen3" else (False,)
+            table[-1] += [len(chats), *(accuracy(model, hf_tokenizer, family, chats, m) for m in modes)]
+        print(demo_card.table_line(table[-1]), flush=True)
     return table
 
 
@@ -267,7 +271,7 @@ def main():
         read = lambda name: json.loads((out / name).read_text())
         vocab = Tokenizer.from_file(str(out / "tokenizer.json")).get_vocab_size()
         demo_card.write_card(family, out, table, read("training.json"), read("config.json"), vocab,
-                             len(demo_facts.FACTS), len(demo_data.WORDS))
+                             len(demo_facts.FACTS), demo_data)
 
 
 if __name__ == "__main__":

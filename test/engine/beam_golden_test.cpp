@@ -15,8 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// 3.3e-6 was observed with AVX-512. No two scores that compete in the data are closer than 1e-4.
-constexpr double kTolerance = 2e-5;  // of a score, relative
+// 2.6e-5 was observed with AVX-512, of a score near 0. No two scores that compete in the data are
+// closer than 1e-4.
+constexpr double kTolerance = 5e-5;  // of a score, relative
 
 void ExpectAnswers(const std::vector<Completion>& actual, const Json& expected, double* worst) {
   ASSERT_EQ(actual.size(), expected.size());
