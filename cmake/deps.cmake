@@ -24,6 +24,11 @@ kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
 kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates
 kuiper_pkg(HWY libhwy libhwy-dev)
+# Optional: KV events of the server.
+pkg_check_modules(ZMQ QUIET IMPORTED_TARGET libzmq)
+if(NOT ZMQ_FOUND)
+  message(STATUS "libzmq was not found: the server publishes no KV events (apt-get install libzmq3-dev)")
+endif()
 # Pictures: JPEG as libjpeg-turbo has it.
 kuiper_pkg(JPEG libjpeg libjpeg-dev)
 kuiper_pkg(PNG libpng libpng-dev)

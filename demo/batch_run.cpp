@@ -39,6 +39,21 @@ int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
   return run.options.strict || num_failed == num_requests ? kExitInternal : kExitOk;
 }
 
+// What may stand in bodies as a flat line has it, and all else as flags.
+std::string FlatName(std::string_view name) {
+  const Parameter* parameter = FindParameter(name);
+  return parameter != nullptr && parameter->in_bodies ? parameter->name : FlagName(name);
+}
+
+std::string BodyName(std::string_view name) {
+  const std::string flat = FlatName(name);
+  return flat.starts_with("--") ? flat : "body." + flat;
+}
+
+std::string ErrorLine(const BatchLine& line, const Status& status) {
+  return BatchErrorLine(line, status, line.is_flat ? FlatName : BodyName);
+}
+
 class BatchJob {
  public:
   BatchJob(ProgramRun& run, BatchInput& input, AppendFile& output, Engine& engine,
@@ -127,7 +142,7 @@ void BatchJob::Start(const BatchInput::Item& item) {
     return;
   }
   ++num_failed_;
-  Store(item.line, BatchErrorLine(item.line, id.status(), FlagName));
+  Store(item.line, ErrorLine(item.line, id.status()));
 }
 
 void BatchJob::Fill() {
@@ -156,7 +171,7 @@ void BatchJob::FinishChoice(int64_t id, int choice) {
       });
   if (failed != request.choices.end()) {
     ++num_failed_;
-    Store(request.line, BatchErrorLine(request.line, failed->error, FlagName));
+    Store(request.line, ErrorLine(request.line, failed->error));
   } else {
     Store(request.line,
           BatchAnswerLine(request.line, request.is_chat, responder_, request.choices));

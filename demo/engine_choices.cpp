@@ -23,7 +23,9 @@ NamedValues HeadTypeChoices(bool* int8_head) {
 }
 
 NamedValues WeightStorageChoices(WeightStorage* storage) {
-  return OneOf(storage, {{"mapped", WeightStorage::kMapped}, {"copied", WeightStorage::kCopied}});
+  return OneOf(storage, {{"auto", WeightStorage::kAuto},
+                         {"mapped", WeightStorage::kMapped},
+                         {"copied", WeightStorage::kCopied}});
 }
 
 }  // namespace kuiper::demo

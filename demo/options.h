@@ -13,6 +13,7 @@
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/image/image_processor.h"
 #include "kuiper/quant/quantize_model.h"
+#include "kuiper/server/kv_publisher.h"
 #include "kuiper/server/reasoning_field.h"
 
 namespace kuiper::demo {
@@ -93,6 +94,7 @@ struct ServeFlags {
   int answer_memory = 1 << 20;
   std::string metrics_prefix = "kuiper";
   ReasoningField reasoning_field = ReasoningField::kBoth;
+  KvPublisherSettings kv_events;
 };
 
 struct Options {

@@ -50,6 +50,19 @@ StatusOr<ServerSettings> SettingsOf(const Options& options) {
   return settings;
 }
 
+// Null: nobody wants to know what the prefix cache holds.
+StatusOr<std::unique_ptr<KvPublisher>> PublisherOf(const Options& options) {
+  const KvPublisherSettings& settings = options.serve.kv_events;
+  if (settings.endpoint.empty()) {
+    if (settings.replay_endpoint.empty()) return std::unique_ptr<KvPublisher>();
+    return Status(StatusCode::kInvalidArgument,
+                  Param("kv_events_replay_endpoint") + " needs " + Param("kv_events_endpoint"));
+  }
+  if (options.engine.paged && options.engine.prefix_cache) return StartKvPublisher(settings);
+  return Status(StatusCode::kInvalidArgument,
+                Param("kv_events_endpoint") + " needs paging and the prefix cache");
+}
+
 // What is known before the model is loaded.
 ServedModel ModelOf(const ProgramRun& run) {
   const Options& options = run.options;
@@ -71,6 +84,7 @@ void Complete(const Engine& engine, int max_queue, ServedModel* model) {
   model->tokenizer = engine.tokenizer();
   model->config = engine.config();
   model->config.on_kv_event = {};
+  model->config.on_prefix_event = {};
   model->config.progress = {};
   model->max_context = engine.config().max_context;
   model->max_choices = engine.config().max_num_seqs + max_queue;
@@ -116,6 +130,7 @@ StatusOr<int> RunServe(ProgramRun& run) {
   }
   ServedModel model = ModelOf(run);
   PageWatch view;
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<KvPublisher> events, PublisherOf(run.options));
   std::unique_ptr<Engine> engine;
   std::optional<EngineLoop> loop;
   Server server(*http, settings);
@@ -129,6 +144,7 @@ StatusOr<int> RunServe(ProgramRun& run) {
   }
   EngineConfig config = run.options.engine;
   config.on_kv_event = view.observer();
+  if (events != nullptr) config.on_prefix_event = events->observer();
   config.progress = [&server](size_t done, size_t total) {
     if (total > 0) server.Loading(static_cast<double>(done) / static_cast<double>(total));
   };

@@ -53,6 +53,15 @@ std::vector<Flag> FlagsOfServing(ServeFlags& s) {
                                           {"reasoning_content", kReasoningContent},
                                           {"reasoning", kReasoning}}),
                "the field of a message that holds reasoning"),
+      Text("kv-events-endpoint", "ENDPOINT", &s.kv_events.endpoint,
+           "publish what the prefix cache holds, e.g. at tcp://*:5557 (ZeroMQ, vLLM's form)"),
+      Text("kv-events-replay-endpoint", "ENDPOINT", &s.kv_events.replay_endpoint,
+           "send again there what subscribers missed, e.g. at tcp://*:5558"),
+      Text("kv-events-topic", "TEXT", &s.kv_events.topic, "the topic of these messages"),
+      MakeFlag(
+          "kv-events-format",
+          OneOf(&s.kv_events.form, {{"map", KvEventForm::kMap}, {"array", KvEventForm::kArray}}),
+          "their events: map = as vLLM from 0.23 on, array = as before"),
   };
 }
 

@@ -10,7 +10,7 @@ import tempfile
 from xml.etree import ElementTree
 
 
-CELL = re.compile(r"[a-z]+|[\d.]+[%x]?")
+CELL = re.compile(r"[a-z][a-z0-9]*|[\d.]+[%x]?|-")
 
 
 def run(*command):
@@ -25,7 +25,7 @@ def rows_of(text, first):
         if words[:1] == [first]:
             heading = words
         elif heading and len(words) == len(heading) and all(map(CELL.fullmatch, words)):
-            rows.append({key: value if value.isalpha() else float(value.rstrip("%x"))
+            rows.append({key: float(value.rstrip("%x")) if value[0].isdigit() else value
                          for key, value in zip(heading, words)})
         else:
             heading = None
@@ -163,12 +163,9 @@ def attention(bench, root):
         assert len(done.stderr.splitlines()) == 1, done
 
 
-def latencies(lines):
+def latencies(text):
     """{name: {heading: milliseconds}} of the table of --scenario serve."""
-    start = next(i for i, line in enumerate(lines) if line.startswith("latency "))
-    heads = lines[start].split()[1:]
-    rows = (line.split() for line in lines[start + 1 :])
-    return {row[0]: dict(zip(heads, map(float, row[1:]), strict=True)) for row in rows}
+    return {row["latency"]: row for row in rows_of(text, "latency")}
 
 
 def serve(bench, root):
@@ -179,29 +176,41 @@ def serve(bench, root):
     with tempfile.TemporaryDirectory() as folder:
         plans = []
         for name in ("a", "b"):
-            result, plot = os.path.join(folder, f"{name}.json"), os.path.join(folder, f"{name}.svg")
-            done = run(bench, *load, "--json", result, "--svg", plot, "--ttft-slo", "600000")
+            result, sheet, plot = (os.path.join(folder, f"{name}.{kind}") for kind in ("json", "csv", "svg"))
+            done = run(bench, *load, "--json", result, "--csv", sheet, "--ttft-slo", "600000")
             assert done.returncode == 0, done.stderr
             with open(result) as file:
                 report = json.load(file)
-            rows = latencies(done.stdout.splitlines())
+            rows = latencies(done.stdout)
             assert "requests 12, answered 12, failed 0, " in done.stdout and "goodput 100.0%" in done.stdout, done
             assert (report["requests"], report["answered"], report["good"], report["errors"]) == (12, 12, 12, {})
-            for name, row in rows.items():
-                assert 0 <= row["p50"] <= row["p90"] <= row["p99"] <= row["max"], row
-                assert all(abs(report[name][key] - row[key]) < 0.006 for key in row), (name, row, report[name])
+            assert list(rows) == ["ttft", "itl", "e2e", "late"] and len(report["rows"]) == 4, rows
+            for row, kept in zip(rows.values(), report["rows"]):
+                assert 0 <= row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"] <= row["max_ms"] and row["rate"] == 200, row
+                assert all(abs(kept[key] - row[key]) < 0.006 for key in row if key.endswith("ms")), (row, kept)
+            with open(sheet) as file:
+                assert [line.split(",")[0] for line in file] == ["latency", '"ttft"', '"itl"', '"e2e"', "latency", '"late"']
             calls = report["calls"]
             for call in calls:
-                assert call["planned_s"] <= call["sent_s"] <= call["arrivals_s"][0] <= call["ended_s"], call
-                assert len(call["arrivals_s"]) == call["tokens"], call
+                first = call["planned_s"] + call["ttft_ms"] / 1e3
+                assert call["planned_s"] <= call["sent_s"] <= first <= call["ended_s"] + 1e-9, call
+                assert 1 + len(call["itl_ms"]) == call["tokens"], call
+                assert call["ttft_ms"] + sum(call["itl_ms"]) <= call["e2e_ms"] + 1e-6, call
             assert report["tokens"] == sum(call["tokens"] for call in calls)
             assert len({call["prompt_tokens"] for call in calls}) > 3 and len({call["tokens"] for call in calls}) > 3
             # Of the nearest rank, from the planned time: a sample of the calls themselves.
-            first = sorted(1e3 * (call["arrivals_s"][0] - call["planned_s"]) for call in calls)
-            assert abs(report["ttft_ms"]["p50"] - first[5]) < 1e-6 and abs(report["ttft_ms"]["max"] - first[11]) < 1e-6
+            first = sorted(call["ttft_ms"] for call in calls)
+            assert (report["rows"][0]["p50_ms"], report["rows"][0]["max_ms"]) == (first[5], first[11])
             plans.append([(call["planned_s"], call["prompt_tokens"], call["tokens"]) for call in calls])
-            plot = ElementTree.parse(plot).getroot()
-            assert plot.tag.endswith("svg") and len(list(plot.iter("{http://www.w3.org/2000/svg}circle"))) == 12
+            drawn = run(sys.executable, f"{root}/tools/plot_bench.py", result, plot)
+            assert drawn.returncode == 0 and len(elements(plot, "polyline")) == 3, drawn
+            course = ("--x", "planned_s", "--y", "ttft_ms")
+            drawn = run(sys.executable, f"{root}/tools/plot_bench.py", result, plot, *course)
+            assert drawn.returncode == 0 and len(elements(plot, "circle")) == 12, drawn
+        done = run(bench, *load, "--compare", result, "--tolerance", "99")
+        assert done.returncode == 0, done
+        compared = [row for row in rows_of(done.stdout, "latency") if "verdict" in row]
+        assert {"ttft", "e2e"} <= {row["latency"] for row in compared} <= {"ttft", "itl", "e2e"}, done.stdout
         assert plans[0] == plans[1]
         lines = os.path.join(folder, "lines.jsonl")
         with open(lines, "w") as file:
@@ -214,9 +223,9 @@ def serve(bench, root):
         assert done.returncode == 0, done.stderr
         assert "requests 6, answered 4, failed 2" in done.stdout and "failed 2: status 400" in done.stdout, done
         assert "goodput 0.0%" in done.stdout, done
-        rows = latencies(done.stdout.splitlines())
-        assert rows["late_ms"]["max"] > 0, "those that had to wait were late"
-        assert rows["e2e_ms"]["max"] >= rows["late_ms"]["p50"], "which is part of what they took"
+        rows = latencies(done.stdout)
+        assert rows["late"]["max_ms"] > 0, "those that had to wait were late"
+        assert rows["e2e"]["max_ms"] >= rows["late"]["p50_ms"], "which is part of what they took"
     for code, message, options in [
             (2, "--prompt-lengths: \"0\" is no distribution", [model, "--prompt-lengths", "0"]),
             (2, "--answer-lengths: \"uniform:9,3\" is no", [model, "--answer-lengths", "uniform:9,3"]),
@@ -229,12 +238,19 @@ def serve(bench, root):
 
 
 def server_cost(bench, root):
-    rows = table(bench, "sequences", "--scenario", "server-cost", f"{root}/demo/models/tiny-qwen3", "--batch", "1",
-                 "--decode-steps", "100", "--repetitions", "3")
-    assert [row["sequences"] for row in rows] == [1]
-    for row in rows:
-        assert row["engine_t/s"] > 0 and row["server_t/s"] > 0, row
-        assert 0 < row["least"] <= row["ratio"] <= row["most"] and row["engine_cpu"] > 0, row
+    cost = ["--scenario", "server-cost", f"{root}/demo/models/tiny-qwen3", "--batch", "1,2", "--decode-steps", "100",
+            "--repetitions", "3"]
+    with tempfile.TemporaryDirectory() as folder:
+        result, plot = os.path.join(folder, "cost.json"), os.path.join(folder, "cost.svg")
+        rows = table(bench, "batch", *cost, "--json", result)
+        assert [row["batch"] for row in rows] == [1, 2]
+        for row in rows:
+            assert row["engine_tokens_per_s"] > 0 and 0 < row["least"] <= row["ratio"] <= row["most"], row
+            assert row["engine_cpu"] > 0 and abs(row["ms"] * row["tokens_per_s"] / 1e3 - row["batch"]) < 0.2, row
+        drawn = run(sys.executable, f"{root}/tools/plot_bench.py", result, plot)
+        assert drawn.returncode == 0 and len(elements(plot, "circle")) == 2, drawn
+        done = run(bench, *cost, "--compare", result, "--tolerance", "99")
+        assert done.returncode == 0 and [row["batch"] for row in rows_of(done.stdout, "batch") if "verdict" in row] == [1, 2]
 
 
 def gpu_table(bench, root):

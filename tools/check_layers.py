@@ -36,6 +36,7 @@ THIRD_PARTY = [
     ("cuda", "cub/*"),
     ("cuda", "nv*/*"),
     ("boost", "boost/*"),
+    ("zmq", "zmq.h"),
     ("simd", "*intrin.h"),
     ("simd", "arm_*.h"),
     ("sanitizer", "sanitizer/*"),
@@ -58,6 +59,7 @@ KERNEL = LEAVES + ["kuiper/ops/*", "kuiper/kernels/common/*"]
 ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/engine/request.h",
                        "kuiper/engine/picture_config.h", "kuiper/engine/picture_prompt.h",
                        "kuiper/engine/run_comparison.h", "kuiper/engine/evaluation.h", "kuiper/kv/page_map.h",
+                       "kuiper/kv/prefix_event.h",
                        "kuiper/quant/quantize_model.h"]
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
@@ -96,9 +98,10 @@ RULES = [
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
     ("kuiper/chat/*", CHAT),
     ("kuiper/server/http_*", HTTP),
+    ("kuiper/server/zmq_publisher.cpp", LEAVES + ["kuiper/server/kv_publisher.h", "zmq"]),
     ("kuiper/server/*", PUBLIC + ["kuiper/server/*"]),
     ("demo/serve.cpp", PUBLIC + ["demo/*", "kuiper/server/server.h"]),
-    ("demo/options.h", PUBLIC + ["demo/*", "kuiper/server/reasoning_field.h"]),
+    ("demo/options.h", PUBLIC + ["demo/*", "kuiper/server/reasoning_field.h", "kuiper/server/kv_publisher.h"]),
     ("demo/*", PUBLIC + ["demo/*", "glog"]),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
@@ -209,6 +212,8 @@ def self_test():
         ("kuiper/server/http_server.cpp", '"kuiper/engine/engine.h"', False),
         ("kuiper/server/server.cpp", "<boost/asio/post.hpp>", False),
         ("kuiper/engine/engine.cpp", '"kuiper/server/server.h"', False),
+        ("kuiper/server/server.cpp", "<zmq.h>", False),
+        ("kuiper/server/zmq_publisher.cpp", "<zmq.h>", True),
         ("tools/pack.cpp", '"kuiper/kernels/cpu/cpu_ops.h"', False),
         ("kuiper/attic/old.cpp", "<cstdint>", False),
     ]

@@ -44,18 +44,6 @@ Status ChoosePool(const Workload& w, int longest_prompt, const OpenedModel& mode
   return status;
 }
 
-void PrintDevice(const Engine& engine, Report* report) {
-  const EngineConfig& config = engine.config();
-  report->Set("device", engine.device_description());
-  report->Set("dtype", DTypeName(engine.weight_type()));
-  report->Set("kv_dtype", engine.kv_format().name());
-  report->Set("layout", config.paged ? "paged" : "contiguous");
-  report->Set("recorded", config.use_graph);
-  report->Print("%s, %s, %s KV cache of %s%s\n", engine.device_description().c_str(),
-                DTypeName(engine.weight_type()), config.paged ? "paged" : "contiguous",
-                engine.kv_format().name(), config.use_graph ? ", recorded decode step" : "");
-}
-
 StatusOr<OpenedModel> OpenModelOf(const BenchOptions& options) {
   return options.invent.empty() ? OpenModel(options.config.model_path)
                                 : InventModel(options.invent);
@@ -212,6 +200,23 @@ Status BenchKernels(const BenchOptions& options, Report* report) {
   return BenchAttention(model.config.decoder, bench, report);
 }
 
+// The server's own threads take what the engine leaves them.
+Status BenchServerOf(BenchOptions options, Report* report) {
+  if (!options.serve.url.empty()) return BenchServe(options.serve, report);
+  if (!options.invent.empty() && !options.tokenizer.has_value()) {
+    return Status(StatusCode::kInvalidArgument, "a server needs a tokenizer",
+                  "--tokenizer names one, --invent has none");
+  }
+  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
+  options.config.max_num_batched_tokens = options.workload.chunk;
+  options.config.use_graph = options.config.device.type != DeviceType::kCPU;
+  if (options.Is("server-cost")) {
+    return BenchServerCost(options.config, std::move(model), options.workload, report);
+  }
+  return BenchServe(options.serve, options.config, std::move(model),
+                    options.workload.LargestBatch(), report);
+}
+
 Status Measure(const BenchOptions& options, Report* report) {
   if (options.Is("scheduler")) {
     return BenchScheduler(options.workload.batches, 1000, report);
@@ -224,6 +229,7 @@ Status Measure(const BenchOptions& options, Report* report) {
   if (options.Is("attention") || options.Is("layout") || options.Is("vision")) {
     return BenchKernels(options, report);
   }
+  if (options.Is("serve") || options.Is("server-cost")) return BenchServerOf(options, report);
   if (options.Is("throughput")) return BenchManySequences(options, report);
   if (options.Is("latency")) return BenchTwoUsers(options, report);
   if (options.Is("prefix")) return BenchWarmPrefix(options, report);
@@ -231,31 +237,13 @@ Status Measure(const BenchOptions& options, Report* report) {
   return BenchRates(options, report);
 }
 
-// The server's own threads take what the engine leaves them.
-Status BenchServerOf(BenchOptions options) {
-  if (!options.invent.empty() && !options.tokenizer.has_value()) {
-    return Status(StatusCode::kInvalidArgument, "a server needs a tokenizer",
-                  "--tokenizer names one, --invent has none");
-  }
-  KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
-  options.config.max_num_batched_tokens = options.workload.chunk;
-  options.config.use_graph = options.config.device.type != DeviceType::kCPU;
-  if (options.Is("server-cost")) {
-    return BenchServerCost(options.config, std::move(model), options.workload);
-  }
-  return BenchServe(options.serve, options.config, std::move(model),
-                    options.workload.LargestBatch());
-}
-
 Status Run(const demo::ParsedArgs& args, BenchOptions options) {
   KU_RETURN_IF_ERROR(FinishOptions(args, &options));
   if (!args.positionals.empty()) options.config.model_path = args.positionals[0];
-  for (const std::string& path : {options.json, options.csv, options.serve.svg}) {
+  for (const std::string& path : {options.json, options.csv}) {
     if (!path.empty()) KU_RETURN_IF_ERROR(CheckWritable(path));
   }
   if (options.Is("turns")) return BenchInTurns(options);
-  if (!options.serve.url.empty()) return BenchServe(options.serve);
-  if (options.Is("serve") || options.Is("server-cost")) return BenchServerOf(std::move(options));
   Report report(options.scenario->name);
   report.Set("version", Engine::Version());
   report.Set("machine", DescribeHost(options.host_root));

@@ -79,7 +79,9 @@ class Calling {
       if ((*choices)[i].is_object()) tokens += TokensIn((*choices)[i]);
     }
     if (tokens > 0) {
-      times_->arrivals.push_back({seconds, tokens});
+      std::vector<Arrival>& arrivals = times_->arrivals;
+      if (arrivals.empty() || arrivals.back().seconds < seconds) arrivals.push_back({seconds, 0});
+      arrivals.back().tokens += tokens;
       times_->tokens += tokens;
     }
     const auto usage = event.find("usage");
@@ -125,7 +127,8 @@ std::vector<std::string> EventReader::Push(std::string_view bytes) {
 }
 
 std::vector<double> CallTimes::between_tokens() const {
-  std::vector<double> times;
+  if (arrivals.empty()) return {};
+  std::vector<double> times(arrivals[0].tokens - 1, 0.0);
   for (size_t i = 1; i < arrivals.size(); ++i) {
     const double gap = arrivals[i].seconds - arrivals[i - 1].seconds;
     times.insert(times.end(), arrivals[i].tokens, gap / arrivals[i].tokens);

@@ -39,7 +39,8 @@ struct CallTimes {
   bool ok() const { return error.empty(); }
   double to_first_token() const { return arrivals.front().seconds - planned; }
   double to_end() const { return ended - planned; }
-  // Between tokens; of n tokens that arrived together each took an n-th of the time.
+  // Between tokens; of n tokens that arrived together each took an n-th of the time, behind a first
+  // one none.
   std::vector<double> between_tokens() const;
 };
 

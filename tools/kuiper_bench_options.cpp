@@ -88,7 +88,6 @@ std::vector<FlagRow> ServeRows(BenchOptions& o) {
       {MakeFlag("itl-slo", &s.itl_slo,
                 "the same of the mean time between an answer's tokens, 0 = any", any),
        serve},
-      {MakeFlag("svg", &s.svg, "plot the distributions", {}, "FILE"), serve},
   };
 }
 
@@ -97,8 +96,8 @@ std::vector<FlagRow> OtherRows(BenchOptions& o) {
   using demo::MakeFlag;
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
-  const Names reports = {"rates",     "throughput", "prefix", "cascade", "latency",
-                         "attention", "layout",     "vision", "memory",  "scheduler"};
+  const Names reports = {"rates",  "throughput", "prefix", "cascade",   "latency", "attention",
+                         "layout", "vision",     "memory", "scheduler", "serve",   "server-cost"};
   return {
       {MakeFlag("requests", &o.load.requests, "requests of a load", {1, 100'000}),
        {"memory", "serve"}},
@@ -110,7 +109,7 @@ std::vector<FlagRow> OtherRows(BenchOptions& o) {
       {MakeFlag("tokenizer", &o.tokenizer, "with --text and with servers: this tokenizer", {},
                 "PATH"),
        {"rates", "serve", "server-cost"}},
-      {MakeFlag("json", &o.json, "write the report", {}, "FILE"), With(reports, {"serve"})},
+      {MakeFlag("json", &o.json, "write the report", {}, "FILE"), reports},
       {MakeFlag("compare", &o.compare, "an earlier report: print what became of each row", {},
                 "FILE.json"),
        reports},
@@ -237,7 +236,6 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   if (!args.given("prompt-tokens")) w.prompts = scenario.prompts;
   if (!args.given("context")) w.contexts = scenario.contexts;
   options->serve.load.requests = options->load.requests;
-  options->serve.json = options->json;
   if (options->tokenizer.has_value()) options->config.tokenizer_path = *options->tokenizer;
   MemoryLoad& load = options->load;
   load.rows = w.batches.front();

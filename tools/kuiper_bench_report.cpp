@@ -91,8 +91,9 @@ std::vector<std::string> Line::Texts(const Cell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell.value)) return {*text};
   if (const auto* number = std::get_if<int64_t>(&cell.value)) return {std::to_string(*number)};
   if (const auto* spread = std::get_if<Spread>(&cell.value)) {
-    const double distance = (spread->high - spread->low) / std::max(spread->median, 1e-300);
-    return {Number(spread->median, cell.digits), Number(100 * distance, 1) + "%"};
+    const double distance = (spread->high - spread->low) / spread->median;
+    return {Number(spread->median, cell.digits),
+            spread->median > 0 ? Number(100 * distance, 1) + "%" : "-"};
   }
   const auto& value = std::get<std::optional<double>>(cell.value);
   if (!value.has_value()) return {"-"};

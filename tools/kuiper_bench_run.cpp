@@ -184,6 +184,18 @@ int Workload::NewTokens(int context, int batch) const {
   return static_cast<int>(prefill_steps) + measured + 2;  // a step runs ahead, none is the last
 }
 
+void PrintDevice(const Engine& engine, Report* report) {
+  const EngineConfig& config = engine.config();
+  report->Set("device", engine.device_description());
+  report->Set("dtype", DTypeName(engine.weight_type()));
+  report->Set("kv_dtype", engine.kv_format().name());
+  report->Set("layout", config.paged ? "paged" : "contiguous");
+  report->Set("recorded", config.use_graph);
+  report->Print("%s, %s, %s KV cache of %s%s\n", engine.device_description().c_str(),
+                DTypeName(engine.weight_type()), config.paged ? "paged" : "contiguous",
+                engine.kv_format().name(), config.use_graph ? ", recorded decode step" : "");
+}
+
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed) {
   Request request;
   const ModelConfig& model = engine.model_config();

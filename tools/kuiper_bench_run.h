@@ -73,6 +73,9 @@ struct Row {
 // The smallest value that so large a share of them does not exceed.
 double Percentile(std::vector<double> values, double share);
 
+// Prints what computes and how, and keeps it as facts.
+void PrintDevice(const Engine& engine, Report* report);
+
 Request MakeBenchRequest(const Engine& engine, int tokens, int new_tokens, int seed);
 
 // Sequences that decode together.

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -129,40 +128,44 @@ EngineConfig ConfigOfServer(EngineConfig config, int sequences, int context) {
   return config;
 }
 
-void PrintServer(const BenchServer& server) {
-  std::printf("%s\n%s\n", Engine::Version().c_str(), server.engine().device_description().c_str());
-}
-
-Status BenchBatch(BenchServer& server, HttpClient& client, int batch, const Workload& w) {
-  std::vector<double> alone, served, ratios, cpu_ratios;
+Status BenchBatch(BenchServer& server, HttpClient& client, int batch, const Workload& w,
+                  Report* report) {
+  std::vector<double> alone, milliseconds, ratios, cpu_ratios;
   for (int r = 0; r <= w.repetitions; ++r) {
     KU_ASSIGN_OR_RETURN(const Cost direct, CostAlone(server, batch, w.steps, r * batch));
     KU_ASSIGN_OR_RETURN(const Cost through, CostServed(server, client, batch, w.steps, r));
     if (r == 0) continue;  // touches memory for the first time
     alone.push_back(direct.tokens_per_second);
-    served.push_back(through.tokens_per_second);
+    milliseconds.push_back(1e3 * batch / through.tokens_per_second);
     ratios.push_back(through.tokens_per_second / direct.tokens_per_second);
     cpu_ratios.push_back(through.cpu_seconds / direct.cpu_seconds);
   }
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  std::printf("%9d %11.2f %11.2f %7.2f%% %7.2f%% %7.2f%% %9.2f%%\n", batch, Median(alone),
-              Median(served), Median(ratios) * 100, *least * 100, *most * 100,
-              Median(cpu_ratios) * 100);
-  std::fflush(stdout);
+  const Spread cost = SpreadOf(milliseconds);
+  report->Add(Line()
+                  .Key("batch", batch)
+                  .Cost("ms", cost)
+                  .Figure("tokens_per_s", 1e3 * batch / cost.median)
+                  .Figure("engine_tokens_per_s", Median(alone))
+                  .Share("ratio", Median(ratios), 2)
+                  .Share("least", *least, 2)
+                  .Share("most", *most, 2)
+                  .Share("engine_cpu", Median(cpu_ratios), 2));
   return OkStatus();
 }
 
 }  // namespace
 
-Status BenchServe(const ServeOptions& options) {
+Status BenchServe(const ServeOptions& options, Report* report) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<HttpClient> client, HttpClient::Open(options.url));
   const HttpHeaders headers = KeyHeaders();
   KU_ASSIGN_OR_RETURN(const std::string model, ServedModelName(*client, headers));
   KU_ASSIGN_OR_RETURN(const std::vector<PlannedCall> plan, PlanLoad(options.load, model));
-  return ReportLoad(options, RunLoad(*client, plan, options.load.concurrency, headers));
+  return ReportLoad(options, RunLoad(*client, plan, options.load.concurrency, headers), report);
 }
 
-Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, int sequences) {
+Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, int sequences,
+                  Report* report) {
   KU_ASSIGN_OR_RETURN(const std::vector<PlannedCall> plan, PlanLoad(options.load, ""));
   int context = 0;
   for (const PlannedCall& call : plan) {
@@ -173,21 +176,21 @@ Status BenchServe(ServeOptions options, EngineConfig config, OpenedModel model, 
   KU_ASSIGN_OR_RETURN(
       const std::unique_ptr<BenchServer> server,
       BenchServer::Start(ConfigOfServer(std::move(config), sequences, context), std::move(model)));
-  PrintServer(*server);
+  PrintDevice(server->engine(), report);
   options.url = server->url();
-  return BenchServe(options);
+  return BenchServe(options, report);
 }
 
-Status BenchServerCost(EngineConfig config, OpenedModel model, const Workload& w) {
+Status BenchServerCost(EngineConfig config, OpenedModel model, const Workload& w, Report* report) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<BenchServer> server,
                       BenchServer::Start(ConfigOfServer(std::move(config), w.LargestBatch(),
                                                         kPromptTokens + w.steps),
                                          std::move(model)));
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<HttpClient> client, HttpClient::Open(server->url()));
-  PrintServer(*server);
-  std::printf("%9s %11s %11s %8s %8s %8s %10s\n", "sequences", "engine_t/s", "server_t/s", "ratio",
-              "least", "most", "engine_cpu");
-  for (const int batch : w.batches) KU_RETURN_IF_ERROR(BenchBatch(*server, *client, batch, w));
+  PrintDevice(server->engine(), report);
+  for (const int batch : w.batches) {
+    KU_RETURN_IF_ERROR(BenchBatch(*server, *client, batch, w, report));
+  }
   return OkStatus();
 }
 

@@ -1,20 +1,13 @@
-// What a load's times say: counts, percentiles and goodput, as a table, JSON and plots.
+// What a load's times say: counts and goodput as facts, percentiles as lines of the report.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "kuiper/base/append_file.h"
-#include "kuiper/engine/engine.h"
 #include "tools/kuiper_bench_serve.h"
-#include "tools/svg_plot.h"
 
 namespace kuiper::tools {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Milliseconds of the requests that are measured and were answered.
 struct Latencies {
@@ -72,32 +65,44 @@ Counts CountsOf(const std::vector<CallTimes>& calls, const ServeOptions& options
   return counts;
 }
 
-using Named = std::vector<std::pair<const char*, const std::vector<double>*>>;
-
-Named NamedLatencies(const Latencies& l) {
-  return {{"ttft_ms", &l.first_token},
-          {"itl_ms", &l.between_tokens},
-          {"e2e_ms", &l.whole},
-          {"late_ms", &l.late}};
+void ReportCounts(const Counts& c, Report* report) {
+  const double seconds = std::max(c.seconds, 1e-9);
+  report->Set("requests", c.requests);
+  report->Set("answered", c.answered);
+  report->Set("good", c.good);
+  report->Set("seconds", c.seconds);
+  report->Set("prompt_tokens", c.prompt_tokens);
+  report->Set("cached_tokens", c.cached_tokens);
+  report->Set("tokens", c.tokens);
+  report->Set("errors", c.errors);
+  report->Print("requests %d, answered %d, failed %d, in %.2f s\n", c.requests, c.answered,
+                c.requests - c.answered, c.seconds);
+  for (const auto& [error, count] : c.errors) {
+    report->Print("failed %d: %s\n", count, error.c_str());
+  }
+  report->Print("requests/s %.3f, prompt tokens/s %.1f (%lld cached), tokens/s %.1f\n",
+                c.answered / seconds, static_cast<double>(c.prompt_tokens) / seconds,
+                static_cast<long long>(c.cached_tokens), static_cast<double>(c.tokens) / seconds);
+  report->Print("goodput %.1f%%, %.3f requests/s\n", 100.0 * c.good / std::max(c.requests, 1),
+                c.good / seconds);
 }
 
-void PrintTable(const Counts& c, const Latencies& latencies) {
-  const double seconds = std::max(c.seconds, 1e-9);
-  std::printf("requests %d, answered %d, failed %d, in %.2f s\n", c.requests, c.answered,
-              c.requests - c.answered, c.seconds);
-  for (const auto& [error, count] : c.errors) std::printf("failed %d: %s\n", count, error.c_str());
-  std::printf("requests/s %.3f, prompt tokens/s %.1f (%lld cached), tokens/s %.1f\n",
-              c.answered / seconds, static_cast<double>(c.prompt_tokens) / seconds,
-              static_cast<long long>(c.cached_tokens), static_cast<double>(c.tokens) / seconds);
-  std::printf("goodput %.1f%%, %.3f requests/s\n", 100.0 * c.good / std::max(c.requests, 1),
-              c.good / seconds);
-  std::printf("%-8s %10s %10s %10s %10s %10s\n", "latency", "mean", "p50", "p90", "p99", "max");
-  for (const auto& [name, values] : NamedLatencies(latencies)) {
-    if (values->empty()) continue;
-    std::printf("%-8s %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, Mean(*values),
-                Percentile(*values, 0.5), Percentile(*values, 0.9), Percentile(*values, 0.99),
-                Percentile(*values, 1));
-  }
+// Compared with another report only where the requests came at the same rate; what the client adds
+// is compared with none.
+void ReportLatency(const char* name, const std::vector<double>& values, double rate, bool is_cost,
+                   Report* report) {
+  if (values.empty()) return;
+  char per_second[32];
+  std::snprintf(per_second, sizeof(per_second), "%g", rate);
+  Line line;
+  line.Key("latency", name).Key("rate", per_second);
+  if (is_cost) line.Cost("ms", SpreadOf(values));
+  line.Figure("mean_ms", Mean(values), 2)
+      .Figure("p50_ms", Percentile(values, 0.5), 2)
+      .Figure("p90_ms", Percentile(values, 0.9), 2)
+      .Figure("p99_ms", Percentile(values, 0.99), 2)
+      .Figure("max_ms", Percentile(values, 1), 2);
+  report->Add(line);
 }
 
 Json SpecJson(const ServeOptions& o) {
@@ -116,67 +121,32 @@ Json CallJson(const CallTimes& call) {
   Json json = {{"planned_s", call.planned}, {"sent_s", call.sent},
                {"ended_s", call.ended},     {"prompt_tokens", call.prompt_tokens},
                {"tokens", call.tokens},     {"error", call.ok() ? Json() : Json(call.error)}};
-  json["arrivals_s"] = Json::array();
-  for (const Arrival& arrival : call.arrivals) json["arrivals_s"].push_back(arrival.seconds);
+  if (!call.ok()) return json;
+  json["ttft_ms"] = call.to_first_token() * 1e3;
+  json["e2e_ms"] = call.to_end() * 1e3;
+  json["itl_ms"] = Json::array();
+  for (const double gap : call.between_tokens()) json["itl_ms"].push_back(gap * 1e3);
   return json;
-}
-
-Json ReportJson(const ServeOptions& options, const Counts& c, const Latencies& latencies,
-                const std::vector<CallTimes>& calls) {
-  Json json = {{"version", Engine::Version()},
-               {"scenario", "serve"},
-               {"load", SpecJson(options)},
-               {"requests", c.requests},
-               {"answered", c.answered},
-               {"good", c.good},
-               {"seconds", c.seconds},
-               {"prompt_tokens", c.prompt_tokens},
-               {"cached_tokens", c.cached_tokens},
-               {"tokens", c.tokens},
-               {"errors", c.errors}};
-  for (const auto& [name, values] : NamedLatencies(latencies)) {
-    if (values->empty()) continue;
-    json[name] = {{"mean", Mean(*values)},
-                  {"p50", Percentile(*values, 0.5)},
-                  {"p90", Percentile(*values, 0.9)},
-                  {"p99", Percentile(*values, 0.99)},
-                  {"max", Percentile(*values, 1)}};
-  }
-  json["calls"] = Json::array();
-  for (const CallTimes& call : calls) json["calls"].push_back(CallJson(call));
-  return json;
-}
-
-std::string ReportSvg(const Latencies& l, const std::vector<CallTimes>& calls) {
-  SvgPanel course{"First token over the load", "planned at, s", "ms", {}, false};
-  for (const CallTimes& call : calls) {
-    if (call.ok()) course.points.emplace_back(call.planned, call.to_first_token() * 1e3);
-  }
-  return SvgPlot({{"Time to first token", "ms", "share of requests", Distribution(l.first_token)},
-                  {"Time between tokens", "ms", "share of tokens", Distribution(l.between_tokens)},
-                  {"Whole answers", "ms", "share of requests", Distribution(l.whole)},
-                  course});
-}
-
-Status WriteFile(const std::string& path, const std::string& text) {
-  if (path.empty()) return OkStatus();
-  std::ofstream out(path);
-  out << text;
-  return out.flush() ? OkStatus() : WriteFailed(path);
 }
 
 }  // namespace
 
-Status ReportLoad(const ServeOptions& options, const std::vector<CallTimes>& all) {
+Status ReportLoad(const ServeOptions& options, const std::vector<CallTimes>& all, Report* report) {
   std::vector<CallTimes> calls;
   std::copy_if(all.begin(), all.end(), std::back_inserter(calls),
                [](const CallTimes& call) { return !call.is_warm_up; });
   const Counts counts = CountsOf(calls, options);
   const Latencies latencies = LatenciesOf(calls);
-  PrintTable(counts, latencies);
-  KU_RETURN_IF_ERROR(
-      WriteFile(options.json, ReportJson(options, counts, latencies, calls).dump(2) + "\n"));
-  KU_RETURN_IF_ERROR(WriteFile(options.svg, ReportSvg(latencies, calls)));
+  report->Set("load", SpecJson(options));
+  ReportCounts(counts, report);
+  const double rate = options.load.request_rate;
+  ReportLatency("ttft", latencies.first_token, rate, true, report);
+  ReportLatency("itl", latencies.between_tokens, rate, true, report);
+  ReportLatency("e2e", latencies.whole, rate, true, report);
+  ReportLatency("late", latencies.late, rate, false, report);
+  Json list = Json::array();
+  for (const CallTimes& call : calls) list.push_back(CallJson(call));
+  report->Set("calls", std::move(list));
   if (counts.answered > 0) return OkStatus();
   return Status(StatusCode::kUnavailable, "no request was answered");
 }

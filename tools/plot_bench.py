@@ -6,7 +6,8 @@
     tools/plot_bench.py SERIES.csv PICTURE.svg        of --scenario memory --csv: waste over time
 
 A line for each value of --by; quartiles, where the report has them, are bars. By default decoded tokens per second over the number of
-sequences, a line for each context. The roofline needs rows with gbps and gflops (--scenario rates or throughput).
+sequences, a line for each context; of --scenario serve the shares of requests and tokens that took no longer, and columns are those of its
+calls, as --x planned_s --y ttft_ms. The roofline needs rows with gbps and gflops (--scenario rates or throughput).
 """
 import argparse
 import csv
@@ -95,12 +96,13 @@ def draw(series, x_name, y_name, log_x, log_y, roofs=()):
 
 
 def read(path):
-    """-> the rows of a report, or of a series."""
+    """-> (the rows of a report or of a series, whether it is a series, the calls of a load that were answered)"""
     try:
         with open(path, newline="") as file:
             if path.endswith(".csv"):
-                return list(csv.DictReader(file)), True
-            return json.load(file)["rows"], False
+                return list(csv.DictReader(file)), True, []
+            report = json.load(file)
+            return report["rows"], False, [call for call in report.get("calls", []) if call["error"] is None]
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror}")
     except (ValueError, KeyError, TypeError):
@@ -115,10 +117,19 @@ def lines(rows, x, y, by):
             low, high = row.get(y + "_quartiles") or (None, None)
             if y == "tokens_per_s" and "ms_quartiles" in row:  # as the time has them
                 high, low = (value * float(row["ms"]) / ms for ms in row["ms_quartiles"])
-            series.setdefault(f"{by} {row[by]}", []).append((float(row[x]), value, low, high))
+            series.setdefault(f"{by} {row[by]}" if by else y, []).append((float(row[x]), value, low, high))
     except (KeyError, TypeError, ValueError):
-        fail(f"the rows have no numbers {x} and {y}, or no {by}")
+        fail(f"the rows have no numbers {x} and {y}" + (f", or no {by}" if by else ""))
     return {name: sorted(points, key=lambda point: point[0]) for name, points in series.items()}
+
+
+def distributions(calls):
+    """Which share of the requests, and of the times between tokens, took no longer than so many milliseconds."""
+    times = {"first token": [call["ttft_ms"] for call in calls], "whole answer": [call["e2e_ms"] for call in calls],
+             "between tokens": [gap for call in calls for gap in call["itl_ms"]]}
+    series = {name: [(max(value, 0.001), 100 * (i + 1) / len(values), None, None) for i, value in enumerate(sorted(values))]
+              for name, values in times.items() if values}
+    return draw(series, "milliseconds", "share that took no longer, %", True, False)
 
 
 def roofline(rows):
@@ -137,21 +148,24 @@ def roofline(rows):
 
 
 def picture(args):
-    rows, is_series = read(args.file)
+    rows, is_series, calls = read(args.file)
     if args.roofline:
         return roofline(rows)
     if is_series:
         series = lines(rows, "seconds", "waste", "layout")
         return draw({name.removeprefix("layout "): [(x, 100 * y, None, None) for x, y, *_ in line]
                      for name, line in series.items()}, "seconds", "empty part of the memory held, %", False, False)
+    if calls and args.y is None:
+        return distributions(calls)
+    rows = calls or rows
     only = args.only or (["phase=decode"] if any("phase" in row for row in rows) and args.y is None else [])
     for condition in only:
         column, _, value = condition.partition("=")
         rows = [row for row in rows if str(row.get(column)) == value]
     if not rows:
         fail("no row is left")
-    context = "tokens" if "tokens" in rows[0] else "context"
-    x, y, by = args.x or "batch", args.y or "tokens_per_s", args.by or context
+    names = [] if calls else [name for name in ("tokens", "context") if name in rows[0]]
+    x, y, by = args.x or "batch", args.y or "tokens_per_s", args.by or next(iter(names), None)
     return draw(lines(rows, x, y, by), x, y, args.log, False)
 
 

@@ -72,8 +72,10 @@ demo::Flag HeadTypeFlag(bool* int8_head) {
 }
 
 demo::Flag WeightsFlag(WeightStorage* storage) {
-  return demo::MakeFlag("weights", demo::WeightStorageChoices(storage),
-                        "CPU: weights of a file in the mapped file, or copied from it");
+  return demo::MakeFlag(
+      "weights", demo::WeightStorageChoices(storage),
+      "CPU: weights of a file in the mapped file, or copied from it (default: auto, "
+      "copied if there is room)");
 }
 
 }  // namespace kuiper::tools

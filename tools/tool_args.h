@@ -31,7 +31,7 @@ int RunTool(int argc, char** argv, const Usage& usage,
 demo::Flag DeviceFlag(Device* device);
 // --lm-head-dtype auto | int8.
 demo::Flag HeadTypeFlag(bool* int8_head);
-// --weights mapped | copied.
+// --weights auto | mapped | copied.
 demo::Flag WeightsFlag(WeightStorage* storage);
 // --kv-cache-dtype auto or the name of a format; absent for auto.
 demo::Flag KvFormatFlag(std::optional<KvFormat>* format);

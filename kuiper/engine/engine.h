@@ -24,6 +24,7 @@
 #include "kuiper/io/template_files.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/kv/kv_event.h"
+#include "kuiper/kv/prefix_event.h"
 #include "kuiper/model/config.h"
 #include "kuiper/model/opened_model.h"
 #include "kuiper/ops/kv_format.h"
@@ -32,8 +33,8 @@
 namespace kuiper {
 
 // Where weights lie that the CPU could use where their file is mapped: other programs share a
-// mapped file and it is there at once, huge pages are read faster.
-enum class WeightStorage { kMapped, kCopied };
+// mapped file, copies in huge pages are read faster. kAuto: as UseOfMapped of engine_memory.h.
+enum class WeightStorage { kAuto, kMapped, kCopied };
 
 struct EngineConfig {
   std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
@@ -42,7 +43,7 @@ struct EngineConfig {
   OpsOptions ops;
   std::optional<DType> dtype;  // weights are converted; absent = as stored
   bool int8_head = false;      // quantise the head while it is loaded
-  WeightStorage weight_storage = WeightStorage::kMapped;
+  WeightStorage weight_storage = WeightStorage::kAuto;
   std::optional<KvFormat> kv_format;  // absent = the type of the weights
   bool need_tokenizer = true;         // false: ids in, ids out; a missing tokenizer is no error
 
@@ -92,6 +93,8 @@ struct EngineConfig {
   // Told what becomes of each page of a paged KV cache (kv/kv_event.h, kv/page_map.h), until the
   // engine is destroyed; empty: nobody watches.
   KvObserver on_kv_event;
+  // Told what the prefix cache of a paged KV cache holds (kv/prefix_event.h), as long.
+  PrefixObserver on_prefix_event;
 
   // Called while weights are read: bytes so far, bytes in all.
   std::function<void(size_t done, size_t total)> progress;

@@ -131,4 +131,13 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   return plan;
 }
 
+MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan) {
+  constexpr size_t kWorthCopying = size_t{64} << 20;
+  const size_t without_kv = plan.total_bytes() - plan.kv_bytes;
+  const bool copies = storage == WeightStorage::kCopied ||
+                      (storage == WeightStorage::kAuto && plan.weight_bytes >= kWorthCopying &&
+                       without_kv + plan.weight_bytes <= plan.budget_bytes);
+  return copies ? MappedWeights::kCopy : MappedWeights::kRead;
+}
+
 }  // namespace kuiper

@@ -7,6 +7,7 @@
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/memory_planner.h"
 #include "kuiper/engine/model_runner.h"
+#include "kuiper/model/weight_source.h"
 
 namespace kuiper {
 
@@ -28,5 +29,8 @@ MemoryRequest RequestOf(const EngineConfig& config, const ModelConfig& model,
 // The plan, and the KV cache of it.
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
                               KvShape* kv);
+// kAuto: weights are copied that are larger than caches, if the copy and the file's pages, which
+// the next program that loads them should find in memory, both have room.
+MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan);
 
 }  // namespace kuiper

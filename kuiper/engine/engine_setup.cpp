@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kuiper/base/log.h"
+#include "kuiper/base/parallel.h"
 #include "kuiper/base/text.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_memory.h"
@@ -344,7 +345,8 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   LoadOptions load;
   load.max_context = s->config.max_context;
   load.weights = WeightsOf(config);
-  if (config.weight_storage == WeightStorage::kCopied) load.mapped = MappedWeights::kCopy;
+  load.mapped = UseOfMapped(config.weight_storage, s->plan);
+  load.num_threads = NumThreads(config.ops.num_threads);
   if (config.progress) {
     load.progress = [&config](int64_t done, int64_t total) {
       config.progress(static_cast<size_t>(done), static_cast<size_t>(total));

@@ -12,7 +12,8 @@ KvStorage::KvStorage(const EngineConfig& config, KvCache& kv)
       touched_rows_(config.paged ? 0 : kv.shape().num_pages, 0) {
   if (paged_) pool_.set_observer(config.on_kv_event);
   if (!config.prefix_cache) return;
-  reuse_ = paged_ ? MakePageReuse(pool_, config.prefix_cache_tokens) : MakeRowReuse(pool_);
+  reuse_ = paged_ ? MakePageReuse(pool_, config.prefix_cache_tokens, config.on_prefix_event)
+                  : MakeRowReuse(pool_);
 }
 
 StatusOr<std::unique_ptr<KvStorage>> KvStorage::Create(const EngineConfig& config,

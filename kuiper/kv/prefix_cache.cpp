@@ -1,9 +1,11 @@
 #include "kuiper/kv/prefix_cache.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kuiper/base/check.h"
+#include "kuiper/base/hash.h"
 
 namespace kuiper {
 namespace {
@@ -12,8 +14,11 @@ constexpr int kNoIndex = -1;  // the tree is no block table
 
 }  // namespace
 
-PrefixCache::PrefixCache(BlockPool& pool, int64_t max_tokens)
-    : pool_(pool), max_pages_(pool.num_pages()), node_of_page_(pool.num_pages() + 1) {
+PrefixCache::PrefixCache(BlockPool& pool, int64_t max_tokens, PrefixObserver observer)
+    : pool_(pool),
+      observer_(std::move(observer)),
+      max_pages_(pool.num_pages()),
+      node_of_page_(pool.num_pages() + 1) {
   KU_CHECK(max_tokens >= 0);
   pool_.set_listener(this);
   if (max_tokens > 0) {
@@ -129,6 +134,7 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
     node_of_page_[node->page] = nullptr;
     pool_.Release(node->page);
     pool_.TellHeld(KvEvent::Kind::kEvict, {}, kNoIndex, node->page);
+    if (node->block != 0) observer_({.kind = PrefixEvent::Kind::kRemoved, .hash = node->block});
     const auto [begin, end] = nodes_.equal_range(node->hash);
     nodes_.erase(std::find_if(
         begin, end, [&](const Nodes::value_type& entry) { return entry.second.get() == node; }));
@@ -144,6 +150,7 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
 }
 
 void PrefixCache::Clear() {
+  if (observer_ && !nodes_.empty()) observer_({.kind = PrefixEvent::Kind::kCleared});
   std::fill(node_of_page_.begin(), node_of_page_.end(), nullptr);
   for (const auto& [hash, node] : nodes_) {
     pool_.Release(node->page);
@@ -201,7 +208,22 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   pool_.TellHeld(KvEvent::Kind::kShare, {}, kNoIndex, page);
   node_of_page_[page] = added;
   Pin(added);  // the caller holds it
+  if (observer_) TellStored(added);
   return added;
+}
+
+void PrefixCache::TellStored(Node* node) {
+  const bool is_first = node->parent == &root_;
+  const bool has_ids = std::ranges::all_of(
+      node->keys, [](uint64_t key) { return key <= std::numeric_limits<int32_t>::max(); });
+  if (!has_ids || (!is_first && node->parent->block == 0)) return;
+  PrefixEvent event;
+  event.tokens.assign(node->keys.begin(), node->keys.end());
+  event.parent = node->parent->block;
+  const uint64_t hash = Fnv1a64(event.tokens, is_first ? kFnv1a64Init : event.parent);
+  event.hash = std::max<uint64_t>(hash & std::numeric_limits<int64_t>::max(), 1);
+  node->block = event.hash;
+  observer_(std::move(event));
 }
 
 PrefixCache::Node* PrefixCache::NodeAt(const Cursor& cursor) {

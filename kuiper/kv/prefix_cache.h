@@ -19,7 +19,8 @@ namespace kuiper {
 class PrefixCache final : public KvReuse, private PageListener {
  public:
   // max_tokens: what the tree may keep (0: as much as the pool has). The pool outlives the tree.
-  PrefixCache(BlockPool& pool, int64_t max_tokens);
+  // `observer` may be empty.
+  PrefixCache(BlockPool& pool, int64_t max_tokens, PrefixObserver observer = {});
   ~PrefixCache() override;
 
   // Longest cached prefix of `keys` in whole pages; marks the path as used.
@@ -60,7 +61,8 @@ class PrefixCache final : public KvReuse, private PageListener {
     int num_pinned_children = 0;
     uint64_t serial = 0;
     uint64_t last_used = 0;
-    uint64_t hash = 0;  // of parent and keys
+    uint64_t hash = 0;   // of parent and keys
+    uint64_t block = 0;  // PrefixEvent::hash; 0: the observer does not know it
   };
   using Nodes = std::unordered_multimap<uint64_t, std::unique_ptr<Node>>;
   static uint64_t Hash(const Node* parent, std::span<const uint64_t> keys);
@@ -73,8 +75,10 @@ class PrefixCache final : public KvReuse, private PageListener {
   void OnShared(int32_t page) override;
   void OnUnshared(int32_t page) override;
   int EvictOlderThan(uint64_t limit, int num_pages);
+  void TellStored(Node* node);
 
   BlockPool& pool_;
+  const PrefixObserver observer_;
   int max_pages_;
   Node root_;  // holds no page
   Nodes nodes_;

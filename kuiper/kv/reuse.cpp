@@ -90,8 +90,9 @@ class RowReuse final : public KvReuse {
 
 }  // namespace
 
-std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens) {
-  return std::make_unique<PrefixCache>(pool, max_tokens);
+std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens,
+                                       PrefixObserver observer) {
+  return std::make_unique<PrefixCache>(pool, max_tokens, std::move(observer));
 }
 
 std::unique_ptr<KvReuse> MakeRowReuse(BlockPool& pool) {

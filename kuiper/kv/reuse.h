@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kuiper/kv/block_pool.h"
+#include "kuiper/kv/prefix_event.h"
 
 namespace kuiper {
 
@@ -65,7 +66,8 @@ class KvReuse {
 };
 
 // Shares full pages through a PrefixCache of at most max_tokens tokens.
-std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens);
+std::unique_ptr<KvReuse> MakePageReuse(BlockPool& pool, int64_t max_tokens,
+                                       PrefixObserver observer = {});
 // Keeps the rows of finished sequences; a prompt takes over the row with the longest common prefix.
 std::unique_ptr<KvReuse> MakeRowReuse(BlockPool& pool);
 

@@ -165,7 +165,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   // Memory of a device may not come out of what the cache holds, as on a Jetson.
   if (ops.device().traits().reads_host_memory) source.KeepCached();
   int64_t bytes_done = 0;
-  WeightPlacer placer(source, ops, options.mapped, [&](int64_t bytes) {
+  WeightPlacer placer(source, ops, options.mapped, options.num_threads, [&](int64_t bytes) {
     bytes_done += bytes;
     if (options.progress) options.progress(bytes_done, source.file_bytes());
   });

@@ -23,6 +23,7 @@ struct LoadOptions {
   int max_context = 0;  // positions the RoPE table covers; 0 = the model's limit
   WeightOptions weights;
   MappedWeights mapped = MappedWeights::kRead;
+  int num_threads = 1;  // that copy
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 

@@ -1,24 +1,32 @@
 #include "kuiper/model/weight_placer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <utility>
 
+#include "kuiper/base/parallel.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
 #include "kuiper/model/quantized/int8_rows.h"
 #include "kuiper/model/quantized/made_up.h"
 
 namespace kuiper {
+namespace {
 
-WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped,
+constexpr int64_t kMinThreadBytes = 1 << 20;  // that are worth a thread
+
+}  // namespace
+
+WeightPlacer::WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped, int num_threads,
                            std::function<void(int64_t bytes)> report)
     : source_(source),
       ops_(ops),
       report_(std::move(report)),
       reads_in_place_(ops.device().traits().reads_host_memory),
-      mapped_use_(mapped) {}
+      mapped_use_(mapped),
+      num_threads_(num_threads) {}
 
 StatusOr<Tensor> WeightPlacer::Place(const std::string& name, const Tensor& host, DType dtype) {
   const bool aligned = reinterpret_cast<uintptr_t>(host.data) % DTypeBytes(host.dtype) == 0;
@@ -49,7 +57,16 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
     const int64_t n = static_cast<int64_t>(piece.size() / src_bytes);
     const int64_t written = n * static_cast<int64_t>(dst_bytes);
     KU_ASSIGN_OR_RETURN(char* const target, HostOf(out, written));
-    if (!ConvertFloats(target, dst.dtype, piece.data(), host.dtype, n)) {
+    // Threads share the page faults, which take longer than the copy.
+    std::atomic<bool> fits{true};
+    const auto convert = [&](int64_t begin, int64_t end) {
+      const char* from = piece.data() + begin * static_cast<int64_t>(src_bytes);
+      char* const to = target + begin * static_cast<int64_t>(dst_bytes);
+      if (!ConvertFloats(to, dst.dtype, from, host.dtype, end - begin)) fits = false;
+    };
+    const int64_t threads = std::min<int64_t>(num_threads_, written / kMinThreadBytes);
+    ParallelRanges(n, static_cast<int>(threads), convert);
+    if (!fits) {
       return TooLargeFor(dst.dtype, source_.files().path + ": tensor " + Quoted(name));
     }
     Deliver(out, written);

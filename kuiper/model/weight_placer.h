@@ -21,8 +21,9 @@ namespace kuiper {
 
 class WeightPlacer {
  public:
-  // `report` hears of the bytes that were read since the last time.
-  WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped,
+  // Dense weights are copied by num_threads. `report` hears of the bytes that were read since the
+  // last time.
+  WeightPlacer(WeightSource& source, Ops& ops, MappedWeights mapped, int num_threads,
                std::function<void(int64_t bytes)> report);
 
   // The tensor that `host` of the source becomes as `dtype`; made up when it has no data. `name` is
@@ -59,6 +60,7 @@ class WeightPlacer {
   std::function<void(int64_t bytes)> report_;
   const bool reads_in_place_;
   const MappedWeights mapped_use_;
+  const int num_threads_;
   Buffer staging_;  // pinned, for uploads
   std::vector<Buffer> buffers_;
   std::vector<Tensor> mapped_;

@@ -5,7 +5,7 @@
 
 #include "kuiper/base/check.h"
 #include "kuiper/base/half.h"
-#include "kuiper/quant/parallel.h"
+#include "kuiper/base/parallel.h"
 
 namespace kuiper {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kuiper/base/check.h"
-#include "kuiper/quant/parallel.h"
+#include "kuiper/base/parallel.h"
 
 namespace kuiper {
 

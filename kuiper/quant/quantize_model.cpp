@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "kuiper/base/hash.h"
 #include "kuiper/base/json.h"
+#include "kuiper/base/parallel.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
 #include "kuiper/model/file_weights.h"
@@ -210,8 +210,7 @@ StatusOr<QuantizeResult> QuantizeModel(const std::string& source, const std::str
   const int num_parts = opened->config.decoder.layers + 1;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointDirectory> directory,
                       CheckpointDirectory::Open(output, Fingerprint(*opened, options), num_parts));
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int num_threads = options.num_threads > 0 ? options.num_threads : std::max(cores, 1);
+  const int num_threads = NumThreads(options.num_threads);
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops,
                       MakeOps(Device{}, {.num_threads = options.num_threads}));
   KU_RETURN_IF_ERROR(QuantizeJob(options, *opened, *directory, *ops, num_threads).Run(source));

@@ -6,7 +6,7 @@
 
 #include "kuiper/base/check.h"
 #include "kuiper/ops/op_args.h"
-#include "kuiper/quant/parallel.h"
+#include "kuiper/base/parallel.h"
 
 namespace kuiper {
 namespace {

@@ -79,8 +79,8 @@ const std::vector<Server::Route>& Server::Routes() {
   const auto compute = [](const char* path, Computation compute) {
     return Route{"POST", path, nullptr, compute, nullptr};
   };
-  const auto get = [](const char* path, Answer answer, bool needs_model = true) {
-    return Route{"GET", path, nullptr, nullptr, answer, true, needs_model};
+  const auto get = [](const char* path, Answer answer) {
+    return Route{"GET", path, nullptr, nullptr, answer};
   };
   const auto open = [](const char* path, Answer answer) {  // for everybody, at any time
     return Route{"GET", path, nullptr, nullptr, answer, false, false};
@@ -99,7 +99,6 @@ const std::vector<Server::Route>& Server::Routes() {
       get("/models/", &Server::OneModel),
       get("/props", &Server::Props),
       get("/kuiper/kv", &Server::WatchKv),
-      get("/metrics", &Server::GetMetrics, false),
       open("/", &Server::Page),
       open("/kuiper/page.css", &Server::Page),
       open("/kuiper/page.js", &Server::Page),
@@ -107,6 +106,7 @@ const std::vector<Server::Route>& Server::Routes() {
       open("/kuiper/verify.js", &Server::Page),
       open("/version", &Server::Version),
       open("/health", &Server::Health),
+      open("/metrics", &Server::GetMetrics),
       open("/ping", &Server::Ping),
   };
   return routes;

@@ -1,4 +1,5 @@
 """A server of a model, for the tests that ask it as other programs do."""
+import itertools
 import json
 import os
 import signal
@@ -11,8 +12,10 @@ import urllib.request
 class Server:
     """`with` gives the server when it is ready; then it must end with exit code 0 at SIGTERM."""
 
+    numbers = itertools.count()
+
     def __init__(self, program, model, scratch, *args):
-        self.port_file = os.path.join(scratch, f"port-{id(self)}")
+        self.port_file = os.path.join(scratch, f"port-{next(self.numbers)}")
         self.process = subprocess.Popen([program, model, "--device", "cpu", "--port", "0", "--port-file", self.port_file,
                                          "--served-model-name", "tiny", *args])
 

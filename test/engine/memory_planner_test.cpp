@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "kuiper/engine/engine_memory.h"
 #include "kuiper/kernels/cpu/host_memory.h"
 #include "test/engine/engine_test_util.h"
 
@@ -49,6 +50,21 @@ TEST(MemoryPlannerTest, ContiguousKeepsARowPerSequence) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->num_pages, 2);
   EXPECT_EQ(plan->kv_bytes, 2u * 8192 * 147456);
+}
+
+TEST(MemoryPlannerTest, WeightsAreCopiedWhereThereIsRoomForThemTwice) {
+  MemoryPlan plan{.weight_bytes = 64 << 20, .activation_bytes = 1 << 20, .kv_bytes = 300 << 20};
+  plan.budget_bytes = 129 << 20;
+  const auto of = [&](WeightStorage storage) { return UseOfMapped(storage, plan); };
+  EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kCopy) << "nobody uses all of the KV cache";
+  EXPECT_EQ(of(WeightStorage::kMapped), MappedWeights::kRead);
+  --plan.budget_bytes;
+  EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kRead);
+  EXPECT_EQ(of(WeightStorage::kCopied), MappedWeights::kCopy);
+  plan.budget_bytes = 1 << 30;
+  EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kCopy);
+  --plan.weight_bytes;
+  EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kRead) << "small";
 }
 
 TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
@@ -286,7 +302,9 @@ TEST(MemoryTableTest, SaysWhatFitsWhereThePlanDoesNot) {
   const OpenedModel model = OpenModel(config.model_path).value();
   const auto table = Engine::PlanTable(config, model);
   ASSERT_TRUE(table.ok()) << table.status().message();
-  EXPECT_EQ(table->fits.message(), Engine::Plan(config, model).status().message());
+  // Other programs change the free memory, which both name at the end.
+  const auto begin = [](const std::string& text) { return text.substr(0, text.find(" of ")); };
+  EXPECT_EQ(begin(table->fits.message()), begin(Engine::Plan(config, model).status().message()));
   EXPECT_EQ(table->fits.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(table->chosen().largest_context, 0);
   EXPECT_LT(table->chosen().free_bytes(), 0);

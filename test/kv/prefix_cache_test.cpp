@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <numeric>
+#include <random>
 #include <vector>
 
 namespace kuiper {
@@ -329,6 +332,96 @@ TEST_F(PrefixCacheTest, ReturnedMatchLeavesNoTrace) {
   EXPECT_EQ(tree.stats().hits, 0);
   EXPECT_EQ(tree.stats().tokens_requested, 0);
   EXPECT_EQ(tree.stats().tokens_hit, 0);
+}
+
+// Follows the events as a router does: the tokens up to the end of each block, by its hash.
+struct Follower {
+  std::map<uint64_t, std::vector<int32_t>> paths;
+  int num_cleared = 0;
+
+  PrefixObserver observer() {
+    return [this](const PrefixEvent& event) {
+      if (event.kind == PrefixEvent::Kind::kCleared) {
+        paths.clear();
+        ++num_cleared;
+      } else if (event.kind == PrefixEvent::Kind::kRemoved) {
+        EXPECT_EQ(paths.erase(event.hash), 1u);
+      } else {
+        EXPECT_TRUE(event.parent == 0 || paths.contains(event.parent));
+        std::vector<int32_t> path =
+            event.parent == 0 ? std::vector<int32_t>{} : paths[event.parent];
+        path.insert(path.end(), event.tokens.begin(), event.tokens.end());
+        EXPECT_TRUE(event.hash > 0 && event.hash < uint64_t{1} << 63);
+        EXPECT_TRUE(paths.emplace(event.hash, path).second);
+      }
+    };
+  }
+  // Whole blocks of `keys`, from the first one, that were told.
+  int Depth(const Keys& keys, int page_size) const {
+    int length = 0;
+    const std::vector<int32_t> tokens(keys.begin(), keys.end());
+    const auto has = [&](int count) {
+      const std::vector<int32_t> begin(tokens.begin(), tokens.begin() + count);
+      return std::ranges::any_of(paths, [&](const auto& entry) { return entry.second == begin; });
+    };
+    while (length + page_size <= static_cast<int>(tokens.size()) && has(length + page_size)) {
+      length += page_size;
+    }
+    return length;
+  }
+};
+
+TEST_F(PrefixCacheTest, EventsRebuildTheTree) {
+  Follower follower;
+  std::mt19937 dice(5);
+  {
+    PrefixCache tree(pool_, 0, follower.observer());
+    for (int round = 0; round < 400; ++round) {
+      // Few different prompts, so that they share beginnings; of all lengths around pages.
+      Keys keys(dice() % (3 * kPageSize + 2));
+      for (uint64_t& key : keys) key = dice() % 2;
+      if (static_cast<int>(keys.size()) / kPageSize <= pool_.num_free()) Cache(tree, keys);
+      if (dice() % 4 == 0) tree.Evict(static_cast<int>(dice() % 6));
+      if (dice() % 100 == 0) tree.Clear();
+      ASSERT_EQ(follower.paths.size(), static_cast<size_t>(tree.num_pages()));
+      const auto found = Find(tree, keys).size() * kPageSize;
+      ASSERT_EQ(follower.Depth(keys, kPageSize), static_cast<int>(found)) << "round " << round;
+    }
+    EXPECT_GT(follower.num_cleared, 0);
+    Cache(tree, Range(100, kPageSize));
+  }
+  EXPECT_TRUE(follower.paths.empty()) << "the end of the tree is told";
+}
+
+TEST_F(PrefixCacheTest, EventsNameTheSameTokensTheSameWay) {
+  Follower first, second;
+  BlockPool other(33, kPageSize);
+  PrefixCache a(pool_, 0, first.observer());
+  PrefixCache b(other, 0, second.observer());
+  const Keys keys = Range(7, 3 * kPageSize);
+  Cache(a, Range(50, kPageSize));
+  Cache(a, keys);
+  Pages pages;
+  ASSERT_TRUE(other.Allocate(3, &pages));
+  b.Insert(keys, pages);
+  for (int32_t page : pages) other.Release(page);
+  EXPECT_EQ(second.paths.size(), 3u);
+  for (const auto& [hash, path] : second.paths) EXPECT_EQ(first.paths[hash], path);
+}
+
+TEST_F(PrefixCacheTest, EventsLeaveOutWhatIdsDoNotTell) {
+  Follower follower;
+  PrefixCache tree(pool_, 0, follower.observer());
+  Keys picture = Range(0, 3 * kPageSize);
+  picture[kPageSize + 1] |= uint64_t{1} << 63;
+  Keys salted = Range(0, 2 * kPageSize);
+  salted[0] |= uint64_t{1} << 63;
+  Cache(tree, picture);
+  Cache(tree, salted);
+  EXPECT_EQ(tree.num_pages(), 5);
+  EXPECT_EQ(follower.paths.size(), 1u) << "the first page of the prompt with a picture";
+  EXPECT_EQ(tree.Evict(5), 5);
+  EXPECT_TRUE(follower.paths.empty());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -52,7 +53,16 @@ class SparseModel {
     header.resize((header.size() + 63) / 64 * 64, ' ');  // aligned data can stay in the file
     const std::string bytes = test::SafetensorsBytes(header, "");
     test::WriteFile(file(), bytes);
+    data_begin_ = static_cast<int64_t>(bytes.size());
     std::filesystem::resize_file(file(), bytes.size() + data_bytes_);
+  }
+
+  // Sets the embeddings [kVocab, kHidden].
+  void Write(const std::vector<float>& embeddings) const {
+    std::fstream out(file(), std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(data_begin_);
+    out.write(reinterpret_cast<const char*>(embeddings.data()),
+              static_cast<std::streamsize>(embeddings.size() * sizeof(float)));
   }
 
   const std::string& path() const { return dir_.path(); }
@@ -74,7 +84,7 @@ class SparseModel {
 
   test::TempDir dir_;
   std::string header_;
-  int64_t data_bytes_ = 0;
+  int64_t data_bytes_ = 0, data_begin_ = 0;
 };
 
 // Pages of files in this process, in bytes; -1 where the system does not say.
@@ -232,6 +242,33 @@ TEST(LoadingTest, WhatStaysInTheFileIsMappedWhenItIsLoaded) {
   const auto loaded = LoadModel(std::move(opened), *ops, {});
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_GT(FileRss() - before, bytes - (int64_t{1} << 20));
+}
+
+// Pieces are divided among threads, in parts that are not equal.
+TEST(LoadingTest, ManyThreadsCopyWhatOneCopies) {
+  const SparseModel model;
+  std::vector<float> embeddings(kVocab * kHidden);
+  for (size_t i = 0; i < embeddings.size(); ++i) embeddings[i] = static_cast<float>(i % 65521);
+  model.Write(embeddings);
+  const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
+  LoadOptions options;
+  options.mapped = MappedWeights::kCopy;
+  options.num_threads = 3;
+  const auto loaded = LoadModel(OpenModel(model.path()).value(), *ops, options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const Tensor& copied = (*loaded)->decoder().weights().embed;
+  ASSERT_EQ(copied.bytes(), static_cast<int64_t>(embeddings.size() * sizeof(float)));
+  EXPECT_EQ(std::memcmp(copied.data, embeddings.data(), copied.bytes()), 0);
+
+  options.weights.dtype = DType::kF16;
+  for (const size_t at : {size_t{0}, embeddings.size() / 2, embeddings.size() - 1}) {
+    std::vector<float> large(embeddings.size());
+    large[at] = 65536;
+    model.Write(large);
+    const auto refused = LoadModel(OpenModel(model.path()).value(), *ops, options);
+    ASSERT_FALSE(refused.ok()) << at;
+    EXPECT_EQ(refused.status().code(), StatusCode::kModel);
+  }
 }
 
 TEST(LoadingTest, ReadsNothingThatIsLeftForLater) {

@@ -173,7 +173,12 @@ TEST(ServerCare, KeysAreAskedFor) {
   EXPECT_EQ(served.Ask("GET", "/v1/models").status, 401);
   EXPECT_EQ(served.Ask("GET", "/v1/models", "", "Authorization: Bearer secret\r\n").status, 200);
   EXPECT_EQ(served.Ask("GET", "/v1/models", "", "X-Api-Key: secret\r\n").status, 200);
-  EXPECT_EQ(served.Ask("GET", "/health").status, 200);
+  for (const char* path : {"/health", "/metrics", "/ping", "/version"}) {
+    EXPECT_EQ(served.Ask("GET", path).status, 200) << path;
+  }
+  for (const char* path : {"/props", "/kuiper/kv?once=1"}) {
+    EXPECT_EQ(served.Ask("GET", path).status, 401) << path << " says more than how it goes";
+  }
 }
 
 TEST(ServerCare, AServerThatLoadsSaysSo) {

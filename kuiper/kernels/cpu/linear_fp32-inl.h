@@ -3,8 +3,10 @@
 // linear_quantized.cpp, after simd-inl.h.
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
+// Uses what the tile header defines.
+#include "kuiper/kernels/cpu/linear_outer-inl.h"
 #if HWY_TARGET == HWY_AVX3
-#include "kuiper/kernels/cpu/linear_fold_avx512-inl.h"
+#include "kuiper/kernels/cpu/linear_avx512-inl.h"
 #endif
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -76,6 +78,14 @@ struct Fp32Model {
     hn::Store(v, F32Tag(),
               reinterpret_cast<float*>(chunk) + step * kSumLanes + vector * kVectorLanes);
   }
+  static HWY_INLINE Vec Broadcast(const uint8_t* word) {
+    float value;
+    memcpy(&value, word, sizeof(value));
+    return hn::Set(F32Tag(), value);
+  }
+  static HWY_INLINE Vec LoadPanel(const uint8_t* words) {
+    return hn::Load(F32Tag(), reinterpret_cast<const float*>(words));
+  }
   static HWY_INLINE Vec Pin(Vec v) {
 #if HWY_TARGET == HWY_AVX3
     // Keeps GCC from loading x again in each multiply-add: 28 loads per 24 instead of 10.
@@ -85,6 +95,12 @@ struct Fp32Model {
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) {
     return hn::MulAdd(w, x, acc);
+  }
+  static HWY_INLINE Acc MultiplyAdd(Acc a, Acc b, Acc acc) {
+    return hn::MulAdd(a, b, acc);
+  }
+  static HWY_INLINE Acc Add(Acc a, Acc b) {
+    return hn::Add(a, b);
   }
   static void Burst(int64_t iterations) {
     constexpr int kCount = kAccRegisters;
@@ -101,6 +117,12 @@ struct Fp32Model {
   }
 
 #if HWY_TARGET == HWY_AVX3
+  static constexpr int kPackRows = 16;
+  static HWY_INLINE void StoreLanes(const Vec (&rows)[16], int, uint8_t* to, size_t to_stride) {
+    __m512i raw[16];
+    KU_UNROLL for (int i = 0; i < 16; ++i) raw[i] = _mm512_castps_si512(rows[i].raw);
+    StoreTransposed(raw, to, to_stride);
+  }
   static constexpr bool kFoldsRegisters = true;
   template <int MR, int NR>
   static HWY_INLINE void Fold(const Acc (&acc)[MR][NR][1], float* y, size_t stride, bool add) {
@@ -110,6 +132,26 @@ struct Fp32Model {
     FoldAvx512<MR, NR>(raw, y, stride, add);
   }
 #else
+#if HWY_TARGET == HWY_SCALAR
+  static constexpr int kPackRows = 1;
+  static HWY_INLINE void StoreWords(const Vec (&rows)[1], float* words) {
+    StoreAcc(rows[0], words);
+  }
+#else
+  static constexpr int kPackRows = 4;
+  static HWY_INLINE void StoreWords(const Vec (&rows)[4], float* words) {
+    hn::StoreInterleaved4(rows[0], rows[1], rows[2], rows[3], F32Tag(), words);
+  }
+#endif
+  static HWY_INLINE void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to,
+                                    size_t to_stride) {
+    alignas(64) float words[kPackRows * kVectorLanes];
+    StoreWords(rows, words);
+    KU_UNROLL for (int i = 0; i < kVectorLanes; ++i) {
+      memcpy(to + LanePlace(vector * kVectorLanes + i) * to_stride, words + i * kPackRows,
+             kPackRows * sizeof(float));
+    }
+  }
   static constexpr bool kFoldsRegisters = false;
   template <int MR, int NR>
   static HWY_INLINE void FoldLanes(const float* lanes, float* y, size_t stride, bool add) {

@@ -1,5 +1,5 @@
-// One call of CpuLinear and how its output is cut into work items: shared by cpu_linear.cpp, for
-// few tokens, and linear_blocked.cpp, for many. Nobody else includes it.
+// One call of CpuLinear and how its output is cut into work items: shared by cpu_linear.cpp,
+// linear_streamed.cpp, for few tokens, and linear_blocked.cpp, for many. Nobody else includes it.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,9 @@ struct LinearJob {
   Epilogue epilogue;
   float* out;
   size_t out_stride;
-  uint8_t* activations;  // [sub-block of K][T][chunks of the sub-block]
+  // Few tokens: [sub-block of K][T][chunks of the sub-block]; many: [fold block][tile of tokens] of
+  // OuterArgs::x.
+  uint8_t* activations;
   int tokens;
 
   int in() const { return w.in; }
@@ -37,21 +39,46 @@ struct LinearJob {
   int cut_parts() const { return paired() ? 1 : w.num_parts; }
   int rows(int part) const { return static_cast<int>(w.parts[part].weight.rows()); }
   int fold_k() const { return kernel.chunk * kFoldChunks; }
-  int sub_k() const { return kernel.chunk * kernel.sub_chunks; }
+  // Few tokens leave room in L1 for whole rows.
+  int sub_chunks() const { return tokens <= 4 ? kFoldChunks : kernel.sub_chunks; }
+  int sub_k() const { return kernel.chunk * sub_chunks(); }
   int chunks() const { return CeilDiv(w.in, kernel.chunk); }
   // Bytes of `elements` of a row of W.
   size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().RowBytes(elements)); }
   // Bytes from one row of x to the next in the sub-block that starts at element k0.
   size_t XStride(int k0) const {
-    return static_cast<size_t>(std::min(kernel.sub_chunks, chunks() - k0 / kernel.chunk)) *
+    return static_cast<size_t>(std::min(sub_chunks(), chunks() - k0 / kernel.chunk)) *
            kernel.chunk_bytes;
   }
   uint8_t* X(int k0, int token) const {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
+  // Many tokens: tiles of nearly equal size.
+  int tiles() const { return CeilDiv(tokens, kernel.outer_rows); }
+  int TileBegin(int tile) const {
+    return static_cast<int>(static_cast<int64_t>(tokens) * tile / tiles());
+  }
+  // Words of `elements` of a row of x, in whole chunks.
+  size_t Words(int elements) const {
+    return static_cast<size_t>(CeilDiv(elements, kernel.chunk)) * kernel.chunk_bytes /
+           sizeof(float);
+  }
+  // The tile in the fold block that starts at element k0.
+  uint8_t* XTile(int k0, int tile) const {
+    const size_t words = Words(std::min(fold_k(), in() - k0));
+    return activations + (Words(k0) * tiles() + words * tile) * kernel.outer_rows * sizeof(float);
+  }
+  // Few tokens; more are computed in blocks, which widen W once.
+  bool streamed() const { return tokens <= (kernel.widens ? 16 : 32); }
   bool quantized() const { return kernel.widen != nullptr; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
+  // What follows column k of rows [row, row + rows) up to column `end`.
+  Prefetcher Fetch(int part, int row, int rows, int k, int end) const {
+    const WeightRows at = W(part, row, k);
+    const size_t lines = CeilDiv(RowBytes(end - k), kLine);
+    return {at.values, at.stride, rows, static_cast<int>(lines)};
+  }
   // The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
   static int NextRows(int left, int full) {
     return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
@@ -116,8 +143,10 @@ inline float BiasAt(const Tensor& bias, int i) {
   return bias.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
 }
 
-// linear_blocked.cpp: workspace of BlockedScratchBytes for each thread, 64-byte aligned.
 size_t BlockedScratchBytes(int tokens, int in);
+// workspace: BlockedScratchBytes or more for each thread, 64-byte aligned.
+void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                   size_t workspace_bytes);
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                   size_t workspace_bytes);
 

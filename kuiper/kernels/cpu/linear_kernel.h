@@ -9,7 +9,9 @@
 // right with fused multiply-adds; BF16 takes the odd, then the even element of pair i in lane i,
 // which is what vdpbf16ps does, and its activations are rounded to BF16 (nearest, ties to even).
 // The lanes are folded 8+8, 4+4, 2+2, 1+1, and the sums of the blocks are added left to right.
-// Everything else (sub-blocks, tiles, packing, threads) moves the same additions around.
+// Everything else (sub-blocks, tiles, packing, threads) moves the same additions around: few tokens
+// keep the 16 lanes of a sum in registers (dot products along K), many tokens one lane of many sums
+// (outer products), which is then added to its partners in the order of the fold.
 //
 // Quantised weights: K is cut into units of WeightFormat::unit_columns(). In a unit 16 lanes start
 // at zero and take chunks of 32 as BF16 does, the odd element of pair i, then the even one, with
@@ -34,7 +36,7 @@ namespace kuiper::cpu {
 
 constexpr int kFoldChunks = 128;  // chunks per fold block
 constexpr int kSumLanes = 16;     // FP32 lanes of one accumulator
-constexpr int kPanelRows = 4;     // rows of W per tile
+constexpr int kPanelRows = 4;     // rows of W per tile of dot products
 constexpr int kMaxTileRows = 6;   // rows of x per tile, at most
 // Units of a quantised row in a fold block, at most.
 constexpr int kMaxUnits = kFoldChunks;
@@ -56,18 +58,38 @@ inline WeightRows RowsOf(const WeightMatrix& w, int row, int column) {
           stride};
 }
 
-// The units in columns [begin, end), which lie in one fold block, of `rows` rows of a quantised W,
-// `apart` from one to the next.
+// The units in columns [begin, end), which lie in one fold block, of `rows` rows of a quantised W.
 struct UnitRange {
-  int row, rows, apart;
+  int row, rows;
   int begin, end;
 };
 
-// One tile over one range of K inside a fold block.
+// Walks over rows of W line by line and prefetches them, a few lines at a time: in linear bursts,
+// since rows side by side look like random access to the memory.
+struct Prefetcher {
+  const uint8_t* row = nullptr;
+  size_t stride = 0;
+  int rows = 0, lines = 0, line = 0;
+
+  // kCache: 1 or 2.
+  template <int kCache>
+  void Fetch(int count) {
+    for (; count > 0 && rows > 0; --count) {
+      __builtin_prefetch(row + line * 64, 0, 4 - kCache);
+      if (++line == lines) {
+        line = 0;
+        row += stride;
+        --rows;
+      }
+    }
+  }
+};
+
+// One tile of dot products over one range of K inside a fold block.
 struct TileArgs {
   const uint8_t* x = nullptr;  // converted activations, whole chunks
   size_t x_stride = 0;         // bytes from row to row
-  WeightRows w;                // as they are stored; or values is one packed panel
+  WeightRows w;                // as they are stored
   int k = 0;                   // elements
   float* lanes = nullptr;  // [rows of x][rows of W][16]: accumulators between calls, scratch else
   bool first = true;       // accumulators start at zero, not from `lanes`
@@ -75,8 +97,10 @@ struct TileArgs {
   float* sums = nullptr;   // [rows of x][rows of W]
   size_t sum_stride = 0;   // floats from row to row
   bool add = false;        // sums += fold, not sums = fold
+  Prefetcher next;         // into L1, next_lines with each chunk
+  int next_lines = 0;
 };
-using TileFn = void (*)(const TileArgs& args);
+using TileFn = void (*)(TileArgs& args);
 
 // Dot products of rows of x with rows anywhere in memory: the sums of one fold block.
 struct DotArgs {
@@ -91,23 +115,50 @@ struct DotArgs {
 };
 using DotFn = void (*)(const DotArgs& args);
 
+// The place of a lane among those of a fold block, in the order in which outer products take them
+// (and back: it reverses four bits). Neighbours in this order are added first.
+constexpr int LanePlace(int lane) {
+  return (lane & 1) << 3 | (lane & 2) << 1 | (lane & 4) >> 1 | lane >> 3;
+}
+
+// One tile of outer products over a fold block. A chunk has chunk_bytes / 64 steps of 16 words (of
+// four bytes), one for each lane; x and W have the words of a lane side by side.
+struct OuterArgs {
+  const uint8_t* x = nullptr;      // [place of the lane][steps][outer_rows] words
+  const uint8_t* panel = nullptr;  // [place of the lane][steps][outer_columns] words
+  size_t panel_stride = 0;         // bytes from lane to lane
+  int steps = 0;
+  const float* scales = nullptr;  // quantised: [units], scale_stride from one to the next,
+  int scale_stride = 0;           // [outer_columns]
+  int unit_steps = 0;
+  float* sums = nullptr;       // [rows of x][outer_columns]
+  size_t sum_stride = 0;       // floats from row to row
+  bool add = false;            // sums += fold, not sums = fold
+  Prefetcher* next = nullptr;  // for each lane next_lines are fetched
+  int next_lines = 0;
+};
+using OuterFn = void (*)(const OuterArgs& args);
+
 // The micro-kernels of one weight format.
 struct LinearKernel {
-  int chunk = 0;        // elements of K
-  int chunk_bytes = 0;  // of converted activations and of a row in a packed panel
-  int sub_chunks = 0;   // chunks per sub-block: a tile of x of this depth stays in L1
-  int tile_rows = 0;    // largest tile of x
-  bool widens = false;  // panels hold another type than the stored rows
+  int chunk = 0;          // elements of K
+  int chunk_bytes = 0;    // of converted activations and factors
+  int sub_chunks = 0;     // chunks per sub-block: a tile of x of this depth stays in L1
+  int tile_rows = 0;      // largest tile of x of dot products
+  int outer_rows = 0;     // and of outer products,
+  int outer_columns = 0;  // with as many rows of W
+  bool widens = false;    // factors have another type than the stored rows
   bool flush_subnormals = false;
 
   // x [k] f32 -> ceil(k / chunk) chunks, zero padded.
   void (*convert)(const float* x, int k, uint8_t* chunks) = nullptr;
-  // `rows` <= 4 stored rows, k elements each -> panel [chunk][4][chunk_bytes], zero padded.
-  void (*pack)(const WeightRows& w, int rows, int k, uint8_t* panel) = nullptr;
-  // [m]: m rows of x by 1 or 4 stored rows, or by a packed panel.
+  // `rows` <= outer_columns stored rows, k elements each -> a panel of OuterArgs, padded
+  // with zeros along K.
+  void (*pack)(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) = nullptr;
+  // [m]: m rows of x by 1 or 4 stored rows, or by a panel.
   TileFn stored1[kMaxTileRows + 1] = {};
   TileFn stored4[kMaxTileRows + 1] = {};
-  TileFn panel[kMaxTileRows + 1] = {};
+  OuterFn outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
 

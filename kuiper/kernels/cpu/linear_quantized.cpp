@@ -178,7 +178,7 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
   const uint8_t* const zeros_end =
       w.zeros.empty() ? nullptr : static_cast<const uint8_t*>(w.zeros.data) + w.zeros.bytes();
   for (int i = 0; i < range.rows; ++i, scales += kMaxUnits, zeros += kMaxUnits) {
-    const int row = range.row + i * range.apart;
+    const int row = range.row + i;
     const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
     const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
                           (scale_row * w.scales.stride[0] + first) * bytes;

@@ -5,7 +5,8 @@
 // M provides: kChunk, kChunkBytes, kWeightChunkBytes, kVectorLanes (of the 16 lanes of an
 // accumulator in one register), kSteps (multiply-adds per chunk and lane), kAccRegisters
 // (accumulators that fit), kTileRows, kFoldsRegisters, kFlushSubnormals, kBurstFlops; Acc, Vec;
-// Zero, LoadAcc, StoreAcc, LoadX, StoreX, LoadWeights, Multiply, Convert, Fold, Burst.
+// Zero, LoadAcc, StoreAcc, LoadX, StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what
+// linear_outer-inl.h asks for.
 
 #ifndef KU_UNROLL
 #ifdef __clang__
@@ -37,18 +38,12 @@ struct ScatteredRows {
 };
 
 // Accumulates one chunk of NR rows of W, row n at w(n), in lanes [first * kVectorLanes, ...).
-template <class M, int MR, int NR, int R, bool PANEL, class Rows>
+template <class M, int MR, int NR, int R, class Rows>
 HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const Rows& w, int first,
                                 typename M::Acc (&acc)[MR][NR][R]) {
   KU_UNROLL for (int r = 0; r < R; ++r) {
     typename M::Vec b[NR][M::kSteps];
-    KU_UNROLL for (int n = 0; n < NR; ++n) {
-      if constexpr (PANEL) {
-        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) b[n][s] = M::LoadX(w(n), first + r, s);
-      } else {
-        M::LoadWeights(w(n), first + r, b[n]);
-      }
-    }
+    KU_UNROLL for (int n = 0; n < NR; ++n) M::LoadWeights(w(n), first + r, b[n]);
     KU_UNROLL for (int m = 0; m < MR; ++m) {
       KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
         const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
@@ -67,18 +62,15 @@ HWY_INLINE void AccumulatePartial(const uint8_t* x, size_t x_stride, const Rows&
   for (int n = 0; n < NR; ++n) {
     memcpy(padded + n * M::kWeightChunkBytes, w(n), elements * (M::kWeightChunkBytes / M::kChunk));
   }
-  AccumulateChunk<M, MR, NR, R, false>(x, x_stride, EvenRows{padded, M::kWeightChunkBytes}, first,
-                                       acc);
+  AccumulateChunk<M, MR, NR, R>(x, x_stride, EvenRows{padded, M::kWeightChunkBytes}, first, acc);
 }
 
-template <class M, int MR, int NR, bool PANEL>
-HWY_NOINLINE void Tile(const TileArgs& a) {
+template <class M, int MR, int NR>
+HWY_NOINLINE void Tile(TileArgs& a) {
   constexpr int R = LiveVectors<M, MR, NR>();
   constexpr int kVectors = kSumLanes / M::kVectorLanes;
   constexpr bool kOnePass = R == kVectors;
-  const int full = PANEL ? (a.k + M::kChunk - 1) / M::kChunk : a.k / M::kChunk;
-  const size_t w_step = PANEL ? static_cast<size_t>(M::kChunkBytes) : a.w.stride;
-  const size_t w_chunk = PANEL ? NR * static_cast<size_t>(M::kChunkBytes) : M::kWeightChunkBytes;
+  const int full = a.k / M::kChunk;
   typename M::Acc acc[MR][NR][R];
   for (int first = 0; first < kVectors; first += R) {
     float* lanes = a.lanes + first * M::kVectorLanes;
@@ -91,11 +83,14 @@ HWY_NOINLINE void Tile(const TileArgs& a) {
               M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
     const uint8_t* x = a.x;
-    EvenRows rows{a.w.values, w_step};
-    for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += w_chunk) {
-      AccumulateChunk<M, MR, NR, R, PANEL>(x, a.x_stride, rows, first, acc);
+    EvenRows rows{a.w.values, a.w.stride};
+    [[maybe_unused]] Prefetcher next = a.next;
+    for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += M::kWeightChunkBytes) {
+      if constexpr (NR > 1) next.Fetch<1>(a.next_lines);
+      AccumulateChunk<M, MR, NR, R>(x, a.x_stride, rows, first, acc);
     }
-    if (!PANEL && full * M::kChunk < a.k) {
+    if constexpr (NR > 1) a.next = next;
+    if (full * M::kChunk < a.k) {
       AccumulatePartial<M, MR, NR, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first, acc);
     }
     if constexpr (kOnePass && M::kFoldsRegisters) {
@@ -134,7 +129,7 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
       const uint8_t* x = a.x;
       ScatteredRows rows{a.rows + j, 0};
       for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.at += M::kWeightChunkBytes) {
-        AccumulateChunk<M, MR, NR, R, false>(x, a.x_stride, rows, first, acc);
+        AccumulateChunk<M, MR, NR, R>(x, a.x_stride, rows, first, acc);
       }
       if (full * M::kChunk < a.k) {
         AccumulatePartial<M, MR, NR, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first, acc);
@@ -155,34 +150,6 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
 }
 
 template <class M>
-void Pack(const WeightRows& w, int rows, int k, uint8_t* panel) {
-  constexpr int kVectors = kSumLanes / M::kVectorLanes;
-  const int full = k / M::kChunk;
-  const int chunks = (k + M::kChunk - 1) / M::kChunk;
-  for (int n = 0; n < kPanelRows; ++n) {
-    uint8_t* to = panel + n * M::kChunkBytes;
-    const uint8_t* from = w.values + n * w.stride;
-    alignas(64) uint8_t padded[M::kWeightChunkBytes] = {};
-    for (int c = 0; c < chunks; ++c, to += kPanelRows * M::kChunkBytes) {
-      if (n >= rows) {
-        memset(to, 0, M::kChunkBytes);
-        continue;
-      }
-      const uint8_t* chunk = from + static_cast<size_t>(c) * M::kWeightChunkBytes;
-      if (c == full) {
-        memcpy(padded, chunk, (k - full * M::kChunk) * (M::kWeightChunkBytes / M::kChunk));
-        chunk = padded;
-      }
-      KU_UNROLL for (int r = 0; r < kVectors; ++r) {
-        typename M::Vec v[M::kSteps];
-        M::LoadWeights(chunk, r, v);
-        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) M::StoreX(v[s], to, r, s);
-      }
-    }
-  }
-}
-
-template <class M>
 void ConvertRow(const float* x, int k, uint8_t* chunks) {
   int i = 0;
   for (; i + M::kChunk <= k; i += M::kChunk, chunks += M::kChunkBytes) M::Convert(x + i, chunks);
@@ -195,9 +162,8 @@ void ConvertRow(const float* x, int k, uint8_t* chunks) {
 
 template <class M, int MR>
 void SetTiles(LinearKernel& kernel) {
-  kernel.stored1[MR] = &Tile<M, MR, 1, false>;
-  kernel.stored4[MR] = &Tile<M, MR, kPanelRows, false>;
-  kernel.panel[MR] = &Tile<M, MR, kPanelRows, true>;
+  kernel.stored1[MR] = &Tile<M, MR, 1>;
+  kernel.stored4[MR] = &Tile<M, MR, kPanelRows>;
   if constexpr (MR > 1) SetTiles<M, MR - 1>(kernel);
 }
 
@@ -221,13 +187,4 @@ template <class M, int MR>
 void SetDots(LinearKernel& kernel) {
   kernel.dots[MR] = &Dots<M, MR>;
   if constexpr (MR > 1) SetDots<M, MR - 1>(kernel);
-}
-
-template <class M>
-LinearKernel MakeKernel() {
-  LinearKernel kernel = KernelOfActivations<M>();
-  kernel.pack = &Pack<M>;
-  SetDots<M, M::kTileRows>(kernel);
-  SetTiles<M, M::kTileRows>(kernel);
-  return kernel;
 }

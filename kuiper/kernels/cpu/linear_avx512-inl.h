@@ -1,6 +1,7 @@
-// The fold 8+8, 4+4, 2+2, 1+1 of many 16-lane accumulators at once, in AVX-512 registers: four rows
-// of x by four rows of W take about 50 instructions instead of 150. Included like
-// linear_tile-inl.h.
+// What the linear layer does across AVX-512 registers. Included like linear_tile-inl.h.
+
+// The fold 8+8, 4+4, 2+2, 1+1 of many 16-lane accumulators at once: four rows of x by four rows of
+// W take about 50 instructions instead of 150.
 
 HWY_INLINE __m128 Fold16To4(__m512 v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -80,6 +81,34 @@ HWY_INLINE void FoldAvx512(const __m512 (&a)[MR][NR], float* y, size_t stride, b
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n) {
       const float sum = Fold16To1(a[m][n]);
       y[m * stride + n] = add ? y[m * stride + n] + sum : sum;
+    }
+  }
+}
+
+// 16 words of each of 16 rows -> 16 words of each lane, at LanePlace(lane) * to_stride.
+HWY_INLINE void StoreTransposed(const __m512i (&r)[16], uint8_t* to, size_t to_stride) {
+  __m512i t[16];
+  // Four rows each: quarter q of t[4 i + j] has word 4 q + j of the rows [4 i, 4 i + 4).
+  KU_UNROLL for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    const __m512i b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]);
+    const __m512i d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  KU_UNROLL for (int j = 0; j < 4; ++j) {
+    // Quarters 0 and 2, and 1 and 3, of the first and of the last eight rows.
+    const __m512i a = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x88);
+    const __m512i b = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xDD);
+    const __m512i c = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0xDD);
+    const __m512i lanes[4] = {_mm512_shuffle_i32x4(a, c, 0x88), _mm512_shuffle_i32x4(b, d, 0x88),
+                              _mm512_shuffle_i32x4(a, c, 0xDD), _mm512_shuffle_i32x4(b, d, 0xDD)};
+    KU_UNROLL for (int q = 0; q < 4; ++q) {
+      _mm512_store_si512(to + LanePlace(4 * q + j) * to_stride, lanes[q]);
     }
   }
 }

@@ -1,0 +1,38 @@
+// Rows shared among threads, for work that takes long enough to start some.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace kuiper {
+
+// `wanted` threads; 0: one per core.
+inline int NumThreads(int wanted) {
+  return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Calls work(begin, end) for parts of [0, count), one per thread; this thread takes those for which
+// the system starts none. work must not throw.
+template <typename Work>
+void ParallelRanges(int64_t count, int num_threads, const Work& work) {
+  const int64_t parts = std::clamp<int64_t>(num_threads, 1, std::max<int64_t>(count, 1));
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(parts));
+  int64_t started = 1;
+  try {
+    for (; started < parts; ++started) {
+      threads.emplace_back(
+          [&work, count, parts, i = started] { work(count * i / parts, count * (i + 1) / parts); });
+    }
+  } catch (const std::system_error&) {
+    work(count * started / parts, count);
+  }
+  work(int64_t{0}, count / parts);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace kuiper

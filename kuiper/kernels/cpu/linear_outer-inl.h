@@ -1,0 +1,159 @@
+// The outer products of the linear layer over an instruction set M, for many tokens: a tile of rows
+// of x by vectors of columns of y, one lane of all sums after the other. A multiply-add needs no
+// fold across a register, and W is read once per tile from a panel in the L2 cache. Expected: 0.9
+// of the multiply-add peak; sums of lanes that wait for their partners cost the rest.
+//
+// Included like linear_tile-inl.h, after it and with what it asks of M; further
+//   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
+//   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
+//   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit,
+//   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
+//   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
+
+// Accumulates `steps` words of one lane.
+template <class M, int MR, int NV, int kRows>
+HWY_INLINE void AccumulateOuter(const uint8_t*& x, const uint8_t*& w, int steps,
+                                typename M::Acc (&acc)[MR][NV]) {
+  constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
+  for (int i = 0; i < steps; ++i, x += kRows * sizeof(float), w += NV * kVectorBytes) {
+    typename M::Vec b[NV];
+    KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPanel(w + n * kVectorBytes);
+    KU_UNROLL for (int m = 0; m < MR; ++m) {
+      const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
+      KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = M::Multiply(b[n], v, acc[m][n]);
+    }
+  }
+}
+
+// kRows of x are side by side, of which the tile takes MR.
+template <class M, int MR, int NV, int kRows, bool kScaled>
+HWY_NOINLINE void OuterTile(const OuterArgs& a) {
+  constexpr int kDepth = 4;  // of the fold
+  constexpr int kLanes = M::kVectorLanes;
+  alignas(64) float waiting[kDepth][MR * NV * kLanes];
+  const size_t x_stride = a.steps * kRows * sizeof(float);
+  int depth = 0;
+  for (int place = 0; place < kSumLanes; ++place) {
+    const uint8_t* x = a.x + place * x_stride;
+    const uint8_t* w = a.panel + place * a.panel_stride;
+    a.next->Fetch<2>(a.next_lines);
+    typename M::Acc acc[MR][NV];
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
+        M::Zero();
+    if constexpr (kScaled) {
+      const float* scales = a.scales;
+      for (int i = 0; i < a.steps; i += a.unit_steps, scales += a.scale_stride) {
+        typename M::Acc unit[MR][NV];
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) unit[m][n] =
+            M::Zero();
+        const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
+        AccumulateOuter<M, MR, NV, kRows>(x, w, here, unit);
+        KU_UNROLL for (int n = 0; n < NV; ++n) {
+          const typename M::Acc scale = M::LoadAcc(scales + n * kLanes);
+          KU_UNROLL for (int m = 0; m < MR; ++m) {
+            acc[m][n] = M::MultiplyAdd(unit[m][n], scale, acc[m][n]);
+          }
+        }
+      }
+    } else {
+      AccumulateOuter<M, MR, NV, kRows>(x, w, a.steps, acc);
+    }
+    // A lane meets its partner, both theirs, and so on: as many times as its place ends in ones.
+    for (int i = place; (i & 1) != 0; i >>= 1) {
+      const float* partner = waiting[--depth];
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
+          M::Add(acc[m][n], M::LoadAcc(partner + (m * NV + n) * kLanes));
+    }
+    const bool last = place + 1 == kSumLanes;
+    float* const to = last ? a.sums : waiting[depth++];
+    const size_t to_stride = last ? a.sum_stride : NV * kLanes;
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
+      float* const at = to + m * to_stride + n * kLanes;
+      M::StoreAcc(last && a.add ? M::Add(M::LoadAcc(at), acc[m][n]) : acc[m][n], at);
+    }
+  }
+}
+
+// The factors of `rows` rows of W as a panel; load(row, chunk, vector, v) gives those of one vector
+// of a chunk. Columns that are not there repeat the last row: nobody reads their sums.
+template <class M, class F>
+HWY_INLINE void PackPanel(int rows, int columns, int chunks, uint8_t* panel, size_t panel_stride,
+                          const F& load) {
+  constexpr int kRows = M::kPackRows;
+  const size_t step_bytes = columns * sizeof(float);
+  for (int c = 0; c < chunks; ++c, panel += M::kSteps * step_bytes) {
+    for (int n = 0; n < columns; n += kRows) {
+      uint8_t* const to = panel + n * sizeof(float);
+      for (int r = 0; r < kSumLanes / M::kVectorLanes; ++r) {
+        typename M::Vec v[M::kSteps][kRows];
+        KU_UNROLL for (int i = 0; i < kRows; ++i) {
+          typename M::Vec row[M::kSteps];
+          load(n + i < rows ? n + i : rows - 1, c, r, row);
+          KU_UNROLL for (int s = 0; s < M::kSteps; ++s) v[s][i] = row[s];
+        }
+        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+          M::StoreLanes(v[s], r, to + s * step_bytes, panel_stride);
+        }
+      }
+    }
+  }
+}
+
+template <class M, int MR, int NV, int kRows, bool kScaled>
+void SetOuterTiles(LinearKernel& kernel) {
+  kernel.outer[MR] = &OuterTile<M, MR, NV, kRows, kScaled>;
+  if constexpr (MR > 1) SetOuterTiles<M, MR - 1, NV, kRows, kScaled>(kernel);
+}
+
+// Quantised kinds hold the sums of a unit and those of the fold block in registers.
+template <class M, bool kScaled>
+constexpr int OuterRows() {
+  return kScaled && M::kAccRegisters < 24 ? 3 : kMaxTileRows;
+}
+template <class M, bool kScaled>
+constexpr int OuterVectors() {
+  constexpr int kFit = M::kAccRegisters / (kScaled ? 2 : 1) / OuterRows<M, kScaled>();
+  constexpr int kMax = 64 * 64 / M::kChunkBytes / M::kVectorLanes;  // of a panel that L2 holds
+  return kFit < kMax ? kFit : kMax;
+}
+
+template <class M, bool kScaled>
+void SetOuter(LinearKernel& kernel) {
+  constexpr int kRows = OuterRows<M, kScaled>(), kVectors = OuterVectors<M, kScaled>();
+  kernel.outer_rows = kRows;
+  kernel.outer_columns = kVectors * M::kVectorLanes;
+  SetOuterTiles<M, kRows, kVectors, kRows, kScaled>(kernel);
+}
+
+// The factors of stored rows of k elements.
+template <class M>
+struct StoredFactors {
+  const WeightRows& w;
+  int k;
+  HWY_INLINE void operator()(int row, int c, int r, typename M::Vec (&v)[M::kSteps]) const {
+    const uint8_t* chunk =
+        w.values + row * w.stride + static_cast<size_t>(c) * M::kWeightChunkBytes;
+    const int elements = k - c * M::kChunk;
+    if (elements >= M::kChunk) return M::LoadWeights(chunk, r, v);
+    alignas(64) uint8_t padded[M::kWeightChunkBytes] = {};
+    memcpy(padded, chunk, elements * (M::kWeightChunkBytes / M::kChunk));
+    M::LoadWeights(padded, r, v);
+  }
+};
+
+template <class M>
+void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
+  constexpr int kColumns = OuterVectors<M, false>() * M::kVectorLanes;
+  const int chunks = (k + M::kChunk - 1) / M::kChunk;
+  PackPanel<M>(rows, kColumns, chunks, panel, panel_stride, StoredFactors<M>{w, k});
+}
+
+template <class M>
+LinearKernel MakeKernel() {
+  LinearKernel kernel = KernelOfActivations<M>();
+  kernel.pack = &Pack<M>;
+  SetDots<M, M::kTileRows>(kernel);
+  SetTiles<M, M::kTileRows>(kernel);
+  SetOuter<M, false>(kernel);
+  return kernel;
+}
