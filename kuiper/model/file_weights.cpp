@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "kuiper/base/json.h"
@@ -19,6 +20,17 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxIndexBytes = size_t{64} << 20;
 constexpr const char* kIndexName = "model.safetensors.index.json";
+
+size_t PageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// The bytes and what lies before them on their first page.
+std::span<char> PagesOf(const void* data, size_t bytes) {
+  const size_t ahead = reinterpret_cast<uintptr_t>(data) % PageBytes();
+  return {static_cast<char*>(const_cast<void*>(data)) - ahead, ahead + bytes};
+}
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -224,12 +236,20 @@ std::vector<std::string> FileWeights::Unused() const {
   return names;
 }
 
+// A hint: failure costs speed only.
 void FileWeights::WillNeed(const void* data, size_t bytes) {
-  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const size_t ahead = reinterpret_cast<uintptr_t>(data) % page;
-  char* const begin = static_cast<char*>(const_cast<void*>(data)) - ahead;
-  // A hint: failure costs speed only.
-  (void)madvise(begin, ahead + bytes, MADV_WILLNEED);
+  const std::span<char> pages = PagesOf(data, bytes);
+  (void)madvise(pages.data(), pages.size(), MADV_WILLNEED);
+}
+
+void FileWeights::Read(const void* data, size_t bytes) {
+  const std::span<char> pages = PagesOf(data, bytes);
+#ifdef MADV_POPULATE_READ  // Linux 5.14: one call instead of a fault for each few pages
+  if (madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
+#endif
+  for (size_t byte = 0; byte < pages.size(); byte += PageBytes()) {
+    (void)*static_cast<const volatile char*>(pages.data() + byte);
+  }
 }
 
 void FileWeights::DontNeed(const void* data, size_t bytes) {

@@ -42,6 +42,7 @@ class FileWeights : public WeightSource {
   StatusOr<std::optional<PackedMatrix>> GetPacked(const Weight& weight) override;
   std::vector<std::string> Unused() const override;
   void WillNeed(const void* data, size_t bytes) override;
+  void Read(const void* data, size_t bytes) override;
   void DontNeed(const void* data, size_t bytes) override;
   void KeepCached() override { keeps_cached_ = true; }
   int64_t file_bytes() const override;

@@ -215,14 +215,11 @@ void WeightPlacer::ReadMapped() {
   }
   std::sort(chunks.begin(), chunks.end());
   constexpr size_t kAhead = 4;
-  constexpr int64_t kPageBytes = 4096;
   for (size_t i = 0; i < chunks.size(); ++i) {
     if (i + kAhead < chunks.size()) {
       source_.WillNeed(chunks[i + kAhead].first, chunks[i + kAhead].second);
     }
-    for (int64_t byte = 0; byte < chunks[i].second; byte += kPageBytes) {
-      (void)*static_cast<const volatile char*>(chunks[i].first + byte);
-    }
+    source_.Read(chunks[i].first, chunks[i].second);
     report_(chunks[i].second);
   }
 }

@@ -232,6 +232,18 @@ TEST(LoadingTest, CopiesBeginWhereHugePagesDo) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(gate.data) % (size_t{2} << 20), 0u);
 }
 
+TEST(LoadingTest, WhatStaysInTheFileIsMappedWhenItIsLoaded) {
+  if (FileRss() < 0) GTEST_SKIP() << "the system does not tell the resident pages of files";
+  const SparseModel model;
+  const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
+  const int64_t before = FileRss();
+  OpenedModel opened = OpenModel(model.path()).value();
+  const int64_t bytes = opened.source->file_bytes();
+  const auto loaded = LoadModel(std::move(opened), *ops, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_GT(FileRss() - before, bytes - (int64_t{1} << 20));
+}
+
 // Pieces are divided among threads, in parts that are not equal.
 TEST(LoadingTest, ManyThreadsCopyWhatOneCopies) {
   const SparseModel model;
