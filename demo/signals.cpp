@@ -66,7 +66,7 @@ InterruptScope::~InterruptScope() {
   g_signals = 0;
 }
 
-bool InterruptScope::interrupted() {
+bool InterruptScope::interrupted() const {
   return g_signals != 0 || g_terminated != 0;
 }
 

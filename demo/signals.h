@@ -16,8 +16,7 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
-  // Since the newest one began.
-  static bool interrupted();
+  bool interrupted() const;
 };
 
 // SIGTERM came: what there is gets printed, and then the program ends.

@@ -29,15 +29,7 @@ void EngineLoop::SubmitContiguous(int64_t ticket, int choice, Request request) {
 }
 
 void EngineLoop::Abort(int64_t ticket) {
-  {
-    const std::lock_guard lock(mutex_);
-    left_.insert(ticket);
-  }
-  Post([this, ticket] {
-    EndTicket(ticket);
-    const std::lock_guard lock(mutex_);
-    left_.erase(ticket);
-  });
+  Post([this, ticket] { EndTicket(ticket); });
 }
 
 void EngineLoop::Call(std::function<void(Engine&)> f) {
@@ -104,13 +96,6 @@ void EngineLoop::EndTicket(int64_t ticket) {
     if (origin.ticket != ticket || !std::exchange(origin.is_wanted, false)) continue;
     engine_.Abort(id);
   }
-}
-
-bool EngineLoop::IsWanted(int64_t request) {
-  const auto origin = origins_.find(request);
-  if (origin == origins_.end() || !origin->second.is_wanted) return false;
-  const std::lock_guard lock(mutex_);
-  return !stopped_ && !left_.contains(origin->second.ticket);
 }
 
 void EngineLoop::Step() {

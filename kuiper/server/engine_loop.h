@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -51,9 +50,6 @@ class EngineLoop {
   void Call(std::function<void(Engine&)> f);
   void Stop();
 
-  // On the engine's thread, within a step: whether somebody still waits for the request, also where
-  // the letter that says so was not read yet.
-  bool IsWanted(int64_t request);
   // On the engine's thread: whose request this is; 0: nobody's who waits for it.
   int64_t TicketOf(int64_t request) const {
     const auto it = origins_.find(request);
@@ -90,7 +86,6 @@ class EngineLoop {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::function<void()>> mail_;
-  std::set<int64_t> left_;  // tickets that a letter in the mail will end
   bool stopped_ = false;
 };
 
