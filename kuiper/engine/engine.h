@@ -96,11 +96,6 @@ struct EngineConfig {
   // Told what the prefix cache of a paged KV cache holds (kv/prefix_event.h), as long.
   PrefixObserver on_prefix_event;
 
-  // Called within Step between the layers of the vision tower, for each request that waits for the
-  // picture, with the share that is done, at last with 1; on a device, what was enqueued. False
-  // aborts the request; the tower stops when nobody waits any more. It must not call the engine.
-  std::function<bool(int64_t request, double done)> on_encoding;
-
   // Called while weights are read: bytes so far, bytes in all.
   std::function<void(size_t done, size_t total)> progress;
 };

@@ -175,7 +175,7 @@ void MakeStepLoop(EngineParts& s) {
   s.requests = std::make_unique<RequestTable>(std::move(rules), *s.scheduler, s.pictures.get());
   const bool run_ahead = config.run_ahead.value_or(s.ops->device().traits().is_asynchronous);
   s.steps = std::make_unique<StepLoop>(*s.scheduler, *s.storage, s.pictures.get(), *s.runner,
-                                       *s.requests, run_ahead, s.config.on_encoding);
+                                       *s.requests, run_ahead);
 }
 
 // The parts that run a loaded model: from its runner to the step loop.
@@ -224,7 +224,6 @@ EngineConfig ConfigBeside(const EngineConfig& other, int num_tokens, int64_t pic
   config.num_blocks = {};
   config.kv_cache_bytes = {};
   config.on_kv_event = {};
-  config.on_encoding = {};
   config.progress = {};
   return config;
 }

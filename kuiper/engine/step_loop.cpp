@@ -40,12 +40,7 @@ void StepLoop::LaunchNext() {
   must_settle_ = step.must_settle;
   next.launched = storage_.Prepare(step);
   if (next.launched.ok() && pictures_ != nullptr && !step.plan.entries.empty()) {
-    const auto go_on = [this](int64_t source, double done) {
-      return !on_encoding_ || requests_.IsPictureWanted(source, [&](int64_t request) {
-        return on_encoding_(request, done);
-      });
-    };
-    EndWithoutRows(pictures_->Prepare(go_on), &step.plan);
+    EndWithoutRows(pictures_->Prepare(), &step.plan);
   }
   if (step.plan.entries.empty()) return TakeBackUntold(std::move(step.plan));
   for (const StepPlan::Entry& entry : step.plan.entries) {
@@ -150,8 +145,6 @@ void StepLoop::TellPromptLogits(const StepPlan& plan) {
 }
 
 void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan) {
-  if (failed_sources.empty()) return;
-  requests_.EndAborted();
   std::map<int64_t, Status> errors;
   for (const StepPlan::Entry& entry : plan->entries) {
     for (const StepPlan::Patch& patch : Part(plan->patches, entry.patches)) {
@@ -159,6 +152,7 @@ void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, S
       if (failed != failed_sources.end()) errors.emplace(entry.sequence, failed->second);
     }
   }
+  if (errors.empty()) return;
   EndAll(errors);
   const auto lives = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
   std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);

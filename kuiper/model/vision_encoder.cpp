@@ -86,7 +86,7 @@ Status VisionEncoder::CheckGrid(const VisionPatches& p) const {
 }
 
 Status VisionEncoder::Encode(const VisionPatches& patches, const Tensor& out,
-                             const VisionProbe& probe, const VisionProgress& go_on) {
+                             const VisionProbe& probe) {
   KU_RETURN_IF_ERROR(CheckGrid(patches));
   const int64_t tokens = num_tokens(patches.t, patches.h, patches.w);
   const int64_t values = config_.patch_values();
@@ -100,21 +100,15 @@ Status VisionEncoder::Encode(const VisionPatches& patches, const Tensor& out,
   for (int frame = 0; frame < patches.t;) {
     const Pass pass{std::min(most, patches.t - frame), patches.h, patches.w};
     const int64_t begin = frame * per_frame, end = begin + pass.patches();
-    const auto go_on_with_pass = [&](double done) {
-      return !go_on || go_on((frame + done * pass.frames) / patches.t);
-    };
-    if (!RunPass(pass, patches.values.subspan(begin * values, pass.patches() * values),
-                 rows.Rows(begin / config_.merge_unit(), end / config_.merge_unit()), probe,
-                 go_on_with_pass)) {
-      return Status(StatusCode::kUnavailable, "the picture was not encoded to its end");
-    }
+    RunPass(pass, patches.values.subspan(begin * values, pass.patches() * values),
+            rows.Rows(begin / config_.merge_unit(), end / config_.merge_unit()), probe);
     frame += pass.frames;
   }
   return OkStatus();
 }
 
-bool VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
-                            const VisionProbe& probe, const VisionProgress& go_on) {
+void VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
+                            const VisionProbe& probe) {
   const auto show = [&probe](VisionStage stage, int index, const Tensor& rows) {
     if (probe) probe(stage, index, rows);
   };
@@ -124,7 +118,6 @@ bool VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, con
   Embed(pass, values, probe);
   int merged = 0;
   for (int i = 0; i < config_.depth; ++i) {
-    if (!go_on(double{1} * i / config_.depth)) return false;
     RunBlock(weights_.blocks[i], pass);
     show(VisionStage::kBlock, i, space_.residual.Rows(0, pass.patches()));
     if (merged == num_deepstack() || config_.deepstack_blocks[merged] != i) continue;
@@ -132,10 +125,8 @@ bool VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, con
     show(VisionStage::kDeepstack, merged, columns(1 + merged));
     ++merged;
   }
-  if (!go_on(1)) return false;
   Merge(weights_.merger, pass, columns(0));
   show(VisionStage::kMerger, 0, columns(0));
-  return true;
 }
 
 template <typename F>

@@ -1,10 +1,8 @@
 // What an engine takes of pictures: rows that are kept, requests that are refused, memory.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "kuiper/kernels/cpu/host_memory.h"
 #include "test/engine/picture_engines.h"
@@ -17,7 +15,6 @@ using test::FindPrompt;
 using test::ImageIds;
 using test::Joined;
 using test::kContext;
-using test::kNewTokens;
 using test::MakePicture;
 using test::MakeRequest;
 using test::Parts;
@@ -127,53 +124,6 @@ TEST(PictureRequestTest, NothingIsLeftOfRequestsThatEnded) {
   while (!parts->requests->empty()) parts->steps->Step();
   EXPECT_EQ(parts->requests->Take(id, 0)->finish, FinishReason::kLength);
   EXPECT_EQ(parts->pictures->cache().num_resident_rows(), 12);
-}
-
-// The tower stops between layers when nobody waits for the picture any more, and not before.
-TEST_P(PicturesTest, ThePictureOfAbortedRequestsIsNotEncodedToItsEnd) {
-  const PatchGrid grid{1, 4, 6};
-  const PicturePrompt prompt =
-      Joined("p", {ImageIds(grid), TextIds("t", 3)}, {MakePicture("a", grid)});
-  for (const bool paged : {true, false}) {
-    for (const int num_leaving : {0, 1, 2}) {
-      EngineConfig config = Config();
-      config.paged = paged;
-      config.max_num_seqs = 3;
-      std::vector<double> shares;
-      config.on_encoding = [&](int64_t request, double done) {
-        shares.push_back(done);
-        return request > num_leaving || done == 0;
-      };
-      const auto parts = Parts(config);
-      RequestTable& requests = *parts->requests;
-      const auto end = [&] {
-        while (!requests.empty()) parts->steps->Step();
-      };
-      std::vector<int64_t> ids;
-      for (int i = 0; i < 2; ++i) ids.push_back(requests.Add(MakeRequest(prompt)).value());
-      const int64_t text = requests.Add(MakeRequest(FindPrompt("text"))).value();
-      end();
-      for (int i = 0; i < 2; ++i) {
-        const Completion answer = requests.Take(ids[i], 0).value();
-        const bool left = i < num_leaving;
-        EXPECT_EQ(answer.finish, left ? FinishReason::kInterrupt : FinishReason::kLength);
-        // Where somebody else waits for the picture, the step that has begun goes on.
-        const size_t most = !left ? kNewTokens : num_leaving == 1 ? 1 : 0;
-        EXPECT_LE(answer.tokens.size(), most);
-      }
-      EXPECT_EQ(requests.Take(text, 0)->tokens, FindPrompt("text").greedy);
-      EXPECT_EQ(parts->pictures->num_encoded(), num_leaving == 2 ? 0 : 1);
-      EXPECT_TRUE(std::ranges::is_sorted(shares));
-      EXPECT_EQ(shares.front(), 0);
-      EXPECT_EQ(shares.back() == 1, num_leaving < 2);
-      const int64_t again = requests.Add(MakeRequest(prompt)).value();
-      end();
-      EXPECT_EQ(requests.Take(again, 0)->finish, FinishReason::kLength);
-      EXPECT_EQ(parts->pictures->num_encoded(), 1);
-      parts->storage->ClearReuse();
-      EXPECT_EQ(parts->storage->pool().num_used(), 0);
-    }
-  }
 }
 
 TEST(PictureRequestTest, MemoryIsThatOfThePlan) {
