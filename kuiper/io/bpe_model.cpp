@@ -156,7 +156,8 @@ Status BpeModel::ReadVocab(TokenizerSpec* spec, const std::string& name) {
 // The id of both parts together, which `guess` may be.
 std::optional<int32_t> BpeModel::FindMerged(const std::string& left, const std::string& right,
                                             size_t guess) const {
-  const std::string_view content = guess < contents_.size() ? contents_[guess] : "";
+  std::string_view content;
+  if (guess < contents_.size()) content = contents_[guess];
   if (content.size() == left.size() + right.size() && content.starts_with(left) &&
       content.ends_with(right)) {
     return static_cast<int32_t>(guess);
