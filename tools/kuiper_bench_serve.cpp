@@ -82,6 +82,7 @@ StatusOr<double> EngineRate(Engine& engine, int sequences, int answer_tokens, in
     }
   }
   std::vector<std::vector<double>> all;
+  all.reserve(arrivals.size());
   for (auto& [id, times] : arrivals) all.push_back(std::move(times));
   return DecodeRate(all);
 }

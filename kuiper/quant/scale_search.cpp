@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "kuiper/base/check.h"
-#include "kuiper/ops/op_args.h"
 #include "kuiper/base/parallel.h"
+#include "kuiper/ops/op_args.h"
 
 namespace kuiper {
 namespace {
