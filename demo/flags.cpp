@@ -254,9 +254,8 @@ std::vector<Row> ExecutionRows(Options& o) {
       Of("lm-head-dtype", HeadTypeChoices(&e.int8_head),
          "quantise the last matrix while it is loaded; auto = as stored"),
       Of("weights", WeightStorageChoices(&e.weight_storage),
-         "CPU: weights in the mapped file, or copied to memory that is read faster; auto = copied "
-         "if "
-         "there is room"),
+         "CPU: weights in the mapped file, or copied to memory that is read faster; "
+         "auto = copied if there is room"),
       For(FlagPrograms::kAll,
           Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),
       Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,

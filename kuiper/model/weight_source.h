@@ -53,13 +53,12 @@ class WeightSource {
   }
   // The names of tensors that nobody asked for.
   virtual std::vector<std::string> Unused() const { return {}; }
-  // Hints about part of a tensor that Get returned: its bytes are about to be read, WillNeed; they
-  // were copied elsewhere, DontNeed, and may leave memory, and the page cache unless KeepCached was
-  // called.
+  // Hints about part of a tensor that Get returned: its bytes are about to be read; they were
+  // copied elsewhere and may leave memory, and the page cache unless KeepCached was called.
   virtual void WillNeed(const void*, size_t) {}
+  virtual void DontNeed(const void*, size_t) {}
   // Brings part of a tensor to where reading it waits neither for a disk nor for page tables.
   virtual void Read(const void*, size_t) {}
-  virtual void DontNeed(const void*, size_t) {}
   // The next program that reads the files is to find them in memory, if nobody else needs it.
   virtual void KeepCached() {}
   // Size of all files that hold weights; 0 when there are none.

@@ -29,6 +29,7 @@ struct Bf16Model {
   static constexpr int kBurstFlops = 2 * 32 * kAccRegisters;
 
   static HWY_INLINE Acc Zero() { return _mm512_setzero_ps(); }
+  static HWY_INLINE Acc Splat(float value) { return _mm512_set1_ps(value); }
   static HWY_INLINE Acc LoadAcc(const float* p) { return _mm512_load_ps(p); }
   static HWY_INLINE void StoreAcc(Acc v, float* p) { _mm512_store_ps(p, v); }
   static HWY_INLINE Vec LoadX(const uint8_t* chunk, int, int) {
@@ -160,9 +161,6 @@ struct QuantizedModel : Bf16Model {
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return Codes::MakeZero(zero); }
   static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode zero, Vec (&v)[1]) {
     v[0] = Codes::Load(chunk, zero);
-  }
-  static HWY_INLINE Acc MultiplyScale(Acc unit, float scale, Acc acc) {
-    return _mm512_fmadd_ps(unit, _mm512_set1_ps(scale), acc);
   }
 };
 

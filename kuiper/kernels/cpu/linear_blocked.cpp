@@ -1,8 +1,8 @@
 // Linear layers with many tokens: a block of 64 rows of W by one fold block is copied (widened
 // where needed) into the L2 cache as panels for outer products; tiles of 6 rows of x stream past
 // it. The next block is fetched into L2 meanwhile. Bytes moved: W once per ~1024 tokens. Expected
-// 0.87 of the multiply-add peak at T = 512; up to 32 tokens reading and packing W take longer than
-// its products.
+// 0.87 of the multiply-add peak at T = 512; with few tokens reading and packing W would take longer
+// than its products.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -244,22 +244,18 @@ void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
     const Workspace space{base, reinterpret_cast<float*>(groups + sizeof(Groups<kWeightBlock>)),
                           reinterpret_cast<float*>(base + panel_bytes),
                           new (groups) Groups<kWeightBlock>};
-    const auto take = [&] { return next_item.fetch_add(1, std::memory_order_relaxed); };
     const auto rows = [&](int item) {
       return item < blocking.items ? FindRows(job, item % blocking.weight_items, blocking.rows)
                                    : RowRange{};
     };
-    // The next item is claimed before this one is computed, so that its weights are prefetched into
-    // the cache of the core that will use them.
-    for (int item = take(), next = 0; item < blocking.items; item = next) {
-      next = take();
+    ForEachClaimed(next_item, blocking.items, [&](int item, int next) {
       const int t0 = item / blocking.weight_items * blocking.tiles;
       const int t1 = std::min(t0 + blocking.tiles, job.tiles());
       const RowRange range = rows(item), after = rows(next);
       const RowRange first_next = job.paired() ? UpRows(range) : after;
       ApplyBlock({job, range, first_next, t0, t1, space});
       if (job.paired()) ApplyBlock({job, UpRows(range), after, t0, t1, space});
-    }
+    });
   });
 }
 

@@ -64,6 +64,9 @@ struct Fp32Model {
   static HWY_INLINE Acc Zero() {
     return hn::Zero(F32Tag());
   }
+  static HWY_INLINE Acc Splat(float value) {
+    return hn::Set(F32Tag(), value);
+  }
   static HWY_INLINE Acc LoadAcc(const float* p) {
     return hn::Load(F32Tag(), p);
   }
@@ -81,7 +84,7 @@ struct Fp32Model {
   static HWY_INLINE Vec Broadcast(const uint8_t* word) {
     float value;
     memcpy(&value, word, sizeof(value));
-    return hn::Set(F32Tag(), value);
+    return Splat(value);
   }
   static HWY_INLINE Vec LoadPanel(const uint8_t* words) {
     return hn::Load(F32Tag(), reinterpret_cast<const float*>(words));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -124,6 +125,14 @@ inline RowRange FindRows(const LinearJob& job, int item, int step) {
   const int begin = item * step;
   return {part, begin, std::min(job.rows(part), begin + step), column + begin,
           job.paired() ? Epilogue::kStore : job.epilogue};
+}
+// Calls f(item, next) for the items that this thread claims from a counter that all share. The next
+// one is claimed before f, which fetches what that will need; behind the last it is `items` or
+// more.
+template <typename F>
+void ForEachClaimed(std::atomic<int>& counter, int items, const F& f) {
+  const auto take = [&] { return counter.fetch_add(1, std::memory_order_relaxed); };
+  for (int item = take(), next = 0; item < items; item = next) f(item, next = take());
 }
 inline RowRange UpRows(RowRange gate) {
   gate.part = 1;

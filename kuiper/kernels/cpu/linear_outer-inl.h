@@ -6,7 +6,8 @@
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
 //   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
-//   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit,
+//   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit, Acc Splat(float) a scale in all
+//   lanes,
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
 //   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
 

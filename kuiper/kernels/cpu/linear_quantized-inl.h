@@ -1,8 +1,7 @@
 // The micro-kernels of quantised weights over an instruction set M. Included like
 // linear_outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
 //   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps])
-// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit, and
-//   Acc MultiplyScale(Acc unit, float scale, Acc acc) is acc + scale * unit.
+// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit.
 
 // Accumulates the chunks [0, chunks) of one unit.
 template <class M, int MR, int NR, int R>
@@ -51,11 +50,11 @@ HWY_NOINLINE void QuantizedTile(TileArgs& a) {
       w += static_cast<size_t>(here) * M::kWeightChunkBytes;
       const bool begins = a.first && unit == 0;
       KU_UNROLL for (int n = 0; n < NR; ++n) {
-        const float scale = a.w.scales[n * kMaxUnits + unit];
+        const typename M::Acc scale = M::Splat(a.w.scales[n * kMaxUnits + unit]);
         KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
           float* const at = lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes;
           const typename M::Acc before = begins ? M::Zero() : M::LoadAcc(at);
-          M::StoreAcc(M::MultiplyScale(acc[m][n][r], scale, before), at);
+          M::StoreAcc(M::MultiplyAdd(acc[m][n][r], scale, before), at);
         }
       }
     }

@@ -98,9 +98,6 @@ struct QuantizedModel : PairModel {
   static HWY_INLINE void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[2]) {
     Codes::Load(chunk, vector, zero, v);
   }
-  static HWY_INLINE Acc MultiplyScale(Acc unit, float scale, Acc acc) {
-    return hn::MulAdd(unit, hn::Set(F32Tag(), scale), acc);
-  }
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) {
     ConvertPairs<kRoundX>(x, chunk);
   }

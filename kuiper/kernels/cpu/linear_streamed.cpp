@@ -142,13 +142,10 @@ void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
     const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
     float* up = reinterpret_cast<float*>(workspace + thread * workspace_bytes);
     Stream stream(job);
-    const auto take = [&] { return next_item.fetch_add(1, std::memory_order_relaxed); };
     const auto rows = [&](int item) {
       return item < items ? FindRows(job, item, step) : RowRange{};
     };
-    // The next item is claimed before this one is computed: its first rows are fetched at the end.
-    for (int item = take(), next = 0; item < items; item = next) {
-      next = take();
+    ForEachClaimed(next_item, items, [&](int item, int next) {
       const RowRange range = rows(item), after = rows(next);
       float* y = job.out + range.column;
       const int columns = range.end - range.begin;
@@ -157,12 +154,12 @@ void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
       for (int t = 0; t < job.tokens && IsGelu(job.epilogue); ++t) {
         GeluRow(job.epilogue, y + t * job.out_stride, columns);
       }
-      if (!job.paired()) continue;
+      if (!job.paired()) return;
       stream.Multiply(UpRows(range), after, up, columns, /*add=*/false);
       for (int t = 0; t < job.tokens; ++t) {
         SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
       }
-    }
+    });
   });
 }
 
