@@ -125,6 +125,39 @@ TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
   }
 }
 
+// A thread's share of a prompt is 192, 96 or 48 rows here, by the number of threads; parts of the
+// prompt have few rows, which take keys as they lie.
+TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
+  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
+  constexpr int kPrompt = 200, kLen = 260;
+  const std::vector<Seq> prompt = {{1, kPrompt, kLen}};
+  ForEachCpuTarget([&](const std::string& target) {
+    for (const Shape& shape : {Shape{4, 2, 64}, Shape{6, 2, 10}, Shape{5, 1, 80}}) {
+      for (const Mask& mask : {Mask{}, Mask{true, 70, true}, Mask{false, 0, false}}) {
+        const std::string at = target + ": " + Describe(shape) + ", " + Describe(mask);
+        const auto ops = Make(AttentionKind::kFlash1, 1);
+        const std::vector<float> one = Attend(*ops, dtype(), shape, prompt, 16, mask);
+        ExpectNaive(*ops, one, shape, prompt, at, mask);
+        for (int threads : {2, 3}) {
+          const auto more = Make(AttentionKind::kFlash1, threads);
+          EXPECT_TRUE(SameBits(Attend(*more, dtype(), shape, prompt, 0, mask), one)) << at;
+        }
+        if (!mask.causal) continue;  // a part sees all keys of its own
+        const Cache cache(*ops, dtype(), shape, prompt, 16, 1);
+        for (int chunk : {3, 11, 65}) {
+          std::vector<float> chunked;
+          for (int begin = kLen - kPrompt, end; begin < kLen; begin = end) {
+            end = std::min(kLen, begin + chunk);
+            const std::vector<Seq> part = {{1, end - begin, end}};
+            for (float x : Attend(*ops, cache, dtype(), shape, part, mask)) chunked.push_back(x);
+          }
+          EXPECT_TRUE(SameBits(chunked, one)) << at << ", chunks of " << chunk;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(AttentionTest, EveryInstructionSetMatchesNaiveAndKeepsTheGuarantees) {
   if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "instruction sets of CPUs";
   const std::vector<Seq> seqs = {{1, 20, 90}, {2, 1, 131}, {3, 1, 1}};

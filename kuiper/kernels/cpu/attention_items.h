@@ -9,6 +9,7 @@
 #include "kuiper/base/tensor.h"
 #include "kuiper/kernels/common/attention_mask.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
 #include "kuiper/ops/op_args.h"
 #include "kuiper/ops/ops_options.h"
 
@@ -17,8 +18,10 @@ namespace kuiper::cpu {
 constexpr int kTile = 64;                 // key positions per tile
 constexpr int kMicroRows = 6;             // rows of a register tile
 constexpr int kFewRows = 2 * kMicroRows;  // of an item that reads keys and values as they lie
+constexpr int kManyRows = 24;             // above, keys are packed for outer products
 constexpr int kMaxAhead = 32;             // rows that it fetches in advance, at most
-constexpr int kFlashRows = 48;            // query rows of a work item
+constexpr int kFlashRows = 192;           // query rows of a work item, at most
+constexpr int kMinFlashRows = 48;         // where there are threads for more items
 constexpr int kMhaRows = kMicroRows;
 
 inline int MaxRows(AttentionKind kind) {
@@ -82,14 +85,16 @@ inline int WholeTiles(int len) {
   return len / kTile * kTile;
 }
 
-// Numbers the work items sequence by sequence (run by run), the longest rows of a sequence first.
-// Find takes ascending indices and walks the sequences once.
+// Numbers the work items sequence by sequence (run by run), in it head by head, whose keys stay in
+// the cache, and of a head the longest rows first. Many rows read the keys less often; threads want
+// several items each, as these are not of one length. Find takes ascending indices and walks the
+// sequences once.
 class ItemList {
  public:
   // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
   // leave work for all `threads`.
   ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
-           int num_heads, int kv_heads, int max_rows, int threads)
+           int num_heads, int kv_heads, AttentionKind kind, int threads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
         kv_lens_(meta.kv_lens.ptr<int32_t>()),
         shared_lens_(shared_lens),
@@ -97,10 +102,13 @@ class ItemList {
         window_(options.window),
         num_seqs_(meta.num_seqs),
         kv_heads_(kv_heads),
-        group_(num_heads / kv_heads),
-        heads_(std::min(group_, max_rows)),
-        head_chunks_((group_ + heads_ - 1) / heads_),
-        positions_(std::max(1, max_rows / group_)) {
+        group_(num_heads / kv_heads) {
+    constexpr int kItemsPerThread = 4;
+    int rows = MaxRows(kind);
+    SetRows(rows);
+    while (rows / 2 >= kMinFlashRows && CountItems() < kItemsPerThread * threads) {
+      SetRows(rows /= 2);
+    }
     const int64_t items = int64_t{1} * num_seqs_ * kv_heads_ * head_chunks_;
     max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads - 1) / threads));
   }
@@ -111,12 +119,11 @@ class ItemList {
     }
     if (seq_ == num_seqs_) return false;
     const int64_t in_seq = index - first_;
-    const int chunk = static_cast<int>(in_seq % head_chunks_);
-    const int kv_head = static_cast<int>(in_seq / head_chunks_ % kv_heads_);
-    const int64_t block_from_end = in_seq / head_chunks_ / kv_heads_;
     const int q_len = cu_q_[seq_ + 1] - cu_q_[seq_];
     const int blocks = (q_len + positions_ - 1) / positions_;
-    const int begin = static_cast<int>(blocks - 1 - block_from_end) * positions_;
+    const int begin = static_cast<int>(blocks - 1 - in_seq % blocks) * positions_;
+    const int chunk = static_cast<int>(in_seq / blocks % head_chunks_);
+    const int kv_head = static_cast<int>(in_seq / blocks / head_chunks_);
     item->seq = seq_;
     item->num_seqs = EndOfRun(seq_) - seq_;
     item->kv_head = kv_head;
@@ -132,6 +139,16 @@ class ItemList {
   }
 
  private:
+  void SetRows(int max_rows) {
+    heads_ = std::min(group_, max_rows);
+    head_chunks_ = (group_ + heads_ - 1) / heads_;
+    positions_ = std::max(1, max_rows / group_);
+  }
+  int64_t CountItems() const {  // without runs
+    int64_t items = 0;
+    for (int seq = 0; seq < num_seqs_; ++seq) items += CountOf(seq);
+    return items;
+  }
   int64_t CountOf(int seq) const {
     const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
     return (q_len + positions_ - 1) / positions_ * kv_heads_ * head_chunks_;
@@ -151,21 +168,24 @@ class ItemList {
   const int32_t* shared_lens_;
   bool causal_;
   int window_;
-  int num_seqs_, kv_heads_, group_, heads_, head_chunks_, positions_;
-  int max_run_;        // sequences
-  int seq_ = 0;        // the first one of a run
-  int64_t first_ = 0;  // index of its first item
+  int num_seqs_, kv_heads_, group_;
+  int heads_ = 0, head_chunks_ = 0, positions_ = 0;  // of an item; chunks of a group of heads
+  int max_run_ = 0;                                  // sequences
+  int seq_ = 0;                                      // the first one of a run
+  int64_t first_ = 0;                                // index of its first item
 };
 
 // One thread's memory, in floats; `dim` is head_dim rounded up to 32.
 struct AttentionScratch {
-  float* q;       // [rows, dim], scaled and converted as LinearKernel::convert does
-  float* acc;     // [rows, dim]
-  float* keys;    // [kTile, dim / 2]: BF16
-  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
-  float* sum;     // [rows, 16] running lanes of the softmax denominator
-  float* max;     // [rows]
-  float* scores;  // [rows, score_stride]
+  float* q;        // [rows, dim], scaled and converted as LinearKernel::convert does
+  float* acc;      // [rows, dim]
+  float* q_tiles;  // [rows, dim]: OuterArgs::x of groups of rows
+  float* keys;     // [kTile, dim / 2]: BF16
+  float* panels;   // [kTile, dim] and the space between lanes: OuterArgs::panel
+  float* values;   // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
+  float* sum;      // [rows, 16] running lanes of the softmax denominator
+  float* max;      // [rows]
+  float* scores;   // [kMicroRows, score_stride]: of a group of rows
   int64_t dim;
   int64_t score_stride;
 
@@ -181,12 +201,14 @@ struct AttentionScratch {
       return p;
     };
     q = take(rows * dim);
+    q_tiles = take(rows * dim);
     acc = take(rows * dim);
+    panels = take(kTile * dim + kTile / 2 * kSumLanes * kSumLanes);
     keys = take(kTile * dim / 2);
     values = take(kTile * dim);
     sum = take(rows * 16);
     max = take(rows);
-    scores = take(rows * score_stride);
+    scores = take(kMicroRows * score_stride);
     return used;
   }
   uint32_t* pairs() const { return reinterpret_cast<uint32_t*>(values); }
@@ -198,7 +220,6 @@ struct AttentionScratch {
     rows.acc += first * dim;
     rows.sum += first * 16;
     rows.max += first;
-    rows.scores += first * score_stride;
     return rows;
   }
 };

@@ -204,18 +204,16 @@ HWY_INLINE void Scale(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, x + i), f), d, x + i);
 }
 
-// Takes the next tile of a row's scores into its running maximum, sum and output.
-HWY_INLINE void OnlineSoftmax(float* scores, KeyRange keys, float* max, float* sum, float* acc,
-                              int64_t dim) {
-  const KeyRange padded = PadScores(scores, keys);
+// Takes the next tile of a row's scores into its running maximum, to which its sum and output are
+// rescaled; ExpScores is next.
+HWY_INLINE void RaiseMax(const float* scores, KeyRange padded, float* max, float* sum, float* acc,
+                         int64_t dim) {
   const float new_max = MaxOfScores(scores, padded, *max);
-  if (new_max != *max) {
-    const float old_scale = hn::GetLane(ExpF32(DF(), hn::Set(DF(), *max - new_max)));
-    Scale(acc, dim, old_scale);
-    Scale(sum, 16, old_scale);
-    *max = new_max;
-  }
-  ExpScores(scores, padded, new_max, sum);
+  if (new_max == *max) return;
+  const float old_scale = hn::GetLane(ExpF32(DF(), hn::Set(DF(), *max - new_max)));
+  Scale(acc, dim, old_scale);
+  Scale(sum, 16, old_scale);
+  *max = new_max;
 }
 
 }  // namespace HWY_NAMESPACE

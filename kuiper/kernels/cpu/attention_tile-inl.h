@@ -67,9 +67,10 @@ template <class Row>
 struct Tile {
   KeyRange keys;  // that the item sees, from the start of the tile
   Row rows[kTile + kMaxAhead];
-  int ahead = 0;    // rows to fetch in advance
-  int fetched = 0;  // kMaxAhead behind the last panel of keys
-  bool packed = false;
+  int ahead = 0;             // rows to fetch in advance
+  int fetched = 0;           // kMaxAhead behind the last panel of keys
+  bool packed = false;       // values
+  bool keys_packed = false;  // keys
   // For the products. Keys: repeats of the first fill a group of kPanelRows. Values, of pairs only:
   // zeros at both ends fill pairs.
   const uint8_t* key_rows[kTile + kMaxAhead];
@@ -198,6 +199,21 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   if (kIsWidened<Row>) {
     std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
               tile->key_rows[keys.end - 1]);
+  }
+}
+
+// The keys of the tile as panels of outer products.
+template <class Row>
+void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& s,
+              Tile<Row>* tile) {
+  const uint8_t** const rows = tile->key_rows;
+  std::fill(rows, rows + tile->keys.begin, rows[tile->keys.begin]);
+  const int width = kernel.outer_columns;
+  const size_t stride = kernel.PanelStride(head_dim);
+  for (int column = 0; column < tile->keys.end; column += width) {
+    kernel.pack_scattered(
+        rows + column, std::min(width, tile->keys.end - column), head_dim,
+        reinterpret_cast<uint8_t*>(s.panels) + column / width * kSumLanes * stride, stride);
   }
 }
 

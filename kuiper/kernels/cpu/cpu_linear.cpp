@@ -38,11 +38,9 @@ void ConvertForOuter(const LinearJob& job, const float* x, int elements, uint32_
   for (int k = 0; k < elements; k += job.sub_k()) {
     const int here = std::min(job.sub_k(), elements - k);
     job.kernel.convert(x + k, here, reinterpret_cast<uint8_t*>(words));
-    const uint32_t* from = words;
-    for (size_t step = job.Words(here) / kSumLanes; step > 0; --step, from += kSumLanes) {
-      for (int lane = 0; lane < kSumLanes; ++lane) to[LanePlace(lane) * lane_stride] = from[lane];
-      to += job.kernel.outer_rows;
-    }
+    const size_t steps = job.Words(here) / kSumLanes;
+    SpreadWords(words, steps, job.kernel.outer_rows, lane_stride, to);
+    to += steps * job.kernel.outer_rows;
   }
 }
 

@@ -31,12 +31,6 @@ struct Workspace {
   float* scales;  // [units][columns]
   Groups<kWeightBlock>* groups;  // of the rows of a block of W
 };
-// Lanes of a panel lie a line further apart than they are long, so that one word of all lanes does
-// not meet in one set of the cache.
-size_t PanelStride(const LinearKernel& kernel, int elements) {
-  const size_t steps = CeilDiv(elements, kernel.chunk) * (kernel.chunk_bytes / kLine);
-  return Align(steps * kernel.outer_columns * sizeof(float)) + kLine;
-}
 size_t PanelBytes(int in) {
   // 64 rows of 16-element chunks of 4 bytes or 32-element ones of 2, or 32 rows of the latter in
   // FP32.
@@ -205,7 +199,7 @@ void ApplyBlock(const Block& block) {
   for (int kb = 0; kb < job.in(); kb += job.fold_k()) {
     const int ke = std::min(job.in(), kb + job.fold_k());
     const bool last = ke == job.in();
-    Fold fold{kb, ke, PanelStride(job.kernel, ke - kb), FetchAfter(block, ke), 0};
+    Fold fold{kb, ke, job.kernel.PanelStride(ke - kb), FetchAfter(block, ke), 0};
     const int bursts = (block.end - block.begin) * kSumLanes + CeilDiv(ke - kb, job.kernel.chunk);
     fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
     PackFold(block, fold);

@@ -60,11 +60,7 @@ struct LinearJob {
   int TileBegin(int tile) const {
     return static_cast<int>(static_cast<int64_t>(tokens) * tile / tiles());
   }
-  // Words of `elements` of a row of x, in whole chunks.
-  size_t Words(int elements) const {
-    return static_cast<size_t>(CeilDiv(elements, kernel.chunk)) * kernel.chunk_bytes /
-           sizeof(float);
-  }
+  size_t Words(int elements) const { return kernel.Words(elements); }
   // The tile in the fold block that starts at element k0.
   uint8_t* XTile(int k0, int tile) const {
     const size_t words = Words(std::min(fold_k(), in() - k0));

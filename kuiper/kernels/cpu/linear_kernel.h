@@ -139,6 +139,15 @@ struct OuterArgs {
 };
 using OuterFn = void (*)(const OuterArgs& args);
 
+// Gives a row of x, `steps` steps of converted words, its place in a tile of OuterArgs::x in which
+// `rows` are side by side.
+inline void SpreadWords(const uint32_t* words, size_t steps, int rows, size_t lane_stride,
+                        uint32_t* to) {
+  for (; steps > 0; --steps, words += kSumLanes, to += rows) {
+    for (int lane = 0; lane < kSumLanes; ++lane) to[LanePlace(lane) * lane_stride] = words[lane];
+  }
+}
+
 // The micro-kernels of one weight format.
 struct LinearKernel {
   int chunk = 0;          // elements of K
@@ -146,19 +155,38 @@ struct LinearKernel {
   int sub_chunks = 0;     // chunks per sub-block: a tile of x of this depth stays in L1
   int tile_rows = 0;      // largest tile of x of dot products
   int outer_rows = 0;     // and of outer products,
-  int outer_columns = 0;  // with as many rows of W
+  int outer_columns = 0;  // with as many rows of W,
+  int short_columns = 0;  // or a part of them, where rows are short
   bool widens = false;    // factors have another type than the stored rows
   bool flush_subnormals = false;
+
+  // Words of `elements` of a row of x, in whole chunks.
+  size_t Words(int elements) const {
+    return static_cast<size_t>((elements + chunk - 1) / chunk) * chunk_bytes / sizeof(float);
+  }
+  // Bytes from lane to lane of a panel with so many elements of each row: a line more than a lane
+  // is long, so that one word of all lanes does not meet in one set of the cache.
+  size_t PanelStride(int elements) const {
+    constexpr size_t kLine = 64;
+    const size_t bytes = Words(elements) / kSumLanes * outer_columns * sizeof(float);
+    return (bytes + kLine - 1) / kLine * kLine + kLine;
+  }
 
   // x [k] f32 -> ceil(k / chunk) chunks, zero padded.
   void (*convert)(const float* x, int k, uint8_t* chunks) = nullptr;
   // `rows` <= outer_columns stored rows, k elements each -> a panel of OuterArgs, padded
   // with zeros along K.
   void (*pack)(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) = nullptr;
+  // The same of dense rows anywhere.
+  void (*pack_scattered)(const uint8_t* const* rows, int count, int k, uint8_t* panel,
+                         size_t panel_stride) = nullptr;
   // [m]: m rows of x by 1 or 4 stored rows, or by a panel.
   TileFn stored1[kMaxTileRows + 1] = {};
   TileFn stored4[kMaxTileRows + 1] = {};
   OuterFn outer[kMaxTileRows + 1] = {};
+  // The same of dense kinds for rows of few chunks: x has m rows side by side, the panel is as wide
+  // as ever, and the tile takes short_columns of it.
+  OuterFn short_outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
 

@@ -1,7 +1,8 @@
 // The outer products of the linear layer over an instruction set M, for many tokens: a tile of rows
 // of x by vectors of columns of y, one lane of all sums after the other. A multiply-add needs no
 // fold across a register, and W is read once per tile from a panel in the L2 cache. Expected: 0.9
-// of the multiply-add peak; sums of lanes that wait for their partners cost the rest.
+// of the multiply-add peak; sums of lanes that wait for their partners cost the rest. Attention has
+// tiles of its own for keys as rows of W (ShortOuterTile).
 //
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
@@ -11,12 +12,13 @@
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
 //   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
 
-// Accumulates `steps` words of one lane.
-template <class M, int MR, int NV, int kRows>
+// Accumulates `steps` words of one lane: kRows of x and kColumns of W are side by side, of which
+// the tile takes the first MR by NV vectors.
+template <class M, int MR, int NV, int kRows, int kColumns>
 HWY_INLINE void AccumulateOuter(const uint8_t*& x, const uint8_t*& w, int steps,
                                 typename M::Acc (&acc)[MR][NV]) {
   constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
-  for (int i = 0; i < steps; ++i, x += kRows * sizeof(float), w += NV * kVectorBytes) {
+  for (int i = 0; i < steps; ++i, x += kRows * sizeof(float), w += kColumns * sizeof(float)) {
     typename M::Vec b[NV];
     KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPanel(w + n * kVectorBytes);
     KU_UNROLL for (int m = 0; m < MR; ++m) {
@@ -26,29 +28,57 @@ HWY_INLINE void AccumulateOuter(const uint8_t*& x, const uint8_t*& w, int steps,
   }
 }
 
-// kRows of x are side by side, of which the tile takes MR.
-template <class M, int MR, int NV, int kRows, bool kScaled>
-HWY_NOINLINE void OuterTile(const OuterArgs& a) {
+template <class M, int MR, int NV>
+HWY_INLINE void SetZero(typename M::Acc (&acc)[MR][NV]) {
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
+      M::Zero();
+}
+
+// Adds the sums of `count` lanes, or of as many groups of them: part(i, acc) gives those at place i
+// of that order, and they meet as in the fold. The last sums go to a.sums.
+template <class M, int MR, int NV, class F>
+HWY_INLINE void AddLanes(const OuterArgs& a, int count, const F& part) {
   constexpr int kDepth = 4;  // of the fold
   constexpr int kLanes = M::kVectorLanes;
   alignas(64) float waiting[kDepth][MR * NV * kLanes];
-  const size_t x_stride = a.steps * kRows * sizeof(float);
   int depth = 0;
-  for (int place = 0; place < kSumLanes; ++place) {
-    const uint8_t* x = a.x + place * x_stride;
+  for (int place = 0; place < count; ++place) {
+    typename M::Acc acc[MR][NV];
+    part(place, acc);
+    // A lane meets its partner, both theirs, and so on: as many times as its place ends in ones.
+    for (int i = place; (i & 1) != 0; i >>= 1) {
+      const float* partner = waiting[--depth];
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
+          M::Add(acc[m][n], M::LoadAcc(partner + (m * NV + n) * kLanes));
+    }
+    const bool last = place + 1 == count;
+    float* const to = last ? a.sums : waiting[depth++];
+    const size_t to_stride = last ? a.sum_stride : NV * kLanes;
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
+      float* const at = to + m * to_stride + n * kLanes;
+      M::StoreAcc(last && a.add ? M::Add(M::LoadAcc(at), acc[m][n]) : acc[m][n], at);
+    }
+  }
+}
+
+// One lane of all sums of a tile.
+template <class M, int MR, int NV, int kRows, bool kScaled>
+struct OneLane {
+  static constexpr int kLanes = M::kVectorLanes, kColumns = NV * kLanes;
+  const OuterArgs& a;
+
+  HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
+    const uint8_t* x = a.x + place * (a.steps * kRows * sizeof(float));
     const uint8_t* w = a.panel + place * a.panel_stride;
     a.next->Fetch<2>(a.next_lines);
-    typename M::Acc acc[MR][NV];
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
-        M::Zero();
+    SetZero<M>(acc);
     if constexpr (kScaled) {
       const float* scales = a.scales;
       for (int i = 0; i < a.steps; i += a.unit_steps, scales += a.scale_stride) {
         typename M::Acc unit[MR][NV];
-        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) unit[m][n] =
-            M::Zero();
+        SetZero<M>(unit);
         const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
-        AccumulateOuter<M, MR, NV, kRows>(x, w, here, unit);
+        AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, here, unit);
         KU_UNROLL for (int n = 0; n < NV; ++n) {
           const typename M::Acc scale = M::LoadAcc(scales + n * kLanes);
           KU_UNROLL for (int m = 0; m < MR; ++m) {
@@ -57,22 +87,41 @@ HWY_NOINLINE void OuterTile(const OuterArgs& a) {
         }
       }
     } else {
-      AccumulateOuter<M, MR, NV, kRows>(x, w, a.steps, acc);
-    }
-    // A lane meets its partner, both theirs, and so on: as many times as its place ends in ones.
-    for (int i = place; (i & 1) != 0; i >>= 1) {
-      const float* partner = waiting[--depth];
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
-          M::Add(acc[m][n], M::LoadAcc(partner + (m * NV + n) * kLanes));
-    }
-    const bool last = place + 1 == kSumLanes;
-    float* const to = last ? a.sums : waiting[depth++];
-    const size_t to_stride = last ? a.sum_stride : NV * kLanes;
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
-      float* const at = to + m * to_stride + n * kLanes;
-      M::StoreAcc(last && a.add ? M::Add(M::LoadAcc(at), acc[m][n]) : acc[m][n], at);
+      AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, a.steps, acc);
     }
   }
+};
+
+// kRows of x are side by side, of which the tile takes MR.
+template <class M, int MR, int NV, int kRows, bool kScaled>
+HWY_NOINLINE void OuterTile(const OuterArgs& a) {
+  AddLanes<M, MR, NV>(a, kSumLanes, OneLane<M, MR, NV, kRows, kScaled>{a});
+}
+
+// Two neighbouring lanes.
+template <class M, int MR, int NV, int kColumns>
+struct TwoLanes {
+  const OuterArgs& a;
+
+  HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
+    const uint8_t* x = a.x + 2 * place * (a.steps * MR * sizeof(float));
+    const uint8_t* w = a.panel + 2 * place * a.panel_stride;
+    typename M::Acc first[MR][NV];
+    SetZero<M>(first);
+    SetZero<M>(acc);
+    AccumulateOuter<M, MR, NV, MR, kColumns>(x, w, a.steps, first);
+    w = a.panel + (2 * place + 1) * a.panel_stride;
+    AccumulateOuter<M, MR, NV, MR, kColumns>(x, w, a.steps, acc);
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
+        M::Add(acc[m][n], first[m][n]);
+  }
+};
+
+// Where lanes are short, sums that wait cost more than the panel that is read twice. Keys of 128
+// elements, BF16 on Zen 5: 0.87 of the multiply-add peak, and 0.69 with lanes one by one.
+template <class M, int MR, int NV, int kColumns>
+HWY_NOINLINE void ShortOuterTile(const OuterArgs& a) {
+  AddLanes<M, MR, NV>(a, kSumLanes / 2, TwoLanes<M, MR, NV, kColumns>{a});
 }
 
 // The factors of `rows` rows of W as a panel; load(row, chunk, vector, v) gives those of one vector
@@ -126,14 +175,13 @@ void SetOuter(LinearKernel& kernel) {
   SetOuterTiles<M, kRows, kVectors, kRows, kScaled>(kernel);
 }
 
-// The factors of stored rows of k elements.
-template <class M>
+// The factors of stored rows of k elements; row n begins at rows(n).
+template <class M, class Rows>
 struct StoredFactors {
-  const WeightRows& w;
+  const Rows& rows;
   int k;
   HWY_INLINE void operator()(int row, int c, int r, typename M::Vec (&v)[M::kSteps]) const {
-    const uint8_t* chunk =
-        w.values + row * w.stride + static_cast<size_t>(c) * M::kWeightChunkBytes;
+    const uint8_t* chunk = rows(row) + static_cast<size_t>(c) * M::kWeightChunkBytes;
     const int elements = k - c * M::kChunk;
     if (elements >= M::kChunk) return M::LoadWeights(chunk, r, v);
     alignas(64) uint8_t padded[M::kWeightChunkBytes] = {};
@@ -143,10 +191,32 @@ struct StoredFactors {
 };
 
 template <class M>
-void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
-  constexpr int kColumns = OuterVectors<M, false>() * M::kVectorLanes;
+constexpr int PanelColumns() {
+  return OuterVectors<M, false>() * M::kVectorLanes;
+}
+
+template <class M, class Rows>
+HWY_INLINE void PackRows(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
   const int chunks = (k + M::kChunk - 1) / M::kChunk;
-  PackPanel<M>(rows, kColumns, chunks, panel, panel_stride, StoredFactors<M>{w, k});
+  PackPanel<M>(count, PanelColumns<M>(), chunks, panel, panel_stride,
+               StoredFactors<M, Rows>{rows, k});
+}
+
+template <class M>
+void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
+  PackRows<M>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
+}
+
+template <class M>
+void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
+                   size_t panel_stride) {
+  PackRows<M>(ScatteredRows{rows, 0}, count, k, panel, panel_stride);
+}
+
+template <class M, int MR, int NV>
+void SetShortOuterTiles(LinearKernel& kernel) {
+  kernel.short_outer[MR] = &ShortOuterTile<M, MR, NV, PanelColumns<M>()>;
+  if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
 }
 
 template <class M>
@@ -156,5 +226,10 @@ LinearKernel MakeKernel() {
   SetDots<M, M::kTileRows>(kernel);
   SetTiles<M, M::kTileRows>(kernel);
   SetOuter<M, false>(kernel);
+  kernel.pack_scattered = &PackScattered<M>;
+  // Two lanes of a tile in registers.
+  constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
+  kernel.short_columns = kVectors * M::kVectorLanes;
+  SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
   return kernel;
 }
