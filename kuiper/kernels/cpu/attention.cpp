@@ -207,24 +207,21 @@ HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
 // The scores of packed keys.
 void ScorePanels(const RowGroup& g) {
   const LinearKernel& kernel = g.call.dots;
-  const OuterTiles& outer = kernel.widest();
-  const int end = g.keys[g.rows - 1].end;
+  const int head_dim = g.call.args.kv.head_dim(), words = static_cast<int>(kernel.Words(head_dim));
+  const int width = kernel.outer_columns, end = g.keys[g.rows - 1].end;
   Prefetcher nothing;
   OuterArgs args;
-  args.rows = reinterpret_cast<const uint8_t*>(g.s.q + g.first * g.s.dim);
-  args.row_stride = g.s.dim * sizeof(float);
-  args.steps = static_cast<int>(kernel.Words(g.call.args.kv.head_dim()) / kSumLanes);
-  args.unit_steps = args.steps;
-  args.panel_stride = outer.PanelStride(args.steps);
+  args.x = reinterpret_cast<const uint8_t*>(g.s.q_tiles + int64_t{1} * g.first * words);
+  args.panel_stride = kernel.PanelStride(head_dim);
+  args.steps = words / kSumLanes;
   args.sum_stride = static_cast<size_t>(g.s.score_stride);
   args.next = &nothing;
-  int column = g.keys[0].begin / outer.tile_columns * outer.tile_columns;
-  for (; column < end; column += outer.tile_columns) {
+  int column = g.keys[0].begin / kernel.short_columns * kernel.short_columns;
+  for (; column < end; column += kernel.short_columns) {
     args.panel = reinterpret_cast<const uint8_t*>(g.s.panels) +
-                 column / outer.columns * kSumLanes * args.panel_stride +
-                 column % outer.columns * sizeof(float);
+                 column / width * kSumLanes * args.panel_stride + column % width * sizeof(float);
     args.sums = g.p + column;
-    outer.tiles[g.rows](args);
+    kernel.short_outer[g.rows](args);
   }
 }
 
@@ -283,6 +280,19 @@ HWY_INLINE void AddTile(const RowGroup& g, const Tile<Row>& loaded) {
   }
 }
 
+// The queries of an item as tiles of outer products.
+void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
+                   const AttentionScratch& s) {
+  const size_t words = kernel.Words(head_dim), steps = words / kSumLanes;
+  ForEachRowGroup(num_rows, [&](int first, int rows) {
+    auto* to = reinterpret_cast<uint32_t*>(s.q_tiles + first * words);
+    for (int r = 0; r < rows; ++r) {
+      SpreadWords(reinterpret_cast<const uint32_t*>(s.q + (first + r) * s.dim), steps, rows,
+                  steps * rows, to + r);
+    }
+  });
+}
+
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
 // (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
 template <class View>
@@ -291,6 +301,7 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   const KeyRange all = item.keys();
   Tile<typename View::Row> loaded;
   loaded.keys_packed = item.num_rows() > kManyRows;
+  if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
     FindRows(view, item, tile, &loaded);
     LoadKeys(view, s, &loaded);

@@ -177,14 +177,15 @@ class ItemList {
 
 // One thread's memory, in floats; `dim` is head_dim rounded up to 32.
 struct AttentionScratch {
-  float* q;       // [rows, dim], scaled and converted as LinearKernel::convert does
-  float* acc;     // [rows, dim]
-  float* keys;    // [kTile, dim / 2]: BF16
-  float* panels;  // [kTile, dim] and the space between lanes: OuterArgs::panel
-  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
-  float* sum;     // [rows, 16] running lanes of the softmax denominator
-  float* max;     // [rows]
-  float* scores;  // [kMicroRows, score_stride]: of a group of rows
+  float* q;        // [rows, dim], scaled and converted as LinearKernel::convert does
+  float* acc;      // [rows, dim]
+  float* q_tiles;  // [rows, dim]: OuterArgs::x of groups of rows
+  float* keys;     // [kTile, dim / 2]: BF16
+  float* panels;   // [kTile, dim] and the space between lanes: OuterArgs::panel
+  float* values;   // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
+  float* sum;      // [rows, 16] running lanes of the softmax denominator
+  float* max;      // [rows]
+  float* scores;   // [kMicroRows, score_stride]: of a group of rows
   int64_t dim;
   int64_t score_stride;
 
@@ -200,6 +201,7 @@ struct AttentionScratch {
       return p;
     };
     q = take(rows * dim);
+    q_tiles = take(rows * dim);
     acc = take(rows * dim);
     panels = take(kTile * dim + kTile / 2 * kSumLanes * kSumLanes);
     keys = take(kTile * dim / 2);

@@ -202,21 +202,18 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   }
 }
 
-// The keys of the tile as panels of outer products. Repeats of the first and of the last one fill
-// panels.
+// The keys of the tile as panels of outer products.
 template <class Row>
 void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& s,
               Tile<Row>* tile) {
-  const OuterTiles& outer = kernel.widest();
-  const KeyRange keys = tile->keys;
-  const auto end = static_cast<int>(RoundUp(keys.end, outer.columns));
   const uint8_t** const rows = tile->key_rows;
-  std::fill(rows, rows + keys.begin, rows[keys.begin]);
-  std::fill(rows + keys.end, rows + end, rows[keys.end - 1]);
-  const size_t stride = outer.PanelStride(kernel.Words(head_dim) / kSumLanes);
-  auto* panel = reinterpret_cast<uint8_t*>(s.panels);
-  for (int column = 0; column < end; column += outer.columns, panel += kSumLanes * stride) {
-    kernel.pack_rows(rows + column, head_dim, outer.columns, panel, stride);
+  std::fill(rows, rows + tile->keys.begin, rows[tile->keys.begin]);
+  const int width = kernel.outer_columns;
+  const size_t stride = kernel.PanelStride(head_dim);
+  for (int column = 0; column < tile->keys.end; column += width) {
+    kernel.pack_scattered(
+        rows + column, std::min(width, tile->keys.end - column), head_dim,
+        reinterpret_cast<uint8_t*>(s.panels) + column / width * kSumLanes * stride, stride);
   }
 }
 

@@ -15,57 +15,60 @@ namespace kuiper::cpu {
 namespace {
 
 constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread converts sooner than two
-constexpr int kTokensPerItem = 4;         // of those that are not in tiles
+constexpr int kMaxSubWords = 2048 / sizeof(float);  // of a row in a sub-block
 
 // Converted activations take at most 4 bytes per element, in whole chunks of at most 64 bytes of
-// FP32 twice over, and in whole groups of tokens; panels have a line per lane between them.
+// FP32 twice over, and in whole tiles.
 size_t ActivationBytes(int tokens, int in) {
-  const size_t groups = CeilDiv(tokens, kSumLanes) + 1, folds = CeilDiv(in, 16 * kFoldChunks);
-  return 4 * CeilDiv<size_t>(in, 32) * 32 * (groups * kSumLanes + kMaxRest) +
-         groups * folds * kSumLanes * 2 * kLine;
+  return 4 * CeilDiv<size_t>(in, 32) * 32 * (tokens + kMaxTileRows - 1);
 }
 
-// Tokens that are not in tiles, [begin, end).
-void ConvertTokens(const LinearJob& job, const Tensor& x, int first, int begin, int end) {
+void ConvertTokens(const LinearJob& job, const Tensor& x, int begin, int end) {
   for (int k0 = 0; k0 < job.in(); k0 += job.sub_k()) {
     for (int t = begin; t < end; ++t) {
-      const float* row = x.row<float>(first + t) + k0;
-      job.kernel.convert(row, std::min(job.sub_k(), job.in() - k0), job.X(k0, t));
+      job.kernel.convert(x.row<float>(t) + k0, std::min(job.sub_k(), job.in() - k0), job.X(k0, t));
     }
   }
 }
 
-// A group of 16 tokens, those that are there, as columns of its tile.
-void ConvertGroup(const LinearJob& job, const Tensor& x, int group) {
-  const int first = group * kSumLanes, tile = group / job.tile_groups();
-  const int tokens = std::min(kSumLanes, job.tiled_tokens() - first);
-  const size_t at = group % job.tile_groups() * kSumLanes * sizeof(float);
-  const OuterTiles& outer = job.OuterOf(tile);
+// A row of x over a fold block as one of a tile of OuterArgs::x, whose place of that row is `to`.
+void ConvertForOuter(const LinearJob& job, const float* x, int elements, uint32_t* to,
+                     size_t lane_stride) {
+  alignas(64) uint32_t words[kMaxSubWords];
+  for (int k = 0; k < elements; k += job.sub_k()) {
+    const int here = std::min(job.sub_k(), elements - k);
+    job.kernel.convert(x + k, here, reinterpret_cast<uint8_t*>(words));
+    const size_t steps = job.Words(here) / kSumLanes;
+    SpreadWords(words, steps, job.kernel.outer_rows, lane_stride, to);
+    to += steps * job.kernel.outer_rows;
+  }
+}
+
+void ConvertTile(const LinearJob& job, const Tensor& x, int tile) {
+  const int begin = job.TileBegin(tile);
   for (int k0 = 0; k0 < job.in(); k0 += job.fold_k()) {
-    const float* rows[kSumLanes];
-    for (int t = 0; t < tokens; ++t) rows[t] = x.row<float>(first + t) + k0;
-    const int elements = job.FoldAt(k0);
-    job.kernel.pack_tokens(rows, tokens, elements, outer.columns, job.Panel(k0, tile) + at,
-                           outer.PanelStride(job.Steps(elements)));
+    const int elements = std::min(job.fold_k(), job.in() - k0);
+    auto* const to = reinterpret_cast<uint32_t*>(job.XTile(k0, tile));
+    const size_t lane_stride = job.Words(elements) / kSumLanes * job.kernel.outer_rows;
+    for (int t = begin; t < job.TileBegin(tile + 1); ++t) {
+      ConvertForOuter(job, x.row<float>(t) + k0, elements, to + (t - begin), lane_stride);
+    }
   }
 }
 
 void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
-  const LinearJob rest = job.Rest();
-  const int groups = job.groups(), items = groups + CeilDiv(rest.tokens, kTokensPerItem);
-  const auto convert = [&](int item) {
-    if (item < groups) return ConvertGroup(job, x, item);
-    const int begin = (item - groups) * kTokensPerItem;
-    ConvertTokens(rest, x, job.tiled_tokens(), begin,
-                  std::min(begin + kTokensPerItem, rest.tokens));
+  const bool streamed = job.streamed();
+  const int items = streamed ? job.tokens : job.tiles(), step = streamed ? 4 : 1;
+  const auto convert = [&](int begin, int end) {
+    if (streamed) return ConvertTokens(job, x, begin, end);
+    for (int tile = begin; tile < end; ++tile) ConvertTile(job, x, tile);
   };
-  if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) {
-    for (int item = 0; item < items; ++item) convert(item);
-    return;
-  }
+  if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return convert(0, items);
   std::atomic<int> next{0};
   pool.Run([&](int) {
-    for (int i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;) convert(i);
+    for (int i; (i = next.fetch_add(step, std::memory_order_relaxed)) < items;) {
+      convert(i, std::min(i + step, items));
+    }
   });
 }
 
@@ -114,7 +117,7 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
                       static_cast<uint8_t*>(activations_.data()),
                       tokens};
   Convert(pool_, job, x);
-  const auto apply = job.tiles() == 0 ? ApplyStreamed : ApplyBlocked;
+  const auto apply = job.streamed() ? ApplyStreamed : ApplyBlocked;
   apply(pool_, job, static_cast<uint8_t*>(workspace_.data()), workspace_slice_);
 }
 

@@ -17,7 +17,6 @@
 namespace kuiper::cpu {
 
 constexpr size_t kLine = 64;  // bytes of a cache line
-constexpr int kMaxRest = 8;   // tokens that dot products take
 
 template <typename Int>
 constexpr Int CeilDiv(Int a, Int b) {
@@ -31,8 +30,8 @@ struct LinearJob {
   Epilogue epilogue;
   float* out;
   size_t out_stride;
-  // Of tokens in tiles: [fold block][tile], panels of OuterArgs; behind them, of the rest:
-  // [sub-block of K][tokens][chunks of the sub-block].
+  // Few tokens: [sub-block of K][T][chunks of the sub-block]; many: [fold block][tile of tokens] of
+  // OuterArgs::x.
   uint8_t* activations;
   int tokens;
 
@@ -56,36 +55,19 @@ struct LinearJob {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
-  size_t Steps(int elements) const { return kernel.Words(elements) / kSumLanes; }
-
-  // Tokens that do not fill a tile, up to kMaxRest, are the rest; all of few tokens.
-  int rest_tokens() const {
-    const int rest = tokens % kSumLanes;
-    return rest <= kMaxRest ? rest : 0;
+  // Many tokens: tiles of nearly equal size.
+  int tiles() const { return CeilDiv(tokens, kernel.outer_rows); }
+  int TileBegin(int tile) const {
+    return static_cast<int>(static_cast<int64_t>(tokens) * tile / tiles());
   }
-  int tiled_tokens() const { return tokens - rest_tokens(); }
-  // Groups of 16 tokens; a tile has as many as the widest panels hold, the last one may have less.
-  int groups() const { return CeilDiv(tiled_tokens(), kSumLanes); }
-  int tile_groups() const { return kernel.widest().columns / kSumLanes; }
-  int tiles() const { return CeilDiv(groups(), tile_groups()); }
-  int GroupsOf(int tile) const { return std::min(tile_groups(), groups() - tile * tile_groups()); }
-  const OuterTiles& OuterOf(int tile) const { return kernel.outer[GroupsOf(tile) - 1]; }
-  // The panel of a tile in the fold block that starts at element k0.
-  uint8_t* Panel(int k0, int tile) const {
-    return activations + k0 / fold_k() * FoldBytes(fold_k()) +
-           tile * kSumLanes * kernel.widest().PanelStride(Steps(FoldAt(k0)));
+  size_t Words(int elements) const { return kernel.Words(elements); }
+  // The tile in the fold block that starts at element k0.
+  uint8_t* XTile(int k0, int tile) const {
+    const size_t words = Words(std::min(fold_k(), in() - k0));
+    return activations + (Words(k0) * tiles() + words * tile) * kernel.outer_rows * sizeof(float);
   }
-  // Elements of the fold block that starts at k0.
-  int FoldAt(int k0) const { return std::min(fold_k(), in() - k0); }
-  // The same call for the rest.
-  LinearJob Rest() const {
-    LinearJob job = *this;
-    job.tokens = rest_tokens();
-    job.out += tiled_tokens() * out_stride;
-    const int last = (in() - 1) / fold_k() * fold_k();
-    job.activations = Panel(last, 0) + FoldBytes(FoldAt(last));
-    return job;
-  }
+  // Few tokens; more are computed in blocks, which widen W once.
+  bool streamed() const { return tokens <= (kernel.widens ? 16 : 32); }
   bool quantized() const { return kernel.widen != nullptr; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
   // What follows column k of rows [row, row + rows) up to column `end`.
@@ -94,11 +76,9 @@ struct LinearJob {
     const size_t lines = CeilDiv(RowBytes(end - k), kLine);
     return {at.values, at.stride, rows, static_cast<int>(lines)};
   }
-
- private:
-  // Of the panels of a fold block of so many elements.
-  size_t FoldBytes(int elements) const {
-    return tiles() * kSumLanes * kernel.widest().PanelStride(Steps(elements));
+  // The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
+  static int NextRows(int left, int full) {
+    return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
   }
 };
 
@@ -168,14 +148,8 @@ inline float BiasAt(const Tensor& bias, int i) {
   return bias.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
 }
 
-// Computes a range of output columns, with its epilogue, for a job of at most kMaxRest tokens;
-// `after` is the range that this thread takes next. kSwiGlu needs space for `up`,
-// [tokens][columns].
-void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after,
-                      float* up);
 size_t BlockedScratchBytes(int tokens, int in);
-// For at most kMaxRest tokens, and for more. workspace: BlockedScratchBytes or more for each
-// thread, 64-byte aligned.
+// workspace: BlockedScratchBytes or more for each thread, 64-byte aligned.
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes);
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,

@@ -121,76 +121,72 @@ constexpr int LanePlace(int lane) {
   return (lane & 1) << 3 | (lane & 2) << 1 | (lane & 4) >> 1 | lane >> 3;
 }
 
-// One tile of outer products over a fold block: rows by columns of a panel. A chunk has chunk_bytes
-// / 64 steps of 16 words (of four bytes), one for each lane. Rows have them as they are converted,
-// a panel has the words of all columns side by side: [place of the lane][steps][columns].
+// One tile of outer products over a fold block. A chunk has chunk_bytes / 64 steps of 16 words (of
+// four bytes), one for each lane; x and W have the words of a lane side by side.
 struct OuterArgs {
-  const uint8_t* rows = nullptr;  // stored rows of W that are not widened, or what widen_rows wrote
-  size_t row_stride = 0;          // bytes from row to row
-  const uint8_t* panel = nullptr;
-  size_t panel_stride = 0;  // bytes from lane to lane
+  const uint8_t* x = nullptr;      // [place of the lane][steps][outer_rows] words
+  const uint8_t* panel = nullptr;  // [place of the lane][steps][outer_columns] words
+  size_t panel_stride = 0;         // bytes from lane to lane
   int steps = 0;
-  int unit_steps = 0;             // quantised: of a unit; for dense kinds: between bursts of `next`
-  const float* scales = nullptr;  // quantised: [rows][kMaxUnits]
-  float* sums = nullptr;          // [rows][columns]
-  size_t sum_stride = 0;          // floats from row to row
-  bool add = false;               // sums += fold, not sums = fold
-  Prefetcher* next = nullptr;     // into L2, next_lines in each unit and pass
+  const float* scales = nullptr;  // quantised: [units], scale_stride from one to the next,
+  int scale_stride = 0;           // [outer_columns]
+  int unit_steps = 0;
+  float* sums = nullptr;       // [rows of x][outer_columns]
+  size_t sum_stride = 0;       // floats from row to row
+  bool add = false;            // sums += fold, not sums = fold
+  Prefetcher* next = nullptr;  // for each lane next_lines are fetched
   int next_lines = 0;
 };
 using OuterFn = void (*)(const OuterArgs& args);
 
-// The tiles for panels of one width.
-struct OuterTiles {
-  int columns = 0;                       // of a panel; 0 where there are no such tiles
-  int tile_columns = 0;                  // of them that a tile takes
-  int passes = 0;                        // over the rows, each for some lanes
-  OuterFn tiles[kMaxTileRows + 1] = {};  // [m]: m rows
-
-  // Bytes from lane to lane of a panel of so many steps: a line more than a lane is long, so that
-  // one word of all lanes does not meet in one set of the cache.
-  size_t PanelStride(size_t steps) const {
-    constexpr size_t kLine = 64;
-    const size_t bytes = steps * columns * sizeof(float);
-    return (bytes + kLine - 1) / kLine * kLine + kLine;
+// Gives a row of x, `steps` steps of converted words, its place in a tile of OuterArgs::x in which
+// `rows` are side by side.
+inline void SpreadWords(const uint32_t* words, size_t steps, int rows, size_t lane_stride,
+                        uint32_t* to) {
+  for (; steps > 0; --steps, words += kSumLanes, to += rows) {
+    for (int lane = 0; lane < kSumLanes; ++lane) to[LanePlace(lane) * lane_stride] = words[lane];
   }
-};
+}
 
 // The micro-kernels of one weight format.
 struct LinearKernel {
-  int chunk = 0;        // elements of K
-  int chunk_bytes = 0;  // of converted activations and factors
-  int sub_chunks = 0;   // chunks per sub-block: a tile of x of this depth stays in L1
-  int tile_rows = 0;    // largest tile of x of dot products
-  bool widens = false;  // factors have another type than the stored rows
+  int chunk = 0;          // elements of K
+  int chunk_bytes = 0;    // of converted activations and factors
+  int sub_chunks = 0;     // chunks per sub-block: a tile of x of this depth stays in L1
+  int tile_rows = 0;      // largest tile of x of dot products
+  int outer_rows = 0;     // and of outer products,
+  int outer_columns = 0;  // with as many rows of W,
+  int short_columns = 0;  // or a part of them, where rows are short
+  bool widens = false;    // factors have another type than the stored rows
   bool flush_subnormals = false;
 
   // Words of `elements` of a row of x, in whole chunks.
   size_t Words(int elements) const {
     return static_cast<size_t>((elements + chunk - 1) / chunk) * chunk_bytes / sizeof(float);
   }
-  // The widest tiles of outer products.
-  const OuterTiles& widest() const { return outer[1].columns > 0 ? outer[1] : outer[0]; }
+  // Bytes from lane to lane of a panel with so many elements of each row: a line more than a lane
+  // is long, so that one word of all lanes does not meet in one set of the cache.
+  size_t PanelStride(int elements) const {
+    constexpr size_t kLine = 64;
+    const size_t bytes = Words(elements) / kSumLanes * outer_columns * sizeof(float);
+    return (bytes + kLine - 1) / kLine * kLine + kLine;
+  }
 
   // x [k] f32 -> ceil(k / chunk) chunks, zero padded.
   void (*convert)(const float* x, int k, uint8_t* chunks) = nullptr;
-  // Up to 16 rows of x, k elements of each, and zeros where there are fewer, as columns of a panel
-  // of `columns`, the first of which is at `panel`: row t in column LanePlace(t).
-  void (*pack_tokens)(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
-                      size_t panel_stride) = nullptr;
-  // `columns` dense rows of k elements as a panel.
-  void (*pack_rows)(const uint8_t* const* rows, int k, int columns, uint8_t* panel,
-                    size_t panel_stride) = nullptr;
-  // The factors of stored rows of k elements in whole chunks, padded with zeros, `stride` bytes
-  // from row to row.
-  void (*widen_rows)(const WeightRows& w, int rows, int k, uint8_t* to, size_t stride) = nullptr;
-  // Sums of 16 rows of W by 16 columns of tokens -> those of 16 tokens, each with its rows of W
-  // side by side. Strides in floats; lines of 64 bytes.
-  void (*transpose)(const float* rows, size_t stride, float* to, size_t to_stride) = nullptr;
-  // [m]: m rows of x by 1 or 4 stored rows.
+  // `rows` <= outer_columns stored rows, k elements each -> a panel of OuterArgs, padded
+  // with zeros along K.
+  void (*pack)(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) = nullptr;
+  // The same of dense rows anywhere.
+  void (*pack_scattered)(const uint8_t* const* rows, int count, int k, uint8_t* panel,
+                         size_t panel_stride) = nullptr;
+  // [m]: m rows of x by 1 or 4 stored rows, or by a panel.
   TileFn stored1[kMaxTileRows + 1] = {};
   TileFn stored4[kMaxTileRows + 1] = {};
-  OuterTiles outer[2];  // for panels of 16 and of 32 columns
+  OuterFn outer[kMaxTileRows + 1] = {};
+  // The same of dense kinds for rows of few chunks: x has m rows side by side, the panel is as wide
+  // as ever, and the tile takes short_columns of it.
+  OuterFn short_outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
 

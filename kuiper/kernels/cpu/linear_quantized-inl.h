@@ -82,8 +82,9 @@ struct CodeFactors {
 };
 
 template <class M>
-void WidenCodes(const WeightRows& w, int rows, int k, uint8_t* to, size_t to_stride) {
-  StoreFactors<M>(rows, k / M::kChunk, CodeFactors<M>{w}, to, to_stride);
+void PackQuantized(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
+  constexpr int kColumns = OuterVectors<M, true>() * M::kVectorLanes;
+  PackPanel<M>(rows, kColumns, k / M::kChunk, panel, panel_stride, CodeFactors<M>{w});
 }
 
 template <class M, int MR>
@@ -96,7 +97,7 @@ void SetQuantizedTiles(LinearKernel& kernel) {
 template <class M>
 LinearKernel MakeQuantizedKernel(decltype(LinearKernel::widen) widen) {
   LinearKernel kernel = KernelOfActivations<M>();
-  kernel.widen_rows = &WidenCodes<M>;
+  kernel.pack = &PackQuantized<M>;
   kernel.widen = widen;
   SetQuantizedTiles<M, M::kTileRows>(kernel);
   SetOuter<M, true>(kernel);

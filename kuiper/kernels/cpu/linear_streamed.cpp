@@ -16,11 +16,7 @@ namespace kuiper::cpu {
 namespace {
 
 constexpr int kStreamBytes = 256 << 10;
-
-// The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
-int NextRows(int left, int full) {
-  return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
-}
+constexpr int kGroupTokens = 20;  // whose sub-blocks of x stay in L1, nearly
 
 // `rows` rows of W from `row` of a part on, columns [begin, end).
 struct Piece {
@@ -44,8 +40,9 @@ class Stream {
   void Write(const Piece& piece, float* y, size_t stride, bool add) const;
 
   const LinearJob& job_;
-  alignas(64) float lanes_[kMaxRest * kPanelRows * kSumLanes];
-  alignas(64) float sums_[kMaxRest * kPanelRows];  // [tokens][rows of the piece]
+  int begin_ = 0, end_ = 0;  // tokens of the group
+  alignas(64) float lanes_[kGroupTokens * kPanelRows * kSumLanes];
+  alignas(64) float sums_[kGroupTokens * kPanelRows];  // [tokens][rows of the piece]
   Groups<kPanelRows> groups_;
 };
 
@@ -83,15 +80,15 @@ void Stream::MultiplyPiece(const Piece& piece, const Piece& next) {
   args.add = k0 >= job_.fold_k();
   if (next.rows > 0) {
     args.next = job_.Fetch(next.part, next.row, next.rows, next.begin, next.end);
-    const int tiles = CeilDiv(job_.tokens, job_.kernel.tile_rows);
+    const int tiles = CeilDiv(end_ - begin_, job_.kernel.tile_rows);
     const int bursts = std::max(1, args.k / job_.kernel.chunk * tiles);
     args.next_lines = CeilDiv(args.next.lines * args.next.rows, bursts);
   }
   const TileFn* fns = piece.rows == 1 ? job_.kernel.stored1 : job_.kernel.stored4;
   args.lanes = lanes_;
   args.sums = sums_;
-  for (int t = 0, rows = 0; t < job_.tokens; t += rows) {
-    rows = NextRows(job_.tokens - t, job_.kernel.tile_rows);
+  for (int t = begin_, rows = 0; t < end_; t += rows) {
+    rows = LinearJob::NextRows(end_ - t, job_.kernel.tile_rows);
     args.x = job_.X(k0, t);
     fns[rows](args);
     args.lanes += rows * piece.rows * kSumLanes;
@@ -103,8 +100,8 @@ void Stream::Write(const Piece& piece, float* y, size_t stride, bool add) const 
   const Tensor& bias = job_.w.parts[piece.part].bias;
   for (int n = 0; n < piece.rows; ++n) {
     const float b = bias.empty() ? 0.0f : BiasAt(bias, piece.row + n);
-    for (int t = 0; t < job_.tokens; ++t) {
-      const float value = sums_[t * piece.rows + n];
+    for (int t = begin_; t < end_; ++t) {
+      const float value = sums_[(t - begin_) * piece.rows + n];
       const float sum = bias.empty() ? value : value + b;
       float* const to = y + t * stride + n;
       *to = add ? *to + sum : sum;
@@ -114,33 +111,22 @@ void Stream::Write(const Piece& piece, float* y, size_t stride, bool add) const 
 
 void Stream::Multiply(const RowRange& range, const RowRange& after, float* y, size_t stride,
                       bool add) {
-  for (Piece piece = First(range, range.begin), next;; piece = next) {
-    next = Next(piece, range, after);
-    MultiplyPiece(piece, next);
-    if (piece.end < job_.in()) continue;
-    Write(piece, y + (piece.row - range.begin), stride, add);
-    if (piece.row + piece.rows == range.end) break;
+  const int groups = CeilDiv(job_.tokens, kGroupTokens);
+  for (int group = 0; group < groups; ++group) {
+    begin_ = job_.tokens * group / groups;
+    end_ = job_.tokens * (group + 1) / groups;
+    const RowRange& behind = group + 1 < groups ? range : after;
+    for (Piece piece = First(range, range.begin), next;; piece = next) {
+      next = Next(piece, range, behind);
+      MultiplyPiece(piece, next);
+      if (piece.end < job_.in()) continue;
+      Write(piece, y + (piece.row - range.begin), stride, add);
+      if (piece.row + piece.rows == range.end) break;
+    }
   }
 }
 
 }  // namespace
-
-void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after,
-                      float* up) {
-  Stream stream(job);
-  float* y = job.out + range.column;
-  const int columns = range.end - range.begin;
-  stream.Multiply(range, job.paired() ? UpRows(range) : after, y, job.out_stride,
-                  range.epilogue == Epilogue::kAdd);
-  for (int t = 0; t < job.tokens && IsGelu(job.epilogue); ++t) {
-    GeluRow(job.epilogue, y + t * job.out_stride, columns);
-  }
-  if (!job.paired()) return;
-  stream.Multiply(UpRows(range), after, up, columns, /*add=*/false);
-  for (int t = 0; t < job.tokens; ++t) {
-    SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
-  }
-}
 
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes) {
@@ -155,11 +141,25 @@ void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
   pool.Run([&](int thread) {
     const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
     float* up = reinterpret_cast<float*>(workspace + thread * workspace_bytes);
+    Stream stream(job);
     const auto rows = [&](int item) {
       return item < items ? FindRows(job, item, step) : RowRange{};
     };
-    ForEachClaimed(next_item, items,
-                   [&](int item, int next) { MultiplyStreamed(job, rows(item), rows(next), up); });
+    ForEachClaimed(next_item, items, [&](int item, int next) {
+      const RowRange range = rows(item), after = rows(next);
+      float* y = job.out + range.column;
+      const int columns = range.end - range.begin;
+      stream.Multiply(range, job.paired() ? UpRows(range) : after, y, job.out_stride,
+                      range.epilogue == Epilogue::kAdd);
+      for (int t = 0; t < job.tokens && IsGelu(job.epilogue); ++t) {
+        GeluRow(job.epilogue, y + t * job.out_stride, columns);
+      }
+      if (!job.paired()) return;
+      stream.Multiply(UpRows(range), after, up, columns, /*add=*/false);
+      for (int t = 0; t < job.tokens; ++t) {
+        SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
+      }
+    });
   });
 }
 
