@@ -8,6 +8,8 @@ export CI=true
 export KUIPER_REQUIRE_TEST_DATA=1
 need ccache:ccache clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck git:git
 export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+# One clone's objects serve every other one: paths inside the clone count from its root.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 # Runs a README command in its own shell, with its own headings.
 stage() {
