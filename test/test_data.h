@@ -4,27 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 namespace kuiper::test {
 
-inline std::string SharedDir() {
-  const char* dir = std::getenv("KUIPER_TEST_DATA");
-  return dir != nullptr ? dir : KUIPER_TEST_DATA_DEFAULT;
-}
-inline std::string Shared(const std::string& path) {
-  return SharedDir() + "/" + path;
-}
+std::string SharedDir();
+std::string Shared(const std::string& path);
 // A file of the project's own tree, e.g. Source("demo/models/tiny-qwen3").
-inline std::string Source(const std::string& path) {
-  return std::string(KUIPER_SOURCE_DIR) + "/" + path;
-}
-inline bool DataIsRequired() {
-  const char* required = std::getenv("KUIPER_REQUIRE_TEST_DATA");
-  return required != nullptr && std::string(required) == "1";
-}
+std::string Source(const std::string& path);
+bool DataIsRequired();
 
 }  // namespace kuiper::test
 
