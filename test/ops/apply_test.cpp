@@ -180,8 +180,9 @@ struct GateUp {
 };
 
 // (outputs per part, K, T): below and above a tile of rows, an item of the CPU, a panel of tokens.
-constexpr int kEpilogueSizes[][3] = {{1, 8, 1},    {7, 40, 3},    {130, 64, 5}, {600, 72, 2},
-                                     {37, 136, 6}, {65, 264, 25}, {96, 24, 70}};
+constexpr int kEpilogueSizes[][3] = {{1, 8, 1},    {7, 40, 3},   {130, 64, 5},
+                                     {600, 72, 2}, {37, 136, 6}, {65, 264, 25},
+                                     {96, 24, 70}, {50, 96, 21}, {70, 64, 64}};
 
 TEST_P(ApplyTest, AddGrowsTheOutputByTheSums) {
   for (const auto& [half, k, tokens] : kEpilogueSizes) {

@@ -211,8 +211,8 @@ void ScorePanels(const RowGroup& g) {
   const int width = kernel.outer_columns, end = g.keys[g.rows - 1].end;
   Prefetcher nothing;
   OuterArgs args;
-  args.x = reinterpret_cast<const uint8_t*>(g.s.q_tiles + int64_t{1} * g.first * words);
-  args.panel_stride = kernel.PanelStride(head_dim);
+  args.rows = reinterpret_cast<const uint8_t*>(g.s.q_tiles + int64_t{1} * g.first * words);
+  args.panel_stride = kernel.PanelStride(head_dim, width);
   args.steps = words / kSumLanes;
   args.sum_stride = static_cast<size_t>(g.s.score_stride);
   args.next = &nothing;

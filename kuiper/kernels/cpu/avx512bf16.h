@@ -10,6 +10,7 @@
 #ifndef __clang__
 // GCC's own intrinsics use an uninitialised value where the operand is ignored.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 

@@ -1,5 +1,5 @@
 // The linear layer: converts the activations. linear_streamed.cpp has the products of few tokens,
-// linear_blocked.cpp those of many.
+// linear_token_panel.cpp and linear_blocked.cpp those of many.
 #include "kuiper/kernels/cpu/cpu_linear.h"
 
 #include <algorithm>
@@ -18,11 +18,30 @@ constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread conve
 constexpr int kMaxSubWords = 2048 / sizeof(float);  // of a row in a sub-block
 
 // Converted activations take at most 4 bytes per element, in whole chunks of at most 64 bytes of
-// FP32 twice over, and in whole tiles.
+// FP32 twice over, and in whole tiles or groups; a panel has two lines more for each lane.
 size_t ActivationBytes(int tokens, int in) {
-  return 4 * CeilDiv<size_t>(in, 32) * 32 * (tokens + kMaxTileRows - 1);
+  return 4 * CeilDiv<size_t>(in, 32) * 32 * (tokens + kSumLanes - 1) +
+         (CeilDiv<size_t>(in, kSumLanes * kFoldChunks) + 1) * kSumLanes * 2 * kLine;
 }
 
+// Of the workspace of a thread.
+size_t SliceBytes(int tokens, int in) {
+  return std::max(BlockedScratchBytes(tokens, in), PanelScratchBytes());
+}
+
+// Calls f(begin, end) for ranges of `step` of the items of x, by all threads if they pay.
+template <typename F>
+void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, const F& f) {
+  if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return f(0, items);
+  std::atomic<int> next{0};
+  pool.Run([&](int) {
+    for (int i; (i = next.fetch_add(step, std::memory_order_relaxed)) < items;) {
+      f(i, std::min(i + step, items));
+    }
+  });
+}
+
+// Few tokens: [begin, end) of x.
 void ConvertTokens(const LinearJob& job, const Tensor& x, int begin, int end) {
   for (int k0 = 0; k0 < job.in(); k0 += job.sub_k()) {
     for (int t = begin; t < end; ++t) {
@@ -56,19 +75,39 @@ void ConvertTile(const LinearJob& job, const Tensor& x, int tile) {
   }
 }
 
-void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
-  const bool streamed = job.streamed();
-  const int items = streamed ? job.tokens : job.tiles(), step = streamed ? 4 : 1;
-  const auto convert = [&](int begin, int end) {
-    if (streamed) return ConvertTokens(job, x, begin, end);
-    for (int tile = begin; tile < end; ++tile) ConvertTile(job, x, tile);
-  };
-  if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return convert(0, items);
-  std::atomic<int> next{0};
-  pool.Run([&](int) {
-    for (int i; (i = next.fetch_add(step, std::memory_order_relaxed)) < items;) {
-      convert(i, std::min(i + step, items));
+// A group of 16 tokens, those that are there, as columns of the panel.
+void ConvertGroup(const LinearJob& job, const Tensor& x, int group) {
+  const int first = group * kSumLanes, tokens = std::min(kSumLanes, job.panel_tokens() - first);
+  for (int k0 = 0; k0 < job.in(); k0 += job.fold_k()) {
+    const float* rows[kSumLanes];
+    for (int t = 0; t < tokens; ++t) rows[t] = x.row<float>(first + t) + k0;
+    job.kernel.pack_tokens(rows, tokens, job.FoldEnd(k0) - k0, job.columns(),
+                           job.Panel(k0) + first * sizeof(float), job.PanelStride(k0));
+  }
+}
+
+void ConvertPanel(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
+  const LinearJob rest = job.Rest();
+  const int items = job.groups() + (rest.tokens > 0 ? 1 : 0);
+  ForEachOf(pool, job, items, 1, [&](int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      if (i < job.groups()) {
+        ConvertGroup(job, x, i);
+      } else {
+        ConvertTokens(rest, x.Rows(job.panel_tokens(), job.tokens), 0, rest.tokens);
+      }
     }
+  });
+}
+
+void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
+  if (job.token_panel()) return ConvertPanel(pool, job, x);
+  if (job.streamed()) {
+    return ForEachOf(pool, job, job.tokens, 4,
+                     [&](int begin, int end) { ConvertTokens(job, x, begin, end); });
+  }
+  ForEachOf(pool, job, job.tiles(), 1, [&](int begin, int end) {
+    for (int tile = begin; tile < end; ++tile) ConvertTile(job, x, tile);
   });
 }
 
@@ -86,14 +125,14 @@ CpuLinear::CpuLinear(ThreadPool& pool, std::string_view instruction_set) : pool_
 
 size_t CpuLinear::ScratchBytes(int max_tokens, int max_features) const {
   return BlocksSize(ActivationBytes(max_tokens, max_features)) +
-         BlocksSize(BlockedScratchBytes(max_tokens, max_features) * pool_.size());
+         BlocksSize(SliceBytes(max_tokens, max_features) * pool_.size());
 }
 
 Status CpuLinear::Reserve(int max_tokens, int max_features) {
   max_tokens = std::max(max_tokens, max_tokens_);
   max_features = std::max(max_features, max_features_);
   if (max_tokens == max_tokens_ && max_features == max_features_) return OkStatus();
-  const size_t slice_bytes = BlockedScratchBytes(max_tokens, max_features);
+  const size_t slice_bytes = SliceBytes(max_tokens, max_features);
   KU_ASSIGN_OR_RETURN(Buffer activations,
                       AllocateBlocks(ActivationBytes(max_tokens, max_features)));
   KU_ASSIGN_OR_RETURN(Buffer workspace, AllocateBlocks(slice_bytes * pool_.size()));
@@ -117,7 +156,9 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
                       static_cast<uint8_t*>(activations_.data()),
                       tokens};
   Convert(pool_, job, x);
-  const auto apply = job.streamed() ? ApplyStreamed : ApplyBlocked;
+  const auto apply = job.streamed()      ? ApplyStreamed
+                     : job.token_panel() ? ApplyTokenPanel
+                                         : ApplyBlocked;
   apply(pool_, job, static_cast<uint8_t*>(workspace_.data()), workspace_slice_);
 }
 

@@ -119,46 +119,12 @@ void PackFold(const Block& block, Fold& fold) {
   }
 }
 
-// Finishes sums [count][columns], to which the bias is added in place, as the output rows
-// [token, token + count).
-void WriteSums(const Block& block, int token, int count, float* sums) {
-  const LinearJob& job = block.job;
-  const RowRange& range = block.range;
-  const int columns = range.end - range.begin;
-  const Tensor& bias = job.w.parts[range.part].bias;
-  float b[kWeightBlock];
-  if (!bias.empty()) {
-    for (int n = 0; n < columns; ++n) b[n] = BiasAt(bias, range.begin + n);
-  }
-  for (int m = 0; m < count; ++m, sums += block.columns()) {
-    float* y = job.out + (token + m) * job.out_stride + range.column;
-    if (!bias.empty()) {
-      for (int n = 0; n < columns; ++n) sums[n] += b[n];
-    }
-    switch (range.epilogue) {
-      case Epilogue::kStore:
-        memcpy(y, sums, columns * sizeof(float));
-        break;
-      case Epilogue::kAdd:
-        for (int n = 0; n < columns; ++n) y[n] += sums[n];
-        break;
-      case Epilogue::kSwiGlu:
-        SiluMulRow(y, sums, columns);
-        break;
-      case Epilogue::kGeluTanh:
-      case Epilogue::kGeluErf:
-        memcpy(y, sums, columns * sizeof(float));
-        GeluRow(range.epilogue, y, columns);
-    }
-  }
-}
-
 // All panels of the block times one tile of x, over one fold block, into sums [rows][columns].
 void BlockTile(const Block& block, Fold& fold, int tile, float* sums) {
   const LinearJob& job = block.job;
   const OuterFn outer = job.kernel.outer[job.TileBegin(tile + 1) - job.TileBegin(tile)];
   OuterArgs args;
-  args.x = job.XTile(fold.begin, tile);
+  args.rows = job.XTile(fold.begin, tile);
   args.panel = block.space.panels;
   args.panel_stride = fold.panel_stride;
   args.steps = static_cast<int>(job.Words(fold.end - fold.begin) / kSumLanes);
@@ -180,18 +146,6 @@ void BlockTile(const Block& block, Fold& fold, int tile, float* sums) {
   }
 }
 
-// The rows of W to fetch while a block is computed up to column `end`: its own further columns,
-// else the next block.
-Prefetcher FetchAfter(const Block& block, int end) {
-  const LinearJob& job = block.job;
-  const bool last = end == job.in();
-  const RowRange& rows = last ? block.next : block.range;
-  if (rows.end <= rows.begin) return {};
-  const int k = last ? 0 : end;
-  return job.Fetch(rows.part, rows.begin, rows.end - rows.begin, k,
-                   std::min(k + job.fold_k(), job.in()));
-}
-
 void ApplyBlock(const Block& block) {
   const LinearJob& job = block.job;
   const int columns = block.columns(), first = job.TileBegin(block.begin);
@@ -199,7 +153,8 @@ void ApplyBlock(const Block& block) {
   for (int kb = 0; kb < job.in(); kb += job.fold_k()) {
     const int ke = std::min(job.in(), kb + job.fold_k());
     const bool last = ke == job.in();
-    Fold fold{kb, ke, job.kernel.PanelStride(ke - kb), FetchAfter(block, ke), 0};
+    Fold fold{kb, ke, job.kernel.PanelStride(ke - kb, job.kernel.outer_columns),
+              FetchAfter(job, block.range, block.next, ke), 0};
     const int bursts = (block.end - block.begin) * kSumLanes + CeilDiv(ke - kb, job.kernel.chunk);
     fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
     PackFold(block, fold);
@@ -214,12 +169,43 @@ void ApplyBlock(const Block& block) {
         }
       }
       BlockTile(block, fold, tile, sums);
-      if (last) WriteSums(block, token, count, sums);
+      if (last) FinishRows(job, block.range, token, count, sums, columns);
     }
   }
 }
 
 }  // namespace
+
+void FinishRows(const LinearJob& job, const RowRange& range, int token, int count, float* sums,
+                size_t stride) {
+  const int columns = range.end - range.begin;
+  const Tensor& bias = job.w.parts[range.part].bias;
+  float b[kWeightBlock];
+  if (!bias.empty()) {
+    for (int n = 0; n < columns; ++n) b[n] = BiasAt(bias, range.begin + n);
+  }
+  for (int m = 0; m < count; ++m, sums += stride) {
+    float* y = job.out + (token + m) * job.out_stride + range.column;
+    if (!bias.empty()) {
+      for (int n = 0; n < columns; ++n) sums[n] += b[n];
+    }
+    switch (range.epilogue) {
+      case Epilogue::kStore:
+        memcpy(y, sums, columns * sizeof(float));
+        break;
+      case Epilogue::kAdd:
+        for (int n = 0; n < columns; ++n) y[n] += sums[n];
+        break;
+      case Epilogue::kSwiGlu:
+        SiluMulRow(y, sums, columns);
+        break;
+      case Epilogue::kGeluTanh:
+      case Epilogue::kGeluErf:
+        memcpy(y, sums, columns * sizeof(float));
+        GeluRow(range.epilogue, y, columns);
+    }
+  }
+}
 
 size_t BlockedScratchBytes(int tokens, int in) {
   return PanelBytes(in) + kScalesBytes + sizeof(Groups<kWeightBlock>) +

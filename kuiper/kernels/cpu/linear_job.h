@@ -1,5 +1,6 @@
 // One call of CpuLinear and how its output is cut into work items: shared by cpu_linear.cpp,
-// linear_streamed.cpp, for few tokens, and linear_blocked.cpp, for many. Nobody else includes it.
+// linear_streamed.cpp, for few tokens, linear_token_panel.cpp and linear_blocked.cpp, for many.
+// Nobody else includes it.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,10 @@
 namespace kuiper::cpu {
 
 constexpr size_t kLine = 64;  // bytes of a cache line
+// Tokens that a panel of them pays for: with less, the products take less time than reading W.
+constexpr int kMinPanelTokens = 12;
+constexpr int kMaxRest = 8;  // of them that dot products take, since a group would be half empty
+constexpr int kMaxPanelTokens = kMaxGroups * kSumLanes + kMaxRest;
 
 template <typename Int>
 constexpr Int CeilDiv(Int a, Int b) {
@@ -31,7 +36,7 @@ struct LinearJob {
   float* out;
   size_t out_stride;
   // Few tokens: [sub-block of K][T][chunks of the sub-block]; many: [fold block][tile of tokens] of
-  // OuterArgs::x.
+  // OuterArgs::rows. Between: [fold block][panel of tokens], and behind them the rest as few.
   uint8_t* activations;
   int tokens;
 
@@ -66,8 +71,37 @@ struct LinearJob {
     const size_t words = Words(std::min(fold_k(), in() - k0));
     return activations + (Words(k0) * tiles() + words * tile) * kernel.outer_rows * sizeof(float);
   }
+  // Some tokens more, with rows of W that are used where they lie.
+  bool token_panel() const {
+    return kernel.pack_tokens != nullptr && in() % kernel.chunk == 0 && tokens >= kMinPanelTokens &&
+           tokens <= kMaxPanelTokens;
+  }
   // Few tokens; more are computed in blocks, which widen W once.
-  bool streamed() const { return tokens <= (kernel.widens ? 16 : 32); }
+  bool streamed() const { return !token_panel() && tokens <= (kernel.widens ? 16 : 32); }
+
+  // The panel has groups of 16 tokens; what is left is the rest.
+  int rest_tokens() const {
+    const int rest = tokens % kSumLanes;
+    return rest <= kMaxRest ? rest : 0;
+  }
+  int panel_tokens() const { return tokens - rest_tokens(); }
+  int groups() const { return CeilDiv(panel_tokens(), kSumLanes); }
+  int columns() const { return groups() * kSumLanes; }
+  int FoldEnd(int k0) const { return std::min(k0 + fold_k(), in()); }
+  // In the fold block that starts at element k0: the panel, and its bytes from lane to lane.
+  size_t PanelStride(int k0) const { return kernel.PanelStride(FoldEnd(k0) - k0, columns()); }
+  uint8_t* Panel(int k0) const {
+    return activations + k0 / fold_k() * kSumLanes * kernel.PanelStride(fold_k(), columns());
+  }
+  // The same call for the rest.
+  LinearJob Rest() const {
+    LinearJob job = *this;
+    job.tokens = rest_tokens();
+    job.out += panel_tokens() * out_stride;
+    const int last = (in() - 1) / fold_k() * fold_k();
+    job.activations = Panel(last) + kSumLanes * PanelStride(last);
+    return job;
+  }
   bool quantized() const { return kernel.widen != nullptr; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
   // What follows column k of rows [row, row + rows) up to column `end`.
@@ -76,7 +110,7 @@ struct LinearJob {
     const size_t lines = CeilDiv(RowBytes(end - k), kLine);
     return {at.values, at.stride, rows, static_cast<int>(lines)};
   }
-  // The rest of a run of tokens is cut into equal parts rather than a full and a thin one.
+  // The rest of a run of rows is cut into equal parts rather than a full and a thin one.
   static int NextRows(int left, int full) {
     return left >= 2 * full || left <= full ? std::min(left, full) : (left + 1) / 2;
   }
@@ -130,6 +164,16 @@ void ForEachClaimed(std::atomic<int>& counter, int items, const F& f) {
   const auto take = [&] { return counter.fetch_add(1, std::memory_order_relaxed); };
   for (int item = take(), next = 0; item < items; item = next) f(item, next = take());
 }
+// The rows of W to fetch while those of a range are computed up to column `end`: their own further
+// columns, else those that the thread takes next.
+inline Prefetcher FetchAfter(const LinearJob& job, const RowRange& range, const RowRange& next,
+                             int end) {
+  const bool last = end == job.in();
+  const RowRange& rows = last ? next : range;
+  if (rows.end <= rows.begin) return {};
+  const int k = last ? 0 : end;
+  return job.Fetch(rows.part, rows.begin, rows.end - rows.begin, k, job.FoldEnd(k));
+}
 inline RowRange UpRows(RowRange gate) {
   gate.part = 1;
   gate.epilogue = Epilogue::kSwiGlu;
@@ -148,10 +192,22 @@ inline float BiasAt(const Tensor& bias, int i) {
   return bias.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
 }
 
+// Writes the rows [token, token + count) of the output, columns of the range, from sums
+// [count][stride], to which it adds the bias.
+void FinishRows(const LinearJob& job, const RowRange& range, int token, int count, float* sums,
+                size_t stride);
+// All of a range of output columns for few tokens; the thread takes `after` next. kSwiGlu needs
+// `up`, [tokens][columns].
+void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after,
+                      float* up);
+
+size_t PanelScratchBytes();
 size_t BlockedScratchBytes(int tokens, int in);
-// workspace: BlockedScratchBytes or more for each thread, 64-byte aligned.
+// workspace: as much as the larger of these for each thread, 64-byte aligned.
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes);
+void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                     size_t workspace_bytes);
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                   size_t workspace_bytes);
 

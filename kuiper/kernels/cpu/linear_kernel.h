@@ -1,7 +1,7 @@
 // The micro-kernels of the linear layer, over tiles of rows of x by rows of W: a set for each
-// instruction set, and in a set a kernel for each weight format. cpu_linear.cpp and
-// linear_blocked.cpp (blocking, threads) call them; linear_hwy.cpp and linear_avx512bf16.cpp
-// implement them on linear_tile-inl.h.
+// instruction set, and in a set a kernel for each weight format. cpu_linear.cpp and the files of
+// its three ways (blocking, threads) call them; linear_hwy.cpp and linear_avx512bf16.cpp implement
+// them on linear_tile-inl.h.
 //
 // Numeric contract, identical for every set, tile and call: K is cut into fold blocks of
 // kFoldChunks chunks (a chunk is 16 elements, 32 for BF16; the last one is padded with zeros).
@@ -37,7 +37,9 @@ namespace kuiper::cpu {
 constexpr int kFoldChunks = 128;  // chunks per fold block
 constexpr int kSumLanes = 16;     // FP32 lanes of one accumulator
 constexpr int kPanelRows = 4;     // rows of W per tile of dot products
-constexpr int kMaxTileRows = 6;   // rows of x per tile, at most
+constexpr int kMaxTileRows = 6;   // rows of x per tile, at most; of W with panels of tokens
+constexpr int kMaxGroups = 4;     // of 16 tokens in a panel
+constexpr int kBurstSteps = 8;    // of such a tile, for each of which lines are fetched
 // Units of a quantised row in a fold block, at most.
 constexpr int kMaxUnits = kFoldChunks;
 
@@ -121,20 +123,24 @@ constexpr int LanePlace(int lane) {
   return (lane & 1) << 3 | (lane & 2) << 1 | (lane & 4) >> 1 | lane >> 3;
 }
 
-// One tile of outer products over a fold block. A chunk has chunk_bytes / 64 steps of 16 words (of
-// four bytes), one for each lane; x and W have the words of a lane side by side.
+// One tile of outer products over a fold block: rows by columns of a panel. A chunk has chunk_bytes
+// / 64 steps of 16 words (of four bytes), one for each lane; a panel has the words of a lane side
+// by side.
 struct OuterArgs {
-  const uint8_t* x = nullptr;      // [place of the lane][steps][outer_rows] words
-  const uint8_t* panel = nullptr;  // [place of the lane][steps][outer_columns] words
+  // Rows of x: [place of the lane][steps][outer_rows] words. Of W, for columns of tokens: as they
+  // are stored, row_stride bytes from row to row.
+  const uint8_t* rows = nullptr;
+  size_t row_stride = 0;
+  const uint8_t* panel = nullptr;  // [place of the lane][steps][columns] words
   size_t panel_stride = 0;         // bytes from lane to lane
   int steps = 0;
   const float* scales = nullptr;  // quantised: [units], scale_stride from one to the next,
   int scale_stride = 0;           // [outer_columns]
   int unit_steps = 0;
-  float* sums = nullptr;       // [rows of x][outer_columns]
+  float* sums = nullptr;       // [rows][columns]
   size_t sum_stride = 0;       // floats from row to row
   bool add = false;            // sums += fold, not sums = fold
-  Prefetcher* next = nullptr;  // for each lane next_lines are fetched
+  Prefetcher* next = nullptr;  // into L2, next_lines in each burst
   int next_lines = 0;
 };
 using OuterFn = void (*)(const OuterArgs& args);
@@ -166,9 +172,9 @@ struct LinearKernel {
   }
   // Bytes from lane to lane of a panel with so many elements of each row: a line more than a lane
   // is long, so that one word of all lanes does not meet in one set of the cache.
-  size_t PanelStride(int elements) const {
+  size_t PanelStride(int elements, int columns) const {
     constexpr size_t kLine = 64;
-    const size_t bytes = Words(elements) / kSumLanes * outer_columns * sizeof(float);
+    const size_t bytes = Words(elements) / kSumLanes * columns * sizeof(float);
     return (bytes + kLine - 1) / kLine * kLine + kLine;
   }
 
@@ -189,6 +195,19 @@ struct LinearKernel {
   OuterFn short_outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
+
+  // Of dense kinds whose rows are factors as they are stored, where registers have 16 lanes.
+  //
+  // Up to 16 rows of x, k elements of each, and zeros where there are fewer, as columns of a panel
+  // of `columns`, the first of which is at `panel`: row t in column LanePlace(t).
+  void (*pack_tokens)(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
+                      size_t panel_stride) = nullptr;
+  // [groups - 1][m]: m rows of W by a panel of so many groups of 16 tokens.
+  OuterFn row_tiles[kMaxGroups][kMaxTileRows + 1] = {};
+  int lanes_at_once[kMaxGroups] = {};  // of them in a pass over the rows
+  // Sums of 16 rows of W by 16 such columns -> those of 16 tokens, each with its rows of W side by
+  // side. Strides in floats; lines of 64 bytes.
+  void (*transpose)(const float* rows, size_t stride, float* to, size_t to_stride) = nullptr;
 
   // Quantised: what the units of a range have as factors, as the tiles take them, at
   // [rows][kMaxUnits].

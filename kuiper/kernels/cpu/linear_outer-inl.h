@@ -2,7 +2,8 @@
 // of x by vectors of columns of y, one lane of all sums after the other. A multiply-add needs no
 // fold across a register, and W is read once per tile from a panel in the L2 cache. Expected: 0.9
 // of the multiply-add peak; sums of lanes that wait for their partners cost the rest. Attention has
-// tiles of its own for keys as rows of W (ShortOuterTile).
+// tiles of its own for keys as rows of W (ShortOuterTile); linear_token_panel.cpp takes rows of W
+// where they lie by a panel of tokens (StoredRowTile).
 //
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
@@ -68,7 +69,7 @@ struct OneLane {
   const OuterArgs& a;
 
   HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
-    const uint8_t* x = a.x + place * (a.steps * kRows * sizeof(float));
+    const uint8_t* x = a.rows + place * (a.steps * kRows * sizeof(float));
     const uint8_t* w = a.panel + place * a.panel_stride;
     a.next->Fetch<2>(a.next_lines);
     SetZero<M>(acc);
@@ -104,7 +105,7 @@ struct TwoLanes {
   const OuterArgs& a;
 
   HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
-    const uint8_t* x = a.x + 2 * place * (a.steps * MR * sizeof(float));
+    const uint8_t* x = a.rows + 2 * place * (a.steps * MR * sizeof(float));
     const uint8_t* w = a.panel + 2 * place * a.panel_stride;
     typename M::Acc first[MR][NV];
     SetZero<M>(first);
@@ -124,28 +125,86 @@ HWY_NOINLINE void ShortOuterTile(const OuterArgs& a) {
   AddLanes<M, MR, NV>(a, kSumLanes / 2, TwoLanes<M, MR, NV, kColumns>{a});
 }
 
-// The factors of `rows` rows of W as a panel; load(row, chunk, vector, v) gives those of one vector
-// of a chunk. Columns that are not there repeat the last row: nobody reads their sums.
-template <class M, class F>
-HWY_INLINE void PackPanel(int rows, int columns, int chunks, uint8_t* panel, size_t panel_stride,
-                          const F& load) {
-  constexpr int kRows = M::kPackRows;
-  const size_t step_bytes = columns * sizeof(float);
-  for (int c = 0; c < chunks; ++c, panel += M::kSteps * step_bytes) {
-    for (int n = 0; n < columns; n += kRows) {
-      uint8_t* const to = panel + n * sizeof(float);
-      for (int r = 0; r < kSumLanes / M::kVectorLanes; ++r) {
-        typename M::Vec v[M::kSteps][kRows];
-        KU_UNROLL for (int i = 0; i < kRows; ++i) {
-          typename M::Vec row[M::kSteps];
-          load(n + i < rows ? n + i : rows - 1, c, r, row);
-          KU_UNROLL for (int s = 0; s < M::kSteps; ++s) v[s][i] = row[s];
-        }
-        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
-          M::StoreLanes(v[s], r, to + s * step_bytes, panel_stride);
+// The L neighbouring lanes from place L * group on of MR rows of W, read where they lie, by NV
+// vectors of tokens.
+template <class M, int MR, int NV, int L>
+struct StoredLanes {
+  static constexpr size_t kStepBytes = NV * M::kVectorLanes * sizeof(float);
+  const OuterArgs& a;
+
+  HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) const {
+    typename M::Acc lanes[L][MR][NV];
+    size_t word[L];
+    KU_UNROLL for (int l = 0; l < L; ++l) {
+      SetZero<M>(lanes[l]);
+      word[l] = LanePlace(L * group + l) * sizeof(float);
+    }
+    const uint8_t* panel = a.panel + L * group * a.panel_stride;
+    const uint8_t* rows = a.rows;
+    for (int begin = 0; begin < a.steps; begin += kBurstSteps) {
+      a.next->Fetch<2>(a.next_lines);
+      const int end = a.steps - begin < kBurstSteps ? a.steps : begin + kBurstSteps;
+      for (int i = begin; i < end; ++i, panel += kStepBytes, rows += kSumLanes * sizeof(float)) {
+        KU_UNROLL for (int l = 0; l < L; ++l) {
+          typename M::Vec b[NV];
+          KU_UNROLL for (int n = 0; n < NV; ++n) {
+            b[n] = M::LoadPanel(panel + l * a.panel_stride + n * M::kVectorLanes * sizeof(float));
+          }
+          KU_UNROLL for (int m = 0; m < MR; ++m) {
+            const typename M::Vec v = M::Pin(M::Broadcast(rows + m * a.row_stride + word[l]));
+            KU_UNROLL for (int n = 0; n < NV; ++n) {
+              lanes[l][m][n] = M::Multiply(b[n], v, lanes[l][m][n]);
+            }
+          }
         }
       }
     }
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
+      static_assert(L == 1 || L == 2 || L == 4);
+      acc[m][n] = lanes[0][m][n];
+      if constexpr (L >= 2) acc[m][n] = M::Add(acc[m][n], lanes[1][m][n]);
+      if constexpr (L == 4) {
+        acc[m][n] = M::Add(acc[m][n], M::Add(lanes[2][m][n], lanes[3][m][n]));
+      }
+    }
+  }
+};
+
+template <class M, int MR, int NV, int L>
+HWY_NOINLINE void StoredRowTile(const OuterArgs& a) {
+  AddLanes<M, MR, NV>(a, kSumLanes / L, StoredLanes<M, MR, NV, L>{a});
+}
+
+// Chunk c of `rows` rows as `columns` columns of a panel, the first of which is at `panel`;
+// load(row, chunk, vector, v) gives the factors of one vector of a chunk. Columns that are not
+// there repeat the last row: nobody reads their sums.
+template <class M, class F>
+HWY_INLINE void PackChunk(int rows, int columns, int c, uint8_t* panel, size_t step_bytes,
+                          size_t panel_stride, const F& load) {
+  constexpr int kRows = M::kPackRows;
+  for (int n = 0; n < columns; n += kRows) {
+    uint8_t* const to = panel + n * sizeof(float);
+    for (int r = 0; r < kSumLanes / M::kVectorLanes; ++r) {
+      typename M::Vec v[M::kSteps][kRows];
+      KU_UNROLL for (int i = 0; i < kRows; ++i) {
+        typename M::Vec row[M::kSteps];
+        load(n + i < rows ? n + i : rows - 1, c, r, row);
+        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) v[s][i] = row[s];
+      }
+      KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+        M::StoreLanes(v[s], r, to + s * step_bytes, panel_stride);
+      }
+    }
+  }
+}
+
+// The factors of `rows` rows of W as a panel.
+template <class M, class F>
+HWY_INLINE void PackPanel(int rows, int columns, int chunks, uint8_t* panel, size_t panel_stride,
+                          const F& load) {
+  const size_t step_bytes = columns * sizeof(float);
+  for (int c = 0; c < chunks; ++c, panel += M::kSteps * step_bytes) {
+    PackChunk<M>(rows, columns, c, panel, step_bytes, panel_stride, load);
   }
 }
 
@@ -219,6 +278,64 @@ void SetShortOuterTiles(LinearKernel& kernel) {
   if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
 }
 
+// Converted chunks side by side, one of each row.
+template <class M>
+struct ConvertedChunks {
+  const uint8_t* chunks;
+  HWY_INLINE void operator()(int row, int, int r, typename M::Vec (&v)[M::kSteps]) const {
+    KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+      v[s] = M::LoadX(chunks + row * M::kChunkBytes, r, s);
+    }
+  }
+};
+
+// LinearKernel::pack_tokens.
+template <class M>
+void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
+                size_t panel_stride) {
+  alignas(64) uint8_t chunks[kSumLanes * M::kChunkBytes] = {};
+  for (int i = 0; i < k; i += M::kChunk, panel += M::kSteps * columns * sizeof(float)) {
+    const int elements = k - i < M::kChunk ? k - i : M::kChunk;
+    for (int t = 0; t < tokens; ++t) {
+      ConvertRow<M>(x[t] + i, elements, chunks + LanePlace(t) * M::kChunkBytes);
+    }
+    PackChunk<M>(kSumLanes, kSumLanes, 0, panel, columns * sizeof(float), panel_stride,
+                 ConvertedChunks<M>{chunks});
+  }
+}
+
+// LinearKernel::transpose: the words of 16 rows are moved as those of a chunk of one step are.
+template <class M>
+void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
+  static_assert(M::kPackRows == kSumLanes);
+  typename M::Vec v[kSumLanes];
+  KU_UNROLL for (int i = 0; i < kSumLanes; ++i) {
+    v[i] = M::LoadPanel(reinterpret_cast<const uint8_t*>(rows + i * stride));
+  }
+  M::StoreLanes(v, 0, reinterpret_cast<uint8_t*>(to), to_stride * sizeof(float));
+}
+
+template <class M, int MR, int NV, int L>
+void SetRowTiles(LinearKernel& kernel) {
+  kernel.row_tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
+  kernel.lanes_at_once[NV - 1] = L;
+  if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(kernel);
+}
+
+// Rows of W as they lie: the loads of narrow panels serve several lanes at once.
+template <class M>
+void SetTokenPanels(LinearKernel& kernel) {
+  if constexpr (M::kVectorLanes == kSumLanes && M::kChunkBytes == M::kWeightChunkBytes) {
+    static_assert(M::kAccRegisters == kMaxTileRows * kMaxGroups);
+    kernel.pack_tokens = &PackTokens<M>;
+    kernel.transpose = &Transpose<M>;
+    SetRowTiles<M, kMaxTileRows, 1, 4>(kernel);
+    SetRowTiles<M, kMaxTileRows, 2, 2>(kernel);
+    SetRowTiles<M, kMaxTileRows, 3, 1>(kernel);
+    SetRowTiles<M, kMaxTileRows, 4, 1>(kernel);
+  }
+}
+
 template <class M>
 LinearKernel MakeKernel() {
   LinearKernel kernel = KernelOfActivations<M>();
@@ -231,5 +348,6 @@ LinearKernel MakeKernel() {
   constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
   kernel.short_columns = kVectors * M::kVectorLanes;
   SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
+  SetTokenPanels<M>(kernel);
   return kernel;
 }

@@ -128,6 +128,23 @@ void Stream::Multiply(const RowRange& range, const RowRange& after, float* y, si
 
 }  // namespace
 
+void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRange& after,
+                      float* up) {
+  Stream stream(job);
+  float* y = job.out + range.column;
+  const int columns = range.end - range.begin;
+  stream.Multiply(range, job.paired() ? UpRows(range) : after, y, job.out_stride,
+                  range.epilogue == Epilogue::kAdd);
+  for (int t = 0; t < job.tokens && IsGelu(job.epilogue); ++t) {
+    GeluRow(job.epilogue, y + t * job.out_stride, columns);
+  }
+  if (!job.paired()) return;
+  stream.Multiply(UpRows(range), after, up, columns, /*add=*/false);
+  for (int t = 0; t < job.tokens; ++t) {
+    SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
+  }
+}
+
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes) {
   // About 256 KiB of W per item, but at least four items per thread, and with SwiGLU the sums of up
@@ -141,25 +158,11 @@ void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
   pool.Run([&](int thread) {
     const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
     float* up = reinterpret_cast<float*>(workspace + thread * workspace_bytes);
-    Stream stream(job);
     const auto rows = [&](int item) {
       return item < items ? FindRows(job, item, step) : RowRange{};
     };
-    ForEachClaimed(next_item, items, [&](int item, int next) {
-      const RowRange range = rows(item), after = rows(next);
-      float* y = job.out + range.column;
-      const int columns = range.end - range.begin;
-      stream.Multiply(range, job.paired() ? UpRows(range) : after, y, job.out_stride,
-                      range.epilogue == Epilogue::kAdd);
-      for (int t = 0; t < job.tokens && IsGelu(job.epilogue); ++t) {
-        GeluRow(job.epilogue, y + t * job.out_stride, columns);
-      }
-      if (!job.paired()) return;
-      stream.Multiply(UpRows(range), after, up, columns, /*add=*/false);
-      for (int t = 0; t < job.tokens; ++t) {
-        SiluMulRow(y + t * job.out_stride, up + t * columns, columns);
-      }
-    });
+    ForEachClaimed(next_item, items,
+                   [&](int item, int next) { MultiplyStreamed(job, rows(item), rows(next), up); });
   });
 }
 
