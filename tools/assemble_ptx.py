@@ -43,7 +43,7 @@ def assemble(ptxas, version, source, folder):
     if run.returncode != 0:
         return 0, [f"{source.name}: {run.stderr.strip().splitlines()[0]}"]
     rows = kernel_table.parse(run.stdout + run.stderr)
-    return len(rows), [f"{source.name}: {row[0]} has a stack or spills" for row in rows if any(row[4:])]
+    return len(rows), [f"{source.name}: {row[0]} has a stack or spills" for row in rows if kernel_table.spills(row)]
 
 
 def main():

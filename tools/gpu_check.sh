@@ -267,6 +267,10 @@ else
     large_step "Benchmark: $model FP16" bench "$model" fp16 paged --context 1,1024,8192,32768 --batch 1,8,32 \
       --prompt-tokens 512,2048
   done
+  for model in qwen3-0.6b-awq qwen3-8b-awq; do  # what docs/jetson.md predicts
+    large_step "Benchmark: $model FP16" bench "$model" fp16 paged --context 16 --batch 1 --prompt-tokens 512 \
+      --lm-head-dtype int8
+  done
   large_step "Benchmark: qwen2.5-7b FP32" bench qwen2.5-7b fp32 paged --context 1,1024,8192,32768 --batch 1,8,32 \
     --prompt-tokens 512,2048
   large_step "Benchmark: qwen3-8b FP16, contiguous" bench qwen3-8b fp16 contiguous --context 1,1024,8192 \

@@ -275,7 +275,7 @@ def listing_of(lines):
     return "\n".join(text)
 
 
-# What ptxas 13.0 makes of the loop of CopyPagesKernel for sm_87: R8 to R11 are loaded, then stored.
+# A loop that copies, as ptxas 13.0 writes it for sm_87: R8 to R11 are loaded, then stored.
 COPY_LOOP = """\
 \t\tFunction : Test
         /*0550*/  IMAD.MOV.U32 R8, RZ, RZ, R17 ;  /* 0x000000ffff087224 */

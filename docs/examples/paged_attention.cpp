@@ -77,8 +77,7 @@ Status Example(Device device, std::vector<float>* result) {
     run.max_q_len = end - begin;
     run.max_kv_len = end;
     KU_RETURN_IF_ERROR(attention.Run(run));
-    attention.Sync();  // the step's arrays go away
-    return OkStatus();
+    return attention.Sync();  // the step's arrays go away
   };
   KU_RETURN_IF_ERROR(step(0, kPrompt));
   KU_RETURN_IF_ERROR(step(kPrompt, kPrompt + 1));

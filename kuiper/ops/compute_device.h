@@ -51,8 +51,8 @@ class ComputeDevice {
   // One line for logs, e.g. "cpu (AVX3_BF16, 2 threads)".
   virtual std::string Description() const = 0;
   virtual DeviceTraits traits() const = 0;
-  // kResourceExhausted when there is not enough memory. Uninitialised; pages of the OS are touched
-  // only when used. Never called inside a step.
+  // kResourceExhausted when there is not enough memory, kUnavailable after a fault of the device.
+  // Uninitialised; pages of the OS are touched only when used. Never called inside a step.
   virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
   // The same for memory that will be used as a whole: in huge pages where the system has them.
   virtual StatusOr<Buffer> AllocateWhole(size_t bytes) { return Allocate(bytes); }
@@ -65,6 +65,12 @@ class ComputeDevice {
   virtual void Upload(Tensor dst, Tensor src) = 0;
   virtual void Download(Tensor dst, Tensor src) = 0;
   virtual void Sync() = 0;
+  // Sync for programs that outlive what makes it fail. kInvalidArgument: the stream in use is being
+  // captured. kUnavailable, in the driver's words: a fault of the device.
+  virtual Status TrySync() {
+    Sync();
+    return OkStatus();
+  }
   // Marks this point in the order of the work; WaitFor returns when everything before the mark is
   // done, while what came after it goes on. Marks may be waited for in any order and repeatedly.
   virtual int64_t Mark() = 0;
@@ -74,8 +80,8 @@ class ComputeDevice {
   // Records `body`, which may only call ops; it is executed once while being recorded. The graph
   // must not outlive the device.
   virtual StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) = 0;
-  // Runs `body`, which may only call ops. kInternal, in the driver's words: a kernel was refused,
-  // for example inside a capture or after a fault of the device.
+  // Runs `body`, which may only call ops and copies. kInternal, in the driver's words: one was
+  // refused, for example inside a capture or after a fault of the device.
   virtual Status Enqueue(const std::function<void()>& body) {
     body();
     return OkStatus();

@@ -142,6 +142,7 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
   KU_RETURN_IF_ERROR(InRange("limits.max_heads", limits.max_heads, 1, 1 << 16));
   KU_RETURN_IF_ERROR(InRange("limits.max_head_size", limits.max_head_size, 2, kMaxHeadSize));
   KU_RETURN_IF_ERROR(InRange("limits.max_kv_len", limits.max_kv_len, 1, 1 << 30));
+  KU_RETURN_IF_ERROR(InRange("options.num_threads", options.num_threads, 0, 1024));
   PagedAttention attention;
   attention.limits_ = limits;
   OpsOptions without_linear = options;
@@ -156,8 +157,10 @@ StatusOr<PagedAttention> PagedAttention::Create(Device device, const PagedAttent
   KU_ASSIGN_OR_RETURN(attention.anchor_, opened.Allocate(sizeof(int64_t)));
   KU_ASSIGN_OR_RETURN(attention.slabs_, opened.Allocate(sizeof(int64_t)));
   auto anchor = static_cast<int64_t>(reinterpret_cast<uintptr_t>(attention.anchor_.data()));
-  opened.Upload(attention.slabs_.As(DType::kI64, {1}), Tensor::Dense(&anchor, DType::kI64, {1}));
-  opened.Sync();
+  KU_RETURN_IF_ERROR(opened.Enqueue([&] {
+    opened.Upload(attention.slabs_.As(DType::kI64, {1}), Tensor::Dense(&anchor, DType::kI64, {1}));
+  }));
+  KU_RETURN_IF_ERROR(opened.TrySync());
   return StatusOr<PagedAttention>(std::move(attention));
 }
 
@@ -234,20 +237,29 @@ Status PagedAttention::StoreKv(const PagedStoreArgs& args) {
   return device().Enqueue([&] { ops_->Run(checked); });
 }
 
+Status PagedAttention::Sync() {
+  return device().TrySync();
+}
+
+StatusOr<std::vector<int32_t>> PagedAttention::ReadBack(const int32_t* data, int n) {
+  std::vector<int32_t> values(static_cast<size_t>(n));
+  KU_RETURN_IF_ERROR(device().Enqueue([&] {
+    device().Download(VectorOf(values.data(), n, Device{}), VectorOf(data, n, device().id()));
+  }));
+  KU_RETURN_IF_ERROR(Sync());
+  return values;
+}
+
 Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
   KU_RETURN_IF_ERROR(CheckRun(args, limits_));
-  const auto download = [this](const int32_t* data, size_t n) {
-    std::vector<int32_t> values(n);
-    const auto size = static_cast<int64_t>(n);
-    device().Download(VectorOf(values.data(), size, Device{}), VectorOf(data, size, device().id()));
-    Sync();
-    return values;
-  };
+  // Before a copy becomes part of what the caller captures.
+  if (const Status idle = Sync(); !idle.ok()) {
+    return Status(idle.code(), "values cannot be checked: " + idle.message(), idle.hint());
+  }
+  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> cu,
+                      ReadBack(args.cu_seqlens_q, args.num_seqs + 1));
+  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> lens, ReadBack(args.kv_lens, args.num_seqs));
   const auto seqs = static_cast<size_t>(args.num_seqs);
-  const auto stride = static_cast<size_t>(args.block_table_stride);
-  const std::vector<int32_t> cu = download(args.cu_seqlens_q, seqs + 1);
-  const std::vector<int32_t> lens = download(args.kv_lens, seqs);
-  const std::vector<int32_t> tables = download(args.block_tables, seqs * stride);
   if (cu[0] != 0) return Invalid(Entry("cu_seqlens_q", 0, cu[0]) + "; it must be 0");
   for (size_t s = 0; s < seqs; ++s) {
     const int64_t q_len = int64_t{cu[s + 1]} - cu[s];
@@ -261,10 +273,13 @@ Status PagedAttention::CheckValues(const PagedAttentionArgs& args) {
       return Invalid(Entry("kv_lens", seq, lens[s]) + "; it must be in [" + std::to_string(q_len) +
                      ", " + std::to_string(args.max_kv_len) + "]" + WidthHint(lens));
     }
-    for (int block = 0; block * int64_t{args.kv.page_size} < lens[s] && q_len > 0; ++block) {
-      const int32_t page = tables[s * stride + static_cast<size_t>(block)];
-      if (page >= 0 && page < args.kv.num_pages) continue;
-      return Invalid(Entry("block_tables", seq * args.block_table_stride + block, page) +
+    if (q_len == 0) continue;
+    const int64_t first = seq * args.block_table_stride;
+    KU_ASSIGN_OR_RETURN(const std::vector<int32_t> pages,
+                        ReadBack(args.block_tables + first, (lens[s] - 1) / args.kv.page_size + 1));
+    for (size_t block = 0; block < pages.size(); ++block) {
+      if (pages[block] >= 0 && pages[block] < args.kv.num_pages) continue;
+      return Invalid(Entry("block_tables", first + static_cast<int64_t>(block), pages[block]) +
                      "; it must be in [0, " + std::to_string(args.kv.num_pages - 1) + "]");
     }
   }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kuiper/base/buffer.h"
 #include "kuiper/base/device.h"
@@ -150,17 +151,22 @@ class PagedAttention {
   // Copies k and v to their slots, converted to the cache's type. Errors as Run.
   Status StoreKv(const PagedStoreArgs& args);
   // Run's checks, and that lengths and page numbers on the device keep what PagedAttentionArgs says
-  // of them. Copies them to the host and waits.
+  // of them. Copies them to the host and waits. Errors as Run and Sync.
   Status CheckValues(const PagedAttentionArgs& args);
-  // Waits until every call is executed.
-  void Sync() { device().Sync(); }
+  // Waits until every call is executed. kInvalidArgument: the stream is being captured; the capture
+  // goes on. kUnavailable, in the driver's words: a fault of the device, of a wrong pointer or page
+  // number for example, after which CUDA does nothing more for this process.
+  Status Sync();
 
-  // The device itself: memory, and copies in order with the calls.
+  // The device itself: memory, and copies in order with the calls. The engine's: a fault ends the
+  // process in what returns no Status.
   ComputeDevice& device() const;
 
  private:
   PagedAttention();
   KvView ViewOf(const PagedKv& kv) const;
+  // The n numbers at `data` on the device.
+  StatusOr<std::vector<int32_t>> ReadBack(const int32_t* data, int n);
 
   PagedAttentionLimits limits_;
   std::unique_ptr<Ops> ops_;

@@ -1,5 +1,6 @@
 // Every error line of the operator API.
 #include <functional>
+#include <limits>
 
 #include "paged_attention_test_util.h"
 
@@ -170,7 +171,7 @@ TEST_P(PagedAttentionErrorTest, StoreErrorsNameTheArgument) {
     c.spoil(args);
     ExpectError(attention.StoreKv(args), c.message);
   }
-  attention.Sync();
+  EXPECT_TRUE(attention.Sync().ok());
 }
 
 TEST_P(PagedAttentionErrorTest, CheckValuesReadsTheArrays) {
@@ -221,6 +222,16 @@ TEST_P(PagedAttentionErrorTest, CheckValuesReadsTheArrays) {
   ExpectError(attention.CheckValues(args), "q is null");
 }
 
+// Whatever the stride between the rows of the table is: nothing behind the last sequence's pages is
+// anybody's to read.
+TEST_P(PagedAttentionErrorTest, CheckValuesReadsThePagesOfTokensOnly) {
+  PagedAttention attention = MakeAttention(GetParam());
+  Call call(attention, DType::kF32, DType::kF32, {2, 1, 8}, {{1, 2, 20}}, 16, Layout::kTokenMajor);
+  call.args().block_table_stride = std::numeric_limits<int>::max();
+  const Status status = attention.CheckValues(call.args());
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 TEST_P(PagedAttentionErrorTest, CreateChecksItsLimits) {
   const struct {
     PagedAttentionLimits limits;
@@ -234,6 +245,10 @@ TEST_P(PagedAttentionErrorTest, CreateChecksItsLimits) {
   for (const auto& c : cases) {
     ExpectError(PagedAttention::Create(GetParam(), c.limits).status(), c.message);
   }
+  OpsOptions options;
+  options.num_threads = 1025;
+  ExpectError(PagedAttention::Create(GetParam(), {1, 1, 64, 64}, options).status(),
+              "options.num_threads is 1025; it must be in [0, 1024]");
   PagedAttention small = MakeAttention(GetParam(), {1, 4, 32, 64});
   Call call(small, DType::kF32, DType::kF32, {4, 2, 32}, {{1, 1, 4}}, 16, Layout::kTokenMajor);
   call.args().kv.head_size = 64;

@@ -171,7 +171,7 @@ class Call {
     store.slots = device_slots.tensor().ptr<int32_t>();
     const Status status = attention_.StoreKv(store);
     EXPECT_TRUE(status.ok()) << status.message();
-    attention_.Sync();
+    EXPECT_TRUE(attention_.Sync().ok());
   }
 
   void MakeQueries(int rows, QLayout layout) {

@@ -26,6 +26,25 @@ class CallerStreamTest : public ::testing::Test {
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
 
+  void BeginCapture() {
+    ASSERT_TRUE(attention_.SetStream(stream_).ok());
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  }
+  void EndCaptureAndReplay(const std::vector<float>& expected) {
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    cudaGraphExec_t exec = nullptr;
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    for (int replay = 0; replay < 2; ++replay) {
+      call_.ClearOutput();
+      ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      EXPECT_TRUE(SameBits(call_.Output(), expected)) << "replay " << replay;
+    }
+    ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  }
+
   PagedAttention attention_ = MakeAttention({DeviceType::kSimt, 0}, {2, 4, 64, 64});
   Call call_{attention_, DType::kF16, DType::kF16, kShape, kSeqs, 16, Layout::kSeparateHeadMajor};
   cudaStream_t stream_ = nullptr;
@@ -48,32 +67,80 @@ TEST_F(CallerStreamTest, WorkGoesToTheStreamWithoutWaiting) {
 
 TEST_F(CallerStreamTest, TheCallerRecordsAndReplays) {
   const std::vector<float> expected = call_.Run();
-  ASSERT_TRUE(attention_.SetStream(stream_).ok());
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  BeginCapture();
   ASSERT_TRUE(attention_.Run(call_.args()).ok());
-  cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
-  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  for (int replay = 0; replay < 2; ++replay) {
-    call_.ClearOutput();
-    ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    EXPECT_TRUE(SameBits(call_.Output(), expected)) << "replay " << replay;
+  EndCaptureAndReplay(expected);
+}
+
+// What waits is refused, and what was captured before and after it is whole.
+TEST_F(CallerStreamTest, WaitingInsideACaptureIsAStatus) {
+  const std::vector<float> expected = call_.Run();
+  BeginCapture();
+  const Status checked = attention_.CheckValues(call_.args());
+  EXPECT_EQ(checked.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(checked.message(),
+            "values cannot be checked: the stream is being captured, and nothing runs before the "
+            "capture ends");
+  EXPECT_EQ(checked.hint(), "call this before the capture begins, or after a replay");
+  ASSERT_TRUE(attention_.Run(call_.args()).ok());
+  const Status synced = attention_.Sync();
+  EXPECT_EQ(synced.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(synced.message(),
+            "the stream is being captured, and nothing runs before the capture ends");
+  EndCaptureAndReplay(expected);
+  EXPECT_TRUE(attention_.Sync().ok());
+  EXPECT_TRUE(attention_.CheckValues(call_.args()).ok());
+}
+
+// The same in a step that the device records.
+TEST_F(CallerStreamTest, WaitingInsideARecordedStepIsAStatus) {
+  Status synced;
+  const auto graph = attention_.device().Capture([&] {
+    EXPECT_TRUE(attention_.Run(call_.args()).ok());
+    synced = attention_.Sync();
+  });
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
+  EXPECT_EQ(synced.code(), StatusCode::kInvalidArgument);
+}
+
+// Memory comes and goes beside a capture on another stream, which takes no notice.
+TEST_F(CallerStreamTest, ObjectsComeAndGoBesideACapture) {
+  const std::vector<float> expected = call_.Run();
+  auto going = std::make_unique<PagedAttention>(MakeAttention({DeviceType::kSimt, 0}));
+  BeginCapture();
+  ASSERT_TRUE(attention_.Run(call_.args()).ok());
+  going.reset();
+  const auto coming = PagedAttention::Create({DeviceType::kSimt, 0}, {1, 1, 64, 64});
+  EXPECT_TRUE(coming.ok()) << coming.status().message();
+  EndCaptureAndReplay(expected);
+}
+
+// A wrong page number may end the work of the device, not the program of the caller.
+TEST_F(CallerStreamTest, AFaultIsAStatus) {
+  auto lost = std::make_unique<PagedAttention>(MakeAttention({DeviceType::kSimt, 0}));
+  ASSERT_TRUE(lost->Sync().ok());
+  simt::CurrentPretence().launches_until_fault = 0;
+  for (const Status& status : {lost->Sync(), lost->CheckValues(call_.args())}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_NE(status.message().find("cannot wait for simt: cudaErrorLaunchFailure"),
+              std::string::npos)
+        << status.message();
   }
-  ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(lost->Run(call_.args()).code(), StatusCode::kInternal);
+  EXPECT_EQ(lost->device().Allocate(1).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(lost->device().AllocatePinned(1).status().code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(PagedAttention::Create({DeviceType::kSimt, 0}, {1, 1, 64, 64}).ok());
+  lost.reset();
 }
 
 // A driver of CUDA 12.2 cannot load the kernel inside the caller's capture; his program goes on.
 TEST_F(CallerStreamTest, ARefusedKernelIsAStatus) {
-  ASSERT_TRUE(attention_.SetStream(stream_).ok());
   simt::CurrentPretence().driver_version = 12020;  // before 12.3
   simt::UnloadKernels();
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  BeginCapture();
   const Status refused = attention_.Run(call_.args());
   EXPECT_EQ(refused.code(), StatusCode::kInternal);
-  EXPECT_NE(refused.message().find("cannot start a kernel: "), std::string::npos)
+  EXPECT_NE(refused.message().find("cannot start a kernel or a copy: "), std::string::npos)
       << refused.message();
   cudaGraph_t graph = nullptr;
   EXPECT_NE(cudaStreamEndCapture(stream_, &graph), cudaSuccess);

@@ -14,6 +14,9 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kThreads = 128;
+// On a multiprocessor: 64 registers a thread. Left to itself ptxas aims at 40 for some types, and
+// spills.
+constexpr int kMinBlocks = 8;
 
 // q . key + slope * distance, in the scale of exp2.
 template <typename Row>
@@ -26,7 +29,7 @@ __device__ __forceinline__ float Score(const float* q, Row key, int head_dim, fl
 }
 
 template <typename View>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kMinBlocks)
     MhaKernel(const __grid_constant__ AttnCall p, const __grid_constant__ View view) {
   using Row = typename View::Row;
   KU_SHARED(q, float[kMaxMhaHeadDim]);

@@ -2,9 +2,13 @@
 // ends with the call, CUDA's words for the error and exit code 8; a context with a fault cannot be
 // repaired. Where the outside world decides (no device, too little memory) turn the code into a
 // Status instead.
+//
+// KU_CUDA_TRY(call) is the same for launches, copies and waits, which a mistake of a program that
+// uses the library can make fail as well: inside FirstError it goes on, and that returns the error.
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "kuiper/base/fatal.h"
 #include "kuiper/kernels/cuda/platform.h"
@@ -18,6 +22,24 @@ namespace kuiper::KU_GPU {
                              cudaGetErrorString(error));
 }
 
+// Where FirstError keeps what fails in this thread.
+inline thread_local cudaError_t* first_error = nullptr;
+
+inline bool IsKept(cudaError_t error) {
+  if (first_error == nullptr) return false;
+  if (*first_error == cudaSuccess) *first_error = error;
+  return true;
+}
+
+template <typename F>
+cudaError_t FirstError(const F& body) {
+  cudaError_t error = cudaSuccess;
+  cudaError_t* const outer = std::exchange(first_error, &error);
+  body();
+  first_error = outer;
+  return error;
+}
+
 }  // namespace kuiper::KU_GPU
 
 #define KU_CUDA_CHECK(call)                                                    \
@@ -26,4 +48,12 @@ namespace kuiper::KU_GPU {
     if (ku_cuda_error != cudaSuccess) [[unlikely]] {                           \
       ::kuiper::KU_GPU::DeviceFault(__FILE__, __LINE__, #call, ku_cuda_error); \
     }                                                                          \
+  } while (false)
+
+#define KU_CUDA_TRY(call)                                                                        \
+  do {                                                                                           \
+    const cudaError_t ku_cuda_error = (call);                                                    \
+    if (ku_cuda_error != cudaSuccess && !::kuiper::KU_GPU::IsKept(ku_cuda_error)) [[unlikely]] { \
+      ::kuiper::KU_GPU::DeviceFault(__FILE__, __LINE__, #call, ku_cuda_error);                   \
+    }                                                                                            \
   } while (false)

@@ -28,10 +28,10 @@ class CudaGraph : public CapturedGraph {
     ++num_graphs_;
   }
   ~CudaGraph() override {
-    KU_CUDA_CHECK(cudaGraphExecDestroy(exec_));
+    (void)cudaGraphExecDestroy(exec_);  // fails after a fault
     --num_graphs_;
   }
-  void Replay() override { KU_CUDA_CHECK(cudaGraphLaunch(exec_, device_.Enter())); }
+  void Replay() override { KU_CUDA_TRY(cudaGraphLaunch(exec_, device_.Enter())); }
 
  private:
   const CudaDevice& device_;
@@ -44,18 +44,26 @@ Status Unavailable(std::string message) {
                 Param("device") + " cpu runs without one");
 }
 
-// cudaSuccess when each launch of `body` was accepted.
-cudaError_t FirstRefusedLaunch(const std::function<void()>& body) {
-  cudaError_t error = cudaSuccess;
-  refused_launch = &error;
-  body();
-  refused_launch = nullptr;
-  return error;
+Status Refused(StatusCode code, const std::string& what, cudaError_t error) {
+  (void)cudaGetLastError();  // not sticky
+  return Status(code, what + ": " + cudaGetErrorString(error));
 }
 
-Status Refused(const char* what, cudaError_t error) {
-  (void)cudaGetLastError();  // not sticky
-  return Status(StatusCode::kInternal, std::string(what) + cudaGetErrorString(error));
+// Lets this thread allocate and free while it captures a stream, which takes no notice of it: what
+// CUDA's relaxed mode is for. Only the emulated device has been seen to do so.
+class BesideCaptures {
+ public:
+  BesideCaptures() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~BesideCaptures() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  BesideCaptures(const BesideCaptures&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// After a fault nothing can be freed, of which whoever waits for the device learns.
+void CheckFreed(cudaError_t error) {
+  KU_CHECK(error != cudaErrorInvalidValue, "memory that is nobody's is freed");
 }
 
 // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
@@ -158,11 +166,12 @@ CudaDevice::CudaDevice(Device id, const cudaDeviceProp& properties)
 CudaDevice::~CudaDevice() {
   if (own_stream_ == nullptr) return;
   UseOwnStream();
-  KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
+  // All of it fails after a fault.
+  (void)TrySync();
   for (const cudaEvent_t event : events_) {
-    if (event != nullptr) KU_CUDA_CHECK(cudaEventDestroy(event));
+    if (event != nullptr) (void)cudaEventDestroy(event);
   }
-  KU_CUDA_CHECK(cudaStreamDestroy(own_stream_));
+  (void)cudaStreamDestroy(own_stream_);
 }
 
 std::string CudaDevice::Description() const {
@@ -177,35 +186,50 @@ DeviceTraits CudaDevice::traits() const {
 }
 
 cudaStream_t CudaDevice::Enter() const {
-  KU_CUDA_CHECK(cudaSetDevice(id_.index));
+  KU_CUDA_TRY(cudaSetDevice(id_.index));
   return stream_;
 }
 
 StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   KU_CHECK(!capturing_, "a recorded step consists of ops only");
   if (bytes == 0) return Buffer();
-  Enter();
+  const BesideCaptures beside_captures;
   void* data = nullptr;
-  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+  const cudaError_t error = FirstError([&] {
+    Enter();
+    KU_CUDA_TRY(cudaMalloc(&data, bytes));
+  });
+  const std::string what = "cannot allocate " + Megabytes(bytes) + " on " + DeviceName(id_);
+  if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();  // not sticky
-    return Status(StatusCode::kResourceExhausted, "cannot allocate " + Megabytes(bytes) + " on " +
-                                                      DeviceName(id_) + ": " +
-                                                      Megabytes(FreeBytes()) + " is available");
+    return Status(StatusCode::kResourceExhausted,
+                  what + ": " + Megabytes(FreeBytes()) + " is available");
   }
-  return Buffer(data, bytes, id_, [](void* p, size_t) { KU_CUDA_CHECK(cudaFree(p)); });
+  if (error != cudaSuccess) return Refused(StatusCode::kUnavailable, what, error);
+  return Buffer(data, bytes, id_, [](void* p, size_t) {
+    const BesideCaptures beside_captures;
+    CheckFreed(cudaFree(p));
+  });
 }
 
 StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
   KU_CHECK(!capturing_, "a recorded step consists of ops only");
   if (bytes == 0) return Buffer();
-  Enter();
+  const BesideCaptures beside_captures;
   void* data = nullptr;
-  if (cudaMallocHost(&data, bytes) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return Status(StatusCode::kResourceExhausted,
-                  "cannot allocate " + Megabytes(bytes) + " of pinned memory");
+  const cudaError_t error = FirstError([&] {
+    Enter();
+    KU_CUDA_TRY(cudaMallocHost(&data, bytes));
+  });
+  if (error != cudaSuccess) {
+    return Refused(error == cudaErrorMemoryAllocation ? StatusCode::kResourceExhausted
+                                                      : StatusCode::kUnavailable,
+                   "cannot allocate " + Megabytes(bytes) + " of pinned memory", error);
   }
-  return Buffer(data, bytes, Device{}, [](void* p, size_t) { KU_CUDA_CHECK(cudaFreeHost(p)); });
+  return Buffer(data, bytes, Device{}, [](void* p, size_t) {
+    const BesideCaptures beside_captures;
+    CheckFreed(cudaFreeHost(p));
+  });
 }
 
 size_t CudaDevice::FreeBytes() const {
@@ -222,8 +246,7 @@ void CudaDevice::Copy(Tensor dst, Tensor src, cudaMemcpyKind kind) {
   KU_CHECK(!capturing_, "a recorded step consists of ops only");
   KU_CHECK(dst.bytes() == src.bytes() && dst.is_dense() && src.is_dense());
   if (dst.numel() == 0) return;
-  KU_CUDA_CHECK(
-      cudaMemcpyAsync(dst.data, src.data, static_cast<size_t>(dst.bytes()), kind, Enter()));
+  KU_CUDA_TRY(cudaMemcpyAsync(dst.data, src.data, static_cast<size_t>(dst.bytes()), kind, Enter()));
 }
 
 void CudaDevice::Upload(Tensor dst, Tensor src) {
@@ -236,7 +259,23 @@ void CudaDevice::Download(Tensor dst, Tensor src) {
 
 void CudaDevice::Sync() {
   KU_CHECK(!capturing_, "a recorded step consists of ops only");
-  KU_CUDA_CHECK(cudaStreamSynchronize(Enter()));
+  KU_CUDA_TRY(cudaStreamSynchronize(Enter()));
+}
+
+Status CudaDevice::TrySync() {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t error = FirstError([&] { KU_CUDA_TRY(cudaStreamIsCapturing(Enter(), &capture)); });
+  // The default stream is not captured itself, and cannot be waited for beside some captures.
+  if (capturing_ || capture != cudaStreamCaptureStatusNone ||
+      error == cudaErrorStreamCaptureImplicit) {
+    (void)cudaGetLastError();
+    return Status(StatusCode::kInvalidArgument,
+                  "the stream is being captured, and nothing runs before the capture ends",
+                  "call this before the capture begins, or after a replay");
+  }
+  if (error == cudaSuccess) error = FirstError([this] { Sync(); });
+  if (error == cudaSuccess) return OkStatus();
+  return Refused(StatusCode::kUnavailable, "cannot wait for " + DeviceName(id_), error);
 }
 
 int64_t CudaDevice::Mark() {
@@ -324,20 +363,21 @@ Status CudaDevice::SetStream(void* stream) {
 }
 
 Status CudaDevice::Enqueue(const std::function<void()>& body) {
-  const cudaError_t error = FirstRefusedLaunch(body);
-  return error == cudaSuccess ? OkStatus() : Refused("cannot start a kernel: ", error);
+  const cudaError_t error = FirstError(body);
+  if (error == cudaSuccess) return OkStatus();
+  return Refused(StatusCode::kInternal, "cannot start a kernel or a copy", error);
 }
 
 StatusOr<std::unique_ptr<CapturedGraph>> CudaDevice::Capture(const std::function<void()>& body) {
   KU_CHECK(!capturing_, "Capture inside Capture");
   const cudaStream_t stream = Enter();
   const auto failed = [](cudaError_t error) {
-    return Refused("cannot record a CUDA graph: ", error);
+    return Refused(StatusCode::kInternal, "cannot record a CUDA graph", error);
   };
   cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return failed(error);
   capturing_ = true;
-  const cudaError_t launch_error = FirstRefusedLaunch(body);
+  const cudaError_t launch_error = FirstError(body);
   capturing_ = false;
   cudaGraph_t graph = nullptr;
   error = cudaStreamEndCapture(stream, &graph);

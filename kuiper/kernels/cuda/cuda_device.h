@@ -28,6 +28,7 @@ class CudaDevice final : public ComputeDevice {
   void Upload(Tensor dst, Tensor src) override;
   void Download(Tensor dst, Tensor src) override;
   void Sync() override;
+  Status TrySync() override;
   int64_t Mark() override;
   void WaitFor(int64_t mark) override;
   std::unique_ptr<WorkTimer> MakeTimer() override;

@@ -34,7 +34,7 @@ class GemmLoops final : public GemmLibrary {
     const int n = static_cast<int>(args.out.shape[1]);
     const dim3 grid(static_cast<unsigned>(args.x.rows()),
                     static_cast<unsigned>(CeilDiv(n, kThreads)));
-    CheckLaunch(::kuiper::simt::LaunchLibraryKernel<GemmKernel>(
+    KU_CUDA_TRY(::kuiper::simt::LaunchLibraryKernel<GemmKernel>(
         {grid, dim3(kThreads), 0}, static_cast<cudaStream_t>(stream), AsArg(args.out),
         AsArg(args.x), AsArg(args.weight), n, static_cast<int>(args.x.shape[1]), args.add));
     return OkStatus();

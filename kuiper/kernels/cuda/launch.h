@@ -16,21 +16,10 @@
 
 namespace kuiper::KU_GPU {
 
-// Where this thread keeps the first error of a launch; null: it ends the process.
-inline thread_local cudaError_t* refused_launch = nullptr;
-
-inline void CheckLaunch(cudaError_t error) {
-  if (error != cudaSuccess && refused_launch != nullptr) [[unlikely]] {
-    if (*refused_launch == cudaSuccess) *refused_launch = error;
-    return;
-  }
-  KU_CUDA_CHECK(error);
-}
-
 template <auto kKernel, typename... A>
 void Launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... args) {
 #if defined(KUIPER_SIMT)
-  CheckLaunch(::kuiper::simt::LaunchKernel<kKernel>({grid, block, shared_bytes}, stream,
+  KU_CUDA_TRY(::kuiper::simt::LaunchKernel<kKernel>({grid, block, shared_bytes}, stream,
                                                     std::forward<A>(args)...));
 #else
   cudaLaunchConfig_t config{};
@@ -38,7 +27,7 @@ void Launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  CheckLaunch(cudaLaunchKernelEx(&config, kKernel, std::forward<A>(args)...));
+  KU_CUDA_TRY(cudaLaunchKernelEx(&config, kKernel, std::forward<A>(args)...));
 #endif
 }
 

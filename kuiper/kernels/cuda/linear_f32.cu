@@ -20,10 +20,12 @@ constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kRows = 4;              // per warp
 constexpr int kTurn = 4 * kWarpSize;  // columns between two turns of a warp
 
-// Where a lane finds columns [k, k + 4) of a row, with the rows of the kind that the kernel is for.
+// Where a lane finds columns [k, k + 4) of a row, with the rows of the kind that the kernel is for,
+// and how many blocks have to fit a multiprocessor.
 template <bool kVectors>
 struct DenseF32 {
   using Row = const float*;
+  static constexpr int kMinBlocks = 0;  // ptxas chooses
   static __device__ __forceinline__ Row RowOf(const LinearArgs& p, const LinearArgs::Part& part,
                                               int row) {
     return p.DenseRow<float>(part, row);
@@ -39,6 +41,7 @@ struct DenseF32 {
 };
 struct QuantizedF32 {
   using Row = QuantizedRow;
+  static constexpr int kMinBlocks = 2;  // left to itself ptxas aims at three, and spills
   static __device__ __forceinline__ Row RowOf(const LinearArgs& p, const LinearArgs::Part& part,
                                               int row) {
     return p.CodeRow(part, row);
@@ -51,7 +54,8 @@ struct QuantizedF32 {
 
 // kVectors: rows of X are FP32 and 16-byte aligned.
 template <typename Weights, int kTokens, int kWarpsK, bool kVectors>
-__global__ void __launch_bounds__(kThreads) SkinnyF32Kernel(const __grid_constant__ LinearArgs p) {
+__global__ void __launch_bounds__(kThreads, Weights::kMinBlocks)
+    SkinnyF32Kernel(const __grid_constant__ LinearArgs p) {
   constexpr int kGroups = kWarps / kWarpsK;
   constexpr int kSums = kRows * kTokens;
   KU_SHARED(lanes, float[kWarps][kSums][kWarpSize + 1]);

@@ -11,6 +11,8 @@ namespace {
 constexpr int kThreads = 128;
 
 // copies [C, 3]: from, to, tokens. 16-byte chunks come first, so a run's last tokens may be left.
+// Unrolled loops would cost registers for nothing: for all the compiler knows a store may change
+// what the next load reads, so it waits either way.
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     CopyPagesKernel(const int32_t* copies, bool vectors, const __grid_constant__ View view) {
@@ -26,9 +28,11 @@ __global__ void __launch_bounds__(kThreads)
     const Unit* const source = from + part.begin;
     Unit* const target = to + part.begin;
     const int64_t num_vectors = vectors ? part.size / kPerVector : 0;
+#pragma unroll 1
     for (int64_t i = threadIdx.x; i < num_vectors; i += kThreads) {
       reinterpret_cast<uint4*>(target)[i] = reinterpret_cast<const uint4*>(source)[i];
     }
+#pragma unroll 1
     for (int64_t i = num_vectors * kPerVector + threadIdx.x; i < part.size; i += kThreads) {
       target[i] = source[i];
     }

@@ -75,7 +75,14 @@ bool BreaksCapture(Stream& s) {
   return s.capture != nullptr;
 }
 
+namespace {
+
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeThreadLocal;
+
+}  // namespace
+
 bool BreaksAnyCapture() {
+  if (capture_mode == cudaStreamCaptureModeRelaxed) return false;
   bool any = false;
   for (Stream* s : Device().streams) any |= BreaksCapture(*s);
   return any;
@@ -157,7 +164,7 @@ Work QueuedGraph(const Graph& graph) {
 cudaError_t QueueKernel(KernelCall call, Stream* stream) {
   const Lock lock(Device().mutex);
   int64_t& left = CurrentPretence().launches_until_fault;
-  if (left == 0) return Result(cudaErrorLaunchFailure);
+  if (IsFaulty()) return Result(cudaErrorLaunchFailure);
   if (left > 0) --left;
   const LaunchShape& shape = call.shape;
   const dim3 g = shape.grid, b = shape.block;
@@ -210,6 +217,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(Device().mutex);
+  if (IsFaulty()) return Result(cudaErrorLaunchFailure);
   if (BreaksCapture(Get(stream))) return Result(cudaErrorStreamCaptureUnsupported);
   ++Device().waits.syncs;
   Drain(Get(stream));
@@ -297,6 +305,20 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     return Result(CurrentPretence().capture_error);
   }
   *graph = captured.release();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(Device().mutex);
+  const Stream& s = Get(stream);
+  *status = s.capture == nullptr ? cudaStreamCaptureStatusNone
+            : s.capture_broken   ? cudaStreamCaptureStatusInvalidated
+                                 : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode);
   return cudaSuccess;
 }
 

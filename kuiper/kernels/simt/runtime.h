@@ -39,6 +39,7 @@ enum cudaError_t {
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureImplicit = 906,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
@@ -49,6 +50,12 @@ enum cudaFuncAttribute {
 };
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2,
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2,
 };
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventBlockingSync = 1;
@@ -107,6 +114,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags = 0);  // NOLINT(google-runtime-int)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
@@ -147,7 +156,7 @@ struct Pretence {
   bool integrated = true;
   size_t total_bytes = size_t{8} << 30;
   size_t used_by_others = 0;
-  int64_t launches_until_fault = -1;  // -1: there is none
+  int64_t launches_until_fault = -1;  // -1: there is none; 0: nothing else succeeds any more
 };
 Pretence& CurrentPretence();
 

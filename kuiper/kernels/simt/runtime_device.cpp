@@ -42,6 +42,10 @@ Pretence& CurrentPretence() {
   return pretence;
 }
 
+bool IsFaulty() {
+  return CurrentPretence().launches_until_fault == 0;
+}
+
 cudaError_t Result(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
@@ -72,6 +76,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     KU_SIMT_NAME(cudaErrorLaunchFailure)
     KU_SIMT_NAME(cudaErrorStreamCaptureUnsupported)
     KU_SIMT_NAME(cudaErrorStreamCaptureInvalidated)
+    KU_SIMT_NAME(cudaErrorStreamCaptureImplicit)
 #undef KU_SIMT_NAME
   }
   return "unknown error";
@@ -87,6 +92,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaSetDevice(int device) {
+  if (IsFaulty()) return Result(cudaErrorLaunchFailure);
   return Result(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 

@@ -93,6 +93,7 @@ class PinnedCopy {
 cudaError_t Allocate(void** p, size_t bytes, MemoryKind kind) {
   const Lock lock(Device().mutex);
   *p = nullptr;
+  if (IsFaulty()) return Result(cudaErrorLaunchFailure);
   if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
   if (bytes == 0) return cudaSuccess;
   if (kind == MemoryKind::kDevice && bytes > FreeDeviceBytes())
@@ -104,6 +105,7 @@ cudaError_t Allocate(void** p, size_t bytes, MemoryKind kind) {
 cudaError_t Free(void* p, MemoryKind kind) {
   const Lock lock(Device().mutex);
   if (p == nullptr) return cudaSuccess;
+  if (IsFaulty()) return Result(cudaErrorLaunchFailure);
   if (BreaksAnyCapture()) return Result(cudaErrorStreamCaptureUnsupported);
   if (!IsMemory(p, 1, kind)) return Result(cudaErrorInvalidValue);
   DrainAll();

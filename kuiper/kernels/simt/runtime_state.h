@@ -63,6 +63,8 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 // Remembers an error for cudaGetLastError and returns it.
 dialect::cudaError_t Result(dialect::cudaError_t error);
+// Whether the device has had the fault that it pretends to have.
+bool IsFaulty();
 
 Stream& Get(Stream* stream);
 dialect::cudaError_t Queue(Stream* stream, Node node);
@@ -73,7 +75,7 @@ void Drain(Stream& stream);
 void DrainAll();
 
 // A call that waits or allocates is not allowed during these captures: they fail. Returns whether
-// there were any.
+// there were any. BreaksAnyCapture is for calls that a thread in relaxed mode may make.
 bool BreaksCapture(Stream& stream);
 bool BreaksAnyCapture();
 
