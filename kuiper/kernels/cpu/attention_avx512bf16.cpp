@@ -69,7 +69,7 @@ HWY_POP_ATTRIBUTES
 namespace kuiper::cpu {
 
 const PairKernel* Avx512Bf16PairKernel() {
-  return __builtin_cpu_supports("avx512bf16") ? &N_AVX3_BF16::kPairKernel : nullptr;
+  return HasAvx512Bf16() ? &N_AVX3_BF16::kPairKernel : nullptr;
 }
 
 }  // namespace kuiper::cpu

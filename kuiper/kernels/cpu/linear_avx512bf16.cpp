@@ -110,9 +110,20 @@ constexpr FactorTables MakeFactorTables() {
 }
 constexpr FactorTables kFactorTables = MakeFactorTables();
 
+// Bytes i and 16 + i of 32, in both 16-bit lanes of a pair i.
+struct PairBytes {
+  alignas(64) uint8_t at[64];
+};
+constexpr PairBytes MakePairBytes() {
+  PairBytes bytes{};
+  for (int i = 0; i < 64; ++i) bytes.at[i] = static_cast<uint8_t>(i / 4 + i % 2 * 16);
+  return bytes;
+}
+constexpr PairBytes kPairBytes = MakePairBytes();
+
 struct Int4Codes {
   using ZeroCode = __m512i;
-  static constexpr int kWeightChunkBytes = 16;
+  static constexpr int kWeightChunkBytes = 16, kBlockChunks = 4;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
     return _mm512_load_si512(kFactorTables.of_zero[zero]);
   }
@@ -123,11 +134,24 @@ struct Int4Codes {
     const __m512i codes = _mm512_or_si512(pairs, _mm512_slli_epi32(pairs, 12));
     return (__m512bh)_mm512_permutexvar_epi16(codes, table);
   }
+  // Two chunks at a time: a 16-bit lane has the bytes of both with its code, which a shift brings
+  // to the index.
+  static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode table, __m512bh (&v)[4]) {
+    const __m512i codes = _mm512_loadu_si512(chunks), bytes = _mm512_load_si512(kPairBytes.at);
+    KU_UNROLL for (int i = 0; i < 4; i += 2) {
+      const __m512i at = i == 0 ? bytes : _mm512_or_si512(bytes, _mm512_set1_epi8(32));
+      const __m512i pairs = _mm512_permutexvar_epi8(at, codes);
+      const __m512i first = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(4 << 16));
+      const __m512i second = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(12 << 16 | 8));
+      v[i] = (__m512bh)_mm512_permutexvar_epi16(first, table);
+      v[i + 1] = (__m512bh)_mm512_permutexvar_epi16(second, table);
+    }
+  }
 };
 
 struct Int8Codes {
   using ZeroCode = __m512i;
-  static constexpr int kWeightChunkBytes = 32;
+  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return _mm512_set1_epi32(zero); }
   static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode zero) {
     const __m512i pairs =
@@ -141,7 +165,7 @@ struct Int8Codes {
 // As in linear_quantized.cpp.
 struct E4M3Codes {
   struct ZeroCode {};
-  static constexpr int kWeightChunkBytes = 32;
+  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1;
   static HWY_INLINE ZeroCode MakeZero(int32_t) { return {}; }
   static HWY_INLINE __m512 Widen(__m256i sign, __m256i rest) {
     return _mm512_cvtph_ps(_mm256_or_si256(_mm256_and_si256(sign, _mm256_set1_epi16(-0x8000)),
@@ -158,9 +182,13 @@ template <class Codes>
 struct QuantizedModel : Bf16Model {
   using ZeroCode = typename Codes::ZeroCode;
   static constexpr int kWeightChunkBytes = Codes::kWeightChunkBytes;
+  static constexpr int kBlockChunks = Codes::kBlockChunks;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return Codes::MakeZero(zero); }
   static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode zero, Vec (&v)[1]) {
     v[0] = Codes::Load(chunk, zero);
+  }
+  static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]) {
+    if constexpr (kBlockChunks > 1) Codes::LoadBlock(chunks, zero, v);
   }
 };
 
@@ -185,7 +213,7 @@ namespace kuiper::cpu {
 
 bool UpgradeToAvx512Bf16(LinearKernelSet& set) {
   // Highway has checked that the OS saves the registers of AVX3.
-  if (strcmp(set.name, "AVX3") != 0 || !__builtin_cpu_supports("avx512bf16")) return false;
+  if (strcmp(set.name, "AVX3") != 0 || !HasAvx512Bf16()) return false;
   set.name = "AVX3_BF16";
   N_AVX3_BF16::AddKernels(set);
   return true;

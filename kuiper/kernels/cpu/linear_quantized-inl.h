@@ -1,7 +1,9 @@
 // The micro-kernels of quantised weights over an instruction set M. Included like
 // linear_outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
 //   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps])
-// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit.
+// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit. An M that widens
+// several chunks at a lower price than one by one has kBlockChunks of them and
+//   void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]).
 
 // Accumulates the chunks [0, chunks) of one unit.
 template <class M, int MR, int NR, int R>
@@ -10,7 +12,23 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, const uint8_
                                typename M::Acc (&acc)[MR][NR][R]) {
   typename M::ZeroCode zeros[NR];
   KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] = M::MakeZero(a.w.zeros[n * kMaxUnits + unit]);
-  for (int c = 0; c < chunks; ++c, x += M::kChunkBytes, w += M::kWeightChunkBytes) {
+  int c = 0;
+  // With more rows of x the factors of a block would not fit the registers beside the sums.
+  if constexpr (M::kBlockChunks > 1 && MR == 1) {
+    for (; c + M::kBlockChunks <= chunks; c += M::kBlockChunks) {
+      next.Fetch<1>(M::kBlockChunks * a.next_lines);
+      KU_UNROLL for (int n = 0; n < NR; ++n) {
+        typename M::Vec b[M::kBlockChunks];
+        M::LoadBlock(w + n * a.w.stride, zeros[n], b);
+        KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) {
+          acc[0][n][0] = M::Multiply(b[i], M::LoadX(x + i * M::kChunkBytes, 0, 0), acc[0][n][0]);
+        }
+      }
+      x += M::kBlockChunks * M::kChunkBytes;
+      w += M::kBlockChunks * M::kWeightChunkBytes;
+    }
+  }
+  for (; c < chunks; ++c, x += M::kChunkBytes, w += M::kWeightChunkBytes) {
     next.Fetch<1>(a.next_lines);
     KU_UNROLL for (int r = 0; r < R; ++r) {
       typename M::Vec b[NR][M::kSteps];
@@ -29,7 +47,7 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, const uint8_
   }
 }
 
-// As Tile. The lanes of the fold block wait in a.lanes while those of a unit are in registers.
+// As Tile. The lanes of the fold block wait beside those of a unit, in registers if there is room.
 template <class M, int MR, int NR>
 HWY_NOINLINE void QuantizedTile(TileArgs& a) {
   constexpr int R = LiveVectors<M, MR, NR>();
@@ -40,6 +58,11 @@ HWY_NOINLINE void QuantizedTile(TileArgs& a) {
     const uint8_t* x = a.x;
     const uint8_t* w = a.w.values;
     float* const lanes = a.lanes + first * M::kVectorLanes;
+    typename M::Acc sums[MR][NR][R];
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+        KU_UNROLL for (int r = 0; r < R; ++r) sums[m][n][r] =
+            a.first ? M::Zero()
+                    : M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     for (int c = 0, unit = 0; c < chunks; c += a.w.unit_chunks, ++unit) {
       const int here = chunks - c < a.w.unit_chunks ? chunks - c : a.w.unit_chunks;
       typename M::Acc acc[MR][NR][R];
@@ -48,16 +71,16 @@ HWY_NOINLINE void QuantizedTile(TileArgs& a) {
       AccumulateUnit<M, MR, NR, R>(a, x, w, unit, here, first, next, acc);
       x += static_cast<size_t>(here) * M::kChunkBytes;
       w += static_cast<size_t>(here) * M::kWeightChunkBytes;
-      const bool begins = a.first && unit == 0;
       KU_UNROLL for (int n = 0; n < NR; ++n) {
         const typename M::Acc scale = M::Splat(a.w.scales[n * kMaxUnits + unit]);
         KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
-          float* const at = lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes;
-          const typename M::Acc before = begins ? M::Zero() : M::LoadAcc(at);
-          M::StoreAcc(M::MultiplyAdd(acc[m][n][r], scale, before), at);
+          sums[m][n][r] = M::MultiplyAdd(acc[m][n][r], scale, sums[m][n][r]);
         }
       }
     }
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+        KU_UNROLL for (int r = 0; r < R; ++r)
+            M::StoreAcc(sums[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
   }
   a.next = next;
   if (!a.last) return;
