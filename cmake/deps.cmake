@@ -24,10 +24,14 @@ kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
 kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates
 kuiper_pkg(HWY libhwy libhwy-dev)
-# Optional: KV events of the server.
-pkg_check_modules(ZMQ QUIET IMPORTED_TARGET libzmq)
-if(NOT ZMQ_FOUND)
-  message(STATUS "libzmq was not found: the server publishes no KV events (apt-get install libzmq3-dev)")
+# Optional: KV events of the server. ZMQ_FOUND stays in the cache when KUIPER_ZMQ is turned off.
+set(KUIPER_HAS_ZMQ OFF)
+if(KUIPER_ZMQ)
+  pkg_check_modules(ZMQ QUIET IMPORTED_TARGET libzmq)
+  set(KUIPER_HAS_ZMQ ${ZMQ_FOUND})
+  if(NOT ZMQ_FOUND)
+    message(STATUS "libzmq was not found: the server publishes no KV events (apt-get install libzmq3-dev)")
+  endif()
 endif()
 # Pictures: JPEG as libjpeg-turbo has it.
 kuiper_pkg(JPEG libjpeg libjpeg-dev)

@@ -85,6 +85,7 @@ void Complete(const Engine& engine, int max_queue, ServedModel* model) {
   model->config = engine.config();
   model->config.on_kv_event = {};
   model->config.on_prefix_event = {};
+  model->config.on_encoding = {};
   model->config.progress = {};
   model->max_context = engine.config().max_context;
   model->max_choices = engine.config().max_num_seqs + max_queue;
@@ -145,6 +146,7 @@ StatusOr<int> RunServe(ProgramRun& run) {
   EngineConfig config = run.options.engine;
   config.on_kv_event = view.observer();
   if (events != nullptr) config.on_prefix_event = events->observer();
+  config.on_encoding = [&loop](int64_t request, double) { return loop->IsWanted(request); };
   config.progress = [&server](size_t done, size_t total) {
     if (total > 0) server.Loading(static_cast<double>(done) / static_cast<double>(total));
   };

@@ -66,7 +66,7 @@ InterruptScope::~InterruptScope() {
   g_signals = 0;
 }
 
-bool InterruptScope::interrupted() const {
+bool InterruptScope::interrupted() {
   return g_signals != 0 || g_terminated != 0;
 }
 

@@ -16,7 +16,8 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
-  bool interrupted() const;
+  // Since the newest one began.
+  static bool interrupted();
 };
 
 // SIGTERM came: what there is gets printed, and then the program ends.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "demo/exit_code.h"
@@ -9,6 +10,7 @@
 #include "demo/prompt_source.h"
 #include "demo/report.h"
 #include "demo/session_file.h"
+#include "demo/signals.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/log.h"
 
@@ -28,6 +30,24 @@ EngineConfig ForPictures(const ProgramRun& run, EngineConfig config) {
   return config;
 }
 
+namespace {
+
+// Ctrl-C works while a picture is encoded, and a long one is seen to go on.
+std::function<bool(int64_t, double)> ShowEncoding(Console& console) {
+  return [&console, begin = Clock::now()](int64_t, double done) mutable {
+    if (done == 0) begin = Clock::now();
+    const bool goes_on = !InterruptScope::interrupted();
+    if (done == 1 || !goes_on) {
+      console.EndProgress();
+    } else if (SecondsSince(begin) >= 1) {
+      console.Progress([done] { return Format("encoding a picture: %.0f %%", 100 * done); });
+    }
+    return goes_on;
+  };
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& wanted) {
   EngineConfig config = ForPictures(run, wanted);
   const Clock::time_point begin = Clock::now();
@@ -41,6 +61,7 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
     KU_ASSIGN_OR_RETURN(run.model, OpenModel(config.model_path));
   }
   if (run.watch != nullptr) config.on_kv_event = run.watch->observer();
+  if (!config.on_encoding) config.on_encoding = ShowEncoding(run.console);
   StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(config, *std::exchange(run.model, std::nullopt), std::move(run.tokenizer));
   run.console.EndProgress();

@@ -96,6 +96,8 @@ struct EngineConfig {
   // Told what the prefix cache of a paged KV cache holds (kv/prefix_event.h), as long.
   PrefixObserver on_prefix_event;
 
+  OnEncoding on_encoding;  // may be empty
+
   // Called while weights are read: bytes so far, bytes in all.
   std::function<void(size_t done, size_t total)> progress;
 };
@@ -149,8 +151,10 @@ class Engine {
   // An engine for one sequence of so many tokens, of pictures among them, on a contiguous KV cache
   // of its own. It computes with this engine's weights and working memory: this one must outlive
   // it, and one thread at a time calls both; their steps may alternate. kResourceExhausted when the
-  // memory plan of this one does not leave its memory at the moment.
-  StatusOr<std::unique_ptr<Engine>> ContiguousBeside(int num_tokens, int64_t picture_tokens = 0);
+  // memory plan of this one does not leave its memory at the moment. `on_encoding` is asked of its
+  // requests.
+  StatusOr<std::unique_ptr<Engine>> ContiguousBeside(int num_tokens, int64_t picture_tokens = 0,
+                                                     OnEncoding on_encoding = {});
   ~Engine();
 
   // kContextExceeded when the prompt leaves no room in the context, kResourceExhausted when it can

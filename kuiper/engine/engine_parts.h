@@ -42,6 +42,6 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(
 // See Engine::memory_in_use and Engine::ContiguousBeside.
 size_t UsedBytes(const EngineParts& s);
 StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int num_tokens,
-                                                       int64_t picture_tokens);
+                                                       int64_t picture_tokens, OnEncoding ask);
 
 }  // namespace kuiper

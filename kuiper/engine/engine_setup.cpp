@@ -175,7 +175,7 @@ void MakeStepLoop(EngineParts& s) {
   s.requests = std::make_unique<RequestTable>(std::move(rules), *s.scheduler, s.pictures.get());
   const bool run_ahead = config.run_ahead.value_or(s.ops->device().traits().is_asynchronous);
   s.steps = std::make_unique<StepLoop>(*s.scheduler, *s.storage, s.pictures.get(), *s.runner,
-                                       *s.requests, run_ahead);
+                                       *s.requests, run_ahead, s.config.on_encoding);
 }
 
 // The parts that run a loaded model: from its runner to the step loop.
@@ -364,12 +364,13 @@ size_t UsedBytes(const EngineParts& s) {
 }
 
 StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int num_tokens,
-                                                       int64_t picture_tokens) {
+                                                       int64_t picture_tokens, OnEncoding ask) {
   auto s = std::make_unique<EngineParts>();
   s->tokenizer = other.tokenizer;
   s->ops = other.ops;
   s->model = other.model;
   s->config = ConfigBeside(other.config, num_tokens, picture_tokens);
+  s->config.on_encoding = std::move(ask);
   s->config.kv_format = other.runner->kv().shape().format;
   const WeightPlan weights{.matrix_type = s->model->config().decoder.dtype,
                            .bytes = 0,  // they are there

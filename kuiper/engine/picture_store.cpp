@@ -123,7 +123,7 @@ void PictureStore::ForgetIfUnused(int64_t source) {
   pictures_.erase(it);
 }
 
-std::map<int64_t, Status> PictureStore::Prepare() {
+std::map<int64_t, Status> PictureStore::Prepare(const GoOn& go_on) {
   const std::vector<int64_t> evicted = cache_.TakeEvicted();
   if (!evicted.empty()) ops_.device().Sync();  // steps in flight may read them
   for (const int64_t source : evicted) {
@@ -136,13 +136,14 @@ std::map<int64_t, Status> PictureStore::Prepare() {
   std::map<int64_t, Status> failed;
   for (auto& [source, picture] : pictures_) {
     if (!picture.rows.empty() || !cache_.is_held(source)) continue;
-    const Status encoded = EncodeRows(picture);
+    const auto go_on_with_it = [&, id = source](double done) { return !go_on || go_on(id, done); };
+    const Status encoded = EncodeRows(picture, go_on_with_it);
     if (!encoded.ok()) failed.emplace(source, encoded);
   }
   return failed;
 }
 
-Status PictureStore::EncodeRows(Picture& picture) {
+Status PictureStore::EncodeRows(Picture& picture, const VisionProgress& go_on) {
   const PatchGrid& grid = picture.grid;
   const int64_t tokens = encoder_.num_tokens(grid.t, grid.h, grid.w);
   const size_t bytes = tokens * RowBytes(encoder_.config(), encoder_.out_type());
@@ -159,8 +160,9 @@ Status PictureStore::EncodeRows(Picture& picture) {
                              {tokens, 1 + encoder_.num_deepstack(), encoder_.config().out_hidden});
   const VisionPatches patches{.values = picture.patches, .t = grid.t, .h = grid.h, .w = grid.w};
   encoding_->Begin();
-  const Status encoded = encoder_.Encode(patches, out);
+  const Status encoded = encoder_.Encode(patches, out, {}, go_on);
   encoding_->End();
+  if (!encoded.ok()) ops_.device().Sync();  // layers in flight may write into the rows
   KU_RETURN_IF_ERROR(encoded);
   picture.rows = std::move(rows);
   ++num_encoded_;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -47,9 +48,13 @@ class PictureStore {
   StatusOr<PromptPatches> Place(std::span<const int32_t> prompt, std::vector<VisionInput> pictures);
   void Drop(std::span<const int64_t> sources);
 
+  // Asked of a source between the layers of the tower, with the share that is done. False: it is
+  // not made. Places and drops nothing.
+  using GoOn = std::function<bool(int64_t source, double done)>;
   // Makes the rows of all sources that somebody holds, before the step that reads them is launched.
-  // Sources that have none then, and why: there is no memory. The next call tries again.
-  std::map<int64_t, Status> Prepare();
+  // Sources that have none then, and why: there is no memory, or `go_on`, which may be empty, said
+  // so. The next call tries again.
+  std::map<int64_t, Status> Prepare(const GoOn& go_on = {});
   // [tokens, (1 + K) * hidden], see RowPatch; empty: there are none.
   Tensor Rows(int64_t source) const;
   // The same as FP32 values on the host, of a picture of no request.
@@ -81,7 +86,7 @@ class PictureStore {
   Status CheckSizes(std::span<const VisionInput> pictures) const;
   // Takes the pixels.
   int64_t SourceOf(VisionInput& picture);
-  Status EncodeRows(Picture& picture);
+  Status EncodeRows(Picture& picture, const VisionProgress& go_on = {});
   Tensor RowsOf(const Picture& picture) const;
   void ForgetIfUnused(int64_t source);
 

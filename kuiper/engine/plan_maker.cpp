@@ -61,6 +61,7 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
   }
   if (end >= seq.num_prompt - 1) seq.next_prompt_row = Sequence::kNone;
   seq.num_computed = end;
+  seq.is_launched = false;
   if (samples) {
     seq.sampled_row = static_cast<int>(plan_.samples.size());
     ++seq.num_pending;

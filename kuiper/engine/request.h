@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -151,5 +152,10 @@ struct TokenEvent {
   std::vector<TokenLogprobs> prompt_logprobs = {};
   FinishReason finish = FinishReason::kNone;
 };
+
+// Called within Engine::Step between the layers of the vision tower, for each request that waits
+// for the picture, with the share that is done, at last with 1. False aborts the request; the tower
+// stops when nobody waits any more. It must not call the engine.
+using OnEncoding = std::function<bool(int64_t request, double done)>;
 
 }  // namespace kuiper

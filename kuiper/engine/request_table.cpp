@@ -74,6 +74,21 @@ void RequestTable::EndAborted() {
   }
 }
 
+bool RequestTable::IsPictureWanted(int64_t source,
+                                   const std::function<bool(int64_t request)>& go_on) {
+  bool is_wanted = false;
+  for (const auto& [request, patches] : desk_.patches) {
+    const bool has = std::ranges::find(patches.sources, source) != patches.sources.end();
+    if (!has || aborted_.contains({request, std::nullopt})) continue;
+    if (go_on(request)) {
+      is_wanted = true;
+    } else {
+      Abort(request, std::nullopt);
+    }
+  }
+  return is_wanted;
+}
+
 StatusOr<Completion> RequestTable::Take(int64_t request, int sample) {
   auto node = desk_.finished.extract({request, sample});
   if (node.empty()) {

@@ -38,6 +38,9 @@ class RequestTable {
     if (active_.contains(request)) aborted_.emplace(request, sample);
   }
   void EndAborted();
+  // Asks `go_on` of each request whose prompt has the picture, and aborts those that do not. False:
+  // none goes on.
+  bool IsPictureWanted(int64_t source, const std::function<bool(int64_t request)>& go_on);
   bool empty() const { return active_.empty(); }
 
   // Calls f(Answering&) unless the request has ended; the call may end it.

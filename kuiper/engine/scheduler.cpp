@@ -207,28 +207,22 @@ bool Scheduler::TryAdmit(Sequence& seq) {
 
 void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) {
   KU_CHECK(outcomes.size() == plan.samples.size());
-  const std::vector<Sequence*>& running = line_.running();
-  size_t next = 0;
-  for (const StepPlan::Entry& entry : plan.entries) {
-    // Most entries stand as those who run do.
-    const bool is_next = next < running.size() && running[next]->id == entry.sequence;
-    Sequence* seq = is_next ? running[next++] : line_.Find(entry.sequence);
-    if (seq == nullptr) continue;
+  line_.ForSequences(plan, [&](Sequence& seq, const StepPlan::Entry& entry) {
     const Outcome* outcome = entry.samples.empty() ? nullptr : &outcomes[entry.samples.begin];
     const Token* token = outcome == nullptr ? nullptr : std::get_if<Token>(outcome);
-    if (outcome != nullptr && token == nullptr) seq->num_pending = 0;
+    if (outcome != nullptr && token == nullptr) seq.num_pending = 0;
     if (outcome != nullptr && std::holds_alternative<Failed>(*outcome)) {
-      seq->num_computed = entry.begin;
-      continue;
+      seq.num_computed = entry.begin;
+      return;
     }
-    if (pages_.Computed(*seq, entry.begin, entry.end())) line_.AskFirstAgain();
+    if (pages_.Computed(seq, entry.begin, entry.end())) line_.AskFirstAgain();
     if (token != nullptr) {
-      seq->tokens.push_back(token->id);
-      --seq->num_pending;
+      seq.tokens.push_back(token->id);
+      --seq.num_pending;
     } else {
-      seq->rests = outcome != nullptr;
+      seq.rests = outcome != nullptr;
     }
-  }
+  });
 }
 
 void Scheduler::Append(int64_t id, int32_t token) {

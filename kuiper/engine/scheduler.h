@@ -79,6 +79,12 @@ class Scheduler {
   // that would be needed, must_settle asks for the next step not to be scheduled ahead.
   Step Schedule(bool ahead = false);
 
+  // The plan runs, or what is left of it. Who ends before leaves nothing to the prefix cache:
+  // neither its tokens of this step nor the copies of pages that they need are there.
+  void Launched(const StepPlan& plan) {
+    line_.ForSequences(plan, [](Sequence& seq, const auto&) { seq.is_launched = true; });
+  }
+
   // What became of a sample of a plan.
   struct Token {
     int32_t id = 0;
@@ -95,7 +101,7 @@ class Scheduler {
   // The next token of a sequence that rests.
   void Append(int64_t id, int32_t token);
   // Removes a sequence, waiting, running or swapped out, and releases its pages. What it computed
-  // may be reused by others unless `reusable` is false.
+  // may be reused by others unless `reusable` is false, or a plan that has it was not launched.
   std::unique_ptr<Sequence> Finish(int64_t id, bool reusable = true);
   // Puts a running sequence back in line; not while a plan is not committed.
   void Preempt(int64_t id, Preemption how);

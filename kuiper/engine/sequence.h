@@ -45,7 +45,8 @@ struct Sequence {
   int sampled_row = 0;   // of the last pending token, among the samples of the last scheduled step
   int num_prompt = 0;    // of the tokens
   int num_computed = 0;  // tokens whose K/V are in the cache once the scheduled steps ran
-  int max_pages = 0;     // pages this sequence may grow to
+  bool is_launched = true;  // else the last of them was not, and the pages lack what it would do
+  int max_pages = 0;        // pages this sequence may grow to
   // The first position of the prompt whose logits somebody wants and no plan has told; they end
   // before the prompt's last one, which is sampled. kNone: nobody wants any.
   static constexpr int kNone = INT32_MAX;

@@ -20,6 +20,18 @@ class SequenceLine {
   // Null: there is none with this id.
   std::unique_ptr<Sequence> Remove(int64_t id);
 
+  // Calls f(Sequence&, entry) for the entries of the plan whose sequences are here.
+  template <typename F>
+  void ForSequences(const StepPlan& plan, const F& f) const {
+    size_t next = 0;
+    for (const StepPlan::Entry& entry : plan.entries) {
+      // Most entries stand as those who run do.
+      const bool is_next = next < running_.size() && running_[next]->id == entry.sequence;
+      Sequence* seq = is_next ? running_[next++] : Find(entry.sequence);
+      if (seq != nullptr) f(*seq, entry);
+    }
+  }
+
   // The sequence waits, or runs, at its rank from here on.
   void Wait(Sequence& seq);
   void Run(Sequence& seq);

@@ -130,7 +130,8 @@ bool SequencePages::Computed(Sequence& seq, int before, int num_tokens) {
 }
 
 void SequencePages::Offer(Sequence& seq) {
-  if (reuse_ != nullptr && !seq.pages.empty()) OfferTokens(seq, seq.num_computed, true);
+  const bool has_any = seq.is_launched && !seq.pages.empty();
+  if (reuse_ != nullptr && has_any) OfferTokens(seq, seq.num_computed, true);
 }
 
 void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
@@ -213,6 +214,7 @@ int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies
     moves_.push_back({seq.pages[i], seq.host_pages[i], false});
     TellSwapped(KvEvent::Kind::kSwapIn, seq, i, seq.pages[i]);
   }
+  seq.is_launched = false;
   ReleaseHostPages(seq);
   return std::max(0, count - matched);
 }

@@ -54,7 +54,8 @@ class SequencePages {
   // The first num_tokens tokens of seq are computed, the last ones since `before` were. Whether seq
   // needs its sources no more and gave them up.
   bool Computed(Sequence& seq, int before, int num_tokens);
-  // Offers what is computed to the prefix cache before seq gives its pages away.
+  // Offers what is computed to the prefix cache before seq gives its pages away; nothing where a
+  // step was not launched that counts as computed.
   void Offer(Sequence& seq);
   // Holds the sources of the patches that seq has behind its first num_computed tokens. False: they
   // do not fit beside those that others hold.

@@ -40,7 +40,12 @@ void StepLoop::LaunchNext() {
   must_settle_ = step.must_settle;
   next.launched = storage_.Prepare(step);
   if (next.launched.ok() && pictures_ != nullptr && !step.plan.entries.empty()) {
-    EndWithoutRows(pictures_->Prepare(), &step.plan);
+    const auto go_on = [this](int64_t source, double done) {
+      return !on_encoding_ || requests_.IsPictureWanted(source, [&](int64_t request) {
+        return on_encoding_(request, done);
+      });
+    };
+    EndWithoutRows(pictures_->Prepare(go_on), &step.plan);
   }
   if (step.plan.entries.empty()) return TakeBackUntold(std::move(step.plan));
   for (const StepPlan::Entry& entry : step.plan.entries) {
@@ -50,7 +55,10 @@ void StepLoop::LaunchNext() {
   next.plan.ended.insert(next.plan.ended.end(), untold_.begin(), untold_.end());
   untold_.clear();
   next.launch_time = Clock::now();
-  if (next.launched.ok()) next.flight = Launch(next.plan);
+  if (next.launched.ok()) {
+    next.flight = Launch(next.plan);
+    scheduler_.Launched(next.plan);
+  }
   in_flight_.push_back(std::move(next));
 }
 
@@ -145,6 +153,8 @@ void StepLoop::TellPromptLogits(const StepPlan& plan) {
 }
 
 void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan) {
+  if (failed_sources.empty()) return;
+  requests_.EndAborted();
   std::map<int64_t, Status> errors;
   for (const StepPlan::Entry& entry : plan->entries) {
     for (const StepPlan::Patch& patch : Part(plan->patches, entry.patches)) {
@@ -152,7 +162,6 @@ void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, S
       if (failed != failed_sources.end()) errors.emplace(entry.sequence, failed->second);
     }
   }
-  if (errors.empty()) return;
   EndAll(errors);
   const auto lives = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
   std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);

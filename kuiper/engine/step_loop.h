@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/clock.h"
@@ -17,6 +18,7 @@
 #include "kuiper/engine/kv_storage.h"
 #include "kuiper/engine/model_runner.h"
 #include "kuiper/engine/picture_store.h"
+#include "kuiper/engine/request.h"
 #include "kuiper/engine/request_table.h"
 #include "kuiper/engine/scheduler.h"
 #include "kuiper/engine/step_plan.h"
@@ -25,15 +27,16 @@ namespace kuiper {
 
 class StepLoop {
  public:
-  // `pictures` may be null. All must outlive the loop.
+  // `pictures` may be null, `on_encoding` empty. All others must outlive the loop.
   StepLoop(Scheduler& scheduler, KvStorage& storage, PictureStore* pictures, ModelRunner& runner,
-           RequestTable& requests, bool run_ahead)
+           RequestTable& requests, bool run_ahead, OnEncoding on_encoding)
       : scheduler_(scheduler),
         storage_(storage),
         pictures_(pictures),
         runner_(runner),
         requests_(requests),
-        run_ahead_(run_ahead) {}
+        run_ahead_(run_ahead),
+        on_encoding_(std::move(on_encoding)) {}
 
   // See Engine::Step; the events are left with the requests.
   void Step();
@@ -60,8 +63,8 @@ class StepLoop {
   void TakeBackUntold(StepPlan plan);
   // Hands the hidden rows of the plan to who wants them, all layers of each.
   int Launch(StepPlan& plan);
-  // Ends the sequences for which the plan reads rows of pictures that could not be made, and takes
-  // their entries out of the plan.
+  // Ends the sequences for which the plan reads rows of pictures that could not be made, and those
+  // that were aborted meanwhile, and takes their entries out of the plan.
   void EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan);
   void EndOutOfPages(const std::vector<const Sequence*>& seqs);
   // Whether the next step can do without knowing the tokens of the one in flight.
@@ -85,6 +88,7 @@ class StepLoop {
   ModelRunner& runner_;
   RequestTable& requests_;
   const bool run_ahead_;
+  const OnEncoding on_encoding_;
   bool must_settle_ = false;        // someone waits for the tokens in flight to be known
   std::vector<int64_t> untold_;     // sequences that ended, which no plan has told yet
   std::deque<InFlight> in_flight_;  // oldest first, at most kMaxStepsInFlight

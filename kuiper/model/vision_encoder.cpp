@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -86,7 +87,7 @@ Status VisionEncoder::CheckGrid(const VisionPatches& p) const {
 }
 
 Status VisionEncoder::Encode(const VisionPatches& patches, const Tensor& out,
-                             const VisionProbe& probe) {
+                             const VisionProbe& probe, const VisionProgress& go_on) {
   KU_RETURN_IF_ERROR(CheckGrid(patches));
   const int64_t tokens = num_tokens(patches.t, patches.h, patches.w);
   const int64_t values = config_.patch_values();
@@ -97,18 +98,32 @@ Status VisionEncoder::Encode(const VisionPatches& patches, const Tensor& out,
       Tensor::Dense(out.data, out.dtype, {tokens, out.shape[1] * out.shape[2]}, out.device);
   const int64_t per_frame = int64_t{patches.h} * patches.w;
   const auto most = static_cast<int>(max_patches() / per_frame);
+  // On a device the host stays a layer ahead and no further: what is enqueued cannot be stopped.
+  std::optional<int64_t> last_asked;
+  const auto may_go_on = [&](double done) {
+    if (!go_on) return true;
+    if (last_asked.has_value()) ops_->device().WaitFor(*last_asked);
+    last_asked = ops_->device().Mark();
+    return go_on(done);
+  };
   for (int frame = 0; frame < patches.t;) {
     const Pass pass{std::min(most, patches.t - frame), patches.h, patches.w};
     const int64_t begin = frame * per_frame, end = begin + pass.patches();
-    RunPass(pass, patches.values.subspan(begin * values, pass.patches() * values),
-            rows.Rows(begin / config_.merge_unit(), end / config_.merge_unit()), probe);
+    const auto go_on_with_pass = [&](double done) {
+      return may_go_on((frame + done * pass.frames) / patches.t);
+    };
+    if (!RunPass(pass, patches.values.subspan(begin * values, pass.patches() * values),
+                 rows.Rows(begin / config_.merge_unit(), end / config_.merge_unit()), probe,
+                 go_on_with_pass)) {
+      return Status(StatusCode::kUnavailable, "the picture was not encoded to its end");
+    }
     frame += pass.frames;
   }
   return OkStatus();
 }
 
-void VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
-                            const VisionProbe& probe) {
+bool VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
+                            const VisionProbe& probe, const VisionProgress& go_on) {
   const auto show = [&probe](VisionStage stage, int index, const Tensor& rows) {
     if (probe) probe(stage, index, rows);
   };
@@ -118,6 +133,7 @@ void VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, con
   Embed(pass, values, probe);
   int merged = 0;
   for (int i = 0; i < config_.depth; ++i) {
+    if (!go_on(double{1} * i / config_.depth)) return false;
     RunBlock(weights_.blocks[i], pass);
     show(VisionStage::kBlock, i, space_.residual.Rows(0, pass.patches()));
     if (merged == num_deepstack() || config_.deepstack_blocks[merged] != i) continue;
@@ -125,8 +141,10 @@ void VisionEncoder::RunPass(const Pass& pass, std::span<const float> values, con
     show(VisionStage::kDeepstack, merged, columns(1 + merged));
     ++merged;
   }
+  if (!go_on(1)) return false;
   Merge(weights_.merger, pass, columns(0));
   show(VisionStage::kMerger, 0, columns(0));
+  return true;
 }
 
 template <typename F>

@@ -67,6 +67,9 @@ enum class VisionStage {
 };
 // Called after each stage of each pass. Ops may still be in flight: sync before reading.
 using VisionProbe = std::function<void(VisionStage stage, int index, Tensor rows)>;
+// Asked between layers, with the share of them that is done or, on a device, has begun: false stops
+// it.
+using VisionProgress = std::function<bool(double done)>;
 
 class VisionEncoder {
  public:
@@ -94,8 +97,10 @@ class VisionEncoder {
   // out [num_tokens, 1 + K, out_hidden] of out_type(): for each token its row from the main merger,
   // then those of the deepstack mergers. Enqueued: the patches are read before it returns, `out` is
   // there for later work of the queue. A frame's bits depend on nothing but the frame. kInput when
-  // a frame has more than max_patches() patches or cannot be merged.
-  Status Encode(const VisionPatches& patches, const Tensor& out, const VisionProbe& probe = {});
+  // a frame has more than max_patches() patches or cannot be merged; kUnavailable when `go_on`,
+  // which may be empty as the probe may, stopped it.
+  Status Encode(const VisionPatches& patches, const Tensor& out, const VisionProbe& probe = {},
+                const VisionProgress& go_on = {});
 
  private:
   // Frames of a pass.
@@ -106,8 +111,9 @@ class VisionEncoder {
 
   Status Prepare() const;
   Status CheckGrid(const VisionPatches& patches) const;
-  void RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
-               const VisionProbe& probe);
+  // False: `go_on` stopped it.
+  bool RunPass(const Pass& pass, std::span<const float> values, const Tensor& out,
+               const VisionProbe& probe, const VisionProgress& go_on);
   void Embed(const Pass& pass, std::span<const float> values, const VisionProbe& probe);
   void RunBlock(const VisionBlockWeights& w, const Pass& pass) const;
   void Attend(const Pass& pass) const;

@@ -57,17 +57,21 @@ void AnswerMemory::Keep(uint64_t history, const std::string& text, std::vector<i
 }
 
 void AnswerMemory::Recall(const TemplateOptions& options, std::vector<Message>* messages) {
+  // A long conversation takes long to hash, and who keeps an answer must not wait for that.
+  std::vector<std::pair<uint64_t, Message*>> wanted;
   uint64_t history = Begin(options);
-  const std::lock_guard lock(mutex_);
   for (Message& message : *messages) {
     if (message.role == Role::kAssistant && message.tool_calls.empty() && message.parts.empty()) {
-      const auto place = places_.find(KeyOf(history, message.text));
-      if (place != places_.end()) {
-        answers_.splice(answers_.begin(), answers_, place->second);
-        message.ids = place->second->ids;
-      }
+      wanted.emplace_back(KeyOf(history, message.text), &message);
     }
     history = Add(message, history);
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, message] : wanted) {
+    const auto place = places_.find(key);
+    if (place == places_.end()) continue;
+    answers_.splice(answers_.begin(), answers_, place->second);
+    message->ids = place->second->ids;
   }
 }
 

@@ -39,11 +39,11 @@ void AnswerParts::AddCalls(std::vector<ParsedToolCall> calls, Choice* choice,
   }
 }
 
-AnswerDelta AnswerParts::Take(const AnswerEvent& event) {
+AnswerDelta AnswerParts::Take(AnswerEvent event) {
   Choice& choice = choices_.at(event.choice);
   AnswerDelta delta;
   delta.choice = event.choice;
-  if (prepared_.api.include_reasoning) delta.reasoning = event.reasoning;
+  if (prepared_.api.include_reasoning) delta.reasoning = std::move(event.reasoning);
   if (choice.parser.has_value()) {
     ToolCallParser::Delta parsed = choice.parser->Push(event.text);
     if (event.completion.has_value()) {
@@ -54,20 +54,20 @@ AnswerDelta AnswerParts::Take(const AnswerEvent& event) {
     delta.text = std::move(parsed.text);
     AddCalls(std::move(parsed.calls), &choice, &delta);
   } else {
-    delta.text = event.text;
+    delta.text = std::move(event.text);
   }
-  if (!event.prompt_logprobs.empty()) choice.prompt_logprobs = event.prompt_logprobs;
+  if (!event.prompt_logprobs.empty()) choice.prompt_logprobs = std::move(event.prompt_logprobs);
   if (event.token.has_value()) {
     ++num_generated_;
     if (event.logprobs.has_value() || prepared_.api.return_token_ids) {
-      delta.tokens.push_back({*event.token, event.logprobs});
+      delta.tokens.push_back({*event.token, std::move(event.logprobs)});
     }
   }
   choice.text += delta.text;
   choice.reasoning += delta.reasoning;
   choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
   if (event.completion.has_value()) {
-    choice.completion = event.completion;
+    choice.completion = std::move(event.completion);
     delta.is_last = true;
     --num_running_;
   }

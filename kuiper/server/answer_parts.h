@@ -54,7 +54,7 @@ class AnswerParts {
     const char* finish() const;
   };
 
-  AnswerDelta Take(const AnswerEvent& event);
+  AnswerDelta Take(AnswerEvent event);
   const std::vector<Choice>& choices() const { return choices_; }
   bool is_done() const { return num_running_ == 0; }
   // Of an answer that failed; OK where all went well.

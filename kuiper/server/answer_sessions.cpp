@@ -103,17 +103,19 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   loop_->Submit(exchange, std::move(requests));
 }
 
-void AnswerSessions::OnNews(const EngineNews& news) {
+void AnswerSessions::OnNews(EngineNews news) {
   metrics_.kv = news.kv;
   metrics_.num_steps = news.num_steps;
   metrics_.step_tokens.Add(static_cast<double>(news.events.size()));
   const Clock::time_point now = Clock::now();
-  for (const AnswerEvent& event : news.events) Take(event, now);
+  for (AnswerEvent& event : news.events) Take(std::move(event), now);
   metrics_.hand_over.Add(SecondsSince(news.handed_over));
+  if (!ended_.empty()) http_.Post([this] { CloseEnded(); });
 }
 
-void AnswerSessions::Take(const AnswerEvent& event, Clock::time_point now) {
-  const auto place = sessions_.find(event.ticket);
+void AnswerSessions::Take(AnswerEvent event, Clock::time_point now) {
+  const int64_t exchange = event.ticket;
+  const auto place = sessions_.find(exchange);
   if (place == sessions_.end()) return;
   Session& session = place->second;
   if (!event.refused.ok()) return Fail(place, ErrorOf(event.refused));
@@ -126,7 +128,7 @@ void AnswerSessions::Take(const AnswerEvent& event, Clock::time_point now) {
     session.has_token = true;
     session.last_token = now;
   }
-  const AnswerDelta delta = session.parts->Take(event);
+  const AnswerDelta delta = session.parts->Take(std::move(event));
   const Status failed = session.parts->error();
   if (!failed.ok()) return Fail(place, ErrorOf(failed));
   if (session.prepared->api.stream) {
@@ -134,13 +136,13 @@ void AnswerSessions::Take(const AnswerEvent& event, Clock::time_point now) {
     std::string text;
     if (!session.streams) {
       ++metrics_.answers[200];
-      http_.Begin(event.ticket, 200, EventHeaders(session.headers));
+      http_.Begin(exchange, 200, EventHeaders(session.headers));
       session.streams = true;
       text = session.writer->Begin(*session.parts);
     }
     text += session.writer->OnDelta(delta, *session.parts);
-    Write(event.ticket, &session, text);
-    if (!sessions_.contains(event.ticket)) return;  // the client does not read
+    Write(exchange, &session, text);
+    if (!sessions_.contains(exchange)) return;  // the client does not read
   }
   if (session.parts->is_done()) Finish(place);
 }
@@ -153,8 +155,6 @@ void AnswerSessions::Write(int64_t exchange, Session* session, const std::string
 
 void AnswerSessions::Finish(Sessions::iterator place) {
   Session& session = place->second;
-  Remember(session);
-  Count(session);
   const int64_t exchange = place->first;
   if (session.streams) {
     http_.Write(exchange, session.writer->End(*session.parts));
@@ -165,7 +165,15 @@ void AnswerSessions::Finish(Sessions::iterator place) {
     http_.Send(exchange, 200, JsonHeaders(session.headers),
                JsonText(session.writer->Whole(*session.parts)) + "\n");
   }
-  Erase(place, session.parts->choices().at(0).finish());
+  ended_.push_back(std::move(sessions_.extract(place).mapped()));
+}
+
+void AnswerSessions::CloseEnded() {
+  for (const Session& session : std::exchange(ended_, {})) {
+    Remember(session);
+    Count(session);
+    Close(session, session.parts->choices().at(0).finish());
+  }
 }
 
 void AnswerSessions::Fail(Sessions::iterator place, const ApiError& error) {
@@ -196,7 +204,10 @@ int AnswerSessions::SecondsToWait() const {
 }
 
 void AnswerSessions::Erase(Sessions::iterator place, const std::string& outcome) {
-  const Session& session = place->second;
+  Close(sessions_.extract(place).mapped(), outcome);
+}
+
+void AnswerSessions::Close(const Session& session, const std::string& outcome) {
   std::string line = "request id=" + session.request_id + " outcome=" + outcome +
                      " ms=" + std::to_string(static_cast<int>(MillisecondsSince(session.begin)));
   if (session.parts != nullptr) {
@@ -206,7 +217,6 @@ void AnswerSessions::Erase(Sessions::iterator place, const std::string& outcome)
   }
   num_seats_ -= session.num_seats;
   picture_bytes_ -= session.picture_bytes;
-  sessions_.erase(place);
   LogInfo(line);
 }
 

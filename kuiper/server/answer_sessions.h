@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kuiper/base/clock.h"
 #include "kuiper/server/answer_writer.h"
@@ -44,14 +45,14 @@ class AnswerSessions {
   // Answers the exchange, now or later; `headers` are in the answer.
   void Start(int64_t exchange, const ApiForm& form, HttpRequest request,
              const std::string& request_id, HttpHeaders headers);
-  void OnNews(const EngineNews& news);
+  void OnNews(EngineNews news);
   void OnGone(int64_t exchange);
   // Pings, and ends what takes too long.
   void OnTick();
   // Ends everything with an error.
   void EndAll(const ApiError& error);
 
-  bool empty() const { return sessions_.empty(); }
+  bool empty() const { return sessions_.empty() && ended_.empty(); }
   int num_running() const;
   int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
   // The id of the answer to a ticket; "" when there is none.
@@ -75,10 +76,13 @@ class AnswerSessions {
   using Sessions = std::map<int64_t, Session>;
 
   void OnPrepared(int64_t exchange, PreparedOr prepared);
-  void Take(const AnswerEvent& event, Clock::time_point now);
+  void Take(AnswerEvent event, Clock::time_point now);
   void Finish(Sessions::iterator session);
+  // Keeping ids and writing the log take a while, for which the bytes of a step do not wait.
+  void CloseEnded();
   void Fail(Sessions::iterator session, const ApiError& error);
   void Erase(Sessions::iterator session, const std::string& outcome);
+  void Close(const Session& session, const std::string& outcome);
   void Remember(const Session& session);
   void Count(const Session& session);
   void Write(int64_t exchange, Session* session, const std::string& text);
@@ -91,7 +95,8 @@ class AnswerSessions {
   const ServedModel* model_ = nullptr;
   EngineLoop* loop_ = nullptr;
   AnswerMemory memory_;
-  Sessions sessions_;  // by exchange, which is the ticket as well
+  Sessions sessions_;           // by exchange, which is the ticket as well
+  std::vector<Session> ended_;  // whose end was written
   int num_seats_ = 0;
   size_t picture_bytes_ = 0;  // of all sessions
 };

@@ -21,8 +21,11 @@ Status ContiguousRuns::Begin(Run& run) {
   int64_t picture_tokens = 0;
   for (const VisionInput& image : run.request.images) picture_tokens += image.num_tokens();
   const size_t num_tokens = run.request.prompt.size() + run.request.max_new_tokens;
-  KU_ASSIGN_OR_RETURN(run.engine,
-                      engine_.ContiguousBeside(static_cast<int>(num_tokens), picture_tokens));
+  const auto on_encoding = [this, ticket = run.ticket](int64_t, double) {
+    return is_wanted_(ticket);
+  };
+  KU_ASSIGN_OR_RETURN(run.engine, engine_.ContiguousBeside(static_cast<int>(num_tokens),
+                                                           picture_tokens, on_encoding));
   return run.engine->Add(std::move(run.request)).status();
 }
 

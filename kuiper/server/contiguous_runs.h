@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kuiper/engine/engine.h"
@@ -15,8 +17,12 @@ namespace kuiper {
 
 class ContiguousRuns {
  public:
+  // Asked within Step, while pictures of a run are encoded.
+  using IsWanted = std::function<bool(int64_t ticket)>;
+
   // `engine` must outlive the runs.
-  explicit ContiguousRuns(Engine& engine) : engine_(engine) {}
+  ContiguousRuns(Engine& engine, IsWanted is_wanted)
+      : engine_(engine), is_wanted_(std::move(is_wanted)) {}
 
   // The request, of one sample, is told as answer `choice` of the ticket.
   void Add(int64_t ticket, int choice, Request request);
@@ -38,6 +44,7 @@ class ContiguousRuns {
   Status CheckMemory(const Run& run) const;
 
   Engine& engine_;
+  const IsWanted is_wanted_;
   std::deque<Run> runs_;
 };
 

@@ -6,7 +6,7 @@ namespace kuiper {
 
 EngineLoop::EngineLoop(Engine& engine, Deliver deliver, std::chrono::milliseconds release_after)
     : engine_(engine),
-      contiguous_(engine),
+      contiguous_(engine, [this](int64_t ticket) { return IsTicketWanted(ticket); }),
       deliver_(std::move(deliver)),
       release_after_(release_after) {}
 
@@ -29,7 +29,15 @@ void EngineLoop::SubmitContiguous(int64_t ticket, int choice, Request request) {
 }
 
 void EngineLoop::Abort(int64_t ticket) {
-  Post([this, ticket] { EndTicket(ticket); });
+  {
+    const std::lock_guard lock(mutex_);
+    left_.insert(ticket);
+  }
+  Post([this, ticket] {
+    EndTicket(ticket);
+    const std::lock_guard lock(mutex_);
+    left_.erase(ticket);
+  });
 }
 
 void EngineLoop::Call(std::function<void(Engine&)> f) {
@@ -96,6 +104,16 @@ void EngineLoop::EndTicket(int64_t ticket) {
     if (origin.ticket != ticket || !std::exchange(origin.is_wanted, false)) continue;
     engine_.Abort(id);
   }
+}
+
+bool EngineLoop::IsWanted(int64_t request) {
+  const auto origin = origins_.find(request);
+  return origin != origins_.end() && IsTicketWanted(origin->second.ticket);
+}
+
+bool EngineLoop::IsTicketWanted(int64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return !stopped_ && !left_.contains(ticket);
 }
 
 void EngineLoop::Step() {

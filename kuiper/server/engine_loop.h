@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ class EngineLoop {
   void Call(std::function<void(Engine&)> f);
   void Stop();
 
+  // On the engine's thread, within a step: whether somebody still waits for the request, also where
+  // the letter that says so was not read yet.
+  bool IsWanted(int64_t request);
   // On the engine's thread: whose request this is; 0: nobody's who waits for it.
   int64_t TicketOf(int64_t request) const {
     const auto it = origins_.find(request);
@@ -71,6 +75,7 @@ class EngineLoop {
   bool TakeMail(std::vector<std::function<void()>>* mail);
   void Add(int64_t ticket, std::vector<Request>& requests);
   void EndTicket(int64_t ticket);
+  bool IsTicketWanted(int64_t ticket);
   void Step();
 
   Engine& engine_;
@@ -86,6 +91,7 @@ class EngineLoop {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::function<void()>> mail_;
+  std::set<int64_t> left_;  // tickets that a letter in the mail will end
   bool stopped_ = false;
 };
 

@@ -31,7 +31,7 @@ class KvPublisher {
   virtual PrefixObserver observer() = 0;
 };
 
-// kInvalidArgument: an endpoint cannot be used. kUnavailable: the program was built without libzmq.
+// kInvalidArgument: an endpoint cannot be used, or the program was built without libzmq.
 StatusOr<std::unique_ptr<KvPublisher>> StartKvPublisher(const KvPublisherSettings& settings);
 
 }  // namespace kuiper

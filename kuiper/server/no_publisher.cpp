@@ -1,12 +1,12 @@
-// In place of zmq_publisher.cpp where libzmq is not installed.
+// In place of zmq_publisher.cpp in a build without libzmq.
 #include "kuiper/server/kv_publisher.h"
 
 namespace kuiper {
 
 StatusOr<std::unique_ptr<KvPublisher>> StartKvPublisher(const KvPublisherSettings&) {
-  return Status(StatusCode::kUnavailable,
-                Param("kv_events_endpoint") + " needs libzmq, without which this was built",
-                "apt-get install libzmq3-dev, and build again");
+  return Status(StatusCode::kInvalidArgument,
+                Param("kv_events_endpoint") + " needs libzmq, which this program was built without",
+                "apt-get install libzmq3-dev, and build again with -DKUIPER_ZMQ=ON");
 }
 
 }  // namespace kuiper

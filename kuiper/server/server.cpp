@@ -67,7 +67,7 @@ void Server::Drain() {
 
 EngineLoop::Deliver Server::deliver() {
   return [this](EngineNews news) {
-    http_.Post([this, news = std::move(news)] { sessions_.OnNews(news); });
+    http_.Post([this, news = std::move(news)]() mutable { sessions_.OnNews(std::move(news)); });
   };
 }
 

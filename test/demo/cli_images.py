@@ -2,11 +2,14 @@
 import base64
 import json
 import os
+import re
 import shutil
+import signal
 import tempfile
 
 import vision_model
-from cli_harness import ARGS, CliTest
+from cli_harness import ARGS, CliTest, program
+from cli_terminal import CTRL, Pty
 
 VL = "qwen3_vl_infer"
 RED, BLUE = (220, 30, 30), (20, 40, 230)
@@ -116,6 +119,18 @@ class OneShot(ImageTest):
         self.assertLessEqual(tokens("--image-max-tokens", "30"), 30)
         self.assertEqual(tokens("--max-pixels", "model"), 18 * 13)
         self.assertGreaterEqual(tokens("--min-pixels", "400000"), 390)
+
+    def test_ctrl_c_ends_the_encoding_of_a_picture(self):
+        deep = vision_model.write_model(self.path("deep"), self.qwen3, depth=100)
+        picture = self.path("large.png", vision_model.png(1024, 1024, RED))
+        t = Pty([program(VL), deep, "--device", "cpu", "--threads", "1", "-i", picture, "-p", "x",
+                 "--max-pixels", "1048576"], os.environ)
+        t.until(b"encoding a picture: ")  # which takes longer than a second
+        t.send(CTRL["C"])
+        self.assertEqual(t.end(), -signal.SIGINT)
+        shares = [int(n) for n in re.findall(rb"encoding a picture: (\d+) %", t.shown)]
+        self.assertLess(shares[-1], 100, t.shown)
+        self.assertNotIn(b"Assistant:", t.shown)
 
     def test_default_prompt_and_text_only(self):
         r = self.see("-i", self.red, "-m", "2")

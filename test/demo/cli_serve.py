@@ -287,7 +287,7 @@ class Serve(CliTest):
         self.assertIn("Address already in use", taken.error_lines()[0])
         self.assertIn("hint: --port chooses another one, 0 a free one", taken.err)
         for args in (["--api-key-file", self.path("none")], ["--host", "no.such.host.invalid"],
-                     ["--port", "70000"], ["--reasoning-field", "x"]):
+                     ["--port", "70000"], ["--reasoning-field", "x"], ["--kv-events-endpoint", "nowhere"]):
             result = self.run_cli(self.qwen3, "--device", "cpu", *args, name="kuiper_server")
             self.assertEqual(result.rc, 2, result.err)
             self.assertEqual(len(result.error_lines()), 1, result.err)

@@ -195,12 +195,10 @@ def main():
     program, model = sys.argv[1:]
     with tempfile.TemporaryDirectory() as scratch:
         code, text = refused(program, model, "--kv-events-endpoint", "nowhere")
-        assert "--kv-events-endpoint" in text, text
+        assert code == 2 and "--kv-events-endpoint" in text, (code, text)
         if "libzmq" in text:
-            assert code == 8, code
             print("skipped:", text)
             sys.exit(77)
-        assert code == 2, code
         code, text = refused(program, model, "--kv-events-replay-endpoint", "tcp://127.0.0.1:*")
         assert code == 2 and "--kv-events-replay-endpoint needs --kv-events-endpoint" in text, text
         code, text = refused(program, model, "--kv-events-endpoint", "tcp://127.0.0.1:*", "--no-prefix-cache")

@@ -22,8 +22,8 @@ PROCESSOR = {"size": {"shortest_edge": 1024, "longest_edge": 262144}, "patch_siz
              "image_std": [0.5] * 3}
 
 
-def shapes(vocab):
-    """{name: shape} of all tensors."""
+def shapes(vocab, depth):
+    """{name: shape} of all tensors, with so many layers of the tower."""
     h, f, d = TEXT["hidden_size"], TEXT["intermediate_size"], TEXT["head_dim"]
     q, kv = TEXT["num_attention_heads"] * d, TEXT["num_key_value_heads"] * d
     text, found = "model.language_model.", {}
@@ -53,7 +53,7 @@ def shapes(vocab):
     found[tower + "patch_embed.proj.weight"] = [v, 3, 2, patch, patch]
     found[tower + "patch_embed.proj.bias"] = [v]
     found[tower + "pos_embed.weight"] = [VISION["num_position_embeddings"], v]
-    for i in range(VISION["depth"]):
+    for i in range(depth):
         block = tower + f"blocks.{i}."
         norm(block + "norm1", v)
         norm(block + "norm2", v)
@@ -91,8 +91,9 @@ def write_safetensors(path, tensors):
         f.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def write_model(folder, tokenizer_of):
-    """A model in `folder`; `tokenizer_of` is the folder of one whose tokenizer has the vision tokens."""
+def write_model(folder, tokenizer_of, depth=VISION["depth"]):
+    """A model in `folder`, with so many layers of the tower; `tokenizer_of` is the folder of one whose
+    tokenizer has the vision tokens."""
     os.makedirs(folder, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(os.path.join(tokenizer_of, name), folder)
@@ -110,14 +111,14 @@ def write_model(folder, tokenizer_of):
             "eos_token_id": added["<|im_end|>"]}
     whole = {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl",
              "torch_dtype": "float32", "tie_word_embeddings": True, "text_config": text,
-             "vision_config": VISION, "image_token_id": added["<|image_pad|>"],
+             "vision_config": {**VISION, "depth": depth}, "image_token_id": added["<|image_pad|>"],
              "video_token_id": added["<|video_pad|>"],
              "vision_start_token_id": added["<|vision_start|>"],
              "vision_end_token_id": added["<|vision_end|>"]}
     for name, content in (("config.json", whole), ("preprocessor_config.json", PROCESSOR)):
         with open(os.path.join(folder, name), "w") as f:
             json.dump(content, f)
-    write_safetensors(os.path.join(folder, "model.safetensors"), shapes(vocab))
+    write_safetensors(os.path.join(folder, "model.safetensors"), shapes(vocab, depth))
     return folder
 
 

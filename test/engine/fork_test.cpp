@@ -56,6 +56,7 @@ struct Fixture {
         }
       }
     }
+    scheduler.Launched(step.plan);
     scheduler.Commit(step.plan, test::Outcomes(step.plan, [](const auto& entry) {
                        return static_cast<int32_t>(1000 * entry.sequence) + entry.end();
                      }));

@@ -378,6 +378,7 @@ TEST_P(PlanRunTest, PlanFromItsBytesDoesTheSameElsewhere) {
     copies += static_cast<int>(step.plan.copies.size());
     for (const TokenRef token : step.plan.tokens) references += !token.is_known();
     const int flight = runner->Launch(step.plan), other_flight = other->Launch(*parsed);
+    scheduler.Launched(step.plan);
     for (size_t row = 0; row < step.plan.samples.size(); ++row) {
       const float* a = runner->HostLogits(static_cast<int>(row));
       const float* b = other->HostLogits(static_cast<int>(row));

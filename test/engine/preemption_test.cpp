@@ -33,6 +33,7 @@ struct Fixture {
   void Add(std::unique_ptr<Sequence> seq) { ASSERT_TRUE(scheduler.Add(std::move(seq)).ok()); }
   Scheduler::Step Step() {
     Scheduler::Step step = scheduler.Schedule();
+    scheduler.Launched(step.plan);
     scheduler.Commit(step.plan, test::Outcomes(step.plan, [this](const auto& entry) {
                        return static_cast<int32_t>(5000 + Get(entry.sequence).num_generated());
                      }));

@@ -67,8 +67,10 @@ TEST(ScheduleAheadTest, SequenceThatEndedOneStepAgoLeavesKnownTokensOnly) {
                         reuse.get());
     ASSERT_TRUE(scheduler.Add(MakeSequence(1, prompt, 8)).ok());
     std::deque<StepPlan> plans;
-    plans.push_back(scheduler.Schedule().plan);
-    plans.push_back(scheduler.Schedule(true).plan);
+    for (const bool is_ahead : {false, true}) {
+      plans.push_back(scheduler.Schedule(is_ahead).plan);
+      scheduler.Launched(plans.back());
+    }
     scheduler.Commit(plans.front(), Tokens(plans.front(), 70));
     plans.pop_front();
     const auto ended = scheduler.Finish(1);
@@ -129,6 +131,7 @@ TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
         ASSERT_EQ(pool.ref_count(seq.pages[pos / 4]), 1) << "a shared page is written";
       }
     }
+    scheduler.Launched(step.plan);
     if (!step.plan.entries.empty()) plans.push_back(std::move(step.plan));
   };
   for (; step_no < 5000; ++step_no) {

@@ -35,6 +35,7 @@ struct Fixture {
   StepPlan Step() {
     Scheduler::Step step = scheduler.Schedule();
     EXPECT_TRUE(step.out_of_pages.empty());
+    scheduler.Launched(step.plan);
     scheduler.Commit(step.plan, FakeTokens(step.plan));
     return step.plan;
   }
@@ -200,6 +201,24 @@ TEST(SchedulerTest, FailedEntryStaysWhereItWasAndIsNotReused) {
   f.scheduler.Finish(1, false);
   EXPECT_EQ(f.pool.num_free(), 16);
   EXPECT_EQ(f.reuse->num_evictable(), 0);
+}
+
+// Neither when the step that counts as computed is the first one nor when it is a later chunk.
+TEST(SchedulerTest, WhoEndsBeforeItsStepIsLaunchedLeavesNothingOfIt) {
+  for (const int prompt : {7, 8, 9, 12, 23}) {
+    Fixture f(16, 4, {.max_seqs = 2, .max_step_tokens = 10, .max_context = 64}, true);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, prompt)).ok());
+    for (int first = 0; first < prompt; first += 10) {
+      if (first + 10 < prompt) f.Step();
+    }
+    const int committed = f.scheduler.Find(1)->num_computed;
+    f.scheduler.Schedule();
+    f.scheduler.Finish(1);
+    EXPECT_EQ(f.pool.num_used(), committed / 4);
+    ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, prompt)).ok());
+    f.Step();
+    EXPECT_EQ(f.scheduler.Find(2)->num_cached, std::min(committed / 4 * 4, prompt - 1));
+  }
 }
 
 // The prompt counts as what is left of it after the match, in tokens and in pages.
@@ -371,6 +390,7 @@ TEST(RowReuseTest, TakesOverTheRowWithTheLongestCommonPrefix) {
     seq->num_prompt = seq->num_tokens();
     EXPECT_TRUE(scheduler.Add(std::move(seq)).ok());
     const Scheduler::Step step = scheduler.Schedule();
+    scheduler.Launched(step.plan);
     scheduler.Commit(step.plan, FakeTokens(step.plan));
     return scheduler.Finish(id);
   };

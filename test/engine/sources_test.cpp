@@ -45,6 +45,7 @@ struct Fixture {
     for (const StepPlan::Patch& patch : step.plan.patches) {
       EXPECT_TRUE(sources.is_held(patch.source)) << patch.source;
     }
+    scheduler.Launched(step.plan);
     num_patched_rows = 0;
     for (const StepPlan::Patch& patch : step.plan.patches) num_patched_rows += patch.rows.size();
     scheduler.Commit(step.plan, test::Outcomes(step.plan, [](const auto&) { return 7; }));

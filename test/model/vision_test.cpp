@@ -208,6 +208,45 @@ TEST_P(VisionTest, FramesAreAlone) {
   EXPECT_FALSE(std::equal(whole.begin(), whole.begin() + rows, whole.begin() + rows));
 }
 
+// Before each layer of each pass it is asked, and where it is told to stop nothing follows.
+TEST_P(VisionTest, StopsBetweenLayers) {
+  const TempDir dir;
+  WriteTowerCheckpoint(golden(), dir);
+  const Seeing s = LoadOn(dir.path(), device());
+  const VisionTowerConfig& c = s.encoder().config();
+  const Grid video = {3, 4, 6};
+  const std::vector<float> values = s.Picture("video", video);
+  ASSERT_TRUE(s.Reserve(24).ok());
+  const int64_t tokens = s.encoder().num_tokens(video[0], video[1], video[2]);
+  auto buffer = s.ops->device().Allocate(
+      static_cast<size_t>(tokens * (1 + c.num_deepstack()) * c.out_hidden * sizeof(float)));
+  ASSERT_TRUE(buffer.ok());
+  const Tensor out =
+      buffer->As(s.encoder().out_type(), {tokens, 1 + c.num_deepstack(), c.out_hidden});
+  const size_t most = 3 * (c.depth + 1);
+  for (const size_t allowed : {size_t{0}, size_t{1}, most / 2, most - 1, most}) {
+    std::vector<double> shares;
+    int num_blocks = 0;
+    const auto count = [&](VisionStage stage, int, const Tensor&) {
+      num_blocks += stage == VisionStage::kBlock ? 1 : 0;
+    };
+    const Status status =
+        s.encoder().Encode({.values = values, .t = video[0], .h = video[1], .w = video[2]}, out,
+                           count, [&](double done) {
+                             shares.push_back(done);
+                             return shares.size() <= allowed;
+                           });
+    s.ops->device().Sync();
+    EXPECT_EQ(status.code(), allowed == most ? StatusCode::kOk : StatusCode::kUnavailable);
+    EXPECT_EQ(shares.size(), std::min(allowed + 1, most));
+    const int passes = static_cast<int>(allowed) / (c.depth + 1);
+    EXPECT_EQ(num_blocks, passes * c.depth + static_cast<int>(allowed) % (c.depth + 1));
+    EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+    EXPECT_EQ(shares.front(), 0);
+    EXPECT_EQ(shares.back() == 1, allowed + 1 >= most);
+  }
+}
+
 TEST_P(VisionTest, RefusesWhatDoesNotFit) {
   const TempDir dir;
   WriteTowerCheckpoint(golden(), dir);

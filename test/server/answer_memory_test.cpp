@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 namespace kuiper {
 namespace {
 
@@ -70,6 +73,24 @@ TEST(AnswerMemory, TheOldestAreForgotten) {
   keep(4, {4, 4, 4, 4, 4});
   EXPECT_FALSE(knows(4)) << "more than the memory holds";
   EXPECT_EQ(memory.num_tokens(), 4u);
+}
+
+// The thread of the network keeps answers while workers look up what others sent.
+TEST(AnswerMemory, NobodyWaitsForALongConversation) {
+  AnswerMemory memory(100);
+  std::vector<Message> chat = {Of(Role::kUser, std::string(64 << 20, 'x'))};
+  std::atomic<bool> has_begun = false, is_done = false;
+  std::thread worker([&] {
+    has_begun = true;
+    memory.Recall({}, &chat);
+    is_done = true;
+  });
+  while (!has_begun) {
+  }
+  int num_asked = 0;
+  while (!is_done) num_asked += memory.num_tokens() == 0;
+  worker.join();
+  EXPECT_GT(num_asked, 1000);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // Pictures in bodies of all three forms, with the bundled model that sees.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <iterator>
+#include <memory>
 
 #include "kuiper/chat/conversation.h"
+#include "kuiper/server/contiguous_runs.h"
 #include "test/server/base64.h"
 #include "test/server/joined_stream.h"
 #include "test/server/served_engine.h"
@@ -56,26 +59,33 @@ Json BodyOf(const Json& messages) {
       {"messages", messages}, {"temperature", 0}, {"max_tokens", 12}, {"return_token_ids", true}};
 }
 
-// What the engine says without a server.
-Completion EngineAnswer(const std::string& image) {
+std::unique_ptr<Engine> SeeingEngine() {
   EngineConfig config = SeeingConfig();
-  std::optional<PictureReader> pictures = PicturesOf(config.model_path);
-  config.image_max_tokens = pictures->processor().most_tokens();
-  const auto engine = Engine::Create(config);
-  const auto own = *PromptTemplate::Make(*Engine::ReadTemplate(config));
+  config.image_max_tokens = PicturesOf(config.model_path)->processor().most_tokens();
+  return Engine::Create(config).value();
+}
+
+// The question about a picture, as the server asks it.
+Request RequestOf(const Engine& engine, const std::string& image) {
+  std::optional<PictureReader> pictures = PicturesOf(engine.config().model_path);
+  const auto own = *PromptTemplate::Make(*Engine::ReadTemplate(engine.config()));
   Conversation conversation;
   conversation.AddUser(kQuestion, {{.kind = ContentPart::Kind::kImage, .text = Sample(image)}});
   EXPECT_TRUE(conversation.ReadPictures("", &*pictures).ok());
   TemplateOptions options;
   options.own = &*own;
   options.pictures = &*pictures;
-  auto prompt = BuildPrompt(*(*engine)->tokenizer(), options, {}, &conversation);
+  auto prompt = BuildPrompt(*engine.tokenizer(), options, {}, &conversation);
   Request parameters;
   parameters.max_new_tokens = 12;
   parameters.sampling.temperature = 0;
-  const int64_t id = (*engine)->Add(MakeRequest(std::move(*prompt), parameters)).value();
-  while ((*engine)->HasWork()) (*engine)->Step();
-  return (*engine)->Take(id).value();
+  return MakeRequest(std::move(*prompt), parameters);
+}
+
+// What the engine says without a server.
+Completion EngineAnswer(const std::string& image) {
+  const std::unique_ptr<Engine> engine = SeeingEngine();
+  return engine->Generate(RequestOf(*engine, image)).value();
 }
 
 TEST(ServerImages, AnswersAreThoseOfTheEngineInEveryForm) {
@@ -195,6 +205,57 @@ TEST(ServerImages, PixelsOfWaitingRequestsAreLimited) {
   }));
   EXPECT_EQ(served.Chat({{"messages", Json::array({Question(SampleUrl("circle.png"))})}}).status,
             429);
+}
+
+// It leaves while the tower is between two layers; who asks the same later finds nothing of it.
+TEST(ServerImages, WhoLeavesEndsTheEncodingOfItsPicture) {
+  const Completion expected = EngineAnswer("circle.png");
+  std::atomic<bool> is_encoding = false;
+  std::optional<ServedEngine> served;
+  EngineConfig config = SeeingConfig();
+  config.on_encoding = [&](int64_t request, double) {
+    const bool is_first = !is_encoding.exchange(true);
+    if (is_first) test::Eventually([&] { return !served->IsWanted(request); });
+    return served->IsWanted(request);
+  };
+  served.emplace(config);
+  const std::string body = BodyOf(Json::array({Question(SampleUrl("circle.png"))})).dump();
+  {
+    test::RawClient client(served->port());
+    client.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+    EXPECT_TRUE(test::Eventually([&] { return is_encoding.load(); }));
+  }
+  const auto num_encoded = [&] {
+    return served->Call([](Engine& engine) { return engine.run_facts().pictures_encoded; });
+  };
+  EXPECT_EQ(num_encoded(), 0);
+  EXPECT_EQ(served->Call([](Engine& engine) { return engine.kv_stats().pages_used; }), 0);
+  EXPECT_FALSE(served->Call([](Engine& engine) { return engine.HasWork(); }));
+  const Json again = Json::parse(served->Ask("POST", "/v1/chat/completions", body).body);
+  EXPECT_EQ(again["choices"][0]["token_ids"], Json(expected.tokens)) << again;
+  EXPECT_EQ(again["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(num_encoded(), 1);
+}
+
+// And so of a run without pages, which has an engine of its own.
+TEST(ServerImages, WhoLeavesEndsTheEncodingOfAContiguousRun) {
+  const std::unique_ptr<Engine> engine = SeeingEngine();
+  for (const bool leaves : {false, true}) {
+    std::vector<int64_t> asked;
+    ContiguousRuns runs(*engine, [&](int64_t ticket) {
+      asked.push_back(ticket);
+      return !leaves || asked.size() < 2;
+    });
+    runs.Add(7, 0, RequestOf(*engine, "circle.png"));
+    std::vector<AnswerEvent> events;
+    while (!runs.empty()) runs.Step(&events);
+    ASSERT_TRUE(events.back().completion.has_value());
+    const FinishReason finish = events.back().completion->finish;
+    EXPECT_EQ(finish == FinishReason::kInterrupt, leaves);
+    EXPECT_EQ(asked.size() == 2, leaves);
+    EXPECT_EQ(asked[0], 7);
+  }
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ class ServedEngine {
     config.prefix_cache = true;
     config.prompt_rows = 5;
     config.on_kv_event = view_.observer();
+    if (!config.on_encoding) {
+      config.on_encoding = [this](int64_t request, double) { return IsWanted(request); };
+    }
     pictures_ = PicturesOf(config.model_path);
     if (pictures_.has_value()) config.image_max_tokens = pictures_->processor().most_tokens();
     auto engine = Engine::Create(config);
@@ -82,6 +85,8 @@ class ServedEngine {
   }
 
   Server& server() { return *server_; }
+  // On the engine's thread.
+  bool IsWanted(int64_t request) { return loop_->IsWanted(request); }
   int port() const { return http_->port(); }
   Answer Ask(const std::string& method, const std::string& path, const std::string& body = "",
              const std::string& headers = "") {

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <random>
 
+#include "kuiper/base/log.h"
 #include "test/server/served_engine.h"
 
 namespace kuiper {
@@ -68,6 +70,42 @@ TEST(ServerCare, PagesOfTheAllowedOriginMayReadAllAnswers) {
   EXPECT_TRUE(allowed("POST", "/v1/chat/completions", {{"messages", 3}}));
   EXPECT_EQ(served.Ask("GET", "/v1/models", "", "Origin: https://other.example\r\n").status, 403);
   EXPECT_EQ(served.Chat({}).head.find("Access-Control"), std::string::npos);
+}
+
+std::function<void()> on_request_line;
+void CallAtRequestLines(LogSeverity, const std::string& message) {
+  if (message.starts_with("request id=")) on_request_line();
+}
+
+// The line about an answer that has ended is written when all of the step's answers are.
+TEST(ServerCare, NoAnswerWaitsForTheLogOfAnother) {
+  std::atomic<int> num_read = 0;
+  on_request_line = [&] { EXPECT_TRUE(Eventually([&] { return num_read == 2; })); };
+  SetLogSink(CallAtRequestLines);
+  {
+    ServedEngine served;
+    RawClient first(served.port()), second(served.port());
+    const std::vector<RawClient*> clients = {&first, &second};
+    for (RawClient* client : clients) {
+      client->Send(Post(Endless({{"stream", true}}).dump()));
+      EXPECT_NE(client->ReadTo("content"), "");
+    }
+    const std::shared_ptr<void> engine_stands_still = served.Hold();
+    EngineNews news;
+    for (const int64_t exchange : {2, 3}) {  // behind that of ServedEngine itself
+      AnswerEvent event;
+      event.ticket = exchange;
+      event.completion.emplace().finish = FinishReason::kLength;
+      news.events.push_back(std::move(event));
+    }
+    served.server().deliver()(std::move(news));
+    for (RawClient* client : clients) {
+      EXPECT_NE(client->ReadTo("data: [DONE]"), "");
+      ++num_read;
+    }
+    EXPECT_EQ(served.Ask("GET", "/health").status, 200) << "both lines are written";
+  }
+  SetLogSink(nullptr);
 }
 
 TEST(ServerCare, TooLongPromptsSayHowLong) {
