@@ -53,8 +53,8 @@ padded to {padded}. {family_note}
 |---|---|---|---|
 | arithmetic | a + b and a - b (not below 0) for a, b of 0 to 99; with the steps shown; one-digit sums, differences and products are trained but not measured | {arithmetic} | one pair in ten |
 | count | up or down between two numbers of 1 to 40, mostly at most 12 apart, sometimes up to 39 | {count} | one pair in ten |
-| sort | 3 or 4 different numbers of 1 to 99, ascending; lists of one-digit numbers alone are rare in training and often go wrong | {sort} | one set in ten |
-| min/max | largest or smallest of 2 to 4 different numbers of 1 to 99 | {minmax} | one set in ten |
+| sort | 3 or 4 different numbers of 1 to 99, or of 0 to 9 alone ("one digit" below), ascending | {sort} | one set in ten |
+| min/max | largest or smallest of 2 to 4 different numbers of 1 to 99, or of 0 to 9 alone | {minmax} | one set in ten |
 | reverse | 3 or 4 words, or digits, backwards | {reverse} | one list in ten |
 | length | how many words a list of 2 to 6 has | {length} | one list in ten |
 | repeat | one word 2 to 4 times, or a copy of 2 to 4 words | {repeat} | one list in ten |
