@@ -316,9 +316,10 @@ def draw(kind, rng, held_out=False, model="tiny-qwen2.5", new=False):
             return item
 
 
-def draw_chat(rng, model, turn_weights, own_system_share=0.15):
-    """A training conversation of 1 to 4 turns."""
+def draw_chat(rng, model, turn_weights, own_system_share=0.15, shares=None):
+    """A training conversation of 1 to 4 turns; `shares` of some kinds replace those of KINDS."""
     turns = rng.choices(range(1, 5), weights=turn_weights)[0]
-    kinds = rng.choices(list(KINDS), weights=[w for _, w in KINDS.values()], k=turns)
+    weights = {kind: share for kind, (_, share) in KINDS.items()} | (shares or {})
+    kinds = rng.choices(list(weights), weights=list(weights.values()), k=turns)
     system = rng.choice(SYSTEM_PROMPTS) if rng.random() < own_system_share else None
     return Chat(system, [draw(kind, rng, model=model) for kind in kinds])

@@ -103,11 +103,11 @@ def make_config(family, tokenizer):
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
-def batches(family, tokenizer, seed, tokens_per_batch):
+def batches(family, tokenizer, seed, tokens_per_batch, shares):
     """Endless (ids, rows, targets); conversations of similar length share a batch, so little is padding."""
     rng = random.Random(seed)
     while True:
-        chats = [demo_data.draw_chat(rng, f"tiny-{family}", TURN_WEIGHTS[family]) for _ in range(3000)]
+        chats = [demo_data.draw_chat(rng, f"tiny-{family}", TURN_WEIGHTS[family], shares=shares) for _ in range(3000)]
         samples = encode(tokenizer, [render(family, c, thinking=rng.random() < 0.5) for c in chats])
         samples.sort(key=lambda s: len(s[0]))
         pool = [[]]
@@ -159,7 +159,8 @@ def train(family, args, out):
     count = sum(p.numel() for p in network.parameters())
     print(f"{family}: {count} weights, {tokenizer.get_vocab_size()} tokens, vocab_size {config['vocab_size']}", flush=True)
     begin, seen, mean_loss, step = time.time(), 0, 0.0, 0
-    for step, (ids, rows, targets) in enumerate(batches(family, tokenizer, args.seed + 1, args.batch_tokens), 1):
+    data = batches(family, tokenizer, args.seed + 1, args.batch_tokens, args.shares)
+    for step, (ids, rows, targets) in enumerate(data, 1):
         done = max(step / args.steps, (time.time() - begin) / 60 / args.minutes if args.minutes else 0)
         rate = args.rate * min(1.0, step / 50, (1 - done) / 0.8) if done < 1 else 0.0
         loss = F.cross_entropy(network(ids, rows).float(), targets, token_weight)
@@ -175,7 +176,8 @@ def train(family, args, out):
             break
     record = out / "training.json"
     stages = json.loads(record.read_text())["stages"] if args.resume else []
-    stages.append({"seed": args.seed, "steps": step, "tokens": seen, "batch_tokens": args.batch_tokens, "rate": args.rate})
+    stages.append({"seed": args.seed, "steps": step, "tokens": seen, "batch_tokens": args.batch_tokens, "rate": args.rate}
+                  | ({"shares": args.shares} if args.shares else {}))
     record.write_text(json.dumps({"weights": count, "stages": stages}, indent=2) + "\n")
 
 
@@ -257,6 +259,8 @@ def main():
     parser.add_argument("--report-every", type=int, default=250)
     parser.add_argument("--eval-size", type=int, default=200, help="held-out questions per kind")
     parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rates")
+    parser.add_argument("--shares", type=json.loads, default={},
+                        help="JSON object: kinds of task and their shares, where not those of demo_data.KINDS")
     parser.add_argument("--resume", action="store_true", help="go on from the weights and the tokenizer in the folder")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--eval-only", action="store_true")
