@@ -68,7 +68,7 @@ or other punctuation make no new wording.
 
 ## Accuracy
 
-Greedy decoding of the saved BF16 files through transformers, prompts made by the chat template, the answer has to equal
+Greedy decoding of the saved BF16 files through {measured_by}, prompts made by the chat template, the answer has to equal
 the expected text. Every question is held out as described above; n is smaller where fewer such questions exist. On the
 right the questions are asked in held-out wordings, which training never saw with any numbers or words. "Third turn of a
 chat" asks one of all these after two other turns, mostly under a system prompt of its own.
@@ -105,7 +105,7 @@ def accuracy_table(heads, rows):
     return "\n".join([table_line(heads), "|" + "---|" * len(heads), *map(table_line, rows)])
 
 
-def write_card(family, out, table, training, config, vocab, facts, data):
+def write_card(family, out, table, training, config, vocab, facts, data, measured_by):
     """`data`: the module demo_data; `table`: what train_demo_models.evaluate returns."""
     qwen3, stages = family == "qwen3", training["stages"]
     modes = ["thinking", "no thinking"] if qwen3 else ["accuracy"]
@@ -118,7 +118,7 @@ def write_card(family, out, table, training, config, vocab, facts, data):
         head_dim=config.get("head_dim", config["hidden_size"] // config["num_attention_heads"]),
         mlp=config["intermediate_size"], vocab=vocab, padded=config["vocab_size"], facts=facts, words=len(data.WORDS),
         family_note=QWEN3_NOTE if qwen3 else QWEN2_NOTE, description=QWEN3_TEXT if qwen3 else QWEN2_TEXT,
-        table=accuracy_table(heads, table), **wordings, seen=sum(s["tokens"] for s in stages) / 1e6,
+        table=accuracy_table(heads, table), measured_by=measured_by, **wordings, seen=sum(s["tokens"] for s in stages) / 1e6,
         stages="one run" if len(stages) == 1 else f"{len(stages)} runs, each going on from the last (`--resume`)")
     write_wrapped(out, text)
 
