@@ -53,8 +53,8 @@ padded to {padded}. {family_note}
 |---|---|---|---|
 | arithmetic | a + b and a - b (not below 0) for a, b of 0 to 99; with the steps shown; one-digit sums, differences and products are trained but not measured | {arithmetic} | one pair in ten |
 | count | up or down between two numbers of 1 to 40, mostly at most 12 apart, sometimes up to 39 | {count} | one pair in ten |
-| sort | 3 or 4 different numbers of 1 to 99, ascending; lists of one-digit numbers alone are rare in training and often go wrong | {sort} | one set in ten |
-| min/max | largest or smallest of 2 to 4 different numbers of 1 to 99 | {minmax} | one set in ten |
+| sort | 3 or 4 different numbers of 1 to 99, or of 0 to 9 alone ("one digit" below), ascending | {sort} | one set in ten |
+| min/max | largest or smallest of 2 to 4 different numbers of 1 to 99, or of 0 to 9 alone | {minmax} | one set in ten |
 | reverse | 3 or 4 words, or digits, backwards | {reverse} | one list in ten |
 | length | how many words a list of 2 to 6 has | {length} | one list in ten |
 | repeat | one word 2 to 4 times, or a copy of 2 to 4 words | {repeat} | one list in ten |
@@ -68,7 +68,7 @@ or other punctuation make no new wording.
 
 ## Accuracy
 
-Greedy decoding of the saved BF16 files through transformers, prompts made by the chat template, the answer has to equal
+Greedy decoding of the saved BF16 files through {measured_by}, prompts made by the chat template, the answer has to equal
 the expected text. Every question is held out as described above; n is smaller where fewer such questions exist. On the
 right the questions are asked in held-out wordings, which training never saw with any numbers or words. "Third turn of a
 chat" asks one of all these after two other turns, mostly under a system prompt of its own.
@@ -105,7 +105,7 @@ def accuracy_table(heads, rows):
     return "\n".join([table_line(heads), "|" + "---|" * len(heads), *map(table_line, rows)])
 
 
-def write_card(family, out, table, training, config, vocab, facts, data):
+def write_card(family, out, table, training, config, vocab, facts, data, measured_by):
     """`data`: the module demo_data; `table`: what train_demo_models.evaluate returns."""
     qwen3, stages = family == "qwen3", training["stages"]
     modes = ["thinking", "no thinking"] if qwen3 else ["accuracy"]
@@ -118,7 +118,7 @@ def write_card(family, out, table, training, config, vocab, facts, data):
         head_dim=config.get("head_dim", config["hidden_size"] // config["num_attention_heads"]),
         mlp=config["intermediate_size"], vocab=vocab, padded=config["vocab_size"], facts=facts, words=len(data.WORDS),
         family_note=QWEN3_NOTE if qwen3 else QWEN2_NOTE, description=QWEN3_TEXT if qwen3 else QWEN2_TEXT,
-        table=accuracy_table(heads, table), **wordings, seen=sum(s["tokens"] for s in stages) / 1e6,
+        table=accuracy_table(heads, table), measured_by=measured_by, **wordings, seen=sum(s["tokens"] for s in stages) / 1e6,
         stages="one run" if len(stages) == 1 else f"{len(stages)} runs, each going on from the last (`--resume`)")
     write_wrapped(out, text)
 

@@ -158,36 +158,36 @@ def count(ask):
     return Item(ask.say("count", a=a, b=b), " ".join(str(i) for i in range(a, b + step, step)), thought, key)
 
 
-def _numbers(rng, low, high):
-    return rng.sample(range(1, 100), rng.randint(low, high))
+NUMBERS, DIGITS = range(1, 100), range(10)
 
 
-def _join(rng, values):
-    return rng.choice([", ", ", ", " "]).join(str(v) for v in values)
+def _join(ask, values):
+    separators = [", ", ", ", " ", ","] + (["、", "，"] if ask.zh else [])
+    return ask.rng.choice(separators).join(map(str, values))
 
 
-def sort(ask):
-    """Ascending order of 3 or 4 different numbers of 1..99. The thought takes the smallest out again and again."""
-    x = _numbers(ask.rng, 3, 4)
+def sort(ask, numbers=NUMBERS):
+    """Ascending order of 3 or 4 different numbers. The thought takes the smallest out again and again."""
+    x = ask.rng.sample(numbers, ask.rng.randint(3, 4))
     answer = ", ".join(map(str, sorted(x)))
     left, steps = list(x), []
     while len(left) > 1:
         steps.append(f"{' '.join(map(str, left))} -> {min(left)}")
         left.remove(min(left))
-    return Item(ask.say("sort", x=_join(ask.rng, x)), answer, "\n".join(steps + [str(left[0])]), "sort " + answer)
+    return Item(ask.say("sort", x=_join(ask, x)), answer, "\n".join(steps + [str(left[0])]), "sort " + answer)
 
 
-def minmax(ask):
-    """Largest or smallest of 2 to 4 different numbers of 1..99. The thought keeps the best one so far."""
+def minmax(ask, numbers=NUMBERS):
+    """Largest or smallest of 2 to 4 different numbers. The thought keeps the best one so far."""
     rng = ask.rng
-    x = _numbers(rng, 2, 4)
+    x = rng.sample(numbers, rng.randint(2, 4))
     best = max if rng.random() < 0.5 else min
     most, more = rng.choice(MOST[best][ask.zh]), rng.choice(MORE[best][ask.zh])
     so_far, steps = x[0], [str(x[0])]
     for v in x[1:]:
         so_far = best(so_far, v)
         steps.append(f"{v} -> {so_far}")
-    question = ask.say("more" if len(x) == 2 else "most", x=_join(rng, x), a=x[0], b=x[-1], most=most, more=more)
+    question = ask.say("more" if len(x) == 2 else "most", x=_join(ask, x), a=x[0], b=x[-1], most=most, more=more)
     return Item(question, str(so_far), ", ".join(steps), "minmax " + " ".join(map(str, sorted(x))))
 
 
@@ -264,10 +264,19 @@ def outside(ask):
                 "outside " + text if text != wording else None)
 
 
+def sort_digits(ask):
+    return sort(ask, DIGITS)
+
+
+def minmax_digits(ask):
+    return minmax(ask, DIGITS)
+
+
 # kind -> (generator, share of the training questions)
-KINDS = {"arithmetic": (arithmetic, 16), "count": (count, 16), "sort": (sort, 18), "min/max": (minmax, 14),
-         "reverse": (reverse, 12), "length": (length, 8), "repeat": (repeat, 11), "translate": (translate, 4),
-         "project": (project, 7), "chat": (chat, 6), "outside": (outside, 7)}
+KINDS = {"arithmetic": (arithmetic, 16), "count": (count, 16), "sort": (sort, 14), "sort, one digit": (sort_digits, 5),
+         "min/max": (minmax, 10), "min/max, one digit": (minmax_digits, 4), "reverse": (reverse, 12), "length": (length, 8),
+         "repeat": (repeat, 11), "translate": (translate, 4), "project": (project, 7), "chat": (chat, 6),
+         "outside": (outside, 7)}
 
 
 ASKED_BY_HEART = ("translate", "project", "chat", "outside")  # their operands are few: a new wording is all that is new
@@ -275,8 +284,8 @@ ASKED_BY_HEART = ("translate", "project", "chat", "outside")  # their operands a
 
 # the wordings of a kind, where they stand in one table
 TASKS = {"arithmetic": ("add", "subtract", "multiply"), "count": ("count",), "sort": ("sort",),
-         "min/max": ("most", "more"), "reverse": ("reverse",), "length": ("length",), "repeat": ("times", "copy"),
-         "translate": ("translate",)}
+         "sort, one digit": ("sort",), "min/max": ("most", "more"), "min/max, one digit": ("most", "more"),
+         "reverse": ("reverse",), "length": ("length",), "repeat": ("times", "copy"), "translate": ("translate",)}
 
 
 def wordings(kind):
@@ -307,9 +316,10 @@ def draw(kind, rng, held_out=False, model="tiny-qwen2.5", new=False):
             return item
 
 
-def draw_chat(rng, model, turn_weights, own_system_share=0.15):
-    """A training conversation of 1 to 4 turns."""
+def draw_chat(rng, model, turn_weights, own_system_share=0.15, shares=None):
+    """A training conversation of 1 to 4 turns; `shares` of some kinds replace those of KINDS."""
     turns = rng.choices(range(1, 5), weights=turn_weights)[0]
-    kinds = rng.choices(list(KINDS), weights=[w for _, w in KINDS.values()], k=turns)
+    weights = {kind: share for kind, (_, share) in KINDS.items()} | (shares or {})
+    kinds = rng.choices(list(weights), weights=list(weights.values()), k=turns)
     system = rng.choice(SYSTEM_PROMPTS) if rng.random() < own_system_share else None
     return Chat(system, [draw(kind, rng, model=model) for kind in kinds])

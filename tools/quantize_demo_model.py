@@ -9,13 +9,13 @@ card gets the table. Needs the packages of that script.
 """
 
 import argparse
-import json
 import random
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+import demo_batch
 import demo_data
 from train_demo_models import held_out_chats, render
 
@@ -60,30 +60,10 @@ def held_out_requests():
     requests, answers = [], []
     for kind in [*demo_data.KINDS, None]:
         for chat in held_out_chats(kind, "qwen3", QUESTIONS):
-            messages = [{"role": "system", "content": chat.system}] if chat.system is not None else []
-            for item in chat.turns:
-                messages += [{"role": "user", "content": item.question},
-                             {"role": "assistant", "content": item.reply(False)}]
             for thinking in (True, False):
-                requests.append({"custom_id": str(len(requests)), "body": {
-                    "messages": messages[:-1], "max_tokens": 300, "temperature": 0,
-                    "chat_template_kwargs": {"enable_thinking": thinking}}})
+                requests.append(demo_batch.request(chat, thinking))
                 answers.append(chat.turns[-1].reply(thinking))
     return requests, answers
-
-
-def accuracy(programs, model, requests, answers, folder):
-    """Share of requests whose answer is the expected one."""
-    asked, given = folder / "requests.jsonl", folder / f"{model.name}.jsonl"
-    asked.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in requests))
-    subprocess.run([programs / "kuiper_batch", model, "--input", asked, "--output", given, "--quiet",
-                    "--max-num-seqs", "32"], check=True)
-    right = 0
-    for line in given.read_text().splitlines():
-        answer = json.loads(line)
-        text = answer["response"]["body"]["choices"][0]["message"]["content"]
-        right += (text or "").strip() == answers[int(answer["custom_id"])]
-    return right / len(requests)
 
 
 def megabytes(model):
@@ -103,7 +83,7 @@ def main():
         subprocess.run([programs / "kuiper", "quantize", dense, out, "--format", "awq", "--text", text,
                         "--limit", str(CALIBRATION_TOKENS)], check=True)
         requests, answers = held_out_requests()
-        rows = [f"| {m.name} | {len(requests)} | {accuracy(programs, m, requests, answers, folder):.2%} |"
+        rows = [f"| {m.name} | {len(requests)} | {demo_batch.accuracy(programs, m, requests, answers):.2%} |"
                 for m in (dense, out)]
     (out / "training.json").unlink()  # of the model it was made from
     (out / "README.md").write_text(CARD.format(size=megabytes(out), dense_size=megabytes(dense),

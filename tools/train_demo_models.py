@@ -8,7 +8,8 @@
 The data is made by demo_data.py while training runs, the tokenizer is a byte-level BPE trained on the same data, and the
 networks are Qwen2ForCausalLM and Qwen3ForCausalLM, three million weights each. A seed and a number of steps decide
 everything; one idle CPU core needs about an hour per model. What is published is measured on the saved BF16 files
-through transformers, by greedy decoding, on operands and lists that training never saw, and in wordings that it never saw.
+through transformers, or kuiper_batch with --programs, by greedy decoding, on operands and lists that training never saw,
+and in wordings that it never saw.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
+import demo_batch
 import demo_card
 import demo_data
 import demo_facts
@@ -103,11 +105,11 @@ def make_config(family, tokenizer):
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
-def batches(family, tokenizer, seed, tokens_per_batch):
+def batches(family, tokenizer, seed, tokens_per_batch, shares):
     """Endless (ids, rows, targets); conversations of similar length share a batch, so little is padding."""
     rng = random.Random(seed)
     while True:
-        chats = [demo_data.draw_chat(rng, f"tiny-{family}", TURN_WEIGHTS[family]) for _ in range(3000)]
+        chats = [demo_data.draw_chat(rng, f"tiny-{family}", TURN_WEIGHTS[family], shares=shares) for _ in range(3000)]
         samples = encode(tokenizer, [render(family, c, thinking=rng.random() < 0.5) for c in chats])
         samples.sort(key=lambda s: len(s[0]))
         pool = [[]]
@@ -159,7 +161,8 @@ def train(family, args, out):
     count = sum(p.numel() for p in network.parameters())
     print(f"{family}: {count} weights, {tokenizer.get_vocab_size()} tokens, vocab_size {config['vocab_size']}", flush=True)
     begin, seen, mean_loss, step = time.time(), 0, 0.0, 0
-    for step, (ids, rows, targets) in enumerate(batches(family, tokenizer, args.seed + 1, args.batch_tokens), 1):
+    data = batches(family, tokenizer, args.seed + 1, args.batch_tokens, args.shares)
+    for step, (ids, rows, targets) in enumerate(data, 1):
         done = max(step / args.steps, (time.time() - begin) / 60 / args.minutes if args.minutes else 0)
         rate = args.rate * min(1.0, step / 50, (1 - done) / 0.8) if done < 1 else 0.0
         loss = F.cross_entropy(network(ids, rows).float(), targets, token_weight)
@@ -175,7 +178,8 @@ def train(family, args, out):
             break
     record = out / "training.json"
     stages = json.loads(record.read_text())["stages"] if args.resume else []
-    stages.append({"seed": args.seed, "steps": step, "tokens": seen, "batch_tokens": args.batch_tokens, "rate": args.rate})
+    stages.append({"seed": args.seed, "steps": step, "tokens": seen, "batch_tokens": args.batch_tokens, "rate": args.rate}
+                  | ({"shares": args.shares} if args.shares else {}))
     record.write_text(json.dumps({"weights": count, "stages": stages}, indent=2) + "\n")
 
 
@@ -231,16 +235,22 @@ def accuracy(model, hf_tokenizer, family, chats, thinking):
 
 
 def evaluate(family, args, out):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    model = AutoModelForCausalLM.from_pretrained(out, torch_dtype=torch.bfloat16).eval()
-    hf_tokenizer = AutoTokenizer.from_pretrained(out)
+    if args.programs:
+        measure = lambda chats, thinking: demo_batch.accuracy(
+            args.programs, out, [demo_batch.request(c, thinking) for c in chats],
+            [c.turns[-1].reply(family == "qwen3" and thinking) for c in chats], args.threads)
+    else:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        model = AutoModelForCausalLM.from_pretrained(out, dtype=torch.bfloat16).eval()
+        hf_tokenizer = AutoTokenizer.from_pretrained(out)
+        measure = lambda chats, thinking: accuracy(model, hf_tokenizer, family, chats, thinking)
     table = []
     for kind in [*demo_data.KINDS, None]:
         table.append([kind or "third turn of a chat"])
         for new in (False, True):
             chats = held_out_chats(kind, family, args.eval_size, new)
             modes = (True, False) if family == "qwen3" else (False,)
-            table[-1] += [len(chats), *(accuracy(model, hf_tokenizer, family, chats, m) for m in modes)]
+            table[-1] += [len(chats), *(measure(chats, m) for m in modes)]
         print(demo_card.table_line(table[-1]), flush=True)
     return table
 
@@ -257,9 +267,12 @@ def main():
     parser.add_argument("--report-every", type=int, default=250)
     parser.add_argument("--eval-size", type=int, default=200, help="held-out questions per kind")
     parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rates")
+    parser.add_argument("--shares", type=json.loads, default={},
+                        help="JSON object: kinds of task and their shares, where not those of demo_data.KINDS")
     parser.add_argument("--resume", action="store_true", help="go on from the weights and the tokenizer in the folder")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--eval-only", action="store_true")
+    parser.add_argument("--programs", type=Path, help="folder of kuiper_batch: measure with it, not with transformers")
     args = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     torch.set_num_threads(args.threads)
@@ -271,7 +284,7 @@ def main():
         read = lambda name: json.loads((out / name).read_text())
         vocab = Tokenizer.from_file(str(out / "tokenizer.json")).get_vocab_size()
         demo_card.write_card(family, out, table, read("training.json"), read("config.json"), vocab,
-                             len(demo_facts.FACTS), demo_data)
+                             len(demo_facts.FACTS), demo_data, "`kuiper_batch`" if args.programs else "transformers")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class Output(CliTest):
         self.assertEqual(text, "Assistant: " + (raw if not raw.endswith("\n\n") else raw[:-1]))
 
     def test_samples_are_the_answers_of_successive_seeds(self):
-        args = ("-p", "Hello", "-n", "12", "--temp", "2", "--ignore-eos", "--think", "off")
+        args = ("-p", "Hello", "-n", "12", "--temp", "4", "--ignore-eos", "--think", "off")
         many = ("--num-samples", "3", "--seed", "5", "--paged-attention", "--block-size", "4")
         result = json.loads(self.qwen3_run(*args, *many, "-o", "json").out)
         self.assertEqual([c["index"] for c in result["choices"]], [0, 1, 2])
