@@ -199,7 +199,9 @@ void AddKernel(WeightFormat::Kind kind, LinearKernelSet& set) {
 }
 
 void AddKernels(LinearKernelSet& set) {
-  set[WeightFormat::Dense(DType::kBF16)] = MakeKernel<Bf16Model>();
+  LinearKernel& dense = set[WeightFormat::Dense(DType::kBF16)];
+  dense = MakeKernel<Bf16Model>();
+  dense.rows_one_by_one = true;
   AddKernel<Int4Codes>(WeightFormat::Kind::kInt4, set);
   AddKernel<Int8Codes>(WeightFormat::Kind::kInt8, set);
   AddKernel<E4M3Codes>(WeightFormat::Kind::kE4M3, set);

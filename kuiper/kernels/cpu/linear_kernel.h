@@ -165,6 +165,9 @@ struct LinearKernel {
   int short_columns = 0;  // or a part of them, where rows are short
   bool widens = false;    // factors have another type than the stored rows
   bool flush_subnormals = false;
+  // One token or two: rows are multiplied one by one, in the linear order that the CPU fetches
+  // ahead of.
+  bool rows_one_by_one = false;
 
   // Words of `elements` of a row of x, in whole chunks.
   size_t Words(int elements) const {

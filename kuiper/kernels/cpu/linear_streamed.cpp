@@ -3,8 +3,9 @@
 //
 // A run is read in pieces of four rows by a sub-block of K, which the rows of x need together.
 // While a piece is multiplied the next one is fetched into L1, one row of it after the other: rows
-// side by side are read at a third to a half of the rate of linear bursts. Bytes moved: W. Expected
-// 0.95 of the read bandwidth at T = 1, 0.9 up to 6 tokens.
+// side by side are read at a third to a half of the rate of linear bursts. With one token or two
+// rows may be read one by one instead. Bytes moved: W. Expected 0.95 of the read bandwidth at
+// T = 1, 0.9 up to 6 tokens.
 #include <algorithm>
 #include <atomic>
 
@@ -49,7 +50,8 @@ class Stream {
 // The first piece of a range from `row` on; with no rows behind its end.
 Piece Stream::First(const RowRange& range, int row) const {
   const int left = range.end - row;
-  const int rows = left < kPanelRows ? std::min(left, 1) : kPanelRows;
+  const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one);
+  const int rows = one_by_one ? std::min(left, 1) : kPanelRows;
   return {range.part, row, rows, 0, std::min(job_.in(), job_.sub_k())};
 }
 
