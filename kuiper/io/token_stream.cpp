@@ -10,9 +10,20 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, Options options)
       strip_space_(options.at_text_start && tokenizer.StripsLeadingSpace()) {}
 
 std::string TokenStream::Push(int32_t id) {
-  if (options_.skip_special && tokenizer_->IsSpecial(id)) return "";
-  pending_.append(tokenizer_->Bytes(id));
+  pending_.append(BytesOf(id));
   return TakeComplete();
+}
+
+bool TokenStream::BreaksOffCharacter(int32_t id) const {
+  if (pending_.empty()) return false;
+  const Utf8Step step = NextUtf8(pending_ + std::string(BytesOf(id)));
+  return step.kind == Utf8Step::Kind::kInvalid &&
+         static_cast<size_t>(step.num_bytes) <= pending_.size();
+}
+
+std::string_view TokenStream::BytesOf(int32_t id) const {
+  if (options_.skip_special && tokenizer_->IsSpecial(id)) return {};
+  return tokenizer_->Bytes(id);
 }
 
 std::string TokenStream::TakeComplete() {

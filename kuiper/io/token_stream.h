@@ -24,10 +24,14 @@ class TokenStream {
 
   // Ids without a token add nothing.
   std::string Push(int32_t id);
+  // Whether Push(id) would first give the character that is held back up, as U+FFFD, because the
+  // token does not continue it: the token's own text begins behind that.
+  bool BreaksOffCharacter(int32_t id) const;
   // The bytes still held back, as U+FFFD. The stream can be used again for the following text.
   std::string Finish();
 
  private:
+  std::string_view BytesOf(int32_t id) const;  // what Push adds
   std::string TakeComplete();
 
   const Tokenizer* tokenizer_;

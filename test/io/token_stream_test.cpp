@@ -37,6 +37,18 @@ TEST(TokenStream, FinishReplacesWhatStaysIncomplete) {
   EXPECT_EQ(Stream({"a\xF0\x9F\x98"}), (Pieces{"a", "\uFFFD"}));
 }
 
+TEST(TokenStream, SaysWhichTokensBeginBehindABrokenCharacter) {
+  const std::vector<std::string> tokens = {
+      "a\xF0", "\x9F", "b", "\xE0", "\x80", "\xE4", "\xBD\x41", "\xEF\xBC\x8C\xE8", "\xEF\xBC\x8C"};
+  const std::vector<bool> expected = {false, false, true, false, true, false, false, false, true};
+  const FakeTokenizer tokenizer(tokens);
+  TokenStream stream(tokenizer);
+  for (int i = 0; i < static_cast<int>(tokens.size()); ++i) {
+    EXPECT_EQ(stream.BreaksOffCharacter(i), expected[i]) << i;
+    stream.Push(i);
+  }
+}
+
 // Expectations from Python: bytes.decode("utf-8", errors="replace").
 TEST(TokenStream, ReplacesInvalidBytesAsPythonDoes) {
   const struct {
