@@ -92,10 +92,11 @@ void WidenFold(const Block& block, const Fold& fold) {
   const RowRange& range = block.range;
   const int rows = range.end - range.begin, columns = block.columns();
   groups.Widen(block.job, range.part, {range.begin, rows, fold.begin, fold.end});
-  const int units = CeilDiv(fold.end - fold.begin, block.job.w.format().unit_columns());
   float* scales = block.space.scales;
-  for (int u = 0; u < units; ++u, scales += columns) {
-    for (int n = 0; n < columns; ++n) scales[n] = groups.scales[std::min(n, rows - 1)][u];
+  for (int u = 0; u < groups.units; ++u, scales += columns) {
+    for (int n = 0; n < columns; ++n) {
+      scales[n] = groups.scales[std::min(n, rows - 1) * groups.units + u];
+    }
   }
 }
 

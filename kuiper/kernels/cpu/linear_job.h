@@ -51,6 +51,7 @@ struct LinearJob {
   int chunks() const { return CeilDiv(w.in, kernel.chunk); }
   // Bytes of `elements` of a row of W.
   size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().RowBytes(elements)); }
+  int Lines(int elements) const { return static_cast<int>(CeilDiv(RowBytes(elements), kLine)); }
   // Bytes from one row of x to the next in the sub-block that starts at element k0.
   size_t XStride(int k0) const {
     return static_cast<size_t>(std::min(sub_chunks(), chunks() - k0 / kernel.chunk)) *
@@ -107,8 +108,7 @@ struct LinearJob {
   // What follows column k of rows [row, row + rows) up to column `end`.
   Prefetcher Fetch(int part, int row, int rows, int k, int end) const {
     const WeightRows at = W(part, row, k);
-    const size_t lines = CeilDiv(RowBytes(end - k), kLine);
-    return {at.values, at.stride, rows, static_cast<int>(lines)};
+    return {at.values, at.stride, rows, Lines(end - k)};
   }
   // The rest of a run of rows is cut into equal parts rather than a full and a thin one.
   static int NextRows(int left, int full) {
@@ -125,17 +125,20 @@ struct RowRange {
 // Scales and zeros of rows of a quantised W over one fold block, as the tiles take them.
 template <int kRows>
 struct Groups {
-  float scales[kRows][kMaxUnits];
-  int32_t zeros[kRows][kMaxUnits];
+  alignas(kLine) float scales[kRows * kMaxUnits + kSumLanes];  // [rows][units]
+  int32_t zeros[kRows * kMaxUnits + kSumLanes];
+  int units = 0;
 
   void Widen(const LinearJob& job, int part, const UnitRange& range) {
-    job.kernel.widen(job.w.parts[part].weight, range, scales[0], zeros[0]);
+    units = CeilDiv(range.end - range.begin, job.w.format().unit_columns());
+    job.kernel.widen(job.w.parts[part].weight, range, scales, zeros);
   }
   // The tile is of rows [at, ...), `columns` behind the first of the fold block.
   void Give(const LinearJob& job, int at, int columns, WeightRows* rows) const {
     const int unit = job.w.format().unit_columns();
-    rows->scales = scales[at] + columns / unit;
-    rows->zeros = zeros[at] + columns / unit;
+    rows->scales = scales + at * units + columns / unit;
+    rows->zeros = zeros + at * units + columns / unit;
+    rows->unit_stride = units;
     rows->unit_chunks = unit / job.kernel.chunk;
   }
 };

@@ -47,9 +47,10 @@ constexpr int kMaxUnits = kFoldChunks;
 struct WeightRows {
   const uint8_t* values = nullptr;
   size_t stride = 0;  // bytes from row to row
-  // Quantised: of each unit from that column on, [rows][kMaxUnits].
+  // Quantised: of each unit from that column on, unit_stride from row to row.
   const float* scales = nullptr;
   const int32_t* zeros = nullptr;
+  int unit_stride = 0;
   int unit_chunks = 0;
 };
 
@@ -212,8 +213,8 @@ struct LinearKernel {
   // side. Strides in floats; lines of 64 bytes.
   void (*transpose)(const float* rows, size_t stride, float* to, size_t to_stride) = nullptr;
 
-  // Quantised: what the units of a range have as factors, as the tiles take them, at
-  // [rows][kMaxUnits].
+  // Quantised: what the units of a range have as factors, as the tiles take them: [rows][units],
+  // and behind them space for 16 more.
   void (*widen)(const WeightMatrix& w, const UnitRange& range, float* scales,
                 int32_t* zeros) = nullptr;
 

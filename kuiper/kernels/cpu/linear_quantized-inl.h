@@ -11,7 +11,8 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, const uint8_
                                int chunks, int first, Prefetcher& next,
                                typename M::Acc (&acc)[MR][NR][R]) {
   typename M::ZeroCode zeros[NR];
-  KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] = M::MakeZero(a.w.zeros[n * kMaxUnits + unit]);
+  KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] =
+      M::MakeZero(a.w.zeros[n * a.w.unit_stride + unit]);
   int c = 0;
   // With more rows of x the factors of a block would not fit the registers beside the sums.
   if constexpr (M::kBlockChunks > 1 && MR == 1) {
@@ -72,7 +73,7 @@ HWY_NOINLINE void QuantizedTile(TileArgs& a) {
       x += static_cast<size_t>(here) * M::kChunkBytes;
       w += static_cast<size_t>(here) * M::kWeightChunkBytes;
       KU_UNROLL for (int n = 0; n < NR; ++n) {
-        const typename M::Acc scale = M::Splat(a.w.scales[n * kMaxUnits + unit]);
+        const typename M::Acc scale = M::Splat(a.w.scales[n * a.w.unit_stride + unit]);
         KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
           sums[m][n][r] = M::MultiplyAdd(acc[m][n][r], scale, sums[m][n][r]);
         }
@@ -100,7 +101,7 @@ struct CodeFactors {
   const WeightRows& w;
   HWY_INLINE void operator()(int row, int c, int r, typename M::Vec (&v)[M::kSteps]) const {
     M::LoadCodes(w.values + row * w.stride + static_cast<size_t>(c) * M::kWeightChunkBytes, r,
-                 M::MakeZero(w.zeros[row * kMaxUnits + c / w.unit_chunks]), v);
+                 M::MakeZero(w.zeros[row * w.unit_stride + c / w.unit_chunks]), v);
   }
 };
 

@@ -160,27 +160,36 @@ HWY_INLINE void Repeat(int begin, int units, int unit_columns, int group_columns
 
 constexpr int kRowsAhead = 16;
 
+// A line of scales or zeros lasts for rows of codes: too slow a stream for the prefetchers.
+HWY_INLINE void FetchRowsAhead(const uint8_t* from, int64_t row_bytes, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + kRowsAhead * row_bytes + i);
+}
+
 template <bool kE4M3>
 void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t* zeros) {
   const WeightFormat& f = w.format;
   const int unit = f.unit_columns(), begin = range.begin;
-  const int units = (range.end - begin + unit - 1) / unit;
+  int units = (range.end - begin + unit - 1) / unit;
   // Divisions are for the rare formats: they take longer than the rest of a row.
   const int first = begin == 0 ? 0 : begin / f.group_columns;
-  const int groups =
-      unit == f.group_columns ? units : (range.end - 1) / f.group_columns - first + 1;
-  const size_t bytes = DTypeBytes(f.scale_type);
+  int groups = unit == f.group_columns ? units : (range.end - 1) / f.group_columns - first + 1;
+  const int64_t row_groups = w.scales.stride[0];
+  int rows = range.rows;
+  if (groups == row_groups && groups == units && f.group_rows == 1) {  // they lie side by side
+    groups = units = units * rows;
+    rows = 1;
+  }
+  const int64_t bytes = static_cast<int64_t>(DTypeBytes(f.scale_type));
   const float factor = kE4M3 ? 256.0f : 1.0f;
   const uint8_t* const end = static_cast<const uint8_t*>(w.scales.data) + w.scales.bytes();
   const uint8_t* const zeros_end =
       w.zeros.empty() ? nullptr : static_cast<const uint8_t*>(w.zeros.data) + w.zeros.bytes();
-  for (int i = 0; i < range.rows; ++i, scales += kMaxUnits, zeros += kMaxUnits) {
+  for (int i = 0; i < rows; ++i, scales += units, zeros += units) {
     const int row = range.row + i;
     const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
-    const uint8_t* from = static_cast<const uint8_t*>(w.scales.data) +
-                          (scale_row * w.scales.stride[0] + first) * bytes;
-    // A line of scales or zeros lasts for rows of codes: too slow a stream for the prefetchers.
-    __builtin_prefetch(from + kRowsAhead * w.scales.stride[0] * bytes);
+    const uint8_t* from =
+        static_cast<const uint8_t*>(w.scales.data) + (scale_row * row_groups + first) * bytes;
+    FetchRowsAhead(from, row_groups * bytes, groups * bytes);
     switch (f.scale_type) {
       case DType::kF16:
         WidenScales<DType::kF16>(from, end, groups, factor, scales);
@@ -196,8 +205,9 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
         hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
       }
     } else {
-      __builtin_prefetch(w.zeros.row<uint8_t>(row) + first + kRowsAhead * w.zeros.stride[0]);
-      WidenZeros(w.zeros.row<uint8_t>(row) + first, zeros_end, groups, zeros);
+      const uint8_t* at = w.zeros.row<uint8_t>(row) + first;
+      FetchRowsAhead(at, row_groups, groups);
+      WidenZeros(at, zeros_end, groups, zeros);
     }
     if (groups == units) continue;
     Repeat(begin, units, unit, f.group_columns, groups, scales);

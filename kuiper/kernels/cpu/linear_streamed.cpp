@@ -25,6 +25,11 @@ struct Piece {
   int begin, end;
 };
 
+// Whether columns and number of rows are the same.
+bool HaveShape(const Piece& a, const Piece& b) {
+  return a.begin == b.begin && a.end == b.end && a.rows == b.rows;
+}
+
 // What a thread computes on.
 class Stream {
  public:
@@ -37,11 +42,18 @@ class Stream {
  private:
   Piece Next(const Piece& piece, const RowRange& range, const RowRange& after) const;
   Piece First(const RowRange& range, int row) const;
+  void SetColumns(const Piece& piece);
+  int NextLines(const Piece& next) const;
   void MultiplyPiece(const Piece& piece, const Piece& next);
   void Write(const Piece& piece, float* y, size_t stride, bool add) const;
 
   const LinearJob& job_;
   int begin_ = 0, end_ = 0;  // tokens of the group
+  // Of the piece before, which has the columns of the next one unless rows are longer than a
+  // sub-block: a piece takes a few hundred cycles, and divisions would be a fourth of them.
+  TileArgs args_;
+  Piece columns_ = {};
+  int lines_after_ = 0;  // TileArgs::next_lines where the next piece is of the same shape
   alignas(64) float lanes_[kGroupTokens * kPanelRows * kSumLanes];
   alignas(64) float sums_[kGroupTokens * kPanelRows];  // [tokens][rows of the piece]
   Groups<kPanelRows> groups_;
@@ -66,35 +78,46 @@ Piece Stream::Next(const Piece& piece, const RowRange& range, const RowRange& af
   return row < range.end ? First(range, row) : First(after, after.begin);
 }
 
-void Stream::MultiplyPiece(const Piece& piece, const Piece& next) {
+// Lines to fetch with each chunk of a piece of these columns.
+int Stream::NextLines(const Piece& next) const {
+  const int tiles = CeilDiv(end_ - begin_, job_.kernel.tile_rows);
+  const int bursts = std::max(1, args_.k / job_.kernel.chunk * tiles);
+  return CeilDiv(job_.Lines(next.end - next.begin) * next.rows, bursts);
+}
+
+void Stream::SetColumns(const Piece& piece) {
   const int k0 = piece.begin;
-  TileArgs args;
-  args.w = job_.W(piece.part, piece.row, k0);
+  args_.x_stride = job_.XStride(k0);
+  args_.k = piece.end - k0;
+  args_.first = k0 % job_.fold_k() == 0;
+  args_.last = piece.end == job_.in() || piece.end % job_.fold_k() == 0;
+  args_.sum_stride = piece.rows;
+  args_.add = k0 >= job_.fold_k();
+  columns_ = piece;
+  lines_after_ = NextLines(piece);
+}
+
+void Stream::MultiplyPiece(const Piece& piece, const Piece& next) {
+  if (!HaveShape(piece, columns_)) SetColumns(piece);
+  args_.w = job_.W(piece.part, piece.row, piece.begin);
   if (job_.quantized()) {
-    groups_.Widen(job_, piece.part, {piece.row, piece.rows, k0, piece.end});
-    groups_.Give(job_, 0, 0, &args.w);
+    groups_.Widen(job_, piece.part, {piece.row, piece.rows, piece.begin, piece.end});
+    groups_.Give(job_, 0, 0, &args_.w);
   }
-  args.x_stride = job_.XStride(k0);
-  args.k = piece.end - k0;
-  args.first = k0 % job_.fold_k() == 0;
-  args.last = piece.end == job_.in() || piece.end % job_.fold_k() == 0;
-  args.sum_stride = piece.rows;
-  args.add = k0 >= job_.fold_k();
+  args_.next = {};
   if (next.rows > 0) {
-    args.next = job_.Fetch(next.part, next.row, next.rows, next.begin, next.end);
-    const int tiles = CeilDiv(end_ - begin_, job_.kernel.tile_rows);
-    const int bursts = std::max(1, args.k / job_.kernel.chunk * tiles);
-    args.next_lines = CeilDiv(args.next.lines * args.next.rows, bursts);
+    args_.next = job_.Fetch(next.part, next.row, next.rows, next.begin, next.end);
+    args_.next_lines = HaveShape(next, columns_) ? lines_after_ : NextLines(next);
   }
   const TileFn* fns = piece.rows == 1 ? job_.kernel.stored1 : job_.kernel.stored4;
-  args.lanes = lanes_;
-  args.sums = sums_;
+  args_.lanes = lanes_;
+  args_.sums = sums_;
   for (int t = begin_, rows = 0; t < end_; t += rows) {
     rows = LinearJob::NextRows(end_ - t, job_.kernel.tile_rows);
-    args.x = job_.X(k0, t);
-    fns[rows](args);
-    args.lanes += rows * piece.rows * kSumLanes;
-    args.sums += rows * piece.rows;
+    args_.x = job_.X(piece.begin, t);
+    fns[rows](args_);
+    args_.lanes += rows * piece.rows * kSumLanes;
+    args_.sums += rows * piece.rows;
   }
 }
 
@@ -117,6 +140,7 @@ void Stream::Multiply(const RowRange& range, const RowRange& after, float* y, si
   for (int group = 0; group < groups; ++group) {
     begin_ = job_.tokens * group / groups;
     end_ = job_.tokens * (group + 1) / groups;
+    columns_ = {};
     const RowRange& behind = group + 1 < groups ? range : after;
     for (Piece piece = First(range, range.begin), next;; piece = next) {
       next = Next(piece, range, behind);
