@@ -15,8 +15,8 @@ CASES = [(attention, dtype, paged)
 
 def answer(program, model, case, **environment):
     attention, dtype, paged = case
-    command = [program, model, "-p", "What is 2 + 3?", "--device", "simt", "--attention", attention,
-               "--dtype", dtype, *(["--paged-attention"] if paged else [])]
+    command = [program, model, "-p", "What is 2 + 3?", "--think", "off", "--no-warm-up",
+               "--device", "simt", "--attention", attention, "--dtype", dtype, *(["--paged-attention"] if paged else [])]
     run = subprocess.run(command, env=dict(os.environ, **environment), capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{run.stderr}")
