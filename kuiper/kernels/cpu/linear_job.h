@@ -39,6 +39,7 @@ struct LinearJob {
   // OuterArgs::rows. Between: [fold block][panel of tokens], and behind them the rest as few.
   uint8_t* activations;
   int tokens;
+  bool are_weights_cached = false;  // in L2, since others have just used them
 
   int in() const { return w.in; }
   bool paired() const { return epilogue == Epilogue::kSwiGlu; }
@@ -98,6 +99,7 @@ struct LinearJob {
   LinearJob Rest() const {
     LinearJob job = *this;
     job.tokens = rest_tokens();
+    job.are_weights_cached = true;
     job.out += panel_tokens() * out_stride;
     const int last = (in() - 1) / fold_k() * fold_k();
     job.activations = Panel(last) + kSumLanes * PanelStride(last);

@@ -62,7 +62,8 @@ class Stream {
 // The first piece of a range from `row` on; with no rows behind its end.
 Piece Stream::First(const RowRange& range, int row) const {
   const int left = range.end - row;
-  const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one);
+  const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one &&
+                                                !job_.are_weights_cached);
   const int rows = one_by_one ? std::min(left, 1) : kPanelRows;
   return {range.part, row, rows, 0, std::min(job_.in(), job_.sub_k())};
 }
