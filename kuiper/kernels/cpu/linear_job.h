@@ -19,7 +19,7 @@ namespace kuiper::cpu {
 
 constexpr size_t kLine = 64;  // bytes of a cache line
 // Tokens that a panel of them pays for: with less, the products take less time than reading W.
-constexpr int kMinPanelTokens = 12;
+constexpr int kMinPanelTokens = 9;
 constexpr int kMaxRest = 8;  // of them that dot products take, since a group would be half empty
 constexpr int kMaxPanelTokens = kMaxGroups * kSumLanes + kMaxRest;
 
@@ -46,8 +46,12 @@ struct LinearJob {
   int cut_parts() const { return paired() ? 1 : w.num_parts; }
   int rows(int part) const { return static_cast<int>(w.parts[part].weight.rows()); }
   int fold_k() const { return kernel.chunk * kFoldChunks; }
-  // Few tokens leave room in L1 for whole rows.
-  int sub_chunks() const { return tokens <= 4 ? kFoldChunks : kernel.sub_chunks; }
+  // Few tokens leave room in L1, nearly, for whole rows; beside rows of 4 bits they are most of
+  // what is read.
+  int sub_chunks() const {
+    const int whole_row_tokens = w.format().kind == WeightFormat::Kind::kInt4 ? 4 : 8;
+    return tokens <= whole_row_tokens ? kFoldChunks : kernel.sub_chunks;
+  }
   int sub_k() const { return kernel.chunk * sub_chunks(); }
   int chunks() const { return CeilDiv(w.in, kernel.chunk); }
   // Bytes of `elements` of a row of W.
