@@ -54,8 +54,9 @@ void ConvertTokens(const LinearJob& job, const Tensor& x, int begin, int end) {
 void ConvertForOuter(const LinearJob& job, const float* x, int elements, uint32_t* to,
                      size_t lane_stride) {
   alignas(64) uint32_t words[kMaxSubWords];
-  for (int k = 0; k < elements; k += job.sub_k()) {
-    const int here = std::min(job.sub_k(), elements - k);
+  const int step = job.kernel.chunk * job.kernel.sub_chunks;
+  for (int k = 0; k < elements; k += step) {
+    const int here = std::min(step, elements - k);
     job.kernel.convert(x + k, here, reinterpret_cast<uint8_t*>(words));
     const size_t steps = job.Words(here) / kSumLanes;
     SpreadWords(words, steps, job.kernel.outer_rows, lane_stride, to);

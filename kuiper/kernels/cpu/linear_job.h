@@ -83,7 +83,10 @@ struct LinearJob {
            tokens <= kMaxPanelTokens;
   }
   // Few tokens; more are computed in blocks, which widen W once.
-  bool streamed() const { return !token_panel() && tokens <= (kernel.widens ? 16 : 32); }
+  bool streamed() const {
+    const int max_tokens = quantized() ? 12 : kernel.widens ? 16 : 32;
+    return !token_panel() && tokens <= max_tokens;
+  }
 
   // The panel has groups of 16 tokens; what is left is the rest.
   int rest_tokens() const {
