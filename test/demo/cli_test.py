@@ -14,8 +14,8 @@ import unittest
 
 from cli_harness import ARGS
 
-PARTS = ("batch", "chat", "errors", "eval", "images", "output", "quantize", "seeing", "serve", "terminal", "tools",
-         "trace")
+PARTS = ("batch", "chat", "errors", "eval", "images", "output", "prompts", "quantize", "seeing", "serve", "terminal",
+         "tools", "trace")
 
 
 def main():
