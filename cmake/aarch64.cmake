@@ -10,8 +10,9 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-# Headers that are of an architecture (jconfig.h), behind those of the compiler.
-set(CMAKE_CXX_FLAGS_INIT "-idirafter ${sysroot}/usr/include/aarch64-linux-gnu")
+# Headers that are of an architecture (jconfig.h), behind those of the compiler. Without a space: CMake would
+# give the linker the folder alone.
+set(CMAKE_CXX_FLAGS_INIT "-idirafter${sysroot}/usr/include/aarch64-linux-gnu")
 # Libraries that our libraries need; and how to run a program of this build.
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${sysroot}/usr/lib/aarch64-linux-gnu:${sysroot}/lib/aarch64-linux-gnu")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${sysroot})
