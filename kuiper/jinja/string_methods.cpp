@@ -238,7 +238,8 @@ bool IsLetterOrNumber(char32_t c) {
 
 bool IsAscii(Call& call, Value* result) {
   const std::string_view text = Self(call).bytes();
-  *result = Value::Bool(std::all_of(text.begin(), text.end(), [](char c) { return c >= 0; }));
+  *result =
+      Value::Bool(std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; }));
   return true;
 }
 

@@ -112,7 +112,11 @@ HWY_INLINE void Multiply(int rows, const Product<B>& p) {
 // Pairs in FP32 multiply-adds; narrowed rows stay FP32 where they lie.
 struct PairModel {
   using Acc = VF;
+  // NEON's vectors have a constructor, which one that GCC makes by itself cannot call: it has not
+  // the instruction set of this file.
   struct A {
+    A() {}  // NOLINT(modernize-use-equals-default)
+    A(VF odd_factor, VF even_factor) : odd(odd_factor), even(even_factor) {}
     VF odd, even;
   };
   using B = A;

@@ -110,10 +110,10 @@ HWY_INLINE void StoreF32(hn::Vec<D> v, [[maybe_unused]] D d, Half* p) {
 // FP16 values given as their bits.
 template <class D>
 HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
-  const hn::Rebind<uint16_t, D> d16;
 #if KU_SIMD_HAS_F16C
   return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
 #else
+  const hn::Rebind<uint16_t, D> d16;
   Half half[hn::MaxLanes(D())];
   hn::StoreU(bits, d16, reinterpret_cast<uint16_t*>(half));
   return LoadF32(d, half);
