@@ -48,8 +48,8 @@ cmake --build build-aarch64 -j "$(build_jobs)"
 
 heading "Tests under qemu"
 # Left out are tests that start an ARM program themselves, past qemu: the cli tests, the example, and
-# death tests, which run their executable a second time; and one of the kernel's page cache, on which
-# qemu-user passes no advice.
+# death tests, which run their executable a second time; one of the kernel's page cache, on which
+# qemu-user passes no advice; and one that measures time.
 ctest --test-dir build-aarch64 --output-on-failure -j "$(nproc)" \
-  -E '^cli[.]|DeathTest|_example_|DropsThePageCache' "$@"
+  -E '^cli[.]|DeathTest|_example_|DropsThePageCache|TakeLittleTime' "$@"
 step_done
