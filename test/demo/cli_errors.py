@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from cli_harness import CliTest, data, program
+from cli_harness import CliTest, program
 
 TYPES = ["fp32", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2"]  # of keys and values
 
@@ -186,11 +186,7 @@ class ModelErrors(CliTest):
         self.fails(4, self.qwen3, self.path("empty.json", "{}"), "-p", "x")
 
     def test_tokenizer_of_another_model(self):
-        official = data("tokenizers/qwen3/tokenizer.json")
-        if not os.path.exists(official):
-            if os.environ.get("KUIPER_REQUIRE_TEST_DATA") == "1":
-                self.fail("missing " + official)
-            self.skipTest("no " + official)
+        official = self.shared_data("tokenizers/qwen3/tokenizer.json")
         self.fails(4, self.qwen3, official, "-p", "x",
                    message="tokenizer does not match the model: tokenizer has ids up to 151668")
 

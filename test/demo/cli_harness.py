@@ -60,6 +60,15 @@ class CliTest(unittest.TestCase):
         for path in (cls.qwen3, cls.qwen25):
             assert os.path.isfile(os.path.join(path, "config.json")), "no bundled model " + path
 
+    def shared_data(self, name):
+        """The path of a file of the data set beside the project; without it the test is skipped, or fails in CI."""
+        path = data(name)
+        if not os.path.exists(path):
+            if os.environ.get("KUIPER_REQUIRE_TEST_DATA") == "1":
+                self.fail("missing " + path)
+            self.skipTest("no " + path)
+        return path
+
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="kuiper_cli_")
         self.addCleanup(shutil.rmtree, self.dir)

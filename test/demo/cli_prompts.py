@@ -79,11 +79,7 @@ class Prompts(CliTest):
         self.assertEqual(r["usage"]["prompt_tokens"], n)
 
     def test_tokenize_equals_hugging_face(self):
-        vectors = data("tokenizer_vectors/llamacpp_ggml-vocab-qwen2.gguf.inp")
-        if not os.path.exists(vectors):
-            if os.environ.get("KUIPER_REQUIRE_TEST_DATA") == "1":
-                self.fail("missing " + vectors)
-            self.skipTest("no " + vectors)
+        vectors = self.shared_data("tokenizer_vectors/llamacpp_ggml-vocab-qwen2.gguf.inp")
         with open(vectors, newline="") as f:
             cases = f.read().split("\n__ggml_vocab_test__\n")
         with open(vectors.replace(".inp", ".out")) as f:
