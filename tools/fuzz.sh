@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets with clang, ASan and UBSan into build-fuzz/ and runs each for a while.
+# Builds the fuzz targets with clang, ASan and UBSan into build-fuzz/ and runs each for a while, one per core.
 # New inputs stay in build-fuzz/corpus; an input that fails is kept there and ends the run.
 #
 #   tools/fuzz.sh [SECONDS PER TARGET] [TARGET...]
@@ -27,17 +27,21 @@ configure build-fuzz -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebI
   -DKUIPER_BUILD_FUZZERS=ON -DKUIPER_BUILD_TESTS=OFF
 cmake --build build-fuzz -j "$(build_jobs)" --target "${targets[@]/#/fuzz_}"
 
-for target in "${targets[@]}"; do
-  heading "Fuzz $target for $seconds s"
-  mkdir -p "build-fuzz/corpus/$target"
-  options=("-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
-    "-artifact_prefix=build-fuzz/failed-$target-")
-  [ ! -f "test/fuzz/$target.dict" ] || options+=("-dict=test/fuzz/$target.dict")
-  "build-fuzz/test/fuzz/fuzz_$target" "build-fuzz/corpus/$target" "test/fuzz/corpus/$target" \
-    "${options[@]}" >"build-fuzz/$target.log" 2>&1 || {
-    tail -n 80 "build-fuzz/$target.log"
-    exit 1
+# fuzz TARGET SECONDS: its statistics, or the end of its log if an input failed.
+fuzz() {
+  mkdir -p "build-fuzz/corpus/$1"
+  local log=build-fuzz/$1.log options=("-max_total_time=$2" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+    "-artifact_prefix=build-fuzz/failed-$1-")
+  [ ! -f "test/fuzz/$1.dict" ] || options+=("-dict=test/fuzz/$1.dict")
+  "build-fuzz/test/fuzz/fuzz_$1" "build-fuzz/corpus/$1" "test/fuzz/corpus/$1" "${options[@]}" >"$log" 2>&1 || {
+    printf 'failed: %s\n%s\n' "$1" "$(tail -n 80 "$log")"
+    return 1
   }
-  grep -E '^(Done|stat::(number_of_executed_units|new_units_added)|#.*DONE)' "build-fuzz/$target.log"
-done
+  printf '%s: %s\n' "$1" "$(grep -E '^(Done|stat::(number_of_executed_units|new_units_added)|#.*DONE)' "$log")"
+}
+export -f fuzz
+heading "Fuzz each target for $seconds s"
+# libFuzzer uses one core.
+# shellcheck disable=SC2016 # bash -c expands it
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz "$@"' _ {} "$seconds"
 step_done

@@ -29,7 +29,7 @@ kuiper_ptx(${wrappers_ptx} wrappers.cu)
 add_custom_target(kuiper_ptx ALL DEPENDS ${KUIPER_PTX_FILES})
 
 # ptx_test(NAME [VARIABLES variable=value...] COMMAND program...): a ctest whose launches run from the PTX
-# of the kernels. It leaves a report of them for ptx.coverage.
+# of the kernels. It leaves a report of them for ptx.coverage. It takes long, so it is begun first.
 set(reports ${PROJECT_BINARY_DIR}/ptx/reports)
 file(MAKE_DIRECTORY ${reports})
 set(report_files)
@@ -37,7 +37,7 @@ function(ptx_test name)
   cmake_parse_arguments(arg "" "" "VARIABLES;COMMAND" ${ARGN})
   set(report ${reports}/${name}.tsv)
   add_test(NAME ptx.${name} COMMAND ${arg_COMMAND})
-  set_tests_properties(ptx.${name} PROPERTIES TIMEOUT 1200 LABELS ptx FIXTURES_SETUP ptx_reports
+  set_tests_properties(ptx.${name} PROPERTIES TIMEOUT 1200 COST 50 LABELS ptx FIXTURES_SETUP ptx_reports
     ENVIRONMENT "KUIPER_SIMT_PTX=${kernels_ptx};KUIPER_SIMT_PTX_REPORT=${report};${arg_VARIABLES}")
   set(report_files ${report_files} ${report} PARENT_SCOPE)
 endfunction()
@@ -77,4 +77,4 @@ add_test(NAME ptx.mutations COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_
   ${PROJECT_SOURCE_DIR} $<TARGET_FILE:simt_test> ${KUIPER_NVCC} ${KUIPER_PTX_FLAGS})
 add_test(NAME ptx.wrappers COMMAND simt_test --gtest_filter=*WrappersTest*/simt)
 set_tests_properties(ptx.wrappers PROPERTIES ENVIRONMENT KUIPER_SIMT_PTX=${wrappers_ptx})
-set_tests_properties(ptx.model ptx.mutations ptx.wrappers PROPERTIES TIMEOUT 1200 LABELS ptx)
+set_tests_properties(ptx.model ptx.mutations ptx.wrappers PROPERTIES TIMEOUT 1200 COST 50 LABELS ptx)
