@@ -255,7 +255,6 @@ Status ApplySettings(const std::string& assignments, Request* parameters, bool* 
     const bool found = parameter != nullptr && parameter->in_chats;
     if (found) name = parameter->typed_name;
     const bool first = seen.insert(name).second;
-    std::replace(name.begin(), name.end(), '_', '-');
     const std::string spelled = "/set " + name;
     Status set;
     if (found) {

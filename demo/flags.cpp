@@ -196,8 +196,9 @@ std::vector<Row> CacheRows(EngineConfig& e) {
          {.min = 1, .max = 256, .power_of_two = true}),
       Of("c,max-context", &e.max_context, "context length (default: 8192 or the model's limit)",
          {.min = 1}),
-      Answers(Of("prefix-cache", &e.prefix_cache,
-                 "reuse keys and values of prompts (batches and servers: on)")),
+      Answers(
+          Of("prefix-cache", &e.prefix_cache,
+             "reuse keys and values of prompts (on for batches, servers, chats on a terminal)")),
       Answers(Of("prefix-cache-size", &e.prefix_cache_tokens,
                  "tokens kept for reuse, clamped to the pool")),
       Of("kv-cache-dtype", KvFormatChoices(&e.kv_format), "type of keys and values"),

@@ -189,7 +189,8 @@ void NoteUseless(const Options& options, std::vector<std::string>* notes) {
   const bool chats = options.task == Task::kChat;
   note(!engine.paged && options.task != Task::kVerifyPaged, "without --paged-attention",
        {"num-blocks", "kv-cache-memory"});
-  note(!engine.prefix_cache, "without --prefix-cache", {"prefix-cache-size"});
+  const bool may_reuse = chats && !options.args.given("prefix-cache");  // it does on a terminal
+  note(!engine.prefix_cache && !may_reuse, "without --prefix-cache", {"prefix-cache-size"});
   note(engine.preemption == Preemption::kRecompute, "without --preemption swap or auto",
        {"swap-space"});
   // Requests of a batch and /set in a chat bring a temperature of their own.

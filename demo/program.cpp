@@ -213,6 +213,7 @@ void ApplyTerminalDefaults(Options* options) {
   if (!args.given("overflow")) options->drop_oldest = true;
   if (!args.given("max-history")) options->max_history = INT_MAX;
   if (!args.given("use-generation-config")) options->use_generation_config = true;
+  if (!args.given("prefix-cache")) options->engine.prefix_cache = true;
 }
 
 int RunOptions(const Program& program, Options& options, Console& console) {

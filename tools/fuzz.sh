@@ -20,9 +20,9 @@ fi
 heading "Packages"
 need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" clang++:clang
 heading "Build (build-fuzz/)"
-# The targets run parsers, not kernels: one instruction set is enough and builds several times faster.
+# The targets run parsers, not kernels.
 configure build-fuzz -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  "-DCMAKE_CXX_FLAGS=${CXXFLAGS:-} -DHWY_COMPILE_ONLY_STATIC" \
+  "-DCMAKE_CXX_FLAGS=${CXXFLAGS:-} $(one_instruction_set)" \
   "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" -DKUIPER_SANITIZE=address,undefined \
   -DKUIPER_BUILD_FUZZERS=ON -DKUIPER_BUILD_TESTS=OFF
 cmake --build build-fuzz -j "$(build_jobs)" --target "${targets[@]/#/fuzz_}"

@@ -37,13 +37,16 @@ Json NumberOrText(const std::string& text) {
 }  // namespace
 
 Json ModelJson(const ServedModel& model, const std::string& name) {
-  return {{"id", name},
-          {"object", "model"},
-          {"created", model.created},
-          {"owned_by", "kuiper"},
-          {"root", model.names.at(0)},
-          {"max_model_len", model.max_context},
-          {"architecture", {{"input_modalities", {"text"}}, {"output_modalities", {"text"}}}}};
+  Json input = Json::array({"text"});
+  if (model.pictures.has_value()) input.push_back("image");
+  return {
+      {"id", name},
+      {"object", "model"},
+      {"created", model.created},
+      {"owned_by", "kuiper"},
+      {"root", model.names.at(0)},
+      {"max_model_len", model.max_context},
+      {"architecture", {{"input_modalities", std::move(input)}, {"output_modalities", {"text"}}}}};
 }
 
 Json ModelsJson(const ServedModel& model) {

@@ -351,6 +351,7 @@ class LongChats(TerminalTest):
         for i in range(40):
             shown += t.ask(self.QUESTIONS[i % len(self.QUESTIONS)].encode())
         self.assertRegex(shown, rb"dropped the oldest \d+ turns \(\d+ tokens\)")
+        self.assertRegex(shown, rb"Prefill: \d+ of \d+ tokens")  # the rest was in the KV cache
         self.assertNotIn(b"error:", shown)
         self.assertNotIn(b"history keeps", shown)
         t.send(b"/quit\r")

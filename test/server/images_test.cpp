@@ -90,6 +90,8 @@ Completion EngineAnswer(const std::string& image) {
 
 TEST(ServerImages, AnswersAreThoseOfTheEngineInEveryForm) {
   ServedEngine served(SeeingConfig());
+  const Json model = Json::parse(served.Ask("GET", "/v1/models").body)["data"][0];
+  EXPECT_EQ(model["architecture"]["input_modalities"], Json::array({"text", "image"}));
   for (const std::string name : {"circle.png", "triangle.png"}) {
     const Completion expected = EngineAnswer(name);
     ASSERT_FALSE(expected.text.empty());

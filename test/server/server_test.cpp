@@ -170,7 +170,9 @@ TEST(Server, TokensAndTemplates) {
 
 TEST(Server, WhatTheServerSaysOfItself) {
   ServedEngine served;
-  EXPECT_EQ(Json::parse(served.Ask("GET", "/v1/models").body)["data"][0]["id"], "tiny");
+  const Json model = Json::parse(served.Ask("GET", "/v1/models").body)["data"][0];
+  EXPECT_EQ(model["id"], "tiny");
+  EXPECT_EQ(model["architecture"]["input_modalities"], Json::array({"text"}));
   EXPECT_EQ(served.Ask("GET", "/v1/models/tiny").status, 200);
   EXPECT_EQ(served.Ask("GET", "/v1/models/huge").status, 404);
   EXPECT_EQ(Json::parse(served.Ask("GET", "/health").body)["status"], "ok");
