@@ -30,17 +30,19 @@ everything_passed() {
   printf '\n######## everything passed: %d s%s\n' "$SECONDS" "$KUIPER_LEFT_OUT"
 }
 
-# sanitize PATTERN: the tests under AddressSanitizer and UndefinedBehaviorSanitizer, but for those whose names
-# match. The emulated CUDA device has sanitizer programs of its own in the ordinary build. With clang, which
-# compiles with these twice as fast as GCC.
+# sanitize TARGET CTEST_OPTION...: builds the target and runs tests under AddressSanitizer and
+# UndefinedBehaviorSanitizer. The emulated CUDA device has sanitizer programs of its own in the ordinary build.
+# With clang, which compiles with these twice as fast as GCC.
 sanitize() {
+  local target=$1
+  shift
   need clang++:clang
   heading "Build (build-asan/)"
   configure build-asan -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
     "-DCMAKE_CXX_FLAGS=$(one_instruction_set)" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" \
     -DKUIPER_SANITIZE=address,undefined -DKUIPER_SIMT=OFF -DKUIPER_WERROR=ON
-  cmake --build build-asan -j "$(build_jobs)"
+  cmake --build build-asan -j "$(build_jobs)" --target "$target"
   heading "Tests with sanitizers"
-  ctest --test-dir build-asan --output-on-failure -j "$(nproc)" -E "$1"
+  ctest --test-dir build-asan --output-on-failure -j "$(nproc)" "$@"
   step_done
 }
