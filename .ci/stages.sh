@@ -32,15 +32,12 @@ everything_passed() {
 
 # sanitize TARGET CTEST_OPTION...: builds the target and runs tests under AddressSanitizer and
 # UndefinedBehaviorSanitizer. The emulated CUDA device has sanitizer programs of its own in the ordinary build.
-# With clang, which compiles with these twice as fast as GCC.
 sanitize() {
   local target=$1
   shift
   need clang++:clang
   heading "Build (build-asan/)"
-  configure build-asan -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-    "-DCMAKE_CXX_FLAGS=$(one_instruction_set)" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" \
-    -DKUIPER_SANITIZE=address,undefined -DKUIPER_SIMT=OFF -DKUIPER_WERROR=ON
+  configure_sanitized build-asan address,undefined -DKUIPER_SIMT=OFF -DKUIPER_WERROR=ON
   cmake --build build-asan -j "$(build_jobs)" --target "$target"
   heading "Tests with sanitizers"
   ctest --test-dir build-asan --output-on-failure -j "$(nproc)" "$@"

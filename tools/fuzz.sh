@@ -20,11 +20,7 @@ fi
 heading "Packages"
 need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" clang++:clang
 heading "Build (build-fuzz/)"
-# The targets run parsers, not kernels.
-configure build-fuzz -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  "-DCMAKE_CXX_FLAGS=${CXXFLAGS:-} $(one_instruction_set)" \
-  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" -DKUIPER_SANITIZE=address,undefined \
-  -DKUIPER_BUILD_FUZZERS=ON -DKUIPER_BUILD_TESTS=OFF
+configure_sanitized build-fuzz address,undefined -DKUIPER_BUILD_FUZZERS=ON -DKUIPER_BUILD_TESTS=OFF
 cmake --build build-fuzz -j "$(build_jobs)" --target "${targets[@]/#/fuzz_}"
 
 # fuzz TARGET SECONDS: its statistics, or the end of its log if an input failed.
@@ -35,7 +31,7 @@ fuzz() {
   [ ! -f "test/fuzz/$1.dict" ] || options+=("-dict=test/fuzz/$1.dict")
   "build-fuzz/test/fuzz/fuzz_$1" "build-fuzz/corpus/$1" "test/fuzz/corpus/$1" "${options[@]}" >"$log" 2>&1 || {
     printf 'failed: %s\n%s\n' "$1" "$(tail -n 80 "$log")"
-    return 1
+    return 255 # ends xargs
   }
   printf '%s: %s\n' "$1" "$(grep -E '^(Done|stat::(number_of_executed_units|new_units_added)|#.*DONE)' "$log")"
 }

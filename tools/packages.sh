@@ -73,14 +73,6 @@ build_jobs() {
   echo $((cores < by_memory ? cores : by_memory))
 }
 
-# Flags for CPU kernels of one instruction set, which compile several times faster: with sanitizers each takes
-# minutes. On x86 that is AVX2; Highway's own choice is one that it emulates, the slowest of all to compile.
-one_instruction_set() {
-  local march=
-  [ "$(uname -m)" != x86_64 ] || march="-march=x86-64-v3 -maes -mpclmul"
-  echo "-DHWY_COMPILE_ONLY_STATIC $march"
-}
-
 # configure DIR OPTION...: first configuration with Ninja; later ones keep the generator of DIR.
 configure() {
   local dir=$1 generator=()
@@ -88,4 +80,16 @@ configure() {
   [ -f "$dir/CMakeCache.txt" ] || generator=(-G Ninja)
   mkdir -p "$dir"
   cmake -S . -B "$dir" "${generator[@]}" "$@" >"$dir/configure.log" || { cat "$dir/configure.log"; return 1; }
+}
+
+# configure_sanitized DIR SANITIZERS OPTION...: with clang, which compiles with sanitizers twice as fast as GCC,
+# and CPU kernels of one instruction set, as each takes minutes. On x86 that is AVX2; Highway's own choice is one
+# that it emulates, the slowest of all to compile.
+configure_sanitized() {
+  local dir=$1 sanitizers=$2 march=
+  shift 2
+  [ "$(uname -m)" != x86_64 ] || march="-march=x86-64-v3 -maes -mpclmul"
+  configure "$dir" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    "-DCMAKE_CXX_FLAGS=${CXXFLAGS:-} -DHWY_COMPILE_ONLY_STATIC $march" \
+    "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" "-DKUIPER_SANITIZE=$sanitizers" "$@"
 }
