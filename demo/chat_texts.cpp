@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "demo/options.h"
 #include "demo/report.h"
@@ -18,8 +19,8 @@ namespace {
 constexpr char kHelpBeforeSet[] = R"(/help, /?            this list
 /clear, /reset       forget the conversation and its keys and values
 /regen               answer the last message again
-/undo                take back the last message and its answer, or what waits for the
-                     next one
+/undo                take back the last message and its answer, or what waits
+                     for the next one
 /system [TEXT]       show or set the system message
 /think on|off|auto   thinking of Qwen3
 )";
@@ -40,8 +41,9 @@ constexpr char kHelpAfterSet[] = R"(
                      (or end each line but the last with a backslash)
 /quit, /exit, /bye   end the chat
 //text               a message that begins with a slash
-Ctrl-C stops an answer; at the prompt it clears the line, and twice it ends the chat.
-Arrows, Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and Ctrl-R bring back what was typed.)";
+Ctrl-C stops an answer; at the prompt it clears the line, and twice it ends
+the chat. Arrows and Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and
+Ctrl-R bring back what was typed.)";
 
 struct CommandName {
   const char* name;
@@ -75,7 +77,7 @@ struct Assignment {
 // NAME=VALUE at `*at`, which then is behind it. A value in double quotes may hold blanks, and \n,
 // \t, \" and \\ stand for what they do in C.
 StatusOr<Assignment> NextAssignment(const std::string& text, size_t* at) {
-  const size_t end = std::min(text.find_first_of(" \t", *at), text.size());
+  const size_t end = std::min(text.find_first_of(" \t\n", *at), text.size());
   const size_t equals = text.find('=', *at);
   if (equals >= end) {
     return Bad("/set: '" + text.substr(*at, end - *at) + "' is not NAME=VALUE",
@@ -108,6 +110,22 @@ std::string InQuotes(const std::string& text) {
   return quoted + '"';
 }
 
+// Words behind `line`, in lines that a terminal of 80 columns does not break.
+std::string InLines(std::string line, const std::vector<std::string>& words,
+                    const std::string& indent) {
+  constexpr size_t kWidth = 79;
+  std::string text;
+  for (const std::string& word : words) {
+    if (line.size() + 1 + word.size() > kWidth) {
+      text += line + "\n";
+      line = indent + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
+    }
+  }
+  return text + line;
+}
+
 // "; did you mean temp?" for what is no parameter of /set.
 std::string Suggestion(const std::string& name) {
   std::vector<std::string_view> names = {kOverflow};
@@ -132,20 +150,14 @@ Status SetParameter(const Parameter& parameter, const std::string& spelled,
 }  // namespace
 
 std::string ChatHelp() {
-  constexpr size_t kWidth = 96;
-  std::string text, line = "/set [NAME=VALUE...] show or change";
-  const char* separator = " ";
+  std::vector<std::string> names;
   for (const Parameter& parameter : Parameters()) {
-    if (!parameter.in_chats) continue;
-    if (line.size() + parameter.typed_name.size() + 2 > kWidth) {
-      text += line + ",\n";
-      line = std::string(21, ' ');
-      separator = "";
-    }
-    line += separator + parameter.typed_name;
-    separator = ", ";
+    if (parameter.in_chats) names.push_back(parameter.typed_name + ",");
   }
-  return kHelpBeforeSet + text + line + kHelpAfterSet;
+  names.back().pop_back();
+  return kHelpBeforeSet +
+         InLines("/set [NAME=VALUE...] show or change", names, std::string(21, ' ')) +
+         kHelpAfterSet;
 }
 
 std::string Trimmed(const std::string& text) {
@@ -206,8 +218,8 @@ std::string BlockTableText(const KvStats& kv, const BlockTable& table,
     return "the KV cache is one contiguous buffer (--paged-attention uses blocks)";
   using enum KvEvent::Kind;
   const std::string pool = Format(
-      "\npool: %d of %d blocks free; so far %ld allocated, %ld shared, %ld copied, %ld "
-      "evicted, %ld swapped out",
+      "\npool: %d of %d blocks free; so far %ld allocated, %ld shared,\n"
+      "      %ld copied, %ld evicted, %ld swapped out",
       map->num_free(), map->num_pages(), map->num_events(kAllocate), map->num_events(kShare),
       map->num_events(kCopy), map->num_events(kEvict), map->num_events(kSwapOut));
   if (table.turn == 0) return "block table: none, there is no answer yet" + pool;
@@ -247,7 +259,7 @@ Status ApplySettings(const std::string& assignments, Request* parameters, bool* 
   Request changed = *parameters;
   bool drops = *drop_oldest;
   std::set<std::string> seen;
-  for (size_t at = 0; (at = assignments.find_first_not_of(" \t", at)) != std::string::npos;) {
+  for (size_t at = 0; (at = assignments.find_first_not_of(" \t\n", at)) != std::string::npos;) {
     KU_ASSIGN_OR_RETURN(const Assignment word, NextAssignment(assignments, &at));
     std::string name = word.name;
     std::replace(name.begin(), name.end(), '-', '_');
@@ -271,21 +283,22 @@ Status ApplySettings(const std::string& assignments, Request* parameters, bool* 
   return OkStatus();
 }
 
-std::string DescribeSettings(const Request& parameters, bool drop_oldest) {
+std::string DescribeSettings(const Request& parameters, bool drop_oldest,
+                             const std::string& title) {
   Request copy = parameters;
-  std::string text;
+  std::vector<std::string> settings;
   for (const Parameter& parameter : Parameters()) {
     if (!parameter.in_chats) continue;
+    const std::string name = parameter.typed_name + "=";
     const Variable variable = parameter.of(copy);
     if (auto* const* strings = std::get_if<std::vector<std::string>*>(&variable)) {
-      for (const std::string& value : **strings) {
-        text += parameter.typed_name + "=" + InQuotes(value) + " ";
-      }
+      for (const std::string& value : **strings) settings.push_back(name + InQuotes(value));
       if (!(*strings)->empty()) continue;
     }
-    text += parameter.typed_name + "=" + VariableText(variable, parameter.limits) + " ";
+    settings.push_back(name + VariableText(variable, parameter.limits));
   }
-  return text + kOverflow + "=" + VariableText(OverflowNames(&drop_oldest));
+  settings.push_back(std::string(kOverflow) + "=" + VariableText(OverflowNames(&drop_oldest)));
+  return InLines(title, settings, "");
 }
 
 }  // namespace kuiper::demo

@@ -88,6 +88,7 @@ void Console::Answer(std::string_view text) {
   EndProgress();
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  answer_is_open_ = output_is_terminal_ && text.back() != '\n';
   if (written) return;
   if (errno == EPIPE) {  // SIGPIPE was ignored by whoever started us
     std::signal(SIGPIPE, SIG_DFL);
@@ -99,6 +100,8 @@ void Console::Answer(std::string_view text) {
 
 void Console::WriteError(const std::string& text) {
   EndProgress();
+  if (answer_is_open_ && error_is_terminal_) std::fputc('\n', stderr);
+  answer_is_open_ = false;
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
 }
@@ -144,6 +147,7 @@ void Console::Reply(const std::string& text) {
 
 void Console::Prompt(const char* text) {
   if (is_dialogue()) Answer(text);
+  answer_is_open_ = false;  // the line ends with what is typed
 }
 
 void Console::Progress(const std::function<std::string()>& text) {

@@ -81,6 +81,7 @@ class Console {
   bool dims_output_ = false;
   bool is_terse_ = false;
   bool progress_shown_ = false;
+  bool answer_is_open_ = false;  // on a terminal, within a line
   Clock::time_point progress_time_;
   std::FILE* log_file_ = nullptr;
   std::string log_path_;

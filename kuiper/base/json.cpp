@@ -42,6 +42,42 @@ void MergeRepeatedKeys(JsonNode* object) {
   object->items.resize(kept);
 }
 
+// The bytes of a document without the spaces that indent its lines, which are half of a
+// tokenizer.json and which the parser takes one by one. No string goes over the end of a line, so
+// that this needs no parser.
+class UnindentedBytes {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  UnindentedBytes(const char* at, const char* end) : at_(at), end_(end) {}
+  reference operator*() const { return *at_; }
+  UnindentedBytes& operator++() {
+    if (*at_++ == '\n') {
+      while (at_ != end_ && *at_ == ' ') ++at_;
+    }
+    return *this;
+  }
+  bool operator==(const UnindentedBytes& other) const { return at_ == other.at_; }
+  bool operator!=(const UnindentedBytes& other) const { return at_ != other.at_; }
+  const char* at() const { return at_; }
+
+ private:
+  const char* at_;
+  const char* end_;
+};
+
+// The byte of `text`, from 1 on, that is number `position` of those without indentation.
+size_t ByteOf(std::string_view text, size_t position) {
+  const char* end = text.data() + text.size();
+  UnindentedBytes byte(text.data(), end);
+  for (size_t i = 1; i < position && byte.at() != end; ++i) ++byte;
+  return byte.at() - text.data() + 1;
+}
+
 }  // namespace
 
 const JsonNode* JsonNode::Find(std::string_view key) const {
@@ -67,7 +103,7 @@ std::optional<double> JsonNode::AsDouble() const {
 // Passes on the events of nlohmann's parser, which itself does not recurse.
 class JsonSax : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit JsonSax(JsonEvents* events) : events_(*events) {}
+  JsonSax(std::string_view text, JsonEvents* events) : text_(text), events_(*events) {}
 
   bool null() override { return events_.Value({}); }
   bool boolean(bool value) override {
@@ -91,7 +127,7 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return --depth_, events_.EndArray(); }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    return events_.Fail("invalid JSON at byte " + std::to_string(position));
+    return events_.Fail("invalid JSON at byte " + std::to_string(ByteOf(text_, position)));
   }
 
  private:
@@ -103,14 +139,16 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
     return events_.Fail("nested deeper than " + std::to_string(JsonEvents::kMaxDepth));
   }
 
+  std::string_view text_;
   JsonEvents& events_;
   size_t depth_ = 0;
 };
 
 Status JsonEvents::Read(std::string_view text, StatusCode code, const std::string& name) {
-  const char* begin = text.data() == nullptr ? "" : text.data();
-  JsonSax sax(this);
-  if (nlohmann::json::sax_parse(begin, begin + text.size(), &sax)) return OkStatus();
+  const char* end = text.data() + text.size();
+  JsonSax sax(text, this);
+  if (nlohmann::json::sax_parse(UnindentedBytes(text.data(), end), UnindentedBytes(end, end), &sax))
+    return OkStatus();
   return Status(code, name + ": " + error_);
 }
 

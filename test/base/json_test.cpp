@@ -18,6 +18,10 @@ TEST(Json, NamesTheByteOfAnError) {
   EXPECT_EQ(ErrorOf(""), "x: invalid JSON at byte 1");
   EXPECT_EQ(ErrorOf("{\"a\": 1,}"), "x: invalid JSON at byte 9");
   EXPECT_EQ(ErrorOf("[1] 2"), "x: invalid JSON at byte 5");
+  EXPECT_EQ(ErrorOf("[\n    1,\n    x]"), "x: invalid JSON at byte 14");
+  EXPECT_EQ(ErrorOf("{\n  \"a\n  b\": 1}"), "x: invalid JSON at byte 7");
+  EXPECT_EQ(ErrorOf("[\n   "), "x: invalid JSON at byte 6");
+  EXPECT_EQ(ErrorOf("[tr\n  ue]"), "x: invalid JSON at byte 4");
   EXPECT_EQ(ErrorOf("[1e999]"), "x: invalid JSON at byte 6");
   EXPECT_EQ(ErrorOf("\"\xff\""), "x: invalid JSON at byte 2");
 }

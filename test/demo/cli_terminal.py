@@ -246,6 +246,13 @@ class Look(TerminalTest):
                 self.assertEqual(text in shown, verbose, shown)
             self.leave(t)
 
+    def test_lines_are_not_glued_to_the_answer(self):
+        t = self.start("-p", "Hi", "-n", "40", "--ignore-eos", "--think", "off", "--paged-attention", "-v")
+        self.assertEqual(t.end(), 0)
+        before = re.findall(rb"(..)KV cache: request", t.shown, re.S)
+        self.assertGreater(len(before), 2, t.shown)
+        self.assertEqual(set(before), {b"\r\n"}, t.shown)
+
     def test_thinking_is_dimmed_as_it_comes(self):
         t = self.chat("-n", "60")
         shown = t.ask(b"What is 2 + 3?")

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "demo/chat_texts.h"
@@ -92,6 +93,19 @@ TEST(ChatCommands, TheNearestNameIsSuggested) {
   EXPECT_EQ(CommandOf("/quits"), "");
 }
 
+TEST(ChatTexts, ListsFitInto80Columns) {
+  const auto lines_of = [](const std::string& text) {
+    std::istringstream lines(text);
+    int num_lines = 0;
+    for (std::string line; std::getline(lines, line); ++num_lines)
+      EXPECT_LT(line.size(), 80u) << line;
+    return num_lines;
+  };
+  EXPECT_GT(lines_of(ChatHelp()), 20);
+  EXPECT_GT(lines_of(DescribeSettings(Request(), true)), 1);
+  EXPECT_GT(lines_of(DescribeSettings(Request(), true, "settings:")), 1);
+}
+
 TEST(ChatTexts, PathsMayBeInQuotes) {
   EXPECT_EQ(TypedPath("'a b.png'"), "a b.png");
   EXPECT_EQ(TypedPath("\"a b.png\""), "a b.png");
@@ -129,8 +143,8 @@ TEST(ChatTexts, TheBlockTableSaysWhatItIs) {
   tell(kFree, 1, 7, 0, 7);
   ASSERT_TRUE(map->status().ok()) << map->status().message();
   const std::string pool =
-      "\npool: 7 of 8 blocks free; so far 2 allocated, 1 shared, 0 copied, 0 evicted, 0 swapped "
-      "out";
+      "\npool: 7 of 8 blocks free; so far 2 allocated, 1 shared,\n"
+      "      0 copied, 0 evicted, 0 swapped out";
   EXPECT_EQ(BlockTableText(kv, {}, map), "block table: none, there is no answer yet" + pool);
   EXPECT_EQ(BlockTableText(kv, {3, 21, {4, 7}}, map),
             "block table: turn 3, 2 blocks of 16 tokens, 21 tokens\n"
