@@ -153,8 +153,8 @@ void Chat::Show() {
                      engine_->device_description() + "\n" + SystemText(conversation_) + "\n";
   if (chat_.family == ChatFamily::kQwen3) text += ThinkingText(chat_) + "\n";
   if (!options.session_file.empty()) text += "session: " + options.session_file + "\n";
-  console_.Reply(text + ContextText() + "\n" +
-                 DescribeSettings(parameters_, options.drop_oldest, "settings:"));
+  console_.Reply(text + ContextText() + "\nsettings:\n" +
+                 DescribeSettings(parameters_, options.drop_oldest));
 }
 
 std::string Chat::ContextText() const {

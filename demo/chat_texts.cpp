@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "demo/console.h"
 #include "demo/options.h"
 #include "demo/report.h"
 #include "kuiper/base/text.h"
@@ -110,22 +111,6 @@ std::string InQuotes(const std::string& text) {
   return quoted + '"';
 }
 
-// Words behind `line`, in lines that a terminal of 80 columns does not break.
-std::string InLines(std::string line, const std::vector<std::string>& words,
-                    const std::string& indent) {
-  constexpr size_t kWidth = 79;
-  std::string text;
-  for (const std::string& word : words) {
-    if (line.size() + 1 + word.size() > kWidth) {
-      text += line + "\n";
-      line = indent + word;
-    } else {
-      line += (line.empty() ? "" : " ") + word;
-    }
-  }
-  return text + line;
-}
-
 // "; did you mean temp?" for what is no parameter of /set.
 std::string Suggestion(const std::string& name) {
   std::vector<std::string_view> names = {kOverflow};
@@ -150,14 +135,13 @@ Status SetParameter(const Parameter& parameter, const std::string& spelled,
 }  // namespace
 
 std::string ChatHelp() {
-  std::vector<std::string> names;
+  const std::string set = "/set [NAME=VALUE...] ";
+  std::vector<std::string> words = {"show", "or", "change"};
   for (const Parameter& parameter : Parameters()) {
-    if (parameter.in_chats) names.push_back(parameter.typed_name + ",");
+    if (parameter.in_chats) words.push_back(parameter.typed_name + ",");
   }
-  names.back().pop_back();
-  return kHelpBeforeSet +
-         InLines("/set [NAME=VALUE...] show or change", names, std::string(21, ' ')) +
-         kHelpAfterSet;
+  words.back().pop_back();
+  return kHelpBeforeSet + set + Wrapped(words, set.size()) + kHelpAfterSet;
 }
 
 std::string Trimmed(const std::string& text) {
@@ -283,8 +267,7 @@ Status ApplySettings(const std::string& assignments, Request* parameters, bool* 
   return OkStatus();
 }
 
-std::string DescribeSettings(const Request& parameters, bool drop_oldest,
-                             const std::string& title) {
+std::string DescribeSettings(const Request& parameters, bool drop_oldest) {
   Request copy = parameters;
   std::vector<std::string> settings;
   for (const Parameter& parameter : Parameters()) {
@@ -298,7 +281,7 @@ std::string DescribeSettings(const Request& parameters, bool drop_oldest,
     settings.push_back(name + VariableText(variable, parameter.limits));
   }
   settings.push_back(std::string(kOverflow) + "=" + VariableText(OverflowNames(&drop_oldest)));
-  return InLines(title, settings, "");
+  return Wrapped(settings, 0);
 }
 
 }  // namespace kuiper::demo

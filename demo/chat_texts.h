@@ -54,9 +54,7 @@ Status UnknownCommand(const std::string& name);
 
 // "temp=0.7 stop=\"a b\" overflow=error" into where it belongs; all or nothing.
 Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest);
-// `title` and all settings, in lines of fewer than 80 columns. ApplySettings takes what comes
-// without a title.
-std::string DescribeSettings(const Request& parameters, bool drop_oldest,
-                             const std::string& title = "");
+// ApplySettings takes it.
+std::string DescribeSettings(const Request& parameters, bool drop_oldest);
 
 }  // namespace kuiper::demo

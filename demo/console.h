@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "demo/options.h"
 #include "kuiper/base/clock.h"
@@ -16,6 +17,9 @@ namespace kuiper::demo {
 
 // In half intensity, as terminals show it.
 std::string Dimmed(const std::string& text);
+
+// Words in lines that end before column 80; those behind the first begin at `column`.
+std::string Wrapped(const std::vector<std::string>& words, size_t column);
 
 class Console {
  public:

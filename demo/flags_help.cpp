@@ -1,34 +1,15 @@
 // What --help prints about flags.
-#include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "demo/args.h"
+#include "demo/console.h"
 
 namespace kuiper::demo {
 namespace {
 
-constexpr size_t kWidth = 80;  // of a terminal
-
 bool IsOn(const Flag& flag) {
   return IsSwitch(flag.variable) && VariableText(flag.variable) == "true";
-}
-
-// The text in lines that end before column 80; those behind the first begin at `column`.
-std::string Wrapped(const std::string& text, size_t column) {
-  std::string lines;
-  size_t at = column;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    if (at > column && at + end - begin >= kWidth) {
-      lines.back() = '\n';  // instead of the blank
-      lines.append(column, ' ');
-      at = column;
-    }
-    lines += text.substr(begin, end - begin) + ' ';
-    at += end - begin + 1;
-    begin = end + 1;
-  }
-  if (!lines.empty()) lines.pop_back();
-  return lines;
 }
 
 // "-n, --max-tokens N, --other-name"
@@ -59,7 +40,8 @@ std::string FlagHelp(const FlagTable& table, const Flag& flag) {
                                 : "\n" + std::string(kColumn, ' ');
   const std::string what =
       flag.use == FlagUse::kNoEffect ? "accepted, has no effect" : flag.help + DefaultText(flag);
-  return text + Wrapped(what, kColumn) + "\n";
+  std::istringstream words(what);
+  return text + Wrapped({std::istream_iterator<std::string>(words), {}}, kColumn) + "\n";
 }
 
 }  // namespace

@@ -35,6 +35,14 @@ NamedValues OneScenario(const Scenario** chosen) {
   return named;
 }
 
+// "rates, throughput, prefix"
+std::string ScenarioNames() {
+  std::string names;
+  for (const Scenario& scenario : kScenarios)
+    names += (names.empty() ? "" : ", ") + std::string(scenario.name);
+  return names;
+}
+
 demo::Flag AttentionFlag(AttentionKind* kind) {
   using enum AttentionKind;
   return demo::MakeFlag(
@@ -134,7 +142,9 @@ std::vector<FlagRow> EngineRows(BenchOptions& o) {
   EngineConfig& e = o.config;
   Workload& w = o.workload;
   return {
-      {MakeFlag("scenario", OneScenario(&o.scenario), "what is measured"), all},
+      {MakeFlag("scenario", OneScenario(&o.scenario), "what is measured: " + ScenarioNames(), {},
+                "NAME"),
+       all},
       {MakeFlag("invent", &o.invent, "random weights in these shapes", {}, "CONFIG.json"), all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
       {HeadTypeFlag(&e.int8_head), heads},

@@ -16,8 +16,7 @@
 namespace kuiper::tools {
 
 constexpr const char* kBenchUsage =
-    "kuiper_bench MODEL | kuiper_bench --invent CONFIG.json | kuiper_bench --scenario "
-    "memory|scheduler | kuiper_bench --scenario serve --url URL [options]";
+    "kuiper_bench [MODEL | --invent CONFIG.json | --url URL] [options]";
 
 // What --scenario names.
 struct Scenario {

@@ -134,7 +134,7 @@ class Chat(CliTest):
         self.assertIn('stop="a b" stop="c"', r.err)
         self.assertIn("stop= ", r.err)
         for line in ("model: tiny-qwen3 (", "system message: ", "thinking: auto (on)",
-                     "context: ", "settings: temp=0 ", "session: " + session):
+                     "context: ", "settings:\ntemp=0 ", "session: " + session):
             self.assertIn("\n" + line, r.err)
         r = self.run_cli(self.qwen3, "--device", "cpu", *self.ARGS, stdin="/read /nonexistent\n")
         self.assertEqual(r.rc, 5)

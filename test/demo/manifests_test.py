@@ -77,7 +77,7 @@ def ray(folder):
         config = yaml.safe_load(f)
     if importlib.util.find_spec("ray") is not None:
         from ray.serve.schema import ServeDeploySchema
-        ServeDeploySchema.parse_obj(config)
+        ServeDeploySchema.model_validate(config)
         print("ok: Ray's types take its configuration")
     application = config["applications"][0]
     deployment = application["deployments"][0]

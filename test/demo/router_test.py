@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,19 +16,13 @@ import time
 import urllib.error
 import urllib.request
 
-from served import Server, cached_tokens, post
+from served import Server, cached_tokens, free_port, post
 
 if importlib.util.find_spec("sglang_router") is None:
     print("skipped: sglang-router is not installed")
     sys.exit(77)
 
 NUM_CHATS, PAGE = 6, 4
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Router:

@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -43,6 +44,12 @@ class Server:
     def get(self, path):
         with urllib.request.urlopen(self.url + path) as response:
             return response.read().decode()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def post(url, body):

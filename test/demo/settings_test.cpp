@@ -103,7 +103,6 @@ TEST(ChatTexts, ListsFitInto80Columns) {
   };
   EXPECT_GT(lines_of(ChatHelp()), 20);
   EXPECT_GT(lines_of(DescribeSettings(Request(), true)), 1);
-  EXPECT_GT(lines_of(DescribeSettings(Request(), true, "settings:")), 1);
 }
 
 TEST(ChatTexts, PathsMayBeInQuotes) {
