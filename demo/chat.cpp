@@ -8,6 +8,7 @@
 #include "demo/prompt_source.h"
 #include "demo/report.h"
 #include "demo/signals.h"
+#include "kuiper/base/trim.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -51,7 +52,7 @@ int Chat::Loop(int input_fd) {
 }
 
 bool Chat::Handle(const std::string& message) {
-  const std::string trimmed = Trimmed(message);
+  const std::string trimmed(Trimmed(message));
   if (trimmed.empty()) return true;
   const bool one_line = message.find('\n') == std::string::npos;
   const bool literal = trimmed.starts_with("//");

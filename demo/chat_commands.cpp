@@ -4,6 +4,7 @@
 #include "demo/exit_code.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
+#include "kuiper/base/trim.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -20,7 +21,7 @@ bool Chat::Command(const std::string& line) {
   const std::string word = line.substr(0, space);
   const std::string name = CommandOf(word);
   if (name == "/quit") return false;
-  const std::string rest = space == std::string::npos ? "" : Trimmed(line.substr(space));
+  const std::string rest(Trimmed(std::string_view(line).substr(word.size())));
   const Status status = name.empty() ? UnknownCommand(word) : RunCommand(name, rest);
   if (!status.ok()) Fail(status, false);
   return true;

@@ -10,7 +10,6 @@
 #include "demo/options.h"
 #include "demo/report.h"
 #include "kuiper/base/text.h"
-#include "kuiper/base/trim.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
 
@@ -142,10 +141,6 @@ std::string ChatHelp() {
   }
   words.back().pop_back();
   return kHelpBeforeSet + set + Wrapped(words, set.size()) + kHelpAfterSet;
-}
-
-std::string Trimmed(const std::string& text) {
-  return std::string(kuiper::Trimmed(text));
 }
 
 std::string TypedPath(const std::string& path) {

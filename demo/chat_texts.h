@@ -24,9 +24,6 @@ struct ChatTotals {
   double decode_ms = 0;
 };
 
-// Without blanks and line breaks around it.
-std::string Trimmed(const std::string& text);
-
 // The path that is meant by one typed in a chat: without the quotes that a terminal puts around
 // what is dropped on it, and "~/" is the home folder, as in a shell.
 std::string TypedPath(const std::string& path);

@@ -2,9 +2,9 @@
 
 #include <fstream>
 
-#include "demo/chat_texts.h"
 #include "demo/flags.h"
 #include "kuiper/base/text.h"
+#include "kuiper/base/trim.h"
 
 namespace kuiper::demo {
 namespace {
@@ -12,8 +12,9 @@ namespace {
 // "NAME = VALUE" -> "--NAME=VALUE"
 std::string ArgumentOf(const std::string& line) {
   const size_t equals = line.find('=');
-  const std::string name = "--" + Trimmed(line.substr(0, equals));
-  return equals == std::string::npos ? name : name + "=" + Trimmed(line.substr(equals + 1));
+  const std::string name = "--" + std::string(Trimmed(line.substr(0, equals)));
+  return equals == std::string::npos ? name
+                                     : name + "=" + std::string(Trimmed(line.substr(equals + 1)));
 }
 
 // Whether the line is a flag of its own, of those that a file may have.
@@ -36,7 +37,7 @@ StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>
   std::vector<std::string> all;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    line = Trimmed(line);
+    line = std::string(Trimmed(line));
     if (line.empty() || line[0] == '#') continue;
     all.push_back(ArgumentOf(line));
     const Status checked = CheckLine(all.back(), program);
