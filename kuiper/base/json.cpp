@@ -110,15 +110,13 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
     return events_.Value({.type = JsonNode::Type::kBool, .boolean = value});
   }
   bool number_integer(number_integer_t value) override { return Int(std::to_string(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return Int(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return events_.Unsigned(value); }
   bool number_float(number_float_t value, const string_t& text) override {
     // The parser also reports integers beyond 64 bits here; Python keeps their digits.
     if (text.find_first_of(".eE") == std::string::npos) return Int(text);
     return events_.Value({.type = JsonNode::Type::kFloat, .text = PythonFloat(value)});
   }
-  bool string(string_t& value) override {
-    return events_.Value({.type = JsonNode::Type::kString, .text = std::move(value)});
-  }
+  bool string(string_t& value) override { return events_.String(std::move(value)); }
   bool binary(binary_t&) override { return events_.Fail("binary value"); }
   bool start_object(size_t) override { return events_.BeginObject() && Deeper(); }
   bool key(string_t& value) override { return events_.Key(std::move(value)); }
@@ -150,6 +148,14 @@ Status JsonEvents::Read(std::string_view text, StatusCode code, const std::strin
   if (nlohmann::json::sax_parse(UnindentedBytes(text.data(), end), UnindentedBytes(end, end), &sax))
     return OkStatus();
   return Status(code, name + ": " + error_);
+}
+
+bool JsonEvents::String(std::string text) {
+  return Value({.type = JsonNode::Type::kString, .text = std::move(text)});
+}
+
+bool JsonEvents::Unsigned(uint64_t number) {
+  return Value({.type = JsonNode::Type::kInt, .text = std::to_string(number)});
 }
 
 bool JsonEvents::Fail(std::string message) {

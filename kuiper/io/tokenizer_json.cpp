@@ -10,19 +10,17 @@ namespace {
 class TokenizerJsonReader : public JsonTreeBuilder {
  public:
   bool Value(JsonNode value) override {
-    switch (state_) {
-      case State::kTree:
-        return JsonTreeBuilder::Value(std::move(value));
-      case State::kVocab:
-        if (value.type != JsonNode::Type::kInt) return WrongType();
-        vocab_.back().id = std::min(value.AsInt().value_or(kMaxTokenId + 1), kMaxTokenId + 1);
-        return true;
-      case State::kMerges:
-        return value.IsString() ? SpacedMerge(value.text) : WrongType();
-      case State::kMergePair:
-        return value.IsString() ? MergePart(std::move(value.text)) : WrongType();
-    }
-    return false;
+    return IsTree() ? JsonTreeBuilder::Value(std::move(value)) : WrongType();
+  }
+  bool String(std::string text) override {
+    if (state_ == State::kMerges) return SpacedMerge(text);
+    if (state_ == State::kMergePair) return MergePart(std::move(text));
+    return JsonTreeBuilder::String(std::move(text));
+  }
+  bool Unsigned(uint64_t number) override {
+    if (state_ != State::kVocab) return JsonTreeBuilder::Unsigned(number);
+    vocab_.back().id = static_cast<int64_t>(std::min(number, uint64_t{kMaxTokenId + 1}));
+    return true;
   }
   bool BeginObject() override {
     if (state_ == State::kTree && IsModelKey("vocab")) {
