@@ -232,7 +232,7 @@ std::string PythonFloat(double value) {
   const int count = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     out += digits[0];
-    if (count > 1) out += "." + digits.substr(1);
+    if (count > 1) (out += '.') += digits.substr(1);
     const int magnitude = std::abs(exponent);
     out += exponent < 0 ? "e-" : "e+";
     if (magnitude < 10) out += '0';
