@@ -121,8 +121,7 @@ StatusOr<std::unique_ptr<BpeModel>> BpeModel::Create(TokenizerSpec* spec, const 
   KU_RETURN_IF_ERROR(model->ReadVocab(spec, name));
   KU_RETURN_IF_ERROR(model->ReadMerges(*spec, name));
   KU_RETURN_IF_ERROR(model->ReadSymbols(*spec, name));
-  spec->merges.clear();
-  spec->merges.shrink_to_fit();
+  spec->merges = {};
   return model;
 }
 
@@ -154,7 +153,7 @@ Status BpeModel::ReadVocab(TokenizerSpec* spec, const std::string& name) {
 }
 
 // The id of both parts together, which `guess` may be.
-std::optional<int32_t> BpeModel::FindMerged(const std::string& left, const std::string& right,
+std::optional<int32_t> BpeModel::FindMerged(std::string_view left, std::string_view right,
                                             size_t guess) const {
   std::string_view content;
   if (guess < contents_.size()) content = contents_[guess];
@@ -162,7 +161,7 @@ std::optional<int32_t> BpeModel::FindMerged(const std::string& left, const std::
       content.ends_with(right)) {
     return static_cast<int32_t>(guess);
   }
-  return Find(left + right);
+  return Find(std::string(left).append(right));
 }
 
 Status BpeModel::ReadMerges(const TokenizerSpec& spec, const std::string& name) {
@@ -177,17 +176,18 @@ Status BpeModel::ReadMerges(const TokenizerSpec& spec, const std::string& name) 
     const size_t end = std::min(begin + kTogether, spec.merges.size());
     parts.clear();
     for (size_t rank = begin; rank < end; ++rank) {
-      parts.push_back(spec.merges[rank].first);
-      parts.push_back(spec.merges[rank].second);
+      parts.push_back(spec.merges.left(rank));
+      parts.push_back(spec.merges.right(rank));
     }
     index_.FindAll(parts, ids);
     for (size_t i = 0; i < parts.size(); i += 2) merges_.Prefetch(ids[i], ids[i + 1]);
     for (size_t rank = begin; rank < end; ++rank) {
-      const auto& [left, right] = spec.merges[rank];
+      const std::string_view left = spec.merges.left(rank), right = spec.merges.right(rank);
       const int32_t left_id = ids[2 * (rank - begin)], right_id = ids[2 * (rank - begin) + 1];
       const auto merged_id = FindMerged(left, right, guess);
       if (left_id < 0 || right_id < 0 || !merged_id) {
-        const std::string unknown = left_id < 0 ? left : right_id < 0 ? right : left + right;
+        std::string unknown(left_id < 0 ? left : right);
+        if (left_id >= 0 && right_id >= 0) unknown.insert(0, left);
         return bad(rank, ": \"" + unknown + "\" is not in the vocabulary");
       }
       guess = static_cast<size_t>(*merged_id) + 1;

@@ -113,7 +113,7 @@ class BpeModel {
  private:
   Status ReadVocab(TokenizerSpec* spec, const std::string& name);
   Status ReadMerges(const TokenizerSpec& spec, const std::string& name);
-  std::optional<int32_t> FindMerged(const std::string& left, const std::string& right,
+  std::optional<int32_t> FindMerged(std::string_view left, std::string_view right,
                                     size_t guess) const;
   Status ReadSymbols(const TokenizerSpec& spec, const std::string& name);
   void AppendSymbols(std::string_view word, std::vector<int32_t>* ids) const;

@@ -9,8 +9,15 @@ namespace {
 // tree into arrays: one pass, no tree node per token.
 class TokenizerJsonReader : public JsonTreeBuilder {
  public:
+  explicit TokenizerJsonReader(size_t json_bytes) {
+    constexpr size_t kBytesPerEntry = 64;  // those of Qwen have 75, with merges; a guess
+    vocab_.reserve(json_bytes / kBytesPerEntry);
+  }
+
   bool Value(JsonNode value) override {
-    return IsTree() ? JsonTreeBuilder::Value(std::move(value)) : WrongType();
+    if (IsTree()) return JsonTreeBuilder::Value(std::move(value));
+    const bool out_of_range = state_ == State::kVocab && value.type == JsonNode::Type::kInt;
+    return out_of_range ? Unsigned(kMaxTokenId + 1) : WrongType();
   }
   bool String(std::string text) override {
     if (state_ == State::kMerges) return SpacedMerge(text);
@@ -82,7 +89,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     return Fail("model.merges: entry " + std::to_string(merges_.size()) +
                 " is not a pair of tokens");
   }
-  bool SpacedMerge(const std::string& value) {
+  bool SpacedMerge(std::string_view value) {
     const size_t space = value.find(' ');
     if (space == std::string::npos || value.find(' ', space + 1) != std::string::npos)
       return BadMerge();
@@ -90,13 +97,13 @@ class TokenizerJsonReader : public JsonTreeBuilder {
   }
   bool MergePart(std::string value) {
     if (num_parts_ == 2) return BadMerge();
-    if (num_parts_++ > 0) return AddMerge(std::move(left_), std::move(value));
+    if (num_parts_++ > 0) return AddMerge(left_, value);
     left_ = std::move(value);
     return true;
   }
-  bool AddMerge(std::string left, std::string right) {
+  bool AddMerge(std::string_view left, std::string_view right) {
     if (merges_.size() == kMaxEntries) return TooMany("model.merges");
-    merges_.emplace_back(std::move(left), std::move(right));
+    merges_.Add(left, right);
     return true;
   }
   bool TooMany(const char* what) {
@@ -105,7 +112,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
 
   State state_ = State::kTree;
   std::vector<VocabEntry> vocab_;
-  std::vector<std::pair<std::string, std::string>> merges_;
+  MergeList merges_;
   std::string left_;
   int num_parts_ = 0;
 };
@@ -113,7 +120,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
 }  // namespace
 
 StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view json, const std::string& name) {
-  TokenizerJsonReader reader;
+  TokenizerJsonReader reader(json.size());
   KU_RETURN_IF_ERROR(reader.Read(json, StatusCode::kTokenizer, name));
   return reader.Take();
 }

@@ -16,7 +16,7 @@ namespace kuiper {
 struct TokenizerJson {
   JsonNode root;  // without model.vocab and model.merges
   std::vector<VocabEntry> vocab;
-  std::vector<std::pair<std::string, std::string>> merges;
+  MergeList merges;
 };
 
 StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view json, const std::string& name);

@@ -34,6 +34,31 @@ struct VocabEntry {
   int64_t id = 0;
 };
 
+// Pairs of tokens by rank, in one text: there are hundreds of thousands, of a few bytes each.
+class MergeList {
+ public:
+  // All together less than 4 GiB.
+  void Add(std::string_view left, std::string_view right) {
+    for (const std::string_view part : {left, right}) {
+      text_ += part;
+      ends_.push_back(static_cast<uint32_t>(text_.size()));
+    }
+  }
+  size_t size() const { return ends_.size() / 2; }
+  // The same places of memory until the next Add.
+  std::string_view left(size_t rank) const { return Part(2 * rank); }
+  std::string_view right(size_t rank) const { return Part(2 * rank + 1); }
+
+ private:
+  std::string_view Part(size_t i) const {
+    const uint32_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::string_view(text_).substr(begin, ends_[i] - begin);
+  }
+
+  std::string text_;
+  std::vector<uint32_t> ends_;  // of the left and the right part of each
+};
+
 struct TokenizerSpec {
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerStep> normalizer;
@@ -41,7 +66,7 @@ struct TokenizerSpec {
   bool byte_level = false;                  // the vocabulary spells bytes in GPT-2's alphabet
 
   std::vector<VocabEntry> vocab;
-  std::vector<std::pair<std::string, std::string>> merges;  // by rank
+  MergeList merges;
   std::optional<std::string> unk_token;
   bool fuse_unk = false;
   bool byte_fallback = false;
