@@ -270,6 +270,7 @@ def main():
     parser.add_argument("--disconnects", type=int, default=500)
     parser.add_argument("--pairs", type=int, default=5, help="of rates with a slow reader and without")
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--idle-only", action="store_true", help="streams beside idle connections, and no more")
     parser.add_argument("--any-memory", action="store_true", help="sanitizers keep what is freed")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -278,6 +279,8 @@ def main():
         server = Server(args, folder)
         try:
             beside_idle_connections(args, server)
+            if args.idle_only:
+                return
             slow_reader(args, server, args.pairs)
             clients_that_leave(args, server, dice)
             soak(args, server, dice)
