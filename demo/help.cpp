@@ -43,9 +43,8 @@ run have ended; a second signal ends at once.
 )";
 
 constexpr char kAfterQuantizeFlags[] = R"(
-MODEL is a Hugging Face directory, OUT one that is made. All linear layers but
-the head become codes; the rest is copied. A run that was ended, even by a kill,
-goes on where it was when it is started again.
+All linear layers but the head become codes; the rest is copied. A run that was
+ended, even by a kill, goes on where it was when it is started again.
 
 Output: one line on stdout; stderr has the error of each layer: with --method
 awq that of its outputs on the text, else that of its weights.
@@ -73,44 +72,43 @@ Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU
 instruction sets, and to the bit with Hugging Face.
 )";
 
+constexpr char kTokenizerIs[] =
+    "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n";
+constexpr char kOutIs[] = "OUT is the directory that is made.\n";
+
 // What differs between the programs in their help.
 struct HelpParts {
-  const char* needed;  // flags, behind MODEL [TOKENIZER]
+  const char* needed;  // behind MODEL, where most programs have [TOKENIZER]
   const char* what;
   const char* after_flags;
   const char* families = " (Qwen, Llama, Mistral).";
 };
 
 HelpParts PartsOf(FlagPrograms program) {
-  constexpr const char* kAll = " (Qwen, Qwen3-VL, Llama, Mistral).";
-  if (program == FlagPrograms::kBatch) {
-    return {"--input FILE --output FILE ", "Answers many requests at once", kAfterBatchFlags, kAll};
-  }
-  if (program == FlagPrograms::kServe) {
-    return {"", "Answers over HTTP", kAfterServeFlags, kAll};
-  }
-  if (program == FlagPrograms::kQuantize) {
-    return {"OUT ", "Quantizes the weights of a text model", kAfterQuantizeFlags};
-  }
-  if (program == FlagPrograms::kEval) {
-    return {"--text FILE ", "Computes how well a text model predicts a text", kAfterEvalFlags};
-  }
-  if (program == FlagPrograms::kVision) {
-    return {"", "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
-  }
-  if (program == FlagPrograms::kAnyModel) return {"", "Runs a model", kAfterTextFlags, kAll};
-  return {"", "Runs a text model", kAfterTextFlags};
+  using enum FlagPrograms;
+  constexpr const char* kEvery = " (Qwen, Qwen3-VL, Llama, Mistral).";
+  constexpr const char* kFiles = "[TOKENIZER] --input FILE --output FILE";
+  constexpr const char* kOptional = "[TOKENIZER]";
+  if (program == kBatch) return {kFiles, "Answers many requests at once", kAfterBatchFlags, kEvery};
+  if (program == kServe) return {kOptional, "Answers over HTTP", kAfterServeFlags, kEvery};
+  if (program == kQuantize) return {"OUT", "Quantizes a text model", kAfterQuantizeFlags};
+  if (program == kVision)
+    return {kOptional, "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
+  if (program == kAnyModel) return {kOptional, "Runs a model", kAfterTextFlags, kEvery};
+  if (program != kEval) return {kOptional, "Runs a text model", kAfterTextFlags};
+  return {"[TOKENIZER] --text FILE", "Computes how well a text model predicts a text",
+          kAfterEvalFlags};
 }
 
 }  // namespace
 
 std::string HelpText(const Program& program, bool all) {
   const HelpParts parts = PartsOf(program.flags);
-  std::string text = std::string("usage: ") + program.name + " MODEL [TOKENIZER] " + parts.needed +
-                     "[options]\n\n" + parts.what + parts.families +
+  std::string text = std::string("usage: ") + program.name + " MODEL " + parts.needed +
+                     " [options]\n\n" + parts.what + parts.families +
                      "\n"
-                     "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
-                     "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n"
+                     "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n" +
+                     (program.flags == FlagPrograms::kQuantize ? kOutIs : kTokenizerIs) +
                      "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
   Options defaults;
   text += FlagsHelp(FlagsOf(program.flags, defaults), all);
