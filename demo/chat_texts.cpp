@@ -25,8 +25,9 @@ constexpr char kHelpBeforeSet[] = R"(/help, /?            this list
 /think on|off|auto   thinking of Qwen3
 )";
 constexpr char kHelpAfterSet[] = R"(
-                     stop="a b" ends answers before that text, stop= no longer does;
-                     overflow=drop-oldest|error: what becomes of the oldest turns
+                     stop="a b" ends answers before that text, stop= no longer
+                     does; overflow=drop-oldest|error: what becomes of the
+                     oldest turns
 /show                model, system message, settings
 /tokens              how full the context is
 /stats               totals of this chat

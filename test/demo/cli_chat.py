@@ -131,8 +131,8 @@ class Chat(CliTest):
         with open(session) as f:
             users = [m["content"] for m in json.load(f)["messages"] if m["role"] == "user"]
         self.assertEqual(users, ["one\ntwo\n\nWhat is it?", "Hi"])
-        self.assertIn('stop="a b" stop="c"', r.err)
-        self.assertIn("stop= ", r.err)
+        self.assertRegex(r.err, r'stop="a b"\sstop="c"')
+        self.assertRegex(r.err, r"stop=\s")
         for line in ("model: tiny-qwen3 (", "system message: ", "thinking: auto (on)",
                      "context: ", "settings:\ntemp=0 ", "session: " + session):
             self.assertIn("\n" + line, r.err)
