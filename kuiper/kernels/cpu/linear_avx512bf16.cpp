@@ -6,7 +6,8 @@
 #include "kuiper/kernels/cpu/avx512bf16.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
-// They take the place of some of Highway's for AVX-512, which a build for one instruction set has not.
+// They take the place of some of Highway's for AVX-512, which a build for one instruction set has
+// not.
 #if KU_HAS_AVX512BF16 && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <bit>
 #include <cstring>
