@@ -125,7 +125,7 @@ constexpr PairBytes kPairBytes = MakePairBytes();
 
 struct Int4Codes {
   using ZeroCode = __m512i;
-  static constexpr int kWeightChunkBytes = 16, kBlockChunks = 4;
+  static constexpr int kWeightChunkBytes = 16, kBlockChunks = 2, kBlockRows = 1;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
     return _mm512_load_si512(kFactorTables.of_zero[zero]);
   }
@@ -136,24 +136,37 @@ struct Int4Codes {
     const __m512i codes = _mm512_or_si512(pairs, _mm512_slli_epi32(pairs, 12));
     return (__m512bh)_mm512_permutexvar_epi16(codes, table);
   }
-  // Two chunks at a time: a 16-bit lane has the bytes of both with its code, which a shift brings
-  // to the index.
-  static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode table, __m512bh (&v)[4]) {
-    const __m512i codes = _mm512_loadu_si512(chunks), bytes = _mm512_load_si512(kPairBytes.at);
-    KU_UNROLL for (int i = 0; i < 4; i += 2) {
-      const __m512i at = i == 0 ? bytes : _mm512_or_si512(bytes, _mm512_set1_epi8(32));
-      const __m512i pairs = _mm512_permutexvar_epi8(at, codes);
-      const __m512i first = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(4 << 16));
-      const __m512i second = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(12 << 16 | 8));
-      v[i] = (__m512bh)_mm512_permutexvar_epi16(first, table);
-      v[i + 1] = (__m512bh)_mm512_permutexvar_epi16(second, table);
-    }
+  // A 16-bit lane has the bytes of both chunks with its code, which a shift brings to the index.
+  static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode table, __m512bh (&v)[2]) {
+    const __m512i codes =
+        _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunks)));
+    const __m512i pairs = _mm512_permutexvar_epi8(_mm512_load_si512(kPairBytes.at), codes);
+    const __m512i first = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(4 << 16));
+    const __m512i second = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(12 << 16 | 8));
+    v[0] = (__m512bh)_mm512_permutexvar_epi16(first, table);
+    v[1] = (__m512bh)_mm512_permutexvar_epi16(second, table);
   }
 };
 
+// Indices of bytes: the code of pair i, the even one or the odd one, to the lowest byte of lane i;
+// and the upper half of a lane to the lower.
+struct Int8Bytes {
+  alignas(64) uint8_t code[2][64];
+  alignas(64) uint8_t upper_half[64];
+};
+constexpr Int8Bytes MakeInt8Bytes() {
+  Int8Bytes bytes{};
+  for (int i = 0; i < 64; ++i) {
+    for (int odd = 0; odd < 2; ++odd) bytes.code[odd][i] = static_cast<uint8_t>(i / 4 * 2 + odd);
+    bytes.upper_half[i] = static_cast<uint8_t>(i % 16 | 2);
+  }
+  return bytes;
+}
+constexpr Int8Bytes kInt8Bytes = MakeInt8Bytes();
+
 struct Int8Codes {
   using ZeroCode = __m512i;
-  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1;
+  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1, kBlockRows = 2;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return _mm512_set1_epi32(zero); }
   static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode zero) {
     const __m512i pairs =
@@ -162,12 +175,29 @@ struct Int8Codes {
     const __m512i even = _mm512_sub_epi32(_mm512_and_si512(pairs, _mm512_set1_epi32(255)), zero);
     return PairFactors(_mm512_cvtepi32_ps(odd), _mm512_cvtepi32_ps(even));
   }
+  // A code becomes the lowest byte of 2^23 + code, from which 2^23 + zero is taken.
+  static HWY_INLINE __m512i Factors(__m512i codes, int odd, ZeroCode zero) {
+    constexpr __mmask64 kLowest = 0x1111111111111111;
+    const __m512i base = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
+    const __m512i sum =
+        _mm512_mask_permutexvar_epi8(base, kLowest, _mm512_load_si512(kInt8Bytes.code[odd]), codes);
+    return _mm512_castps_si512(
+        _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(_mm512_or_si512(base, zero))));
+  }
+  static HWY_INLINE void LoadBlock(const uint8_t* chunk, ZeroCode zero, __m512bh (&v)[1]) {
+    constexpr __mmask64 kLowerHalf = 0x3333333333333333;
+    const __m512i codes =
+        _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk)));
+    v[0] = (__m512bh)_mm512_mask_shuffle_epi8(Factors(codes, 1, zero), kLowerHalf,
+                                              Factors(codes, 0, zero),
+                                              _mm512_load_si512(kInt8Bytes.upper_half));
+  }
 };
 
 // As in linear_quantized.cpp.
 struct E4M3Codes {
   struct ZeroCode {};
-  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1;
+  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1, kBlockRows = 0;
   static HWY_INLINE ZeroCode MakeZero(int32_t) { return {}; }
   static HWY_INLINE __m512 Widen(__m256i sign, __m256i rest) {
     return _mm512_cvtph_ps(_mm256_or_si256(_mm256_and_si256(sign, _mm256_set1_epi16(-0x8000)),
@@ -184,13 +214,13 @@ template <class Codes>
 struct QuantizedModel : Bf16Model {
   using ZeroCode = typename Codes::ZeroCode;
   static constexpr int kWeightChunkBytes = Codes::kWeightChunkBytes;
-  static constexpr int kBlockChunks = Codes::kBlockChunks;
+  static constexpr int kBlockChunks = Codes::kBlockChunks, kBlockRows = Codes::kBlockRows;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return Codes::MakeZero(zero); }
   static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode zero, Vec (&v)[1]) {
     v[0] = Codes::Load(chunk, zero);
   }
   static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]) {
-    if constexpr (kBlockChunks > 1) Codes::LoadBlock(chunks, zero, v);
+    if constexpr (kBlockRows > 0) Codes::LoadBlock(chunks, zero, v);
   }
 };
 

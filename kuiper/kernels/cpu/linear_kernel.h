@@ -52,6 +52,12 @@ struct WeightRows {
   const int32_t* zeros = nullptr;
   int unit_stride = 0;
   int unit_chunks = 0;
+
+  void Skip(int rows) {
+    values += rows * stride;
+    scales += rows * unit_stride;
+    zeros += rows * unit_stride;
+  }
 };
 
 // `column` is a multiple of the kernel's chunk.
@@ -88,19 +94,24 @@ struct Prefetcher {
   }
 };
 
-// One tile of dot products over one range of K inside a fold block.
+// Tiles of dot products over one range of K inside a fold block.
 struct TileArgs {
   const uint8_t* x = nullptr;  // converted activations, whole chunks
   size_t x_stride = 0;         // bytes from row to row
   WeightRows w;                // as they are stored
   int k = 0;                   // elements
+  int tiles = 1;           // of rows of W side by side; more than one if this is the whole range
   float* lanes = nullptr;  // [rows of x][rows of W][16]: accumulators between calls, scratch else
   bool first = true;       // accumulators start at zero, not from `lanes`
   bool last = true;        // fold them into `sums`; else they stay in `lanes`
-  float* sums = nullptr;   // [rows of x][rows of W]
+  float* sums = nullptr;   // [rows of x][rows of W of all tiles]
   size_t sum_stride = 0;   // floats from row to row
   bool add = false;        // sums += fold, not sums = fold
-  Prefetcher next;         // into L1, next_lines with each chunk
+  // Into L1, next_lines with each chunk: the tile that is `ahead` of this one, of so many lines a
+  // row, and from the last ones on what is behind them.
+  int ahead = 1;
+  int lines = 0;
+  Prefetcher next;
   int next_lines = 0;
 };
 using TileFn = void (*)(TileArgs& args);

@@ -1,98 +1,126 @@
 // The micro-kernels of quantised weights over an instruction set M. Included like
 // linear_outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
 //   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps])
-// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit. An M that widens
-// several chunks at a lower price than one by one has kBlockChunks of them and
+// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit. An M that widens at a
+// lower price with registers that many rows of x need has kBlockRows, up to which they are free,
+// kBlockChunks, which it widens at a time, and
 //   void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]).
 
-// Accumulates the chunks [0, chunks) of one unit.
+// Accumulates one chunk of one unit.
 template <class M, int MR, int NR, int R>
-HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, const uint8_t* w, int unit,
-                               int chunks, int first, Prefetcher& next,
-                               typename M::Acc (&acc)[MR][NR][R]) {
-  typename M::ZeroCode zeros[NR];
-  KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] =
-      M::MakeZero(a.w.zeros[n * a.w.unit_stride + unit]);
-  int c = 0;
-  // With more rows of x the factors of a block would not fit the registers beside the sums.
-  if constexpr (M::kBlockChunks > 1 && MR == 1) {
-    for (; c + M::kBlockChunks <= chunks; c += M::kBlockChunks) {
-      next.Fetch<1>(M::kBlockChunks * a.next_lines);
-      KU_UNROLL for (int n = 0; n < NR; ++n) {
-        typename M::Vec b[M::kBlockChunks];
-        M::LoadBlock(w + n * a.w.stride, zeros[n], b);
-        KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) {
-          acc[0][n][0] = M::Multiply(b[i], M::LoadX(x + i * M::kChunkBytes, 0, 0), acc[0][n][0]);
-        }
-      }
-      x += M::kBlockChunks * M::kChunkBytes;
-      w += M::kBlockChunks * M::kWeightChunkBytes;
+HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w,
+                                size_t w_stride, int first, const typename M::ZeroCode (&zeros)[NR],
+                                typename M::Acc (&acc)[MR][NR][R]) {
+  KU_UNROLL for (int r = 0; r < R; ++r) {
+    typename M::Vec b[NR][M::kSteps];
+    KU_UNROLL for (int n = 0; n < NR; ++n) {
+      M::LoadCodes(w + n * w_stride, first + r, zeros[n], b[n]);
     }
-  }
-  for (; c < chunks; ++c, x += M::kChunkBytes, w += M::kWeightChunkBytes) {
-    next.Fetch<1>(a.next_lines);
-    KU_UNROLL for (int r = 0; r < R; ++r) {
-      typename M::Vec b[NR][M::kSteps];
-      KU_UNROLL for (int n = 0; n < NR; ++n) {
-        M::LoadCodes(w + n * a.w.stride, first + r, zeros[n], b[n]);
-      }
-      KU_UNROLL for (int m = 0; m < MR; ++m) {
-        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
-          const typename M::Vec v = M::Pin(M::LoadX(x + m * a.x_stride, first + r, s));
-          KU_UNROLL for (int n = 0; n < NR; ++n) {
-            acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
-          }
+    KU_UNROLL for (int m = 0; m < MR; ++m) {
+      KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+        const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
+        KU_UNROLL for (int n = 0; n < NR; ++n) {
+          acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
         }
       }
     }
   }
 }
 
-// As Tile. The lanes of the fold block wait beside those of a unit, in registers if there is room.
+// And M::kBlockChunks.
 template <class M, int MR, int NR>
-HWY_NOINLINE void QuantizedTile(TileArgs& a) {
-  constexpr int R = LiveVectors<M, MR, NR>();
-  constexpr int kVectors = kSumLanes / M::kVectorLanes;
-  const int chunks = (a.k + M::kChunk - 1) / M::kChunk;
-  Prefetcher next = a.next;
-  for (int first = 0; first < kVectors; first += R) {
-    const uint8_t* x = a.x;
-    const uint8_t* w = a.w.values;
-    float* const lanes = a.lanes + first * M::kVectorLanes;
-    typename M::Acc sums[MR][NR][R];
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-        KU_UNROLL for (int r = 0; r < R; ++r) sums[m][n][r] =
-            a.first ? M::Zero()
-                    : M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
-    for (int c = 0, unit = 0; c < chunks; c += a.w.unit_chunks, ++unit) {
-      const int here = chunks - c < a.w.unit_chunks ? chunks - c : a.w.unit_chunks;
-      typename M::Acc acc[MR][NR][R];
+HWY_INLINE void AccumulateBlock(const uint8_t* x, size_t x_stride, const uint8_t* w,
+                                size_t w_stride, const typename M::ZeroCode (&zeros)[NR],
+                                typename M::Acc (&acc)[MR][NR][1]) {
+  typename M::Vec b[NR][M::kBlockChunks];
+  KU_UNROLL for (int n = 0; n < NR; ++n) M::LoadBlock(w + n * w_stride, zeros[n], b[n]);
+  KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) KU_UNROLL for (int m = 0; m < MR; ++m) {
+    const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride + i * M::kChunkBytes, 0, 0));
+    KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] = M::Multiply(b[n][i], v, acc[m][n][0]);
+  }
+}
+
+// And the chunks [0, chunks) of one unit.
+template <class M, int MR, int NR, int R>
+HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w, int chunks,
+                               int first, Prefetcher& next, typename M::Acc (&acc)[MR][NR][R]) {
+  typename M::ZeroCode zeros[NR];
+  KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] = M::MakeZero(w.zeros[n * w.unit_stride]);
+  if constexpr (MR <= M::kBlockRows) {
+    constexpr int kUnit = 128 / M::kChunk;  // of most formats
+    if (chunks == kUnit) {
+      next.Fetch<1>(kUnit * a.next_lines);
+      KU_UNROLL for (int c = 0; c < kUnit; c += M::kBlockChunks) {
+        AccumulateBlock<M, MR, NR>(x + c * M::kChunkBytes, a.x_stride,
+                                   w.values + c * M::kWeightChunkBytes, w.stride, zeros, acc);
+      }
+      return;
+    }
+  }
+  for (int c = 0; c < chunks; ++c, x += M::kChunkBytes, w.values += M::kWeightChunkBytes) {
+    next.Fetch<1>(a.next_lines);
+    AccumulateChunk<M, MR, NR, R>(x, a.x_stride, w.values, w.stride, first, zeros, acc);
+  }
+}
+
+// The lanes of the fold block wait beside those of a unit, in registers if there is room.
+template <class M, int MR, int NR>
+struct QuantizedTile {
+  const TileArgs& a;
+
+  HWY_INLINE void operator()(const WeightRows& rows, float* to, Prefetcher& next) const {
+    constexpr int R = LiveVectors<M, MR, NR>();
+    constexpr int kVectors = kSumLanes / M::kVectorLanes;
+    const int chunks = (a.k + M::kChunk - 1) / M::kChunk;
+    for (int first = 0; first < kVectors; first += R) {
+      const uint8_t* x = a.x;
+      WeightRows w = rows;
+      float* const lanes = a.lanes + first * M::kVectorLanes;
+      typename M::Acc sums[MR][NR][R];
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
-      AccumulateUnit<M, MR, NR, R>(a, x, w, unit, here, first, next, acc);
-      x += static_cast<size_t>(here) * M::kChunkBytes;
-      w += static_cast<size_t>(here) * M::kWeightChunkBytes;
-      KU_UNROLL for (int n = 0; n < NR; ++n) {
-        const typename M::Acc scale = M::Splat(a.w.scales[n * a.w.unit_stride + unit]);
-        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
-          sums[m][n][r] = M::MultiplyAdd(acc[m][n][r], scale, sums[m][n][r]);
+          KU_UNROLL for (int r = 0; r < R; ++r) sums[m][n][r] =
+              a.first ? M::Zero()
+                      : M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
+      for (int c = 0; c < chunks; c += w.unit_chunks, ++w.scales, ++w.zeros) {
+        const int here = chunks - c < w.unit_chunks ? chunks - c : w.unit_chunks;
+        typename M::Acc acc[MR][NR][R];
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+            KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
+        AccumulateUnit<M, MR, NR, R>(a, x, w, here, first, next, acc);
+        x += static_cast<size_t>(here) * M::kChunkBytes;
+        w.values += static_cast<size_t>(here) * M::kWeightChunkBytes;
+        KU_UNROLL for (int n = 0; n < NR; ++n) {
+          const typename M::Acc scale = M::Splat(w.scales[n * w.unit_stride]);
+          KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
+            sums[m][n][r] = M::MultiplyAdd(acc[m][n][r], scale, sums[m][n][r]);
+          }
         }
       }
+      if constexpr (R == kVectors && M::kFoldsRegisters) {
+        if (a.last) {
+          M::template Fold<MR, NR>(sums, to, a.sum_stride, a.add);
+          return;
+        }
+      }
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+          KU_UNROLL for (int r = 0; r < R; ++r)
+              M::StoreAcc(sums[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-        KU_UNROLL for (int r = 0; r < R; ++r)
-            M::StoreAcc(sums[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
+    if (!a.last) return;
+    if constexpr (M::kFoldsRegisters) {
+      typename M::Acc acc[MR][NR][1];
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] =
+          M::LoadAcc(a.lanes + (m * NR + n) * kSumLanes);
+      M::template Fold<MR, NR>(acc, to, a.sum_stride, a.add);
+    } else {
+      M::template FoldLanes<MR, NR>(a.lanes, to, a.sum_stride, a.add);
+    }
   }
-  a.next = next;
-  if (!a.last) return;
-  if constexpr (M::kFoldsRegisters) {
-    typename M::Acc acc[MR][NR][1];
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] =
-        M::LoadAcc(a.lanes + (m * NR + n) * kSumLanes);
-    M::template Fold<MR, NR>(acc, a.sums, a.sum_stride, a.add);
-  } else {
-    M::template FoldLanes<MR, NR>(a.lanes, a.sums, a.sum_stride, a.add);
-  }
+};
+
+template <class M, int MR, int NR>
+HWY_NOINLINE void QuantizedTiles(TileArgs& a) {
+  ForEachTile<NR>(a, QuantizedTile<M, MR, NR>{a});
 }
 
 // The factors of rows of codes.
@@ -113,8 +141,8 @@ void PackQuantized(const WeightRows& w, int rows, int k, uint8_t* panel, size_t 
 
 template <class M, int MR>
 void SetQuantizedTiles(LinearKernel& kernel) {
-  kernel.stored1[MR] = &QuantizedTile<M, MR, 1>;
-  kernel.stored4[MR] = &QuantizedTile<M, MR, kPanelRows>;
+  kernel.stored1[MR] = &QuantizedTiles<M, MR, 1>;
+  kernel.stored4[MR] = &QuantizedTiles<M, MR, kPanelRows>;
   if constexpr (MR > 1) SetQuantizedTiles<M, MR - 1>(kernel);
 }
 

@@ -1,11 +1,12 @@
 // Linear layers with few tokens: W streams once from the mapped file, in runs of ~256 KiB, which
 // threads claim from an atomic counter, because a virtual CPU may be taken away at any time.
 //
-// A run is read in pieces of four rows by a sub-block of K, which the rows of x need together.
-// While a piece is multiplied the next one is fetched into L1, one row of it after the other: rows
-// side by side are read at a third to a half of the rate of linear bursts. With one token or two
-// rows may be read one by one instead. Bytes moved: W. Expected 0.95 of the read bandwidth at
-// T = 1, 0.9 up to 6 tokens.
+// A run is read in tiles of four rows by a sub-block of K, which the rows of x need together. While
+// a tile is multiplied the next one is fetched into L1, one row of it after the other: rows side by
+// side are read at a third to a half of the rate of linear bursts. With one token or two rows may
+// be read one by one instead. Where a tile holds all tokens, and whole rows, several of them are a
+// piece, since what is done for each piece takes as long as a fourth of a tile. Bytes moved: W.
+// Expected 0.95 of the read bandwidth at T = 1, 0.9 up to 6 tokens.
 #include <algorithm>
 #include <atomic>
 
@@ -18,16 +19,23 @@ namespace {
 
 constexpr int kStreamBytes = 256 << 10;
 constexpr int kGroupTokens = 20;  // whose sub-blocks of x stay in L1, nearly
+constexpr int kPieceRows = 16;    // of W, at most
+constexpr int kPieceLines = 128;  // with one token or two, unless a tile has more: longer ones took
+                                  // up to 1.2 times the time on Zen 4
+constexpr int kLinesAhead = 64;   // that are fetched before they are used, at least a tile's
 
-// `rows` rows of W from `row` of a part on, columns [begin, end).
+// Of a piece: one tile of rows unless one tile takes all tokens.
+constexpr int kTileSums = kGroupTokens * kPanelRows, kPieceSums = kMaxTileRows * kPieceRows;
+
+// `rows` rows of W from `row` of a part on, columns [begin, end); tiles have `tile_rows` of them.
 struct Piece {
-  int part, row, rows;
+  int part, row, rows, tile_rows;
   int begin, end;
 };
 
 // Whether columns and number of rows are the same.
 bool HaveShape(const Piece& a, const Piece& b) {
-  return a.begin == b.begin && a.end == b.end && a.rows == b.rows;
+  return a.begin == b.begin && a.end == b.end && a.rows == b.rows && a.tile_rows == b.tile_rows;
 }
 
 // What a thread computes on.
@@ -55,8 +63,8 @@ class Stream {
   Piece columns_ = {};
   int lines_after_ = 0;  // TileArgs::next_lines where the next piece is of the same shape
   alignas(64) float lanes_[kGroupTokens * kPanelRows * kSumLanes];
-  alignas(64) float sums_[kGroupTokens * kPanelRows];  // [tokens][rows of the piece]
-  Groups<kPanelRows> groups_;
+  alignas(64) float sums_[std::max(kTileSums, kPieceSums)];  // [tokens][rows of the piece]
+  Groups<kPieceRows> groups_;
 };
 
 // The first piece of a range from `row` on; with no rows behind its end.
@@ -64,8 +72,16 @@ Piece Stream::First(const RowRange& range, int row) const {
   const int left = range.end - row;
   const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one &&
                                                 !job_.are_weights_cached);
-  const int rows = one_by_one ? std::min(left, 1) : kPanelRows;
-  return {range.part, row, rows, 0, std::min(job_.in(), job_.sub_k())};
+  const int tile_rows = one_by_one ? 1 : kPanelRows;
+  int rows = tile_rows;
+  if (job_.in() <= job_.sub_k() && job_.tokens <= job_.kernel.tile_rows) {
+    const bool is_short = tile_rows > 1 && job_.tokens <= 2;
+    rows = is_short ? std::clamp(kPieceLines / job_.Lines(job_.in()), tile_rows, kPieceRows)
+                    : kPieceRows;
+  }
+  rows = std::min(rows, left);
+  return {range.part, row, rows / tile_rows * tile_rows,
+          tile_rows,  0,   std::min(job_.in(), job_.sub_k())};
 }
 
 Piece Stream::Next(const Piece& piece, const RowRange& range, const RowRange& after) const {
@@ -79,17 +95,20 @@ Piece Stream::Next(const Piece& piece, const RowRange& range, const RowRange& af
   return row < range.end ? First(range, row) : First(after, after.begin);
 }
 
-// Lines to fetch with each chunk of a piece of these columns.
+// Lines to fetch with each chunk of a tile of these columns.
 int Stream::NextLines(const Piece& next) const {
   const int tiles = CeilDiv(end_ - begin_, job_.kernel.tile_rows);
   const int bursts = std::max(1, args_.k / job_.kernel.chunk * tiles);
-  return CeilDiv(job_.Lines(next.end - next.begin) * next.rows, bursts);
+  return CeilDiv(job_.Lines(next.end - next.begin) * next.tile_rows, bursts);
 }
 
 void Stream::SetColumns(const Piece& piece) {
   const int k0 = piece.begin;
   args_.x_stride = job_.XStride(k0);
   args_.k = piece.end - k0;
+  args_.tiles = piece.rows / piece.tile_rows;
+  args_.lines = job_.Lines(args_.k);
+  args_.ahead = std::clamp(kLinesAhead / (args_.lines * piece.tile_rows), 1, args_.tiles);
   args_.first = k0 % job_.fold_k() == 0;
   args_.last = piece.end == job_.in() || piece.end % job_.fold_k() == 0;
   args_.sum_stride = piece.rows;
@@ -107,10 +126,11 @@ void Stream::MultiplyPiece(const Piece& piece, const Piece& next) {
   }
   args_.next = {};
   if (next.rows > 0) {
-    args_.next = job_.Fetch(next.part, next.row, next.rows, next.begin, next.end);
+    args_.next = job_.Fetch(next.part, next.row, std::min(next.rows, args_.ahead * next.tile_rows),
+                            next.begin, next.end);
     args_.next_lines = HaveShape(next, columns_) ? lines_after_ : NextLines(next);
   }
-  const TileFn* fns = piece.rows == 1 ? job_.kernel.stored1 : job_.kernel.stored4;
+  const TileFn* fns = piece.tile_rows == 1 ? job_.kernel.stored1 : job_.kernel.stored4;
   args_.lanes = lanes_;
   args_.sums = sums_;
   for (int t = begin_, rows = 0; t < end_; t += rows) {

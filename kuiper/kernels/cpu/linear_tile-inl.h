@@ -65,47 +65,67 @@ HWY_INLINE void AccumulatePartial(const uint8_t* x, size_t x_stride, const Rows&
   AccumulateChunk<M, MR, NR, R>(x, x_stride, EvenRows{padded, M::kWeightChunkBytes}, first, acc);
 }
 
+// Calls tile(w, sums, next) for each tile of NR rows.
+template <int NR, class F>
+HWY_INLINE void ForEachTile(TileArgs& a, const F& tile) {
+  WeightRows w = a.w;
+  float* sums = a.sums;
+  for (int left = a.tiles; left > 0; --left, sums += NR, w.Skip(NR)) {
+    Prefetcher next = a.next;
+    if (left > a.ahead) next = {w.values + a.ahead * NR * w.stride, w.stride, NR, a.lines};
+    tile(w, sums, next);
+    if (left <= a.ahead) a.next = next;
+  }
+}
+
 template <class M, int MR, int NR>
-HWY_NOINLINE void Tile(TileArgs& a) {
-  constexpr int R = LiveVectors<M, MR, NR>();
-  constexpr int kVectors = kSumLanes / M::kVectorLanes;
-  constexpr bool kOnePass = R == kVectors;
-  const int full = a.k / M::kChunk;
-  typename M::Acc acc[MR][NR][R];
-  for (int first = 0; first < kVectors; first += R) {
-    float* lanes = a.lanes + first * M::kVectorLanes;
-    if (a.first) {
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
-    } else {
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] =
-              M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
-    }
-    const uint8_t* x = a.x;
-    EvenRows rows{a.w.values, a.w.stride};
-    [[maybe_unused]] Prefetcher next = a.next;
-    for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += M::kWeightChunkBytes) {
-      if constexpr (NR > 1) next.Fetch<1>(a.next_lines);
-      AccumulateChunk<M, MR, NR, R>(x, a.x_stride, rows, first, acc);
-    }
-    if constexpr (NR > 1) a.next = next;
-    if (full * M::kChunk < a.k) {
-      AccumulatePartial<M, MR, NR, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first, acc);
-    }
-    if constexpr (kOnePass && M::kFoldsRegisters) {
-      if (a.last) {
-        M::template Fold<MR, NR>(acc, a.sums, a.sum_stride, a.add);
-        return;
+struct DenseTile {
+  const TileArgs& a;
+
+  HWY_INLINE void operator()(const WeightRows& w, float* sums, Prefetcher& next) const {
+    constexpr int R = LiveVectors<M, MR, NR>();
+    constexpr int kVectors = kSumLanes / M::kVectorLanes;
+    constexpr bool kOnePass = R == kVectors;
+    const int full = a.k / M::kChunk;
+    typename M::Acc acc[MR][NR][R];
+    for (int first = 0; first < kVectors; first += R) {
+      float* lanes = a.lanes + first * M::kVectorLanes;
+      if (a.first) {
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+            KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
+      } else {
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+            KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] =
+                M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
       }
+      const uint8_t* x = a.x;
+      EvenRows rows{w.values, w.stride};
+      for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += M::kWeightChunkBytes) {
+        if constexpr (NR > 1) next.Fetch<1>(a.next_lines);
+        AccumulateChunk<M, MR, NR, R>(x, a.x_stride, rows, first, acc);
+      }
+      if (full * M::kChunk < a.k) {
+        AccumulatePartial<M, MR, NR, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first, acc);
+      }
+      if constexpr (kOnePass && M::kFoldsRegisters) {
+        if (a.last) {
+          M::template Fold<MR, NR>(acc, sums, a.sum_stride, a.add);
+          return;
+        }
+      }
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
+          KU_UNROLL for (int r = 0; r < R; ++r)
+              M::StoreAcc(acc[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-        KU_UNROLL for (int r = 0; r < R; ++r)
-            M::StoreAcc(acc[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
+    if constexpr (!M::kFoldsRegisters) {
+      if (a.last) M::template FoldLanes<MR, NR>(a.lanes, sums, a.sum_stride, a.add);
+    }
   }
-  if constexpr (!M::kFoldsRegisters) {
-    if (a.last) M::template FoldLanes<MR, NR>(a.lanes, a.sums, a.sum_stride, a.add);
-  }
+};
+
+template <class M, int MR, int NR>
+HWY_NOINLINE void Tiles(TileArgs& a) {
+  ForEachTile<NR>(a, DenseTile<M, MR, NR>{a});
 }
 
 // Four rows at a time, which the caller has padded to.
@@ -162,8 +182,8 @@ void ConvertRow(const float* x, int k, uint8_t* chunks) {
 
 template <class M, int MR>
 void SetTiles(LinearKernel& kernel) {
-  kernel.stored1[MR] = &Tile<M, MR, 1>;
-  kernel.stored4[MR] = &Tile<M, MR, kPanelRows>;
+  kernel.stored1[MR] = &Tiles<M, MR, 1>;
+  kernel.stored4[MR] = &Tiles<M, MR, kPanelRows>;
   if constexpr (MR > 1) SetTiles<M, MR - 1>(kernel);
 }
 
