@@ -109,7 +109,7 @@ void PackFold(const Block& block, Fold& fold) {
     const int there = std::min(range.end - range.begin - n, block.panel_columns());
     uint8_t* to = panel;
     for (int k = fold.begin; k < fold.end; k += job.kernel.chunk) {
-      fold.next.Fetch<2>(fold.next_lines);
+      fold.next.Fetch(fold.next_lines);
       const int elements = std::min(job.kernel.chunk, fold.end - k);
       WeightRows rows = job.W(range.part, range.begin + n, k);
       if (job.quantized()) block.space.groups->Give(job, n, k - fold.begin, &rows);

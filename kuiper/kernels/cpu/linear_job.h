@@ -19,7 +19,7 @@ namespace kuiper::cpu {
 
 constexpr size_t kLine = 64;  // bytes of a cache line
 // Tokens that a panel of them pays for: with less, the products take less time than reading W.
-constexpr int kMinPanelTokens = 9;
+constexpr int kMinPanelTokens = 13;
 constexpr int kMaxRest = 8;  // of them that dot products take, since a group would be half empty
 constexpr int kMaxPanelTokens = kMaxGroups * kSumLanes + kMaxRest;
 

@@ -73,18 +73,16 @@ struct UnitRange {
   int begin, end;
 };
 
-// Walks over rows of W line by line and prefetches them, a few lines at a time: in linear bursts,
-// since rows side by side look like random access to the memory.
+// Walks over rows of W line by line and prefetches them into L2, a few lines at a time: in linear
+// bursts, since rows side by side look like random access to the memory.
 struct Prefetcher {
   const uint8_t* row = nullptr;
   size_t stride = 0;
   int rows = 0, lines = 0, line = 0;
 
-  // kCache: 1 or 2.
-  template <int kCache>
   void Fetch(int count) {
     for (; count > 0 && rows > 0; --count) {
-      __builtin_prefetch(row + line * 64, 0, 4 - kCache);
+      __builtin_prefetch(row + line * 64, 0, 2);
       if (++line == lines) {
         line = 0;
         row += stride;
@@ -107,7 +105,7 @@ struct TileArgs {
   float* sums = nullptr;   // [rows of x][rows of W of all tiles]
   size_t sum_stride = 0;   // floats from row to row
   bool add = false;        // sums += fold, not sums = fold
-  // Into L1, next_lines with each chunk: the tile that is `ahead` of this one, of so many lines a
+  // Fetched, next_lines with each chunk: the tile that is `ahead` of this one, of so many lines a
   // row, and from the last ones on what is behind them.
   int ahead = 1;
   int lines = 0;
@@ -152,7 +150,7 @@ struct OuterArgs {
   float* sums = nullptr;       // [rows][columns]
   size_t sum_stride = 0;       // floats from row to row
   bool add = false;            // sums += fold, not sums = fold
-  Prefetcher* next = nullptr;  // into L2, next_lines in each burst
+  Prefetcher* next = nullptr;  // next_lines in each burst
   int next_lines = 0;
 };
 using OuterFn = void (*)(const OuterArgs& args);

@@ -71,7 +71,7 @@ struct OneLane {
   HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
     const uint8_t* x = a.rows + place * (a.steps * kRows * sizeof(float));
     const uint8_t* w = a.panel + place * a.panel_stride;
-    a.next->Fetch<2>(a.next_lines);
+    a.next->Fetch(a.next_lines);
     SetZero<M>(acc);
     if constexpr (kScaled) {
       const float* scales = a.scales;
@@ -142,7 +142,7 @@ struct StoredLanes {
     const uint8_t* panel = a.panel + L * group * a.panel_stride;
     const uint8_t* rows = a.rows;
     for (int begin = 0; begin < a.steps; begin += kBurstSteps) {
-      a.next->Fetch<2>(a.next_lines);
+      a.next->Fetch(a.next_lines);
       const int end = a.steps - begin < kBurstSteps ? a.steps : begin + kBurstSteps;
       for (int i = begin; i < end; ++i, panel += kStepBytes, rows += kSumLanes * sizeof(float)) {
         KU_UNROLL for (int l = 0; l < L; ++l) {

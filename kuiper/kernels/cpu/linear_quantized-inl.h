@@ -49,7 +49,7 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
   if constexpr (MR <= M::kBlockRows) {
     constexpr int kUnit = 128 / M::kChunk;  // of most formats
     if (chunks == kUnit) {
-      next.Fetch<1>(kUnit * a.next_lines);
+      next.Fetch(kUnit * a.next_lines);
       KU_UNROLL for (int c = 0; c < kUnit; c += M::kBlockChunks) {
         AccumulateBlock<M, MR, NR>(x + c * M::kChunkBytes, a.x_stride,
                                    w.values + c * M::kWeightChunkBytes, w.stride, zeros, acc);
@@ -58,7 +58,7 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
     }
   }
   for (int c = 0; c < chunks; ++c, x += M::kChunkBytes, w.values += M::kWeightChunkBytes) {
-    next.Fetch<1>(a.next_lines);
+    next.Fetch(a.next_lines);
     AccumulateChunk<M, MR, NR, R>(x, a.x_stride, w.values, w.stride, first, zeros, acc);
   }
 }

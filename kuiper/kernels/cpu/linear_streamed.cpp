@@ -2,11 +2,12 @@
 // threads claim from an atomic counter, because a virtual CPU may be taken away at any time.
 //
 // A run is read in tiles of four rows by a sub-block of K, which the rows of x need together. While
-// a tile is multiplied the next one is fetched into L1, one row of it after the other: rows side by
-// side are read at a third to a half of the rate of linear bursts. With one token or two rows may
-// be read one by one instead. Where a tile holds all tokens, and whole rows, several of them are a
-// piece, since what is done for each piece takes as long as a fourth of a tile. Bytes moved: W.
-// Expected 0.95 of the read bandwidth at T = 1, 0.9 up to 6 tokens.
+// a tile is multiplied those behind it are fetched into L2, one row after the other: rows side by
+// side are read at a third to a half of the rate of linear bursts, and of lines for L1 too few are
+// under way to keep memory busy. With one token or two rows may be read one by one instead. Where a
+// tile holds all tokens, and whole rows, several of them are a piece, since what is done for each
+// piece takes as long as a fourth of a tile. Bytes moved: W. Expected 0.95 of the read bandwidth at
+// T = 1, 0.85 up to 8 tokens in BF16.
 #include <algorithm>
 #include <atomic>
 
@@ -20,9 +21,7 @@ namespace {
 constexpr int kStreamBytes = 256 << 10;
 constexpr int kGroupTokens = 20;  // whose sub-blocks of x stay in L1, nearly
 constexpr int kPieceRows = 16;    // of W, at most
-constexpr int kPieceLines = 128;  // with one token or two, unless a tile has more: longer ones took
-                                  // up to 1.2 times the time on Zen 4
-constexpr int kLinesAhead = 64;   // that are fetched before they are used, at least a tile's
+constexpr int kLinesAhead = 128;  // that are fetched before they are used, at least a tile's
 
 // Of a piece: one tile of rows unless one tile takes all tokens.
 constexpr int kTileSums = kGroupTokens * kPanelRows, kPieceSums = kMaxTileRows * kPieceRows;
@@ -73,13 +72,8 @@ Piece Stream::First(const RowRange& range, int row) const {
   const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one &&
                                                 !job_.are_weights_cached);
   const int tile_rows = one_by_one ? 1 : kPanelRows;
-  int rows = tile_rows;
-  if (job_.in() <= job_.sub_k() && job_.tokens <= job_.kernel.tile_rows) {
-    const bool is_short = tile_rows > 1 && job_.tokens <= 2;
-    rows = is_short ? std::clamp(kPieceLines / job_.Lines(job_.in()), tile_rows, kPieceRows)
-                    : kPieceRows;
-  }
-  rows = std::min(rows, left);
+  const bool one_tile = job_.in() <= job_.sub_k() && job_.tokens <= job_.kernel.tile_rows;
+  const int rows = std::min(left, one_tile ? kPieceRows : tile_rows);
   return {range.part, row, rows / tile_rows * tile_rows,
           tile_rows,  0,   std::min(job_.in(), job_.sub_k())};
 }

@@ -101,7 +101,7 @@ struct DenseTile {
       const uint8_t* x = a.x;
       EvenRows rows{w.values, w.stride};
       for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += M::kWeightChunkBytes) {
-        if constexpr (NR > 1) next.Fetch<1>(a.next_lines);
+        if constexpr (NR > 1) next.Fetch(a.next_lines);
         AccumulateChunk<M, MR, NR, R>(x, a.x_stride, rows, first, acc);
       }
       if (full * M::kChunk < a.k) {

@@ -1,4 +1,4 @@
-// Linear layers with nine tokens to some more, whose rows of W are factors as they are stored:
+// Linear layers with 13 tokens to some more, whose rows of W are factors as they are stored:
 // outer products of six rows of W, read where they lie, by a panel of up to 64 tokens, which stays
 // in the L2 cache. W is neither copied nor transposed; the next rows are fetched into L2 meanwhile.
 // Bytes moved: W. Expected: the better of 0.9 of the read bandwidth and 0.87 of the multiply-add
