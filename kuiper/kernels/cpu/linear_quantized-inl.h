@@ -96,7 +96,8 @@ struct QuantizedTile {
           }
         }
       }
-      if constexpr (R == kVectors && M::kFoldsRegisters) {
+      if constexpr (M::kFoldsRegisters) {
+        static_assert(R == kVectors);
         if (a.last) {
           M::template Fold<MR, NR>(sums, to, a.sum_stride, a.add);
           return;
@@ -106,14 +107,8 @@ struct QuantizedTile {
           KU_UNROLL for (int r = 0; r < R; ++r)
               M::StoreAcc(sums[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
-    if (!a.last) return;
-    if constexpr (M::kFoldsRegisters) {
-      typename M::Acc acc[MR][NR][1];
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] =
-          M::LoadAcc(a.lanes + (m * NR + n) * kSumLanes);
-      M::template Fold<MR, NR>(acc, to, a.sum_stride, a.add);
-    } else {
-      M::template FoldLanes<MR, NR>(a.lanes, to, a.sum_stride, a.add);
+    if constexpr (!M::kFoldsRegisters) {
+      if (a.last) M::template FoldLanes<MR, NR>(a.lanes, to, a.sum_stride, a.add);
     }
   }
 };
