@@ -25,7 +25,8 @@ namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway na
 struct Bf16Model {
   using Acc = __m512;
   using Vec = __m512bh;
-  static constexpr int kVectorLanes = 16, kAccRegisters = 24, kTileRows = 6;
+  static constexpr int kVectorLanes = 16, kRegisters = 32, kAccRegisters = 24, kTileRows = 6;
+  static constexpr int kBurstChunks = 1;
   static constexpr int kChunk = 32, kSteps = 1, kChunkBytes = 64, kWeightChunkBytes = 64;
   static constexpr bool kFoldsRegisters = true, kFlushSubnormals = true;
   static constexpr int kBurstFlops = 2 * 32 * kAccRegisters;

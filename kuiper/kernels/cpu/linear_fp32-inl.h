@@ -54,10 +54,11 @@ struct Fp32Model {
   using Vec = F32Vec;
   static constexpr int kVectorLanes = static_cast<int>(hn::MaxLanes(F32Tag()));
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-  static constexpr int kAccRegisters = 24, kTileRows = 6;  // of 32 registers
+  static constexpr int kRegisters = 32, kAccRegisters = 24, kTileRows = 6;
 #else
-  static constexpr int kAccRegisters = 12, kTileRows = 3;  // of 16 registers
+  static constexpr int kRegisters = 16, kAccRegisters = 12, kTileRows = 6;
 #endif
+  static constexpr int kBurstChunks = kVectorLanes == kSumLanes ? 1 : 4;
   static constexpr bool kFlushSubnormals = false;
   static constexpr int kBurstFlops = 2 * kAccRegisters * kVectorLanes;
 
@@ -93,6 +94,8 @@ struct Fp32Model {
 #if HWY_TARGET == HWY_AVX3
     // Keeps GCC from loading x again in each multiply-add: 28 loads per 24 instead of 10.
     asm("" : "+v"(v.raw));
+#elif HWY_TARGET == HWY_AVX2
+    asm("" : "+x"(v.raw));
 #endif
     return v;
   }

@@ -47,10 +47,17 @@ struct Bf16Model : PairModel {
   static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector, Vec (&v)[2]) {
     const U32Tag du;
     const auto pairs = hn::BitCast(du, LoadF32(chunk + vector * kVectorLanes * 4));
+#if HWY_TARGET == HWY_AVX2
+    // A mask would take the last of 16 registers.
+    v[0] = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(hn::ShiftRight<16>(pairs)));
+#else
     v[0] = hn::BitCast(F32Tag(), hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
+#endif
     v[1] = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(pairs));
   }
-  static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { ConvertPairs<true>(x, chunk); }
+  static HWY_INLINE void Convert(const float* x, uint8_t* chunk) {
+    ConvertPairs<true>(x, chunk);
+  }
 };
 
 float Read(const uint8_t* data, size_t bytes) {

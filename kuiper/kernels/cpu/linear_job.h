@@ -49,6 +49,7 @@ struct LinearJob {
   // Few tokens leave room in L1, nearly, for whole rows; beside rows of 4 bits they are most of
   // what is read.
   int sub_chunks() const {
+    if (kernel.takes_whole_rows) return kFoldChunks;
     const int whole_row_tokens = w.format().kind == WeightFormat::Kind::kInt4 ? 4 : 8;
     return tokens <= whole_row_tokens ? kFoldChunks : kernel.sub_chunks;
   }

@@ -175,6 +175,7 @@ struct LinearKernel {
   int short_columns = 0;  // or a part of them, where rows are short
   bool widens = false;    // factors have another type than the stored rows
   bool flush_subnormals = false;
+  bool takes_whole_rows = false;  // tiles of dot products cut them into sub-blocks themselves
   // One token or two: rows are multiplied one by one, in the linear order that the CPU fetches
   // ahead of.
   bool rows_one_by_one = false;

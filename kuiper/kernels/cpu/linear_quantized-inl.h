@@ -6,23 +6,29 @@
 // kBlockChunks, which it widens at a time, and
 //   void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]).
 
+// The factors of one step of a chunk, like LoadStep of dense rows: zeros, too, are read again.
+template <class M, int MR>
+HWY_INLINE typename M::Vec LoadCodesStep(const uint8_t* chunk, int vector, int step,
+                                         const typename M::ZeroCode* zero) {
+  if constexpr (M::kSteps > 1 && MR > 1) asm volatile("" : "+r"(chunk), "+r"(zero));
+  typename M::Vec v[M::kSteps];
+  M::LoadCodes(chunk, vector, *zero, v);
+  return v[step];
+}
+
 // Accumulates one chunk of one unit.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w,
                                 size_t w_stride, int first, const typename M::ZeroCode (&zeros)[NR],
                                 typename M::Acc (&acc)[MR][NR][R]) {
-  KU_UNROLL for (int r = 0; r < R; ++r) {
-    typename M::Vec b[NR][M::kSteps];
+  KU_UNROLL for (int r = 0; r < R; ++r) KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+    typename M::Vec b[NR];
     KU_UNROLL for (int n = 0; n < NR; ++n) {
-      M::LoadCodes(w + n * w_stride, first + r, zeros[n], b[n]);
+      b[n] = LoadCodesStep<M, MR>(w + n * w_stride, first + r, s, &zeros[n]);
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) {
-      KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
-        const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
-        KU_UNROLL for (int n = 0; n < NR; ++n) {
-          acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
-        }
-      }
+      const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
+      KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n], v, acc[m][n][r]);
     }
   }
 }
@@ -43,7 +49,8 @@ HWY_INLINE void AccumulateBlock(const uint8_t* x, size_t x_stride, const uint8_t
 // And the chunks [0, chunks) of one unit.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w, int chunks,
-                               int first, Prefetcher& next, typename M::Acc (&acc)[MR][NR][R]) {
+                               int first, Prefetcher& next, int burst_lines,
+                               typename M::Acc (&acc)[MR][NR][R]) {
   typename M::ZeroCode zeros[NR];
   KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] = M::MakeZero(w.zeros[n * w.unit_stride]);
   if constexpr (MR <= M::kBlockRows) {
@@ -58,7 +65,7 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
     }
   }
   for (int c = 0; c < chunks; ++c, x += M::kChunkBytes, w.values += M::kWeightChunkBytes) {
-    next.Fetch(a.next_lines);
+    if (c % M::kBurstChunks == 0) next.Fetch(burst_lines);
     AccumulateChunk<M, MR, NR, R>(x, a.x_stride, w.values, w.stride, first, zeros, acc);
   }
 }
@@ -66,56 +73,47 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
 // The lanes of the fold block wait beside those of a unit, in registers if there is room.
 template <class M, int MR, int NR>
 struct QuantizedTile {
+  static constexpr Live kLive = FindLive<M, MR, NR>();
+  static constexpr int kRows = kLive.rows, R = kLive.vectors;
+  static constexpr int kVectors = kSumLanes / M::kVectorLanes;
+  using Sums = typename M::Acc[MR][kRows][R];
   const TileArgs& a;
 
-  HWY_INLINE void operator()(const WeightRows& rows, float* to, Prefetcher& next) const {
-    constexpr int R = LiveVectors<M, MR, NR>();
-    constexpr int kVectors = kSumLanes / M::kVectorLanes;
-    const int chunks = (a.k + M::kChunk - 1) / M::kChunk;
-    for (int first = 0; first < kVectors; first += R) {
-      const uint8_t* x = a.x;
-      WeightRows w = rows;
-      float* const lanes = a.lanes + first * M::kVectorLanes;
-      typename M::Acc sums[MR][NR][R];
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-          KU_UNROLL for (int r = 0; r < R; ++r) sums[m][n][r] =
-              a.first ? M::Zero()
-                      : M::LoadAcc(lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
-      for (int c = 0; c < chunks; c += w.unit_chunks, ++w.scales, ++w.zeros) {
-        const int here = chunks - c < w.unit_chunks ? chunks - c : w.unit_chunks;
-        typename M::Acc acc[MR][NR][R];
-        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-            KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
-        AccumulateUnit<M, MR, NR, R>(a, x, w, here, first, next, acc);
-        x += static_cast<size_t>(here) * M::kChunkBytes;
-        w.values += static_cast<size_t>(here) * M::kWeightChunkBytes;
-        KU_UNROLL for (int n = 0; n < NR; ++n) {
-          const typename M::Acc scale = M::Splat(w.scales[n * w.unit_stride]);
-          KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
-            sums[m][n][r] = M::MultiplyAdd(acc[m][n][r], scale, sums[m][n][r]);
-          }
+  HWY_INLINE void Accumulate(WeightRows w, const Pass& pass, Prefetcher& next, Sums& sums) const {
+    LoadSums<M, NR>(a, pass, sums);
+    const int before = pass.begin / M::kChunk;
+    const int chunks = (pass.end - pass.begin + M::kChunk - 1) / M::kChunk;
+    const uint8_t* x = a.x + before * M::kChunkBytes;
+    w.Skip(pass.row);
+    w.values += before * M::kWeightChunkBytes;
+    w.scales += before / w.unit_chunks;
+    w.zeros += before / w.unit_chunks;
+    for (int c = 0; c < chunks; c += w.unit_chunks, ++w.scales, ++w.zeros) {
+      const int here = chunks - c < w.unit_chunks ? chunks - c : w.unit_chunks;
+      Sums acc;
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kRows; ++n)
+          KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
+      AccumulateUnit<M, MR, kRows, R>(a, x, w, here, pass.first, next, BurstLines<M, MR, NR>(a),
+                                      acc);
+      x += static_cast<size_t>(here) * M::kChunkBytes;
+      w.values += static_cast<size_t>(here) * M::kWeightChunkBytes;
+      KU_UNROLL for (int n = 0; n < kRows; ++n) {
+        const typename M::Acc scale = M::Splat(w.scales[n * w.unit_stride]);
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int r = 0; r < R; ++r) {
+          sums[m][n][r] = M::MultiplyAdd(acc[m][n][r], scale, sums[m][n][r]);
         }
       }
-      if constexpr (M::kFoldsRegisters) {
-        static_assert(R == kVectors);
-        if (a.last) {
-          M::template Fold<MR, NR>(sums, to, a.sum_stride, a.add);
-          return;
-        }
-      }
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n)
-          KU_UNROLL for (int r = 0; r < R; ++r)
-              M::StoreAcc(sums[m][n][r], lanes + (m * NR + n) * kSumLanes + r * M::kVectorLanes);
     }
-    if constexpr (!M::kFoldsRegisters) {
-      if (a.last) M::template FoldLanes<MR, NR>(a.lanes, to, a.sum_stride, a.add);
-    }
+  }
+  HWY_INLINE void operator()(const WeightRows& w, const Step& step, float* to,
+                             Prefetcher& next) const {
+    SumTile<M, MR, NR>(*this, w, step, to, next);
   }
 };
 
 template <class M, int MR, int NR>
 HWY_NOINLINE void QuantizedTiles(TileArgs& a) {
-  ForEachTile<NR>(a, QuantizedTile<M, MR, NR>{a});
+  ForEachTile<M, MR, NR>(a, QuantizedTile<M, MR, NR>{a});
 }
 
 // The factors of rows of codes.

@@ -6,8 +6,10 @@
 // side are read at a third to a half of the rate of linear bursts, and of lines for L1 too few are
 // under way to keep memory busy. With one token or two rows may be read one by one instead. Where a
 // tile holds all tokens, and whole rows, several of them are a piece, since what is done for each
-// piece takes as long as a fourth of a tile. Bytes moved: W. Expected 0.95 of the read bandwidth at
-// T = 1, 0.85 up to 8 tokens in BF16.
+// piece takes as long as a fourth of a tile. Where sums do not stay in registers until their fold
+// (all but AVX-512), tiles cut whole rows into sub-blocks themselves, and pieces are for all
+// tokens. Bytes moved: W. Expected 0.95 of the read bandwidth at T = 1, 0.85 up to 8 tokens in BF16
+// with AVX-512.
 #include <algorithm>
 #include <atomic>
 
@@ -23,7 +25,7 @@ constexpr int kGroupTokens = 20;  // whose sub-blocks of x stay in L1, nearly
 constexpr int kPieceRows = 16;    // of W, at most
 constexpr int kLinesAhead = 128;  // that are fetched before they are used, at least a tile's
 
-// Of a piece: one tile of rows unless one tile takes all tokens.
+// Sums whose lanes wait: of a tile of all tokens, or of all rows of a piece and a tile of tokens.
 constexpr int kTileSums = kGroupTokens * kPanelRows, kPieceSums = kMaxTileRows * kPieceRows;
 
 // `rows` rows of W from `row` of a part on, columns [begin, end); tiles have `tile_rows` of them.
@@ -61,8 +63,8 @@ class Stream {
   TileArgs args_;
   Piece columns_ = {};
   int lines_after_ = 0;  // TileArgs::next_lines where the next piece is of the same shape
-  alignas(64) float lanes_[kGroupTokens * kPanelRows * kSumLanes];
-  alignas(64) float sums_[std::max(kTileSums, kPieceSums)];  // [tokens][rows of the piece]
+  alignas(64) float lanes_[std::max(kTileSums, kPieceSums) * kSumLanes];
+  alignas(64) float sums_[kGroupTokens * kPieceRows];  // [tokens][rows of the piece]
   Groups<kPieceRows> groups_;
 };
 
@@ -72,8 +74,8 @@ Piece Stream::First(const RowRange& range, int row) const {
   const bool one_by_one = left < kPanelRows || (job_.tokens <= 2 && job_.kernel.rows_one_by_one &&
                                                 !job_.are_weights_cached);
   const int tile_rows = one_by_one ? 1 : kPanelRows;
-  const bool one_tile = job_.in() <= job_.sub_k() && job_.tokens <= job_.kernel.tile_rows;
-  const int rows = std::min(left, one_tile ? kPieceRows : tile_rows);
+  const bool whole = job_.kernel.takes_whole_rows || job_.tokens <= job_.kernel.tile_rows;
+  const int rows = std::min(left, whole && job_.in() <= job_.sub_k() ? kPieceRows : tile_rows);
   return {range.part, row, rows / tile_rows * tile_rows,
           tile_rows,  0,   std::min(job_.in(), job_.sub_k())};
 }
@@ -102,7 +104,9 @@ void Stream::SetColumns(const Piece& piece) {
   args_.k = piece.end - k0;
   args_.tiles = piece.rows / piece.tile_rows;
   args_.lines = job_.Lines(args_.k);
-  args_.ahead = std::clamp(kLinesAhead / (args_.lines * piece.tile_rows), 1, args_.tiles);
+  args_.ahead = job_.kernel.takes_whole_rows
+                    ? args_.tiles
+                    : std::clamp(kLinesAhead / (args_.lines * piece.tile_rows), 1, args_.tiles);
   args_.first = k0 % job_.fold_k() == 0;
   args_.last = piece.end == job_.in() || piece.end % job_.fold_k() == 0;
   args_.sum_stride = piece.rows;
@@ -131,7 +135,7 @@ void Stream::MultiplyPiece(const Piece& piece, const Piece& next) {
     rows = LinearJob::NextRows(end_ - t, job_.kernel.tile_rows);
     args_.x = job_.X(piece.begin, t);
     fns[rows](args_);
-    args_.lanes += rows * piece.rows * kSumLanes;
+    if (args_.tiles == 1) args_.lanes += rows * piece.rows * kSumLanes;
     args_.sums += rows * piece.rows;
   }
 }
