@@ -75,7 +75,6 @@ template <class M, int MR, int NR>
 struct QuantizedTile {
   static constexpr Live kLive = FindLive<M, MR, NR>();
   static constexpr int kRows = kLive.rows, R = kLive.vectors;
-  static constexpr int kVectors = kSumLanes / M::kVectorLanes;
   using Sums = typename M::Acc[MR][kRows][R];
   const TileArgs& a;
 
