@@ -6,29 +6,33 @@
 // kBlockChunks, which it widens at a time, and
 //   void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]).
 
-// The factors of one step of a chunk, like LoadStep of dense rows: zeros, too, are read again.
-template <class M, int MR>
-HWY_INLINE typename M::Vec LoadCodesStep(const uint8_t* chunk, int vector, int step,
-                                         const typename M::ZeroCode* zero) {
-  if constexpr (M::kSteps > 1 && MR > 1) asm volatile("" : "+r"(chunk), "+r"(zero));
-  typename M::Vec v[M::kSteps];
-  M::LoadCodes(chunk, vector, *zero, v);
-  return v[step];
-}
-
 // Accumulates one chunk of one unit.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w,
                                 size_t w_stride, int first, const typename M::ZeroCode (&zeros)[NR],
                                 typename M::Acc (&acc)[MR][NR][R]) {
-  KU_UNROLL for (int r = 0; r < R; ++r) KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
-    typename M::Vec b[NR];
-    KU_UNROLL for (int n = 0; n < NR; ++n) {
-      b[n] = LoadCodesStep<M, MR>(w + n * w_stride, first + r, s, &zeros[n]);
-    }
-    KU_UNROLL for (int m = 0; m < MR; ++m) {
-      const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride, first + r, s));
-      KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n], v, acc[m][n][r]);
+  constexpr int kHeld = MR * NR * R + NR * M::kSteps;  // registers, with the factors of all rows
+  KU_UNROLL for (int r = 0; r < R; ++r) {
+    if constexpr (kHeld <= M::kRegisters) {
+      typename M::Vec b[NR][M::kSteps];
+      KU_UNROLL for (int n = 0; n < NR; ++n) {
+        M::LoadCodes(w + n * w_stride, first + r, zeros[n], b[n]);
+      }
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+        typename M::Vec v = M::LoadX(x + m * x_stride, first + r, s);
+        if constexpr (kHeld < M::kRegisters) v = M::Pin(v);
+        KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
+      }
+    } else {
+      // Row by row, with x in memory: its registers go to the factors, which are dear.
+      KU_UNROLL for (int n = 0; n < NR; ++n) {
+        typename M::Vec b[M::kSteps];
+        M::LoadCodes(w + n * w_stride, first + r, zeros[n], b);
+        KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+          const typename M::Vec v = M::LoadX(x + m * x_stride, first + r, s);
+          acc[m][n][r] = M::Multiply(b[s], v, acc[m][n][r]);
+        }
+      }
     }
   }
 }

@@ -90,10 +90,10 @@ constexpr int SubChunks() {
   return 2048 / M::kChunkBytes;
 }
 // Columns of a tile that are multiplied before the next ones: all of them where sums stay in
-// registers until their fold, else as many as L1 holds of the rows of x.
-template <class M>
+// registers until their fold or L1 holds whole rows of x, else as many as it holds.
+template <class M, int MR>
 constexpr int Depth() {
-  return (M::kFoldsRegisters ? kFoldChunks : SubChunks<M>()) * M::kChunk;
+  return (M::kFoldsRegisters || MR <= 2 ? kFoldChunks : SubChunks<M>()) * M::kChunk;
 }
 // What a tile takes of its columns, and where its sums wait for the next ones.
 struct Step {
@@ -103,9 +103,10 @@ struct Step {
 // Calls tile(w, step, sums, next) for each tile of NR rows.
 template <class M, int MR, int NR, class F>
 HWY_INLINE void ForEachTile(TileArgs& a, const F& tile) {
-  for (int begin = 0; begin < a.k; begin += Depth<M>()) {
+  constexpr int kDepth = Depth<M, MR>();
+  for (int begin = 0; begin < a.k; begin += kDepth) {
     WeightRows w = a.w;
-    Step step = {begin, a.k - begin < Depth<M>() ? a.k : begin + Depth<M>(), a.lanes};
+    Step step = {begin, a.k - begin < kDepth ? a.k : begin + kDepth, a.lanes};
     float* sums = a.sums;
     for (int left = a.tiles; left > 0; --left, sums += NR, w.Skip(NR)) {
       Prefetcher next = a.next;
