@@ -108,15 +108,11 @@ struct QuantizedTile {
       }
     }
   }
-  HWY_INLINE void operator()(const WeightRows& w, const Step& step, float* to,
-                             Prefetcher& next) const {
-    SumTile<M, MR, NR>(*this, w, step, to, next);
-  }
 };
 
 template <class M, int MR, int NR>
 HWY_NOINLINE void QuantizedTiles(TileArgs& a) {
-  ForEachTile<M, MR, NR>(a, QuantizedTile<M, MR, NR>{a});
+  SumTiles<M, MR, NR, QuantizedTile<M, MR, NR>>(a);
 }
 
 // The factors of rows of codes.

@@ -100,25 +100,7 @@ struct Step {
   int begin, end;
   float* lanes;
 };
-// Calls tile(w, step, sums, next) for each tile of NR rows.
-template <class M, int MR, int NR, class F>
-HWY_INLINE void ForEachTile(TileArgs& a, const F& tile) {
-  constexpr int kDepth = Depth<M, MR>();
-  for (int begin = 0; begin < a.k; begin += kDepth) {
-    WeightRows w = a.w;
-    Step step = {begin, a.k - begin < kDepth ? a.k : begin + kDepth, a.lanes};
-    float* sums = a.sums;
-    for (int left = a.tiles; left > 0; --left, sums += NR, w.Skip(NR)) {
-      Prefetcher next = a.next;
-      if (left > a.ahead) next = {w.values + a.ahead * NR * w.stride, w.stride, NR, a.lines};
-      tile(w, step, sums, next);
-      if (left <= a.ahead) a.next = next;
-      step.lanes += MR * NR * kSumLanes;
-    }
-  }
-}
-
-// What a pass over them takes: lanes from `first` on of rows from `row` on.
+// What a pass over these takes: lanes from `first` on of rows from `row` on.
 struct Pass : Step {
   int first, row;
 };
@@ -172,6 +154,25 @@ HWY_INLINE void SumTile(const Tile& tile, const WeightRows& w, const Step& step,
   }
 }
 
+// All tiles of NR rows.
+template <class M, int MR, int NR, class Tile>
+HWY_INLINE void SumTiles(TileArgs& a) {
+  const Tile tile{a};
+  constexpr int kDepth = Depth<M, MR>();
+  for (int begin = 0; begin < a.k; begin += kDepth) {
+    WeightRows w = a.w;
+    Step step = {begin, a.k - begin < kDepth ? a.k : begin + kDepth, a.lanes};
+    float* sums = a.sums;
+    for (int left = a.tiles; left > 0; --left, sums += NR, w.Skip(NR)) {
+      Prefetcher next = a.next;
+      if (left > a.ahead) next = {w.values + a.ahead * NR * w.stride, w.stride, NR, a.lines};
+      SumTile<M, MR, NR>(tile, w, step, sums, next);
+      if (left <= a.ahead) a.next = next;
+      step.lanes += MR * NR * kSumLanes;
+    }
+  }
+}
+
 template <class M, int MR, int NR>
 struct DenseTile {
   static constexpr Live kLive = FindLive<M, MR, NR>();
@@ -194,15 +195,11 @@ struct DenseTile {
                                          sums);
     }
   }
-  HWY_INLINE void operator()(const WeightRows& w, const Step& step, float* to,
-                             Prefetcher& next) const {
-    SumTile<M, MR, NR>(*this, w, step, to, next);
-  }
 };
 
 template <class M, int MR, int NR>
 HWY_NOINLINE void Tiles(TileArgs& a) {
-  ForEachTile<M, MR, NR>(a, DenseTile<M, MR, NR>{a});
+  SumTiles<M, MR, NR, DenseTile<M, MR, NR>>(a);
 }
 
 // Four rows at a time, which the caller has padded to.
