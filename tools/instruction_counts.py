@@ -17,8 +17,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-FLAGS = {"bf16": [], "fp16": ["--dtype", "fp16"], "int8 cache": ["--kv-cache-dtype", "int8"],
-         "contiguous": ["--no-paged-attention"]}
+# The flags of a kind, and the file whose quantisation it has.
+KINDS = {"bf16": ([], None), "fp16": (["--dtype", "fp16"], None), "int8 cache": (["--kv-cache-dtype", "int8"], None),
+         "contiguous": (["--no-paged-attention"], None), "int4 weights": ([], "qwen3-0.6b-awq.json"),
+         "int8 weights": (["--lm-head-dtype", "int8"], "qwen3-0.6b-w8.json")}
 # Small, because callgrind computes a fused multiply-add lane by lane.
 SHAPES = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1, "vocab_size": 256, "eos_token_id": 0,
           "bos_token_id": 0}
@@ -41,11 +43,18 @@ def compiler_of(bench, folder):
     return json.loads(path.read_text())["machine"]["compiler"]
 
 
-def count_all(bench, flags, folder):
+def read_config(name):
+    return json.loads((HERE / "bench_models" / name).read_text())
+
+
+def count_all(bench, flags, quantised_as, folder):
     """-> {name of a line: instructions}"""
     out = pathlib.Path(folder) / "callgrind"
     config = pathlib.Path(folder) / "config.json"
-    config.write_text(json.dumps(json.loads((HERE / "bench_models/tiny.json").read_text()) | SHAPES))
+    model = read_config("tiny.json") | SHAPES
+    if quantised_as:
+        model["quantization_config"] = read_config(quantised_as)["quantization_config"]
+    config.write_text(json.dumps(model))
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--collect-atstart=no",
                f"--toggle-collect={COUNTED}", f"--dump-after={STEPS}", bench, "--scenario", "turns", "--invent",
                config, "--threads", "1", "--prompt-tokens", "33", "--context", "20", "--batch", "1,4", *flags]
@@ -89,8 +98,8 @@ def main(bench, path, *options):
         old = {} if write else json.loads(pathlib.Path(path).read_text())
         if not write and old["compiler"] != compiler:
             leave_out(f"the numbers are those of {old['compiler']}, and this is {compiler}")
-        new = {f"{kind}: {name}": number for kind, flags in FLAGS.items()
-               for name, number in count_all(bench, flags, folder).items()}
+        new = {f"{kind}: {name}": number for kind, (flags, quantised_as) in KINDS.items()
+               for name, number in count_all(bench, flags, quantised_as, folder).items()}
     if not write:
         return 0 if compare(old["instructions"], new) else 1
     pathlib.Path(path).write_text(json.dumps({"compiler": compiler, "target": "AVX2", "instructions": new}, indent=1) + "\n")

@@ -85,7 +85,9 @@ struct LinearJob {
   }
   // Few tokens; more are computed in blocks, which widen W once.
   bool streamed() const {
-    const int max_tokens = quantized() ? 12 : kernel.widens ? 16 : 32;
+    // With AVX-512, whose tiles do not take whole rows, widening once pays off sooner.
+    const int widened = quantized() && !kernel.takes_whole_rows ? 12 : 16;
+    const int max_tokens = kernel.widens ? widened : 32;
     return !token_panel() && tokens <= max_tokens;
   }
 

@@ -6,25 +6,48 @@
 // kBlockChunks, which it widens at a time, and
 //   void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]).
 
+// Whether the factors of all rows are in registers beside the sums, or those of one row at a time,
+// with x in memory.
+template <class M>
+constexpr bool WidensRowsTogether() {
+  return M::kRegisters >= 32;
+}
+
+// FindLive for codes. Rows that are widened one by one share no x, so vectors of a row, which share
+// its zero, go before rows.
+template <class M, int MR, int NR>
+constexpr Live FindLiveOfCodes() {
+  if (WidensRowsTogether<M>()) return FindLive<M, MR, NR>();
+  Live best = {1, 1};
+  for (int rows = NR; rows >= 1; rows /= 2) {
+    for (int vectors = kSumLanes / M::kVectorLanes; vectors >= 1; vectors /= 2) {
+      const int sums = MR * rows * vectors;
+      // Beside them the zeros of the rows, a mask and the factors of one row.
+      const bool fits = sums <= M::kAccRegisters && sums + rows + 1 + M::kSteps <= M::kRegisters;
+      if (fits && sums >= MR * best.rows * best.vectors) best = {rows, vectors};
+    }
+  }
+  return best;
+}
+
 // Accumulates one chunk of one unit.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t* w,
                                 size_t w_stride, int first, const typename M::ZeroCode (&zeros)[NR],
                                 typename M::Acc (&acc)[MR][NR][R]) {
-  constexpr int kHeld = MR * NR * R + NR * M::kSteps;  // registers, with the factors of all rows
   KU_UNROLL for (int r = 0; r < R; ++r) {
-    if constexpr (kHeld <= M::kRegisters) {
+    if constexpr (WidensRowsTogether<M>()) {
+      constexpr bool kPins = MR * NR * R + NR * M::kSteps < M::kRegisters;  // x as well
       typename M::Vec b[NR][M::kSteps];
       KU_UNROLL for (int n = 0; n < NR; ++n) {
         M::LoadCodes(w + n * w_stride, first + r, zeros[n], b[n]);
       }
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
         typename M::Vec v = M::LoadX(x + m * x_stride, first + r, s);
-        if constexpr (kHeld < M::kRegisters) v = M::Pin(v);
+        if constexpr (kPins) v = M::Pin(v);
         KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][r] = M::Multiply(b[n][s], v, acc[m][n][r]);
       }
     } else {
-      // Row by row, with x in memory: its registers go to the factors, which are dear.
       KU_UNROLL for (int n = 0; n < NR; ++n) {
         typename M::Vec b[M::kSteps];
         M::LoadCodes(w + n * w_stride, first + r, zeros[n], b);
@@ -77,7 +100,7 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
 // The lanes of the fold block wait beside those of a unit, in registers if there is room.
 template <class M, int MR, int NR>
 struct QuantizedTile {
-  static constexpr Live kLive = FindLive<M, MR, NR>();
+  static constexpr Live kLive = FindLiveOfCodes<M, MR, NR>();
   static constexpr int kRows = kLive.rows, R = kLive.vectors;
   using Sums = typename M::Acc[MR][kRows][R];
   const TileArgs& a;
@@ -96,7 +119,7 @@ struct QuantizedTile {
       Sums acc;
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kRows; ++n)
           KU_UNROLL for (int r = 0; r < R; ++r) acc[m][n][r] = M::Zero();
-      AccumulateUnit<M, MR, kRows, R>(a, x, w, here, pass.first, next, BurstLines<M, MR, NR>(a),
+      AccumulateUnit<M, MR, kRows, R>(a, x, w, here, pass.first, next, BurstLines<M, NR>(a, kLive),
                                       acc);
       x += static_cast<size_t>(here) * M::kChunkBytes;
       w.values += static_cast<size_t>(here) * M::kWeightChunkBytes;

@@ -41,6 +41,9 @@ struct Int4Codes {
   static HWY_INLINE F32Vec FactorOfLowBits(I32Vec codes, ZeroCode factors) {
     return F32Vec{_mm512_permutexvar_ps(codes.raw, factors.raw)};
   }
+  static HWY_INLINE F32Vec FactorOfCode(I32Vec code, ZeroCode factors) {
+    return FactorOfLowBits(code, factors);
+  }
 #else
   using ZeroCode = I32Vec;
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
@@ -49,12 +52,15 @@ struct Int4Codes {
   static HWY_INLINE F32Vec FactorOfLowBits(I32Vec codes, ZeroCode zero) {
     return FactorOf(hn::And(codes, hn::Set(I32Tag(), 15)), zero);
   }
+  static HWY_INLINE F32Vec FactorOfCode(I32Vec code, ZeroCode zero) {
+    return FactorOf(code, zero);
+  }
 #endif
   static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode zero, F32Vec (&v)[2]) {
     const hn::Rebind<uint8_t, F32Tag> du8;
     const auto pairs =
         hn::PromoteTo(I32Tag(), hn::LoadU(du8, chunk + vector * Fp32Model::kVectorLanes));
-    v[0] = FactorOfLowBits(hn::ShiftRight<4>(pairs), zero);
+    v[0] = FactorOfCode(hn::ShiftRight<4>(pairs), zero);
     v[1] = FactorOfLowBits(pairs, zero);
   }
 };

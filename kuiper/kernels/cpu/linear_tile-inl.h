@@ -109,12 +109,11 @@ template <class M, int NR>
 HWY_INLINE float* LanesAt(const Pass& pass, int m, int n, int r) {
   return pass.lanes + (m * NR + pass.row + n) * kSumLanes + (pass.first + r) * M::kVectorLanes;
 }
-// Lines to fetch with each kBurstChunks of a pass.
-template <class M, int MR, int NR>
-HWY_INLINE int BurstLines(const TileArgs& a) {
-  constexpr Live kLive = FindLive<M, MR, NR>();
-  constexpr int kPasses = NR / kLive.rows * (kSumLanes / M::kVectorLanes / kLive.vectors);
-  return (M::kBurstChunks * a.next_lines + kPasses - 1) / kPasses;
+// Lines to fetch with each kBurstChunks of a pass over NR rows.
+template <class M, int NR>
+HWY_INLINE int BurstLines(const TileArgs& a, Live live) {
+  const int passes = NR / live.rows * (kSumLanes / M::kVectorLanes / live.vectors);
+  return (M::kBurstChunks * a.next_lines + passes - 1) / passes;
 }
 template <class M, int NR, int MR, int kRows, int R>
 HWY_INLINE void LoadSums(const TileArgs& a, const Pass& pass,
@@ -131,8 +130,7 @@ template <class M, int MR, int NR, class Tile>
 HWY_INLINE void SumTile(const Tile& tile, const WeightRows& w, const Step& step, float* to,
                         Prefetcher& next) {
   const TileArgs& a = tile.a;
-  constexpr Live kLive = FindLive<M, MR, NR>();
-  constexpr int kRows = kLive.rows, R = kLive.vectors;
+  constexpr int kRows = Tile::kLive.rows, R = Tile::kLive.vectors;
   constexpr int kVectors = kSumLanes / M::kVectorLanes;
   const bool last = a.last && step.end == a.k;
   for (int row = 0; row < NR; row += kRows) {
@@ -187,7 +185,7 @@ struct DenseTile {
     const uint8_t* x = a.x + before * M::kChunkBytes;
     EvenRows rows{w.values + pass.row * w.stride + before * M::kWeightChunkBytes, w.stride};
     for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.first += M::kWeightChunkBytes) {
-      if (NR > 1 && c % M::kBurstChunks == 0) next.Fetch(BurstLines<M, MR, NR>(a));
+      if (NR > 1 && c % M::kBurstChunks == 0) next.Fetch(BurstLines<M, NR>(a, kLive));
       AccumulateChunk<M, MR, kRows, R>(x, a.x_stride, rows, pass.first, sums);
     }
     if (full * M::kChunk < k) {
