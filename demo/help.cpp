@@ -72,9 +72,11 @@ Not guaranteed: equality across GPU models, --attention kinds, dtypes and CPU
 instruction sets, and to the bit with Hugging Face.
 )";
 
-constexpr char kTokenizerIs[] =
+constexpr char kModelAndTokenizer[] =
+    "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
     "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n";
-constexpr char kOutIs[] = "OUT is the directory that is made.\n";
+constexpr char kModelAndOut[] =
+    "MODEL is a Hugging Face directory; OUT is the directory that is made.\n";
 
 // What differs between the programs in their help.
 struct HelpParts {
@@ -104,12 +106,11 @@ HelpParts PartsOf(FlagPrograms program) {
 
 std::string HelpText(const Program& program, bool all) {
   const HelpParts parts = PartsOf(program.flags);
-  std::string text = std::string("usage: ") + program.name + " MODEL " + parts.needed +
-                     " [options]\n\n" + parts.what + parts.families +
-                     "\n"
-                     "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n" +
-                     (program.flags == FlagPrograms::kQuantize ? kOutIs : kTokenizerIs) +
-                     "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
+  std::string text =
+      std::string("usage: ") + program.name + " MODEL " + parts.needed + " [options]\n\n" +
+      parts.what + parts.families + "\n" +
+      (program.flags == FlagPrograms::kQuantize ? kModelAndOut : kModelAndTokenizer) +
+      "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
   Options defaults;
   text += FlagsHelp(FlagsOf(program.flags, defaults), all);
   return text + parts.after_flags + kAfterFlags;

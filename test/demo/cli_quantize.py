@@ -87,7 +87,9 @@ class Quantize(CliTest):
 
     def test_refusals(self):
         out = self.path("out")
-        self.assertIn("usage: kuiper quantize MODEL OUT [options]\n", self.ok("quantize", "--help", name="kuiper").out)
+        text = self.ok("quantize", "--help", name="kuiper").out
+        self.assertIn("usage: kuiper quantize MODEL OUT [options]\n", text)
+        self.assertIn("\nMODEL is a Hugging Face directory; OUT is the directory that is made.\n", text)
         self.refuses(2, self.qwen3, message="no output directory given", hint="usage: MODEL OUT")
         self.refuses(2, message="no model given")
         self.refuses(2, self.qwen3, out, "--bits", "3", message="--bits")
