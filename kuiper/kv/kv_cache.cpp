@@ -137,7 +137,10 @@ class PagedKvCache final : public KvCache {
     const int64_t pages =
         std::min<int64_t>(int64_t{1} << slab_shift_, shape_.num_pages - first_page);
     const size_t bytes = pages * shape_.page_bytes();
-    StatusOr<Buffer> slab = device_.Allocate(bytes);
+    // Few of them fill a huge page, so it brings little memory that no token needs yet.
+    constexpr size_t kLargePage = size_t{256} << 10;
+    StatusOr<Buffer> slab =
+        shape_.page_bytes() >= kLargePage ? device_.AllocateWhole(bytes) : device_.Allocate(bytes);
     if (!slab.ok()) {
       const Status cause = slab.status();
       return {cause.code(),

@@ -49,8 +49,8 @@ class KvCache {
 };
 
 // Slabs of at most 256 MB (or one page), each allocated when a page of it is needed and freed by
-// ShrinkTo; never zero-filled. kInvalidArgument for a page size other than a power of two from 1 to
-// 256.
+// ShrinkTo; never zero-filled, and of large pages in huge pages of the system. kInvalidArgument for
+// a page size other than a power of two from 1 to 256.
 StatusOr<std::unique_ptr<KvCache>> MakePagedKvCache(ComputeDevice& device, const KvShape& shape);
 // One allocation for rows [1, num_pages), which does not shrink. At least one row.
 StatusOr<std::unique_ptr<KvCache>> MakeContiguousKvCache(ComputeDevice& device,

@@ -54,7 +54,8 @@ class ComputeDevice {
   // kResourceExhausted when there is not enough memory, kUnavailable after a fault of the device.
   // Uninitialised; pages of the OS are touched only when used. Never called inside a step.
   virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
-  // The same for memory that will be used as a whole: in huge pages where the system has them.
+  // The same for memory that is used as a whole or in large pieces: in huge pages where the system
+  // has them.
   virtual StatusOr<Buffer> AllocateWhole(size_t bytes) { return Allocate(bytes); }
   // Host memory that uploads fastest (plain memory on the CPU).
   virtual StatusOr<Buffer> AllocatePinned(size_t bytes) = 0;

@@ -183,7 +183,10 @@ void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
           kernel.multiply_packed(g.rows, product(0, begin, end), g.s.pairs());
         } else {
           PairProduct rows = product(0, begin, end);
-          if (g.first == 0) rows.ahead = loaded.ahead;
+          if (g.first == 0) {
+            rows.ahead = loaded.ahead;
+            rows.next = loaded.Next();
+          }
           kernel.multiply_rows(g.rows, rows, loaded.value_rows);
         }
       },
@@ -239,6 +242,7 @@ HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
                             .count = static_cast<int>(RoundUp(loaded.keys.end - begin, kPanelRows)),
                             .k = g.call.args.kv.head_dim(),
                             .ahead = r == 0 && g.first == 0 ? loaded.ahead : 0,
+                            .next = r == 0 && g.first == 0 ? loaded.Next() : nullptr,
                             .sums = g.p + r * s.score_stride + begin,
                             .sum_stride = static_cast<size_t>(s.score_stride)});
   }
@@ -304,6 +308,7 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
     FindRows(view, item, tile, &loaded);
+    if (kFetchesInOrder && loaded.ahead > 0) FindNextRows(view, item, tile + kTile, &loaded);
     LoadKeys(view, s, &loaded);
     if (loaded.keys_packed) PackKeys(call.dots, view.head_dim(), s, &loaded);
     LoadValues(view, item, s, call.pairs, &loaded);

@@ -44,8 +44,11 @@ template <class Row>
 struct StoredRows {
   const Row* rows;
   int ahead;
+  RowFetcher* next;  // or null
   HWY_INLINE Row operator[](int k) const { return rows[k]; }
   HWY_INLINE void Fetch(int k, int64_t col) const {
+    constexpr int kLine = 64 / static_cast<int>(sizeof(typename Row::Unit));
+    if (next != nullptr && col % kLine == 0) next->Fetch(1);
     if (ahead > 0) hwy::Prefetch((rows[k + ahead] + col).data);
   }
 };

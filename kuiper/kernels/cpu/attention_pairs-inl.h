@@ -39,9 +39,12 @@ struct RowLoader {
   const uint16_t* const* rows;
   int64_t col;
   int ahead;
+  RowFetcher* next;
   template <int kN>
   HWY_INLINE void operator()(int k, typename M::B (&x)[kN]) const {
     const uint16_t *even = rows[2 * k] + col, *odd = rows[2 * k + 1] + col;
+    constexpr int kBytes = 2 * kN * M::kLanes * static_cast<int>(sizeof(uint16_t));
+    if (next != nullptr) next->Fetch((kBytes + 63) / 64);
     for (int n = 0; ahead > 0 && n < kN * M::kLanes; n += 32) {
       __builtin_prefetch(rows[2 * k + ahead] + col + n);
       __builtin_prefetch(rows[2 * k + 1 + ahead] + col + n);
@@ -66,10 +69,10 @@ HWY_NOINLINE void MultiplyRowPairs(const PairProduct& p, const uint16_t* const* 
   constexpr int kN = PairVectors<M, kR>();
   int64_t col = 0;
   for (; col + kN * M::kLanes <= p.cols; col += kN * M::kLanes) {
-    PairTile<M, kR, kN>(p, col, RowLoader<M>{rows, col, p.ahead});
+    PairTile<M, kR, kN>(p, col, RowLoader<M>{rows, col, p.ahead, p.next});
   }
   for (; col < p.cols; col += 2 * M::kLanes)
-    PairTile<M, kR, 2>(p, col, RowLoader<M>{rows, col, p.ahead});
+    PairTile<M, kR, 2>(p, col, RowLoader<M>{rows, col, p.ahead, p.next});
 }
 
 template <class M, int kR>

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kuiper/base/dtype.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
 
 namespace kuiper::cpu {
 
@@ -23,7 +24,8 @@ struct PairProduct {
   int64_t cols;  // a multiple of kPairColumns
   float* c;
   int64_t c_stride;
-  int ahead = 0;  // multiply_rows: with row i of b, row i + ahead is fetched
+  int ahead = 0;               // multiply_rows: with row i of b, row i + ahead is fetched
+  RowFetcher* next = nullptr;  // or what this one has, as many lines as were read
 };
 constexpr int kPairColumns = 32;
 

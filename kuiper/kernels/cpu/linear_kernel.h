@@ -114,6 +114,25 @@ struct TileArgs {
 };
 using TileFn = void (*)(TileArgs& args);
 
+// Fetches rows anywhere in memory one after the other, a few lines at a time.
+struct RowFetcher {
+  const uint8_t* const* rows = nullptr;
+  int count = 0;  // of rows that are left
+  int lines = 0;  // of a row
+  int line = 0;
+
+  void Fetch(int n) {
+    for (; n > 0 && count > 0; --n) {
+      __builtin_prefetch(*rows + line * 64, 0, 2);
+      if (++line == lines) {
+        line = 0;
+        ++rows;
+        --count;
+      }
+    }
+  }
+};
+
 // Dot products of rows of x with rows anywhere in memory: the sums of one fold block.
 struct DotArgs {
   const uint8_t* x = nullptr;            // converted, whole chunks
@@ -122,8 +141,9 @@ struct DotArgs {
   int count = 0;                         // a multiple of kPanelRows
   int k = 0;                             // elements, at most a fold block
   int ahead = 0;  // with a row, the one `ahead` behind it is fetched; `rows` goes on for as many
-  float* sums = nullptr;  // [rows of x][count]
-  size_t sum_stride = 0;  // floats from row to row
+  RowFetcher* next = nullptr;  // or what this one has, as many lines as were read
+  float* sums = nullptr;       // [rows of x][count]
+  size_t sum_stride = 0;       // floats from row to row
 };
 using DotFn = void (*)(const DotArgs& args);
 

@@ -211,6 +211,7 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
   [[maybe_unused]] alignas(64) float lanes[M::kFoldsRegisters ? 1 : MR * NR * kSumLanes];
   const size_t row_bytes = full * M::kWeightChunkBytes;
   for (int j = 0; j < a.count; j += NR) {
+    if (a.next != nullptr) a.next->Fetch(NR * a.next->lines);
     for (int n = 0; a.ahead > 0 && n < NR; ++n) {
       const uint8_t* row = a.rows[j + a.ahead + n];
       for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(row + i);
