@@ -308,7 +308,7 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
     FindRows(view, item, tile, &loaded);
-    if (kFetchesInOrder && loaded.ahead > 0) FindNextRows(view, item, tile + kTile, &loaded);
+    if (loaded.ahead > 0 && FetchesInOrder(view)) FindNextRows(view, item, tile + kTile, &loaded);
     LoadKeys(view, s, &loaded);
     if (loaded.keys_packed) PackKeys(call.dots, view.head_dim(), s, &loaded);
     LoadValues(view, item, s, call.pairs, &loaded);
