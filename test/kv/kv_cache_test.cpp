@@ -351,6 +351,25 @@ TEST(KvCacheSlabTest, ShrinkingGivesMemoryBackToTheSystem) {
   EXPECT_LT(cpu::AllocatedBytes() - idle, 257 * kMegabyte);
 }
 
+// And of the huge pages that large ones lie in there is at most one that nobody asked for.
+TEST(KvCacheSlabTest, LargePagesLieInHugePages) {
+  if (ResidentBytes() == 0) GTEST_SKIP() << "the system does not tell";
+  constexpr size_t kHugePage = 2 * kMegabyte;
+  const auto ops = MakeOps(Device{}, {.num_threads = 1}).value();
+  const KvShape shape = {8, 8, 128, 33, 16};
+  ASSERT_EQ(shape.page_bytes(), kMegabyte);
+  const auto cache = MakePagedKvCache(ops->device(), shape);
+  ASSERT_TRUE((*cache)->EnsurePages(33).ok());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*cache)->Page(2).data) % kHugePage, 0u);
+  const size_t before = ResidentBytes();
+  for (int page = 1; page <= 4; ++page) {
+    const Tensor bytes = (*cache)->Page(page);
+    std::memset(bytes.data, 1, bytes.bytes());
+  }
+  EXPECT_GE(ResidentBytes(), before + 4 * kMegabyte);
+  EXPECT_LT(ResidentBytes(), before + 7 * kMegabyte);
+}
+
 TEST(KvCacheTest, ContiguousStorageDoesNotShrink) {
   LateDevice device;
   const auto cache = MakeContiguousKvCache(device, {3, 2, 8, 5, 37});
