@@ -351,7 +351,7 @@ TEST(KvCacheSlabTest, ShrinkingGivesMemoryBackToTheSystem) {
   EXPECT_LT(cpu::AllocatedBytes() - idle, 257 * kMegabyte);
 }
 
-// And of the huge pages that large ones lie in there is at most one that nobody asked for.
+// At most the rest of one huge page is touched beside the pages that are used.
 TEST(KvCacheSlabTest, LargePagesLieInHugePages) {
   if (ResidentBytes() == 0) GTEST_SKIP() << "the system does not tell";
   constexpr size_t kHugePage = 2 * kMegabyte;

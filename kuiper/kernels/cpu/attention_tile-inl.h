@@ -63,7 +63,7 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 
 // Whether a tile of few rows fetches the next one, keys and values in the order of their addresses:
 // memory reads the 8 KB of a head in a page of 16 tokens faster than twice 4 KB at different
-// moments. Pages of one token became slower, and with AVX-512 nobody measured it.
+// moments. Pages of one token became slower; of two, and with AVX-512, nobody measured it.
 template <class View>
 HWY_INLINE bool FetchesInOrder(const View& view) {
   constexpr int kMinTokens = 4;  // of a page
