@@ -158,6 +158,32 @@ TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
   });
 }
 
+// An item of few rows has four, two or one of the kv heads, by the number of threads and the size
+// of a page; that of a longer sequence, or of a contiguous cache, has one.
+TEST_P(AttentionTest, KvHeadsOfAnItemDoNotChangeBits) {
+  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
+  ForEachCpuTarget([&](const std::string& target) {
+    for (const Shape& shape : {Shape{16, 8, 64}, Shape{12, 6, 80}, Shape{21, 3, 32}}) {
+      for (const std::vector<Seq>& seqs :
+           {std::vector<Seq>{{1, 1, 200}}, {{1, 3, 130}, {2, 40, 65}, {3, 1, 64}, {4, 1, 1}}}) {
+        for (const Mask& mask : {Mask{}, Mask{true, 70, true}}) {
+          const std::string at = target + ": " + Describe(shape) + ", " + Describe(mask);
+          const auto contiguous = Make(AttentionKind::kFlash1, 9);
+          const std::vector<float> one = Attend(*contiguous, dtype(), shape, seqs, 0, mask);
+          ExpectNaive(*contiguous, one, shape, seqs, at, mask);
+          for (int threads : {1, 2}) {
+            const auto ops = Make(AttentionKind::kFlash1, threads);
+            for (int page_size : {1, 16, 64}) {
+              EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, seqs, page_size, mask), one))
+                  << at << ", " << threads << " threads, pages of " << page_size;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST_P(AttentionTest, EveryInstructionSetMatchesNaiveAndKeepsTheGuarantees) {
   if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "instruction sets of CPUs";
   const std::vector<Seq> seqs = {{1, 20, 90}, {2, 1, 131}, {3, 1, 1}};

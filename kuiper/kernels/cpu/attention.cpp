@@ -156,17 +156,19 @@ void AddValues(const RowGroup& g, const B& values) {
 template <class Row>
 void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
   const PairKernel& kernel = g.call.pairs;
+  const PairKernel::RowsFn multiply =
+      loaded.as_codes ? kernel.multiply_codes[kCode<Row>] : kernel.multiply_rows;
   const auto product = [&](int r, int begin, int end) {
     return PairProduct{g.scores(r), g.s.score_stride, begin, end, g.s.dim, g.acc(r), g.s.dim};
   };
   const auto alone = [&](int r, int begin, int end) {
-    kernel.multiply_rows(1, product(r, begin, end), loaded.value_rows);
+    multiply(1, product(r, begin, end), loaded.value_rows);
   };
   const auto half = [&](int r, int key) {
-    const uint16_t* rows[kTile];  // that of the pair is used
+    const uint8_t* rows[kTile];  // that of the pair is used
     rows[key / 2 * 2] = rows[key / 2 * 2 + 1] = ZeroRow();
     rows[key] = loaded.value_rows[key];
-    kernel.multiply_rows(1, product(r, key / 2, key / 2 + 1), rows);
+    multiply(1, product(r, key / 2, key / 2 + 1), rows);
   };
   // Whole pairs; beside the loaded keys are zeros.
   KeyRange whole[kMicroRows] = {};
@@ -185,9 +187,9 @@ void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
           PairProduct rows = product(0, begin, end);
           if (g.first == 0) {
             rows.ahead = loaded.ahead;
-            rows.next = loaded.Next();
+            rows.next = loaded.next;
           }
-          kernel.multiply_rows(g.rows, rows, loaded.value_rows);
+          multiply(g.rows, rows, loaded.value_rows);
         }
       },
       alone);
@@ -233,18 +235,20 @@ template <class Row>
 HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
   if (loaded.keys_packed) return ScorePanels(g);
   const AttentionScratch& s = g.s;
+  const LinearKernel& kernel = g.call.dots;
+  const DotFn* dots = loaded.as_codes ? kernel.code_dots[kCode<Row>] : kernel.dots;
   const int begin = loaded.keys.begin / kPanelRows * kPanelRows;
   for (int r = 0, rows; r < g.rows; r += rows) {
-    rows = std::min(g.rows - r, g.call.dots.tile_rows);
-    g.call.dots.dots[rows]({.x = reinterpret_cast<const uint8_t*>(s.q + (g.first + r) * s.dim),
-                            .x_stride = s.dim * sizeof(float),
-                            .rows = loaded.key_rows + begin,
-                            .count = static_cast<int>(RoundUp(loaded.keys.end - begin, kPanelRows)),
-                            .k = g.call.args.kv.head_dim(),
-                            .ahead = r == 0 && g.first == 0 ? loaded.ahead : 0,
-                            .next = r == 0 && g.first == 0 ? loaded.Next() : nullptr,
-                            .sums = g.p + r * s.score_stride + begin,
-                            .sum_stride = static_cast<size_t>(s.score_stride)});
+    rows = std::min(g.rows - r, kernel.tile_rows);
+    dots[rows]({.x = reinterpret_cast<const uint8_t*>(s.q + (g.first + r) * s.dim),
+                .x_stride = s.dim * sizeof(float),
+                .rows = loaded.key_rows + begin,
+                .count = static_cast<int>(RoundUp(loaded.keys.end - begin, kPanelRows)),
+                .k = g.call.args.kv.head_dim(),
+                .ahead = r == 0 && g.first == 0 ? loaded.ahead : 0,
+                .next = r == 0 && g.first == 0 ? loaded.next : nullptr,
+                .sums = g.p + r * s.score_stride + begin,
+                .sum_stride = static_cast<size_t>(s.score_stride)});
   }
 }
 
@@ -297,6 +301,21 @@ void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
   });
 }
 
+// Calls f with the rows of each kv head of the item and their memory.
+template <class F>
+HWY_INLINE void ForEachKvHead(const AttentionItem& item, const AttentionScratch& s, const F& f) {
+  for (int i = 0; i < item.num_kv_heads; ++i) f(item.OfKvHead(i), s.From(i * item.num_rows()));
+}
+
+// Whether the products of few rows read eight bits as they lie: many rows share what is widened.
+template <class Row>
+bool ReadsCodes(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s) {
+  if (!kIsWidened<Row> || item.num_rows() > kFewRows || s.dim != call.args.kv.head_dim())
+    return false;
+  return call.dots.code_dots[kCode<Row>][1] != nullptr &&
+         call.pairs.multiply_codes[kCode<Row>] != nullptr;
+}
+
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
 // (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
 template <class View>
@@ -304,19 +323,25 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
                 const AttentionScratch& s) {
   const KeyRange all = item.keys();
   Tile<typename View::Row> loaded;
+  TileFetcher<typename View::Row> fetcher;
+  const bool in_order = FetchesInOrder(view.page_size()) && item.num_rows() <= kFewRows;
+  loaded.as_codes = ReadsCodes<typename View::Row>(call, item, s);
   loaded.keys_packed = item.num_rows() > kManyRows;
   if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
-    FindRows(view, item, tile, &loaded);
-    if (loaded.ahead > 0 && FetchesInOrder(view)) FindNextRows(view, item, tile + kTile, &loaded);
-    LoadKeys(view, s, &loaded);
-    if (loaded.keys_packed) PackKeys(call.dots, view.head_dim(), s, &loaded);
-    LoadValues(view, item, s, call.pairs, &loaded);
-    ForEachRowGroup(item.num_rows(), [&](int first, int rows) HWY_ATTR {
-      const RowGroup group(call, item, s, first, rows, tile, s.scores);
-      ScoreTile(group, loaded);
-      SoftmaxTile(group, item, loaded, tile);
-      AddTile(group, loaded);
+    const int next = tile + kTile;
+    if (in_order) fetcher.Find(view, item, next, std::min(all.end, next + kTile));
+    ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
+      FindRows(view, one, tile, in_order ? &fetcher.lines() : nullptr, &loaded);
+      LoadKeys(view, own, &loaded);
+      if (loaded.keys_packed) PackKeys(call.dots, view.head_dim(), own, &loaded);
+      LoadValues(view, one, own, call.pairs, &loaded);
+      ForEachRowGroup(one.num_rows(), [&](int first, int rows) HWY_ATTR {
+        const RowGroup group(call, one, own, first, rows, tile, own.scores);
+        ScoreTile(group, loaded);
+        SoftmaxTile(group, one, loaded, tile);
+        AddTile(group, loaded);
+      });
     });
   }
 }
@@ -345,11 +370,12 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
   const KeyRange all = item.keys();
   const int first_tile = all.begin / kTile * kTile;
   Tile<typename View::Row> loaded;
+  loaded.as_codes = ReadsCodes<typename View::Row>(call, item, s);
   const auto group = [&](int tile) {
     return RowGroup(call, item, s, 0, item.num_rows(), tile, s.scores + tile);
   };
   for (int tile = first_tile; tile < all.end; tile += kTile) {
-    FindRows(view, item, tile, &loaded);
+    FindRows(view, item, tile, nullptr, &loaded);
     LoadKeys(view, s, &loaded);
     ScoreTile(group(tile), loaded);
     for (int r = 0; r < item.num_rows(); ++r) {
@@ -364,7 +390,7 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
     ExpScores(scores, padded, MaxOfScores(scores, padded, s.max[r]), s.sum + r * 16);
   }
   for (int tile = first_tile; tile < all.end; tile += kTile) {
-    FindRows(view, item, tile, &loaded);
+    FindRows(view, item, tile, nullptr, &loaded);
     LoadValues(view, item, s, call.pairs, &loaded);
     AddTile(group(tile), loaded);
   }
@@ -372,8 +398,7 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
 
 // The way of this set; `fast` is the instruction for pairs of the machine, or null.
 const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
-  static constexpr PairKernel kKernel =
-      MakePairKernel<PairModel>(std::make_integer_sequence<int, kMicroRows>());
+  static constexpr PairKernel kKernel = MakePlainPairKernel();
 #if HWY_TARGET == HWY_AVX3
   if (fast != nullptr) return fast;
 #endif
@@ -383,7 +408,9 @@ const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
 void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
                     const AttentionScratch& s) {
   const int head_dim = call.args.kv.head_dim();
-  LoadQueries(call, item, s, head_dim);
+  ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
+    LoadQueries(call, one, own, head_dim);
+  });
   VisitKv(call.args.kv, [&](const auto& view) HWY_ATTR {
     if (call.kind == AttentionKind::kMha) {
       MhaItem(call, view, item, s);
@@ -391,7 +418,9 @@ void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
       FlashItem(call, view, item, 0, s);
     }
   });
-  StoreOutputs(call, item, s, head_dim);
+  ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
+    StoreOutputs(call, one, own, head_dim);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -404,6 +433,7 @@ namespace kuiper::cpu {
 
 HWY_EXPORT(AttentionBlock);
 HWY_EXPORT(ChoosePairKernel);
+HWY_EXPORT(ItemKvHeads);
 
 size_t AttentionScratchBytes(AttentionKind kind, int max_context) {
   AttentionScratch scratch;
@@ -433,13 +463,18 @@ void Run(const Resources& resources, const AttentionArgs& args) {
                            slopes.empty() ? nullptr : slopes.ptr<float>(),
                            meta.kv_lens.ptr<int32_t>(),
                            cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
+  const KvView& kv = args.kv;
+  const int page_size = kv.kind == KvView::Kind::kPaged ? 1 << kv.page_shift : kv.max_len;
+  const int64_t row_bytes = kv.format.row_units(head_dim) * kv.format.unit_bytes();
+  const int item_kv_heads =
+      kind == AttentionKind::kMha ? 1 : HWY_DYNAMIC_DISPATCH(ItemKvHeads)(page_size, row_bytes);
   std::atomic<int64_t> next{0};
   const auto work = [&](int thread) {
     const ScopedFlushSubnormals flush(is_paired);
     AttentionScratch s;
     s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
     ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, kind,
-                   resources.pool.size());
+                   resources.pool.size(), item_kv_heads);
     AttentionItem item;
     while (items.Find(next.fetch_add(1, std::memory_order_relaxed), &item)) block(call, item, s);
   };

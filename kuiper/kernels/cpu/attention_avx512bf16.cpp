@@ -29,17 +29,21 @@ struct PairModel {
   using Acc = __m512;
   using A = __m512bh;
   using B = __m512bh;
-  static constexpr int kLanes = 16, kAccRegisters = 24;
+  static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 8;
 
-  static HWY_INLINE Acc Load(const float* p) { return _mm512_loadu_ps(p); }
-  static HWY_INLINE void Store(Acc v, float* p) { _mm512_storeu_ps(p, v); }
+  static HWY_INLINE void LoadSums(const float* p, Acc* sums) {
+    for (int n = 0; n < 2; ++n) sums[n] = _mm512_loadu_ps(p + n * kLanes);
+  }
+  static HWY_INLINE void StoreSums(const Acc* sums, float* p) {
+    for (int n = 0; n < 2; ++n) _mm512_storeu_ps(p + n * kLanes, sums[n]);
+  }
   // Pair i of a narrowed row is its word i.
   static HWY_INLINE A LoadA(const float* row, int k) {
     __m512 pair = _mm512_set1_ps(row[k]);
     asm("" : "+v"(pair));  // keeps GCC from loading it again in each multiply-add
     return (A)_mm512_castps_si512(pair);
   }
-  static HWY_INLINE void LoadRows(const uint16_t* even, const uint16_t* odd, B* x) {
+  static HWY_INLINE void LoadRows(const BFloat16* even, const BFloat16* odd, B* x) {
     const __m512i first = _mm512_load_si512(kPairOrder.index),
                   second = _mm512_load_si512(kPairOrder.index + 32);
     const __m512i e = _mm512_loadu_si512(even), o = _mm512_loadu_si512(odd);

@@ -20,9 +20,11 @@ constexpr int kMicroRows = 6;             // rows of a register tile
 constexpr int kFewRows = 2 * kMicroRows;  // of an item that reads keys and values as they lie
 constexpr int kManyRows = 24;             // above, keys are packed for outer products
 constexpr int kMaxAhead = 32;             // rows that it fetches in advance, at most
+constexpr int kMaxKvHeads = 4;            // kv heads of such an item
 constexpr int kFlashRows = 192;           // query rows of a work item, at most
 constexpr int kMinFlashRows = 48;         // where there are threads for more items
 constexpr int kMhaRows = kMicroRows;
+static_assert(kFewRows * kMaxKvHeads <= kFlashRows);
 
 inline int MaxRows(AttentionKind kind) {
   return kind == AttentionKind::kMha ? kMhaRows : kFlashRows;
@@ -39,11 +41,13 @@ inline KeyRange InTile(KeyRange keys, int tile) {
 // Query rows that are computed together: row r is head `head + r % num_heads` of batch row
 // `q_row + r / num_heads`, which is position `pos + r / num_heads` of its sequence. Or, where
 // num_seqs > 1, the only position of sequence `seq + r / num_heads`: a run of sequences of which
-// each begins with the same pages as the one before it.
+// each begins with the same pages as the one before it. Or, where num_kv_heads > 1, the same rows
+// of several kv heads, which take turns tile by tile, so that memory is read in larger blocks.
 struct AttentionItem {
   int seq = 0;
   int num_seqs = 1;
   int kv_head = 0;
+  int num_kv_heads = 1;
   int head = 0;
   int num_heads = 0;
   int q_row = 0;
@@ -53,7 +57,7 @@ struct AttentionItem {
   bool causal = true;
   int window = 0;
 
-  int num_rows() const { return num_heads * num_positions; }
+  int num_rows() const { return num_heads * num_positions; }  // of a kv head
   int row_pos(int r) const { return pos + r / num_heads; }
   int row_head(int r) const { return head + r % num_heads; }
   // The keys that a row sees; both ends ascend with the row.
@@ -61,6 +65,14 @@ struct AttentionItem {
   // The keys that some row sees.
   KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
 
+  // The rows of kv head `kv_head + i`.
+  AttentionItem OfKvHead(int i) const {
+    AttentionItem one = *this;
+    one.kv_head += i;
+    one.num_kv_heads = 1;
+    one.head += i * num_heads;
+    return one;
+  }
   // The rows of the sequences [first, end) of a run.
   AttentionItem Sequences(int first, int end, const int32_t* kv_lens) const {
     AttentionItem part = *this;
@@ -92,9 +104,10 @@ inline int WholeTiles(int len) {
 class ItemList {
  public:
   // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
-  // leave work for all `threads`.
+  // leave work for all `threads`. An item of few rows has up to `max_item_kv_heads`, as long as
+  // there are items for all threads.
   ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
-           int num_heads, int kv_heads, AttentionKind kind, int threads)
+           int num_heads, int kv_heads, AttentionKind kind, int threads, int max_item_kv_heads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
         kv_lens_(meta.kv_lens.ptr<int32_t>()),
         shared_lens_(shared_lens),
@@ -111,6 +124,11 @@ class ItemList {
     }
     const int64_t items = int64_t{1} * num_seqs_ * kv_heads_ * head_chunks_;
     max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads - 1) / threads));
+    if (head_chunks_ > 1) return;
+    while (item_kv_heads_ < max_item_kv_heads && kv_heads_ % (2 * item_kv_heads_) == 0 &&
+           items / (2 * item_kv_heads_) >= kItemsPerThread / 2 * threads) {
+      item_kv_heads_ *= 2;
+    }
   }
 
   bool Find(int64_t index, AttentionItem* item) {
@@ -123,7 +141,8 @@ class ItemList {
     const int blocks = (q_len + positions_ - 1) / positions_;
     const int begin = static_cast<int>(blocks - 1 - in_seq % blocks) * positions_;
     const int chunk = static_cast<int>(in_seq / blocks % head_chunks_);
-    const int kv_head = static_cast<int>(in_seq / blocks / head_chunks_);
+    item->num_kv_heads = ItemKvHeads(seq_);
+    const int kv_head = static_cast<int>(in_seq / blocks / head_chunks_) * item->num_kv_heads;
     item->seq = seq_;
     item->num_seqs = EndOfRun(seq_) - seq_;
     item->kv_head = kv_head;
@@ -151,7 +170,12 @@ class ItemList {
   }
   int64_t CountOf(int seq) const {
     const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
-    return (q_len + positions_ - 1) / positions_ * kv_heads_ * head_chunks_;
+    return (q_len + positions_ - 1) / positions_ * (kv_heads_ / ItemKvHeads(seq)) * head_chunks_;
+  }
+  // Those of the items of the sequence or run that begins with `seq`.
+  int ItemKvHeads(int seq) const {
+    const bool is_run = EndOfRun(seq) > seq + 1;
+    return !is_run && (cu_q_[seq + 1] - cu_q_[seq]) * group_ <= kFewRows ? item_kv_heads_ : 1;
   }
   // The end of the run that begins with sequence `seq`.
   int EndOfRun(int seq) const {
@@ -170,6 +194,7 @@ class ItemList {
   int window_;
   int num_seqs_, kv_heads_, group_;
   int heads_ = 0, head_chunks_ = 0, positions_ = 0;  // of an item; chunks of a group of heads
+  int item_kv_heads_ = 1;                            // of an item of few rows
   int max_run_ = 0;                                  // sequences
   int seq_ = 0;                                      // the first one of a run
   int64_t first_ = 0;                                // index of its first item

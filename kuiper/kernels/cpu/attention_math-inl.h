@@ -44,7 +44,7 @@ template <class Row>
 struct StoredRows {
   const Row* rows;
   int ahead;
-  RowFetcher* next;  // or null
+  RangeFetcher* next;  // or null
   HWY_INLINE Row operator[](int k) const { return rows[k]; }
   HWY_INLINE void Fetch(int k, int64_t col) const {
     constexpr int kLine = 64 / static_cast<int>(sizeof(typename Row::Unit));
@@ -124,22 +124,28 @@ struct PairModel {
   };
   using B = A;
   static constexpr int kLanes = HWY_NAMESPACE::kLanes, kAccRegisters = kMicroRows * kVecs;
+  // More at once would take registers that sums need.
+  static constexpr int kLoads = 2;
 
-  static HWY_INLINE Acc Load(const float* p) { return hn::LoadU(DF(), p); }
-  static HWY_INLINE void Store(Acc v, float* p) { hn::StoreU(v, DF(), p); }
+  // The even columns, then the odd ones, as a word of a row has one of each.
+  static HWY_INLINE void LoadSums(const float* p, Acc* sums) {
+    hn::LoadInterleaved2(DF(), p, sums[0], sums[1]);
+  }
+  static HWY_INLINE void StoreSums(const Acc* sums, float* p) {
+    hn::StoreInterleaved2(sums[0], sums[1], DF(), p);
+  }
   static HWY_INLINE A LoadA(const float* row, int k) {
     return {hn::Set(DF(), row[2 * k + 1]), hn::Set(DF(), row[2 * k])};
   }
-  static HWY_INLINE void LoadRows(const uint16_t* even, const uint16_t* odd, B* x) {
-    const auto load = [](const uint16_t* p)
-                          HWY_ATTR { return LoadF32(DF(), reinterpret_cast<const BFloat16*>(p)); };
-    for (int n = 0; n < 2; ++n) x[n] = {load(odd + n * kLanes), load(even + n * kLanes)};
+  template <typename T>
+  static HWY_INLINE void LoadRows(const T* even, const T* odd, B* x) {
+    const DF d;
+    x[0] = {LoadEven(d, odd), LoadEven(d, even)};
+    x[1] = {LoadOdd(d, odd), LoadOdd(d, even)};
   }
   static HWY_INLINE B LoadPacked(const uint32_t* p) {
-    const hn::RebindToUnsigned<DF> d;
-    const auto words = hn::LoadU(d, p);
-    return {hn::BitCast(DF(), hn::And(words, hn::Set(d, 0xFFFF0000u))),
-            hn::BitCast(DF(), hn::ShiftLeft<16>(words))};
+    const auto* pairs = reinterpret_cast<const BFloat16*>(p);
+    return {LoadOdd(DF(), pairs), LoadEven(DF(), pairs)};
   }
   static HWY_INLINE void StorePacked(B v, uint32_t* p) {
     const hn::RebindToUnsigned<DF> d;
@@ -149,9 +155,21 @@ struct PairModel {
     return hn::MulAdd(a.even, b.even, hn::MulAdd(a.odd, b.odd, acc));
   }
   static void Narrow(float* x, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += kLanes) Store(RoundToBf16(Load(x + i)), x + i);
+    const DF d;
+    for (int64_t i = begin; i < end; i += kLanes) {
+      hn::StoreU(RoundToBf16(hn::LoadU(d, x + i)), d, x + i);
+    }
   }
 };
+
+constexpr PairKernel MakePlainPairKernel() {
+  using Rows = std::make_integer_sequence<int, kMicroRows>;
+  PairKernel kernel = MakePairKernel<PairModel>(Rows());
+  kernel.multiply_codes[CodeIndex(DType::kI8)] = MultiplyRowsOf<PairModel, int8_t>(Rows());
+  kernel.multiply_codes[CodeIndex(DType::kF8E4M3)] = MultiplyRowsOf<PairModel, Float8E4M3>(Rows());
+  kernel.multiply_codes[CodeIndex(DType::kF8E5M2)] = MultiplyRowsOf<PairModel, Float8E5M2>(Rows());
+  return kernel;
+}
 
 // --- softmax ----------------------------------------------------------------------------------
 

@@ -2,27 +2,34 @@
 // inside the namespace and the target attributes of each set, so it has no include guard, includes
 // and namespace of its own.
 //
-// M provides: kLanes, kAccRegisters; Acc, A and B (operands); Load and Store of Acc, LoadA (pair k
-// of a row, in all lanes), LoadRows (2 * kLanes columns of two rows, as two B), LoadPacked,
-// StorePacked, MulAdd.
+// M provides: kLanes, kAccRegisters, kLoads; Acc, A and B (operands); MulAdd; LoadA (pair k of a
+// row, in all lanes). Columns come by 2 * kLanes, in two vectors, in an order of the set's own:
+// LoadSums and StoreSums of Acc; LoadRows (of two rows, of BF16 or codes), LoadPacked and
+// StorePacked of B.
 
-// The columns [col, col + kN * kLanes) of kR rows; load(k, x) gives pair k of b.
-template <class M, int kR, int kN, class F>
-HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const F& load) {
+// The columns [col, col + kN * kLanes) of kR rows; load(k, n, x) gives vectors n and n + 1 of pair
+// k of b.
+template <class M, int kR, int kN, class Loader>
+HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const Loader& load) {
+  constexpr int kLoads = kN < M::kLoads ? kN : M::kLoads;
+  const auto sums_at = [&](int r, int n) { return p.c + r * p.c_stride + col + n * M::kLanes; };
   typename M::Acc sum[kR][kN];
   for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; ++n) sum[r][n] = M::Load(p.c + r * p.c_stride + col + n * M::kLanes);
+    for (int n = 0; n < kN; n += 2) M::LoadSums(sums_at(r, n), sum[r] + n);
   }
   for (int k = p.begin; k < p.end; ++k) {
-    typename M::B x[kN];
-    load(k, x);
-    for (int r = 0; r < kR; ++r) {
-      const typename M::A y = M::LoadA(p.a + r * p.a_stride, k);
-      for (int n = 0; n < kN; ++n) sum[r][n] = M::MulAdd(y, x[n], sum[r][n]);
+    load.Fetch(k, kN);
+    for (int first = 0; first < kN; first += kLoads) {
+      typename M::B x[kLoads];
+      for (int n = 0; n < kLoads; n += 2) load(k, first + n, x + n);
+      for (int r = 0; r < kR; ++r) {
+        const typename M::A y = M::LoadA(p.a + r * p.a_stride, k);
+        for (int n = 0; n < kLoads; ++n) sum[r][first + n] = M::MulAdd(y, x[n], sum[r][first + n]);
+      }
     }
   }
   for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; ++n) M::Store(sum[r][n], p.c + r * p.c_stride + col + n * M::kLanes);
+    for (int n = 0; n < kN; n += 2) M::StoreSums(sum[r] + n, sums_at(r, n));
   }
 }
 
@@ -33,24 +40,28 @@ constexpr int PairVectors() {
   return fit >= 8 ? 8 : fit >= 4 ? 4 : 2;
 }
 
-// Pairs from rows, from column `col` on.
-template <class M>
+// Pairs from rows of T, from column `col` on.
+template <class M, typename T>
 struct RowLoader {
-  const uint16_t* const* rows;
+  const uint8_t* const* rows;
   int64_t col;
   int ahead;
-  RowFetcher* next;
-  template <int kN>
-  HWY_INLINE void operator()(int k, typename M::B (&x)[kN]) const {
-    const uint16_t *even = rows[2 * k] + col, *odd = rows[2 * k + 1] + col;
-    constexpr int kBytes = 2 * kN * M::kLanes * static_cast<int>(sizeof(uint16_t));
-    if (next != nullptr) next->Fetch((kBytes + 63) / 64);
-    for (int n = 0; ahead > 0 && n < kN * M::kLanes; n += 32) {
-      __builtin_prefetch(rows[2 * k + ahead] + col + n);
-      __builtin_prefetch(rows[2 * k + 1 + ahead] + col + n);
-    }
-    for (int n = 0; n < kN; n += 2) M::LoadRows(even + n * M::kLanes, odd + n * M::kLanes, x + n);
+  RangeFetcher* next;
+  HWY_INLINE void operator()(int k, int n, typename M::B* x) const {
+    const int64_t at = col + n * M::kLanes;
+    M::LoadRows(Row(2 * k) + at, Row(2 * k + 1) + at, x);
   }
+  // While `num` vectors of pair k are multiplied.
+  HWY_INLINE void Fetch(int k, int num) const {
+    constexpr int kBytes = static_cast<int>(sizeof(T)), kLine = 64 / kBytes;
+    const int columns = num * M::kLanes;
+    if (next != nullptr) next->Fetch((2 * columns * kBytes + 63) / 64);
+    for (int n = 0; ahead > 0 && n < columns; n += kLine) {
+      __builtin_prefetch(Row(2 * k + ahead) + col + n);
+      __builtin_prefetch(Row(2 * k + 1 + ahead) + col + n);
+    }
+  }
+  HWY_INLINE const T* Row(int i) const { return reinterpret_cast<const T*>(rows[i]); }
 };
 
 // Packed pairs.
@@ -58,21 +69,22 @@ template <class M>
 struct PackedLoader {
   const uint32_t* pairs;
   int64_t stride;
-  template <int kN>
-  HWY_INLINE void operator()(int k, typename M::B (&x)[kN]) const {
-    for (int n = 0; n < kN; ++n) x[n] = M::LoadPacked(pairs + k * stride + n * M::kLanes);
+  HWY_INLINE void operator()(int k, int n, typename M::B* x) const {
+    for (int i = 0; i < 2; ++i) x[i] = M::LoadPacked(pairs + k * stride + (n + i) * M::kLanes);
   }
+  HWY_INLINE void Fetch(int, int) const {}
 };
 
-template <class M, int kR>
-HWY_NOINLINE void MultiplyRowPairs(const PairProduct& p, const uint16_t* const* rows) {
+template <class M, int kR, typename T>
+HWY_NOINLINE void MultiplyRowPairs(const PairProduct& p, const uint8_t* const* rows) {
   constexpr int kN = PairVectors<M, kR>();
   int64_t col = 0;
   for (; col + kN * M::kLanes <= p.cols; col += kN * M::kLanes) {
-    PairTile<M, kR, kN>(p, col, RowLoader<M>{rows, col, p.ahead, p.next});
+    PairTile<M, kR, kN>(p, col, RowLoader<M, T>{rows, col, p.ahead, p.next});
   }
-  for (; col < p.cols; col += 2 * M::kLanes)
-    PairTile<M, kR, 2>(p, col, RowLoader<M>{rows, col, p.ahead, p.next});
+  for (; col < p.cols; col += 2 * M::kLanes) {
+    PairTile<M, kR, 2>(p, col, RowLoader<M, T>{rows, col, p.ahead, p.next});
+  }
 }
 
 template <class M, int kR>
@@ -88,7 +100,7 @@ HWY_NOINLINE void MultiplyPackedPairs(const PairProduct& p, const uint32_t* pair
 }
 
 template <class M>
-void PackPairs(const uint16_t* even, const uint16_t* odd, int64_t cols, uint32_t* pairs) {
+void PackPairs(const BFloat16* even, const BFloat16* odd, int64_t cols, uint32_t* pairs) {
   for (int64_t col = 0; col < cols; col += 2 * M::kLanes) {
     typename M::B x[2];
     M::LoadRows(even + col, odd + col, x);
@@ -96,16 +108,21 @@ void PackPairs(const uint16_t* even, const uint16_t* odd, int64_t cols, uint32_t
   }
 }
 
+template <class M, typename T, int... kR>
+constexpr PairKernel::RowsFn MultiplyRowsOf(std::integer_sequence<int, kR...>) {
+  return [](int num_rows, const PairProduct& p, const uint8_t* const* rows) {
+    constexpr void (*kByRows[])(const PairProduct&,
+                                const uint8_t* const*) = {&MultiplyRowPairs<M, kR + 1, T>...};
+    kByRows[num_rows - 1](p, rows);
+  };
+}
+
 template <class M, int... kR>
-constexpr PairKernel MakePairKernel(std::integer_sequence<int, kR...>) {
+constexpr PairKernel MakePairKernel(std::integer_sequence<int, kR...> rows) {
   PairKernel kernel;
   kernel.narrow = &M::Narrow;
   kernel.pack = &PackPairs<M>;
-  kernel.multiply_rows = [](int num_rows, const PairProduct& p, const uint16_t* const* rows) {
-    constexpr void (*kByRows[])(const PairProduct&,
-                                const uint16_t* const*) = {&MultiplyRowPairs<M, kR + 1>...};
-    kByRows[num_rows - 1](p, rows);
-  };
+  kernel.multiply_rows = MultiplyRowsOf<M, BFloat16>(rows);
   kernel.multiply_packed = [](int num_rows, const PairProduct& p, const uint32_t* pairs) {
     constexpr void (*kByRows[])(const PairProduct&,
                                 const uint32_t*) = {&MultiplyPackedPairs<M, kR + 1>...};

@@ -24,8 +24,8 @@ struct PairProduct {
   int64_t cols;  // a multiple of kPairColumns
   float* c;
   int64_t c_stride;
-  int ahead = 0;               // multiply_rows: with row i of b, row i + ahead is fetched
-  RowFetcher* next = nullptr;  // or what this one has, as many lines as were read
+  int ahead = 0;                 // multiply_rows: with row i of b, row i + ahead is fetched
+  RangeFetcher* next = nullptr;  // or what this one has, as many lines as were read
 };
 constexpr int kPairColumns = 32;
 
@@ -39,10 +39,13 @@ struct PairKernel {
   // then is the set's own matter.
   void (*narrow)(float* x, int64_t begin, int64_t end) = nullptr;
   // b[k] = rows 2k and 2k + 1 of BF16; `rows` points to that of pair 0. At most kMicroRows of a.
-  void (*multiply_rows)(int num_rows, const PairProduct& p, const uint16_t* const* rows) = nullptr;
+  using RowsFn = void (*)(int num_rows, const PairProduct& p, const uint8_t* const* rows);
+  RowsFn multiply_rows = nullptr;
+  // The same of rows of codes, [CodeIndex]; null where it pays to widen them to BF16 first.
+  RowsFn multiply_codes[kNumCodes] = {};
   // b[k] = the words at pairs + k * p.cols, which pack made of such rows.
   void (*multiply_packed)(int num_rows, const PairProduct& p, const uint32_t* pairs) = nullptr;
-  void (*pack)(const uint16_t* even, const uint16_t* odd, int64_t cols, uint32_t* pairs) = nullptr;
+  void (*pack)(const BFloat16* even, const BFloat16* odd, int64_t cols, uint32_t* pairs) = nullptr;
 };
 
 // attention_avx512bf16.cpp: that of vdpbf16ps; null where the machine has none.

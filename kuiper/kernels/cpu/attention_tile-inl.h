@@ -1,6 +1,5 @@
-// Tiles of the KV cache for attention: where the keys and values of a tile lie, converted copies of
-// them in scratch, what to fetch for decode. Included once per instruction set
-// (hwy/foreach_target.h).
+// Tiles of the KV cache for attention: where the keys and values of a tile lie, and converted
+// copies of them in scratch. Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // After highway.h.
+#include "kuiper/kernels/cpu/attention_fetch-inl.h"
 #include "kuiper/kernels/cpu/attention_math-inl.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
@@ -30,12 +30,10 @@ namespace HWY_NAMESPACE {
 template <class View, class Row = typename View::Row>
 HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRange keys,
                         Row* rows) {
-  const int tokens = view.page_size();
-  for (int pos = tile + keys.begin; pos < tile + keys.end;) {
-    const int run_end = std::min(tile + keys.end, pos - pos % tokens + tokens);
+  ForEachPage(view.page_size(), tile + keys.begin, tile + keys.end, [&](int pos, int n) HWY_ATTR {
     Row row = view.Key(seq, pos, kv_head);
-    for (; pos < run_end; ++pos, row = view.Next(row)) rows[pos - tile] = row;
-  }
+    for (int i = 0; i < n; ++i, row = view.Next(row)) rows[pos - tile + i] = row;
+  });
 }
 
 // --- rows in scratch --------------------------------------------------------------------------
@@ -47,6 +45,10 @@ constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 // Rows that become BF16 in scratch before they are multiplied.
 template <class Row>
 constexpr bool kIsWidened = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
+
+// Of such rows; of others it is not used.
+template <class Row>
+constexpr int kCode = CodeIndex(DTypeOf<typename Row::Unit>::value);
 
 // values[j] = the elements of the value of key j for j in `range`, padded with zeros to `dim`.
 template <class View, class Row = typename View::Row>
@@ -61,32 +63,22 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 
 // --- one tile of an item ----------------------------------------------------------------------
 
-// Whether a tile of few rows fetches the next one, keys and values in the order of their addresses:
-// memory reads the 8 KB of a head in a page of 16 tokens faster than twice 4 KB at different
-// moments. Pages of one token became slower; of two, and with AVX-512, nobody measured it.
-template <class View>
-HWY_INLINE bool FetchesInOrder(const View& view) {
-  constexpr int kMinTokens = 4;  // of a page
-  return HWY_TARGET != HWY_AVX3 && view.page_size() >= kMinTokens;
-}
-
 // The rows of one tile, their scales, and whether the values were converted to scratch. Arrays of
 // rows go on up to `fetched`, with rows that are needed next.
 template <class Row>
 struct Tile {
   KeyRange keys;  // that the item sees, from the start of the tile
   Row rows[kTile + kMaxAhead];
-  int ahead = 0;             // rows to fetch in advance
-  int fetched = 0;           // kMaxAhead behind the last panel of keys
-  bool packed = false;       // values
-  bool keys_packed = false;  // keys
+  int ahead = 0;                 // rows to fetch in advance
+  RangeFetcher* next = nullptr;  // or what to fetch
+  int fetched = 0;               // the last panel of keys, and kMaxAhead behind it
+  bool packed = false;           // values
+  bool keys_packed = false;      // keys
+  bool as_codes = false;         // rows that would be widened lie as they are stored
   // For the products. Keys: repeats of the first fill a group of kPanelRows. Values, of pairs only:
   // zeros at both ends fill pairs.
   const uint8_t* key_rows[kTile + kMaxAhead];
-  const uint16_t* value_rows[kTile + kMaxAhead];
-  // What the products of this tile fetch of the next one, unless they fetch `ahead`.
-  const uint8_t* next_rows[2 * kTile];
-  mutable RowFetcher next;
+  const uint8_t* value_rows[kTile + kMaxAhead];
   // Of rows with scales, for the keys of the tile that are loaded; zeros beside them.
   float key_scales[Row::kIsScaled ? kTile : 1];
   float value_scales[Row::kIsScaled ? kTile : 1];
@@ -100,38 +92,38 @@ struct Tile {
     if constexpr (Row::kIsScaled) ScaleScores(weights, seen, value_scales);
   }
 
-  RowFetcher* Next() const { return next.rows != nullptr ? &next : nullptr; }
-
   // Calls f with the values, to be indexed by position in the tile.
   template <class F>
   HWY_INLINE void VisitValues(const AttentionScratch& s, const F& f) const {
     if (packed) {
       f(StridedRows{s.values, s.dim});
     } else {
-      f(StoredRows<Row>{rows, ahead, Next()});
+      f(StoredRows<Row>{rows, ahead, next});
     }
   }
 };
 
-// Looks up the rows of the tile at position `begin` and some after them.
+// Looks up the rows of the tile at position `begin`, and some after them unless `next` is fetched.
 template <class View>
-HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
+HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin, RangeFetcher* next,
                          Tile<typename View::Row>* tile) {
+  using Row = typename View::Row;
   const KeyRange all = item.keys();
   tile->keys = InTile(all, begin);
-  tile->fetched = static_cast<int>(RoundUp(tile->keys.end, kPanelRows)) + kMaxAhead;
+  // While many rows use a tile, the memory has time enough.
+  tile->ahead = item.num_rows() > kFewRows || next != nullptr ? 0
+                : sizeof(typename Row::Unit) == 1             ? kMaxAhead
+                                                              : kMaxAhead / 2;
+  tile->next = next;
+  tile->fetched =
+      static_cast<int>(RoundUp(tile->keys.end, kPanelRows)) + (tile->ahead > 0 ? kMaxAhead : 0);
   const int end = std::min(all.end - begin, tile->fetched);
   KeyRows(view, item.seq, item.kv_head, begin, {tile->keys.begin, end}, tile->rows);
   std::fill(tile->rows + end, tile->rows + tile->fetched, tile->rows[end - 1]);
-  // While many rows use a tile, the memory has time enough.
-  using Row = typename View::Row;
-  tile->ahead = item.num_rows() > kFewRows        ? 0
-                : sizeof(typename Row::Unit) == 1 ? kMaxAhead
-                                                  : kMaxAhead / 2;
   if constexpr (Row::kHasScale) {
     // Scales are needed before the products; a line has 16 of them.
-    const int next = begin + kTile, next_end = std::min(all.end, next + kTile);
-    for (int pos = next; tile->ahead > 0 && pos < next_end; pos += 16) {
+    const int end_of_next = std::min(all.end, begin + 2 * kTile);
+    for (int pos = begin + kTile; tile->ahead > 0 && pos < end_of_next; pos += 16) {
       const Row key = view.Key(item.seq, pos, item.kv_head);
       hwy::Prefetch(key.scale);
       hwy::Prefetch(view.ValueOf(key).scale);
@@ -139,33 +131,14 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
   }
 }
 
-// The rows of the tile at position `begin`, for the one before it to fetch.
-template <class View>
-HWY_INLINE void FindNextRows(const View& view, const AttentionItem& item, int begin,
-                             Tile<typename View::Row>* tile) {
-  using Row = typename View::Row;
-  const int tokens = view.page_size(), end = std::min(item.keys().end, begin + kTile);
-  int count = 0;
-  for (int pos = begin, run_end; pos < end; pos = run_end) {
-    run_end = std::min(end, pos - pos % tokens + tokens);
-    const Row key = view.Key(item.seq, pos, item.kv_head);
-    for (Row row : {key, view.ValueOf(key)}) {
-      for (int i = pos; i < run_end; ++i, row = view.Next(row)) {
-        tile->next_rows[count++] = reinterpret_cast<const uint8_t*>(row.data);
-      }
-    }
-  }
-  const auto bytes = static_cast<int>(view.head_dim() * sizeof(typename Row::Unit));
-  tile->next = {tile->next_rows, count, (bytes + 63) / 64};
-  tile->ahead = 0;
-}
-
-// The bytes of a row into the cache.
-template <class Row>
-HWY_INLINE void Fetch(Row row, int head_dim) {
-  const auto* data = reinterpret_cast<const char*>(row.data);
-  const auto bytes = static_cast<int64_t>(head_dim * sizeof(*row.data));
-  for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(data + i);
+// What is to be fetched while a row is converted: `ahead` of it, or as much of `next`.
+template <class Row, class F>
+HWY_INLINE void FetchBeside(const Tile<Row>& tile, int head_dim, const F& ahead) {
+  const auto lines = (head_dim * static_cast<int64_t>(sizeof(typename Row::Unit)) + 63) / 64;
+  if (tile.next != nullptr) tile.next->Fetch(lines);
+  if (tile.ahead == 0) return;
+  const auto* data = reinterpret_cast<const char*>(ahead().data);
+  for (int64_t i = 0; i < lines; ++i) hwy::Prefetch(data + i * 64);
 }
 
 // scales[j] = that of row_of(j) for j in `keys`.
@@ -176,15 +149,15 @@ HWY_INLINE void GatherScales(KeyRange keys, const F& row_of, float* scales) {
 }
 
 // The value of a key that is not there.
-HWY_INLINE const uint16_t* ZeroRow() {
-  alignas(64) static constexpr uint16_t kZeros[kMaxHeadDim] = {};
+HWY_INLINE const uint8_t* ZeroRow() {
+  alignas(64) static constexpr uint8_t kZeros[kMaxHeadDim * sizeof(BFloat16)] = {};
   return kZeros;
 }
 
 // The row as BF16 in scratch, padded with zeros to `dim`. The elements are exact in it: their upper
 // halves are all there is.
 template <class Row>
-HWY_INLINE const void* Widened(Row row, int head_dim, int64_t dim, float* scratch) {
+HWY_INLINE const uint8_t* Widened(Row row, int head_dim, int64_t dim, float* scratch) {
   const hn::RebindToUnsigned<DF> d32;
   const hn::Rebind<uint16_t, DF> d16;
   auto* wide = reinterpret_cast<uint16_t*>(scratch);
@@ -206,7 +179,7 @@ HWY_INLINE const void* Widened(Row row, int head_dim, int64_t dim, float* scratc
     i += kLanes;
   }
   std::fill(wide + i, wide + dim, uint16_t{0});
-  return wide;
+  return reinterpret_cast<const uint8_t*>(wide);
 }
 
 // Makes the keys of the tile ready for the products.
@@ -219,20 +192,18 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   if constexpr (Row::kIsScaled)
     GatherScales(
         keys, [&](int j) { return tile->rows[j]; }, tile->key_scales);
-  for (int j = keys.begin; j < tile->fetched; ++j) {
+  const bool widens = kIsWidened<Row> && !tile->as_codes;
+  for (int j = keys.begin; j < (widens ? keys.end : tile->fetched); ++j) {
+    tile->key_rows[j] = reinterpret_cast<const uint8_t*>(tile->rows[j].data);
     if constexpr (kIsWidened<Row>) {
-      if (j >= keys.end) break;
-      if (tile->ahead > 0) Fetch(tile->rows[j + tile->ahead], head_dim);
-      tile->next.Fetch(tile->next.lines);
-      tile->key_rows[j] = static_cast<const uint8_t*>(
-          Widened(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2));
-    } else {
-      tile->key_rows[j] = reinterpret_cast<const uint8_t*>(tile->rows[j].data);
+      if (!widens) continue;
+      FetchBeside(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
+      tile->key_rows[j] = Widened(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
     }
   }
   const int first = keys.begin / kPanelRows * kPanelRows;
   std::fill(tile->key_rows + first, tile->key_rows + keys.begin, tile->key_rows[keys.begin]);
-  if (kIsWidened<Row>) {
+  if (widens) {
     std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
               tile->key_rows[keys.end - 1]);
   }
@@ -267,26 +238,24 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
   // Converting pays when several register tiles read the values; partial vectors need the padding.
   const bool many_rows = item.num_rows() > kFewRows;
   if constexpr (kTakesPairs<Row>) {
-    const bool as_it_lies = !kIsWidened<Row> && s.dim == head_dim;
+    const bool as_it_lies = (!kIsWidened<Row> || tile->as_codes) && s.dim == head_dim;
     tile->value_rows[keys.begin / 2 * 2] = ZeroRow();
     for (int j = keys.begin; j < (as_it_lies ? tile->fetched : keys.end); ++j) {
       if (as_it_lies) {
-        tile->value_rows[j] = reinterpret_cast<const uint16_t*>(value(j).data);
+        tile->value_rows[j] = reinterpret_cast<const uint8_t*>(value(j).data);
         continue;
       }
-      if (tile->ahead > 0) Fetch(value(j + tile->ahead), head_dim);
-      tile->next.Fetch(tile->next.lines);
-      tile->value_rows[j] = static_cast<const uint16_t*>(
-          Widened(value(j), head_dim, s.dim, s.wide_values() + j * s.dim / 2));
+      FetchBeside(*tile, head_dim, [&] { return value(j + tile->ahead); });
+      tile->value_rows[j] = Widened(value(j), head_dim, s.dim, s.wide_values() + j * s.dim / 2);
     }
     if (!as_it_lies)
       std::fill(tile->value_rows + keys.end, tile->value_rows + tile->fetched, ZeroRow());
     if (keys.end % 2 != 0) tile->value_rows[keys.end] = ZeroRow();
     tile->packed = many_rows;
     if (!many_rows) return;
+    const auto row = [&](int i) { return reinterpret_cast<const BFloat16*>(tile->value_rows[i]); };
     for (int k = keys.begin / 2; k < (keys.end + 1) / 2; ++k) {
-      pairs.pack(tile->value_rows[2 * k], tile->value_rows[2 * k + 1], s.dim,
-                 s.pairs() + k * s.dim);
+      pairs.pack(row(2 * k), row(2 * k + 1), s.dim, s.pairs() + k * s.dim);
     }
     return;
   }

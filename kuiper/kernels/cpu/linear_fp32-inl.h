@@ -14,29 +14,15 @@ using F32Tag = hn::CappedTag<float, kSumLanes>;
 using U32Tag = hn::RebindToUnsigned<F32Tag>;
 using F32Vec = hn::Vec<F32Tag>;
 
-// Loads at any address; Highway's LoadU requires the alignment of an element, of which x86 and NEON
-// instructions know nothing.
 HWY_INLINE F32Vec LoadF32(const uint8_t* p) {
-#if HWY_TARGET == HWY_SCALAR
-  float value;
-  memcpy(&value, p, sizeof(value));
-  return hn::Set(F32Tag(), value);
-#else
-  return hn::BitCast(F32Tag(), hn::LoadU(hn::Repartition<uint8_t, F32Tag>(), p));
-#endif
+  return LoadBytes(F32Tag(), p);
 }
 
 using U16Tag = hn::Rebind<uint16_t, F32Tag>;
 using U16Vec = hn::Vec<U16Tag>;
 
 HWY_INLINE U16Vec LoadU16(const uint8_t* p) {
-#if HWY_TARGET == HWY_SCALAR
-  uint16_t value;
-  memcpy(&value, p, sizeof(value));
-  return hn::Set(U16Tag(), value);
-#else
-  return hn::BitCast(U16Tag(), hn::LoadU(hn::Repartition<uint8_t, U16Tag>(), p));
-#endif
+  return LoadBytes(U16Tag(), p);
 }
 
 // The numbers with these FP16 bits.

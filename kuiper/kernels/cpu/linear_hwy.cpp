@@ -60,6 +60,22 @@ struct Bf16Model : PairModel {
   }
 };
 
+// Rows of codes times activations of BF16.
+template <typename T>
+struct CodeModel : PairModel {
+  static constexpr int kWeightChunkBytes = 32;
+  static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector, Vec (&v)[2]) {
+    const T* p = reinterpret_cast<const T*>(chunk) + vector * kVectorLanes * 2;
+    v[0] = LoadOdd(F32Tag(), p);
+    v[1] = LoadEven(F32Tag(), p);
+  }
+};
+
+template <typename T>
+void SetCodeDots(LinearKernel& kernel) {
+  SetDots<CodeModel<T>, PairModel::kTileRows>(kernel.code_dots[CodeIndex(DTypeOf<T>::value)]);
+}
+
 float Read(const uint8_t* data, size_t bytes) {
   const U32Tag du;
   constexpr size_t kVectorBytes = Fp32Model::kVectorLanes * sizeof(float);
@@ -85,7 +101,11 @@ LinearKernelSet MakeSet() {
   set.read = &Read;
   set[WeightFormat::Dense(DType::kF32)] = MakeKernel<F32Model>();
   set[WeightFormat::Dense(DType::kF16)] = MakeKernel<F16Model>();
-  set[WeightFormat::Dense(DType::kBF16)] = MakeKernel<Bf16Model>();
+  LinearKernel& bf16 = set[WeightFormat::Dense(DType::kBF16)];
+  bf16 = MakeKernel<Bf16Model>();
+  SetCodeDots<int8_t>(bf16);
+  SetCodeDots<Float8E4M3>(bf16);
+  SetCodeDots<Float8E5M2>(bf16);
   return set;
 }
 

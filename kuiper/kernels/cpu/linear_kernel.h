@@ -114,24 +114,38 @@ struct TileArgs {
 };
 using TileFn = void (*)(TileArgs& args);
 
-// Fetches rows anywhere in memory one after the other, a few lines at a time.
-struct RowFetcher {
-  const uint8_t* const* rows = nullptr;
-  int count = 0;  // of rows that are left
-  int lines = 0;  // of a row
-  int line = 0;
+// Fetches ranges of memory one after the other, a few lines at a time.
+struct RangeFetcher {
+  struct Range {
+    const uint8_t* begin;
+    int64_t lines;
+  };
+  const Range* next = nullptr;
+  int num_next = 0;  // ranges behind the one at hand
+  const uint8_t* at = nullptr;
+  int64_t left = 0;  // lines of the range at hand
 
-  void Fetch(int n) {
-    for (; n > 0 && count > 0; --n) {
-      __builtin_prefetch(*rows + line * 64, 0, 2);
-      if (++line == lines) {
-        line = 0;
-        ++rows;
-        --count;
+  void Fetch(int64_t n) {
+    for (; n > 0; --n) {
+      if (left == 0) {
+        if (num_next == 0) return;
+        at = next->begin;
+        left = next->lines;
+        ++next;
+        --num_next;
       }
+      __builtin_prefetch(at, 0, 2);
+      at += 64;
+      --left;
     }
   }
 };
+
+// Types of eight bits that are exact in BF16.
+constexpr int kNumCodes = 3;
+constexpr int CodeIndex(DType type) {
+  return type == DType::kI8 ? 0 : type == DType::kF8E4M3 ? 1 : 2;
+}
 
 // Dot products of rows of x with rows anywhere in memory: the sums of one fold block.
 struct DotArgs {
@@ -141,9 +155,9 @@ struct DotArgs {
   int count = 0;                         // a multiple of kPanelRows
   int k = 0;                             // elements, at most a fold block
   int ahead = 0;  // with a row, the one `ahead` behind it is fetched; `rows` goes on for as many
-  RowFetcher* next = nullptr;  // or what this one has, as many lines as were read
-  float* sums = nullptr;       // [rows of x][count]
-  size_t sum_stride = 0;       // floats from row to row
+  RangeFetcher* next = nullptr;  // or what this one has, as many lines as were read
+  float* sums = nullptr;         // [rows of x][count]
+  size_t sum_stride = 0;         // floats from row to row
 };
 using DotFn = void (*)(const DotArgs& args);
 
@@ -229,6 +243,8 @@ struct LinearKernel {
   OuterFn short_outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
+  // BF16: the same with rows of codes, [CodeIndex]; null where it pays to widen them to BF16 first.
+  DotFn code_dots[kNumCodes][kMaxTileRows + 1] = {};
 
   // Of dense kinds whose rows are factors as they are stored, where registers have 16 lanes.
   //

@@ -340,7 +340,7 @@ template <class M>
 LinearKernel MakeKernel() {
   LinearKernel kernel = KernelOfActivations<M>();
   kernel.pack = &Pack<M>;
-  SetDots<M, M::kTileRows>(kernel);
+  SetDots<M, M::kTileRows>(kernel.dots);
   SetTiles<M, M::kTileRows>(kernel);
   SetOuter<M, false>(kernel);
   kernel.pack_scattered = &PackScattered<M>;

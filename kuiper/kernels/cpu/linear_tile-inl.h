@@ -210,8 +210,10 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
   const int full = a.k / M::kChunk;
   [[maybe_unused]] alignas(64) float lanes[M::kFoldsRegisters ? 1 : MR * NR * kSumLanes];
   const size_t row_bytes = full * M::kWeightChunkBytes;
+  // To fetch with each chunk of a pass: all at once would be dropped.
+  constexpr int kPasses = NR / kRows * (kVectors / R);
+  constexpr int kLines = (NR * M::kWeightChunkBytes / 64 + kPasses - 1) / kPasses;
   for (int j = 0; j < a.count; j += NR) {
-    if (a.next != nullptr) a.next->Fetch(NR * a.next->lines);
     for (int n = 0; a.ahead > 0 && n < NR; ++n) {
       const uint8_t* row = a.rows[j + a.ahead + n];
       for (size_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(row + i);
@@ -224,6 +226,7 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
         const uint8_t* x = a.x;
         ScatteredRows rows{a.rows + j + row, 0};
         for (int c = 0; c < full; ++c, x += M::kChunkBytes, rows.at += M::kWeightChunkBytes) {
+          if (a.next != nullptr) a.next->Fetch(kLines);
           AccumulateChunk<M, MR, kRows, R>(x, a.x_stride, rows, first, acc);
         }
         if (full * M::kChunk < a.k) {
@@ -283,7 +286,7 @@ LinearKernel KernelOfActivations() {
 }
 
 template <class M, int MR>
-void SetDots(LinearKernel& kernel) {
-  kernel.dots[MR] = &Dots<M, MR>;
-  if constexpr (MR > 1) SetDots<M, MR - 1>(kernel);
+void SetDots(DotFn (&dots)[kMaxTileRows + 1]) {
+  dots[MR] = &Dots<M, MR>;
+  if constexpr (MR > 1) SetDots<M, MR - 1>(dots);
 }

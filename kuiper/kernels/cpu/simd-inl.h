@@ -47,6 +47,19 @@ constexpr int kRegs = 16 / kLanes;  // registers that hold 16 lanes
 
 // --- loads and stores of vectors; pointers need no alignment ----------------------------------
 
+// Highway's LoadU requires the alignment of an element, of which x86 and NEON instructions know
+// nothing.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBytes(D d, const void* p) {
+#if HWY_TARGET == HWY_SCALAR
+  hn::TFromD<D> value;
+  std::memcpy(&value, p, sizeof(value));
+  return hn::Set(d, value);
+#else
+  return hn::BitCast(d, hn::LoadU(hn::Repartition<uint8_t, D>(), static_cast<const uint8_t*>(p)));
+#endif
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF32(D d, const float* p) {
   return hn::LoadU(d, p);
@@ -156,6 +169,40 @@ HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E4M3* p) {
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E5M2* p) {
   return LoadFloat8(d, p);
+}
+
+// The odd and the even ones of twice as many elements, for types whose pairs are words.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadOdd(D d, const BFloat16* p) {
+  const hn::RebindToUnsigned<D> d32;
+  return hn::BitCast(d, hn::And(LoadBytes(d32, p), hn::Set(d32, 0xFFFF0000u)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadEven(D d, const BFloat16* p) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(LoadBytes(hn::RebindToUnsigned<D>(), p)));
+}
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> LoadWords(D, const int8_t* p) {
+  return hn::PromoteTo(hn::RebindToSigned<D>(), LoadBytes(hn::Rebind<int16_t, D>(), p));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadOdd(D d, const int8_t* p) {
+  return hn::ConvertTo(d, hn::ShiftRight<8>(LoadWords(d, p)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadEven(D d, const int8_t* p) {
+  return hn::ConvertTo(d, hn::ShiftRight<24>(hn::ShiftLeft<24>(LoadWords(d, p))));
+}
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadOdd(D d, const T* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const auto codes = hn::And(LoadBytes(d16, p), hn::Set(d16, uint16_t{0xFF00}));
+  return WidenHalves(d, HalvesOf(d16, codes, p));
+}
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadEven(D d, const T* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  return WidenHalves(d, HalvesOf(d16, hn::ShiftLeft<8>(LoadBytes(d16, p)), p));
 }
 
 // As float8::Narrow.

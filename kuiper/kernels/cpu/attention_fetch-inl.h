@@ -1,0 +1,98 @@
+// What decode attention fetches of the KV cache in advance, and how many heads it reads together.
+// Included once per instruction set (hwy/foreach_target.h).
+#include <algorithm>
+#include <cstdint>
+
+#include "hwy/highway.h"
+// After highway.h.
+#include "kuiper/kernels/cpu/attention_items.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
+
+#if defined(KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_
+#undef KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_
+#else
+#define KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kuiper {
+namespace cpu {
+namespace HWY_NAMESPACE {
+
+// Calls f(pos, n) for the n tokens from `pos` on of each page with tokens of [begin, end).
+template <class F>
+HWY_INLINE void ForEachPage(int page_size, int begin, int end, const F& f) {
+  for (int pos = begin, next; pos < end; pos = next) {
+    next = std::min(end, pos - pos % page_size + page_size);
+    f(pos, next - pos);
+  }
+}
+
+// Whether a tile of few rows fetches the next one, keys and values of all heads of the item in the
+// order of their addresses: memory reads blocks of 8 KB and more faster than twice as many of 4 KB.
+// Pages of one token became slower; of two, and with AVX-512, nobody measured it.
+HWY_INLINE bool FetchesInOrder(int page_size) {
+  constexpr int kMinTokens = 4;  // of a page
+  return HWY_TARGET != HWY_AVX3 && page_size >= kMinTokens;
+}
+
+// The kv heads of an item of few rows: enough of them that a page has 32 KB of keys and values side
+// by side.
+int ItemKvHeads(int page_size, int64_t row_bytes) {
+  constexpr int64_t kBlock = 32 << 10;
+  int heads = 1;
+  while (FetchesInOrder(page_size) && 2 * heads <= kMaxKvHeads &&
+         4 * heads * page_size * row_bytes <= kBlock) {
+    heads *= 2;
+  }
+  return heads;
+}
+
+// What the products of a tile fetch of the next one.
+template <class Row>
+class TileFetcher {
+ public:
+  // The keys and values at positions [begin, end) of the item's heads.
+  template <class View>
+  void Find(const View& view, const AttentionItem& item, int begin, int end) {
+    const size_t row_bytes = view.head_dim() * sizeof(typename Row::Unit);
+    int count = 0;
+    const auto add = [&](const void* data, size_t bytes) HWY_ATTR {
+      const auto first = reinterpret_cast<uintptr_t>(data) / 64;
+      const auto lines =
+          static_cast<int64_t>((reinterpret_cast<uintptr_t>(data) + bytes + 63) / 64 - first);
+      const auto* from = reinterpret_cast<const uint8_t*>(first * 64);
+      RangeFetcher::Range* last = ranges_ + count - 1;
+      if (count > 0 && last->begin + last->lines * 64 == from) {
+        last->lines += lines;
+      } else {
+        ranges_[count++] = {from, lines};
+      }
+    };
+    ForEachPage(view.page_size(), begin, end, [&](int pos, int n) HWY_ATTR {
+      for (int head = 0; head < item.num_kv_heads; ++head) {
+        const Row key = view.Key(item.seq, pos, item.kv_head + head);
+        for (Row row : {key, view.ValueOf(key)}) {
+          const Row first = row;
+          for (int i = 0; i < n; ++i, row = view.Next(row)) add(row.data, row_bytes);
+          if constexpr (Row::kHasScale) add(first.scale, n * sizeof(*first.scale));
+        }
+      }
+    });
+    lines_ = {ranges_, count};
+  }
+  RangeFetcher& lines() { return lines_; }
+
+ private:
+  static constexpr int kMaxRanges = kMaxKvHeads * 2 * kTile * (Row::kHasScale ? 2 : 1);
+  RangeFetcher::Range ranges_[kMaxRanges];
+  RangeFetcher lines_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cpu
+}  // namespace kuiper
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
