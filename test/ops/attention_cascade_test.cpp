@@ -14,7 +14,7 @@ class AttentionCascadeTest : public AttentionTestBase {
     if (has_mma && DTypeBytes(dtype()) == 2) kinds.push_back(AttentionKind::kFlash2);
     return kinds;
   }
-  static int HeadDim(AttentionKind kind) { return kind == AttentionKind::kFlash2 ? 64 : 16; }
+  static int HeadDim(AttentionKind kind) { return kind == AttentionKind::kFlash2 ? 64 : 32; }
 
   void ExpectSameBits(Ops& ops, const Shape& shape, const std::vector<Seq>& seqs, int page_size,
                       const Mask& mask = {}) const {

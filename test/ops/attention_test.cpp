@@ -192,7 +192,7 @@ TEST_P(AttentionTest, EveryInstructionSetMatchesNaiveAndKeepsTheGuarantees) {
     std::map<std::string, std::vector<float>> outputs;
     ForEachCpuTarget([&](const std::string& target) {
       for (const Shape& shape :
-           {Shape{5, 1, 16}, Shape{4, 2, 80}, Shape{4, 4, 10}, Shape{26, 2, 64}}) {
+           {Shape{5, 1, 16}, Shape{4, 2, 80}, Shape{4, 4, 10}, Shape{4, 2, 64}, Shape{26, 2, 64}}) {
         const std::vector<float> out = Attend(*ops, dtype(), shape, seqs, 16);
         ExpectNaive(*ops, out, shape, seqs, target + ": " + Describe(shape));
         EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, seqs, 0), out)) << target;
@@ -208,7 +208,7 @@ TEST_P(AttentionTest, EveryInstructionSetMatchesNaiveAndKeepsTheGuarantees) {
 
 // Masked positions are skipped, not multiplied by zero.
 TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
-  const Shape shape{2, 1, 16};
+  const Shape shape{2, 1, 32};
   for (AttentionKind kind : kKinds) {
     const auto ops = Make(kind);
     for (bool in_value : {false, true}) {
@@ -216,10 +216,10 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
       const std::vector<Seq> seqs = {{1, kLen, kLen}};
       Cache cache(*ops, dtype(), shape, seqs, 128, 1);
       // Position kBad of the only page.
-      const Matrix k(*ops, DType::kF32, 1, 16,
-                     in_value ? TokenData(1, kBad, 1, 16) : std::vector<float>(16, kNaN));
-      const Matrix v(*ops, DType::kF32, 1, 16,
-                     in_value ? std::vector<float>(16, kNaN) : TokenData(1, kBad, 2, 16));
+      const Matrix k(*ops, DType::kF32, 1, 32,
+                     in_value ? TokenData(1, kBad, 1, 32) : std::vector<float>(32, kNaN));
+      const Matrix v(*ops, DType::kF32, 1, 32,
+                     in_value ? std::vector<float>(32, kNaN) : TokenData(1, kBad, 2, 32));
       const int32_t page = cache.page(0, 0);
       const Array<int32_t> slot(*ops, {page * 128 + kBad});
       ops->Run(StoreKvArgs{

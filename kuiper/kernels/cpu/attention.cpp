@@ -1,6 +1,7 @@
 // Attention over the KV cache. A work item is a block of query rows that share a kv head:
 // consecutive positions of one sequence times the query heads of the group, so that each key and
-// value is loaded (and converted) once for all of them. Scores are those of a linear layer whose
+// value is loaded (and converted) once for all of them. One of few rows may have several kv heads,
+// which take turns tile by tile. Scores are those of a linear layer whose
 // weights are keys: dot products with keys where they lie, or, for many rows (prefill), outer
 // products with panels of them. Values are read as they lie for few rows (decode), from converted
 // tiles for more.
@@ -30,6 +31,7 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 #include "kuiper/kernels/common/visit.h"
+#include "kuiper/kernels/cpu/attention_fetch-inl.h"
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_math-inl.h"
 #include "kuiper/kernels/cpu/attention_tile-inl.h"
@@ -156,8 +158,10 @@ void AddValues(const RowGroup& g, const B& values) {
 template <class Row>
 void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
   const PairKernel& kernel = g.call.pairs;
-  const PairKernel::RowsFn multiply =
-      loaded.as_codes ? kernel.multiply_codes[kCode<Row>] : kernel.multiply_rows;
+  PairKernel::RowsFn multiply = kernel.multiply_rows;
+  if constexpr (kIsCodes<Row>) {
+    if (loaded.as_codes) multiply = kernel.multiply_codes[kTypeIndex<Row>];
+  }
   const auto product = [&](int r, int begin, int end) {
     return PairProduct{g.scores(r), g.s.score_stride, begin, end, g.s.dim, g.acc(r), g.s.dim};
   };
@@ -236,7 +240,10 @@ HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
   if (loaded.keys_packed) return ScorePanels(g);
   const AttentionScratch& s = g.s;
   const LinearKernel& kernel = g.call.dots;
-  const DotFn* dots = loaded.as_codes ? kernel.code_dots[kCode<Row>] : kernel.dots;
+  const DotFn* dots = kernel.dots;
+  if constexpr (kIsCodes<Row>) {
+    if (loaded.as_codes) dots = kernel.code_dots[kTypeIndex<Row>];
+  }
   const int begin = loaded.keys.begin / kPanelRows * kPanelRows;
   for (int r = 0, rows; r < g.rows; r += rows) {
     rows = std::min(g.rows - r, kernel.tile_rows);
@@ -301,19 +308,16 @@ void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
   });
 }
 
-// Calls f with the rows of each kv head of the item and their memory.
-template <class F>
-HWY_INLINE void ForEachKvHead(const AttentionItem& item, const AttentionScratch& s, const F& f) {
-  for (int i = 0; i < item.num_kv_heads; ++i) f(item.OfKvHead(i), s.From(i * item.num_rows()));
-}
-
 // Whether the products of few rows read eight bits as they lie: many rows share what is widened.
 template <class Row>
 bool ReadsCodes(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s) {
-  if (!kIsWidened<Row> || item.num_rows() > kFewRows || s.dim != call.args.kv.head_dim())
+  if constexpr (kIsCodes<Row>) {
+    constexpr int kType = kTypeIndex<Row>;
+    return item.num_rows() <= kFewRows && s.dim == call.args.kv.head_dim() &&
+           call.dots.code_dots[kType][1] != nullptr && call.pairs.multiply_codes[kType] != nullptr;
+  } else {
     return false;
-  return call.dots.code_dots[kCode<Row>][1] != nullptr &&
-         call.pairs.multiply_codes[kCode<Row>] != nullptr;
+  }
 }
 
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
@@ -325,14 +329,14 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   Tile<typename View::Row> loaded;
   TileFetcher<typename View::Row> fetcher;
   const bool in_order = FetchesInOrder(view.page_size()) && item.num_rows() <= kFewRows;
+  RangeFetcher* const lines = in_order ? &fetcher.lines() : nullptr;
   loaded.as_codes = ReadsCodes<typename View::Row>(call, item, s);
   loaded.keys_packed = item.num_rows() > kManyRows;
   if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
-    const int next = tile + kTile;
-    if (in_order) fetcher.Find(view, item, next, std::min(all.end, next + kTile));
+    if (in_order) fetcher.Find(view, item, tile + kTile, std::min(all.end, tile + 2 * kTile));
     ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
-      FindRows(view, one, tile, in_order ? &fetcher.lines() : nullptr, &loaded);
+      FindRows(view, one, tile, lines, &loaded);
       LoadKeys(view, own, &loaded);
       if (loaded.keys_packed) PackKeys(call.dots, view.head_dim(), own, &loaded);
       LoadValues(view, one, own, call.pairs, &loaded);
@@ -433,7 +437,7 @@ namespace kuiper::cpu {
 
 HWY_EXPORT(AttentionBlock);
 HWY_EXPORT(ChoosePairKernel);
-HWY_EXPORT(ItemKvHeads);
+HWY_EXPORT(MaxItemKvHeads);
 
 size_t AttentionScratchBytes(AttentionKind kind, int max_context) {
   AttentionScratch scratch;
@@ -463,18 +467,15 @@ void Run(const Resources& resources, const AttentionArgs& args) {
                            slopes.empty() ? nullptr : slopes.ptr<float>(),
                            meta.kv_lens.ptr<int32_t>(),
                            cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
-  const KvView& kv = args.kv;
-  const int page_size = kv.kind == KvView::Kind::kPaged ? 1 << kv.page_shift : kv.max_len;
-  const int64_t row_bytes = kv.format.row_units(head_dim) * kv.format.unit_bytes();
-  const int item_kv_heads =
-      kind == AttentionKind::kMha ? 1 : HWY_DYNAMIC_DISPATCH(ItemKvHeads)(page_size, row_bytes);
+  const int max_item_kv_heads =
+      kind == AttentionKind::kMha ? 1 : HWY_DYNAMIC_DISPATCH(MaxItemKvHeads)(args.kv);
   std::atomic<int64_t> next{0};
   const auto work = [&](int thread) {
     const ScopedFlushSubnormals flush(is_paired);
     AttentionScratch s;
     s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
     ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, kind,
-                   resources.pool.size(), item_kv_heads);
+                   resources.pool.size(), max_item_kv_heads);
     AttentionItem item;
     while (items.Find(next.fetch_add(1, std::memory_order_relaxed), &item)) block(call, item, s);
   };

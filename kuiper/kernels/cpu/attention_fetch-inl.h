@@ -6,7 +6,9 @@
 #include "hwy/highway.h"
 // After highway.h.
 #include "kuiper/kernels/cpu/attention_items.h"
+#include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/ops/kv_view.h"
 
 #if defined(KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KUIPER_KERNELS_CPU_ATTENTION_FETCH_INL_H_
@@ -37,13 +39,15 @@ HWY_INLINE bool FetchesInOrder(int page_size) {
   return HWY_TARGET != HWY_AVX3 && page_size >= kMinTokens;
 }
 
-// The kv heads of an item of few rows: enough of them that a page has 32 KB of keys and values side
-// by side.
-int ItemKvHeads(int page_size, int64_t row_bytes) {
+// The most kv heads of an item of few rows: as many as have at most 32 KB of keys and values side
+// by side in a page.
+inline int MaxItemKvHeads(const KvView& kv) {
   constexpr int64_t kBlock = 32 << 10;
+  bool in_order = false;
+  VisitKv(kv, [&](const auto& view) { in_order = FetchesInOrder(view.page_size()); });
   int heads = 1;
-  while (FetchesInOrder(page_size) && 2 * heads <= kMaxKvHeads &&
-         4 * heads * page_size * row_bytes <= kBlock) {
+  while (in_order && kv.HasRuns() && 2 * heads <= kMaxKvHeads &&
+         4 * heads * kv.run_bytes() <= kBlock) {
     heads *= 2;
   }
   return heads;
@@ -56,37 +60,47 @@ class TileFetcher {
   // The keys and values at positions [begin, end) of the item's heads.
   template <class View>
   void Find(const View& view, const AttentionItem& item, int begin, int end) {
-    const size_t row_bytes = view.head_dim() * sizeof(typename Row::Unit);
-    int count = 0;
-    const auto add = [&](const void* data, size_t bytes) HWY_ATTR {
-      const auto first = reinterpret_cast<uintptr_t>(data) / 64;
-      const auto lines =
-          static_cast<int64_t>((reinterpret_cast<uintptr_t>(data) + bytes + 63) / 64 - first);
-      const auto* from = reinterpret_cast<const uint8_t*>(first * 64);
-      RangeFetcher::Range* last = ranges_ + count - 1;
-      if (count > 0 && last->begin + last->lines * 64 == from) {
-        last->lines += lines;
-      } else {
-        ranges_[count++] = {from, lines};
-      }
-    };
+    const auto row_bytes = static_cast<int64_t>(view.head_dim() * sizeof(typename Row::Unit));
+    count_ = 0;
     ForEachPage(view.page_size(), begin, end, [&](int pos, int n) HWY_ATTR {
       for (int head = 0; head < item.num_kv_heads; ++head) {
         const Row key = view.Key(item.seq, pos, item.kv_head + head);
         for (Row row : {key, view.ValueOf(key)}) {
           const Row first = row;
-          for (int i = 0; i < n; ++i, row = view.Next(row)) add(row.data, row_bytes);
-          if constexpr (Row::kHasScale) add(first.scale, n * sizeof(*first.scale));
+          if (view.Next(row).data == row.data + view.head_dim()) {
+            Add(row.data, n * row_bytes);
+          } else {
+            for (int i = 0; i < n; ++i, row = view.Next(row)) Add(row.data, row_bytes);
+          }
+          if constexpr (Row::kHasScale) {
+            Add(first.scale, n * static_cast<int64_t>(sizeof(*first.scale)));
+          }
         }
       }
     });
-    lines_ = {ranges_, count};
+    lines_ = {ranges_, count_};
   }
   RangeFetcher& lines() { return lines_; }
 
  private:
+  // The lines of these bytes, of which a range that ends there has the first one already.
+  void Add(const void* data, int64_t bytes) {
+    const auto at = reinterpret_cast<uintptr_t>(data);
+    const auto* begin = reinterpret_cast<const uint8_t*>(at / 64 * 64);
+    const auto* end = reinterpret_cast<const uint8_t*>((at + bytes + 63) / 64 * 64);
+    if (count_ > 0) {
+      RangeFetcher::Range& last = ranges_[count_ - 1];
+      if (last.begin <= begin && begin <= last.begin + last.lines * 64) {
+        last.lines = std::max(last.lines, (end - last.begin) / 64);
+        return;
+      }
+    }
+    ranges_[count_++] = {begin, (end - begin) / 64};
+  }
+
   static constexpr int kMaxRanges = kMaxKvHeads * 2 * kTile * (Row::kHasScale ? 2 : 1);
   RangeFetcher::Range ranges_[kMaxRanges];
+  int count_ = 0;
   RangeFetcher lines_;
 };
 

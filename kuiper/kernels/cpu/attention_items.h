@@ -18,9 +18,9 @@ namespace kuiper::cpu {
 constexpr int kTile = 64;                 // key positions per tile
 constexpr int kMicroRows = 6;             // rows of a register tile
 constexpr int kFewRows = 2 * kMicroRows;  // of an item that reads keys and values as they lie
-constexpr int kManyRows = 24;             // above, keys are packed for outer products
 constexpr int kMaxAhead = 32;             // rows that it fetches in advance, at most
-constexpr int kMaxKvHeads = 4;            // kv heads of such an item
+constexpr int kMaxKvHeads = 4;            // and its kv heads
+constexpr int kManyRows = 24;             // above, keys are packed for outer products
 constexpr int kFlashRows = 192;           // query rows of a work item, at most
 constexpr int kMinFlashRows = 48;         // where there are threads for more items
 constexpr int kMhaRows = kMicroRows;
@@ -104,8 +104,8 @@ inline int WholeTiles(int len) {
 class ItemList {
  public:
   // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
-  // leave work for all `threads`. An item of few rows has up to `max_item_kv_heads`, as long as
-  // there are items for all threads.
+  // leave work for all `threads`. An item of few rows has up to `max_item_kv_heads` kv heads, as
+  // long as it reads no more than half of a thread's share of all keys.
   ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
            int num_heads, int kv_heads, AttentionKind kind, int threads, int max_item_kv_heads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
@@ -125,10 +125,9 @@ class ItemList {
     const int64_t items = int64_t{1} * num_seqs_ * kv_heads_ * head_chunks_;
     max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads - 1) / threads));
     if (head_chunks_ > 1) return;
-    while (item_kv_heads_ < max_item_kv_heads && kv_heads_ % (2 * item_kv_heads_) == 0 &&
-           items / (2 * item_kv_heads_) >= kItemsPerThread / 2 * threads) {
-      item_kv_heads_ *= 2;
-    }
+    max_item_kv_heads_ = max_item_kv_heads;
+    for (int seq = 0; seq < num_seqs_; ++seq) max_item_keys_ += kv_lens_[seq];
+    max_item_keys_ = max_item_keys_ * kv_heads_ / (2 * threads);
   }
 
   bool Find(int64_t index, AttentionItem* item) {
@@ -172,10 +171,16 @@ class ItemList {
     const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
     return (q_len + positions_ - 1) / positions_ * (kv_heads_ / ItemKvHeads(seq)) * head_chunks_;
   }
-  // Those of the items of the sequence or run that begins with `seq`.
+  // The kv heads of an item of the sequence or run that begins with `seq`.
   int ItemKvHeads(int seq) const {
     const bool is_run = EndOfRun(seq) > seq + 1;
-    return !is_run && (cu_q_[seq + 1] - cu_q_[seq]) * group_ <= kFewRows ? item_kv_heads_ : 1;
+    if (is_run || (cu_q_[seq + 1] - cu_q_[seq]) * group_ > kFewRows) return 1;
+    int heads = 1;
+    while (2 * heads <= max_item_kv_heads_ && kv_heads_ % (2 * heads) == 0 &&
+           int64_t{2} * heads * kv_lens_[seq] <= max_item_keys_) {
+      heads *= 2;
+    }
+    return heads;
   }
   // The end of the run that begins with sequence `seq`.
   int EndOfRun(int seq) const {
@@ -194,7 +199,8 @@ class ItemList {
   int window_;
   int num_seqs_, kv_heads_, group_;
   int heads_ = 0, head_chunks_ = 0, positions_ = 0;  // of an item; chunks of a group of heads
-  int item_kv_heads_ = 1;                            // of an item of few rows
+  int max_item_kv_heads_ = 1;                        // of an item of few rows
+  int64_t max_item_keys_ = 0;                        // of one with several kv heads
   int max_run_ = 0;                                  // sequences
   int seq_ = 0;                                      // the first one of a run
   int64_t first_ = 0;                                // index of its first item

@@ -165,9 +165,11 @@ struct PairModel {
 constexpr PairKernel MakePlainPairKernel() {
   using Rows = std::make_integer_sequence<int, kMicroRows>;
   PairKernel kernel = MakePairKernel<PairModel>(Rows());
-  kernel.multiply_codes[CodeIndex(DType::kI8)] = MultiplyRowsOf<PairModel, int8_t>(Rows());
-  kernel.multiply_codes[CodeIndex(DType::kF8E4M3)] = MultiplyRowsOf<PairModel, Float8E4M3>(Rows());
-  kernel.multiply_codes[CodeIndex(DType::kF8E5M2)] = MultiplyRowsOf<PairModel, Float8E5M2>(Rows());
+  kernel.multiply_codes[CodeTypeIndex(DType::kI8)] = MultiplyRowsOf<PairModel, int8_t>(Rows());
+  kernel.multiply_codes[CodeTypeIndex(DType::kF8E4M3)] =
+      MultiplyRowsOf<PairModel, Float8E4M3>(Rows());
+  kernel.multiply_codes[CodeTypeIndex(DType::kF8E5M2)] =
+      MultiplyRowsOf<PairModel, Float8E5M2>(Rows());
   return kernel;
 }
 

@@ -25,7 +25,7 @@ struct PairProduct {
   float* c;
   int64_t c_stride;
   int ahead = 0;                 // multiply_rows: with row i of b, row i + ahead is fetched
-  RangeFetcher* next = nullptr;  // or what this one has, as many lines as were read
+  RangeFetcher* next = nullptr;  // or what this one has, at least as many lines as were read
 };
 constexpr int kPairColumns = 32;
 
@@ -41,8 +41,8 @@ struct PairKernel {
   // b[k] = rows 2k and 2k + 1 of BF16; `rows` points to that of pair 0. At most kMicroRows of a.
   using RowsFn = void (*)(int num_rows, const PairProduct& p, const uint8_t* const* rows);
   RowsFn multiply_rows = nullptr;
-  // The same of rows of codes, [CodeIndex]; null where it pays to widen them to BF16 first.
-  RowsFn multiply_codes[kNumCodes] = {};
+  // The same of rows of codes, [CodeTypeIndex]; null where it pays to widen them to BF16 first.
+  RowsFn multiply_codes[kNumCodeTypes] = {};
   // b[k] = the words at pairs + k * p.cols, which pack made of such rows.
   void (*multiply_packed)(int num_rows, const PairProduct& p, const uint32_t* pairs) = nullptr;
   void (*pack)(const BFloat16* even, const BFloat16* odd, int64_t cols, uint32_t* pairs) = nullptr;

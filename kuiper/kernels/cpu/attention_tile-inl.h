@@ -1,7 +1,6 @@
 // Tiles of the KV cache for attention: where the keys and values of a tile lie, and converted
 // copies of them in scratch. Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -42,13 +41,12 @@ HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRan
 template <class Row>
 constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 
-// Rows that become BF16 in scratch before they are multiplied.
+// Rows of eight bits, which are read as they lie or widened to BF16 in scratch.
 template <class Row>
-constexpr bool kIsWidened = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
+constexpr bool kIsCodes = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
 
-// Of such rows; of others it is not used.
 template <class Row>
-constexpr int kCode = CodeIndex(DTypeOf<typename Row::Unit>::value);
+constexpr int kTypeIndex = CodeTypeIndex(DTypeOf<typename Row::Unit>::value);
 
 // values[j] = the elements of the value of key j for j in `range`, padded with zeros to `dim`.
 template <class View, class Row = typename View::Row>
@@ -63,6 +61,12 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 
 // --- one tile of an item ----------------------------------------------------------------------
 
+// Calls f with the rows of each kv head of the item and their memory.
+template <class F>
+HWY_INLINE void ForEachKvHead(const AttentionItem& item, const AttentionScratch& s, const F& f) {
+  for (int i = 0; i < item.num_kv_heads; ++i) f(item.OfKvHead(i), s.From(i * item.num_rows()));
+}
+
 // The rows of one tile, their scales, and whether the values were converted to scratch. Arrays of
 // rows go on up to `fetched`, with rows that are needed next.
 template <class Row>
@@ -71,10 +75,10 @@ struct Tile {
   Row rows[kTile + kMaxAhead];
   int ahead = 0;                 // rows to fetch in advance
   RangeFetcher* next = nullptr;  // or what to fetch
-  int fetched = 0;               // the last panel of keys, and kMaxAhead behind it
+  int fetched = 0;               // the last panel of keys; with `ahead` kMaxAhead behind it
   bool packed = false;           // values
   bool keys_packed = false;      // keys
-  bool as_codes = false;         // rows that would be widened lie as they are stored
+  bool as_codes = false;         // rows of eight bits are not widened
   // For the products. Keys: repeats of the first fill a group of kPanelRows. Values, of pairs only:
   // zeros at both ends fill pairs.
   const uint8_t* key_rows[kTile + kMaxAhead];
@@ -131,7 +135,7 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
   }
 }
 
-// What is to be fetched while a row is converted: `ahead` of it, or as much of `next`.
+// Fetches the row that ahead() gives, or as many lines of `next`.
 template <class Row, class F>
 HWY_INLINE void FetchBeside(const Tile<Row>& tile, int head_dim, const F& ahead) {
   const auto lines = (head_dim * static_cast<int64_t>(sizeof(typename Row::Unit)) + 63) / 64;
@@ -192,21 +196,21 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   if constexpr (Row::kIsScaled)
     GatherScales(
         keys, [&](int j) { return tile->rows[j]; }, tile->key_scales);
-  const bool widens = kIsWidened<Row> && !tile->as_codes;
-  for (int j = keys.begin; j < (widens ? keys.end : tile->fetched); ++j) {
+  for (int j = keys.begin; j < tile->fetched; ++j) {
     tile->key_rows[j] = reinterpret_cast<const uint8_t*>(tile->rows[j].data);
-    if constexpr (kIsWidened<Row>) {
-      if (!widens) continue;
+  }
+  if constexpr (kIsCodes<Row>) {
+    for (int j = keys.begin; j < keys.end && !tile->as_codes; ++j) {
       FetchBeside(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
       tile->key_rows[j] = Widened(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
+    }
+    if (!tile->as_codes) {
+      std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
+                tile->key_rows[keys.end - 1]);
     }
   }
   const int first = keys.begin / kPanelRows * kPanelRows;
   std::fill(tile->key_rows + first, tile->key_rows + keys.begin, tile->key_rows[keys.begin]);
-  if (widens) {
-    std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
-              tile->key_rows[keys.end - 1]);
-  }
 }
 
 // The keys of the tile as panels of outer products.
@@ -238,7 +242,7 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
   // Converting pays when several register tiles read the values; partial vectors need the padding.
   const bool many_rows = item.num_rows() > kFewRows;
   if constexpr (kTakesPairs<Row>) {
-    const bool as_it_lies = (!kIsWidened<Row> || tile->as_codes) && s.dim == head_dim;
+    const bool as_it_lies = kIsCodes<Row> ? tile->as_codes : s.dim == head_dim;
     tile->value_rows[keys.begin / 2 * 2] = ZeroRow();
     for (int j = keys.begin; j < (as_it_lies ? tile->fetched : keys.end); ++j) {
       if (as_it_lies) {

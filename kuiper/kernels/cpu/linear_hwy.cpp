@@ -41,39 +41,22 @@ struct F16Model : Fp32Model {
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { memcpy(chunk, x, 64); }
 };
 
-struct Bf16Model : PairModel {
-  static constexpr int kWeightChunkBytes = 64;
-  static constexpr bool kFlushSubnormals = true;
-  static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector, Vec (&v)[2]) {
-    const U32Tag du;
-    const auto pairs = hn::BitCast(du, LoadF32(chunk + vector * kVectorLanes * 4));
-#if HWY_TARGET == HWY_AVX2
-    // A mask would take the last of 16 registers.
-    v[0] = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(hn::ShiftRight<16>(pairs)));
-#else
-    v[0] = hn::BitCast(F32Tag(), hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-#endif
-    v[1] = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(pairs));
-  }
-  static HWY_INLINE void Convert(const float* x, uint8_t* chunk) {
-    ConvertPairs<true>(x, chunk);
-  }
-};
-
-// Rows of codes times activations of BF16.
+// Rows of T, which is exact in BF16, times activations of BF16.
 template <typename T>
-struct CodeModel : PairModel {
-  static constexpr int kWeightChunkBytes = 32;
+struct StoredModel : PairModel {
+  static constexpr int kWeightChunkBytes = kChunk * static_cast<int>(sizeof(T));
+  static constexpr bool kFlushSubnormals = true;
   static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector, Vec (&v)[2]) {
     const T* p = reinterpret_cast<const T*>(chunk) + vector * kVectorLanes * 2;
     v[0] = LoadOdd(F32Tag(), p);
     v[1] = LoadEven(F32Tag(), p);
   }
+  static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { ConvertPairs<true>(x, chunk); }
 };
 
 template <typename T>
 void SetCodeDots(LinearKernel& kernel) {
-  SetDots<CodeModel<T>, PairModel::kTileRows>(kernel.code_dots[CodeIndex(DTypeOf<T>::value)]);
+  SetDots<StoredModel<T>, PairModel::kTileRows>(kernel.code_dots[CodeTypeIndex(DTypeOf<T>::value)]);
 }
 
 float Read(const uint8_t* data, size_t bytes) {
@@ -102,7 +85,7 @@ LinearKernelSet MakeSet() {
   set[WeightFormat::Dense(DType::kF32)] = MakeKernel<F32Model>();
   set[WeightFormat::Dense(DType::kF16)] = MakeKernel<F16Model>();
   LinearKernel& bf16 = set[WeightFormat::Dense(DType::kBF16)];
-  bf16 = MakeKernel<Bf16Model>();
+  bf16 = MakeKernel<StoredModel<BFloat16>>();
   SetCodeDots<int8_t>(bf16);
   SetCodeDots<Float8E4M3>(bf16);
   SetCodeDots<Float8E5M2>(bf16);

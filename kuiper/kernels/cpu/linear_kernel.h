@@ -142,8 +142,9 @@ struct RangeFetcher {
 };
 
 // Types of eight bits that are exact in BF16.
-constexpr int kNumCodes = 3;
-constexpr int CodeIndex(DType type) {
+constexpr int kNumCodeTypes = 3;
+constexpr int CodeTypeIndex(DType type) {
+  KU_CHECK(type == DType::kI8 || type == DType::kF8E4M3 || type == DType::kF8E5M2, "not of codes");
   return type == DType::kI8 ? 0 : type == DType::kF8E4M3 ? 1 : 2;
 }
 
@@ -155,7 +156,7 @@ struct DotArgs {
   int count = 0;                         // a multiple of kPanelRows
   int k = 0;                             // elements, at most a fold block
   int ahead = 0;  // with a row, the one `ahead` behind it is fetched; `rows` goes on for as many
-  RangeFetcher* next = nullptr;  // or what this one has, as many lines as were read
+  RangeFetcher* next = nullptr;  // or what this one has, at least as many lines as were read
   float* sums = nullptr;         // [rows of x][count]
   size_t sum_stride = 0;         // floats from row to row
 };
@@ -243,8 +244,9 @@ struct LinearKernel {
   OuterFn short_outer[kMaxTileRows + 1] = {};
   // [m]: m rows of x; of dense kinds.
   DotFn dots[kMaxTileRows + 1] = {};
-  // BF16: the same with rows of codes, [CodeIndex]; null where it pays to widen them to BF16 first.
-  DotFn code_dots[kNumCodes][kMaxTileRows + 1] = {};
+  // BF16: the same with rows of codes, [CodeTypeIndex]; null where it pays to widen them to BF16
+  // first.
+  DotFn code_dots[kNumCodeTypes][kMaxTileRows + 1] = {};
 
   // Of dense kinds whose rows are factors as they are stored, where registers have 16 lanes.
   //

@@ -210,7 +210,8 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
   const int full = a.k / M::kChunk;
   [[maybe_unused]] alignas(64) float lanes[M::kFoldsRegisters ? 1 : MR * NR * kSumLanes];
   const size_t row_bytes = full * M::kWeightChunkBytes;
-  // To fetch with each chunk of a pass: all at once would be dropped.
+  // Lines to fetch with each chunk of a pass. The CPU drops what its misses cannot hold, so a group
+  // of rows does not ask for all of them at once.
   constexpr int kPasses = NR / kRows * (kVectors / R);
   constexpr int kLines = (NR * M::kWeightChunkBytes / 64 + kPasses - 1) / kPasses;
   for (int j = 0; j < a.count; j += NR) {
@@ -230,6 +231,7 @@ HWY_NOINLINE void Dots(const DotArgs& a) {
           AccumulateChunk<M, MR, kRows, R>(x, a.x_stride, rows, first, acc);
         }
         if (full * M::kChunk < a.k) {
+          if (a.next != nullptr) a.next->Fetch(kLines);
           AccumulatePartial<M, MR, kRows, R>(x, a.x_stride, rows, a.k - full * M::kChunk, first,
                                              acc);
         }

@@ -47,8 +47,8 @@ constexpr int kRegs = 16 / kLanes;  // registers that hold 16 lanes
 
 // --- loads and stores of vectors; pointers need no alignment ----------------------------------
 
-// Highway's LoadU requires the alignment of an element, of which x86 and NEON instructions know
-// nothing.
+// Loads at any address: Highway's LoadU requires the alignment of an element, of which x86 and NEON
+// instructions know nothing.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBytes(D d, const void* p) {
 #if HWY_TARGET == HWY_SCALAR
@@ -171,27 +171,32 @@ HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E5M2* p) {
   return LoadFloat8(d, p);
 }
 
-// The odd and the even ones of twice as many elements, for types whose pairs are words.
+// The odd and the even ones of twice as many elements, which are exact in BF16.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadOdd(D d, const BFloat16* p) {
   const hn::RebindToUnsigned<D> d32;
+#if HWY_TARGET == HWY_AVX2
+  // A mask would take the last of 16 registers.
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::ShiftRight<16>(LoadBytes(d32, p))));
+#else
   return hn::BitCast(d, hn::And(LoadBytes(d32, p), hn::Set(d32, 0xFFFF0000u)));
+#endif
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadEven(D d, const BFloat16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(LoadBytes(hn::RebindToUnsigned<D>(), p)));
 }
 template <class D>
-HWY_INLINE hn::Vec<hn::RebindToSigned<D>> LoadWords(D, const int8_t* p) {
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> LoadPairs(D, const int8_t* p) {
   return hn::PromoteTo(hn::RebindToSigned<D>(), LoadBytes(hn::Rebind<int16_t, D>(), p));
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadOdd(D d, const int8_t* p) {
-  return hn::ConvertTo(d, hn::ShiftRight<8>(LoadWords(d, p)));
+  return hn::ConvertTo(d, hn::ShiftRight<8>(LoadPairs(d, p)));
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadEven(D d, const int8_t* p) {
-  return hn::ConvertTo(d, hn::ShiftRight<24>(hn::ShiftLeft<24>(LoadWords(d, p))));
+  return hn::ConvertTo(d, hn::ShiftRight<24>(hn::ShiftLeft<24>(LoadPairs(d, p))));
 }
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadOdd(D d, const T* p) {
