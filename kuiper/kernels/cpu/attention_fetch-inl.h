@@ -33,7 +33,7 @@ HWY_INLINE void ForEachPage(int page_size, int begin, int end, const F& f) {
 
 // Whether a tile of few rows fetches the next one, keys and values of all heads of the item in the
 // order of their addresses: memory reads blocks of 8 KB and more faster than twice as many of 4 KB.
-// Pages of one token became slower; of two, and with AVX-512, nobody measured it.
+// Pages of one or two tokens became slower; with AVX-512 nobody measured it.
 HWY_INLINE bool FetchesInOrder(int page_size) {
   constexpr int kMinTokens = 4;  // of a page
   return HWY_TARGET != HWY_AVX3 && page_size >= kMinTokens;
