@@ -47,7 +47,7 @@ Status UnknownOption(const Spellings& spellings, const std::string& spelled,
   for (const Spelling& spelling : spellings) names.emplace_back(spelling.name);
   const std::string nearest = NearestName(name, names);
   const std::string shown = ReplaceInvalidUtf8(spelled.substr(0, kMostShown));
-  if (nearest.empty()) return Bad("unknown option " + shown, "--help lists all options");
+  if (nearest.empty()) return Bad("unknown option " + shown, "--help all lists all options");
   return Bad("unknown option " + shown + "; did you mean --" + nearest + "?");
 }
 

@@ -34,8 +34,8 @@ constexpr int kPatienceMs = 1000;
 // What a run returns whose answers are all there.
 int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
   if (num_failed == 0) return kExitOk;
-  run.console.Note(std::to_string(num_failed) + " of " + std::to_string(num_requests) +
-                   " requests failed: their answers have an \"error\"");
+  run.console.Warning(std::to_string(num_failed) + " of " + std::to_string(num_requests) +
+                      " requests failed: their answers have an \"error\"");
   return run.options.strict || num_failed == num_requests ? kExitInternal : kExitOk;
 }
 

@@ -64,7 +64,7 @@ Status TakePositionals(FlagPrograms program, Options* options) {
     engine.tokenizer_path = args.positionals[next++];
   }
   const std::string kUsage = std::string("usage: MODEL ") + (quantizes ? "OUT" : "[TOKENIZER]") +
-                             " [options]; --help lists all options";
+                             " [options]; --help all lists all options";
   if (next < args.positionals.size()) {
     return Bad("unexpected argument '" + args.positionals[next] + "'", kUsage);
   }

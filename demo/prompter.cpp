@@ -38,20 +38,20 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
                                 ? RawPrompt(tokenizer_, chat, conversation->Messages().back())
                                 : BuildPrompt(tokenizer_, chat, limits, conversation);
   if (!prompt.ok()) return prompt;
+  const Status fits = CheckPromptFits(static_cast<int>(prompt->ids.size()), limits_.max_context);
+  const bool has_history = !options_.raw && conversation->num_turns() > 1;
+  if (!fits.ok()) return Status(fits.code(), fits.message(), Hint(has_history));
   if (prompt->surplus_turns > 0) {
     console_.Note("history keeps " + std::to_string(limits.max_turns) +
                   " turns (--max-history): dropped the oldest " +
                   std::to_string(prompt->surplus_turns));
   }
   if (prompt->dropped_turns > prompt->surplus_turns) {
-    console_.Note("the prompt left no room for an answer: dropped the oldest " +
+    console_.Note("to leave room for the answer: dropped the oldest " +
                   std::to_string(prompt->dropped_turns - prompt->surplus_turns) + " turns (" +
                   std::to_string(prompt->dropped_tokens) + " tokens)");
   }
-  const Status fits = CheckPromptFits(static_cast<int>(prompt->ids.size()), limits_.max_context);
-  if (fits.ok()) return prompt;
-  const bool has_history = !options_.raw && conversation->num_turns() > 1;
-  return Status(fits.code(), fits.message(), Hint(has_history));
+  return prompt;
 }
 
 }  // namespace kuiper::demo

@@ -26,7 +26,8 @@ StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body, Speller spell)
   }
   const bool is_chat = GivenField(body, "messages") != nullptr;
   if (is_chat == (GivenField(body, "prompt") != nullptr)) {
-    return Bad("there must be either " + spell("messages") + " or " + spell("prompt"));
+    return Bad("there must be either " + spell("messages") + " or " + spell("prompt") +
+               (is_chat ? ", not both" : ""));
   }
   const JsonNode* url = GivenField(line, "url");
   if (url == nullptr || (url->IsString() && url->text == (is_chat ? kChatUrl : kCompletionsUrl))) {
@@ -71,7 +72,10 @@ BatchLine::BatchLine(int64_t n, const JsonNode& json) : number(n) {
 StatusOr<ChatRequest> ParseBatchLine(const BatchLine& line, const JsonNode& json,
                                      const Request& defaults) {
   if (!json.IsObject()) return Bad("the line is not an object");
-  if (!line.custom_id.has_value()) return Bad("the line has no custom_id");
+  if (!line.custom_id.has_value()) {
+    return Bad(GivenField(json, "custom_id") == nullptr ? "the line has no custom_id"
+                                                        : "custom_id is not a string");
+  }
   if (line.is_flat) return ParseBody({}, FlatBody(json), BareName, defaults);
   const JsonNode* body = json.Find("body");
   if (body == nullptr || !body->IsObject())

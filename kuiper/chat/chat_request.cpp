@@ -50,13 +50,14 @@ Status ParseStrings(const JsonNode& node, const std::string& spelled,
                     std::vector<std::string>* strings) {
   strings->clear();
   const auto take = [&](const JsonNode& item) {
-    if (!item.IsString() || item.text.empty()) return false;
     strings->push_back(item.text);
-    return true;
+    return item.IsString();
   };
   const bool good =
       node.IsArray() ? std::all_of(node.items.begin(), node.items.end(), take) : take(node);
-  return good ? OkStatus() : Bad(spelled + " is neither a string nor a list of strings");
+  if (!good) return Bad(spelled + " is neither a string nor a list of strings");
+  const bool has_empty = std::find(strings->begin(), strings->end(), "") != strings->end();
+  return has_empty ? Bad(spelled + " has an empty string") : OkStatus();
 }
 
 // A list of ids of tokens.

@@ -134,7 +134,7 @@ StatusOr<Message> ParseMessage(const JsonNode& node, const std::string& where) {
 
 Status ParseKwargs(const JsonNode* kwargs, ParsedMessages* parsed) {
   if (kwargs == nullptr || kwargs->IsNull()) return OkStatus();
-  if (!kwargs->IsObject()) return InputError("messages: chat_template_kwargs is not an object");
+  if (!kwargs->IsObject()) return InputError(Param("chat_template_kwargs") + " is not an object");
   parsed->template_kwargs.type = JsonNode::Type::kObject;
   for (size_t i = 0; i < kwargs->items.size(); ++i) {
     const JsonNode& value = kwargs->items[i];
@@ -144,31 +144,41 @@ Status ParseKwargs(const JsonNode* kwargs, ParsedMessages* parsed) {
     } else if (value.IsBool()) {
       parsed->enable_thinking = value.boolean;
     } else if (!value.IsNull()) {
-      return InputError("messages: enable_thinking is not true or false");
+      return InputError(Param("chat_template_kwargs.enable_thinking") + " is not true or false");
     }
   }
   return OkStatus();
 }
 
+// {"type": "function", "function": {"name"}}, or the function alone, which templates take as well.
+bool HasFunction(const JsonNode& tool) {
+  const JsonNode* function = tool.Find("function");
+  const JsonNode* name = (function != nullptr ? *function : tool).Find("name");
+  return name != nullptr && name->IsString() && !name->text.empty();
+}
+
 Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
   const JsonNode* tools = root.Find("tools");
   if (tools != nullptr && !tools->IsNull()) {
-    if (!tools->IsArray()) return InputError("messages: tools is not a list");
+    if (!tools->IsArray()) return InputError(Param("tools") + " is not a list");
     for (const JsonNode& tool : tools->items) {
-      if (!tool.IsObject()) return InputError("messages: a tool is not an object");
+      if (!HasFunction(tool)) {
+        return InputError(Param("tools[" + std::to_string(parsed->tools_json.size()) + "]") +
+                          " has no function with a name");
+      }
       parsed->tools_json.push_back(PythonJson(tool));
     }
   }
   if (const JsonNode* documents = root.Find("documents"); documents != nullptr) {
     if (!documents->IsArray() && !documents->IsNull()) {
-      return InputError("messages: documents is not a list");
+      return InputError(Param("documents") + " is not a list");
     }
     parsed->documents = *documents;
   }
   const JsonNode* generation = root.Find("add_generation_prompt");
   if (generation != nullptr && !generation->IsNull()) {
     if (!generation->IsBool()) {
-      return InputError("messages: add_generation_prompt is not true or false");
+      return InputError(Param("add_generation_prompt") + " is not true or false");
     }
     parsed->add_generation_prompt = generation->boolean;
   }
@@ -179,20 +189,24 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
 
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json) {
   KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(json, StatusCode::kInput, kName));
-  return ParseMessages(root);
+  StatusOr<ParsedMessages> parsed = ParseMessages(root);
+  // No flag has what a file names.
+  return parsed.ok() ? std::move(parsed) : InputError(parsed.status().message());
 }
 
 StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
   ParsedMessages parsed;
   const JsonNode* messages = root.IsArray() ? &root : root.Find("messages");
   if (messages == nullptr || !messages->IsArray()) {
-    return InputError("messages: neither a list of messages nor an object with \"messages\"");
+    return InputError(Param(kName) +
+                      ": neither a list of messages nor an object with \"messages\"");
   }
-  if (messages->items.empty()) return InputError("messages: the list is empty");
+  if (messages->items.empty()) return InputError(Param(kName) + ": the list is empty");
   for (const JsonNode& item : messages->items) {
     const std::string where = "message " + std::to_string(parsed.messages.size());
-    KU_ASSIGN_OR_RETURN(Message message, ParseMessage(item, where));
-    parsed.messages.push_back(std::move(message));
+    StatusOr<Message> message = ParseMessage(item, where);
+    if (!message.ok()) return InputError(Param(kName) + ": " + message.status().message());
+    parsed.messages.push_back(std::move(*message));
   }
   KU_RETURN_IF_ERROR(ParseOptions(root, &parsed));
   return parsed;

@@ -36,7 +36,7 @@ Status MakeDirectory(const std::string& path) {
   }
   if (there && !fs::is_empty(path, error) && !fs::exists(path + "/" + kStateName, error)) {
     return Status(StatusCode::kInvalidArgument, path + " is not empty",
-                  "choose another output, or remove what is there");
+                  "choose a new directory");
   }
   if (!there) fs::create_directories(path, error);
   return error ? CannotWrite(path, error) : OkStatus();

@@ -103,7 +103,8 @@ TEST(ChatRequest, MistakesNameTheField) {
   EXPECT_EQ(Error(R"("max_tokens": "auto")"), "body.max_tokens is not a number");
   EXPECT_EQ(Error(R"("ignore_eos": 1)"), "body.ignore_eos is not true or false");
   EXPECT_EQ(Error(R"("stop": ["a", 1])"), "body.stop is neither a string nor a list of strings");
-  EXPECT_EQ(Error(R"("stop": "")"), "body.stop is neither a string nor a list of strings");
+  EXPECT_EQ(Error(R"("stop": "")"), "body.stop has an empty string");
+  EXPECT_EQ(Error(R"("stop": ["a", ""])"), "body.stop has an empty string");
   EXPECT_EQ(Error(R"("n": 3, "beam_width": 2)"), "body.n must be at most body.beam_width");
   EXPECT_EQ(Error(R"("length_penalty": 2)"), "body.length_penalty needs a body.beam_width above 1");
   EXPECT_EQ(Error(R"("tool_choice": "none")"), "body.tool_choice must be \"auto\"");

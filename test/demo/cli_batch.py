@@ -248,7 +248,7 @@ class Batch(CliTest):
                 os.remove(output)
             result, _ = self.batch(lines_of(*requests), *args, run=self.run_cli)
             self.assertEqual(result.rc, code, result.err)
-            self.assertEqual("note: 1 of" in result.err, bad in requests)
+            self.assertEqual("warning: 1 of" in result.err, bad in requests)
 
     def test_an_answer_stops_before_a_stop_string(self):
         whole, = self.answers(lines_of(chat("a", "Hello", max_tokens=30)), "--think", "off")

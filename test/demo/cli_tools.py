@@ -150,11 +150,11 @@ class PrintPrompt(CliTest):
     def test_reads_a_request(self):
         template = self.path("t.jinja", "{{ messages[0].content }}|{{ tools|tojson }}|{{ documents|tojson }}|"
                              "{{ effort }}|{{ add_generation_prompt }}|{{ strftime_now('%a %d') }}")
-        request = self.path("r.json", '{"messages": [{"role": "user", "content": "Q"}], "tools": [{"a": 1}], '
+        request = self.path("r.json", '{"messages": [{"role": "user", "content": "Q"}], "tools": [{"name": "a"}], '
                             '"documents": [{"b": 2}], "add_generation_prompt": false, '
                             '"chat_template_kwargs": {"effort": "low"}}')
         r = self.ok(template, "--print-prompt", "--messages", request, "--now", "2026-11-21T12:34:56")
-        self.assertEqual(r.out, 'Q|[{"a": 1}]|[{"b": 2}]|low|False|Sat 21')
+        self.assertEqual(r.out, 'Q|[{"name": "a"}]|[{"b": 2}]|low|False|Sat 21')
 
     def test_failures(self):
         template = self.path("t.jinja", self.CHATML)

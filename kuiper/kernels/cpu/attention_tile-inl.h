@@ -200,11 +200,11 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
     tile->key_rows[j] = reinterpret_cast<const uint8_t*>(tile->rows[j].data);
   }
   if constexpr (kIsCodes<Row>) {
-    for (int j = keys.begin; j < keys.end && !tile->as_codes; ++j) {
-      FetchBeside(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
-      tile->key_rows[j] = Widened(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
-    }
     if (!tile->as_codes) {
+      for (int j = keys.begin; j < keys.end; ++j) {
+        FetchBeside(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
+        tile->key_rows[j] = Widened(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
+      }
       std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
                 tile->key_rows[keys.end - 1]);
     }
