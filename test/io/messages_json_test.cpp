@@ -29,14 +29,14 @@ TEST(MessagesJson, ReadsARequestObject) {
       R"({"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,
           "reasoning_content":"r","tool_calls":[{"id":"1","type":"function","function":
           {"name":"f","arguments":{"b":1,"a":[1.0,null]}}}]},{"role":"tool","content":"t"}],
-          "tools":[{"type":"function"}],"chat_template_kwargs":{"enable_thinking":false}})");
+          "tools":[{"name":"f"}],"chat_template_kwargs":{"enable_thinking":false}})");
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   const Message& assistant = parsed->messages[1];
   EXPECT_EQ(assistant.reasoning, "r");
   ASSERT_EQ(assistant.tool_calls.size(), 1u);
   EXPECT_EQ(assistant.tool_calls[0].arguments_json, R"({"b": 1, "a": [1.0, null]})");
   EXPECT_FALSE(assistant.tool_calls[0].arguments_are_text);
-  EXPECT_EQ(parsed->tools_json, std::vector<std::string>{R"({"type": "function"})"});
+  EXPECT_EQ(parsed->tools_json, std::vector<std::string>{R"({"name": "f"})"});
   EXPECT_EQ(parsed->enable_thinking, false);
 }
 
