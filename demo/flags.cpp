@@ -271,7 +271,7 @@ std::vector<Row> OutputRows(Options& o) {
   using enum LogLevel;
   return {
       Infer(Of("i,interactive", &o.wants.chat, "chat; with piped input one line is one turn")),
-      Infer(Of("stream", &o.stream, "print text as it is produced (default: chat on a terminal)")),
+      Infer(Of("stream", &o.stream, "print text as it is produced (default: on a terminal)")),
       Infer(Of("max-history", &o.max_history,
                "earlier turns kept in a chat (default: 10; all in a chat on a terminal)")),
       Answers(Of("history-thinking", OneOf(&o.keep_thinking, {{"strip", false}, {"keep", true}}),

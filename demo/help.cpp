@@ -5,8 +5,8 @@ namespace kuiper::demo {
 namespace {
 
 constexpr char kAfterTextFlags[] = R"(
-Chat commands (-i): /help lists them. Ctrl-C stops an answer; at the prompt of a
-terminal it clears the line, and twice it ends the program.
+Chat (-i): /help lists its commands. On a terminal it samples as the model asks,
+up to the whole context; Ctrl-C stops an answer, clears a line, twice ends it.
 
 Input: --prompt, --file, --messages, else all of standard input is one user
 message; if that is a terminal or empty, a default question. With -i and piped
