@@ -85,17 +85,17 @@ class TileFetcher {
  private:
   // The lines of these bytes, of which a range that ends there has the first one already.
   void Add(const void* data, int64_t bytes) {
-    const auto at = reinterpret_cast<uintptr_t>(data);
-    const auto* begin = reinterpret_cast<const uint8_t*>(at / 64 * 64);
-    const auto* end = reinterpret_cast<const uint8_t*>((at + bytes + 63) / 64 * 64);
+    const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 64);
+    const uint8_t* begin = static_cast<const uint8_t*>(data) - before;
+    const int64_t lines = (before + bytes + 63) / 64;
     if (count_ > 0) {
       RangeFetcher::Range& last = ranges_[count_ - 1];
       if (last.begin <= begin && begin <= last.begin + last.lines * 64) {
-        last.lines = std::max(last.lines, (end - last.begin) / 64);
+        last.lines = std::max(last.lines, (begin - last.begin) / 64 + lines);
         return;
       }
     }
-    ranges_[count_++] = {begin, (end - begin) / 64};
+    ranges_[count_++] = {begin, lines};
   }
 
   static constexpr int kMaxRanges = kMaxKvHeads * 2 * kTile * (Row::kHasScale ? 2 : 1);
