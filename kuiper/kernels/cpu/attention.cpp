@@ -158,21 +158,17 @@ void AddValues(const RowGroup& g, const B& values) {
 template <class Row>
 void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
   const PairKernel& kernel = g.call.pairs;
-  PairKernel::RowsFn multiply = kernel.multiply_rows;
-  if constexpr (kIsCodes<Row>) {
-    if (loaded.as_codes) multiply = kernel.multiply_codes[kTypeIndex<Row>];
-  }
   const auto product = [&](int r, int begin, int end) {
     return PairProduct{g.scores(r), g.s.score_stride, begin, end, g.s.dim, g.acc(r), g.s.dim};
   };
   const auto alone = [&](int r, int begin, int end) {
-    multiply(1, product(r, begin, end), loaded.value_rows);
+    loaded.multiply_pairs(1, product(r, begin, end), loaded.value_rows);
   };
   const auto half = [&](int r, int key) {
     const uint8_t* rows[kTile];  // that of the pair is used
     rows[key / 2 * 2] = rows[key / 2 * 2 + 1] = ZeroRow();
     rows[key] = loaded.value_rows[key];
-    multiply(1, product(r, key / 2, key / 2 + 1), rows);
+    loaded.multiply_pairs(1, product(r, key / 2, key / 2 + 1), rows);
   };
   // Whole pairs; beside the loaded keys are zeros.
   KeyRange whole[kMicroRows] = {};
@@ -193,7 +189,7 @@ void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
             rows.ahead = loaded.ahead;
             rows.next = loaded.next;
           }
-          multiply(g.rows, rows, loaded.value_rows);
+          loaded.multiply_pairs(g.rows, rows, loaded.value_rows);
         }
       },
       alone);
@@ -239,23 +235,18 @@ template <class Row>
 HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
   if (loaded.keys_packed) return ScorePanels(g);
   const AttentionScratch& s = g.s;
-  const LinearKernel& kernel = g.call.dots;
-  const DotFn* dots = kernel.dots;
-  if constexpr (kIsCodes<Row>) {
-    if (loaded.as_codes) dots = kernel.code_dots[kTypeIndex<Row>];
-  }
   const int begin = loaded.keys.begin / kPanelRows * kPanelRows;
   for (int r = 0, rows; r < g.rows; r += rows) {
-    rows = std::min(g.rows - r, kernel.tile_rows);
-    dots[rows]({.x = reinterpret_cast<const uint8_t*>(s.q + (g.first + r) * s.dim),
-                .x_stride = s.dim * sizeof(float),
-                .rows = loaded.key_rows + begin,
-                .count = static_cast<int>(RoundUp(loaded.keys.end - begin, kPanelRows)),
-                .k = g.call.args.kv.head_dim(),
-                .ahead = r == 0 && g.first == 0 ? loaded.ahead : 0,
-                .next = r == 0 && g.first == 0 ? loaded.next : nullptr,
-                .sums = g.p + r * s.score_stride + begin,
-                .sum_stride = static_cast<size_t>(s.score_stride)});
+    rows = std::min(g.rows - r, g.call.dots.tile_rows);
+    loaded.dots[rows]({.x = reinterpret_cast<const uint8_t*>(s.q + (g.first + r) * s.dim),
+                       .x_stride = s.dim * sizeof(float),
+                       .rows = loaded.key_rows + begin,
+                       .count = static_cast<int>(RoundUp(loaded.keys.end - begin, kPanelRows)),
+                       .k = g.call.args.kv.head_dim(),
+                       .ahead = r == 0 && g.first == 0 ? loaded.ahead : 0,
+                       .next = r == 0 && g.first == 0 ? loaded.next : nullptr,
+                       .sums = g.p + r * s.score_stride + begin,
+                       .sum_stride = static_cast<size_t>(s.score_stride)});
   }
 }
 
@@ -308,15 +299,21 @@ void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
   });
 }
 
-// Whether the products of few rows read eight bits as they lie: many rows share what is widened.
+// Few rows read eight bits as they lie, where the kernels can: many rows share what is widened.
 template <class Row>
-bool ReadsCodes(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s) {
+void ChooseProducts(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
+                    Tile<Row>* tile) {
+  tile->dots = call.dots.dots;
+  tile->multiply_pairs = call.pairs.multiply_rows;
   if constexpr (kIsCodes<Row>) {
-    constexpr int kType = kTypeIndex<Row>;
-    return item.num_rows() <= kFewRows && s.dim == call.args.kv.head_dim() &&
-           call.dots.code_dots[kType][1] != nullptr && call.pairs.multiply_codes[kType] != nullptr;
-  } else {
-    return false;
+    constexpr int kType = CodeTypeIndex(DTypeOf<typename Row::Unit>::value);
+    const DotFn* dots = call.dots.code_dots[kType];
+    const PairKernel::RowsFn multiply_pairs = call.pairs.multiply_codes[kType];
+    tile->as_codes = item.num_rows() <= kFewRows && s.dim == call.args.kv.head_dim() &&
+                     dots[1] != nullptr && multiply_pairs != nullptr;
+    if (!tile->as_codes) return;
+    tile->dots = dots;
+    tile->multiply_pairs = multiply_pairs;
   }
 }
 
@@ -330,7 +327,7 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   TileFetcher<typename View::Row> fetcher;
   const bool in_order = FetchesInOrder(view.page_size()) && item.num_rows() <= kFewRows;
   RangeFetcher* const lines = in_order ? &fetcher.lines() : nullptr;
-  loaded.as_codes = ReadsCodes<typename View::Row>(call, item, s);
+  ChooseProducts(call, item, s, &loaded);
   loaded.keys_packed = item.num_rows() > kManyRows;
   if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
@@ -374,7 +371,7 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
   const KeyRange all = item.keys();
   const int first_tile = all.begin / kTile * kTile;
   Tile<typename View::Row> loaded;
-  loaded.as_codes = ReadsCodes<typename View::Row>(call, item, s);
+  ChooseProducts(call, item, s, &loaded);
   const auto group = [&](int tile) {
     return RowGroup(call, item, s, 0, item.num_rows(), tile, s.scores + tile);
   };

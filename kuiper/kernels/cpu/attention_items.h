@@ -124,7 +124,7 @@ class ItemList {
     }
     const int64_t items = int64_t{1} * num_seqs_ * kv_heads_ * head_chunks_;
     max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads - 1) / threads));
-    if (head_chunks_ > 1) return;
+    if (head_chunks_ > 1 || max_item_kv_heads == 1) return;
     max_item_kv_heads_ = max_item_kv_heads;
     for (int seq = 0; seq < num_seqs_; ++seq) max_item_keys_ += kv_lens_[seq];
     max_item_keys_ = max_item_keys_ * kv_heads_ / (2 * threads);

@@ -45,9 +45,6 @@ constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 template <class Row>
 constexpr bool kIsCodes = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
 
-template <class Row>
-constexpr int kTypeIndex = CodeTypeIndex(DTypeOf<typename Row::Unit>::value);
-
 // values[j] = the elements of the value of key j for j in `range`, padded with zeros to `dim`.
 template <class View, class Row = typename View::Row>
 void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, float* values) {
@@ -78,7 +75,10 @@ struct Tile {
   int fetched = 0;               // the last panel of keys; with `ahead` kMaxAhead behind it
   bool packed = false;           // values
   bool keys_packed = false;      // keys
-  bool as_codes = false;         // rows of eight bits are not widened
+  // The products of rows where they lie. Those of eight bits are not widened if as_codes is set.
+  bool as_codes = false;
+  const DotFn* dots = nullptr;
+  PairKernel::RowsFn multiply_pairs = nullptr;
   // For the products. Keys: repeats of the first fill a group of kPanelRows. Values, of pairs only:
   // zeros at both ends fill pairs.
   const uint8_t* key_rows[kTile + kMaxAhead];
