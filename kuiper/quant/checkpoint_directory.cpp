@@ -35,8 +35,7 @@ Status MakeDirectory(const std::string& path) {
     return Status(StatusCode::kInvalidArgument, path + " is no directory");
   }
   if (there && !fs::is_empty(path, error) && !fs::exists(path + "/" + kStateName, error)) {
-    return Status(StatusCode::kInvalidArgument, path + " is not empty",
-                  "choose a new directory");
+    return Status(StatusCode::kInvalidArgument, path + " is not empty", "choose a new directory");
   }
   if (!there) fs::create_directories(path, error);
   return error ? CannotWrite(path, error) : OkStatus();
