@@ -52,6 +52,15 @@ struct StoredModel : PairModel {
     v[1] = LoadEven(F32Tag(), p);
   }
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { ConvertPairs<true>(x, chunk); }
+  // T of two bytes.
+  static HWY_INLINE void BroadcastPair(const uint8_t* word, Vec (&v)[2]) {
+    const U32Tag d;
+    uint32_t pair;
+    memcpy(&pair, word, sizeof(pair));
+    const auto both = hn::Set(d, pair);
+    v[0] = Pin(hn::BitCast(F32Tag(), hn::And(both, hn::Set(d, 0xFFFF0000u))));
+    v[1] = Pin(hn::BitCast(F32Tag(), hn::ShiftLeft<16>(both)));
+  }
 };
 
 template <typename T>

@@ -17,16 +17,20 @@
 
 namespace kuiper::cpu {
 
-constexpr size_t kLine = 64;  // bytes of a cache line
-// Tokens that a panel of them pays for: with less, the products take less time than reading W.
-constexpr int kMinPanelTokens = 13;
-constexpr int kMaxRest = 8;  // of them that dot products take, since a group would be half empty
-constexpr int kMaxPanelTokens = kMaxGroups * kSumLanes + kMaxRest;
+constexpr size_t kLine = 64;               // bytes of a cache line
+constexpr size_t kPanelSlack = 2 * kLine;  // more than the words of a lane of a panel, at most
 
 template <typename Int>
 constexpr Int CeilDiv(Int a, Int b) {
   return (a + b - 1) / b;
 }
+
+// Tokens [begin, end), which are the columns of a panel, of `vectors` vectors.
+struct TokenPanel {
+  int begin, end, vectors;
+  int columns;     // of the panel
+  uint8_t* words;  // [fold block][panel]
+};
 
 // One call of CpuLinear::Apply.
 struct LinearJob {
@@ -36,7 +40,7 @@ struct LinearJob {
   float* out;
   size_t out_stride;
   // Few tokens: [sub-block of K][T][chunks of the sub-block]; many: [fold block][tile of tokens] of
-  // OuterArgs::rows. Between: [fold block][panel of tokens], and behind them the rest as few.
+  // OuterArgs::rows. Panels of tokens: [panel][fold block], and behind them the rest as few.
   uint8_t* activations;
   int tokens;
   bool are_weights_cached = false;  // in L2, since others have just used them
@@ -78,32 +82,44 @@ struct LinearJob {
     const size_t words = Words(std::min(fold_k(), in() - k0));
     return activations + (Words(k0) * tiles() + words * tile) * kernel.outer_rows * sizeof(float);
   }
-  // Some tokens more, with rows of W that are used where they lie.
-  bool token_panel() const {
-    return kernel.pack_tokens != nullptr && in() % kernel.chunk == 0 && tokens >= kMinPanelTokens &&
-           tokens <= kMaxPanelTokens;
+  // More, with rows of W that are used where they lie.
+  bool has_panels() const {
+    const TokenPanels& panels = kernel.token_panels;
+    return panels.vector > 0 && in() % kernel.chunk == 0 && tokens >= panels.min_tokens &&
+           tokens <= panels.max_tokens;
   }
   // Few tokens; more are computed in blocks, which widen W once.
   bool streamed() const {
     // With AVX-512, whose tiles do not take whole rows, widening once pays off sooner.
     const int widened = quantized() && !kernel.takes_whole_rows ? 12 : 16;
     const int max_tokens = kernel.widens ? widened : 32;
-    return !token_panel() && tokens <= max_tokens;
+    return !has_panels() && tokens <= max_tokens;
   }
 
-  // The panel has groups of 16 tokens; what is left is the rest.
+  // Panels have vectors of tokens; what is left is the rest.
   int rest_tokens() const {
-    const int rest = tokens % kSumLanes;
-    return rest <= kMaxRest ? rest : 0;
+    const int rest = tokens % kernel.token_panels.vector;
+    return rest <= kernel.token_panels.max_rest ? rest : 0;
   }
   int panel_tokens() const { return tokens - rest_tokens(); }
-  int groups() const { return CeilDiv(panel_tokens(), kSumLanes); }
-  int columns() const { return groups() * kSumLanes; }
+  int vectors() const { return CeilDiv(panel_tokens(), kernel.token_panels.vector); }
+  int panels() const { return CeilDiv(vectors(), kernel.token_panels.max_vectors); }
+  int FirstVector(int panel) const { return vectors() * panel / panels(); }
+  // Behind the last one: where the rest begins.
+  TokenPanel Panel(int i) const {
+    const int vector = kernel.token_panels.vector;
+    const int begin = FirstVector(i) * vector, columns = FirstVector(i + 1) * vector - begin;
+    const size_t slack = kSumLanes * kPanelSlack * CeilDiv(in(), fold_k());
+    return {begin, std::min(begin + columns, panel_tokens()), columns / vector, columns,
+            activations + begin * Words(in()) * sizeof(float) + i * slack};
+  }
   int FoldEnd(int k0) const { return std::min(k0 + fold_k(), in()); }
   // In the fold block that starts at element k0: the panel, and its bytes from lane to lane.
-  size_t PanelStride(int k0) const { return kernel.PanelStride(FoldEnd(k0) - k0, columns()); }
-  uint8_t* Panel(int k0) const {
-    return activations + k0 / fold_k() * kSumLanes * kernel.PanelStride(fold_k(), columns());
+  size_t PanelStride(const TokenPanel& panel, int k0) const {
+    return kernel.PanelStride(FoldEnd(k0) - k0, panel.columns);
+  }
+  uint8_t* PanelWords(const TokenPanel& panel, int k0) const {
+    return panel.words + k0 / fold_k() * kSumLanes * kernel.PanelStride(fold_k(), panel.columns);
   }
   // The same call for the rest.
   LinearJob Rest() const {
@@ -111,8 +127,7 @@ struct LinearJob {
     job.tokens = rest_tokens();
     job.are_weights_cached = true;
     job.out += panel_tokens() * out_stride;
-    const int last = (in() - 1) / fold_k() * fold_k();
-    job.activations = Panel(last) + kSumLanes * PanelStride(last);
+    job.activations = Panel(panels()).words;
     return job;
   }
   bool quantized() const { return kernel.widen != nullptr; }
@@ -221,8 +236,8 @@ size_t BlockedScratchBytes(int tokens, int in);
 // workspace: as much as the larger of these for each thread, 64-byte aligned.
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes);
-void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
-                     size_t workspace_bytes);
+void ApplyTokenPanels(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                      size_t workspace_bytes);
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                   size_t workspace_bytes);
 

@@ -34,12 +34,12 @@
 
 namespace kuiper::cpu {
 
-constexpr int kFoldChunks = 128;  // chunks per fold block
-constexpr int kSumLanes = 16;     // FP32 lanes of one accumulator
-constexpr int kPanelRows = 4;     // rows of W per tile of dot products
-constexpr int kMaxTileRows = 6;   // rows of x per tile, at most; of W with panels of tokens
-constexpr int kMaxGroups = 4;     // of 16 tokens in a panel
-constexpr int kBurstSteps = 8;    // of such a tile, for each of which lines are fetched
+constexpr int kFoldChunks = 128;     // chunks per fold block
+constexpr int kSumLanes = 16;        // FP32 lanes of one accumulator
+constexpr int kPanelRows = 4;        // rows of W per tile of dot products
+constexpr int kMaxTileRows = 6;      // rows of x per tile, at most; of W with panels of tokens
+constexpr int kMaxPanelVectors = 4;  // of tokens in a panel
+constexpr int kBurstSteps = 8;       // of such a tile, for each of which lines are fetched
 // Units of a quantised row in a fold block, at most.
 constexpr int kMaxUnits = kFoldChunks;
 
@@ -199,6 +199,26 @@ inline void SpreadWords(const uint32_t* words, size_t steps, int rows, size_t la
   }
 }
 
+// Outer products of rows of W where they lie by panels of tokens, of dense kinds whose words of
+// four bytes are factors as they are stored or hold a pair of them.
+struct TokenPanels {
+  int vector = 0;  // tokens of one; 0: there are no such tiles
+  int max_vectors = 0;
+  int min_tokens = 0, max_tokens = 0;  // that panels pay for
+  int max_rest = 0;  // of them that dot products take, since a vector would be half empty
+  // Up to a vector of rows of x, k elements of each, and zeros where there are fewer, as columns of
+  // a panel of `columns`, the first of which is at `panel`, in the order that `transpose` undoes.
+  void (*pack)(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
+               size_t panel_stride) = nullptr;
+  // [vectors - 1][m]: m rows of W by a panel.
+  OuterFn tiles[kMaxPanelVectors][kMaxTileRows + 1] = {};
+  int rows[kMaxPanelVectors] = {};           // of W in a tile, at most
+  int lanes_at_once[kMaxPanelVectors] = {};  // of them in a pass over the rows
+  // Sums of 16 rows of W by a vector of columns -> those of its tokens, each with its rows of W
+  // side by side. Strides in floats; lines of 64 bytes.
+  void (*transpose)(const float* rows, size_t stride, float* to, size_t to_stride) = nullptr;
+};
+
 // The micro-kernels of one weight format.
 struct LinearKernel {
   int chunk = 0;          // elements of K
@@ -248,18 +268,7 @@ struct LinearKernel {
   // first.
   DotFn code_dots[kNumCodeTypes][kMaxTileRows + 1] = {};
 
-  // Of dense kinds whose rows are factors as they are stored, where registers have 16 lanes.
-  //
-  // Up to 16 rows of x, k elements of each, and zeros where there are fewer, as columns of a panel
-  // of `columns`, the first of which is at `panel`: row t in column LanePlace(t).
-  void (*pack_tokens)(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
-                      size_t panel_stride) = nullptr;
-  // [groups - 1][m]: m rows of W by a panel of so many groups of 16 tokens.
-  OuterFn row_tiles[kMaxGroups][kMaxTileRows + 1] = {};
-  int lanes_at_once[kMaxGroups] = {};  // of them in a pass over the rows
-  // Sums of 16 rows of W by 16 such columns -> those of 16 tokens, each with its rows of W side by
-  // side. Strides in floats; lines of 64 bytes.
-  void (*transpose)(const float* rows, size_t stride, float* to, size_t to_stride) = nullptr;
+  TokenPanels token_panels;
 
   // Quantised: what the units of a range have as factors, as the tiles take them: [rows][units],
   // and behind them space for 16 more.

@@ -125,11 +125,23 @@ HWY_NOINLINE void ShortOuterTile(const OuterArgs& a) {
   AddLanes<M, MR, NV>(a, kSumLanes / 2, TwoLanes<M, MR, NV, kColumns>{a});
 }
 
+// The factors that a stored word of a row has in the steps of its chunk.
+template <class M>
+HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kSteps]) {
+  if constexpr (M::kSteps == 1) {
+    v[0] = M::Pin(M::Broadcast(word));
+  } else {
+    M::BroadcastPair(word, v);
+  }
+}
+
 // The L neighbouring lanes from place L * group on of MR rows of W, read where they lie, by NV
 // vectors of tokens.
 template <class M, int MR, int NV, int L>
 struct StoredLanes {
-  static constexpr size_t kStepBytes = NV * M::kVectorLanes * sizeof(float);
+  static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
+  static constexpr size_t kStepBytes = NV * kVectorBytes;
+  static_assert(M::kWeightChunkBytes == kSumLanes * sizeof(float) && kBurstSteps % M::kSteps == 0);
   const OuterArgs& a;
 
   HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) const {
@@ -144,19 +156,22 @@ struct StoredLanes {
     for (int begin = 0; begin < a.steps; begin += kBurstSteps) {
       a.next->Fetch(a.next_lines);
       const int end = a.steps - begin < kBurstSteps ? a.steps : begin + kBurstSteps;
-      for (int i = begin; i < end; ++i, panel += kStepBytes, rows += kSumLanes * sizeof(float)) {
+      for (int i = begin; i < end; i += M::kSteps) {
         KU_UNROLL for (int l = 0; l < L; ++l) {
-          typename M::Vec b[NV];
-          KU_UNROLL for (int n = 0; n < NV; ++n) {
-            b[n] = M::LoadPanel(panel + l * a.panel_stride + n * M::kVectorLanes * sizeof(float));
+          typename M::Vec b[M::kSteps][NV];
+          KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
+            b[s][n] = M::LoadPanel(panel + l * a.panel_stride + s * kStepBytes + n * kVectorBytes);
           }
           KU_UNROLL for (int m = 0; m < MR; ++m) {
-            const typename M::Vec v = M::Pin(M::Broadcast(rows + m * a.row_stride + word[l]));
-            KU_UNROLL for (int n = 0; n < NV; ++n) {
-              lanes[l][m][n] = M::Multiply(b[n], v, lanes[l][m][n]);
+            typename M::Vec v[M::kSteps];
+            BroadcastWord<M>(rows + m * a.row_stride + word[l], v);
+            KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
+              lanes[l][m][n] = M::Multiply(b[s][n], v[s], lanes[l][m][n]);
             }
           }
         }
+        panel += M::kSteps * kStepBytes;
+        rows += M::kWeightChunkBytes;
       }
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
@@ -289,51 +304,83 @@ struct ConvertedChunks {
   }
 };
 
-// LinearKernel::pack_tokens.
+// The column of token t of a vector: StoreLanes gives lanes the places of those of a fold block.
+template <class M>
+constexpr int TokenColumn(int t) {
+  return LanePlace(t) / (kSumLanes / M::kVectorLanes);
+}
+
+// TokenPanels::pack.
 template <class M>
 void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
                 size_t panel_stride) {
-  alignas(64) uint8_t chunks[kSumLanes * M::kChunkBytes] = {};
+  constexpr int kTokens = M::kVectorLanes;
+  alignas(64) uint8_t chunks[kTokens * M::kChunkBytes] = {};
   for (int i = 0; i < k; i += M::kChunk, panel += M::kSteps * columns * sizeof(float)) {
     const int elements = k - i < M::kChunk ? k - i : M::kChunk;
     for (int t = 0; t < tokens; ++t) {
-      ConvertRow<M>(x[t] + i, elements, chunks + LanePlace(t) * M::kChunkBytes);
+      ConvertRow<M>(x[t] + i, elements, chunks + TokenColumn<M>(t) * M::kChunkBytes);
     }
-    PackChunk<M>(kSumLanes, kSumLanes, 0, panel, columns * sizeof(float), panel_stride,
+    PackChunk<M>(kTokens, kTokens, 0, panel, columns * sizeof(float), panel_stride,
                  ConvertedChunks<M>{chunks});
   }
 }
 
-// LinearKernel::transpose: the words of 16 rows are moved as those of a chunk of one step are.
+// TokenPanels::transpose: words are moved as those of a chunk of one step are.
 template <class M>
 void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
-  static_assert(M::kPackRows == kSumLanes);
-  typename M::Vec v[kSumLanes];
-  KU_UNROLL for (int i = 0; i < kSumLanes; ++i) {
-    v[i] = M::LoadPanel(reinterpret_cast<const uint8_t*>(rows + i * stride));
+  constexpr int kRows = M::kPackRows;
+  const size_t place_bytes = to_stride * sizeof(float) / (kSumLanes / M::kVectorLanes);
+  for (int n = 0; n < kSumLanes; n += kRows, rows += kRows * stride) {
+    typename M::Vec v[kRows];
+    KU_UNROLL for (int i = 0; i < kRows; ++i) {
+      v[i] = M::LoadPanel(reinterpret_cast<const uint8_t*>(rows + i * stride));
+    }
+    M::StoreLanes(v, 0, reinterpret_cast<uint8_t*>(to + n), place_bytes);
   }
-  M::StoreLanes(v, 0, reinterpret_cast<uint8_t*>(to), to_stride * sizeof(float));
 }
 
 template <class M, int MR, int NV, int L>
-void SetRowTiles(LinearKernel& kernel) {
-  kernel.row_tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
-  kernel.lanes_at_once[NV - 1] = L;
-  if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(kernel);
+void SetRowTiles(TokenPanels& panels) {
+  panels.tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
+  panels.lanes_at_once[NV - 1] = L;
+  if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(panels);
+}
+template <class M, int MR, int NV, int L>
+void AddRowTiles(TokenPanels& panels) {
+  panels.max_vectors = NV;
+  panels.rows[NV - 1] = MR;
+  SetRowTiles<M, MR, NV, L>(panels);
 }
 
-// Rows of W as they lie: the loads of narrow panels serve several lanes at once.
+// The loads of narrow panels serve several lanes at once. Only what was measured has panels:
+// registers of 16 lanes, and 16 registers of 8.
 template <class M>
-void SetTokenPanels(LinearKernel& kernel) {
-  if constexpr (M::kVectorLanes == kSumLanes && M::kChunkBytes == M::kWeightChunkBytes) {
-    static_assert(M::kAccRegisters == kMaxTileRows * kMaxGroups);
-    kernel.pack_tokens = &PackTokens<M>;
-    kernel.transpose = &Transpose<M>;
-    SetRowTiles<M, kMaxTileRows, 1, 4>(kernel);
-    SetRowTiles<M, kMaxTileRows, 2, 2>(kernel);
-    SetRowTiles<M, kMaxTileRows, 3, 1>(kernel);
-    SetRowTiles<M, kMaxTileRows, 4, 1>(kernel);
+TokenPanels MakeTokenPanels() {
+  constexpr bool kWords = M::kWeightChunkBytes == kSumLanes * sizeof(float);
+  constexpr bool kWide = M::kVectorLanes == kSumLanes && M::kChunkBytes == M::kWeightChunkBytes;
+  constexpr bool kNarrow = M::kVectorLanes == 8 && M::kRegisters == 16;
+  TokenPanels panels;
+  if constexpr (kWords && (kWide || kNarrow)) {
+    panels.vector = M::kVectorLanes;
+    panels.pack = &PackTokens<M>;
+    panels.transpose = &Transpose<M>;
+    // With fewer dot products are as fast, with more blocks of W.
+    panels.min_tokens = kWide ? 13 : 14;
+    panels.max_tokens = 72;
+    if constexpr (kWide) {
+      AddRowTiles<M, 6, 1, 4>(panels);
+      AddRowTiles<M, 6, 2, 2>(panels);
+      AddRowTiles<M, 6, 3, 1>(panels);
+      AddRowTiles<M, 6, 4, 1>(panels);
+      panels.max_rest = 8;
+    } else {
+      AddRowTiles<M, 4, 2, 1>(panels);
+      AddRowTiles<M, 4, 3, 1>(panels);
+      panels.max_rest = 3;
+    }
   }
+  return panels;
 }
 
 template <class M>
@@ -348,6 +395,6 @@ LinearKernel MakeKernel() {
   constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
   kernel.short_columns = kVectors * M::kVectorLanes;
   SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
-  SetTokenPanels<M>(kernel);
+  kernel.token_panels = MakeTokenPanels<M>();
   return kernel;
 }
