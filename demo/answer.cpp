@@ -115,6 +115,9 @@ void Answerer::TakeFacts(const Prompt& prompt, Result* result) const {
 }
 
 void Answerer::NoteSurprises(const Completion& completion, const Request& parameters) const {
+  if (completion.finish == FinishReason::kInterrupt && !completion.tokens.empty()) {
+    console_.Note("the answer was interrupted and ends here");
+  }
   if (completion.dropped_tokens > 0) {
     console_.Note("the KV cache was full: " + std::to_string(completion.dropped_tokens) +
                   " tokens slid out of the context (--on-full slide)");

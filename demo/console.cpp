@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <sstream>
+#include <string>
 
 #include "demo/exit_code.h"
 #include "demo/start_log.h"
@@ -144,13 +146,9 @@ void Console::Prefixed(LogLevel level, const char* prefix, const char* color,
 
 void Console::Error(const Status& status) {
   Prefixed(LogLevel::kError, "error", "31", status.message(FlagName));
-  const std::string hint = status.hint(FlagName);
-  size_t begin = 0;
-  for (int line = 0; line < 2 && begin < hint.size(); ++line) {
-    const size_t end = hint.find('\n', begin);
-    Prefixed(LogLevel::kError, "hint", "36", hint.substr(begin, end - begin));
-    if (end == std::string::npos) break;
-    begin = end + 1;
+  std::istringstream hints(status.hint(FlagName));
+  for (std::string line; std::getline(hints, line);) {
+    Prefixed(LogLevel::kError, "hint", "36", line);
   }
 }
 

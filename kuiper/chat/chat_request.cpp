@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
 
 namespace kuiper {
@@ -20,17 +23,23 @@ Status Bad(const std::string& message) {
   return Status(StatusCode::kInput, message);
 }
 
-bool IsKnown(const std::string& key) {
+// Without those of messages.
+std::vector<std::string_view> KnownFields() {
+  std::vector<std::string_view> fields(std::begin(kOtherFields), std::end(kOtherFields));
   for (const Parameter& parameter : Parameters()) {
-    if (parameter.in_bodies && key == parameter.name) return true;
+    if (parameter.in_bodies) fields.emplace_back(parameter.name);
   }
-  return IsMessagesField(key) || std::any_of(std::begin(kOtherFields), std::end(kOtherFields),
-                                             [&](const char* field) { return key == field; });
+  return fields;
 }
 
 Status CheckFields(const JsonNode& body) {
+  const std::vector<std::string_view> known = KnownFields();
   for (const std::string& key : body.keys) {
-    if (!IsKnown(key) && !body.Find(key)->IsNull()) return Bad(Param(key) + " is not available");
+    if (IsMessagesField(key) || body.Find(key)->IsNull()) continue;
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string nearest = NearestName(key, known);
+    return Bad(Param(key) + " is not available" +
+               (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
   }
   for (const char* key : {"stream", "echo"}) {
     const JsonNode* value = GivenField(body, key);

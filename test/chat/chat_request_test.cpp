@@ -109,7 +109,10 @@ TEST(ChatRequest, MistakesNameTheField) {
   EXPECT_EQ(Error(R"("length_penalty": 2)"), "body.length_penalty needs a body.beam_width above 1");
   EXPECT_EQ(Error(R"("tool_choice": "none")"), "body.tool_choice must be \"auto\"");
   EXPECT_EQ(Error(R"("stream": true)"), "body.stream must be false");
-  for (const char* field : {"logprobs", "best_of", "num_samples", "temp", "a\\tb"}) {
+  EXPECT_EQ(Error(R"("max_token": 1)"),
+            "body.max_token is not available; did you mean max_tokens?");
+  EXPECT_EQ(Error(R"("temp": 1)"), "body.temp is not available; did you mean temperature?");
+  for (const char* field : {"logprobs", "best_of", "num_samples", "a\\tb"}) {
     std::string name = field;
     if (name == "a\\tb") name = "a b";
     EXPECT_EQ(Error(std::string("\"") + field + "\": 1"), InBody(name) + " is not available");

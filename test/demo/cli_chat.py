@@ -402,6 +402,7 @@ class Signals(CliTest):
         rc, out, err = p.finish(b"/stats\n")
         self.assertEqual(rc, 0, err)
         self.assertIn(b"finish=interrupt", err)
+        self.assertIn(b"note: the answer was interrupted", err)
         self.assertIn(b"turns: 1", err)
         self.assertGreater(len(first), 0)
 
