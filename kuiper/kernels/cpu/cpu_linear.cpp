@@ -18,12 +18,10 @@ constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread conve
 constexpr int kMaxSubWords = 2048 / sizeof(float);  // of a row in a sub-block
 
 // Converted activations take at most 4 bytes per element, in whole chunks of at most 64 bytes of
-// FP32 twice over, and in whole tiles or vectors; panels, of 16 tokens at least where there are
-// several, have some more for each lane.
+// FP32 twice over, and in whole tiles or vectors; a panel has two lines more for each lane.
 size_t ActivationBytes(int tokens, int in) {
   return 4 * CeilDiv<size_t>(in, 32) * 32 * (tokens + kSumLanes - 1) +
-         CeilDiv<size_t>(in, kSumLanes * kFoldChunks) * CeilDiv<size_t>(tokens, kSumLanes) *
-             kSumLanes * kPanelSlack;
+         (CeilDiv<size_t>(in, kSumLanes * kFoldChunks) + 1) * kSumLanes * 2 * kLine;
 }
 
 // Of the workspace of a thread.
@@ -78,38 +76,35 @@ void ConvertTile(const LinearJob& job, const Tensor& x, int tile) {
   }
 }
 
-// A vector of tokens, those that are there, as columns of a panel.
-void ConvertVector(const LinearJob& job, const Tensor& x, const TokenPanel& panel, int vector) {
-  const int first = vector * job.kernel.token_panels.vector;
-  const int begin = panel.begin + first;
-  const int tokens = std::min(job.kernel.token_panels.vector, panel.end - begin);
+// A vector of tokens, those that are there, as columns of the panel.
+void ConvertVector(const LinearJob& job, const Tensor& x, int i) {
+  const TokenPanelKernel& kernel = job.kernel.token_panel;
+  const int first = i * kernel.vector;
+  const int tokens = std::min(kernel.vector, job.panel_tokens() - first);
   for (int k0 = 0; k0 < job.in(); k0 += job.fold_k()) {
     const float* rows[kSumLanes];
-    for (int t = 0; t < tokens; ++t) rows[t] = x.row<float>(begin + t) + k0;
-    job.kernel.token_panels.pack(rows, tokens, job.FoldEnd(k0) - k0, panel.columns,
-                                 job.PanelWords(panel, k0) + first * sizeof(float),
-                                 job.PanelStride(panel, k0));
+    for (int t = 0; t < tokens; ++t) rows[t] = x.row<float>(first + t) + k0;
+    kernel.pack(rows, tokens, job.FoldEnd(k0) - k0, job.columns(),
+                job.Panel(k0) + first * sizeof(float), job.PanelStride(k0));
   }
 }
 
-void ConvertPanels(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
+void ConvertPanel(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
   const LinearJob rest = job.Rest();
-  const int vectors = job.vectors(), items = vectors + (rest.tokens > 0 ? 1 : 0);
+  const int items = job.vectors() + (rest.tokens > 0 ? 1 : 0);
   ForEachOf(pool, job, items, 1, [&](int begin, int end) {
     for (int i = begin; i < end; ++i) {
-      if (i == vectors) {
+      if (i < job.vectors()) {
+        ConvertVector(job, x, i);
+      } else {
         ConvertTokens(rest, x.Rows(job.panel_tokens(), job.tokens), 0, rest.tokens);
-        continue;
       }
-      int panel = i * job.panels() / vectors;
-      while (job.FirstVector(panel + 1) <= i) ++panel;
-      ConvertVector(job, x, job.Panel(panel), i - job.FirstVector(panel));
     }
   });
 }
 
 void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
-  if (job.has_panels()) return ConvertPanels(pool, job, x);
+  if (job.has_panel()) return ConvertPanel(pool, job, x);
   if (job.streamed()) {
     return ForEachOf(pool, job, job.tokens, 4,
                      [&](int begin, int end) { ConvertTokens(job, x, begin, end); });
@@ -164,9 +159,9 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
                       static_cast<uint8_t*>(activations_.data()),
                       tokens};
   Convert(pool_, job, x);
-  const auto apply = job.streamed()      ? ApplyStreamed
-                     : job.has_panels() ? ApplyTokenPanels
-                                         : ApplyBlocked;
+  const auto apply = job.streamed()    ? ApplyStreamed
+                     : job.has_panel() ? ApplyTokenPanel
+                                       : ApplyBlocked;
   apply(pool_, job, static_cast<uint8_t*>(workspace_.data()), workspace_slice_);
 }
 

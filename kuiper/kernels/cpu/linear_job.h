@@ -17,20 +17,12 @@
 
 namespace kuiper::cpu {
 
-constexpr size_t kLine = 64;               // bytes of a cache line
-constexpr size_t kPanelSlack = 2 * kLine;  // more than the words of a lane of a panel, at most
+constexpr size_t kLine = 64;  // bytes of a cache line
 
 template <typename Int>
 constexpr Int CeilDiv(Int a, Int b) {
   return (a + b - 1) / b;
 }
-
-// Tokens [begin, end), which are the columns of a panel, of `vectors` vectors.
-struct TokenPanel {
-  int begin, end, vectors;
-  int columns;     // of the panel
-  uint8_t* words;  // [fold block][panel]
-};
 
 // One call of CpuLinear::Apply.
 struct LinearJob {
@@ -40,7 +32,7 @@ struct LinearJob {
   float* out;
   size_t out_stride;
   // Few tokens: [sub-block of K][T][chunks of the sub-block]; many: [fold block][tile of tokens] of
-  // OuterArgs::rows. Panels of tokens: [panel][fold block], and behind them the rest as few.
+  // OuterArgs::rows. Between: [fold block][panel of tokens], and behind them the rest as few.
   uint8_t* activations;
   int tokens;
   bool are_weights_cached = false;  // in L2, since others have just used them
@@ -82,44 +74,34 @@ struct LinearJob {
     const size_t words = Words(std::min(fold_k(), in() - k0));
     return activations + (Words(k0) * tiles() + words * tile) * kernel.outer_rows * sizeof(float);
   }
-  // More, with rows of W that are used where they lie.
-  bool has_panels() const {
-    const TokenPanels& panels = kernel.token_panels;
-    return panels.vector > 0 && in() % kernel.chunk == 0 && tokens >= panels.min_tokens &&
-           tokens <= panels.max_tokens;
+  // Whether rows of W may be used where they lie, for some tokens.
+  bool may_have_panel() const { return kernel.token_panel.vector > 0 && in() % kernel.chunk == 0; }
+  bool has_panel() const {
+    const TokenPanelKernel& panel = kernel.token_panel;
+    const int max_tokens = panel.max_vectors * panel.vector + panel.max_rest;
+    return may_have_panel() && tokens >= panel.min_tokens && tokens <= max_tokens;
   }
   // Few tokens; more are computed in blocks, which widen W once.
   bool streamed() const {
+    if (may_have_panel()) return tokens < kernel.token_panel.min_tokens;
     // With AVX-512, whose tiles do not take whole rows, widening once pays off sooner.
     const int widened = quantized() && !kernel.takes_whole_rows ? 12 : 16;
-    const int max_tokens = kernel.widens ? widened : 32;
-    return !has_panels() && tokens <= max_tokens;
+    return tokens <= (kernel.widens ? widened : 32);
   }
 
-  // Panels have vectors of tokens; what is left is the rest.
+  // The panel has vectors of tokens; what is left is the rest.
   int rest_tokens() const {
-    const int rest = tokens % kernel.token_panels.vector;
-    return rest <= kernel.token_panels.max_rest ? rest : 0;
+    const int rest = tokens % kernel.token_panel.vector;
+    return rest <= kernel.token_panel.max_rest ? rest : 0;
   }
   int panel_tokens() const { return tokens - rest_tokens(); }
-  int vectors() const { return CeilDiv(panel_tokens(), kernel.token_panels.vector); }
-  int panels() const { return CeilDiv(vectors(), kernel.token_panels.max_vectors); }
-  int FirstVector(int panel) const { return vectors() * panel / panels(); }
-  // Behind the last one: where the rest begins.
-  TokenPanel Panel(int i) const {
-    const int vector = kernel.token_panels.vector;
-    const int begin = FirstVector(i) * vector, columns = FirstVector(i + 1) * vector - begin;
-    const size_t slack = kSumLanes * kPanelSlack * CeilDiv(in(), fold_k());
-    return {begin, std::min(begin + columns, panel_tokens()), columns / vector, columns,
-            activations + begin * Words(in()) * sizeof(float) + i * slack};
-  }
+  int vectors() const { return CeilDiv(panel_tokens(), kernel.token_panel.vector); }
+  int columns() const { return vectors() * kernel.token_panel.vector; }
   int FoldEnd(int k0) const { return std::min(k0 + fold_k(), in()); }
   // In the fold block that starts at element k0: the panel, and its bytes from lane to lane.
-  size_t PanelStride(const TokenPanel& panel, int k0) const {
-    return kernel.PanelStride(FoldEnd(k0) - k0, panel.columns);
-  }
-  uint8_t* PanelWords(const TokenPanel& panel, int k0) const {
-    return panel.words + k0 / fold_k() * kSumLanes * kernel.PanelStride(fold_k(), panel.columns);
+  size_t PanelStride(int k0) const { return kernel.PanelStride(FoldEnd(k0) - k0, columns()); }
+  uint8_t* Panel(int k0) const {
+    return activations + k0 / fold_k() * kSumLanes * kernel.PanelStride(fold_k(), columns());
   }
   // The same call for the rest.
   LinearJob Rest() const {
@@ -127,7 +109,8 @@ struct LinearJob {
     job.tokens = rest_tokens();
     job.are_weights_cached = true;
     job.out += panel_tokens() * out_stride;
-    job.activations = Panel(panels()).words;
+    const int last = (in() - 1) / fold_k() * fold_k();
+    job.activations = Panel(last) + kSumLanes * PanelStride(last);
     return job;
   }
   bool quantized() const { return kernel.widen != nullptr; }
@@ -236,8 +219,8 @@ size_t BlockedScratchBytes(int tokens, int in);
 // workspace: as much as the larger of these for each thread, 64-byte aligned.
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes);
-void ApplyTokenPanels(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
-                      size_t workspace_bytes);
+void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                     size_t workspace_bytes);
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                   size_t workspace_bytes);
 

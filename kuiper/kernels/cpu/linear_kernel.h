@@ -199,18 +199,18 @@ inline void SpreadWords(const uint32_t* words, size_t steps, int rows, size_t la
   }
 }
 
-// Outer products of rows of W where they lie by panels of tokens, of dense kinds whose words of
+// Outer products of rows of W where they lie by a panel of tokens, of dense kinds whose words of
 // four bytes are factors as they are stored or hold a pair of them.
-struct TokenPanels {
-  int vector = 0;  // tokens of one; 0: there are no such tiles
+struct TokenPanelKernel {
+  int vector = 0;      // tokens of one; 0: there are no such tiles
+  int min_tokens = 0;  // that a panel pays for
   int max_vectors = 0;
-  int min_tokens = 0, max_tokens = 0;  // that panels pay for
   int max_rest = 0;  // of them that dot products take, since a vector would be half empty
   // Up to a vector of rows of x, k elements of each, and zeros where there are fewer, as columns of
   // a panel of `columns`, the first of which is at `panel`, in the order that `transpose` undoes.
   void (*pack)(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
                size_t panel_stride) = nullptr;
-  // [vectors - 1][m]: m rows of W by a panel.
+  // [vectors - 1][m]: m rows of W by the panel.
   OuterFn tiles[kMaxPanelVectors][kMaxTileRows + 1] = {};
   int rows[kMaxPanelVectors] = {};           // of W in a tile, at most
   int lanes_at_once[kMaxPanelVectors] = {};  // of them in a pass over the rows
@@ -268,7 +268,7 @@ struct LinearKernel {
   // first.
   DotFn code_dots[kNumCodeTypes][kMaxTileRows + 1] = {};
 
-  TokenPanels token_panels;
+  TokenPanelKernel token_panel;
 
   // Quantised: what the units of a range have as factors, as the tiles take them: [rows][units],
   // and behind them space for 16 more.

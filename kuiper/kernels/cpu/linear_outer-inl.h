@@ -310,7 +310,7 @@ constexpr int TokenColumn(int t) {
   return LanePlace(t) / (kSumLanes / M::kVectorLanes);
 }
 
-// TokenPanels::pack.
+// TokenPanelKernel::pack.
 template <class M>
 void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
                 size_t panel_stride) {
@@ -326,7 +326,7 @@ void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* 
   }
 }
 
-// TokenPanels::transpose: words are moved as those of a chunk of one step are.
+// TokenPanelKernel::transpose: words are moved as those of a chunk of one step are.
 template <class M>
 void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
   constexpr int kRows = M::kPackRows;
@@ -341,46 +341,45 @@ void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
 }
 
 template <class M, int MR, int NV, int L>
-void SetRowTiles(TokenPanels& panels) {
-  panels.tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
-  panels.lanes_at_once[NV - 1] = L;
-  if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(panels);
+void SetRowTiles(TokenPanelKernel& panel) {
+  panel.tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
+  panel.lanes_at_once[NV - 1] = L;
+  if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(panel);
 }
 template <class M, int MR, int NV, int L>
-void AddRowTiles(TokenPanels& panels) {
-  panels.max_vectors = NV;
-  panels.rows[NV - 1] = MR;
-  SetRowTiles<M, MR, NV, L>(panels);
+void AddRowTiles(TokenPanelKernel& panel) {
+  panel.max_vectors = NV;
+  panel.rows[NV - 1] = MR;
+  SetRowTiles<M, MR, NV, L>(panel);
 }
 
 // The loads of narrow panels serve several lanes at once. Only what was measured has panels:
 // registers of 16 lanes, and 16 registers of 8.
 template <class M>
-TokenPanels MakeTokenPanels() {
+TokenPanelKernel MakeTokenPanel() {
   constexpr bool kWords = M::kWeightChunkBytes == kSumLanes * sizeof(float);
   constexpr bool kWide = M::kVectorLanes == kSumLanes && M::kChunkBytes == M::kWeightChunkBytes;
   constexpr bool kNarrow = M::kVectorLanes == 8 && M::kRegisters == 16;
-  TokenPanels panels;
+  TokenPanelKernel panel;
   if constexpr (kWords && (kWide || kNarrow)) {
-    panels.vector = M::kVectorLanes;
-    panels.pack = &PackTokens<M>;
-    panels.transpose = &Transpose<M>;
-    // With fewer dot products are as fast, with more blocks of W.
-    panels.min_tokens = kWide ? 13 : 14;
-    panels.max_tokens = 72;
+    panel.vector = M::kVectorLanes;
+    panel.pack = &PackTokens<M>;
+    panel.transpose = &Transpose<M>;
     if constexpr (kWide) {
-      AddRowTiles<M, 6, 1, 4>(panels);
-      AddRowTiles<M, 6, 2, 2>(panels);
-      AddRowTiles<M, 6, 3, 1>(panels);
-      AddRowTiles<M, 6, 4, 1>(panels);
-      panels.max_rest = 8;
+      AddRowTiles<M, 6, 1, 4>(panel);
+      AddRowTiles<M, 6, 2, 2>(panel);
+      AddRowTiles<M, 6, 3, 1>(panel);
+      AddRowTiles<M, 6, 4, 1>(panel);
+      panel.min_tokens = 13;  // with less, the products take less time than reading W
+      panel.max_rest = 8;
     } else {
-      AddRowTiles<M, 4, 2, 1>(panels);
-      AddRowTiles<M, 4, 3, 1>(panels);
-      panels.max_rest = 3;
+      AddRowTiles<M, 4, 2, 1>(panel);
+      AddRowTiles<M, 4, 3, 1>(panel);
+      panel.min_tokens = 14;  // dot products of fewer are as fast as a panel of 16
+      panel.max_rest = 3;
     }
   }
-  return panels;
+  return panel;
 }
 
 template <class M>
@@ -395,6 +394,6 @@ LinearKernel MakeKernel() {
   constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
   kernel.short_columns = kVectors * M::kVectorLanes;
   SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
-  kernel.token_panels = MakeTokenPanels<M>();
+  kernel.token_panel = MakeTokenPanel<M>();
   return kernel;
 }
