@@ -217,7 +217,7 @@ void ScorePanels(const RowGroup& g) {
   Prefetcher nothing;
   OuterArgs args;
   args.rows = reinterpret_cast<const uint8_t*>(g.s.q_tiles + int64_t{1} * g.first * words);
-  args.panel_stride = kernel.PanelStride(head_dim, width);
+  args.panel_stride = kernel.PanelStride(words, width);
   args.steps = words / kSumLanes;
   args.sum_stride = static_cast<size_t>(g.s.score_stride);
   args.next = &nothing;

@@ -220,7 +220,7 @@ void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& 
   const uint8_t** const rows = tile->key_rows;
   std::fill(rows, rows + tile->keys.begin, rows[tile->keys.begin]);
   const int width = kernel.outer_columns;
-  const size_t stride = kernel.PanelStride(head_dim, width);
+  const size_t stride = kernel.PanelStride(kernel.Words(head_dim), width);
   for (int column = 0; column < tile->keys.end; column += width) {
     kernel.pack_scattered(
         rows + column, std::min(width, tile->keys.end - column), head_dim,

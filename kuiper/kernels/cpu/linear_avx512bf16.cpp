@@ -28,7 +28,7 @@ struct Bf16Model {
   static constexpr int kVectorLanes = 16, kRegisters = 32, kAccRegisters = 24, kTileRows = 6;
   static constexpr int kBurstChunks = 1;
   static constexpr int kChunk = 32, kSteps = 1, kChunkBytes = 64, kWeightChunkBytes = 64;
-  static constexpr bool kFoldsRegisters = true, kFlushSubnormals = true;
+  static constexpr bool kFoldsRegisters = true, kFlushSubnormals = true, kPacksPairs = false;
   static constexpr int kBurstFlops = 2 * 32 * kAccRegisters;
 
   static HWY_INLINE Acc Zero() { return _mm512_setzero_ps(); }
@@ -56,6 +56,7 @@ struct Bf16Model {
     return v;
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) { return _mm512_dpbf16_ps(acc, w, x); }
+  static HWY_INLINE void MultiplyInto(Vec w, Vec x, Acc& acc) { acc = Multiply(w, x, acc); }
   static HWY_INLINE Acc MultiplyAdd(Acc a, Acc b, Acc acc) { return _mm512_fmadd_ps(a, b, acc); }
   static HWY_INLINE Acc Add(Acc a, Acc b) { return _mm512_add_ps(a, b); }
   static constexpr int kPackRows = 16;

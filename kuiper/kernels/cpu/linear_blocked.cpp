@@ -53,8 +53,8 @@ struct Blocking {
 };
 Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
-  // Panels that widen 16-bit weights take twice the space.
-  b.rows = job.kernel.chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
+  // Panels of widened weights take twice the space.
+  b.rows = job.kernel.packed_chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
   b.weight_items = CountItems(job, b.rows);
   KU_CHECK(b.weight_items > 0);
   int blocks = CeilDiv(job.tokens, kTokenBlock);
@@ -114,7 +114,7 @@ void PackFold(const Block& block, Fold& fold) {
       WeightRows rows = job.W(range.part, range.begin + n, k);
       if (job.quantized()) block.space.groups->Give(job, n, k - fold.begin, &rows);
       job.kernel.pack(rows, there, elements, to, fold.panel_stride);
-      to += job.Words(elements) / kSumLanes * block.panel_columns() * sizeof(float);
+      to += job.kernel.PackedWords(elements) / kSumLanes * block.panel_columns() * sizeof(float);
     }
     panel += kSumLanes * fold.panel_stride;
   }
@@ -154,7 +154,8 @@ void ApplyBlock(const Block& block) {
   for (int kb = 0; kb < job.in(); kb += job.fold_k()) {
     const int ke = std::min(job.in(), kb + job.fold_k());
     const bool last = ke == job.in();
-    Fold fold{kb, ke, job.kernel.PanelStride(ke - kb, job.kernel.outer_columns),
+    Fold fold{kb, ke,
+              job.kernel.PanelStride(job.kernel.PackedWords(ke - kb), job.kernel.outer_columns),
               FetchAfter(job, block.range, block.next, ke), 0};
     const int bursts = (block.end - block.begin) * kSumLanes + CeilDiv(ke - kb, job.kernel.chunk);
     fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());

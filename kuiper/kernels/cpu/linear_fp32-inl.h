@@ -45,7 +45,7 @@ struct Fp32Model {
   static constexpr int kRegisters = 16, kAccRegisters = 12, kTileRows = 6;
 #endif
   static constexpr int kBurstChunks = kVectorLanes == kSumLanes ? 1 : 4;
-  static constexpr bool kFlushSubnormals = false;
+  static constexpr bool kFlushSubnormals = false, kPacksPairs = false;
   static constexpr int kBurstFlops = 2 * kAccRegisters * kVectorLanes;
 
   static HWY_INLINE Acc Zero() {
@@ -87,6 +87,14 @@ struct Fp32Model {
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) {
     return hn::MulAdd(w, x, acc);
+  }
+  static HWY_INLINE void MultiplyInto(Vec w, Vec x, Acc& acc) {
+#if HWY_TARGET == HWY_AVX2
+    // GCC puts the sum of two steps in a row in place of a factor, and other sums into memory.
+    asm("vfmadd231ps %2, %1, %0" : "+x"(acc.raw) : "x"(w.raw), "x"(x.raw));
+#else
+    acc = Multiply(w, x, acc);
+#endif
   }
   static HWY_INLINE Acc MultiplyAdd(Acc a, Acc b, Acc acc) {
     return hn::MulAdd(a, b, acc);

@@ -52,15 +52,24 @@ struct StoredModel : PairModel {
     v[1] = LoadEven(F32Tag(), p);
   }
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { ConvertPairs<true>(x, chunk); }
-  // T of two bytes.
+
+  // Pairs of two bytes each, which was measured with AVX2 only.
+  static constexpr bool kPacksPairs = sizeof(T) == 2 && HWY_TARGET == HWY_AVX2;
+  static HWY_INLINE Vec TakeApart(hn::Vec<U32Tag> pairs, int step) {
+    return hn::BitCast(F32Tag(), step == 0 ? hn::And(pairs, hn::Set(U32Tag(), 0xFFFF0000u))
+                                           : hn::ShiftLeft<16>(pairs));
+  }
   static HWY_INLINE void BroadcastPair(const uint8_t* word, Vec (&v)[2]) {
-    const U32Tag d;
     uint32_t pair;
     memcpy(&pair, word, sizeof(pair));
-    const auto both = hn::Set(d, pair);
-    v[0] = Pin(hn::BitCast(F32Tag(), hn::And(both, hn::Set(d, 0xFFFF0000u))));
-    v[1] = Pin(hn::BitCast(F32Tag(), hn::ShiftLeft<16>(both)));
+    KU_UNROLL for (int s = 0; s < 2; ++s) v[s] = Pin(TakeApart(hn::Set(U32Tag(), pair), s));
   }
+  // The compiler may not keep the pairs for the other step: sums need the registers.
+  static HWY_INLINE Vec LoadPairs(const uint8_t* words, int step) {
+    asm volatile("" : "+r"(words));
+    return TakeApart(hn::Load(U32Tag(), reinterpret_cast<const uint32_t*>(words)), step);
+  }
+  static HWY_INLINE Vec LoadWords(const uint8_t* words) { return LoadF32(words); }
 };
 
 template <typename T>

@@ -99,9 +99,11 @@ struct LinearJob {
   int columns() const { return vectors() * kernel.token_panel.vector; }
   int FoldEnd(int k0) const { return std::min(k0 + fold_k(), in()); }
   // In the fold block that starts at element k0: the panel, and its bytes from lane to lane.
-  size_t PanelStride(int k0) const { return kernel.PanelStride(FoldEnd(k0) - k0, columns()); }
+  size_t PanelStride(int k0) const {
+    return kernel.PanelStride(Words(FoldEnd(k0) - k0), columns());
+  }
   uint8_t* Panel(int k0) const {
-    return activations + k0 / fold_k() * kSumLanes * kernel.PanelStride(fold_k(), columns());
+    return activations + k0 / fold_k() * kSumLanes * kernel.PanelStride(Words(fold_k()), columns());
   }
   // The same call for the rest.
   LinearJob Rest() const {

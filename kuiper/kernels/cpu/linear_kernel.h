@@ -221,29 +221,34 @@ struct TokenPanelKernel {
 
 // The micro-kernels of one weight format.
 struct LinearKernel {
-  int chunk = 0;          // elements of K
-  int chunk_bytes = 0;    // of converted activations and factors
-  int sub_chunks = 0;     // chunks per sub-block: a tile of x of this depth stays in L1
-  int tile_rows = 0;      // largest tile of x of dot products
-  int outer_rows = 0;     // and of outer products,
-  int outer_columns = 0;  // with as many rows of W,
-  int short_columns = 0;  // or a part of them, where rows are short
-  bool widens = false;    // factors have another type than the stored rows
+  int chunk = 0;               // elements of K
+  int chunk_bytes = 0;         // of converted activations and factors
+  int sub_chunks = 0;          // chunks per sub-block: a tile of x of this depth stays in L1
+  int tile_rows = 0;           // largest tile of x of dot products
+  int outer_rows = 0;          // and of outer products,
+  int outer_columns = 0;       // with as many rows of W,
+  int short_columns = 0;       // or a part of them, where rows are short
+  int packed_chunk_bytes = 0;  // of a row in a panel of W
+  bool widens = false;         // factors have another type than the stored rows
   bool flush_subnormals = false;
   bool takes_whole_rows = false;  // tiles of dot products cut them into sub-blocks themselves
   // One token or two: rows are multiplied one by one, in the linear order that the CPU fetches
   // ahead of.
   bool rows_one_by_one = false;
 
-  // Words of `elements` of a row of x, in whole chunks.
+  int Chunks(int elements) const { return (elements + chunk - 1) / chunk; }
+  // Words of `elements` of a row of x, in whole chunks, and of a row in a panel of W.
   size_t Words(int elements) const {
-    return static_cast<size_t>((elements + chunk - 1) / chunk) * chunk_bytes / sizeof(float);
+    return static_cast<size_t>(Chunks(elements)) * chunk_bytes / sizeof(float);
   }
-  // Bytes from lane to lane of a panel with so many elements of each row: a line more than a lane
-  // is long, so that one word of all lanes does not meet in one set of the cache.
-  size_t PanelStride(int elements, int columns) const {
+  size_t PackedWords(int elements) const {
+    return static_cast<size_t>(Chunks(elements)) * packed_chunk_bytes / sizeof(float);
+  }
+  // Bytes from lane to lane of a panel with so many words of each row: a line more than a lane is
+  // long, so that one word of all lanes does not meet in one set of the cache.
+  static size_t PanelStride(size_t words, int columns) {
     constexpr size_t kLine = 64;
-    const size_t bytes = Words(elements) / kSumLanes * columns * sizeof(float);
+    const size_t bytes = words / kSumLanes * columns * sizeof(float);
     return (bytes + kLine - 1) / kLine * kLine + kLine;
   }
 

@@ -8,6 +8,9 @@
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
 //   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
+//   MultiplyInto(Vec w, Vec x, Acc& acc) is Multiply where all registers are needed,
+//   bool kPacksPairs: panels of W hold pairs of factors as they are stored, which Vec
+//   LoadPairs(const uint8_t* words, int step) takes apart and Vec LoadWords moves,
 //   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit, Acc Splat(float) a scale in all
 //   lanes,
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
@@ -25,6 +28,23 @@ HWY_INLINE void AccumulateOuter(const uint8_t*& x, const uint8_t*& w, int steps,
     KU_UNROLL for (int m = 0; m < MR; ++m) {
       const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
       KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = M::Multiply(b[n], v, acc[m][n]);
+    }
+  }
+}
+
+// The same of a panel whose words are pairs of factors as they are stored.
+template <class M, int MR, int NV, int kRows, int kColumns>
+HWY_INLINE void AccumulatePairs(const uint8_t*& x, const uint8_t*& w, int steps,
+                                typename M::Acc (&acc)[MR][NV]) {
+  constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
+  for (int i = 0; i < steps; i += M::kSteps, w += kColumns * sizeof(float)) {
+    KU_UNROLL for (int s = 0; s < M::kSteps; ++s, x += kRows * sizeof(float)) {
+      typename M::Vec b[NV];
+      KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPairs(w + n * kVectorBytes, s);
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
+        KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
+      }
     }
   }
 }
@@ -87,6 +107,8 @@ struct OneLane {
           }
         }
       }
+    } else if constexpr (M::kPacksPairs) {
+      AccumulatePairs<M, MR, NV, kRows, kColumns>(x, w, a.steps, acc);
     } else {
       AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, a.steps, acc);
     }
@@ -246,6 +268,7 @@ void SetOuter(LinearKernel& kernel) {
   constexpr int kRows = OuterRows<M, kScaled>(), kVectors = OuterVectors<M, kScaled>();
   kernel.outer_rows = kRows;
   kernel.outer_columns = kVectors * M::kVectorLanes;
+  kernel.packed_chunk_bytes = M::kPacksPairs ? M::kWeightChunkBytes : M::kChunkBytes;
   SetOuterTiles<M, kRows, kVectors, kRows, kScaled>(kernel);
 }
 
@@ -269,22 +292,36 @@ constexpr int PanelColumns() {
   return OuterVectors<M, false>() * M::kVectorLanes;
 }
 
-template <class M, class Rows>
+template <class M, int kColumns, class Rows>
 HWY_INLINE void PackRows(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
   const int chunks = (k + M::kChunk - 1) / M::kChunk;
-  PackPanel<M>(count, PanelColumns<M>(), chunks, panel, panel_stride,
-               StoredFactors<M, Rows>{rows, k});
+  PackPanel<M>(count, kColumns, chunks, panel, panel_stride, StoredFactors<M, Rows>{rows, k});
 }
+
+// Moves words of a row as they are.
+template <class M>
+struct PairWords : M {
+  static constexpr int kSteps = 1, kChunkBytes = M::kWeightChunkBytes;
+  static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector,
+                                     typename M::Vec (&v)[kSteps]) {
+    v[0] = M::LoadWords(chunk + vector * M::kVectorLanes * sizeof(float));
+  }
+};
 
 template <class M>
 void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
-  PackRows<M>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
+  const EvenRows at{w.values, w.stride};
+  if constexpr (M::kPacksPairs) {
+    PackRows<PairWords<M>, PanelColumns<M>()>(at, rows, k, panel, panel_stride);
+  } else {
+    PackRows<M, PanelColumns<M>()>(at, rows, k, panel, panel_stride);
+  }
 }
 
 template <class M>
 void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
                    size_t panel_stride) {
-  PackRows<M>(ScatteredRows{rows, 0}, count, k, panel, panel_stride);
+  PackRows<M, PanelColumns<M>()>(ScatteredRows{rows, 0}, count, k, panel, panel_stride);
 }
 
 template <class M, int MR, int NV>
