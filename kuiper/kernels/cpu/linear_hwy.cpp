@@ -1,8 +1,8 @@
 // Micro-kernels of the linear layer for every instruction set of Highway: AVX-512, AVX2, SSE4, NEON
 // and scalar code, in one source that foreach_target compiles once per set.
 // Expected: F32 0.85-0.9 of the FMA peak for many rows. 16-bit weights are widened to FP32, for
-// many rows once per block, so they run at the FP32 rate; one row runs at memory bandwidth where
-// two conversions per 4 bytes keep up with it.
+// many rows once per block (BF16 with AVX2 in each tile), so they run at the FP32 rate; one row
+// runs at memory bandwidth where two conversions per 4 bytes keep up with it.
 #include "kuiper/kernels/cpu/linear_kernel.h"
 #include "kuiper/kernels/cpu/targets.h"
 

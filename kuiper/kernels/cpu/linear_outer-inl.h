@@ -9,10 +9,11 @@
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
 //   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
 //   MultiplyInto(Vec w, Vec x, Acc& acc) is Multiply where all registers are needed,
-//   bool kPacksPairs: panels of W hold pairs of factors as they are stored, which Vec
-//   LoadPairs(const uint8_t* words, int step) takes apart and Vec LoadWords moves,
 //   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit, Acc Splat(float) a scale in all
 //   lanes,
+//   bool kPacksPairs: panels of W hold pairs of factors as they are stored, which Vec
+//   LoadPairs(const uint8_t* words, int step) takes apart and Vec LoadWords moves; where a panel of
+//   tokens meets such rows, BroadcastPair(const uint8_t* word, Vec (&factors)[kSteps]),
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
 //   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
 
