@@ -343,7 +343,7 @@ TEST(CpuLinear, ReadsNothingBehindTheWeights) {
           memcpy(end_aligned, w.bytes.data(), w.bytes.size());
           Linear at_end = w.AsLinear();
           at_end.parts[0].weight.values.data = end_aligned;
-          for (int tokens : {1, 5, 6, 33}) {
+          for (int tokens : {1, 5, 6, 17, 33}) {
             const std::vector<float> x = RandomX(tokens, k, 53);
             EXPECT_TRUE(SameBits(run.Run(x.data(), tokens, at_end),
                                  run.Run(x.data(), tokens, w.AsLinear())))
