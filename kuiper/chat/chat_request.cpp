@@ -33,7 +33,7 @@ std::vector<std::string_view> KnownFields() {
 }
 
 Status CheckFields(const JsonNode& body) {
-  const std::vector<std::string_view> known = KnownFields();
+  static const std::vector<std::string_view> known = KnownFields();
   for (const std::string& key : body.keys) {
     if (IsMessagesField(key) || body.Find(key)->IsNull()) continue;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;

@@ -50,7 +50,7 @@ struct LinearJob {
     return tokens <= whole_row_tokens ? kFoldChunks : kernel.sub_chunks;
   }
   int sub_k() const { return kernel.chunk * sub_chunks(); }
-  int chunks() const { return CeilDiv(w.in, kernel.chunk); }
+  int chunks() const { return kernel.Chunks(w.in); }
   // Bytes of `elements` of a row of W.
   size_t RowBytes(int elements) const { return static_cast<size_t>(w.format().RowBytes(elements)); }
   int Lines(int elements) const { return static_cast<int>(CeilDiv(RowBytes(elements), kLine)); }

@@ -302,7 +302,7 @@ HWY_INLINE void PackRows(const Rows& rows, int count, int k, uint8_t* panel, siz
 // Moves words of a row as they are.
 template <class M>
 struct PairWords : M {
-  static constexpr int kSteps = 1, kChunkBytes = M::kWeightChunkBytes;
+  static constexpr int kSteps = 1;
   static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector,
                                      typename M::Vec (&v)[kSteps]) {
     v[0] = M::LoadWords(chunk + vector * M::kVectorLanes * sizeof(float));
@@ -381,13 +381,13 @@ void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
 template <class M, int MR, int NV, int L>
 void SetRowTiles(TokenPanelKernel& panel) {
   panel.tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
-  panel.lanes_at_once[NV - 1] = L;
   if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(panel);
 }
 template <class M, int MR, int NV, int L>
 void AddRowTiles(TokenPanelKernel& panel) {
   panel.max_vectors = NV;
   panel.rows[NV - 1] = MR;
+  panel.lanes_at_once[NV - 1] = L;
   SetRowTiles<M, MR, NV, L>(panel);
 }
 
