@@ -1,6 +1,7 @@
 // --verify-paged: the same request with the contiguous and with the paged KV cache, one engine
 // after the other (they map the same weights), compared to the bit
 // (kuiper/engine/run_comparison.h).
+#include <algorithm>
 #include <climits>
 #include <optional>
 #include <utility>
@@ -15,11 +16,21 @@
 namespace kuiper::demo {
 namespace {
 
+// The context of both runs: a sequence slides where it outgrows the pages, so without pages, too.
+int64_t ContextOf(const ProgramRun& run) {
+  EngineConfig config = run.options.engine;
+  config.paged = true;
+  const StatusOr<MemoryPlan> plan = Engine::Plan(config, *run.model);
+  if (!plan.ok() || config.on_full != OnFull::kSlide) return run.context.max_context;
+  return std::min(int64_t{run.context.max_context}, int64_t{plan->num_pages} * config.page_size);
+}
+
 // One run of the request; with `hidden_of` no further than that token.
-StatusOr<Completion> Generate(ProgramRun& run, Request request, bool paged,
+StatusOr<Completion> Generate(ProgramRun& run, Request request, bool paged, int context,
                               std::optional<int> hidden_of) {
   EngineConfig config = run.options.engine;
   config.paged = paged;
+  config.max_context = context;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, config));
   request.hidden_of = hidden_of;
   int num_tokens = 0;
@@ -49,10 +60,11 @@ StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input) {
   request.keep_logits = true;
   if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
   const int vocab = run.model->config.decoder.vocab, hidden = run.model->config.decoder.hidden;
+  const auto context = static_cast<int>(ContextOf(run));
   bool interrupted = false;
   const auto way = [&](const char* name, bool paged) {
     return ComparedRun{name, [&, paged](std::optional<int> hidden_of) -> StatusOr<Completion> {
-                         auto one = Generate(run, request, paged, hidden_of);
+                         auto one = Generate(run, request, paged, context, hidden_of);
                          interrupted =
                              one.ok() && one->finish == FinishReason::kInterrupt &&
                              static_cast<int>(one->tokens.size()) <= hidden_of.value_or(INT_MAX);

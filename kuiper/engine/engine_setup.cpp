@@ -2,17 +2,14 @@
 // memory, and only then load weights.
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 #include <utility>
 
 #include "kuiper/base/log.h"
 #include "kuiper/base/parallel.h"
-#include "kuiper/base/text.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/engine_memory.h"
 #include "kuiper/engine/engine_parts.h"
 #include "kuiper/engine/memory_planner.h"
-#include "kuiper/model/file_weights.h"
 
 namespace kuiper {
 namespace {
@@ -68,73 +65,6 @@ Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
   }
   if (config->max_context == 0) config->max_context = std::min(kDefaultContext, limit);
   return OkStatus();
-}
-
-StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
-                                                   const ModelFiles& files) {
-  if (!config.tokenizer_path.empty()) return Tokenizer::Load(config.tokenizer_path);
-  if (!files.tokenizer_json.empty()) {
-    return Tokenizer::FromJson(files.tokenizer_json, files.tokenizer_config_json, files.path);
-  }
-  return Tokenizer::Load(files.dir);
-}
-
-// The same ids mean other texts to another tokenizer, and nothing else would tell.
-void WarnOfOtherTokenizer(const EngineConfig& config, const ModelFiles& files) {
-  constexpr size_t kMaxBytes = size_t{256} << 20;
-  constexpr char kName[] = "tokenizer.json";
-  std::error_code error;
-  std::filesystem::path given = config.tokenizer_path;
-  if (std::filesystem::is_directory(given, error)) given /= kName;
-  const std::filesystem::path own = std::filesystem::path(files.dir) / kName;
-  if (given.extension() != own.extension() || std::filesystem::equivalent(given, own, error)) {
-    return;
-  }
-  StatusOr<std::string> mine = files.tokenizer_json;
-  if (mine->empty()) mine = ReadTextFile(own.string(), kMaxBytes, StatusCode::kTokenizer);
-  const auto other = ReadTextFile(given.string(), kMaxBytes, StatusCode::kTokenizer);
-  if (!mine.ok() || !other.ok() || *mine == *other) return;
-  LogWarning(given.string() + " is not the tokenizer that came with the model: where their ids " +
-             "differ, answers mean nothing");
-}
-
-StatusOr<TemplateFiles> TemplateOf(const EngineConfig& config, const ModelFiles& files) {
-  if (!config.tokenizer_path.empty()) {
-    KU_ASSIGN_OR_RETURN(TemplateFiles found, ReadTemplateFiles(config.tokenizer_path));
-    if (!found.source.empty()) return found;
-  }
-  if (files.chat_template.empty() && files.tokenizer_config_json.empty()) {
-    return ReadTemplateFiles(files.dir);
-  }
-  return ParseTemplateFiles(files.chat_template, files.tokenizer_config_json, files.path);
-}
-
-// Null when none is needed and none is there.
-StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
-                                                   const OpenedModel& model) {
-  auto tokenizer = OpenTokenizer(config, model.files());
-  if (!tokenizer.ok()) {
-    if (!config.need_tokenizer && config.tokenizer_path.empty()) {
-      return std::unique_ptr<Tokenizer>();
-    }
-    return tokenizer.status();
-  }
-  if (!config.tokenizer_path.empty()) WarnOfOtherTokenizer(config, model.files());
-  const int vocab = model.config.decoder.vocab;
-  const std::string mismatch = "tokenizer does not match the model: ";
-  if (tokenizer.value()->max_id() >= vocab) {
-    return Status(StatusCode::kTokenizer, mismatch + "tokenizer has ids up to " +
-                                              std::to_string(tokenizer.value()->max_id()) +
-                                              ", model vocabulary is " + std::to_string(vocab));
-  }
-  // With a template of the model's own it is known which control tokens prompts have.
-  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
-  const bool by_family =
-      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
-  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
-    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
-  }
-  return tokenizer;
 }
 
 // For one user's delay a step beside a prompt must not read the weights twice, once for each kind
@@ -238,42 +168,11 @@ Status Engine::CheckDevice(Device device) {
   return MakeOps(device, {}).status();
 }
 
-StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config) {
-  std::error_code ignored;
-  if (!config.tokenizer_path.empty()) return Tokenizer::Load(config.tokenizer_path);
-  // No weights are needed: there may be nothing but a tokenizer.
-  if (std::filesystem::is_directory(config.model_path, ignored) ||
-      config.model_path.ends_with(".json")) {
-    return Tokenizer::Load(config.model_path);
-  }
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source,
-                      FileWeights::Open(config.model_path));
-  return OpenTokenizer(config, source->files());
-}
-
-StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config,
-                                                           const OpenedModel& model) {
-  return LoadTokenizer(config, model);
-}
-
 StatusOr<int> Engine::MaxContext(const EngineConfig& config, const OpenedModel& model) {
   EngineConfig resolved = config;
   KU_RETURN_IF_ERROR(CheckConfig(resolved));
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &resolved));
   return resolved.max_context;
-}
-
-StatusOr<TemplateFiles> Engine::ReadTemplate(const EngineConfig& config) {
-  std::error_code ignored;
-  const std::string& path = config.model_path;
-  if (std::filesystem::is_directory(path, ignored) || path.ends_with(".jinja") ||
-      path.ends_with(".json")) {
-    ModelFiles files;
-    files.path = files.dir = path;
-    return TemplateOf(config, files);
-  }
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> source, FileWeights::Open(path));
-  return TemplateOf(config, source->files());
 }
 
 StatusOr<MemoryPlan> Engine::Plan(const EngineConfig& config, const OpenedModel& model) {
@@ -334,7 +233,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   s->ops = s->own_ops.get();
   KU_RETURN_IF_ERROR(ResolveContext(model.config.decoder, &s->config));
   if (tokenizer == nullptr) {
-    KU_ASSIGN_OR_RETURN(tokenizer, LoadTokenizer(config, model));
+    KU_ASSIGN_OR_RETURN(tokenizer, Engine::ReadTokenizer(config, model));
   }
   s->tokenizer = tokenizer.get();
   s->own_tokenizer = std::move(tokenizer);
@@ -369,6 +268,10 @@ StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int n
   s->tokenizer = other.tokenizer;
   s->ops = other.ops;
   s->model = other.model;
+  // It slides where a sequence of the other engine does.
+  if (other.config.on_full == OnFull::kSlide) {
+    num_tokens = std::min(num_tokens, other.scheduler->window());
+  }
   s->config = ConfigBeside(other.config, num_tokens, picture_tokens);
   s->config.on_encoding = std::move(ask);
   s->config.kv_format = other.runner->kv().shape().format;

@@ -80,16 +80,21 @@ Status KvStorage::Prepare(const Scheduler::Step& step) {
     swap_->Run(step.moves);
     return grown;
   }
-  for (const PageMove& move : step.moves) {  // sequences that would come back end with this error
-    if (move.to_host) swap_->Run({&move, 1});
+  // Sequences that would come back to pages that are not there end with this error.
+  for (const PageMove& move : step.moves) {
+    if (move.to_host || move.device_page < usable_end()) swap_->Run({&move, 1});
   }
   return grown;
 }
 
+int KvStorage::usable_end() const {
+  if (!paged_) return kv_.shape().num_pages;
+  return static_cast<int>(kv_.bytes() / kv_.shape().page_bytes());
+}
+
 void KvStorage::ReleaseUnused() {
   kv_.ShrinkTo(pool_.end());
-  const size_t usable = kv_.bytes() / kv_.shape().page_bytes();
-  touched_end_ = static_cast<int>(std::min<size_t>(touched_end_, usable));
+  touched_end_ = std::min(touched_end_, usable_end());
 }
 
 void KvStorage::ClearReuse() {

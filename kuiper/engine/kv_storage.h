@@ -25,8 +25,10 @@ class KvStorage {
   // Usable pages for so many tokens of no request, until Release.
   StatusOr<std::vector<int32_t>> Allocate(int num_tokens);
   void Release(const std::vector<int32_t>& pages);
-  // Makes the pages of the step usable and moves pages in and out.
+  // Makes the pages of the step usable and moves pages in and out. An error: those from
+  // usable_end() on are not.
   Status Prepare(const Scheduler::Step& step);
+  int usable_end() const;
   // Gives memory back that lies behind the last page in use.
   void ReleaseUnused();
   void ClearReuse();

@@ -5,15 +5,12 @@
 #include <cstring>
 #include <string>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
 
 namespace kuiper {
 namespace {
-
-Status Bad(const std::string& what) {
-  return Status(StatusCode::kInvalidArgument, what);
-}
 
 std::string NameOf(std::span<const VisionInput> pictures, size_t index) {
   const std::string& source = pictures[index].source;
@@ -71,9 +68,9 @@ Status CheckPlaceholders(std::span<const int32_t> prompt, std::span<const Vision
   const auto num_videos = std::count_if(pictures.begin(), pictures.end(), IsVideo);
   const auto num_images = static_cast<int64_t>(pictures.size()) - num_videos;
   if (images == num_images && videos == num_videos) return OkStatus();
-  return Bad("the prompt has places for " + Counted(images, "image") + " and " +
-             Counted(videos, "video") + ", and there are " + Counted(num_images, "image") +
-             " and " + Counted(num_videos, "video"));
+  return InvalidArgument("the prompt has places for " + Counted(images, "image") + " and " +
+                         Counted(videos, "video") + ", and there are " +
+                         Counted(num_images, "image") + " and " + Counted(num_videos, "video"));
 }
 
 // A run of pads whose number is not that of the picture it belongs to.
@@ -81,9 +78,9 @@ Status WrongNumber(std::span<const VisionInput> pictures, const PlacedFrame& fra
   const VisionInput& picture = pictures[frame.picture];
   const char* pad = IsVideo(picture) ? "<|video_pad|>" : "<|image_pad|>";
   const std::string part = IsVideo(picture) ? ", frame " + std::to_string(frame.frame + 1) : "";
-  return Bad(NameOf(pictures, frame.picture) + part + " takes " +
-             Count(FrameSizeOf(picture).tokens(), pad) + ", and the prompt has " +
-             std::to_string(found) + " for it");
+  return InvalidArgument(NameOf(pictures, frame.picture) + part + " takes " +
+                         Count(FrameSizeOf(picture).tokens(), pad) + ", and the prompt has " +
+                         std::to_string(found) + " for it");
 }
 
 // Never an id.
@@ -109,14 +106,16 @@ StatusOr<std::vector<int32_t>> ExpandPictures(std::span<const int32_t> prompt,
     }
     const VisionInput& picture = pictures[next++];
     if (PadOf(picture, ids) != prompt[i]) {
-      return Bad(NameOf(pictures, next - 1) + (IsVideo(picture) ? " is a video" : " is an image") +
-                 ", and the prompt has the place of another kind there");
+      return InvalidArgument(NameOf(pictures, next - 1) +
+                             (IsVideo(picture) ? " is a video" : " is an image") +
+                             ", and the prompt has the place of another kind there");
     }
     if (!IsVideo(picture)) {
       expanded.insert(expanded.end(), picture.num_tokens(), ids.image_pad);
       continue;
     }
-    if (tokenizer == nullptr) return Bad("a video needs a tokenizer for the seconds of its frames");
+    if (tokenizer == nullptr)
+      return InvalidArgument("a video needs a tokenizer for the seconds of its frames");
     const bool is_enclosed = !expanded.empty() && expanded.back() == ids.vision_start &&
                              i + 1 < prompt.size() && prompt[i + 1] == ids.vision_end;
     if (is_enclosed) {
@@ -156,7 +155,8 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
   if (!frames.empty() && IsPad(prompt[pos - 1], ids)) {
     return WrongNumber(pictures, frames.back(), pos - frames.back().begin + too_many);
   }
-  return Bad("the prompt has " + Counted(too_many, "pad") + " of pictures that are not there");
+  return InvalidArgument("the prompt has " + Counted(too_many, "pad") +
+                         " of pictures that are not there");
 }
 
 PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,

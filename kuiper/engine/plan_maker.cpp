@@ -67,7 +67,7 @@ void PlanMaker::Emit(const Work& work, bool decodes) {
     ++seq.num_pending;
     if (seq.sampling.has_penalties()) UpdateCounts(seq);
     plan_.samples.push_back({.row = work.count - 1,
-                             .index = end - seq.num_prompt,
+                             .index = seq.num_generated() - 1,
                              .params = seq.sampling,
                              .penalties = Append(seq.counts.list, &plan_.penalties),
                              .biases = Append(seq.last_biases(), &plan_.biases)});

@@ -111,6 +111,7 @@ struct TokenLogprobs {
 struct Completion {
   std::vector<int32_t> tokens;   // generated, including the end-of-sequence token
   std::string text;              // the answer: no control tokens, cut before a stop string
+  std::string stop_string;       // which one that is, of Request::stop; "" = none
   std::string reasoning;         // text of the <think> block
   bool has_reasoning = false;    // there was a <think> block, even if empty
   bool inside_thinking = false;  // generation ended inside the block

@@ -21,7 +21,6 @@ Scheduler::Scheduler(const Limits& limits, BlockPool& pool, KvReuse* reuse, Bloc
   }
 }
 
-// OnFull::kSlide: more tokens than this make a sequence slide.
 int Scheduler::window() const {
   return static_cast<int>(std::min<int64_t>(limits_.max_context, pages_.num_tokens()));
 }
@@ -167,7 +166,7 @@ void Scheduler::Admit(Step* step, StepBudget budget) {
          budget.HasRoomFor(*line_.first()) && HasSeats(line_.first()->num_seats)) {
     Sequence& seq = *line_.first();
     // Moves come before copies, and could overwrite what is to be copied.
-    if (!seq.host_pages.empty() && !maker_.copies()->empty()) return;
+    if (!seq.host_pages.empty() && !line_.HasSourcesOf(*maker_.copies())) return;
     if (!TryAdmit(seq)) {
       line_.RefuseFirst();
       return;

@@ -115,6 +115,7 @@ class Scheduler {
   const Costs& costs() const { return preempter_.costs(); }
   const Stats& stats() const { return preempter_.stats(); }
   const Limits& limits() const { return limits_; }  // as they really are
+  int window() const;  // OnFull::kSlide: more tokens than this make a sequence slide
   // Null: it ended.
   const Sequence* Find(int64_t id) const { return line_.Find(id); }
   bool HasWork() const { return !line_.empty(); }
@@ -129,7 +130,6 @@ class Scheduler {
   bool FirstIsHeldUp() const;
   void Admit(Step* step, StepBudget budget);
   bool TryAdmit(Sequence& seq);
-  int window() const;
   void PutLastBack() { preempter_.PutBack(*line_.running().back(), limits_.preemption); }
 
   Limits limits_;

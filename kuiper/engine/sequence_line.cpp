@@ -46,6 +46,14 @@ void SequenceLine::Run(Sequence& seq) {
   running_.insert(at, &seq);
 }
 
+bool SequenceLine::HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) const {
+  return std::ranges::all_of(copies, [this](const StepPlan::PageCopy& copy) {
+    return std::ranges::any_of(running_, [&](const Sequence* seq) {
+      return std::ranges::find(seq->pages, copy.from) != seq->pages.end();
+    });
+  });
+}
+
 int SequenceLine::num_seats() const {
   return std::accumulate(running_.begin(), running_.end(), 0,
                          [](int sum, const Sequence* seq) { return sum + seq->num_seats; });

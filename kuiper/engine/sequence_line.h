@@ -41,6 +41,8 @@ class SequenceLine {
   // Who is first of those who wait; null: nobody.
   Sequence* first() const { return waiting_.empty() ? nullptr : waiting_.begin()->second; }
   const std::vector<Sequence*>& running() const { return running_; }  // by rank
+  // Whether somebody who runs has each page that is copied.
+  bool HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) const;
   int num_running() const { return static_cast<int>(running_.size()); }
   int num_seats() const;  // of all who run, with those of forks to come
   int num_waiting() const { return static_cast<int>(waiting_.size()); }

@@ -38,8 +38,8 @@ void StepLoop::LaunchNext() {
   Scheduler::Step step = scheduler_.Schedule(next.ahead);
   EndOutOfPages(step.out_of_pages);
   must_settle_ = step.must_settle;
-  next.launched = storage_.Prepare(step);
-  if (next.launched.ok() && pictures_ != nullptr && !step.plan.entries.empty()) {
+  EndWithoutMemory(storage_.Prepare(step), &step.plan);
+  if (pictures_ != nullptr && !step.plan.entries.empty()) {
     const auto go_on = [this](int64_t source, double done) {
       return !on_encoding_ || requests_.IsPictureWanted(source, [&](int64_t request) {
         return on_encoding_(request, done);
@@ -55,10 +55,8 @@ void StepLoop::LaunchNext() {
   next.plan.ended.insert(next.plan.ended.end(), untold_.begin(), untold_.end());
   untold_.clear();
   next.launch_time = Clock::now();
-  if (next.launched.ok()) {
-    next.flight = Launch(next.plan);
-    scheduler_.Launched(next.plan);
-  }
+  next.flight = Launch(next.plan);
+  scheduler_.Launched(next.plan);
   in_flight_.push_back(std::move(next));
 }
 
@@ -93,7 +91,7 @@ void StepLoop::EndOutOfPages(const std::vector<const Sequence*>& seqs) {
 }
 
 bool StepLoop::CanRunAhead() {
-  if (!run_ahead_ || must_settle_ || !in_flight_.back().launched.ok()) return false;
+  if (!run_ahead_ || must_settle_) return false;
   bool can = true;
   for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
     can = can && entry.logits_rows.empty();  // they are there until the next step is launched
@@ -106,14 +104,6 @@ bool StepLoop::CanRunAhead() {
 void StepLoop::CollectOldest() {
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (!step.launched.ok()) {
-    std::map<int64_t, Status> errors;
-    for (const StepPlan::Entry& entry : step.plan.entries) {
-      errors.emplace(entry.sequence, step.launched);
-    }
-    EndAll(errors);
-    return TakeBackUntold(std::move(step.plan));
-  }
   const StepResult result = runner_.Take(step.flight);
   if (!in_flight_.empty()) Resolve(result, &in_flight_.front().plan);
   RecordSpeed(step);
@@ -152,6 +142,30 @@ void StepLoop::TellPromptLogits(const StepPlan& plan) {
   }
 }
 
+void StepLoop::EndInPlan(const std::map<int64_t, Status>& errors, StepPlan* plan) {
+  EndAll(errors);
+  const auto lives = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
+  std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);
+  StepPlan rest = plan->Only(lives);
+  rest.copies = std::move(copies);
+  must_settle_ = true;  // rows have other numbers than the scheduler knows
+  *plan = std::move(rest);
+}
+
+void StepLoop::EndWithoutMemory(const Status& prepared, StepPlan* plan) {
+  if (prepared.ok()) return;
+  const auto is_there = [this](int32_t page) { return page < storage_.usable_end(); };
+  std::map<int64_t, Status> errors;
+  for (const StepPlan::Entry& entry : plan->entries) {
+    const std::vector<int32_t>& pages = scheduler_.Find(entry.sequence)->pages;
+    if (!std::ranges::all_of(pages, is_there)) errors.emplace(entry.sequence, prepared);
+  }
+  std::erase_if(plan->copies, [&](const StepPlan::PageCopy& copy) {
+    return !is_there(copy.from) || !is_there(copy.to);
+  });
+  EndInPlan(errors, plan);
+}
+
 void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan) {
   if (failed_sources.empty()) return;
   requests_.EndAborted();
@@ -162,13 +176,7 @@ void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, S
       if (failed != failed_sources.end()) errors.emplace(entry.sequence, failed->second);
     }
   }
-  EndAll(errors);
-  const auto lives = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
-  std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);
-  StepPlan rest = plan->Only(lives);
-  rest.copies = std::move(copies);
-  must_settle_ = true;  // rows have other numbers than the scheduler knows
-  *plan = std::move(rest);
+  EndInPlan(errors, plan);
 }
 
 StepLoop::Outcomes StepLoop::Choose(const StepPlan& plan, const StepResult& result) {
@@ -243,7 +251,7 @@ void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Sta
 void StepLoop::LaunchAgain() {
   for (InFlight& step : in_flight_) {
     step.plan = step.plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); });
-    if (step.launched.ok() && !step.plan.entries.empty()) step.flight = Launch(step.plan);
+    if (!step.plan.entries.empty()) step.flight = Launch(step.plan);
     must_settle_ = true;  // rows have other numbers than the scheduler knows
   }
 }

@@ -45,8 +45,7 @@ class StepLoop {
   // A step whose tokens were not taken yet.
   struct InFlight {
     StepPlan plan;
-    Status launched;  // why it could not be launched
-    int flight = 0;   // of the runner
+    int flight = 0;  // of the runner
     bool ahead = false;
     Clock::time_point launch_time;
   };
@@ -63,6 +62,10 @@ class StepLoop {
   void TakeBackUntold(StepPlan plan);
   // Hands the hidden rows of the plan to who wants them, all layers of each.
   int Launch(StepPlan& plan);
+  // Ends these sequences and takes the entries of all that have ended out of the plan.
+  void EndInPlan(const std::map<int64_t, Status>& errors, StepPlan* plan);
+  // Ends the sequences that have pages for which there was no memory; nothing if there was.
+  void EndWithoutMemory(const Status& prepared, StepPlan* plan);
   // Ends the sequences for which the plan reads rows of pictures that could not be made, and those
   // that were aborted meanwhile, and takes their entries out of the plan.
   void EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan);

@@ -47,7 +47,10 @@ TextAssembler::Delta TextAssembler::Search(ThinkingSplitter::Delta delta, bool a
   size_t keep = 0;
   for (const std::string& stop : stop_) {
     const size_t from = num_exempt_ < stop.size() ? 0 : num_exempt_ - stop.size() + 1;
-    begin = std::min(begin, held_.find(stop, from));
+    if (const size_t found = held_.find(stop, from); found < begin) {
+      begin = found;
+      found_stop_ = stop;
+    }
     if (!at_end) keep = std::max(keep, PartialMatch(held_, stop));
   }
   if (begin != std::string::npos) {

@@ -31,6 +31,8 @@ class TextAssembler {
 
   bool inside_thinking() const { return splitter_.has_value() && splitter_->inside(); }
   bool has_reasoning() const { return splitter_.has_value() && splitter_->has_block(); }
+  // The stop string that began first, of several the first of the request; "" when none did.
+  const std::string& found_stop() const { return found_stop_; }
   int reasoning_tokens() const { return splitter_.has_value() ? splitter_->reasoning_tokens() : 0; }
 
  private:
@@ -38,6 +40,7 @@ class TextAssembler {
 
   std::optional<ThinkingSplitter> splitter_;
   std::vector<std::string> stop_;
+  std::string found_stop_;
   std::string held_;
   size_t num_exempt_ = 0;  // bytes of held_: a stop string must end behind them
   int num_exempt_left_;    // tokens that are still exempt

@@ -75,6 +75,7 @@ Completion Transcript::Finish(FinishReason reason, const Status& error, TokenEve
   Append(text_.Finish(), event);
   event->finish = completion_.finish = reason;
   completion_.error = error;
+  completion_.stop_string = text_.found_stop();
   completion_.prompt_tokens = static_cast<int>(request_.prompt.size());
   completion_.has_reasoning = text_.has_reasoning();
   completion_.inside_thinking = text_.inside_thinking();

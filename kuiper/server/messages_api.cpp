@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/server/json_fields.h"
 
 namespace kuiper {
@@ -10,14 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
-
 // The text of a string, or of a list of text blocks.
 StatusOr<std::string> TextOfContent(const JsonNode& content, const std::string& where) {
   if (content.IsString() || content.IsNull()) return content.text;
-  if (!content.IsArray()) return Bad(where + " is neither a string nor a list");
+  if (!content.IsArray()) return InputError(where + " is neither a string nor a list");
   std::string text;
   for (const JsonNode& block : content.items) {
     if (TextOfField(block, "type") != "text") {
@@ -61,7 +58,7 @@ StatusOr<JsonNode> ResultOfBlock(const JsonNode& block) {
   const JsonNode* content = block.Find("content");
   if (content == nullptr || content->IsNull()) return StringNode("");
   if (content->IsString()) return *content;
-  if (!content->IsArray()) return Bad(Param("content") + " is neither a string nor a list");
+  if (!content->IsArray()) return InputError(Param("content") + " is neither a string nor a list");
   std::vector<JsonNode> parts;
   for (const JsonNode& item : content->items) {
     KU_ASSIGN_OR_RETURN(JsonNode part, PartOfBlock(item, "a tool_result"));
@@ -97,14 +94,14 @@ Status AddBlock(const JsonNode& block, const std::string& where, Blocks* blocks)
 Status AddMessage(const JsonNode& message, const std::string& where, std::vector<JsonNode>* out) {
   const std::string role = TextOfField(message, "role");
   if (role != "user" && role != "assistant") {
-    return Bad(where + ": " + Param("role") + " is neither \"user\" nor \"assistant\"");
+    return InputError(where + ": " + Param("role") + " is neither \"user\" nor \"assistant\"");
   }
   const JsonNode* content = message.Find("content");
   Blocks blocks;
   if (content != nullptr && content->IsString()) {
     blocks.parts.push_back(TextPart(content->text));
   } else if (content == nullptr || !content->IsArray()) {
-    return Bad(where + ": " + Param("content") + " is neither a string nor a list");
+    return InputError(where + ": " + Param("content") + " is neither a string nor a list");
   } else {
     for (const JsonNode& block : content->items) {
       KU_RETURN_IF_ERROR(AddBlock(block, where, &blocks));
@@ -126,7 +123,7 @@ Status AddMessage(const JsonNode& message, const std::string& where, std::vector
 // {"name", "description", "input_schema"} -> {"type": "function", "function": {...}}
 StatusOr<JsonNode> ToolsOf(JsonNode tools) {
   std::vector<JsonNode> list;
-  if (!tools.IsArray()) return Bad(Param("tools") + " is not a list");
+  if (!tools.IsArray()) return InputError(Param("tools") + " is not a list");
   for (JsonNode& tool : tools.items) {
     if (tool.Find("input_schema") == nullptr) {
       return Status(StatusCode::kUnavailable,
@@ -183,6 +180,7 @@ class MessagesWriter : public AnswerWriter {
   std::string Delta(const char* type, const char* key, const std::string& text) const;
   static Json Usage(const AnswerParts& parts);
   static const char* StopReason(const AnswerParts::Choice& choice);
+  static Json StopSequence(const AnswerParts::Choice& choice);
 
   const AnswerTitle title_;
   Block open_ = Block::kNone;
@@ -202,6 +200,11 @@ const char* MessagesWriter::StopReason(const AnswerParts::Choice& choice) {
   if (finish == "tool_calls") return "tool_use";
   if (finish == "length") return "max_tokens";
   return choice.completion->finish == FinishReason::kStopString ? "stop_sequence" : "end_turn";
+}
+
+Json MessagesWriter::StopSequence(const AnswerParts::Choice& choice) {
+  const std::string& found = choice.completion->stop_string;
+  return choice.completion->finish == FinishReason::kStopString ? Json(found) : Json();
 }
 
 Json MessagesWriter::Message(Json content, Json reason, Json sequence, Json usage) const {
@@ -271,8 +274,8 @@ std::string MessagesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts&
 
 std::string MessagesWriter::End(const AnswerParts& parts) {
   std::string text = Turn(Block::kNone);
-  const Json delta = {{"stop_reason", StopReason(parts.choices().at(0))},
-                      {"stop_sequence", nullptr}};
+  const AnswerParts::Choice& choice = parts.choices().at(0);
+  const Json delta = {{"stop_reason", StopReason(choice)}, {"stop_sequence", StopSequence(choice)}};
   text += ServerEvent("message_delta",
                       {{"type", "message_delta"}, {"delta", delta}, {"usage", Usage(parts)}});
   return text + ServerEvent("message_stop", {{"type", "message_stop"}});
@@ -294,14 +297,15 @@ Json MessagesWriter::Whole(const AnswerParts& parts) const {
                        {"name", call.call.name},
                        {"input", std::move(input)}});
   }
-  return Message(std::move(content), StopReason(choice), nullptr, Usage(parts));
+  return Message(std::move(content), StopReason(choice), StopSequence(choice), Usage(parts));
 }
 
 }  // namespace
 
 StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
-  if (!body.IsObject()) return Bad("the body is not an object");
-  if (GivenField(body, "max_tokens") == nullptr) return Bad(Param("max_tokens") + " is missing");
+  if (!body.IsObject()) return InputError("the body is not an object");
+  if (GivenField(body, "max_tokens") == nullptr)
+    return InputError(Param("max_tokens") + " is missing");
   const JsonNode system = TakeField(&body, "system"), messages = TakeField(&body, "messages");
   KU_ASSIGN_OR_RETURN(std::string system_text, TextOfContent(system, Param("system")));
   std::vector<JsonNode> list;
@@ -309,7 +313,7 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
     list.push_back(ObjectNode(
         {{"role", StringNode("system")}, {"content", StringNode(std::move(system_text))}}));
   }
-  if (!messages.IsArray()) return Bad(Param("messages") + " is not a list");
+  if (!messages.IsArray()) return InputError(Param("messages") + " is not a list");
   for (const JsonNode& message : messages.items) {
     KU_RETURN_IF_ERROR(AddMessage(message, "message " + std::to_string(list.size()), &list));
   }
@@ -322,7 +326,7 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
   KU_RETURN_IF_ERROR(SetThinking(TakeField(&body, "thinking"), &body));
   RenameField(&body, "stop_sequences", "stop");
   for (const char* field : {"n", "beam_width", "logprobs", "prompt_logprobs"}) {
-    if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
+    if (GivenField(body, field) != nullptr) return InputError(Param(field) + " is not available");
   }
   return body;
 }

@@ -144,6 +144,11 @@ class Equality(CliTest):
                            "--page-size", "4")
         self.assertRegex(r.out, r"^identical: 50 tokens, logits 50 x \d+, page_size=4, ids=\w{16}\n$")
 
+    def test_verify_paged_slides_alike(self):
+        r = self.qwen3_run("--verify-paged", "-p", "Hello", "-n", "90", "--ignore-eos", "--page-size", "4",
+                           "--num-blocks", "12", "--on-full", "slide", "--temp", "1", "--seed", "3")
+        self.assertRegex(r.out, r"^identical: 90 tokens, ")
+
     def test_old_scripts(self):
         r = self.qwen3_run("--stream", "--max-tokens", "128", "--prefix-cache", "-i",
                            stdin="你好\n")

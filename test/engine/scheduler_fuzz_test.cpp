@@ -110,7 +110,8 @@ class World {
     std::vector<int32_t> tokens;   // as in the sequence, with the pending ones
     std::vector<uint64_t> hashes;  // of each prefix of the tokens
     int num_dropped = 0;
-    bool rests = false;  // after each of its tokens
+    int num_sampled = 0;  // tokens behind the prompt, with those that the start has
+    bool rests = false;   // after each of its tokens
   };
   struct InFlight {
     StepPlan plan;
@@ -200,6 +201,7 @@ class World {
   }
   void Enter(Live live) {
     SetTokens(live, live.start);
+    live.num_sampled = static_cast<int>(live.start.size()) - live.num_prompt;
     live_.emplace(next_id_++, std::move(live));
   }
 
@@ -260,6 +262,8 @@ class World {
       if (entry.samples.empty()) continue;
       const int32_t token = TokenAfter(read);
       Live& live = live_.at(entry.sequence);
+      Expect(next.plan.samples[entry.samples.begin].index == live.num_sampled++,
+             "random numbers are drawn twice, or left out");
       Expect(!resting_.contains(entry.sequence), "a sequence that rests has a part in a step");
       if (live.rests) {
         next.undecided[entry.sequence] = token;

@@ -211,17 +211,20 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
   const Shape shape{2, 1, 32};
   for (AttentionKind kind : kKinds) {
     const auto ops = Make(kind);
-    for (bool in_value : {false, true}) {
-      constexpr int kLen = 100, kBad = 70;
+    // The first or the second one of a pair.
+    const std::vector<std::pair<bool, int>> places = {
+        {false, 70}, {true, 70}, {false, 71}, {true, 71}};
+    for (const auto& [in_value, bad] : places) {
+      constexpr int kLen = 100;
       const std::vector<Seq> seqs = {{1, kLen, kLen}};
       Cache cache(*ops, dtype(), shape, seqs, 128, 1);
-      // Position kBad of the only page.
+      // That position of the only page.
       const Matrix k(*ops, DType::kF32, 1, 32,
-                     in_value ? TokenData(1, kBad, 1, 32) : std::vector<float>(32, kNaN));
+                     in_value ? TokenData(1, bad, 1, 32) : std::vector<float>(32, kNaN));
       const Matrix v(*ops, DType::kF32, 1, 32,
-                     in_value ? std::vector<float>(32, kNaN) : TokenData(1, kBad, 2, 32));
+                     in_value ? std::vector<float>(32, kNaN) : TokenData(1, bad, 2, 32));
       const int32_t page = cache.page(0, 0);
-      const Array<int32_t> slot(*ops, {page * 128 + kBad});
+      const Array<int32_t> slot(*ops, {page * 128 + bad});
       ops->Run(StoreKvArgs{
           .kv = cache.view(), .k = k.tensor(), .v = v.tensor(), .slots = slot.tensor()});
 
@@ -238,7 +241,7 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
       const std::vector<float> result = out.Get();
       for (int pos = 0; pos < kLen; ++pos) {
         for (int i = 0; i < shape.q_width(); ++i) {
-          ASSERT_EQ(std::isnan(result[pos * shape.q_width() + i]), pos >= kBad) << "row " << pos;
+          ASSERT_EQ(std::isnan(result[pos * shape.q_width() + i]), pos >= bad) << "row " << pos;
         }
       }
     }

@@ -92,6 +92,7 @@ TEST(MessagesApi, AStreamAddsUpToTheWholeAnswer) {
             blocks.back()[key].get<std::string>() + event["delta"][key].get<std::string>();
       } else if (event["type"] == "message_delta") {
         EXPECT_EQ(event["delta"]["stop_reason"], message["stop_reason"]);
+        EXPECT_EQ(event["delta"]["stop_sequence"], nullptr);
         EXPECT_EQ(event["usage"]["output_tokens"], message["usage"]["output_tokens"]);
       }
     }
@@ -104,6 +105,12 @@ TEST(MessagesApi, AStreamAddsUpToTheWholeAnswer) {
   const Json usage = Json::parse(served.Ask("POST", "/v1/messages", body.dump()).body)["usage"];
   EXPECT_EQ(counted["input_tokens"],
             usage["input_tokens"].get<int>() + usage["cache_read_input_tokens"].get<int>());
+  body.update({{"max_tokens", 20}, {"temperature", 0}, {"thinking", {{"type", "disabled"}}}});
+  body["stop_sequences"] = {"nothing", "="};
+  const auto [stopped, parts] = served.AskBothWays("/v1/messages", body);
+  EXPECT_EQ(stopped["stop_reason"], "stop_sequence");
+  EXPECT_EQ(stopped["stop_sequence"], "=");
+  EXPECT_EQ(parts.at(parts.size() - 2)["delta"]["stop_sequence"], "=");
   const auto bad = served.Ask("POST", "/v1/messages", R"({"messages": []})");
   EXPECT_EQ(bad.status, 400);
   EXPECT_EQ(Json::parse(bad.body)["type"], "error");

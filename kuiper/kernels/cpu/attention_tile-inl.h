@@ -93,7 +93,12 @@ struct Tile {
     if constexpr (Row::kIsScaled) ScaleScores(scores, seen, key_scales);
   }
   HWY_INLINE void ScaleByValues(float* weights, KeyRange seen) const {
-    if constexpr (Row::kIsScaled) ScaleScores(weights, seen, value_scales);
+    if constexpr (Row::kIsScaled) {
+      ScaleScores(weights, seen, value_scales);
+      // Of a pair a row may see one key; the other one's scale need not be finite.
+      std::fill(weights + seen.begin / 16 * 16, weights + seen.begin, 0.0f);
+      std::fill(weights + seen.end, weights + RoundUp(seen.end, 16), 0.0f);
+    }
   }
 
   // Calls f with the values, to be indexed by position in the tile.
