@@ -5,15 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
 namespace {
-
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInvalidArgument, message, hint);
-}
 
 // One way to write an option.
 struct Spelling {
@@ -45,10 +42,10 @@ Status UnknownOption(const Spellings& spellings, const std::string& spelled,
   constexpr size_t kMostShown = 42;
   std::vector<std::string_view> names;
   for (const Spelling& spelling : spellings) names.emplace_back(spelling.name);
-  const std::string nearest = NearestName(name, names);
-  const std::string shown = ReplaceInvalidUtf8(spelled.substr(0, kMostShown));
-  if (nearest.empty()) return Bad("unknown option " + shown, "--help all lists all options");
-  return Bad("unknown option " + shown + "; did you mean --" + nearest + "?");
+  const std::string nearest = DidYouMean(name, names, "--");
+  return InvalidArgument(
+      "unknown option " + ReplaceInvalidUtf8(spelled.substr(0, kMostShown)) + nearest,
+      nearest.empty() ? "--help all lists all options" : "");
 }
 
 // Exact names first, then prefixes that mean one flag only.
@@ -74,7 +71,7 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
   if (matches.size() == 1 || std::all_of(matches.begin(), matches.end(), same)) return matches[0];
   std::string list;
   for (const Spelling* match : matches) list += (list.empty() ? "--" : ", --") + match->name;
-  return Bad("option " + spelled + " is ambiguous: " + list);
+  return InvalidArgument("option " + spelled + " is ambiguous: " + list);
 }
 
 std::optional<Spelling> FindShort(const FlagTable& table, const std::string& name) {
@@ -132,7 +129,7 @@ class Parser {
       spelling = *found;
     }
     if (spelling.flag == nullptr) {
-      if (value.has_value()) return Bad(spelled + " takes no value");
+      if (value.has_value()) return InvalidArgument(spelled + " takes no value");
       (spelling.name == "help" ? parsed_.help : parsed_.version) = true;
       parsed_.help_all = next_ < args_.size() && args_[next_] == "all";
       return OkStatus();
@@ -146,7 +143,7 @@ class Parser {
     const bool is_switch = IsSwitch(flag.variable);
     if (!spelling.fixed.empty()) {
       bool apply = true;  // --no-stream=false means --stream
-      if (value.has_value() && !is_switch) return Bad(spelled + " takes no value");
+      if (value.has_value() && !is_switch) return InvalidArgument(spelled + " takes no value");
       if (value.has_value()) {
         KU_ASSIGN_OR_RETURN(apply, ParseSwitch(spelled, *value));
       }
@@ -170,7 +167,7 @@ class Parser {
     const bool some_work = !flag.harmless.empty();
     if (flag.use == FlagUse::kUnavailable && !(some_work && *value == flag.harmless)) {
       // The bare option for flags that cannot work at all, with the value where others can.
-      return Bad(spelled + (some_work ? " " + *value : "") + " " + flag.why);
+      return InvalidArgument(spelled + (some_work ? " " + *value : "") + " " + flag.why);
     }
     parsed_.in_order.emplace_back(flag.name, *value);
     parsed_.values[flag.name] = std::move(*value);
@@ -185,12 +182,13 @@ class Parser {
 
   // The next argument, unless it is plainly another option whose own value was forgotten.
   StatusOr<std::string> NextValue(const std::string& spelled) {
-    if (next_ == args_.size() || args_[next_] == "--") return Bad(spelled + " needs a value");
+    if (next_ == args_.size() || args_[next_] == "--")
+      return InvalidArgument(spelled + " needs a value");
     const std::string& value = args_[next_];
     const std::string name = value.substr(0, value.find('='));
     if (IsOption(name)) {
-      return Bad(spelled + " needs a value, but " + name + " follows",
-                 "write " + spelled + "=" + value + " if that is the value");
+      return InvalidArgument(spelled + " needs a value, but " + name + " follows",
+                             "write " + spelled + "=" + value + " if that is the value");
     }
     ++next_;
     return value;

@@ -2,18 +2,12 @@
 
 #include "demo/answer.h"
 #include "demo/prompt_source.h"
+#include "kuiper/base/errors.h"
 
 namespace kuiper::demo {
-namespace {
-
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInvalidArgument, message);
-}
-
-}  // namespace
 
 StatusOr<std::string> Attachments::AddFile(const std::string& path) {
-  if (path.empty()) return Bad("/read needs a file");
+  if (path.empty()) return InvalidArgument("/read needs a file");
   KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "file"));
   text_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
   return "read " + std::to_string(text.size()) + " bytes of " + path +
@@ -22,8 +16,8 @@ StatusOr<std::string> Attachments::AddFile(const std::string& path) {
 
 StatusOr<std::string> Attachments::AddPicture(const std::string& command, const std::string& path,
                                               std::optional<double> fps) {
-  if (pictures_ == nullptr) return Bad(command + ": this model takes text only");
-  if (path.empty()) return Bad(command + " needs a file");
+  if (pictures_ == nullptr) return InvalidArgument(command + ": this model takes text only");
+  if (path.empty()) return InvalidArgument(command + " needs a file");
   ContentPart part{.kind = ContentPart::Kind::kImage, .text = path};
   if (command == "/video") {
     part.kind = ContentPart::Kind::kVideo;

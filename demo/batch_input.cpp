@@ -8,14 +8,9 @@
 #include <cstring>
 #include <utility>
 
+#include "kuiper/base/errors.h"
+
 namespace kuiper::demo {
-namespace {
-
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
-
-}  // namespace
 
 BatchInput::~BatchInput() {
   if (fd_ != STDIN_FILENO) close(fd_);
@@ -23,17 +18,17 @@ BatchInput::~BatchInput() {
 
 StatusOr<std::unique_ptr<BatchInput>> BatchInput::Open(const std::string& path) {
   const int fd = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Bad("cannot open requests file " + path + ": " + std::strerror(errno));
+  if (fd < 0) return InputError("cannot open requests file " + path + ": " + std::strerror(errno));
   std::unique_ptr<BatchInput> input(new BatchInput(fd));
   struct stat info = {};
-  if (fstat(fd, &info) != 0) return Bad("cannot read " + path + ": " + std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) return Bad(path + " is a directory");
+  if (fstat(fd, &info) != 0) return InputError("cannot read " + path + ": " + std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) return InputError(path + " is a directory");
   if (!S_ISREG(info.st_mode)) return input;
   const off_t begin = lseek(fd, 0, SEEK_CUR);
   while (input->NextLine().has_value()) ++input->count_;
-  if (input->count_ == 0) return Bad(path + " holds no requests");
+  if (input->count_ == 0) return InputError(path + " holds no requests");
   if (lseek(fd, begin, SEEK_SET) != begin)
-    return Bad("cannot read " + path + ": " + std::strerror(errno));
+    return InputError("cannot read " + path + ": " + std::strerror(errno));
   input->reader_ = LineReader(fd);
   return input;
 }

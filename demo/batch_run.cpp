@@ -311,7 +311,8 @@ std::string Fingerprint(const ProgramRun& run) {
                                     "video-fps"};
   Options options = run.options;
   const FlagTable table = FlagsOf(FlagPrograms::kBatch, options);
-  std::string text = "model=" + HashText(run.model->Hash());
+  std::string text =
+      "model=" + HashText(run.model->Hash()) + "\ntokenizer=" + HashText(run.tokenizer->Hash());
   for (const Parameter& parameter : Parameters()) {
     text += '\n' + parameter.name + '=' + VariableText(parameter.of(options.request));
   }

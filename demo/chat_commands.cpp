@@ -4,17 +4,12 @@
 #include "demo/exit_code.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
+#include "kuiper/base/errors.h"
+#include "kuiper/base/text.h"
 #include "kuiper/base/trim.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
-namespace {
-
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInvalidArgument, message, hint);
-}
-
-}  // namespace
 
 bool Chat::Command(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
@@ -73,25 +68,28 @@ Status Chat::Tell(const StatusOr<std::string>& reply) {
 }
 
 Status Chat::FileCommand(const std::string& name, const std::string& path) {
-  if (path.empty()) return Bad(name + " needs a file");
+  if (path.empty()) return InvalidArgument(name + " needs a file");
   if (name == "/save") {
     KU_RETURN_IF_ERROR(
         SaveConversation(conversation_, ModelName(run_.options.engine.model_path), path));
-    console_.Reply("saved " + std::to_string(conversation_.num_turns()) + " turns to " + path);
+    console_.Reply("saved " + Counted(conversation_.num_turns(), "turn") + " to " + path);
     return OkStatus();
   }
   KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path, run_.pictures.get()));
   block_table_ = {};
-  console_.Reply("loaded " + std::to_string(conversation_.num_turns()) + " turns from " + path);
+  SaveSession();
+  console_.Reply("loaded " + Counted(conversation_.num_turns(), "turn") + " from " + path);
   return OkStatus();
 }
 
 void Chat::Clear() {
+  const bool had_turns = conversation_.num_turns() > 0;
   conversation_.Clear();
   block_table_ = {};
   attachments_.Clear(conversation_);
   engine_->ClearPrefixCache();
   engine_->ReleaseUnusedMemory();
+  if (had_turns) SaveSession();
   console_.Reply("conversation cleared");
 }
 
@@ -135,13 +133,13 @@ Status Chat::SetSystem(const std::string& text) {
 }
 
 Status Chat::SetThinking(const std::string& value) {
-  if (!chat_.thinking().has_value()) return Bad("this model does not think");
+  if (!chat_.thinking().has_value()) return InvalidArgument("this model does not think");
   if (value == "on" || value == "off") {
     chat_.think = value == "on";
   } else if (value == "auto") {
     chat_.think.reset();
   } else if (!value.empty()) {
-    return Bad("/think: '" + value + "' is not one of on, off, auto");
+    return InvalidArgument("/think: '" + value + "' is not one of on, off, auto");
   }
   console_.Reply(ThinkingText(chat_));
   return OkStatus();
@@ -165,8 +163,9 @@ std::string Chat::ContextText() const {
     if (ids.ok()) used = ids->size();
   }
   const int context = engine_->config().max_context;
-  return Format("context: %zu of %d tokens (%.0f%%) in %d turns", used, context,
-                100.0 * static_cast<double>(used) / context, conversation_.num_turns());
+  return Format("context: %zu of %d tokens (%.0f%%) in %s", used, context,
+                100.0 * static_cast<double>(used) / context,
+                Counted(conversation_.num_turns(), "turn").c_str());
 }
 
 }  // namespace kuiper::demo

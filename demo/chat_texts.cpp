@@ -9,6 +9,7 @@
 #include "demo/console.h"
 #include "demo/options.h"
 #include "demo/report.h"
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
@@ -67,10 +68,6 @@ constexpr CommandName kCommands[] = {
 };
 constexpr char kOverflow[] = "overflow";
 
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInvalidArgument, message, hint);
-}
-
 struct Assignment {
   std::string name, value;
 };
@@ -81,8 +78,8 @@ StatusOr<Assignment> NextAssignment(const std::string& text, size_t* at) {
   const size_t end = std::min(text.find_first_of(" \t\n", *at), text.size());
   const size_t equals = text.find('=', *at);
   if (equals >= end) {
-    return Bad("/set: '" + text.substr(*at, end - *at) + "' is not NAME=VALUE",
-               "/set alone lists the parameters");
+    return InvalidArgument("/set: '" + text.substr(*at, end - *at) + "' is not NAME=VALUE",
+                           "/set alone lists the parameters");
   }
   Assignment assignment{text.substr(*at, equals - *at), ""};
   if (text[equals + 1] != '"') {
@@ -99,7 +96,7 @@ StatusOr<Assignment> NextAssignment(const std::string& text, size_t* at) {
     const char c = escape ? text[++i] : text[i];
     assignment.value += !escape ? c : c == 'n' ? '\n' : c == 't' ? '\t' : c;
   }
-  return Bad("/set " + assignment.name + ": the closing quote is missing");
+  return InvalidArgument("/set " + assignment.name + ": the closing quote is missing");
 }
 
 std::string InQuotes(const std::string& text) {
@@ -117,8 +114,7 @@ std::string Suggestion(const std::string& name) {
   for (const Parameter& parameter : Parameters()) {
     if (parameter.in_chats) names.emplace_back(parameter.typed_name);
   }
-  const std::string nearest = NearestName(name, names);
-  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+  return DidYouMean(name, names);
 }
 
 // Of a list the first value replaces what was there, and an empty one leaves nothing.
@@ -128,7 +124,7 @@ Status SetParameter(const Parameter& parameter, const std::string& spelled,
   auto* const* strings = std::get_if<std::vector<std::string>*>(&variable);
   if (strings != nullptr && first) (*strings)->clear();
   if (strings != nullptr && value.empty()) return OkStatus();
-  if (!IsValidUtf8(value)) return Bad(spelled + " is not valid UTF-8");
+  if (!IsValidUtf8(value)) return InvalidArgument(spelled + " is not valid UTF-8");
   return parameter.Set(request, spelled, value);
 }
 
@@ -228,11 +224,9 @@ Status UnknownCommand(const std::string& name) {
   constexpr size_t kMostShown = 40;
   std::vector<std::string_view> names;
   for (const CommandName& command : kCommands) names.emplace_back(command.name);
-  const std::string nearest = NearestName(name, names);
-  const std::string message = "unknown command " + ReplaceInvalidUtf8(name.substr(0, kMostShown));
-  constexpr char kLiteral[] = "//TEXT sends a message that begins with a slash";
-  if (nearest.empty()) return Bad(message, std::string("/help lists the commands; ") + kLiteral);
-  return Bad(message + "; did you mean " + nearest + "?", kLiteral);
+  return InvalidArgument(
+      "unknown command " + ReplaceInvalidUtf8(name.substr(0, kMostShown)) + DidYouMean(name, names),
+      "/help lists the commands; //TEXT sends a message that begins with a slash");
 }
 
 Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest) {
@@ -254,9 +248,9 @@ Status ApplySettings(const std::string& assignments, Request* parameters, bool* 
     } else if (name == kOverflow) {
       set = SetVariable(OverflowNames(&drops), {}, spelled, word.value);
     } else {
-      set = Bad(spelled + ": there is no such parameter" + Suggestion(word.name));
+      set = InvalidArgument(spelled + ": there is no such parameter" + Suggestion(word.name));
     }
-    if (!set.ok()) return Bad(set.message(), "/set alone lists the parameters");
+    if (!set.ok()) return InvalidArgument(set.message(), "/set alone lists the parameters");
   }
   *parameters = changed;
   *drop_oldest = drops;

@@ -4,13 +4,10 @@
 
 #include "demo/exit_code.h"
 #include "demo/flags.h"
+#include "kuiper/base/errors.h"
 
 namespace kuiper::demo {
 namespace {
-
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInvalidArgument, message, hint);
-}
 
 // Words between blanks, as a shell splits them; what stands in quotes is one word.
 StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
@@ -33,7 +30,7 @@ StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
       words.back() += c;
     }
   }
-  if (quote != '\0') return Bad("a quotation mark is missing");
+  if (quote != '\0') return InvalidArgument("a quotation mark is missing");
   return words;
 }
 
@@ -51,9 +48,9 @@ StatusOr<Options> OtherConfiguration(const Options& base, const std::string& tex
   Options other = base;
   KU_ASSIGN_OR_RETURN(const std::vector<std::string> words, SplitWords(text));
   KU_ASSIGN_OR_RETURN(const ParsedArgs args, ParseArgs(words, ConfigurationFlags(other)));
-  if (words.empty() || args.help || args.version) return Bad("there is no flag in it");
+  if (words.empty() || args.help || args.version) return InvalidArgument("there is no flag in it");
   if (args.positionals.size() > (args.given("model") ? 0 : 1)) {
-    return Bad("unexpected argument '" + args.positionals.back() + "'");
+    return InvalidArgument("unexpected argument '" + args.positionals.back() + "'");
   }
   if (!args.positionals.empty()) other.engine.model_path = args.positionals[0];
   if (other.engine.model_path != base.engine.model_path && !args.given("tokenizer")) {
@@ -67,9 +64,11 @@ StatusOr<Options> OtherConfiguration(const Options& base, const std::string& tex
 
 Status FinishEval(Options* options) {
   const EvalOptions& eval = options->eval;
-  if (eval.text_file.empty()) return Bad("no --text given", "usage: MODEL --text FILE [options]");
+  if (eval.text_file.empty())
+    return InvalidArgument("no --text given", "usage: MODEL --text FILE [options]");
   if (eval.stride.value_or(1) > eval.window.value_or(INT32_MAX)) {
-    return Bad("--stride is longer than --window: tokens between windows would be left out");
+    return InvalidArgument(
+        "--stride is longer than --window: tokens between windows would be left out");
   }
   if (!options->args.given("warm-up")) options->engine.warm_up = false;
   options->engine.prompt_logits = true;
@@ -77,8 +76,8 @@ Status FinishEval(Options* options) {
   for (const std::string& text : eval.against) {
     StatusOr<Options> other = OtherConfiguration(*options, text);
     if (!other.ok()) {
-      return Bad("--against '" + text + "': " + other.status().message(FlagName),
-                 other.status().hint(FlagName));
+      return InvalidArgument("--against '" + text + "': " + other.status().message(FlagName),
+                             other.status().hint(FlagName));
     }
     options->others.push_back(std::move(*other));
   }

@@ -43,8 +43,9 @@ run have ended; a second signal ends at once.
 )";
 
 constexpr char kAfterQuantizeFlags[] = R"(
-All linear layers but the head become codes; the rest is copied. A run that was
-ended, even by a kill, goes on where it was when it is started again.
+All linear layers of the text model but the head become codes; the rest, with
+what reads pictures, is copied. A run that was ended, even by a kill, goes on
+where it was when it is started again.
 
 Output: one line on stdout; stderr has the error of each layer: with --method
 awq that of its outputs on the text, else that of its weights.
@@ -93,7 +94,7 @@ HelpParts PartsOf(FlagPrograms program) {
   constexpr const char* kOptional = "[TOKENIZER]";
   if (program == kBatch) return {kFiles, "Answers many requests at once", kAfterBatchFlags, kEvery};
   if (program == kServe) return {kOptional, "Answers over HTTP", kAfterServeFlags, kEvery};
-  if (program == kQuantize) return {"OUT", "Quantizes a text model", kAfterQuantizeFlags};
+  if (program == kQuantize) return {"OUT", "Quantizes a model", kAfterQuantizeFlags, kEvery};
   if (program == kVision)
     return {kOptional, "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
   if (program == kAnyModel) return {kOptional, "Runs a model", kAfterTextFlags, kEvery};

@@ -11,6 +11,7 @@
 #include "demo/config_file.h"
 #include "demo/eval_options.h"
 #include "demo/flags.h"
+#include "kuiper/base/errors.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
 
@@ -20,20 +21,17 @@ namespace {
 // Of a picture: 980 tokens of Qwen3-VL, so that several fit the context.
 constexpr int64_t kMaxPixels = 1003520;
 
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInvalidArgument, message, hint);
-}
-
 // Many requests at once want pages, and requests of one file often begin alike.
 Status FinishBatch(Options* options) {
   if (!options->args.given("paged-attention")) options->engine.paged = true;
   if (!options->args.given("prefix-cache")) options->engine.prefix_cache = true;
   if (options->wants.dry_run) return OkStatus();
   if (options->batch_input.empty()) {
-    return Bad("no --input given", "usage: MODEL --input requests.jsonl --output answers.jsonl");
+    return InvalidArgument("no --input given",
+                           "usage: MODEL --input requests.jsonl --output answers.jsonl");
   }
   if (options->batch_output.empty()) {
-    return Bad("no --output given", "--output - writes the answers to standard output");
+    return InvalidArgument("no --output given", "--output - writes the answers to standard output");
   }
   return OkStatus();
 }
@@ -66,11 +64,12 @@ Status TakePositionals(FlagPrograms program, Options* options) {
   const std::string kUsage = std::string("usage: MODEL ") + (quantizes ? "OUT" : "[TOKENIZER]") +
                              " [options]; --help all lists all options";
   if (next < args.positionals.size()) {
-    return Bad("unexpected argument '" + args.positionals[next] + "'", kUsage);
+    return InvalidArgument("unexpected argument '" + args.positionals[next] + "'", kUsage);
   }
-  if (engine.model_path.empty()) return Bad("no model given", kUsage);
-  return quantizes && options->quantize.output.empty() ? Bad("no output directory given", kUsage)
-                                                       : OkStatus();
+  if (engine.model_path.empty()) return InvalidArgument("no model given", kUsage);
+  return quantizes && options->quantize.output.empty()
+             ? InvalidArgument("no output directory given", kUsage)
+             : OkStatus();
 }
 
 void FinishOutput(Options* options) {
@@ -108,7 +107,8 @@ Status ParseNow(const std::string& text, std::optional<std::tm>* now) {
   // Fills in the day of the week; a day that does not exist becomes another.
   const bool exists =
       read && timegm(&time) != -1 && time.tm_mday == wanted.tm_mday && time.tm_sec == wanted.tm_sec;
-  if (!exists) return Bad("--now: '" + text + "' is no time", "e.g. --now 2026-11-21T12:34:56");
+  if (!exists)
+    return InvalidArgument("--now: '" + text + "' is no time", "e.g. --now 2026-11-21T12:34:56");
   *now = time;
   return OkStatus();
 }
@@ -132,7 +132,7 @@ Status CheckOneOf(const ParsedArgs& args, const std::string& names) {
     if (args.on(name)) given.push_back(name);
   }
   if (given.size() < 2) return OkStatus();
-  return Bad("--" + given[0] + " and --" + given[1] + " exclude each other");
+  return InvalidArgument("--" + given[0] + " and --" + given[1] + " exclude each other");
 }
 
 Status CheckTogether(const Options& options) {
@@ -161,14 +161,14 @@ Status CheckTogether(const Options& options) {
     KU_RETURN_IF_ERROR(CheckOneOf(args, names));
   }
   if (request.beam_width > 1 && request.sampling.temperature > 0) {
-    return Bad("--beam-width takes no --temp");
+    return InvalidArgument("--beam-width takes no --temp");
   }
   if (request.num_logprobs > 0 && !options.json()) {
-    return Bad("--logprobs needs --output-format json or jsonl");
+    return InvalidArgument("--logprobs needs --output-format json or jsonl");
   }
   for (const std::string& stop : request.stop) {
-    if (stop.empty()) return Bad("--stop: the string is empty");
-    if (!IsValidUtf8(stop)) return Bad("--stop is not valid UTF-8");
+    if (stop.empty()) return InvalidArgument("--stop: the string is empty");
+    if (!IsValidUtf8(stop)) return InvalidArgument("--stop is not valid UTF-8");
   }
   if (!IsValidUtf8(options.system_prompt.value_or(""))) {
     return Status(StatusCode::kInput, "--system-prompt is not valid UTF-8");

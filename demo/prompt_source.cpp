@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kuiper/base/atomic_file.h"
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/conversation_json.h"
 #include "kuiper/io/utf8.h"
@@ -18,10 +19,6 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{64} << 20;
 
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
-
 // Less the byte order mark that some editors write at the beginning.
 StatusOr<std::string> ReadAll(int fd, const std::string& name) {
   std::string text;
@@ -29,10 +26,10 @@ StatusOr<std::string> ReadAll(int fd, const std::string& name) {
   while (true) {
     const ssize_t n = read(fd, block, sizeof(block));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Bad("cannot read " + name + ": " + std::strerror(errno));
+    if (n < 0) return InputError("cannot read " + name + ": " + std::strerror(errno));
     if (n == 0) return WithoutByteOrderMark(std::move(text));
     text.append(block, static_cast<size_t>(n));
-    if (text.size() > kMaxBytes) return Bad(name + " is larger than 64 MB");
+    if (text.size() > kMaxBytes) return InputError(name + " is larger than 64 MB");
   }
 }
 
@@ -43,8 +40,8 @@ void RemoveLineEnd(std::string* text) {
 }
 
 Status CheckText(const std::string& text, const std::string& name) {
-  if (text.empty()) return Bad(name + " is empty");
-  if (!IsValidUtf8(text)) return Bad(name + " is not valid UTF-8");
+  if (text.empty()) return InputError(name + " is empty");
+  if (!IsValidUtf8(text)) return InputError(name + " is not valid UTF-8");
   return OkStatus();
 }
 
@@ -56,17 +53,18 @@ Status FillPictures(const std::vector<ContentPart>& media, std::vector<Message>*
       if (part.kind == ContentPart::Kind::kText || !part.text.empty()) continue;
       if (next < media.size() && media[next].kind != part.kind) {
         const bool image = part.kind == ContentPart::Kind::kImage;
-        return Bad(image ? "the messages have the place of an image where a video was given"
-                         : "the messages have the place of a video where an image was given");
+        return InputError(image
+                              ? "the messages have the place of an image where a video was given"
+                              : "the messages have the place of a video where an image was given");
       }
       if (next < media.size()) part = media[next];
       ++next;
     }
   }
   if (next == media.size()) return OkStatus();
-  return Bad("the messages have places for " + Counted(static_cast<int64_t>(next), "picture") +
-             ", and " + std::to_string(media.size()) + (media.size() == 1 ? " was" : " were") +
-             " given");
+  return InputError(
+      "the messages have places for " + Counted(static_cast<int64_t>(next), "picture") + ", and " +
+      std::to_string(media.size()) + (media.size() == 1 ? " was" : " were") + " given");
 }
 
 std::string DefaultPrompt(const std::vector<ContentPart>& media) {
@@ -83,7 +81,7 @@ StatusOr<PromptInput> ReadMessages(const std::string& path, const Options& optio
     return ParseMessages(root);
   };
   StatusOr<ParsedMessages> messages = parse();
-  if (!messages.ok()) return Bad(path + ": " + messages.status().message());
+  if (!messages.ok()) return InputError(path + ": " + messages.status().message());
   KU_RETURN_IF_ERROR(FillPictures(options.media, &messages->messages));
   return PromptInput{.messages = std::move(*messages), .folder = FolderOf(path)};
 }
@@ -98,7 +96,7 @@ StatusOr<std::string> ReadTextFile(const std::string& path, const std::string& w
   const bool is_input = path == "-";
   const std::string name = is_input ? "standard input" : what + " " + path;
   const int fd = is_input ? input_fd : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Bad("cannot open " + name + ": " + std::strerror(errno));
+  if (fd < 0) return InputError("cannot open " + name + ": " + std::strerror(errno));
   StatusOr<std::string> text = ReadAll(fd, name);
   if (!is_input) close(fd);
   if (!text.ok()) return text;

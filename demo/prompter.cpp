@@ -1,5 +1,6 @@
 #include "demo/prompter.h"
 
+#include "kuiper/base/text.h"
 #include "kuiper/engine/request.h"
 
 namespace kuiper::demo {
@@ -42,14 +43,13 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
   const bool has_history = !options_.raw && conversation->num_turns() > 1;
   if (!fits.ok()) return Status(fits.code(), fits.message(), Hint(has_history));
   if (prompt->surplus_turns > 0) {
-    console_.Note("history keeps " + std::to_string(limits.max_turns) +
-                  " turns (--max-history): dropped the oldest " +
-                  std::to_string(prompt->surplus_turns));
+    console_.Note("history keeps " + Counted(limits.max_turns, "turn") +
+                  " (--max-history): dropped the oldest " + std::to_string(prompt->surplus_turns));
   }
   if (prompt->dropped_turns > prompt->surplus_turns) {
     console_.Note("to leave room for the answer: dropped the oldest " +
-                  std::to_string(prompt->dropped_turns - prompt->surplus_turns) + " turns (" +
-                  std::to_string(prompt->dropped_tokens) + " tokens)");
+                  Counted(prompt->dropped_turns - prompt->surplus_turns, "turn") + " (" +
+                  Counted(prompt->dropped_tokens, "token") + ")");
   }
   return prompt;
 }

@@ -184,7 +184,7 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   Answerer answerer(run, *engine);
   const Result result = answerer.Answer(std::move(prompt), options.request, options.show_thinking);
   if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
-  if (result.ok() && !options.session_file.empty()) {
+  if (result.ok() && !options.session_file.empty() && !result.completion.tokens.empty()) {
     conversation.AddAnswer(result.completion, chat, !options.request.ignore_eos,
                            *engine->tokenizer());
     const Status saved = session->Save(conversation, result.model);

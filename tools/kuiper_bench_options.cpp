@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "tools/tool_args.h"
 
 namespace kuiper::tools {
@@ -22,10 +23,6 @@ const Scenario kScenarios[] = {{"rates", {1, 2, 4, 8}, {128, 512}, {16}, true},
                                {"vision", {1}, {16}, {16}, true},
                                {"memory", {8}, {16}, {16}, false},
                                {"scheduler", {1, 16, 64, 256}, {16}, {16}, false}};
-
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInvalidArgument, message, hint);
-}
 
 NamedValues OneScenario(const Scenario** chosen) {
   NamedValues named;
@@ -205,7 +202,8 @@ Status CheckRead(const demo::ParsedArgs& args, BenchOptions& options) {
     if (is_read || !args.given(flag.name)) continue;
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-    return Bad((args.on(flag.name) ? "--" : "--no-") + flag.name + " goes with --scenario " + list);
+    return InvalidArgument((args.on(flag.name) ? "--" : "--no-") + flag.name +
+                           " goes with --scenario " + list);
   }
   return OkStatus();
 }
@@ -228,18 +226,18 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   const Scenario& scenario = *options->scenario;
   const std::string usage = std::string("usage: ") + kBenchUsage;
   if (!scenario.needs_model && (!options->invent.empty() || !args.positionals.empty())) {
-    return Bad(std::string("--scenario ") + scenario.name + " runs no model", usage);
+    return InvalidArgument(std::string("--scenario ") + scenario.name + " runs no model", usage);
   }
   if (args.given("tolerance") && options->compare.empty()) {
-    return Bad("--tolerance goes with --compare");
+    return InvalidArgument("--tolerance goes with --compare");
   }
   const bool reads_text = !options->text.empty(), asks = !options->serve.url.empty();
   if (asks && !(options->invent.empty() && args.positionals.empty())) {
-    return Bad("--url is a server with a model of its own", usage);
+    return InvalidArgument("--url is a server with a model of its own", usage);
   }
   if (scenario.needs_model && !reads_text && !asks &&
       options->invent.empty() == args.positionals.empty()) {
-    return Bad("give either MODEL or --invent CONFIG.json", usage);
+    return InvalidArgument("give either MODEL or --invent CONFIG.json", usage);
   }
   Workload& w = options->workload;
   if (!args.given("batch")) w.batches = scenario.batches;
@@ -251,7 +249,7 @@ Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
   load.rows = w.batches.front();
   if (options->Is("memory") &&
       (w.batches.size() > 1 || int64_t{load.rows} * load.max_context > int64_t{1} << 30)) {
-    return Bad("--scenario memory takes one --batch and at most 2^30 tokens of memory");
+    return InvalidArgument("--scenario memory takes one --batch and at most 2^30 tokens of memory");
   }
   return OkStatus();
 }

@@ -30,7 +30,8 @@ StatusOr<std::unique_ptr<AppendFile>> AppendFile::Open(const std::string& path) 
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   std::unique_ptr<AppendFile> file(new AppendFile(fd, path, regular));
   if (!regular) return file;
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  // Any other error: a file system that knows no locks.
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Status(StatusCode::kInvalidArgument, path + " is being written by another process");
   }
   KU_RETURN_IF_ERROR(file->FindTorn());

@@ -89,6 +89,12 @@ std::string NearestName(std::string_view word, const std::vector<std::string_vie
   return distance(nearest) <= most ? std::string(nearest) : "";
 }
 
+std::string DidYouMean(std::string_view word, const std::vector<std::string_view>& names,
+                       std::string_view prefix) {
+  const std::string nearest = NearestName(word, names);
+  return nearest.empty() ? "" : "; did you mean " + std::string(prefix) + nearest + "?";
+}
+
 std::optional<size_t> ReadKey(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::string line;

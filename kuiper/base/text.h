@@ -35,5 +35,9 @@ int EditDistance(std::string_view a, std::string_view b);
 // The name that `word` was probably meant to be, for "did you mean"; "" when none is near. The
 // beginning of a name is as good as one wrong letter.
 std::string NearestName(std::string_view word, const std::vector<std::string_view>& names);
+// The end of a message about `word`: "; did you mean --name?", with `prefix` before the name; ""
+// when none is near.
+std::string DidYouMean(std::string_view word, const std::vector<std::string_view>& names,
+                       std::string_view prefix = "");
 
 }  // namespace kuiper

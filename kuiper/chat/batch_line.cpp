@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kuiper/base/errors.h"
+
 namespace kuiper {
 namespace {
 
@@ -9,10 +11,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kChatUrl[] = "/v1/chat/completions";
 constexpr char kCompletionsUrl[] = "/v1/completions";
-
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
 
 std::string BodyField(std::string_view name) {
   return "body." + std::string(name);
@@ -22,19 +20,19 @@ std::string BodyField(std::string_view name) {
 StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body, Speller spell) {
   const JsonNode* method = GivenField(line, "method");
   if (method != nullptr && !(method->IsString() && method->text == "POST")) {
-    return Bad("method must be \"POST\"");
+    return InputError("method must be \"POST\"");
   }
   const bool is_chat = GivenField(body, "messages") != nullptr;
   if (is_chat == (GivenField(body, "prompt") != nullptr)) {
-    return Bad("there must be either " + spell("messages") + " or " + spell("prompt") +
-               (is_chat ? ", not both" : ""));
+    return InputError("there must be either " + spell("messages") + " or " + spell("prompt") +
+                      (is_chat ? ", not both" : ""));
   }
   const JsonNode* url = GivenField(line, "url");
   if (url == nullptr || (url->IsString() && url->text == (is_chat ? kChatUrl : kCompletionsUrl))) {
     return is_chat;
   }
-  return Bad(std::string("url must be \"") + kChatUrl + "\" for messages and \"" + kCompletionsUrl +
-             "\" for a prompt");
+  return InputError(std::string("url must be \"") + kChatUrl + "\" for messages and \"" +
+                    kCompletionsUrl + "\" for a prompt");
 }
 
 std::string Dump(const Json& json) {
@@ -56,7 +54,7 @@ StatusOr<ChatRequest> ParseBody(const JsonNode& json, const JsonNode& body, Spel
                                 const Request& defaults) {
   KU_ASSIGN_OR_RETURN(const bool is_chat, IsChat(json, body, spell));
   StatusOr<ChatRequest> request = ParseChatRequest(body, is_chat, defaults);
-  if (!request.ok()) return Bad(request.status().message(spell));
+  if (!request.ok()) return InputError(request.status().message(spell));
   return request;
 }
 
@@ -71,15 +69,15 @@ BatchLine::BatchLine(int64_t n, const JsonNode& json) : number(n) {
 
 StatusOr<ChatRequest> ParseBatchLine(const BatchLine& line, const JsonNode& json,
                                      const Request& defaults) {
-  if (!json.IsObject()) return Bad("the line is not an object");
+  if (!json.IsObject()) return InputError("the line is not an object");
   if (!line.custom_id.has_value()) {
-    return Bad(GivenField(json, "custom_id") == nullptr ? "the line has no custom_id"
-                                                        : "custom_id is not a string");
+    return InputError(GivenField(json, "custom_id") == nullptr ? "the line has no custom_id"
+                                                               : "custom_id is not a string");
   }
   if (line.is_flat) return ParseBody({}, FlatBody(json), BareName, defaults);
   const JsonNode* body = json.Find("body");
   if (body == nullptr || !body->IsObject())
-    return Bad("the line has neither body nor messages nor prompt");
+    return InputError("the line has neither body nor messages nor prompt");
   return ParseBody(json, *body, BodyField, defaults);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
 
@@ -18,10 +19,6 @@ constexpr const char* kOtherFields[] = {
     "model",  "metadata", "store", "user"};
 
 constexpr int kMaxChoices = 128;  // OpenAI's limit; one request shall not hold up all others
-
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
 
 // Without those of messages.
 std::vector<std::string_view> KnownFields() {
@@ -37,19 +34,17 @@ Status CheckFields(const JsonNode& body) {
   for (const std::string& key : body.keys) {
     if (IsMessagesField(key) || body.Find(key)->IsNull()) continue;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const std::string nearest = NearestName(key, known);
-    return Bad(Param(key) + " is not available" +
-               (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+    return InputError(Param(key) + " is not available" + DidYouMean(key, known));
   }
   for (const char* key : {"stream", "echo"}) {
     const JsonNode* value = GivenField(body, key);
     if (value != nullptr && !(value->IsBool() && !value->boolean)) {
-      return Bad(Param(key) + " must be false");
+      return InputError(Param(key) + " must be false");
     }
   }
   const JsonNode* choice = GivenField(body, "tool_choice");
   if (choice != nullptr && !(choice->IsString() && choice->text == "auto")) {
-    return Bad(Param("tool_choice") + " must be \"auto\"");
+    return InputError(Param("tool_choice") + " must be \"auto\"");
   }
   return OkStatus();
 }
@@ -64,9 +59,9 @@ Status ParseStrings(const JsonNode& node, const std::string& spelled,
   };
   const bool good =
       node.IsArray() ? std::all_of(node.items.begin(), node.items.end(), take) : take(node);
-  if (!good) return Bad(spelled + " is neither a string nor a list of strings");
+  if (!good) return InputError(spelled + " is neither a string nor a list of strings");
   const bool has_empty = std::find(strings->begin(), strings->end(), "") != strings->end();
-  return has_empty ? Bad(spelled + " has an empty string") : OkStatus();
+  return has_empty ? InputError(spelled + " has an empty string") : OkStatus();
 }
 
 // A list of ids of tokens.
@@ -82,19 +77,22 @@ bool ParseIds(const JsonNode& node, std::vector<int32_t>* ids) {
 // {"ID": NUMBER}, by the text that people type.
 Status ParseMap(const JsonNode& node, const Parameter& parameter, const std::string& spelled,
                 std::map<int, float>* map) {
-  if (!node.IsObject()) return Bad(spelled + " is not an object");
+  if (!node.IsObject()) return InputError(spelled + " is not an object");
+  if (node.keys.size() > kMaxLogitBiases) {
+    return InputError(spelled + " must be at most " + std::to_string(kMaxLogitBiases) + " ids");
+  }
   map->clear();
   std::string text;
   for (size_t i = 0; i < node.keys.size(); ++i) {
     const JsonNode& value = node.items[i];
     if (!value.IsNumber() || node.keys[i].find_first_of(",:") != std::string::npos) {
-      return Bad(spelled + " is not of ids and numbers");
+      return InputError(spelled + " is not of ids and numbers");
     }
     text.append(text.empty() ? "" : ",").append(node.keys[i]).append(":").append(value.text);
   }
   if (text.empty()) return OkStatus();
   const Status set = SetVariable(map, parameter.limits, spelled, text);
-  return set.ok() ? set : Bad(set.message(Param));
+  return set.ok() ? set : InputError(set.message(Param));
 }
 
 Status ParseParameter(const JsonNode& body, const char* field, const Parameter& parameter,
@@ -107,23 +105,26 @@ Status ParseParameter(const JsonNode& body, const char* field, const Parameter& 
     return ParseStrings(*node, spelled, *strings);
   }
   if (auto* const* ids = std::get_if<std::vector<int>*>(&variable)) {
-    return ParseIds(*node, *ids) ? OkStatus() : Bad(spelled + " is not a list of token ids");
+    if (node->items.size() > kMaxStopTokens) {
+      return InputError(spelled + " must be at most " + std::to_string(kMaxStopTokens) + " ids");
+    }
+    return ParseIds(*node, *ids) ? OkStatus() : InputError(spelled + " is not a list of token ids");
   }
   if (auto* const* map = std::get_if<std::map<int, float>*>(&variable)) {
     return ParseMap(*node, parameter, spelled, *map);
   }
   if (bool* const* on = std::get_if<bool*>(&variable)) {
-    if (!node->IsBool()) return Bad(spelled + " is not true or false");
+    if (!node->IsBool()) return InputError(spelled + " is not true or false");
     **on = node->boolean;
     return OkStatus();
   }
   const bool is_word =
       parameter.limits.automatic.has_value() && node->IsString() && node->text == "auto";
   if (!is_word && node->type != JsonNode::Type::kInt && node->type != JsonNode::Type::kFloat) {
-    return Bad(spelled + " is not a number");
+    return InputError(spelled + " is not a number");
   }
   const Status set = SetVariable(variable, parameter.limits, spelled, node->text);
-  return set.ok() ? set : Bad(set.message(Param));
+  return set.ok() ? set : InputError(set.message(Param));
 }
 
 Status ParseParameters(const JsonNode& body, Request* request) {
@@ -135,27 +136,27 @@ Status ParseParameters(const JsonNode& body, Request* request) {
   KU_RETURN_IF_ERROR(
       ParseParameter(body, "max_completion_tokens", *FindParameter("max_tokens"), request));
   if (request->num_samples > kMaxChoices) {
-    return Bad(Param("n") + " must be at most " + std::to_string(kMaxChoices));
+    return InputError(Param("n") + " must be at most " + std::to_string(kMaxChoices));
   }
   const bool is_search = request->beam_width > 1;
   if (is_search && request->num_samples > request->beam_width) {
-    return Bad(Param("n") + " must be at most " + Param("beam_width"));
+    return InputError(Param("n") + " must be at most " + Param("beam_width"));
   }
   if (!is_search && GivenField(body, "length_penalty") != nullptr) {
-    return Bad(Param("length_penalty") + " needs a " + Param("beam_width") + " above 1");
+    return InputError(Param("length_penalty") + " needs a " + Param("beam_width") + " above 1");
   }
   return OkStatus();
 }
 
 Status ParsePrompt(const JsonNode* prompt, ChatRequest* request) {
   if (prompt != nullptr && prompt->IsString()) {
-    if (prompt->text.empty()) return Bad(Param("prompt") + " is empty");
+    if (prompt->text.empty()) return InputError(Param("prompt") + " is empty");
     request->text = prompt->text;
     return OkStatus();
   }
   const bool is_list = prompt != nullptr && prompt->IsArray() && !prompt->items.empty();
   if (is_list && ParseIds(*prompt, &request->request.prompt)) return OkStatus();
-  return Bad(Param("prompt") + " is neither a string nor a list of token ids");
+  return InputError(Param("prompt") + " is neither a string nor a list of token ids");
 }
 
 }  // namespace

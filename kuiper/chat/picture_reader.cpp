@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kuiper/base/clock.h"
+#include "kuiper/base/errors.h"
 #include "kuiper/base/sha256.h"
 #include "kuiper/base/text.h"
 #include "kuiper/io/image/data_url.h"
@@ -19,10 +20,6 @@ namespace {
 using Kind = ContentPart::Kind;
 
 constexpr size_t kDigestBytes = 16;
-
-Status Bad(const std::string& message, const std::string& hint = "") {
-  return Status(StatusCode::kInput, message, hint);
-}
 
 std::string DigestOf(std::string_view bytes) {
   Sha256 sha;
@@ -51,11 +48,11 @@ std::string Absolute(const std::string& path) {
 // The path of a location that is no data: URL.
 StatusOr<std::string> PathOf(const std::string& location, const std::string& where) {
   constexpr std::string_view kFile = "file://";
-  if (location.empty()) return Bad(where + " has neither a path nor a URL");
+  if (location.empty()) return InputError(where + " has neither a path nor a URL");
   if (location.starts_with(kFile)) return location.substr(kFile.size());
   if (location.find("://") == std::string::npos) return location;
-  return Bad(where + ": " + Quoted(location.substr(0, 80)) + " is not fetched",
-             "write the path of a file, or a data: URL");
+  return InputError(where + ": " + Quoted(location.substr(0, 80)) + " is not fetched",
+                    "write the path of a file, or a data: URL");
 }
 
 // What to do about a picture that a conversation had and that cannot be read any more.
@@ -73,8 +70,8 @@ StatusOr<VisionInput> PictureReader::ReadImage(const std::string& path, const st
   const bool is_url = IsDataUrl(part.text);
   std::error_code error;
   if (!is_url && std::filesystem::is_directory(path, error)) {
-    return Bad(path + " is a folder and no image",
-               "a folder of frames is a video: " + Param("video"));
+    return InputError(path + " is a folder and no image",
+                      "a folder of frames is a video: " + Param("video"));
   }
   KU_ASSIGN_OR_RETURN(const std::string bytes,
                       is_url ? DecodeImageUrl(part.text, limits.max_file_bytes, where)
@@ -92,7 +89,8 @@ Status PictureReader::Read(const std::string& folder, const std::string& where, 
     KU_ASSIGN_OR_RETURN(path, PathOf(part->text, where));
     if (!folder.empty()) path = (std::filesystem::path(folder) / path).string();
   } else if (is_video) {
-    return Bad(where + ": a video has no data: URL", "write the path of a folder or an animation");
+    return InputError(where + ": a video has no data: URL",
+                      "write the path of a folder or an animation");
   }
   if (!path.empty()) part->text = Absolute(path);
   if (part->digest.empty() || !inputs_.contains(KeyOf(*part))) {
@@ -102,7 +100,7 @@ Status PictureReader::Read(const std::string& folder, const std::string& where, 
     if (!input.ok()) return WithHint(input.status(), *part);
     if (is_video) digest = HexText(input->digest);
     if (!part->digest.empty() && part->digest != digest) {
-      return Bad(
+      return InputError(
           input->source + " is not what it was: its digest is " + digest + ", not " + part->digest,
           "bring the old file back, or take the digest out of the conversation");
     }
@@ -127,7 +125,7 @@ Status PictureReader::Read(const std::string& folder, std::vector<Message>* mess
 StatusOr<const VisionInput*> PictureReader::Of(const ContentPart& part) const {
   const auto found = inputs_.find(KeyOf(part));
   if (found != inputs_.end()) return &found->second;
-  return Bad("the picture " + Quoted(part.text) + " was not read");
+  return InputError("the picture " + Quoted(part.text) + " was not read");
 }
 
 StatusOr<std::vector<const VisionInput*>> PictureReader::Of(

@@ -1,6 +1,7 @@
 #include "kuiper/chat/tool_calls.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "kuiper/base/trim.h"
@@ -115,8 +116,12 @@ std::optional<ParsedToolCall> ReadXml(std::string_view block, const StringParame
     } while (!behind.empty() && !behind.starts_with(kParameter));
     const std::string_view value =
         WithoutOuterBreaks(rest.substr(key_end + 1, close - key_end - 1));
-    const bool is_string = of == strings.end() ||
-                           std::find(of->second.begin(), of->second.end(), key) != of->second.end();
+    bool is_string = of == strings.end();
+    if (!is_string) {
+      const auto found = of->second.find(key);
+      is_string =
+          found != of->second.end() && !(found->second == StringKind::kOrNull && value == "null");
+    }
     const auto json = ParseJson(value, StatusCode::kInput, "value");
     call.arguments += (call.arguments.empty() ? "{" : ", ") + PythonJsonString(key) + ": " +
                       (is_string || !json.ok() ? PythonJsonString(value) : PythonJson(*json));
@@ -138,6 +143,32 @@ std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std:
   return ToolCallForm{ToolCallForm::Kind::kHermes, open, close};
 }
 
+namespace {
+
+// Adds what a JSON schema allows: "string", "null".
+void AddTypes(const JsonNode& schema, std::set<std::string_view>* types) {
+  const auto add = [&](const JsonNode& type) {
+    if (type.IsString()) types->insert(type.text);
+  };
+  if (const JsonNode* type = schema.Find("type")) {
+    add(*type);
+    for (const JsonNode& one : type->items) add(one);
+  }
+  for (const char* key : {"anyOf", "oneOf"}) {
+    const JsonNode* list = schema.Find(key);
+    for (size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
+      AddTypes(list->items[i], types);
+    }
+  }
+  const JsonNode* values = schema.Find("enum");
+  for (size_t i = 0; values != nullptr && i < values->items.size(); ++i) {
+    if (values->items[i].IsString()) types->insert("string");
+    if (values->items[i].IsNull()) types->insert("null");
+  }
+}
+
+}  // namespace
+
 StringParameters StringParametersOf(const JsonNode& tools) {
   StringParameters found;
   for (const JsonNode& tool : tools.items) {
@@ -145,15 +176,16 @@ StringParameters StringParametersOf(const JsonNode& tools) {
     if (function == nullptr) function = &tool;
     const JsonNode* name = function->Find("name");
     if (name == nullptr || !name->IsString()) continue;
-    std::vector<std::string>& strings = found[name->text];
+    auto& strings = found[name->text];
     const JsonNode* schema = function->Find("parameters");
     const JsonNode* properties = schema == nullptr ? nullptr : schema->Find("properties");
     if (properties == nullptr) continue;
     for (size_t i = 0; i < properties->keys.size(); ++i) {
-      const JsonNode* type = properties->items[i].Find("type");
-      if (type != nullptr && type->IsString() && type->text == "string") {
-        strings.push_back(properties->keys[i]);
-      }
+      std::set<std::string_view> types;
+      AddTypes(properties->items[i], &types);
+      if (!types.contains("string")) continue;
+      strings[properties->keys[i]] =
+          types.contains("null") ? StringKind::kOrNull : StringKind::kAlways;
     }
   }
   return found;

@@ -29,7 +29,9 @@ std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std:
 
 // Functions -> their parameters that take strings. Values of the XML form have no types, so these
 // stay text, whatever they look like.
-using StringParameters = std::map<std::string, std::vector<std::string>, std::less<>>;
+enum class StringKind { kAlways, kOrNull };  // of kOrNull, "null" is no text
+using StringParameters =
+    std::map<std::string, std::map<std::string, StringKind, std::less<>>, std::less<>>;
 // Of OpenAI's "tools".
 StringParameters StringParametersOf(const JsonNode& tools);
 

@@ -5,16 +5,13 @@
 #include <string_view>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 
 namespace kuiper {
 namespace {
 
 constexpr char kName[] = "messages";
-
-Status InputError(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
 
 // A field that is a string, absent or null; nullptr for the latter two.
 StatusOr<const std::string*> OptionalString(const JsonNode& node, const char* key,

@@ -69,11 +69,13 @@ Status ReadConfig(const std::string& text, const std::string& name, TemplateFile
 }  // namespace
 
 StatusOr<TemplateFiles> ParseTemplateFiles(const std::string& jinja,
+                                           const std::string& chat_template_json,
                                            const std::string& tokenizer_config_json,
                                            const std::string& name) {
   TemplateFiles files;
   files.source = jinja;
   if (!jinja.empty()) files.name = name + ": chat_template.jinja";
+  KU_RETURN_IF_ERROR(ReadConfig(chat_template_json, name + ": chat_template.json", &files));
   KU_RETURN_IF_ERROR(ReadConfig(tokenizer_config_json, name + ": tokenizer_config.json", &files));
   return files;
 }

@@ -24,6 +24,7 @@ struct TemplateFiles {
 StatusOr<TemplateFiles> ReadTemplateFiles(const std::string& path);
 // The same from texts that a container carries; "" = absent. `name` stands for the container.
 StatusOr<TemplateFiles> ParseTemplateFiles(const std::string& jinja,
+                                           const std::string& chat_template_json,
                                            const std::string& tokenizer_config_json,
                                            const std::string& name);
 

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
 #include "kuiper/io/bpe_tokenizer.h"
 #include "kuiper/io/spm_tokenizer.h"
@@ -72,6 +73,14 @@ StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json,
                                                          const std::string& name) {
   KU_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseTokenizerSpec(json, config_json, name));
   return BpeTokenizer::Create(std::move(spec), name);
+}
+
+uint64_t Tokenizer::Hash() const {
+  uint64_t hash = kFnv1a64Init;
+  for (int32_t id = 0; id <= max_id(); ++id) {
+    hash = Fnv1a64OfText(Bytes(id), Fnv1a64Byte(IsSpecial(id) ? 1 : 0, hash));
+  }
+  return hash;
 }
 
 std::vector<int32_t> Tokenizer::Encode(std::string_view text) const {

@@ -8,6 +8,7 @@
 #include <span>
 #include <system_error>
 
+#include "kuiper/base/hash.h"
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/manifest.h"
@@ -158,6 +159,7 @@ Status FileWeights::OpenSingleFile(const std::string& path) {
   files_.tokenizer_json = text(kTokenizerKey);
   files_.tokenizer_config_json = text(kTokenizerConfigKey);
   files_.chat_template = text(kChatTemplateKey);
+  files_.chat_template_json = text(kOldChatTemplateKey);
   files_.preprocessor_json = text(kPreprocessorKey);
   files_.video_preprocessor_json = text(kVideoPreprocessorKey);
   return OkStatus();
@@ -256,6 +258,19 @@ void FileWeights::DontNeed(const void* data, size_t bytes) {
   for (const auto& file : maps_) {
     if (file->Contains(data)) return file->Drop(data, bytes, !keeps_cached_);
   }
+}
+
+uint64_t FileWeights::Digest() const {
+  constexpr size_t kSample = 64;
+  uint64_t hash = kFnv1a64Init;
+  for (const auto& [name, item] : items_) {
+    const std::string_view bytes = item.file->Bytes(*item.entry);
+    hash = Fnv1a64OfText(name + " " + item.entry->type->name + " " + ShapeText(item.entry->shape),
+                         hash);
+    hash = Fnv1a64OfText(bytes.substr(0, kSample), hash);
+    hash = Fnv1a64OfText(bytes.substr(bytes.size() / 2, kSample), hash);
+  }
+  return hash;
 }
 
 int64_t FileWeights::file_bytes() const {

@@ -45,6 +45,7 @@ class FileWeights : public WeightSource {
   void Read(const void* data, size_t bytes) override;
   void DontNeed(const void* data, size_t bytes) override;
   void KeepCached() override { keeps_cached_ = true; }
+  uint64_t Digest() const override;
   int64_t file_bytes() const override;
 
  private:

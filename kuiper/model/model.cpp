@@ -68,7 +68,7 @@ class WeightLoader {
                WeightPlacer& placer)
       : options_(options), matrix_type_(matrix_type), source_(source), placer_(placer) {}
 
-  Status Load(const WeightManifest& manifest) {
+  Status Load(const WeightManifest& manifest, bool warn_of_unused) {
     for (const Weight& weight : manifest.weights) {
       bool is_packed = false;
       if (weight.linear != nullptr) {
@@ -77,7 +77,7 @@ class WeightLoader {
       if (!is_packed) KU_RETURN_IF_ERROR(LoadDense(weight));
     }
     placer_.ReadMapped();
-    WarnOfUnused(source_, manifest);
+    if (warn_of_unused) WarnOfUnused(source_, manifest);
     if (!narrowed_.empty()) {
       LogWarning(source_.files().path + ": " + std::to_string(narrowed_.size()) +
                  " matrices are stored in another type and rounded to " + DTypeName(matrix_type_) +
@@ -177,7 +177,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   VisionWeights vision;
   const WeightManifest manifest = ListWeights(opened.config, &weights, &vision);
   WeightLoader loader(options.weights, config.dtype, source, placer);
-  KU_RETURN_IF_ERROR(loader.Load(manifest));
+  KU_RETURN_IF_ERROR(loader.Load(manifest, options.warn_of_unused));
   std::unique_ptr<Model> model(new Model());
   model->buffers_ = placer.TakeBuffers();
   KU_ASSIGN_OR_RETURN(weights.rope, MakeRopeTable(ops.device(), config, context, &model->buffers_));

@@ -23,7 +23,8 @@ struct LoadOptions {
   int max_context = 0;  // positions the RoPE table covers; 0 = the model's limit
   WeightOptions weights;
   MappedWeights mapped = MappedWeights::kRead;
-  int num_threads = 1;  // that copy
+  int num_threads = 1;         // that copy
+  bool warn_of_unused = true;  // tensors that the configuration does not name
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;
 };
 

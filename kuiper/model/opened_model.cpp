@@ -28,7 +28,8 @@ const ModelFiles& OpenedModel::files() const {
 }
 
 uint64_t OpenedModel::Hash() const {
-  return Fnv1a64OfText(files().generation_config_json, Fnv1a64OfText(files().config_json));
+  const std::string text = files().config_json + files().generation_config_json;
+  return Fnv1a64OfText(HashText(source->Digest()), Fnv1a64OfText(text));
 }
 
 namespace {

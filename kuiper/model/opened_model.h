@@ -42,7 +42,8 @@ struct OpenedModel {
   GenerationConfig generation;
 
   const ModelFiles& files() const;
-  // Of the configurations, by which another model can be told from this one.
+  // Of the configurations and WeightSource::Digest, by which another model can be told from this
+  // one.
   uint64_t Hash() const;
   // Looks at all packed matrices, and at the types of the dense ones. kModel when the source lacks
   // what it looks at or holds it otherwise than config.json says.

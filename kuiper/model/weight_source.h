@@ -34,6 +34,7 @@ struct ModelFiles {
   std::string tokenizer_json;         // carried by a packed container only
   std::string tokenizer_config_json;  // carried by a packed container only
   std::string chat_template;          // carried by a packed container only
+  std::string chat_template_json;     // the older file; carried by a packed container only
   // How pictures and videos are scaled; carried by a packed container only.
   std::string preprocessor_json, video_preprocessor_json;
 };
@@ -61,6 +62,9 @@ class WeightSource {
   virtual void Read(const void*, size_t) {}
   // The next program that reads the files is to find them in memory, if nobody else needs it.
   virtual void KeepCached() {}
+  // Of the names, types, shapes and first and middle bytes of all tensors: that of another
+  // checkpoint is another one. 0 when there are no files.
+  virtual uint64_t Digest() const { return 0; }
   // Size of all files that hold weights; 0 when there are none.
   virtual int64_t file_bytes() const = 0;
 };

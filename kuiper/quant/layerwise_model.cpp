@@ -20,8 +20,10 @@ StatusOr<std::unique_ptr<LayerwiseModel>> LayerwiseModel::Open(const std::string
   KU_CHECK(!text.empty());
   std::unique_ptr<LayerwiseModel> model(new LayerwiseModel(ops));
   KU_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
-  opened.config.vision.reset();  // only text runs through the layers
   LoadOptions options;
+  // Only text runs through the layers.
+  options.warn_of_unused = !opened.config.vision.has_value();
+  opened.config.vision.reset();
   options.mapped = MappedWeights::kLeave;
   options.max_context = std::min(kPiece, opened.config.decoder.rope.max_position);
   for (const int32_t id : text) {

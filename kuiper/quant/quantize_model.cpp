@@ -64,7 +64,7 @@ StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& path,
   return source;
 }
 
-// Everything that the result depends on but the bytes of the weights.
+// Everything that the result depends on; of the weights WeightSource::Digest.
 std::string Fingerprint(const Source& source, const QuantizeOptions& options) {
   const QuantizationScheme& s = options.scheme;
   std::string text = source.files->files().config_json;
@@ -75,6 +75,7 @@ std::string Fingerprint(const Source& source, const QuantizeOptions& options) {
     text += ' ';
     text += std::to_string(number);
   }
+  text += ' ' + HashText(source.files->Digest());
   return "kuiper quantize 1 " + HashText(Fnv1a64(options.text, Fnv1a64OfText(text)));
 }
 

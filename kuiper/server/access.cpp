@@ -12,10 +12,11 @@ namespace {
 constexpr size_t kMaxKeyFile = 1 << 20;
 constexpr size_t kMaxRequestId = 128;
 
-// The name without the port.
+// The name without the port. An address with several colons and no brackets has none.
 std::string_view HostName(std::string_view host) {
   if (host.starts_with("[")) return host.substr(0, std::min(host.find(']') + 1, host.size()));
-  return host.substr(0, host.find(':'));
+  const size_t colon = host.find(':');
+  return colon == host.rfind(':') ? host.substr(0, colon) : host;
 }
 
 bool HasKey(const AccessRules& rules, const HttpRequest& request) {
@@ -52,9 +53,15 @@ bool IsRequestId(std::string_view id) {
          });
 }
 
+bool HasJson(const HttpRequest& request) {
+  const std::string* type = request.Header("content-type");
+  return type == nullptr || type->starts_with("application/json") ||
+         type->starts_with("application/x-www-form-urlencoded");
+}
+
 bool IsLoopback(std::string_view host) {
   const std::string_view name = HostName(host);
-  return name == "localhost" || name == "[::1]" || name.ends_with(".localhost") ||
+  return name == "localhost" || name == "[::1]" || name == "::1" || name.ends_with(".localhost") ||
          (name.starts_with("127.") &&
           name.find_first_not_of("0123456789.") == std::string_view::npos);
 }
@@ -89,10 +96,14 @@ ApiError AccessError(Access access) {
 HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request) {
   const std::string* origin = request.Header("origin");
   if (origin == nullptr || rules.cors_origin.empty()) return {};
+  // Libraries of clients send headers of their own: a page that may ask may send any.
+  const std::string* wanted = request.Header("access-control-request-headers");
   return {{"Access-Control-Allow-Origin", rules.cors_origin},
-          {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
+          {"Access-Control-Allow-Headers",
+           wanted != nullptr ? *wanted : "authorization, content-type, x-api-key, x-request-id"},
           {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Vary", "Origin"}};
+          {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
+          {"Vary", "Origin, Access-Control-Request-Headers"}};
 }
 
 StatusOr<std::vector<std::string>> ReadApiKeys(const std::string& path) {

@@ -47,7 +47,7 @@ void AnswerMemory::Keep(uint64_t history, const std::string& text, std::vector<i
     answers_.erase(place->second);
   }
   num_tokens_ += ids.size();
-  answers_.push_front({key, std::move(ids)});
+  answers_.push_front({key, text, std::move(ids)});
   places_[key] = answers_.begin();
   while (num_tokens_ > max_tokens_) {
     num_tokens_ -= answers_.back().ids.size();
@@ -69,7 +69,8 @@ void AnswerMemory::Recall(const TemplateOptions& options, std::vector<Message>* 
   const std::lock_guard lock(mutex_);
   for (const auto& [key, message] : wanted) {
     const auto place = places_.find(key);
-    if (place == places_.end()) continue;
+    // Whatever the key is worth, ids never stand for another text.
+    if (place == places_.end() || place->second->text != message->text) continue;
     answers_.splice(answers_.begin(), answers_, place->second);
     message->ids = place->second->ids;
   }

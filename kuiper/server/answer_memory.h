@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,7 @@ class AnswerMemory {
  private:
   struct Answer {
     uint64_t key;
+    std::string text;
     std::vector<int32_t> ids;
   };
   const size_t max_tokens_;

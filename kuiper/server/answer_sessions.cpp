@@ -1,18 +1,16 @@
 #include "kuiper/server/answer_sessions.h"
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "kuiper/base/log.h"
+#include "kuiper/server/reply_headers.h"
 
 namespace kuiper {
 
 namespace {
-
-constexpr size_t kMaxSecondsToWait = 60;
 
 PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const ApiForm& form,
                        const std::string& text) {
@@ -29,18 +27,6 @@ double SecondsOf(double milliseconds) {
 }
 
 }  // namespace
-
-HttpHeaders JsonHeaders(HttpHeaders headers) {
-  headers.emplace_back("Content-Type", "application/json");
-  return headers;
-}
-
-HttpHeaders EventHeaders(HttpHeaders headers) {
-  headers.emplace_back("Content-Type", "text/event-stream");
-  headers.emplace_back("Cache-Control", "no-cache");
-  headers.emplace_back("X-Accel-Buffering", "no");
-  return headers;
-}
 
 AnswerSessions::AnswerSessions(HttpServer& http, WorkerPool& workers,
                                const ServerSettings& settings, Metrics& metrics)
@@ -61,21 +47,29 @@ void AnswerSessions::Start(int64_t exchange, const ApiForm& form, HttpRequest re
   place->second.form = form;
   place->second.request_id = request_id;
   place->second.headers = std::move(headers);
-  if (num_seats_++ >= model_->config.max_num_seqs + settings_.max_queue) {
-    return Fail(place, MakeError(429, "queue_full",
-                                 "the server has as many requests as it takes; try again later"));
-  }
-  workers_.Add([this, exchange, form, body = std::move(request.body), model = model_] {
-    PreparedOr prepared = PrepareBody(*model, &memory_, form, body);
+  if (num_seats_++ + num_abandoned_ >= max_seats()) return Fail(place, QueueFull());
+  const auto is_gone = std::make_shared<std::atomic<bool>>(false);
+  place->second.preparing = is_gone;
+  workers_.Add([this, exchange, form, body = std::move(request.body), model = model_, is_gone] {
+    PreparedOr prepared = ApiError();
+    if (!*is_gone) prepared = PrepareBody(*model, &memory_, form, body);
     http_.Post([this, exchange, prepared = std::move(prepared)]() mutable {
       OnPrepared(exchange, std::move(prepared));
     });
   });
 }
 
+int AnswerSessions::max_seats() const {
+  return model_->config.max_num_seqs + settings_.max_queue;
+}
+
 void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   const auto place = sessions_.find(exchange);
-  if (place == sessions_.end()) return;  // the client is gone
+  if (place == sessions_.end()) {  // the client is gone
+    --num_abandoned_;
+    return;
+  }
+  place->second.preparing = nullptr;
   if (const ApiError* error = std::get_if<ApiError>(&prepared)) return Fail(place, *error);
   Session& session = place->second;
   session.prepared =
@@ -95,6 +89,8 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   session.writer = session.form.make_writer(wanted, std::move(title), *model_->tokenizer,
                                             settings_.reasoning_field);
   const int num_choices = static_cast<int>(session.parts->choices().size());
+  const int num_others = num_seats_ - session.num_seats;
+  if (num_others > 0 && num_others + num_choices > max_seats()) return Fail(place, QueueFull());
   num_seats_ += num_choices - std::exchange(session.num_seats, num_choices);
   if (wanted.verified.has_value()) {
     loop_->SubmitContiguous(exchange, 1, std::move(requests.back()));
@@ -188,19 +184,11 @@ void AnswerSessions::Fail(Sessions::iterator place, const ApiError& error) {
     ++metrics_.answers[error.status];
     HttpHeaders headers = JsonHeaders(session.headers);
     if (error.status == 429 || error.status == 503) {
-      headers.emplace_back("Retry-After", std::to_string(SecondsToWait()));
+      headers.emplace_back("Retry-After", std::to_string(metrics_.SecondsToWait()));
     }
     http_.Send(exchange, error.status, headers, JsonText(session.form.error(error)) + "\n");
   }
   Erase(place, error.code.empty() ? std::to_string(error.status) : error.code);
-}
-
-// About how long it takes until a place is free, as answers went so far.
-int AnswerSessions::SecondsToWait() const {
-  const Histogram& latency = metrics_.request_latency;
-  if (latency.count() == 0) return 1;
-  const double mean = latency.sum() / static_cast<double>(latency.count());
-  return static_cast<int>(std::clamp(std::ceil(mean), 1.0, double{kMaxSecondsToWait}));
 }
 
 void AnswerSessions::Erase(Sessions::iterator place, const std::string& outcome) {
@@ -216,6 +204,10 @@ void AnswerSessions::Close(const Session& session, const std::string& outcome) {
             " completion_tokens=" + std::to_string(session.parts->num_generated_tokens());
   }
   num_seats_ -= session.num_seats;
+  if (session.preparing != nullptr) {
+    *session.preparing = true;
+    ++num_abandoned_;
+  }
   picture_bytes_ -= session.picture_bytes;
   LogInfo(line);
 }

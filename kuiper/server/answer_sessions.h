@@ -3,6 +3,7 @@
 // of this is called. A client may leave at any moment.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,7 +28,7 @@ struct ApiForm {
   StatusOr<JsonNode> (*convert)(JsonNode body) = nullptr;
   // Absent: Prepare.
   PreparedOr (*prepare)(const ServedModel& model, AnswerMemory* memory, JsonNode body) = nullptr;
-  nlohmann::ordered_json (*error)(const ApiError& error) = ErrorJson;
+  ErrorForm* error = ErrorJson;
   std::unique_ptr<AnswerWriter> (*make_writer)(const PreparedRequest& prepared, AnswerTitle title,
                                                const Tokenizer& tokenizer,
                                                ReasoningField reasoning_field) = nullptr;
@@ -52,6 +53,8 @@ class AnswerSessions {
   // Ends everything with an error.
   void EndAll(const ApiError& error);
 
+  // Answers that run and wait, at most.
+  int max_seats() const;
   bool empty() const { return sessions_.empty() && ended_.empty(); }
   int num_running() const;
   int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
@@ -64,6 +67,8 @@ class AnswerSessions {
     std::string request_id;
     HttpHeaders headers;
     int num_seats = 1;
+    // While a worker has its body: where the worker hears that nobody waits for it any more.
+    std::shared_ptr<std::atomic<bool>> preparing;
     size_t picture_bytes = 0;  // that the engine has of it
     Clock::time_point begin = Clock::now(), last_write = begin, last_token = begin;
     bool has_token = false;
@@ -86,7 +91,6 @@ class AnswerSessions {
   void Remember(const Session& session);
   void Count(const Session& session);
   void Write(int64_t exchange, Session* session, const std::string& text);
-  int SecondsToWait() const;
 
   HttpServer& http_;
   WorkerPool& workers_;
@@ -98,11 +102,8 @@ class AnswerSessions {
   Sessions sessions_;           // by exchange, which is the ticket as well
   std::vector<Session> ended_;  // whose end was written
   int num_seats_ = 0;
+  int num_abandoned_ = 0;     // bodies that workers have of clients who left
   size_t picture_bytes_ = 0;  // of all sessions
 };
-
-// `headers` with those of an answer in JSON, and of a stream of events.
-HttpHeaders JsonHeaders(HttpHeaders headers);
-HttpHeaders EventHeaders(HttpHeaders headers);
 
 }  // namespace kuiper

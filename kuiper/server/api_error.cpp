@@ -52,12 +52,17 @@ ApiError ErrorOf(const Status& status) {
   return error;
 }
 
-ApiError PromptTooLong(int num_tokens, int max_context) {
+ApiError QueueFull() {
+  return MakeError(429, "queue_full",
+                   "the server has as many requests as it takes; try again later");
+}
+
+ApiError PromptTooLong(const std::string& field, int num_tokens, int max_context) {
   ApiError error;
   error.code = ErrorName(StatusCode::kContextExceeded);
   error.message = "This model's maximum context length is " + std::to_string(max_context) +
                   " tokens, but the prompt has " + std::to_string(num_tokens) + " tokens";
-  error.param = "messages";
+  error.param = field;
   error.num_prompt_tokens = num_tokens;
   error.max_context = max_context;
   return error;

@@ -23,12 +23,15 @@ ApiError MakeError(int status, std::string code, std::string message);
 // Of a request that could not be taken. kUnavailable: what was asked for is not done here, code
 // "unsupported".
 ApiError ErrorOf(const Status& status);
-ApiError PromptTooLong(int num_tokens, int max_context);
+ApiError QueueFull();
+ApiError PromptTooLong(const std::string& field, int num_tokens, int max_context);
 
 // "invalid_request_error", "authentication_error"...
 const char* ErrorType(int http_status);
 // {"error": {"message", "type", "param", "code"}}
 nlohmann::ordered_json ErrorJson(const ApiError& error);
+// That, or what another interface has in its place.
+using ErrorForm = nlohmann::ordered_json(const ApiError& error);
 
 // A text of JSON that is valid UTF-8, without line breaks.
 std::string JsonText(const nlohmann::ordered_json& json);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/server/json_fields.h"
 
 namespace kuiper {
@@ -11,10 +12,8 @@ namespace {
 constexpr int kMaxTopLogprobs = 20;
 constexpr size_t kMaxPrompts = 128;
 constexpr size_t kMaxStops = 16;
-
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
+// Of texts of which each prompt of a body gets a copy.
+constexpr size_t kMaxTextBytes = 4096;
 
 Status NotDone(std::string_view field, const std::string& why) {
   return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
@@ -24,7 +23,7 @@ Status NotDone(std::string_view field, const std::string& why) {
 Status TakeBool(JsonNode* body, const char* key, bool* value) {
   const JsonNode node = TakeField(body, key);
   if (node.IsNull()) return OkStatus();
-  if (!node.IsBool()) return Bad(Param(key) + " is not true or false");
+  if (!node.IsBool()) return InputError(Param(key) + " is not true or false");
   *value = node.boolean;
   return OkStatus();
 }
@@ -34,8 +33,8 @@ Status TakeInt(JsonNode* body, const char* key, int min, int max, std::optional<
   if (node.IsNull()) return OkStatus();
   const std::optional<int64_t> number = node.AsInt();
   if (!number.has_value() || *number < min || *number > max) {
-    return Bad(Param(key) + " is not a whole number from " + std::to_string(min) + " to " +
-               std::to_string(max));
+    return InputError(Param(key) + " is not a whole number from " + std::to_string(min) + " to " +
+                      std::to_string(max));
   }
   *value = static_cast<int>(*number);
   return OkStatus();
@@ -68,7 +67,8 @@ Status CheckUndone(JsonNode* body) {
   const JsonNode format = TakeField(body, "response_format");
   if (format.IsNull()) return OkStatus();
   const JsonNode* type = format.Find("type");
-  if (type == nullptr || !type->IsString()) return Bad(Param("response_format") + " has no type");
+  if (type == nullptr || !type->IsString())
+    return InputError(Param("response_format") + " has no type");
   return type->text == "text" ? OkStatus() : NotDone("response_format", kGrammar);
 }
 
@@ -101,14 +101,14 @@ Status TakeStream(JsonNode* body, ApiRequest* request) {
   KU_RETURN_IF_ERROR(TakeBool(body, "stream", &request->stream));
   JsonNode options = TakeField(body, "stream_options");
   if (options.IsNull()) return OkStatus();
-  if (!options.IsObject()) return Bad(Param("stream_options") + " is not an object");
-  if (!request->stream) return Bad(Param("stream_options") + " needs " + Param("stream"));
+  if (!options.IsObject()) return InputError(Param("stream_options") + " is not an object");
+  if (!request->stream) return InputError(Param("stream_options") + " needs " + Param("stream"));
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_usage", &request->include_usage));
   KU_RETURN_IF_ERROR(TakeBool(&options, "continuous_usage_stats", &request->continuous_usage));
   bool padding = false;  // against those who read the length of encrypted chunks
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_obfuscation", &padding));
   if (options.keys.empty()) return OkStatus();
-  return Bad(Param("stream_options." + options.keys[0]) + " is not available");
+  return InputError(Param("stream_options." + options.keys[0]) + " is not available");
 }
 
 Status TakeLogprobs(JsonNode* body, ApiRequest* request) {
@@ -117,7 +117,7 @@ Status TakeLogprobs(JsonNode* body, ApiRequest* request) {
     KU_RETURN_IF_ERROR(TakeBool(body, "logprobs", &request->wants_logprobs));
     KU_RETURN_IF_ERROR(TakeInt(body, "top_logprobs", 0, kMaxTopLogprobs, &top));
     if (top.value_or(0) > 0 && !request->wants_logprobs) {
-      return Bad(Param("top_logprobs") + " needs " + Param("logprobs"));
+      return InputError(Param("top_logprobs") + " needs " + Param("logprobs"));
     }
   } else {
     KU_RETURN_IF_ERROR(TakeInt(body, "logprobs", 0, kMaxTopLogprobs, &top));
@@ -128,7 +128,8 @@ Status TakeLogprobs(JsonNode* body, ApiRequest* request) {
   KU_RETURN_IF_ERROR(
       TakeInt(body, "prompt_logprobs", 0, kMaxTopLogprobs, &request->prompt_logprobs));
   if (request->prompt_logprobs.has_value() && request->stream) {
-    return Bad(Param("prompt_logprobs") + " is of whole answers, not of a " + Param("stream"));
+    return InputError(Param("prompt_logprobs") + " is of whole answers, not of a " +
+                      Param("stream"));
   }
   return OkStatus();
 }
@@ -169,7 +170,7 @@ Status TakeTools(JsonNode* body, ApiRequest* request) {
   if ((choice.IsString() && choice.text == "required") || choice.IsObject()) {
     return NotDone("tool_choice", "there is no constrained decoding; \"auto\" and \"none\" are");
   }
-  return Bad(Param("tool_choice") + " is neither \"auto\" nor \"none\"");
+  return InputError(Param("tool_choice") + " is neither \"auto\" nor \"none\"");
 }
 
 // Puts `value` into chat_template_kwargs, unless the body has it there.
@@ -190,11 +191,11 @@ Status TakeThinking(JsonNode* body, ApiRequest* request) {
   }
   JsonNode think = TakeField(body, "enable_thinking");
   if (!think.IsNull() && !think.IsBool()) {
-    return Bad(Param("enable_thinking") + " is not true or false");
+    return InputError(Param("enable_thinking") + " is not true or false");
   }
   const JsonNode effort = TakeField(body, "reasoning_effort");
   if (!effort.IsNull() && !effort.IsString()) {
-    return Bad(Param("reasoning_effort") + " is not a string");
+    return InputError(Param("reasoning_effort") + " is not a string");
   }
   if (think.IsNull() && effort.text == "none") think.type = JsonNode::Type::kBool;
   if (!think.IsNull()) SetTemplateField(body, "enable_thinking", std::move(think));
@@ -221,11 +222,28 @@ void UseUsualNames(JsonNode* body) {
   SetField(body, "messages", std::move(messages));
 }
 
+Status CheckText(const JsonNode& node, const char* field) {
+  if (node.text.size() <= kMaxTextBytes) return OkStatus();
+  return InputError(Param(field) + " is longer than " + std::to_string(kMaxTextBytes) + " bytes");
+}
+
 Status TakeSalt(JsonNode* body, Request* parameters) {
   const JsonNode salt = TakeField(body, "cache_salt");
-  if (!salt.IsNull() && !salt.IsString()) return Bad(Param("cache_salt") + " is not a string");
+  if (!salt.IsNull() && !salt.IsString())
+    return InputError(Param("cache_salt") + " is not a string");
+  KU_RETURN_IF_ERROR(CheckText(salt, "cache_salt"));
   parameters->cache_salt = salt.text;
   return OkStatus();
+}
+
+Status CheckStops(const JsonNode& body) {
+  const JsonNode* stop = GivenField(body, "stop");
+  if (stop == nullptr) return OkStatus();
+  if (stop->items.size() > kMaxStops) {
+    return InputError(Param("stop") + " holds more than " + std::to_string(kMaxStops) + " strings");
+  }
+  for (const JsonNode& item : stop->items) KU_RETURN_IF_ERROR(CheckText(item, "stop"));
+  return CheckText(*stop, "stop");
 }
 
 // The body's prompts, one each: a string, ids, or a list of either.
@@ -235,7 +253,8 @@ StatusOr<std::vector<JsonNode>> TakePrompts(JsonNode* body) {
   std::vector<JsonNode> prompts;
   if (is_list) {
     if (prompt.items.size() > kMaxPrompts) {
-      return Bad(Param("prompt") + " holds more than " + std::to_string(kMaxPrompts) + " prompts");
+      return InputError(Param("prompt") + " holds more than " + std::to_string(kMaxPrompts) +
+                        " prompts");
     }
     prompts = std::move(prompt.items);
   } else {
@@ -263,12 +282,12 @@ Status ParsePrompts(JsonNode body, const Request& defaults, ApiRequest* request)
 }  // namespace
 
 StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request& defaults) {
-  if (!body.IsObject()) return Bad("the body is not an object");
+  if (!body.IsObject()) return InputError("the body is not an object");
   ApiRequest request;
   request.is_chat = is_chat;
   Request parameters = defaults;
   const JsonNode model = TakeField(&body, "model");
-  if (!model.IsNull() && !model.IsString()) return Bad(Param("model") + " is not a string");
+  if (!model.IsNull() && !model.IsString()) return InputError(Param("model") + " is not a string");
   request.model = model.text;
   DropHarmless(&body);
   KU_RETURN_IF_ERROR(CheckUndone(&body));
@@ -278,21 +297,20 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   KU_RETURN_IF_ERROR(TakeBool(&body, "return_token_ids", &request.return_token_ids));
   KU_RETURN_IF_ERROR(TakeSalt(&body, &parameters));
   if (is_chat) {
-    if (GivenField(body, "messages") == nullptr) return Bad(Param("messages") + " is missing");
-    if (GivenField(body, "prompt") != nullptr) return Bad(Param("prompt") + " is not available");
+    if (GivenField(body, "messages") == nullptr)
+      return InputError(Param("messages") + " is missing");
+    if (GivenField(body, "prompt") != nullptr)
+      return InputError(Param("prompt") + " is not available");
     KU_RETURN_IF_ERROR(TakeTools(&body, &request));
     KU_RETURN_IF_ERROR(TakeThinking(&body, &request));
     UseUsualNames(&body);
   } else {
-    if (GivenField(body, "prompt") == nullptr) return Bad(Param("prompt") + " is missing");
+    if (GivenField(body, "prompt") == nullptr) return InputError(Param("prompt") + " is missing");
     for (const char* field : {"messages", "tools"}) {
-      if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
+      if (GivenField(body, field) != nullptr) return InputError(Param(field) + " is not available");
     }
   }
-  const JsonNode* stop = GivenField(body, "stop");
-  if (stop != nullptr && stop->items.size() > kMaxStops) {
-    return Bad(Param("stop") + " holds more than " + std::to_string(kMaxStops) + " strings");
-  }
+  KU_RETURN_IF_ERROR(CheckStops(body));
   request.has_max_tokens = GivenField(body, "max_tokens") != nullptr ||
                            GivenField(body, "max_completion_tokens") != nullptr;
   TakeNoTokens(&body, request, &parameters);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/token_stream.h"
 #include "kuiper/server/json_fields.h"
@@ -13,10 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
-
 // The rest of a body must be what ParseMessages reads.
 StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, const JsonNode& body) {
   if (!model.has_template) {
@@ -24,7 +21,7 @@ StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, const JsonNode& 
                   Param("messages") + " is not supported: the model has no chat template");
   }
   for (const std::string& key : body.keys) {
-    if (!IsMessagesField(key)) return Bad(Param(key) + " is not available");
+    if (!IsMessagesField(key)) return InputError(Param(key) + " is not available");
   }
   return ParseMessages(body);
 }
@@ -35,6 +32,12 @@ Json NumberOrText(const std::string& text) {
 }
 
 }  // namespace
+
+StatusOr<Json> ComputeBody(Computation compute, const ServedModel& model, const std::string& text) {
+  KU_ASSIGN_OR_RETURN(JsonNode body, ParseJson(text, StatusCode::kInput, "the body"));
+  if (!body.IsObject()) return InputError("the body is not an object");
+  return compute(model, std::move(body));
+}
 
 Json ModelJson(const ServedModel& model, const std::string& name) {
   Json input = Json::array({"text"});
@@ -91,14 +94,14 @@ StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
   JsonNode text = TakeField(&body, "content");
   if (text.IsNull()) text = TakeField(&body, "prompt");
   if (text.IsString()) {
-    if (!body.keys.empty()) return Bad(Param(body.keys[0]) + " is not available");
+    if (!body.keys.empty()) return InputError(Param(body.keys[0]) + " is not available");
     ids = special.boolean ? EncodeRaw(*model.tokenizer, text.text)
                           : model.tokenizer->EncodeWithSpecials(text.text);
   } else if (GivenField(body, "messages") != nullptr) {
     KU_ASSIGN_OR_RETURN(ParsedMessages messages, TakeMessages(model, body));
     KU_ASSIGN_OR_RETURN(ids, EncodeBody(model, std::move(messages)));
   } else {
-    return Bad(Param("content") + " is missing, and so are " + Param("messages"));
+    return InputError(Param("content") + " is missing, and so are " + Param("messages"));
   }
   Json answer = {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.max_context}};
   if (!pieces.boolean) return answer;
@@ -109,11 +112,12 @@ StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
 
 StatusOr<Json> DetokenizeBody(const ServedModel& model, JsonNode body) {
   TakeField(&body, "model");
-  if (GivenField(body, "tokens") == nullptr) return Bad(Param("tokens") + " is not a list");
+  if (GivenField(body, "tokens") == nullptr) return InputError(Param("tokens") + " is not a list");
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TakeIds(&body, "tokens"));
-  if (!body.keys.empty()) return Bad(Param(body.keys[0]) + " is not available");
+  if (!body.keys.empty()) return InputError(Param(body.keys[0]) + " is not available");
   for (const int32_t id : ids) {
-    if (id > model.tokenizer->max_id()) return Bad(Param("tokens") + " holds what is no token id");
+    if (id > model.tokenizer->max_id())
+      return InputError(Param("tokens") + " holds what is no token id");
   }
   // Control tokens are spelled, so that tokenizing the text gives the ids again.
   const std::string text = DecodeTokens(*model.tokenizer, ids, {.skip_special = false});

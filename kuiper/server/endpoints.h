@@ -2,10 +2,17 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "kuiper/server/served_model.h"
 
 namespace kuiper {
+
+// A function of a body that is an object, as those below.
+using Computation = StatusOr<nlohmann::ordered_json> (*)(const ServedModel& model, JsonNode body);
+// What it gives for the text of a body.
+StatusOr<nlohmann::ordered_json> ComputeBody(Computation compute, const ServedModel& model,
+                                             const std::string& text);
 
 nlohmann::ordered_json ModelJson(const ServedModel& model, const std::string& name);
 nlohmann::ordered_json ModelsJson(const ServedModel& model);

@@ -1,5 +1,6 @@
 #include "kuiper/server/http_connection.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -142,7 +143,11 @@ void Connection::Begin(int status, const HttpHeaders& headers) {
 void Connection::Write(std::string_view part) {
   if (part.empty() || is_head_ || closed_) return;
   Put(is_chunked_ ? Chunk(part) : std::string(part));
-  if (pending_.size() + writing_.size() - written_ <= server_.settings.max_unsent) return;
+  // A client cannot have taken what comes at once, however much that is.
+  burst_ += part.size();
+  largest_burst_ = std::max(largest_burst_, burst_);
+  const size_t unsent = pending_.size() + writing_.size() - written_;
+  if (unsent <= server_.settings.max_unsent + largest_burst_) return;
   ++server_.num_slow_readers;
   Gone();
 }
@@ -153,8 +158,7 @@ void Connection::End() {
   server_.exchanges.erase(exchange_);
   exchange_ = 0;
   if (!keep_alive_ && phase_ == Phase::kServing) phase_ = Phase::kLastAnswer;
-  SetDeadline(parser_.has_begun() ? server_.settings.header_timeout
-                                  : server_.settings.idle_timeout);
+  SetIdleDeadline();
   if (!HasUnsent()) OnWritten();
   Advance();
   if (!closed_) Read();
@@ -231,7 +235,10 @@ void Connection::CheckTime(Clock::time_point now) {
     if (exchange_ != 0) ++server_.num_slow_readers;
     return Gone();
   }
+  burst_ = 0;
+  if (!HasUnsent()) largest_burst_ = 0;
   if (exchange_ != 0 || now <= deadline_) return;
+  if (HasUnsent()) return SetIdleDeadline();  // it counts from the end of the answer
   if (phase_ != Phase::kServing || !parser_.has_begun()) return Close();
   Fail(408, "the request took too long to arrive");
 }

@@ -99,6 +99,11 @@ class Connection {
   void Close();
   bool HasUnsent() const { return is_writing_ || !pending_.empty(); }
   void SetDeadline(std::chrono::milliseconds time) { deadline_ = Clock::now() + time; }
+  // Of the next request.
+  void SetIdleDeadline() {
+    SetDeadline(parser_.has_begun() ? server_.settings.header_timeout
+                                    : server_.settings.idle_timeout);
+  }
   void EraseIfDone() {
     if (is_done()) server_.Remove(this);  // destroys this
   }
@@ -108,7 +113,8 @@ class Connection {
   HttpParser parser_;
   std::array<char, 16384> in_;
   std::string writing_, pending_;
-  size_t written_ = 0;  // of writing_
+  size_t written_ = 0;                    // of writing_
+  size_t burst_ = 0, largest_burst_ = 0;  // bytes of a stream since the last tick; while some wait
   bool is_reading_ = false, is_writing_ = false, at_end_ = false, closed_ = false;
   Phase phase_ = Phase::kServing;
   bool is_advancing_ = false;

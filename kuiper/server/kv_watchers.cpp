@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/server/reply_headers.h"
+
 namespace kuiper {
 namespace {
 
@@ -10,8 +12,10 @@ constexpr std::chrono::milliseconds kInterval{250};
 
 }  // namespace
 
-void KvWatchers::Add(int64_t exchange, bool once, HttpHeaders headers) {
+void KvWatchers::Add(int64_t exchange, const HttpRequest& request, HttpHeaders headers) {
+  const bool once = request.query == "once=1";
   if (!once) http_.Begin(exchange, 200, EventHeaders(headers));
+  if (!once && request.method == "HEAD") return http_.End(exchange);
   watchers_[exchange] = {once, std::move(headers)};
   last_ = {};
   OnTick();

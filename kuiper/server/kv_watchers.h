@@ -22,8 +22,8 @@ class KvWatchers {
   }
   bool is_open() const { return view_ != nullptr; }
 
-  // `once`: one picture instead of a stream of them.
-  void Add(int64_t exchange, bool once, HttpHeaders headers);
+  // A stream of pictures, or one with ?once=1.
+  void Add(int64_t exchange, const HttpRequest& request, HttpHeaders headers);
   void Remove(int64_t exchange) { watchers_.erase(exchange); }
   void OnTick();
   void EndAll();

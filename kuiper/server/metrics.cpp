@@ -1,6 +1,7 @@
 #include "kuiper/server/metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace kuiper {
@@ -109,6 +110,13 @@ Metrics::Metrics()
       generation_length(kTokens),
       step_tokens(kTokens),
       hand_over(kSeconds) {}
+
+int Metrics::SecondsToWait() const {
+  constexpr double kMost = 60;
+  if (request_latency.count() == 0) return 1;
+  const double mean = request_latency.sum() / static_cast<double>(request_latency.count());
+  return static_cast<int>(std::clamp(std::ceil(mean), 1.0, kMost));
+}
 
 std::string Metrics::Text(const std::string& prefix, const std::string& model) const {
   Writer w(prefix + ":", "model_name=\"" + Escaped(model) + "\"");

@@ -43,6 +43,8 @@ struct Metrics {
   Histogram time_to_first_token, inter_token_latency, request_latency, queue_time, prefill_time,
       decode_time, prompt_length, generation_length, step_tokens, hand_over;
 
+  // About how long it takes until a place is free, as answers went so far.
+  int SecondsToWait() const;
   // All, with names that begin with "prefix:".
   std::string Text(const std::string& prefix, const std::string& model) const;
 };

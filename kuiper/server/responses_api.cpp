@@ -3,16 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/server/json_fields.h"
 
 namespace kuiper {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
 
 Status NotDone(std::string_view field, const std::string& why) {
   return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
@@ -21,7 +18,7 @@ Status NotDone(std::string_view field, const std::string& why) {
 // A string, or a list of texts of either side and images.
 StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
   if (content.IsString()) return content;
-  if (!content.IsArray()) return Bad(Param("content") + " is neither a string nor a list");
+  if (!content.IsArray()) return InputError(Param("content") + " is neither a string nor a list");
   std::vector<JsonNode> parts;
   for (const JsonNode& part : content.items) {
     const std::string type = TextOfField(part, "type");
@@ -80,7 +77,7 @@ Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
 // {"type": "function", "name", "description", "parameters", "strict"}
 StatusOr<JsonNode> ToolsOf(JsonNode tools) {
   std::vector<JsonNode> list;
-  if (!tools.IsArray()) return Bad(Param("tools") + " is not a list");
+  if (!tools.IsArray()) return InputError(Param("tools") + " is not a list");
   for (JsonNode& tool : tools.items) {
     if (TextOfField(tool, "type") != "function") {
       return NotDone("tools", "the server has none of its own");
@@ -311,10 +308,13 @@ Json ResponsesWriter::Whole(const AnswerParts& parts) const {
 }  // namespace
 
 StatusOr<JsonNode> ChatOfResponses(JsonNode body) {
-  if (!body.IsObject()) return Bad("the body is not an object");
+  if (!body.IsObject()) return InputError("the body is not an object");
   KU_RETURN_IF_ERROR(CheckStateless(&body));
   const JsonNode instructions = TakeField(&body, "instructions"), input = TakeField(&body, "input");
   std::vector<JsonNode> messages;
+  if (!instructions.IsNull() && !instructions.IsString()) {
+    return InputError(Param("instructions") + " is not a string");
+  }
   if (instructions.IsString()) {
     messages.push_back(ObjectNode({{"role", StringNode("system")}, {"content", instructions}}));
   }
@@ -323,10 +323,10 @@ StatusOr<JsonNode> ChatOfResponses(JsonNode body) {
   } else if (input.IsArray()) {
     for (const JsonNode& item : input.items) KU_RETURN_IF_ERROR(AddItem(item, &messages));
   } else {
-    return Bad(Param("input") + " is neither a string nor a list");
+    return InputError(Param("input") + " is neither a string nor a list");
   }
   for (const char* field : {"messages", "n", "beam_width", "logprobs", "prompt_logprobs"}) {
-    if (GivenField(body, field) != nullptr) return Bad(Param(field) + " is not available");
+    if (GivenField(body, field) != nullptr) return InputError(Param(field) + " is not available");
   }
   SetField(&body, "messages", ListNode(std::move(messages)));
   if (JsonNode tools = TakeField(&body, "tools"); !tools.IsNull()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/io/token_stream.h"
 
 namespace kuiper {
@@ -25,11 +26,14 @@ StatusOr<int64_t> ReadPicture(const std::string& where, ContentPart* part,
                   Param("messages") + " is not supported: " + where + " is a video");
   }
   if (!part->text.starts_with("data:")) {
-    return Status(StatusCode::kInput,
-                  where + " is no data: URL; files are not opened and nothing is fetched",
-                  "write data:image/png;base64,... with the bytes");
+    return InputError(Param("messages") + ": " + where +
+                          " is no data: URL; files are not opened and nothing is fetched",
+                      "write data:image/png;base64,... with the bytes");
   }
-  KU_RETURN_IF_ERROR(pictures->Read("", where, part));
+  const Status read = pictures->Read("", where, part);
+  if (!read.ok()) {
+    return Status(read.code(), Param("messages") + ": " + read.message(), read.hint());
+  }
   KU_ASSIGN_OR_RETURN(const VisionInput* picture, pictures->Of(*part));
   return picture->num_tokens();
 }
@@ -119,6 +123,7 @@ PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body
                                        " are allowed"));
   }
   PreparedRequest prepared;
+  const char* field = is_chat ? "messages" : "prompt";
   for (ChatRequest& wanted : api->prompts) {
     StatusOr<Prompt> prompt = PromptOf(model, memory, &wanted, &prepared.history);
     if (!prompt.ok()) return ErrorOf(prompt.status());
@@ -126,7 +131,7 @@ PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body
       prepared.num_image_tokens += static_cast<int>(image.num_tokens());
     }
     const int num_tokens = static_cast<int>(prompt->ids.size());
-    if (num_tokens >= model.max_context) return PromptTooLong(num_tokens, model.max_context);
+    if (num_tokens >= model.max_context) return PromptTooLong(field, num_tokens, model.max_context);
     Request request = MakeRequest(std::move(*prompt), wanted.request);
     const int room = model.max_context - num_tokens;
     if (!api->has_max_tokens) request.max_new_tokens = room;

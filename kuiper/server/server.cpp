@@ -6,8 +6,8 @@
 
 #include "kuiper/base/hash.h"
 #include "kuiper/server/api_forms.h"
-#include "kuiper/server/endpoints.h"
 #include "kuiper/server/page.h"
+#include "kuiper/server/reply_headers.h"
 
 namespace kuiper {
 namespace {
@@ -74,10 +74,10 @@ EngineLoop::Deliver Server::deliver() {
 const std::vector<Server::Route>& Server::Routes() {
   using Answer = void (Server::*)(const Ask&);
   const auto form = [](const char* path, const ApiForm& form) {
-    return Route{"POST", path, &form, nullptr, nullptr};
+    return Route{"POST", path, &form, nullptr, nullptr, true, true, form.error};
   };
-  const auto compute = [](const char* path, Computation compute) {
-    return Route{"POST", path, nullptr, compute, nullptr};
+  const auto compute = [](const char* path, Computation compute, ErrorForm* error = ErrorJson) {
+    return Route{"POST", path, nullptr, compute, nullptr, true, true, error};
   };
   const auto get = [](const char* path, Answer answer) {
     return Route{"GET", path, nullptr, nullptr, answer};
@@ -91,7 +91,7 @@ const std::vector<Server::Route>& Server::Routes() {
       form("/messages", kMessagesForm),
       form("/responses", kResponsesForm),
       form("/kuiper/verify", kVerificationForm),
-      compute("/messages/count_tokens", CountTokensBody),
+      compute("/messages/count_tokens", CountTokensBody, MessagesError),
       compute("/tokenize", TokenizeBody),
       compute("/detokenize", DetokenizeBody),
       compute("/apply-template", ApplyTemplateBody),
@@ -123,7 +123,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     if (!fits) continue;
     const std::string& method = ask->request.method;
     if (method == route.method || (method == "HEAD" && route.method == std::string("GET"))) {
-      if (is_prefix) ask->model = path.substr(of.size());
+      if (is_prefix) ask->model = PercentDecoded(std::string_view(path).substr(of.size()));
       return &route;
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
@@ -155,11 +155,7 @@ bool Server::MayAsk(const Ask& ask, const Route& route) {
     Refuse(ask, MakeError(503, "draining", "the server is shutting down"));
     return false;
   }
-  // What curl -d says of its own accord is taken for JSON, too: a page of another origin cannot
-  // send it unnoticed, its origin is checked.
-  const std::string* type = ask.request.Header("content-type");
-  if (is_work && type != nullptr && !type->starts_with("application/json") &&
-      !type->starts_with("application/x-www-form-urlencoded")) {
+  if (is_work && !HasJson(ask.request)) {
     Refuse(ask, MakeError(415, "unsupported_media_type", "the body must be application/json"));
     return false;
   }
@@ -175,7 +171,9 @@ void Server::OnRequest(int64_t exchange, HttpRequest request) {
   ask.headers = CorsHeaders(settings_.access, ask.request);
   ask.headers.emplace_back("X-Request-Id", ask.id);
   const Route* route = FindRoute(&ask);
-  if (route == nullptr || !MayAsk(ask, *route)) return;
+  if (route == nullptr) return;
+  ask.error = route->error;
+  if (!MayAsk(ask, *route)) return;
   if (route->form != nullptr) {
     sessions_.Start(exchange, *route->form, std::move(ask.request), ask.id, std::move(ask.headers));
   } else if (route->compute != nullptr) {
@@ -215,12 +213,12 @@ void Server::Reply(const Ask& ask, int status, const Json& body) {
   ++metrics_.answers[status];
   HttpHeaders headers = JsonHeaders(ask.headers);
   if (status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (status == 503) headers.emplace_back("Retry-After", "1");
+  if (status == 429 || status == 503) headers.emplace_back("Retry-After", "1");
   http_.Send(ask.exchange, status, headers, JsonText(body) + "\n");
 }
 
 void Server::Refuse(const Ask& ask, const ApiError& error) {
-  Reply(ask, error.status, ErrorJson(error));
+  Reply(ask, error.status, ask.error(error));
 }
 
 void Server::Models(const Ask& ask) {
@@ -269,30 +267,23 @@ void Server::GetMetrics(const Ask& ask) {
 }
 
 void Server::Compute(Ask ask, Computation compute) {
+  if (num_computing_ >= sessions_.max_seats()) return Refuse(ask, QueueFull());
+  ++num_computing_;
   workers_.Add([this, ask = std::move(ask), compute, model = &*model_] {
-    StatusOr<JsonNode> body = ParseJson(ask.request.body, StatusCode::kInput, "the body");
-    StatusOr<Json> answer = Json();
-    if (!body.ok()) {
-      answer = body.status();
-    } else if (!body->IsObject()) {
-      answer = Status(StatusCode::kInput, "the body is not an object");
-    } else {
-      answer = compute(*model, std::move(*body));
-    }
-    http_.Post([this, ask, answer = std::move(answer)] {
+    http_.Post([this, ask, answer = ComputeBody(compute, *model, ask.request.body)] {
+      --num_computing_;
       if (answer.ok()) return Reply(ask, 200, *answer);
       Refuse(ask, ErrorOf(answer.status()));
     });
   });
 }
 
-// A stream of pictures, or one with ?once=1.
 void Server::WatchKv(const Ask& ask) {
   if (!watchers_.is_open()) {
     return Refuse(ask, MakeError(404, "not_found", "the KV cache is not watched"));
   }
   ++metrics_.answers[200];
-  watchers_.Add(ask.exchange, ask.request.query == "once=1", ask.headers);
+  watchers_.Add(ask.exchange, ask.request, ask.headers);
 }
 
 }  // namespace kuiper

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kuiper/server/answer_sessions.h"
+#include "kuiper/server/endpoints.h"
 #include "kuiper/server/kv_watchers.h"
 #include "kuiper/server/server_settings.h"
 #include "kuiper/server/service_manager.h"
@@ -43,8 +44,8 @@ class Server : public HttpHandler {
     std::string id;       // of the request
     HttpHeaders headers;  // of the answer
     std::string model;    // of GET /v1/models/NAME
+    ErrorForm* error = ErrorJson;
   };
-  using Computation = StatusOr<nlohmann::ordered_json> (*)(const ServedModel& model, JsonNode body);
   // Answered in one of three ways.
   struct Route {
     const char* method = "";
@@ -54,6 +55,7 @@ class Server : public HttpHandler {
     void (Server::*answer)(const Ask& ask) = nullptr;  // at once
     bool needs_key = true;
     bool needs_model = true;
+    ErrorForm* error = ErrorJson;
   };
   static const std::vector<Route>& Routes();
 
@@ -89,7 +91,8 @@ class Server : public HttpHandler {
   EngineLoop* stopped_loop_ = nullptr;  // that ends with the run
   std::string id_prefix_;
   int64_t next_id_ = 1;
-  WorkerPool workers_;  // last: its jobs use what is above
+  int num_computing_ = 0;  // bodies that workers have, beside those of sessions
+  WorkerPool workers_;     // last: its jobs use what is above
 };
 
 }  // namespace kuiper

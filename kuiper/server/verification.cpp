@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/engine/run_comparison.h"
 #include "kuiper/server/json_fields.h"
@@ -12,24 +13,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Status Bad(const std::string& message) {
-  return Status(StatusCode::kInput, message);
-}
-
 // The ids of the answer, and of its prompt where they are told.
 struct ToldIds {
   std::vector<int32_t> answer, prompt;
 };
 
 StatusOr<ToldIds> TakeToldIds(JsonNode* body) {
-  if (!body->IsObject()) return Bad("the body is not an object");
+  if (!body->IsObject()) return InputError("the body is not an object");
   if (GivenField(*body, "messages") == nullptr && GivenField(*body, "prompt") == nullptr) {
     RenameField(body, "prompt_token_ids", "prompt");
   }
   ToldIds told;
   KU_ASSIGN_OR_RETURN(told.answer, TakeIds(body, "token_ids"));
   KU_ASSIGN_OR_RETURN(told.prompt, TakeIds(body, "prompt_token_ids"));
-  if (told.answer.empty()) return Bad(Param("token_ids") + " is missing: the ids of the answer");
+  if (told.answer.empty())
+    return InputError(Param("token_ids") + " is missing: the ids of the answer");
   for (const char* how_it_was_told : {"stream", "stream_options", "return_token_ids"}) {
     TakeField(body, how_it_was_told);
   }
@@ -39,14 +37,14 @@ StatusOr<ToldIds> TakeToldIds(JsonNode* body) {
 Status CheckOneAnswer(const PreparedRequest& prepared) {
   const Request& request = prepared.requests.at(0);
   if (prepared.requests.size() > 1 || request.num_samples > 1) {
-    return Bad(Param("n") + " must be 1: one answer is verified at a time");
+    return InputError(Param("n") + " must be 1: one answer is verified at a time");
   }
   if (request.beam_width > 1) {
     return Status(StatusCode::kUnavailable,
                   Param("beam_width") + " is not supported: logits of beams are not kept");
   }
   if (request.sampling.temperature > 0 && request.sampling.seed == kRandomSeed) {
-    return Bad(Param("seed") + " is missing: which tokens were drawn depends on it");
+    return InputError(Param("seed") + " is missing: which tokens were drawn depends on it");
   }
   return OkStatus();
 }
@@ -117,7 +115,9 @@ PreparedOr PrepareVerification(const ServedModel& model, AnswerMemory* memory, J
   Request& request = prepared->requests[0];
   if (!told->prompt.empty()) request.prompt = std::move(told->prompt);
   const int num_tokens = static_cast<int>(request.prompt.size());
-  if (num_tokens >= model.max_context) return PromptTooLong(num_tokens, model.max_context);
+  if (num_tokens >= model.max_context) {
+    return PromptTooLong(is_chat ? "messages" : "prompt", num_tokens, model.max_context);
+  }
   request.reasoning_budget = ReasoningBudgetOf(request, model.max_context);
   request.max_new_tokens = static_cast<int>(told->answer.size());
   request.digest_logits = true;

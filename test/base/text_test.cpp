@@ -35,5 +35,11 @@ TEST(NearestName, IsOneOfTheNamesOrNone) {
   EXPECT_EQ(NearestName("run", {}), "");
 }
 
+TEST(DidYouMean, EndsAMessageOrIsNothing) {
+  EXPECT_EQ(DidYouMean("rnu", {"run", "chat"}), "; did you mean run?");
+  EXPECT_EQ(DidYouMean("rnu", {"run", "chat"}, "--"), "; did you mean --run?");
+  EXPECT_EQ(DidYouMean("serve", {"run", "chat"}, "--"), "");
+}
+
 }  // namespace
 }  // namespace kuiper

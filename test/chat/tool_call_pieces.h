@@ -12,7 +12,8 @@ namespace kuiper::test {
 // All that the parser finds. The function f has a parameter s that takes a string.
 inline ToolCallParser::Delta ParseCalls(ToolCallForm::Kind kind,
                                         const std::vector<std::string_view>& pieces) {
-  ToolCallParser parser({.kind = kind}, {{"f", {"s"}}});
+  ToolCallParser parser({.kind = kind},
+                        {{"f", {{"s", StringKind::kAlways}, {"o", StringKind::kOrNull}}}});
   ToolCallParser::Delta all;
   const auto add = [&](ToolCallParser::Delta delta) {
     all.text += delta.text;

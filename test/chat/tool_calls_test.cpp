@@ -87,6 +87,12 @@ TEST(ToolCalls, XmlValuesAreStringsWhereTheSchemaSaysSo) {
               "<parameter=l>\n[1, \"a\"]\n</parameter>\n<parameter=t>\nnot JSON\n</parameter>\n"
               "</function>"),
          "", {{"f", R"({"s": "12", "n": 12, "l": [1, "a"], "t": "not JSON"})"}});
+  Expect(kXml,
+         Call("<function=f>\n<parameter=s>null</parameter>\n<parameter=o>null</parameter>\n"
+              "</function>\n"),
+         "", {{"f", R"({"s": "null", "o": null})"}});
+  Expect(kXml, Call("<function=f>\n<parameter=o>12</parameter>\n</function>"), "",
+         {{"f", R"({"o": "12"})"}});
   Expect(kXml, Call("<function=g>\n<parameter=n>\n12\n</parameter>\n</function>"), "",
          {{"g", R"({"n": "12"})"}});
   Expect(kXml, Call("<function=f>\n</function>"), "", {{"f", "{}"}});
@@ -115,11 +121,19 @@ TEST(ToolCalls, TheFormIsFoundInTheTemplatesCall) {
 TEST(ToolCalls, StringParametersComeFromTheSchema) {
   const auto tools = ParseJson(
       R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
-          "properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "x": {}}}}},
+          "properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "x": {},
+                         "any": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                         "list": {"type": ["null", "string"]}, "words": {"enum": ["a", "b"]},
+                         "no": {"oneOf": [{"type": "integer"}, {"enum": [1, null]}]}}}}},
           {"name": "g"}, {"function": {"name": 3}}])",
       StatusCode::kInput, "tools");
   ASSERT_TRUE(tools.ok());
-  EXPECT_EQ(StringParametersOf(*tools), (StringParameters{{"f", {"s"}}, {"g", {}}}));
+  EXPECT_EQ(StringParametersOf(*tools), (StringParameters{{"f",
+                                                           {{"s", StringKind::kAlways},
+                                                            {"any", StringKind::kOrNull},
+                                                            {"list", StringKind::kOrNull},
+                                                            {"words", StringKind::kAlways}}},
+                                                          {"g", {}}}));
 }
 
 }  // namespace

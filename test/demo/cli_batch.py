@@ -2,7 +2,9 @@
 import json
 import os
 import random
+import shutil
 import signal
+import struct
 import subprocess
 import time
 
@@ -326,6 +328,20 @@ class Batch(CliTest):
             with open(output, "rb") as f:
                 self.assertEqual(f.read(), first)
         self.batch(requests, "--max-num-seqs", "1", "--threads", "1", "--no-prefix-cache")
+
+    def test_an_output_of_other_weights_is_refused(self):
+        other = os.path.join(self.dir, "other")
+        shutil.copytree(self.qwen3, other)
+        weights = os.path.join(other, "model.safetensors")
+        requests = lines_of(chat("a", "x", max_tokens=1))
+        self.batch(requests, run=lambda *a, **kw: self.ok(other, *a[1:], **kw))
+        with open(weights, "r+b") as f:
+            f.seek(8 + struct.unpack("<Q", f.read(8))[0])
+            byte = f.read(1)[0]
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([byte ^ 1]))  # of the first tensor
+        self.batch(requests, run=lambda *a, **kw: self.fails(
+            5, other, *a[1:], message="of another model or of other settings", **kw))
 
     def test_every_cut_of_the_output_is_completed_to_the_same_bytes(self):
         requests = lines_of(*self.mixed_requests(4), "nonsense")

@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import subprocess
+import time
 
 from cli_harness import ARGS, CliTest, default_signals, program
 
@@ -47,7 +48,7 @@ class Chat(CliTest):
                          stdin=script)
         self.assertEqual(r.rc, 6, r.err)
         self.assertEqual(len(self.answers(r.out)), 2)
-        self.assertIn("in 1 turns", r.err)
+        self.assertIn("in 1 turn", r.err)
 
     def test_failed_commands_set_the_exit_code(self):
         for command, rc, error in ((b"/nonsense", 2, "unknown command /nonsense"),
@@ -191,7 +192,7 @@ class Chat(CliTest):
 
     def test_history_limit_is_announced(self):
         r = self.qwen3_run(*self.ARGS, "--max-history", "1", stdin="a\nb\nc\n")
-        self.assertRegex(r.err, r"(?m)^note: history keeps 1 turns .*dropped the oldest 1$")
+        self.assertRegex(r.err, r"(?m)^note: history keeps 1 turn .*dropped the oldest 1$")
 
     def test_overflow_drops_whole_turns(self):
         script = "one two three four\n" * 6
@@ -245,8 +246,33 @@ class Chat(CliTest):
 
     def test_a_session_without_turns_leaves_no_file(self):
         session = self.path("s.json")
-        self.qwen3_run(*self.ARGS, "--session", session, stdin="/help\n")
+        self.qwen3_run(*self.ARGS, "--session", session, stdin="/help\n/clear\n")
         self.assertFalse(os.path.exists(session))
+
+    def test_an_answer_without_a_token_is_not_saved(self):
+        session = self.path("s.json")
+        p = Process([program("qwen3_infer"), self.qwen3, "-f", self.path("long", "word " * 1900), "--device", "cpu",
+                     "--threads", "1", "--session", session])
+        p.wait_for_line(b"KVCache")
+        time.sleep(0.3)  # the prompt takes two seconds; too early or too late proves nothing, and is no failure
+        p.p.send_signal(signal.SIGINT)
+        p.finish(b"")
+        if os.path.exists(session) and os.path.getsize(session) > 0:
+            with open(session) as f:
+                self.assertNotIn("", [m["content"] for m in json.load(f)["messages"]])
+
+    def test_a_session_is_as_the_chat_was_left(self):
+        session, other = self.path("s.json"), self.path("other.json")
+
+        def left_by(script):
+            self.qwen3_run("-i", "-n", "3", "--session", session, stdin=script)
+            with open(session) as f:
+                return [m["content"] for m in json.load(f)["messages"] if m["role"] == "user"]
+
+        self.assertEqual(left_by("Hi\nAgain\n/save %s\n" % other), ["Hi", "Again"])
+        self.assertEqual(left_by("/clear\n"), [])
+        self.assertEqual(left_by("New\n"), ["New"])
+        self.assertEqual(left_by("/load %s\n" % other), ["Hi", "Again"])
 
     def test_byte_order_marks_are_not_part_of_the_text(self):
         session = self.path("s.json")

@@ -59,6 +59,17 @@ class Quantize(CliTest):
                 checked = self.ok(awq, "-p", question, "--device", "cpu", "--verify-paged", "--kv-cache-dtype", kv)
                 self.assertIn("identical: ", checked.out + checked.err)
 
+    def test_what_reads_pictures_is_copied(self):
+        sees = os.path.join(os.path.dirname(self.qwen3), "tiny-qwen3-vl")
+        out = self.path("out")
+        r = self.quantize(sees, out, "--limit", "256")
+        self.assertNotIn("warning", r.err)
+        with open(os.path.join(out, "model.safetensors.index.json")) as f:
+            names = json.load(f)["weight_map"]
+        self.assertIn("model.visual.blocks.0.attn.proj.weight", names)
+        self.assertIn("model.language_model.layers.0.mlp.down_proj.weight_packed", names)
+        self.ok("run", out, "-p", "What is 2 + 3?", "--device", "cpu", "-n", "4", name="kuiper")
+
     def test_awq_is_nearer_than_rounding(self):
         errors = []
         for method in ("awq", "rtn"):

@@ -185,6 +185,15 @@ class Pack(CliTest):
         args = ("--device", "cpu", "-p", "Hello", "-n", "8", "-q")
         self.assertEqual(self.ok(packed, *args).out, self.ok(self.qwen3, *args).out)
 
+    def test_the_older_file_of_a_template_is_packed(self):
+        folder, packed = os.path.join(self.dir, "model"), self.path("m.bin")
+        shutil.copytree(self.qwen3, folder)
+        with open(os.path.join(folder, "chat_template.json"), "w") as f:
+            json.dump({"chat_template": "of its own: {{ messages[0].content }}"}, f)
+        self.ok(folder, packed, name="kuiper_pack")
+        for model in (folder, packed):
+            self.assertEqual(self.ok(model, "-p", "Hello", "--print-prompt").out, "of its own: Hello")
+
     def test_failures(self):
         self.fails(2, self.qwen3, name="kuiper_pack", message="too few arguments")
         self.fails(3, "/m/x", self.path("o"), name="kuiper_pack", message="model file not found")

@@ -31,12 +31,12 @@ TEST(Access, KeysOfEitherHeader) {
 TEST(Access, PagesOfOtherHostsMayNotAskTheLoopback) {
   const AccessRules rules;
   const auto check = [&](const HttpRequest& request) { return CheckAccess(rules, request, true); };
-  for (const char* host :
-       {"localhost", "localhost:8000", "127.0.0.1:1", "127.1.2.3", "[::1]:80", "a.localhost"}) {
+  for (const char* host : {"localhost", "localhost:8000", "127.0.0.1:1", "127.1.2.3", "[::1]:80",
+                           "::1", "a.localhost"}) {
     EXPECT_EQ(check(With({{"host", host}})), Access::kAllowed) << host;
   }
-  for (const char* host :
-       {"evil.example", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]"}) {
+  for (const char* host : {"evil.example", "127.0.0.1.evil.example", "", "localhost.evil", "[::2]",
+                           "::2", "::1:evil"}) {
     EXPECT_EQ(check(With({{"host", host}})), Access::kWrongHost) << host;
   }
   EXPECT_EQ(check(With({})), Access::kWrongHost);
@@ -61,6 +61,24 @@ TEST(Access, OriginsAreTheServersOwnOrTheOneThatIsGiven) {
   EXPECT_EQ(check("https://evil.example"), Access::kWrongOrigin);
   rules.cors_origin = std::string("*");
   EXPECT_EQ(check("https://evil.example"), Access::kAllowed);
+}
+
+TEST(Access, PagesOfTheAllowedOriginMaySendAnyHeader) {
+  AccessRules rules;
+  const HttpRequest asks =
+      With({{"origin", "https://app.example"},
+            {"access-control-request-headers", "x-stainless-os, anthropic-version"}});
+  EXPECT_TRUE(CorsHeaders(rules, asks).empty());
+  rules.cors_origin = "https://app.example";
+  const auto allowed = [&](const HttpRequest& request) {
+    for (const auto& [name, value] : CorsHeaders(rules, request)) {
+      if (name == "Access-Control-Allow-Headers") return value;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(allowed(asks), "x-stainless-os, anthropic-version");
+  EXPECT_NE(allowed(With({{"origin", "https://app.example"}})).find("authorization"),
+            std::string::npos);
 }
 
 TEST(Access, TextsAreEqualOnlyAsAWhole) {

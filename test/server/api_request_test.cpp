@@ -81,7 +81,7 @@ TEST(ApiRequest, ToolsAndTheirChoice) {
   const ApiRequest request = Good(Chat(tools + R"(, "parallel_tool_calls": false)"));
   EXPECT_TRUE(request.reads_tool_calls);
   EXPECT_FALSE(request.parallel_tool_calls);
-  EXPECT_EQ(request.string_parameters.at("f"), (std::vector<std::string>{"s"}));
+  EXPECT_EQ(request.string_parameters, (StringParameters{{"f", {{"s", StringKind::kAlways}}}}));
   EXPECT_EQ(request.prompts[0].messages.tools_json.size(), 1u);
   const ApiRequest none = Good(Chat(tools + R"(, "tool_choice": "none")"));
   EXPECT_FALSE(none.reads_tool_calls);

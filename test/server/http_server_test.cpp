@@ -17,8 +17,10 @@ namespace {
 using test::Eventually;
 using test::RawClient;
 
-// Answers "/echo" with the body, "/stream/N" with N parts; "/wait" never; "/flood" as fast as it
-// can.
+constexpr size_t kLargePart = 1 << 20;
+
+// Answers "/echo" with the body, "/stream/N" with N parts, "/large" with three large ones at once;
+// "/wait" never; "/flood" as fast as it can.
 class Echo : public HttpHandler {
  public:
   void OnRequest(int64_t exchange, HttpRequest request) override {
@@ -28,6 +30,10 @@ class Echo : public HttpHandler {
     } else if (request.path.starts_with("/stream/")) {
       server->Begin(exchange, 200, {});
       for (int i = std::stoi(request.path.substr(8)); i > 0; --i) server->Write(exchange, "part.");
+      server->End(exchange);
+    } else if (request.path == "/large") {
+      server->Begin(exchange, 200, {});
+      for (int i = 0; i < 3; ++i) server->Write(exchange, std::string(kLargePart, 'x'));
       server->End(exchange);
     } else if (request.path == "/flood") {
       server->Begin(exchange, 200, {});
@@ -223,6 +229,29 @@ TEST_F(HttpServerTest, AReaderThatDoesNotReadIsEnded) {
   EXPECT_EQ(other.Ask("POST", "/echo", "x").body, "x") << "nobody else waits";
   EXPECT_TRUE(Eventually([&] { return handler_.num_gone == 1; }));
   EXPECT_EQ(Call([&] { return server_->num_slow_readers(); }), 1);
+}
+
+TEST_F(HttpServerTest, WhatComesAtOnceIsNotTheFaultOfTheReader) {
+  HttpSettings settings;
+  settings.send_buffer = 4096;
+  settings.max_unsent = 100000;
+  Start(settings);
+  RawClient reader(server_->port());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(reader.Ask("GET", "/large").body.size(), 3 * kLargePart);
+  }
+  EXPECT_EQ(Call([&] { return server_->num_slow_readers(); }), 0);
+}
+
+TEST_F(HttpServerTest, TheTimeBetweenRequestsBeginsBehindTheAnswer) {
+  HttpSettings settings;
+  settings.send_buffer = 4096;
+  settings.idle_timeout = std::chrono::milliseconds(100);
+  Start(settings);
+  RawClient reader(server_->port(), 4096);
+  reader.Send("GET /large HTTP/1.1\r\n\r\n");
+  std::this_thread::sleep_for(5 * settings.idle_timeout);
+  EXPECT_EQ(reader.ReadAnswer().body.size(), 3 * kLargePart);
 }
 
 TEST_F(HttpServerTest, TooManyConnectionsAreRefused) {

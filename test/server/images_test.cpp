@@ -160,6 +160,8 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
     EXPECT_EQ(answer.status, 400) << content;
     const Json error = Json::parse(answer.body)["error"];
     EXPECT_EQ(error["code"], code) << error;
+    const bool is_of_parts = code != "context_length_exceeded";
+    EXPECT_EQ(error["param"], is_of_parts ? Json("messages") : Json()) << error;
     EXPECT_NE(error["message"].get<std::string>().find(why), std::string::npos) << error;
   };
   refused(Json::array({ImagePart("http://127.0.0.1/x.png")}), "invalid_value",

@@ -47,6 +47,7 @@ TEST(ResponsesApi, BodiesBecomeChats) {
 TEST(ResponsesApi, WrongBodies) {
   for (const char* bad :
        {"[]", "{}", R"({"input": 3})", R"({"input": "x", "n": 2})",
+        R"({"input": "x", "instructions": ["y"]})",
         R"({"input": [{"role": "user", "content": 3}]})", R"({"input": "x", "tools": 3})"}) {
     EXPECT_EQ(Convert(bad).status().code(), StatusCode::kInput) << bad;
   }

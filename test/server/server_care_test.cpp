@@ -204,11 +204,49 @@ TEST(ServerCare, TooManyRequestsAreToldToWait) {
   EXPECT_TRUE(Eventually([&] { return served.Chat({}).status == 200; }));
 }
 
+TEST(ServerCare, EachAnswerOfARequestTakesAPlace) {
+  ServerSettings settings;
+  settings.max_queue = 2;
+  EngineConfig config;
+  config.max_num_seqs = 2;
+  ServedEngine served(config, settings);
+  auto held = served.Hold();
+  RawClient first(served.port()), second(served.port()), third(served.port());
+  const auto waiting = [&] {
+    return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}");
+  };
+  first.Send(Post(Endless({{"n", 3}, {"temperature", 1}}).dump()));
+  EXPECT_TRUE(Eventually([&] { return waiting() == 1; }));
+  second.Send(Post(Endless({{"n", 2}, {"temperature", 1}}).dump()));
+  const auto refused = second.ReadAnswer();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "queue_full");
+  third.Send(Post(Endless().dump()));
+  EXPECT_TRUE(Eventually([&] { return waiting() == 2; })) << "one place is left";
+}
+
+TEST(ServerCare, AHeadOfAStreamEnds) {
+  ServedEngine served;
+  RawClient client(served.port());
+  client.Send("HEAD /kuiper/kv HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_NE(client.ReadTo("\r\n\r\n").find("text/event-stream"), std::string::npos);
+  EXPECT_EQ(client.Ask("GET", "/health").status, 200);
+}
+
+TEST(ServerCare, NamesOfModelsMayBeEscaped) {
+  ServedEngine served;
+  EXPECT_EQ(served.Ask("GET", "/v1/models/t%69ny").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/v1/models/t%2569ny").status, 404);
+}
+
 TEST(ServerCare, KeysAreAskedFor) {
   ServerSettings settings;
   settings.access.api_keys = {"secret"};
   ServedEngine served({}, settings);
   EXPECT_EQ(served.Ask("GET", "/v1/models").status, 401);
+  const auto messages = served.Ask("POST", "/v1/messages", "{}");
+  EXPECT_EQ(messages.status, 401);
+  EXPECT_EQ(Json::parse(messages.body)["type"], "error") << "in the form of the interface";
   EXPECT_EQ(served.Ask("GET", "/v1/models", "", "Authorization: Bearer secret\r\n").status, 200);
   EXPECT_EQ(served.Ask("GET", "/v1/models", "", "X-Api-Key: secret\r\n").status, 200);
   for (const char* path : {"/health", "/metrics", "/ping", "/version"}) {
