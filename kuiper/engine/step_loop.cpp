@@ -157,8 +157,9 @@ void StepLoop::EndWithoutMemory(const Status& prepared, StepPlan* plan) {
   const auto is_there = [this](int32_t page) { return page < storage_.usable_end(); };
   std::map<int64_t, Status> errors;
   for (const StepPlan::Entry& entry : plan->entries) {
-    const std::vector<int32_t>& pages = scheduler_.Find(entry.sequence)->pages;
-    if (!std::ranges::all_of(pages, is_there)) errors.emplace(entry.sequence, prepared);
+    const Sequence* seq = scheduler_.Find(entry.sequence);
+    if (seq == nullptr || std::ranges::all_of(seq->pages, is_there)) continue;
+    errors.emplace(entry.sequence, prepared);
   }
   std::erase_if(plan->copies, [&](const StepPlan::PageCopy& copy) {
     return !is_there(copy.from) || !is_there(copy.to);
