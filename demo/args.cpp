@@ -154,7 +154,7 @@ class Parser {
       value =
           next_ < args_.size() && IsNamed(flag, args_[next_]) ? args_[next_++] : flag.bare_value;
     } else if (!value.has_value()) {
-      KU_ASSIGN_OR_RETURN(value, NextValue(spelled));
+      KU_ASSIGN_OR_RETURN(value, NextValue(spelled, flag.value_name == "FLAGS"));
     }
     if (spelling.takes_bool) {
       KU_ASSIGN_OR_RETURN(const bool on, ParseSwitch(spelled, *value));
@@ -181,12 +181,12 @@ class Parser {
   }
 
   // The next argument, unless it is plainly another option whose own value was forgotten.
-  StatusOr<std::string> NextValue(const std::string& spelled) {
+  StatusOr<std::string> NextValue(const std::string& spelled, bool takes_options) {
     if (next_ == args_.size() || args_[next_] == "--")
       return InvalidArgument(spelled + " needs a value");
     const std::string& value = args_[next_];
     const std::string name = value.substr(0, value.find('='));
-    if (IsOption(name)) {
+    if (!takes_options && IsOption(name)) {
       return InvalidArgument(spelled + " needs a value, but " + name + " follows",
                              "write " + spelled + "=" + value + " if that is the value");
     }

@@ -20,6 +20,7 @@
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/hash.h"
+#include "kuiper/base/text.h"
 #include "kuiper/chat/chat_response.h"
 #include "kuiper/chat/parameters.h"
 
@@ -34,8 +35,8 @@ constexpr int kPatienceMs = 1000;
 // What a run returns whose answers are all there.
 int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
   if (num_failed == 0) return kExitOk;
-  run.console.Warning(std::to_string(num_failed) + " of " + std::to_string(num_requests) +
-                      " requests failed: their answers have an \"error\"");
+  run.console.Warning(std::to_string(num_failed) + " of " + Counted(num_requests, "request") +
+                      " failed: see \"error\" in the answers");
   return run.options.strict || num_failed == num_requests ? kExitInternal : kExitOk;
 }
 
@@ -198,7 +199,7 @@ std::string BatchJob::ProgressText() const {
   if (input_.count() > 0) text += '/' + std::to_string(input_.count());
   const KvStats kv = engine_.kv_stats();
   return text +
-         Format(" requests, %ld failed, %.1f tokens/s, KV %d%%", num_failed_,
+         Format(", %ld failed, %.1f tokens/s, KV %d%%", num_failed_,
                 static_cast<double>(num_tokens_) / seconds,
                 kv.pages_total > 0 ? 100 * kv.pages_used / kv.pages_total : 0) +
          TimeLeft(done, seconds);
@@ -215,10 +216,10 @@ std::string BatchJob::TimeLeft(int64_t done, double seconds) const {
 void BatchJob::Summarise() const {
   const double seconds = SecondsSince(begin_);
   run_.console.Info(
-      Format("Batch: %ld requests, %ld failed, %ld kept from before; %ld prompt and %ld generated "
+      Format("Batch: %s, %ld failed, %ld kept from before; %ld prompt and %ld generated "
              "tokens in %.1f s, %.1f tokens/s",
-             num_written_ - num_kept_, num_failed_, num_kept_, num_prompt_tokens_, num_tokens_,
-             seconds, static_cast<double>(num_tokens_) / seconds));
+             Counted(num_written_ - num_kept_, "request").c_str(), num_failed_, num_kept_,
+             num_prompt_tokens_, num_tokens_, seconds, static_cast<double>(num_tokens_) / seconds));
   const KvStats kv = engine_.kv_stats();
   run_.console.Info(
       Format("KV cache: %ld of %ld prompt tokens reused, %ld blocks evicted, %ld preemptions "

@@ -90,7 +90,8 @@ void Chat::Ask(const std::string& text) {
   }
   Conversation before = conversation_;
   conversation_.AddUser(attachments_.text() + text, attachments_.media());
-  if (Answer(std::move(before))) attachments_.Clear(conversation_);
+  if (Answer(std::move(before))) return attachments_.Clear(conversation_);
+  if (!attachments_.empty()) console_.Note("what was read is still there; /undo takes it back");
 }
 
 bool Chat::Answer(Conversation before) {

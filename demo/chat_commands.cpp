@@ -28,14 +28,14 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/set") {
     bool& drop_oldest = run_.options.drop_oldest;
     KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
-    console_.Reply(DescribeSettings(parameters_, drop_oldest));
-    return OkStatus();
+    return Tell(DescribeSettings(parameters_, drop_oldest));
   }
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
   if (name == "/image" || name == "/video") {
     return Tell(attachments_.AddPicture(name, TypedPath(rest), run_.options.video_fps));
   }
+  if (!rest.empty()) return InvalidArgument(name + " takes no argument");
   if (name == "/help") {
     console_.Reply(ChatHelp());
   } else if (name == "/clear") {

@@ -1,6 +1,7 @@
 #include "demo/console.h"
 
 #include <glog/logging.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -170,7 +171,9 @@ void Console::Progress(const std::function<std::string()>& text) {
   if (!error_is_terminal_ || level_ > LogLevel::kInfo) return;
   if (SecondsSince(progress_time_) < kPause) return;
   progress_time_ = Clock::now();
-  std::fprintf(stderr, "\r%s\x1b[K", text().c_str());
+  struct winsize size = {};
+  (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &size);  // what a line wraps is not overwritten
+  std::fprintf(stderr, "\r%.*s\x1b[K", size.ws_col > 0 ? size.ws_col - 1 : 79, text().c_str());
   std::fflush(stderr);
   progress_shown_ = true;
 }

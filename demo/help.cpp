@@ -59,7 +59,9 @@ Exit codes:
   3  model file, or no model of this kind 8  device not available
   4  tokenizer                            9  --verify-paged found a difference
   130, 141, 143  ended by SIGINT, SIGPIPE, SIGTERM
+)";
 
+constexpr char kGuarantees[] = R"(
 Guarantees (on one machine, one device, one --attention kind, one dtype):
   1. paged == contiguous: the same token ids and the same logit bits, for every
      page size
@@ -114,7 +116,8 @@ std::string HelpText(const Program& program, bool all) {
       "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
   Options defaults;
   text += FlagsHelp(FlagsOf(program.flags, defaults), all);
-  return text + parts.after_flags + kAfterFlags;
+  text += std::string(parts.after_flags) + kAfterFlags;
+  return program.flags == FlagPrograms::kQuantize ? text : text + kGuarantees;
 }
 
 }  // namespace kuiper::demo

@@ -49,9 +49,8 @@ void ChooseDevice(ProgramRun& run) {
   if (options.device.has_value()) {
     engine.device = *options.device;
   } else {
-    const std::vector<Device> devices = Engine::Devices();
     const Device cuda{DeviceType::kCUDA, 0};
-    if (std::find(devices.begin(), devices.end(), cuda) != devices.end()) {
+    if (Engine::CheckDevice(cuda).ok()) {
       engine.device = cuda;
     } else {
       engine.device = Device{};

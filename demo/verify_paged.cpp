@@ -60,6 +60,9 @@ StatusOr<int> RunVerifyPaged(ProgramRun& run, const PromptInput& input) {
   request.keep_logits = true;
   if (request.sampling.seed == kRandomSeed) request.sampling.seed = DrawSeed();
   const int vocab = run.model->config.decoder.vocab, hidden = run.model->config.decoder.hidden;
+  if (run.options.format == OutputFormat::kJson) {
+    run.console.Note("-o json has no effect: --verify-paged prints one line");
+  }
   const auto context = static_cast<int>(ContextOf(run));
   bool interrupted = false;
   const auto way = [&](const char* name, bool paged) {

@@ -87,7 +87,7 @@ Status Parse(const Input& input, int64_t* out) {
     return Bad(input, Quoted(input.text) + " is not a whole number");
   }
   const Limits& limits = input.limits;
-  KU_RETURN_IF_ERROR(CheckRange(input, static_cast<double>(number), " and fit into 31 bits"));
+  KU_RETURN_IF_ERROR(CheckRange(input, static_cast<double>(number), " and at most 2147483647"));
   if (limits.power_of_two && (number & (number - 1)) != 0) {
     return Bad(input, input.text + " is not a power of two from " + Short(limits.min) + " to " +
                           Short(limits.max));

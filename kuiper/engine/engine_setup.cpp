@@ -165,7 +165,7 @@ std::vector<Device> Engine::Devices() {
 }
 
 Status Engine::CheckDevice(Device device) {
-  return MakeOps(device, {}).status();
+  return IsUsable(device) ? OkStatus() : MakeOps(device, {}).status();
 }
 
 StatusOr<int> Engine::MaxContext(const EngineConfig& config, const OpenedModel& model) {

@@ -11,7 +11,8 @@ namespace {
 
 std::string Gigabytes(size_t bytes) {
   char text[32];
-  std::snprintf(text, sizeof(text), bytes < 100'000'000 ? "%.3f" : "%.1f", bytes / 1e9);
+  const int digits = bytes < 100'000'000 ? 3 : bytes < 1'000'000'000 ? 2 : 1;
+  std::snprintf(text, sizeof(text), "%.*f", digits, bytes / 1e9);
   return text;
 }
 

@@ -194,7 +194,10 @@ StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json) {
 StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
   ParsedMessages parsed;
   const JsonNode* messages = root.IsArray() ? &root : root.Find("messages");
-  if (messages == nullptr || !messages->IsArray()) {
+  if (messages != nullptr && !messages->IsArray()) {
+    return InputError(Param(kName) + " is not a list");
+  }
+  if (messages == nullptr) {
     return InputError(Param(kName) +
                       ": neither a list of messages nor an object with \"messages\"");
   }

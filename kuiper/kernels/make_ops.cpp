@@ -50,16 +50,25 @@ StatusOr<DeviceRates> MeasureDeviceRates(Device device, size_t bytes, int repeti
   return NotBuilt(device);
 }
 
+bool IsUsable(Device device) {
+#ifdef KUIPER_WITH_SIMT
+  if (device.type == DeviceType::kSimt) return simt_gpu::IsUsable(device);
+#endif
+#ifdef KUIPER_WITH_CUDA
+  if (device.type == DeviceType::kCUDA) return cuda::IsUsable(device);
+#endif
+  return device == Device{};
+}
+
 std::vector<Device> UsableDevices() {
   std::vector<Device> devices = {Device{}};
 #ifdef KUIPER_WITH_SIMT
-  if (simt_gpu::IsUsable({DeviceType::kSimt, 0})) devices.push_back({DeviceType::kSimt, 0});
+  for (int i = 0; i < simt_gpu::NumDevices(); ++i) devices.push_back({DeviceType::kSimt, i});
 #endif
 #ifdef KUIPER_WITH_CUDA
-  for (Device device{DeviceType::kCUDA, 0}; cuda::IsUsable(device); ++device.index) {
-    devices.push_back(device);
-  }
+  for (int i = 0; i < cuda::NumDevices(); ++i) devices.push_back({DeviceType::kCUDA, i});
 #endif
+  std::erase_if(devices, [](Device device) { return !IsUsable(device); });
   return devices;
 }
 

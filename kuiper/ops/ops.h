@@ -57,8 +57,10 @@ class Ops {
 
 // kUnavailable when this build has no such backend or the machine no such device.
 StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options);
-// The devices for which MakeOps gives Ops, the CPU first. Asks each GPU whether it can run the
-// kernels, which makes it ready for work; Ops that are made later find it so.
+// Whether MakeOps gives Ops for the device. Asks a GPU whether it can run the kernels, which makes
+// it ready for work and takes some of its memory; Ops that are made later find it so.
+bool IsUsable(Device device);
+// All that can be used, the CPU first.
 std::vector<Device> UsableDevices();
 // The devices this build can use, as Engine::Version lists them: "cpu" or "cpu, cuda (sm_87, ...)".
 std::string CompiledDevices();

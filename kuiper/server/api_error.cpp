@@ -68,6 +68,21 @@ ApiError PromptTooLong(const std::string& field, int num_tokens, int max_context
   return error;
 }
 
+const char* HttpErrorCode(int http_status) {
+  switch (http_status) {
+    case 408:
+      return "timeout";
+    case 413:
+      return "body_too_large";
+    case 431:
+      return "header_too_large";
+    case 503:
+      return "too_many_connections";
+    default:
+      return "malformed_http";
+  }
+}
+
 const char* ErrorType(int http_status) {
   switch (http_status) {
     case 401:

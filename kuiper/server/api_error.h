@@ -26,6 +26,8 @@ ApiError ErrorOf(const Status& status);
 ApiError QueueFull();
 ApiError PromptTooLong(const std::string& field, int num_tokens, int max_context);
 
+// What could not be read as a request: "body_too_large", "malformed_http"...
+const char* HttpErrorCode(int http_status);
 // "invalid_request_error", "authentication_error"...
 const char* ErrorType(int http_status);
 // {"error": {"message", "type", "param", "code"}}

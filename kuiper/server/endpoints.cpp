@@ -63,7 +63,11 @@ Json PropsJson(const ServedModel& model) {
   Request request = model.defaults;
   for (const Parameter& parameter : Parameters()) {
     if (!parameter.in_bodies) continue;
-    defaults[parameter.name] = NumberOrText(VariableText(parameter.of(request), parameter.limits));
+    const Variable variable = parameter.of(request);
+    Json& value = defaults[parameter.name] = NumberOrText(VariableText(variable, parameter.limits));
+    if (value != "") continue;  // as a body spells it
+    value =
+        std::holds_alternative<std::map<int, float>*>(variable) ? Json::object() : Json::array();
   }
   defaults["max_tokens"] = model.max_output_tokens > 0 ? Json(model.max_output_tokens) : Json();
   const TemplateOptions& chat = model.chat;

@@ -190,7 +190,7 @@ void Server::OnGone(int64_t exchange) {
 
 std::string Server::ErrorBody(int status, const std::string& message) {
   ++metrics_.answers[status];
-  return JsonText(ErrorJson(MakeError(status, "malformed_http", message))) + "\n";
+  return JsonText(ErrorJson(MakeError(status, HttpErrorCode(status), message))) + "\n";
 }
 
 void Server::OnTick() {

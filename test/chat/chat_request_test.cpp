@@ -69,7 +69,7 @@ TEST(ChatRequest, BiasesAndEndsOfTokens) {
   EXPECT_EQ(Error(R"("logit_bias": {"1": -100.5})"),
             "body.logit_bias: -100.5 is out of range (must be from -100 to 100)");
   EXPECT_EQ(Error(R"("min_tokens": -1)"),
-            "body.min_tokens: -1 is out of range (must be at least 0 and fit into 31 bits)");
+            "body.min_tokens: -1 is out of range (must be at least 0 and at most 2147483647)");
   for (const char* ids : {"3", "[-1]", "[1.5]", "[\"a\"]", "{}"}) {
     EXPECT_EQ(Error(std::string(R"("stop_token_ids": )") + ids),
               "body.stop_token_ids is not a list of token ids");
@@ -97,8 +97,8 @@ TEST(ChatRequest, MistakesNameTheField) {
             "body.temperature: 101 is out of range (must be from 0 to 100)");
   EXPECT_EQ(Error(R"("top_k": 1.5)"), "body.top_k: '1.5' is not a whole number");
   EXPECT_EQ(Error(R"("max_completion_tokens": 0)"),
-            "body.max_completion_tokens: 0 is out of range (must be at least 1 and fit into 31 "
-            "bits)");
+            "body.max_completion_tokens: 0 is out of range (must be at least 1 and at most "
+            "2147483647)");
   EXPECT_EQ(Error(R"("reasoning_budget": "5")"), "body.reasoning_budget is not a number");
   EXPECT_EQ(Error(R"("max_tokens": "auto")"), "body.max_tokens is not a number");
   EXPECT_EQ(Error(R"("ignore_eos": 1)"), "body.ignore_eos is not true or false");

@@ -17,9 +17,9 @@ TEST(Variable, NumbersHaveARange) {
   EXPECT_EQ(Error(&count, {1, 8}, "9"), "x: 9 is out of range (must be from 1 to 8)");
   EXPECT_EQ(Error(&count, {1, 8}, "0"), "x: 0 is out of range (must be from 1 to 8)");
   EXPECT_EQ(Error(&count, {.min = 1}, "0"),
-            "x: 0 is out of range (must be at least 1 and fit into 31 bits)");
+            "x: 0 is out of range (must be at least 1 and at most 2147483647)");
   EXPECT_EQ(Error(&count, {}, "2147483648"),
-            "x: 2147483648 is out of range (must be at least 0 and fit into 31 bits)");
+            "x: 2147483648 is out of range (must be at least 0 and at most 2147483647)");
   for (const char* text :
        {"", " 1", "1 ", "+1", "1.5", "1.", "1.0.0", "0x1", "99999999999999999999", "-"}) {
     EXPECT_EQ(Error(&count, {1, 8}, text), "x: '" + std::string(text) + "' is not a whole number");
@@ -85,7 +85,7 @@ TEST(Variable, AutoStandsForANumberWhereThereIsOne) {
   EXPECT_EQ(VariableText(&count, limits), "auto");
   EXPECT_EQ(VariableText(&count), "-2");
   EXPECT_EQ(Error(&count, limits, "-2"),
-            "x: -2 is out of range (must be at least -1 and fit into 31 bits)");
+            "x: -2 is out of range (must be at least -1 and at most 2147483647)");
   EXPECT_EQ(Error(&count, limits, "7"), "");
   EXPECT_EQ(VariableText(&count, limits), "7");
   EXPECT_EQ(ValueName(&count, limits), "N|auto");
@@ -182,7 +182,7 @@ TEST(Variable, MapsAreKeysWithNumbers) {
       {"5:", "x: '' is not a number"},
       {"5:1,", "x: '' is not a whole number"},
       {"a:1", "x: 'a' is not a whole number"},
-      {"-1:1", "x: -1 is out of range (must be at least 0 and fit into 31 bits)"},
+      {"-1:1", "x: -1 is out of range (must be at least 0 and at most 2147483647)"},
       {"5:1:2", "x: '1:2' is not a number"},
       {"5:101", "x: 101 is out of range (must be from -100 to 100)"},
       {"5:nan", "x: 'nan' is not a number"},

@@ -156,7 +156,8 @@ class Refusals(EvalTest):
                                ("--dtype int3", "--dtype"), ("'--dtype", "quotation mark"), ("--help", "no flag")):
             self.refuses(2, *args, "--against=" + flags, message="--against '%s': " % flags)
             self.refuses(2, *args, "--against=" + flags, message=message)
-        self.refuses(2, *args, "--against", "--paged-attention", hint="--against=--paged-attention")
+        self.refuses(2, *args, "--against", message="--against needs a value")
+        self.ok("eval", *args, "--against", "--paged-attention", name="kuiper")
 
     def test_texts(self):
         for content, message in ((b"", "is empty"), (b"\xff\xfe", "not valid UTF-8"), (b"a", "only 1 token"),

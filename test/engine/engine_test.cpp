@@ -259,6 +259,10 @@ TEST(EngineTest, DevicesAreThoseThatEnginesRunOn) {
   std::copy_if(devices.begin() + 1, devices.end(), std::back_inserter(first),
                [](Device device) { return device.index == 0; });
   EXPECT_EQ(first, Accelerators());
+  for (const Device& device : devices) {
+    EXPECT_TRUE(Engine::CheckDevice(device).ok()) << DeviceName(device);
+  }
+  EXPECT_EQ(Engine::CheckDevice({DeviceType::kCUDA, 1000}).code(), StatusCode::kUnavailable);
 }
 
 // Created, used and destroyed at the same time; each gives what it gives alone.

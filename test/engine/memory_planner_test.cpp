@@ -74,7 +74,7 @@ TEST(MemoryPlannerTest, RefusesWithNumbersAndWhatWouldFit) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(plan.status().message(),
-            "needs 7.6 GB (weights 5.7, KV 1.2, workspace 0.7) but 6.9 GB is available (limit 80% "
+            "needs 7.6 GB (weights 5.7, KV 1.2, workspace 0.70) but 6.9 GB is available (limit 80% "
             "of 8.6 GB)");
   EXPECT_EQ(plan.status().hint(),
             "max_context 2048 would need 6.7 GB; max_context 1024 would need 6.6 GB\n"

@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kThreads = kAttnThreads;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr int kResident = 4;  // blocks whose shared memory fits an SM of Orin
+constexpr int kResident = 4;  // blocks of an SM, as far as their shared memory fits it
+constexpr size_t kStaticBytes = (kThreads + kMaxBlockSeqs) * sizeof(int);  // of FlashKernel
 // Both stages of a key tile; four rows of partial outputs of 128 threads with 8 values fit as well,
 // two where elements are bytes, whose rows may take more memory elsewhere.
 template <typename T>
@@ -351,22 +352,17 @@ int MaxRows(int head_dim) {
   return head_dim <= 128 ? 8 : head_dim <= 256 ? 4 : 2;
 }
 
-struct FlashLaunch {
-  cudaStream_t stream;
-  int grid;
-  AttnWork work;
-};
-
 template <int kVec, int kRows, typename View>
-void LaunchFlash(const FlashLaunch& launch, const View& view) {
+void LaunchFlash(const Resources& resources, const AttnCall& call, const View& view) {
   using T = typename View::Element;
-  FlashParams p{launch.work, 32};
-  const int head_dim = p.work.head_dim;
+  const int head_dim = call.head_dim;
+  const size_t bytes = FlashMemory<T, kRows>::Bytes(head_dim);
+  int grid = 0;
+  FlashParams p{PlanAttention(resources, call, kRows, kResident, bytes + kStaticBytes, &grid), 32};
   while (2 * p.tile_keys * KeyPitch<T>(head_dim) > kTileBytes<T>) p.tile_keys /= 2;
   KU_CHECK(p.tile_keys >= 1);
-  Launch<FlashKernel<View, kVec, kRows>>(dim3(static_cast<unsigned>(launch.grid)), dim3(kThreads),
-                                         FlashMemory<T, kRows>::Bytes(head_dim), launch.stream, p,
-                                         view);
+  Launch<FlashKernel<View, kVec, kRows>>(dim3(static_cast<unsigned>(grid)), dim3(kThreads), bytes,
+                                         resources.stream, p, view);
 }
 
 }  // namespace
@@ -385,14 +381,12 @@ void AttentionFlash(const Resources& resources, const AttnCall& call, const KvVi
   int rows = vectors ? MaxRows(head_dim) : 2;
   const bool shares = call.shared_lens != nullptr;
   while (call.max_q_len == 1 && !shares && rows > 2 && rows / 2 >= call.group) rows /= 2;
-  FlashLaunch launch{resources.stream, 0, {}};
-  launch.work = PlanAttention(resources, call, rows, kResident * resources.num_sms, &launch.grid);
   VisitKv(kv, [&](const auto& view) {
     using T = typename std::remove_cv_t<std::remove_reference_t<decltype(view)>>::Element;
-    if (!vectors) return LaunchFlash<2, 2>(launch, view);
-    if (rows == 8) return LaunchFlash<kVector<T>, 8>(launch, view);
-    if (rows == 4) return LaunchFlash<kVector<T>, 4>(launch, view);
-    return LaunchFlash<kVector<T>, 2>(launch, view);
+    if (!vectors) return LaunchFlash<2, 2>(resources, call, view);
+    if (rows == 8) return LaunchFlash<kVector<T>, 8>(resources, call, view);
+    if (rows == 4) return LaunchFlash<kVector<T>, 4>(resources, call, view);
+    return LaunchFlash<kVector<T>, 2>(resources, call, view);
   });
 }
 

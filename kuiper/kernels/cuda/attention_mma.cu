@@ -488,8 +488,8 @@ void AttentionMma(const Resources& resources, const AttnCall& call, const KvView
     if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
       VisitHeadDim(call.head_dim, [&](auto constant) {
         int grid = 0;
-        const AttnWork work =
-            PlanAttention(resources, call, kRows, kResident<constant()> * resources.num_sms, &grid);
+        const AttnWork work = PlanAttention(resources, call, kRows, kResident<constant()>,
+                                            kSharedBytes<constant()>, &grid);
         Launch<MmaKernel<View, constant()>>(dim3(static_cast<unsigned>(grid)), dim3(kThreads),
                                             kSharedBytes<constant()>, resources.stream, work, view);
       });

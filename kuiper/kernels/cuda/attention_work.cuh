@@ -14,6 +14,8 @@
 // sequence lengths, over a grid that is fixed on the host, so a captured launch fits every length.
 #pragma once
 
+#include <algorithm>
+
 #include "kuiper/kernels/cuda/attention_call.cuh"
 
 namespace kuiper::KU_GPU {
@@ -55,10 +57,14 @@ struct AttnWork : AttnCall {
   }
 };
 
-// Divides this call among blocks of up to `rows` rows (positions times heads), of which `resident`
-// fit the device. *grid receives the number of blocks.
-inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, int rows,
-                              int resident, int* grid) {
+// Divides this call among blocks of up to `rows` rows (positions times heads), of which an SM runs
+// `most` at once if it has that much shared memory: `block_bytes` each. *grid receives the number
+// of blocks.
+inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, int rows, int most,
+                              size_t block_bytes, int* grid) {
+  constexpr size_t kSystemBytes = 1024;  // of each block
+  const size_t fit = resources.sm_shared_bytes / (block_bytes + kSystemBytes);
+  const int resident = resources.num_sms * static_cast<int>(std::clamp<size_t>(fit, 1, most));
   AttnWork w{};
   static_cast<AttnCall&>(w) = call;
   w.block_heads = w.group < rows ? w.group : rows;

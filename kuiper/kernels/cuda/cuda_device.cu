@@ -135,6 +135,11 @@ StatusOr<cudaDeviceProp> FindDevice(Device device) {
 
 }  // namespace
 
+int NumDevices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
 bool IsUsable(Device device) {
   return FindDevice(device).ok();
 }
@@ -159,6 +164,7 @@ CudaDevice::CudaDevice(Device id, const cudaDeviceProp& properties)
     : id_(id),
       model_(ModelOf(properties)),
       num_sms_(properties.multiProcessorCount),
+      sm_shared_bytes_(properties.sharedMemPerMultiprocessor),
       integrated_(properties.integrated != 0) {
   KU_CHECK(id.type == kDeviceType);
 }

@@ -46,6 +46,7 @@ class CudaDevice final : public ComputeDevice {
   // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
   const std::string& model() const { return model_; }
   int num_sms() const { return num_sms_; }
+  size_t sm_shared_bytes() const { return sm_shared_bytes_; }  // shared memory of an SM
 
  private:
   CudaDevice(Device id, const cudaDeviceProp& properties);
@@ -54,6 +55,7 @@ class CudaDevice final : public ComputeDevice {
   Device id_;
   std::string model_;
   int num_sms_;
+  size_t sm_shared_bytes_;
   bool integrated_;
   cudaStream_t own_stream_ = nullptr;
   cudaStream_t stream_ = nullptr;  // in use: its own or the caller's

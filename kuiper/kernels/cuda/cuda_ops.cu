@@ -54,6 +54,7 @@ CudaOps::CudaOps(std::unique_ptr<CudaDevice> device, const OpsOptions& options)
     : Ops(*device), device_(std::move(device)) {
   resources_.stream = device_->Enter();
   resources_.num_sms = device_->num_sms();
+  resources_.sm_shared_bytes = device_->sm_shared_bytes();
   resources_.attention = options.attention;
 }
 

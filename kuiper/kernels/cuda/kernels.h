@@ -27,6 +27,7 @@ class DenseLinear;
 struct Resources {
   cudaStream_t stream = nullptr;
   int num_sms = 0;
+  size_t sm_shared_bytes = 0;  // shared memory of an SM
   AttentionKind attention = AttentionKind::kAuto;
   OpsLimits limits;  // what was reserved
   // Partial results of sequences that several blocks share.

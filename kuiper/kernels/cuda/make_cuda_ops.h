@@ -11,8 +11,10 @@
 
 namespace kuiper::cuda {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
-// Whether the machine has it and the build has kernels for it.
+// Whether the machine has it and the build has kernels for it. Makes it ready for work.
 bool IsUsable(Device device);
+// That the machine has, whatever they are.
+int NumDevices();
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
 // "sm_80, sm_87": what the kernels were compiled for.
 std::string CompiledSms();
@@ -21,6 +23,7 @@ std::string CompiledSms();
 namespace kuiper::simt_gpu {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
 bool IsUsable(Device device);
+int NumDevices();
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
 std::string CompiledSms();
 }  // namespace kuiper::simt_gpu

@@ -70,6 +70,7 @@ using cudaGraphExec_t = Graph*;
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, integrated;
+  size_t sharedMemPerMultiprocessor;
 };
 
 struct cudaFuncAttributes {};

@@ -103,6 +103,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = CurrentOptions().arch / 10;
   properties->minor = CurrentOptions().arch % 10;
   properties->multiProcessorCount = CurrentOptions().num_sms;
+  properties->sharedMemPerMultiprocessor = 164 << 10;  // Orin's
   properties->integrated = CurrentPretence().integrated;
   return cudaSuccess;
 }
