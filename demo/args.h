@@ -22,7 +22,7 @@ enum class FlagUse {
 struct Flag {
   std::string name;             // without dashes, e.g. "prompt"
   std::string short_name = {};  // without dash, e.g. "p"; may be empty
-  std::string value_name = {};  // what --help calls the value, e.g. "TEXT"
+  std::string value_name = {};  // what --help calls the value, e.g. "TEXT"; FLAGS have dashes
   Variable variable;
   std::string help = {};
   Limits limits = {};

@@ -321,7 +321,6 @@ std::string Fingerprint(const ProgramRun& run) {
     const Flag* flag = table.Find(name);
     if (flag != nullptr) text += '\n' + flag->name + '=' + VariableText(flag->variable);
   }
-  // Only where it is not the default, so that files from before it was looked at go on.
   if (options.engine.int8_head) text += "\nlm-head-dtype=int8";
   if (run.own_template.has_value()) text += "\ntemplate=" + run.own_template->source();
   text += "\ndevice=" + DeviceName(run.options.engine.device);

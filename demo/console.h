@@ -46,8 +46,8 @@ class Console {
   // The one line of numbers that they may want.
   void Dim(const std::string& text) { Line(LogLevel::kInfo, text, Dimmed(text)); }
   // "note: ...", "hint: ..."
-  void Hint(const std::string& text) { Prefixed(LogLevel::kInfo, "hint", "36", text); }
   void Note(const std::string& text) { Prefixed(LogLevel::kInfo, "note", "36", text); }
+  void Hint(const std::string& text) { Prefixed(LogLevel::kInfo, "hint", "36", text); }
   // "warning: ...", even with --quiet.
   void Warning(const std::string& text) { Prefixed(LogLevel::kWarning, "warning", "33", text); }
   // "error: MESSAGE", then the status's hint in at most two lines.

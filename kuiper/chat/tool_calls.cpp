@@ -145,7 +145,7 @@ std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std:
 
 namespace {
 
-// Adds what a JSON schema allows: "string", "null".
+// Adds what a JSON schema allows, by its names of types; "any" where it names none.
 void AddTypes(const JsonNode& schema, std::set<std::string_view>* types) {
   const auto add = [&](const JsonNode& type) {
     if (type.IsString()) types->insert(type.text);
@@ -162,9 +162,10 @@ void AddTypes(const JsonNode& schema, std::set<std::string_view>* types) {
   }
   const JsonNode* values = schema.Find("enum");
   for (size_t i = 0; values != nullptr && i < values->items.size(); ++i) {
-    if (values->items[i].IsString()) types->insert("string");
-    if (values->items[i].IsNull()) types->insert("null");
+    const JsonNode& value = values->items[i];
+    types->insert(value.IsString() ? "string" : value.IsNull() ? "null" : "any");
   }
+  if (types->empty()) types->insert("any");
 }
 
 }  // namespace
@@ -183,9 +184,9 @@ StringParameters StringParametersOf(const JsonNode& tools) {
     for (size_t i = 0; i < properties->keys.size(); ++i) {
       std::set<std::string_view> types;
       AddTypes(properties->items[i], &types);
-      if (!types.contains("string")) continue;
-      strings[properties->keys[i]] =
-          types.contains("null") ? StringKind::kOrNull : StringKind::kAlways;
+      const bool is_nullable = types.erase("null") > 0;
+      if (types != std::set<std::string_view>{"string"}) continue;
+      strings[properties->keys[i]] = is_nullable ? StringKind::kOrNull : StringKind::kAlways;
     }
   }
   return found;

@@ -27,9 +27,9 @@ struct ToolCallForm {
 std::optional<ToolCallForm> FindToolCallForm(const std::string& call, const std::string& open,
                                              const std::string& close);
 
+enum class StringKind { kAlways, kOrNull };  // of kOrNull, "null" is no text
 // Functions -> their parameters that take strings. Values of the XML form have no types, so these
 // stay text, whatever they look like.
-enum class StringKind { kAlways, kOrNull };  // of kOrNull, "null" is no text
 using StringParameters =
     std::map<std::string, std::map<std::string, StringKind, std::less<>>, std::less<>>;
 // Of OpenAI's "tools".

@@ -127,8 +127,8 @@ class Engine {
   static std::string Version();
   // What this build and this machine can compute on, the CPU first.
   static std::vector<Device> Devices();
-  // kUnavailable, and why, for a device that cannot be used. Asks no other one: a GPU that is asked
-  // is ready for work, for which it takes memory.
+  // kUnavailable, and why, for a device that cannot be used. Asks no other one: asking a GPU makes
+  // it ready for work, which takes some of its memory.
   static Status CheckDevice(Device device);
   // The tokenizer alone: config.tokenizer_path, else the one in the model's directory or container.
   static StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(const EngineConfig& config);

@@ -64,9 +64,9 @@ void KvStorage::Release(const std::vector<int32_t>& pages) {
 }
 
 Status KvStorage::Grow(int end) {
-  KU_RETURN_IF_ERROR(kv_.EnsurePages(end));
-  touched_end_ = std::max(touched_end_, end);
-  return OkStatus();
+  const Status grown = kv_.EnsurePages(end);
+  touched_end_ = std::max(touched_end_, std::min(end, usable_end()));
+  return grown;
 }
 
 Status KvStorage::Prepare(const Scheduler::Step& step) {

@@ -20,6 +20,7 @@ void StepLoop::Step() {
   if (in_flight_.empty()) return;
   if (CanRunAhead()) LaunchNext();
   CollectOldest();
+  EndAll(std::exchange(without_memory_, {}));
 }
 
 bool StepLoop::IsAlive(const StepPlan::Entry& entry) const {
@@ -38,7 +39,7 @@ void StepLoop::LaunchNext() {
   Scheduler::Step step = scheduler_.Schedule(next.ahead);
   EndOutOfPages(step.out_of_pages);
   must_settle_ = step.must_settle;
-  EndWithoutMemory(storage_.Prepare(step), &step.plan);
+  EndWithoutMemory(storage_.Prepare(step), next.ahead, &step.plan);
   if (pictures_ != nullptr && !step.plan.entries.empty()) {
     const auto go_on = [this](int64_t source, double done) {
       return !on_encoding_ || requests_.IsPictureWanted(source, [&](int64_t request) {
@@ -142,17 +143,17 @@ void StepLoop::TellPromptLogits(const StepPlan& plan) {
   }
 }
 
-void StepLoop::EndInPlan(const std::map<int64_t, Status>& errors, StepPlan* plan) {
-  EndAll(errors);
-  const auto lives = [this](const StepPlan::Entry& entry) { return IsAlive(entry); };
+void StepLoop::TakeOut(const std::map<int64_t, Status>& errors, StepPlan* plan) {
   std::vector<StepPlan::PageCopy> copies = std::move(plan->copies);
-  StepPlan rest = plan->Only(lives);
+  StepPlan rest = plan->Only([&](const StepPlan::Entry& entry) {
+    return IsAlive(entry) && !errors.contains(entry.sequence);
+  });
   rest.copies = std::move(copies);
   must_settle_ = true;  // rows have other numbers than the scheduler knows
   *plan = std::move(rest);
 }
 
-void StepLoop::EndWithoutMemory(const Status& prepared, StepPlan* plan) {
+void StepLoop::EndWithoutMemory(const Status& prepared, bool ahead, StepPlan* plan) {
   if (prepared.ok()) return;
   const auto is_there = [this](int32_t page) { return page < storage_.usable_end(); };
   std::map<int64_t, Status> errors;
@@ -164,7 +165,9 @@ void StepLoop::EndWithoutMemory(const Status& prepared, StepPlan* plan) {
   std::erase_if(plan->copies, [&](const StepPlan::PageCopy& copy) {
     return !is_there(copy.from) || !is_there(copy.to);
   });
-  EndInPlan(errors, plan);
+  if (!ahead) EndAll(errors);
+  TakeOut(errors, plan);
+  if (ahead) without_memory_ = std::move(errors);
 }
 
 void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan) {
@@ -177,7 +180,8 @@ void StepLoop::EndWithoutRows(const std::map<int64_t, Status>& failed_sources, S
       if (failed != failed_sources.end()) errors.emplace(entry.sequence, failed->second);
     }
   }
-  EndInPlan(errors, plan);
+  EndAll(errors);
+  TakeOut(errors, plan);
 }
 
 StepLoop::Outcomes StepLoop::Choose(const StepPlan& plan, const StepResult& result) {

@@ -62,10 +62,12 @@ class StepLoop {
   void TakeBackUntold(StepPlan plan);
   // Hands the hidden rows of the plan to who wants them, all layers of each.
   int Launch(StepPlan& plan);
-  // Ends these sequences and takes the entries of all that have ended out of the plan.
-  void EndInPlan(const std::map<int64_t, Status>& errors, StepPlan* plan);
-  // Ends the sequences that have pages for which there was no memory; nothing if there was.
-  void EndWithoutMemory(const Status& prepared, StepPlan* plan);
+  // Takes the entries of these sequences, and of all that have ended, out of the plan.
+  void TakeOut(const std::map<int64_t, Status>& errors, StepPlan* plan);
+  // Takes the sequences out that have pages for which there was no memory, and ends them, `ahead`
+  // when the tokens in flight are handed out: one of those may be the last one. Nothing if there
+  // was.
+  void EndWithoutMemory(const Status& prepared, bool ahead, StepPlan* plan);
   // Ends the sequences for which the plan reads rows of pictures that could not be made, and those
   // that were aborted meanwhile, and takes their entries out of the plan.
   void EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan);
@@ -92,10 +94,11 @@ class StepLoop {
   RequestTable& requests_;
   const bool run_ahead_;
   const OnEncoding on_encoding_;
-  bool must_settle_ = false;        // someone waits for the tokens in flight to be known
-  std::vector<int64_t> untold_;     // sequences that ended, which no plan has told yet
-  std::deque<InFlight> in_flight_;  // oldest first, at most kMaxStepsInFlight
-  Clock::time_point last_taken_;    // when the tokens of the step before were there
+  bool must_settle_ = false;                  // someone waits for the tokens in flight to be known
+  std::map<int64_t, Status> without_memory_;  // sequences that end with the tokens in flight
+  std::vector<int64_t> untold_;               // sequences that ended, which no plan has told yet
+  std::deque<InFlight> in_flight_;            // oldest first, at most kMaxStepsInFlight
+  Clock::time_point last_taken_;              // when the tokens of the step before were there
 };
 
 }  // namespace kuiper

@@ -42,7 +42,7 @@ class Tokenizer {
   // As Hugging Face encodes: added tokens in the text become their ids.
   std::vector<int32_t> EncodeWithSpecials(std::string_view text) const;
 
-  // Of the bytes of all tokens, by which another tokenizer can be told from this one.
+  // Of the bytes of all tokens, by which another vocabulary can be told from this one.
   uint64_t Hash() const;
 
   // What the token adds to the decoded text; may end inside a UTF-8 character. The literal content

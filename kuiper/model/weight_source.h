@@ -63,7 +63,7 @@ class WeightSource {
   // The next program that reads the files is to find them in memory, if nobody else needs it.
   virtual void KeepCached() {}
   // Of the names, types, shapes and first and middle bytes of all tensors: that of another
-  // checkpoint is another one. 0 when there are no files.
+  // checkpoint is another one, almost certainly. 0 when there are no files.
   virtual uint64_t Digest() const { return 0; }
   // Size of all files that hold weights; 0 when there are none.
   virtual int64_t file_bytes() const = 0;

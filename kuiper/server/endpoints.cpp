@@ -26,9 +26,18 @@ StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, const JsonNode& 
   return ParseMessages(body);
 }
 
-Json NumberOrText(const std::string& text) {
-  const Json value = Json::parse(text, nullptr, false);
-  return value.is_discarded() ? Json(text) : value;
+// A value of a parameter.
+Json AsInBodies(const Variable& variable, const Limits& limits) {
+  if (auto* const* strings = std::get_if<std::vector<std::string>*>(&variable)) return **strings;
+  if (auto* const* ids = std::get_if<std::vector<int>*>(&variable)) return **ids;
+  if (auto* const* map = std::get_if<std::map<int, float>*>(&variable)) {
+    Json object = Json::object();
+    for (const auto& [id, number] : **map) object[std::to_string(id)] = number;
+    return object;
+  }
+  const std::string text = VariableText(variable, limits);
+  const Json number = Json::parse(text, nullptr, false);
+  return number.is_discarded() ? Json(text) : number;
 }
 
 }  // namespace
@@ -63,11 +72,7 @@ Json PropsJson(const ServedModel& model) {
   Request request = model.defaults;
   for (const Parameter& parameter : Parameters()) {
     if (!parameter.in_bodies) continue;
-    const Variable variable = parameter.of(request);
-    Json& value = defaults[parameter.name] = NumberOrText(VariableText(variable, parameter.limits));
-    if (value != "") continue;  // as a body spells it
-    value =
-        std::holds_alternative<std::map<int, float>*>(variable) ? Json::object() : Json::array();
+    defaults[parameter.name] = AsInBodies(parameter.of(request), parameter.limits);
   }
   defaults["max_tokens"] = model.max_output_tokens > 0 ? Json(model.max_output_tokens) : Json();
   const TemplateOptions& chat = model.chat;

@@ -210,6 +210,7 @@ void Connection::OnWritten() {
     SetDeadline(kLinger);
     return;
   }
+  if (exchange_ == 0 && !parser_.has_begun()) SetIdleDeadline();
   Advance();
   Read();
 }
@@ -238,7 +239,7 @@ void Connection::CheckTime(Clock::time_point now) {
   burst_ = 0;
   if (!HasUnsent()) largest_burst_ = 0;
   if (exchange_ != 0 || now <= deadline_) return;
-  if (HasUnsent()) return SetIdleDeadline();  // it counts from the end of the answer
+  if (HasUnsent()) return SetIdleDeadline();
   if (phase_ != Phase::kServing || !parser_.has_begun()) return Close();
   Fail(408, "the request took too long to arrive");
 }

@@ -113,8 +113,9 @@ class Connection {
   HttpParser parser_;
   std::array<char, 16384> in_;
   std::string writing_, pending_;
-  size_t written_ = 0;                    // of writing_
-  size_t burst_ = 0, largest_burst_ = 0;  // bytes of a stream since the last tick; while some wait
+  size_t written_ = 0;        // of writing_
+  size_t burst_ = 0;          // bytes of a stream since the last tick
+  size_t largest_burst_ = 0;  // since nothing waited to be sent
   bool is_reading_ = false, is_writing_ = false, at_end_ = false, closed_ = false;
   Phase phase_ = Phase::kServing;
   bool is_advancing_ = false;

@@ -121,6 +121,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     const bool is_prefix = of.size() > 1 && of.back() == '/';
     const bool fits = is_prefix ? path.size() > of.size() && path.starts_with(of) : path == of;
     if (!fits) continue;
+    ask->error = route.error;
     const std::string& method = ask->request.method;
     if (method == route.method || (method == "HEAD" && route.method == std::string("GET"))) {
       if (is_prefix) ask->model = PercentDecoded(std::string_view(path).substr(of.size()));
@@ -172,7 +173,6 @@ void Server::OnRequest(int64_t exchange, HttpRequest request) {
   ask.headers.emplace_back("X-Request-Id", ask.id);
   const Route* route = FindRoute(&ask);
   if (route == nullptr) return;
-  ask.error = route->error;
   if (!MayAsk(ask, *route)) return;
   if (route->form != nullptr) {
     sessions_.Start(exchange, *route->form, std::move(ask.request), ask.id, std::move(ask.headers));
@@ -213,7 +213,8 @@ void Server::Reply(const Ask& ask, int status, const Json& body) {
   ++metrics_.answers[status];
   HttpHeaders headers = JsonHeaders(ask.headers);
   if (status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (status == 429 || status == 503) headers.emplace_back("Retry-After", "1");
+  if (status == 429) headers.emplace_back("Retry-After", std::to_string(metrics_.SecondsToWait()));
+  if (status == 503) headers.emplace_back("Retry-After", "1");
   http_.Send(ask.exchange, status, headers, JsonText(body) + "\n");
 }
 

@@ -9,7 +9,8 @@
 
 namespace kuiper::test {
 
-// All that the parser finds. The function f has a parameter s that takes a string.
+// All that the parser finds. The function f has a parameter s that takes a string,
+// and o that takes null as well.
 inline ToolCallParser::Delta ParseCalls(ToolCallForm::Kind kind,
                                         const std::vector<std::string_view>& pieces) {
   ToolCallParser parser({.kind = kind},

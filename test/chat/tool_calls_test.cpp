@@ -124,6 +124,8 @@ TEST(ToolCalls, StringParametersComeFromTheSchema) {
           "properties": {"s": {"type": "string"}, "n": {"type": "integer"}, "x": {},
                          "any": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                          "list": {"type": ["null", "string"]}, "words": {"enum": ["a", "b"]},
+                         "or": {"anyOf": [{"type": "string"}, {"type": "array"}]},
+                         "mixed": {"enum": ["a", 1]}, "ref": {"$ref": "#/x"},
                          "no": {"oneOf": [{"type": "integer"}, {"enum": [1, null]}]}}}}},
           {"name": "g"}, {"function": {"name": 3}}])",
       StatusCode::kInput, "tools");

@@ -48,7 +48,7 @@ class Chat(CliTest):
                          stdin=script)
         self.assertEqual(r.rc, 6, r.err)
         self.assertEqual(len(self.answers(r.out)), 2)
-        self.assertIn("in 1 turn", r.err)
+        self.assertRegex(r.err, r"in 1 turn\n")
 
     def test_failed_commands_set_the_exit_code(self):
         for command, rc, error in ((b"/nonsense", 2, "unknown command /nonsense"),

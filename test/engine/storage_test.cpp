@@ -100,10 +100,15 @@ class AddressSpaceLimit {
   rlimit before_ = {};
 };
 
+class FailedGrowthTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(RunAhead, FailedGrowthTest, testing::Bool());
+
 // Whoever needs memory that is not there ends with an error; requests that have their place beside
 // them go on, and the pool grows when there is memory again.
-TEST(StorageTest, FailedGrowthEndsWhoNeedsItAndHarmsNobodyElse) {
-  const auto engine = Create(Config(false));
+TEST_P(FailedGrowthTest, EndsWhoNeedsItAndHarmsNobodyElse) {
+  EngineConfig config = Config(false);
+  config.run_ahead = GetParam();
+  const auto engine = Create(config);
   ASSERT_NE(engine, nullptr);
   const Request small = RequestOf(0, Vocab(*engine));
   const Completion expected = RunToEnd(*engine, small);
