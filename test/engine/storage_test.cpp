@@ -138,5 +138,33 @@ TEST_P(FailedGrowthTest, EndsWhoNeedsItAndHarmsNobodyElse) {
   EXPECT_EQ(engine->kv_stats().bytes_reserved, 2 * kSlab);
 }
 
+TEST_P(FailedGrowthTest, ComesBehindTheTokensInFlight) {
+  constexpr int kPages = 2 * kPagesPerSlab;  // of a slab
+  EngineConfig config = Config(false);
+  config.run_ahead = GetParam();
+  config.page_size /= 2;  // the context has more than one
+  config.num_blocks = 2 * kPages - 1;
+  config.max_num_seqs = kPages;
+  config.max_num_batched_tokens = 2 * kPages;
+  const auto engine = Create(config);
+  ASSERT_NE(engine, nullptr);
+  const AddressSpaceLimit limit(kSlab / 2);
+  Request one = RequestOf(0, Vocab(*engine));  // page
+  one.keep_logits = false;
+  one.max_new_tokens = 20;
+  std::vector<int64_t> others;
+  for (int i = 0; i < kPages - 2; ++i) others.push_back(engine->Add(one).value());
+  Request two = one;
+  two.prompt = Prompt(config.page_size - 2, Vocab(*engine), 1);
+  const int64_t id = engine->Add(two).value();
+  while (engine->HasWork()) engine->Step();
+  const Completion failed = engine->Take(id).value();
+  EXPECT_EQ(failed.finish, FinishReason::kError);
+  EXPECT_EQ(failed.tokens.size(), 3u) << "the third one is the first without a place";
+  for (const int64_t other : others) {
+    ASSERT_EQ(engine->Take(other).value().finish, FinishReason::kLength);
+  }
+}
+
 }  // namespace
 }  // namespace kuiper
