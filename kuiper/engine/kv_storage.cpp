@@ -64,7 +64,7 @@ void KvStorage::Release(const std::vector<int32_t>& pages) {
 }
 
 Status KvStorage::Grow(int end) {
-  const Status grown = kv_.EnsurePages(end);
+  Status grown = kv_.EnsurePages(end);
   touched_end_ = std::max(touched_end_, std::min(end, usable_end()));
   return grown;
 }
