@@ -30,8 +30,8 @@ void ReadTokens(const JsonNode& config, TemplateFiles* files) {
 Status ReadTemplate(const JsonNode& config, const std::string& name, TemplateFiles* files) {
   const JsonNode* value = config.Find("chat_template");
   if (value == nullptr || value->IsNull()) return OkStatus();
-  const Status bad(StatusCode::kModel,
-                   name + ": chat_template is neither a string nor a list of templates");
+  Status bad(StatusCode::kModel,
+             name + ": chat_template is neither a string nor a list of templates");
   if (value->IsString()) {
     files->source = value->text;
   } else if (value->IsArray()) {
