@@ -19,9 +19,10 @@ namespace {
 // The context of both runs: a sequence slides where it outgrows the pages, so without pages, too.
 int64_t ContextOf(const ProgramRun& run) {
   EngineConfig config = run.options.engine;
+  if (config.on_full != OnFull::kSlide) return run.context.max_context;
   config.paged = true;
   const StatusOr<MemoryPlan> plan = Engine::Plan(config, *run.model);
-  if (!plan.ok() || config.on_full != OnFull::kSlide) return run.context.max_context;
+  if (!plan.ok()) return run.context.max_context;
   return std::min(int64_t{run.context.max_context}, int64_t{plan->num_pages} * config.page_size);
 }
 

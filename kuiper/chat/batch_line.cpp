@@ -23,15 +23,17 @@ StatusOr<bool> IsChat(const JsonNode& line, const JsonNode& body, Speller spell)
     return InputError("method must be \"POST\"");
   }
   const JsonNode* url = GivenField(line, "url");
-  const Status bad_url = InputError(std::string("url must be \"") + kChatUrl +
-                                    "\" for messages and \"" + kCompletionsUrl + "\" for a prompt");
-  if (url != nullptr && url->text != kChatUrl && url->text != kCompletionsUrl) return bad_url;
+  const auto bad_url = [] {
+    return InputError(std::string("url must be \"") + kChatUrl + "\" for messages and \"" +
+                      kCompletionsUrl + "\" for a prompt");
+  };
+  if (url != nullptr && url->text != kChatUrl && url->text != kCompletionsUrl) return bad_url();
   const bool is_chat = GivenField(body, "messages") != nullptr;
   if (is_chat == (GivenField(body, "prompt") != nullptr)) {
     return InputError("there must be either " + spell("messages") + " or " + spell("prompt") +
                       (is_chat ? ", not both" : ""));
   }
-  if (url != nullptr && url->text != (is_chat ? kChatUrl : kCompletionsUrl)) return bad_url;
+  if (url != nullptr && url->text != (is_chat ? kChatUrl : kCompletionsUrl)) return bad_url();
   return is_chat;
 }
 
