@@ -43,7 +43,7 @@ case "$device" in
 esac
 
 programs=(qwen3_infer kuiper_bench)
-tests=(ops_test device_test simt_test)
+tests=(ops_test device_test engine_test vision_test simt_test)
 
 # build DIR TEST_SOURCE: configures and builds what a check runs. Device simt needs no nvcc.
 build() {
@@ -63,26 +63,32 @@ build() {
     cmake --build "$1" -j "$(build_jobs)" --target "${programs[@]}" "${tests[@]}")
 }
 
-# A folder with everything a check needs but a driver, the C library and cuBLASLt of the same CUDA
-# version (500 MB): programs, the libraries they load, the bundled model, the goldens of the tests and
-# this script.
+# A folder with everything a check needs but a driver, the C and C++ libraries and cuBLASLt of the same
+# CUDA version (500 MB): programs, the libraries they load, the bundled models, the goldens of the tests
+# and this script.
 pack() {
   local target=$1 dir=$here/build-bundle
   build "$dir" .
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   mkdir -p "$folder"/kuiper/{bin,lib,tools,demo/models,test/data}
-  cp "$dir"/demo/qwen3_infer "$dir"/tools/kuiper_bench "$dir"/test/ops/ops_test \
-    "$dir"/test/engine/device_test "$dir"/test/simt/simt_test "$folder/kuiper/bin/"
+  cp "$dir"/demo/qwen3_infer "$dir"/tools/kuiper_bench "$dir"/test/ops/ops_test "$dir"/test/model/vision_test \
+    "$dir"/test/engine/{device_test,engine_test} "$dir"/test/simt/simt_test "$folder/kuiper/bin/"
   ldd "$folder"/kuiper/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublasLt)\.so' |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcublasLt)\.so' |
     xargs -I{} cp -L {} "$folder/kuiper/lib/"
-  cp -r "$here/demo/models/tiny-qwen3" "$folder/kuiper/demo/models/"
-  cp -r "$here/test/data/goldens" "$folder/kuiper/test/data/"
+  cp -r "$here"/demo/models/tiny-qwen3{,-vl} "$folder/kuiper/demo/models/"
+  cp -r "$here"/test/data/{goldens,vision} "$folder/kuiper/test/data/"
   cp -r "$here"/tools/{gpu_check.sh,gpu_table.py,attention_torch.py,bench_models} "$folder/kuiper/tools/"
   commit_of_tree >"$folder/kuiper/COMMIT"
   tar -C "$folder" -czf "$target" kuiper
   printf '%s: %s, built from %s\n' "$target" "$(du -h "$target" | cut -f1)" "$(cat "$folder/kuiper/COMMIT")"
+}
+
+# Where the toolkit or Python's packages of NVIDIA have it, separated by colons.
+cublaslt_folders() {
+  find /usr/local/cuda*/ "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))' || echo /none)/nvidia" \
+    -name 'libcublasLt.so*' -printf '%h\n' 2>/dev/null | sort -u | paste -s -d:
 }
 
 commit_of_tree() {
@@ -117,7 +123,7 @@ fi
 # In a bundle the programs are there; in a source tree they are built for this machine.
 cd "$here"
 if [ -d bin ]; then
-  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/cuda/lib64
+  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$(cublaslt_folders)
   bin() { echo "bin/$1"; }
 else
   if [ "$device" != simt ] && [ -z "$archs" ] && [ ! -f /etc/nv_tegra_release ]; then
@@ -209,6 +215,8 @@ step "Tensor cores and copies against plain loops and the emulated device" run_t
   "*WrappersTest*/$kind:*TensorCore*"
 step "Operations" run_tests ops_test "*$kind*"
 step "Whole models: logits of Hugging Face, guarantees to the bit" run_tests device_test "*$kind*"
+step "Recorded steps" run_tests engine_test "*$kind*"
+step "The vision tower" run_tests vision_test "*$kind*"
 step "Guarantees end to end, tensor cores" guarantees flash2
 step "Guarantees end to end, CUDA cores" guarantees flash1
 
@@ -221,8 +229,10 @@ elif ! command -v compute-sanitizer >/dev/null; then
 else
   # Death tests fork, which the tool does not follow.
   for tool in memcheck racecheck; do
+    options=()
+    [ "$tool" = racecheck ] || options+=(--report-api-errors no)  # one test asks for more memory than there is
     step "compute-sanitizer $tool" run_tests ops_test "*$kind*-*Death*:*LongContexts*:*Draws*" \
-      compute-sanitizer --tool "$tool" --error-exitcode 99
+      compute-sanitizer --tool "$tool" --error-exitcode 99 "${options[@]}"
   done
 fi
 

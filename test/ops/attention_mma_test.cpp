@@ -122,6 +122,26 @@ TEST_P(AttentionMmaTest, BatchedEqualsAlone) {
                        {batch.end() - shape.q_width(), batch.end()}));
 }
 
+// As many splits to a block as fill the device (attention_work.cuh), for each number of sequences.
+TEST_P(AttentionMmaTest, RunsOfSplitsDoNotChangeBits) {
+  const Shape shape{2, 1, 64};
+  const auto ops = MakeMma();
+  for (const int num_seqs : {2, 5, 11, 23}) {
+    std::vector<Seq> seqs;
+    for (int i = 0; i < num_seqs; ++i) {
+      const int len = std::vector{2600, 1, 700, 2049, 512}[i % 5];
+      seqs.push_back({len, 1, len});
+    }
+    const std::vector<float> batch = Attend(*ops, dtype(), shape, seqs, 16);
+    for (int i = 0; i < std::min(num_seqs, 5); ++i) {
+      const auto row = batch.begin() + i * shape.q_width();
+      EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, {seqs[i]}, 16),
+                           {row, row + shape.q_width()}))
+          << num_seqs << " sequences, one of " << seqs[i].kv_len;
+    }
+  }
+}
+
 TEST_P(AttentionMmaTest, KeysOutsideTheWindowAreNotRead) {
   const Shape shape{4, 2, 64};
   const std::vector<Seq> seqs = {{1, 1, 150}, {2, 5, 141}};

@@ -94,6 +94,26 @@ TEST_P(AttentionTest, BatchedEqualsAlone) {
   }
 }
 
+// On GPUs a block takes several splits of a sequence where that fills the device better: how many is
+// a matter of the whole batch.
+TEST_P(AttentionTest, RunsOfSplitsDoNotChangeBits) {
+  const Shape shape{4, 2, 16};
+  const auto ops = Make(AttentionKind::kFlash1);
+  for (const int copies : {1, 2, 4}) {
+    std::vector<Seq> seqs;
+    for (int i = 0; i < copies; ++i) {
+      for (const int len : {2100, 1, 640, 2561, 129}) seqs.push_back({len, 1, len});
+    }
+    const std::vector<float> batch = Attend(*ops, dtype(), shape, seqs, 16);
+    for (int i = 0; i < 5; ++i) {
+      const auto row = batch.begin() + i * shape.q_width();
+      EXPECT_TRUE(
+          SameBits(Attend(*ops, dtype(), shape, {seqs[i]}, 16), {row, row + shape.q_width()}))
+          << copies << " of " << seqs[i].kv_len;
+    }
+  }
+}
+
 TEST_P(AttentionTest, ChunkedEqualsWhole) {
   const Shape shape{6, 3, 16};
   constexpr int kLen = 140;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -169,9 +170,10 @@ class Cache {
   KvView view_;
 };
 
+// `activation` is the type of queries and outputs; absent: ActivationFor the cache's.
 inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, const Shape& shape,
                                  const std::vector<Seq>& seqs, const Mask& mask,
-                                 bool cascade = false) {
+                                 bool cascade = false, std::optional<DType> activation = {}) {
   std::vector<float> q;
   std::vector<int32_t> cu_q{0}, kv_lens;
   AttnMeta meta;
@@ -191,9 +193,9 @@ inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, cons
   meta.kv_lens = device_lens.tensor();
   meta.num_seqs = static_cast<int>(seqs.size());
   if (cascade) meta.shared_lens = device_shared.tensor();
-  const DType activation = ActivationFor(ops, dtype);
-  const Matrix mq(ops, activation, rows, shape.q_width(), q, shape.q_width() + 7);
-  const Matrix out(ops, activation, rows, shape.q_width(), shape.q_width() + 2);
+  const DType type = activation.value_or(ActivationFor(ops, dtype));
+  const Matrix mq(ops, type, rows, shape.q_width(), q, shape.q_width() + 7);
+  const Matrix out(ops, type, rows, shape.q_width(), shape.q_width() + 2);
   std::vector<float> slopes;
   for (int h = 0; h < shape.heads && mask.alibi; ++h) slopes.push_back(AlibiSlope(h));
   const Array<float> device_slopes(ops, slopes);

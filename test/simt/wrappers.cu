@@ -13,6 +13,7 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 // Block of 16 threads, each moving 8 values.
 __global__ void ReverseAsyncKernel(float* out, const float* in, int num_valid) {
   KU_SHARED(tile, float[128]);
+  AwaitEarlierKernels();
   const int t = static_cast<int>(threadIdx.x), base = static_cast<int>(blockIdx.x) * 128;
   const float* src = in + base + 8 * t;
   const bool valid = base + 8 * t < num_valid;
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(32)
     MultiplyTileKernel(float* d, const T* a, const T* b, bool transposed) {
   KU_SHARED(a_tile, T[16][16 + 8]);
   KU_SHARED(b_tile, T[16][16 + 8]);
+  AwaitEarlierKernels();
   const int lane = static_cast<int>(threadIdx.x);
   for (int i = lane; i < 256; i += 32) a_tile[i / 16][i % 16] = a[i];
   for (int i = lane; i < 128; i += 32) {
@@ -83,6 +85,7 @@ __device__ void LoadTwice(uint32_t* out, const uint16_t* in, uint16_t (&tile)[32
 
 __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transposed) {
   KU_SHARED(tile, uint16_t[32][8]);
+  AwaitEarlierKernels();
   const int lane = static_cast<int>(threadIdx.x);
   if (transposed) {
     LoadTwice<true>(out, in, tile, lane);
@@ -94,6 +97,7 @@ __global__ void LoadTilesKernel(uint32_t* out, const uint16_t* in, bool transpos
 template <typename T>
 __global__ void FmaPairsKernel(uint32_t* out, const uint32_t* a, const uint32_t* b,
                                const uint32_t* c) {
+  AwaitEarlierKernels();
   const int i = static_cast<int>(threadIdx.x);
   out[i] = FmaPairs<T>(a[i], b[i], c[i]);
 }
@@ -101,6 +105,7 @@ __global__ void FmaPairsKernel(uint32_t* out, const uint32_t* a, const uint32_t*
 __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, const float* in, int n,
                               bool fence) {
   KU_SHARED(is_last, bool);
+  AwaitEarlierKernels();
   float sum = 0;
   const int threads = static_cast<int>(gridDim.x * blockDim.x);
   for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < n; i += threads)
@@ -122,6 +127,7 @@ __global__ void GridSumKernel(float* out, float* partial, unsigned* ticket, cons
 
 __global__ void DoubleKernel(float* out, const float* in, int n) {
   KU_DYNAMIC_SHARED(float, buffer);
+  AwaitEarlierKernels();
   for (int i = 4 * static_cast<int>(threadIdx.x); i < n; i += 4 * static_cast<int>(blockDim.x)) {
     const uint4 v = LoadStreamed(in + i);
     buffer[i] = 2 * __uint_as_float(v.x);

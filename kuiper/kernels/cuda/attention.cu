@@ -281,6 +281,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   KU_DYNAMIC_SHARED(char, base);
   KU_SHARED(counts, int[kThreads]);
   KU_SHARED(is_last, int[kMaxBlockSeqs]);
+  AwaitEarlierKernels();
   const AttnWork& w = p.work;
   const FlashMemory<T, kRows> m(base, w.head_dim);
   const int tid = static_cast<int>(threadIdx.x);
@@ -302,7 +303,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
       m.sum[tid] = 0.0f;
     }
     for (int s = item.first_split(); s < item.end_split(); ++s) {
-      const KeyRange range = item.KeysOf(s);
+      const KeyRange range = item.KeysOf(s, s + 1);
       const SplitKeys split{SplitBegin(s), range.begin - SplitBegin(s), range.end - SplitBegin(s)};
       for (int j = split.first + tid; j < split.count; j += kThreads) {
         m.keys[j] = view.Key(item.seq, split.begin + j, item.kv_head);
@@ -337,7 +338,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
       __syncthreads();
     }
     if (item.split >= 0) {
-      FinishSplit(w, item, is_last);
+      FinishSplits(w, item, items.runs(), is_last);
       continue;
     }
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {

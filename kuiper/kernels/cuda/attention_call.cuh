@@ -40,9 +40,13 @@ struct AttnCall {
 void AttentionMha(const Resources& resources, const AttnCall& call, const KvView& kv);
 // attention.cu: CUDA cores, every type.
 void AttentionFlash(const Resources& resources, const AttnCall& call, const KvView& kv);
-// attention_mma.cu: tensor cores, where all types are the same 16-bit one and head_dim is 64, 72,
-// 80 or 128.
+// attention_mma.cu: tensor cores, where activations have 16 bits, head_dim is 64, 72, 80 or 128 and
+// keys and values have the same type, or IsMmaBytes.
 bool CanAttentionMma(DType activations, KvFormat kv, int head_dim);
 void AttentionMma(const Resources& resources, const AttnCall& call, const KvView& kv);
+// attention_mma_bytes.cu: the part of AttentionMma and PrepareAttentionMma for these formats.
+bool IsMmaBytes(KvFormat kv);
+void AttentionMmaBytes(const Resources& resources, const AttnCall& call, const KvView& kv);
+void PrepareAttentionMmaBytes();
 
 }  // namespace kuiper::KU_GPU

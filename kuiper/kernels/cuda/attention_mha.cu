@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
   KU_SHARED(weight, float[kThreads]);
   KU_SHARED(value, Row[kThreads]);
   KU_SHARED(shared, float[kWarpSize]);
+  AwaitEarlierKernels();
   const int tid = static_cast<int>(threadIdx.x);
   const int row = static_cast<int>(blockIdx.x) / p.heads;
   const int head = static_cast<int>(blockIdx.x) % p.heads;

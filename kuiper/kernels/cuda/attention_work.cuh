@@ -3,8 +3,8 @@
 // The keys of a sequence are cut into splits at fixed absolute positions (SplitBegin). Every split
 // of a row gives (max, sum, output); these are merged in ascending order. A row's bits therefore
 // depend on its own position and length only, and who computes a split is free:
-//   * a sequence with one query row gives each split to a block of its own; the last one to finish
-//     merges (a ticket per sequence and kv head);
+//   * a sequence with one query row gives its splits, in runs of one or more, to blocks of their
+//     own; the last one to finish merges (a ticket per sequence and kv head);
 //   * other sequences, and batches large enough to fill the device, run their splits one after the
 //     other in one block and merge as they go: the same numbers in the same order;
 //   * a split whose keys several sequences share (AttnMeta::shared_lens) is computed by one block
@@ -40,6 +40,33 @@ KU_HOST_DEVICE int NumSplits(int len) {
 KU_HOST_DEVICE int SplitOf(int pos) {
   return NumSplits(pos + 1) - 1;
 }
+
+// How many splits that follow each other a block takes of a sequence: those that begin in the same
+// `tokens` tokens, a multiple of 512 and so of every split, or two of the shortest; 0: one split.
+struct SplitRuns {
+  static constexpr int kPairs = 256;
+  int tokens = 0;
+
+  __device__ __forceinline__ int RunOf(int split) const {
+    if (tokens == 0) return split;
+    if (tokens == kPairs) return split <= 16 ? split / 2 : split - 8;
+    return SplitBegin(split) / tokens;
+  }
+  __device__ __forceinline__ int FirstSplit(int run) const {
+    if (tokens == 0) return run;
+    if (tokens == kPairs) return run <= 8 ? 2 * run : run + 8;
+    return SplitOf(run * tokens);
+  }
+  // Runs of a row that sees these keys, from split `first` on.
+  __device__ __forceinline__ int Count(int first, const KeyRange& keys) const {
+    return RunOf(NumSplits(keys.end) - 1) - RunOf(first) + 1;
+  }
+  // The tokens of a run in a sequence of `len`, at most.
+  __device__ __forceinline__ int Longest(int len) const {
+    if (tokens > kPairs) return tokens < len ? tokens : len;
+    return len > 8192 ? kMaxSplit : len > 2048 || tokens == kPairs ? 256 : 128;
+  }
+};
 
 // The part of a kernel's parameters that says what is to be done.
 struct AttnWork : AttnCall {
@@ -105,7 +132,8 @@ __device__ __forceinline__ MergeFactors Merge(float max, float next_max) {
 // shared keys the positions are those of `positions` sequences from `seq` on, one each.
 struct AttnItem {
   int seq, kv_head, chunk;
-  int split;  // -1: all of them
+  int split;  // the first of its run; -1: all of them
+  int split_end;
   int first_head;
   int q_row;  // of the first position
   int positions, heads;
@@ -119,11 +147,11 @@ struct AttnItem {
     return split < 0 ? SplitOf(keys.begin) : split;
   }
   __device__ __forceinline__ int end_split() const {
-    return split < 0 ? NumSplits(keys.end) : split + 1;
+    return split < 0 ? NumSplits(keys.end) : split_end;
   }
-  // Its keys in a split.
-  __device__ __forceinline__ KeyRange KeysOf(int s) const {
-    const int begin = SplitBegin(s), end = SplitBegin(s + 1);
+  // Its keys in splits [first, last).
+  __device__ __forceinline__ KeyRange KeysOf(int first, int last) const {
+    const int begin = SplitBegin(first), end = SplitBegin(last);
     return {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
   }
   // The index of the ticket and of the partial results of its n-th sequence.
@@ -136,7 +164,11 @@ struct AttnItem {
 // ascending indices, is called by all threads of the block and contains barriers.
 class AttnItemList {
  public:
-  __device__ AttnItemList(const AttnWork& w, int* counts) : w_(w), counts_(counts) {}
+  __device__ AttnItemList(const AttnWork& w, int* counts) : w_(w), counts_(counts) {
+    if (w.split && w.shared_lens == nullptr) runs_.tokens = ChooseRuns();
+  }
+
+  __device__ const SplitRuns& runs() const { return runs_; }
 
   __device__ bool Find(int index, AttnItem* item) {
     for (;;) {
@@ -165,7 +197,14 @@ class AttnItemList {
     item->first_pos = item->kv_len - q_len + begin;
     item->keys = {w_.mask.Keys(item->first_pos, item->kv_len).begin,
                   w_.mask.Keys(item->first_pos + item->positions - 1, item->kv_len).end};
-    item->split = split ? FirstSplit(seq_, item->keys) + in_seq / per_head : -1;
+    item->split = item->split_end = -1;
+    if (split) {
+      const int first = FirstSplit(seq_, item->keys), end = NumSplits(item->keys.end);
+      const int run = runs_.RunOf(first) + in_seq / per_head;
+      const int run_begin = runs_.FirstSplit(run), run_end = runs_.FirstSplit(run + 1);
+      item->split = run_begin > first ? run_begin : first;
+      item->split_end = run_end < end ? run_end : end;
+    }
     while (split && SharedSplits(seq_ + item->positions) > item->split) ++item->positions;
     if (split && item->positions > 1) {
       item->kv_len = SplitBegin(item->split + 1);
@@ -189,6 +228,56 @@ class AttnItemList {
     const int shared = SharedSplits(seq), first = SplitOf(keys.begin);
     return shared > first ? shared : first;
   }
+  // The tokens of a run that let the blocks end soonest, of 16 that are compared.
+  __device__ int ChooseRuns() const {
+    constexpr int kLanes = 8;           // for one of them
+    constexpr int kTokensOfItem = 256;  // what an item costs beside its tokens
+    const int tid = static_cast<int>(threadIdx.x), mine = tid / kLanes;
+    const SplitRuns runs{RunTokens(mine)};
+    int count = 0, longest = 1;
+    for (int seq = tid % kLanes; seq < w_.num_seqs; seq += kLanes) {
+      if (w_.cu_q[seq + 1] - w_.cu_q[seq] != 1) continue;
+      const int len = w_.kv_lens[seq];
+      const KeyRange keys = w_.mask.Keys(len - 1, len);
+      count += runs.Count(SplitOf(keys.begin), keys);
+      longest = len > longest ? len : longest;
+    }
+#pragma unroll
+    for (int lane = 1; lane < kLanes; lane *= 2) {
+      count += __shfl_xor_sync(kFullWarp, count, lane);
+      const int other = __shfl_xor_sync(kFullWarp, longest, lane);
+      longest = other > longest ? other : longest;
+    }
+    const int blocks = static_cast<int>(gridDim.x);
+    const int turns = (count * w_.kv_heads * w_.head_chunks + blocks - 1) / blocks;
+    auto* const costs = reinterpret_cast<float*>(counts_);
+    if (tid % kLanes == 0) {
+      costs[mine] = static_cast<float>(turns) *
+                    static_cast<float>(runs.Longest(longest) + kTokensOfItem);
+    }
+    __syncthreads();
+    // The first of the cheapest.
+    int best = tid % (kAttnThreads / kLanes);
+    float cost = costs[best];
+#pragma unroll
+    for (int lane = 1; lane < kAttnThreads / kLanes; lane *= 2) {
+      const float other_cost = __shfl_xor_sync(kFullWarp, cost, lane);
+      const int other = __shfl_xor_sync(kFullWarp, best, lane);
+      if (other_cost < cost || (other_cost == cost && other < best)) {
+        cost = other_cost;
+        best = other;
+      }
+    }
+    __syncthreads();  // LoadCounts writes there
+    return RunTokens(best);
+  }
+  // 0, 256, multiples of 512 up to 4096, then about half as much again each time; the last is all.
+  __device__ static int RunTokens(int i) {
+    if (i <= 1) return i * SplitRuns::kPairs;
+    if (i <= 9) return (i - 1) * kMaxSplit;
+    return i < 15 ? (i % 2 == 0 ? 6144 : 8192) << (i - 10) / 2 : 1 << 30;
+  }
+
   // Counts of the next kAttnThreads sequences.
   __device__ void LoadCounts() {
     __syncthreads();
@@ -198,7 +287,7 @@ class AttnItemList {
       int units = (q_len + w_.block_positions - 1) / w_.block_positions;
       if (IsSplit(seq, q_len)) {
         const KeyRange keys = w_.mask.Keys(w_.kv_lens[seq] - 1, w_.kv_lens[seq]);
-        units = NumSplits(keys.end) - FirstSplit(seq, keys);
+        units = runs_.Count(FirstSplit(seq, keys), keys);
       }
       counts_[threadIdx.x] = units * w_.kv_heads * w_.head_chunks;
     }
@@ -208,6 +297,7 @@ class AttnItemList {
 
   const AttnWork& w_;
   int* counts_;  // [kAttnThreads], shared
+  SplitRuns runs_;
   int seq_ = 0, first_ = 0, loaded_end_ = 0;
 };
 
@@ -231,9 +321,31 @@ __device__ __forceinline__ void StoreOutput(const AttnWork& w, const AttnItem& i
            static_cast<int64_t>(item.head(r)) * w.head_dim + i, x);
 }
 
-// Called by the whole block when its split lies in Partial: the last block of a sequence and kv
+// Merges all splits of row r, whose outputs this thread stores from column i on.
+template <int kColumns>
+__device__ __forceinline__ void MergeRow(const AttnWork& w, const AttnItem& item, int r, int i,
+                                         int first, int end) {
+  const float* row = Partial(w, item, r, first);
+  float max = -INFINITY, sum = 0.0f, out[kColumns] = {};
+#pragma unroll 4
+  for (int s = first; s < end; ++s, row += w.partial_floats()) {
+    const MergeFactors f = Merge(max, __ldcg(row));
+    max = f.max;
+    sum = fmaf(__ldcg(row + 1), f.new_scale, sum * f.old_scale);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      out[c] = fmaf(__ldcg(row + 2 + i + c), f.new_scale, out[c] * f.old_scale);
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) StoreOutput(w, item, r, i + c, Output(out[c], sum));
+}
+
+// Called by the whole block when its splits lie in Partial: the last block of a sequence and kv
 // head merges all of them. `is_last` [kMaxBlockSeqs] is shared.
-__device__ __forceinline__ void FinishSplit(const AttnWork& w, const AttnItem& item, int* is_last) {
+__device__ __forceinline__ void FinishSplits(const AttnWork& w, const AttnItem& item,
+                                             const SplitRuns& runs, int* is_last) {
+  constexpr int kColumns = 4;  // of a thread, where heads allow it
   const int tid = static_cast<int>(threadIdx.x);
   const auto keys = [&](int n) {
     const int len = w.kv_lens[item.seq + n];
@@ -242,25 +354,22 @@ __device__ __forceinline__ void FinishSplit(const AttnWork& w, const AttnItem& i
   __threadfence();
   __syncthreads();
   if (tid < item.positions) {
-    const int splits = NumSplits(keys(tid).end) - SplitOf(keys(tid).begin);
-    is_last[tid] = atomicAdd(&w.tickets[item.ticket(w, tid)], 1) == splits - 1;
+    const int count = runs.Count(SplitOf(keys(tid).begin), keys(tid));
+    is_last[tid] = atomicAdd(&w.tickets[item.ticket(w, tid)], 1) == count - 1;
     __threadfence();
   }
   __syncthreads();
+  const int columns = w.head_dim % kColumns == 0 ? kColumns : 1;
   for (int n = 0; n < item.positions; ++n) {
     if (is_last[n] == 0) continue;
     const int first = SplitOf(keys(n).begin), end = NumSplits(keys(n).end);
-    for (int at = tid; at < item.heads * w.head_dim; at += kAttnThreads) {
+    for (int at = tid * columns; at < item.heads * w.head_dim; at += kAttnThreads * columns) {
       const int r = n * item.heads + at / w.head_dim, i = at % w.head_dim;
-      const float* row = Partial(w, item, r, first);
-      float max = -INFINITY, sum = 0.0f, out = 0.0f;
-      for (int s = first; s < end; ++s, row += w.partial_floats()) {
-        const MergeFactors f = Merge(max, __ldcg(row));
-        max = f.max;
-        sum = fmaf(__ldcg(row + 1), f.new_scale, sum * f.old_scale);
-        out = fmaf(__ldcg(row + 2 + i), f.new_scale, out * f.old_scale);
+      if (columns == kColumns) {
+        MergeRow<kColumns>(w, item, r, i, first, end);
+      } else {
+        MergeRow<1>(w, item, r, i, first, end);
       }
-      StoreOutput(w, item, r, i, Output(out, sum));
     }
     if (tid == 0) w.tickets[item.ticket(w, n)] = 0;
   }

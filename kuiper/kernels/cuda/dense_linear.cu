@@ -17,6 +17,7 @@ constexpr int kPanel = 256;  // rows of sums as wide as gate and up of the wides
 
 __global__ void __launch_bounds__(kThreads)
     FinishKernel(const __grid_constant__ LinearArgs p, const float* sums, int stride, int columns) {
+  AwaitEarlierKernels();
   const int token = static_cast<int>(blockIdx.x);
   const int column = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
   if (column >= columns) return;

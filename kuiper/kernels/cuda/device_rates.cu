@@ -18,6 +18,7 @@ constexpr size_t kBlockBytes = size_t{kThreads} * kLoads * 16;
 constexpr int kFill = 0x5a;
 
 __global__ void __launch_bounds__(kThreads) ReadBandwidthKernel(uint4* sink, const uint4* in) {
+  AwaitEarlierKernels();
   const uint4* p = in + static_cast<int64_t>(blockIdx.x) * (kThreads * kLoads) + threadIdx.x;
   uint32_t sum = 0;
 #pragma unroll
@@ -29,6 +30,7 @@ __global__ void __launch_bounds__(kThreads) ReadBandwidthKernel(uint4* sink, con
 }
 
 __global__ void __launch_bounds__(kThreads) CopyBandwidthKernel(uint4* out, const uint4* in) {
+  AwaitEarlierKernels();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kLoads) + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {

@@ -3,6 +3,10 @@
 // loads and stores where rows are aligned. Each input and output moves once, so a step of one token
 // is bound by the launch and long prefills by DRAM (about 90 % of copy bandwidth expected).
 // FillRandom writes only, 8 values per thread, at load.
+#include <array>
+#include <atomic>
+#include <iterator>
+
 #include "kuiper/kernels/common/random_weight.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
@@ -29,6 +33,7 @@ template <typename Id>
 __global__ void __launch_bounds__(kThreads)
     EmbedKernel(MatrixArg out, MatrixArg table, const Id* ids, const int32_t* sampled,
                 int num_sampled, int64_t num_rows, int n) {
+  AwaitEarlierKernels();
   const int64_t t = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
   if (i >= n) return;
@@ -46,6 +51,7 @@ __global__ void __launch_bounds__(kThreads)
 // out = x, or out += x.
 template <bool kAdd>
 __global__ void __launch_bounds__(kThreads) PatchRowsKernel(MatrixArg out, MatrixArg x, int n) {
+  AwaitEarlierKernels();
   const int64_t row = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
   if (i >= n) return;
@@ -64,6 +70,7 @@ __global__ void __launch_bounds__(kThreads) PatchRowsKernel(MatrixArg out, Matri
 __global__ void __launch_bounds__(kThreads)
     AddWeightedRowsKernel(MatrixArg out, MatrixArg table, const int32_t* rows, const float* weights,
                           int count, int n) {
+  AwaitEarlierKernels();
   const int64_t t = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
   if (i >= n) return;
@@ -84,6 +91,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // out = gelu(out).
 __global__ void __launch_bounds__(kThreads) GeluKernel(MatrixArg out, Epilogue epilogue, int n) {
+  AwaitEarlierKernels();
   const int64_t t = blockIdx.x;
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) * 8;
   if (i >= n) return;
@@ -97,6 +105,7 @@ __global__ void __launch_bounds__(kThreads) GeluKernel(MatrixArg out, Epilogue e
 // A row of `out` is a group of values; the last one may be shorter.
 __global__ void __launch_bounds__(kThreads)
     FillRandomKernel(MatrixArg out, int64_t count, uint64_t seed) {
+  AwaitEarlierKernels();
   const int64_t group = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t begin = group * kRandomGroup;
   if (begin >= count) return;
@@ -118,6 +127,25 @@ cudaError_t ProbeKernels() {
   cudaFuncAttributes attributes{};
   return cudaFuncGetAttributes(&attributes, FillRandomKernel);
 }
+
+#if !defined(KUIPER_SIMT)
+bool KernelsBeginEarly() {
+  constexpr int kFirstVirtual = 90, kFirstDriver = 12030;  // which records such launches in graphs
+  enum : signed char { kUnknown, kNo, kYes };
+  static std::array<std::atomic<signed char>, 64> of_device{};
+  int device = 0, driver = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= std::ssize(of_device)) return false;
+  std::atomic<signed char>& answer = of_device[static_cast<size_t>(device)];
+  if (answer.load(std::memory_order_relaxed) == kUnknown) {
+    cudaFuncAttributes attributes{};
+    const bool early = cudaFuncGetAttributes(&attributes, FillRandomKernel) == cudaSuccess &&
+                       attributes.ptxVersion >= kFirstVirtual &&
+                       cudaDriverGetVersion(&driver) == cudaSuccess && driver >= kFirstDriver;
+    answer.store(early ? kYes : kNo, std::memory_order_relaxed);
+  }
+  return answer.load(std::memory_order_relaxed) == kYes;
+}
+#endif
 
 void Run(const Resources& resources, const EmbedArgs& args) {
   const int n = static_cast<int>(args.out.shape[1]);

@@ -10,6 +10,7 @@ namespace kuiper::KU_GPU {
 namespace {
 
 __global__ void GemmKernel(MatrixArg out, MatrixArg x, MatrixArg weight, int n, int k, bool add) {
+  AwaitEarlierKernels();
   const int token = static_cast<int>(blockIdx.x);
   const int column = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
   if (column >= n) return;

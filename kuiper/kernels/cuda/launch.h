@@ -5,13 +5,15 @@
 //
 // A kernel that wants more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
 // before its first launch. Blocks may run in any order and one at a time: a kernel must not wait
-// for another block (the last block to arrive may do the rest).
+// for another block (the last block to arrive may do the rest). A kernel begins as kernel_order.cuh
+// says, because it may be started before the one before it has ended.
 #pragma once
 
 #include <cstddef>
 #include <utility>
 
 #include "kuiper/kernels/cuda/cuda_check.h"
+#include "kuiper/kernels/cuda/kernel_order.cuh"
 #include "kuiper/kernels/cuda/platform.h"
 
 namespace kuiper::KU_GPU {
@@ -27,6 +29,11 @@ void Launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
+  cudaLaunchAttribute begins_early{};
+  begins_early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  begins_early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &begins_early;
+  config.numAttrs = KernelsBeginEarly() ? 1 : 0;
   KU_CUDA_TRY(cudaLaunchKernelEx(&config, kKernel, std::forward<A>(args)...));
 #endif
 }

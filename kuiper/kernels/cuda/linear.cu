@@ -8,7 +8,8 @@
 // [N, K]: lane (g, t) reads the 16 bytes W[n + g][k + 8t ...] and X[token g][k + 8t ...]; that is
 // the A and B fragment of two mma steps if both operands permute k alike. So no shared memory and
 // no barrier in the loop: 8 * kRowTiles 16-byte loads of weights per lane are in flight, past L1,
-// and with up to 8 tokens the 4 of theirs, through it (docs/machine_code.tsv).
+// those of the next turn from the products of this one on, and with up to 8 tokens the 4 of theirs,
+// through it (docs/machine_code.tsv).
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
 // expected on large layers; beyond, by the rate of mma and of L1.
@@ -59,6 +60,20 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
     weight[m][0] = p.DenseRow<T>(part, row);
     weight[m][1] = paired ? p.DenseRow<T>(p.parts[1], row) : p.DenseRow<T>(part, row + 8);
   }
+  uint4 w[kSteps][kRowTiles][2];  // of a turn
+  const auto load_weights = [&](int s, int k) {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        w[s][m][h] = LoadFragment<T, true>(weight[m][h], DTypeOf<T>::value, kVectors, k + 8 * t, in);
+      }
+    }
+  };
+  int turn = warp % kWarpsK * kTurn;
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) load_weights(s, turn + 32 * s);
+  AwaitEarlierKernels();
   const auto load_tokens = [&](int n, int k) {
     const int token = first_token + n * 8 + g;
     return LoadFragment<T, false>(p.x.Row(token < p.tokens ? token : 0), p.x.dtype, kVectors,
@@ -67,19 +82,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
   constexpr bool kAhead = kLoadsAhead<kTokenTiles, kVectors>;
   float acc[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll 1
-  for (int turn = warp % kWarpsK * kTurn; turn < in; turn += kWarpsK * kTurn) {
-    uint4 w[kSteps][kRowTiles][2];
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-#pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          w[s][m][h] = LoadFragment<T, true>(weight[m][h], DTypeOf<T>::value, kVectors,
-                                             turn + 32 * s + 8 * t, in);
-        }
-      }
-    }
+  for (; turn < in; turn += kWarpsK * kTurn) {
     uint4 ahead[kSteps];
     if constexpr (kAhead) {
 #pragma unroll
@@ -88,17 +91,19 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       const int k = turn + 32 * s;
-      if (!kAhead && k >= in) break;
+      if (kAhead || k < in) {
 #pragma unroll
-      for (int n = 0; n < kTokenTiles; ++n) {
-        const uint4 x = kAhead ? ahead[s] : load_tokens(n, k);
+        for (int n = 0; n < kTokenTiles; ++n) {
+          const uint4 x = kAhead ? ahead[s] : load_tokens(n, k);
 #pragma unroll
-        for (int m = 0; m < kRowTiles; ++m) {
-          const uint4 &lo = w[s][m][0], &hi = w[s][m][1];
-          Mma<T>(acc[m][n], {lo.x, hi.x, lo.y, hi.y}, {x.x, x.y});
-          Mma<T>(acc[m][n], {lo.z, hi.z, lo.w, hi.w}, {x.z, x.w});
+          for (int m = 0; m < kRowTiles; ++m) {
+            const uint4 &lo = w[s][m][0], &hi = w[s][m][1];
+            Mma<T>(acc[m][n], {lo.x, hi.x, lo.y, hi.y}, {x.x, x.y});
+            Mma<T>(acc[m][n], {lo.z, hi.z, lo.w, hi.w}, {x.z, x.w});
+          }
         }
       }
+      load_weights(s, k + kWarpsK * kTurn);  // of the next turn
     }
   }
 

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(kThreads, Weights::kMinBlocks)
   constexpr int kSums = kRows * kTokens;
   KU_SHARED(lanes, float[kWarps][kSums][kWarpSize + 1]);
   KU_SHARED(sums, float[kWarps][kSums]);
+  AwaitEarlierKernels();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int first_token = static_cast<int>(blockIdx.x) * kTokens;

@@ -32,7 +32,7 @@ constexpr int kBlock = 128;  // columns that are summed before they get their sc
 constexpr int kBlocks = 2;   // between two turns of a warp
 constexpr int kTurn = kBlocks * kBlock;
 constexpr int kSteps = 4;                // of a block, of 32 columns: two mma of 16
-constexpr int kTokenTiles = kPanel / 8;  // with more than 8 tokens
+constexpr int kTokenTiles = kPanel / 8;  // at most
 
 // The 16 bytes from a column on. Without `vectors` they may lie anywhere; `guarded`: the column may
 // be behind the last, which gives zeros.
@@ -165,13 +165,13 @@ __device__ __forceinline__ void MultiplyBlock(
   }
 }
 
-// acc += what a warp adds in one turn. Guarded: the turn may reach behind the last column.
-template <Kind kKind, typename T, int kTiles, bool kVectors, bool kGuarded>
-__device__ __forceinline__ void Turn(const LinearArgs& p, const QuantizedRow (&weight)[2],
-                                     const TokenTiles<kKind, T, kTiles, kVectors>& x, int tiles,
-                                     int turn, int t, float (&acc)[kTiles][4]) {
-  constexpr bool kAhead = kTiles == 1 && kVectors;
-  RowBlock<kKind == Kind::kInt4 ? 4 : 8> rows[kBlocks][2];
+// What a lane reads of the two rows in one turn. Guarded: it may reach behind the last column.
+template <Kind kKind>
+using TurnRows = RowBlock<kKind == Kind::kInt4 ? 4 : 8>[kBlocks][2];
+
+template <Kind kKind, bool kVectors, bool kGuarded>
+__device__ __forceinline__ void LoadTurn(const LinearArgs& p, const QuantizedRow (&weight)[2],
+                                         int turn, int t, TurnRows<kKind>& rows) {
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
     const int column = turn + b * kBlock, step = column + 32 * t;
@@ -181,24 +181,34 @@ __device__ __forceinline__ void Turn(const LinearArgs& p, const QuantizedRow (&w
       rows[b][h].template Load<kVectors, kGuarded>(p, weight[h], column, group, t);
     }
   }
-  uint4 ahead[kBlocks][kSteps];
-  if constexpr (kAhead) {
-#pragma unroll
-    for (int i = 0; i < kBlocks * kSteps; ++i) {
-      ahead[i / kSteps][i % kSteps] =
-          x.template Load<kGuarded>(0, turn + i / kSteps * kBlock, i % kSteps, p.in);
-    }
-  }
+}
+
+// acc += what a warp adds in one turn.
+template <Kind kKind, typename T, int kTiles, bool kVectors, bool kGuarded>
+__device__ __forceinline__ void MultiplyTurn(const LinearArgs& p, const QuantizedRow (&weight)[2],
+                                             const TokenTiles<kKind, T, kTiles, kVectors>& x,
+                                             int tiles, const TurnRows<kKind>& rows, int turn,
+                                             float (&acc)[kTiles][4]) {
+  // The tokens of a block are under way before any is used, as far as registers allow.
+  constexpr bool kAhead = kVectors && kTiles <= 4;
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
     const int column = turn + b * kBlock;
     if (kGuarded && column >= p.in) break;
-    MultiplyBlock<kKind, T>(
-        p.quantized, weight, rows[b], tiles,
-        [&](int n, int s) {
-          return kAhead ? ahead[b][s] : x.template Load<kGuarded>(n, column, s, p.in);
-        },
-        acc);
+    const auto load = [&](int n, int s) {
+      return x.template Load<kGuarded>(n, column, s, p.in);
+    };
+    if constexpr (kAhead) {
+      uint4 ahead[kSteps][kTiles];
+#pragma unroll
+      for (int i = 0; i < kSteps * kTiles; ++i) {
+        ahead[i / kTiles][i % kTiles] = load(i % kTiles, i / kTiles);
+      }
+      MultiplyBlock<kKind, T>(p.quantized, weight, rows[b], tiles,
+                              [&](int n, int s) { return ahead[s][n]; }, acc);
+    } else {
+      MultiplyBlock<kKind, T>(p.quantized, weight, rows[b], tiles, load, acc);
+    }
   }
 }
 
@@ -226,18 +236,39 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
   // The lower and the upper 8 rows of the fragment, which are gate and up with SwiGLU.
   const QuantizedRow weight[2] = {p.CodeRow(part, row),
                                   paired ? p.CodeRow(p.parts[1], row) : p.CodeRow(part, row + 8)};
+  // Weights of the next turn are under way while those of this one are multiplied, where registers
+  // allow, and those of the first one before the kernels before this one have ended.
+  constexpr bool kNextAhead = kKind == Kind::kInt4 && kTiles == 1 && kVectors;
+  const int turns = warps_k * kTurn;
+  int turn = warp % warps_k * kTurn;
+  TurnRows<kKind> rows;
+  if (kNextAhead && turn + kTurn <= p.in) {
+    LoadTurn<kKind, kVectors, false>(p, weight, turn, t, rows);
+  }
+  AwaitEarlierKernels();
   const TokenTiles<kKind, T, kTiles, kVectors> x(p, first_token, lane);
   float acc[1][kTiles][4] = {};
-  int turn = warp % warps_k * kTurn;
   if constexpr (kVectors) {
 #pragma unroll 1
-    for (; turn + kTurn <= p.in; turn += warps_k * kTurn) {
-      Turn<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, turn, t, acc[0]);
+    for (; turn + kTurn <= p.in; turn += turns) {
+      if constexpr (kNextAhead) {
+        TurnRows<kKind> next;
+        if (turn + turns + kTurn <= p.in) {
+          LoadTurn<kKind, kVectors, false>(p, weight, turn + turns, t, next);
+        }
+        MultiplyTurn<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, rows, turn, acc[0]);
+#pragma unroll
+        for (int i = 0; i < 2 * kBlocks; ++i) rows[i / 2][i % 2] = next[i / 2][i % 2];
+      } else {
+        LoadTurn<kKind, kVectors, false>(p, weight, turn, t, rows);
+        MultiplyTurn<kKind, T, kTiles, kVectors, false>(p, weight, x, tiles, rows, turn, acc[0]);
+      }
     }
   }
 #pragma unroll 1
-  for (; turn < p.in; turn += warps_k * kTurn) {
-    Turn<kKind, T, kTiles, kVectors, true>(p, weight, x, tiles, turn, t, acc[0]);
+  for (; turn < p.in; turn += turns) {
+    LoadTurn<kKind, kVectors, true>(p, weight, turn, t, rows);
+    MultiplyTurn<kKind, T, kTiles, kVectors, true>(p, weight, x, tiles, rows, turn, acc[0]);
   }
   StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc, reduce);
 }
@@ -264,6 +295,8 @@ void ApplyFactors(cudaStream_t stream, LinearArgs& args, int num_outputs) {
     return LaunchTiles<kKind, T, 1, false>(stream, args, warps_k);
   }
   if (args.tokens <= 8) return LaunchTiles<kKind, T, 1, true>(stream, args, warps_k);
+  if (args.tokens <= 16) return LaunchTiles<kKind, T, 2, true>(stream, args, warps_k);
+  if (args.tokens <= 32) return LaunchTiles<kKind, T, 4, true>(stream, args, warps_k);
   return LaunchTiles<kKind, T, kTokenTiles, true>(stream, args, warps_k);
 }
 

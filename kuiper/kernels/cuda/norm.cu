@@ -1,7 +1,8 @@
 // RmsNorm and LayerNorm: one block per row, 8 elements per thread and step, FP32 sums in a tree
-// whose shape depends on the row's width only. Moves each row once from DRAM; the second pass (and
-// LayerNorm's third: the mean comes before the variance) reads L1/L2. One token is bound by the
-// launch and two barriers (2 to 3 us expected), many rows by DRAM.
+// whose shape depends on the row's width only. Moves each row once from DRAM; what of it a thread
+// does not hold is read again from L1/L2 (in LayerNorm all of it, twice: the mean comes before the
+// variance). One token is bound by the launch and two barriers (2 to 3 us expected), many rows by
+// DRAM.
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -10,29 +11,55 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kMaxThreads = 256;
+constexpr int kHeld = 2;  // steps of a row that RmsNorm's threads hold: 4096 elements
 
 __global__ void __launch_bounds__(kMaxThreads, 4)
     RmsNormKernel(const __grid_constant__ MatrixArg out, const __grid_constant__ MatrixArg x,
                   const __grid_constant__ MatrixArg weight, int n, float eps) {
   KU_SHARED(shared, float[kWarpSize]);
   const int64_t t = blockIdx.x;
-  const int step = static_cast<int>(blockDim.x) * 8;
-  float sum = 0.0f;
-  for (int i = static_cast<int>(threadIdx.x) * 8; i < n; i += step) {
-    float v[8];
-    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, v);
+  const int first = static_cast<int>(threadIdx.x) * 8, step = static_cast<int>(blockDim.x) * 8;
+  float v[kHeld][8], w[kHeld][8];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
+  for (int c = 0; c < kHeld; ++c) {
+    const int i = first + c * step;
+    if (i < n) LoadChunk(weight.data, weight.dtype, weight.vectors, i, n, w[c]);
+  }
+  AwaitEarlierKernels();
+  float sum = 0.0f;
+  const auto add = [&](const float (&chunk)[8]) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum = fmaf(chunk[j], chunk[j], sum);
+  };
+#pragma unroll
+  for (int c = 0; c < kHeld; ++c) {
+    const int i = first + c * step;
+    if (i >= n) break;
+    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, v[c]);
+    add(v[c]);
+  }
+  for (int i = first + kHeld * step; i < n; i += step) {
+    float chunk[8];
+    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, chunk);
+    add(chunk);
   }
   const float mean = BlockSum(sum, shared) / static_cast<float>(n);
   const float scale = 1.0f / sqrtf(mean + eps);
-  for (int i = static_cast<int>(threadIdx.x) * 8; i < n; i += step) {
-    float v[8], w[8];
-    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, v);
-    LoadChunk(weight.data, weight.dtype, weight.vectors, i, n, w);
+  const auto store = [&](int i, float (&chunk)[8], const float (&weights)[8]) {
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] = v[j] * scale * w[j];
-    StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
+    for (int j = 0; j < 8; ++j) chunk[j] = chunk[j] * scale * weights[j];
+    StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, chunk);
+  };
+#pragma unroll
+  for (int c = 0; c < kHeld; ++c) {
+    const int i = first + c * step;
+    if (i < n) store(i, v[c], w[c]);
+  }
+  for (int i = first + kHeld * step; i < n; i += step) {
+    float chunk[8], weights[8];
+    LoadChunk(x.Row(t), x.dtype, x.vectors, i, n, chunk);
+    LoadChunk(weight.data, weight.dtype, weight.vectors, i, n, weights);
+    store(i, chunk, weights);
   }
 }
 
@@ -42,6 +69,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
                     const __grid_constant__ MatrixArg bias, int n, float eps) {
   KU_SHARED(shared_sum, float[kWarpSize]);
   KU_SHARED(shared_squares, float[kWarpSize]);
+  AwaitEarlierKernels();
   const int64_t t = blockIdx.x;
   const int step = static_cast<int>(blockDim.x) * 8;
   const int first = static_cast<int>(threadIdx.x) * 8;

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(kThreads)
     CopyPagesKernel(const int32_t* copies, bool vectors, const __grid_constant__ View view) {
   using Unit = typename View::Unit;
   constexpr int kPerVector = 16 / sizeof(Unit);
+  AwaitEarlierKernels();
   const int32_t* copy = copies + int64_t{3} * blockIdx.y;
   const int64_t run = blockIdx.x;
   const Unit* from = view.Run(copy[0], run);

@@ -41,41 +41,56 @@ __global__ void __launch_bounds__(kThreads)
   if (!is_query) head -= p.q_heads;
   const bool is_value = !is_query && head >= p.kv_heads;
   if (is_value) head -= p.kv_heads;
-  if (is_value && head >= p.kv_heads) return;
+  const bool idle = is_value && head >= p.kv_heads;
   const MatrixArg& x = is_query ? p.q : is_value ? p.v : p.k;
   const MatrixArg& weight = is_query ? p.q_norm : p.k_norm;
+  const bool normed = !is_value && weight.data != nullptr;
   char* row = x.Row(t);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
 
-  float a[kPairs], b[kPairs], sum = 0.0f;
+  // All that is read is under way before anything is used.
+  float weight_a[kPairs], weight_b[kPairs];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarpSize;
+    weight_a[j] = normed && i < half ? LoadAny(weight.data, weight.dtype, i) : 1.0f;
+    weight_b[j] = normed && i < half ? LoadAny(weight.data, weight.dtype, half + i) : 1.0f;
+  }
+  AwaitEarlierKernels();
+  if (idle) return;
+  float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
     const int i = lane + j * kWarpSize;
     a[j] = i < half ? LoadAny(row, x.dtype, first + i) : 0.0f;
     b[j] = i < half ? LoadAny(row, x.dtype, first + half + i) : 0.0f;
-    sum = fmaf(a[j], a[j], sum);
-    sum = fmaf(b[j], b[j], sum);
+    cosine[j] = 1.0f;
+    sine[j] = 0.0f;
+    if (is_value || i >= half) continue;
+    const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
+    cosine[j] = p.cos_sin[pos * p.cos_sin_stride + i];
+    sine[j] = p.cos_sin[pos * p.cos_sin_stride + half + i];
   }
-  if (!is_value) {
-    if (weight.data != nullptr) {
-      const float mean = WarpSum(sum) / static_cast<float>(p.head_dim);
-      const float scale = 1.0f / sqrtf(mean + p.eps);
-#pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        const int i = lane + j * kWarpSize;
-        if (i >= half) continue;
-        a[j] = a[j] * scale * LoadAny(weight.data, weight.dtype, i);
-        b[j] = b[j] * scale * LoadAny(weight.data, weight.dtype, half + i);
-      }
-    }
+  if (normed) {
+    float sum = 0.0f;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const int i = lane + j * kWarpSize;
-      if (i >= half) continue;
-      const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
-      const float c = p.cos_sin[pos * p.cos_sin_stride + i];
-      const float s = p.cos_sin[pos * p.cos_sin_stride + half + i];
-      const float low = a[j] * c - b[j] * s, high = b[j] * c + a[j] * s;
+      sum = fmaf(a[j], a[j], sum);
+      sum = fmaf(b[j], b[j], sum);
+    }
+    const float mean = WarpSum(sum) / static_cast<float>(p.head_dim);
+    const float scale = 1.0f / sqrtf(mean + p.eps);
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      a[j] = a[j] * scale * weight_a[j];
+      b[j] = b[j] * scale * weight_b[j];
+    }
+  }
+  if (!is_value) {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const float low = a[j] * cosine[j] - b[j] * sine[j];
+      const float high = b[j] * cosine[j] + a[j] * sine[j];
       a[j] = low;
       b[j] = high;
     }
@@ -104,6 +119,7 @@ struct StoreParams {
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     StoreKvKernel(const __grid_constant__ StoreParams p, const __grid_constant__ View view) {
+  AwaitEarlierKernels();
   const int64_t t = blockIdx.x;
   const int chunk = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
   const int head = chunk / p.chunks_per_head;
@@ -124,6 +140,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     StoreScaledKvKernel(const __grid_constant__ StoreParams p, const __grid_constant__ View view) {
+  AwaitEarlierKernels();
   const int64_t t = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int index =

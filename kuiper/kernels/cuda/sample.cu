@@ -177,6 +177,7 @@ __device__ int32_t DrawFiltered(const Row& row, uint64_t seed, int32_t step, int
 __global__ void __launch_bounds__(kSampleThreads)
     SampleKernel(const __grid_constant__ SampleParams p) {
   KU_SHARED(m, SampleMemory);
+  AwaitEarlierKernels();
   const int r = static_cast<int>(blockIdx.x), n = p.vocab;
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   float* z = p.z + static_cast<int64_t>(r) * n;
