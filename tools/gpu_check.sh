@@ -123,7 +123,8 @@ fi
 # In a bundle the programs are there; in a source tree they are built for this machine.
 cd "$here"
 if [ -d bin ]; then
-  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$(cublaslt_folders)
+  library_path=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$(cublaslt_folders)
+  export LD_LIBRARY_PATH=$library_path
   bin() { echo "bin/$1"; }
 else
   if [ "$device" != simt ] && [ -z "$archs" ] && [ ! -f /etc/nv_tegra_release ]; then

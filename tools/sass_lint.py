@@ -6,7 +6,8 @@ architecture. `in_flight` and `waits` have a number for each innermost loop with
 memory, in the order of the code: the bytes a thread has under way when it first waits for one of
 them (the most of any such wait), and how often in a turn it waits for loads it began after its last
 wait, each a whole latency. `generic` are accesses whose memory is known only as they run, `fences`
-are MEMBARs, `local` are spills and arrays on the stack, `blocks` fit a multiprocessor by registers
+are MEMBARs, `local` are spills and arrays on the stack, `awaits` are waits for earlier kernels, of
+which every kernel has one from sm_90 on (kernel_order.cuh), `blocks` fit a multiprocessor by registers
 and shared memory, `asked` is what the launch bounds say of them. Dynamic shared memory is that of the
 shapes in docs/kernel_traffic.tsv. A loop is walked straight through, branches not taken, with the
 scoreboards of the control words.
@@ -34,11 +35,11 @@ import sys
 import kernel_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COLUMNS = ["kernel", "sm", "in_flight", "waits", "generic", "fences", "local", "blocks", "asked"]
+COLUMNS = ["kernel", "sm", "in_flight", "waits", "generic", "fences", "local", "awaits", "blocks", "asked"]
 
 # The largest in_flight of a kernel is at least so many bytes, whatever the table says.
 FLOORS = [
-    (r"SkinnyKernel<\w+, 1, 1, \d, true>", 12 * 16),  # decode: 16-byte loads, 8 of weights and 4 of tokens
+    (r"SkinnyKernel<\w+, 1, 1, \d, true>", 9 * 16),  # decode: 8 loads of weights for the next turn, one of tokens
 ]
 
 # Of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"):
@@ -194,7 +195,8 @@ def count(code):
     loops = [found for body in inner_loops(code) if (found := judge(body))]
     kinds = collections.Counter(base(instruction) for instruction in code)
     return [",".join(str(most) for most, _ in loops) or "-", ",".join(str(waits) for _, waits in loops) or "-",
-            kinds["LD"] + kinds["ST"] + kinds["ATOM"], kinds["MEMBAR"], kinds["LDL"] + kinds["STL"]]
+            kinds["LD"] + kinds["ST"] + kinds["ATOM"], kinds["MEMBAR"], kinds["LDL"] + kinds["STL"],
+            kinds["ACQBULK"]]
 
 
 def examine(cuobjdump, path):
@@ -234,6 +236,12 @@ def below_floors(rows):
             if re.fullmatch(pattern, row[0]) and max(numbers(row[2]), default=0) < floor]
 
 
+def not_awaiting(rows):
+    """Kernels that may begin before the one before them has ended, and do not wait (kernel_order.cuh)."""
+    return [f"{row[0]} sm_{row[1]}: it does not wait for earlier kernels"
+            for row in rows if row[1] == "90" and row[COLUMNS.index("awaits")] == "0"]
+
+
 def compare(rows, table):
     """-> list of what is worse than the table says."""
     known = {tuple(row[:2]): row for row in table}
@@ -248,7 +256,7 @@ def compare(rows, table):
             pairs = list(zip(numbers(value), numbers(said)))
             if len(numbers(value)) != len(numbers(said)):
                 problems.append(f"{where}: {column} of loops with loads {value}, the table says {said}")
-            elif any(a < b if column in ("in_flight", "blocks") else a > b for a, b in pairs):
+            elif any(a < b if column in ("in_flight", "awaits", "blocks") else a > b for a, b in pairs):
                 problems.append(f"{where}: {column} {value}, the table says {said}")
     return problems + [f"{name} sm_{sm}: in the table but not built" for name, sm in known]
 
@@ -357,25 +365,28 @@ def self_test():
         problems.append(f"the loop of a copy: {[judge(body) for body in inner_loops(copy)]}")
     others = parse(listing_of(["0010: LD.E R4, [R2.64] | 0 |", "0020: ST.E [R2.64], R4 | | 0", "0030: LDL R4, [R1] | 0 |",
                                "0040: STL.64 [R1], R4 | | 0", "0050: MEMBAR.SC.GPU | |", "0060: LDG.E R4, [R2.64] | 0 |",
-                               "0070: LDGSTS.E [R4], [R2.64] | |", "0080: STG.E [R2.64], R4 | | 0"]))["Test"]
-    if count(others) != ["-", "-", 2, 1, 2]:
+                               "0070: LDGSTS.E [R4], [R2.64] | |", "0080: STG.E [R2.64], R4 | | 0",
+                               "0090: ACQBULK | |"]))["Test"]
+    if count(others) != ["-", "-", 2, 1, 2, 1]:
         problems.append(f"kinds: {count(others)}")
     # 37 registers are 40 for each of 32 lanes: 1280 a warp, 12 warps a quarter.
     for arguments, expected in [(("87", 256, 37, 0), 6), (("87", 256, 74, 8192), 3), (("87", 128, 32, 47 << 10), 3),
                                 (("90", 1024, 32, 0), 2), (("90", 32, 16, 0), 32), (("87", 128, 255, 0), 2)]:
         if blocks_of(*arguments) != expected:
             problems.append(f"blocks of {arguments}: {blocks_of(*arguments)}, expected {expected}")
-    table = [["K", "87", "144,16", "1,2", "0", "0", "0", "3", "1"]]
-    for column, worse in [(2, "128,16"), (2, "144"), (3, "2,2"), (4, "1"), (5, "1"), (6, "8"), (7, "2"), (8, "2")]:
+    table = [["K", "90", "144,16", "1,2", "0", "0", "0", "1", "3", "1"]]
+    for column, worse in [(2, "128,16"), (2, "144"), (3, "2,2"), (4, "1"), (5, "1"), (6, "8"), (7, "0"), (8, "2"), (9, "2")]:
         row = list(table[0])
         row[column] = worse
         if not compare([row], table):
             problems.append(f"{COLUMNS[column]} {worse} is not seen")
     if compare(table, table) or not compare([], table) or not compare([["L", *table[0][1:]], *table], table):
         problems.append("tables")
-    if below_floors([["SkinnyKernel<Half, 1, 1, 8, true>", "87", "192,6"]]) or \
-            len(below_floors([["SkinnyKernel<Half, 1, 1, 8, true>", "87", "144,16"]])) != 1:
+    if below_floors([["SkinnyKernel<Half, 1, 1, 8, true>", "87", "144,6"]]) or \
+            len(below_floors([["SkinnyKernel<Half, 1, 1, 8, true>", "87", "128,16"]])) != 1:
         problems.append("floors")
+    if not_awaiting(table) or len(not_awaiting([[*table[0][:7], "0", "3", "1"]])) != 1:
+        problems.append("awaiting")
     print("\n".join(f"self-test: {problem}" for problem in problems) or "self-test: all answers as expected")
     return 1 if problems else 0
 
@@ -401,7 +412,7 @@ def main():
             print("\t".join(row))
         return
     table = [line.split("\t") for line in args.check.read_text().splitlines()[1:]]
-    problems = below_floors(rows) + compare(rows, table)
+    problems = below_floors(rows) + not_awaiting(rows) + compare(rows, table)
     for problem in problems:
         print(f"error: {problem}")
     if problems:

@@ -72,8 +72,8 @@ TEST_P(AttentionMmaBytesTest, PagedEqualsContiguousForEveryPageSize) {
         if (len > 0 && len < 300) seqs.push_back({len, std::min(len, 40), len});
       }
       const Shape shape{4, 2, page == 16 ? 128 : 64};
-      EXPECT_TRUE(SameBits(Run(*ops, activation, shape, seqs, page),
-                           Run(*ops, activation, shape, seqs, 0)))
+      EXPECT_TRUE(
+          SameBits(Run(*ops, activation, shape, seqs, page), Run(*ops, activation, shape, seqs, 0)))
           << page;
     }
   }

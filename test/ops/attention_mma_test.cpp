@@ -135,8 +135,8 @@ TEST_P(AttentionMmaTest, RunsOfSplitsDoNotChangeBits) {
     const std::vector<float> batch = Attend(*ops, dtype(), shape, seqs, 16);
     for (int i = 0; i < std::min(num_seqs, 5); ++i) {
       const auto row = batch.begin() + i * shape.q_width();
-      EXPECT_TRUE(SameBits(Attend(*ops, dtype(), shape, {seqs[i]}, 16),
-                           {row, row + shape.q_width()}))
+      EXPECT_TRUE(
+          SameBits(Attend(*ops, dtype(), shape, {seqs[i]}, 16), {row, row + shape.q_width()}))
           << num_seqs << " sequences, one of " << seqs[i].kv_len;
     }
   }

@@ -94,8 +94,8 @@ TEST_P(AttentionTest, BatchedEqualsAlone) {
   }
 }
 
-// On GPUs a block takes several splits of a sequence where that fills the device better: how many is
-// a matter of the whole batch.
+// On GPUs a block takes several splits of a sequence where that fills the device better: how many
+// is a matter of the whole batch.
 TEST_P(AttentionTest, RunsOfSplitsDoNotChangeBits) {
   const Shape shape{4, 2, 16};
   const auto ops = Make(AttentionKind::kFlash1);

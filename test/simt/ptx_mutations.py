@@ -18,6 +18,7 @@ import tempfile
 FOLDER = "kuiper/kernels/cuda"
 COPY, ACCESS, MMA = (f"{FOLDER}/{name}.cuh" for name in ("async_copy", "memory_access", "mma"))
 WRAPPERS = "test/simt/wrappers.cu"
+FOR_LATER = ("kernel_order.cuh",)  # nothing of it is in code for sm_87; tools/sass_lint.py looks for it in sm_90
 LOAD = r'''asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];\n" \
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                           \
                  : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))                \
@@ -79,7 +80,7 @@ def assembly(root):
     """-> {(file, begin, end)} of every asm statement of the wrappers."""
     found = set()
     for path in sorted((root / FOLDER).iterdir()):
-        if path.suffix in (".cu", ".cuh", ".h"):
+        if path.suffix in (".cu", ".cuh", ".h") and path.name not in FOR_LATER:
             for match in re.finditer(r"\basm\b[^;]*?\((?:\"(?:\\.|[^\"\\])*\"|[^;\"])*;", path.read_text()):
                 found.add((f"{FOLDER}/{path.name}", *match.span()))
     return found

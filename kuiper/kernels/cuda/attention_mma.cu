@@ -1,5 +1,5 @@
-// The kernels of attention_mma.cuh for keys and values of the queries' type, with head_dim 64, 72, 80
-// and 128, and the choice among all of them. Other types and heads run attention.cu.
+// The kernels of attention_mma.cuh for keys and values of the queries' type, with head_dim 64, 72,
+// 80 and 128, and the choice among all of them. Other types and heads run attention.cu.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/attention_mma.cuh"

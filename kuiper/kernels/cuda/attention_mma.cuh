@@ -1,7 +1,7 @@
-// Attention over paged or contiguous KV on tensor cores (AttentionKind::kFlash2) for queries in FP16
-// and BF16: FlashAttention-2 (Dao 2023), decode and prefill in one kernel, which divides its work as
-// attention_work.cuh says. Heads of 72 run as heads of 80 whose last columns are zeros. Instantiated
-// in attention_mma.cu and attention_mma_bytes.cu.
+// Attention over paged or contiguous KV on tensor cores (AttentionKind::kFlash2) for queries in
+// FP16 and BF16: FlashAttention-2 (Dao 2023), decode and prefill in one kernel, which divides its
+// work as attention_work.cuh says. Heads of 72 run as heads of 80 whose last columns are zeros.
+// Instantiated in attention_mma.cu and attention_mma_bytes.cu.
 //
 // A block is 4 warps and up to 64 rows that share a kv head: all query heads of the group at as
 // many positions as fit, so keys and values are read once for all of them. A warp owns 16 rows,
@@ -9,9 +9,9 @@
 // copies. Keys come in tiles of 64 that start at multiples of 64. Keys and values of the tiles go
 // through a ring of three stages filled by cp.async: while one is used, the next two are on their
 // way; addresses are looked up two tiles ahead. Codes of one byte (INT8, E4M3) become elements of
-// the queries' type on their way there, value times scale rounded once. Scores are FP32 (mma m16n8k16), the softmax is
-// online over the tiles of a split, weights are rounded to the element type for the second product
-// while their sum is not.
+// the queries' type on their way there, value times scale rounded once. Scores are FP32 (mma
+// m16n8k16), the softmax is online over the tiles of a split, weights are rounded to the element
+// type for the second product while their sum is not.
 //
 // A row sees each tile as the same 64 columns, and a tile in which it sees nothing changes none of
 // its bits. So they depend on the row's own position and length only: decode == prefill, chunked ==
@@ -23,9 +23,7 @@
 // of their rate expected; decode moves each key and value once and is bound by DRAM.
 #pragma once
 
-#include <type_traits>
-
-#include "kuiper/kernels/cuda/async_copy.cuh"
+#include "kuiper/kernels/cuda/attention_mma_tiles.cuh"
 #include "kuiper/kernels/cuda/attention_work.cuh"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/mma.cuh"
@@ -33,27 +31,6 @@
 namespace kuiper::KU_GPU {
 
 namespace mma {
-
-constexpr int kThreads = kAttnThreads;
-constexpr int kWarps = kThreads / kWarpSize;
-constexpr int kRows = 16 * kWarps;  // of a block
-constexpr int kTile = 64;           // keys
-constexpr int kColumns = kTile / 8;
-// Blocks that fit into the shared memory and the registers of an SM of Orin.
-template <int kHeadDim>
-constexpr int kResident = kHeadDim <= 80 ? 3 : 2;
-static_assert(128 % kTile == 0, "a split is whole tiles");
-static_assert(kRows <= kMaxBlockSeqs);
-
-// Shared memory: queries, three stages of keys or values, then [2][kTile] KvRow of keys. Rows are an
-// odd number of 16-byte units apart, so that the 8 rows of an ldmatrix lie in different banks.
-template <int kHeadDim>
-constexpr int kPitch = kHeadDim * 2 + 16;
-template <int kHeadDim>
-constexpr int kTileBytes = kTile* kPitch<kHeadDim>;
-template <int kHeadDim>
-constexpr int kSharedBytes = 4 * kTileBytes<kHeadDim> + 2 * kTile * 16;
-static_assert(2 * kSharedBytes<128> <= 160 << 10 && 3 * kSharedBytes<80> <= 160 << 10);
 
 // The row of the block that is row g + 8 * h of a warp, as lanes hold them in the fragments of
 // mma.cuh. Rows behind the block's last one stand for it.
@@ -94,107 +71,6 @@ struct RowState {
     }
   }
 };
-
-// Whether the 8 columns from `column` on are of the head, and not zeros behind it.
-template <int kHeadDim>
-__device__ __forceinline__ bool IsOfHead(int column, int head_dim) {
-  return kHeadDim != 80 || column < head_dim;
-}
-
-// Brings the queries of the block to shared memory.
-template <typename T, int kHeadDim>
-__device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& item, char* to) {
-  constexpr int kChunks = kHeadDim / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < item.rows() * kChunks; i += kThreads) {
-    const int r = i / kChunks, chunk = i % kChunks;
-    const T* from = reinterpret_cast<const T*>(w.q.Row(item.q_row + r / item.heads)) +
-                    item.head(r) * w.q_head_stride + chunk * 8;
-    T* row = reinterpret_cast<T*>(to + r * kPitch<kHeadDim>) + chunk * 8;
-    if (!IsOfHead<kHeadDim>(chunk * 8, w.head_dim)) {
-      *reinterpret_cast<uint4*>(row) = uint4{};
-    } else if (w.q.vectors) {
-      *reinterpret_cast<uint4*>(row) = *reinterpret_cast<const uint4*>(from);
-    } else {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) row[j] = from[j];
-    }
-  }
-}
-
-// Addresses of the keys of a tile; null for those that the block does not need. The last threads
-// find them, whose warps have no rows in decode.
-template <typename View>
-__device__ __forceinline__ void FindKeys(const View& view, const AttnItem& item,
-                                         const KeyRange& range, int tile,
-                                         typename View::Row* keys) {
-  const int i = static_cast<int>(threadIdx.x) - (kThreads - kTile);
-  if (i < 0) return;
-  const int pos = tile * kTile + i;
-  keys[i] = {};
-  if (pos >= range.begin && pos < range.end) keys[i] = view.Key(item.seq, pos, item.kv_head);
-}
-
-// Brings a tile of keys, or of their values, to a stage, by the threads from `first` on. Copies may
-// still run when it returns.
-template <typename T, bool kValues, int kHeadDim, typename View>
-__device__ __forceinline__ void CopyTile(const View& view, char* stage,
-                                         const typename View::Row* keys, int first) {
-  using Row = typename View::Row;
-  using Element = typename View::Element;
-  const int tid = static_cast<int>(threadIdx.x) - first, threads = kThreads - first;
-  if (tid < 0) return;
-  if constexpr (std::is_same_v<T, Element>) {
-    constexpr int kChunks = kHeadDim / 8;
-#pragma unroll 2  // more copies at a time need registers that are not there
-    for (int i = tid; i < kTile * kChunks; i += threads) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      const Row key = keys[row];
-      const bool valid = !key.empty() && IsOfHead<kHeadDim>(chunk * 8, view.head_dim());
-      const Row from = (kValues ? view.ValueOf(key) : key) + chunk * 8;
-      CopyAsyncOrZero(stage + row * kPitch<kHeadDim> + chunk * 16, valid ? from.data : nullptr,
-                      valid);
-    }
-  } else {
-    constexpr int kCodes = 16;  // of a load
-    constexpr int kChunks = kHeadDim / kCodes;
-    // With a warp that computes and three that copy, one round.
-    constexpr int kCopiers = kThreads - kWarpSize;
-    constexpr int kAtOnce = (kTile * kChunks + kCopiers - 1) / kCopiers;
-    for (int begin = tid; begin < kTile * kChunks; begin += kAtOnce * threads) {
-      uint4 codes[kAtOnce];
-      float scales[kAtOnce];
-#pragma unroll
-      for (int n = 0; n < kAtOnce; ++n) {
-        const int i = begin + n * threads;
-        codes[n] = uint4{};
-        scales[n] = 0.0f;
-        if (i >= kTile * kChunks || keys[i / kChunks].empty()) continue;
-        const Row key = keys[i / kChunks];
-        const Row from = (kValues ? view.ValueOf(key) : key) + i % kChunks * kCodes;
-        codes[n] = *reinterpret_cast<const uint4*>(from.data);
-        scales[n] = from.Scale();
-      }
-#pragma unroll
-      for (int n = 0; n < kAtOnce; ++n) {
-        const int i = begin + n * threads;
-        if (i >= kTile * kChunks) break;
-        const uint32_t words[4] = {codes[n].x, codes[n].y, codes[n].z, codes[n].w};
-        uint32_t pairs[8];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          float v[4];
-          UnpackCodes(words[j], v, Element{});
-          pairs[2 * j] = PackPair<T>(v[0] * scales[n], v[1] * scales[n]);
-          pairs[2 * j + 1] = PackPair<T>(v[2] * scales[n], v[3] * scales[n]);
-        }
-        auto* const to = reinterpret_cast<uint4*>(stage + i / kChunks * kPitch<kHeadDim> +
-                                                  i % kChunks * kCodes * sizeof(T));
-        to[0] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-        to[1] = make_uint4(pairs[4], pairs[5], pairs[6], pairs[7]);
-      }
-    }
-  }
-}
 
 // s = q k^T of a tile; `q` is the first of the warp's rows.
 template <typename T, int kHeadDim>
@@ -354,8 +230,7 @@ __device__ __forceinline__ void MergeSplit(const AttnWork& w, const AttnItem& it
 
 template <int kHeadDim>
 __device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& item, int warp,
-                                             int lane, int split,
-                                             const RowState<kHeadDim>& state) {
+                                             int lane, int split, const RowState<kHeadDim>& state) {
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -440,7 +315,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     CopyTile<T, false, kHeadDim>(view, stages, addresses + tile % 2 * kTile, first_copier);
     CommitCopies();
     CopyTile<T, true, kHeadDim>(view, stages + kTileBytes<kHeadDim>, addresses + tile % 2 * kTile,
-                             first_copier);
+                                first_copier);
     CommitCopies();
     LoadQueries<T, kHeadDim>(w, item, queries);
 
@@ -460,7 +335,8 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
       WaitCopies<1>();
       __syncthreads();  // the keys have landed, and all are done with the values before
       if (tile + 1 < end)
-        CopyTile<T, false, kHeadDim>(view, stages + stage * kTileBytes<kHeadDim>, next, first_copier);
+        CopyTile<T, false, kHeadDim>(view, stages + stage * kTileBytes<kHeadDim>, next,
+                                     first_copier);
       CommitCopies();
       if (tile + 2 < end) {
         FindKeys(view, item, range, tile + 2, addresses + tile % 2 * kTile);
@@ -501,8 +377,8 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
 template <typename T, typename View, int kHeadDim>
 void LaunchMma(const Resources& resources, const AttnCall& call, const View& view) {
   int grid = 0;
-  const AttnWork work = PlanAttention(resources, call, kRows, kResident<kHeadDim>,
-                                      kSharedBytes<kHeadDim>, &grid);
+  const AttnWork work =
+      PlanAttention(resources, call, kRows, kResident<kHeadDim>, kSharedBytes<kHeadDim>, &grid);
   Launch<MmaKernel<T, View, kHeadDim>>(dim3(static_cast<unsigned>(grid)), dim3(kThreads),
                                        kSharedBytes<kHeadDim>, resources.stream, work, view);
 }

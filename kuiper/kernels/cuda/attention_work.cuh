@@ -165,7 +165,7 @@ struct AttnItem {
 class AttnItemList {
  public:
   __device__ AttnItemList(const AttnWork& w, int* counts) : w_(w), counts_(counts) {
-    if (w.split && w.shared_lens == nullptr) runs_.tokens = ChooseRuns();
+    if (w.split) runs_.tokens = ChooseRuns();
   }
 
   __device__ const SplitRuns& runs() const { return runs_; }
@@ -235,8 +235,10 @@ class AttnItemList {
     const int tid = static_cast<int>(threadIdx.x), mine = tid / kLanes;
     const SplitRuns runs{RunTokens(mine)};
     int count = 0, longest = 1;
+    int shares = 0;  // splits that several sequences share are computed one by one
     for (int seq = tid % kLanes; seq < w_.num_seqs; seq += kLanes) {
       if (w_.cu_q[seq + 1] - w_.cu_q[seq] != 1) continue;
+      shares |= SharedSplits(seq);
       const int len = w_.kv_lens[seq];
       const KeyRange keys = w_.mask.Keys(len - 1, len);
       count += runs.Count(SplitOf(keys.begin), keys);
@@ -245,6 +247,7 @@ class AttnItemList {
 #pragma unroll
     for (int lane = 1; lane < kLanes; lane *= 2) {
       count += __shfl_xor_sync(kFullWarp, count, lane);
+      shares |= __shfl_xor_sync(kFullWarp, shares, lane);
       const int other = __shfl_xor_sync(kFullWarp, longest, lane);
       longest = other > longest ? other : longest;
     }
@@ -252,8 +255,9 @@ class AttnItemList {
     const int turns = (count * w_.kv_heads * w_.head_chunks + blocks - 1) / blocks;
     auto* const costs = reinterpret_cast<float*>(counts_);
     if (tid % kLanes == 0) {
-      costs[mine] = static_cast<float>(turns) *
-                    static_cast<float>(runs.Longest(longest) + kTokensOfItem);
+      const float cost =
+          static_cast<float>(turns) * static_cast<float>(runs.Longest(longest) + kTokensOfItem);
+      costs[mine] = shares != 0 && mine != 0 ? INFINITY : cost;
     }
     __syncthreads();
     // The first of the cheapest.

@@ -1,8 +1,9 @@
-// How a kernel begins. On GPUs from sm_90 on, the next kernel of a stream is set up and may read ahead
-// what never changes while the one before it still runs (programmatic dependent launch; launch.h asks
-// for it). So every kernel calls AwaitEarlierKernels(), in all its threads, before it reads or writes
-// memory that any other kernel writes; only weights may be touched before. A kernel that waits has all
-// earlier kernels behind it, not just the last one, since that one has waited, too.
+// How a kernel begins. On GPUs from sm_90 on, the next kernel of a stream is set up and may read
+// ahead what never changes while the one before it still runs (programmatic dependent launch;
+// launch.h asks for it). So every kernel calls AwaitEarlierKernels(), in all its threads, before it
+// reads or writes memory that any other kernel writes; only weights may be touched before. A kernel
+// that waits has all earlier kernels behind it, not just the last one, since that one has waited,
+// too.
 #pragma once
 
 #include "kuiper/kernels/cuda/platform.h"

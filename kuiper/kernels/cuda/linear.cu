@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        w[s][m][h] = LoadFragment<T, true>(weight[m][h], DTypeOf<T>::value, kVectors, k + 8 * t, in);
+        w[s][m][h] =
+            LoadFragment<T, true>(weight[m][h], DTypeOf<T>::value, kVectors, k + 8 * t, in);
       }
     }
   };

@@ -195,17 +195,15 @@ __device__ __forceinline__ void MultiplyTurn(const LinearArgs& p, const Quantize
   for (int b = 0; b < kBlocks; ++b) {
     const int column = turn + b * kBlock;
     if (kGuarded && column >= p.in) break;
-    const auto load = [&](int n, int s) {
-      return x.template Load<kGuarded>(n, column, s, p.in);
-    };
+    const auto load = [&](int n, int s) { return x.template Load<kGuarded>(n, column, s, p.in); };
     if constexpr (kAhead) {
       uint4 ahead[kSteps][kTiles];
 #pragma unroll
       for (int i = 0; i < kSteps * kTiles; ++i) {
         ahead[i / kTiles][i % kTiles] = load(i % kTiles, i / kTiles);
       }
-      MultiplyBlock<kKind, T>(p.quantized, weight, rows[b], tiles,
-                              [&](int n, int s) { return ahead[s][n]; }, acc);
+      MultiplyBlock<kKind, T>(
+          p.quantized, weight, rows[b], tiles, [&](int n, int s) { return ahead[s][n]; }, acc);
     } else {
       MultiplyBlock<kKind, T>(p.quantized, weight, rows[b], tiles, load, acc);
     }

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   }
   AwaitEarlierKernels();
   float sum = 0.0f;
-  const auto add = [&](const float (&chunk)[8]) {
+  const auto add = [&](const float(&chunk)[8]) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum = fmaf(chunk[j], chunk[j], sum);
   };
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   }
   const float mean = BlockSum(sum, shared) / static_cast<float>(n);
   const float scale = 1.0f / sqrtf(mean + eps);
-  const auto store = [&](int i, float (&chunk)[8], const float (&weights)[8]) {
+  const auto store = [&](int i, float(&chunk)[8], const float(&weights)[8]) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) chunk[j] = chunk[j] * scale * weights[j];
     StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, chunk);
