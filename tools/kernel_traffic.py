@@ -99,7 +99,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=ROOT / "build/test/simt/kernel_shapes")
     parser.add_argument("--ptx", default=ROOT / "build/ptx/kernels", help="the folder of the PTX")
-    parser.add_argument("--max-conflicts", type=float, default=1.1)
+    parser.add_argument("--max-conflicts", type=float, default=1.11)
     parser.add_argument("--check", type=pathlib.Path, metavar="FILE", help="compare with this table")
     args = parser.parse_args()
     release = release_of(args.ptx)
