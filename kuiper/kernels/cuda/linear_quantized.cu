@@ -6,8 +6,9 @@
 // columns. The operand is code - zero, exact in FP16 or BF16 (quantized_factors.cuh). The products
 // of a group, or of 128 columns of a larger one, are summed from zero in FP32, then times the
 // group's FP32 scale added to what is there. Codes are read where the file has them, 16 bytes a
-// lane, past L1; what a turn needs of codes, scales, zeros and, with up to 8 tokens, of X is under
-// way before anything is used: 208 bytes a lane for INT4, 272 for codes of 8 bits.
+// lane, past L1; what a turn needs of codes, scales and zeros is under way before anything of it is
+// used, for INT4 with up to 8 tokens while the turn before is multiplied, and what 128 columns need
+// of X with up to 32 tokens (docs/machine_code.tsv).
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to about T = 32, beyond by the rate of mma
 // and of L1. With up to 8 tokens a lane executes 4 to 5 instructions for a weight: an Orin has 8

@@ -6,6 +6,7 @@
 namespace kuiper::KU_GPU {
 
 // 16 bytes that are read once and are constant while the kernel runs (weights): they bypass L1.
+// Volatile, so that the compiler does not put it behind what follows it.
 __device__ __forceinline__ uint4 LoadStreamed(const void* p) {
 #if defined(KUIPER_SIMT)
   return *static_cast<const uint4*>(p);
