@@ -13,12 +13,19 @@ namespace kuiper::KU_GPU {
 // elementwise.cu: whether the current device runs kernels that were compiled for that.
 bool KernelsBeginEarly();
 
+// For kernels that write weights: the next kernel begins when this one has ended.
+__device__ __forceinline__ void AwaitEarlierKernelsAlone() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+
 // Lets the next kernel begin as well, which then waits for this one.
 __device__ __forceinline__ void AwaitEarlierKernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
-  asm volatile("griddepcontrol.wait;\n" ::: "memory");
 #endif
+  AwaitEarlierKernelsAlone();
 }
 
 }  // namespace kuiper::KU_GPU
