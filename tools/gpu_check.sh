@@ -85,10 +85,13 @@ pack() {
   printf '%s: %s, built from %s\n' "$target" "$(du -h "$target" | cut -f1)" "$(cat "$folder/kuiper/COMMIT")"
 }
 
-# Where the toolkit or Python's packages of NVIDIA have it, separated by colons.
+# Where the toolkit or Python's packages of NVIDIA have it, separated by colons; find fails where one of the
+# folders does not exist.
 cublaslt_folders() {
-  find /usr/local/cuda*/ "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))' || echo /none)/nvidia" \
-    -name 'libcublasLt.so*' -printf '%h\n' 2>/dev/null | sort -u | paste -s -d:
+  local packages
+  packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))' || echo /none)
+  { find /usr/local/cuda*/ "$packages/nvidia" -name 'libcublasLt.so*' -printf '%h\n' 2>/dev/null || true; } |
+    sort -u | paste -s -d:
 }
 
 commit_of_tree() {
