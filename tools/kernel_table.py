@@ -135,6 +135,8 @@ def main():
         print("\t".join(COLUMNS))
         for row in rows:
             print("\t".join(str(x) for x in row))
+        if any(map(spills, rows)):
+            sys.exit("kernels have a stack or spills: --check says which")
         return
     problems = compare(rows, args.check.read_text())
     for problem in problems:

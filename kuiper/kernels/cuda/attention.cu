@@ -24,8 +24,9 @@ namespace {
 
 constexpr int kThreads = kAttnThreads;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr int kResident = 4;  // blocks of an SM, as far as their shared memory fits it
-constexpr size_t kStaticBytes = (kThreads + kMaxBlockSeqs) * sizeof(int);  // of FlashKernel
+constexpr int kResident = 4;     // blocks of an SM, as far as their shared memory fits it
+constexpr size_t kStaticBytes =  // of FlashKernel
+    (kThreads + kMaxBlockSeqs) * sizeof(int) + sizeof(AttnItem);
 // Both stages of a key tile; four rows of partial outputs of 128 threads with 8 values fit as well,
 // two where elements are bytes, whose rows may take more memory elsewhere.
 template <typename T>
@@ -281,16 +282,20 @@ __global__ void __launch_bounds__(kThreads, kResident)
   KU_DYNAMIC_SHARED(char, base);
   KU_SHARED(counts, int[kThreads]);
   KU_SHARED(is_last, int[kMaxBlockSeqs]);
+  KU_SHARED(shared_item, AttnItem);  // registers are scarce
   AwaitEarlierKernels();
   const AttnWork& w = p.work;
   const FlashMemory<T, kRows> m(base, w.head_dim);
   const int tid = static_cast<int>(threadIdx.x);
+  const AttnItem& item = shared_item;
   AttnItemList items(w, counts);
-  AttnItem item;
-  for (int index = static_cast<int>(blockIdx.x); items.Find(index, &item);
+  AttnItem found;
+  for (int index = static_cast<int>(blockIdx.x); items.Find(index, &found);
        index += static_cast<int>(gridDim.x)) {
-    const int rows = item.rows();
+    __syncthreads();  // all are done with the item before
+    if (tid == 0) shared_item = found;
     __syncthreads();
+    const int rows = item.rows();
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {
       const int r = n / w.head_dim, i = n % w.head_dim;
       const int64_t at = item.head(r) * w.q_head_stride + i;
