@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
       __syncthreads();
       if (item.split >= 0) {
         WeightValues<View, kVec, kRows>(p, m, view, rows, split, [&](int r, int i, float x) {
-          Partial(w, item, r, s)[2 + i] = x;
+          Partial(w, item, r, s)[kPartialState + i] = x;
         });
         if (tid < rows) {
           float* partial = Partial(w, item, tid, s);

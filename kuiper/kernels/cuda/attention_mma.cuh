@@ -244,8 +244,8 @@ __device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& 
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
       if (!IsOfHead<kHeadDim>(8 * n, w.head_dim)) continue;
-      partial[2 + 8 * n + 2 * t] = state.out[n][2 * h];
-      partial[2 + 8 * n + 2 * t + 1] = state.out[n][2 * h + 1];
+      *reinterpret_cast<float2*>(partial + kPartialState + 8 * n + 2 * t) =
+          make_float2(state.out[n][2 * h], state.out[n][2 * h + 1]);
     }
   }
 }

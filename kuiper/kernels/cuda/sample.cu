@@ -30,8 +30,11 @@ struct SampleParams {
 };
 
 // Larger for larger values, then for smaller ids.
+__device__ __forceinline__ Mass RankOfBits(uint32_t bits, int32_t id) {
+  return static_cast<Mass>(bits) << 32 | static_cast<uint32_t>(~id);
+}
 __device__ __forceinline__ Mass Rank(float value, int32_t id) {
-  return static_cast<Mass>(OrderedBits(value)) << 32 | static_cast<uint32_t>(~id);
+  return RankOfBits(OrderedBits(value), id);
 }
 __device__ __forceinline__ int32_t IdOfRank(Mass rank) {
   return static_cast<int32_t>(~static_cast<uint32_t>(rank));
@@ -142,7 +145,9 @@ __device__ int32_t DrawFiltered(const Row& row, uint64_t seed, int32_t step, int
                                 float* z, SampleMemory& m) {
   Mass target = 0, total = 0;
   if (row.top_p < 1.0f && row.top_k == 0) {
-    total = SumOfMass(row.n, m, [&](int id) { return MassOf(row.Z(id)); });
+    Mass own = 0;
+    ForShare(row.x, row.n, [&](int, float value) { own += MassOf(row.Z(value)); });
+    total = SumOfMass(own, m);
     target = TopPTarget(row.top_p, total);
   }
   Items items{z, nullptr, row.n};
@@ -152,18 +157,19 @@ __device__ int32_t DrawFiltered(const Row& row, uint64_t seed, int32_t step, int
   if (least > -INFINITY && num_candidates <= kMaxCandidates) {
     items = {m.z, m.ids, num_candidates};
   } else {
-    for (int id = static_cast<int>(threadIdx.x); id < row.n; id += static_cast<int>(blockDim.x)) {
-      z[id] = row.Z(id);
-    }
+    ForShare(row.x, row.n, [&](int id, float value) { z[id] = row.Z(value); });
     __syncthreads();
   }
   Border border;
   if (row.top_k > 0) border = TopK(items, row.top_k, m);
   if (row.top_p < 1.0f) {
     if (row.top_k > 0) {
-      total = SumOfMass(items.count, m, [&](int i) {
-        return border.Keeps(OrderedBits(items.z[i]), items.id(i)) ? MassOf(items.z[i]) : 0;
-      });
+      Mass own = 0;
+      for (int i = static_cast<int>(threadIdx.x); i < items.count;
+           i += static_cast<int>(blockDim.x)) {
+        if (border.Keeps(OrderedBits(items.z[i]), items.id(i))) own += MassOf(items.z[i]);
+      }
+      total = SumOfMass(own, m);
       target = TopPTarget(row.top_p, total);
     }
     border = TopP(items, target, border, m);
@@ -179,22 +185,25 @@ __global__ void __launch_bounds__(kSampleThreads)
   KU_SHARED(m, SampleMemory);
   AwaitEarlierKernels();
   const int r = static_cast<int>(blockIdx.x), n = p.vocab;
-  const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int tid = static_cast<int>(threadIdx.x);
   float* z = p.z + static_cast<int64_t>(r) * n;
   const SampleRow& own = p.rows[r];
   const float* x = Adjust(p, own, reinterpret_cast<const float*>(p.logits.Row(r)), z);
 
   if (tid == 0) m.invalid = 0;
-  Mass rank = Rank(-INFINITY, 0x7fffffff);
+  uint32_t largest = OrderedBits(-INFINITY);
+  int32_t first = 0x7fffffff;  // of the ids with the largest
   bool valid = true;
-  for (int id = tid; id < n; id += threads) {
-    const float v = x[id];
+  ForShare(x, n, [&](int id, float v) {
     valid = valid && v < INFINITY;  // false for NaN
-    const Mass next = Rank(v, id);
-    rank = next > rank ? next : rank;
-  }
-  m.maxima[tid] = static_cast<uint32_t>(rank >> 32);
-  const Mass best = BlockBest(rank, m);
+    const uint32_t bits = OrderedBits(v);
+    if (bits > largest) {
+      largest = bits;
+      first = id;
+    }
+  });
+  m.maxima[tid] = largest;
+  const Mass best = BlockBest(RankOfBits(largest, first), m);
   if (!valid) m.invalid = 1;
   __syncthreads();
   const int32_t max_id = IdOfRank(best);

@@ -35,6 +35,27 @@ struct SampleMemory {
   };
 };
 
+// How many of a row's first ids stand in vectors of four.
+__device__ __forceinline__ int IdsInVectors(const float* x, int n) {
+  return reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0 ? n / 4 * 4 : 0;
+}
+
+// Calls f(id, x[id]) for this thread's share of the ids below n, in ascending order.
+template <typename F>
+__device__ __forceinline__ void ForShare(const float* x, int n, const F& f) {
+  const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int in_vectors = IdsInVectors(x, n);
+#pragma unroll 4  // loads ahead of the calls
+  for (int id = 4 * tid; id < in_vectors; id += 4 * threads) {
+    const float4 v = *reinterpret_cast<const float4*>(x + id);
+    f(id, v.x);
+    f(id + 1, v.y);
+    f(id + 2, v.z);
+    f(id + 3, v.w);
+  }
+  for (int id = in_vectors + tid; id < n; id += threads) f(id, x[id]);
+}
+
 // The candidates of a row: z of all ids, or of those listed in any order.
 struct Items {
   const float* z;
@@ -176,16 +197,11 @@ inline __device__ Border TopK(const Items& items, int k, SampleMemory& m) {
   return CutTies(items, Border{}, s.key, count - s.above, m);
 }
 
-// The sum of mass_of(i) for i below n, in m.total.
-template <typename MassOfItem>
-__device__ Mass SumOfMass(int n, SampleMemory& m, const MassOfItem& mass_of) {
+// The sum of what the threads have.
+inline __device__ Mass SumOfMass(Mass own, SampleMemory& m) {
   __syncthreads();
   if (threadIdx.x == 0) m.total = 0;
   __syncthreads();
-  Mass own = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
-    own += mass_of(i);
-  }
   own = WarpSumOfMass(own);
   if (threadIdx.x % kWarpSize == 0) atomicAdd(&m.total, own);
   __syncthreads();
@@ -219,7 +235,7 @@ struct Row {
   float max, temperature;
   int top_k;  // 0: off
   float top_p, min_p;
-  __device__ __forceinline__ float Z(int id) const { return (x[id] - max) / temperature; }
+  __device__ __forceinline__ float Z(float value) const { return (value - max) / temperature; }
 };
 
 // Returns a z such that no id below it can be drawn and top-p adds up the same without those ids.
@@ -241,7 +257,7 @@ inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMe
           *mass = 1;
           return true;
         });
-    least = fmaxf(least, (FromOrderedBits(kth.key) - row.max) / row.temperature);
+    least = fmaxf(least, row.Z(FromOrderedBits(kth.key)));
   } else if (row.top_k == 0 && row.top_p < 1.0f && total > target) {
     const float spare = static_cast<float>(total - target) / static_cast<float>(row.n);
     least = fmaxf(least, logf(spare * 0x1p-40f) - 0.01f);
@@ -249,26 +265,43 @@ inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMe
   return least;
 }
 
-// Lists the ids with at least this z; returns how many there are, of which the first
-// kMaxCandidates are listed.
+// Lists the id if z is at least `least`. Whole warps.
+__device__ __forceinline__ void List(int id, float z, float least, SampleMemory& m) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const bool counts = z >= least;
+  const unsigned kept = __ballot_sync(kFullWarp, counts ? 1 : 0);
+  if (kept == 0) return;
+  int at = 0;
+  if (lane == 0) at = atomicAdd(&m.num_candidates, __popc(kept));
+  at = __shfl_sync(kFullWarp, at, 0) + __popc(kept & ((1u << lane) - 1));
+  if (counts && at < kMaxCandidates) {
+    m.z[at] = z;
+    m.ids[at] = id;
+  }
+}
+
+// Lists the ids with at least this z, which is finite; returns how many there are, of which the
+// first kMaxCandidates are listed.
 inline __device__ int Gather(const Row& row, float least, SampleMemory& m) {
   __syncthreads();
   if (threadIdx.x == 0) m.num_candidates = 0;
   __syncthreads();
-  const int tid = static_cast<int>(threadIdx.x), lane = tid % kWarpSize;
-  for (int first = 0; first < row.n; first += static_cast<int>(blockDim.x)) {
+  const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int in_vectors = IdsInVectors(row.x, row.n);
+#pragma unroll 4
+  for (int first = 0; first < in_vectors; first += 4 * threads) {
+    const int id = first + 4 * tid;
+    float4 v = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+    if (id < in_vectors) v = *reinterpret_cast<const float4*>(row.x + id);
+    const float z[4] = {row.Z(v.x), row.Z(v.y), row.Z(v.z), row.Z(v.w)};
+    const bool any = z[0] >= least || z[1] >= least || z[2] >= least || z[3] >= least;
+    if (__ballot_sync(kFullWarp, any ? 1 : 0) == 0) continue;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) List(id + j, z[j], least, m);
+  }
+  for (int first = in_vectors; first < row.n; first += threads) {
     const int id = first + tid;
-    const float z = id < row.n ? row.Z(id) : -INFINITY;
-    const bool counts = id < row.n && z >= least;
-    const unsigned kept = __ballot_sync(kFullWarp, counts ? 1 : 0);
-    if (kept == 0) continue;
-    int at = 0;
-    if (lane == 0) at = atomicAdd(&m.num_candidates, __popc(kept));
-    at = __shfl_sync(kFullWarp, at, 0) + __popc(kept & ((1u << lane) - 1));
-    if (counts && at < kMaxCandidates) {
-      m.z[at] = z;
-      m.ids[at] = id;
-    }
+    List(id, id < row.n ? row.Z(row.x[id]) : -INFINITY, least, m);
   }
   __syncthreads();
   return m.num_candidates;
