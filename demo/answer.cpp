@@ -245,7 +245,7 @@ void Answerer::ShowHidden(const TextStyle& style, const Completion& so_far) {
   if (stream_ && (style.show_thinking || !so_far.text.empty())) return;
   console_.Progress([&] {
     return std::string(so_far.text.empty() ? "thinking" : "answering") + " ... " +
-           std::to_string(so_far.tokens.size()) + " tokens";
+           Counted(static_cast<int64_t>(so_far.tokens.size()), "token");
   });
 }
 

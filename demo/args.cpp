@@ -163,6 +163,11 @@ class Parser {
       KU_ASSIGN_OR_RETURN(const bool on, ParseSwitch(spelled, *value));
       value = on ? "true" : "false";
     }
+    const bool names_file = flag.value_name == "PATH" || flag.value_name == "FILE";
+    const bool is_list = std::holds_alternative<std::vector<std::string>*>(flag.variable);
+    if (names_file && !is_list && value->empty()) {
+      return InvalidArgument(spelled + ": the path is empty");
+    }
     KU_RETURN_IF_ERROR(SetVariable(flag.variable, flag.limits, spelled, *value));
     const bool some_work = !flag.harmless.empty();
     if (flag.use == FlagUse::kUnavailable && !(some_work && *value == flag.harmless)) {

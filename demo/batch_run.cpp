@@ -1,6 +1,7 @@
 // kuiper_batch: reads requests a little ahead of the engine, keeps it full, and writes an answer as
 // soon as all answers before it are written.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "demo/batch_input.h"
 #include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "demo/report.h"
@@ -19,8 +19,10 @@
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
+#include "kuiper/base/errors.h"
 #include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
+#include "kuiper/chat/batch_input.h"
 #include "kuiper/chat/chat_response.h"
 #include "kuiper/chat/parameters.h"
 
@@ -246,6 +248,7 @@ StatusOr<int> BatchJob::Answer() {
   if (run_.options.stats) Summarise();
   KU_RETURN_IF_ERROR(input_.status());
   if (interrupt.interrupted()) return kExitInterrupted;
+  if (num_written_ == 0) return InputError(run_.options.batch_input + " holds no requests");
   return Verdict(run_, num_failed_ + num_failed_before_, num_written_);
 }
 
@@ -331,6 +334,9 @@ StatusOr<int> RunBatch(ProgramRun& run) {
   const Options& options = run.options;
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<BatchInput> input,
                       BatchInput::Open(options.batch_input));
+  if (isatty(input->fd()) != 0) {
+    run.console.Note("reading requests from the terminal, one JSON object per line; Ctrl-D ends");
+  }
   struct stat from = {}, to = {};
   if (fstat(input->fd(), &from) == 0 && stat(options.batch_output.c_str(), &to) == 0 &&
       S_ISREG(to.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino) {

@@ -12,11 +12,6 @@
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
-namespace {
-
-constexpr char kEndOfMultiline[] = "/end";
-
-}  // namespace
 
 Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
            Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media)
@@ -29,10 +24,10 @@ Chat::Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<Sess
       conversation_(std::move(conversation)),
       chat_(std::move(chat)),
       parameters_(run.options.request),
-      attachments_(run.pictures.get(), std::move(media)) {}
+      attachments_(run.pictures.get(), std::move(media)),
+      input_(console_, STDIN_FILENO) {}
 
-int Chat::Loop(int input_fd) {
-  ChatInput input(console_, input_fd);
+int Chat::Loop() {
   if (conversation_.waits_for_answer()) {
     Conversation before = conversation_;
     before.DropLastTurn();
@@ -40,13 +35,13 @@ int Chat::Loop(int input_fd) {
   }
   bool first = true;
   while (console_.output_status().ok() && !TerminationAsked()) {
-    std::optional<std::string> message = ReadMessage(input);
+    std::optional<std::string> message = input_.ReadMessage();
     if (!message.has_value()) break;
     if (std::exchange(first, false)) message = WithoutByteOrderMark(std::move(*message));
     if (!Handle(*message)) break;
   }
-  if (TerminationAsked() || input.interrupted()) return kExitInterrupted;
-  if (!input.status().ok()) Fail(input.status(), false);
+  if (TerminationAsked() || input_.interrupted()) return kExitInterrupted;
+  if (!input_.status().ok()) Fail(input_.status(), false);
   if (!console_.output_status().ok() && exit_code_ == 0) exit_code_ = kExitInternal;
   return exit_code_;
 }
@@ -60,27 +55,6 @@ bool Chat::Handle(const std::string& message) {
   if (one_line && names_command && !literal) return Command(trimmed);
   Ask(literal ? trimmed.substr(1) : message);
   return true;
-}
-
-// One line, lines joined by a trailing backslash, or what /multiline collects.
-std::optional<std::string> Chat::ReadMessage(ChatInput& input) {
-  std::string message;
-  bool more = false;
-  while (true) {
-    const std::optional<std::string> line = input.Next(more || multiline_ ? "... " : ">>> ");
-    if (!line.has_value()) {
-      multiline_ = false;
-      return message.empty() ? std::nullopt : std::optional(message);
-    }
-    if (multiline_ && *line == kEndOfMultiline) {
-      multiline_ = false;
-      return message;
-    }
-    if (more) message += "\n";
-    more = multiline_ || line->ends_with("\\");
-    message += multiline_ || !more ? *line : line->substr(0, line->size() - 1);
-    if (!more) return message;
-  }
 }
 
 void Chat::Ask(const std::string& text) {
@@ -154,7 +128,7 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
   }
   return Chat(run, std::move(engine), std::move(session), std::move(conversation), chat,
               std::move(media))
-      .Loop(STDIN_FILENO);
+      .Loop();
 }
 
 }  // namespace kuiper::demo

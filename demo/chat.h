@@ -22,11 +22,10 @@ class Chat {
        Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media);
 
   // Until /quit, the end of input or SIGTERM; the exit code of the first turn that failed, else 0.
-  int Loop(int input_fd);
+  int Loop();
 
  private:
   // chat.cpp
-  std::optional<std::string> ReadMessage(ChatInput& input);
   // Answers a message or obeys a command; false ends the chat.
   bool Handle(const std::string& message);
   void Ask(const std::string& text);
@@ -60,7 +59,7 @@ class Chat {
   ChatTotals totals_;
   BlockTable block_table_;
   Attachments attachments_;
-  bool multiline_ = false;
+  ChatInput input_;
   int exit_code_ = 0;
 };
 

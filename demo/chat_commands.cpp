@@ -57,7 +57,8 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
     if (map.has_value()) KU_RETURN_IF_ERROR(map->status());
     console_.Reply(BlockTableText(engine_->kv_stats(), block_table_, map));
   } else if (name == "/multiline") {
-    multiline_ = true;
+    input_.StartMultiline();
+    if (console_.is_dialogue()) console_.Reply("a line /end sends the message, Ctrl-C drops it");
   }
   return OkStatus();
 }
@@ -163,9 +164,14 @@ std::string Chat::ContextText() const {
     if (ids.ok()) used = ids->size();
   }
   const int context = engine_->config().max_context;
-  return Format("context: %zu of %d tokens (%.0f%%) in %s", used, context,
-                100.0 * static_cast<double>(used) / context,
-                Counted(conversation_.num_turns(), "turn").c_str());
+  std::string text = Format("context: %zu of %d tokens (%.0f%%) in %s", used, context,
+                            100.0 * static_cast<double>(used) / context,
+                            Counted(conversation_.num_turns(), "turn").c_str());
+  if (used >= static_cast<size_t>(context)) {
+    text += run_.options.drop_oldest ? "\nthe next message leaves the oldest turns out"
+                                     : "\nfull: /undo or /clear makes room";
+  }
+  return text;
 }
 
 }  // namespace kuiper::demo

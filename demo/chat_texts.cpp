@@ -52,19 +52,15 @@ struct CommandName {
   const char* meaning;
 };
 constexpr CommandName kCommands[] = {
-    {"/help", "/help"},   {"/?", "/help"},
-    {"/clear", "/clear"}, {"/reset", "/clear"},
-    {"/regen", "/regen"}, {"/undo", "/undo"},
-    {"/set", "/set"},     {"/system", "/system"},
-    {"/think", "/think"}, {"/show", "/show"},
-    {"/stats", "/stats"}, {"/tokens", "/tokens"},
-    {"/cache", "/cache"}, {"/paged", "/paged"},
-    {"/read", "/read"},   {"/save", "/save"},
-    {"/load", "/load"},   {"/image", "/image"},
-    {"/video", "/video"}, {"/quit", "/quit"},
-    {"/exit", "/quit"},   {"/bye", "/quit"},
-    {"/q", "/quit"},      {"exit", "/quit"},
-    {"quit", "/quit"},    {"/multiline", "/multiline"},
+    {"/help", "/help"},     {"/?", "/help"},      {"/clear", "/clear"},
+    {"/reset", "/clear"},   {"/regen", "/regen"}, {"/retry", "/regen"},
+    {"/undo", "/undo"},     {"/set", "/set"},     {"/system", "/system"},
+    {"/think", "/think"},   {"/show", "/show"},   {"/stats", "/stats"},
+    {"/tokens", "/tokens"}, {"/cache", "/cache"}, {"/paged", "/paged"},
+    {"/read", "/read"},     {"/save", "/save"},   {"/load", "/load"},
+    {"/image", "/image"},   {"/video", "/video"}, {"/quit", "/quit"},
+    {"/exit", "/quit"},     {"/bye", "/quit"},    {"/q", "/quit"},
+    {"exit", "/quit"},      {"quit", "/quit"},    {"/multiline", "/multiline"},
 };
 constexpr char kOverflow[] = "overflow";
 

@@ -162,7 +162,11 @@ void Console::Reply(const std::string& text) {
 }
 
 void Console::Prompt(const char* text) {
-  if (is_dialogue()) Answer(text);
+  if (is_dialogue()) {
+    Answer(text);
+  } else if (input_is_terminal_ && error_is_terminal_) {
+    WriteError(text);
+  }
   answer_is_open_ = false;  // the line ends with what is typed
 }
 

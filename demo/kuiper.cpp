@@ -124,6 +124,7 @@ int Unknown(const std::string& word) {
 int Main(const std::vector<std::string>& arguments) {
   OccupyStandardStreams();
   const std::string word = arguments.empty() ? "" : arguments[0];
+  if (word == "help" && arguments.size() > 1) return Main({arguments[1], "--help"});
   const bool wants_help = word == "--help" || word == "-h" || word == "help";
   if (wants_help || word == "--version") {
     Console console;

@@ -37,21 +37,24 @@ std::optional<std::string> Continuation(const ScreenText& from, const ScreenText
 LineEditor::LineEditor(Write write, InputHistory history)
     : write_(std::move(write)), history_(std::move(history)) {}
 
-std::optional<std::string> LineEditor::Read(const std::string& prompt) {
+std::optional<std::string> LineEditor::Read(const std::string& prompt, bool continues) {
   terminal_.TakeSignalKeys(true);
   prompt_ = prompt;
   draft_.clear();
   place_ = history_.lines().size();
   searching_ = false;
-  num_interrupts_ = 0;
+  continues_ = continues;
+  if (!std::exchange(dropped_, false)) num_interrupts_ = 0;
   Clear();
   Outcome outcome = Outcome::kGoesOn;
   while (outcome == Outcome::kGoesOn) {
     const std::optional<Key> key = NextKey();
     outcome = key.has_value() ? Obey(*key) : Outcome::kEnd;
   }
-  Show();
-  MoveBehind();
+  if (!dropped_) {
+    Show();
+    MoveBehind();
+  }
   terminal_.TakeSignalKeys(false);
   if (outcome == Outcome::kEnd) return std::nullopt;
   if (!buffer_.text().empty()) {
@@ -194,7 +197,8 @@ LineEditor::Outcome LineEditor::Interrupt() {
   Clear();
   place_ = history_.lines().size();
   draft_.clear();
-  return Outcome::kGoesOn;
+  dropped_ = continues_;
+  return dropped_ ? Outcome::kEnd : Outcome::kGoesOn;
 }
 
 bool LineEditor::Search(const Key& key) {

@@ -21,9 +21,11 @@ class LineEditor {
   LineEditor(Write write, InputHistory history);
 
   // The next message, which the history has then; nothing after Ctrl-D, after Ctrl-C twice in a row
-  // (interrupted()), and when the program shall end.
-  std::optional<std::string> Read(const std::string& prompt);
+  // (interrupted()), and when the program shall end. `continues`: it goes on with what was read
+  // before, which the first Ctrl-C drops, too (dropped()): nothing then.
+  std::optional<std::string> Read(const std::string& prompt, bool continues = false);
   bool interrupted() const { return num_interrupts_ > 1; }
+  bool dropped() const { return dropped_; }
   // Why the history could not be kept.
   const Status& history_status() const { return history_status_; }
 
@@ -55,7 +57,8 @@ class LineEditor {
   bool searching_ = false;
   std::string pattern_;
   int num_interrupts_ = 0;  // Ctrl-C in a row
-  ScreenText shown_;        // on the screen now; no rows: nothing
+  bool continues_ = false, dropped_ = false;
+  ScreenText shown_;  // on the screen now; no rows: nothing
 };
 
 }  // namespace kuiper::demo

@@ -4,6 +4,16 @@
 #include "kuiper/engine/request.h"
 
 namespace kuiper::demo {
+namespace {
+
+std::string PictureHint(const Prompt& prompt) {
+  int64_t tokens = 0;
+  for (const VisionInput& picture : prompt.images) tokens += picture.num_tokens();
+  if (tokens == 0) return "";
+  return std::to_string(tokens) + " of them stand for pictures: lower --max-pixels, ";
+}
+
+}  // namespace
 
 HistoryLimits Prompter::LimitsOf(const Request& parameters) const {
   const bool goes_on = options_.task == Task::kChat || !options_.session_file.empty();
@@ -41,7 +51,9 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
   if (!prompt.ok()) return prompt;
   const Status fits = CheckPromptFits(static_cast<int>(prompt->ids.size()), limits_.max_context);
   const bool has_history = !options_.raw && conversation->num_turns() > 1;
-  if (!fits.ok()) return Status(fits.code(), fits.message(), Hint(has_history));
+  if (!fits.ok()) {
+    return Status(fits.code(), fits.message(), PictureHint(*prompt) + Hint(has_history));
+  }
   if (prompt->surplus_turns > 0) {
     console_.Note("history keeps " + Counted(limits.max_turns, "turn") +
                   " (--max-history): dropped the oldest " + std::to_string(prompt->surplus_turns));

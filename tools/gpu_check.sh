@@ -42,8 +42,9 @@ case "$device" in
   *) usage "--device: '$device' is not one of cuda:N, simt" ;;
 esac
 
-programs=(qwen3_infer kuiper_bench)
-tests=(ops_test device_test engine_test vision_test simt_test)
+# Where a build has what a check runs.
+programs=(demo/qwen3_infer tools/kuiper_bench test/ops/ops_test test/model/vision_test test/engine/device_test
+  test/engine/engine_test test/simt/simt_test)
 
 # build DIR TEST_SOURCE: configures and builds what a check runs. Device simt needs no nvcc.
 build() {
@@ -60,7 +61,7 @@ build() {
   (cd "$here" && need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" \
     "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}" &&
     configure "$1" "${options[@]}" &&
-    cmake --build "$1" -j "$(build_jobs)" --target "${programs[@]}" "${tests[@]}")
+    cmake --build "$1" -j "$(build_jobs)" --target "${programs[@]##*/}")
 }
 
 # A folder with everything a check needs but a driver, the C and C++ libraries and cuBLASLt of the same
@@ -72,8 +73,7 @@ pack() {
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   mkdir -p "$folder"/kuiper/{bin,lib,tools,demo/models,test/data}
-  cp "$dir"/demo/qwen3_infer "$dir"/tools/kuiper_bench "$dir"/test/ops/ops_test "$dir"/test/model/vision_test \
-    "$dir"/test/engine/{device_test,engine_test} "$dir"/test/simt/simt_test "$folder/kuiper/bin/"
+  cp "${programs[@]/#/$dir/}" "$folder/kuiper/bin/"
   ldd "$folder"/kuiper/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcublasLt)\.so' |
     xargs -I{} cp -L {} "$folder/kuiper/lib/"

@@ -84,7 +84,11 @@ Status Parse(const Input& input, bool* out) {
 Status Parse(const Input& input, int64_t* out) {
   int64_t number = 0;
   if (!ParseNumber(input.text, &number)) {
-    return Bad(input, Quoted(input.text) + " is not a whole number");
+    constexpr size_t kManyDigits = 19;  // fewer fit 64 bits
+    const bool is_large = input.text.size() >= kManyDigits &&
+                          input.text.find_first_not_of("0123456789", 1) == std::string::npos;
+    return Bad(input,
+               Quoted(input.text) + (is_large ? " is out of range" : " is not a whole number"));
   }
   const Limits& limits = input.limits;
   KU_RETURN_IF_ERROR(CheckRange(input, static_cast<double>(number), " and at most 2147483647"));

@@ -41,7 +41,7 @@ std::string PartLines(const MemoryPlan& plan) {
   if (plan.swap_bytes > 0) part("swap space", plan.swap_bytes, ", of the same memory");
   if (plan.host_swap_bytes > 0) part("swap space", plan.host_swap_bytes, ", of the host's memory");
   char share[32];
-  std::snprintf(share, sizeof(share), ", %.0f%% of ", plan.utilization * 100);
+  std::snprintf(share, sizeof(share), ", %.3g%% of ", plan.utilization * 100);
   part("limit", plan.budget_bytes,
        share + Amount(static_cast<double>(plan.available_bytes)) + " available");
   return text;

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "kuiper/base/text.h"
+
 namespace kuiper {
 
 void StepLoop::Step() {
@@ -84,7 +86,7 @@ void StepLoop::EndOutOfPages(const std::vector<const Sequence*>& seqs) {
                       "KV cache is full (" + std::to_string(pool.num_used()) + "/" +
                           std::to_string(pool.num_pages()) + " blocks, " +
                           std::to_string(seq->num_computed) + " tokens) after " +
-                          std::to_string(seq->num_generated()) + " tokens",
+                          Counted(seq->num_generated(), "token"),
                       "raise " + Param("num_blocks") + " or " + Param("kv_cache_memory"));
     requests_.Ask(seq->request,
                   [&](Answering& a) { a.End(seq->id, FinishReason::kContext, full); });

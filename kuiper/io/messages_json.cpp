@@ -219,6 +219,7 @@ bool IsMessagesField(std::string_view key) {
 }
 
 Status CheckMessagesFields(const JsonNode& root) {
+  if (root.Find("messages") == nullptr) return OkStatus();  // ParseMessages says so
   for (const std::string& key : root.keys) {
     const bool is_of_session = key == "version" || key == "model";
     if (is_of_session || IsMessagesField(key)) continue;

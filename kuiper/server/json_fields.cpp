@@ -1,6 +1,7 @@
 #include "kuiper/server/json_fields.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace kuiper {
 
@@ -43,6 +44,14 @@ StatusOr<std::vector<int32_t>> TakeIds(JsonNode* object, std::string_view key) {
 std::string TextOfField(const JsonNode& object, std::string_view key) {
   const JsonNode* value = object.Find(key);
   return value != nullptr && value->IsString() ? value->text : "";
+}
+
+double Decimal(float value) {
+  char text[32];
+  const char* end = std::to_chars(text, text + sizeof(text), value).ptr;
+  double number = value;
+  std::from_chars(text, end, number);
+  return number;
 }
 
 JsonNode StringNode(std::string text) {

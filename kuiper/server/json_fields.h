@@ -25,6 +25,9 @@ StatusOr<std::vector<int32_t>> TakeIds(JsonNode* object, std::string_view key);
 // The text of a field that is a string, else "".
 std::string TextOfField(const JsonNode& object, std::string_view key);
 
+// The number that the shortest decimal of a float says: 0.95, not 0.949999988.
+double Decimal(float value);
+
 JsonNode StringNode(std::string text);
 JsonNode BoolNode(bool value);
 JsonNode ListNode(std::vector<JsonNode> items = {});

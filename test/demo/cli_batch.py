@@ -115,7 +115,7 @@ class Batch(CliTest):
 
     def test_a_bad_line_gets_an_error_in_its_place(self):
         bad = [
-            ("{\"custom_id\": ", None, "invalid JSON at byte"),
+            ("{\"custom_id\": ", None, "line 3: invalid JSON at byte"),
             ("[1]", None, "not an object"),
             ({"body": {"prompt": "x"}}, None, "no custom_id"),
             ({"custom_id": "no body"}, "no body", "neither body nor messages"),
@@ -284,6 +284,7 @@ class Batch(CliTest):
                 (2, "are the same file", "--input", good, "--output", good),
                 (5, "cannot open requests file", "--input", self.path("none"), "--output", out),
                 (5, "holds no requests", "--input", self.path("e", "\n\n"), "--output", out),
+                (5, "/dev/null holds no requests", "--input", "/dev/null", "--output", out),
                 (5, "is a directory", "--input", self.dir, "--output", out),
                 (1, "cannot write /nonexistent/x", "--input", good, "--output", "/nonexistent/x"),
                 (1, "cannot write /dev/full", "--input", good, "--output", "/dev/full"),

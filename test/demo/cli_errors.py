@@ -316,6 +316,11 @@ class InputErrors(CliTest):
         self.fails(5, *m, "-f", self.path("empty", ""), message="is empty")
         self.fails(5, *m, "-f", self.path("missing"), message="No such file")
         self.fails(5, *m, "-f", self.dir)
+        self.fails(2, *m, "-f", "", message="-f: the path is empty")
+        for flag in ("--session", "--dump-tokens", "--stats-json", "--log-file", "--tokenizer"):
+            self.fails(2, *m, "-p", "x", flag, "", message=flag + ": the path is empty")
+        self.fails(5, *m, "--messages", self.path("m.json", '{"role": "user", "content": "x"}'),
+                   message="neither a list of messages nor an object with")
         self.fails(5, *m, "--messages", self.path("m.json", "[1]"), message="m.json")
         self.fails(5, *m, "--messages", self.path("m.json", "[]"))
         self.fails(5, *m, "--session", self.path("s.json", "nonsense"), "-p", "x")

@@ -226,6 +226,8 @@ class Errors(ImageTest):
         long = self.path("long.png", vision_model.png(412, 1, RED))
         self.see_fails(5, "-i", long, "-p", "x", message="aspect ratio 412:1 exceeds 200:1")
         self.see_fails(5, "-i", "https://example.com/a.png", "-p", "x", message="is not fetched")
+        self.see_fails(6, "-i", self.red, "--min-pixels", "600000", "-c", "200", "-p", "x",
+                       hint="of them stand for pictures: lower --max-pixels")
         self.see_fails(5, "-i", "", "-p", "x", message="--image has neither a path nor a URL")
         self.see_fails(5, "-i", self.dir, "-p", "x")
 

@@ -246,8 +246,8 @@ TEST(SessionFile, KeepsPicturesByPathAndDigest) {
 
 TEST(SessionFile, Failures) {
   Conversation conversation;
-  EXPECT_EQ(SaveConversation(conversation, "m", "/nonexistent/x").code(), StatusCode::kInternal);
   TempFile file("not json");
+  EXPECT_EQ(SaveConversation(conversation, "m", file.path() + "/x").code(), StatusCode::kInternal);
   EXPECT_EQ(LoadConversation(file.path(), nullptr).status().code(), StatusCode::kInput);
   TempFile fresh("");
   ASSERT_TRUE(SaveConversation(conversation, "m", fresh.path()).ok());

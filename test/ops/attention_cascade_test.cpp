@@ -58,7 +58,11 @@ TEST_P(AttentionCascadeTest, SameBitsForEveryNumberOfSequencesAndGroupOfHeads) {
       for (int members : {2, 5, 13}) ExpectSameBits(*ops, shape, Group(members, 130), 16);
     }
     const Shape shape{2, 2, HeadDim(kind)};
-    ExpectSameBits(*ops, shape, Group(70, 128), 64);
+    std::vector<Seq> seqs = Group(70, 128);
+    ExpectSameBits(*ops, shape, seqs, 64);
+    seqs.insert(seqs.begin() + 35, {{90, 5, 150}, {91, 1, 3}});  // a prompt, and a sequence alone
+    seqs[37].shared = 0;
+    ExpectSameBits(*ops, shape, seqs, 64);
   }
 }
 
@@ -101,6 +105,22 @@ TEST_P(AttentionCascadeTest, SharedPagesAreReadForTheFirstSequenceOnly) {
     const std::vector<float> out = Attend(*ops, cache, dtype(), shape, seqs, {});
     for (int s = 1; s < 4; ++s) cache.Forget(s, 256);
     EXPECT_TRUE(SameBits(Attend(*ops, cache, dtype(), shape, seqs, {}, true), out));
+  }
+}
+
+// Blocks that take fewer sequences than they can do not cut a pair that shares.
+TEST_P(AttentionCascadeTest, SharedPagesOfAPairAreReadOnceWhereverItStands) {
+  if (Kinds().back() != AttentionKind::kFlash2) GTEST_SKIP() << "blocks take few sequences";
+  const auto ops = Make(AttentionKind::kFlash2);
+  const Shape shape{2, 1, 64};
+  for (int place : {3, 7, 15}) {
+    std::vector<Seq> seqs;
+    for (int i = 0; i < place; ++i) seqs.push_back({50 + i, 1, 20});
+    for (const Seq& seq : Group(2, 1040)) seqs.push_back(seq);
+    Cache cache(*ops, dtype(), shape, seqs, 16, 1);
+    const std::vector<float> out = Attend(*ops, cache, dtype(), shape, seqs, {});
+    cache.Forget(place + 1, 1024);
+    EXPECT_TRUE(SameBits(Attend(*ops, cache, dtype(), shape, seqs, {}, true), out)) << place;
   }
 }
 

@@ -254,6 +254,25 @@ TEST_P(SampleTest, NonFiniteLogits) {
   }
 }
 
+// Rows that follow each other begin at any multiple of 4 bytes.
+TEST_P(SampleTest, RowsAreReadToTheirEndsWhereverTheyBegin) {
+  for (int vocab : {1, 6, 67, 516, 1030, 8209}) {
+    std::vector<std::vector<float>> logits;
+    std::vector<int32_t> largest;
+    std::vector<Params> params;
+    for (int r = 0; r < 9; ++r) {
+      logits.push_back(RandomFloats(vocab, r));
+      largest.push_back(r == 0 ? vocab - 1 : vocab * (r - 1) / 8);
+      logits[r][largest[r]] = 9.0f;
+      params.push_back(r % 2 == 0 ? Params{} : Params{.temperature = 0.7f, .top_k = 1});
+      if (r % 3 == 0) params[r].biases = {{0, 0.0f}};
+    }
+    EXPECT_EQ(Sample(*ops_, logits, params), largest) << vocab;
+    for (int r = 0; r < 9; ++r) logits[r][r < 4 ? std::max(0, vocab - 1 - r) : 0] = kNaN;
+    EXPECT_EQ(Sample(*ops_, logits, params), std::vector<int32_t>(9, kNotFiniteToken)) << vocab;
+  }
+}
+
 TEST_P(SampleTest, TinyTemperatureIsGreedyAndDoesNotOverflow) {
   const std::vector<float> logits = RandomFloats(3000, 2, 1e6f);
   const int32_t best = SampleOne(*ops_, logits, {});

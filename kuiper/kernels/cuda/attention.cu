@@ -16,7 +16,7 @@
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/async_copy.cuh"
-#include "kuiper/kernels/cuda/attention_work.cuh"
+#include "kuiper/kernels/cuda/attention_partials.cuh"
 #include "kuiper/kernels/cuda/launch.h"
 
 namespace kuiper::KU_GPU {
@@ -343,7 +343,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
       __syncthreads();
     }
     if (item.split >= 0) {
-      FinishSplits(w, item, items.runs(), is_last);
+      FinishSplits<kVec % 4 == 0 ? 4 : 2>(w, item, items.runs(), is_last);
       continue;
     }
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {

@@ -24,7 +24,7 @@
 #pragma once
 
 #include "kuiper/kernels/cuda/attention_mma_tiles.cuh"
-#include "kuiper/kernels/cuda/attention_work.cuh"
+#include "kuiper/kernels/cuda/attention_partials.cuh"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/mma.cuh"
 
@@ -367,7 +367,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     }
     WaitCopies<0>();
     if (item.split >= 0) {
-      FinishSplits(w, item, items.runs(), is_last);
+      FinishSplits<4>(w, item, items.runs(), is_last);
     } else if (has_rows) {
       StoreRows<T>(w, item, warp, lane, total);
     }

@@ -1,4 +1,4 @@
-// How the flash kernels divide their work, and how results are put together again.
+// How the flash kernels divide their work; attention_partials.cuh puts results together again.
 //
 // The keys of a sequence are cut into splits at fixed absolute positions (SplitBegin). Every split
 // of a row gives (max, sum, output); these are merged in ascending order. A row's bits therefore
@@ -8,8 +8,8 @@
 //   * other sequences, and batches large enough to fill the device, run their splits one after the
 //     other in one block and merge as they go: the same numbers in the same order;
 //   * a split whose keys several sequences share (AttnMeta::shared_lens) is computed by one block
-//     for the rows of as many of them as fit, as if they were positions behind it; each row goes to
-//     its own sequence's results.
+//     for the rows of several of them, as if they were positions behind it; each row goes to its
+//     own sequence's results.
 // Splits in which a row sees no key are left out. Work items are found on the device from the
 // sequence lengths, over a grid that is fixed on the host, so a captured launch fits every length.
 #pragma once
@@ -22,6 +22,8 @@ namespace kuiper::KU_GPU {
 
 constexpr int kAttnThreads = 128;  // of a block
 constexpr int kMaxBlockSeqs = 64;  // sequences of a block
+// A block that has all splits of a sequence, and at most so many, merges them as it goes.
+constexpr int kFewSplits = 4;
 
 // Splits of 128 tokens up to 2048, of 256 up to 8192, of 512 from there on.
 constexpr int kMaxSplit = 512;
@@ -41,7 +43,7 @@ KU_HOST_DEVICE int SplitOf(int pos) {
   return NumSplits(pos + 1) - 1;
 }
 
-// Of the results of a row, in front of its output: max, sum, and two that align what follows.
+// Floats in front of a row's partial output: max, sum, and two unused ones that align it.
 constexpr int kPartialState = 4;
 
 // How many splits that follow each other a block takes of a sequence: those that begin in the same
@@ -122,15 +124,6 @@ inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, 
   return w;
 }
 
-// Results of the splits so far, joined with those of the next one.
-struct MergeFactors {
-  float max, old_scale, new_scale;
-};
-__device__ __forceinline__ MergeFactors Merge(float max, float next_max) {
-  const float both = fmaxf(max, next_max);
-  return {both, exp2f(max - both), exp2f(next_max - both)};
-}
-
 // The work of a block: the rows of `positions` query positions times `heads` query heads. With
 // shared keys the positions are those of `positions` sequences from `seq` on, one each.
 struct AttnItem {
@@ -163,10 +156,10 @@ struct AttnItem {
   }
 };
 
-// Numbers the work items sequence by sequence, the longest rows of a sequence first; shared splits
-// come before all that is a sequence's own, so that the blocks of its own splits, which are many,
-// end last and merge. Find takes ascending indices, is called by all threads of the block and
-// contains barriers.
+// Numbers the work items sequence by sequence, the longest rows of a sequence first. Shared splits
+// come before all that is a sequence's own: its own blocks then mostly end last, and merge, since
+// the last block of a shared split would have to do it for many sequences. Find takes ascending
+// indices, is called by all threads of the block and contains barriers.
 class AttnItemList {
  public:
   __device__ AttnItemList(const AttnWork& w, int* counts)
@@ -181,84 +174,104 @@ class AttnItemList {
     for (;;) {
       if (part_ >= w_.num_seqs) return false;
       const int count = CountOf(part_);
-      if (index < first_ + count) break;
-      first_ += count;
+      if (index < first_item_ + count) break;
+      first_item_ += count;
       if ((++part_ - first_part_) % kAttnThreads == 0) LoadCounts();
     }
     const bool shared = part_ < 0;
-    const int seq = shared ? part_ + w_.num_seqs : part_;
-    const int in_seq = index - first_;
-    const int q_len = w_.cu_q[seq + 1] - w_.cu_q[seq];
-    const int in_head = in_seq / (w_.kv_heads * w_.head_chunks);
-    item->seq = seq;
-    item->kv_len = w_.kv_lens[seq];
-    item->chunk = in_seq % w_.head_chunks;
-    item->kv_head = in_seq / w_.head_chunks % w_.kv_heads;
+    const int in_part = index - first_item_;
+    const int unit = in_part / (w_.kv_heads * w_.head_chunks);
+    item->seq = shared ? part_ + w_.num_seqs : part_;
+    item->chunk = in_part % w_.head_chunks;
+    item->kv_head = in_part / w_.head_chunks % w_.kv_heads;
     const int head = item->chunk * w_.block_heads;
     item->first_head = item->kv_head * w_.group + head;
     item->heads = w_.group - head < w_.block_heads ? w_.group - head : w_.block_heads;
+    if (shared) {
+      SetShared(unit, item);
+    } else {
+      SetOwn(unit, item);
+    }
+    return true;
+  }
+
+ private:
+  // A split that the rows of several sequences see as if they stood behind it.
+  __device__ void SetShared(int unit, AttnItem* item) const {
+    item->split = SharedWithPrevious(item->seq) + unit;
+    item->split_end = item->split + 1;
+    item->q_row = w_.cu_q[item->seq];
+    item->positions = 1;
+    while (SharedWithPrevious(item->seq + item->positions) > item->split) ++item->positions;
+    item->kv_len = SplitBegin(item->split_end);
+    item->first_pos = item->kv_len - 1;
+    item->keys = {0, item->kv_len};
+  }
+  // A run of splits that only this sequence sees, or some of its positions and all their keys.
+  __device__ void SetOwn(int unit, AttnItem* item) const {
+    const int seq = item->seq, q_len = w_.cu_q[seq + 1] - w_.cu_q[seq];
     const bool split = IsSplit(seq, q_len);
     const int blocks = (q_len + w_.block_positions - 1) / w_.block_positions;
-    const int begin = split ? 0 : (blocks - 1 - in_head) * w_.block_positions;
+    const int begin = split ? 0 : (blocks - 1 - unit) * w_.block_positions;
+    item->kv_len = w_.kv_lens[seq];
     item->q_row = w_.cu_q[seq] + begin;
     item->positions = q_len - begin < w_.block_positions ? q_len - begin : w_.block_positions;
     item->first_pos = item->kv_len - q_len + begin;
     item->keys = {w_.mask.Keys(item->first_pos, item->kv_len).begin,
                   w_.mask.Keys(item->first_pos + item->positions - 1, item->kv_len).end};
     item->split = item->split_end = -1;
-    if (shared) {
-      item->split = SharedSplits(seq) + in_head;
-      item->split_end = item->split + 1;
-      while (SharedSplits(seq + item->positions) > item->split) ++item->positions;
-      item->kv_len = SplitBegin(item->split_end);
-      item->first_pos = item->kv_len - 1;
-      item->keys = {0, item->kv_len};
-    } else if (split && runs_.Count(SplitOf(item->keys.begin), item->keys) >
-                            1) {  // a block that has all of them does not split
-      const int first = FirstSplit(seq, item->keys), end = NumSplits(item->keys.end);
-      const int run = runs_.RunOf(first) + in_head;
-      const int run_begin = runs_.FirstSplit(run), run_end = runs_.FirstSplit(run + 1);
-      item->split = run_begin > first ? run_begin : first;
-      item->split_end = run_end < end ? run_end : end;
-    }
-    return true;
+    if (!split) return;
+    const int first = FirstOwnSplit(seq, item->keys), end = NumSplits(item->keys.end);
+    const int run = runs_.RunOf(first) + unit;
+    const int run_begin = runs_.FirstSplit(run), run_end = runs_.FirstSplit(run + 1);
+    const int own_begin = run_begin > first ? run_begin : first;
+    const int own_end = run_end < end ? run_end : end;
+    const bool all = own_begin == SplitOf(item->keys.begin) && own_end == end;
+    if (all && own_end - own_begin <= kFewSplits) return;
+    item->split = own_begin;
+    item->split_end = own_end;
   }
 
- private:
-  // Splits of a sequence that the block of the sequence before it computes, if blocks take this
-  // many.
-  __device__ int SharedSplits(int seq, int block_seqs) const {
-    if (w_.shared_lens == nullptr || seq >= w_.num_seqs || seq % block_seqs == 0) return 0;
-    return SplitOf(w_.shared_lens[seq]);
+  // Splits that a sequence shares with the one before it in its block, where a block takes this
+  // many sequences. Most share nothing: the remainder comes last.
+  __device__ int SharedWithPrevious(int seq, int block_seqs) const {
+    if (seq == 0 || seq >= w_.num_seqs) return 0;
+    const int splits = SplitOf(w_.shared_lens[seq]);
+    return splits == 0 || seq % block_seqs == 0 ? 0 : splits;
   }
-  __device__ int SharedSplits(int seq) const { return SharedSplits(seq, block_seqs_); }
+  __device__ int SharedWithPrevious(int seq) const {
+    return shares_ ? SharedWithPrevious(seq, block_seqs_) : 0;
+  }
+  // Splits whose results a sequence has from shared items, and those of these items it begins.
+  struct Sharing {
+    int all, begun;
+  };
+  __device__ Sharing SharingOf(int seq, int block_seqs) const {
+    const int before = SharedWithPrevious(seq, block_seqs);
+    const int behind = SharedWithPrevious(seq + 1, block_seqs);
+    return behind > before ? Sharing{behind, behind - before} : Sharing{before, 0};
+  }
+  __device__ Sharing SharingOf(int seq) const {
+    return shares_ ? SharingOf(seq, block_seqs_) : Sharing{0, 0};
+  }
   __device__ bool IsSplit(int seq, int q_len) const {
-    return q_len == 1 && (w_.split || SharedSplits(seq) > 0 || SharedSplits(seq + 1) > 0);
+    return q_len == 1 && (w_.split || SharingOf(seq).all > 0);
   }
-  // The first split that no other sequence shares.
-  __device__ int FirstSplit(int seq, const KeyRange& keys) const {
-    const int before = SharedSplits(seq), behind = SharedSplits(seq + 1);
-    const int shared = before > behind ? before : behind, first = SplitOf(keys.begin);
+  __device__ int FirstOwnSplit(int seq, const KeyRange& keys) const {
+    const int shared = SharingOf(seq).all, first = SplitOf(keys.begin);
     return shared > first ? shared : first;
   }
-  // Chooses among up to 16 ways to divide the work the one that lets the blocks end soonest, as far
-  // as the lengths tell. Where nothing is shared these are lengths of runs. Shared splits are
-  // computed one by one, for as few sequences at a time as leave each block one of them at most:
-  // the block that ends last has to merge for all of its sequences.
+  // Chooses what a block takes so that all end soonest, as far as the lengths tell. Each choice
+  // compares up to 16 ways, kLanes threads each.
+  static constexpr int kLanes = 8;
   __device__ void Divide() {
-    constexpr int kLanes = 8;           // for one of them
     constexpr int kTokensOfItem = 256;  // what an item costs beside its tokens
-    constexpr int kShares = 3;          // of block_seqs: all, 1/2, 1/4
-    const int tid = static_cast<int>(threadIdx.x), mine = tid / kLanes;
-    const SplitRuns runs{RunTokens(mine)};
-    const int block_seqs = BlockSeqs(mine < kShares ? mine : 0);
-    int count = 0, longest = 1;
-    int shared_count = 0, shares = 0;
+    const int tid = static_cast<int>(threadIdx.x);
+    const SplitRuns runs{RunTokens(tid / kLanes)};
+    int count = 0, longest = 1, shared = 0;
     for (int seq = tid % kLanes; seq < w_.num_seqs; seq += kLanes) {
       if (w_.cu_q[seq + 1] - w_.cu_q[seq] != 1) continue;
-      const int shared = SharedSplits(seq, block_seqs), next = SharedSplits(seq + 1, block_seqs);
-      if (next > shared) shared_count += next - shared;
-      shares |= SharedSplits(seq, w_.block_seqs);
+      if (w_.shared_lens != nullptr && seq > 0) shared |= SplitOf(w_.shared_lens[seq]);
       const int len = w_.kv_lens[seq];
       const KeyRange keys = w_.mask.Keys(len - 1, len);
       count += runs.Count(SplitOf(keys.begin), keys);
@@ -267,29 +280,46 @@ class AttnItemList {
 #pragma unroll
     for (int lane = 1; lane < kLanes; lane *= 2) {
       count += __shfl_xor_sync(kFullWarp, count, lane);
-      shared_count += __shfl_xor_sync(kFullWarp, shared_count, lane);
-      shares |= __shfl_xor_sync(kFullWarp, shares, lane);
+      shared |= __shfl_xor_sync(kFullWarp, shared, lane);
       const int other = __shfl_xor_sync(kFullWarp, longest, lane);
       longest = other > longest ? other : longest;
     }
-    const int blocks = static_cast<int>(gridDim.x), of_seq = w_.kv_heads * w_.head_chunks;
-    const int turns = (count * of_seq + blocks - 1) / blocks;
-    float cost =
-        static_cast<float>(turns) * static_cast<float>(runs.Longest(longest) + kTokensOfItem);
-    if (shares != 0) {
-      const bool fits = mine == 0 || (mine < kShares && shared_count * of_seq <= blocks);
-      cost = fits ? static_cast<float>(block_seqs) : INFINITY;
+    if (shared != 0) ChooseBlockSeqs();
+    if (shares_) return;
+    const int blocks = static_cast<int>(gridDim.x);
+    const int turns = (count * w_.kv_heads * w_.head_chunks + blocks - 1) / blocks;
+    runs_.tokens = RunTokens(Cheapest(static_cast<float>(turns) *
+                                      static_cast<float>(runs.Longest(longest) + kTokensOfItem)));
+  }
+  // Shared splits are computed one by one, for as few sequences at a time as leave each block one
+  // item of shared keys at most and keep three quarters of what sharing saves: where such an item
+  // ends last, few rows are to be merged.
+  __device__ void ChooseBlockSeqs() {
+    constexpr int kFractions = 3;  // of w_.block_seqs: all, 1/2, 1/4
+    const int tid = static_cast<int>(threadIdx.x), mine = tid / kLanes;
+    const int block_seqs = BlockSeqs(mine);
+    int items = 0, saved = 0, most_saved = 0;
+    for (int seq = tid % kLanes; seq < w_.num_seqs; seq += kLanes) {
+      const Sharing most = SharingOf(seq, w_.block_seqs), sharing = SharingOf(seq, block_seqs);
+      items += sharing.begun + most.all - sharing.all;
+      saved += sharing.all - sharing.begun;
+      most_saved += most.all - most.begun;
     }
-    const int best = Cheapest<kLanes>(cost);
-    if (shares != 0) {
-      block_seqs_ = BlockSeqs(best);
-      part_ = first_part_ = -w_.num_seqs;
-    } else {
-      runs_.tokens = RunTokens(best);
+#pragma unroll
+    for (int lane = 1; lane < kLanes; lane *= 2) {
+      items += __shfl_xor_sync(kFullWarp, items, lane);
+      saved += __shfl_xor_sync(kFullWarp, saved, lane);
+      most_saved += __shfl_xor_sync(kFullWarp, most_saved, lane);
     }
+    shares_ = most_saved > 0;
+    if (!shares_) return;
+    const bool fits = 4 * saved >= 3 * most_saved &&
+                      items * w_.kv_heads * w_.head_chunks <= static_cast<int>(gridDim.x);
+    const bool can = mine == 0 || (mine < kFractions && fits);
+    block_seqs_ = BlockSeqs(Cheapest(can ? static_cast<float>(block_seqs) : INFINITY));
+    part_ = first_part_ = -w_.num_seqs;
   }
   // The first n whose cost, of threads [n * kLanes, n * kLanes + kLanes), is the lowest.
-  template <int kLanes>
   __device__ int Cheapest(float cost) const {
     constexpr int kCount = kAttnThreads / kLanes;
     const int tid = static_cast<int>(threadIdx.x);
@@ -322,7 +352,7 @@ class AttnItemList {
     return i < 15 ? (i % 2 == 0 ? 6144 : 8192) << (i - 10) / 2 : 1 << 30;
   }
 
-  // The items of part_ and of the kAttnThreads - 1 parts behind it.
+  // Loads how many items part_ and the kAttnThreads - 1 parts behind it have.
   __device__ void LoadCounts() {
     __syncthreads();
     const int part = part_ + static_cast<int>(threadIdx.x);
@@ -333,117 +363,21 @@ class AttnItemList {
     return counts_[(part - first_part_) % kAttnThreads];
   }
   __device__ int Units(int part) const {
-    if (part < 0) {
-      const int seq = part + w_.num_seqs;
-      const int more = SharedSplits(seq + 1) - SharedSplits(seq);
-      return more > 0 ? more : 0;
-    }
+    if (part < 0) return SharingOf(part + w_.num_seqs).begun;
     const int q_len = w_.cu_q[part + 1] - w_.cu_q[part];
     if (!IsSplit(part, q_len)) return (q_len + w_.block_positions - 1) / w_.block_positions;
     const KeyRange keys = w_.mask.Keys(w_.kv_lens[part] - 1, w_.kv_lens[part]);
-    return runs_.Count(FirstSplit(part, keys), keys);
+    return runs_.Count(FirstOwnSplit(part, keys), keys);
   }
 
   const AttnWork& w_;
   int* counts_;  // [kAttnThreads], shared
   SplitRuns runs_;
+  bool shares_ = false;  // some sequences share splits
   int block_seqs_;
   // The splits that sequence s shares with the one behind it are part s - num_seqs, its own are s.
   int part_ = 0, first_part_ = 0;
-  int first_ = 0;  // of the part's items
+  int first_item_ = 0;  // of the part
 };
-
-// Where a block leaves row r of its split: max, sum, output.
-__device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& item, int r,
-                                          int split) {
-  const int64_t part = item.ticket(w, r / item.heads);
-  return w.partials + (part * w.max_splits + split) * w.partial_floats() +
-         r % item.heads * (kPartialState + w.head_dim);
-}
-
-// The weighted sum of values over the sum of weights. -0 and 0 are one: a row whose sum has become
-// -0 keeps it or not, depending on whether a tile that it does not see is left out.
-__device__ __forceinline__ float Output(float out, float sum) {
-  return out / sum + 0.0f;
-}
-
-__device__ __forceinline__ void StoreOutput(const AttnWork& w, const AttnItem& item, int r, int i,
-                                            float x) {
-  StoreAny(w.out.Row(item.q_row + r / item.heads), w.out.dtype,
-           static_cast<int64_t>(item.head(r)) * w.head_dim + i, x);
-}
-
-// Floats that another block may have written, aligned as a whole.
-__device__ __forceinline__ void LoadWritten(const float* p, float (&v)[2]) {
-  const float2 x = __ldcg(reinterpret_cast<const float2*>(p));
-  v[0] = x.x;
-  v[1] = x.y;
-}
-__device__ __forceinline__ void LoadWritten(const float* p, float (&v)[4]) {
-  const float4 x = __ldcg(reinterpret_cast<const float4*>(p));
-  v[0] = x.x;
-  v[1] = x.y;
-  v[2] = x.z;
-  v[3] = x.w;
-}
-
-// Merges all splits of row r, whose outputs this thread stores from column i on.
-template <int kColumns>
-__device__ __forceinline__ void MergeRow(const AttnWork& w, const AttnItem& item, int r, int i,
-                                         int first, int end) {
-  const float* row = Partial(w, item, r, first);
-  float max = -INFINITY, sum = 0.0f, out[kColumns] = {};
-#pragma unroll 8  // what is loaded ahead of the merges, which wait for each other
-  for (int s = first; s < end; ++s, row += w.partial_floats()) {
-    float state[2], next[kColumns];
-    LoadWritten(row, state);
-    LoadWritten(row + kPartialState + i, next);
-    const MergeFactors f = Merge(max, state[0]);
-    max = f.max;
-    sum = fmaf(state[1], f.new_scale, sum * f.old_scale);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) out[c] = fmaf(next[c], f.new_scale, out[c] * f.old_scale);
-  }
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c) StoreOutput(w, item, r, i + c, Output(out[c], sum));
-}
-
-// Merges the rows of the item's sequences whose last block this is.
-template <int kColumns>
-__device__ __forceinline__ void MergeSequences(const AttnWork& w, const AttnItem& item,
-                                               const int* is_last) {
-  const int vectors = w.head_dim / kColumns, of_seq = item.heads * vectors;
-  for (int n = static_cast<int>(threadIdx.x); n < item.positions * of_seq; n += kAttnThreads) {
-    const int seq = n / of_seq;
-    if (is_last[seq] == 0) continue;
-    const int len = w.kv_lens[item.seq + seq];
-    const KeyRange keys = w.mask.Keys(len - 1, len);
-    MergeRow<kColumns>(w, item, n / vectors, n % vectors * kColumns, SplitOf(keys.begin),
-                       NumSplits(keys.end));
-  }
-}
-
-// Called by the whole block when its splits lie in Partial: the last block of a sequence and kv
-// head merges all of them. `is_last` [kMaxBlockSeqs] is shared.
-__device__ __forceinline__ void FinishSplits(const AttnWork& w, const AttnItem& item,
-                                             const SplitRuns& runs, int* is_last) {
-  const int tid = static_cast<int>(threadIdx.x);
-  __threadfence();
-  __syncthreads();
-  if (tid < item.positions) {
-    const int len = w.kv_lens[item.seq + tid];
-    const KeyRange keys = w.mask.Keys(len - 1, len);
-    int32_t& ticket = w.tickets[item.ticket(w, tid)];
-    is_last[tid] = atomicAdd(&ticket, 1) == runs.Count(SplitOf(keys.begin), keys) - 1;
-    if (is_last[tid] != 0) ticket = 0;  // nobody else is left to take it
-    __threadfence();
-  }
-  __syncthreads();
-  if (w.head_dim % 4 == 0) {
-    MergeSequences<4>(w, item, is_last);
-  } else {
-    MergeSequences<2>(w, item, is_last);
-  }
-}
 
 }  // namespace kuiper::KU_GPU

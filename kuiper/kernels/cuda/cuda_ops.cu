@@ -19,7 +19,7 @@ int64_t PartialFloats(const OpsLimits& limits) {
 }
 
 size_t SampleBytes(const OpsLimits& limits) {
-  return sizeof(float) * limits.max_seqs * static_cast<size_t>(limits.vocab);
+  return sizeof(float) * limits.max_seqs * static_cast<size_t>(SampleRowFloats(limits.vocab));
 }
 
 size_t RoundUp(size_t bytes) {

@@ -35,7 +35,7 @@ struct Resources {
   int64_t num_partials = 0;    // floats
   int32_t* tickets = nullptr;  // zero between launches
   int64_t num_tickets = 0;
-  float* sample_rows = nullptr;        // [max_seqs, vocab]
+  float* sample_rows = nullptr;        // [max_seqs, SampleRowFloats(vocab)]
   const DenseLinear* dense = nullptr;  // null when strict
 };
 
@@ -46,6 +46,11 @@ KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 
 // Whether kernels for the current device are in the program: asks for the attributes of one.
 cudaError_t ProbeKernels();
+
+// Of a row of scratch memory of Sample: rows begin at multiples of 16 bytes.
+KU_HOST_DEVICE int64_t SampleRowFloats(int vocab) {
+  return (int64_t{vocab} + 3) / 4 * 4;
+}
 
 // The number of splits that AttentionFlash and AttentionMma make of a sequence of `len` tokens.
 int NumAttentionSplits(int len);

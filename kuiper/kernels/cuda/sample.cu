@@ -157,7 +157,9 @@ __device__ int32_t DrawFiltered(const Row& row, uint64_t seed, int32_t step, int
   if (least > -INFINITY && num_candidates <= kMaxCandidates) {
     items = {m.z, m.ids, num_candidates};
   } else {
-    ForShare(row.x, row.n, [&](int id, float value) { z[id] = row.Z(value); });
+    for (int id = static_cast<int>(threadIdx.x); id < row.n; id += static_cast<int>(blockDim.x)) {
+      z[id] = row.Z(row.x[id]);
+    }
     __syncthreads();
   }
   Border border;
@@ -186,24 +188,24 @@ __global__ void __launch_bounds__(kSampleThreads)
   AwaitEarlierKernels();
   const int r = static_cast<int>(blockIdx.x), n = p.vocab;
   const int tid = static_cast<int>(threadIdx.x);
-  float* z = p.z + static_cast<int64_t>(r) * n;
+  float* z = p.z + r * SampleRowFloats(n);
   const SampleRow& own = p.rows[r];
   const float* x = Adjust(p, own, reinterpret_cast<const float*>(p.logits.Row(r)), z);
 
   if (tid == 0) m.invalid = 0;
   uint32_t largest = OrderedBits(-INFINITY);
-  int32_t first = 0x7fffffff;  // of the ids with the largest
+  int32_t largest_id = 0x7fffffff;  // the lowest with that value
   bool valid = true;
   ForShare(x, n, [&](int id, float v) {
     valid = valid && v < INFINITY;  // false for NaN
     const uint32_t bits = OrderedBits(v);
     if (bits > largest) {
       largest = bits;
-      first = id;
+      largest_id = id;
     }
   });
   m.maxima[tid] = largest;
-  const Mass best = BlockBest(RankOfBits(largest, first), m);
+  const Mass best = BlockBest(RankOfBits(largest, largest_id), m);
   if (!valid) m.invalid = 1;
   __syncthreads();
   const int32_t max_id = IdOfRank(best);

@@ -45,7 +45,7 @@ template <typename F>
 __device__ __forceinline__ void ForShare(const float* x, int n, const F& f) {
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int in_vectors = IdsInVectors(x, n);
-#pragma unroll 4  // loads ahead of the calls
+#pragma unroll 4  // the loads of four turns come before their calls, unless f stores
   for (int id = 4 * tid; id < in_vectors; id += 4 * threads) {
     const float4 v = *reinterpret_cast<const float4*>(x + id);
     f(id, v.x);
@@ -265,8 +265,8 @@ inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMe
   return least;
 }
 
-// Lists the id if z is at least `least`. Whole warps.
-__device__ __forceinline__ void List(int id, float z, float least, SampleMemory& m) {
+// Whole warps.
+__device__ __forceinline__ void ListIfAtLeast(int id, float z, float least, SampleMemory& m) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const bool counts = z >= least;
   const unsigned kept = __ballot_sync(kFullWarp, counts ? 1 : 0);
@@ -280,8 +280,8 @@ __device__ __forceinline__ void List(int id, float z, float least, SampleMemory&
   }
 }
 
-// Lists the ids with at least this z, which is finite; returns how many there are, of which the
-// first kMaxCandidates are listed.
+// Lists the ids whose z is at least `least`, a finite number; returns how many there are, of which
+// the first kMaxCandidates are listed. Warps stay together for their votes.
 inline __device__ int Gather(const Row& row, float least, SampleMemory& m) {
   __syncthreads();
   if (threadIdx.x == 0) m.num_candidates = 0;
@@ -297,11 +297,11 @@ inline __device__ int Gather(const Row& row, float least, SampleMemory& m) {
     const bool any = z[0] >= least || z[1] >= least || z[2] >= least || z[3] >= least;
     if (__ballot_sync(kFullWarp, any ? 1 : 0) == 0) continue;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) List(id + j, z[j], least, m);
+    for (int j = 0; j < 4; ++j) ListIfAtLeast(id + j, z[j], least, m);
   }
   for (int first = in_vectors; first < row.n; first += threads) {
     const int id = first + tid;
-    List(id, id < row.n ? row.Z(row.x[id]) : -INFINITY, least, m);
+    ListIfAtLeast(id, id < row.n ? row.Z(row.x[id]) : -INFINITY, least, m);
   }
   __syncthreads();
   return m.num_candidates;

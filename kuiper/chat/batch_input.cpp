@@ -1,4 +1,4 @@
-#include "demo/batch_input.h"
+#include "kuiper/chat/batch_input.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 #include "kuiper/base/errors.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 BatchInput::~BatchInput() {
   if (fd_ != STDIN_FILENO) close(fd_);
@@ -30,6 +30,7 @@ StatusOr<std::unique_ptr<BatchInput>> BatchInput::Open(const std::string& path) 
   if (lseek(fd, begin, SEEK_SET) != begin)
     return InputError("cannot read " + path + ": " + std::strerror(errno));
   input->reader_ = LineReader(fd);
+  input->num_lines_ = 0;
   return input;
 }
 
@@ -37,6 +38,7 @@ bool BatchInput::Ready(int timeout_ms) {
   while (!put_back_.has_value() && !ahead_.has_value() && reader_.Ready(timeout_ms)) {
     ahead_ = reader_.Next();
     if (!ahead_.has_value()) return true;  // the end
+    ++num_lines_;
     if (ahead_->find_first_not_of(" \t") == std::string::npos) ahead_.reset();
   }
   return put_back_.has_value() || ahead_.has_value();
@@ -55,12 +57,13 @@ std::optional<BatchInput::Item> BatchInput::Next() {
   }
   const std::optional<std::string> text = NextLine();
   if (!text.has_value()) return std::nullopt;
-  Item item{{}, ParseJson(*text, StatusCode::kInput, "the line")};
+  const std::string where = "line " + std::to_string(num_lines_);
+  Item item{{}, ParseJson(*text, StatusCode::kInput, where)};
   item.line = BatchLine(++num_read_, item.json.ok() ? *item.json : JsonNode());
   if (item.line.custom_id.has_value() && !custom_ids_.insert(*item.line.custom_id).second) {
-    item.json = Status(StatusCode::kInput, "an earlier line has this custom_id");
+    item.json = Status(StatusCode::kInput, where + ": an earlier line has this custom_id");
   }
   return item;
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

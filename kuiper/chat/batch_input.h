@@ -13,7 +13,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/chat/batch_line.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 class BatchInput {
  public:
@@ -49,10 +49,11 @@ class BatchInput {
   int fd_;
   LineReader reader_;
   int64_t count_ = 0;
+  int64_t num_lines_ = 0;  // blank ones count
   int64_t num_read_ = 0;
   std::optional<std::string> ahead_;  // the line that comes next, if it was looked for
   std::optional<Item> put_back_;
   std::unordered_set<std::string> custom_ids_;
 };
 
-}  // namespace kuiper::demo
+}  // namespace kuiper
