@@ -248,7 +248,10 @@ StatusOr<int> BatchJob::Answer() {
   if (run_.options.stats) Summarise();
   KU_RETURN_IF_ERROR(input_.status());
   if (interrupt.interrupted()) return kExitInterrupted;
-  if (num_written_ == 0) return InputError(run_.options.batch_input + " holds no requests");
+  if (num_written_ == 0) {
+    const std::string& name = run_.options.batch_input;
+    return InputError((name == "-" ? "standard input" : name) + " holds no requests");
+  }
   return Verdict(run_, num_failed_ + num_failed_before_, num_written_);
 }
 

@@ -58,7 +58,6 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
     console_.Reply(BlockTableText(engine_->kv_stats(), block_table_, map));
   } else if (name == "/multiline") {
     input_.StartMultiline();
-    if (console_.is_dialogue()) console_.Reply("a line /end sends the message, Ctrl-C drops it");
   }
   return OkStatus();
 }

@@ -38,6 +38,11 @@ std::optional<std::string> ChatInput::ReadMessage() {
   }
 }
 
+void ChatInput::StartMultiline() {
+  multiline_ = true;
+  if (editor_.has_value()) console_.Reply("a line /end sends the message, Ctrl-C drops it");
+}
+
 std::optional<std::string> ChatInput::Next(bool continues) {
   const char* const prompt = continues ? "... " : ">>> ";
   if (!editor_.has_value()) {

@@ -20,7 +20,7 @@ class ChatInput {
   // The next message; nothing at the end of input.
   std::optional<std::string> ReadMessage();
   // The next message is all lines up to one that is /end.
-  void StartMultiline() { multiline_ = true; }
+  void StartMultiline();
   // Ctrl-C, not the end of input, ended it.
   bool interrupted() const { return editor_.has_value() && editor_->interrupted(); }
   // kInput when the input ended because it cannot be read.

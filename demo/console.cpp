@@ -164,7 +164,7 @@ void Console::Reply(const std::string& text) {
 void Console::Prompt(const char* text) {
   if (is_dialogue()) {
     Answer(text);
-  } else if (input_is_terminal_ && error_is_terminal_) {
+  } else if (input_is_terminal_ && error_is_terminal_ && level_ <= LogLevel::kInfo) {
     WriteError(text);
   }
   answer_is_open_ = false;  // the line ends with what is typed
