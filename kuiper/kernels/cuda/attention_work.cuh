@@ -162,8 +162,7 @@ struct AttnItem {
 // indices, is called by all threads of the block and contains barriers.
 class AttnItemList {
  public:
-  __device__ AttnItemList(const AttnWork& w, int* counts)
-      : w_(w), counts_(counts), block_seqs_(w.block_seqs) {
+  __device__ AttnItemList(const AttnWork& w, int* counts) : w_(w), counts_(counts) {
     if (w.split || w.shared_lens != nullptr) Divide();
     LoadCounts();
   }
@@ -176,7 +175,7 @@ class AttnItemList {
       const int count = CountOf(part_);
       if (index < first_item_ + count) break;
       first_item_ += count;
-      if ((++part_ - first_part_) % kAttnThreads == 0) LoadCounts();
+      if ((++part_ - first_part()) % kAttnThreads == 0) LoadCounts();
     }
     const bool shared = part_ < 0;
     const int in_part = index - first_item_;
@@ -240,7 +239,7 @@ class AttnItemList {
     return splits == 0 || seq % block_seqs == 0 ? 0 : splits;
   }
   __device__ int SharedWithPrevious(int seq) const {
-    return shares_ ? SharedWithPrevious(seq, block_seqs_) : 0;
+    return block_seqs_ > 0 ? SharedWithPrevious(seq, block_seqs_) : 0;
   }
   // Splits whose results a sequence has from shared items, and those of these items it begins.
   struct Sharing {
@@ -252,7 +251,7 @@ class AttnItemList {
     return behind > before ? Sharing{behind, behind - before} : Sharing{before, 0};
   }
   __device__ Sharing SharingOf(int seq) const {
-    return shares_ ? SharingOf(seq, block_seqs_) : Sharing{0, 0};
+    return block_seqs_ > 0 ? SharingOf(seq, block_seqs_) : Sharing{0, 0};
   }
   __device__ bool IsSplit(int seq, int q_len) const {
     return q_len == 1 && (w_.split || SharingOf(seq).all > 0);
@@ -285,7 +284,7 @@ class AttnItemList {
       longest = other > longest ? other : longest;
     }
     if (shared != 0) ChooseBlockSeqs();
-    if (shares_) return;
+    if (block_seqs_ > 0) return;
     const int blocks = static_cast<int>(gridDim.x);
     const int turns = (count * w_.kv_heads * w_.head_chunks + blocks - 1) / blocks;
     runs_.tokens = RunTokens(Cheapest(static_cast<float>(turns) *
@@ -311,13 +310,12 @@ class AttnItemList {
       saved += __shfl_xor_sync(kFullWarp, saved, lane);
       most_saved += __shfl_xor_sync(kFullWarp, most_saved, lane);
     }
-    shares_ = most_saved > 0;
-    if (!shares_) return;
+    if (most_saved == 0) return;
     const bool fits = 4 * saved >= 3 * most_saved &&
                       items * w_.kv_heads * w_.head_chunks <= static_cast<int>(gridDim.x);
     const bool can = mine == 0 || (mine < kFractions && fits);
     block_seqs_ = BlockSeqs(Cheapest(can ? static_cast<float>(block_seqs) : INFINITY));
-    part_ = first_part_ = -w_.num_seqs;
+    part_ = first_part();
   }
   // The first n whose cost, of threads [n * kLanes, n * kLanes + kLanes), is the lowest.
   __device__ int Cheapest(float cost) const {
@@ -359,8 +357,11 @@ class AttnItemList {
     if (part < w_.num_seqs) counts_[threadIdx.x] = Units(part) * w_.kv_heads * w_.head_chunks;
     __syncthreads();
   }
+  __device__ int first_part() const {
+    return block_seqs_ > 0 ? -w_.num_seqs : 0;
+  }
   __device__ int CountOf(int part) const {
-    return counts_[(part - first_part_) % kAttnThreads];
+    return counts_[(part - first_part()) % kAttnThreads];
   }
   __device__ int Units(int part) const {
     if (part < 0) return SharingOf(part + w_.num_seqs).begun;
@@ -373,10 +374,9 @@ class AttnItemList {
   const AttnWork& w_;
   int* counts_;  // [kAttnThreads], shared
   SplitRuns runs_;
-  bool shares_ = false;  // some sequences share splits
-  int block_seqs_;
+  int block_seqs_ = 0;  // sequences of a block that computes shared splits; 0: nothing is shared
   // The splits that sequence s shares with the one behind it are part s - num_seqs, its own are s.
-  int part_ = 0, first_part_ = 0;
+  int part_ = 0;
   int first_item_ = 0;  // of the part
 };
 
