@@ -21,7 +21,7 @@ LEFT, UP = b"\x1b[D", b"\x1b[A"
 class Pty:
     """A program on a pseudo-terminal of 80 x 24."""
 
-    def __init__(self, args, env, stdin=None):
+    def __init__(self, args, env, stdin=None, stdout=None):
         self.shown = b""
         self.seen = 0
         self.master, slave = pty.openpty()
@@ -32,7 +32,8 @@ class Pty:
             default_signals()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
-        self.p = subprocess.Popen(args, stdin=slave if stdin is None else stdin, stdout=slave,
+        self.p = subprocess.Popen(args, stdin=slave if stdin is None else stdin,
+                                  stdout=slave if stdout is None else stdout,
                                   stderr=slave, env=env, start_new_session=True,
                                   preexec_fn=prepare)
         self.slave = slave  # kept open, so that its settings can be read after the end
@@ -81,10 +82,10 @@ class TerminalTest(CliTest):
         plain = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         return {**plain, "XDG_STATE_HOME": self.path("state"), "TERM": "xterm", **more}
 
-    def start(self, *args, stdin=None, **env):
+    def start(self, *args, stdin=None, stdout=None, **env):
         return Pty([program("qwen3_infer"), self.qwen3, "--device", "cpu", "--threads", "1",
                     *map(str, args)],
-                        self.env(**env), stdin)
+                        self.env(**env), stdin, stdout)
 
     def chat(self, *args, **env):
         self.session = self.path("session.json")
@@ -187,6 +188,19 @@ class LineEditor(TerminalTest):
         t.send(CTRL["C"])
         self.assertEqual(t.end(), -signal.SIGINT, t.shown)
         self.assertEqual(self.messages(), ["sent", "first\nsecond"])
+
+    def test_the_prompt_is_shown_where_answers_go_to_a_file(self):
+        answers = self.path("answers")
+        with open(answers, "wb") as f:
+            t = self.start("-i", "--temp", "0", *self.ARGS, stdout=f)
+            for line in (b"Hello\n", b"/quit\n"):
+                t.until(PROMPT)
+                t.send(line)
+            self.assertEqual(t.end(), 0, t.shown)
+        with open(answers, "rb") as f:
+            answer = f.read()
+        self.assertTrue(answer.strip())
+        self.assertNotIn(PROMPT, answer)
 
     def test_what_is_typed_during_an_answer_is_not_lost(self):
         paragraph = "\n".join("line %d of a pasted paragraph, 你好" % i for i in range(130))

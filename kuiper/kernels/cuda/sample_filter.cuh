@@ -45,7 +45,7 @@ template <typename F>
 __device__ __forceinline__ void ForShare(const float* x, int n, const F& f) {
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int in_vectors = IdsInVectors(x, n);
-#pragma unroll 4  // the loads of four turns come before their calls, unless f stores
+#pragma unroll 4  // the loads of four turns come before their calls
   for (int id = 4 * tid; id < in_vectors; id += 4 * threads) {
     const float4 v = *reinterpret_cast<const float4*>(x + id);
     f(id, v.x);
