@@ -19,7 +19,6 @@
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
-#include "kuiper/base/errors.h"
 #include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/batch_input.h"
@@ -248,10 +247,6 @@ StatusOr<int> BatchJob::Answer() {
   if (run_.options.stats) Summarise();
   KU_RETURN_IF_ERROR(input_.status());
   if (interrupt.interrupted()) return kExitInterrupted;
-  if (num_written_ == 0) {
-    const std::string& name = run_.options.batch_input;
-    return InputError((name == "-" ? "standard input" : name) + " holds no requests");
-  }
   return Verdict(run_, num_failed_ + num_failed_before_, num_written_);
 }
 

@@ -19,19 +19,23 @@ BatchInput::~BatchInput() {
 StatusOr<std::unique_ptr<BatchInput>> BatchInput::Open(const std::string& path) {
   const int fd = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return InputError("cannot open requests file " + path + ": " + std::strerror(errno));
-  std::unique_ptr<BatchInput> input(new BatchInput(fd));
+  std::unique_ptr<BatchInput> input(new BatchInput(fd, path == "-" ? "standard input" : path));
   struct stat info = {};
   if (fstat(fd, &info) != 0) return InputError("cannot read " + path + ": " + std::strerror(errno));
   if (S_ISDIR(info.st_mode)) return InputError(path + " is a directory");
   if (!S_ISREG(info.st_mode)) return input;
   const off_t begin = lseek(fd, 0, SEEK_CUR);
   while (input->NextLine().has_value()) ++input->count_;
-  if (input->count_ == 0) return InputError(path + " holds no requests");
+  if (input->count_ == 0) return input->NoRequests();
   if (lseek(fd, begin, SEEK_SET) != begin)
     return InputError("cannot read " + path + ": " + std::strerror(errno));
   input->reader_ = LineReader(fd);
   input->num_lines_ = 0;
   return input;
+}
+
+Status BatchInput::NoRequests() const {
+  return InputError(name_ + " holds no requests");
 }
 
 bool BatchInput::Ready(int timeout_ms) {
@@ -56,7 +60,11 @@ std::optional<BatchInput::Item> BatchInput::Next() {
     return std::exchange(put_back_, std::nullopt);
   }
   const std::optional<std::string> text = NextLine();
-  if (!text.has_value()) return std::nullopt;
+  if (!text.has_value()) {
+    status_ = reader_.status();
+    if (status_.ok() && num_read_ == 0) status_ = NoRequests();
+    return std::nullopt;
+  }
   const std::string where = "line " + std::to_string(num_lines_);
   Item item{{}, ParseJson(*text, StatusCode::kInput, where)};
   item.line = BatchLine(++num_read_, item.json.ok() ? *item.json : JsonNode());

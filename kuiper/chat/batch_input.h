@@ -27,7 +27,7 @@ class BatchInput {
     BatchLine line;
     StatusOr<JsonNode> json;  // not ok: the line is no JSON, or its custom_id was there before
   };
-  // Blank lines do not count.
+  // Blank lines do not count. Nothing at the end; status() says whether that is a mistake.
   std::optional<Item> Next();
   // Whether Next would return at once, as LineReader::Ready.
   bool Ready(int timeout_ms);
@@ -37,17 +37,21 @@ class BatchInput {
     put_back_ = std::move(item);
   }
 
-  const Status& status() const { return reader_.status(); }
+  // kInput when the input ended because it cannot be read, or without a request.
+  const Status& status() const { return status_; }
   int64_t num_read() const { return num_read_; }
   int64_t count() const { return count_; }  // 0: not known, the input is no regular file
   int fd() const { return fd_; }
 
  private:
-  explicit BatchInput(int fd) : fd_(fd), reader_(fd) {}
+  BatchInput(int fd, std::string name) : fd_(fd), name_(std::move(name)), reader_(fd) {}
   std::optional<std::string> NextLine();
+  Status NoRequests() const;
 
   int fd_;
+  std::string name_;  // in messages
   LineReader reader_;
+  Status status_;
   int64_t count_ = 0;
   int64_t num_lines_ = 0;  // blank ones count
   int64_t num_read_ = 0;
