@@ -318,10 +318,11 @@ void ChooseProducts(const AttentionCall& call, const AttentionItem& item, const 
 }
 
 // Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
-// (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
+// (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). `after` is null or the item that
+// the thread takes next.
 template <class View>
 void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
-                const AttentionScratch& s) {
+                const AttentionItem* after, const AttentionScratch& s) {
   const KeyRange all = item.keys();
   Tile<typename View::Row> loaded;
   TileFetcher<typename View::Row> fetcher;
@@ -331,7 +332,7 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   loaded.keys_packed = item.num_rows() > kManyRows;
   if (loaded.keys_packed) SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
-    if (in_order) fetcher.Find(view, item, tile + kTile, std::min(all.end, tile + 2 * kTile));
+    if (in_order) fetcher.FindAfter(view, item, tile, after);
     ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
       FindRows(view, one, tile, lines, &loaded);
       LoadKeys(view, own, &loaded);
@@ -351,16 +352,16 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
 // those of the runs within it that share more, down to single sequences.
 template <class View>
 void FlashItem(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
-               const AttentionScratch& s) {
-  if (item.num_seqs == 1) return FlashTiles(call, view, item, begin, s);
+               const AttentionItem* after, const AttentionScratch& s) {
+  if (item.num_seqs == 1) return FlashTiles(call, view, item, begin, after, s);
   const int32_t* shared_lens = call.shared_lens + item.seq;
   const int shared = WholeTiles(*std::min_element(shared_lens + 1, shared_lens + item.num_seqs));
-  FlashTiles(call, view, item.OfShared(shared), begin, s);
+  FlashTiles(call, view, item.OfShared(shared), begin, nullptr, s);
   for (int first = 0, end; first < item.num_seqs; first = end) {
     end = first + 1;
     while (end < item.num_seqs && WholeTiles(shared_lens[end]) > shared) ++end;
     FlashItem(call, view, item.Sequences(first, end, call.kv_lens), shared,
-              s.From(first * item.num_heads));
+              end < item.num_seqs ? nullptr : after, s.From(first * item.num_heads));
   }
 }
 
@@ -407,7 +408,7 @@ const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
 }
 
 void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
-                    const AttentionScratch& s) {
+                    const AttentionItem* after, const AttentionScratch& s) {
   const int head_dim = call.args.kv.head_dim();
   ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
     LoadQueries(call, one, own, head_dim);
@@ -416,7 +417,7 @@ void AttentionBlock(const AttentionCall& call, const AttentionItem& item,
     if (call.kind == AttentionKind::kMha) {
       MhaItem(call, view, item, s);
     } else {
-      FlashItem(call, view, item, 0, s);
+      FlashItem(call, view, item, 0, after, s);
     }
   });
   ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
@@ -473,8 +474,9 @@ void Run(const Resources& resources, const AttentionArgs& args) {
     s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
     ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, kind,
                    resources.pool.size(), max_item_kv_heads);
-    AttentionItem item;
-    while (items.Find(next.fetch_add(1, std::memory_order_relaxed), &item)) block(call, item, s);
+    ForEachItem(next, items, [&](const AttentionItem& item, const AttentionItem* after) {
+      block(call, item, after, s);
+    });
   };
   // A short chat's step is over before another thread is awake.
   constexpr int64_t kMinParallelScores = 2048;

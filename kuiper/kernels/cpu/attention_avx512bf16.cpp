@@ -5,7 +5,12 @@
 #include "kuiper/kernels/cpu/avx512bf16.h"
 
 #if KU_HAS_AVX512BF16
+#include <bit>
+#include <limits>
+#include <type_traits>
 #include <utility>
+
+#include "kuiper/base/float8.h"
 
 HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES)
 namespace kuiper::cpu {
@@ -13,6 +18,7 @@ namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway na
 namespace {
 
 #include "kuiper/kernels/cpu/attention_pairs-inl.h"
+#include "kuiper/kernels/cpu/codes_avx512-inl.h"
 
 // Element i of one row, then of the other: i of the first is i, of the second 32 + i.
 struct PairOrder {
@@ -62,8 +68,32 @@ struct PairModel {
   }
 };
 
-constexpr PairKernel kPairKernel =
-    MakePairKernel<PairModel>(std::make_integer_sequence<int, kMicroRows>());
+// Pairs from rows of codes.
+template <typename T>
+struct CodePairModel : PairModel {
+  static constexpr int kLoads = 4;  // the tables take registers
+  static HWY_INLINE void LoadRows(const T* even, const T* odd, B* x) {
+    const __m256i e = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(even)),
+                  o = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(odd));
+    WidenCodes<T>(_mm512_inserti64x4(_mm512_castsi256_si512(e), o, 1), kHalvesOrder, x);
+  }
+};
+
+template <typename T, class Rows>
+constexpr void SetCodes(PairKernel& kernel, Rows rows) {
+  kernel.multiply_codes[CodeTypeIndex(DTypeOf<T>::value)] =
+      MultiplyRowsOf<CodePairModel<T>, T>(rows);
+}
+
+constexpr PairKernel MakeKernel() {
+  constexpr std::make_integer_sequence<int, kMicroRows> kRows;
+  PairKernel kernel = MakePairKernel<PairModel>(kRows);
+  SetCodes<int8_t>(kernel, kRows);
+  SetCodes<Float8E4M3>(kernel, kRows);
+  SetCodes<Float8E5M2>(kernel, kRows);
+  return kernel;
+}
+constexpr PairKernel kPairKernel = MakeKernel();
 
 }  // namespace
 }  // namespace N_AVX3_BF16

@@ -33,10 +33,10 @@ HWY_INLINE void ForEachPage(int page_size, int begin, int end, const F& f) {
 
 // Whether a tile of few rows fetches the next one, keys and values of all heads of the item in the
 // order of their addresses: memory reads blocks of 8 KB and more faster than twice as many of 4 KB.
-// Pages of one or two tokens became slower; with AVX-512 nobody measured it.
+// Pages of one or two tokens became slower.
 HWY_INLINE bool FetchesInOrder(int page_size) {
   constexpr int kMinTokens = 4;  // of a page
-  return HWY_TARGET != HWY_AVX3 && page_size >= kMinTokens;
+  return page_size >= kMinTokens;
 }
 
 // The most kv heads of an item of few rows: as many as have at most 32 KB of keys and values side
@@ -57,6 +57,21 @@ inline int MaxItemKvHeads(const KvView& kv) {
 template <class Row>
 class TileFetcher {
  public:
+  // What is read behind the tile at position `tile` of the item: the next tile or, behind the last
+  // one, the first tile of `after`, unless that is null.
+  template <class View>
+  void FindAfter(const View& view, const AttentionItem& item, int tile,
+                 const AttentionItem* after) {
+    const int end = item.keys().end;
+    if (tile + kTile < end || after == nullptr) {
+      return Find(view, item, tile + kTile, std::min(end, tile + 2 * kTile));
+    }
+    const KeyRange first = after->keys();
+    Find(view, *after, first.begin, std::min(first.end, WholeTiles(first.begin) + kTile));
+  }
+  RangeFetcher& lines() { return lines_; }
+
+ private:
   // The keys and values at positions [begin, end) of the item's heads.
   template <class View>
   void Find(const View& view, const AttentionItem& item, int begin, int end) {
@@ -80,9 +95,6 @@ class TileFetcher {
     });
     lines_ = {ranges_, count_};
   }
-  RangeFetcher& lines() { return lines_; }
-
- private:
   // The lines of these bytes, of which a range that ends there has the first one already.
   void Add(const void* data, int64_t bytes) {
     const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 64);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -205,6 +206,25 @@ class ItemList {
   int seq_ = 0;                                      // the first one of a run
   int64_t first_ = 0;                                // index of its first item
 };
+
+// Calls f(item, after) for the items that this thread claims from a counter that all share. Short
+// ones are followed by `after`, which is claimed before f, so that this may fetch what that will
+// need; behind a long one and the last one it is null, and the thread that is ready first takes the
+// next.
+template <typename F>
+void ForEachItem(std::atomic<int64_t>& counter, ItemList& items, const F& f) {
+  constexpr int kShort = 512;  // keys
+  const auto find = [&](AttentionItem* item) {
+    return items.Find(counter.fetch_add(1, std::memory_order_relaxed), item);
+  };
+  AttentionItem item, after;
+  for (bool found = find(&item); found; item = after) {
+    const bool is_short = item.kv_len <= kShort;
+    if (is_short) found = find(&after);
+    f(item, is_short && found ? &after : nullptr);
+    if (!is_short) found = find(&after);
+  }
+}
 
 // One thread's memory, in floats; `dim` is head_dim rounded up to 32.
 struct AttentionScratch {

@@ -11,11 +11,16 @@
 #if KU_HAS_AVX512BF16 && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "kuiper/base/float8.h"
 
 HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES)
 namespace kuiper::cpu {
 namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway names its sets
 
+#include "kuiper/kernels/cpu/codes_avx512-inl.h"
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
 // These use what the tile header defines.
 #include "kuiper/kernels/cpu/linear_avx512-inl.h"
@@ -89,6 +94,56 @@ struct Bf16Model {
     zero = _mm512_cvtss_f32(acc[0]);
   }
 };
+
+// Adds the products of up to 64 elements from k on, kChunks of Bf16Model.
+template <typename T, int MR, int kChunks>
+HWY_INLINE void AccumulateCodes(const DotArgs& a, const uint8_t* const* rows, int k,
+                                __m512 (&acc)[MR][kPanelRows][1]) {
+  constexpr int kChunk = Bf16Model::kChunk, kBytes = Bf16Model::kChunkBytes;
+  const __mmask64 there = a.k - k < 2 * kChunk ? (__mmask64{1} << (a.k - k)) - 1 : ~__mmask64{0};
+  KU_UNROLL for (int n = 0; n < kPanelRows; ++n) {
+    __m512bh w[2];
+    WidenCodes<T>(_mm512_maskz_loadu_epi8(there, rows[n] + k), kCodeOrder, w);
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int c = 0; c < kChunks; ++c) {
+      const uint8_t* x = a.x + m * a.x_stride + (k / kChunk + c) * kBytes;
+      acc[m][n][0] = Bf16Model::Multiply(w[c], Bf16Model::LoadX(x, 0, 0), acc[m][n][0]);
+    }
+  }
+}
+
+// As Dots, of rows of codes.
+template <typename T, int MR>
+HWY_NOINLINE void CodeDots(const DotArgs& a) {
+  constexpr int NR = kPanelRows, kStep = 2 * Bf16Model::kChunk;
+  for (int j = 0; j < a.count; j += NR) {
+    const uint8_t* const* rows = a.rows + j;
+    for (int n = 0; a.ahead > 0 && n < NR; ++n) {
+      for (int i = 0; i < a.k; i += 64) __builtin_prefetch(rows[a.ahead + n] + i);
+    }
+    __m512 acc[MR][NR][1];
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] =
+        Bf16Model::Zero();
+    for (int k = 0; k < a.k; k += kStep) {
+      if (a.next != nullptr) a.next->Fetch(NR + 1);  // scales have lines, too
+      if (a.k - k > Bf16Model::kChunk) {
+        AccumulateCodes<T, MR, 2>(a, rows, k, acc);
+      } else {
+        AccumulateCodes<T, MR, 1>(a, rows, k, acc);
+      }
+    }
+    Bf16Model::Fold<MR, NR>(acc, a.sums + j, a.sum_stride, false);
+  }
+}
+
+template <typename T, int MR>
+void SetCodeDots(DotFn (&dots)[kMaxTileRows + 1]) {
+  dots[MR] = &CodeDots<T, MR>;
+  if constexpr (MR > 1) SetCodeDots<T, MR - 1>(dots);
+}
+template <typename T>
+void AddCodeDots(LinearKernel& kernel) {
+  SetCodeDots<T, Bf16Model::kTileRows>(kernel.code_dots[CodeTypeIndex(DTypeOf<T>::value)]);
+}
 
 // Factors as pairs of BF16, from pairs of codes. Those of FP32 that BF16 holds have no bits in
 // their lower half.
@@ -236,6 +291,9 @@ void AddKernels(LinearKernelSet& set) {
   LinearKernel& dense = set[WeightFormat::Dense(DType::kBF16)];
   dense = MakeKernel<Bf16Model>();
   dense.rows_one_by_one = true;
+  AddCodeDots<int8_t>(dense);
+  AddCodeDots<Float8E4M3>(dense);
+  AddCodeDots<Float8E5M2>(dense);
   AddKernel<Int4Codes>(WeightFormat::Kind::kInt4, set);
   AddKernel<Int8Codes>(WeightFormat::Kind::kInt8, set);
   AddKernel<E4M3Codes>(WeightFormat::Kind::kE4M3, set);

@@ -158,6 +158,27 @@ HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kStep
   }
 }
 
+// MR rows that go on side by side, as few pointers as x86 has registers for: row m is 0, 1 or 2
+// strides behind one of them, which an address holds as it is.
+template <int MR>
+struct RowCursor {
+  static constexpr int kPerPointer = 3, kPointers = (MR + kPerPointer - 1) / kPerPointer;
+  const uint8_t* at[kPointers];
+  size_t stride;
+
+  HWY_INLINE RowCursor(const uint8_t* rows, size_t stride) : stride(stride) {
+    KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] = rows + i * kPerPointer * stride;
+  }
+  // The compiler may not keep a pointer for each row and word, which it would move to memory.
+  HWY_INLINE void Pin() { KU_UNROLL for (int i = 0; i < kPointers; ++i) asm("" : "+r"(at[i])); }
+  HWY_INLINE const uint8_t* operator()(int m) const {
+    return at[m / kPerPointer] + m % kPerPointer * stride;
+  }
+  HWY_INLINE void Skip(size_t bytes) {
+    KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] += bytes;
+  }
+};
+
 // The L neighbouring lanes from place L * group on of MR rows of W, read where they lie, by NV
 // vectors of tokens.
 template <class M, int MR, int NV, int L>
@@ -169,17 +190,15 @@ struct StoredLanes {
 
   HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) const {
     typename M::Acc lanes[L][MR][NV];
-    size_t word[L];
-    KU_UNROLL for (int l = 0; l < L; ++l) {
-      SetZero<M>(lanes[l]);
-      word[l] = LanePlace(L * group + l) * sizeof(float);
-    }
+    KU_UNROLL for (int l = 0; l < L; ++l) SetZero<M>(lanes[l]);
     const uint8_t* panel = a.panel + L * group * a.panel_stride;
-    const uint8_t* rows = a.rows;
+    // Places reverse bits, so that those of a group are as far apart as those of the first one.
+    RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
     for (int begin = 0; begin < a.steps; begin += kBurstSteps) {
       a.next->Fetch(a.next_lines);
       const int end = a.steps - begin < kBurstSteps ? a.steps : begin + kBurstSteps;
       for (int i = begin; i < end; i += M::kSteps) {
+        rows.Pin();
         KU_UNROLL for (int l = 0; l < L; ++l) {
           typename M::Vec b[M::kSteps][NV];
           KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
@@ -187,14 +206,14 @@ struct StoredLanes {
           }
           KU_UNROLL for (int m = 0; m < MR; ++m) {
             typename M::Vec v[M::kSteps];
-            BroadcastWord<M>(rows + m * a.row_stride + word[l], v);
+            BroadcastWord<M>(rows(m) + LanePlace(l) * sizeof(float), v);
             KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
               lanes[l][m][n] = M::Multiply(b[s][n], v[s], lanes[l][m][n]);
             }
           }
         }
         panel += M::kSteps * kStepBytes;
-        rows += M::kWeightChunkBytes;
+        rows.Skip(M::kWeightChunkBytes);
       }
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
