@@ -86,7 +86,7 @@ constexpr void SetCodes(PairKernel& kernel, Rows rows) {
 }
 
 constexpr PairKernel MakeKernel() {
-  constexpr std::make_integer_sequence<int, kMicroRows> kRows;
+  constexpr std::make_integer_sequence<int, kMicroRows> kRows{};
   PairKernel kernel = MakePairKernel<PairModel>(kRows);
   SetCodes<int8_t>(kernel, kRows);
   SetCodes<Float8E4M3>(kernel, kRows);
