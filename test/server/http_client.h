@@ -55,6 +55,11 @@ class RawClient {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
+  // Whether something can be read at once.
+  bool HasAnswer() const {
+    char byte = 0;
+    return recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  }
   bool Send(const std::string& bytes) {
     size_t sent = 0;
     while (sent < bytes.size()) {

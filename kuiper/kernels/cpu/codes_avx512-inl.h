@@ -1,6 +1,6 @@
-// Codes of eight bits that are exact in BF16, 64 at a time to pairs of it: INT8 (magnitudes up to
-// 127, which is all that a cache holds) and FP8, before kElementScale. A table of 128 magnitudes
-// fits in two registers for each byte of BF16: five instructions, six for INT8.
+// Codes of eight bits that are exact in BF16, 64 at a time to pairs of it: INT8 and FP8, before
+// kElementScale. A table of 128 magnitudes fits in two registers for each byte of BF16: five
+// instructions, eight for INT8, of which two are for the magnitude 128.
 // Included like linear_tile-inl.h, inside the attributes of AVX512-VBMI.
 
 // The bytes of BF16 that a magnitude becomes.
@@ -73,8 +73,12 @@ HWY_INLINE void WidenCodes(__m512i codes, const ByteOrder& order, __m512bh* v) {
   const __m512i signs = _mm512_set1_epi32(static_cast<int>(0x80808080));
   const __m512i index = std::is_same_v<T, int8_t> ? _mm512_abs_epi8(codes) : codes;
   const __m512i low = LookUp(kCodeTable<T>.low, index);
-  const __m512i high =
+  __m512i high =
       _mm512_ternarylogic_epi32(LookUp(kCodeTable<T>.high, index), codes, signs, kSelect);
+  if constexpr (std::is_same_v<T, int8_t>) {
+    constexpr char kHigh = static_cast<char>(std::bit_cast<uint32_t>(-128.0f) >> 24);
+    high = _mm512_mask_mov_epi8(high, _mm512_movepi8_mask(index), _mm512_set1_epi8(kHigh));
+  }
   for (int i = 0; i < 2; ++i) {
     v[i] = (__m512bh)_mm512_permutex2var_epi8(low, _mm512_load_si512(order.index[i]), high);
   }
