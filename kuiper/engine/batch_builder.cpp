@@ -225,6 +225,7 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
   for (const StepPlan::Entry& entry : plan.entries) {
     batch.attn.max_q_len = std::max(batch.attn.max_q_len, entry.num_tokens());
   }
+  batch.attn.appends = batch.attn.max_q_len == 1 && num_copies == 0;
   PointToArrays(at, plan.num_axes, num_copies, &batch);
   return batch;
 }

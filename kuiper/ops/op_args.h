@@ -272,6 +272,10 @@ struct AttnMeta {
   // [S] i32: the first shared_lens[s] tokens of s lie on the pages on which s - 1 has its own; less
   // than kv_lens of both, 0 unless both have one query row. Empty = off.
   Tensor shared_lens = {};
+  // A decode step: each sequence has one query row, whose key and value its kernels store. These
+  // arrays and all other keys and values were there before an Upload in front of its first kernel,
+  // so a backend may read them while the kernels in front of attention still run.
+  bool appends = false;
 };
 
 // Which keys a query sees, and what is added to its scores. The query at position p (row i of a

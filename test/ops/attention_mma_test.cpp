@@ -105,6 +105,31 @@ TEST_P(AttentionMmaTest, DecodedEqualsChunkedEqualsWhole) {
   }
 }
 
+// Of a decode step the newest key and value of a sequence are brought after the others.
+TEST_P(AttentionMmaTest, StepsThatAppendEqualOthers) {
+  const auto ops = MakeMma();
+  const auto check = [&](const Shape& shape, const std::vector<Seq>& seqs, int page) {
+    const Cache cache(*ops, dtype(), shape, seqs, page, 1);
+    for (const Mask& mask : {Mask{}, Mask{true, 40, true}}) {
+      const auto attend = [&](bool appends) {
+        return Attend(*ops, cache, dtype(), shape, seqs, mask, seqs.back().shared > 0, {}, appends);
+      };
+      EXPECT_TRUE(SameBits(attend(true), attend(false)))
+          << Describe(shape) << ", page size " << page << ", " << Describe(mask);
+    }
+  };
+  std::vector<Seq> seqs, tree;
+  for (int len : {1, 2, 31, 32, 33, 63, 64, 65, 128, 129, 193, 300}) seqs.push_back({len, 1, len});
+  for (int id = 1; id <= 6; ++id) tree.push_back({id, 1, 256 + 32 * id, id == 1 ? 0 : 256});
+  for (const Shape& shape : {Shape{6, 2, 64}, Shape{7, 1, 128}}) {
+    for (int page : {0, 1, 16, 256}) {
+      check(shape, seqs, page);
+      for (const Seq& seq : seqs) check(shape, {seq}, page);
+    }
+    check(shape, tree, 16);  // what is shared is computed for up to 42 rows
+  }
+}
+
 // Alone, single rows are shared by blocks; in a batch that fills the (emulated)
 // device a block runs all splits of a row.
 TEST_P(AttentionMmaTest, BatchedEqualsAlone) {

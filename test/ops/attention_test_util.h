@@ -170,10 +170,12 @@ class Cache {
   KvView view_;
 };
 
-// `activation` is the type of queries and outputs; absent: ActivationFor the cache's.
+// `activation` is the type of queries and outputs; absent: ActivationFor the cache's. `appends`: of
+// AttnMeta, for one query row per sequence.
 inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, const Shape& shape,
                                  const std::vector<Seq>& seqs, const Mask& mask,
-                                 bool cascade = false, std::optional<DType> activation = {}) {
+                                 bool cascade = false, std::optional<DType> activation = {},
+                                 bool appends = false) {
   std::vector<float> q;
   std::vector<int32_t> cu_q{0}, kv_lens;
   AttnMeta meta;
@@ -192,6 +194,7 @@ inline std::vector<float> Attend(Ops& ops, const Cache& cache, DType dtype, cons
   meta.cu_seqlens_q = device_cu_q.tensor();
   meta.kv_lens = device_lens.tensor();
   meta.num_seqs = static_cast<int>(seqs.size());
+  meta.appends = appends;
   if (cascade) meta.shared_lens = device_shared.tensor();
   const DType type = activation.value_or(ActivationFor(ops, dtype));
   const Matrix mq(ops, type, rows, shape.q_width(), q, shape.q_width() + 7);

@@ -290,8 +290,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
   const AttnItem& item = shared_item;
   AttnItemList items(w, counts);
   AttnItem found;
-  for (int index = static_cast<int>(blockIdx.x); items.Find(index, &found);
-       index += static_cast<int>(gridDim.x)) {
+  for (int index = static_cast<int>(blockIdx.y); items.Find(index, &found);
+       index += static_cast<int>(gridDim.y)) {
     __syncthreads();  // all are done with the item before
     if (tid == 0) shared_item = found;
     __syncthreads();
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
     }
     for (int n = tid; n < rows * w.head_dim; n += kThreads) {
       const int r = n / w.head_dim;
-      StoreOutput(w, item, r, n % w.head_dim, Output(m.out[n], m.sum[r]));
+      StoreOutput(w, item, r, n % w.head_dim, Output(m.out[n], 1.0f / m.sum[r]));
     }
   }
 }
@@ -363,12 +363,11 @@ void LaunchFlash(const Resources& resources, const AttnCall& call, const View& v
   using T = typename View::Element;
   const int head_dim = call.head_dim;
   const size_t bytes = FlashMemory<T, kRows>::Bytes(head_dim);
-  int grid = 0;
+  dim3 grid;
   FlashParams p{PlanAttention(resources, call, kRows, kResident, bytes + kStaticBytes, &grid), 32};
   while (2 * p.tile_keys * KeyPitch<T>(head_dim) > kTileBytes<T>) p.tile_keys /= 2;
   KU_CHECK(p.tile_keys >= 1);
-  Launch<FlashKernel<View, kVec, kRows>>(dim3(static_cast<unsigned>(grid)), dim3(kThreads), bytes,
-                                         resources.stream, p, view);
+  Launch<FlashKernel<View, kVec, kRows>>(grid, dim3(kThreads), bytes, resources.stream, p, view);
 }
 
 }  // namespace
@@ -419,6 +418,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   call.rows = static_cast<int>(args.q.rows());
   call.num_seqs = meta.num_seqs;
   call.max_q_len = meta.max_q_len;
+  call.appends = meta.appends;
   call.max_kv_len = meta.max_kv_len;
   call.head_dim = args.kv.head_dim();
   call.heads = static_cast<int>(args.q.shape[1]) / call.head_dim;

@@ -31,6 +31,7 @@ struct AttnCall {
   const int32_t* shared_lens;  // [S], or null: no keys are shared
   int rows;                    // T
   int num_seqs, max_q_len, max_kv_len;
+  bool appends;                          // AttnMeta::appends
   int heads, kv_heads, group, head_dim;  // group: query heads of a kv head
   AttnMask mask;
   float scale_log2e;

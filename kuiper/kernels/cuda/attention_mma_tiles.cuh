@@ -15,6 +15,8 @@ constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kRows = 16 * kWarps;  // of a block
 constexpr int kTile = 64;           // keys
 constexpr int kColumns = kTile / 8;
+// Columns whose weights are added up before those of the next ones, as if each warp had so many.
+constexpr int kQuarter = kColumns / kWarps;
 // Blocks that fit into the shared memory and the registers of an SM of Orin.
 template <int kHeadDim>
 constexpr int kResident = kHeadDim <= 80 ? 3 : 2;
@@ -37,13 +39,13 @@ __device__ __forceinline__ bool IsOfHead(int column, int head_dim) {
   return kHeadDim != 80 || column < head_dim;
 }
 
-// Brings the queries of the block to shared memory.
-template <typename T, int kHeadDim>
+// Brings the queries of the block to shared memory, by its first kCopiers threads.
+template <typename T, int kHeadDim, int kCopiers = kThreads>
 __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& item, char* to) {
   constexpr int kChunks = kHeadDim / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < item.rows() * kChunks; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < item.rows() * kChunks; i += kCopiers) {
     const int r = i / kChunks, chunk = i % kChunks;
-    const T* from = reinterpret_cast<const T*>(w.q.Row(item.q_row + r / item.heads)) +
+    const T* from = reinterpret_cast<const T*>(w.q.Row(item.q_row + item.position(r))) +
                     item.head(r) * w.q_head_stride + chunk * 8;
     T* row = reinterpret_cast<T*>(to + r * kPitch<kHeadDim>) + chunk * 8;
     if (!IsOfHead<kHeadDim>(chunk * 8, w.head_dim)) {

@@ -18,20 +18,20 @@ __device__ __forceinline__ MergeFactors Merge(float max, float next_max) {
 // Where a block leaves row r of its split: max, sum, output.
 __device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& item, int r,
                                           int split) {
-  const int64_t part = item.ticket(w, r / item.heads);
-  return w.partials + (part * w.max_splits + split) * w.partial_floats() +
-         r % item.heads * (kPartialState + w.head_dim);
+  const int position = item.position(r);
+  return w.partials + (item.ticket(w, position) * w.max_splits + split) * w.partial_floats() +
+         (r - position * item.heads) * (kPartialState + w.head_dim);
 }
 
-// The weighted sum of values over the sum of weights. -0 and 0 are one: a row whose sum has become
-// -0 keeps it or not, depending on whether a tile that it does not see is left out.
-__device__ __forceinline__ float Output(float out, float sum) {
-  return out / sum + 0.0f;
+// The weighted sum of values times the inverse of the sum of weights. -0 and 0 are one: a row whose
+// sum has become -0 keeps it or not, depending on whether a tile that it does not see is left out.
+__device__ __forceinline__ float Output(float out, float inverse) {
+  return out * inverse + 0.0f;
 }
 
 __device__ __forceinline__ void StoreOutput(const AttnWork& w, const AttnItem& item, int r, int i,
                                             float x) {
-  StoreAny(w.out.Row(item.q_row + r / item.heads), w.out.dtype,
+  StoreAny(w.out.Row(item.q_row + item.position(r)), w.out.dtype,
            static_cast<int64_t>(item.head(r)) * w.head_dim + i, x);
 }
 
@@ -66,8 +66,9 @@ __device__ __forceinline__ void MergeRow(const AttnWork& w, const AttnItem& item
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) out[c] = fmaf(next[c], f.new_scale, out[c] * f.old_scale);
   }
+  const float inverse = 1.0f / sum;
 #pragma unroll
-  for (int c = 0; c < kColumns; ++c) StoreOutput(w, item, r, i + c, Output(out[c], sum));
+  for (int c = 0; c < kColumns; ++c) StoreOutput(w, item, r, i + c, Output(out[c], inverse));
 }
 
 // Merges the rows of the item's sequences whose last block this is.
@@ -75,7 +76,8 @@ template <int kColumns>
 __device__ __forceinline__ void MergeSequences(const AttnWork& w, const AttnItem& item,
                                                const int* is_last) {
   const int vectors = w.head_dim / kColumns, of_seq = item.heads * vectors;
-  for (int n = static_cast<int>(threadIdx.x); n < item.positions * of_seq; n += kAttnThreads) {
+  for (int n = static_cast<int>(threadIdx.x); n < item.positions * of_seq;
+       n += static_cast<int>(blockDim.x)) {
     const int seq = n / of_seq;
     if (is_last[seq] == 0) continue;
     const int len = w.kv_lens[item.seq + seq];

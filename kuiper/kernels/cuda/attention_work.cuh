@@ -20,7 +20,7 @@
 
 namespace kuiper::KU_GPU {
 
-constexpr int kAttnThreads = 128;  // of a block
+constexpr int kAttnThreads = 128;  // of a block, at least
 constexpr int kMaxBlockSeqs = 64;  // sequences of a block
 // A block that has all splits of a sequence, and at most so many, merges them as it goes.
 constexpr int kFewSplits = 4;
@@ -90,10 +90,10 @@ struct AttnWork : AttnCall {
 };
 
 // Divides this call among blocks of up to `rows` rows (positions times heads), of which an SM runs
-// `most` at once if it has that much shared memory: `block_bytes` each. *grid receives the number
-// of blocks.
+// `most` at once if it has that much shared memory: `block_bytes` each. *grid receives the blocks:
+// x is the part of the heads that a block computes, y divides the work among blocks of the same x.
 inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, int rows, int most,
-                              size_t block_bytes, int* grid) {
+                              size_t block_bytes, dim3* grid) {
   constexpr size_t kSystemBytes = 1024;  // of each block
   const size_t fit = resources.sm_shared_bytes / (block_bytes + kSystemBytes);
   const int resident = resources.num_sms * static_cast<int>(std::clamp<size_t>(fit, 1, most));
@@ -119,8 +119,9 @@ inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, 
   const int64_t units =
       w.rows / w.block_positions +
       int64_t{1} * w.num_seqs * (w.split || w.shared_lens != nullptr ? w.max_splits : 1);
-  const int64_t items = units * w.kv_heads * w.head_chunks;
-  *grid = static_cast<int>(items < resident ? items : resident);
+  const int x = w.kv_heads * w.head_chunks, most_y = std::max(resident / x, 1);
+  grid->x = static_cast<unsigned>(x);
+  grid->y = static_cast<unsigned>(std::min<int64_t>(units, most_y));
   return w;
 }
 
@@ -137,8 +138,9 @@ struct AttnItem {
   int kv_len;
   KeyRange keys;  // that some row sees
   __device__ __forceinline__ int rows() const { return positions * heads; }
-  __device__ __forceinline__ int pos(int r) const { return first_pos + r / heads; }
-  __device__ __forceinline__ int head(int r) const { return first_head + r % heads; }
+  __device__ __forceinline__ int position(int r) const { return positions == 1 ? 0 : r / heads; }
+  __device__ __forceinline__ int pos(int r) const { return first_pos + position(r); }
+  __device__ __forceinline__ int head(int r) const { return first_head + r - position(r) * heads; }
   __device__ __forceinline__ int first_split() const {
     return split < 0 ? SplitOf(keys.begin) : split;
   }
@@ -156,13 +158,18 @@ struct AttnItem {
   }
 };
 
-// Numbers the work items sequence by sequence, the longest rows of a sequence first. Shared splits
-// come before all that is a sequence's own: its own blocks then mostly end last, and merge, since
-// the last block of a shared split would have to do it for many sequences. Find takes ascending
-// indices, is called by all threads of the block and contains barriers.
+// Numbers the work items of blockIdx.x, a kv head and a chunk of its query heads, sequence by
+// sequence, the longest rows of a sequence first. Shared splits come before all that is a
+// sequence's own: its own blocks then mostly end last, and merge, since the last block of a shared
+// split would have to do it for many sequences. Find takes ascending indices; all threads of the
+// block construct the list and call Find, which contain barriers.
 class AttnItemList {
  public:
   __device__ AttnItemList(const AttnWork& w, int* counts) : w_(w), counts_(counts) {
+    if (w.num_seqs == 1) {
+      DivideOne();
+      return;
+    }
     if (w.split || w.shared_lens != nullptr) Divide();
     LoadCounts();
   }
@@ -172,17 +179,18 @@ class AttnItemList {
   __device__ bool Find(int index, AttnItem* item) {
     for (;;) {
       if (part_ >= w_.num_seqs) return false;
-      const int count = CountOf(part_);
+      const int count = w_.num_seqs == 1 ? one_count_ : CountOf(part_);
       if (index < first_item_ + count) break;
       first_item_ += count;
+      if (w_.num_seqs == 1) return false;
       if ((++part_ - first_part()) % kAttnThreads == 0) LoadCounts();
     }
     const bool shared = part_ < 0;
-    const int in_part = index - first_item_;
-    const int unit = in_part / (w_.kv_heads * w_.head_chunks);
+    const int unit = index - first_item_;
+    const int x = static_cast<int>(blockIdx.x);
     item->seq = shared ? part_ + w_.num_seqs : part_;
-    item->chunk = in_part % w_.head_chunks;
-    item->kv_head = in_part / w_.head_chunks % w_.kv_heads;
+    item->kv_head = w_.head_chunks == 1 ? x : x / w_.head_chunks;
+    item->chunk = x - item->kv_head * w_.head_chunks;
     const int head = item->chunk * w_.block_heads;
     item->first_head = item->kv_head * w_.group + head;
     item->heads = w_.group - head < w_.block_heads ? w_.group - head : w_.block_heads;
@@ -210,8 +218,7 @@ class AttnItemList {
   __device__ void SetOwn(int unit, AttnItem* item) const {
     const int seq = item->seq, q_len = w_.cu_q[seq + 1] - w_.cu_q[seq];
     const bool split = IsSplit(seq, q_len);
-    const int blocks = (q_len + w_.block_positions - 1) / w_.block_positions;
-    const int begin = split ? 0 : (blocks - 1 - unit) * w_.block_positions;
+    const int begin = split ? 0 : (Blocks(q_len) - 1 - unit) * w_.block_positions;
     item->kv_len = w_.kv_lens[seq];
     item->q_row = w_.cu_q[seq] + begin;
     item->positions = q_len - begin < w_.block_positions ? q_len - begin : w_.block_positions;
@@ -260,6 +267,26 @@ class AttnItemList {
     const int shared = SharingOf(seq).all, first = SplitOf(keys.begin);
     return shared > first ? shared : first;
   }
+  // One sequence, without a barrier: the shortest runs of which no block has more than one.
+  __device__ void DivideOne() {
+    const int q_len = w_.cu_q[1] - w_.cu_q[0], len = w_.kv_lens[0];
+    if (!IsSplit(0, q_len)) {
+      one_count_ = Blocks(q_len);
+      return;
+    }
+    const KeyRange keys = w_.mask.Keys(len - 1, len);
+    const int first = SplitOf(keys.begin), blocks = static_cast<int>(gridDim.y);
+    one_count_ = runs_.Count(first, keys);
+    if (one_count_ <= blocks) return;
+    runs_.tokens = SplitRuns::kPairs;
+    one_count_ = runs_.Count(first, keys);
+    if (one_count_ <= blocks) return;
+    runs_.tokens = (keys.end - SplitBegin(first) - 1) / blocks / kMaxSplit * kMaxSplit;
+    do {
+      runs_.tokens += kMaxSplit;
+      one_count_ = runs_.Count(first, keys);
+    } while (one_count_ > blocks);
+  }
   // Chooses what a block takes so that all end soonest, as far as the lengths tell. Each choice
   // compares up to 16 ways, kLanes threads each.
   static constexpr int kLanes = 8;
@@ -285,8 +312,8 @@ class AttnItemList {
     }
     if (shared != 0) ChooseBlockSeqs();
     if (block_seqs_ > 0) return;
-    const int blocks = static_cast<int>(gridDim.x);
-    const int turns = (count * w_.kv_heads * w_.head_chunks + blocks - 1) / blocks;
+    const int blocks = static_cast<int>(gridDim.y);
+    const int turns = (count + blocks - 1) / blocks;
     runs_.tokens = RunTokens(Cheapest(static_cast<float>(turns) *
                                       static_cast<float>(runs.Longest(longest) + kTokensOfItem)));
   }
@@ -311,8 +338,7 @@ class AttnItemList {
       most_saved += __shfl_xor_sync(kFullWarp, most_saved, lane);
     }
     if (most_saved == 0) return;
-    const bool fits = 4 * saved >= 3 * most_saved &&
-                      items * w_.kv_heads * w_.head_chunks <= static_cast<int>(gridDim.x);
+    const bool fits = 4 * saved >= 3 * most_saved && items <= static_cast<int>(gridDim.y);
     const bool can = mine == 0 || (mine < kFractions && fits);
     block_seqs_ = BlockSeqs(Cheapest(can ? static_cast<float>(block_seqs) : INFINITY));
     part_ = first_part();
@@ -353,8 +379,8 @@ class AttnItemList {
   // Loads how many items part_ and the kAttnThreads - 1 parts behind it have.
   __device__ void LoadCounts() {
     __syncthreads();
-    const int part = part_ + static_cast<int>(threadIdx.x);
-    if (part < w_.num_seqs) counts_[threadIdx.x] = Units(part) * w_.kv_heads * w_.head_chunks;
+    const int tid = static_cast<int>(threadIdx.x), part = part_ + tid;
+    if (tid < kAttnThreads && part < w_.num_seqs) counts_[tid] = Units(part);
     __syncthreads();
   }
   __device__ int first_part() const {
@@ -363,10 +389,15 @@ class AttnItemList {
   __device__ int CountOf(int part) const {
     return counts_[(part - first_part()) % kAttnThreads];
   }
+  // Blocks of positions of a sequence that is not split.
+  __device__ int Blocks(int q_len) const {
+    if (w_.block_positions == 1) return q_len;
+    return (q_len + w_.block_positions - 1) / w_.block_positions;
+  }
   __device__ int Units(int part) const {
     if (part < 0) return SharingOf(part + w_.num_seqs).begun;
     const int q_len = w_.cu_q[part + 1] - w_.cu_q[part];
-    if (!IsSplit(part, q_len)) return (q_len + w_.block_positions - 1) / w_.block_positions;
+    if (!IsSplit(part, q_len)) return Blocks(q_len);
     const KeyRange keys = w_.mask.Keys(w_.kv_lens[part] - 1, w_.kv_lens[part]);
     return runs_.Count(FirstOwnSplit(part, keys), keys);
   }
@@ -374,6 +405,7 @@ class AttnItemList {
   const AttnWork& w_;
   int* counts_;  // [kAttnThreads], shared
   SplitRuns runs_;
+  int one_count_ = 0;   // items of the only sequence
   int block_seqs_ = 0;  // sequences of a block that computes shared splits; 0: nothing is shared
   // The splits that sequence s shares with the one behind it are part s - num_seqs, its own are s.
   int part_ = 0;

@@ -8,8 +8,9 @@
 // [N, K]: lane (g, t) reads the 16 bytes W[n + g][k + 8t ...] and X[token g][k + 8t ...]; that is
 // the A and B fragment of two mma steps if both operands permute k alike. So no shared memory and
 // no barrier in the loop: 8 * kRowTiles 16-byte loads of weights per lane are in flight, past L1,
-// those of the next turn from the products of this one on, and with up to 8 tokens the 4 of theirs,
-// through it (docs/machine_code.tsv).
+// those of a turn to come from the products of this one on, and with up to 8 tokens the 4 of
+// theirs, through it (docs/machine_code.tsv). A matrix of few rows has few blocks; with up to 8
+// tokens each then has those of two turns in flight.
 //
 // Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
 // expected on large layers; beyond, by the rate of mma and of L1.
@@ -34,10 +35,21 @@ constexpr int kTurn = 32 * kSteps;  // columns
 template <int kTokenTiles, bool kVectors>
 constexpr bool kLoadsAhead = kTokenTiles == 1 && kVectors;
 
+// Blocks that an SM has registers for where the weights of one turn or of two are in flight. For
+// sm_87 ptxas would spill a register of two turns; only matrices of up to 512 rows have them there.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 870
+constexpr int kResidentOfTwo = 1;
+#else
+constexpr int kResidentOfTwo = 2;
+#endif
+template <int kTurnsAhead>
+constexpr int kResident = kTurnsAhead == 1 ? 3 : kResidentOfTwo;
+
 // kVectors: K is a multiple of 8, rows are 16-byte aligned and X has the weights' type. Otherwise
 // elements are read one by one and X is rounded to T.
-template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
-__global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVectors> ? 3 : 0)
+template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors, int kTurnsAhead>
+__global__ void __launch_bounds__(kSkinnyThreads,
+                                  kLoadsAhead<kTokenTiles, kVectors> ? kResident<kTurnsAhead> : 0)
     SkinnyKernel(const __grid_constant__ LinearArgs p) {
   constexpr int kGroups = kSkinnyWarps / kWarpsK;  // of warps with the same rows
   KU_SHARED(reduce, ReduceSpace<kTokenTiles>);
@@ -60,20 +72,24 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
     weight[m][0] = p.DenseRow<T>(part, row);
     weight[m][1] = paired ? p.DenseRow<T>(p.parts[1], row) : p.DenseRow<T>(part, row + 8);
   }
-  uint4 w[kSteps][kRowTiles][2];  // of a turn
-  const auto load_weights = [&](int s, int k) {
+  constexpr int kStride = kWarpsK * kTurn;
+  uint4 w[kTurnsAhead][kSteps][kRowTiles][2];
+  const auto load_weights = [&](int b, int s, int k) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        w[s][m][h] =
+        w[b][s][m][h] =
             LoadFragment<T, true>(weight[m][h], DTypeOf<T>::value, kVectors, k + 8 * t, in);
       }
     }
   };
   int turn = warp % kWarpsK * kTurn;
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) load_weights(s, turn + 32 * s);
+  for (int b = 0; b < kTurnsAhead; ++b) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) load_weights(b, s, turn + b * kStride + 32 * s);
+  }
   AwaitEarlierKernels();
   const auto load_tokens = [&](int n, int k) {
     const int token = first_token + n * 8 + g;
@@ -83,51 +99,64 @@ __global__ void __launch_bounds__(kSkinnyThreads, kLoadsAhead<kTokenTiles, kVect
   constexpr bool kAhead = kLoadsAhead<kTokenTiles, kVectors>;
   float acc[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll 1
-  for (; turn < in; turn += kWarpsK * kTurn) {
-    uint4 ahead[kSteps];
-    if constexpr (kAhead) {
+  for (; turn < in; turn += kTurnsAhead * kStride) {
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) ahead[s] = load_tokens(0, turn + 32 * s);
-    }
+    for (int b = 0; b < kTurnsAhead; ++b) {
+      uint4 ahead[kSteps];
+      if constexpr (kAhead) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const int k = turn + 32 * s;
-      if (kAhead || k < in) {
+        for (int s = 0; s < kSteps; ++s) ahead[s] = load_tokens(0, turn + b * kStride + 32 * s);
+      }
 #pragma unroll
-        for (int n = 0; n < kTokenTiles; ++n) {
-          const uint4 x = kAhead ? ahead[s] : load_tokens(n, k);
+      for (int s = 0; s < kSteps; ++s) {
+        const int k = turn + b * kStride + 32 * s;
+        if (kAhead || k < in) {
 #pragma unroll
-          for (int m = 0; m < kRowTiles; ++m) {
-            const uint4 &lo = w[s][m][0], &hi = w[s][m][1];
-            Mma<T>(acc[m][n], {lo.x, hi.x, lo.y, hi.y}, {x.x, x.y});
-            Mma<T>(acc[m][n], {lo.z, hi.z, lo.w, hi.w}, {x.z, x.w});
+          for (int n = 0; n < kTokenTiles; ++n) {
+            const uint4 x = kAhead ? ahead[s] : load_tokens(n, k);
+#pragma unroll
+            for (int m = 0; m < kRowTiles; ++m) {
+              const uint4 &lo = w[b][s][m][0], &hi = w[b][s][m][1];
+              Mma<T>(acc[m][n], {lo.x, hi.x, lo.y, hi.y}, {x.x, x.y});
+              Mma<T>(acc[m][n], {lo.z, hi.z, lo.w, hi.w}, {x.z, x.w});
+            }
           }
         }
+        load_weights(b, s, k + kTurnsAhead * kStride);  // of a turn to come
       }
-      load_weights(s, k + kWarpsK * kTurn);  // of the next turn
     }
   }
 
   StoreTile<kTokenTiles, kRowTiles>(p, part, tile, first_token, kWarpsK, acc, reduce);
 }
 
-template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors>
+template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors,
+          int kTurnsAhead = 1>
 void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
   const int tiles = args.NumberTiles(kSkinnyWarps / kWarpsK * kRowTiles * 16);
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, kPanel)),
                   static_cast<unsigned>(tiles));
-  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors>>(grid, dim3(kSkinnyThreads), 0,
-                                                                     stream, args);
+  Launch<SkinnyKernel<T, kTokenTiles, kRowTiles, kWarpsK, kVectors, kTurnsAhead>>(
+      grid, dim3(kSkinnyThreads), 0, stream, args);
 }
 
 // Tokens and registers; none of it changes a bit.
 template <typename T, int kWarpsK>
-void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
+void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors, int num_sms) {
   if (!vectors) {
     if (args.tokens <= 8) return LaunchTiles<T, 1, 1, kWarpsK, false>(stream, args);
     return LaunchTiles<T, 8, 1, kWarpsK, false>(stream, args);
   }
-  if (args.tokens <= 8) return LaunchTiles<T, 1, 1, kWarpsK, true>(stream, args);
+  if (args.tokens <= 8) {
+    // Where an SM has two blocks or fewer, they have all its registers for loads. (Four turns for a
+    // single block were slower.)
+    if constexpr (kWarpsK == 8) {
+      if (args.NumberTiles(16) <= 2 * num_sms) {
+        return LaunchTiles<T, 1, 1, kWarpsK, true, 2>(stream, args);
+      }
+    }
+    return LaunchTiles<T, 1, 1, kWarpsK, true>(stream, args);
+  }
   if (args.tokens <= 16) return LaunchTiles<T, 2, 1, kWarpsK, true>(stream, args);
   if (args.tokens <= 32) return LaunchTiles<T, 4, 2, kWarpsK, true>(stream, args);
   return LaunchTiles<T, 8, 2, kWarpsK, true>(stream, args);
@@ -136,17 +165,19 @@ void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors) {
 // The order of summation depends on the weight's shape only. Few rows need more warps along K to
 // fill the device.
 template <typename T>
-void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs) {
+void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs, int num_sms) {
   const bool vectors = args.vectors && args.x.dtype == DTypeOf<T>::value && args.in % 8 == 0;
-  if (num_outputs <= 16384) return LaunchWarps<T, 8>(stream, args, vectors);
-  if (num_outputs <= 65536) return LaunchWarps<T, 4>(stream, args, vectors);
-  return LaunchWarps<T, 2>(stream, args, vectors);
+  if (num_outputs <= 16384) return LaunchWarps<T, 8>(stream, args, vectors, num_sms);
+  if (num_outputs <= 65536) return LaunchWarps<T, 4>(stream, args, vectors, num_sms);
+  return LaunchWarps<T, 2>(stream, args, vectors, num_sms);
 }
 
 // Rows of decode steps, and of prompts where DenseLinear does not take them.
-void ApplySkinny(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epilogue epilogue) {
+void ApplySkinny(const Resources& resources, Tensor out, Tensor x, const Linear& w,
+                 Epilogue epilogue) {
+  const cudaStream_t stream = resources.stream;
   if (IsGelu(epilogue)) {
-    ApplySkinny(stream, out, x, w, Epilogue::kStore);
+    ApplySkinny(resources, out, x, w, Epilogue::kStore);
     return ApplyGelu(stream, out, epilogue);
   }
   LinearArgs args = MakeLinearArgs(out, x, w, epilogue);
@@ -154,9 +185,9 @@ void ApplySkinny(cudaStream_t stream, Tensor out, Tensor x, const Linear& w, Epi
     case WeightFormat::Kind::kF32:
       return ApplyF32(stream, args, w.out);
     case WeightFormat::Kind::kF16:
-      return Apply16<Half>(stream, args, w.out);
+      return Apply16<Half>(stream, args, w.out, resources.num_sms);
     case WeightFormat::Kind::kBF16:
-      return Apply16<BFloat16>(stream, args, w.out);
+      return Apply16<BFloat16>(stream, args, w.out, resources.num_sms);
     case WeightFormat::Kind::kInt4:
     case WeightFormat::Kind::kInt8:
     case WeightFormat::Kind::kE4M3:
@@ -175,10 +206,10 @@ void Run(const Resources& resources, const ApplyArgs& args) {
   const cudaStream_t stream = resources.stream;
   const DenseLinear* dense = resources.dense;
   if (decodes == rows || dense == nullptr || !dense->Takes(out, x, w, epilogue)) {
-    return ApplySkinny(stream, out, x, w, epilogue);
+    return ApplySkinny(resources, out, x, w, epilogue);
   }
   if (decodes > 0) {
-    ApplySkinny(stream, out.Rows(0, decodes), x.Rows(0, decodes), w, epilogue);
+    ApplySkinny(resources, out.Rows(0, decodes), x.Rows(0, decodes), w, epilogue);
   }
   dense->Apply(stream, out.Rows(decodes, rows), x.Rows(decodes, rows), w, epilogue);
 }

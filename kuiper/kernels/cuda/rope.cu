@@ -48,28 +48,34 @@ __global__ void __launch_bounds__(kThreads)
   char* row = x.Row(t);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
 
-  // All that is read is under way before anything is used.
-  float weight_a[kPairs], weight_b[kPairs];
+  // All that no kernel of a step writes is read before the wait, and all that is read is under way
+  // before anything is used.
+  float weight_a[kPairs], weight_b[kPairs], cosine[kPairs], sine[kPairs];
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
     const int i = lane + j * kWarpSize;
     weight_a[j] = normed && i < half ? LoadAny(weight.data, weight.dtype, i) : 1.0f;
     weight_b[j] = normed && i < half ? LoadAny(weight.data, weight.dtype, half + i) : 1.0f;
-  }
-  AwaitEarlierKernels();
-  if (idle) return;
-  float a[kPairs], b[kPairs], cosine[kPairs], sine[kPairs];
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int i = lane + j * kWarpSize;
-    a[j] = i < half ? LoadAny(row, x.dtype, first + i) : 0.0f;
-    b[j] = i < half ? LoadAny(row, x.dtype, first + half + i) : 0.0f;
     cosine[j] = 1.0f;
     sine[j] = 0.0f;
     if (is_value || i >= half) continue;
     const int32_t pos = p.positions[p.axis_of_pair[i] * p.positions_stride + t];
     cosine[j] = p.cos_sin[pos * p.cos_sin_stride + i];
     sine[j] = p.cos_sin[pos * p.cos_sin_stride + half + i];
+  }
+  typename View::Row to{};
+  if (!is_query && !idle) {
+    const typename View::Row key = view.Slot(p.slots[t], head);
+    to = is_value ? view.ValueOf(key) : key;
+  }
+  AwaitEarlierKernels();
+  if (idle) return;
+  float a[kPairs], b[kPairs];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + j * kWarpSize;
+    a[j] = i < half ? LoadAny(row, x.dtype, first + i) : 0.0f;
+    b[j] = i < half ? LoadAny(row, x.dtype, first + half + i) : 0.0f;
   }
   if (normed) {
     float sum = 0.0f;
@@ -96,8 +102,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (!is_query) {
-    const typename View::Row key = view.Slot(p.slots[t], head);
-    StoreHead(is_value ? view.ValueOf(key) : key, half, lane, a, b);
+    StoreHead(to, half, lane, a, b);
     return;
   }
 #pragma unroll
