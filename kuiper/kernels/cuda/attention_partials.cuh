@@ -80,8 +80,7 @@ __device__ __forceinline__ void MergeSequences(const AttnWork& w, const AttnItem
        n += static_cast<int>(blockDim.x)) {
     const int seq = n / of_seq;
     if (is_last[seq] == 0) continue;
-    const int len = w.kv_lens[item.seq + seq];
-    const KeyRange keys = w.mask.Keys(len - 1, len);
+    const KeyRange keys = w.LastKeys(item.seq + seq);
     MergeRow<kColumns>(w, item, n / vectors, n % vectors * kColumns, SplitOf(keys.begin),
                        NumSplits(keys.end));
   }
@@ -96,8 +95,7 @@ __device__ __forceinline__ void FinishSplits(const AttnWork& w, const AttnItem& 
   __threadfence();
   __syncthreads();
   if (tid < item.positions) {
-    const int len = w.kv_lens[item.seq + tid];
-    const KeyRange keys = w.mask.Keys(len - 1, len);
+    const KeyRange keys = w.LastKeys(item.seq + tid);
     const int count = runs.Count(SplitOf(keys.begin), keys);
     is_last[tid] = atomicAdd(&w.tickets[item.ticket(w, tid)], 1) == count - 1;
     __threadfence();

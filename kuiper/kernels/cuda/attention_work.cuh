@@ -84,6 +84,10 @@ struct AttnWork : AttnCall {
   float* partials;      // [part][block_heads][kPartialState + head_dim]
   int32_t* tickets;     // [S][kv_heads][head_chunks]
 
+  // The keys that the last row of a sequence sees: in a decode step, its only one.
+  __device__ __forceinline__ KeyRange LastKeys(int seq) const {
+    return mask.Keys(kv_lens[seq] - 1, kv_lens[seq]);
+  }
   KU_HOST_DEVICE int64_t partial_floats() const {
     return static_cast<int64_t>(block_heads) * (kPartialState + head_dim);
   }
@@ -269,12 +273,12 @@ class AttnItemList {
   }
   // One sequence, without a barrier: the shortest runs of which no block has more than one.
   __device__ void DivideOne() {
-    const int q_len = w_.cu_q[1] - w_.cu_q[0], len = w_.kv_lens[0];
+    const int q_len = w_.cu_q[1] - w_.cu_q[0];
     if (!IsSplit(0, q_len)) {
       one_count_ = Blocks(q_len);
       return;
     }
-    const KeyRange keys = w_.mask.Keys(len - 1, len);
+    const KeyRange keys = w_.LastKeys(0);
     const int first = SplitOf(keys.begin), blocks = static_cast<int>(gridDim.y);
     one_count_ = runs_.Count(first, keys);
     if (one_count_ <= blocks) return;
@@ -299,7 +303,7 @@ class AttnItemList {
       if (w_.cu_q[seq + 1] - w_.cu_q[seq] != 1) continue;
       if (w_.shared_lens != nullptr && seq > 0) shared |= SplitOf(w_.shared_lens[seq]);
       const int len = w_.kv_lens[seq];
-      const KeyRange keys = w_.mask.Keys(len - 1, len);
+      const KeyRange keys = w_.LastKeys(seq);
       count += runs.Count(SplitOf(keys.begin), keys);
       longest = len > longest ? len : longest;
     }
@@ -398,7 +402,7 @@ class AttnItemList {
     if (part < 0) return SharingOf(part + w_.num_seqs).begun;
     const int q_len = w_.cu_q[part + 1] - w_.cu_q[part];
     if (!IsSplit(part, q_len)) return Blocks(q_len);
-    const KeyRange keys = w_.mask.Keys(w_.kv_lens[part] - 1, w_.kv_lens[part]);
+    const KeyRange keys = w_.LastKeys(part);
     return runs_.Count(FirstOwnSplit(part, keys), keys);
   }
 
