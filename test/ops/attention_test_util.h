@@ -223,10 +223,16 @@ inline std::vector<float> Attend(Ops& ops, DType dtype, const Shape& shape,
                 mask);
 }
 
-// What the scaled queries and the weights of the values are rounded to before the products.
+// What the scaled queries and the weights of the values are rounded to before the products: INT8
+// of the CPU is multiplied by integers of 16 bits, which is not rounding to a type.
 inline DType ProductType(const ComputeDevice& device, DType cache) {
-  const bool wide = cache == DType::kF32 || cache == DType::kF16;
+  const bool wide = cache == DType::kF32 || cache == DType::kF16 || cache == DType::kI8;
   return device.id().type == DeviceType::kCPU && !wide ? DType::kBF16 : DType::kF32;
+}
+// What that may change of a number.
+inline double ProductError(const ComputeDevice& device, DType cache) {
+  if (device.id().type == DeviceType::kCPU && cache == DType::kI8) return 0x1p-14;
+  return RoundingError(ProductType(device, cache));
 }
 
 // `activation` is the type of the queries, `dtype` that of the cache; the weights are not rounded.
@@ -302,7 +308,7 @@ class AttentionTestBase : public TypedOpsTest {
     const DType activation = ActivationFor(ops, dtype());
     const DType products = ProductType(ops.device(), dtype());
     // No value is beyond 4.
-    const double rounding = 2e-5 + 2 * RoundingError(products);
+    const double rounding = 2e-5 + 2 * ProductError(ops.device(), dtype());
     ExpectNear(out, Naive(activation, dtype(), products, shape, seqs, mask), rounding,
                rounding + RoundingError(activation), what);
   }

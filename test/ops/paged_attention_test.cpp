@@ -50,7 +50,8 @@ TEST_P(PagedAttentionTest, LayoutAndPageSizeChangeNoBit) {
           // Tensor cores round the weights of the values to the type of the cache.
           first = call.Run();
           const DType products = ProductType(attention.device(), dtype());
-          const double tolerance = 2e-5 + RoundingError(activation()) + RoundingError(products);
+          const double tolerance =
+              2e-5 + RoundingError(activation()) + ProductError(attention.device(), dtype());
           ExpectNear(first, Naive(activation(), dtype(), products, shape, seqs, {}), tolerance,
                      tolerance);
         }

@@ -72,7 +72,7 @@ class Call {
   void ClearOutput() { out_->Set(std::vector<float>(args_.num_tokens * shape_.q_width(), kNaN)); }
   void ExpectNaive(const std::string& what) {
     const DType products = ProductType(attention_.device(), kv_.dtype);
-    const double rounding = 2e-5 + 2 * RoundingError(products);
+    const double rounding = 2e-5 + 2 * ProductError(attention_.device(), kv_.dtype);
     ExpectNear(Run(), Naive(dtype_, kv_.dtype, products, shape_, seqs_, mask_), rounding,
                rounding + RoundingError(dtype_), what);
   }

@@ -1,5 +1,6 @@
 // Products of pairs in vdpbf16ps: 32 multiply-adds per instruction, on words that nobody widened.
-// Expected 0.9 of the instruction's peak at 6 rows.
+// Expected 0.9 of the instruction's peak at 6 rows. And products of integers in vpdpwssd.
+#include "kuiper/kernels/cpu/attention_int8.h"
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/avx512bf16.h"
@@ -18,6 +19,8 @@ namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway na
 namespace {
 
 #include "kuiper/kernels/cpu/attention_pairs-inl.h"
+// After attention_pairs-inl.h.
+#include "kuiper/kernels/cpu/attention_int8-inl.h"
 #include "kuiper/kernels/cpu/codes_avx512-inl.h"
 
 // Element i of one row, then of the other: i of the first is i, of the second 32 + i.
@@ -37,11 +40,11 @@ struct PairModel {
   using B = __m512bh;
   static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 8;
 
-  static HWY_INLINE void LoadSums(const float* p, Acc* sums) {
-    for (int n = 0; n < 2; ++n) sums[n] = _mm512_loadu_ps(p + n * kLanes);
+  static HWY_INLINE void BeginSums(const float* c, Acc* sums) {
+    for (int n = 0; n < 2; ++n) sums[n] = _mm512_loadu_ps(c + n * kLanes);
   }
-  static HWY_INLINE void StoreSums(const Acc* sums, float* p) {
-    for (int n = 0; n < 2; ++n) _mm512_storeu_ps(p + n * kLanes, sums[n]);
+  static HWY_INLINE void EndSums(const Acc* sums, const PairProduct&, int, float* c) {
+    for (int n = 0; n < 2; ++n) _mm512_storeu_ps(c + n * kLanes, sums[n]);
   }
   // Pair i of a narrowed row is its word i.
   static HWY_INLINE A LoadA(const float* row, int k) {
@@ -88,12 +91,77 @@ constexpr void SetCodes(PairKernel& kernel, Rows rows) {
 constexpr PairKernel MakeKernel() {
   constexpr std::make_integer_sequence<int, kMicroRows> kRows{};
   PairKernel kernel = MakePairKernel<PairModel>(kRows);
-  SetCodes<int8_t>(kernel, kRows);
   SetCodes<Float8E4M3>(kernel, kRows);
   SetCodes<Float8E5M2>(kernel, kRows);
   return kernel;
 }
 constexpr PairKernel kPairKernel = MakeKernel();
+
+// Pairs of 32 codes of one row and 32 of another, each in the upper byte of its word.
+constexpr ByteOrder MakeUpperOrder() {
+  ByteOrder order{};
+  for (int i = 0; i < 128; ++i) {
+    order.index[i / 64][i % 64] = static_cast<uint8_t>(i / 4 + i / 2 % 2 * 32);
+  }
+  return order;
+}
+constexpr ByteOrder kUpperOrder = MakeUpperOrder();
+
+struct Int8Model {
+  // Not __m512i, which is one of 64-bit integers: GCC keeps an array of those in memory, too.
+  using Acc = int32_t __attribute__((vector_size(64)));
+  using A = __m512i;
+  using B = __m512i;
+  using Factors = __m512i;
+  static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 4, kCodes = 32, kDotRows = 6;
+
+  static HWY_INLINE Acc ZeroSum() { return Acc{}; }
+  static HWY_INLINE void BeginSums(const float*, Acc* sums) { sums[0] = sums[1] = ZeroSum(); }
+  static HWY_INLINE void EndSums(const Acc* sums, const PairProduct& p, int r, float* c) {
+    const __m512 factor = _mm512_set1_ps(p.factors[r]);
+    for (int n = 0; n < 2; ++n, c += kLanes) {
+      const __m512 sum = _mm512_cvtepi32_ps((__m512i)sums[n]);
+      _mm512_storeu_ps(c, _mm512_fmadd_ps(sum, factor, _mm512_loadu_ps(c)));
+    }
+  }
+  static HWY_INLINE A LoadA(const float* row, int k) { return (A)PairModel::LoadA(row, k); }
+  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, B* x) {
+    const __m256i e = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(even)),
+                  o = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(odd));
+    const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(e), o, 1);
+    for (int n = 0; n < 2; ++n) {
+      const __m512i order = _mm512_load_si512(kUpperOrder.index[n]);
+      x[n] = _mm512_srai_epi16(_mm512_permutexvar_epi8(order, both), 8);
+    }
+  }
+  static HWY_INLINE B LoadPacked(const uint32_t* p) { return _mm512_loadu_si512(p); }
+  static HWY_INLINE void StorePacked(B v, uint32_t* p) { _mm512_storeu_si512(p, v); }
+  static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) {
+    return (Acc)_mm512_dpwssd_epi32((__m512i)acc, a, b);
+  }
+  static HWY_INLINE Factors LoadCodes(const int8_t* p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static HWY_INLINE Factors LoadQuery(const int16_t* p) { return _mm512_loadu_si512(p); }
+  static HWY_INLINE Acc Dot(Factors codes, Factors query, Acc acc) {
+    return MulAdd(codes, query, acc);
+  }
+  static HWY_INLINE void StoreTotals(const Acc (&acc)[kPanelRows], float* totals) {
+    __m512i half[2];
+    for (int n = 0; n < 2; ++n) {
+      const auto a = (__m512i)acc[2 * n], b = (__m512i)acc[2 * n + 1];
+      half[n] = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    }
+    const __m512i blocks = _mm512_add_epi32(_mm512_unpacklo_epi64(half[0], half[1]),
+                                            _mm512_unpackhi_epi64(half[0], half[1]));
+    const __m256i two =
+        _mm256_add_epi32(_mm512_castsi512_si256(blocks), _mm512_extracti64x4_epi64(blocks, 1));
+    const __m128i sum =
+        _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
+    _mm_storeu_ps(totals, _mm_cvtepi32_ps(sum));
+  }
+};
+constexpr Int8Kernel kInt8Kernel = MakeInt8Kernel<Int8Model>();
 
 }  // namespace
 }  // namespace N_AVX3_BF16
@@ -105,6 +173,9 @@ namespace kuiper::cpu {
 const PairKernel* Avx512Bf16PairKernel() {
   return HasAvx512Bf16() ? &N_AVX3_BF16::kPairKernel : nullptr;
 }
+const Int8Kernel* Avx512Int8Kernel() {
+  return HasAvx512Bf16() ? &N_AVX3_BF16::kInt8Kernel : nullptr;
+}
 
 }  // namespace kuiper::cpu
 
@@ -112,6 +183,9 @@ const PairKernel* Avx512Bf16PairKernel() {
 
 namespace kuiper::cpu {
 const PairKernel* Avx512Bf16PairKernel() {
+  return nullptr;
+}
+const Int8Kernel* Avx512Int8Kernel() {
   return nullptr;
 }
 }  // namespace kuiper::cpu

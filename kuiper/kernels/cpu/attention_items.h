@@ -9,6 +9,7 @@
 
 #include "kuiper/base/tensor.h"
 #include "kuiper/kernels/common/attention_mask.h"
+#include "kuiper/kernels/cpu/attention_int8.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 #include "kuiper/ops/op_args.h"
@@ -226,17 +227,31 @@ void ForEachItem(std::atomic<int64_t>& counter, ItemList& items, const F& f) {
   }
 }
 
+// What is the same for all items of a call.
+struct AttentionCall {
+  AttentionKind kind;
+  int head_dim;
+  const LinearKernel& dots;  // of keys as weights
+  const PairKernel& pairs;
+  const Int8Kernel& int8;
+  const float* alibi_slopes;   // [H], or null
+  const int32_t* kv_lens;      // [S]
+  const int32_t* shared_lens;  // [S], or null: no item has several sequences
+};
+
 // One thread's memory, in floats; `dim` is head_dim rounded up to 32.
 struct AttentionScratch {
-  float* q;        // [rows, dim], scaled and converted as LinearKernel::convert does
-  float* acc;      // [rows, dim]
-  float* q_tiles;  // [rows, dim]: OuterArgs::x of groups of rows
-  float* keys;     // [kTile, dim / 2]: BF16
-  float* panels;   // [kTile, dim] and the space between lanes: OuterArgs::panel
-  float* values;   // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
-  float* sum;      // [rows, 16] running lanes of the softmax denominator
-  float* max;      // [rows]
-  float* scores;   // [kMicroRows, score_stride]: of a group of rows
+  float* q;          // [rows, dim], scaled and converted as LinearKernel::convert does, or integers
+                     // of 16 bits
+  float* q_factors;  // [rows], of such
+  float* acc;        // [rows, dim]
+  float* q_tiles;    // [rows, dim]: OuterArgs::x of groups of rows
+  float* keys;       // [kTile, dim / 2]: BF16, or padded codes
+  float* panels;  // [kTile, dim] and the space between lanes: OuterArgs::panel, or pairs of codes
+  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
+  float* sum;     // [rows, 16] running lanes of the softmax denominator
+  float* max;     // [rows]
+  float* scores;  // [kMicroRows, score_stride]: of a group of rows
   int64_t dim;
   int64_t score_stride;
 
@@ -252,6 +267,7 @@ struct AttentionScratch {
       return p;
     };
     q = take(rows * dim);
+    q_factors = take(rows);
     q_tiles = take(rows * dim);
     acc = take(rows * dim);
     panels = take(kTile * dim + kTile / 2 * kSumLanes * kSumLanes);
@@ -268,6 +284,7 @@ struct AttentionScratch {
   AttentionScratch From(int first) const {
     AttentionScratch rows = *this;
     rows.q += first * dim;
+    rows.q_factors += first;
     rows.acc += first * dim;
     rows.sum += first * 16;
     rows.max += first;

@@ -128,11 +128,11 @@ struct PairModel {
   static constexpr int kLoads = 2;
 
   // The even columns, then the odd ones, as a word of a row has one of each.
-  static HWY_INLINE void LoadSums(const float* p, Acc* sums) {
-    hn::LoadInterleaved2(DF(), p, sums[0], sums[1]);
+  static HWY_INLINE void BeginSums(const float* c, Acc* sums) {
+    hn::LoadInterleaved2(DF(), c, sums[0], sums[1]);
   }
-  static HWY_INLINE void StoreSums(const Acc* sums, float* p) {
-    hn::StoreInterleaved2(sums[0], sums[1], DF(), p);
+  static HWY_INLINE void EndSums(const Acc* sums, const PairProduct&, int, float* c) {
+    hn::StoreInterleaved2(sums[0], sums[1], DF(), c);
   }
   static HWY_INLINE A LoadA(const float* row, int k) {
     return {hn::Set(DF(), row[2 * k + 1]), hn::Set(DF(), row[2 * k])};
@@ -165,7 +165,6 @@ struct PairModel {
 constexpr PairKernel MakePlainPairKernel() {
   using Rows = std::make_integer_sequence<int, kMicroRows>;
   PairKernel kernel = MakePairKernel<PairModel>(Rows());
-  kernel.multiply_codes[CodeTypeIndex(DType::kI8)] = MultiplyRowsOf<PairModel, int8_t>(Rows());
   kernel.multiply_codes[CodeTypeIndex(DType::kF8E4M3)] =
       MultiplyRowsOf<PairModel, Float8E4M3>(Rows());
   kernel.multiply_codes[CodeTypeIndex(DType::kF8E5M2)] =
@@ -191,6 +190,15 @@ HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors) 
   const DF d;
   for (int i = keys.begin / 16 * 16; i < keys.end; i += kLanes) {
     hn::StoreU(hn::Mul(hn::LoadU(d, scores + i), hn::LoadU(d, factors + i)), d, scores + i);
+  }
+}
+// The same with the product of both factors.
+HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors, float factor) {
+  const DF d;
+  const VF both = hn::Set(d, factor);
+  for (int i = keys.begin / 16 * 16; i < keys.end; i += kLanes) {
+    const VF f = hn::Mul(hn::LoadU(d, factors + i), both);
+    hn::StoreU(hn::Mul(hn::LoadU(d, scores + i), f), d, scores + i);
   }
 }
 

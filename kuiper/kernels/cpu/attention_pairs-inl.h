@@ -4,8 +4,8 @@
 //
 // M provides: kLanes, kAccRegisters, kLoads; Acc, A and B (operands); MulAdd; LoadA (pair k of a
 // row, in all lanes). Columns come by 2 * kLanes, in two vectors, in an order of the set's own:
-// LoadSums and StoreSums of Acc; LoadRows (of two rows, of BF16 or codes), LoadPacked and
-// StorePacked of B.
+// BeginSums and EndSums of Acc, from and to c; LoadRows (of two rows, of BF16 or codes), LoadPacked
+// and StorePacked of B.
 
 // The columns [col, col + kN * kLanes) of kR rows; load(k, n, x) gives vectors n and n + 1 of pair
 // k of b.
@@ -15,7 +15,7 @@ HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const Loader& load) 
   const auto sums_at = [&](int r, int n) { return p.c + r * p.c_stride + col + n * M::kLanes; };
   typename M::Acc sum[kR][kN];
   for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; n += 2) M::LoadSums(sums_at(r, n), sum[r] + n);
+    for (int n = 0; n < kN; n += 2) M::BeginSums(sums_at(r, n), sum[r] + n);
   }
   for (int k = p.begin; k < p.end; ++k) {
     load.Fetch(k, kN);
@@ -29,7 +29,7 @@ HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const Loader& load) 
     }
   }
   for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; n += 2) M::StoreSums(sum[r] + n, sums_at(r, n));
+    for (int n = 0; n < kN; n += 2) M::EndSums(sum[r] + n, p, r, sums_at(r, n));
   }
 }
 
@@ -92,15 +92,15 @@ HWY_NOINLINE void MultiplyPackedPairs(const PairProduct& p, const uint32_t* pair
   constexpr int kN = PairVectors<M, kR>();
   int64_t col = 0;
   for (; col + kN * M::kLanes <= p.cols; col += kN * M::kLanes) {
-    PairTile<M, kR, kN>(p, col, PackedLoader<M>{pairs + col, p.cols});
+    PairTile<M, kR, kN>(p, col, PackedLoader<M>{pairs + col, p.b_stride});
   }
   for (; col < p.cols; col += 2 * M::kLanes) {
-    PairTile<M, kR, 2>(p, col, PackedLoader<M>{pairs + col, p.cols});
+    PairTile<M, kR, 2>(p, col, PackedLoader<M>{pairs + col, p.b_stride});
   }
 }
 
-template <class M>
-void PackPairs(const BFloat16* even, const BFloat16* odd, int64_t cols, uint32_t* pairs) {
+template <class M, typename T>
+void PackPairs(const T* even, const T* odd, int64_t cols, uint32_t* pairs) {
   for (int64_t col = 0; col < cols; col += 2 * M::kLanes) {
     typename M::B x[2];
     M::LoadRows(even + col, odd + col, x);
@@ -118,15 +118,20 @@ constexpr PairKernel::RowsFn MultiplyRowsOf(std::integer_sequence<int, kR...>) {
 }
 
 template <class M, int... kR>
-constexpr PairKernel MakePairKernel(std::integer_sequence<int, kR...> rows) {
-  PairKernel kernel;
-  kernel.narrow = &M::Narrow;
-  kernel.pack = &PackPairs<M>;
-  kernel.multiply_rows = MultiplyRowsOf<M, BFloat16>(rows);
-  kernel.multiply_packed = [](int num_rows, const PairProduct& p, const uint32_t* pairs) {
+constexpr PairKernel::PackedFn MultiplyPackedOf(std::integer_sequence<int, kR...>) {
+  return [](int num_rows, const PairProduct& p, const uint32_t* pairs) {
     constexpr void (*kByRows[])(const PairProduct&,
                                 const uint32_t*) = {&MultiplyPackedPairs<M, kR + 1>...};
     kByRows[num_rows - 1](p, pairs);
   };
+}
+
+template <class M, int... kR>
+constexpr PairKernel MakePairKernel(std::integer_sequence<int, kR...> rows) {
+  PairKernel kernel;
+  kernel.narrow = &M::Narrow;
+  kernel.pack = &PackPairs<M, BFloat16>;
+  kernel.multiply_rows = MultiplyRowsOf<M, BFloat16>(rows);
+  kernel.multiply_packed = MultiplyPackedOf<M>(rows);
   return kernel;
 }

@@ -1,8 +1,8 @@
-// The products of attention over a cache of few significant bits (BF16, INT8, FP8), in pairs of
-// BF16: queries and softmax weights are rounded to BF16, as the linear layers round their
-// activations, and two elements of a sum lie in one 32-bit word, the even one in the lower half. A
-// set for each instruction set: attention_pairs-inl.h is the tile, attention_avx512bf16.cpp has the
-// instruction that multiplies pairs.
+// The products of attention over a cache of few significant bits (BF16, FP8), in pairs of BF16:
+// queries and softmax weights are rounded to BF16, as the linear layers round their activations,
+// and two elements of a sum lie in one 32-bit word, the even one in the lower half. A set for each
+// instruction set: attention_pairs-inl.h is the tile, attention_avx512bf16.cpp has the instruction
+// that multiplies pairs.
 //
 // Numeric contract, identical for every set: a sum takes its pairs in ascending order, of a pair
 // the odd element and then the even one, each with a fused multiply-add in FP32 (the deviations are
@@ -24,14 +24,18 @@ struct PairProduct {
   int64_t cols;  // a multiple of kPairColumns
   float* c;
   int64_t c_stride;
-  int ahead = 0;                 // multiply_rows: with row i of b, row i + ahead is fetched
-  RangeFetcher* next = nullptr;  // or what this one has, at least as many lines as were read
+  const float* factors = nullptr;  // [rows], of products of integers: what enters c is a sum of
+                                   // all pairs times this
+  int64_t b_stride = 0;            // multiply_packed: words
+  int ahead = 0;                   // multiply_rows: with row i of b, row i + ahead is fetched
+  RangeFetcher* next = nullptr;    // or what this one has, at least as many lines as were read
 };
 constexpr int kPairColumns = 32;
 
-// Whether the products over a cache of such elements are those of pairs: they are exact in BF16.
+// Whether the products over a cache of such elements are those of pairs of BF16, in which they are
+// exact.
 constexpr bool IsPaired(DType element) {
-  return element != DType::kF32 && element != DType::kF16;
+  return element == DType::kBF16 || element == DType::kF8E4M3 || element == DType::kF8E5M2;
 }
 
 struct PairKernel {
@@ -43,8 +47,9 @@ struct PairKernel {
   RowsFn multiply_rows = nullptr;
   // The same of rows of codes, [CodeTypeIndex]; null where it pays to widen them to BF16 first.
   RowsFn multiply_codes[kNumCodeTypes] = {};
-  // b[k] = the words at pairs + k * p.cols, which pack made of such rows.
-  void (*multiply_packed)(int num_rows, const PairProduct& p, const uint32_t* pairs) = nullptr;
+  // b[k] = the words at pairs + k * p.b_stride, which pack made of such rows.
+  using PackedFn = void (*)(int num_rows, const PairProduct& p, const uint32_t* pairs);
+  PackedFn multiply_packed = nullptr;
   void (*pack)(const BFloat16* even, const BFloat16* odd, int64_t cols, uint32_t* pairs) = nullptr;
 };
 

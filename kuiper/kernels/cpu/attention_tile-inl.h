@@ -2,12 +2,14 @@
 // copies of them in scratch. Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // After highway.h.
 #include "kuiper/kernels/cpu/attention_fetch-inl.h"
+#include "kuiper/kernels/cpu/attention_int8_model-inl.h"
 #include "kuiper/kernels/cpu/attention_math-inl.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
@@ -41,9 +43,13 @@ HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRan
 template <class Row>
 constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 
-// Rows of eight bits, which are read as they lie or widened to BF16 in scratch.
+// Rows of floats of eight bits, which are read as they lie or widened to BF16 in scratch.
 template <class Row>
 constexpr bool kIsCodes = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
+
+// Rows whose products are those of integers (attention_int8.h).
+template <class Row>
+constexpr bool kIsInt8 = std::is_same_v<typename Row::Unit, int8_t>;
 
 // values[j] = the elements of the value of key j for j in `range`, padded with zeros to `dim`.
 template <class View, class Row = typename View::Row>
@@ -57,6 +63,16 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 }
 
 // --- one tile of an item ----------------------------------------------------------------------
+
+// What multiplies and packs the values.
+template <class Row>
+HWY_INLINE const auto& ProductsOf(const AttentionCall& call) {
+  if constexpr (kIsInt8<Row>) {
+    return call.int8;
+  } else {
+    return call.pairs;
+  }
+}
 
 // Calls f with the rows of each kv head of the item and their memory.
 template <class F>
@@ -75,7 +91,7 @@ struct Tile {
   int fetched = 0;               // the last panel of keys; with `ahead` kMaxAhead behind it
   bool packed = false;           // values
   bool keys_packed = false;      // keys
-  // The products of rows where they lie. Those of eight bits are not widened if as_codes is set.
+  // The products of rows where they lie. Those of eight bits are not copied if as_codes is set.
   bool as_codes = false;
   const DotFn* dots = nullptr;
   PairKernel::RowsFn multiply_pairs = nullptr;
@@ -88,9 +104,13 @@ struct Tile {
   float value_scales[Row::kIsScaled ? kTile : 1];
 
   // Scores of elements to scores of keys, and weights of values to weights of elements; `scores` is
-  // the tile's first column and `seen` a part of its keys.
-  HWY_INLINE void ScaleByKeys(float* scores, KeyRange seen) const {
-    if constexpr (Row::kIsScaled) ScaleScores(scores, seen, key_scales);
+  // the tile's first column and `seen` a part of its keys. `q_factor` is that of integers.
+  HWY_INLINE void ScaleByKeys(float* scores, KeyRange seen, const float* q_factor) const {
+    if constexpr (kIsInt8<Row>) {
+      ScaleScores(scores, seen, key_scales, *q_factor);
+    } else if constexpr (Row::kIsScaled) {
+      ScaleScores(scores, seen, key_scales);
+    }
   }
   HWY_INLINE void ScaleByValues(float* weights, KeyRange seen) const {
     if constexpr (Row::kIsScaled) {
@@ -166,7 +186,7 @@ HWY_INLINE const uint8_t* ZeroRow() {
 // The row as BF16 in scratch, padded with zeros to `dim`. The elements are exact in it: their upper
 // halves are all there is.
 template <class Row>
-HWY_INLINE const uint8_t* Widened(Row row, int head_dim, int64_t dim, float* scratch) {
+HWY_INLINE const uint8_t* Copied(Row row, int head_dim, int64_t dim, float* scratch) {
   const hn::RebindToUnsigned<DF> d32;
   const hn::Rebind<uint16_t, DF> d16;
   auto* wide = reinterpret_cast<uint16_t*>(scratch);
@@ -191,6 +211,14 @@ HWY_INLINE const uint8_t* Widened(Row row, int head_dim, int64_t dim, float* scr
   return reinterpret_cast<const uint8_t*>(wide);
 }
 
+// The codes of a row in scratch, padded with zeros to `dim`.
+HWY_INLINE const uint8_t* Copied(KvRow<int8_t> row, int head_dim, int64_t dim, float* scratch) {
+  auto* codes = reinterpret_cast<uint8_t*>(scratch);
+  std::memcpy(codes, row.data, head_dim);
+  std::memset(codes + head_dim, 0, dim - head_dim);
+  return codes;
+}
+
 // Makes the keys of the tile ready for the products.
 template <class View>
 HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
@@ -204,11 +232,11 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   for (int j = keys.begin; j < tile->fetched; ++j) {
     tile->key_rows[j] = reinterpret_cast<const uint8_t*>(tile->rows[j].data);
   }
-  if constexpr (kIsCodes<Row>) {
+  if constexpr (kIsCodes<Row> || kIsInt8<Row>) {
     if (!tile->as_codes) {
       for (int j = keys.begin; j < keys.end; ++j) {
         FetchBeside(*tile, head_dim, [&] { return tile->rows[j + tile->ahead]; });
-        tile->key_rows[j] = Widened(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
+        tile->key_rows[j] = Copied(tile->rows[j], head_dim, s.dim, s.keys + j * s.dim / 2);
       }
       std::fill(tile->key_rows + keys.end, tile->key_rows + tile->fetched,
                 tile->key_rows[keys.end - 1]);
@@ -218,12 +246,17 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   std::fill(tile->key_rows + first, tile->key_rows + keys.begin, tile->key_rows[keys.begin]);
 }
 
-// The keys of the tile as panels of outer products.
+// The keys of the tile as panels of outer products, or as columns of pairs of integers.
 template <class Row>
 void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& s,
               Tile<Row>* tile) {
   const uint8_t** const rows = tile->key_rows;
   std::fill(rows, rows + tile->keys.begin, rows[tile->keys.begin]);
+  if constexpr (kIsInt8<Row>) {
+    const int count = static_cast<int>(RoundUp(tile->keys.end, kPairColumns));
+    std::fill(rows + tile->keys.end, rows + count, rows[tile->keys.begin]);
+    return PackCodeColumns(rows, count, s.dim, reinterpret_cast<uint32_t*>(s.panels));
+  }
   const int width = kernel.outer_columns;
   const size_t stride = kernel.PanelStride(kernel.Words(head_dim), width);
   for (int column = 0; column < tile->keys.end; column += width) {
@@ -236,9 +269,8 @@ void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& 
 // Makes the values of the tile ready for the products; tile->rows become theirs where they are read
 // as they lie.
 template <class View>
-HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const AttentionScratch& s,
-                           [[maybe_unused]] const PairKernel& pairs,
-                           Tile<typename View::Row>* tile) {
+HWY_INLINE void LoadValues(const AttentionCall& call, const View& view, const AttentionItem& item,
+                           const AttentionScratch& s, Tile<typename View::Row>* tile) {
   using Row = typename View::Row;
   const int head_dim = view.head_dim();
   const KeyRange keys = tile->keys;
@@ -246,8 +278,9 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
   if constexpr (Row::kIsScaled) GatherScales(keys, value, tile->value_scales);
   // Converting pays when several register tiles read the values; partial vectors need the padding.
   const bool many_rows = item.num_rows() > kFewRows;
-  if constexpr (kTakesPairs<Row>) {
-    const bool as_it_lies = kIsCodes<Row> ? tile->as_codes : s.dim == head_dim;
+  if constexpr (kTakesPairs<Row> || kIsInt8<Row>) {
+    constexpr bool kHasBytes = sizeof(typename Row::Unit) == 1;
+    const bool as_it_lies = kHasBytes ? tile->as_codes : s.dim == head_dim;
     tile->value_rows[keys.begin / 2 * 2] = ZeroRow();
     for (int j = keys.begin; j < (as_it_lies ? tile->fetched : keys.end); ++j) {
       if (as_it_lies) {
@@ -255,16 +288,18 @@ HWY_INLINE void LoadValues(const View& view, const AttentionItem& item, const At
         continue;
       }
       FetchBeside(*tile, head_dim, [&] { return value(j + tile->ahead); });
-      tile->value_rows[j] = Widened(value(j), head_dim, s.dim, s.wide_values() + j * s.dim / 2);
+      tile->value_rows[j] = Copied(value(j), head_dim, s.dim, s.wide_values() + j * s.dim / 2);
     }
     if (!as_it_lies)
       std::fill(tile->value_rows + keys.end, tile->value_rows + tile->fetched, ZeroRow());
     if (keys.end % 2 != 0) tile->value_rows[keys.end] = ZeroRow();
     tile->packed = many_rows;
     if (!many_rows) return;
-    const auto row = [&](int i) { return reinterpret_cast<const BFloat16*>(tile->value_rows[i]); };
+    using Element = std::conditional_t<kIsInt8<Row>, int8_t, BFloat16>;
+    const auto row = [&](int i) { return reinterpret_cast<const Element*>(tile->value_rows[i]); };
+    const auto& kernel = ProductsOf<Row>(call);
     for (int k = keys.begin / 2; k < (keys.end + 1) / 2; ++k) {
-      pairs.pack(row(2 * k), row(2 * k + 1), s.dim, s.pairs() + k * s.dim);
+      kernel.pack(row(2 * k), row(2 * k + 1), s.dim, s.pairs() + k * s.dim);
     }
     return;
   }

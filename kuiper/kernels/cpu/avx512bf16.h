@@ -1,8 +1,9 @@
 // The intrinsics of AVX-512-BF16 (Zen 4, Sapphire Rapids), which Highway 1.0 does not know, with
 // the byte permutations of AVX512-VBMI, which of the CPUs that have the former Cooper Lake alone
-// lacks. Code that uses them stands between HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES) and
-// HWY_POP_ATTRIBUTES: attributes of a region, not compiler flags of a file, because inline
-// functions of the standard library must not be emitted with instructions that other CPUs lack.
+// lacks, and the products of integers of AVX512-VNNI, which all of them have. Code that uses them
+// stands between HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES) and HWY_POP_ATTRIBUTES: attributes
+// of a region, not compiler flags of a file, because inline functions of the standard library must
+// not be emitted with instructions that other CPUs lack.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -18,11 +19,12 @@
 #include "hwy/base.h"
 
 #define KU_AVX512BF16_ATTRIBUTES \
-  "avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vbmi,avx512bf16"
+  "avx,avx2,fma,f16c,bmi,bmi2,avx512f,avx512vl,avx512dq,avx512bw,avx512vbmi,avx512vnni,avx512bf16"
 
 namespace kuiper::cpu {
 inline bool HasAvx512Bf16() {
-  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
+  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi") &&
+         __builtin_cpu_supports("avx512vnni");
 }
 }  // namespace kuiper::cpu
 

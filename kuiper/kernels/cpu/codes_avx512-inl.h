@@ -1,6 +1,5 @@
-// Codes of eight bits that are exact in BF16, 64 at a time to pairs of it: INT8 and FP8, before
-// kElementScale. A table of 128 magnitudes fits in two registers for each byte of BF16: five
-// instructions, eight for INT8, of which two are for the magnitude 128.
+// FP8, 64 at a time to pairs of BF16, in which it is exact, before kElementScale. A table of 128
+// magnitudes fits in two registers for each byte of BF16: five instructions.
 // Included like linear_tile-inl.h, inside the attributes of AVX512-VBMI.
 
 // The bytes of BF16 that a magnitude becomes.
@@ -12,20 +11,16 @@ struct CodeTable {
 // E5M2 has the upper byte of FP16, E4M3 its bits behind the sign with a smaller bias.
 template <typename T>
 constexpr float MagnitudeValue(uint32_t magnitude) {
-  if constexpr (std::is_same_v<T, int8_t>) {
-    return static_cast<float>(magnitude);
-  } else {
-    constexpr bool kIsE4M3 = std::is_same_v<T, Float8E4M3>;
-    if (magnitude > (kIsE4M3 ? float8::E4M3() : float8::E5M2()).infinity - (kIsE4M3 ? 1 : 0)) {
-      return std::numeric_limits<float>::quiet_NaN();
-    }
-    if (!kIsE4M3 && magnitude == float8::E5M2().infinity) {
-      return std::numeric_limits<float>::infinity();
-    }
-    const uint32_t half = magnitude << (kIsE4M3 ? 7 : 8);
-    if (half >> 10 == 0) return static_cast<float>(half) * 0x1p-24f;
-    return std::bit_cast<float>((half << 13) + ((127u - 15u) << 23));
+  constexpr bool kIsE4M3 = std::is_same_v<T, Float8E4M3>;
+  if (magnitude > (kIsE4M3 ? float8::E4M3() : float8::E5M2()).infinity - (kIsE4M3 ? 1 : 0)) {
+    return std::numeric_limits<float>::quiet_NaN();
   }
+  if (!kIsE4M3 && magnitude == float8::E5M2().infinity) {
+    return std::numeric_limits<float>::infinity();
+  }
+  const uint32_t half = magnitude << (kIsE4M3 ? 7 : 8);
+  if (half >> 10 == 0) return static_cast<float>(half) * 0x1p-24f;
+  return std::bit_cast<float>((half << 13) + ((127u - 15u) << 23));
 }
 
 template <typename T>
@@ -71,14 +66,9 @@ template <typename T>
 HWY_INLINE void WidenCodes(__m512i codes, const ByteOrder& order, __m512bh* v) {
   constexpr int kSelect = 0xF8;  // a | (b & c)
   const __m512i signs = _mm512_set1_epi32(static_cast<int>(0x80808080));
-  const __m512i index = std::is_same_v<T, int8_t> ? _mm512_abs_epi8(codes) : codes;
-  const __m512i low = LookUp(kCodeTable<T>.low, index);
-  __m512i high =
-      _mm512_ternarylogic_epi32(LookUp(kCodeTable<T>.high, index), codes, signs, kSelect);
-  if constexpr (std::is_same_v<T, int8_t>) {
-    constexpr char kHigh = static_cast<char>(std::bit_cast<uint32_t>(-128.0f) >> 24);
-    high = _mm512_mask_mov_epi8(high, _mm512_movepi8_mask(index), _mm512_set1_epi8(kHigh));
-  }
+  const __m512i low = LookUp(kCodeTable<T>.low, codes);
+  const __m512i high =
+      _mm512_ternarylogic_epi32(LookUp(kCodeTable<T>.high, codes), codes, signs, kSelect);
   for (int i = 0; i < 2; ++i) {
     v[i] = (__m512bh)_mm512_permutex2var_epi8(low, _mm512_load_si512(order.index[i]), high);
   }

@@ -291,7 +291,6 @@ void AddKernels(LinearKernelSet& set) {
   LinearKernel& dense = set[WeightFormat::Dense(DType::kBF16)];
   dense = MakeKernel<Bf16Model>();
   dense.rows_one_by_one = true;
-  AddCodeDots<int8_t>(dense);
   AddCodeDots<Float8E4M3>(dense);
   AddCodeDots<Float8E5M2>(dense);
   AddKernel<Int4Codes>(WeightFormat::Kind::kInt4, set);

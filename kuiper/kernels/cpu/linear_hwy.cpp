@@ -104,7 +104,6 @@ LinearKernelSet MakeSet() {
   set[WeightFormat::Dense(DType::kF16)] = MakeKernel<F16Model>();
   LinearKernel& bf16 = set[WeightFormat::Dense(DType::kBF16)];
   bf16 = MakeKernel<StoredModel<BFloat16>>();
-  SetCodeDots<int8_t>(bf16);
   SetCodeDots<Float8E4M3>(bf16);
   SetCodeDots<Float8E5M2>(bf16);
   return set;

@@ -141,11 +141,11 @@ struct RangeFetcher {
   }
 };
 
-// Types of eight bits that are exact in BF16.
-constexpr int kNumCodeTypes = 3;
+// Floats of eight bits: they are exact in BF16.
+constexpr int kNumCodeTypes = 2;
 constexpr int CodeTypeIndex(DType type) {
-  KU_CHECK(type == DType::kI8 || type == DType::kF8E4M3 || type == DType::kF8E5M2, "not of codes");
-  return type == DType::kI8 ? 0 : type == DType::kF8E4M3 ? 1 : 2;
+  KU_CHECK(type == DType::kF8E4M3 || type == DType::kF8E5M2, "not of eight bits");
+  return type == DType::kF8E4M3 ? 0 : 1;
 }
 
 // Dot products of rows of x with rows anywhere in memory: the sums of one fold block.

@@ -190,14 +190,6 @@ template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> LoadPairs(D, const int8_t* p) {
   return hn::PromoteTo(hn::RebindToSigned<D>(), LoadBytes(hn::Rebind<int16_t, D>(), p));
 }
-template <class D>
-HWY_INLINE hn::Vec<D> LoadOdd(D d, const int8_t* p) {
-  return hn::ConvertTo(d, hn::ShiftRight<8>(LoadPairs(d, p)));
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadEven(D d, const int8_t* p) {
-  return hn::ConvertTo(d, hn::ShiftRight<24>(hn::ShiftLeft<24>(LoadPairs(d, p))));
-}
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadOdd(D d, const T* p) {
   const hn::Rebind<uint16_t, D> d16;
@@ -241,11 +233,19 @@ template <class D>
 HWY_INLINE void StoreF32(hn::Vec<D> v, D d, Float8E5M2* p) {
   StoreFloat8(v, d, float8::E5M2(), reinterpret_cast<uint8_t*>(p));
 }
-// `v` holds integers in [-127, 127], or what does not matter.
+// `v` lies between the least and the greatest integer of the type, or does not matter.
+template <class D, typename Int>
+HWY_INLINE void StoreNearest(hn::Vec<D> v, D, Int* p) {
+  const hn::Rebind<Int, D> d;
+  hn::StoreU(hn::DemoteTo(d, hn::NearestInt(v)), d, p);
+}
 template <class D>
-HWY_INLINE void StoreF32(hn::Vec<D> v, D, int8_t* p) {
-  const hn::Rebind<int8_t, D> d8;
-  hn::StoreU(hn::DemoteTo(d8, hn::NearestInt(v)), d8, p);
+HWY_INLINE void StoreF32(hn::Vec<D> v, D d, int8_t* p) {
+  StoreNearest(v, d, p);
+}
+template <class D>
+HWY_INLINE void StoreF32(hn::Vec<D> v, D d, int16_t* p) {
+  StoreNearest(v, d, p);
 }
 
 // The first `count` < kLanes elements, the rest zero.
@@ -316,13 +316,19 @@ HWY_INLINE uint32_t MaxMagnitudeBits(const In* x, int n) {
   return hn::GetLane(hn::MaxOfLanes(du, max));
 }
 
+// x [n] as integers up to `max_code`, which may overwrite x; returns their scale.
+template <typename Int, typename In>
+HWY_INLINE float StoreCodes(const In* x, int n, float max_code, Int* codes) {
+  const CodeScale scale = CodeScaleOf(MaxMagnitudeBits(x, n), max_code);
+  const VF inverse = hn::Set(DF(), scale.inverse);
+  MapElements(codes, n, [&](auto load) HWY_ATTR { return hn::Mul(load(x), inverse); });
+  return scale.scale;
+}
+
 // INT8 with the row's scale.
 template <typename In>
 HWY_INLINE void StoreHead(KvRow<int8_t> row, const In* x, int n) {
-  const Int8Scale scale = Int8ScaleOf(MaxMagnitudeBits(x, n));
-  const VF inverse = hn::Set(DF(), scale.inverse);
-  MapElements(row.data, n, [&](auto load) HWY_ATTR { return hn::Mul(load(x), inverse); });
-  *row.scale = scale.scale;
+  *row.scale = StoreCodes(x, n, kMaxInt8, row.data);
 }
 
 // --- arithmetic -------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ __device__ __forceinline__ uint32_t WarpMax(uint32_t x) {
   return x;
 }
 
-// What Int8ScaleOf takes, of one value.
+// What CodeScaleOf takes, of one value.
 __device__ __forceinline__ uint32_t MagnitudeBits(float x) {
   return __float_as_uint(x) & 0x7FFFFFFFu;
 }
@@ -306,7 +306,7 @@ __device__ __forceinline__ void StoreHead(KvRow<int8_t> row, int half, int lane,
     max = max > a ? max : a;
     max = max > b ? max : b;
   }
-  const Int8Scale scale = Int8ScaleOf(WarpMax(max));
+  const CodeScale scale = CodeScaleOf(WarpMax(max), kMaxInt8);
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
     const int i = lane + j * kWarpSize;

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t bits = MagnitudeBits(LoadAny(from, x.dtype, first + i));
     max = max > bits ? max : bits;
   }
-  const Int8Scale scale = Int8ScaleOf(WarpMax(max));
+  const CodeScale scale = CodeScaleOf(WarpMax(max), kMaxInt8);
   for (int i = lane; i < p.head_dim; i += kWarpSize) {
     row.data[i] = NarrowInt8(LoadAny(from, x.dtype, first + i), scale.inverse);
   }
