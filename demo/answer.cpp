@@ -5,9 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "demo/exit_code.h"
 #include "demo/program.h"
-#include "demo/raw_terminal.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/tasks.h"
@@ -15,7 +13,9 @@
 #include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
+#include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/npy.h"
+#include "kuiper/terminal/raw_terminal.h"
 
 namespace kuiper::demo {
 namespace {

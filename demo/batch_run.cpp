@@ -11,11 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
-#include "demo/signals.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
@@ -24,6 +22,8 @@
 #include "kuiper/chat/batch_input.h"
 #include "kuiper/chat/chat_response.h"
 #include "kuiper/chat/parameters.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 
 namespace kuiper::demo {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
-#include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/tasks.h"
+#include "kuiper/command_line/exit_code.h"
 
 namespace kuiper::demo {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <utility>
 
-#include "demo/exit_code.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
-#include "demo/signals.h"
 #include "kuiper/base/trim.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {

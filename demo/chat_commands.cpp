@@ -1,12 +1,12 @@
 #include <utility>
 
 #include "demo/chat.h"
-#include "demo/exit_code.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
 #include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/base/trim.h"
+#include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "demo/console.h"
-#include "demo/line_editor.h"
-#include "demo/signals.h"
 #include "kuiper/base/line_reader.h"
+#include "kuiper/command_line/signals.h"
+#include "kuiper/terminal/line_editor.h"
 
 namespace kuiper::demo {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "demo/console.h"
 #include "demo/options.h"
 #include "demo/report.h"
 #include "kuiper/base/errors.h"
+#include "kuiper/base/terminal_text.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"

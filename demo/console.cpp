@@ -12,9 +12,9 @@
 #include <sstream>
 #include <string>
 
-#include "demo/exit_code.h"
-#include "demo/start_log.h"
 #include "kuiper/base/append_file.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/start_log.h"
 
 namespace kuiper::demo {
 namespace {
@@ -45,27 +45,6 @@ constexpr int kSeverities[] = {google::GLOG_INFO, google::GLOG_INFO, google::GLO
                                google::GLOG_ERROR};
 
 }  // namespace
-
-std::string Dimmed(const std::string& text) {
-  return "\x1b[2m" + text + "\x1b[0m";
-}
-
-std::string Wrapped(const std::vector<std::string>& words, size_t column) {
-  constexpr size_t kWidth = 80;
-  std::string lines;
-  size_t at = column;
-  for (const std::string& word : words) {
-    if (at > column && at + word.size() >= kWidth) {
-      lines.back() = '\n';  // instead of the blank
-      lines.append(column, ' ');
-      at = column;
-    }
-    lines += word + ' ';
-    at += word.size() + 1;
-  }
-  if (!lines.empty()) lines.pop_back();
-  return lines;
-}
 
 Console::~Console() {
   Sink().reset();

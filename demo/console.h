@@ -12,14 +12,9 @@
 #include "demo/options.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/status.h"
+#include "kuiper/base/terminal_text.h"
 
 namespace kuiper::demo {
-
-// In half intensity, as terminals show it.
-std::string Dimmed(const std::string& text);
-
-// Words in lines that end before column 80; those behind the first begin at `column`.
-std::string Wrapped(const std::vector<std::string>& words, size_t column);
 
 class Console {
  public:

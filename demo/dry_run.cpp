@@ -2,10 +2,10 @@
 // -o json, as an object.
 #include <nlohmann/json.hpp>
 
-#include "demo/exit_code.h"
 #include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/log.h"
+#include "kuiper/command_line/exit_code.h"
 
 namespace kuiper::demo {
 namespace {

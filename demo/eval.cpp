@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "demo/eval_report.h"
-#include "demo/exit_code.h"
 #include "demo/report.h"
-#include "demo/signals.h"
 #include "demo/tasks.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 #include "kuiper/engine/evaluation.h"
 
 namespace kuiper::demo {

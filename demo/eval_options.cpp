@@ -2,37 +2,12 @@
 
 #include <utility>
 
-#include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "kuiper/base/errors.h"
+#include "kuiper/command_line/exit_code.h"
 
 namespace kuiper::demo {
 namespace {
-
-// Words between blanks, as a shell splits them; what stands in quotes is one word.
-StatusOr<std::vector<std::string>> SplitWords(const std::string& text) {
-  std::vector<std::string> words;
-  bool in_word = false;
-  char quote = '\0';
-  for (const char c : text) {
-    const bool is_blank = quote == '\0' && (c == ' ' || c == '\t' || c == '\n');
-    if (is_blank) {
-      in_word = false;
-      continue;
-    }
-    if (!in_word) words.emplace_back();
-    in_word = true;
-    if (quote == '\0' && (c == '"' || c == '\'')) {
-      quote = c;
-    } else if (c == quote) {
-      quote = '\0';
-    } else {
-      words.back() += c;
-    }
-  }
-  if (quote != '\0') return InvalidArgument("a quotation mark is missing");
-  return words;
-}
 
 // What may differ between configurations: the model, and how it is computed.
 FlagTable ConfigurationFlags(Options& options) {

@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "demo/engine_choices.h"
-#include "demo/exit_code.h"
 #include "demo/quantize_flags.h"
 #include "demo/serve_flags.h"
+#include "kuiper/chat/engine_choices.h"
 #include "kuiper/chat/parameters.h"
+#include "kuiper/command_line/exit_code.h"
 
 namespace kuiper::demo {
 namespace {

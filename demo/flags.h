@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "demo/args.h"
 #include "demo/options.h"
 #include "kuiper/chat/parameters.h"
+#include "kuiper/command_line/args.h"
 
 namespace kuiper::demo {
 

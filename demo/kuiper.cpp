@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "demo/console.h"
-#include "demo/exit_code.h"
 #include "demo/program.h"
-#include "demo/standard_streams.h"
 #include "kuiper/base/text.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/standard_streams.h"
 
 namespace kuiper::demo {
 namespace {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "demo/config_file.h"
 #include "demo/eval_options.h"
 #include "demo/flags.h"
 #include "kuiper/base/errors.h"
 #include "kuiper/chat/parameters.h"
+#include "kuiper/command_line/config_file.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -122,17 +122,6 @@ std::vector<ContentPart> MediaOf(const Options& options) {
     media.push_back({.kind = ContentPart::Kind::kVideo, .text = path, .fps = options.video_fps});
   }
   return media;
-}
-
-// At most one of these flags may be given.
-Status CheckOneOf(const ParsedArgs& args, const std::string& names) {
-  std::vector<std::string> given;
-  std::string name;
-  for (std::istringstream words(names); words >> name;) {
-    if (args.on(name)) given.push_back(name);
-  }
-  if (given.size() < 2) return OkStatus();
-  return InvalidArgument("--" + given[0] + " and --" + given[1] + " exclude each other");
 }
 
 Status CheckTogether(const Options& options) {
@@ -251,7 +240,9 @@ NamedValues OverflowNames(bool* drop_oldest) {
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPrograms program) {
   Options options;
   const FlagTable table = FlagsOf(program, options);
-  KU_ASSIGN_OR_RETURN(const std::vector<std::string> all, WithConfigFile(arguments, program));
+  Options scratch;
+  KU_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                      WithConfigFile(arguments, FlagsOf(program, scratch), "config"));
   KU_ASSIGN_OR_RETURN(options.args, ParseArgs(all, table));
   if (options.args.help || options.args.version) return options;
   KU_RETURN_IF_ERROR(TakePositionals(program, &options));

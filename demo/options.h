@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "demo/args.h"
+#include "kuiper/command_line/args.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/io/chat_template.h"

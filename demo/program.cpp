@@ -15,14 +15,14 @@
 
 #include "demo/chat.h"
 #include "demo/eval_report.h"
-#include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "demo/result_json.h"
-#include "demo/signals.h"
-#include "demo/standard_streams.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/nvidia_device.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
+#include "kuiper/command_line/standard_streams.h"
 #include "kuiper/engine/picture_config.h"
 
 namespace kuiper::demo {

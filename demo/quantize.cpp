@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <string>
 
-#include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/tasks.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
+#include "kuiper/command_line/exit_code.h"
 #include "kuiper/quant/quantize_model.h"
 
 namespace kuiper::demo {

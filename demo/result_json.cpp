@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "demo/exit_code.h"
 #include "demo/report.h"
 #include "kuiper/base/hash.h"
 #include "kuiper/chat/chat_response.h"
+#include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/token_stream.h"
 
 namespace kuiper::demo {

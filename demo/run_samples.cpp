@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "demo/signals.h"
+#include "kuiper/command_line/signals.h"
 
 namespace kuiper::demo {
 

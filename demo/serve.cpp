@@ -5,11 +5,11 @@
 #include <ctime>
 #include <thread>
 
-#include "demo/exit_code.h"
 #include "demo/report.h"
-#include "demo/signals.h"
 #include "demo/tasks.h"
 #include "kuiper/base/atomic_file.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 #include "kuiper/server/server.h"
 
 namespace kuiper::demo {

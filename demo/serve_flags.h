@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "demo/args.h"
 #include "demo/options.h"
+#include "kuiper/command_line/args.h"
 
 namespace kuiper::demo {
 

@@ -5,14 +5,14 @@
 #include <functional>
 #include <utility>
 
-#include "demo/exit_code.h"
 #include "demo/flags.h"
 #include "demo/prompt_source.h"
 #include "demo/report.h"
 #include "demo/session_file.h"
-#include "demo/signals.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/log.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 
 namespace kuiper::demo {
 

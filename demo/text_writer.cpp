@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "demo/console.h"
+#include "kuiper/base/terminal_text.h"
 
 namespace kuiper::demo {
 namespace {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "demo/exit_code.h"
 #include "demo/report.h"
 #include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/hash.h"
+#include "kuiper/command_line/exit_code.h"
 #include "kuiper/engine/run_comparison.h"
 
 namespace kuiper::demo {

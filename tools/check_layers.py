@@ -64,7 +64,9 @@ ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 HTTP = LEAVES + ["boost", "kuiper/server/http_*.h", "kuiper/server/listen_socket.h"]
-TOOL = PUBLIC + ["tools/*", "demo/args.h"]
+COMMAND_LINE = LEAVES + ["kuiper/chat/variable.h", "kuiper/io/utf8.h", "kuiper/command_line/*"]
+TOOL = PUBLIC + ["tools/*", "kuiper/command_line/*"]
+DEMO = PUBLIC + ["demo/*", "kuiper/command_line/*", "kuiper/terminal/*"]
 BENCH = TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
                 "kuiper/engine/model_runner.h", "kuiper/engine/batch_builder.h", "json"]
 
@@ -97,19 +99,22 @@ RULES = [
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
     ("kuiper/chat/*", CHAT),
+    ("kuiper/command_line/start_log.cpp", COMMAND_LINE + ["glog"]),
+    ("kuiper/command_line/*", COMMAND_LINE),
+    ("kuiper/terminal/*", LEAVES + ["kuiper/io/utf8.h", "kuiper/terminal/*", "kuiper/command_line/signals.h"]),
     ("kuiper/server/http_*", HTTP),
     ("kuiper/server/zmq_publisher.cpp", LEAVES + ["kuiper/server/kv_publisher.h", "zmq"]),
     ("kuiper/server/*", PUBLIC + ["kuiper/server/*"]),
-    ("demo/serve.cpp", PUBLIC + ["demo/*", "kuiper/server/server.h"]),
-    ("demo/options.h", PUBLIC + ["demo/*", "kuiper/server/reasoning_field.h", "kuiper/server/kv_publisher.h"]),
-    ("demo/*", PUBLIC + ["demo/*", "glog"]),
+    ("demo/serve.cpp", DEMO + ["kuiper/server/server.h"]),
+    ("demo/options.h", DEMO + ["kuiper/server/reasoning_field.h", "kuiper/server/kv_publisher.h"]),
+    ("demo/console.cpp", DEMO + ["glog"]),
+    ("demo/*", DEMO),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
     ("tools/kuiper_bench_client.*", BENCH + ["kuiper/server/http_client.h"]),
     ("tools/kuiper_bench_server.*", BENCH + ["kuiper/server/server.h"]),
     ("tools/kuiper_bench*", BENCH),
-    ("tools/tool_args.cpp", TOOL + ["demo/engine_choices.h", "demo/exit_code.h", "demo/standard_streams.h",
-                                    "demo/start_log.h", "glog"]),
+    ("tools/tool_args.cpp", TOOL + ["glog"]),
     ("tools/*", TOOL),
 ]
 
@@ -167,7 +172,12 @@ def self_test():
     cases = [
         ("kuiper/base/tensor.h", "<cstdint>", True),
         ("kuiper/base/tensor.h", '"kuiper/io/utf8.h"', False),
-        ("demo/start_log.cpp", "<glog/logging.h>", True),
+        ("demo/console.cpp", "<glog/logging.h>", True),
+        ("demo/chat.cpp", "<glog/logging.h>", False),
+        ("kuiper/command_line/start_log.cpp", "<glog/logging.h>", True),
+        ("kuiper/command_line/args.cpp", '"kuiper/engine/engine.h"', False),
+        ("kuiper/terminal/line_editor.cpp", '"kuiper/command_line/signals.h"', True),
+        ("kuiper/terminal/line_editor.cpp", '"kuiper/command_line/args.h"', False),
         ("kuiper/base/status.h", "<glog/logging.h>", False),
         ("kuiper/base/json.cpp", "<nlohmann/json.hpp>", True),
         ("kuiper/base/json.h", "<nlohmann/json.hpp>", False),

@@ -237,7 +237,7 @@ Status Measure(const BenchOptions& options, Report* report) {
   return BenchRates(options, report);
 }
 
-Status Run(const demo::ParsedArgs& args, BenchOptions options) {
+Status Run(const ParsedArgs& args, BenchOptions options) {
   KU_RETURN_IF_ERROR(FinishOptions(args, &options));
   if (!args.positionals.empty()) options.config.model_path = args.positionals[0];
   for (const std::string& path : {options.json, options.csv}) {

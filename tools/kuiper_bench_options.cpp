@@ -40,9 +40,9 @@ std::string ScenarioNames() {
   return names;
 }
 
-demo::Flag AttentionFlag(AttentionKind* kind) {
+Flag AttentionFlag(AttentionKind* kind) {
   using enum AttentionKind;
-  return demo::MakeFlag(
+  return MakeFlag(
       "attention",
       OneOf(kind, {{"auto", kAuto}, {"flash1", kFlash1}, {"flash2", kFlash2}, {"mha", kMha}}),
       "attention kernel");
@@ -50,7 +50,7 @@ demo::Flag AttentionFlag(AttentionKind* kind) {
 
 // A flag, and the scenarios that read it.
 struct FlagRow {
-  demo::Flag flag;
+  Flag flag;
   std::vector<std::string> scenarios;
 };
 
@@ -62,7 +62,6 @@ std::vector<std::string> With(std::vector<std::string> names,
 
 // Of --scenario serve: the load, and what is written about it.
 std::vector<FlagRow> ServeRows(BenchOptions& o) {
-  using demo::MakeFlag;
   const std::vector<std::string> serve = {"serve"};
   const Limits any = {.max = 1e9};
   ServeOptions& s = o.serve;
@@ -98,7 +97,6 @@ std::vector<FlagRow> ServeRows(BenchOptions& o) {
 
 // Of scenarios without an engine, and of the report.
 std::vector<FlagRow> OtherRows(BenchOptions& o) {
-  using demo::MakeFlag;
   using Names = std::vector<std::string>;
   const Names all, rates = {"rates"}, memory = {"memory"};
   const Names reports = {"rates",  "throughput", "prefix", "cascade",   "latency", "attention",
@@ -128,7 +126,6 @@ std::vector<FlagRow> OtherRows(BenchOptions& o) {
 }
 
 std::vector<FlagRow> EngineRows(BenchOptions& o) {
-  using demo::MakeFlag;
   using Names = std::vector<std::string>;
   const Names all;
   const Names rates = {"rates", "throughput", "prefix", "cascade", "latency", "turns"};
@@ -195,7 +192,7 @@ std::vector<FlagRow> Rows(BenchOptions& o) {
 }
 
 // Every flag that is given must be read.
-Status CheckRead(const demo::ParsedArgs& args, BenchOptions& options) {
+Status CheckRead(const ParsedArgs& args, BenchOptions& options) {
   for (const auto& [flag, names] : Rows(options)) {
     const bool is_read = names.empty() || std::find(names.begin(), names.end(),
                                                     options.scenario->name) != names.end();
@@ -215,13 +212,13 @@ BenchOptions::BenchOptions() : scenario(kScenarios) {
   config.use_graph = true;
 }
 
-std::vector<demo::Flag> BenchFlags(BenchOptions& options) {
-  std::vector<demo::Flag> flags;
+std::vector<Flag> BenchFlags(BenchOptions& options) {
+  std::vector<Flag> flags;
   for (FlagRow& row : Rows(options)) flags.push_back(std::move(row.flag));
   return flags;
 }
 
-Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options) {
+Status FinishOptions(const ParsedArgs& args, BenchOptions* options) {
   KU_RETURN_IF_ERROR(CheckRead(args, *options));
   const Scenario& scenario = *options->scenario;
   const std::string usage = std::string("usage: ") + kBenchUsage;

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "demo/args.h"
 #include "kuiper/base/status.h"
+#include "kuiper/command_line/args.h"
 #include "kuiper/engine/engine.h"
 #include "tools/kuiper_bench_run.h"
 #include "tools/kuiper_bench_scenarios.h"
@@ -47,8 +47,8 @@ struct BenchOptions {
 };
 
 // The flags, whose values go to `options`.
-std::vector<demo::Flag> BenchFlags(BenchOptions& options);
+std::vector<Flag> BenchFlags(BenchOptions& options);
 // Checks what was given, and gives the workload the lists that were not.
-Status FinishOptions(const demo::ParsedArgs& args, BenchOptions* options);
+Status FinishOptions(const ParsedArgs& args, BenchOptions* options);
 
 }  // namespace kuiper::tools

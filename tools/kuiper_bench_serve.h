@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "demo/args.h"
 #include "kuiper/base/status.h"
+#include "kuiper/command_line/args.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/model/opened_model.h"
 #include "tools/kuiper_bench_client.h"

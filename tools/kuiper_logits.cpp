@@ -109,7 +109,7 @@ Status DumpEmbeds(Engine& engine, const std::vector<VisionInput>& pictures,
   return out.Close();
 }
 
-Status Run(const demo::ParsedArgs& args, const Options& options) {
+Status Run(const ParsedArgs& args, const Options& options) {
   if (options.ids_path.empty() || options.out_path.empty()) {
     return Status(StatusCode::kInvalidArgument, "--ids and --out are needed",
                   std::string("usage: ") + kUsage);
@@ -160,8 +160,7 @@ Status Run(const demo::ParsedArgs& args, const Options& options) {
                 "try --dtype bf16 or fp32");
 }
 
-std::vector<demo::Flag> Flags(Options& o) {
-  using demo::MakeFlag;
+std::vector<Flag> Flags(Options& o) {
   return {
       MakeFlag("ids", &o.ids_path, "token ids separated by white space", {}, "FILE"),
       MakeFlag("out", &o.out_path, "float32 [T, vocab], one row per position", {}, "FILE.npy"),

@@ -10,7 +10,7 @@
 namespace kuiper::tools {
 namespace {
 
-Status Run(const demo::ParsedArgs& args, PackOptions options) {
+Status Run(const ParsedArgs& args, PackOptions options) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   int shown = -1;
   options.progress = [&](int64_t done, int64_t total) {

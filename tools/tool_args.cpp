@@ -4,21 +4,21 @@
 
 #include <cstdio>
 
-#include "demo/engine_choices.h"
-#include "demo/exit_code.h"
-#include "demo/standard_streams.h"
-#include "demo/start_log.h"
 #include "kuiper/base/append_file.h"
+#include "kuiper/chat/engine_choices.h"
+#include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/standard_streams.h"
+#include "kuiper/command_line/start_log.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::tools {
 namespace {
 
 Status Run(const std::vector<std::string>& arguments, const Usage& usage,
-           const std::function<Status(const demo::ParsedArgs& args)>& run) {
-  const demo::FlagTable table{usage.flags, {}};
-  const std::string help = demo::FlagsHelp(table);  // of the defaults, which parsing overwrites
-  KU_ASSIGN_OR_RETURN(const demo::ParsedArgs args, demo::ParseArgs(arguments, table));
+           const std::function<Status(const ParsedArgs& args)>& run) {
+  const FlagTable table{usage.flags, {}};
+  const std::string help = FlagsHelp(table);  // of the defaults, which parsing overwrites
+  KU_ASSIGN_OR_RETURN(const ParsedArgs args, ParseArgs(arguments, table));
   if (args.help) {
     std::printf("usage: %s\n\n%s", usage.text, help.c_str());
     return OkStatus();
@@ -39,43 +39,41 @@ Status Run(const std::vector<std::string>& arguments, const Usage& usage,
 }  // namespace
 
 int RunTool(int argc, char** argv, const Usage& usage,
-            const std::function<Status(const demo::ParsedArgs& args)>& run) {
-  demo::OccupyStandardStreams();
-  demo::StartLog(argv[0], google::GLOG_WARNING, false);
+            const std::function<Status(const ParsedArgs& args)>& run) {
+  OccupyStandardStreams();
+  StartLog(argv[0], google::GLOG_WARNING, false);
   Status status = Run({argv + 1, argv + argc}, usage, run);
   if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
     status = WriteFailed("to standard output");
   }
   if (status.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", status.message(demo::FlagName).c_str());
-  if (!status.hint().empty())
-    std::fprintf(stderr, "hint: %s\n", status.hint(demo::FlagName).c_str());
-  return demo::ExitCodeOf(status.code());
+  std::fprintf(stderr, "error: %s\n", status.message(FlagName).c_str());
+  if (!status.hint().empty()) std::fprintf(stderr, "hint: %s\n", status.hint(FlagName).c_str());
+  return ExitCodeOf(status.code());
 }
 
-demo::Flag DeviceFlag(Device* device) {
-  return demo::MakeFlag("device", device, "where to compute");
+Flag DeviceFlag(Device* device) {
+  return MakeFlag("device", device, "where to compute");
 }
 
-demo::Flag KvFormatFlag(std::optional<KvFormat>* format) {
-  return demo::MakeFlag("kv-cache-dtype", demo::KvFormatChoices(format),
-                        "type of keys and values (default: that of the weights)");
+Flag KvFormatFlag(std::optional<KvFormat>* format) {
+  return MakeFlag("kv-cache-dtype", KvFormatChoices(format),
+                  "type of keys and values (default: that of the weights)");
 }
 
-demo::Flag TypeFlag(std::optional<DType>* type, const char* help) {
-  return demo::MakeFlag("dtype", demo::WeightTypeChoices(type), help);
+Flag TypeFlag(std::optional<DType>* type, const char* help) {
+  return MakeFlag("dtype", WeightTypeChoices(type), help);
 }
 
-demo::Flag HeadTypeFlag(bool* int8_head) {
-  return demo::MakeFlag("lm-head-dtype", demo::HeadTypeChoices(int8_head),
-                        "quantise the last matrix while it is loaded (default: auto, as stored)");
+Flag HeadTypeFlag(bool* int8_head) {
+  return MakeFlag("lm-head-dtype", HeadTypeChoices(int8_head),
+                  "quantise the last matrix while it is loaded (default: auto, as stored)");
 }
 
-demo::Flag WeightsFlag(WeightStorage* storage) {
-  return demo::MakeFlag(
-      "weights", demo::WeightStorageChoices(storage),
-      "CPU: weights of a file in the mapped file, or copied from it (default: auto, "
-      "copied if there is room)");
+Flag WeightsFlag(WeightStorage* storage) {
+  return MakeFlag("weights", WeightStorageChoices(storage),
+                  "CPU: weights of a file in the mapped file, or copied from it (default: auto, "
+                  "copied if there is room)");
 }
 
 }  // namespace kuiper::tools

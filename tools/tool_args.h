@@ -1,5 +1,6 @@
 // The command line of the small tools: flags and positionals as the programs take them
-// (demo/args.h), with their exit codes and the form of their errors (docs/command_line.md).
+// (kuiper/command_line/args.h), with their exit codes and the form of their errors
+// (docs/command_line.md).
 #pragma once
 
 #include <functional>
@@ -7,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "demo/args.h"
 #include "kuiper/base/device.h"
 #include "kuiper/base/dtype.h"
 #include "kuiper/base/status.h"
+#include "kuiper/command_line/args.h"
 #include "kuiper/engine/engine.h"
 
 namespace kuiper::tools {
@@ -18,24 +19,24 @@ namespace kuiper::tools {
 // The command line of a tool.
 struct Usage {
   const char* text;
-  std::vector<demo::Flag> flags;
+  std::vector<Flag> flags;
   size_t min_positionals, max_positionals;
 };
 
 // What main() returns: stores the values of the flags and calls `run`, or answers --help and
 // --version on stdout. A Status that is not OK becomes "error: ...", the hint, and the exit code.
 int RunTool(int argc, char** argv, const Usage& usage,
-            const std::function<Status(const demo::ParsedArgs& args)>& run);
+            const std::function<Status(const ParsedArgs& args)>& run);
 
 // --device cpu | simt | cuda:N.
-demo::Flag DeviceFlag(Device* device);
+Flag DeviceFlag(Device* device);
 // --lm-head-dtype auto | int8.
-demo::Flag HeadTypeFlag(bool* int8_head);
+Flag HeadTypeFlag(bool* int8_head);
 // --weights auto | mapped | copied.
-demo::Flag WeightsFlag(WeightStorage* storage);
+Flag WeightsFlag(WeightStorage* storage);
 // --kv-cache-dtype auto or the name of a format; absent for auto.
-demo::Flag KvFormatFlag(std::optional<KvFormat>* format);
+Flag KvFormatFlag(std::optional<KvFormat>* format);
 // --dtype auto | fp16 | bf16 | fp32; absent for auto.
-demo::Flag TypeFlag(std::optional<DType>* type, const char* help);
+Flag TypeFlag(std::optional<DType>* type, const char* help);
 
 }  // namespace kuiper::tools

@@ -14,7 +14,7 @@
 namespace kuiper {
 
 // The kinds a caller may need to tell apart. The programs map them to exit codes
-// (demo/exit_code.h).
+// (command_line/exit_code.h).
 enum class StatusCode {
   kOk,
   kInvalidArgument,    // a bad option, request or parameter

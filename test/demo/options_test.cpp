@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "demo/exit_code.h"
 #include "demo/program.h"
 #include "kuiper/chat/chat_response.h"
+#include "kuiper/command_line/exit_code.h"
 
 namespace kuiper::demo {
 namespace {

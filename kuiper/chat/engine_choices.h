@@ -1,0 +1,18 @@
+// Variables of the engine's configuration whose values have names: the one table of them, for the
+// flags of the programs and of the tools.
+#pragma once
+
+#include <optional>
+
+#include "kuiper/base/dtype.h"
+#include "kuiper/chat/variable.h"
+#include "kuiper/engine/engine.h"
+
+namespace kuiper {
+
+NamedValues WeightTypeChoices(std::optional<DType>* type);
+NamedValues KvFormatChoices(std::optional<KvFormat>* format);
+NamedValues HeadTypeChoices(bool* int8_head);
+NamedValues WeightStorageChoices(WeightStorage* storage);
+
+}  // namespace kuiper

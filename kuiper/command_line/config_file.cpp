@@ -1,0 +1,52 @@
+#include "kuiper/command_line/config_file.h"
+
+#include <fstream>
+
+#include "kuiper/base/text.h"
+#include "kuiper/base/trim.h"
+
+namespace kuiper {
+namespace {
+
+// "NAME = VALUE" -> "--NAME=VALUE"
+std::string ArgumentOf(const std::string& line) {
+  const size_t equals = line.find('=');
+  const std::string name = "--" + std::string(Trimmed(line.substr(0, equals)));
+  return equals == std::string::npos ? name
+                                     : name + "=" + std::string(Trimmed(line.substr(equals + 1)));
+}
+
+// Whether the line is a flag of its own, of those that a file may have.
+Status CheckLine(const std::string& argument, const FlagTable& table, const std::string& flag) {
+  KU_ASSIGN_OR_RETURN(const ParsedArgs parsed, ParseArgs({argument}, table));
+  if (!parsed.in_order.empty() && !parsed.given(flag)) return OkStatus();
+  return Status(StatusCode::kInvalidArgument, argument + " cannot stand in a file");
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>& arguments,
+                                                  const FlagTable& table, const std::string& flag) {
+  const auto parsed = ParseArgs(arguments, table);
+  // Who reads them tells what is wrong.
+  if (!parsed.ok() || !parsed->given(flag)) return arguments;
+  const std::string& path = parsed->values.at(flag);
+  std::ifstream file(path);
+  std::vector<std::string> all;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    line = std::string(Trimmed(line));
+    if (line.empty() || line[0] == '#') continue;
+    all.push_back(ArgumentOf(line));
+    const Status checked = CheckLine(all.back(), table, flag);
+    if (checked.ok()) continue;
+    return Status(checked.code(),
+                  path + ", line " + std::to_string(number) + ": " + checked.message(Param),
+                  checked.hint(Param));
+  }
+  if (!file.eof()) return Status(StatusCode::kInput, "cannot read " + Quoted(path));
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+}  // namespace kuiper

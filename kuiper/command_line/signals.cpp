@@ -1,0 +1,89 @@
+#include "kuiper/command_line/signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "kuiper/command_line/exit_code.h"
+
+namespace kuiper {
+namespace {
+
+// Signal handlers can see nothing but globals.
+volatile std::sig_atomic_t g_scopes = 0;
+volatile std::sig_atomic_t g_signals = 0;  // since the newest scope began
+volatile std::sig_atomic_t g_newest = SIGINT;
+volatile std::sig_atomic_t g_terminated = 0;
+void (*volatile g_death_hook)() = nullptr;
+
+// The signal is blocked during its handler: with the default action restored it is delivered on
+// return.
+void Die(int number) {
+  if (g_death_hook != nullptr) g_death_hook();
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+void OnSignal(int number) {
+  g_signals = g_signals + 1;
+  g_newest = number;
+  if (number == SIGTERM) g_terminated = 1;
+  if (g_scopes != 0 && g_signals == 1) return;
+  Die(number);
+}
+
+// Started with the signal ignored (nohup, a background job of a script): keeps ignoring it.
+void Handle(int number, void (*handler)(int)) {
+  struct sigaction action = {}, old = {};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  if (sigaction(number, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {
+    sigaction(number, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+void InstallSignalHandlers() {
+  for (const int number : {SIGINT, SIGTERM}) Handle(number, OnSignal);
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+void SetDeathHook(void (*hook)()) {
+  g_death_hook = hook;
+  for (const int number : {SIGHUP, SIGQUIT}) Handle(number, hook != nullptr ? Die : SIG_DFL);
+}
+
+InterruptScope::InterruptScope() {
+  g_signals = 0;
+  g_scopes = g_scopes + 1;
+}
+
+InterruptScope::~InterruptScope() {
+  g_scopes = g_scopes - 1;
+  g_signals = 0;
+}
+
+bool InterruptScope::interrupted() {
+  return g_signals != 0 || g_terminated != 0;
+}
+
+bool TerminationAsked() {
+  return g_terminated != 0;
+}
+
+void DieBySignal() {
+  std::fflush(nullptr);
+  const int number = g_newest;
+  std::signal(number, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  std::raise(number);
+  _exit(kExitInterrupted);
+}
+
+}  // namespace kuiper

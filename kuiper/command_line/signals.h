@@ -1,0 +1,33 @@
+// SIGINT, SIGTERM and SIGPIPE. While an answer is generated the first Ctrl-C asks for its end, and
+// the first SIGTERM for its end and then the program's; at any other time, and the second time, the
+// process dies by the signal as shells expect (130, 143).
+#pragma once
+
+namespace kuiper {
+
+// Call once, before anything else.
+void InstallSignalHandlers();
+
+// A signal means "stop this answer" while one of these lives; they may be nested.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+  // Since the newest one began.
+  static bool interrupted();
+};
+
+// SIGTERM came: what there is gets printed, and then the program ends.
+bool TerminationAsked();
+
+// Called before a signal ends the process, by Ctrl-\ and a lost terminal too; must be safe in
+// handlers. nullptr: none.
+void SetDeathHook(void (*hook)());
+
+// Ends the process by the default action of the newest signal, SIGINT if there was none.
+[[noreturn]] void DieBySignal();
+
+}  // namespace kuiper

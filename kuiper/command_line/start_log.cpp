@@ -1,0 +1,39 @@
+#include "kuiper/command_line/start_log.h"
+
+#include <glog/logging.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "kuiper/base/log.h"
+
+namespace kuiper {
+namespace {
+
+// What a model is warned of at load is news once, also for a program that loads it twice.
+bool IsNews(const std::string& warning) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::scoped_lock lock(mutex);
+  return said.insert(warning).second;
+}
+
+}  // namespace
+
+void StartLog(const char* program, int min_severity, bool prefix) {
+  FLAGS_logtostderr = true;
+  FLAGS_colorlogtostderr = false;
+  FLAGS_minloglevel = min_severity;
+  FLAGS_log_prefix = prefix;
+  google::InitGoogleLogging(program);
+  SetLogSink([](LogSeverity severity, const std::string& message) {
+    if (severity == LogSeverity::kWarning) {
+      if (IsNews(message)) LOG(WARNING) << "warning: " << message;
+    } else {
+      LOG(INFO) << message;
+    }
+  });
+}
+
+}  // namespace kuiper
