@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "demo/program.h"
-#include "demo/report.h"
-#include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/fatal.h"
@@ -15,6 +13,8 @@
 #include "kuiper/base/text.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/npy.h"
+#include "kuiper/report/result_json.h"
+#include "kuiper/report/statistics.h"
 #include "kuiper/terminal/raw_terminal.h"
 
 namespace kuiper::demo {
@@ -37,7 +37,7 @@ Status WriteLogits(const std::string& path, const Completion& completion, int vo
 }
 
 // A failure in the middle still shows what there is; an end before the first token is none.
-void ShowAnswers(const Result& result, TextWriter* writer) {
+void ShowAnswers(const AnswerResult& result, TextWriter* writer) {
   const auto show = [&](const Completion& c, bool failed) {
     const bool nothing = c.finish == FinishReason::kInterrupt && c.tokens.empty();
     if (!nothing && (!failed || !c.text.empty())) writer->Finish(c);
@@ -49,49 +49,9 @@ void ShowAnswers(const Result& result, TextWriter* writer) {
 
 }  // namespace
 
-PictureFacts::PictureFacts(const VisionInput& input)
-    : source(input.source),
-      width(input.width),
-      height(input.height),
-      scaled_width(input.grid.w * input.patch_size),
-      scaled_height(input.grid.h * input.patch_size),
-      num_frames(IsVideo(input) ? input.grid.t : 0),
-      patches(input.grid.num_patches()),
-      tokens(input.num_tokens()) {}
-
-std::string PictureFacts::Title(size_t place) const {
-  return (num_frames > 0 ? "video " : "image ") + std::to_string(place);
-}
-
-std::string PictureFacts::Describe() const {
-  const std::string times = num_frames > 0 ? " x " + std::to_string(num_frames) : "";
-  return Format("%s, %dx%d -> %dx%d%s, %s", source.c_str(), width, height, scaled_width,
-                scaled_height, times.c_str(), Counted(tokens, "token").c_str());
-}
-
-bool Result::ok() const {
-  if (status.ok()) return true;
-  return completion.finish == FinishReason::kContext && !completion.tokens.empty();
-}
-
-int Result::exit_code() const {
-  if (!ok()) return ExitCodeOf(status.code());
-  const auto interrupted = [](const Completion& c) { return c.finish == FinishReason::kInterrupt; };
-  return interrupted(completion) || std::any_of(more.begin(), more.end(), interrupted)
-             ? kExitInterrupted
-             : kExitOk;
-}
-
-double Result::prefill_tps() const {
-  return PerSecond(completion.prompt_tokens - completion.cached_tokens, completion.prefill_ms);
-}
-
-double Result::decode_tps() const {
-  return PerSecond(static_cast<double>(completion.tokens.size()) - 1, completion.decode_ms);
-}
-
-double Result::decode_gbps() const {
-  return decode_tps() * static_cast<double>(weight_bytes_per_token) / 1e9;
+int ExitCodeOf(const AnswerResult& result) {
+  if (!result.ok()) return kuiper::ExitCodeOf(result.status.code());
+  return result.is_interrupted() ? kExitInterrupted : kExitOk;
 }
 
 Answerer::Answerer(const ProgramRun& run, Engine& engine)
@@ -103,7 +63,7 @@ Answerer::Answerer(const ProgramRun& run, Engine& engine)
       pictures_(run.pictures.get()),
       model_(ModelName(run.options.engine.model_path)) {}
 
-void Answerer::TakeFacts(const Prompt& prompt, Result* result) const {
+void Answerer::TakeFacts(const Prompt& prompt, AnswerResult* result) const {
   result->dropped_turns = prompt.dropped_turns;
   result->dropped_tokens = prompt.dropped_tokens;
   for (const VisionInput& input : prompt.images) {
@@ -127,7 +87,7 @@ void Answerer::NoteSurprises(const Completion& completion, const Request& parame
   }
 }
 
-void Answerer::WarnOfCut(const Result& result, const Request& parameters) const {
+void Answerer::WarnOfCut(const AnswerResult& result, const Request& parameters) const {
   std::vector<const Completion*> answers = {&result.completion};
   for (const Completion& c : result.more) answers.push_back(&c);
   const auto cut = std::find_if(answers.begin(), answers.end(), [](const Completion* c) {
@@ -161,8 +121,9 @@ void Answerer::Log(const char* when) const {
           std::to_string(kv.pages_total) + " blocks free");
 }
 
-Result Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters, bool show_thinking) {
-  Result result;
+AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters,
+                              bool show_thinking) {
+  AnswerResult result;
   result.model = model_;
   result.load_ms = engine_.load_ms();
   result.weight_bytes_per_token = engine_.weight_bytes_per_token();
@@ -204,8 +165,7 @@ Result Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters, bool
       return console_.output_status().ok();
     };
     result.is_beam_search = parameters.beam_width > 1;
-    const size_t prompt_tokens = prompt->ids.size();
-    const auto on_prompt = [&](int64_t id) { ShowPrompt(id, prompt_tokens); };
+    const auto on_prompt = [&, n = prompt->ids.size()](int64_t id) { ShowPrompt(id, n); };
     Request request = MakeRequest(*std::move(prompt), parameters);
     TakeAnswers(RunSamples(engine_, std::move(request), on_event, on_prompt), &result);
     console_.EndProgress();
@@ -249,13 +209,14 @@ void Answerer::ShowHidden(const TextStyle& style, const Completion& so_far) {
   });
 }
 
-void Answerer::PrintJson(const Result& result) {
+void Answerer::PrintJson(const AnswerResult& result) {
   if (!options_.json()) return;
   const char* type = options_.format == OutputFormat::kJsonLines ? "done" : "";
-  console_.Answer(ResultJson(result, type, engine_.tokenizer()) + "\n");
+  console_.Answer(ResultJson(result, type, engine_.tokenizer(), FlagName) + "\n");
 }
 
-void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions, Result* result) const {
+void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions,
+                           AnswerResult* result) const {
   if (!completions.ok()) {
     result->status = completions.status();
     return;
@@ -269,18 +230,18 @@ void Answerer::TakeAnswers(StatusOr<std::vector<Completion>> completions, Result
                       std::make_move_iterator(completions->end()));
 }
 
-void Answerer::PrintStatistics(const Result& result) {
+void Answerer::PrintStatistics(const AnswerResult& result) {
   if (console_.is_terse()) return console_.Dim(ShortStatistics(result));
   const bool reuses = engine_.config().prefix_cache;
   for (const std::string& line : StatisticsLines(result, stream_, reuses)) console_.Info(line);
   for (const Completion& completion : result.more) {
-    Result sample = result;
+    AnswerResult sample = result;
     sample.completion = completion;
     console_.Info(OutputLine(sample));
   }
 }
 
-void Answerer::Finish(Result* result) {
+void Answerer::Finish(AnswerResult* result) {
   PrintJson(*result);
   if (watch_ != nullptr) {
     watch_->WriteTable(result->request, 0, result->completion);
@@ -290,7 +251,7 @@ void Answerer::Finish(Result* result) {
   if (options_.stats && !result->completion.tokens.empty()) PrintStatistics(*result);
   if (!options_.stats_file.empty()) {
     std::ofstream file(options_.stats_file, stats_file_begun_ ? std::ios::app : std::ios::out);
-    file << StatsJson(*result) << '\n';
+    file << StatsJson(*result, FlagName) << '\n';
     if (!file.flush() && result->status.ok()) result->status = WriteFailed(options_.stats_file);
     stats_file_begun_ = true;
   }
@@ -298,7 +259,7 @@ void Answerer::Finish(Result* result) {
   if (!result->status.ok()) console_.Error(result->status);
 }
 
-bool Answerer::WriteDumps(const Result& result) {
+bool Answerer::WriteDumps(const AnswerResult& result) {
   Status status;
   if (!options_.tokens_file.empty()) {
     status = WriteTokens(options_.tokens_file, result.completion.tokens);

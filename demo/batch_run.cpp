@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "demo/flags.h"
-#include "demo/report.h"
-#include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/clock.h"
@@ -24,6 +22,8 @@
 #include "kuiper/chat/parameters.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
+#include "kuiper/report/number_text.h"
+#include "kuiper/report/result_json.h"
 
 namespace kuiper::demo {
 namespace {

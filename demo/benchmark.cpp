@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
-#include "demo/report.h"
 #include "demo/tasks.h"
 #include "kuiper/command_line/exit_code.h"
+#include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
 namespace {
@@ -36,7 +36,7 @@ std::string CsvField(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string Row(const Result& result) {
+std::string Row(const AnswerResult& result) {
   const Completion& c = result.completion;
   const int steps = std::max<int>(1, static_cast<int>(c.tokens.size()) - 1);
   return CsvField(result.model) + Format(",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
@@ -59,8 +59,8 @@ StatusOr<Prompt> PicturePrompt(const ProgramRun& run) {
   return RawPrompt(*run.tokenizer, ChatTemplateOf(run, {}), message);
 }
 
-StatusOr<Result> Measure(ProgramRun& run, Engine& engine, const Prompt& pictures, int prompt_tokens,
-                         int repetition) {
+StatusOr<AnswerResult> Measure(ProgramRun& run, Engine& engine, const Prompt& pictures,
+                               int prompt_tokens, int repetition) {
   Request request = MakeRequest(pictures, {});
   const int num_text = prompt_tokens - static_cast<int>(pictures.ids.size());
   const std::vector<int32_t> text = SyntheticPrompt(*engine.tokenizer(), num_text, repetition);
@@ -68,7 +68,7 @@ StatusOr<Result> Measure(ProgramRun& run, Engine& engine, const Prompt& pictures
   request.sampling = run.options.request.sampling;
   request.max_new_tokens = run.options.benchmark_decode;
   request.ignore_eos = true;
-  Result result;
+  AnswerResult result;
   result.model = ModelName(run.options.engine.model_path);
   const auto on_event = [&](const TokenEvent&) { return run.console.output_status().ok(); };
   KU_ASSIGN_OR_RETURN(std::vector<Completion> one,
@@ -101,7 +101,8 @@ StatusOr<int> RunBenchmark(ProgramRun& run) {
       continue;
     }
     for (int i = 0; i < run.options.repetitions; ++i) {
-      KU_ASSIGN_OR_RETURN(const Result result, Measure(run, *engine, pictures, prompt_tokens, i));
+      KU_ASSIGN_OR_RETURN(const AnswerResult result,
+                          Measure(run, *engine, pictures, prompt_tokens, i));
       KU_RETURN_IF_ERROR(console.output_status());
       if (result.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
       console.Answer(Row(result));

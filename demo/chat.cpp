@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "demo/prompt_source.h"
-#include "demo/report.h"
 #include "kuiper/base/trim.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
 #include "kuiper/io/utf8.h"
+#include "kuiper/report/statistics.h"
 
 namespace kuiper::demo {
 
@@ -69,12 +69,12 @@ void Chat::Ask(const std::string& text) {
 }
 
 bool Chat::Answer(Conversation before) {
-  const Result result = answerer_.Answer(prompter_.Build(chat_, parameters_, &conversation_),
-                                         parameters_, run_.options.show_thinking);
+  const AnswerResult result = answerer_.Answer(prompter_.Build(chat_, parameters_, &conversation_),
+                                               parameters_, run_.options.show_thinking);
   const Completion& c = result.completion;
   // On a terminal people see what went wrong; the exit code is for scripts.
   if (!result.ok() && exit_code_ == 0 && !console_.input_is_terminal()) {
-    exit_code_ = result.exit_code();
+    exit_code_ = ExitCodeOf(result);
   }
   if (!result.ok() || c.tokens.empty()) {
     conversation_ = std::move(before);

@@ -2,12 +2,12 @@
 
 #include "demo/chat.h"
 #include "demo/prompt_source.h"
-#include "demo/report.h"
 #include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/base/trim.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/utf8.h"
+#include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "demo/options.h"
-#include "demo/report.h"
 #include "kuiper/base/errors.h"
 #include "kuiper/base/terminal_text.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
+#include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
 namespace {

@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "demo/eval_report.h"
-#include "demo/report.h"
 #include "demo/tasks.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
 #include "kuiper/engine/evaluation.h"
+#include "kuiper/report/eval_report.h"
+#include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
 namespace {
@@ -151,7 +151,7 @@ StatusOr<int> RunEval(ProgramRun& run) {
     console.Info(row.Summary());
     result.rows.push_back(std::move(row));
   }
-  console.Answer(runs[0].options.json() ? EvalJson(result) + "\n" : EvalTable(result));
+  console.Answer(runs[0].options.json() ? EvalJson(result, FlagName) + "\n" : EvalTable(result));
   return whole ? kExitOk : kExitInterrupted;
 }
 

@@ -13,6 +13,7 @@
 #include "kuiper/io/chat_template.h"
 #include "kuiper/io/image/image_processor.h"
 #include "kuiper/quant/quantize_model.h"
+#include "kuiper/report/text_writer.h"
 #include "kuiper/server/kv_publisher.h"
 #include "kuiper/server/reasoning_field.h"
 
@@ -42,7 +43,6 @@ constexpr bool Contains(FlagPrograms set, FlagPrograms program) {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(program)) != 0;
 }
 
-enum class OutputFormat { kText, kRaw, kJson, kJsonLines };
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class ColorMode { kAuto, kNever, kAlways };
 enum class Task {

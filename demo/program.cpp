@@ -14,9 +14,7 @@
 #include <new>
 
 #include "demo/chat.h"
-#include "demo/eval_report.h"
 #include "demo/flags.h"
-#include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/nvidia_device.h"
@@ -24,6 +22,8 @@
 #include "kuiper/command_line/signals.h"
 #include "kuiper/command_line/standard_streams.h"
 #include "kuiper/engine/picture_config.h"
+#include "kuiper/report/eval_report.h"
+#include "kuiper/report/result_json.h"
 
 namespace kuiper::demo {
 namespace {
@@ -33,11 +33,11 @@ int Fail(const Program& program, Console& console, const Status& status, bool js
          const Options* options) {
   console.Error(status);
   if (json && program.flags == FlagPrograms::kEval) {
-    console.Answer(EvalJson({.error = status}) + "\n");
+    console.Answer(EvalJson({.error = status}, FlagName) + "\n");
   } else if (json) {
     const bool lines = options != nullptr && options->format == OutputFormat::kJsonLines;
     const std::string model = options == nullptr ? "" : ModelName(options->engine.model_path);
-    console.Answer(ErrorJson(status, model, lines ? "done" : "") + "\n");
+    console.Answer(ErrorJson(status, model, lines ? "done" : "", FlagName) + "\n");
   }
   return ExitCodeOf(status.code());
 }
@@ -215,13 +215,27 @@ void ApplyTerminalDefaults(Options* options) {
   if (!args.given("prefix-cache")) options->engine.prefix_cache = true;
 }
 
+KvWatchSettings WatchOf(const Options& options, Console& console) {
+  KvWatchSettings watch;
+  if (options.engine.paged) {
+    watch.trace_file = options.trace_file;
+    watch.tables_file = options.tables_file;
+  }
+  watch.wants_map = options.task == Task::kChat;
+  if (options.log_level != LogLevel::kDebug) return watch;
+  watch.on_line = [&console](const std::string& line) {
+    console.Line(LogLevel::kDebug, "KV cache: " + line);
+  };
+  return watch;
+}
+
 int RunOptions(const Program& program, Options& options, Console& console) {
   const Status configured = console.Configure(options, program.name);
   if (!configured.ok()) return Fail(program, console, configured, options.json(), &options);
   if (options.task == Task::kChat && console.is_dialogue()) ApplyTerminalDefaults(&options);
   for (const std::string& note : options.notes) console.Note(note);
   ProgramRun run{program, options, console};
-  if (options.answers()) run.watch = std::make_unique<KvWatch>(options, console);
+  if (options.answers()) run.watch = std::make_unique<KvWatch>(WatchOf(options, console));
   if (run.watch != nullptr && !run.watch->status().ok()) {
     return Fail(program, console, run.watch->status(), options.json(), &options);
   }

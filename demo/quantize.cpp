@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <string>
 
-#include "demo/report.h"
 #include "demo/tasks.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/quant/quantize_model.h"
+#include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
 namespace {

@@ -5,11 +5,11 @@
 #include <ctime>
 #include <thread>
 
-#include "demo/report.h"
 #include "demo/tasks.h"
 #include "kuiper/base/atomic_file.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
+#include "kuiper/report/number_text.h"
 #include "kuiper/server/server.h"
 
 namespace kuiper::demo {

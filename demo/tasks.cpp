@@ -7,12 +7,13 @@
 
 #include "demo/flags.h"
 #include "demo/prompt_source.h"
-#include "demo/report.h"
 #include "demo/session_file.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/log.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
+#include "kuiper/report/number_text.h"
+#include "kuiper/report/statistics.h"
 
 namespace kuiper::demo {
 
@@ -182,7 +183,8 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   AdviseOnThinking(run, chat);
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
   Answerer answerer(run, *engine);
-  const Result result = answerer.Answer(std::move(prompt), options.request, options.show_thinking);
+  const AnswerResult result =
+      answerer.Answer(std::move(prompt), options.request, options.show_thinking);
   if (result.ok() && !answerer.WriteDumps(result)) return kExitInternal;
   if (result.ok() && !options.session_file.empty() && !result.completion.tokens.empty()) {
     conversation.AddAnswer(result.completion, chat, !options.request.ignore_eos,
@@ -193,7 +195,7 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
       return ExitCodeOf(saved.code());
     }
   }
-  return result.exit_code();
+  return ExitCodeOf(result);
 }
 
 StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {

@@ -7,12 +7,12 @@
 
 #include "demo/answer.h"
 #include "demo/console.h"
-#include "demo/kv_watch.h"
 #include "demo/options.h"
 #include "demo/program.h"
 #include "demo/prompt_source.h"
 #include "demo/prompter.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/report/kv_watch.h"
 
 namespace kuiper::demo {
 

@@ -6,12 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "demo/report.h"
-#include "demo/result_json.h"
 #include "demo/tasks.h"
 #include "kuiper/base/hash.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/engine/run_comparison.h"
+#include "kuiper/report/result_json.h"
 
 namespace kuiper::demo {
 namespace {

@@ -64,9 +64,10 @@ ENGINE_API = LEAVES + ["json", "kuiper/io/*", "kuiper/engine/engine.h", "kuiper/
 CHAT = ENGINE_API + ["kuiper/chat/*", "kuiper/jinja/*"]
 PUBLIC = ENGINE_API + ["kuiper/chat/*"]
 HTTP = LEAVES + ["boost", "kuiper/server/http_*.h", "kuiper/server/listen_socket.h"]
+REPORT = PUBLIC + ["kuiper/report/*"]
 COMMAND_LINE = LEAVES + ["kuiper/chat/variable.h", "kuiper/io/utf8.h", "kuiper/command_line/*"]
 TOOL = PUBLIC + ["tools/*", "kuiper/command_line/*"]
-DEMO = PUBLIC + ["demo/*", "kuiper/command_line/*", "kuiper/terminal/*"]
+DEMO = PUBLIC + ["demo/*", "kuiper/report/*", "kuiper/command_line/*", "kuiper/terminal/*"]
 BENCH = TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
                 "kuiper/engine/model_runner.h", "kuiper/engine/batch_builder.h", "json"]
 
@@ -99,6 +100,7 @@ RULES = [
     ("kuiper/engine/*", LEAVES + ["kuiper/engine/*", "kuiper/model/*", "kuiper/ops/*",
                                   "kuiper/kv/*", "kuiper/io/*", "json"]),
     ("kuiper/chat/*", CHAT),
+    ("kuiper/report/*", REPORT),
     ("kuiper/command_line/start_log.cpp", COMMAND_LINE + ["glog"]),
     ("kuiper/command_line/*", COMMAND_LINE),
     ("kuiper/terminal/*", LEAVES + ["kuiper/io/utf8.h", "kuiper/terminal/*", "kuiper/command_line/signals.h"]),
@@ -175,6 +177,8 @@ def self_test():
         ("demo/console.cpp", "<glog/logging.h>", True),
         ("demo/chat.cpp", "<glog/logging.h>", False),
         ("kuiper/command_line/start_log.cpp", "<glog/logging.h>", True),
+        ("kuiper/report/result_json.cpp", '"kuiper/engine/engine.h"', True),
+        ("kuiper/report/result_json.cpp", '"kuiper/command_line/exit_code.h"', False),
         ("kuiper/command_line/args.cpp", '"kuiper/engine/engine.h"', False),
         ("kuiper/terminal/line_editor.cpp", '"kuiper/command_line/signals.h"', True),
         ("kuiper/terminal/line_editor.cpp", '"kuiper/command_line/args.h"', False),

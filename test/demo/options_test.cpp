@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "demo/answer.h"
 #include "demo/program.h"
 #include "kuiper/chat/chat_response.h"
 #include "kuiper/command_line/exit_code.h"
@@ -153,6 +154,19 @@ TEST(ExitCode, FollowsTheKindOfError) {
   EXPECT_EQ(ExitCodeOf(StatusCode::kUnavailable), 8);
   EXPECT_STREQ(ErrorName(StatusCode::kContextExceeded), "context_length_exceeded");
   EXPECT_EQ(FlagName("num_blocks"), "--num-blocks");
+}
+
+TEST(ExitCode, OfAnAnswer) {
+  AnswerResult result;
+  EXPECT_EQ(ExitCodeOf(result), 0);
+  result.completion.finish = FinishReason::kInterrupt;
+  EXPECT_EQ(ExitCodeOf(result), 130);
+  result.completion.finish = FinishReason::kContext;
+  result.completion.tokens = {1};
+  result.status = Status(StatusCode::kResourceExhausted, "KV cache is full");
+  EXPECT_EQ(ExitCodeOf(result), 0);
+  result.completion.tokens.clear();
+  EXPECT_EQ(ExitCodeOf(result), 7);
 }
 
 TEST(ModelName, IsTheLastPartOfThePath) {

@@ -1,21 +1,19 @@
-#include "demo/result_json.h"
+#include "kuiper/report/result_json.h"
 
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "demo/report.h"
 #include "kuiper/base/hash.h"
 #include "kuiper/chat/chat_response.h"
-#include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/token_stream.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json UsageJson(const Result& result) {
+Json UsageJson(const AnswerResult& result) {
   const Completion& c = result.completion;
   Json usage = {{"prompt_tokens", c.prompt_tokens},
                 {"cached_tokens", c.cached_tokens},
@@ -35,7 +33,7 @@ double Rounded(double value) {
   return std::round(value * 1000) / 1000;
 }
 
-Json TimingJson(const Result& result) {
+Json TimingJson(const AnswerResult& result) {
   const Completion& c = result.completion;
   return {{"load_ms", Rounded(result.load_ms)},
           {"ttft_ms", Rounded(c.queue_ms + c.prefill_ms)},
@@ -46,7 +44,7 @@ Json TimingJson(const Result& result) {
           {"decode_gbps", Rounded(result.decode_gbps())}};
 }
 
-Json KvJson(const Result& result) {
+Json KvJson(const AnswerResult& result) {
   const KvStats kv = result.kv.value_or(KvStats());
   const char* layout = kv.paged ? "paged" : "contiguous";
   return {{"layout", result.kv.has_value() ? Json(layout) : Json()},
@@ -87,7 +85,7 @@ Json LogprobsJson(const Completion& c, const Tokenizer* tokenizer) {
 }
 
 // One element of `choices`: what differs between the answers to a prompt.
-Json ChoiceJson(const Result& result, int index, const Tokenizer* tokenizer) {
+Json ChoiceJson(const AnswerResult& result, int index, const Tokenizer* tokenizer) {
   const Completion& c = index == 0 ? result.completion : result.more.at(index - 1);
   Json choice = {
       {"index", index},
@@ -102,11 +100,11 @@ Json ChoiceJson(const Result& result, int index, const Tokenizer* tokenizer) {
   return choice;
 }
 
-const char* FinishName(const Result& result) {
+const char* FinishName(const AnswerResult& result) {
   return result.ok() ? FinishReasonName(result.completion.finish) : "error";
 }
 
-Json Begin(const Result& result, const std::string& type) {
+Json Begin(const AnswerResult& result, const std::string& type) {
   Json json;
   if (!type.empty()) json["type"] = type;
   json["version"] = 1;
@@ -114,7 +112,7 @@ Json Begin(const Result& result, const std::string& type) {
   return json;
 }
 
-void AddNumbers(const Result& result, Json* json) {
+void AddNumbers(const AnswerResult& result, Json* json) {
   (*json)["finish_reason"] = FinishName(result);
   (*json)["usage"] = UsageJson(result);
   (*json)["token_ids_fnv1a64"] = TokenHash(result.completion.tokens);
@@ -158,10 +156,10 @@ Json PicturesJson(const std::vector<PictureFacts>& pictures) {
   return list;
 }
 
-Json ErrorObject(const Status& status) {
+Json ErrorObject(const Status& status, Speller spell) {
   if (status.ok()) return nullptr;
-  Json error = {{"code", ErrorName(status.code())}, {"message", status.message(FlagName)}};
-  if (!status.hint().empty()) error["hint"] = status.hint(FlagName);
+  Json error = {{"code", ErrorName(status.code())}, {"message", status.message(spell)}};
+  if (!status.hint().empty()) error["hint"] = status.hint(spell);
   return error;
 }
 
@@ -173,7 +171,8 @@ std::string RanJson(const RunFacts& ran) {
   return DumpJson(RanObject(ran));
 }
 
-std::string ResultJson(const Result& result, const std::string& type, const Tokenizer* tokenizer) {
+std::string ResultJson(const AnswerResult& result, const std::string& type,
+                       const Tokenizer* tokenizer, Speller spell) {
   Json json = Begin(result, type);
   json["text"] = result.completion.text;
   json["reasoning"] = result.completion.reasoning;
@@ -187,22 +186,23 @@ std::string ResultJson(const Result& result, const std::string& type, const Toke
       choices.push_back(ChoiceJson(result, i, tokenizer));
     }
   }
-  json["error"] = ErrorObject(result.status);
+  json["error"] = ErrorObject(result.status, spell);
   return DumpJson(json);
 }
 
-std::string ErrorJson(const Status& status, const std::string& model, const std::string& type) {
-  Result result;
+std::string ErrorJson(const Status& status, const std::string& model, const std::string& type,
+                      Speller spell) {
+  AnswerResult result;
   result.status = status;
   result.model = model;
-  return ResultJson(result, type, nullptr);
+  return ResultJson(result, type, nullptr, spell);
 }
 
-std::string StatsJson(const Result& result) {
+std::string StatsJson(const AnswerResult& result, Speller spell) {
   Json json = Begin(result, "");
   AddNumbers(result, &json);
-  json["error"] = ErrorObject(result.status);
+  json["error"] = ErrorObject(result.status, spell);
   return DumpJson(json);
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

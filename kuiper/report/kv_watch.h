@@ -1,31 +1,36 @@
-// Who watches a paged KV cache in a run: the files of --trace-kv and --dump-block-table, the lines
-// of -v, and the page map that /paged shows. What happens to pages is the engine's business
+// Who watches a paged KV cache in a run: a file of its events, a file of the block tables of
+// answers, lines for people, and a map of its pages. What happens to pages is the engine's business
 // (kuiper/kv/kv_event.h).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "demo/console.h"
-#include "demo/options.h"
 #include "kuiper/base/output_file.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/kv/page_map.h"
 
-namespace kuiper::demo {
+namespace kuiper {
+
+struct KvWatchSettings {
+  std::string trace_file, tables_file;                   // "": none
+  std::function<void(const std::string& line)> on_line;  // empty: nobody reads lines
+  bool wants_map = false;
+};
 
 class KvWatch {
  public:
   // Opens the files; status() says which one cannot be written.
-  KvWatch(const Options& options, Console& console);
+  explicit KvWatch(KvWatchSettings settings);
 
   // Empty where nobody watches.
   KvObserver observer();
   // Before the first request.
   void Begin(const KvStats& kv);
-  // Writes the line of -v that may still grow.
+  // Writes the line that may still grow.
   void Flush() { lines_.Flush(); }
   // Where the keys and values of an answer lay at its end; nothing for one without tokens. `name`:
   // of the request in its file.
@@ -34,7 +39,7 @@ class KvWatch {
   // At the end of the run, when the engine is gone.
   Status Close();
   Status status() const { return trace_.status().ok() ? tables_.status() : trace_.status(); }
-  const std::optional<PageMap>& map() const { return map_; }  // of a paged cache, in a chat
+  const std::optional<PageMap>& map() const { return map_; }  // of a paged cache, if it is wanted
 
  private:
   void Watch(const KvEvent& event);
@@ -46,4 +51,4 @@ class KvWatch {
   int page_size_ = 0;
 };
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

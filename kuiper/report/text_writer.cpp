@@ -1,10 +1,10 @@
-#include "demo/text_writer.h"
+#include "kuiper/report/text_writer.h"
 
 #include <nlohmann/json.hpp>
 
 #include "kuiper/base/terminal_text.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 constexpr char kOpen[] = "<think> ";
@@ -74,4 +74,4 @@ void TextWriter::Finish(const Completion& completion) {
   }
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

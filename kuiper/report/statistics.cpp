@@ -1,11 +1,12 @@
-#include "demo/report.h"
+#include "kuiper/report/statistics.h"
 
 #include <cinttypes>
 
 #include "kuiper/base/hash.h"
 #include "kuiper/base/text.h"
+#include "kuiper/report/number_text.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 constexpr double kMegabyte = 1 << 20;
@@ -18,17 +19,6 @@ std::string Kinds(size_t images, size_t videos) {
 }
 
 }  // namespace
-
-double PerSecond(double count, double milliseconds) {
-  return milliseconds > 0 ? count * 1000 / milliseconds : 0;
-}
-
-std::string HumanBytes(size_t count) {
-  const double bytes = static_cast<double>(count);
-  if (bytes >= 1024 * kMegabyte) return Format("%.2f GB", bytes / (1024 * kMegabyte));
-  if (bytes >= kMegabyte) return Format("%.0f MB", bytes / kMegabyte);
-  return Format("%.0f KB", bytes / 1024);
-}
 
 std::vector<std::string> KvCacheLines(const Engine& engine) {
   const KvStats kv = engine.kv_stats();
@@ -59,7 +49,7 @@ int TokensInCache(const Completion& c) {
   return c.prompt_tokens + static_cast<int>(c.tokens.size()) - 1 - c.dropped_tokens;
 }
 
-std::string OutputLine(const Result& result) {
+std::string OutputLine(const AnswerResult& result) {
   const Completion& c = result.completion;
   const double gbps = result.decode_gbps();
   return Format(gbps >= 10 ? "Output: %d tokens, finish=%s, ids=%s, decode %.0f GB/s"
@@ -68,20 +58,7 @@ std::string OutputLine(const Result& result) {
                 TokenHash(c.tokens).c_str(), gbps);
 }
 
-std::string ProgressBar(int64_t done, int64_t total) {
-  constexpr int64_t kWidth = 24;
-  std::string bar(static_cast<size_t>(kWidth * done / total), '#');
-  bar.append(kWidth - bar.size(), '.');
-  return bar;
-}
-
-std::string TimeLeftText(double seconds) {
-  const long whole = static_cast<long>(seconds);
-  return whole < 3600 ? Format(", %ld:%02ld left", whole / 60, whole % 60)
-                      : Format(", %ld:%02ld:%02ld left", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-std::string ShortStatistics(const Result& result) {
+std::string ShortStatistics(const AnswerResult& result) {
   const Completion& c = result.completion;
   const int generated = static_cast<int>(c.tokens.size());
   const std::string of = c.cached_tokens > 0 ? " of " + std::to_string(c.prompt_tokens) : "";
@@ -90,7 +67,8 @@ std::string ShortStatistics(const Result& result) {
                 result.decode_tps(), c.prompt_tokens + generated);
 }
 
-std::vector<std::string> StatisticsLines(const Result& result, bool compact, bool prefix_cache) {
+std::vector<std::string> StatisticsLines(const AnswerResult& result, bool compact,
+                                         bool prefix_cache) {
   const Completion& c = result.completion;
   const int generated = static_cast<int>(c.tokens.size());
   const int computed = c.prompt_tokens - c.cached_tokens;
@@ -131,4 +109,4 @@ std::vector<std::string> StatisticsLines(const Result& result, bool compact, boo
   return lines;
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,14 +1,15 @@
-// The text of an answer on stdout in each output format, streamed or whole.
+// The text of an answer in each output format, streamed or whole.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <string_view>
 
-#include "demo/options.h"
 #include "kuiper/engine/request.h"
 
-namespace kuiper::demo {
+namespace kuiper {
+
+enum class OutputFormat { kText, kRaw, kJson, kJsonLines };
 
 struct TextStyle {
   OutputFormat format = OutputFormat::kText;
@@ -44,4 +45,4 @@ class TextWriter {
   bool closed_ = false;  // </think> was printed
 };
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

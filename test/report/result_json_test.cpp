@@ -1,19 +1,19 @@
-#include "demo/result_json.h"
+#include "kuiper/report/result_json.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "demo/report.h"
 #include "kuiper/base/hash.h"
+#include "kuiper/report/statistics.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 using nlohmann::json;
 
-Result Example() {
-  Result record;
+AnswerResult Example() {
+  AnswerResult record;
   record.model = std::string("m");
   record.load_ms = 5;
   record.weight_bytes_per_token = 2'000'000'000;
@@ -41,7 +41,7 @@ Result Example() {
 }
 
 TEST(ResultJson, HasTheFieldsOfTheContract) {
-  const std::string line = ResultJson(Example(), "", nullptr);
+  const std::string line = ResultJson(Example(), "", nullptr, BareName);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const json j = json::parse(line);
   EXPECT_FALSE(j.contains("type"));
@@ -72,7 +72,8 @@ TEST(ResultJson, OneObjectSaysWhatRan) {
       R"j("page_size":16,"attention":"flash2","steps_recorded":1,"steps_replayed":13,)j"
       R"j("steps_eager":2})j";
   EXPECT_EQ(RanJson(*Example().ran), ran);
-  for (const std::string& line : {ResultJson(Example(), "", nullptr), StatsJson(Example())}) {
+  for (const std::string& line :
+       {ResultJson(Example(), "", nullptr, BareName), StatsJson(Example(), BareName)}) {
     EXPECT_NE(line.find(",\"ran\":" + ran + ","), std::string::npos) << line;
   }
   RunFacts contiguous = *Example().ran;
@@ -83,21 +84,21 @@ TEST(ResultJson, OneObjectSaysWhatRan) {
 }
 
 TEST(ResultJson, FirstTokenBelongsToThePrefill) {
-  const json j = json::parse(ResultJson(Example(), "done", nullptr));
+  const json j = json::parse(ResultJson(Example(), "done", nullptr, BareName));
   EXPECT_EQ(j["type"], "done");
   EXPECT_NEAR(j["timing"]["decode_tps"], 10.0, 1e-9);
   EXPECT_NEAR(j["timing"]["decode_gbps"], 20.0, 1e-9);
 }
 
 TEST(ResultJson, SamplesAreChoicesAndTheFirstIsTheAnswer) {
-  Result record = Example();
-  EXPECT_FALSE(json::parse(ResultJson(record, "", nullptr)).contains("choices"));
+  AnswerResult record = Example();
+  EXPECT_FALSE(json::parse(ResultJson(record, "", nullptr, BareName)).contains("choices"));
   Completion second;
   second.tokens = {1, 2, 3};
   second.text = "other";
   second.finish = FinishReason::kStop;
   record.more = {second};
-  const json j = json::parse(ResultJson(record, "", nullptr));
+  const json j = json::parse(ResultJson(record, "", nullptr, BareName));
   ASSERT_EQ(j["choices"].size(), 2u);
   for (const char* key : {"text", "reasoning", "finish_reason", "token_ids_fnv1a64"}) {
     EXPECT_EQ(j["choices"][0][key], j[key]) << key;
@@ -112,7 +113,7 @@ TEST(ResultJson, SamplesAreChoicesAndTheFirstIsTheAnswer) {
 
 TEST(ResultJson, ErrorsKeepTheShape) {
   const Status status(StatusCode::kContextExceeded, "prompt is 9120 tokens", "shorten it");
-  const json j = json::parse(ErrorJson(status, "m", ""));
+  const json j = json::parse(ErrorJson(status, "m", "", BareName));
   EXPECT_EQ(j["finish_reason"], "error");
   EXPECT_EQ(j["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(j["error"]["message"], "prompt is 9120 tokens");
@@ -125,7 +126,7 @@ TEST(ResultJson, ErrorsKeepTheShape) {
 
 TEST(ResultJson, BadBytesDoNotBreakIt) {
   const json j =
-      json::parse(ErrorJson(Status(StatusCode::kModel, "no \xff\xfe here"), "m\xff", ""));
+      json::parse(ErrorJson(Status(StatusCode::kModel, "no \xff\xfe here"), "m\xff", "", BareName));
   EXPECT_EQ(j["error"]["message"], "no \xef\xbf\xbd\xef\xbf\xbd here");
 }
 
@@ -157,21 +158,26 @@ TEST(Statistics, LinesOfTheContract) {
             "[Prefill: 35 tokens, 152.3 tokens/s | Decode: 15 tokens, 10.0 tokens/s (ctx: 50)]");
 }
 
-TEST(Result, FullCacheIsAnErrorOnlyWithoutText) {
-  Result record = Example();
+TEST(AnswerResult, FullCacheIsAnErrorOnlyWithoutText) {
+  AnswerResult record = Example();
   record.status = Status(StatusCode::kResourceExhausted, "KV cache is full");
   record.completion.finish = FinishReason::kContext;
-  EXPECT_EQ(record.exit_code(), 0);
+  EXPECT_TRUE(record.ok());
   record.completion.tokens.clear();
-  EXPECT_EQ(record.exit_code(), 7);
+  EXPECT_FALSE(record.ok());
   record = Example();
   record.status = Status(StatusCode::kInternal, "NaN");
   record.completion.finish = FinishReason::kError;
-  EXPECT_EQ(record.exit_code(), 1);
-  record = Example();
-  record.completion.finish = FinishReason::kInterrupt;
-  EXPECT_EQ(record.exit_code(), 130);
+  EXPECT_FALSE(record.ok());
+}
+
+TEST(AnswerResult, IsInterruptedIfOneAnswerIs) {
+  AnswerResult record = Example();
+  EXPECT_FALSE(record.is_interrupted());
+  record.more.push_back(record.completion);
+  record.more[0].finish = FinishReason::kInterrupt;
+  EXPECT_TRUE(record.is_interrupted());
 }
 
 }  // namespace
-}  // namespace kuiper::demo
+}  // namespace kuiper

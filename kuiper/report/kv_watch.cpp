@@ -1,23 +1,21 @@
-#include "demo/kv_watch.h"
+#include "kuiper/report/kv_watch.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "demo/report.h"
-#include "demo/result_json.h"
+#include "kuiper/report/result_json.h"
+#include "kuiper/report/statistics.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 using Json = nlohmann::ordered_json;
 
-KvWatch::KvWatch(const Options& options, Console& console)
-    : trace_(options.engine.paged ? options.trace_file : ""),
-      tables_(options.engine.paged ? options.tables_file : ""),
-      is_verbose_(options.log_level == LogLevel::kDebug),
-      wants_map_(options.task == Task::kChat),
-      lines_([&console](const std::string& line) {
-        console.Line(LogLevel::kDebug, "KV cache: " + line);
-      }) {}
+KvWatch::KvWatch(KvWatchSettings settings)
+    : trace_(settings.trace_file),
+      tables_(settings.tables_file),
+      is_verbose_(settings.on_line != nullptr),
+      wants_map_(settings.wants_map),
+      lines_(std::move(settings.on_line)) {}
 
 KvObserver KvWatch::observer() {
   if (!trace_.is_open() && !is_verbose_ && !wants_map_) return {};
@@ -59,4 +57,4 @@ Status KvWatch::Close() {
   return status();
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,4 +1,4 @@
-// The result of kuiper eval: a table for people, an object for programs.
+// How well ways of running a model predict a text: a table for people, an object for programs.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/engine/evaluation.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 // A way of running a model, and how well it predicted the text.
 struct EvalRow {
@@ -23,7 +23,7 @@ struct EvalRow {
 
 struct EvalResult {
   std::string text_file = {};
-  int64_t num_tokens = 0;  // of the text, after --limit
+  int64_t num_tokens = 0;  // of the text
   int window = 0, stride = 0;
   bool interrupted = false;
   std::vector<EvalRow> rows = {};  // the first one is the reference
@@ -33,6 +33,6 @@ struct EvalResult {
 // Lines of at most 80 characters, but for the names of files and the flags as they were given.
 std::string EvalTable(const EvalResult& result);
 // One line without its newline; numbers that there are none of are null.
-std::string EvalJson(const EvalResult& result);
+std::string EvalJson(const EvalResult& result, Speller spell);
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,11 +1,11 @@
-#include "demo/eval_report.h"
+#include "kuiper/report/eval_report.h"
 
 #include <nlohmann/json.hpp>
 
-#include "demo/report.h"
-#include "demo/result_json.h"
+#include "kuiper/report/number_text.h"
+#include "kuiper/report/result_json.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -81,7 +81,7 @@ std::string EvalTable(const EvalResult& result) {
   return text;
 }
 
-std::string EvalJson(const EvalResult& result) {
+std::string EvalJson(const EvalResult& result, Speller spell) {
   Json json = {{"version", 1},
                {"text", result.text_file},
                {"tokens", result.num_tokens},
@@ -89,9 +89,9 @@ std::string EvalJson(const EvalResult& result) {
                {"stride", result.stride},
                {"interrupted", result.interrupted},
                {"configurations", Json::array()},
-               {"error", ErrorObject(result.error)}};
+               {"error", ErrorObject(result.error, spell)}};
   for (const EvalRow& row : result.rows) json["configurations"].push_back(RowJson(row));
   return DumpJson(json);
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,10 +1,10 @@
-#include "demo/text_writer.h"
+#include "kuiper/report/text_writer.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-namespace kuiper::demo {
+namespace kuiper {
 namespace {
 
 TokenEvent Event(const std::string& text, const std::string& reasoning = "") {
@@ -95,4 +95,4 @@ TEST(TextWriter, JsonPrintsNothingByItself) {
 }
 
 }  // namespace
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,0 +1,30 @@
+// Numbers as people read them: sizes, speeds, how far something is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace kuiper {
+
+// "1.50 GB", "512 MB", "12 KB".
+std::string HumanBytes(size_t count);
+
+// "######..................", of 24 characters; total above 0.
+std::string ProgressBar(int64_t done, int64_t total);
+// ", 1:05 left"
+std::string TimeLeftText(double seconds);
+
+// 0 in no time.
+double PerSecond(double count, double milliseconds);
+
+// snprintf for lines of up to 500 bytes.
+template <typename... Args>
+std::string Format(const char* format, Args... args) {
+  char text[512];
+  std::snprintf(text, sizeof(text), format, args...);
+  return text;
+}
+
+}  // namespace kuiper

@@ -1,0 +1,30 @@
+// Lines that scripts look for (docs/command_line.md): the KV cache at start-up and the statistics
+// of an answer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kuiper/engine/engine.h"
+#include "kuiper/report/answer_result.h"
+
+namespace kuiper {
+
+// "Paged Attention: enabled", "PagedKVCache: ...".
+std::vector<std::string> KvCacheLines(const Engine& engine);
+
+// Tokens of an answer and its prompt that have keys and values at its end.
+int TokensInCache(const Completion& completion);
+
+// The last line of the statistics: length, finish reason and hash of the ids of one answer.
+std::string OutputLine(const AnswerResult& result);
+
+// Speeds and lengths of one answer for people, in less than a row of a terminal; where some of the
+// prompt was reused, also how much.
+std::string ShortStatistics(const AnswerResult& result);
+
+// The statistics block, or its one-line form for streamed answers.
+std::vector<std::string> StatisticsLines(const AnswerResult& result, bool compact,
+                                         bool prefix_cache);
+
+}  // namespace kuiper
