@@ -12,29 +12,13 @@
 #include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/command_line/exit_code.h"
-#include "kuiper/io/npy.h"
+#include "kuiper/report/answer_files.h"
 #include "kuiper/report/result_json.h"
 #include "kuiper/report/statistics.h"
 #include "kuiper/terminal/raw_terminal.h"
 
 namespace kuiper::demo {
 namespace {
-
-Status WriteTokens(const std::string& path, const std::vector<int32_t>& tokens) {
-  std::ofstream file(path);
-  for (int32_t id : tokens) file << id << '\n';
-  return file.flush() ? OkStatus() : WriteFailed(path);
-}
-
-Status WriteLogits(const std::string& path, const Completion& completion, int vocab) {
-  const int64_t rows = static_cast<int64_t>(completion.logits.size()) / vocab;
-  NpyWriter writer;
-  KU_RETURN_IF_ERROR(writer.Open(path, rows, vocab));
-  for (int64_t row = 0; row < rows; ++row) {
-    KU_RETURN_IF_ERROR(writer.WriteRow(completion.logits.data() + row * vocab));
-  }
-  return writer.Close();
-}
 
 // A failure in the middle still shows what there is; an end before the first token is none.
 void ShowAnswers(const AnswerResult& result, TextWriter* writer) {

@@ -2,7 +2,6 @@
 // one-shot runs and chats, so that both keep the same contract.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,14 +1,14 @@
 #include "demo/attachments.h"
 
-#include "demo/answer.h"
-#include "demo/prompt_source.h"
 #include "kuiper/base/errors.h"
+#include "kuiper/io/text_input.h"
+#include "kuiper/report/answer_result.h"
 
 namespace kuiper::demo {
 
 StatusOr<std::string> Attachments::AddFile(const std::string& path) {
   if (path.empty()) return InvalidArgument("/read needs a file");
-  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, "file"));
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextInput(path, "file"));
   text_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
   return "read " + std::to_string(text.size()) + " bytes of " + path +
          ": they go in front of the next message";

@@ -1,18 +1,13 @@
 // --benchmark: prefill and decode speed for several prompt lengths, as CSV on stdout.
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "demo/tasks.h"
 #include "kuiper/command_line/exit_code.h"
-#include "kuiper/report/number_text.h"
+#include "kuiper/report/benchmark_csv.h"
 
 namespace kuiper::demo {
 namespace {
-
-constexpr char kHeader[] =
-    "model_name,input_tokens,output_tokens,prefill_time_ms,prefill_throughput_tps,decode_time_ms,"
-    "decode_throughput_tps,decode_latency_ms\n";
 
 // A text of exactly `count` tokens, the same in every run. The numbers keep a prefix cache from
 // finding one prompt in another.
@@ -27,21 +22,6 @@ std::vector<int32_t> SyntheticPrompt(const Tokenizer& tokenizer, int count, int 
   }
   ids.resize(count);
   return ids;
-}
-
-std::string CsvField(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string Row(const AnswerResult& result) {
-  const Completion& c = result.completion;
-  const int steps = std::max<int>(1, static_cast<int>(c.tokens.size()) - 1);
-  return CsvField(result.model) + Format(",%d,%zu,%.3f,%.3f,%.3f,%.3f,%.4f\n", c.prompt_tokens,
-                                         c.tokens.size(), c.prefill_ms, result.prefill_tps(),
-                                         c.decode_ms, result.decode_tps(), c.decode_ms / steps);
 }
 
 // The images and videos of the options, which stand in front of the text of each prompt.
@@ -87,7 +67,7 @@ StatusOr<int> RunBenchmark(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   Console& console = run.console;
   const int context = engine->config().max_context;
-  console.Answer(std::string("BENCHMARK_CSV_START\n") + kHeader);
+  console.Answer("BENCHMARK_CSV_START\n" + BenchmarkCsvHeader());
   int rows = 0;
   for (const int prompt_tokens : run.options.benchmark_prompts) {
     if (prompt_tokens >= context) {
@@ -105,7 +85,7 @@ StatusOr<int> RunBenchmark(ProgramRun& run) {
                           Measure(run, *engine, pictures, prompt_tokens, i));
       KU_RETURN_IF_ERROR(console.output_status());
       if (result.completion.finish == FinishReason::kInterrupt) return kExitInterrupted;
-      console.Answer(Row(result));
+      console.Answer(BenchmarkCsvRow(result));
       ++rows;
     }
   }

@@ -8,6 +8,7 @@
 #include "kuiper/base/trim.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
+#include "kuiper/io/text_input.h"
 #include "kuiper/io/utf8.h"
 #include "kuiper/report/statistics.h"
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +10,9 @@
 #include "demo/attachments.h"
 #include "demo/chat_input.h"
 #include "demo/chat_texts.h"
-#include "demo/session_file.h"
 #include "demo/tasks.h"
+#include "kuiper/chat/session_file.h"
+#include "kuiper/report/cache_text.h"
 
 namespace kuiper::demo {
 

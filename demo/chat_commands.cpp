@@ -1,12 +1,14 @@
 #include <utility>
 
 #include "demo/chat.h"
-#include "demo/prompt_source.h"
 #include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/base/trim.h"
+#include "kuiper/chat/conversation_file.h"
+#include "kuiper/chat/settings.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/io/utf8.h"
+#include "kuiper/report/cache_text.h"
 #include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
@@ -51,11 +53,11 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   } else if (name == "/stats") {
     console_.Reply(TotalsText(totals_));
   } else if (name == "/cache") {
-    console_.Reply(CacheText(engine_->kv_stats()));
+    console_.Reply(SpellParams(CacheText(engine_->kv_stats()), FlagName));
   } else if (name == "/paged") {
     const std::optional<PageMap>& map = run_.watch->map();
     if (map.has_value()) KU_RETURN_IF_ERROR(map->status());
-    console_.Reply(BlockTableText(engine_->kv_stats(), block_table_, map));
+    console_.Reply(SpellParams(BlockTableText(engine_->kv_stats(), block_table_, map), FlagName));
   } else if (name == "/multiline") {
     input_.StartMultiline();
   }

@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "demo/options.h"
 #include "kuiper/base/clock.h"

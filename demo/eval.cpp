@@ -11,6 +11,7 @@
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
 #include "kuiper/engine/evaluation.h"
+#include "kuiper/io/text_input.h"
 #include "kuiper/report/eval_report.h"
 #include "kuiper/report/number_text.h"
 
@@ -118,7 +119,7 @@ StatusOr<std::vector<ProgramRun>> OpenAll(ProgramRun& run, const std::string& te
 
 StatusOr<int> RunEval(ProgramRun& run) {
   const EvalOptions& eval = run.options.eval;
-  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(eval.text_file, "text file"));
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextInput(eval.text_file, "text file"));
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                       ReadTokens(run.options, text, *run.tokenizer));
   KU_ASSIGN_OR_RETURN(std::vector<ProgramRun> runs, OpenAll(run, text, ids));

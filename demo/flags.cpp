@@ -6,6 +6,7 @@
 #include "demo/serve_flags.h"
 #include "kuiper/chat/engine_choices.h"
 #include "kuiper/chat/parameters.h"
+#include "kuiper/chat/settings.h"
 #include "kuiper/command_line/exit_code.h"
 
 namespace kuiper::demo {

@@ -233,10 +233,6 @@ Options::Options() {
   image.max_pixels = kMaxPixels;
 }
 
-NamedValues OverflowNames(bool* drop_oldest) {
-  return OneOf(drop_oldest, {{"error", false}, {"drop-oldest", true}});
-}
-
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPrograms program) {
   Options options;
   const FlagTable table = FlagsOf(program, options);

@@ -167,9 +167,6 @@ struct Options {
   bool json() const { return format == OutputFormat::kJson || format == OutputFormat::kJsonLines; }
 };
 
-// The values of --overflow and of /set overflow.
-NamedValues OverflowNames(bool* drop_oldest);
-
 // Reads and checks the arguments. After --help and --version only `args` counts. kInvalidArgument,
 // kInput.
 StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments,

@@ -6,6 +6,7 @@
 #include "kuiper/base/clock.h"
 #include "kuiper/chat/conversation.h"
 #include "kuiper/command_line/exit_code.h"
+#include "kuiper/io/text_input.h"
 #include "kuiper/quant/quantize_model.h"
 #include "kuiper/report/number_text.h"
 
@@ -18,7 +19,7 @@ StatusOr<std::vector<int32_t>> ReadText(const Options& options) {
   if (!flags.activation_aware) return std::vector<int32_t>();
   std::string text = kCalibrationText;
   if (!flags.text_file.empty()) {
-    KU_ASSIGN_OR_RETURN(text, ReadTextFile(flags.text_file, "text file"));
+    KU_ASSIGN_OR_RETURN(text, ReadTextInput(flags.text_file, "text file"));
   }
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                       Engine::ReadTokenizer(options.engine));

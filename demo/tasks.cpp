@@ -7,9 +7,10 @@
 
 #include "demo/flags.h"
 #include "demo/prompt_source.h"
-#include "demo/session_file.h"
 #include "kuiper/base/clock.h"
 #include "kuiper/base/log.h"
+#include "kuiper/chat/conversation_file.h"
+#include "kuiper/chat/session_file.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
 #include "kuiper/report/number_text.h"

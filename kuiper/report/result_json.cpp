@@ -1,7 +1,6 @@
 #include "kuiper/report/result_json.h"
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "kuiper/base/hash.h"

@@ -1,4 +1,4 @@
-#include "demo/session_file.h"
+#include "kuiper/chat/session_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -7,11 +7,11 @@
 
 #include <cerrno>
 
-#include "demo/prompt_source.h"
 #include "kuiper/base/append_file.h"
 #include "kuiper/base/atomic_file.h"
+#include "kuiper/chat/conversation_file.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 StatusOr<std::unique_ptr<SessionFile>> SessionFile::Open(const std::string& path) {
   std::unique_ptr<SessionFile> file(new SessionFile(path));
@@ -43,7 +43,7 @@ Status SessionFile::Lock() {
     if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       Unlock();
       return Status(StatusCode::kInvalidArgument, path_ + " is in use by another process",
-                    "choose another --session");
+                    "choose another " + Param("session"));
     }
     // Whoever had the lock may have put another file in its place.
     is_ours_ = is_ours_ || !exists;
@@ -63,4 +63,4 @@ Status SessionFile::Save(const Conversation& conversation, const std::string& mo
   return Lock();
 }
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

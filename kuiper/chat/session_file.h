@@ -1,5 +1,5 @@
-// The file of --session: locked from the start of a run to its end, so that two runs do not take
-// turns away from each other.
+// The file of a conversation that runs continue: locked from the start of a run to its end, so that
+// two runs do not take turns away from each other.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 #include "kuiper/base/status.h"
 #include "kuiper/chat/conversation.h"
 
-namespace kuiper::demo {
+namespace kuiper {
 
 class SessionFile {
  public:
@@ -33,4 +33,4 @@ class SessionFile {
   bool is_ours_ = false;
 };
 
-}  // namespace kuiper::demo
+}  // namespace kuiper

@@ -1,0 +1,14 @@
+// The speed of prefill and decode as CSV.
+#pragma once
+
+#include <string>
+
+#include "kuiper/report/answer_result.h"
+
+namespace kuiper {
+
+// Lines with their newline.
+std::string BenchmarkCsvHeader();
+std::string BenchmarkCsvRow(const AnswerResult& result);
+
+}  // namespace kuiper
