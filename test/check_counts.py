@@ -31,7 +31,6 @@ EXCEPTIONS = {
     "files of the op Apply": (7, "two networks; kuiper/quant/scale_search.cpp measures errors of outputs with it"),
     "files of the op Attention": (7, "two networks; kuiper/ops/paged_attention.cpp offers it to other programs"),
     "files of the op QkNormRopeStore": (6, "two networks: the decoder and the vision tower"),
-    "lines of the class Engine": (410, "the public face of the library"),
     "files of the op FillRandom": (6, "kernels/cuda/dense_gemm.cu makes up the matrices it measures with"),
 }
 

@@ -131,6 +131,40 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
   return plan;
 }
 
+StatusOr<MemoryTable> MakePlanTable(const EngineConfig& config, const OpenedModel& model,
+                                    const Ops& ops) {
+  KU_ASSIGN_OR_RETURN(const WeightPlan weights, model.PlanWeights(WeightsOf(config)));
+  const MemoryRequest chosen = RequestOf(config, model.config, weights, ops);
+  MemoryTable table{.rows = {},
+                    .fits = PlanMemory(chosen).status(),
+                    .paged = config.paged,
+                    .page_size = chosen.kv.page_size,
+                    .max_context = config.max_context,
+                    .max_num_seqs = config.max_num_seqs,
+                    .model_limit = model.config.decoder.rope.max_position};
+  for (const KvFormat::Entry& entry : KvFormat::kTable) {
+    EngineConfig changed = config;
+    changed.kv_format = KvFormat{entry.kind};
+    const auto request_of = [&](int context) {
+      changed.max_context = context;
+      MemoryRequest request = RequestOf(changed, model.config, weights, ops);
+      request.available_bytes = chosen.available_bytes;  // whatever else the machine does meanwhile
+      return request;
+    };
+    const MemoryRequest request = request_of(config.max_context);
+    MemoryTable::Row row{.format = request.kv.format,
+                         .is_chosen = request.kv.format == chosen.kv.format,
+                         .kv_bytes_per_1k = 1024 * request.kv.token_bytes()};
+    const StatusOr<MemoryPlan> plan = CountMemory(request);
+    if (!plan.ok() && row.is_chosen) return plan.status();
+    if (!plan.ok()) continue;  // e.g. not one block in so few bytes
+    row.plan = *plan;
+    row.largest_context = LargestContext(table.model_limit, request_of);
+    table.rows.push_back(row);
+  }
+  return table;
+}
+
 MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan) {
   constexpr size_t kWorthCopying = size_t{64} << 20;
   const size_t without_kv = plan.total_bytes() - plan.kv_bytes;

@@ -29,6 +29,9 @@ MemoryRequest RequestOf(const EngineConfig& config, const ModelConfig& model,
 // The plan, and the KV cache of it.
 StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& model, const Ops& ops,
                               KvShape* kv);
+// The plans for each type of keys and values.
+StatusOr<MemoryTable> MakePlanTable(const EngineConfig& config, const OpenedModel& model,
+                                    const Ops& ops);
 // kAuto: weights are copied that are larger than caches, if the copy and the file's pages, which
 // the next program that loads them should find in memory, both have room.
 MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan);
