@@ -10,7 +10,6 @@
 #include "kuiper/command_line/signals.h"
 #include "kuiper/io/text_input.h"
 #include "kuiper/io/utf8.h"
-#include "kuiper/report/statistics.h"
 
 namespace kuiper::demo {
 

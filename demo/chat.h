@@ -13,6 +13,7 @@
 #include "demo/tasks.h"
 #include "kuiper/chat/session_file.h"
 #include "kuiper/report/cache_text.h"
+#include "kuiper/report/statistics.h"
 
 namespace kuiper::demo {
 

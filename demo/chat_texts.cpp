@@ -9,7 +9,6 @@
 #include "kuiper/base/text.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
-#include "kuiper/report/number_text.h"
 
 namespace kuiper::demo {
 namespace {
@@ -87,16 +86,6 @@ std::string ThinkingText(const TemplateOptions& chat) {
   return std::string("thinking: ") + (!chat.think.has_value() ? "auto (on)"
                                       : *chat.think           ? "on"
                                                               : "off");
-}
-
-std::string TotalsText(const ChatTotals& t) {
-  return Format(
-      "turns: %d\nprompt: %ld tokens, %ld reused, %.1f tokens/s\n"
-      "generated: %ld tokens, %.1f tokens/s",
-      t.turns, t.prompt_tokens, t.cached_tokens,
-      PerSecond(static_cast<double>(t.prompt_tokens - t.cached_tokens), t.prefill_ms),
-      t.generated_tokens,
-      PerSecond(static_cast<double>(t.generated_tokens - t.turns), t.decode_ms));
 }
 
 std::string CommandOf(const std::string& name) {

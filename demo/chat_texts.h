@@ -2,22 +2,12 @@
 // the terminal.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "kuiper/base/status.h"
 #include "kuiper/chat/conversation.h"
 
 namespace kuiper::demo {
-
-struct ChatTotals {
-  int turns = 0;
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
-  int64_t generated_tokens = 0;
-  double prefill_ms = 0;
-  double decode_ms = 0;
-};
 
 // The path that is meant by one typed in a chat: without the quotes that a terminal puts around
 // what is dropped on it, and "~/" is the home folder, as in a shell.
@@ -26,7 +16,6 @@ std::string TypedPath(const std::string& path);
 std::string ChatHelp();
 std::string SystemText(const Conversation& conversation);
 std::string ThinkingText(const TemplateOptions& chat);
-std::string TotalsText(const ChatTotals& totals);
 // The command that is meant: "/quit" for "/q" and "exit"; "" when there is none of this name.
 std::string CommandOf(const std::string& name);
 // kInvalidArgument: there is no such command, with the nearest one.

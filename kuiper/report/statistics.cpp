@@ -109,4 +109,14 @@ std::vector<std::string> StatisticsLines(const AnswerResult& result, bool compac
   return lines;
 }
 
+std::string TotalsText(const ChatTotals& t) {
+  return Format(
+      "turns: %d\nprompt: %ld tokens, %ld reused, %.1f tokens/s\n"
+      "generated: %ld tokens, %.1f tokens/s",
+      t.turns, t.prompt_tokens, t.cached_tokens,
+      PerSecond(static_cast<double>(t.prompt_tokens - t.cached_tokens), t.prefill_ms),
+      t.generated_tokens,
+      PerSecond(static_cast<double>(t.generated_tokens - t.turns), t.decode_ms));
+}
+
 }  // namespace kuiper

@@ -1,7 +1,8 @@
 // Lines that scripts look for (docs/command_line.md): the KV cache at start-up and the statistics
-// of an answer.
+// of an answer and of a chat.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,16 @@ std::string ShortStatistics(const AnswerResult& result);
 // The statistics block, or its one-line form for streamed answers.
 std::vector<std::string> StatisticsLines(const AnswerResult& result, bool compact,
                                          bool prefix_cache);
+
+// Of all answers of a chat.
+struct ChatTotals {
+  int turns = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;
+};
+std::string TotalsText(const ChatTotals& totals);
 
 }  // namespace kuiper
