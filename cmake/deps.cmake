@@ -19,7 +19,7 @@ kuiper_find(PkgConfig pkg-config)
 kuiper_find(Threads libc6-dev)
 kuiper_find(nlohmann_json nlohmann-json3-dev)
 kuiper_find(Boost libboost-dev)  # Asio and Beast, headers only: of the server alone
-kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of the programs alone
+kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of kuiper_command_line and the programs alone
 kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
 kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates

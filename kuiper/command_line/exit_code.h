@@ -19,7 +19,7 @@ enum ExitCode : int {
   kExitContext = 6,
   kExitMemory = 7,
   kExitDevice = 8,
-  kExitVerify = 9,        // --verify-paged found a difference
+  kExitVerify = 9,        // two runs that must be equal differ
   kExitInterrupted = 130  // what a shell reports for SIGINT; the process dies by the signal
 };
 

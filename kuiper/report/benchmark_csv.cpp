@@ -17,9 +17,8 @@ std::string CsvField(const std::string& text) {
 }  // namespace
 
 std::string BenchmarkCsvHeader() {
-  return "model_name,input_tokens,output_tokens,prefill_time_ms,prefill_throughput_tps,decode_time_"
-         "ms,"
-         "decode_throughput_tps,decode_latency_ms\n";
+  return "model_name,input_tokens,output_tokens,prefill_time_ms,prefill_throughput_tps,"
+         "decode_time_ms,decode_throughput_tps,decode_latency_ms\n";
 }
 
 std::string BenchmarkCsvRow(const AnswerResult& result) {

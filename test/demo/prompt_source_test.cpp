@@ -91,6 +91,17 @@ TEST(PromptSource, TheDefaultQuestionIsAboutThePicture) {
   EXPECT_EQ(input->media.size(), 1u);
 }
 
+// From there relative paths of pictures count.
+TEST(PromptSource, KnowsTheFolderOfTheMessages) {
+  TempFile file(R"([{"role":"user","content":[{"type":"image","image":"own.png"}]}])");
+  Options options;
+  options.messages_file = file.path();
+  const auto input = FromInput("", options);
+  ASSERT_TRUE(input.ok()) << input.status().message();
+  EXPECT_EQ(input->folder, "/tmp");
+  EXPECT_EQ(input->messages.messages[0].parts[0].text, "own.png");
+}
+
 TEST(PromptSource, ChatLeavesInputForItsTurns) {
   Options options;
   options.task = Task::kChat;

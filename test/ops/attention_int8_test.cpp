@@ -14,7 +14,7 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kRows = 8, kMaxElements = 256;
+constexpr int kRows = 8, kMaxElements = 512;
 
 struct alignas(64) Integers {
   int16_t rows[kMicroRows][kMaxElements];
@@ -42,7 +42,7 @@ Codes MakeCodes(std::mt19937& rng) {
   for (int r = 0; r < kRows; ++r) {
     for (int8_t& code : codes.rows[r]) code = r == 0 ? -128 : static_cast<int8_t>(rng());
   }
-  for (int i = 0; i < 256; ++i) codes.rows[1][i] = static_cast<int8_t>(i);
+  for (int i = 0; i < kMaxElements; ++i) codes.rows[1][i] = static_cast<int8_t>(i);
   return codes;
 }
 
@@ -59,7 +59,7 @@ TEST(AttentionInt8Test, ScoresAreExactSums) {
   const std::vector<const uint8_t*> rows = RowsOf(codes);
   for (const Int8Kernel* kernel : Int8Kernels()) {
     ASSERT_GE(kernel->dot_rows, 1);
-    for (const int k : {32, 64, 96, 128, kMaxElements}) {
+    for (const int k : {32, 64, 96, 128, 256, kMaxElements}) {
       for (int num_x = 1; num_x <= kernel->dot_rows; ++num_x) {
         std::vector<float> sums(num_x * kRows);
         DotArgs args;

@@ -268,5 +268,42 @@ TEST_P(AttentionTest, NaNInAKeyReachesLaterRowsOnly) {
   }
 }
 
+// Rows of equal elements, whose products are the largest there are: integers may not wrap.
+TEST_P(AttentionTest, KeysLikeTheQueryWinInTheLargestHeads) {
+  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "head sizes of the CPU";
+  constexpr int kLen = 40;
+  for (const int head_dim : {512, 1024}) {
+    const Shape shape{2, 1, head_dim};
+    for (AttentionKind kind : kKinds) {
+      const auto ops = Make(kind);
+      Cache cache(*ops, dtype(), shape, {{1, kLen, kLen}}, 64, 1);
+      // Even positions have keys like the query and values of 1, odd ones the opposite.
+      std::vector<float> rows;
+      std::vector<int32_t> slots;
+      for (int pos = 0; pos < kLen; ++pos) {
+        rows.insert(rows.end(), head_dim, pos % 2 == 0 ? 1.0f : -1.0f);
+        slots.push_back(cache.page(0, 0) * 64 + pos);
+      }
+      const Matrix kv(*ops, DType::kF32, kLen, head_dim, rows);
+      const Array<int32_t> device_slots(*ops, slots);
+      ops->Run(StoreKvArgs{
+          .kv = cache.view(), .k = kv.tensor(), .v = kv.tensor(), .slots = device_slots.tensor()});
+      for (const int q_len : {1, kLen}) {
+        const Matrix q(*ops, DType::kF32, q_len, shape.q_width(),
+                       std::vector<float>(q_len * shape.q_width(), 1.0f));
+        const Matrix out(*ops, DType::kF32, q_len, shape.q_width());
+        const Array<int32_t> cu_q(*ops, {0, q_len}), lens(*ops, {kLen});
+        const AttnMeta meta{cu_q.tensor(), lens.tensor(), 1, q_len, kLen};
+        ops->Run(AttentionArgs{.out = out.tensor(),
+                               .q = q.tensor(),
+                               .kv = cache.view(),
+                               .meta = meta,
+                               .scale = 1.0f / 32});
+        for (const float x : out.Get()) ASSERT_NEAR(x, 1.0f, 1e-2) << head_dim << ", " << q_len;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kuiper::test

@@ -8,10 +8,10 @@
 //
 // Bits: a score is a sum of one fold block of linear_kernel.h, with the scaled query as
 // activations, an output is summed along the key positions in ascending order (BF16 and FP8: in
-// pairs of rounded weights, see attention_pairs.h; INT8: in exact sums of tiles, see
-// attention_int8.h), tiles start at absolute position 0, and nothing beyond a row's own length
-// enters it. The scale of a key multiplies its finished score, that of a value its weight, before
-// the products with its elements. So a row's result does not depend on the block, chunk, page or
+// pairs of rounded weights, see attention_pairs.h), tiles start at absolute position 0, and nothing
+// beyond a row's own length enters it. The scale of a key multiplies its finished score, that of a
+// value its weight, before the products with its elements. Over INT8 both products are exact sums
+// of integers, see attention_int8.h. So a row's result does not depend on the block, chunk, page or
 // batch it is computed in.
 //
 // Cascade (AttnMeta::shared_lens): an item can also be the rows of several sequences that begin
@@ -59,6 +59,7 @@ void LoadQueries(const AttentionArgs& args, const AttentionCall& call, const Att
   const int head_dim = call.head_dim;
   const VF scale = hn::Set(DF(), args.scale);
   const bool as_integers = args.kv.format.element_type() == DType::kI8;
+  const auto largest = static_cast<float>(MaxQueryInteger(head_dim));
   float scaled[kMaxHeadDim];
   VisitFloat(args.q.dtype, [&](auto zero) HWY_ATTR {
     for (int r = 0; r < item.num_rows(); ++r) {
@@ -67,7 +68,7 @@ void LoadQueries(const AttentionArgs& args, const AttentionCall& call, const Att
       float* const row = s.q + r * s.dim;
       if (as_integers) {
         auto* integers = reinterpret_cast<int16_t*>(row);
-        s.q_factors[r] = StoreCodes(scaled, head_dim, kMaxInt16, integers);
+        s.q_factors[r] = StoreCodes(scaled, head_dim, largest, integers);
         std::fill(integers + head_dim, integers + s.dim, int16_t{0});
       } else {
         call.dots.convert(scaled, head_dim, reinterpret_cast<uint8_t*>(row));
@@ -240,6 +241,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   const AttentionKind kind = resources.attention;
   const AttnMeta& meta = args.meta;
   const int head_dim = args.kv.head_dim(), max_context = resources.limits.max_context;
+  static_assert(int64_t{128} * kMaxHeadDim * MaxQueryInteger(kMaxHeadDim) <= INT32_MAX);
   KU_CHECK(head_dim <= kMaxHeadDim, "head_dim is too large");
   KU_CHECK(meta.max_kv_len <= max_context, "more than was reserved");
   const int num_heads = static_cast<int>(args.q.shape[1]) / head_dim;

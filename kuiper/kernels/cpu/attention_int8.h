@@ -4,12 +4,14 @@
 // attention_avx512bf16.cpp has the instruction that multiplies and adds pairs.
 //
 // Numeric contract, identical for every set: a row of scaled queries becomes integers with one
-// factor (common/int8_row.h, the largest magnitude is 32767), its score with a key is the exact
-// sum, rounded once to FP32, times the product of the key's scale and that factor. The softmax
-// weights of a row in one tile of keys, times the scales of the values, become integers in the same
-// way with a factor of their own; the exact sum over the tile, rounded once to FP32, times the
-// factor, is added to the output, with a fused multiply-add where there is one. The order of an
-// exact sum does not matter, and a key that a row does not see has the weight 0.
+// factor (CodeScaleOf in common/int8_row.h: the largest magnitude becomes 32767, rows below 2^-100
+// become 0), its score with a key is the exact sum, rounded once to FP32, times the product of the
+// key's scale and that factor. The softmax weights of a row in one tile of keys, times the scales
+// of the values, become integers in the same way with a factor of their own; the exact sum over the
+// tile, rounded once to FP32, times the factor, is added to the output, with a fused multiply-add
+// where there is one. The order of an exact sum does not matter, and a key that a row does not see
+// has the weight 0. Subnormal FP32 operands and results count as zero. Heads of more than 512
+// elements have queries of 15 bits, so that sums fit 32 bits.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,11 @@
 
 namespace kuiper::cpu {
 
-constexpr float kMaxInt16 = 32767.0f;
+constexpr int kMaxInteger = 32767;  // of a weight
+constexpr int MaxQueryInteger(int head_dim) {
+  return head_dim <= 512 ? kMaxInteger : kMaxInteger / 2;
+}
+static_assert(int64_t{128} * 512 * MaxQueryInteger(512) <= INT32_MAX);
 
 struct Int8Kernel {
   // [m]: the products, in FP32, of m rows of x with rows of codes. x has integers of 16 bits, k is
@@ -33,7 +39,7 @@ struct Int8Kernel {
   void (*pack)(const int8_t* even, const int8_t* odd, int64_t cols, uint32_t* pairs) = nullptr;
 };
 
-// attention_avx512bf16.cpp: that of vpdpwssd; null where the machine has none.
+// attention_avx512bf16.cpp: that of vpdpwssd; null where HasAvx512Bf16() is false.
 const Int8Kernel* Avx512Int8Kernel();
 
 // Those that this machine can run, of every instruction set.

@@ -248,7 +248,8 @@ struct AttentionScratch {
   float* q_tiles;    // [rows, dim]: OuterArgs::x of groups of rows
   float* keys;       // [kTile, dim / 2]: BF16, or padded codes
   float* panels;  // [kTile, dim] and the space between lanes: OuterArgs::panel, or pairs of codes
-  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 [kTile, dim / 2]
+  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 or padded
+                  // codes [kTile, dim / 2]
   float* sum;     // [rows, 16] running lanes of the softmax denominator
   float* max;     // [rows]
   float* scores;  // [kMicroRows, score_stride]: of a group of rows

@@ -18,7 +18,7 @@ namespace kuiper::cpu {
 
 // c[r][n] += sum over pairs k in [begin, end) of a[r][k] . b[k][n].
 struct PairProduct {
-  const float* a;    // [rows] as PairKernel::narrow left them
+  const float* a;    // [rows] as PairKernel::narrow left them, or words of two integers
   int64_t a_stride;  // floats
   int begin, end;
   int64_t cols;  // a multiple of kPairColumns

@@ -2,6 +2,7 @@
 // Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "hwy/highway.h"
 // After highway.h.
@@ -164,7 +165,8 @@ void ScorePanels(const RowGroup& g) {
 
 // The same of codes.
 void ScoreColumns(const RowGroup& g) {
-  static constexpr float kOnes[kMicroRows] = {1, 1, 1, 1, 1, 1};
+  static constexpr float kOnes[] = {1, 1, 1, 1, 1, 1};
+  static_assert(std::size(kOnes) == kMicroRows);
   const int begin = g.keys[0].begin / kPairColumns * kPairColumns;
   const int64_t columns = RoundUp(g.keys[g.rows - 1].end, kPairColumns) - begin;
   if (columns <= 0) return;
@@ -235,7 +237,8 @@ HWY_INLINE float RoundWeights(float* weights, KeyRange seen, KeyRange all) {
     std::fill(integers + first, integers + last, int16_t{0});
     return 0.0f;
   }
-  const float factor = StoreCodes(weights + begin, end - begin, kMaxInt16, integers + begin);
+  const float factor =
+      StoreCodes(weights + begin, end - begin, static_cast<float>(kMaxInteger), integers + begin);
   if (first < begin) std::fill(integers + first, integers + begin, int16_t{0});
   if (end < last) std::fill(integers + end, integers + last, int16_t{0});
   return factor;
@@ -295,7 +298,8 @@ void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
   });
 }
 
-// Few rows read eight bits as they lie, where the kernels can: many rows share what is copied.
+// Rows of INT8 are read as they lie, unless they need padding. Few rows read FP8 so, where the
+// kernels can: many rows share what is widened.
 template <class Row>
 void ChooseProducts(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
                     Tile<Row>* tile) {

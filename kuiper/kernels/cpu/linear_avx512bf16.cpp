@@ -124,7 +124,7 @@ HWY_NOINLINE void CodeDots(const DotArgs& a) {
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] =
         Bf16Model::Zero();
     for (int k = 0; k < a.k; k += kStep) {
-      if (a.next != nullptr) a.next->Fetch(NR + 1);  // scales have lines, too
+      if (a.next != nullptr) a.next->Fetch(NR);
       if (a.k - k > Bf16Model::kChunk) {
         AccumulateCodes<T, MR, 2>(a, rows, k, acc);
       } else {

@@ -272,14 +272,6 @@ template <typename T>
 HWY_INLINE VF LoadPartial(DF d, KvRow<T> row, int count) {
   return LoadPartial(d, row.data, count);
 }
-template <typename T>
-HWY_INLINE float LoadElement(KvRow<T> row, int i) {
-  return ToFloat(row.data[i]) * (1.0f / kElementScale<T>);
-}
-HWY_INLINE float LoadElement(KvRow<int8_t> row, int i) {
-  return static_cast<float>(row.data[i]);
-}
-
 // out[i] = f(load(i)...) for i in [0, n): `load` is called with a function that loads any pointer
 // or row at the current place, so that full and partial vectors share their arithmetic.
 template <typename T, class F>
@@ -360,7 +352,8 @@ HWY_INLINE VF ExpF32(DF d, VF x) {
   p = hn::MulAdd(p, r, set(1.0f));
   const VF y =
       hn::BitCast(d, hn::Add(hn::BitCast(du, p), hn::ShiftLeft<23>(hn::BitCast(du, shifted))));
-  return hn::IfThenZeroElse(hn::Lt(x, set(-87.0f)), y);
+  // What a NaN has in its lower bits would reach the exponent.
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(hn::Lt(x, set(-87.0f)), y));
 }
 
 // Sum of 16 lanes, halves folded: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
