@@ -1,11 +1,6 @@
 #include "kuiper/report/number_text.h"
 
 namespace kuiper {
-namespace {
-
-constexpr double kMegabyte = 1 << 20;
-
-}  // namespace
 
 double PerSecond(double count, double milliseconds) {
   return milliseconds > 0 ? count * 1000 / milliseconds : 0;

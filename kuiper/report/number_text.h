@@ -8,6 +8,8 @@
 
 namespace kuiper {
 
+constexpr double kMegabyte = 1 << 20;
+
 // "1.50 GB", "512 MB", "12 KB".
 std::string HumanBytes(size_t count);
 

@@ -9,8 +9,6 @@
 namespace kuiper {
 namespace {
 
-constexpr double kMegabyte = 1 << 20;
-
 // "Images: 2", "Videos: 1" or "Images: 2, videos: 1".
 std::string Kinds(size_t images, size_t videos) {
   std::string of_images = images > 0 ? "Images: " + std::to_string(images) : "";

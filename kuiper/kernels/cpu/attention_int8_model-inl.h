@@ -147,7 +147,7 @@ struct Int8Model : Int8Factors {
  private:
 #if HWY_TARGET != HWY_SCALAR
   template <class D>
-  static HWY_INLINE hn::Vec<hn::Full128<int32_t>> SumOfBlocks(D d, hn::Vec<D> v) {
+  static HWY_INLINE hn::Vec<hn::Full128<int32_t>> SumOfBlocks([[maybe_unused]] D d, hn::Vec<D> v) {
     if constexpr (hn::MaxLanes(D()) == 4) {
       return v;
     } else {
