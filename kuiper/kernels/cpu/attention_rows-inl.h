@@ -143,7 +143,7 @@ HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
 }
 
 // The scores of packed keys.
-void ScorePanels(const RowGroup& g) {
+inline void ScorePanels(const RowGroup& g) {
   const LinearKernel& kernel = g.call.dots;
   const int head_dim = g.call.head_dim, words = static_cast<int>(kernel.Words(head_dim));
   const int width = kernel.outer_columns, end = g.keys[g.rows - 1].end;
@@ -164,7 +164,7 @@ void ScorePanels(const RowGroup& g) {
 }
 
 // The same of codes.
-void ScoreColumns(const RowGroup& g) {
+inline void ScoreColumns(const RowGroup& g) {
   static constexpr float kOnes[] = {1, 1, 1, 1, 1, 1};
   static_assert(std::size(kOnes) == kMicroRows);
   const int begin = g.keys[0].begin / kPairColumns * kPairColumns;
@@ -286,8 +286,8 @@ HWY_INLINE void AddTile(const RowGroup& g, const Tile<Row>& loaded) {
 }
 
 // The queries of an item as tiles of outer products.
-void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
-                   const AttentionScratch& s) {
+inline void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
+                          const AttentionScratch& s) {
   const size_t words = kernel.Words(head_dim), steps = words / kSumLanes;
   ForEachRowGroup(num_rows, [&](int first, int rows) {
     auto* to = reinterpret_cast<uint32_t*>(s.q_tiles + first * words);
