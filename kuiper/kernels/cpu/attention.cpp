@@ -72,6 +72,7 @@ void LoadQueries(const AttentionArgs& args, const AttentionCall& call, const Att
         std::fill(integers + head_dim, integers + s.dim, int16_t{0});
       } else {
         call.dots.convert(scaled, head_dim, reinterpret_cast<uint8_t*>(row));
+        s.q_factors[r] = 1.0f;
       }
     }
   });
@@ -157,7 +158,7 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
     LoadKeys(view, s, &loaded);
     ScoreTile(group(tile), loaded);
     for (int r = 0; r < item.num_rows(); ++r) {
-      loaded.ScaleByKeys(s.scores + r * s.score_stride + tile, loaded.keys, s.q_factors + r);
+      loaded.ScaleByKeys(s.scores + r * s.score_stride + tile, loaded.keys, s.q_factors[r]);
     }
   }
   for (int r = 0; r < item.num_rows(); ++r) {

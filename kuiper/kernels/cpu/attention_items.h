@@ -243,7 +243,7 @@ struct AttentionCall {
 struct AttentionScratch {
   float* q;          // [rows, dim], scaled and converted as LinearKernel::convert does, or integers
                      // of 16 bits
-  float* q_factors;  // [rows], of such
+  float* q_factors;  // [rows], of such; else 1
   float* acc;        // [rows, dim]
   float* q_tiles;    // [rows, dim]: OuterArgs::x of groups of rows
   float* keys;       // [kTile, dim / 2]: BF16, or padded codes

@@ -185,19 +185,12 @@ HWY_INLINE void AddAlibi(float* scores, KeyRange keys, float slope, int distance
   }
 }
 
-// scores[i] *= factors[i] for i in `keys`; columns beside them get garbage.
-HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors) {
-  const DF d;
-  for (int i = keys.begin / 16 * 16; i < keys.end; i += kLanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, scores + i), hn::LoadU(d, factors + i)), d, scores + i);
-  }
-}
-// The same with the product of both factors.
+// scores[i] *= factors[i] * factor for i in `keys`; columns beside them get garbage.
 HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors, float factor) {
   const DF d;
-  const VF both = hn::Set(d, factor);
+  const VF of_all = hn::Set(d, factor);
   for (int i = keys.begin / 16 * 16; i < keys.end; i += kLanes) {
-    const VF f = hn::Mul(hn::LoadU(d, factors + i), both);
+    const VF f = hn::Mul(hn::LoadU(d, factors + i), of_all);
     hn::StoreU(hn::Mul(hn::LoadU(d, scores + i), f), d, scores + i);
   }
 }

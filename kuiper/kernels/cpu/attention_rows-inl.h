@@ -216,7 +216,7 @@ HWY_INLINE void SoftmaxTile(const RowGroup& g, const AttentionItem& item, const 
   for (int r = 0; r < g.rows; ++r) {
     const int row = g.first + r;
     if (g.keys[r].empty()) continue;
-    loaded.ScaleByKeys(g.scores(r), g.keys[r], s.q_factors + row);
+    loaded.ScaleByKeys(g.scores(r), g.keys[r], s.q_factors[row]);
     AddBias(g.call, item, row, g.keys[r], tile, g.scores(r));
     padded[r] = PadScores(g.scores(r), g.keys[r]);
     RaiseMax(g.scores(r), padded[r], s.max + row, s.sum + row * 16, g.acc(r), s.dim);
@@ -231,12 +231,9 @@ HWY_INLINE void SoftmaxTile(const RowGroup& g, const AttentionItem& item, const 
 // row sees, and 0 for the others. Returns their factor.
 HWY_INLINE float RoundWeights(float* weights, KeyRange seen, KeyRange all) {
   auto* integers = reinterpret_cast<int16_t*>(weights);
-  const int begin = seen.begin / 16 * 16, end = static_cast<int>(RoundUp(seen.end, 16));
   const int first = all.begin / 2 * 2, last = static_cast<int>(RoundUp(all.end, 2));
-  if (seen.empty()) {
-    std::fill(integers + first, integers + last, int16_t{0});
-    return 0.0f;
-  }
+  const int begin = seen.empty() ? first : seen.begin / 16 * 16;
+  const int end = seen.empty() ? first : static_cast<int>(RoundUp(seen.end, 16));
   const float factor =
       StoreCodes(weights + begin, end - begin, static_cast<float>(kMaxInteger), integers + begin);
   if (first < begin) std::fill(integers + first, integers + begin, int16_t{0});

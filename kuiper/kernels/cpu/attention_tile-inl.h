@@ -104,17 +104,13 @@ struct Tile {
   float value_scales[Row::kIsScaled ? kTile : 1];
 
   // Scores of elements to scores of keys, and weights of values to weights of elements; `scores` is
-  // the tile's first column and `seen` a part of its keys. `q_factor` is that of integers.
-  HWY_INLINE void ScaleByKeys(float* scores, KeyRange seen, const float* q_factor) const {
-    if constexpr (kIsInt8<Row>) {
-      ScaleScores(scores, seen, key_scales, *q_factor);
-    } else if constexpr (Row::kIsScaled) {
-      ScaleScores(scores, seen, key_scales);
-    }
+  // the tile's first column and `seen` a part of its keys.
+  HWY_INLINE void ScaleByKeys(float* scores, KeyRange seen, float q_factor) const {
+    if constexpr (Row::kIsScaled) ScaleScores(scores, seen, key_scales, q_factor);
   }
   HWY_INLINE void ScaleByValues(float* weights, KeyRange seen) const {
     if constexpr (Row::kIsScaled) {
-      ScaleScores(weights, seen, value_scales);
+      ScaleScores(weights, seen, value_scales, 1.0f);
       // Of a pair a row may see one key; the other one's scale need not be finite.
       std::fill(weights + seen.begin / 16 * 16, weights + seen.begin, 0.0f);
       std::fill(weights + seen.end, weights + RoundUp(seen.end, 16), 0.0f);
