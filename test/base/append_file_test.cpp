@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "test/temp_dir.h"
+
 // What the system does to writes, for one file after the other. The calls of the whole test program
 // come here instead of the C library; without faults they are passed on.
 namespace {
@@ -53,11 +55,7 @@ namespace {
 
 class AppendFileTest : public testing::Test {
  protected:
-  AppendFileTest() { std::filesystem::create_directory(dir_); }
-  ~AppendFileTest() override {
-    g_faults = nullptr;
-    std::filesystem::remove_all(dir_);
-  }
+  ~AppendFileTest() override { g_faults = nullptr; }
 
   std::unique_ptr<AppendFile> Open() {
     auto output = AppendFile::Open(path_);
@@ -76,8 +74,8 @@ class AppendFileTest : public testing::Test {
     return text.str();
   }
 
-  const std::string dir_ = testing::TempDir() + "append_file_" + std::to_string(getpid());
-  const std::string path_ = dir_ + "/answers.jsonl";
+  const test::TempDir dir_;
+  const std::string path_ = dir_ / "answers.jsonl";
   Faults faults_;
 };
 
@@ -95,9 +93,9 @@ TEST_F(AppendFileTest, InterruptedAndShortWritesAreCompleted) {
 
 TEST(CheckWritable, LeavesEverythingAsItWas) {
   namespace fs = std::filesystem;
-  std::string dir = ::testing::TempDir() + "/kuiper_writable_XXXXXX";
-  ASSERT_NE(mkdtemp(dir.data()), nullptr);
-  const std::string file = dir + "/file", link = dir + "/link";
+  const test::TempDir folder;
+  const std::string& dir = folder.path();
+  const std::string file = folder / "file", link = folder / "link";
   EXPECT_TRUE(CheckWritable(file).ok());
   EXPECT_FALSE(fs::exists(file));
   std::ofstream(file) << "mine";
@@ -112,7 +110,6 @@ TEST(CheckWritable, LeavesEverythingAsItWas) {
   // A pipe that nobody reads: opening it would wait.
   ASSERT_EQ(mkfifo((dir + "/pipe").c_str(), 0600), 0);
   EXPECT_TRUE(CheckWritable(dir + "/pipe").ok());
-  fs::remove_all(dir);
 }
 
 TEST_F(AppendFileTest, FailedSyncIsAnError) {

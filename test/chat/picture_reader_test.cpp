@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "test/temp_dir.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -21,14 +22,10 @@ constexpr char kRedPng[] =
 class PictureReaderTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = fs::path(testing::TempDir()) / ("kuiper_pictures_" + name);
-    fs::create_directories(folder_);
     const auto processor = ImageProcessor::Create(VisionConfig(), {});
     ASSERT_TRUE(processor.ok());
     reader_.emplace(*processor, VisionTokens{1, 2, 3, 4});
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // A file of the project's pictures under another name.
   std::string Copy(const std::string& from, const std::string& to) const {
@@ -43,7 +40,8 @@ class PictureReaderTest : public testing::Test {
     return status.message();
   }
 
-  fs::path folder_;
+  const test::TempDir dir_;
+  const fs::path folder_ = dir_.path();
   std::optional<PictureReader> reader_;
 };
 

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "test/temp_dir.h"
 
 namespace kuiper {
 namespace {
@@ -13,8 +14,6 @@ using Args = std::vector<std::string>;
 // The arguments of a run whose file is --config.
 class ConfigFileTest : public testing::Test {
  protected:
-  ~ConfigFileTest() override { std::filesystem::remove(path_); }
-
   StatusOr<Args> Run(const std::string& text, const Args& more) {
     std::ofstream(path_) << text;
     Args arguments = {"--config", path_};
@@ -22,7 +21,8 @@ class ConfigFileTest : public testing::Test {
     return WithConfigFile(arguments, table_, "config");
   }
 
-  const std::string path_ = testing::TempDir() + "config_file_test.txt";
+  const test::TempDir dir_;
+  const std::string path_ = dir_ / "flags.txt";
   std::string config_;
   int port_ = 0;
   bool verbose_ = false;

@@ -4,7 +4,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "kuiper/io/token_stream.h"
 #include "kuiper/io/tokenizer.h"
 #include "test/io/io_test_util.h"
+#include "test/temp_dir.h"
 
 namespace kuiper {
 namespace {
@@ -19,9 +19,6 @@ namespace {
 class SpmTokenizerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // A folder per test: ctest runs several at a time.
-    dir_ = ::testing::TempDir() + "/spm_tokenizer_XXXXXX";
-    ASSERT_NE(mkdtemp(dir_.data()), nullptr);
     std::ofstream text(dir_ + "/text.txt");
     const char* who[] = {"The cat", "A small dog", "The old king", "My friend", "Une fée"};
     const char* what[] = {"sat on", "looked at", "ran from", "talked to", "painted"};
@@ -42,9 +39,9 @@ class SpmTokenizerTest : public ::testing::Test {
     tokenizer_ = test::LoadTokenizer(dir_);
     ASSERT_NE(tokenizer_, nullptr);
   }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
 
-  std::string dir_;
+  const test::TempDir folder_;
+  const std::string dir_ = folder_.path();
   sentencepiece::SentencePieceProcessor reference_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };

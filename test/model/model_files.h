@@ -1,13 +1,11 @@
-// Small model files for the tests of this folder: a scratch directory, a safetensors writer that
-// shares no code with the library, and reference data readers.
+// Small model files for the tests of this folder: a safetensors writer that shares no code with the
+// library, and reference data readers.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -16,29 +14,9 @@
 
 #include "kuiper/model/decoder.h"
 #include "kuiper/model/manifest.h"
+#include "test/temp_dir.h"
 
 namespace kuiper::test {
-
-// A directory that lives as long as the object.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = ::testing::TempDir() + "/kuiper_model_XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline void WriteFile(const std::string& path, const std::string& bytes) {
   std::ofstream out(path, std::ios::binary);

@@ -4,11 +4,12 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "test/temp_dir.h"
 
 namespace kuiper {
 namespace {
@@ -66,10 +67,10 @@ class Latecomer {
 
 // The engine goes on, and who follows sees in the numbers where something is missing.
 TEST(KvPublisher, WhatIsTooMuchAtATimeIsLostAndTheNumbersTell) {
-  const std::string path = testing::TempDir() + std::to_string(getpid());
+  const test::TempDir dir;
   KvPublisherSettings settings;
-  settings.endpoint = "ipc://" + path + ".events";
-  settings.replay_endpoint = "ipc://" + path + ".replay";
+  settings.endpoint = "ipc://" + (dir / "events");
+  settings.replay_endpoint = "ipc://" + (dir / "replay");
   settings.max_pending = 4;
   const auto publisher = StartKvPublisher(settings);
   ASSERT_TRUE(publisher.ok()) << publisher.status().message();
@@ -96,9 +97,6 @@ TEST(KvPublisher, WhatIsTooMuchAtATimeIsLostAndTheNumbersTell) {
     num_gaps += static_cast<int>(is_missing);
   }
   EXPECT_GT(num_gaps, 0) << "nothing was too much";
-  // libzmq leaves the sockets in the file system.
-  std::remove((path + ".events").c_str());
-  std::remove((path + ".replay").c_str());
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 #include "test/log_capture.h"
 #include "test/server/served_engine.h"
+#include "test/temp_dir.h"
 
 namespace kuiper {
 namespace {
@@ -26,10 +26,7 @@ class Manager {
     size_t size = offsetof(sockaddr_un, sun_path) + path.size();
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(size)), 0);
   }
-  ~Manager() {
-    close(fd_);
-    if (path_[0] == '/') std::filesystem::remove(path_);
-  }
+  ~Manager() { close(fd_); }
   // Lines that came since the start.
   std::vector<std::string> Lines() {
     char bytes[8192];
@@ -65,8 +62,8 @@ std::string AbstractName() {
 }
 
 TEST(Service, HearsThatTheServerIsReadyAndThatItEnds) {
-  for (const std::string& path :
-       {AbstractName(), testing::TempDir() + "notify-" + std::to_string(getpid())}) {
+  const test::TempDir dir;
+  for (const std::string& path : {AbstractName(), dir / "notify"}) {
     Manager manager(path);
     const ServerSettings settings = manager.settings();
     ServedEngine served({}, settings, false);

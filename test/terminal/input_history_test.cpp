@@ -2,23 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
+#include "test/temp_dir.h"
 
 namespace kuiper {
 namespace {
 
 class InputHistoryTest : public testing::Test {
  protected:
-  void SetUp() override {
-    dir_ = std::filesystem::temp_directory_path() / ("kuiper_history_" + std::to_string(getpid()));
-    std::filesystem::remove_all(dir_);
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-  std::string path() const { return (dir_ / "state/chat_history").string(); }
+  std::string path() const { return dir_ / "state/chat_history"; }
 
-  std::filesystem::path dir_;
+  const test::TempDir dir_;
 };
 
 TEST_F(InputHistoryTest, TheNextChatHasTheLines) {

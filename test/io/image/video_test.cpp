@@ -14,6 +14,7 @@
 #include "kuiper/io/image/frame_sampling.h"
 #include "kuiper/io/image/image_processor.h"
 #include "test/io/image/image_test_util.h"
+#include "test/temp_dir.h"
 
 namespace kuiper {
 namespace {
@@ -45,17 +46,9 @@ std::string FrameName(int number) {
   return std::string("f").append(std::to_string(number)).append(".bmp");
 }
 
-// A folder for frames, empty at first, gone at the end.
+// A folder for frames, empty at first.
 class FolderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = std::filesystem::path(::testing::TempDir()) / ("kuiper_video_" + name);
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directory(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   // A bitmap: what a test writes must not need the code under test.
   void Write(const std::string& name, int width, int height, int seed) {
     const auto little = [](uint64_t value, int bytes) {
@@ -79,7 +72,8 @@ class FolderTest : public ::testing::Test {
     return processor->FromVideo(folder_.string(), fps);
   }
 
-  std::filesystem::path folder_;
+  const test::TempDir dir_;
+  const std::filesystem::path folder_ = dir_.path();
 };
 
 TEST_F(FolderTest, FramesComeInTheOrderOfTheirNames) {

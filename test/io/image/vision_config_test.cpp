@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "test/temp_dir.h"
 #include "test/test_data.h"
 
 namespace kuiper {
@@ -13,17 +14,12 @@ namespace {
 
 class VisionConfigTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = std::filesystem::path(::testing::TempDir()) / ("kuiper_vision_" + name);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   StatusOr<VisionConfig> Read(const std::string& images) const {
     std::ofstream(folder_ / "preprocessor_config.json") << images;
     return ReadVisionConfig(folder_.string());
   }
-  std::filesystem::path folder_;
+  const test::TempDir dir_;
+  const std::filesystem::path folder_ = dir_.path();
 };
 
 TEST_F(VisionConfigTest, ReadsTheFilesOfQwen3Vl) {
