@@ -42,9 +42,22 @@ void MergeRepeatedKeys(JsonNode* object) {
   object->items.resize(kept);
 }
 
+}  // namespace
+
+// Where the parser is in a document.
+struct JsonPlace {
+  const char* const begin;
+  const char* const end;
+  const char* at = begin;    // what it reads next
+  const char* last = begin;  // what it read last
+  size_t num_read = 0;
+};
+
+namespace {
+
 // The bytes of a document without the spaces that indent its lines, which are half of a
 // tokenizer.json and which the parser takes one by one. No string goes over the end of a line, so
-// that this needs no parser.
+// that this needs no parser. Copies share one place; null is the end.
 class UnindentedBytes {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -53,31 +66,31 @@ class UnindentedBytes {
   using pointer = const char*;
   using reference = const char&;
 
-  UnindentedBytes(const char* at, const char* end) : at_(at), end_(end) {}
-  reference operator*() const { return *at_; }
+  explicit UnindentedBytes(JsonPlace* place) : place_(place) {}
+  reference operator*() const { return *place_->at; }
   UnindentedBytes& operator++() {
-    if (*at_++ == '\n') {
-      while (at_ != end_ && *at_ == ' ') ++at_;
+    ++place_->num_read;
+    place_->last = place_->at;
+    if (*place_->at++ == '\n') {
+      while (place_->at != place_->end && *place_->at == ' ') ++place_->at;
     }
     return *this;
   }
-  bool operator==(const UnindentedBytes& other) const { return at_ == other.at_; }
-  bool operator!=(const UnindentedBytes& other) const { return at_ != other.at_; }
-  const char* at() const { return at_; }
+  bool operator==(const UnindentedBytes& other) const { return AtEnd() == other.AtEnd(); }
+  bool operator!=(const UnindentedBytes& other) const { return !(*this == other); }
 
  private:
-  const char* at_;
-  const char* end_;
+  bool AtEnd() const { return place_ == nullptr || place_->at == place_->end; }
+
+  JsonPlace* place_;
 };
 
-// The byte of `text`, from 1 on, that is number `position` of those without indentation.
-size_t ByteOf(std::string_view text, size_t position) {
-  const char* end = text.data() + text.size();
-  UnindentedBytes byte(text.data(), end);
-  for (size_t i = 1; i < position && byte.at() != end; ++i) ++byte;
-  return byte.at() - text.data() + 1;
+// The byte, from 1 on, that the parser read as its number `position`: the last one, one before it,
+// or, as if there were one, that behind the end.
+size_t ByteOf(const JsonPlace& place, size_t position) {
+  if (position > place.num_read) return static_cast<size_t>(place.end - place.begin) + 1;
+  return static_cast<size_t>(place.last - place.begin) + 1 - (place.num_read - position);
 }
-
 }  // namespace
 
 const JsonNode* JsonNode::Find(std::string_view key) const {
@@ -103,7 +116,7 @@ std::optional<double> JsonNode::AsDouble() const {
 // Passes on the events of nlohmann's parser, which itself does not recurse.
 class JsonSax : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonSax(std::string_view text, JsonEvents* events) : text_(text), events_(*events) {}
+  JsonSax(const JsonPlace* place, JsonEvents* events) : place_(*place), events_(*events) {}
 
   bool null() override { return events_.Value({}); }
   bool boolean(bool value) override {
@@ -125,7 +138,7 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return --depth_, events_.EndArray(); }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    return events_.Fail("invalid JSON at byte " + std::to_string(ByteOf(text_, position)));
+    return events_.Fail("invalid JSON at byte " + std::to_string(ByteOf(place_, position)));
   }
 
  private:
@@ -137,17 +150,28 @@ class JsonSax : public nlohmann::json_sax<nlohmann::json> {
     return events_.Fail("nested deeper than " + std::to_string(JsonEvents::kMaxDepth));
   }
 
-  std::string_view text_;
+  const JsonPlace& place_;
   JsonEvents& events_;
   size_t depth_ = 0;
 };
 
 Status JsonEvents::Read(std::string_view text, StatusCode code, const std::string& name) {
-  const char* end = text.data() + text.size();
-  JsonSax sax(text, this);
-  if (nlohmann::json::sax_parse(UnindentedBytes(text.data(), end), UnindentedBytes(end, end), &sax))
-    return OkStatus();
+  JsonPlace place = {.begin = text.data(), .end = text.data() + text.size()};
+  place_ = &place;
+  JsonSax sax(&place, this);
+  const bool read =
+      nlohmann::json::sax_parse(UnindentedBytes(&place), UnindentedBytes(nullptr), &sax);
+  place_ = nullptr;
+  if (read) return OkStatus();
   return Status(code, name + ": " + error_);
+}
+
+std::string_view JsonEvents::Ahead() const {
+  return {place_->at, static_cast<size_t>(place_->end - place_->at)};
+}
+
+void JsonEvents::Skip(size_t num_bytes) {
+  place_->at += num_bytes;
 }
 
 bool JsonEvents::String(std::string text) {

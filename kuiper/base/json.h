@@ -38,6 +38,8 @@ struct JsonNode {
   std::optional<double> AsDouble() const;
 };
 
+struct JsonPlace;
+
 // Receives the values of a document in their order; here each is accepted and forgotten. An event
 // returns false to stop the reader, after Fail has said why.
 class JsonEvents {
@@ -64,9 +66,16 @@ class JsonEvents {
  protected:
   bool Fail(std::string message);
 
+  // Within String and Key: the document behind that string. A reader may take entries of it by
+  // itself and pass over them, as long as they end with a string that stands in the document as this
+  // one does: the parser goes on as if it had read that.
+  std::string_view Ahead() const;
+  void Skip(size_t num_bytes);
+
  private:
   friend class JsonSax;
   std::string error_;
+  JsonPlace* place_ = nullptr;  // while Read is under way
 };
 
 // Builds a tree. A reader that derives from it can take parts of the document before they reach the

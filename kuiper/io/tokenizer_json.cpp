@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kuiper/base/plain_json.h"
+
 namespace kuiper {
 namespace {
 
@@ -20,8 +22,10 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     return out_of_range ? Unsigned(kMaxTokenId + 1) : WrongType();
   }
   bool String(std::string text) override {
-    if (state_ == State::kMerges) return SpacedMerge(text);
-    if (state_ == State::kMergePair) return MergePart(std::move(text));
+    if (state_ == State::kMerges) return SpacedMerge(text) && TakePlain(&Reader::PlainSpacedMerge);
+    if (state_ == State::kMergePair) {
+      return MergePart(std::move(text)) && (num_parts_ < 2 || TakePlain(&Reader::PlainMergePair));
+    }
     return JsonTreeBuilder::String(std::move(text));
   }
   bool Unsigned(uint64_t number) override {
@@ -40,7 +44,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     if (IsTree()) return JsonTreeBuilder::Key(std::move(text));
     if (vocab_.size() == kMaxEntries) return TooMany("model.vocab");
     vocab_.push_back({std::move(text), 0});
-    return true;
+    return TakePlain(&Reader::PlainToken);
   }
   bool EndObject() override {
     if (IsTree()) return JsonTreeBuilder::EndObject();
@@ -72,6 +76,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
   TokenizerJson Take() { return {std::move(root()), std::move(vocab_), std::move(merges_)}; }
 
  private:
+  using Reader = TokenizerJsonReader;
   enum class State { kTree, kVocab, kMerges, kMergePair };
   static constexpr size_t kMaxEntries = kMaxTokenId + 1;
 
@@ -105,6 +110,42 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     if (merges_.size() == kMaxEntries) return TooMany("model.merges");
     merges_.Add(left, right);
     return true;
+  }
+  // Takes the plain entries that follow, all but the first of most documents.
+  bool TakePlain(bool (Reader::*take)(PlainJson*)) {
+    PlainJson taken(Ahead());
+    PlainJson next = taken;
+    while ((this->*take)(&next)) taken = next;
+    Skip(taken.num_taken());
+    return true;
+  }
+  // The id of the last token and the next token.
+  bool PlainToken(PlainJson* json) {
+    uint64_t id;
+    std::string_view token;
+    if (vocab_.size() == kMaxEntries || !json->Mark(':') || !json->Unsigned(&id) ||
+        !json->Mark(',') || !json->String(&token)) {
+      return false;
+    }
+    vocab_.back().id = static_cast<int64_t>(std::min(id, uint64_t{kMaxTokenId + 1}));
+    vocab_.push_back({std::string(token), 0});
+    return true;
+  }
+  bool PlainSpacedMerge(PlainJson* json) {
+    std::string_view merge;
+    if (merges_.size() == kMaxEntries || !json->Mark(',') || !json->String(&merge)) return false;
+    const size_t space = merge.find(' ');
+    if (space == std::string::npos || merge.find(' ', space + 1) != std::string::npos) return false;
+    return AddMerge(merge.substr(0, space), merge.substr(space + 1));
+  }
+  // The end of one pair and the next one but for its end.
+  bool PlainMergePair(PlainJson* json) {
+    std::string_view left, right;
+    if (merges_.size() == kMaxEntries || !json->Mark(']') || !json->Mark(',') || !json->Mark('[') ||
+        !json->String(&left) || !json->Mark(',') || !json->String(&right)) {
+      return false;
+    }
+    return AddMerge(left, right);
   }
   bool TooMany(const char* what) {
     return Fail(std::string(what) + ": more than " + std::to_string(kMaxEntries) + " entries");

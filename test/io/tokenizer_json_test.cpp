@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -57,6 +58,30 @@ TEST(TokenizerJson, MergesMayBeStringsOrPairs) {
   EXPECT_EQ(Make(parts)->Encode("abcabba"), (Ids{4, 3, 1, 0}));
   parts.merges = R"([["a","b"],["ab","c"]])";
   EXPECT_EQ(Make(parts)->Encode("abcabba"), (Ids{4, 3, 1, 0}));
+}
+
+// Escapes keep an entry from being read faster than the others, wherever it stands.
+TEST(TokenizerJson, EntriesWithEscapesStandAmongOthers) {
+  for (int form = 0; form < 1 << 6; ++form) {
+    const auto spelled = [&](int bit, const std::string& plain, const std::string& escaped) {
+      return (form >> bit & 1) != 0 ? escaped : plain;
+    };
+    Parts parts;
+    parts.vocab = "{" + spelled(0, "\"é\"", R"("\u00e9")") + ":0,\n  " +
+                  spelled(1, "\"b\"", R"("\u0062")") + " : 1 , " + R"("\"":2,"éb":3,)" +
+                  spelled(2, "\"éb€\"", R"("\u00e9b\u20ac")") + ":4,\"€\":5}";
+    const std::string left = spelled(3, "é", R"(\u00e9)"), b = spelled(4, "b", R"(\u0062)");
+    const std::string euro = spelled(5, "€", R"(\u20ac)");
+    for (const bool pairs : {false, true}) {
+      const std::string between = pairs ? R"(", ")" : " ", begin = pairs ? "[\"" : "\"",
+                        end = pairs ? "\"]" : "\"";
+      parts.merges = "[" + begin + left + between + b + end + " ,\n    " + begin + "éb" + between +
+                     euro + end + "]";
+      const auto tokenizer = Make(parts);
+      ASSERT_NE(tokenizer, nullptr) << parts.Json();
+      EXPECT_EQ(tokenizer->Encode("éb€éb\"b€é"), (Ids{4, 3, 2, 1, 5, 0})) << parts.Json();
+    }
+  }
 }
 
 TEST(TokenizerJson, LowerRankWinsThenTheLeftmost) {
@@ -258,6 +283,18 @@ TEST(TokenizerJson, TheLogSaysWhenPcre2KnowsTheLetters) {
                 SplitRegex::Engine() + "'s\n");
 }
 
+// The byte of the first error by the JSON library itself; 0 for a document without one.
+size_t FirstError(const std::string& json) {
+  try {
+    const auto ignored = nlohmann::json::parse(json);
+  } catch (const nlohmann::json::parse_error& error) {
+    return error.byte;
+  } catch (const nlohmann::json::out_of_range&) {  // a number beyond double
+    return json.size();
+  }
+  return 0;
+}
+
 TEST(TokenizerJson, DamagedFilesNeverCrash) {
   Parts parts;
   parts.added = R"([{"id":20,"content":"<s>","special":true}])";
@@ -265,10 +302,11 @@ TEST(TokenizerJson, DamagedFilesNeverCrash) {
   parts.pre_tokenizer = R"json({"type":"Split","behavior":"Isolated",
     "pattern":{"Regex":"\\p{L}+|\\s+(?!\\S)"}})json";
   const std::string json = parts.Json();
+  const std::string lines = nlohmann::ordered_json::parse(json).dump(1);
   std::mt19937 random(11);
-  int loaded = 0;
+  int loaded = 0, num_invalid = 0;
   for (int round = 0; round < 20000; ++round) {
-    std::string damaged = json;
+    std::string damaged = round % 2 == 0 ? json : lines;
     for (int i = 1 + random() % 3; i > 0; --i) {
       const size_t pos = random() % damaged.size();
       switch (random() % 3) {
@@ -283,11 +321,21 @@ TEST(TokenizerJson, DamagedFilesNeverCrash) {
       }
     }
     const auto tokenizer = Tokenizer::FromJson(damaged, "", "t.json");
+    const size_t error = FirstError(damaged);
+    const std::string begin = "t.json: invalid JSON at byte ";
+    if (tokenizer.ok() || !tokenizer.status().message().starts_with(begin)) {
+      // What is no JSON either says so or has another mistake before.
+      EXPECT_TRUE(error == 0 || !tokenizer.ok()) << damaged;
+    } else {
+      EXPECT_EQ(tokenizer.status().message(), begin + std::to_string(error)) << damaged;
+      ++num_invalid;
+    }
     if (!tokenizer.ok()) continue;
     ++loaded;
     (*tokenizer)->EncodeWithSpecials("abc <s>é \xFF");
   }
   EXPECT_GT(loaded, 10);
+  EXPECT_GT(num_invalid, 10000);
 }
 
 class TokenizerFiles : public ::testing::Test {
