@@ -58,7 +58,7 @@ Exit codes:
   2  usage                                7  out of memory, KV cache full
   3  model file, or no model of this kind 8  device not available
   4  tokenizer                            9  --verify-paged found a difference
-  130, 141, 143  ended by SIGINT, SIGPIPE, SIGTERM
+  129, 130, 141, 143  ended by SIGHUP, SIGINT, SIGPIPE, SIGTERM
 )";
 
 constexpr char kGuarantees[] = R"(

@@ -112,6 +112,8 @@ Status OpenModelOf(ProgramRun& run) {
   if (options.use_generation_config) {
     const auto given = [&](const Parameter& p) { return options.args.given(FlagOf(p)); };
     ApplyGenerationConfig(run.model->generation, given, &options.request);
+    const std::string& unused = run.model->generation.unused;
+    if (!unused.empty()) run.console.Note("generation_config.json: without effect here: " + unused);
   }
   return OkStatus();
 }

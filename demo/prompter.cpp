@@ -1,6 +1,9 @@
 #include "demo/prompter.h"
 
+#include <algorithm>
+
 #include "kuiper/base/text.h"
+#include "kuiper/engine/picture_prompt.h"
 #include "kuiper/engine/request.h"
 
 namespace kuiper::demo {
@@ -10,7 +13,9 @@ std::string PictureHint(const Prompt& prompt) {
   int64_t tokens = 0;
   for (const VisionInput& picture : prompt.images) tokens += picture.num_tokens();
   if (tokens == 0) return "";
-  return std::to_string(tokens) + " of them stand for pictures: lower --max-pixels, ";
+  const bool has_video = std::any_of(prompt.images.begin(), prompt.images.end(), IsVideo);
+  return std::to_string(tokens) + " of them stand for pictures: lower " +
+         (has_video ? "--image-max-tokens, " : "--max-pixels, ");
 }
 
 }  // namespace
@@ -29,10 +34,10 @@ HistoryLimits Prompter::LimitsOf(const Request& parameters) const {
 }
 
 // The library knows no flags: which of them help is said here.
-std::string Prompter::Hint(bool has_history) const {
+std::string Prompter::Hint(int num_tokens, bool has_history) const {
   const bool chats = options_.task == Task::kChat;
   std::string hint =
-      limits_.max_context < limits_.of_model
+      limits_.max_context < limits_.of_model && num_tokens < limits_.of_model
           ? "raise --max-context (model limit " + std::to_string(limits_.of_model) + "), "
           : "";
   hint += chats ? "shorten the message" : "shorten the prompt";
@@ -49,10 +54,12 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
                                 ? RawPrompt(tokenizer_, chat, conversation->Messages().back())
                                 : BuildPrompt(tokenizer_, chat, limits, conversation);
   if (!prompt.ok()) return prompt;
-  const Status fits = CheckPromptFits(static_cast<int>(prompt->ids.size()), limits_.max_context);
+  const int num_tokens = static_cast<int>(prompt->ids.size());
+  const Status fits = CheckPromptFits(num_tokens, limits_.max_context);
   const bool has_history = !options_.raw && conversation->num_turns() > 1;
   if (!fits.ok()) {
-    return Status(fits.code(), fits.message(), PictureHint(*prompt) + Hint(has_history));
+    return Status(fits.code(), fits.message(),
+                  PictureHint(*prompt) + Hint(num_tokens, has_history));
   }
   if (prompt->surplus_turns > 0) {
     console_.Note("history keeps " + Counted(limits.max_turns, "turn") +

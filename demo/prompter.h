@@ -31,8 +31,8 @@ class Prompter {
 
  private:
   HistoryLimits LimitsOf(const Request& parameters) const;
-  // `has_history`: there are turns that could leave.
-  std::string Hint(bool has_history) const;
+  // For a prompt of so many tokens; `has_history`: there are turns that could leave.
+  std::string Hint(int num_tokens, bool has_history) const;
 
   const Options& options_;
   Console& console_;

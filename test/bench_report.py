@@ -188,6 +188,7 @@ def compares(bench, path, old, rates):
             file.write(text)
         done = run(bench, *rates[:2], "--batch", "1", "--prompt-tokens", "8", "--repetitions", "1", "--compare", path)
         assert done.returncode == 5 and message in done.stderr, done
+        assert done.stdout == "", "nothing is measured first"
     refuses(bench, 2, "--tolerance goes with --compare", "--tolerance", "5", "model")
 
 

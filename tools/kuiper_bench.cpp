@@ -244,6 +244,10 @@ Status Run(const ParsedArgs& args, BenchOptions options) {
     if (!path.empty()) KU_RETURN_IF_ERROR(CheckWritable(path));
   }
   if (options.Is("turns")) return BenchInTurns(options);
+  JsonNode old_rows;
+  if (!options.compare.empty()) {
+    KU_ASSIGN_OR_RETURN(old_rows, ReadRows(options.compare, options.scenario->name));
+  }
   Report report(options.scenario->name);
   report.Set("version", Engine::Version());
   report.Set("machine", DescribeHost(options.host_root));
@@ -256,7 +260,7 @@ Status Run(const ParsedArgs& args, BenchOptions options) {
     KU_RETURN_IF_ERROR(report.WriteCsv(options.csv));
   }
   if (options.compare.empty()) return OkStatus();
-  return CompareReports(report, options.compare, options.tolerance / 100);
+  return CompareReports(report, old_rows, options.compare, options.tolerance / 100);
 }
 
 }  // namespace

@@ -60,21 +60,25 @@ bool CompareLine(const ReportedCost& cost, const Spread& before, std::optional<d
 
 }  // namespace
 
-Status CompareReports(const Report& report, const std::string& path, double tolerance) {
+StatusOr<JsonNode> ReadRows(const std::string& path, const std::string& scenario) {
   KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxReport, StatusCode::kInput));
-  KU_ASSIGN_OR_RETURN(const JsonNode old, ParseJson(text, StatusCode::kInput, path));
-  const JsonNode *rows = old.Find("rows"), *scenario = old.Find("scenario");
-  if (rows == nullptr || !rows->IsArray() || scenario == nullptr ||
-      scenario->text != report.scenario()) {
-    return Status(StatusCode::kInput, path + " is no report of --scenario " + report.scenario());
+  KU_ASSIGN_OR_RETURN(const JsonNode report, ParseJson(text, StatusCode::kInput, path));
+  const JsonNode *rows = report.Find("rows"), *of = report.Find("scenario");
+  if (rows == nullptr || !rows->IsArray() || of == nullptr || of->text != scenario) {
+    return Status(StatusCode::kInput, path + " is no report of --scenario " + scenario);
   }
+  return *rows;
+}
+
+Status CompareReports(const Report& report, const JsonNode& rows, const std::string& path,
+                      double tolerance) {
   std::printf("\nbeside %s: speed is old / new, low and high from the quartiles of both\n",
               path.c_str());
   Report comparison("comparison");
   int compared = 0, slower = 0;
   for (const ReportedCost& cost : report.Costs()) {
     std::optional<double> of_roof;
-    const Spread before = FindCost(*rows, cost, &of_roof);
+    const Spread before = FindCost(rows, cost, &of_roof);
     if (before.count == 0) continue;
     ++compared;
     slower += static_cast<int>(CompareLine(cost, before, of_roof, tolerance, &comparison));

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
 
 namespace kuiper::tools {
@@ -100,10 +101,13 @@ class Report {
   std::vector<std::string> heading_;  // of the last line that was printed
 };
 
-// Prints the cost of each line beside that of the line with the same keys in the report at `path`.
-// A line is slower when its cost, and its share of the roof where both reports know it, are worse
-// by more than `tolerance`, a part of 1. kInternal when one is, kInput when the file is no report
-// of this scenario.
-Status CompareReports(const Report& report, const std::string& path, double tolerance);
+// The lines of a report in a file. kInput when the file is no report of this scenario.
+StatusOr<JsonNode> ReadRows(const std::string& path, const std::string& scenario);
+// Prints the cost of each line beside that of the line with the same keys among `rows`, which come
+// from `path`. A line is slower when its cost, and its share of the roof where both reports know
+// it, are worse by more than `tolerance`, a part of 1. kInternal when one is, kInput when no line
+// is among the rows.
+Status CompareReports(const Report& report, const JsonNode& rows, const std::string& path,
+                      double tolerance);
 
 }  // namespace kuiper::tools

@@ -67,8 +67,8 @@ class JsonEvents {
   bool Fail(std::string message);
 
   // Within String and Key: the document behind that string. A reader may take entries of it by
-  // itself and pass over them, as long as they end with a string that stands in the document as this
-  // one does: the parser goes on as if it had read that.
+  // itself and pass over them, as long as they end with a string that stands in the document as
+  // this one does: the parser goes on as if it had read that.
   std::string_view Ahead() const;
   void Skip(size_t num_bytes);
 

@@ -1,12 +1,15 @@
 #include "kuiper/command_line/config_file.h"
 
-#include <fstream>
+#include <sstream>
 
 #include "kuiper/base/text.h"
 #include "kuiper/base/trim.h"
+#include "kuiper/io/text_input.h"
 
 namespace kuiper {
 namespace {
+
+constexpr size_t kMaxBytes = size_t{1} << 20;
 
 // "NAME = VALUE" -> "--NAME=VALUE"
 std::string ArgumentOf(const std::string& line) {
@@ -31,7 +34,8 @@ StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>
   // Who reads them tells what is wrong.
   if (!parsed.ok() || !parsed->given(flag)) return arguments;
   const std::string& path = parsed->values.at(flag);
-  std::ifstream file(path);
+  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxBytes, StatusCode::kInput));
+  std::istringstream file(WithoutByteOrderMark(text));
   std::vector<std::string> all;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -44,7 +48,6 @@ StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>
                   path + ", line " + std::to_string(number) + ": " + checked.message(Param),
                   checked.hint(Param));
   }
-  if (!file.eof()) return Status(StatusCode::kInput, "cannot read " + Quoted(path));
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }

@@ -28,7 +28,7 @@ void Die(int number) {
 void OnSignal(int number) {
   g_signals = g_signals + 1;
   g_newest = number;
-  if (number == SIGTERM) g_terminated = 1;
+  if (number != SIGINT) g_terminated = 1;
   if (g_scopes != 0 && g_signals == 1) return;
   Die(number);
 }
@@ -47,13 +47,13 @@ void Handle(int number, void (*handler)(int)) {
 }  // namespace
 
 void InstallSignalHandlers() {
-  for (const int number : {SIGINT, SIGTERM}) Handle(number, OnSignal);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) Handle(number, OnSignal);
   std::signal(SIGPIPE, SIG_DFL);
 }
 
 void SetDeathHook(void (*hook)()) {
   g_death_hook = hook;
-  for (const int number : {SIGHUP, SIGQUIT}) Handle(number, hook != nullptr ? Die : SIG_DFL);
+  Handle(SIGQUIT, hook != nullptr ? Die : SIG_DFL);
 }
 
 InterruptScope::InterruptScope() {

@@ -1,6 +1,6 @@
-// SIGINT, SIGTERM and SIGPIPE. While an answer is generated the first Ctrl-C asks for its end, and
-// the first SIGTERM for its end and then the program's; at any other time, and the second time, the
-// process dies by the signal as shells expect (130, 143).
+// SIGINT, SIGTERM, SIGHUP and SIGPIPE. While an answer is generated the first Ctrl-C asks for its
+// end, and the first SIGTERM or SIGHUP for its end and then the program's; at any other time, and
+// the second time, the process dies by the signal as shells expect (129, 130, 143).
 #pragma once
 
 namespace kuiper {
@@ -20,7 +20,7 @@ class InterruptScope {
   static bool interrupted();
 };
 
-// SIGTERM came: what there is gets printed, and then the program ends.
+// SIGTERM or SIGHUP came: what there is gets printed, and then the program ends.
 bool TerminationAsked();
 
 // Called before a signal ends the process, by Ctrl-\ and a lost terminal too; must be safe in

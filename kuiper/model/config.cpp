@@ -246,6 +246,31 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
   return config;
 }
 
+namespace {
+
+// Fields of transformers' GenerationConfig that would change answers, by their values that do not.
+std::string UnusedFields(const JsonNode& json) {
+  const std::pair<const char*, std::optional<double>> fields[] = {
+      {"num_beams", 1},        {"num_beam_groups", 1},        {"penalty_alpha", 0},
+      {"min_length", 0},       {"min_new_tokens", 0},         {"no_repeat_ngram_size", 0},
+      {"typical_p", 1},        {"epsilon_cutoff", 0},         {"eta_cutoff", 0},
+      {"suppress_tokens", {}}, {"begin_suppress_tokens", {}}, {"bad_words_ids", {}},
+      {"force_words_ids", {}}, {"forced_bos_token_id", {}},   {"forced_eos_token_id", {}},
+      {"sequence_bias", {}}};
+  std::string unused;
+  for (const auto& [name, harmless] : fields) {
+    const JsonNode* value = json.Find(name);
+    if (value == nullptr || value->IsNull()) continue;
+    const bool is_empty = value->items.empty() && (value->IsArray() || value->IsObject());
+    if (!is_empty && (!harmless.has_value() || value->AsDouble() != harmless)) {
+      unused.append(unused.empty() ? "" : ", ").append(name);
+    }
+  }
+  return unused;
+}
+
+}  // namespace
+
 StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_config_json) {
   KU_ASSIGN_OR_RETURN(const JsonNode json, ParseJson(generation_config_json, StatusCode::kModel,
                                                      "generation_config.json"));
@@ -262,6 +287,7 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
   const std::tuple<const char*, double, double> ranges[] = {
       {"temperature", 0, 100}, {"top_p", 0, 1}, {"min_p", 0, 1}, {"repetition_penalty", 1e-3, 100}};
   for (const auto& [key, min, max] : ranges) take(key, reader.MaybeNumber(key, min, max));
+  config.unused = UnusedFields(json);
   KU_RETURN_IF_ERROR(reader.status());
   return config;
 }

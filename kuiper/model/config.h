@@ -72,6 +72,7 @@ struct GenerationConfig {
   std::vector<int32_t> eos;  // empty: config.json's
   std::optional<bool> do_sample;
   std::map<std::string, double> sampling;  // parameters by name, within their ranges
+  std::string unused;  // names of fields that would change answers, and that nothing here reads
 };
 
 // kModel with one line that names the key when something is missing, out of range or unsupported.

@@ -114,9 +114,8 @@ Status FileWeights::OpenShards(const std::string& dir) {
   for (size_t i = 0; i < map->keys.size(); ++i) {
     const JsonNode& shard = map->items[i];
     if (!shard.IsString() || !IsPlainFileName(shard.text)) {
-      return Status(StatusCode::kModel,
-                    where + "the file of " + Quoted(map->keys[i]) +
-                        " is not a plain file name: " + Quoted(PythonJson(shard)));
+      return Status(StatusCode::kModel, where + "the file of " + Quoted(map->keys[i]) +
+                                            " is not a plain file name: " + PythonJson(shard));
     }
     shards.insert(shard.text);
   }

@@ -194,10 +194,18 @@ Status TakeThinking(JsonNode* body, ApiRequest* request) {
     return InputError(Param("enable_thinking") + " is not true or false");
   }
   const JsonNode effort = TakeField(body, "reasoning_effort");
-  if (!effort.IsNull() && !effort.IsString()) {
-    return InputError(Param("reasoning_effort") + " is not a string");
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (!effort.IsNull() && std::ranges::find(kEfforts, effort.text) == std::end(kEfforts)) {
+    return InputError(Param("reasoning_effort") +
+                      " is not none, minimal, low, medium, high or xhigh");
   }
-  if (think.IsNull() && effort.text == "none") think.type = JsonNode::Type::kBool;
+  if (effort.text == "none") {
+    if (think.IsBool() && think.boolean) {
+      return InputError(Param("reasoning_effort") + " is none and " + Param("enable_thinking") +
+                        " true");
+    }
+    think.type = JsonNode::Type::kBool;
+  }
   if (!think.IsNull()) SetTemplateField(body, "enable_thinking", std::move(think));
   return OkStatus();
 }

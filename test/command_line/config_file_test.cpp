@@ -36,6 +36,7 @@ TEST_F(ConfigFileTest, LinesStandBeforeTheArguments) {
   const auto all = Run("# a comment\n\n port = 80 \nverbose\n", {"--port", "90"});
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ(*all, (Args{"--port=80", "--verbose", "--config", path_, "--port", "90"}));
+  EXPECT_EQ(Run("\xEF\xBB\xBFport = 80\r\n", {}).value(), (Args{"--port=80", "--config", path_}));
 }
 
 TEST_F(ConfigFileTest, MistakesNameTheirLine) {
@@ -50,7 +51,7 @@ TEST_F(ConfigFileTest, MistakesNameTheirLine) {
 TEST_F(ConfigFileTest, AFileThatIsMissingIsNamed) {
   const auto all = WithConfigFile({"--config", "/nonexistent"}, table_, "config");
   EXPECT_EQ(all.status().code(), StatusCode::kInput);
-  EXPECT_EQ(all.status().message(), "cannot read \"/nonexistent\"");
+  EXPECT_EQ(all.status().message(), "cannot open /nonexistent: No such file or directory");
 }
 
 TEST_F(ConfigFileTest, WithoutTheFlagNothingIsRead) {

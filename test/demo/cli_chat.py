@@ -376,14 +376,15 @@ class Signals(CliTest):
         self.assertTrue((first + out).endswith(b"\n"))
         self.assertIn(b"finish=interrupt", err)
 
-    def test_sigterm_prints_what_there_is(self):
-        p = Process([program("qwen3_infer"), self.qwen3, "-p", "Hi", *self.LONG, "-o", "jsonl"])
-        first = p.read()
-        p.p.send_signal(signal.SIGTERM)
-        rc, out, err = p.finish()
-        self.assertEqual(rc, -signal.SIGTERM, err)
-        done = json.loads((first + out).splitlines()[-1])
-        self.assertEqual((done["type"], done["finish_reason"]), ("done", "interrupt"))
+    def test_sigterm_and_sighup_print_what_there_is(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            p = Process([program("qwen3_infer"), self.qwen3, "-p", "Hi", *self.LONG, "-o", "jsonl"])
+            first = p.read()
+            p.p.send_signal(number)
+            rc, out, err = p.finish()
+            self.assertEqual(rc, -number, err)
+            done = json.loads((first + out).splitlines()[-1])
+            self.assertEqual((done["type"], done["finish_reason"]), ("done", "interrupt"))
 
     def test_sigterm_ends_a_chat_behind_the_answer(self):
         session = self.path("s.json")

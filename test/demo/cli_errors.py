@@ -335,6 +335,9 @@ class InputErrors(CliTest):
         self.assertEqual(r.rc, 6)
         self.assertEqual(r.json()["error"]["code"], "context_length_exceeded")
         self.assertEqual(r.json()["finish_reason"], "error")
+        # No context of this model holds such a prompt.
+        r = self.fails(6, self.qwen3, "--device", "cpu", "--max-context", "32", "-p", "a b " * 5000)
+        self.assertNotIn("--max-context", r.err)
         # What helps: there are no older turns that could leave.
         self.assertNotIn("drop-oldest", r.err)
         turns = [{"role": role, "content": "a b " * 10} for role in ("user", "assistant", "user")]

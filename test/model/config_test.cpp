@@ -350,6 +350,19 @@ TEST(GenerationConfig, ReadsTheOfficialFiles) {
   EXPECT_EQ(qwen3->sampling.at("top_p"), 0.95);
 }
 
+TEST(GenerationConfig, NamesFieldsThatWouldChangeAnswers) {
+  const auto unused = [](const char* text) {
+    const auto config = ParseGenerationConfig(text);
+    return config.ok() ? config->unused : config.status().message();
+  };
+  EXPECT_EQ(unused(R"({"num_beams": 4, "temperature": 0.7, "suppress_tokens": [5],
+                       "no_repeat_ngram_size": 3})"),
+            "num_beams, no_repeat_ngram_size, suppress_tokens");
+  EXPECT_EQ(unused(R"({"num_beams": 1, "typical_p": 1.0, "suppress_tokens": [], "max_length": 20,
+                       "forced_bos_token_id": null, "transformers_version": "4"})"),
+            "");
+}
+
 TEST(GenerationConfig, RefusesValuesOutOfRange) {
   for (const char* text :
        {R"({"temperature": -1})", R"({"top_p": 1.5})", R"({"top_k": -5})", R"({"min_p": "a"})",

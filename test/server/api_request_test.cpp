@@ -97,6 +97,8 @@ TEST(ApiRequest, ThinkingByAnyName) {
   EXPECT_EQ(think(R"("chat_template_kwargs": {"enable_thinking": true})"), true);
   EXPECT_EQ(think(R"("reasoning_effort": "none")"), false);
   EXPECT_EQ(think(R"("reasoning_effort": "high")"), std::nullopt);
+  EXPECT_EQ(think(R"("reasoning_effort": "high", "enable_thinking": true)"), true);
+  EXPECT_EQ(think(R"("reasoning_effort": "none", "enable_thinking": false)"), false);
   EXPECT_EQ(Good(Chat(R"("thinking_token_budget": 7)")).parameters().reasoning_budget, 7);
 }
 
@@ -146,6 +148,9 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
       {R"("stop": [""])", "stop"},
       {R"("stop_token_ids": [-1])", "stop_token_ids"},
       {R"("tool_choice": "some")", "tool_choice"},
+      {R"("reasoning_effort": "banana")", "reasoning_effort"},
+      {R"("reasoning_effort": 1)", "reasoning_effort"},
+      {R"("reasoning_effort": "none", "enable_thinking": true)", "reasoning_effort"},
       {R"("model": 3)", "model"},
       {R"("prompt": "x")", "prompt"},
   };

@@ -28,9 +28,10 @@ class ImageProcessor {
   static StatusOr<ImageProcessor> Create(const VisionConfig& config, const ImageOptions& options);
 
   const ImageOptions& options() const { return options_; }
-  // What an image becomes at most, unless it is very narrow.
+  // What an image, or a frame of a video, becomes at most, unless it is very narrow.
   int64_t most_tokens() const {
-    return config_.image_pixels.max / (int64_t{config_.factor()} * config_.factor());
+    const int64_t token_pixels = int64_t{config_.factor()} * config_.factor();
+    return options_.max_tokens.value_or(config_.image_pixels.max / token_pixels);
   }
 
   // Errors of all: kInput when the file cannot be read, is no picture or beyond a limit;

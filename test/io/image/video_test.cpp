@@ -137,6 +137,22 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
   }
 }
 
+// What may come is planned for by the limit of pictures.
+TEST_F(FolderTest, WithoutALimitOfTokensAFrameTakesWhatAPictureTakes) {
+  for (int frame = 0; frame < 4; ++frame) Write(FrameName(frame), 384, 256, frame);
+  ImageOptions options;
+  options.max_pixels = 70 * 32 * 32;
+  const auto processor = ImageProcessor::Create({}, options).value();
+  EXPECT_EQ(processor.most_tokens(), 70);
+  const auto video = processor.FromVideo(folder_.string(), 2.0);
+  ASSERT_TRUE(video.ok()) << video.status().message();
+  EXPECT_EQ(video->grid, (PatchGrid{2, 12, 20}));
+  options.max_tokens = 96;
+  const auto larger = ImageProcessor::Create({}, options).value();
+  EXPECT_EQ(larger.most_tokens(), 96);
+  EXPECT_EQ(larger.FromVideo(folder_.string(), 2.0)->grid, (PatchGrid{2, 16, 24}));
+}
+
 TEST_F(FolderTest, TokensOfAFrameAreLimited) {
   constexpr int kTokensWhole = 12 * 8;
   for (const int num_frames : {4, 5, 6}) {
