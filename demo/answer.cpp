@@ -12,6 +12,7 @@
 #include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 #include "kuiper/report/answer_files.h"
 #include "kuiper/report/result_json.h"
 #include "kuiper/report/statistics.h"
@@ -239,7 +240,8 @@ void Answerer::Finish(AnswerResult* result) {
     if (!file.flush() && result->status.ok()) result->status = WriteFailed(options_.stats_file);
     stats_file_begun_ = true;
   }
-  if (result->status.ok()) result->status = console_.output_status();
+  // A lost terminal takes the output along; the conversation is kept.
+  if (result->status.ok() && !TerminationAsked()) result->status = console_.output_status();
   if (!result->status.ok()) console_.Error(result->status);
 }
 

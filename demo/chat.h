@@ -22,7 +22,8 @@ class Chat {
   Chat(ProgramRun& run, std::unique_ptr<Engine> engine, std::unique_ptr<SessionFile> session,
        Conversation conversation, TemplateOptions chat, std::vector<ContentPart> media);
 
-  // Until /quit, the end of input or SIGTERM; the exit code of the first turn that failed, else 0.
+  // Until /quit, the end of input, SIGTERM or SIGHUP; the exit code of the first turn that failed,
+  // else 0.
   int Loop();
 
  private:

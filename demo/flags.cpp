@@ -133,9 +133,11 @@ std::vector<Row> PictureRows(Options& o) {
       For(kSeesOrBatch, Of("video-fps", &o.video_fps,
                            "frames per second of videos (default: the animation's, else 24)",
                            {.max = 1e6, .above_min = true})),
-      For(kPictures, Of("max-pixels", &o.image.max_pixels,
-                        "larger pictures are scaled down to this; model = as its file says",
-                        {.min = 1, .absent = "model"})),
+      For(kPictures,
+          Of("max-pixels", &o.image.max_pixels,
+             "larger pictures, and frames of videos, are scaled down to this; model = as its "
+             "file says",
+             {.min = 1, .absent = "model"})),
       For(kPictures,
           Of("min-pixels", &o.image.min_pixels,
              "smaller pictures are scaled up to this (default: as the model's file says)",
@@ -143,7 +145,7 @@ std::vector<Row> PictureRows(Options& o) {
       For(kPictures,
           Of("image-max-tokens", &o.image.max_tokens,
              "tokens that a picture, or a frame of a video, may become (default: what --max-pixels "
-             "gives, and any)",
+             "gives)",
              {.min = 1})),
   };
   for (const char* name :

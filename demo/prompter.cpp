@@ -1,9 +1,6 @@
 #include "demo/prompter.h"
 
-#include <algorithm>
-
 #include "kuiper/base/text.h"
-#include "kuiper/engine/picture_prompt.h"
 #include "kuiper/engine/request.h"
 
 namespace kuiper::demo {
@@ -13,9 +10,7 @@ std::string PictureHint(const Prompt& prompt) {
   int64_t tokens = 0;
   for (const VisionInput& picture : prompt.images) tokens += picture.num_tokens();
   if (tokens == 0) return "";
-  const bool has_video = std::any_of(prompt.images.begin(), prompt.images.end(), IsVideo);
-  return std::to_string(tokens) + " of them stand for pictures: lower " +
-         (has_video ? "--image-max-tokens, " : "--max-pixels, ");
+  return std::to_string(tokens) + " of them stand for pictures: lower --max-pixels, ";
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <numeric>
 #include <utility>
 
+#include "kuiper/base/check.h"
+#include "kuiper/base/text.h"
+
 namespace kuiper {
 namespace {
 
@@ -91,6 +94,7 @@ size_t ByteOf(const JsonPlace& place, size_t position) {
   if (position > place.num_read) return static_cast<size_t>(place.end - place.begin) + 1;
   return static_cast<size_t>(place.last - place.begin) + 1 - (place.num_read - position);
 }
+
 }  // namespace
 
 const JsonNode* JsonNode::Find(std::string_view key) const {
@@ -167,10 +171,12 @@ Status JsonEvents::Read(std::string_view text, StatusCode code, const std::strin
 }
 
 std::string_view JsonEvents::Ahead() const {
+  KU_CHECK(place_ != nullptr);
   return {place_->at, static_cast<size_t>(place_->end - place_->at)};
 }
 
 void JsonEvents::Skip(size_t num_bytes) {
+  KU_CHECK(num_bytes <= Ahead().size());
   place_->at += num_bytes;
 }
 
@@ -310,6 +316,10 @@ std::string PythonJson(const JsonNode& node) {
     out += PythonJson(node.items[i]);
   }
   return out + (object ? '}' : ']');
+}
+
+std::string QuotedJson(const JsonNode& node) {
+  return Quoted(node.IsString() ? node.text : PythonJson(node));
 }
 
 }  // namespace kuiper

@@ -68,7 +68,8 @@ class JsonEvents {
 
   // Within String and Key: the document behind that string. A reader may take entries of it by
   // itself and pass over them, as long as they end with a string that stands in the document as
-  // this one does: the parser goes on as if it had read that.
+  // this one does: the parser, which has read nothing behind the quote, goes on as if it had read
+  // that.
   std::string_view Ahead() const;
   void Skip(size_t num_bytes);
 
@@ -116,6 +117,8 @@ StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::
 // As Python's json.dumps(value, ensure_ascii=False) prints it.
 std::string PythonJson(const JsonNode& node);
 std::string PythonJsonString(std::string_view text);
+// The same for messages: short, on one line and in quotes.
+std::string QuotedJson(const JsonNode& node);
 // Python's repr of a finite float.
 std::string PythonFloat(double value);
 

@@ -1,6 +1,8 @@
 #include "kuiper/command_line/config_file.h"
 
-#include <sstream>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 
 #include "kuiper/base/text.h"
 #include "kuiper/base/trim.h"
@@ -8,8 +10,6 @@
 
 namespace kuiper {
 namespace {
-
-constexpr size_t kMaxBytes = size_t{1} << 20;
 
 // "NAME = VALUE" -> "--NAME=VALUE"
 std::string ArgumentOf(const std::string& line) {
@@ -34,12 +34,14 @@ StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>
   // Who reads them tells what is wrong.
   if (!parsed.ok() || !parsed->given(flag)) return arguments;
   const std::string& path = parsed->values.at(flag);
-  KU_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxBytes, StatusCode::kInput));
-  std::istringstream file(WithoutByteOrderMark(text));
+  std::ifstream file(path);
+  if (!file) {
+    return Status(StatusCode::kInput, "cannot open " + path + ": " + std::strerror(errno));
+  }
   std::vector<std::string> all;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    line = std::string(Trimmed(line));
+    line = std::string(Trimmed(number == 1 ? WithoutByteOrderMark(line) : line));
     if (line.empty() || line[0] == '#') continue;
     all.push_back(ArgumentOf(line));
     const Status checked = CheckLine(all.back(), table, flag);
@@ -48,6 +50,7 @@ StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>
                   path + ", line " + std::to_string(number) + ": " + checked.message(Param),
                   checked.hint(Param));
   }
+  if (!file.eof()) return Status(StatusCode::kInput, "cannot read " + Quoted(path));
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }

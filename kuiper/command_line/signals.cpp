@@ -26,6 +26,8 @@ void Die(int number) {
 }
 
 void OnSignal(int number) {
+  // A terminal that is lost says so twice, by its shell and by the kernel.
+  if (number == SIGHUP && g_newest == SIGHUP && g_signals != 0) return;
   g_signals = g_signals + 1;
   g_newest = number;
   if (number != SIGINT) g_terminated = 1;

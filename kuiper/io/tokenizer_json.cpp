@@ -111,7 +111,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     merges_.Add(left, right);
     return true;
   }
-  // Takes the plain entries that follow, all but the first of most documents.
+  // Takes the plain entries that follow, in most documents all but the first. No failure: true.
   bool TakePlain(bool (Reader::*take)(PlainJson*)) {
     PlainJson taken(Ahead());
     PlainJson next = taken;

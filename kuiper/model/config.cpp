@@ -251,12 +251,26 @@ namespace {
 // Fields of transformers' GenerationConfig that would change answers, by their values that do not.
 std::string UnusedFields(const JsonNode& json) {
   const std::pair<const char*, std::optional<double>> fields[] = {
-      {"num_beams", 1},        {"num_beam_groups", 1},        {"penalty_alpha", 0},
-      {"min_length", 0},       {"min_new_tokens", 0},         {"no_repeat_ngram_size", 0},
-      {"typical_p", 1},        {"epsilon_cutoff", 0},         {"eta_cutoff", 0},
-      {"suppress_tokens", {}}, {"begin_suppress_tokens", {}}, {"bad_words_ids", {}},
-      {"force_words_ids", {}}, {"forced_bos_token_id", {}},   {"forced_eos_token_id", {}},
-      {"sequence_bias", {}}};
+      {"num_beams", 1},
+      {"num_beam_groups", 1},
+      {"penalty_alpha", 0},
+      {"min_length", 0},
+      {"min_new_tokens", 0},
+      {"no_repeat_ngram_size", 0},
+      {"typical_p", 1},
+      {"epsilon_cutoff", 0},
+      {"eta_cutoff", 0},
+      {"suppress_tokens", {}},
+      {"begin_suppress_tokens", {}},
+      {"bad_words_ids", {}},
+      {"force_words_ids", {}},
+      {"forced_bos_token_id", {}},
+      {"forced_eos_token_id", {}},
+      {"sequence_bias", {}},
+      {"stop_strings", {}},
+      {"encoder_repetition_penalty", 1},
+      {"guidance_scale", 1},
+      {"exponential_decay_length_penalty", {}}};
   std::string unused;
   for (const auto& [name, harmless] : fields) {
     const JsonNode* value = json.Find(name);

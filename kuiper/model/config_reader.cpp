@@ -103,7 +103,7 @@ int ConfigReader::ToInt(const JsonNode& value, const char* key, int min, int max
   if (number && *number >= min && *number <= max && *number == std::floor(*number)) {
     return static_cast<int>(*number);
   }
-  Fail(std::string(key) + " is " + PythonJson(value) + ", expected an integer from " +
+  Fail(std::string(key) + " is " + QuotedJson(value) + ", expected an integer from " +
        std::to_string(min) + " to " + std::to_string(max));
   return min;
 }
@@ -111,7 +111,7 @@ int ConfigReader::ToInt(const JsonNode& value, const char* key, int min, int max
 double ConfigReader::ToNumber(const JsonNode& value, const char* key, double min, double max) {
   const std::optional<double> number = value.AsDouble();
   if (number && *number >= min && *number <= max) return *number;
-  Fail(std::string(key) + " is " + PythonJson(value) + ", expected a number from " + ToText(min) +
+  Fail(std::string(key) + " is " + QuotedJson(value) + ", expected a number from " + ToText(min) +
        " to " + ToText(max));
   return min;
 }

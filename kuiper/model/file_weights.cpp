@@ -115,7 +115,7 @@ Status FileWeights::OpenShards(const std::string& dir) {
     const JsonNode& shard = map->items[i];
     if (!shard.IsString() || !IsPlainFileName(shard.text)) {
       return Status(StatusCode::kModel, where + "the file of " + Quoted(map->keys[i]) +
-                                            " is not a plain file name: " + PythonJson(shard));
+                                            " is not a plain file name: " + QuotedJson(shard));
     }
     shards.insert(shard.text);
   }

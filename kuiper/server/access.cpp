@@ -54,6 +54,8 @@ bool IsRequestId(std::string_view id) {
 }
 
 bool HasJson(const HttpRequest& request) {
+  const std::string* coding = request.Header("content-encoding");
+  if (coding != nullptr && *coding != "identity") return false;
   const std::string* type = request.Header("content-type");
   return type == nullptr || type->starts_with("application/json") ||
          type->starts_with("application/x-www-form-urlencoded");

@@ -32,8 +32,9 @@ HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request);
 // kInvalidArgument when there is none.
 StatusOr<std::vector<std::string>> ReadApiKeys(const std::string& path);
 
-// Whether the body is JSON, as far as the headers say. What curl -d says of its own accord is taken
-// for JSON, too: a page of another origin cannot send it unnoticed, its origin is checked.
+// Whether the body is JSON and not compressed, as far as the headers say. What curl -d says of its
+// own accord is taken for JSON, too: a page of another origin cannot send it unnoticed, its origin
+// is checked.
 bool HasJson(const HttpRequest& request);
 // Whether a Host header, with or without a port, names the machine itself.
 bool IsLoopback(std::string_view host);

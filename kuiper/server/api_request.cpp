@@ -200,7 +200,9 @@ Status TakeThinking(JsonNode* body, ApiRequest* request) {
                       " is not none, minimal, low, medium, high or xhigh");
   }
   if (effort.text == "none") {
-    if (think.IsBool() && think.boolean) {
+    const JsonNode* kwargs = body->Find("chat_template_kwargs");
+    const JsonNode* of_template = kwargs == nullptr ? nullptr : kwargs->Find("enable_thinking");
+    if (think.boolean || (of_template != nullptr && of_template->boolean)) {
       return InputError(Param("reasoning_effort") + " is none and " + Param("enable_thinking") +
                         " true");
     }

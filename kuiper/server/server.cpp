@@ -157,7 +157,8 @@ bool Server::MayAsk(const Ask& ask, const Route& route) {
     return false;
   }
   if (is_work && !HasJson(ask.request)) {
-    Refuse(ask, MakeError(415, "unsupported_media_type", "the body must be application/json"));
+    Refuse(ask, MakeError(415, "unsupported_media_type",
+                          "the body must be application/json, not compressed"));
     return false;
   }
   return true;

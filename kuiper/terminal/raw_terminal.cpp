@@ -86,6 +86,7 @@ std::optional<std::string> RawTerminal::Read(int timeout_ms) {
   sigset_t blocked, before;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
+  sigaddset(&blocked, SIGHUP);
   // Blocked, a signal cannot come between the question and the wait.
   sigprocmask(SIG_BLOCK, &blocked, &before);
   struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};

@@ -25,8 +25,8 @@ def data(path):
 
 def default_signals():
     """A test run in the background must not pass its ignored signals on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def fnv1a64(ids):

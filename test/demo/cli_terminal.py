@@ -260,6 +260,16 @@ class LineEditor(TerminalTest):
             self.assertEqual(t.end(), -number)
             self.assertEqual(t.after, t.before)
 
+    def test_a_terminal_that_is_lost_leaves_the_session(self):
+        t = self.chat("-n", "3000", "--ignore-eos", "--think", "off")
+        t.send(b"Hi\r")
+        while len(t.shown) < 1000:
+            t.read()
+        os.close(t.slave)
+        os.close(t.master)
+        self.assertEqual(t.p.wait(120), -signal.SIGHUP)
+        self.assertEqual((self.messages(), len(self.messages("assistant"))), (["Hi"], 1))
+
     def test_a_dumb_terminal_gets_plain_lines(self):
         t = self.chat(*self.ARGS, TERM="dumb")
         t.send(b"Hi\n")

@@ -237,6 +237,11 @@ TEST(Config, KeepsHostileNamesOnOneLine) {
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.status().message().find_first_of("\n\x1b"), std::string::npos);
   EXPECT_LT(config.status().message().size(), 400u);
+  json = Tiny();
+  json["hidden_size"] = "\x1b[31m\n" + std::string(300000, 'x');
+  const std::string message = ParseModelConfig(json.dump()).status().message();
+  EXPECT_NE(message.find("hidden_size is \"\\x1b[31m\\x0axxx"), std::string::npos) << message;
+  EXPECT_LT(message.size(), 400u);
 }
 
 TEST(Config, ReadsYarnInBothForms) {

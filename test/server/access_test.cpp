@@ -90,6 +90,15 @@ TEST(Access, TextsAreEqualOnlyAsAWhole) {
   EXPECT_FALSE(EqualInConstantTime("a", ""));
 }
 
+TEST(Access, BodiesAreJsonThatIsNotCompressed) {
+  EXPECT_TRUE(HasJson(With({})));
+  EXPECT_TRUE(HasJson(With({{"content-type", "application/json; charset=utf-8"}})));
+  EXPECT_TRUE(HasJson(With({{"content-type", "application/x-www-form-urlencoded"}})));
+  EXPECT_TRUE(HasJson(With({{"content-encoding", "identity"}})));
+  EXPECT_FALSE(HasJson(With({{"content-type", "text/plain"}})));
+  EXPECT_FALSE(HasJson(With({{"content-encoding", "gzip"}, {"content-type", "application/json"}})));
+}
+
 TEST(Access, KeyFiles) {
   const test::TempDir dir;
   test::WriteFile(dir / "keys", "# who\n  one \r\n\ntwo");

@@ -150,6 +150,8 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
       {R"("tool_choice": "some")", "tool_choice"},
       {R"("reasoning_effort": "banana")", "reasoning_effort"},
       {R"("reasoning_effort": 1)", "reasoning_effort"},
+      {R"("reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true})",
+       "reasoning_effort"},
       {R"("reasoning_effort": "none", "enable_thinking": true)", "reasoning_effort"},
       {R"("model": 3)", "model"},
       {R"("prompt": "x")", "prompt"},

@@ -45,9 +45,10 @@ PixelBudget ImageProcessor::VideoBudget(int64_t num_frames) const {
   const int64_t token_pixels = int64_t{config_.factor()} * config_.factor();
   const int64_t groups = std::max<int64_t>(num_frames / config_.temporal_patch_size, 1);
   const int64_t pixels_of_a_token = token_pixels * groups * config_.temporal_patch_size;
-  if (most_tokens() <= budget.max / pixels_of_a_token) {
-    budget.max = most_tokens() * pixels_of_a_token;
-  }
+  const int64_t most_tokens =
+      std::min(options_.max_tokens.value_or(INT64_MAX),
+               std::max<int64_t>(options_.max_pixels.value_or(INT64_MAX) / token_pixels, 1));
+  if (most_tokens <= budget.max / pixels_of_a_token) budget.max = most_tokens * pixels_of_a_token;
   budget.min = std::min(budget.min, budget.max);
   return budget;
 }

@@ -18,8 +18,8 @@ namespace kuiper {
 // What a user asks for, over what the model's configuration says.
 struct ImageOptions {
   ImageLimits limits;
-  std::optional<int64_t> min_pixels, max_pixels;  // of images, after scaling
-  std::optional<int64_t> max_tokens;  // of an image, or of a frame of a video; never more
+  std::optional<int64_t> min_pixels;              // of images, after scaling
+  std::optional<int64_t> max_pixels, max_tokens;  // of an image, or of a frame of a video
 };
 
 class ImageProcessor {
@@ -28,10 +28,9 @@ class ImageProcessor {
   static StatusOr<ImageProcessor> Create(const VisionConfig& config, const ImageOptions& options);
 
   const ImageOptions& options() const { return options_; }
-  // What an image, or a frame of a video, becomes at most, unless it is very narrow.
+  // What an image becomes at most, unless it is very narrow.
   int64_t most_tokens() const {
-    const int64_t token_pixels = int64_t{config_.factor()} * config_.factor();
-    return options_.max_tokens.value_or(config_.image_pixels.max / token_pixels);
+    return config_.image_pixels.max / (int64_t{config_.factor()} * config_.factor());
   }
 
   // Errors of all: kInput when the file cannot be read, is no picture or beyond a limit;

@@ -137,20 +137,23 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
   }
 }
 
-// What may come is planned for by the limit of pictures.
-TEST_F(FolderTest, WithoutALimitOfTokensAFrameTakesWhatAPictureTakes) {
+// As large as a picture may be by the options, since memory is planned for that; by the model's
+// file alone both have budgets of their own.
+TEST_F(FolderTest, AFrameTakesWhatAPictureMayTake) {
   for (int frame = 0; frame < 4; ++frame) Write(FrameName(frame), 384, 256, frame);
+  const auto grid_of = [&](const VisionConfig& config, const ImageOptions& options) {
+    return ImageProcessor::Create(config, options)->FromVideo(folder_.string(), 2.0)->grid;
+  };
   ImageOptions options;
   options.max_pixels = 70 * 32 * 32;
-  const auto processor = ImageProcessor::Create({}, options).value();
-  EXPECT_EQ(processor.most_tokens(), 70);
-  const auto video = processor.FromVideo(folder_.string(), 2.0);
-  ASSERT_TRUE(video.ok()) << video.status().message();
-  EXPECT_EQ(video->grid, (PatchGrid{2, 12, 20}));
+  EXPECT_EQ(grid_of({}, options), (PatchGrid{2, 12, 20}));
   options.max_tokens = 96;
-  const auto larger = ImageProcessor::Create({}, options).value();
-  EXPECT_EQ(larger.most_tokens(), 96);
-  EXPECT_EQ(larger.FromVideo(folder_.string(), 2.0)->grid, (PatchGrid{2, 16, 24}));
+  EXPECT_EQ(grid_of({}, options), (PatchGrid{2, 12, 20}));
+  options.max_tokens = 20;
+  EXPECT_EQ(grid_of({}, options), (PatchGrid{2, 6, 10}));
+  VisionConfig config;
+  config.image_pixels = {32 * 32, 70 * 32 * 32};
+  EXPECT_EQ(grid_of(config, {}), (PatchGrid{2, 16, 24}));
 }
 
 TEST_F(FolderTest, TokensOfAFrameAreLimited) {
