@@ -172,8 +172,9 @@ TEST(Flags, DefaultsAreWhatIsStored) {
   for (const char* line :
        {"  -i, --image PATH                picture of the first message, a file or a\n",
         "  -m, --max-tokens N, -n          tokens to generate at most (default 256)\n",
-        "  -x, --max-pixels N|model        larger pictures are scaled down to this;\n"
-        "                                  model = as its file says (default 1003520)\n"}) {
+        "  -x, --max-pixels N|model        larger pictures, and frames of videos, are\n"
+        "                                  scaled down to this; model = as its file says\n"
+        "                                  (default 1003520)\n"}) {
     EXPECT_NE(pictures.find(line), std::string::npos) << line << pictures;
   }
   EXPECT_EQ(help.find("--max-num-seqs"), std::string::npos);
