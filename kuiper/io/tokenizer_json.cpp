@@ -42,9 +42,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
   }
   bool Key(std::string text) override {
     if (IsTree()) return JsonTreeBuilder::Key(std::move(text));
-    if (vocab_.size() == kMaxEntries) return TooMany("model.vocab");
-    vocab_.push_back({std::move(text), 0});
-    return TakePlain(&Reader::PlainToken);
+    return AddToken(std::move(text)) && TakePlain(&Reader::PlainToken);
   }
   bool EndObject() override {
     if (IsTree()) return JsonTreeBuilder::EndObject();
@@ -94,6 +92,11 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     return Fail("model.merges: entry " + std::to_string(merges_.size()) +
                 " is not a pair of tokens");
   }
+  bool AddToken(std::string text) {
+    if (vocab_.size() == kMaxEntries) return TooMany("model.vocab");
+    vocab_.push_back({std::move(text), 0});
+    return true;
+  }
   bool SpacedMerge(std::string_view value) {
     const size_t space = value.find(' ');
     if (space == std::string::npos || value.find(' ', space + 1) != std::string::npos)
@@ -127,16 +130,12 @@ class TokenizerJsonReader : public JsonTreeBuilder {
         !json->Mark(',') || !json->String(&token)) {
       return false;
     }
-    vocab_.back().id = static_cast<int64_t>(std::min(id, uint64_t{kMaxTokenId + 1}));
-    vocab_.push_back({std::string(token), 0});
-    return true;
+    return Unsigned(id) && AddToken(std::string(token));
   }
   bool PlainSpacedMerge(PlainJson* json) {
     std::string_view merge;
     if (merges_.size() == kMaxEntries || !json->Mark(',') || !json->String(&merge)) return false;
-    const size_t space = merge.find(' ');
-    if (space == std::string::npos || merge.find(' ', space + 1) != std::string::npos) return false;
-    return AddMerge(merge.substr(0, space), merge.substr(space + 1));
+    return std::count(merge.begin(), merge.end(), ' ') == 1 && SpacedMerge(merge);
   }
   // The end of one pair and the next one but for its end.
   bool PlainMergePair(PlainJson* json) {

@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import select
 import shutil
 import signal
 import struct
@@ -119,3 +120,27 @@ class CliTest(unittest.TestCase):
         for line in after:
             self.assertTrue(line.startswith("hint: "), line)
         return result
+
+
+class Process:
+    """A running program with pipes; reads with a time limit."""
+
+    def __init__(self, args, stdin=subprocess.PIPE):
+        self.p = subprocess.Popen(args, stdin=stdin, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, preexec_fn=default_signals)
+
+    def read(self, seconds=120):
+        ready, _, _ = select.select([self.p.stdout], [], [], seconds)
+        assert ready, "no output in time"
+        return os.read(self.p.stdout.fileno(), 65536)
+
+    def finish(self, more=None, seconds=120):
+        out, err = self.p.communicate(more, timeout=seconds)
+        return self.p.returncode, out, err
+
+    def wait_for_line(self, start):
+        """Reads stderr up to the line that begins so."""
+        line = b""
+        while not line.startswith(start):
+            line = self.p.stderr.readline()
+            assert line, "the program ended without the line " + start.decode()
