@@ -2,7 +2,7 @@
 // of x by vectors of columns of y, one lane of all sums after the other. A multiply-add needs no
 // fold across a register, and W is read once per tile from a panel in the L2 cache. Expected: 0.9
 // of the multiply-add peak; sums of lanes that wait for their partners cost the rest. Attention has
-// tiles of its own for keys as rows of W (ShortOuterTile); linear_token_panel.cpp takes rows of W
+// tiles of its own for keys as rows of W (short_outer); linear_token_panel.cpp takes rows of W
 // where they lie by a panel of tokens (StoredRowTile).
 //
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
@@ -59,27 +59,34 @@ HWY_INLINE void SetZero(typename M::Acc (&acc)[MR][NV]) {
 // Adds the sums of `count` lanes, or of as many groups of them: part(i, acc) gives those at place i
 // of that order, and they meet as in the fold. The last sums go to a.sums.
 template <class M, int MR, int NV, class F>
-HWY_INLINE void AddLanes(const OuterArgs& a, int count, const F& part) {
+HWY_INLINE void AddLanes(const OuterArgs& a, int count, F part) {
   constexpr int kDepth = 4;  // of the fold
   constexpr int kLanes = M::kVectorLanes;
-  alignas(64) float waiting[kDepth][MR * NV * kLanes];
-  int depth = 0;
-  for (int place = 0; place < count; ++place) {
-    typename M::Acc acc[MR][NV];
+  alignas(64) float waiting[kDepth][MR][NV][kLanes];
+  auto* top = waiting;  // behind those that wait
+  typename M::Acc acc[MR][NV];
+  for (int place = 0;;) {
     part(place, acc);
     // A lane meets its partner, both theirs, and so on: as many times as its place ends in ones.
     for (int i = place; (i & 1) != 0; i >>= 1) {
-      const float* partner = waiting[--depth];
+      --top;
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
-          M::Add(acc[m][n], M::LoadAcc(partner + (m * NV + n) * kLanes));
+          M::Add(acc[m][n], M::LoadAcc((*top)[m][n]));
     }
-    const bool last = place + 1 == count;
-    float* const to = last ? a.sums : waiting[depth++];
-    const size_t to_stride = last ? a.sum_stride : NV * kLanes;
+    if (++place == count) break;
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
-      float* const at = to + m * to_stride + n * kLanes;
-      M::StoreAcc(last && a.add ? M::Add(M::LoadAcc(at), acc[m][n]) : acc[m][n], at);
+      M::StoreAcc(acc[m][n], (*top)[m][n]);
     }
+    ++top;
+  }
+  float* const sums = a.sums;
+  const size_t stride = a.sum_stride;
+  if (a.add) {
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
+        M::Add(M::LoadAcc(sums + m * stride + n * kLanes), acc[m][n]);
+  }
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
+    M::StoreAcc(acc[m][n], sums + m * stride + n * kLanes);
   }
 }
 
@@ -122,30 +129,36 @@ HWY_NOINLINE void OuterTile(const OuterArgs& a) {
   AddLanes<M, MR, NV>(a, kSumLanes, OneLane<M, MR, NV, kRows, kScaled>{a});
 }
 
-// Two neighbouring lanes.
-template <class M, int MR, int NV, int kColumns>
+// Two neighbouring lanes. They are asked for in order: two pointers go on, since a compiler that is
+// short of registers keeps the rest in vector registers, where an address waits behind products.
+template <class M, int MR, int NV, int kRows, int kColumns>
 struct TwoLanes {
   const OuterArgs& a;
+  const uint8_t* x = a.rows;
+  const uint8_t* w = a.panel;
+  size_t gap = a.panel_stride - a.steps * kColumns * sizeof(float);  // between lanes of W
 
-  HWY_INLINE void operator()(int place, typename M::Acc (&acc)[MR][NV]) const {
-    const uint8_t* x = a.rows + 2 * place * (a.steps * MR * sizeof(float));
-    const uint8_t* w = a.panel + 2 * place * a.panel_stride;
-    typename M::Acc first[MR][NV];
-    SetZero<M>(first);
+  HWY_INLINE void Lane(typename M::Acc (&acc)[MR][NV]) {
     SetZero<M>(acc);
-    AccumulateOuter<M, MR, NV, MR, kColumns>(x, w, a.steps, first);
-    w = a.panel + (2 * place + 1) * a.panel_stride;
-    AccumulateOuter<M, MR, NV, MR, kColumns>(x, w, a.steps, acc);
+    a.next->Fetch(a.next_lines);
+    AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, a.steps, acc);
+    w += gap;
+  }
+  HWY_INLINE void operator()(int, typename M::Acc (&acc)[MR][NV]) {
+    typename M::Acc first[MR][NV];
+    Lane(first);
+    Lane(acc);
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] =
         M::Add(acc[m][n], first[m][n]);
   }
 };
 
-// Where lanes are short, sums that wait cost more than the panel that is read twice. Keys of 128
-// elements, BF16 on Zen 5: 0.87 of the multiply-add peak, and 0.69 with lanes one by one.
-template <class M, int MR, int NV, int kColumns>
-HWY_NOINLINE void ShortOuterTile(const OuterArgs& a) {
-  AddLanes<M, MR, NV>(a, kSumLanes / 2, TwoLanes<M, MR, NV, kColumns>{a});
+// Half as many sums wait in memory, whose stores take the time of two products each on Zen 4; x
+// is read twice as often. One thread and a panel in L2, BF16 of 1,024 columns: 0.97 of the
+// multiply-add peak, and 0.92 with lanes one by one. kRows of x are side by side.
+template <class M, int MR, int NV, int kRows, int kColumns>
+HWY_NOINLINE void PairedLanesTile(const OuterArgs& a) {
+  AddLanes<M, MR, NV>(a, kSumLanes / 2, TwoLanes<M, MR, NV, kRows, kColumns>{a});
 }
 
 // The factors that a stored word of a row has in the steps of its chunk.
@@ -265,22 +278,33 @@ HWY_INLINE void PackPanel(int rows, int columns, int chunks, uint8_t* panel, siz
   }
 }
 
-template <class M, int MR, int NV, int kRows, bool kScaled>
-void SetOuterTiles(LinearKernel& kernel) {
-  kernel.outer[MR] = &OuterTile<M, MR, NV, kRows, kScaled>;
-  if constexpr (MR > 1) SetOuterTiles<M, MR - 1, NV, kRows, kScaled>(kernel);
+// Quantised kinds hold the sums of a unit and those of the fold block in registers. Products of
+// pairs hold those of two lanes: a lane has half of the steps of FP32, whose prompts took 1.05 to
+// 1.19 times as long so.
+template <class M, bool kScaled>
+constexpr bool TakesPairedLanes() {
+  return !kScaled && M::kAccRegisters >= 24 && M::kChunk / M::kSteps > kSumLanes;
 }
-
-// Quantised kinds hold the sums of a unit and those of the fold block in registers.
 template <class M, bool kScaled>
 constexpr int OuterRows() {
   return kScaled && M::kAccRegisters < 24 ? 3 : kMaxTileRows;
 }
 template <class M, bool kScaled>
 constexpr int OuterVectors() {
-  constexpr int kFit = M::kAccRegisters / (kScaled ? 2 : 1) / OuterRows<M, kScaled>();
+  constexpr int kSums = kScaled || TakesPairedLanes<M, kScaled>() ? 2 : 1;
+  constexpr int kFit = M::kAccRegisters / kSums / OuterRows<M, kScaled>();
   constexpr int kMax = 64 * 64 / M::kChunkBytes / M::kVectorLanes;  // of a panel that L2 holds
   return kFit < kMax ? kFit : kMax;
+}
+
+template <class M, int MR, int NV, int kRows, bool kScaled>
+void SetOuterTiles(LinearKernel& kernel) {
+  if constexpr (TakesPairedLanes<M, kScaled>()) {
+    kernel.outer[MR] = &PairedLanesTile<M, MR, NV, kRows, NV * M::kVectorLanes>;
+  } else {
+    kernel.outer[MR] = &OuterTile<M, MR, NV, kRows, kScaled>;
+  }
+  if constexpr (MR > 1) SetOuterTiles<M, MR - 1, NV, kRows, kScaled>(kernel);
 }
 
 template <class M, bool kScaled>
@@ -346,7 +370,7 @@ void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
 
 template <class M, int MR, int NV>
 void SetShortOuterTiles(LinearKernel& kernel) {
-  kernel.short_outer[MR] = &ShortOuterTile<M, MR, NV, PanelColumns<M>()>;
+  kernel.short_outer[MR] = &PairedLanesTile<M, MR, NV, MR, PanelColumns<M>()>;
   if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
 }
 
