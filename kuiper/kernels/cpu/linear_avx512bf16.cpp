@@ -2,7 +2,7 @@
 // pairs per instruction, twice the FP32 rate on Zen 4 (half of it on a Sapphire Rapids:
 // linear_hwy.cpp chooses), and reads weights and activations without widening them. Expected: one
 // row 0.95 of the read bandwidth, 512 rows 0.9 of the peak of vdpbf16ps; the rest goes to packing
-// W (5 %) and to sums of lanes that wait (5 %).
+// W (5 %) and to sums of lanes that wait (3 %).
 #include "kuiper/kernels/cpu/avx512bf16.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 

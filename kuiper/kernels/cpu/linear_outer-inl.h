@@ -1,9 +1,9 @@
 // The outer products of the linear layer over an instruction set M, for many tokens: a tile of rows
-// of x by vectors of columns of y, one lane of all sums after the other. A multiply-add needs no
-// fold across a register, and W is read once per tile from a panel in the L2 cache. Expected: 0.9
-// of the multiply-add peak; sums of lanes that wait for their partners cost the rest. Attention has
-// tiles of its own for keys as rows of W (short_outer); linear_token_panel.cpp takes rows of W
-// where they lie by a panel of tokens (StoredRowTile).
+// of x by vectors of columns of y, one lane of all sums after the other, or two. A multiply-add
+// needs no fold across a register, and W is read once per tile from a panel in the L2 cache.
+// Expected: 0.9 of the multiply-add peak; sums of lanes that wait for their partners cost the rest.
+// Attention has tiles of its own for keys as rows of W (short_outer); linear_token_panel.cpp takes
+// rows of W where they lie by a panel of tokens (StoredRowTile).
 //
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
