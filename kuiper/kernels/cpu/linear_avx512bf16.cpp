@@ -25,6 +25,8 @@ namespace N_AVX3_BF16 {  // NOLINT(readability-identifier-naming): as Highway na
 // These use what the tile header defines.
 #include "kuiper/kernels/cpu/linear_avx512-inl.h"
 #include "kuiper/kernels/cpu/linear_outer-inl.h"
+// And these what that header does.
+#include "kuiper/kernels/cpu/linear_dense-inl.h"
 #include "kuiper/kernels/cpu/linear_quantized-inl.h"
 
 struct Bf16Model {

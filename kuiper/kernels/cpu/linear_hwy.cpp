@@ -24,6 +24,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #include "kuiper/kernels/cpu/linear_fp32-inl.h"
+// Uses what that defines.
+#include "kuiper/kernels/cpu/linear_dense-inl.h"
 
 struct F32Model : Fp32Model {
   static constexpr int kChunk = 16, kSteps = 1, kChunkBytes = 64, kWeightChunkBytes = 64;

@@ -6,7 +6,8 @@
 // accumulator in one register), kSteps (multiply-adds per chunk and lane), kRegisters,
 // kAccRegisters (those for accumulators), kTileRows, kBurstChunks (for which lines are fetched at
 // once), kFoldsRegisters, kFlushSubnormals, kBurstFlops; Acc, Vec; Zero, LoadAcc, StoreAcc, LoadX,
-// StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what linear_outer-inl.h asks for.
+// StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what linear_outer-inl.h and
+// linear_dense-inl.h ask for.
 
 #ifndef KU_UNROLL
 #ifdef __clang__

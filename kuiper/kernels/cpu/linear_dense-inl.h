@@ -1,0 +1,256 @@
+// What only dense kinds have of outer products: panels of stored rows, also of rows anywhere (keys
+// of attention, by short_outer), and for linear_token_panel.cpp rows of W where they lie by a panel
+// of tokens (StoredRowTile); then the kernel of such a kind with all its tiles.
+//
+// Included like linear_outer-inl.h, after it; where it asks M for kPacksPairs, further
+//   Vec LoadWords(const uint8_t* words) moves pairs of factors as they are stored,
+//   BroadcastPair(const uint8_t* word, Vec (&factors)[kSteps]) takes one apart.
+
+// The factors of stored rows of k elements; row n begins at rows(n).
+template <class M, class Rows>
+struct StoredFactors {
+  const Rows& rows;
+  int k;
+  HWY_INLINE void operator()(int row, int c, int r, typename M::Vec (&v)[M::kSteps]) const {
+    const uint8_t* chunk = rows(row) + static_cast<size_t>(c) * M::kWeightChunkBytes;
+    const int elements = k - c * M::kChunk;
+    if (elements >= M::kChunk) return M::LoadWeights(chunk, r, v);
+    alignas(64) uint8_t padded[M::kWeightChunkBytes] = {};
+    memcpy(padded, chunk, elements * (M::kWeightChunkBytes / M::kChunk));
+    M::LoadWeights(padded, r, v);
+  }
+};
+
+template <class M>
+constexpr int PanelColumns() {
+  return OuterVectors<M, false>() * M::kVectorLanes;
+}
+
+template <class M, int kColumns, class Rows>
+HWY_INLINE void PackRows(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
+  const int chunks = (k + M::kChunk - 1) / M::kChunk;
+  PackPanel<M>(count, kColumns, chunks, panel, panel_stride, StoredFactors<M, Rows>{rows, k});
+}
+
+// Moves words of a row as they are.
+template <class M>
+struct PairWords : M {
+  static constexpr int kSteps = 1;
+  static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector,
+                                     typename M::Vec (&v)[kSteps]) {
+    v[0] = M::LoadWords(chunk + vector * M::kVectorLanes * sizeof(float));
+  }
+};
+
+template <class M>
+void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
+  const EvenRows at{w.values, w.stride};
+  if constexpr (M::kPacksPairs) {
+    PackRows<PairWords<M>, PanelColumns<M>()>(at, rows, k, panel, panel_stride);
+  } else {
+    PackRows<M, PanelColumns<M>()>(at, rows, k, panel, panel_stride);
+  }
+}
+
+template <class M>
+void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
+                   size_t panel_stride) {
+  PackRows<M, PanelColumns<M>()>(ScatteredRows{rows, 0}, count, k, panel, panel_stride);
+}
+
+// Keys of 128 elements, BF16 on Zen 5: 0.87 of the multiply-add peak, and 0.69 with lanes one by
+// one.
+template <class M, int MR, int NV>
+void SetShortOuterTiles(LinearKernel& kernel) {
+  kernel.short_outer[MR] = &PairedLanesTile<M, MR, NV, MR, PanelColumns<M>()>;
+  if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
+}
+
+// The factors that a stored word of a row has in the steps of its chunk.
+template <class M>
+HWY_INLINE void BroadcastWord(const uint8_t* word, typename M::Vec (&v)[M::kSteps]) {
+  if constexpr (M::kSteps == 1) {
+    v[0] = M::Pin(M::Broadcast(word));
+  } else {
+    M::BroadcastPair(word, v);
+  }
+}
+
+// MR rows that go on side by side, as few pointers as x86 has registers for: row m is 0, 1 or 2
+// strides behind one of them, which an address holds as it is.
+template <int MR>
+struct RowCursor {
+  static constexpr int kPerPointer = 3, kPointers = (MR + kPerPointer - 1) / kPerPointer;
+  const uint8_t* at[kPointers];
+  size_t stride;
+
+  HWY_INLINE RowCursor(const uint8_t* rows, size_t stride) : stride(stride) {
+    KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] = rows + i * kPerPointer * stride;
+  }
+  // The compiler may not keep a pointer for each row and word, which it would move to memory.
+  HWY_INLINE void Pin() { KU_UNROLL for (int i = 0; i < kPointers; ++i) asm("" : "+r"(at[i])); }
+  HWY_INLINE const uint8_t* operator()(int m) const {
+    return at[m / kPerPointer] + m % kPerPointer * stride;
+  }
+  HWY_INLINE void Skip(size_t bytes) {
+    KU_UNROLL for (int i = 0; i < kPointers; ++i) at[i] += bytes;
+  }
+};
+
+// The L neighbouring lanes from place L * group on of MR rows of W, read where they lie, by NV
+// vectors of tokens.
+template <class M, int MR, int NV, int L>
+struct StoredLanes {
+  static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
+  static constexpr size_t kStepBytes = NV * kVectorBytes;
+  static_assert(M::kWeightChunkBytes == kSumLanes * sizeof(float) && kBurstSteps % M::kSteps == 0);
+  const OuterArgs& a;
+
+  HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) const {
+    typename M::Acc lanes[L][MR][NV];
+    KU_UNROLL for (int l = 0; l < L; ++l) SetZero<M>(lanes[l]);
+    const uint8_t* panel = a.panel + L * group * a.panel_stride;
+    // Places reverse bits, so that those of a group are as far apart as those of the first one.
+    RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
+    for (int begin = 0; begin < a.steps; begin += kBurstSteps) {
+      a.next->Fetch(a.next_lines);
+      const int end = a.steps - begin < kBurstSteps ? a.steps : begin + kBurstSteps;
+      for (int i = begin; i < end; i += M::kSteps) {
+        rows.Pin();
+        KU_UNROLL for (int l = 0; l < L; ++l) {
+          typename M::Vec b[M::kSteps][NV];
+          KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
+            b[s][n] = M::LoadPanel(panel + l * a.panel_stride + s * kStepBytes + n * kVectorBytes);
+          }
+          KU_UNROLL for (int m = 0; m < MR; ++m) {
+            typename M::Vec v[M::kSteps];
+            BroadcastWord<M>(rows(m) + LanePlace(l) * sizeof(float), v);
+            KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
+              lanes[l][m][n] = M::Multiply(b[s][n], v[s], lanes[l][m][n]);
+            }
+          }
+        }
+        panel += M::kSteps * kStepBytes;
+        rows.Skip(M::kWeightChunkBytes);
+      }
+    }
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
+      static_assert(L == 1 || L == 2 || L == 4);
+      acc[m][n] = lanes[0][m][n];
+      if constexpr (L >= 2) acc[m][n] = M::Add(acc[m][n], lanes[1][m][n]);
+      if constexpr (L == 4) {
+        acc[m][n] = M::Add(acc[m][n], M::Add(lanes[2][m][n], lanes[3][m][n]));
+      }
+    }
+  }
+};
+
+template <class M, int MR, int NV, int L>
+HWY_NOINLINE void StoredRowTile(const OuterArgs& a) {
+  AddLanes<M, MR, NV>(a, kSumLanes / L, StoredLanes<M, MR, NV, L>{a});
+}
+
+// Converted chunks side by side, one of each row.
+template <class M>
+struct ConvertedChunks {
+  const uint8_t* chunks;
+  HWY_INLINE void operator()(int row, int, int r, typename M::Vec (&v)[M::kSteps]) const {
+    KU_UNROLL for (int s = 0; s < M::kSteps; ++s) {
+      v[s] = M::LoadX(chunks + row * M::kChunkBytes, r, s);
+    }
+  }
+};
+
+// The column of token t of a vector: StoreLanes gives lanes the places of those of a fold block.
+template <class M>
+constexpr int TokenColumn(int t) {
+  return LanePlace(t) / (kSumLanes / M::kVectorLanes);
+}
+
+// TokenPanelKernel::pack.
+template <class M>
+void PackTokens(const float* const* x, int tokens, int k, int columns, uint8_t* panel,
+                size_t panel_stride) {
+  constexpr int kTokens = M::kVectorLanes;
+  alignas(64) uint8_t chunks[kTokens * M::kChunkBytes] = {};
+  for (int i = 0; i < k; i += M::kChunk, panel += M::kSteps * columns * sizeof(float)) {
+    const int elements = k - i < M::kChunk ? k - i : M::kChunk;
+    for (int t = 0; t < tokens; ++t) {
+      ConvertRow<M>(x[t] + i, elements, chunks + TokenColumn<M>(t) * M::kChunkBytes);
+    }
+    PackChunk<M>(kTokens, kTokens, 0, panel, columns * sizeof(float), panel_stride,
+                 ConvertedChunks<M>{chunks});
+  }
+}
+
+// TokenPanelKernel::transpose: words are moved as those of a chunk of one step are.
+template <class M>
+void Transpose(const float* rows, size_t stride, float* to, size_t to_stride) {
+  constexpr int kRows = M::kPackRows;
+  const size_t place_bytes = to_stride * sizeof(float) / (kSumLanes / M::kVectorLanes);
+  for (int n = 0; n < kSumLanes; n += kRows, rows += kRows * stride) {
+    typename M::Vec v[kRows];
+    KU_UNROLL for (int i = 0; i < kRows; ++i) {
+      v[i] = M::LoadPanel(reinterpret_cast<const uint8_t*>(rows + i * stride));
+    }
+    M::StoreLanes(v, 0, reinterpret_cast<uint8_t*>(to + n), place_bytes);
+  }
+}
+
+template <class M, int MR, int NV, int L>
+void SetRowTiles(TokenPanelKernel& panel) {
+  panel.tiles[NV - 1][MR] = &StoredRowTile<M, MR, NV, L>;
+  if constexpr (MR > 1) SetRowTiles<M, MR - 1, NV, L>(panel);
+}
+template <class M, int MR, int NV, int L>
+void AddRowTiles(TokenPanelKernel& panel) {
+  panel.max_vectors = NV;
+  panel.rows[NV - 1] = MR;
+  panel.lanes_at_once[NV - 1] = L;
+  SetRowTiles<M, MR, NV, L>(panel);
+}
+
+// The loads of narrow panels serve several lanes at once. Only what was measured has panels:
+// registers of 16 lanes, and 16 registers of 8.
+template <class M>
+TokenPanelKernel MakeTokenPanel() {
+  constexpr bool kWords = M::kWeightChunkBytes == kSumLanes * sizeof(float);
+  constexpr bool kWide = M::kVectorLanes == kSumLanes && M::kChunkBytes == M::kWeightChunkBytes;
+  constexpr bool kNarrow = M::kVectorLanes == 8 && M::kRegisters == 16;
+  TokenPanelKernel panel;
+  if constexpr (kWords && (kWide || kNarrow)) {
+    panel.vector = M::kVectorLanes;
+    panel.pack = &PackTokens<M>;
+    panel.transpose = &Transpose<M>;
+    if constexpr (kWide) {
+      AddRowTiles<M, 6, 1, 4>(panel);
+      AddRowTiles<M, 6, 2, 2>(panel);
+      AddRowTiles<M, 6, 3, 1>(panel);
+      AddRowTiles<M, 6, 4, 1>(panel);
+      panel.min_tokens = 13;  // with less, the products take less time than reading W
+      panel.max_rest = 8;
+    } else {
+      AddRowTiles<M, 4, 2, 1>(panel);
+      AddRowTiles<M, 4, 3, 1>(panel);
+      panel.min_tokens = 14;  // dot products of fewer are as fast as a panel of 16
+      panel.max_rest = 3;
+    }
+  }
+  return panel;
+}
+
+template <class M>
+LinearKernel MakeKernel() {
+  LinearKernel kernel = KernelOfActivations<M>();
+  kernel.pack = &Pack<M>;
+  SetDots<M, M::kTileRows>(kernel.dots);
+  SetTiles<M, M::kTileRows>(kernel);
+  SetOuter<M, false>(kernel);
+  kernel.pack_scattered = &PackScattered<M>;
+  // Two lanes of a tile in registers.
+  constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
+  kernel.short_columns = kVectors * M::kVectorLanes;
+  SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
+  kernel.token_panel = MakeTokenPanel<M>();
+  return kernel;
+}
