@@ -84,11 +84,12 @@ TEST(ThreadPool, DoesNotWaitForAThreadThatIsKeptFromEntering) {
   pool.RunOnEach([&](int index, int) { threads[index] = static_cast<pid_t>(syscall(SYS_gettid)); });
   HeldThread held(threads[1]);
   for (int run = 0; run < 100; ++run) {
-    std::atomic<int> next{0}, done{0};
+    std::atomic<int> done{0};
     bool entered = false;
+    WorkShares& shares = pool.Divide(50);
     pool.Run([&](int thread) {
       if (thread == 1) entered = true;
-      while (next.fetch_add(1) < 50) ++done;
+      while (!shares.Take(thread).empty()) ++done;
     });
     ASSERT_EQ(done, 50);
     ASSERT_FALSE(entered);
@@ -117,17 +118,40 @@ TEST(ThreadPool, SharesAllItemsAndPublishesTheirWrites) {
   for (int threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
     ASSERT_EQ(pool.size(), threads);
-    std::vector<int> items(64);  // plain ints: Run must order the accesses
-    for (int run = 1; run <= 2000; ++run) {
-      std::atomic<size_t> next{0};
-      std::atomic<int> inside[8] = {};
-      pool.Run([&](int thread) {
-        ASSERT_EQ(inside[thread].fetch_add(1), 0);  // no index twice
-        for (size_t item; (item = next.fetch_add(1)) < items.size();) ++items[item];
-      });
-      for (int count : items) ASSERT_EQ(count, run);
+    for (int count : {64, 5, 1, 0}) {
+      std::vector<int> items(count);  // plain ints: Run must order the accesses
+      for (int run = 1; run <= 500; ++run) {
+        WorkShares& shares = pool.Divide(count, run % 4 + 1);
+        std::atomic<int> inside[8] = {};
+        pool.Run([&](int thread) {
+          ASSERT_EQ(inside[thread].fetch_add(1), 0);  // no index twice
+          for (WorkShares::Range r; !(r = shares.Take(thread)).empty();) {
+            ASSERT_LE(r.end - r.begin, run % 4 + 1);
+            for (int64_t i = r.begin; i < r.end; ++i) ++items[i];
+          }
+          ASSERT_EQ(shares.Take(thread).begin, count);
+        });
+        for (int times : items) ASSERT_EQ(times, run);
+      }
     }
   }
+}
+
+TEST(WorkShares, AThreadBeginsWithItsPartAndThenHelpsTheNext) {
+  WorkShares shares;
+  shares.Divide(10, 2, 3);  // [0, 3), [3, 6), [6, 10)
+  const auto take = [&](int thread) {
+    const WorkShares::Range r = shares.Take(thread);
+    return std::pair(r.begin, r.end);
+  };
+  using Pair = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(take(1), Pair(3, 5));
+  EXPECT_EQ(take(1), Pair(5, 6));  // a share ends where the next one begins
+  EXPECT_EQ(take(0), Pair(0, 2));
+  EXPECT_EQ(take(1), Pair(6, 8));
+  EXPECT_EQ(take(1), Pair(8, 10));
+  EXPECT_EQ(take(1), Pair(2, 3));
+  for (int thread : {0, 1, 2}) EXPECT_EQ(take(thread), Pair(10, 10));
 }
 
 TEST(ThreadPool, RunOnEachCallsEachIndexOnceAndPublishesItsWrites) {

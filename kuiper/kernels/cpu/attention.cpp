@@ -21,7 +21,6 @@
 // prefill of long rows is bound by multiply-adds: expected are 0.8 of their peak in both products,
 // and a tenth of the time for the softmax between them.
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <vector>
 
@@ -264,14 +263,15 @@ void Run(const Resources& resources, const AttentionArgs& args) {
                            cascade ? meta.shared_lens.ptr<int32_t>() : nullptr};
   const int max_item_kv_heads =
       kind == AttentionKind::kMha ? 1 : HWY_DYNAMIC_DISPATCH(MaxItemKvHeads)(args.kv);
-  std::atomic<int64_t> next{0};
+  const ItemList all(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, kind,
+                     resources.pool.size(), max_item_kv_heads);
+  WorkShares& shares = resources.pool.Divide(all.CountItems());
   const auto work = [&](int thread) {
     const ScopedFlushSubnormals flush(is_paired || is_int8);
     AttentionScratch s;
     s.Carve(resources.Scratch<float>(thread), kind, head_dim, max_context);
-    ItemList items(meta, args.options, call.shared_lens, num_heads, args.kv.kv_heads, kind,
-                   resources.pool.size(), max_item_kv_heads);
-    ForEachItem(next, items, [&](const AttentionItem& item, const AttentionItem* after) {
+    ItemList items = all;
+    ForEachItem(shares, thread, items, [&](const AttentionItem& item, const AttentionItem* after) {
       block(args, call, item, after, s);
     });
   };

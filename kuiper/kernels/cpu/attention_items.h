@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,6 +11,7 @@
 #include "kuiper/kernels/cpu/attention_int8.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
+#include "kuiper/kernels/cpu/work_shares.h"
 #include "kuiper/ops/op_args.h"
 #include "kuiper/ops/ops_options.h"
 
@@ -101,8 +101,8 @@ inline int WholeTiles(int len) {
 
 // Numbers the work items sequence by sequence (run by run), in it head by head, whose keys stay in
 // the cache, and of a head the longest rows first. Many rows read the keys less often; threads want
-// several items each, as these are not of one length. Find takes ascending indices and walks the
-// sequences once.
+// several items each, as these are not of one length. Find of ascending indices walks the sequences
+// once.
 class ItemList {
  public:
   // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
@@ -132,7 +132,14 @@ class ItemList {
     max_item_keys_ = max_item_keys_ * kv_heads_ / (2 * threads);
   }
 
+  int64_t CountItems() const {
+    int64_t items = 0;
+    for (int seq = 0; seq < num_seqs_; seq = EndOfRun(seq)) items += CountOf(seq);
+    return items;
+  }
+
   bool Find(int64_t index, AttentionItem* item) {
+    if (index < first_) seq_ = first_ = 0;
     for (; seq_ < num_seqs_ && index >= first_ + CountOf(seq_); seq_ = EndOfRun(seq_)) {
       first_ += CountOf(seq_);
     }
@@ -163,11 +170,6 @@ class ItemList {
     heads_ = std::min(group_, max_rows);
     head_chunks_ = (group_ + heads_ - 1) / heads_;
     positions_ = std::max(1, max_rows / group_);
-  }
-  int64_t CountItems() const {  // without runs
-    int64_t items = 0;
-    for (int seq = 0; seq < num_seqs_; ++seq) items += CountOf(seq);
-    return items;
   }
   int64_t CountOf(int seq) const {
     const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
@@ -208,15 +210,14 @@ class ItemList {
   int64_t first_ = 0;                                // index of its first item
 };
 
-// Calls f(item, after) for the items that this thread claims from a counter that all share. Short
-// ones are followed by `after`, which is claimed before f, so that this may fetch what that will
-// need; behind a long one and the last one it is null, and the thread that is ready first takes the
-// next.
+// Calls f(item, after) for the items that this thread takes. Short ones are followed by `after`,
+// which is claimed before f, so that this may fetch what that will need; behind a long one and the
+// last one it is null, and the thread that is ready first takes the next.
 template <typename F>
-void ForEachItem(std::atomic<int64_t>& counter, ItemList& items, const F& f) {
+void ForEachItem(WorkShares& shares, int thread, ItemList& items, const F& f) {
   constexpr int kShort = 512;  // keys
   const auto find = [&](AttentionItem* item) {
-    return items.Find(counter.fetch_add(1, std::memory_order_relaxed), item);
+    return items.Find(shares.Take(thread).begin, item);
   };
   AttentionItem item, after;
   for (bool found = find(&item); found; item = after) {

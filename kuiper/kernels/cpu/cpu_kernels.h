@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -32,13 +31,10 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
   }
   const int64_t claim = std::max<int64_t>(
       1, std::min(kClaimElements * num_items / elements, num_items / (4 * pool.size())));
-  std::atomic<int64_t> next{0};
+  WorkShares& shares = pool.Divide(num_items, claim);
   pool.Run([&](int thread) {
-    for (;;) {
-      const int64_t begin = next.fetch_add(claim, std::memory_order_relaxed);
-      if (begin >= num_items) return;
-      const int64_t end = std::min(begin + claim, num_items);
-      for (int64_t item = begin; item < end; ++item) f(item, thread);
+    for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
+      for (int64_t item = r.begin; item < r.end; ++item) f(item, thread);
     }
   });
 }

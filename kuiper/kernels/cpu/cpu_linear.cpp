@@ -3,7 +3,6 @@
 #include "kuiper/kernels/cpu/cpu_linear.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
@@ -33,10 +32,10 @@ size_t SliceBytes(int tokens, int in) {
 template <typename F>
 void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, const F& f) {
   if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return f(0, items);
-  std::atomic<int> next{0};
-  pool.Run([&](int) {
-    for (int i; (i = next.fetch_add(step, std::memory_order_relaxed)) < items;) {
-      f(i, std::min(i + step, items));
+  WorkShares& shares = pool.Divide(items, step);
+  pool.Run([&](int thread) {
+    for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
+      f(static_cast<int>(r.begin), static_cast<int>(r.end));
     }
   });
 }

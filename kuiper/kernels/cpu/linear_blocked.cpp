@@ -1,10 +1,9 @@
 // Linear layers with many tokens: a block of 64 rows of W by one fold block is copied (widened
 // where needed) into the L2 cache as panels for outer products; tiles of 6 rows of x stream past
-// it. The next block is fetched into L2 meanwhile. Bytes moved: W once per ~1024 tokens. Expected
-// 0.87 of the multiply-add peak at T = 512; with few tokens reading and packing W would take longer
-// than its products.
+// it. The next block is fetched into L2 meanwhile. Bytes moved: W once per 510 to 1,020 tokens.
+// Expected 0.87 of the multiply-add peak at T = 512; with few tokens reading and packing W would
+// take longer than its products.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <new>
 
@@ -16,7 +15,7 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kTokenBlock = 1020;   // tokens that share one copy of a block of W
+constexpr int kTokenBlock = 510;    // and up to twice as many tokens share one copy of a block of W
 constexpr int kMinTokenBlock = 48;  // smaller blocks do not pay for copying W again
 constexpr int kWeightBlock = 64;    // rows of W in L2
 
@@ -57,7 +56,9 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
   b.rows = job.kernel.packed_chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
   b.weight_items = CountItems(job, b.rows);
   KU_CHECK(b.weight_items > 0);
-  int blocks = CeilDiv(job.tokens, kTokenBlock);
+  int blocks = std::max(1, job.tokens / kTokenBlock);
+  // Each thread has the same tokens in all linear layers.
+  if (blocks > threads) blocks -= blocks % threads;
   blocks =
       std::max(blocks, std::min(CeilDiv(4 * threads, b.weight_items), job.tokens / kMinTokenBlock));
   b.tiles = CeilDiv(job.tiles(), blocks);
@@ -211,13 +212,13 @@ void FinishRows(const LinearJob& job, const RowRange& range, int token, int coun
 
 size_t BlockedScratchBytes(int tokens, int in) {
   return PanelBytes(in) + kScalesBytes + sizeof(Groups<kWeightBlock>) +
-         SumsBytes(std::min(tokens, kTokenBlock + kMaxTileRows));
+         SumsBytes(std::min(tokens, 2 * kTokenBlock + kMaxTileRows));
 }
 
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                   size_t workspace_bytes) {
   const Blocking blocking = ChooseBlocking(job, pool.size());
-  std::atomic<int> next_item{0};
+  WorkShares& shares = pool.Divide(blocking.items);
   pool.Run([&](int thread) {
     const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
     uint8_t* base = workspace + thread * workspace_bytes;
@@ -230,7 +231,7 @@ void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
       return item < blocking.items ? FindRows(job, item % blocking.weight_items, blocking.rows)
                                    : RowRange{};
     };
-    ForEachClaimed(next_item, blocking.items, [&](int item, int next) {
+    ForEachTaken(shares, thread, blocking.items, [&](int item, int next) {
       const int t0 = item / blocking.weight_items * blocking.tiles;
       const int t1 = std::min(t0 + blocking.tiles, job.tiles());
       const RowRange range = rows(item), after = rows(next);

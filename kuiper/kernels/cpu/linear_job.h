@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -171,12 +170,11 @@ inline RowRange FindRows(const LinearJob& job, int item, int step) {
   return {part, begin, std::min(job.rows(part), begin + step), column + begin,
           job.paired() ? Epilogue::kStore : job.epilogue};
 }
-// Calls f(item, next) for the items that this thread claims from a counter that all share. The next
-// one is claimed before f, which fetches what that will need; behind the last it is `items` or
-// more.
+// Calls f(item, next) for those of `items` that this thread takes. The next one is taken before f,
+// which fetches what that will need; behind the last it is `items`.
 template <typename F>
-void ForEachClaimed(std::atomic<int>& counter, int items, const F& f) {
-  const auto take = [&] { return counter.fetch_add(1, std::memory_order_relaxed); };
+void ForEachTaken(WorkShares& shares, int thread, int items, const F& f) {
+  const auto take = [&] { return static_cast<int>(shares.Take(thread).begin); };
   for (int item = take(), next = 0; item < items; item = next) f(item, next = take());
 }
 // The rows of W to fetch while those of a range are computed up to column `end`: their own further

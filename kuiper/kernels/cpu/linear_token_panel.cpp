@@ -5,7 +5,6 @@
 // and 0.87 of the multiply-add peak (AVX2: 0.7). Tokens that are too few for a vector are computed
 // as linear_streamed.cpp does, while the rows are in L2.
 #include <algorithm>
-#include <atomic>
 
 #include "kuiper/kernels/cpu/flush_subnormals.h"
 #include "kuiper/kernels/cpu/linear_job.h"
@@ -91,14 +90,14 @@ void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                      size_t workspace_bytes) {
   const int block_rows = BlockRows(job, pool.size()), items = CountItems(job, block_rows);
   const LinearJob rest = job.Rest();
-  std::atomic<int> next_item{0};
+  WorkShares& shares = pool.Divide(items);
   pool.Run([&](int thread) {
     const ScopedFlushSubnormals flush(job.kernel.flush_subnormals);
     auto* const space = reinterpret_cast<float*>(workspace + thread * workspace_bytes);
     const auto rows = [&](int item) {
       return item < items ? FindRows(job, item, block_rows) : RowRange{};
     };
-    ForEachClaimed(next_item, items, [&](int item, int next) {
+    ForEachTaken(shares, thread, items, [&](int item, int next) {
       const RowRange range = rows(item), after = rows(next);
       MultiplyBlock(job, range, job.paired() ? UpRows(range) : after, space);
       if (job.paired()) MultiplyBlock(job, UpRows(range), after, space);

