@@ -38,9 +38,9 @@ struct Weight {
   // of a linear layer, or as both (an embedding that is also the head).
   Tensor* tensor = nullptr;
   WeightMatrix* matrix = nullptr;
-  const Linear* linear = nullptr;  // that the matrix is a part of; null: it is dense in every file
-  bool is_vision = false;          // of the vision tower, which no step of the decoder reads
-  const char* if_missing = "";     // a hint for people whose file lacks it
+  Linear* linear = nullptr;     // that the matrix is a part of; null: it is dense in every file
+  bool is_vision = false;       // of the vision tower, which no step of the decoder reads
+  const char* if_missing = "";  // a hint for people whose file lacks it
 
   bool is_matrix() const { return shape.size() == 2; }
   // The head: the matrix behind the last layer, perhaps the embedding as well.

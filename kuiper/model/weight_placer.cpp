@@ -76,6 +76,11 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
   });
 }
 
+bool WeightPlacer::IsMapped(const Tensor& placed) const {
+  return std::any_of(mapped_.begin(), mapped_.end(),
+                     [&](const Tensor& mapped) { return mapped.data == placed.data; });
+}
+
 StatusOr<Tensor> WeightPlacer::Allocate(DType dtype, int64_t rows, int64_t columns) {
   const int64_t bytes = rows * columns * static_cast<int64_t>(DTypeBytes(dtype));
   KU_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().AllocateWhole(static_cast<size_t>(bytes)));

@@ -36,6 +36,8 @@ class WeightPlacer {
   // Int8RowsFormat. kModel when values are not finite.
   StatusOr<WeightMatrix> PlaceAsInt8(const std::string& name, const Tensor& host,
                                      const WeightFormat& format);
+  // Whether a tensor stayed in its file.
+  bool IsMapped(const Tensor& placed) const;
   // Reads the tensors that stayed in their files, if they are to be read now.
   void ReadMapped();
   // What was copied or made up.

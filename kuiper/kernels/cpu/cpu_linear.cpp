@@ -3,6 +3,8 @@
 #include "kuiper/kernels/cpu/cpu_linear.h"
 
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
@@ -58,8 +60,8 @@ void ConvertForOuter(const LinearJob& job, const float* x, int elements, uint32_
     const int here = std::min(step, elements - k);
     job.kernel.convert(x + k, here, reinterpret_cast<uint8_t*>(words));
     const size_t steps = job.Words(here) / kSumLanes;
-    SpreadWords(words, steps, job.kernel.outer_rows, lane_stride, to);
-    to += steps * job.kernel.outer_rows;
+    SpreadWords(words, steps, job.side_by_side(), lane_stride, to);
+    to += steps * job.side_by_side();
   }
 }
 
@@ -68,7 +70,7 @@ void ConvertTile(const LinearJob& job, const Tensor& x, int tile) {
   for (int k0 = 0; k0 < job.in(); k0 += job.fold_k()) {
     const int elements = std::min(job.fold_k(), job.in() - k0);
     auto* const to = reinterpret_cast<uint32_t*>(job.XTile(k0, tile));
-    const size_t lane_stride = job.Words(elements) / kSumLanes * job.kernel.outer_rows;
+    const size_t lane_stride = job.Words(elements) / kSumLanes * job.side_by_side();
     for (int t = begin; t < job.TileBegin(tile + 1); ++t) {
       ConvertForOuter(job, x.row<float>(t) + k0, elements, to + (t - begin), lane_stride);
     }
@@ -111,6 +113,27 @@ void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
   ForEachOf(pool, job, job.tiles(), 1, [&](int begin, int end) {
     for (int tile = begin; tile < end; ++tile) ConvertTile(job, x, tile);
   });
+}
+
+// Rows of one panel after the other, by way of a copy.
+void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMatrix* matrix) {
+  const int rows = kernel.outer_columns, fold_k = kernel.chunk * kFoldChunks;
+  const size_t row_bytes = static_cast<size_t>(matrix->format.RowBytes(in));
+  WorkShares& shares = pool.Divide(matrix->rows() / rows);
+  pool.Run([&](int thread) {
+    std::vector<uint8_t> copy(rows * row_bytes);
+    for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
+      auto* const values = static_cast<uint8_t*>(matrix->values.data) + r.begin * copy.size();
+      memcpy(copy.data(), values, copy.size());
+      for (int k0 = 0; k0 < in; k0 += fold_k) {
+        const int elements = std::min(fold_k, in - k0);
+        const size_t lane_bytes = kernel.PackedWords(elements) / kSumLanes * rows * sizeof(float);
+        const auto at = static_cast<size_t>(matrix->format.RowBytes(k0));
+        kernel.pack({copy.data() + at, row_bytes}, rows, elements, values + at * rows, lane_bytes);
+      }
+    }
+  });
+  matrix->is_prepacked = true;
 }
 
 }  // namespace
@@ -162,6 +185,20 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
                      : job.has_panel() ? ApplyTokenPanel
                                        : ApplyBlocked;
   apply(pool_, job, static_cast<uint8_t*>(workspace_.data()), workspace_slice_);
+}
+
+void CpuLinear::Prepack(Linear* w) {
+  const LinearKernel& kernel = (*kernels_)[w->format()];
+  bool fits = kernel.takes_prepacked && w->in % kernel.chunk == 0;
+  for (int part = 0; part < w->num_parts; ++part) {
+    const Tensor& values = w->parts[part].weight.values;
+    fits = fits && !w->parts[part].weight.format.is_quantized() &&
+           values.rows() % kernel.outer_columns == 0 &&
+           reinterpret_cast<uintptr_t>(values.data) % kLine == 0;
+  }
+  for (int part = 0; part < w->num_parts && fits; ++part) {
+    PrepackRows(pool_, kernel, w->in, &w->parts[part].weight);
+  }
 }
 
 std::vector<std::string> CpuLinear::InstructionSets() {

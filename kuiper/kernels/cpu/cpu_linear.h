@@ -1,4 +1,5 @@
-// CpuLinear: y = x W^T + b for the CPU backend, on weights as they lie in the mapped file. The sum
+// CpuLinear: y = x W^T + b for the CPU backend, on weights as they lie in the mapped file or, where
+// they have memory of their own, as its tiles take them. The sum
 // of one output element is a function of (K, weight format) and the operands only: never of the
 // number of rows T, the split into parts, the thread count or the block sizes. Used by cpu_ops.cpp;
 // knows nothing about models. See cpu_linear.cpp for the algorithm and linear_kernel.h for the
@@ -34,6 +35,10 @@ class CpuLinear {
   // As ApplyArgs: y [T, w.out] = x [T, w.in] W^T + b, finished by the epilogue; out and x f32 with
   // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
+
+  // As Ops::Prepack: rows become the panels of linear_kernel.h, if the kernels can take all parts
+  // so.
+  void Prepack(Linear* w);
 
   // The micro-kernels of the instruction set.
   const LinearKernelSet& kernels() const { return *kernels_; }

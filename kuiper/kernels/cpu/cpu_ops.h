@@ -21,6 +21,7 @@ class CpuOps final : public Ops {
   }
   Status Reserve(const OpsLimits& limits) override;
   size_t ScratchBytes(const OpsLimits& limits) const override;
+  void Prepack(Linear* linear) override { linear_.Prepack(linear); }
   Status Prepare(const Linear&, Epilogue, DType, int64_t) override { return OkStatus(); }
 
  private:

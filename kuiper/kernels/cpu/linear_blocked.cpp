@@ -15,9 +15,10 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kTokenBlock = 510;    // and up to twice as many tokens share one copy of a block of W
-constexpr int kMinTokenBlock = 48;  // smaller blocks do not pay for copying W again
-constexpr int kWeightBlock = 64;    // rows of W in L2
+constexpr int kTokenBlock = 510;  // and up to twice as many tokens share one copy of a block of W
+constexpr int kPrepackedTokenBlock = 255;  // the same where it need not be copied
+constexpr int kMinTokenBlock = 48;         // smaller blocks do not pay for copying W again
+constexpr int kWeightBlock = 64;           // rows of W in L2
 
 constexpr size_t Align(size_t bytes) {
   return CeilDiv(bytes, kLine) * kLine;
@@ -54,9 +55,10 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
   // Panels of widened weights take twice the space.
   b.rows = job.kernel.packed_chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
+  if (job.prepacked() && CountItems(job, b.rows) < 4 * threads) b.rows = job.kernel.outer_columns;
   b.weight_items = CountItems(job, b.rows);
   KU_CHECK(b.weight_items > 0);
-  int blocks = std::max(1, job.tokens / kTokenBlock);
+  int blocks = std::max(1, job.tokens / (job.prepacked() ? kPrepackedTokenBlock : kTokenBlock));
   // Each thread has the same tokens in all linear layers.
   if (blocks > threads) blocks -= blocks % threads;
   blocks =
@@ -77,14 +79,17 @@ struct Block {
   int panel_columns() const { return job.kernel.outer_columns; }
   int panels() const { return CeilDiv(range.end - range.begin, panel_columns()); }
   int columns() const { return panels() * panel_columns(); }
+  int bursts() const { return (end - begin) * kSumLanes; }  // of the tiles of a panel
 };
 
 // A fold block [begin, end) of K, and what to fetch while it is computed.
 struct Fold {
   int begin, end;
-  size_t panel_stride;
-  Prefetcher next;  // rows of W
-  int next_lines;   // of them per burst: for each panel one per chunk and one per tile and lane
+  const uint8_t* panels;
+  size_t panel_stride;  // bytes from lane to lane
+  size_t panel_bytes;   // from one panel to the next
+  Prefetcher next;      // rows of W
+  int next_lines;       // of them per burst: for each panel one per chunk and one per tile and lane
 };
 
 // Scales and zeros of the rows.
@@ -121,13 +126,54 @@ void PackFold(const Block& block, Fold& fold) {
   }
 }
 
+Fold CopiedFold(const Block& block, int begin, int end) {
+  const LinearJob& job = block.job;
+  const size_t stride =
+      job.kernel.PanelStride(job.kernel.PackedWords(end - begin), job.kernel.outer_columns);
+  Fold fold{begin,
+            end,
+            block.space.panels,
+            stride,
+            kSumLanes * stride,
+            FetchAfter(job, block.range, block.next, end),
+            0};
+  const int bursts = block.bursts() + CeilDiv(end - begin, job.kernel.chunk);
+  fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
+  PackFold(block, fold);
+  return fold;
+}
+
+// A single tile reads panels in linear order, which the CPU fetches by itself.
+Fold PrepackedFold(const Block& block, int begin, int end) {
+  const LinearJob& job = block.job;
+  const int rows = block.panel_columns();
+  const auto at = [&](const RowRange& range, int k) {
+    return job.W(range.part, range.begin, 0).values + job.RowBytes(k) * rows;
+  };
+  Fold fold{begin,
+            end,
+            at(block.range, begin),
+            job.RowBytes(end - begin) / kSumLanes * rows,
+            job.RowBytes(job.in()) * rows,
+            {},
+            0};
+  const bool last = end == job.in();
+  const RowRange& next = last ? block.next : block.range;
+  if (block.end - block.begin == 1 || next.end <= next.begin) return fold;
+  const int k = last ? 0 : end;
+  fold.next = {at(next, k), fold.panel_bytes, (next.end - next.begin) / rows,
+               job.Lines((job.FoldEnd(k) - k) * rows)};
+  fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, block.bursts() * block.panels());
+  return fold;
+}
+
 // All panels of the block times one tile of x, over one fold block, into sums [rows][columns].
 void BlockTile(const Block& block, Fold& fold, int tile, float* sums) {
   const LinearJob& job = block.job;
-  const OuterFn outer = job.kernel.outer[job.TileBegin(tile + 1) - job.TileBegin(tile)];
+  const OuterFn outer = job.TileOf(job.TileBegin(tile + 1) - job.TileBegin(tile));
   OuterArgs args;
   args.rows = job.XTile(fold.begin, tile);
-  args.panel = block.space.panels;
+  args.panel = fold.panels;
   args.panel_stride = fold.panel_stride;
   args.steps = static_cast<int>(job.Words(fold.end - fold.begin) / kSumLanes);
   args.scales = block.space.scales;
@@ -142,7 +188,7 @@ void BlockTile(const Block& block, Fold& fold, int tile, float* sums) {
   args.next_lines = fold.next_lines;
   for (int p = 0; p < block.panels(); ++p) {
     outer(args);
-    args.panel += kSumLanes * fold.panel_stride;
+    args.panel += fold.panel_bytes;
     args.scales += block.panel_columns();
     args.sums += block.panel_columns();
   }
@@ -155,12 +201,7 @@ void ApplyBlock(const Block& block) {
   for (int kb = 0; kb < job.in(); kb += job.fold_k()) {
     const int ke = std::min(job.in(), kb + job.fold_k());
     const bool last = ke == job.in();
-    Fold fold{kb, ke,
-              job.kernel.PanelStride(job.kernel.PackedWords(ke - kb), job.kernel.outer_columns),
-              FetchAfter(job, block.range, block.next, ke), 0};
-    const int bursts = (block.end - block.begin) * kSumLanes + CeilDiv(ke - kb, job.kernel.chunk);
-    fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
-    PackFold(block, fold);
+    Fold fold = job.prepacked() ? PrepackedFold(block, kb, ke) : CopiedFold(block, kb, ke);
     for (int tile = block.begin; tile < block.end; ++tile) {
       const int token = job.TileBegin(tile), count = job.TileBegin(tile + 1) - token;
       float* sums = block.space.sums;

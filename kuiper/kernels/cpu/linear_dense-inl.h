@@ -251,6 +251,8 @@ LinearKernel MakeKernel() {
   constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
   kernel.short_columns = kVectors * M::kVectorLanes;
   SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
+  kernel.takes_prepacked = kernel.short_columns == kernel.outer_columns &&
+                           kernel.packed_chunk_bytes == M::kWeightChunkBytes;
   kernel.token_panel = MakeTokenPanel<M>();
   return kernel;
 }

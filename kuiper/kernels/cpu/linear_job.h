@@ -38,6 +38,8 @@ struct LinearJob {
 
   int in() const { return w.in; }
   bool paired() const { return epilogue == Epilogue::kSwiGlu; }
+  // W is [panel of outer_columns rows][fold block][place of the lane][steps][outer_columns] words.
+  bool prepacked() const { return w.parts[0].weight.is_prepacked; }
   int cut_parts() const { return paired() ? 1 : w.num_parts; }
   int rows(int part) const { return static_cast<int>(w.parts[part].weight.rows()); }
   int fold_k() const { return kernel.chunk * kFoldChunks; }
@@ -62,8 +64,13 @@ struct LinearJob {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
-  // Many tokens: tiles of nearly equal size.
+  // Many tokens: tiles of nearly equal size. As many rows lie side by side as the largest may have,
+  // or as there are.
   int tiles() const { return CeilDiv(tokens, kernel.outer_rows); }
+  int side_by_side() const { return std::min(tokens, kernel.outer_rows); }
+  OuterFn TileOf(int rows) const {
+    return side_by_side() < kernel.outer_rows ? kernel.short_outer[rows] : kernel.outer[rows];
+  }
   int TileBegin(int tile) const {
     return static_cast<int>(static_cast<int64_t>(tokens) * tile / tiles());
   }
@@ -71,10 +78,12 @@ struct LinearJob {
   // The tile in the fold block that starts at element k0.
   uint8_t* XTile(int k0, int tile) const {
     const size_t words = Words(std::min(fold_k(), in() - k0));
-    return activations + (Words(k0) * tiles() + words * tile) * kernel.outer_rows * sizeof(float);
+    return activations + (Words(k0) * tiles() + words * tile) * side_by_side() * sizeof(float);
   }
   // Whether rows of W may be used where they lie, for some tokens.
-  bool may_have_panel() const { return kernel.token_panel.vector > 0 && in() % kernel.chunk == 0; }
+  bool may_have_panel() const {
+    return !prepacked() && kernel.token_panel.vector > 0 && in() % kernel.chunk == 0;
+  }
   bool has_panel() const {
     const TokenPanelKernel& panel = kernel.token_panel;
     const int max_tokens = panel.max_vectors * panel.vector + panel.max_rest;
@@ -82,6 +91,7 @@ struct LinearJob {
   }
   // Few tokens; more are computed in blocks, which widen W once.
   bool streamed() const {
+    if (prepacked()) return false;
     if (may_have_panel()) return tokens < kernel.token_panel.min_tokens;
     // With AVX-512, whose tiles do not take whole rows, widening once pays off sooner.
     const int widened = quantized() && !kernel.takes_whole_rows ? 12 : 16;

@@ -231,6 +231,9 @@ struct LinearKernel {
   int packed_chunk_bytes = 0;  // of a row in a panel of W
   bool widens = false;         // factors have another type than the stored rows
   bool flush_subnormals = false;
+  // W may be prepacked: panels of outer_columns rows have its factors as they are stored, and tiles
+  // of any number of rows of x take whole ones.
+  bool takes_prepacked = false;
   bool takes_whole_rows = false;  // tiles of dot products cut them into sub-blocks themselves
   // One token or two: rows are multiplied one by one, in the linear order that the CPU fetches
   // ahead of.
