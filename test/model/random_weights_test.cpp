@@ -15,6 +15,30 @@
 namespace kuiper::test {
 namespace {
 
+// The rows of a BF16 matrix that CpuLinear::Prepack has made panels of: [32 rows][fold block of
+// 4,096 bytes][lane, four bits reversed][step][row in the panel] pairs of elements.
+std::vector<char> RowsOf(const std::vector<char>& panels, int64_t in) {
+  constexpr int64_t kRows = 32, kLanes = 16, kPair = 4, kFoldBytes = 4096;
+  const int64_t row_bytes = 2 * in;
+  std::vector<char> rows(panels.size());
+  const char* from = panels.data();
+  for (int64_t panel = 0; panel < static_cast<int64_t>(rows.size()); panel += kRows * row_bytes) {
+    for (int64_t fold = 0; fold < row_bytes; fold += kFoldBytes) {
+      const int64_t steps = std::min(kFoldBytes, row_bytes - fold) / (kLanes * kPair);
+      for (int place = 0; place < kLanes; ++place) {
+        const int lane = (place & 1) * 8 + (place & 2) * 2 + (place & 4) / 2 + place / 8;
+        for (int64_t step = 0; step < steps; ++step) {
+          const int64_t column = fold + (step * kLanes + lane) * kPair;
+          for (int64_t row = 0; row < kRows; ++row, from += kPair) {
+            std::memcpy(&rows[panel + row * row_bytes + column], from, kPair);
+          }
+        }
+      }
+    }
+  }
+  return rows;
+}
+
 // All weights of the bench's tiny shapes, in the order of their use.
 std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   auto ops = MakeOps(device, {.num_threads = 2});
@@ -33,7 +57,9 @@ std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
     }
     for (const Linear& linear : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
       for (int i = 0; i < linear.num_parts; ++i) {
-        all.push_back(Download(**ops, linear.parts[i].weight.values));
+        const WeightMatrix& matrix = linear.parts[i].weight;
+        const std::vector<char> bytes = Download(**ops, matrix.values);
+        all.push_back(matrix.is_prepacked ? RowsOf(bytes, linear.in) : bytes);
       }
     }
   }
