@@ -119,17 +119,19 @@ void Convert(ThreadPool& pool, const LinearJob& job, const Tensor& x) {
 void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMatrix* matrix) {
   const int rows = kernel.outer_columns, fold_k = kernel.chunk * kFoldChunks;
   const size_t row_bytes = static_cast<size_t>(matrix->format.RowBytes(in));
+  const size_t panel_bytes = rows * row_bytes;
+  std::vector<uint8_t> copies(pool.size() * panel_bytes);
   WorkShares& shares = pool.Divide(matrix->rows() / rows);
   pool.Run([&](int thread) {
-    std::vector<uint8_t> copy(rows * row_bytes);
+    uint8_t* const copy = copies.data() + thread * panel_bytes;
     for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
-      auto* const values = static_cast<uint8_t*>(matrix->values.data) + r.begin * copy.size();
-      memcpy(copy.data(), values, copy.size());
+      auto* const values = static_cast<uint8_t*>(matrix->values.data) + r.begin * panel_bytes;
+      memcpy(copy, values, panel_bytes);
       for (int k0 = 0; k0 < in; k0 += fold_k) {
         const int elements = std::min(fold_k, in - k0);
         const size_t lane_bytes = kernel.PackedWords(elements) / kSumLanes * rows * sizeof(float);
         const auto at = static_cast<size_t>(matrix->format.RowBytes(k0));
-        kernel.pack({copy.data() + at, row_bytes}, rows, elements, values + at * rows, lane_bytes);
+        kernel.pack({copy + at, row_bytes}, rows, elements, values + at * rows, lane_bytes);
       }
     }
   });
