@@ -16,20 +16,20 @@ namespace {
 
 constexpr int kMaxTokens = 521;
 
-// Parts with weights of their own, as LoadModel places them: at whole cache lines.
+// Parts with weights of their own, `offset` bytes behind whole cache lines.
 struct Layer {
   std::vector<std::vector<BFloat16>> memory;
   std::vector<float> bias;
   Linear linear;
 
-  Layer(const std::vector<int>& rows, int in, bool has_bias = false, size_t misaligned = 0) {
+  Layer(const std::vector<int>& rows, int in, bool has_bias = false, size_t offset = 0) {
     std::mt19937 rng(in);
     linear.in = in;
     for (int n : rows) {
       const size_t count = static_cast<size_t>(n) * in;
       std::vector<BFloat16>& words = memory.emplace_back(count + 64);
       auto* const data = reinterpret_cast<BFloat16*>(
-          (reinterpret_cast<uintptr_t>(words.data()) + 63) / 64 * 64 + misaligned);
+          (reinterpret_cast<uintptr_t>(words.data()) + 63) / 64 * 64 + offset);
       for (size_t i = 0; i < count; ++i) data[i] = ToBFloat16(Random(rng, 1.0f));
       Linear::Part& part = linear.parts[linear.num_parts++];
       part.weight = DenseWeight(Tensor::Dense(data, DType::kBF16, {n, in}));
@@ -105,7 +105,7 @@ TEST(PrepackedLinear, LeavesWhatHasNoWholePanels) {
     run.linear().Prepack(&layer.linear);
     EXPECT_EQ(layer.prepacked_parts(), 0) << "N=" << rows.back() << " K=" << in;
   }
-  Layer misaligned({64}, 64, false, 1);
+  Layer misaligned({64}, 64, false, sizeof(BFloat16));
   run.linear().Prepack(&misaligned.linear);
   EXPECT_EQ(misaligned.prepacked_parts(), 0);
 }
