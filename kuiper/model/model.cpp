@@ -64,9 +64,9 @@ void FitToContext(int context, DecoderConfig* config) {
 // Fills the places of a manifest.
 class WeightLoader {
  public:
-  WeightLoader(const WeightOptions& options, DType matrix_type, WeightSource& source, Ops& ops,
+  WeightLoader(const WeightOptions& options, DType matrix_type, WeightSource& source,
                WeightPlacer& placer)
-      : options_(options), matrix_type_(matrix_type), source_(source), ops_(ops), placer_(placer) {}
+      : options_(options), matrix_type_(matrix_type), source_(source), placer_(placer) {}
 
   Status Load(const WeightManifest& manifest, bool warn_of_unused) {
     for (const Weight& weight : manifest.weights) {
@@ -119,21 +119,12 @@ class WeightLoader {
     if (weight.tensor != nullptr) *weight.tensor = placed;
     const bool is_matrix_of_layer = weight.matrix != nullptr && !becomes_int8;
     if (is_matrix_of_layer) *weight.matrix = DenseWeight(placed);
-    if (weight.linear != nullptr) Prepack(weight.linear);
+    if (weight.linear != nullptr) placer_.Prepack(weight.linear);
     // A table in which tokens are only looked up is not read.
     const bool is_table = weight.is_matrix() && !is_matrix_of_layer;
     bytes_ += placed.bytes();
     bytes_read_by_a_step_ += is_table || weight.is_vision ? 0 : placed.bytes();
     return OkStatus();
-  }
-
-  // Once all parts are there, while the caches have some of them.
-  void Prepack(Linear* linear) {
-    for (int i = 0; i < linear->num_parts; ++i) {
-      const Tensor& values = linear->parts[i].weight.values;
-      if (values.empty() || placer_.IsMapped(values)) return;
-    }
-    ops_.Prepack(linear);
   }
 
   void Take(const Weight& weight, const WeightMatrix& matrix, int64_t bytes) {
@@ -146,7 +137,6 @@ class WeightLoader {
   const WeightOptions& options_;
   DType matrix_type_;
   WeightSource& source_;
-  Ops& ops_;
   WeightPlacer& placer_;
   std::vector<std::string> narrowed_;
   int64_t bytes_ = 0, bytes_read_by_a_step_ = 0;
@@ -187,7 +177,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   DecoderWeights weights;
   VisionWeights vision;
   const WeightManifest manifest = ListWeights(opened.config, &weights, &vision);
-  WeightLoader loader(options.weights, config.dtype, source, ops, placer);
+  WeightLoader loader(options.weights, config.dtype, source, placer);
   KU_RETURN_IF_ERROR(loader.Load(manifest, options.warn_of_unused));
   std::unique_ptr<Model> model(new Model());
   model->buffers_ = placer.TakeBuffers();

@@ -76,9 +76,13 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
   });
 }
 
-bool WeightPlacer::IsMapped(const Tensor& placed) const {
-  return std::any_of(mapped_.begin(), mapped_.end(),
-                     [&](const Tensor& mapped) { return mapped.data == placed.data; });
+void WeightPlacer::Prepack(Linear* linear) {
+  for (int i = 0; i < linear->num_parts; ++i) {
+    const Tensor& values = linear->parts[i].weight.values;
+    const auto is_same = [&](const Tensor& mapped) { return mapped.data == values.data; };
+    if (values.empty() || std::any_of(mapped_.begin(), mapped_.end(), is_same)) return;
+  }
+  ops_.Prepack(linear);
 }
 
 StatusOr<Tensor> WeightPlacer::Allocate(DType dtype, int64_t rows, int64_t columns) {

@@ -36,8 +36,9 @@ class WeightPlacer {
   // Int8RowsFormat. kModel when values are not finite.
   StatusOr<WeightMatrix> PlaceAsInt8(const std::string& name, const Tensor& host,
                                      const WeightFormat& format);
-  // Whether a tensor stayed in its file.
-  bool IsMapped(const Tensor& placed) const;
+  // Ops::Prepack, once all parts are placed and if none stayed in its file: best at once, while the
+  // caches have some of them.
+  void Prepack(Linear* linear);
   // Reads the tensors that stayed in their files, if they are to be read now.
   void ReadMapped();
   // What was copied or made up.

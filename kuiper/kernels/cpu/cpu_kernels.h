@@ -31,11 +31,8 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
   }
   const int64_t claim = std::max<int64_t>(
       1, std::min(kClaimElements * num_items / elements, num_items / (4 * pool.size())));
-  WorkShares& shares = pool.Divide(num_items, claim);
-  pool.Run([&](int thread) {
-    for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
-      for (int64_t item = r.begin; item < r.end; ++item) f(item, thread);
-    }
+  pool.RunRanges(num_items, claim, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t item = begin; item < end; ++item) f(item, thread);
   });
 }
 

@@ -34,11 +34,8 @@ size_t SliceBytes(int tokens, int in) {
 template <typename F>
 void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, const F& f) {
   if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return f(0, items);
-  WorkShares& shares = pool.Divide(items, step);
-  pool.Run([&](int thread) {
-    for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
-      f(static_cast<int>(r.begin), static_cast<int>(r.end));
-    }
+  pool.RunRanges(items, step, [&](int64_t begin, int64_t end, int) {
+    f(static_cast<int>(begin), static_cast<int>(end));
   });
 }
 
@@ -121,18 +118,15 @@ void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMat
   const size_t row_bytes = static_cast<size_t>(matrix->format.RowBytes(in));
   const size_t panel_bytes = rows * row_bytes;
   std::vector<uint8_t> copies(pool.size() * panel_bytes);
-  WorkShares& shares = pool.Divide(matrix->rows() / rows);
-  pool.Run([&](int thread) {
+  pool.RunRanges(matrix->rows() / rows, 1, [&](int64_t panel, int64_t, int thread) {
+    auto* const values = static_cast<uint8_t*>(matrix->values.data) + panel * panel_bytes;
     uint8_t* const copy = copies.data() + thread * panel_bytes;
-    for (WorkShares::Range r = shares.Take(thread); !r.empty(); r = shares.Take(thread)) {
-      auto* const values = static_cast<uint8_t*>(matrix->values.data) + r.begin * panel_bytes;
-      memcpy(copy, values, panel_bytes);
-      for (int k0 = 0; k0 < in; k0 += fold_k) {
-        const int elements = std::min(fold_k, in - k0);
-        const size_t lane_bytes = kernel.PackedWords(elements) / kSumLanes * rows * sizeof(float);
-        const auto at = static_cast<size_t>(matrix->format.RowBytes(k0));
-        kernel.pack({copy + at, row_bytes}, rows, elements, values + at * rows, lane_bytes);
-      }
+    memcpy(copy, values, panel_bytes);
+    for (int k0 = 0; k0 < in; k0 += fold_k) {
+      const int elements = std::min(fold_k, in - k0);
+      const size_t lane_bytes = kernel.PackedWords(elements) / kSumLanes * rows * sizeof(float);
+      const auto at = static_cast<size_t>(matrix->format.RowBytes(k0));
+      kernel.pack({copy + at, row_bytes}, rows, elements, values + at * rows, lane_bytes);
     }
   });
   matrix->is_prepacked = true;

@@ -1,9 +1,8 @@
 // CpuLinear: y = x W^T + b for the CPU backend, on weights as they lie in the mapped file or, where
-// they have memory of their own, as its tiles take them. The sum
-// of one output element is a function of (K, weight format) and the operands only: never of the
-// number of rows T, the split into parts, the thread count or the block sizes. Used by cpu_ops.cpp;
-// knows nothing about models. See cpu_linear.cpp for the algorithm and linear_kernel.h for the
-// numeric contract.
+// they have memory of their own, as its tiles take them. The sum of one output element is a
+// function of (K, weight format) and the operands only: never of the number of rows T, the split
+// into parts, the thread count or the block sizes. Used by cpu_ops.cpp; knows nothing about models.
+// See cpu_linear.cpp for the algorithm and linear_kernel.h for the numeric contract.
 #pragma once
 
 #include <cstddef>

@@ -146,23 +146,15 @@ Fold CopiedFold(const Block& block, int begin, int end) {
 // A single tile reads panels in linear order, which the CPU fetches by itself.
 Fold PrepackedFold(const Block& block, int begin, int end) {
   const LinearJob& job = block.job;
-  const int rows = block.panel_columns();
-  const auto at = [&](const RowRange& range, int k) {
-    return job.W(range.part, range.begin, 0).values + job.RowBytes(k) * rows;
-  };
   Fold fold{begin,
             end,
-            at(block.range, begin),
-            job.RowBytes(end - begin) / kSumLanes * rows,
-            job.RowBytes(job.in()) * rows,
+            job.Prepacked(block.range.part, block.range.begin, begin),
+            job.RowBytes(end - begin) / kSumLanes * block.panel_columns(),
+            job.PrepackedBytes(),
             {},
             0};
-  const bool last = end == job.in();
-  const RowRange& next = last ? block.next : block.range;
-  if (block.end - block.begin == 1 || next.end <= next.begin) return fold;
-  const int k = last ? 0 : end;
-  fold.next = {at(next, k), fold.panel_bytes, (next.end - next.begin) / rows,
-               job.Lines((job.FoldEnd(k) - k) * rows)};
+  if (block.end - block.begin == 1) return fold;
+  fold.next = FetchAfter(job, block.range, block.next, end);
   fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, block.bursts() * block.panels());
   return fold;
 }

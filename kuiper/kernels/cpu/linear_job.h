@@ -126,8 +126,19 @@ struct LinearJob {
   }
   bool quantized() const { return kernel.widen != nullptr; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
+  // Prepacked: the fold block that starts at element k0, of the panel that starts at a row; and the
+  // bytes from one panel to the next.
+  const uint8_t* Prepacked(int part, int row, int k0) const {
+    return W(part, row, 0).values + RowBytes(k0) * kernel.outer_columns;
+  }
+  size_t PrepackedBytes() const { return RowBytes(in()) * kernel.outer_columns; }
   // What follows column k of rows [row, row + rows) up to column `end`.
   Prefetcher Fetch(int part, int row, int rows, int k, int end) const {
+    const int columns = kernel.outer_columns;
+    if (prepacked()) {
+      return {Prepacked(part, row, k), PrepackedBytes(), rows / columns,
+              Lines((end - k) * columns)};
+    }
     const WeightRows at = W(part, row, k);
     return {at.values, at.stride, rows, Lines(end - k)};
   }

@@ -40,8 +40,8 @@ class ThreadPool {
   // Calls f(thread) on the calling thread, as thread 0, and on every other thread that arrives
   // before that call has returned; then waits for those inside. A thread that the system keeps from
   // running delays nobody, so f must claim its work from what Divide gave: no call but the caller's
-  // is certain. Each index in [0, size()) is given at most once, for scratch memory. What
-  // the calls wrote is visible afterwards. f must not throw or call Run; one caller at a time.
+  // is certain. Each index in [0, size()) is given at most once, for scratch memory. What the calls
+  // wrote is visible afterwards. f must not throw or call Run; one caller at a time.
   template <typename F>
   void Run(F&& f) {
     using Function = std::remove_reference_t<F>;
@@ -52,6 +52,15 @@ class ThreadPool {
     const void* argument = std::addressof(f);
     Dispatch([](void* p, int thread) { (*static_cast<Function*>(p))(thread); },
              const_cast<void*>(argument));
+  }
+
+  // Calls f(begin, end, thread) for ranges of up to `step` items that cover [0, count).
+  template <typename F>
+  void RunRanges(int64_t count, int64_t step, const F& f) {
+    WorkShares& shares = Divide(count, step);
+    Run([&](int thread) {
+      for (WorkShares::Range r; !(r = shares.Take(thread)).empty();) f(r.begin, r.end, thread);
+    });
   }
 
   // Calls f(index, count) once for each index in [0, count), count = size(), each on a thread of
