@@ -185,7 +185,7 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
 
 void CpuLinear::Prepack(Linear* w) {
   const LinearKernel& kernel = (*kernels_)[w->format()];
-  bool fits = kernel.takes_prepacked && w->in % kernel.chunk == 0;
+  bool fits = kernel.prepacked.max_rows_alone > 0 && w->in % kernel.chunk == 0;
   for (int part = 0; part < w->num_parts; ++part) {
     const Tensor& values = w->parts[part].weight.values;
     fits = fits && !w->parts[part].weight.format.is_quantized() &&

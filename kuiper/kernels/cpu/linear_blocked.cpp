@@ -143,20 +143,30 @@ Fold CopiedFold(const Block& block, int begin, int end) {
   return fold;
 }
 
-// A single tile reads panels in linear order, which the CPU fetches by itself.
 Fold PrepackedFold(const Block& block, int begin, int end) {
   const LinearJob& job = block.job;
-  Fold fold{begin,
-            end,
-            job.Prepacked(block.range.part, block.range.begin, begin),
-            job.RowBytes(end - begin) / kSumLanes * block.panel_columns(),
-            job.PrepackedBytes(),
-            {},
-            0};
-  if (block.end - block.begin == 1) return fold;
-  fold.next = FetchAfter(job, block.range, block.next, end);
-  fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, block.bursts() * block.panels());
-  return fold;
+  return {begin,
+          end,
+          job.Prepacked(block.range.part, block.range.begin, begin),
+          job.RowBytes(end - begin) / kSumLanes * block.panel_columns(),
+          job.PrepackedBytes(),
+          FetchAfter(job, block.range, block.next, end),
+          0};
+}
+
+// What a tile fetches while it computes panel p of prepacked W: its part of the one that is as far
+// into what comes next. A single tile reads panels in linear order, where the CPU runs ahead of few
+// rows by itself.
+void FetchAhead(const Block& block, const Fold& fold, int tile, int p, OuterArgs* args) {
+  constexpr size_t kAhead = 8192;
+  const size_t step_bytes = block.panel_columns() * sizeof(float);
+  args->ahead = args->panel + kAhead;
+  args->ahead_step = step_bytes;
+  if (block.job.is_one_tile()) return;
+  args->ahead_step = p < fold.next.rows ? CeilDiv<size_t>(step_bytes, block.end - block.begin) : 0;
+  if (args->ahead_step == 0) return;
+  args->ahead = fold.next.row + p * fold.next.stride +
+                (tile - block.begin) * args->ahead_step * kSumLanes * args->steps;
 }
 
 // All panels of the block times one tile of x, over one fold block, into sums [rows][columns].
@@ -179,6 +189,7 @@ void BlockTile(const Block& block, Fold& fold, int tile, float* sums) {
   args.next = &fold.next;
   args.next_lines = fold.next_lines;
   for (int p = 0; p < block.panels(); ++p) {
+    if (job.prepacked()) FetchAhead(block, fold, tile, p, &args);
     outer(args);
     args.panel += fold.panel_bytes;
     args.scales += block.panel_columns();

@@ -62,7 +62,7 @@ void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
 // one.
 template <class M, int MR, int NV>
 void SetShortOuterTiles(LinearKernel& kernel) {
-  kernel.short_outer[MR] = &PairedLanesTile<M, MR, NV, MR, PanelColumns<M>()>;
+  kernel.short_outer[MR] = &NextLanesTile<M, MR, NV, MR, PanelColumns<M>(), 2, BurstFetch>;
   if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
 }
 
@@ -239,6 +239,41 @@ TokenPanelKernel MakeTokenPanel() {
   return panel;
 }
 
+// Panels of prepacked W have the stored bytes in another order, and registers hold two lanes of a
+// tile by a whole one.
+template <class M>
+constexpr bool TakesPrepacked() {
+  return TakesPairedLanes<M, false>() && M::kChunkBytes == M::kWeightChunkBytes;
+}
+// Tiles of up to kMaxTileRows read as fast as memory gives; larger ones have twice the products for
+// each load of W.
+template <class M, int MR>
+void SetTilesAlone(PrepackedKernel& prepacked) {
+  constexpr int kVectors = OuterVectors<M, false>(), kColumns = PanelColumns<M>();
+  if constexpr (MR <= kMaxTileRows) {
+    prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, 2, SteadyFetch<0>>;
+  } else {
+    prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, 1, SteadyFetch<kVectors>>;
+  }
+  if constexpr (MR > 1) SetTilesAlone<M, MR - 1>(prepacked);
+}
+template <class M, int MR>
+void SetPrepackedTiles(PrepackedKernel& prepacked) {
+  constexpr int kVectors = OuterVectors<M, false>();
+  prepacked.tiles[MR] =
+      &NextLanesTile<M, MR, kVectors, kMaxTileRows, PanelColumns<M>(), 2, SteadyFetch<1>>;
+  if constexpr (MR > 1) SetPrepackedTiles<M, MR - 1>(prepacked);
+}
+template <class M>
+PrepackedKernel MakePrepacked() {
+  PrepackedKernel prepacked;
+  prepacked.max_rows_alone = M::kAccRegisters / OuterVectors<M, false>();
+  static_assert(M::kAccRegisters / OuterVectors<M, false>() == kMaxRowsAlone);
+  SetTilesAlone<M, kMaxRowsAlone>(prepacked);
+  SetPrepackedTiles<M, kMaxTileRows>(prepacked);
+  return prepacked;
+}
+
 template <class M>
 LinearKernel MakeKernel() {
   LinearKernel kernel = KernelOfActivations<M>();
@@ -251,8 +286,7 @@ LinearKernel MakeKernel() {
   constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
   kernel.short_columns = kVectors * M::kVectorLanes;
   SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
-  kernel.takes_prepacked = kernel.short_columns == kernel.outer_columns &&
-                           kernel.packed_chunk_bytes == M::kWeightChunkBytes;
+  if constexpr (TakesPrepacked<M>()) kernel.prepacked = MakePrepacked<M>();
   kernel.token_panel = MakeTokenPanel<M>();
   return kernel;
 }

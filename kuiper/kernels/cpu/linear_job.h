@@ -64,12 +64,14 @@ struct LinearJob {
     return activations + static_cast<size_t>(k0 / kernel.chunk) * kernel.chunk_bytes * tokens +
            token * XStride(k0);
   }
-  // Many tokens: tiles of nearly equal size. As many rows lie side by side as the largest may have,
-  // or as there are.
-  int tiles() const { return CeilDiv(tokens, kernel.outer_rows); }
-  int side_by_side() const { return std::min(tokens, kernel.outer_rows); }
+  // Many tokens: tiles of nearly equal size. As many rows lie side by side as the largest may have;
+  // beside prepacked W few rows are one tile.
+  bool is_one_tile() const { return prepacked() && tokens <= kernel.prepacked.max_rows_alone; }
+  int tiles() const { return is_one_tile() ? 1 : CeilDiv(tokens, kernel.outer_rows); }
+  int side_by_side() const { return is_one_tile() ? tokens : kernel.outer_rows; }
   OuterFn TileOf(int rows) const {
-    return side_by_side() < kernel.outer_rows ? kernel.short_outer[rows] : kernel.outer[rows];
+    if (is_one_tile()) return kernel.prepacked.alone[rows];
+    return prepacked() ? kernel.prepacked.tiles[rows] : kernel.outer[rows];
   }
   int TileBegin(int tile) const {
     return static_cast<int>(static_cast<int64_t>(tokens) * tile / tiles());

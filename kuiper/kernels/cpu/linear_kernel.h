@@ -38,6 +38,7 @@ constexpr int kFoldChunks = 128;     // chunks per fold block
 constexpr int kSumLanes = 16;        // FP32 lanes of one accumulator
 constexpr int kPanelRows = 4;        // rows of W per tile of dot products
 constexpr int kMaxTileRows = 6;      // rows of x per tile, at most; of W with panels of tokens
+constexpr int kMaxRowsAlone = 12;    // of x in a tile that has all of them, beside prepacked W
 constexpr int kMaxPanelVectors = 4;  // of tokens in a panel
 constexpr int kBurstSteps = 8;       // of such a tile, for each of which lines are fetched
 // Units of a quantised row in a fold block, at most.
@@ -187,6 +188,9 @@ struct OuterArgs {
   bool add = false;            // sums += fold, not sums = fold
   Prefetcher* next = nullptr;  // next_lines in each burst
   int next_lines = 0;
+  // Prepacked W instead: with each step what is there, which goes on by so many bytes.
+  const uint8_t* ahead = nullptr;
+  size_t ahead_step = 0;
 };
 using OuterFn = void (*)(const OuterArgs& args);
 
@@ -219,6 +223,14 @@ struct TokenPanelKernel {
   void (*transpose)(const float* rows, size_t stride, float* to, size_t to_stride) = nullptr;
 };
 
+// Tiles by panels of prepacked W: outer_columns rows with their factors as they are stored.
+struct PrepackedKernel {
+  int max_rows_alone = 0;  // of x in one tile; 0: W is not prepacked
+  // [m]: m rows of x, side by side, that are all; and m of outer_rows.
+  OuterFn alone[kMaxRowsAlone + 1] = {};
+  OuterFn tiles[kMaxTileRows + 1] = {};
+};
+
 // The micro-kernels of one weight format.
 struct LinearKernel {
   int chunk = 0;               // elements of K
@@ -231,9 +243,6 @@ struct LinearKernel {
   int packed_chunk_bytes = 0;  // of a row in a panel of W
   bool widens = false;         // factors have another type than the stored rows
   bool flush_subnormals = false;
-  // W may be prepacked: panels of outer_columns rows have its factors as they are stored, and tiles
-  // of any number of rows of x take whole ones.
-  bool takes_prepacked = false;
   bool takes_whole_rows = false;  // tiles of dot products cut them into sub-blocks themselves
   // One token or two: rows are multiplied one by one, in the linear order that the CPU fetches
   // ahead of.
@@ -277,6 +286,7 @@ struct LinearKernel {
   DotFn code_dots[kNumCodeTypes][kMaxTileRows + 1] = {};
 
   TokenPanelKernel token_panel;
+  PrepackedKernel prepacked;
 
   // Quantised: what the units of a range have as factors, as the tiles take them: [rows][units],
   // and behind them space for 16 more.
