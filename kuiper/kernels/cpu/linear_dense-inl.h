@@ -103,36 +103,34 @@ template <class M, int MR, int NV, int L>
 struct StoredLanes {
   static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
   static constexpr size_t kStepBytes = NV * kVectorBytes;
-  static_assert(M::kWeightChunkBytes == kSumLanes * sizeof(float) && kBurstSteps % M::kSteps == 0);
+  static_assert(M::kWeightChunkBytes == kSumLanes * sizeof(float));
   const OuterArgs& a;
+  SteadyFetch<L == 4 ? 2 : 1> fetch{a};  // of four lanes at once there are few steps
 
-  HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) const {
+  HWY_INLINE void operator()(int group, typename M::Acc (&acc)[MR][NV]) {
     typename M::Acc lanes[L][MR][NV];
     KU_UNROLL for (int l = 0; l < L; ++l) SetZero<M>(lanes[l]);
     const uint8_t* panel = a.panel + L * group * a.panel_stride;
     // Places reverse bits, so that those of a group are as far apart as those of the first one.
     RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
-    for (int begin = 0; begin < a.steps; begin += kBurstSteps) {
-      a.next->Fetch(a.next_lines);
-      const int end = a.steps - begin < kBurstSteps ? a.steps : begin + kBurstSteps;
-      for (int i = begin; i < end; i += M::kSteps) {
-        rows.Pin();
-        KU_UNROLL for (int l = 0; l < L; ++l) {
-          typename M::Vec b[M::kSteps][NV];
+    for (int i = 0; i < a.steps; i += M::kSteps) {
+      fetch.InStep();
+      rows.Pin();
+      KU_UNROLL for (int l = 0; l < L; ++l) {
+        typename M::Vec b[M::kSteps][NV];
+        KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
+          b[s][n] = M::LoadPanel(panel + l * a.panel_stride + s * kStepBytes + n * kVectorBytes);
+        }
+        KU_UNROLL for (int m = 0; m < MR; ++m) {
+          typename M::Vec v[M::kSteps];
+          BroadcastWord<M>(rows(m) + LanePlace(l) * sizeof(float), v);
           KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
-            b[s][n] = M::LoadPanel(panel + l * a.panel_stride + s * kStepBytes + n * kVectorBytes);
-          }
-          KU_UNROLL for (int m = 0; m < MR; ++m) {
-            typename M::Vec v[M::kSteps];
-            BroadcastWord<M>(rows(m) + LanePlace(l) * sizeof(float), v);
-            KU_UNROLL for (int s = 0; s < M::kSteps; ++s) KU_UNROLL for (int n = 0; n < NV; ++n) {
-              lanes[l][m][n] = M::Multiply(b[s][n], v[s], lanes[l][m][n]);
-            }
+            lanes[l][m][n] = M::Multiply(b[s][n], v[s], lanes[l][m][n]);
           }
         }
-        panel += M::kSteps * kStepBytes;
-        rows.Skip(M::kWeightChunkBytes);
       }
+      panel += M::kSteps * kStepBytes;
+      rows.Skip(M::kWeightChunkBytes);
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < NV; ++n) {
       static_assert(L == 1 || L == 2 || L == 4);

@@ -40,7 +40,6 @@ constexpr int kPanelRows = 4;        // rows of W per tile of dot products
 constexpr int kMaxTileRows = 6;      // rows of x per tile, at most; of W with panels of tokens
 constexpr int kMaxRowsAlone = 12;    // of x in a tile that has all of them, beside prepacked W
 constexpr int kMaxPanelVectors = 4;  // of tokens in a panel
-constexpr int kBurstSteps = 8;       // of such a tile, for each of which lines are fetched
 // Units of a quantised row in a fold block, at most.
 constexpr int kMaxUnits = kFoldChunks;
 
@@ -186,9 +185,10 @@ struct OuterArgs {
   float* sums = nullptr;       // [rows][columns]
   size_t sum_stride = 0;       // floats from row to row
   bool add = false;            // sums += fold, not sums = fold
-  Prefetcher* next = nullptr;  // next_lines in each burst
+  Prefetcher* next = nullptr;  // next_lines for each lane
   int next_lines = 0;
-  // Prepacked W instead: with each step what is there, which goes on by so many bytes.
+  // Instead of that, beside prepacked W and panels of tokens: what is here with each step, or chunk
+  // of W, which moves it on by ahead_step bytes.
   const uint8_t* ahead = nullptr;
   size_t ahead_step = 0;
 };

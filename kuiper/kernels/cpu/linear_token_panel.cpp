@@ -19,15 +19,22 @@ constexpr int kBlockBytes = 128 << 10;
 constexpr size_t kSums = size_t{1} * kMaxRows * kMaxPanelVectors * kSumLanes;  // [rows][columns]
 constexpr size_t kOutputs = size_t{1} * kSumLanes * kMaxRows;  // [16 tokens][kMaxRows]
 
-// The sums of rows of W, which args begins with, by the panel over a fold block.
-void MultiplyRows(const LinearJob& job, int num_rows, OuterArgs args) {
+// Passes of a tile over its rows.
+int Passes(const LinearJob& job) {
+  return kSumLanes / job.kernel.token_panel.lanes_at_once[job.vectors() - 1];
+}
+
+// The sums of rows of W by the panel over a fold block of so many chunks; args begins with the
+// first row and goes on.
+void MultiplyRows(const LinearJob& job, int num_rows, int chunks, OuterArgs* args) {
   const TokenPanelKernel& kernel = job.kernel.token_panel;
   const int i = job.vectors() - 1;
   for (int r = 0, rows; r < num_rows; r += rows) {
     rows = LinearJob::NextRows(num_rows - r, kernel.rows[i]);
-    kernel.tiles[i][rows](args);
-    args.rows += rows * args.row_stride;
-    args.sums += rows * args.sum_stride;
+    kernel.tiles[i][rows](*args);
+    args->rows += rows * args->row_stride;
+    args->sums += rows * args->sum_stride;
+    args->ahead += Passes(job) * chunks * args->ahead_step;
   }
 }
 
@@ -43,32 +50,36 @@ void WriteSums(const LinearJob& job, const RowRange& range, const float* sums, f
   }
 }
 
-// How often the tiles of a block of rows fetch within a fold block of so many steps.
-int CountBursts(const LinearJob& job, int rows, int steps) {
-  const TokenPanelKernel& kernel = job.kernel.token_panel;
-  const int i = job.vectors() - 1, passes = kSumLanes / kernel.lanes_at_once[i];
-  return passes * CeilDiv(rows, kernel.rows[i]) * CeilDiv(steps, kBurstSteps);
+// What the tiles of a block of rows fetch: the rows that this thread takes next, in linear order.
+void FetchAhead(const LinearJob& job, const RowRange& range, const RowRange& next,
+                OuterArgs* args) {
+  const bool is_last = next.end == next.begin;
+  const RowRange& rows = is_last ? range : next;
+  const WeightRows w = job.W(rows.part, rows.begin, 0);
+  args->ahead = w.values;
+  if (is_last) return;
+  const int i = job.vectors() - 1;
+  const int tiles = CeilDiv(range.end - range.begin, job.kernel.token_panel.rows[i]);
+  args->ahead_step = CeilDiv<size_t>((rows.end - rows.begin) * w.stride,
+                                     size_t{1} * tiles * Passes(job) * job.chunks());
 }
 
-// `next` are the rows that this thread takes afterwards.
 void MultiplyBlock(const LinearJob& job, const RowRange& range, const RowRange& next,
                    float* workspace) {
-  const int rows = range.end - range.begin;
+  OuterArgs args;
+  FetchAhead(job, range, next, &args);
   for (int k0 = 0; k0 < job.in(); k0 += job.fold_k()) {
     const WeightRows w = job.W(range.part, range.begin, k0);
-    Prefetcher fetch = FetchAfter(job, range, next, job.FoldEnd(k0));
-    OuterArgs args;
+    const int elements = job.FoldEnd(k0) - k0;
     args.rows = w.values;
     args.row_stride = w.stride;
     args.panel = job.Panel(k0);
     args.panel_stride = job.PanelStride(k0);
-    args.steps = static_cast<int>(job.Words(job.FoldEnd(k0) - k0) / kSumLanes);
+    args.steps = static_cast<int>(job.Words(elements) / kSumLanes);
     args.sums = workspace;
     args.sum_stride = job.columns();
     args.add = k0 > 0;
-    args.next = &fetch;
-    args.next_lines = CeilDiv(fetch.lines * fetch.rows, CountBursts(job, rows, args.steps));
-    MultiplyRows(job, rows, args);
+    MultiplyRows(job, range.end - range.begin, job.kernel.Chunks(elements), &args);
   }
   WriteSums(job, range, workspace, workspace + kSums);
 }
