@@ -90,6 +90,7 @@ struct Fold {
   size_t panel_bytes;   // from one panel to the next
   Prefetcher next;      // rows of W
   int next_lines;       // of them per burst: for each panel one per chunk and one per tile and lane
+  size_t ahead_step;    // prepacked: what a tile fetches in each step
 };
 
 // Scales and zeros of the rows.
@@ -136,6 +137,7 @@ Fold CopiedFold(const Block& block, int begin, int end) {
             stride,
             kSumLanes * stride,
             FetchAfter(job, block.range, block.next, end),
+            0,
             0};
   const int bursts = block.bursts() + CeilDiv(end - begin, job.kernel.chunk);
   fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
@@ -145,13 +147,15 @@ Fold CopiedFold(const Block& block, int begin, int end) {
 
 Fold PrepackedFold(const Block& block, int begin, int end) {
   const LinearJob& job = block.job;
+  const size_t step_bytes = block.panel_columns() * sizeof(float);
   return {begin,
           end,
           job.Prepacked(block.range.part, block.range.begin, begin),
           job.RowBytes(end - begin) / kSumLanes * block.panel_columns(),
           job.PrepackedBytes(),
           FetchAfter(job, block.range, block.next, end),
-          0};
+          0,
+          CeilDiv<size_t>(step_bytes, block.end - block.begin)};
 }
 
 // What a tile fetches while it computes panel p of prepacked W: its part of the one that is as far
@@ -159,20 +163,23 @@ Fold PrepackedFold(const Block& block, int begin, int end) {
 // rows by itself.
 void FetchAhead(const Block& block, const Fold& fold, int tile, int p, OuterArgs* args) {
   constexpr size_t kAhead = 8192;
-  const size_t step_bytes = block.panel_columns() * sizeof(float);
-  args->ahead = args->panel + kAhead;
-  args->ahead_step = step_bytes;
-  if (block.job.is_one_tile()) return;
-  args->ahead_step = p < fold.next.rows ? CeilDiv<size_t>(step_bytes, block.end - block.begin) : 0;
-  if (args->ahead_step == 0) return;
-  args->ahead = fold.next.row + p * fold.next.stride +
-                (tile - block.begin) * args->ahead_step * kSumLanes * args->steps;
+  args->ahead_step = fold.ahead_step;
+  if (block.job.is_one_tile()) {
+    args->ahead = args->panel + kAhead;
+  } else if (p < fold.next.rows) {
+    args->ahead = fold.next.row + p * fold.next.stride +
+                  (tile - block.begin) * fold.ahead_step * kSumLanes * args->steps;
+  } else {
+    args->ahead = args->panel;
+    args->ahead_step = 0;
+  }
 }
 
-// All panels of the block times one tile of x, over one fold block, into sums [rows][columns].
-void BlockTile(const Block& block, Fold& fold, int tile, float* sums) {
+// All panels of the block times one tile of `count` rows of x, over one fold block, into sums
+// [rows][columns].
+void BlockTile(const Block& block, Fold& fold, int tile, int count, float* sums) {
   const LinearJob& job = block.job;
-  const OuterFn outer = job.TileOf(job.TileBegin(tile + 1) - job.TileBegin(tile));
+  const OuterFn outer = job.TileOf(count);
   OuterArgs args;
   args.rows = job.XTile(fold.begin, tile);
   args.panel = fold.panels;
@@ -215,7 +222,7 @@ void ApplyBlock(const Block& block) {
           for (int n = 0; n < columns; n += 16) __builtin_prefetch(y + n, 1);
         }
       }
-      BlockTile(block, fold, tile, sums);
+      BlockTile(block, fold, tile, count, sums);
       if (last) FinishRows(job, block.range, token, count, sums, columns);
     }
   }

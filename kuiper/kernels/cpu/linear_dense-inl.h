@@ -228,9 +228,10 @@ TokenPanelKernel MakeTokenPanel() {
       panel.min_tokens = 13;  // with less, the products take less time than reading W
       panel.max_rest = 8;
     } else {
+      AddRowTiles<M, 5, 1, 2>(panel);
       AddRowTiles<M, 4, 2, 1>(panel);
       AddRowTiles<M, 4, 3, 1>(panel);
-      panel.min_tokens = 14;  // dot products of fewer are as fast as a panel of 16
+      panel.min_tokens = 7;  // dot products of six are as fast as a panel of eight
       panel.max_rest = 3;
     }
   }
