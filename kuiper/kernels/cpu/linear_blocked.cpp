@@ -55,7 +55,11 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
   // Panels of widened weights take twice the space.
   b.rows = job.kernel.packed_chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
-  if (job.prepacked() && CountItems(job, b.rows) < 4 * threads) b.rows = job.kernel.outer_columns;
+  // Nothing is packed: small blocks only let threads end together.
+  constexpr int kBlocksPerThread = 16;
+  if (job.prepacked() && CountItems(job, b.rows) < kBlocksPerThread * threads) {
+    b.rows = job.kernel.outer_columns;
+  }
   b.weight_items = CountItems(job, b.rows);
   KU_CHECK(b.weight_items > 0);
   int blocks = std::max(1, job.tokens / kTokenBlock);
