@@ -1,9 +1,9 @@
-// Linear layers with 13 tokens to some more, whose words of W are factors as they are stored or
-// pairs of them: outer products of a few rows of W, read where they lie, by a panel of up to 64
-// tokens (AVX2: 24), which stays in the L2 cache. W is neither copied nor transposed; the next rows
-// are fetched into L2 meanwhile. Bytes moved: W. Expected: the better of 0.9 of the read bandwidth
-// and 0.87 of the multiply-add peak (AVX2: 0.7). Tokens that are too few for a vector are computed
-// as linear_streamed.cpp does, while the rows are in L2.
+// Linear layers with 13 (AVX2: 7) tokens to some more, whose words of W are factors as they are
+// stored or pairs of them: outer products of a few rows of W, read where they lie, by a panel of up
+// to 64 tokens (AVX2: 24), which stays in the L2 cache. W is neither copied nor transposed; the
+// next rows are fetched into L2 meanwhile. Bytes moved: W. Expected: the better of 0.9 of the read
+// bandwidth and 0.87 of the multiply-add peak (AVX2: 0.7). Tokens that are too few for a vector are
+// computed as linear_streamed.cpp does, while the rows are in L2.
 #include <algorithm>
 
 #include "kuiper/kernels/cpu/flush_subnormals.h"
