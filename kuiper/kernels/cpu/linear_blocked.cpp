@@ -83,7 +83,6 @@ struct Block {
   int panel_columns() const { return job.kernel.outer_columns; }
   int panels() const { return CeilDiv(range.end - range.begin, panel_columns()); }
   int columns() const { return panels() * panel_columns(); }
-  int bursts() const { return (end - begin) * kSumLanes; }  // of the tiles of a panel
 };
 
 // A fold block [begin, end) of K, and what to fetch while it is computed.
@@ -143,7 +142,7 @@ Fold CopiedFold(const Block& block, int begin, int end) {
             FetchAfter(job, block.range, block.next, end),
             0,
             0};
-  const int bursts = block.bursts() + CeilDiv(end - begin, job.kernel.chunk);
+  const int bursts = (block.end - block.begin) * kSumLanes + CeilDiv(end - begin, job.kernel.chunk);
   fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
   PackFold(block, fold);
   return fold;

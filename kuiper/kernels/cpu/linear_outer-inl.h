@@ -21,9 +21,8 @@ struct BurstFetch {
   HWY_INLINE void BeforeLane() { a.next->Fetch(a.next_lines); }
   HWY_INLINE void InStep() {}
 };
-// nothing, or kLines lines in each step. A burst of prefetches keeps the products waiting that come
-// behind it: in steps 12 and 16 rows of x take 0.86 of the time, 32 0.93, 64 and more as long (Zen
-// 4).
+// nothing, or kLines lines in each step. Products wait behind a burst of prefetches: without bursts
+// 12 and 16 tokens took 0.86 of the time, 32 0.93, 64 and more the same (Zen 4).
 template <int kLines>
 struct SteadyFetch {
   const uint8_t* at;
