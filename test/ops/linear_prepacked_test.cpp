@@ -73,7 +73,7 @@ std::vector<float> Apply(const std::string& set, int threads, const Case& c, con
 
 // The sets that have panels for BF16.
 bool HasPanels(const std::string& set) {
-  return set == "AVX3_BF16";
+  return set == "AVX3_BF16" || set == "AVX2";
 }
 
 TEST(PrepackedLinear, GivesTheBitsOfRowsForAnyNumberOfTokens) {

@@ -162,8 +162,8 @@ Fold PrepackedFold(const Block& block, int begin, int end) {
 }
 
 // What a tile fetches while it computes panel p of prepacked W: its part of the one that is as far
-// into what comes next. A single tile reads panels in linear order, where the CPU runs ahead of few
-// rows by itself.
+// into what comes next. A single tile reads panels in linear order and fetches what it needs soon,
+// if it does at all.
 void FetchAhead(const Block& block, const Fold& fold, int tile, int p, OuterArgs* args) {
   constexpr size_t kAhead = 8192;
   args->ahead_step = fold.ahead_step;
@@ -171,7 +171,8 @@ void FetchAhead(const Block& block, const Fold& fold, int tile, int p, OuterArgs
     args->ahead = args->panel + kAhead;
   } else if (p < fold.next.rows) {
     args->ahead = fold.next.row + p * fold.next.stride +
-                  (tile - block.begin) * fold.ahead_step * kSumLanes * args->steps;
+                  (tile - block.begin) * fold.ahead_step *
+                      block.job.kernel.PackedWords(fold.end - fold.begin);
   } else {
     args->ahead = args->panel;
     args->ahead_step = 0;

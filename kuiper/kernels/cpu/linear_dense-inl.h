@@ -52,6 +52,12 @@ void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_str
   }
 }
 
+// Panels of widened factors.
+template <class M>
+struct FactorWords : M {
+  static constexpr bool kPacksPairs = false;
+};
+
 template <class M>
 void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
                    size_t panel_stride) {
@@ -62,7 +68,8 @@ void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
 // one.
 template <class M, int MR, int NV>
 void SetShortOuterTiles(LinearKernel& kernel) {
-  kernel.short_outer[MR] = &NextLanesTile<M, MR, NV, MR, PanelColumns<M>(), 2, BurstFetch>;
+  kernel.short_outer[MR] =
+      &NextLanesTile<FactorWords<M>, MR, NV, MR, PanelColumns<M>(), 2, BurstFetch>;
   if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
 }
 
@@ -238,37 +245,42 @@ TokenPanelKernel MakeTokenPanel() {
   return panel;
 }
 
-// Panels of prepacked W have the stored bytes in another order, and registers hold two lanes of a
-// tile by a whole one.
+// Panels of prepacked W have the stored bytes in another order.
 template <class M>
 constexpr bool TakesPrepacked() {
-  return TakesPairedLanes<M, false>() && M::kChunkBytes == M::kWeightChunkBytes;
+  return M::kPacksPairs || (TakesPairedLanes<M, false>() && M::kChunkBytes == M::kWeightChunkBytes);
 }
-// Tiles of up to kMaxTileRows read as fast as memory gives; larger ones have twice the products for
-// each load of W.
+// Two if registers hold the sums of both beside the factors of a step.
+template <class M, int MR>
+constexpr int LanesAtOnce() {
+  constexpr int kVectors = OuterVectors<M, false>(), kFactors = kVectors + 2;
+  return 2 * MR * kVectors + kFactors < M::kRegisters ? 2 : 1;
+}
+// Without fetches tiles of up to kMaxTileRows read as fast as memory gives if a line has as few
+// products as with BF16 factors.
 template <class M, int MR>
 void SetTilesAlone(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>(), kColumns = PanelColumns<M>();
-  if constexpr (MR <= kMaxTileRows) {
-    prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, 2, SteadyFetch<0>>;
-  } else {
-    prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, 1, SteadyFetch<kVectors>>;
-  }
+  constexpr int kLines = kColumns * sizeof(float) / 64;  // of a step
+  constexpr bool kFetches = M::kPacksPairs || MR > kMaxTileRows;
+  prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, LanesAtOnce<M, MR>(),
+                                       SteadyFetch<kFetches ? kLines : 0>>;
   if constexpr (MR > 1) SetTilesAlone<M, MR - 1>(prepacked);
 }
 template <class M, int MR>
 void SetPrepackedTiles(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>();
-  prepacked.tiles[MR] =
-      &NextLanesTile<M, MR, kVectors, kMaxTileRows, PanelColumns<M>(), 2, SteadyFetch<1>>;
+  prepacked.tiles[MR] = &NextLanesTile<M, MR, kVectors, kMaxTileRows, PanelColumns<M>(),
+                                       LanesAtOnce<M, MR>(), SteadyFetch<1>>;
   if constexpr (MR > 1) SetPrepackedTiles<M, MR - 1>(prepacked);
 }
 template <class M>
 PrepackedKernel MakePrepacked() {
   PrepackedKernel prepacked;
-  prepacked.max_rows_alone = M::kAccRegisters / OuterVectors<M, false>();
-  static_assert(M::kAccRegisters / OuterVectors<M, false>() == kMaxRowsAlone);
-  SetTilesAlone<M, kMaxRowsAlone>(prepacked);
+  constexpr int kRows = M::kAccRegisters / OuterVectors<M, false>();
+  static_assert(kRows <= kMaxRowsAlone);
+  prepacked.max_rows_alone = kRows;
+  SetTilesAlone<M, kRows>(prepacked);
   SetPrepackedTiles<M, kMaxTileRows>(prepacked);
   return prepacked;
 }

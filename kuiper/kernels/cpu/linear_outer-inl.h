@@ -53,11 +53,12 @@ HWY_INLINE void AccumulateOuter(const uint8_t*& x, const uint8_t*& w, int steps,
 }
 
 // The same of a panel whose words are pairs of factors as they are stored.
-template <class M, int MR, int NV, int kRows, int kColumns>
-HWY_INLINE void AccumulatePairs(const uint8_t*& x, const uint8_t*& w, int steps,
+template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
+HWY_INLINE void AccumulatePairs(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
                                 typename M::Acc (&acc)[MR][NV]) {
   constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
   for (int i = 0; i < steps; i += M::kSteps, w += kColumns * sizeof(float)) {
+    fetch.InStep();
     KU_UNROLL for (int s = 0; s < M::kSteps; ++s, x += kRows * sizeof(float)) {
       typename M::Vec b[NV];
       KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPairs(w + n * kVectorBytes, s);
@@ -66,6 +67,17 @@ HWY_INLINE void AccumulatePairs(const uint8_t*& x, const uint8_t*& w, int steps,
         KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
       }
     }
+  }
+}
+
+// The same of any dense panel.
+template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
+HWY_INLINE void AccumulatePanel(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
+                                typename M::Acc (&acc)[MR][NV]) {
+  if constexpr (M::kPacksPairs) {
+    AccumulatePairs<M, MR, NV, kRows, kColumns>(x, w, steps, fetch, acc);
+  } else {
+    AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, steps, fetch, acc);
   }
 }
 
@@ -135,10 +147,8 @@ struct OneLane {
           }
         }
       }
-    } else if constexpr (M::kPacksPairs) {
-      AccumulatePairs<M, MR, NV, kRows, kColumns>(x, w, a.steps, acc);
     } else {
-      AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, a.steps, fetch, acc);
+      AccumulatePanel<M, MR, NV, kRows, kColumns>(x, w, a.steps, fetch, acc);
     }
   }
 };
@@ -153,16 +163,18 @@ HWY_NOINLINE void OuterTile(const OuterArgs& a) {
 // that is short of registers keeps addresses in vector registers, where they wait behind products.
 template <class M, int MR, int NV, int kRows, int kColumns, int L, class Fetch>
 struct NextLanes {
+  static constexpr int kWordSteps = M::kPacksPairs ? M::kSteps : 1;  // for which a word is read
   const OuterArgs& a;
   Fetch fetch{a};
   const uint8_t* x = a.rows;
   const uint8_t* w = a.panel;
-  size_t gap = a.panel_stride - a.steps * kColumns * sizeof(float);  // between lanes of W
+  // Between lanes of W.
+  size_t gap = a.panel_stride - a.steps / kWordSteps * kColumns * sizeof(float);
 
   HWY_INLINE void Lane(typename M::Acc (&acc)[MR][NV]) {
     SetZero<M>(acc);
     fetch.BeforeLane();
-    AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, a.steps, fetch, acc);
+    AccumulatePanel<M, MR, NV, kRows, kColumns>(x, w, a.steps, fetch, acc);
     w += gap;
   }
   HWY_INLINE void operator()(int, typename M::Acc (&acc)[MR][NV]) {
