@@ -64,8 +64,8 @@ void Answerer::NoteSurprises(const Completion& completion, const Request& parame
     console_.Note("the answer was interrupted and ends here");
   }
   if (completion.dropped_tokens > 0) {
-    console_.Note("the KV cache was full: " + std::to_string(completion.dropped_tokens) +
-                  " tokens slid out of the context (--on-full slide)");
+    console_.Note("the KV cache was full: " + Counted(completion.dropped_tokens, "token") +
+                  " slid out of the context (--on-full slide)");
   }
   if (parameters.sampling.seed == kRandomSeed && !completion.tokens.empty()) {
     console_.Note("the seed was " + std::to_string(completion.seed));
@@ -83,9 +83,9 @@ void Answerer::WarnOfCut(const AnswerResult& result, const Request& parameters) 
   const bool chats = options_.task == Task::kChat;
   const bool by_length = (*cut)->finish == FinishReason::kLength;
   std::string text = "the answer was cut ";
-  text += by_length ? "at " + std::to_string(parameters.max_new_tokens) + " tokens"
-                    : "at the end of the context of " +
-                          std::to_string(engine_.config().max_context) + " tokens";
+  text += by_length
+              ? "at " + Counted(parameters.max_new_tokens, "token")
+              : "at the end of the context of " + Counted(engine_.config().max_context, "token");
   if ((*cut)->inside_thinking) text += " inside its reasoning";
   text += by_length ? ": raise -n" : ": raise --max-context";
   if (chats) text += by_length ? " (/set max_tokens=N)" : ", or make room by /undo or /clear";

@@ -1,6 +1,7 @@
 #include "demo/attachments.h"
 
 #include "kuiper/base/errors.h"
+#include "kuiper/base/text.h"
 #include "kuiper/io/text_input.h"
 #include "kuiper/report/answer_result.h"
 
@@ -10,7 +11,7 @@ StatusOr<std::string> Attachments::AddFile(const std::string& path) {
   if (path.empty()) return InvalidArgument("/read needs a file");
   KU_ASSIGN_OR_RETURN(const std::string text, ReadTextInput(path, "file"));
   text_ += text + (text.ends_with('\n') ? "\n" : "\n\n");
-  return "read " + std::to_string(text.size()) + " bytes of " + path +
+  return "read " + Counted(static_cast<int64_t>(text.size()), "byte") + " of " + path +
          ": they go in front of the next message";
 }
 

@@ -236,6 +236,9 @@ Status FinishOptions(const ParsedArgs& args, BenchOptions* options) {
       options->invent.empty() == args.positionals.empty()) {
     return InvalidArgument("give either MODEL or --invent CONFIG.json", usage);
   }
+  if (!options->invent.empty() && options->config.weight_storage == WeightStorage::kMapped) {
+    return InvalidArgument("--weights mapped needs a file: the weights of --invent have none");
+  }
   Workload& w = options->workload;
   if (!args.given("batch")) w.batches = scenario.batches;
   if (!args.given("prompt-tokens")) w.prompts = scenario.prompts;

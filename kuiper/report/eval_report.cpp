@@ -14,9 +14,15 @@ double TokensPerSecond(const EvaluatedEngine& sums) {
   return PerSecond(static_cast<double>(sums.score.count), 1000 * sums.seconds);
 }
 
+// One token has no spread.
+std::string ErrorText(const TextScore& score) {
+  return score.count > 1 ? Format("%9.4f", score.perplexity_error()) : "        -";
+}
+
 std::string NumbersLine(size_t number, const EvalRow& row) {
-  std::string line = Format("%3zu %11.6f %12.4f %9.4f", number, row.sums.score.nats_per_token(),
-                            row.sums.score.perplexity(), row.sums.score.perplexity_error());
+  std::string line = Format("%3zu %11.6f %12.4f ", number, row.sums.score.nats_per_token(),
+                            row.sums.score.perplexity()) +
+                     ErrorText(row.sums.score);
   if (row.sums.comparison.count > 0) {
     line += Format(" %11.4f%% %11.3e %11.3e", 100 * row.sums.comparison.share_of_same_best(),
                    row.sums.comparison.mean_change(), row.sums.comparison.mean_divergence());

@@ -113,6 +113,11 @@ class Streams(EvalTest):
         self.assertNotIn("argmax", lines[2])
         self.assertEqual(len(lines[3].split()), 4)
 
+    def test_one_token_has_no_error(self):
+        lines = self.eval(self.qwen3, "--text", self.text(), "--limit", "2").out.splitlines()
+        self.assertEqual(lines[3].split()[3], "-")
+        self.assertEqual(len(lines[3]), len(lines[2]), "columns are aligned")
+
     def test_errors_as_json(self):
         r = self.run_cli("eval", self.qwen3, "--json", "--text", "/nonexistent", name="kuiper")
         self.assertEqual(r.rc, 5)

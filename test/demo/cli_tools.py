@@ -56,6 +56,9 @@ class Tools(CliTest):
             self.assertEqual((r.rc, r.error_lines()[0][:19]), (1, "error: cannot write"), r.err)
             self.assertEqual(r.out == "", path != "/dev/full", "a wrong path is found first")
 
+    def test_invented_weights_are_in_no_file(self):
+        self.fails(2, "--invent", "x.json", "--weights", "mapped", name="kuiper_bench", message="--weights mapped needs a file")
+
 
 class Logits(CliTest):
     def logits(self, ids, run):
