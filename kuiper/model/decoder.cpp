@@ -116,7 +116,8 @@ void Decoder::Embed(const Batch& batch, Activations& act) const {
   ops_->Run(EmbedArgs{.out = act.residual.Rows(0, batch.num_tokens),
                       .table = weights_.embed,
                       .ids = batch.token_ids,
-                      .sampled = batch.sampled});
+                      .sampled = batch.sampled,
+                      .is_table_prepacked = weights_.is_embed_prepacked()});
 }
 
 void Decoder::Patch(const Batch& batch, int num_layers_done, Activations& act) const {

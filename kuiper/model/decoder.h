@@ -34,6 +34,11 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers;
   Linear lm_head;  // [vocab, hidden]; the embedding itself when tied
   RopeTable rope;
+
+  bool is_embed_prepacked() const {
+    const WeightMatrix& head = lm_head.parts[0].weight;
+    return head.is_prepacked && head.values.data == embed.data;
+  }
 };
 
 // Working memory of a step, allocated once; Forward uses the first T and R rows.

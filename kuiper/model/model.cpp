@@ -179,6 +179,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   const WeightManifest manifest = ListWeights(opened.config, &weights, &vision);
   WeightLoader loader(options.weights, config.dtype, source, placer);
   KU_RETURN_IF_ERROR(loader.Load(manifest, options.warn_of_unused));
+  if (config.tie_embeddings) placer.Prepack(&weights.lm_head);
   std::unique_ptr<Model> model(new Model());
   model->buffers_ = placer.TakeBuffers();
   KU_ASSIGN_OR_RETURN(weights.rope, MakeRopeTable(ops.device(), config, context, &model->buffers_));

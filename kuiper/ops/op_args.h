@@ -42,6 +42,7 @@ struct EmbedArgs {
   Tensor table;         // [vocab, hidden], any float type
   Tensor ids;           // [T] i32, an array of TokenRef
   Tensor sampled = {};  // [max R] i32 that Sample wrote last; empty where all ids are known
+  bool is_table_prepacked = false;  // it is a layer's matrix, too: WeightMatrix::is_prepacked
 
   bool HasWork() const { return out.numel() > 0; }
   void Check(const ArgChecker& check) const {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kuiper/kernels/cpu/cpu_linear.h"
 #include "kuiper/model/model.h"
 #include "kuiper/model/opened_model.h"
 #include "kuiper/ops/ops.h"
@@ -15,10 +16,12 @@
 namespace kuiper::test {
 namespace {
 
-// The rows of a BF16 matrix that CpuLinear::Prepack has made panels of: [32 rows][fold block of
-// 4,096 bytes][lane, four bits reversed][step][row in the panel] pairs of elements.
+// The rows of a BF16 matrix that CpuLinear::Prepack has made panels of: [32 rows, 16 with
+// AVX2][fold block of 8,192 bytes][lane, four bits reversed][step][row in the panel] pairs of
+// elements.
 std::vector<char> RowsOf(const std::vector<char>& panels, int64_t in) {
-  constexpr int64_t kRows = 32, kLanes = 16, kPair = 4, kFoldBytes = 4096;
+  constexpr int64_t kLanes = 16, kPair = 4, kFoldBytes = 8192;
+  const int64_t kRows = cpu::CpuLinear::KernelName() == "AVX2" ? 16 : 32;
   const int64_t row_bytes = 2 * in;
   std::vector<char> rows(panels.size());
   const char* from = panels.data();
@@ -50,7 +53,10 @@ std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   const auto model = LoadModel(std::move(opened).value(), **ops, options);
   KU_CHECK(model.ok(), model.status().message());
   const DecoderWeights& w = (*model)->decoder().weights();
-  std::vector<std::vector<char>> all = {Download(**ops, w.embed), Download(**ops, w.final_norm)};
+  const std::vector<char> embed = Download(**ops, w.embed);
+  std::vector<std::vector<char>> all = {
+      w.is_embed_prepacked() ? RowsOf(embed, w.embed.shape[1]) : embed,
+      Download(**ops, w.final_norm)};
   for (const LayerWeights& layer : w.layers) {
     for (const Tensor& norm : {layer.attn_norm, layer.mlp_norm, layer.q_norm, layer.k_norm}) {
       all.push_back(Download(**ops, norm));

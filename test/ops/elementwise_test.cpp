@@ -54,6 +54,31 @@ TEST_P(ElementwiseTest, EmbedCopiesTheRowsOfIds) {
   });
 }
 
+// A tied table has the order that the head's products take, if they take one.
+TEST_P(ElementwiseTest, EmbedReadsATableThatIsPrepacked) {
+  constexpr int kVocab = 96;
+  for (int hidden : {32, 1024, 4128}) {
+    const std::vector<float> table = RandomFloats(kVocab * hidden, 3);
+    const Matrix m(*ops_, weight_type(), kVocab, hidden, table);
+    Linear head{.in = hidden, .out = kVocab, .num_parts = 1};
+    head.parts[0].weight = DenseWeight(m.tensor());
+    ops_->Prepack(&head);
+    const Array<int32_t> ids(*ops_, {95, 0, 17, 17, 64, 31});
+    const Matrix out(*ops_, activation_, 6, hidden);
+    ops_->Run(EmbedArgs{.out = out.tensor(),
+                        .table = m.tensor(),
+                        .ids = ids.tensor(),
+                        .is_table_prepacked = head.parts[0].weight.is_prepacked});
+    std::vector<double> expected;
+    for (int id : ids.Get()) {
+      for (int i = 0; i < hidden; ++i) {
+        expected.push_back(Rounded(table[id * hidden + i], weight_type()));
+      }
+    }
+    ExpectNear(out.Get(), expected, 1e-30, 0, "");
+  }
+}
+
 // Ids below zero are looked up among the tokens that were sampled last, wherever those come to lie.
 TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
   OnEveryTarget(device(), [&](const std::string& target) {

@@ -2,7 +2,9 @@
 // has no panels stays as it is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <utility>
@@ -94,6 +96,31 @@ TEST(PrepackedLinear, GivesTheBitsOfRowsForAnyNumberOfTokens) {
               << set << " K=" << c.in << " N=" << c.rows[0] << " T=" << tokens
               << " threads=" << threads;
         }
+      }
+    }
+  }
+}
+
+TEST(PrepackedLinear, GivesItsRowsBack) {
+  for (const std::string& set : CpuLinear::InstructionSets()) {
+    if (!HasPanels(set)) continue;
+    for (const Case& c : kCases) {
+      const Layer rows({c.rows[0]}, c.in);
+      Layer panels({c.rows[0]}, c.in);
+      Runner run(1, set, 1, c.in);
+      run.linear().Prepack(&panels.linear);
+      const Tensor& values = panels.linear.parts[0].weight.values;
+      for (int row = 0; row < c.rows[0]; ++row) {
+        std::vector<BFloat16> read(c.in);
+        for (int begin = 0; begin < c.in; begin += CpuLinear::kFoldElements) {
+          run.linear().ReadPrepacked(values, row, begin,
+                                     std::min(c.in - begin, CpuLinear::kFoldElements),
+                                     read.data() + begin);
+        }
+        ASSERT_EQ(memcmp(read.data(), rows.linear.parts[0].weight.values.row<BFloat16>(row),
+                         c.in * sizeof(BFloat16)),
+                  0)
+            << set << " K=" << c.in << " row " << row;
       }
     }
   }

@@ -197,6 +197,21 @@ void CpuLinear::Prepack(Linear* w) {
   }
 }
 
+void CpuLinear::ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const {
+  const LinearKernel& kernel = (*kernels_)[WeightFormat::Dense(values.dtype)];
+  KU_CHECK(kernel.chunk * kFoldChunks == kFoldElements && begin % kFoldElements == 0);
+  const int64_t columns = kernel.outer_columns, row_words = values.shape[1] / 2;
+  const auto* const words = static_cast<const uint32_t*>(values.data);
+  const uint32_t* from =
+      words + (row - row % columns) * row_words + begin / 2 * columns + row % columns;
+  auto* const out = static_cast<uint32_t*>(to);
+  const int steps = n / kernel.chunk;
+  for (int place = 0; place < kSumLanes; ++place) {
+    uint32_t* lane = out + LanePlace(place);
+    for (int i = 0; i < steps; ++i, from += columns, lane += kSumLanes) *lane = *from;
+  }
+}
+
 std::vector<std::string> CpuLinear::InstructionSets() {
   std::vector<std::string> names;
   for (const LinearKernelSet& set : LinearKernelSets()) names.emplace_back(set.name);

@@ -38,6 +38,10 @@ class CpuLinear {
   // As Ops::Prepack: rows become the panels of linear_kernel.h, if the kernels can take all parts
   // so.
   void Prepack(Linear* w);
+  // Of a row of a matrix in that order: elements [begin, begin + n) as they were stored, BF16;
+  // begin is a multiple of kFoldElements and n at most as many, and ends the row if it is less.
+  static constexpr int kFoldElements = 4096;
+  void ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const;
 
   // The micro-kernels of the instruction set.
   const LinearKernelSet& kernels() const { return *kernels_; }

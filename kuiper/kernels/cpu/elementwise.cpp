@@ -115,8 +115,18 @@ void Run(const Resources& resources, const EmbedArgs& args) {
       return;
     }
     KU_CHECK(id >= 0 && id < table.rows(), "token id outside the embedding");
-    widen(out.row<float>(t), static_cast<const char*>(table.data) + id * row_bytes, table.dtype,
-          out.shape[1]);
+    if (!args.is_table_prepacked) {
+      widen(out.row<float>(t), static_cast<const char*>(table.data) + id * row_bytes, table.dtype,
+            out.shape[1]);
+      return;
+    }
+    uint32_t words[CpuLinear::kFoldElements / 2];
+    const int width = static_cast<int>(out.shape[1]);
+    for (int begin = 0; begin < width; begin += CpuLinear::kFoldElements) {
+      const int n = std::min(width - begin, CpuLinear::kFoldElements);
+      resources.linear.ReadPrepacked(table, id, begin, n, words);
+      widen(out.row<float>(t) + begin, words, table.dtype, n);
+    }
   });
 }
 
