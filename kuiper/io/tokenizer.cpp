@@ -45,7 +45,9 @@ StatusOr<fs::path> FindInDirectory(const fs::path& dir) {
   }
   if (error) return FileError("cannot read " + dir.string() + ": " + error.message());
   if (found.empty()) {
-    return FileError("tokenizer file not found: " + (dir / "tokenizer.json").string());
+    return Status(StatusCode::kTokenizer,
+                  "tokenizer file not found: " + (dir / "tokenizer.json").string(),
+                  "name a tokenizer.json, or the directory that has it, besides the model");
   }
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kuiper/base/text.h"
 #include "kuiper/report/number_text.h"
 #include "kuiper/report/result_json.h"
 
@@ -63,8 +64,8 @@ Json RowJson(const EvalRow& row) {
 }  // namespace
 
 std::string EvalRow::Summary() const {
-  return model + Format(": %ld tokens predicted in %.1f s, %.1f tokens/s", sums.score.count,
-                        sums.seconds, TokensPerSecond(sums));
+  return model + ": " + Counted(sums.score.count, "token") +
+         Format(" predicted in %.1f s, %.1f tokens/s", sums.seconds, TokensPerSecond(sums));
 }
 
 std::string EvalTable(const EvalResult& result) {

@@ -181,6 +181,10 @@ class ModelErrors(CliTest):
                    message="tokenizer file not found: /nonexistent/tokenizer.json")
         self.fails(4, self.qwen3, "Hello there", message="tokenizer file not found: Hello there",
                    hint="a prompt is given with -p")
+        empty = self.path("empty")
+        os.mkdir(empty)
+        self.fails(4, self.qwen3, empty, "-p", "x", message="tokenizer file not found: %s/tokenizer.json" % empty,
+                   hint="name a tokenizer.json")
         bad = self.path("tokenizer.json", '{"model": ]')
         self.fails(4, self.qwen3, bad, "-p", "x", message=bad + ": invalid JSON at byte")
         self.fails(4, self.qwen3, self.path("empty.json", "{}"), "-p", "x")
