@@ -60,7 +60,10 @@ TEST_P(ElementwiseTest, EmbedReadsATableThatIsPrepacked) {
   for (int hidden : {32, 1024, 4128}) {
     const std::vector<float> table = RandomFloats(kVocab * hidden, 3);
     const Matrix m(*ops_, weight_type(), kVocab, hidden, table);
-    Linear head{.in = hidden, .out = kVocab, .num_parts = 1};
+    Linear head;
+    head.in = hidden;
+    head.out = kVocab;
+    head.num_parts = 1;
     head.parts[0].weight = DenseWeight(m.tensor());
     ops_->Prepack(&head);
     const Array<int32_t> ids(*ops_, {95, 0, 17, 17, 64, 31});
