@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 // Far above any real tokenizer (11 MB); keeps a wrong path to a model file from being read.
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
-Status FileError(const std::string& message) {
-  return Status(StatusCode::kTokenizer, message);
+Status FileError(const std::string& message, const std::string& hint = "") {
+  return Status(StatusCode::kTokenizer, message, hint);
 }
 
 StatusOr<std::string> ReadFile(const fs::path& path) {
@@ -45,9 +45,8 @@ StatusOr<fs::path> FindInDirectory(const fs::path& dir) {
   }
   if (error) return FileError("cannot read " + dir.string() + ": " + error.message());
   if (found.empty()) {
-    return Status(StatusCode::kTokenizer,
-                  "tokenizer file not found: " + (dir / "tokenizer.json").string(),
-                  "name a tokenizer.json, or the directory that has it, besides the model");
+    return FileError("tokenizer file not found: " + (dir / "tokenizer.json").string(),
+                     "name a tokenizer.json, or the directory that has it, besides the model");
   }
   return found;
 }

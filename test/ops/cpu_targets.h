@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kuiper/base/device.h"
 #include "kuiper/kernels/cpu/targets.h"
 // After targets.h.
 #include "hwy/targets.h"
@@ -23,6 +24,13 @@ void ForEachCpuTarget(const F& f) {
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().DeInit();
+}
+
+// Runs f as dispatched and, on the CPU, once per instruction set.
+template <typename F>
+void OnEveryTarget(Device device, const F& f) {
+  f(std::string("dispatched"));
+  if (device.type == DeviceType::kCPU) ForEachCpuTarget(f);
 }
 
 }  // namespace kuiper::test

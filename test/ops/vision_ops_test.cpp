@@ -2,7 +2,6 @@
 // AddWeightedRows, the GELUs behind a linear layer, and attention whose keys and values lie in the
 // matrix that the projection wrote.
 #include <cmath>
-#include <functional>
 #include <utility>
 
 #include "apply_test_util.h"
@@ -18,19 +17,13 @@ class VisionOpsTest : public TypedOpsTest {
   const std::unique_ptr<Ops> ops_ = MakeTestOps(std::get<0>(GetParam()));
   const DType activation_ = ops_->ActivationType(type());
   const double rounding_ = RoundingError(activation_);
-
-  // f as dispatched and, on the CPU, once per instruction set.
-  void OnEveryTarget(const std::function<void(const std::string&)>& f) const {
-    f("dispatched");
-    if (std::get<0>(GetParam()).type == DeviceType::kCPU) ForEachCpuTarget(f);
-  }
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(VisionOpsTest);
 
 // A mean far above the deviation as well.
 TEST_P(VisionOpsTest, LayerNormMatchesNaive) {
   constexpr int kRows = 5;
-  OnEveryTarget([&](const std::string& target) {
+  OnEveryTarget(std::get<0>(GetParam()), [&](const std::string& target) {
     for (const int n : {1, 4, 17, 72, 257, 1152, 4608}) {
       for (const float mean : {0.0f, 30.0f}) {
         std::vector<float> x = RandomFloats(kRows * n, n);
@@ -64,7 +57,7 @@ TEST_P(VisionOpsTest, LayerNormMatchesNaive) {
 
 TEST_P(VisionOpsTest, AddWeightedRowsMatchesNaive) {
   constexpr int kRows = 6, kTable = 9;
-  OnEveryTarget([&](const std::string& target) {
+  OnEveryTarget(std::get<0>(GetParam()), [&](const std::string& target) {
     for (const int n : {1, 17, 72, 257, 1152}) {
       for (const int count : {1, 4}) {
         const std::vector<float> table = Rounded(RandomFloats(kTable * n, 4), type());
