@@ -107,7 +107,8 @@ class ItemList {
  public:
   // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
   // leave work for all `threads`. An item of few rows has up to `max_item_kv_heads` kv heads, as
-  // long as it reads no more than half of a thread's share of all keys.
+  // long as it reads no more than half of a thread's share of all keys, or than the share where the
+  // heads of a sequence come out even.
   ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
            int num_heads, int kv_heads, AttentionKind kind, int threads, int max_item_kv_heads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
@@ -117,19 +118,21 @@ class ItemList {
         window_(options.window),
         num_seqs_(meta.num_seqs),
         kv_heads_(kv_heads),
-        group_(num_heads / kv_heads) {
+        group_(num_heads / kv_heads),
+        threads_(threads) {
     constexpr int kItemsPerThread = 4;
     int rows = MaxRows(kind);
     SetRows(rows);
-    while (rows / 2 >= kMinFlashRows && CountItems() < kItemsPerThread * threads) {
+    while (rows / 2 >= kMinFlashRows && CountItems() < kItemsPerThread * threads_) {
       SetRows(rows /= 2);
     }
     const int64_t items = int64_t{1} * num_seqs_ * kv_heads_ * head_chunks_;
-    max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads - 1) / threads));
+    max_run_ = static_cast<int>(std::min<int64_t>(positions_, (items + threads_ - 1) / threads_));
     if (head_chunks_ > 1 || max_item_kv_heads == 1) return;
     max_item_kv_heads_ = max_item_kv_heads;
-    for (int seq = 0; seq < num_seqs_; ++seq) max_item_keys_ += kv_lens_[seq];
-    max_item_keys_ = max_item_keys_ * kv_heads_ / (2 * threads);
+    int64_t keys = 0;
+    for (int seq = 0; seq < num_seqs_; ++seq) keys += kv_lens_[seq];
+    share_ = keys * kv_heads_ / threads_;
   }
 
   int64_t CountItems() const {
@@ -180,9 +183,10 @@ class ItemList {
     const bool is_run = EndOfRun(seq) > seq + 1;
     if (is_run || (cu_q_[seq + 1] - cu_q_[seq]) * group_ > kFewRows) return 1;
     int heads = 1;
-    while (2 * heads <= max_item_kv_heads_ && kv_heads_ % (2 * heads) == 0 &&
-           int64_t{2} * heads * kv_lens_[seq] <= max_item_keys_) {
-      heads *= 2;
+    for (int more = 2; more <= max_item_kv_heads_ && kv_heads_ % more == 0; more *= 2) {
+      const bool is_even = kv_heads_ % (more * threads_) == 0;
+      if (int64_t{more} * kv_lens_[seq] > (is_even ? share_ : share_ / 2)) break;
+      heads = more;
     }
     return heads;
   }
@@ -201,10 +205,10 @@ class ItemList {
   const int32_t* shared_lens_;
   bool causal_;
   int window_;
-  int num_seqs_, kv_heads_, group_;
+  int num_seqs_, kv_heads_, group_, threads_;
   int heads_ = 0, head_chunks_ = 0, positions_ = 0;  // of an item; chunks of a group of heads
   int max_item_kv_heads_ = 1;                        // of an item of few rows
-  int64_t max_item_keys_ = 0;                        // of one with several kv heads
+  int64_t share_ = 0;                                // of a thread: keys, each kv head's counted
   int max_run_ = 0;                                  // sequences
   int seq_ = 0;                                      // the first one of a run
   int64_t first_ = 0;                                // index of its first item
