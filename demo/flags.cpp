@@ -259,7 +259,7 @@ std::vector<Row> ExecutionRows(Options& o) {
          "quantise the last matrix while it is loaded; auto = as stored"),
       Of("weights", WeightStorageChoices(&e.weight_storage),
          "CPU: weights in the mapped file, or copied to memory that is read faster; "
-         "auto = copied if there is room"),
+         "auto = copied if there is room and it pays"),
       For(FlagPrograms::kAll,
           Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),
       Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,

@@ -182,7 +182,9 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   const Prompter prompter(options, run.console, *run.tokenizer, run.context);
   KU_ASSIGN_OR_RETURN(Prompt prompt, prompter.Build(chat, options.request, &conversation));
   AdviseOnThinking(run, chat);
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, options.engine));
+  EngineConfig config = options.engine;
+  config.expected_work = {static_cast<int64_t>(prompt.ids.size()), options.request.max_new_tokens};
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, config));
   Answerer answerer(run, *engine);
   const AnswerResult result =
       answerer.Answer(std::move(prompt), options.request, options.show_thinking);

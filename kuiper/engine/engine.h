@@ -36,6 +36,12 @@ namespace kuiper {
 // mapped file, copies in huge pages are read faster. kAuto: as UseOfMapped of engine_memory.h.
 enum class WeightStorage { kAuto, kMapped, kCopied };
 
+// What an engine will compute before it goes, at most.
+struct ExpectedWork {
+  int64_t prompt_tokens = 0;
+  int64_t decode_steps = 0;
+};
+
 struct EngineConfig {
   std::string model_path;      // Hugging Face directory, .safetensors, or .bin of kuiper_pack
   std::string tokenizer_path;  // "" = from the model directory or container
@@ -44,6 +50,8 @@ struct EngineConfig {
   std::optional<DType> dtype;  // weights are converted; absent = as stored
   bool int8_head = false;      // quantise the head while it is loaded
   WeightStorage weight_storage = WeightStorage::kAuto;
+  // kAuto copies no weights for work that ends before the copy has paid; absent = nobody knows.
+  std::optional<ExpectedWork> expected_work;
   std::optional<KvFormat> kv_format;  // absent = the type of the weights
   bool need_tokenizer = true;         // false: ids in, ids out; a missing tokenizer is no error
 

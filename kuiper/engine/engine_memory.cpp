@@ -165,12 +165,18 @@ StatusOr<MemoryTable> MakePlanTable(const EngineConfig& config, const OpenedMode
   return table;
 }
 
-MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan) {
+MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan,
+                          const std::optional<ExpectedWork>& work) {
   constexpr size_t kWorthCopying = size_t{64} << 20;
+  constexpr int64_t kStepsThatPay = 64, kPromptTokensOfAStep = 32;
+  if (storage == WeightStorage::kMapped) return MappedWeights::kRead;
+  if (storage == WeightStorage::kCopied) return MappedWeights::kCopy;
+  const bool pays =
+      !work.has_value() ||
+      work->decode_steps + work->prompt_tokens / kPromptTokensOfAStep >= kStepsThatPay;
   const size_t without_kv = plan.total_bytes() - plan.kv_bytes;
-  const bool copies = storage == WeightStorage::kCopied ||
-                      (storage == WeightStorage::kAuto && plan.weight_bytes >= kWorthCopying &&
-                       without_kv + plan.weight_bytes <= plan.budget_bytes);
+  const bool copies = pays && plan.weight_bytes >= kWorthCopying &&
+                      without_kv + plan.weight_bytes <= plan.budget_bytes;
   return copies ? MappedWeights::kCopy : MappedWeights::kRead;
 }
 

@@ -33,7 +33,10 @@ StatusOr<MemoryPlan> MakePlan(const EngineConfig& config, const OpenedModel& mod
 StatusOr<MemoryTable> MakePlanTable(const EngineConfig& config, const OpenedModel& model,
                                     const Ops& ops);
 // kAuto: weights are copied that are larger than caches, if the copy and the file's pages, which
-// the next program that loads them should find in memory, both have room.
-MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan);
+// the next program that loads them should find in memory, both have room, and unless `work` is too
+// little: to copy takes as long as the faster reads save in some 64 decode steps or, by the order
+// of the copied weights, in a prompt of 2048 tokens.
+MappedWeights UseOfMapped(WeightStorage storage, const MemoryPlan& plan,
+                          const std::optional<ExpectedWork>& work);
 
 }  // namespace kuiper

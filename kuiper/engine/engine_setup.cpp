@@ -214,7 +214,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   LoadOptions load;
   load.max_context = s->config.max_context;
   load.weights = WeightsOf(config);
-  load.mapped = UseOfMapped(config.weight_storage, s->plan);
+  load.mapped = UseOfMapped(config.weight_storage, s->plan, config.expected_work);
   load.num_threads = NumThreads(config.ops.num_threads);
   if (config.progress) {
     load.progress = [&config](int64_t done, int64_t total) {

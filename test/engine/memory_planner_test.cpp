@@ -55,7 +55,9 @@ TEST(MemoryPlannerTest, ContiguousKeepsARowPerSequence) {
 TEST(MemoryPlannerTest, WeightsAreCopiedWhereThereIsRoomForThemTwice) {
   MemoryPlan plan{.weight_bytes = 64 << 20, .activation_bytes = 1 << 20, .kv_bytes = 300 << 20};
   plan.budget_bytes = 129 << 20;
-  const auto of = [&](WeightStorage storage) { return UseOfMapped(storage, plan); };
+  const auto of = [&](WeightStorage storage, std::optional<ExpectedWork> work = {}) {
+    return UseOfMapped(storage, plan, work);
+  };
   EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kCopy) << "nobody uses all of the KV cache";
   EXPECT_EQ(of(WeightStorage::kMapped), MappedWeights::kRead);
   --plan.budget_bytes;
@@ -63,6 +65,10 @@ TEST(MemoryPlannerTest, WeightsAreCopiedWhereThereIsRoomForThemTwice) {
   EXPECT_EQ(of(WeightStorage::kCopied), MappedWeights::kCopy);
   plan.budget_bytes = 1 << 30;
   EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kCopy);
+  EXPECT_EQ(of(WeightStorage::kAuto, ExpectedWork{31, 63}), MappedWeights::kRead) << "ends before";
+  EXPECT_EQ(of(WeightStorage::kAuto, ExpectedWork{32, 63}), MappedWeights::kCopy);
+  EXPECT_EQ(of(WeightStorage::kAuto, ExpectedWork{2048, 0}), MappedWeights::kCopy);
+  EXPECT_EQ(of(WeightStorage::kCopied, ExpectedWork{1, 1}), MappedWeights::kCopy);
   --plan.weight_bytes;
   EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kRead) << "small";
 }
