@@ -13,7 +13,8 @@ Peers, each in a Python of its own (--python NAME=PATH, by default this one):
     ik           pip install ik-llama-cpp-python; it reads the same file
     openvino     pip install openvino-genai (it computes in BF16 and takes its own type for keys and values)
     onnxruntime  pip install onnxruntime-genai; --onnx FOLDER, which its model builder wrote from FOLDER/model
-Needs numpy. The random weights of the shapes are written to --folder first: 4 GB for Qwen3-0.6B.
+Needs numpy. The random weights of the shapes are written to --folder first: 4 GB for Qwen3-0.6B. With --weights int8 and
+int4 linear layers have groups of 32 (Q8_0 and Q4_0), the head 8 bits; peers quantise activations to 8 bits as well, we do not.
 """
 import argparse
 import json
@@ -180,12 +181,14 @@ def commands(args, model):
     of = lambda prefills: sorted({cell.tokens for cell in args.cells if cell.prefills == prefills}) or [16]
     numbers = lambda values: ",".join(map(str, values))
     ours = [args.bench, "--scenario", "turns", "--threads", str(args.threads)]
+    head = [] if args.weights == "bf16" else ["--lm-head-dtype", "int8"]
     found = {"kuiper": (ours + ["--prompt-tokens", numbers(of(True)), "--context", numbers(of(False)), "--batch",
                                 numbers(sorted({cell.batch for cell in args.cells})), "--decode-steps", str(STEPS),
-                                "--repetitions", str(args.rounds + 1), "--chunk", str(args.chunk), *args.kuiper_flags.split(),
+                                "--repetitions", str(args.rounds + 1), "--chunk", str(args.chunk), *head, *args.kuiper_flags.split(),
                                 str(model)], {})}
-    files = {"llama": f"model-{args.llama_type}.gguf", "ik": f"model-{args.llama_type}.gguf",
-             "openvino": "model-f16.gguf"}
+    of_llama = {"bf16": args.llama_type, "int8": "q8_0", "int4": "q4_0"}[args.weights]
+    of_openvino = "f16" if args.weights == "bf16" else of_llama
+    files = {"llama": f"model-{of_llama}.gguf", "ik": f"model-{of_llama}.gguf", "openvino": f"model-{of_openvino}.gguf"}
     pythons = dict(pair.split("=", 1) for pair in args.python)
     for name in args.peers:
         path = args.onnx if name == "onnxruntime" else model / files[name]
@@ -203,6 +206,7 @@ def options():
     parser.add_argument("--peers", type=lambda text: text.split(","), default=["llama", "openvino"])
     parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--onnx", help="the folder of onnxruntime's model")
+    parser.add_argument("--weights", choices=["bf16", "int8", "int4"], default="bf16")
     parser.add_argument("--llama-type", choices=["bf16", "f16"], default="bf16")
     parser.add_argument("--cells", type=lambda text: [Cell(cell) for cell in text.split(",")],
                         default="prefill:128,prefill:512,prefill:2048,decode:16:1,decode:2048:1,decode:16:8")
@@ -223,7 +227,8 @@ def main():
     sys.path.insert(0, str(HERE / "peers"))
     from write_model import write_model
 
-    model = write_model(args.model, args.folder / pathlib.Path(args.model).stem)
+    suffix = "" if args.weights == "bf16" else "-" + args.weights
+    model = write_model(args.model, args.folder / (pathlib.Path(args.model).stem + suffix), args.weights)
     found, yardstick_command = commands(args, model)
     workers, results = {}, []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no stopped program stays behind

@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """Writes one model of random weights in the files of several engines.
 
-    write_model.py CONFIG.json FOLDER
+    write_model.py CONFIG.json FOLDER [bf16|int8|int4]
 
 CONFIG.json has the shapes of a Qwen3 or Qwen2 decoder (tools/bench_models). FOLDER gets config.json and
-model.safetensors (BF16), and model-bf16.gguf and model-f16.gguf. Weights are whole numbers from -127 to 127
-times a power of two: BF16 and FP16 hold all of them, so every file says the same. Needs numpy.
+model.safetensors (BF16), and model-bf16.gguf and model-f16.gguf; of int8 and int4 model.safetensors in the form of
+compressed-tensors and model-q8_0.gguf or model-q4_0.gguf, groups of 32 without zeros, the embedding in BF16 and in Q8_0.
+Weights are whole numbers from -127 to 127 (int4: -7 to 7) times a power of two, which all types hold, so every file says
+the same. Needs numpy.
 """
 import json
 import pathlib
-import shutil
 import struct
 import sys
 
 import numpy as np
 
-GGUF_F32, GGUF_F16, GGUF_BF16 = 0, 1, 30
+GGUF_F32, GGUF_F16, GGUF_Q4_0, GGUF_Q8_0, GGUF_BF16 = 0, 1, 2, 8, 30
+GGUF_BLOCKS = {GGUF_F32: (1, 4), GGUF_F16: (1, 2), GGUF_BF16: (1, 2), GGUF_Q4_0: (32, 18), GGUF_Q8_0: (32, 34)}  # elements, bytes
+GGUF_FILE_TYPES = {GGUF_F16: 1, GGUF_Q4_0: 2, GGUF_Q8_0: 7, GGUF_BF16: 32}
+GROUP = 32
+SCALES = {8: 2.0 ** -11, 4: 2.0 ** -7}  # by bits of a code
 # Every byte as a character, as byte-level BPE writes it.
 BYTES = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255 else chr(256 + i)
          for i, b in enumerate(range(256))]
@@ -46,12 +51,17 @@ def shapes(c):
         yield "lm_head.weight", "output.weight", (c["vocab_size"], hidden)
 
 
-def values(index, name, shape):
-    """FP32 values of a tensor; norms are ones, so that activations neither grow nor vanish."""
-    if name.endswith("norm.weight"):
-        return np.ones(shape, np.float32)
-    codes = np.random.default_rng(index).integers(-127, 128, shape, np.int8)
-    return codes.astype(np.float32) * np.float32(2.0 ** -11)
+def codes_of(index, shape, bits=8, grouped=False):
+    """Codes of a matrix. With `grouped` each group has one at the end of the range, so that its scale can be found."""
+    most = 2 ** (bits - 1) - 1
+    codes = np.random.default_rng(index).integers(-most, most + 1, shape, np.int8)
+    if grouped:
+        codes[:, ::GROUP] = np.where(codes[:, ::GROUP] < 0, -most, most)
+    return codes
+
+
+def float_values(codes, bits=8):
+    return codes.astype(np.float32) * np.float32(SCALES[bits])
 
 
 def bf16(x):
@@ -97,52 +107,112 @@ def metadata(c, file_type):
     }
 
 
+def stored_type(kind, name, shape):
+    """The GGUF type of a tensor where matrices have `kind`: vectors are in FP32, as the engines want them."""
+    if len(shape) == 1:
+        return GGUF_F32
+    return GGUF_Q8_0 if kind == GGUF_Q4_0 and name == "token_embd.weight" else kind
+
+
+def gguf_bytes(index, shape, kind):
+    """Norms are ones, so that activations neither grow nor vanish."""
+    if kind == GGUF_F32:
+        return np.ones(shape, np.float32)
+    bits = 4 if kind == GGUF_Q4_0 else 8
+    grouped = kind in (GGUF_Q4_0, GGUF_Q8_0)
+    codes = codes_of(index, shape, bits, grouped)
+    if not grouped:
+        x = float_values(codes)
+        return x.astype(np.float16) if kind == GGUF_F16 else bf16(x)
+    groups = codes.reshape(-1, GROUP)
+    if bits == 4:
+        unsigned = (groups + 8).astype(np.uint8)
+        groups = unsigned[:, :16] | unsigned[:, 16:] << 4
+    scales = np.full((len(groups), 1), SCALES[bits], np.float16)
+    return np.concatenate([scales.view(np.uint8), groups.view(np.uint8)], axis=1)
+
+
 def write_gguf(c, path, kind):
-    """Matrices in `kind`; vectors in FP32, as the engines want them."""
+    """Matrices in `kind`."""
     tensors, offset, infos = list(shapes(c)), 0, b""
     for _, name, shape in tensors:
-        stored = kind if len(shape) == 2 else GGUF_F32
+        stored = stored_type(kind, name, shape)
         infos += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape))
         infos += struct.pack("<IQ", stored, offset)
-        size = int(np.prod(shape)) * (4 if stored == GGUF_F32 else 2)
-        offset += (size + 31) // 32 * 32
-    fields = metadata(c, 1 if kind == GGUF_F16 else 32)
+        elements, size = GGUF_BLOCKS[stored]
+        offset += (int(np.prod(shape)) // elements * size + 31) // 32 * 32
+    fields = metadata(c, GGUF_FILE_TYPES[kind])
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
     head += b"".join(field(key, value) for key, value in fields.items()) + infos
     with open(path, "wb") as file:
         file.write(head + bytes(-len(head) % 32))
-        for index, (name, _, shape) in enumerate(tensors):
-            x = values(index, name, shape)
-            if len(shape) == 2:
-                x = x.astype(np.float16) if kind == GGUF_F16 else bf16(x)
-            file.write(x.tobytes() + bytes(-x.nbytes % 32))
+        for index, (_, name, shape) in enumerate(tensors):
+            data = gguf_bytes(index, shape, stored_type(kind, name, shape))
+            file.write(data.tobytes() + bytes(-data.nbytes % 32))
 
 
-def write_safetensors(c, path):
-    header, offset, tensors = {}, 0, list(shapes(c))
-    for name, _, shape in tensors:
-        size = 2 * int(np.prod(shape))
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+def packed_words(codes, bits):
+    """Codes of a row side by side in words, the first one lowest, as unsigned numbers."""
+    unsigned = (codes.astype(np.int16) + 2 ** (bits - 1)).astype(np.uint8)
+    return unsigned if bits == 8 else unsigned[:, ::2] | unsigned[:, 1::2] << 4
+
+
+def safetensors(c, bits):
+    """(name, type, shape, function that makes the array) of each tensor; matrices in `bits`, 16 = BF16."""
+    for index, (name, _, shape) in enumerate(shapes(c)):
+        def codes(index=index, shape=shape):
+            return codes_of(index, shape, min(bits, 8), bits < 16)
+
+        if len(shape) == 1:
+            yield name, "BF16", shape, lambda shape=shape: bf16(np.ones(shape, np.float32))
+        elif bits == 16:
+            yield name, "BF16", shape, lambda codes=codes: bf16(float_values(codes()))
+        elif name == "model.embed_tokens.weight":
+            whole = lambda i=index, s=shape: codes_of(i, s, 8, True)
+            yield name, "BF16", shape, lambda codes=whole: bf16(float_values(codes()))
+        else:
+            rows, groups = shape[0], shape[1] // GROUP
+            yield f"{name}_packed", "I32", (rows, groups * bits), lambda codes=codes: packed_words(codes(), bits)
+            yield f"{name}_scale", "BF16", (rows, groups), lambda s=(rows, groups): bf16(np.full(s, SCALES[bits], np.float32))
+            yield f"{name}_shape", "I64", (2,), lambda s=shape: np.array(s, np.int64)
+
+
+def write_safetensors(c, path, bits=16):
+    header, offset, tensors = {}, 0, list(safetensors(c, bits))
+    for name, dtype, shape, _ in tensors:
+        size = {"BF16": 2, "I32": 4, "I64": 8}[dtype] * int(np.prod(shape))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
         offset += size
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(head)) + head)
-        for index, (name, _, shape) in enumerate(tensors):
-            file.write(bf16(values(index, name, shape)).tobytes())
+        for _, _, _, make in tensors:
+            file.write(make().tobytes())
 
 
-def write_model(config, folder):
+def quantization(bits):
+    weights = {"num_bits": bits, "type": "int", "strategy": "group", "group_size": GROUP, "symmetric": True}
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+
+
+def write_model(config, folder, weights="bf16"):
     """Writes what is not there yet."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     c = json.loads(pathlib.Path(config).read_text())
     if c["model_type"] not in ("qwen2", "qwen3"):
         raise SystemExit(f"error: {config} is no Qwen2 or Qwen3 decoder")
-    shutil.copy(config, folder / "config.json")
-    for name, write in [("model.safetensors", lambda path: write_safetensors(c, path)),
-                        ("model-bf16.gguf", lambda path: write_gguf(c, path, GGUF_BF16)),
-                        ("model-f16.gguf", lambda path: write_gguf(c, path, GGUF_F16))]:
+    bits = {"bf16": 16, "int8": 8, "int4": 4}[weights]
+    if bits < 16:
+        c["quantization_config"] = quantization(bits)
+    (folder / "config.json").write_text(json.dumps(c, indent=2) + "\n")
+    kinds = {16: [GGUF_BF16, GGUF_F16], 8: [GGUF_Q8_0], 4: [GGUF_Q4_0]}[bits]
+    names = {GGUF_BF16: "bf16", GGUF_F16: "f16", GGUF_Q8_0: "q8_0", GGUF_Q4_0: "q4_0"}
+    files = [("model.safetensors", lambda path: write_safetensors(c, path, bits))]
+    files += [(f"model-{names[kind]}.gguf", lambda path, kind=kind: write_gguf(c, path, kind)) for kind in kinds]
+    for name, write in files:
         if not (folder / name).exists():
             write(folder / (name + ".part"))
             (folder / (name + ".part")).rename(folder / name)
@@ -150,6 +220,6 @@ def write_model(config, folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         raise SystemExit(__doc__)
     write_model(*sys.argv[1:])
