@@ -196,14 +196,15 @@ struct Int4Codes {
     return (__m512bh)_mm512_permutexvar_epi16(codes, table);
   }
   // A 16-bit lane has the bytes of both chunks with its code, which a shift brings to the index.
-  static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode table, __m512bh (&v)[2]) {
+  static HWY_INLINE void LoadBlock(const uint8_t* chunks, const ZeroCode (&tables)[2],
+                                   __m512bh (&v)[2]) {
     const __m512i codes =
         _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunks)));
     const __m512i pairs = _mm512_permutexvar_epi8(_mm512_load_si512(kPairBytes.at), codes);
     const __m512i first = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(4 << 16));
     const __m512i second = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(12 << 16 | 8));
-    v[0] = (__m512bh)_mm512_permutexvar_epi16(first, table);
-    v[1] = (__m512bh)_mm512_permutexvar_epi16(second, table);
+    v[0] = (__m512bh)_mm512_permutexvar_epi16(first, tables[0]);
+    v[1] = (__m512bh)_mm512_permutexvar_epi16(second, tables[1]);
   }
 };
 
@@ -243,12 +244,13 @@ struct Int8Codes {
     return _mm512_castps_si512(
         _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(_mm512_or_si512(base, zero))));
   }
-  static HWY_INLINE void LoadBlock(const uint8_t* chunk, ZeroCode zero, __m512bh (&v)[1]) {
+  static HWY_INLINE void LoadBlock(const uint8_t* chunk, const ZeroCode (&zeros)[1],
+                                   __m512bh (&v)[1]) {
     constexpr __mmask64 kLowerHalf = 0x3333333333333333;
     const __m512i codes =
         _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk)));
-    v[0] = (__m512bh)_mm512_mask_shuffle_epi8(Factors(codes, 1, zero), kLowerHalf,
-                                              Factors(codes, 0, zero),
+    v[0] = (__m512bh)_mm512_mask_shuffle_epi8(Factors(codes, 1, zeros[0]), kLowerHalf,
+                                              Factors(codes, 0, zeros[0]),
                                               _mm512_load_si512(kInt8Bytes.upper_half));
   }
 };
@@ -278,8 +280,9 @@ struct QuantizedModel : Bf16Model {
   static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode zero, Vec (&v)[1]) {
     v[0] = Codes::Load(chunk, zero);
   }
-  static HWY_INLINE void LoadBlock(const uint8_t* chunks, ZeroCode zero, Vec (&v)[kBlockChunks]) {
-    if constexpr (kBlockRows > 0) Codes::LoadBlock(chunks, zero, v);
+  static HWY_INLINE void LoadBlock(const uint8_t* chunks, const ZeroCode (&zeros)[kBlockChunks],
+                                   Vec (&v)[kBlockChunks]) {
+    if constexpr (kBlockRows > 0) Codes::LoadBlock(chunks, zeros, v);
   }
 };
 
