@@ -5,7 +5,7 @@
 
 CONFIG.json has the shapes of a Qwen3 or Qwen2 decoder (tools/bench_models). FOLDER gets config.json and
 model.safetensors (BF16), and model-bf16.gguf and model-f16.gguf; of int8 and int4 model.safetensors in the form of
-compressed-tensors and model-q8_0.gguf or model-q4_0.gguf, groups of 32 without zeros, the embedding in BF16 and in Q8_0.
+compressed-tensors and model-q8_0.gguf or model-q4_0.gguf, groups of 32 without zeros, embedding and head in BF16 and in Q8_0.
 Weights are whole numbers from -127 to 127 (int4: -7 to 7) times a power of two, which all types hold, so every file says
 the same. Needs numpy.
 """
@@ -64,6 +64,11 @@ def float_values(codes, bits=8):
     return codes.astype(np.float32) * np.float32(SCALES[bits])
 
 
+def vector(index, name, shape):
+    """A bias or a norm; norms are ones, so that activations neither grow nor vanish."""
+    return np.ones(shape, np.float32) if name.endswith("norm.weight") else float_values(codes_of(index, shape))
+
+
 def bf16(x):
     return (x.view(np.uint32) >> 16).astype(np.uint16)
 
@@ -111,13 +116,12 @@ def stored_type(kind, name, shape):
     """The GGUF type of a tensor where matrices have `kind`: vectors are in FP32, as the engines want them."""
     if len(shape) == 1:
         return GGUF_F32
-    return GGUF_Q8_0 if kind == GGUF_Q4_0 and name == "token_embd.weight" else kind
+    return GGUF_Q8_0 if kind == GGUF_Q4_0 and name in ("token_embd.weight", "output.weight") else kind
 
 
-def gguf_bytes(index, shape, kind):
-    """Norms are ones, so that activations neither grow nor vanish."""
+def gguf_bytes(index, name, shape, kind):
     if kind == GGUF_F32:
-        return np.ones(shape, np.float32)
+        return vector(index, name, shape)
     bits = 4 if kind == GGUF_Q4_0 else 8
     grouped = kind in (GGUF_Q4_0, GGUF_Q8_0)
     codes = codes_of(index, shape, bits, grouped)
@@ -147,7 +151,7 @@ def write_gguf(c, path, kind):
     with open(path, "wb") as file:
         file.write(head + bytes(-len(head) % 32))
         for index, (_, name, shape) in enumerate(tensors):
-            data = gguf_bytes(index, shape, stored_type(kind, name, shape))
+            data = gguf_bytes(index, name, shape, stored_type(kind, name, shape))
             file.write(data.tobytes() + bytes(-data.nbytes % 32))
 
 
@@ -160,19 +164,14 @@ def packed_words(codes, bits):
 def safetensors(c, bits):
     """(name, type, shape, function that makes the array) of each tensor; matrices in `bits`, 16 = BF16."""
     for index, (name, _, shape) in enumerate(shapes(c)):
-        def codes(index=index, shape=shape):
-            return codes_of(index, shape, min(bits, 8), bits < 16)
-
         if len(shape) == 1:
-            yield name, "BF16", shape, lambda shape=shape: bf16(np.ones(shape, np.float32))
-        elif bits == 16:
-            yield name, "BF16", shape, lambda codes=codes: bf16(float_values(codes()))
-        elif name == "model.embed_tokens.weight":
-            whole = lambda i=index, s=shape: codes_of(i, s, 8, True)
-            yield name, "BF16", shape, lambda codes=whole: bf16(float_values(codes()))
+            yield name, "BF16", shape, lambda i=index, n=name, s=shape: bf16(vector(i, n, s))
+        elif bits == 16 or name in ("model.embed_tokens.weight", "lm_head.weight"):
+            yield name, "BF16", shape, lambda i=index, s=shape: bf16(float_values(codes_of(i, s, 8, bits < 16)))
         else:
             rows, groups = shape[0], shape[1] // GROUP
-            yield f"{name}_packed", "I32", (rows, groups * bits), lambda codes=codes: packed_words(codes(), bits)
+            packed = lambda i=index, s=shape: packed_words(codes_of(i, s, bits, True), bits)
+            yield f"{name}_packed", "I32", (rows, groups * bits), packed
             yield f"{name}_scale", "BF16", (rows, groups), lambda s=(rows, groups): bf16(np.full(s, SCALES[bits], np.float32))
             yield f"{name}_shape", "I64", (2,), lambda s=shape: np.array(s, np.int64)
 
