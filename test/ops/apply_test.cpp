@@ -18,9 +18,8 @@ std::vector<float> ExactFloats(size_t n, uint32_t seed) {
 
 class ApplyTest : public TypedOpsTest {
  protected:
-  DType type() const { return std::get<1>(GetParam()); }
-  const std::unique_ptr<Ops> ops_ = MakeTestOps(std::get<0>(GetParam()));
-  const DType activation_ = ops_->ActivationType(type());
+  const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
+  const DType activation_ = ops_->ActivationType(dtype());
 
   // y [tokens, n] f32 of x [tokens, k], rows of x `gap` elements apart.
   std::vector<float> Run(const Matrix& weight, const std::vector<float>& x, int tokens, int n,
@@ -47,8 +46,8 @@ TEST_P(ApplyTest, MatchesNaive) {
                         {64, 512, 65, 8}, {48, 136, 130, 0}, {5, 4096, 33, 0}};
   for (const Size& s : sizes) {
     const std::vector<float> x = ExactFloats(size_t{1} * s.tokens * s.k, 1);
-    const std::vector<float> w = Rounded(RandomFloats(size_t{1} * s.n * s.k, 2), type());
-    const Matrix mw(*ops_, type(), s.n, s.k, w);
+    const std::vector<float> w = Rounded(RandomFloats(size_t{1} * s.n * s.k, 2), dtype());
+    const Matrix mw(*ops_, dtype(), s.n, s.k, w);
     const std::vector<float> y = Run(mw, x, s.tokens, s.n, s.k, s.gap);
     std::vector<double> expected;
     for (int t = 0; t < s.tokens; ++t) {
@@ -66,7 +65,7 @@ TEST_P(ApplyTest, MatchesNaive) {
 TEST_P(ApplyTest, RowsDoNotSeeTheirNeighbours) {
   constexpr int kTokens = 70;
   for (const auto& [n, k] : {std::pair{20, 264}, std::pair{40, 1032}, std::pair{9, 77}}) {
-    const Matrix w(*ops_, type(), n, k, RandomFloats(size_t{1} * n * k, 3));
+    const Matrix w(*ops_, dtype(), n, k, RandomFloats(size_t{1} * n * k, 3));
     const std::vector<float> x = RandomFloats(kTokens * k, 4);
     const std::vector<float> all = Run(w, x, kTokens, n, k);
     for (int tokens : {1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65}) {
@@ -89,9 +88,9 @@ TEST_P(ApplyTest, WideLayers) {
   const Size sizes[] = {{24, 3}, {8, 1}, {8, 2}, {8, 12}, {8, 20}, {8, 33}, {5, 3}, {5, 9}};
   for (int n : {16400, 65552}) {
     for (const auto& [k, tokens] : sizes) {
-      const std::vector<float> w = Rounded(RandomFloats(size_t{1} * n * k, 5), type());
+      const std::vector<float> w = Rounded(RandomFloats(size_t{1} * n * k, 5), dtype());
       const std::vector<float> x = ExactFloats(size_t{1} * tokens * k, 6);
-      const Matrix mw(*ops_, type(), n, k, w);
+      const Matrix mw(*ops_, dtype(), n, k, w);
       const std::vector<float> y = Run(mw, x, tokens, n, k);
       std::vector<double> expected;
       for (int t = 0; t < tokens; ++t) {
@@ -116,8 +115,8 @@ TEST_P(ApplyTest, PartsLieSideBySideAndGetTheirBias) {
   Linear w;
   w.in = kK;
   for (int i = 0; i < 3; ++i) {
-    weights.emplace_back(*ops_, type(), rows[i], kK, RandomFloats(rows[i] * kK, 10 + i));
-    const DType bias_type = i == 0 ? DType::kF32 : type();
+    weights.emplace_back(*ops_, dtype(), rows[i], kK, RandomFloats(rows[i] * kK, 10 + i));
+    const DType bias_type = i == 0 ? DType::kF32 : dtype();
     bias_values.push_back(Rounded(RandomFloats(rows[i], 20 + i), bias_type));
     biases.emplace_back(*ops_, bias_type, 1, rows[i], bias_values.back());
   }
@@ -147,7 +146,7 @@ TEST_P(ApplyTest, PartsLieSideBySideAndGetTheirBias) {
 // The type of the output rounds the same sums.
 TEST_P(ApplyTest, OutputsRoundToTheirType) {
   constexpr int kN = 40, kK = 72, kTokens = 6;
-  const Matrix weight(*ops_, type(), kN, kK, RandomFloats(kN * kK, 8));
+  const Matrix weight(*ops_, dtype(), kN, kK, RandomFloats(kN * kK, 8));
   const std::vector<float> x = ExactFloats(kTokens * kK, 9);
   const std::vector<float> exact = Run(weight, x, kTokens, kN, kK);
   Linear w;
@@ -186,7 +185,7 @@ constexpr int kEpilogueSizes[][3] = {{1, 8, 1},    {7, 40, 3},   {130, 64, 5},
 
 TEST_P(ApplyTest, AddGrowsTheOutputByTheSums) {
   for (const auto& [half, k, tokens] : kEpilogueSizes) {
-    const GateUp layer(*ops_, type(), half, k);
+    const GateUp layer(*ops_, dtype(), half, k);
     const Matrix x(*ops_, activation_, tokens, k, RandomFloats(tokens * k, 35));
     const Matrix sums(*ops_, DType::kF32, tokens, 2 * half);
     ops_->Run(ApplyArgs{.out = sums.tensor(), .x = x.tensor(), .linear = layer.w});
@@ -202,7 +201,7 @@ TEST_P(ApplyTest, AddGrowsTheOutputByTheSums) {
 
 TEST_P(ApplyTest, SwiGluMultipliesTheSums) {
   for (const auto& [half, k, tokens] : kEpilogueSizes) {
-    const GateUp layer(*ops_, type(), half, k);
+    const GateUp layer(*ops_, dtype(), half, k);
     const Matrix x(*ops_, activation_, tokens, k, RandomFloats(tokens * k, 37));
     const Matrix sums(*ops_, DType::kF32, tokens, 2 * half);
     ops_->Run(ApplyArgs{.out = sums.tensor(), .x = x.tensor(), .linear = layer.w});
@@ -224,11 +223,11 @@ TEST_P(ApplyTest, SwiGluMultipliesTheSums) {
 
 // K = 1 and a weight of one make gate and up anything: 0, large, NaN. FP16 saturates.
 TEST_P(ApplyTest, SwiGluSurvivesExtremesAndKeepsNaN) {
-  const float large = type() == DType::kF16 ? 60000.0f : 1e30f;
+  const float large = dtype() == DType::kF16 ? 60000.0f : 1e30f;
   const std::vector<float> gates = {0.0f, -0.0f, 100.0f, -100.0f, large, -large, kNaN, 1.0f};
   const std::vector<float> ups = {3.0f, 1.0f, 2.0f, 2.0f, 5.0f, 5.0f, 1.0f, kNaN};
   const int n = static_cast<int>(gates.size());
-  const Matrix gate(*ops_, type(), n, 1, gates), up(*ops_, type(), n, 1, ups);
+  const Matrix gate(*ops_, dtype(), n, 1, gates), up(*ops_, dtype(), n, 1, ups);
   Linear w;
   w.in = 1;
   w.out = 2 * n;
@@ -243,8 +242,8 @@ TEST_P(ApplyTest, SwiGluSurvivesExtremesAndKeepsNaN) {
     if (std::isnan(gates[i]) || std::isnan(ups[i])) {
       EXPECT_TRUE(std::isnan(y[i])) << i;
     } else {
-      const double sigmoid = 1.0 / (1.0 + std::exp(-double{Rounded(gates[i], type())}));
-      double expected = Rounded(gates[i], type()) * sigmoid * ups[i];
+      const double sigmoid = 1.0 / (1.0 + std::exp(-double{Rounded(gates[i], dtype())}));
+      double expected = Rounded(gates[i], dtype()) * sigmoid * ups[i];
       if (activation_ == DType::kF16) expected = std::clamp(expected, -65504.0, 65504.0);
       EXPECT_NEAR(y[i], expected, 1e-6 + 0.005 * std::abs(expected)) << i;
     }

@@ -10,7 +10,7 @@ class AttentionCascadeTest : public AttentionTestBase {
  protected:
   std::vector<AttentionKind> Kinds() const {
     std::vector<AttentionKind> kinds = {AttentionKind::kMha, AttentionKind::kFlash1};
-    const bool has_mma = std::get<0>(GetParam()).type != DeviceType::kCPU;
+    const bool has_mma = device().type != DeviceType::kCPU;
     if (has_mma && DTypeBytes(dtype()) == 2) kinds.push_back(AttentionKind::kFlash2);
     return kinds;
   }

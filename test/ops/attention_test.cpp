@@ -142,7 +142,7 @@ TEST_P(AttentionTest, ChunkedEqualsWhole) {
 }
 
 TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
-  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "threads of the CPU";
+  if (device().type != DeviceType::kCPU) GTEST_SKIP() << "threads of the CPU";
   const Shape shape{8, 2, 64};
   const std::vector<Seq> seqs = {{1, 100, 150}, {2, 1, 300}, {3, 1, 5}};
   for (AttentionKind kind : kKinds) {
@@ -155,7 +155,7 @@ TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
 // A thread's share of a prompt is 192, 96 or 48 rows here, by the number of threads; parts of the
 // prompt have few rows, which take keys as they lie.
 TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
-  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
+  if (device().type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
   constexpr int kPrompt = 200, kLen = 260;
   const std::vector<Seq> prompt = {{1, kPrompt, kLen}};
   ForEachCpuTarget([&](const std::string& target) {
@@ -188,7 +188,7 @@ TEST_P(AttentionTest, RowsOfAnItemDoNotChangeBits) {
 // An item of few rows has four, two or one of the kv heads, by the number of threads and the size
 // of a page; that of a longer sequence, or of a contiguous cache, has one.
 TEST_P(AttentionTest, KvHeadsOfAnItemDoNotChangeBits) {
-  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
+  if (device().type != DeviceType::kCPU) GTEST_SKIP() << "work items of the CPU";
   ForEachCpuTarget([&](const std::string& target) {
     for (const Shape& shape : {Shape{16, 8, 64}, Shape{12, 6, 80}, Shape{21, 3, 32}}) {
       for (const std::vector<Seq>& seqs :
@@ -212,7 +212,7 @@ TEST_P(AttentionTest, KvHeadsOfAnItemDoNotChangeBits) {
 }
 
 TEST_P(AttentionTest, EveryInstructionSetMatchesNaiveAndKeepsTheGuarantees) {
-  if (std::get<0>(GetParam()).type != DeviceType::kCPU) GTEST_SKIP() << "instruction sets of CPUs";
+  if (device().type != DeviceType::kCPU) GTEST_SKIP() << "instruction sets of CPUs";
   const std::vector<Seq> seqs = {{1, 20, 90}, {2, 1, 131}, {3, 1, 1}};
   for (AttentionKind kind : kKinds) {
     const auto ops = Make(kind);

@@ -299,9 +299,8 @@ class AttentionTestBase : public TypedOpsTest {
     OpsOptions options;
     options.attention = kind;
     options.num_threads = threads;
-    return MakeTestOps(std::get<0>(GetParam()), options);
+    return MakeTestOps(device(), options);
   }
-  DType dtype() const { return std::get<1>(GetParam()); }
   void ExpectNaive(const Ops& ops, const std::vector<float>& out, const Shape& shape,
                    const std::vector<Seq>& seqs, const std::string& what = "",
                    const Mask& mask = {}) const {

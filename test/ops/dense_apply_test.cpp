@@ -52,8 +52,6 @@ struct Layer {
 
 class DenseApplyTest : public TypedOpsTest {
  protected:
-  Device device() const { return std::get<0>(GetParam()); }
-  DType type() const { return std::get<1>(GetParam()); }
   std::unique_ptr<Ops> Make(Determinism determinism) const {
     return MakeTestOps(device(), {.determinism = determinism});
   }
@@ -83,8 +81,8 @@ TEST_P(DenseApplyTest, PromptRowsMatchNaive) {
   const auto ops = Make(Determinism::kOn);
   for (const LayerSize& s : kSizes) {
     for (const bool with_bias : {false, true}) {
-      const Layer layer(*ops, type(), s.k, s.rows, with_bias);
-      const std::vector<float> x = Rounded(RandomFloats(size_t{1} * s.tokens * s.k, 1), type());
+      const Layer layer(*ops, dtype(), s.k, s.rows, with_bias);
+      const std::vector<float> x = Rounded(RandomFloats(size_t{1} * s.tokens * s.k, 1), dtype());
       const std::vector<double> sums = layer.Sums(x, s.tokens);
       const std::string what = "N=" + std::to_string(layer.w.out) + " K=" + std::to_string(s.k);
       const double error = 1e-6 * s.k;
@@ -115,9 +113,9 @@ TEST_P(DenseApplyTest, PromptRowsMatchNaive) {
 TEST_P(DenseApplyTest, RowsDependOnTheirKindNotOnTheirNeighbours) {
   constexpr int kK = 136, kTokens = 70;
   const auto ops = Make(Determinism::kOn);
-  const Layer layer(*ops, type(), kK, {40, 40}, true);
+  const Layer layer(*ops, dtype(), kK, {40, 40}, true);
   const std::vector<float> x = RandomFloats(kTokens * kK, 3);
-  const DType out_type = ops->ActivationType(type());
+  const DType out_type = ops->ActivationType(dtype());
   for (const Epilogue epilogue : {Epilogue::kStore, Epilogue::kSwiGlu}) {
     const auto run = [&](int first, int tokens, int decodes) {
       return Run(*ops, layer, {x.begin() + first * kK, x.begin() + (first + tokens) * kK}, epilogue,
@@ -146,7 +144,7 @@ TEST_P(DenseApplyTest, OnlyStrictGivesPromptRowsTheBitsOfDecodeRows) {
   for (const Determinism determinism :
        {Determinism::kStrict, Determinism::kOn, Determinism::kOff}) {
     const auto ops = Make(determinism);
-    const Layer layer(*ops, type(), kK, {40}, false);
+    const Layer layer(*ops, dtype(), kK, {40}, false);
     const bool same =
         SameBits(Run(*ops, layer, x, Epilogue::kStore, 0, DType::kF32),
                  Run(*ops, layer, x, Epilogue::kStore, ApplyArgs::kAllRows, DType::kF32));

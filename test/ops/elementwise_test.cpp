@@ -15,10 +15,8 @@ namespace {
 
 class ElementwiseTest : public TypedOpsTest {
  protected:
-  Device device() const { return std::get<0>(GetParam()); }
-  DType weight_type() const { return std::get<1>(GetParam()); }
   const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
-  const DType activation_ = ops_->ActivationType(weight_type());
+  const DType activation_ = ops_->ActivationType(dtype());
   const double rounding_ = RoundingError(activation_);
   // Data as a tensor of activations holds it.
   std::vector<float> Activations(size_t n, uint32_t seed, float scale = 1.0f) const {
@@ -29,7 +27,7 @@ class ElementwiseTest : public TypedOpsTest {
                              const std::vector<int32_t>& ids) const {
     std::vector<double> rows;
     for (const int32_t id : ids) {
-      for (int i = 0; i < width; ++i) rows.push_back(Rounded(table[id * width + i], weight_type()));
+      for (int i = 0; i < width; ++i) rows.push_back(Rounded(table[id * width + i], dtype()));
     }
     return rows;
   }
@@ -41,7 +39,7 @@ TEST_P(ElementwiseTest, EmbedCopiesTheRowsOfIds) {
     for (int hidden : {1, 17, 257, 1024}) {
       constexpr int kVocab = 9;
       const std::vector<float> table = RandomFloats(kVocab * hidden, 3);
-      const Matrix m(*ops_, weight_type(), kVocab, hidden, table, hidden + 3);
+      const Matrix m(*ops_, dtype(), kVocab, hidden, table, hidden + 3);
       const Array<int32_t> ids(*ops_, {8, 0, 3, 3, 1});
       const Matrix out(*ops_, activation_, 5, hidden, hidden + 1);
       ops_->Run(EmbedArgs{.out = out.tensor(), .table = m.tensor(), .ids = ids.tensor()});
@@ -55,7 +53,7 @@ TEST_P(ElementwiseTest, EmbedReadsATableThatIsPrepacked) {
   constexpr int kVocab = 96;
   for (int hidden : {32, 1024, 4128}) {
     const std::vector<float> table = RandomFloats(kVocab * hidden, 3);
-    const Matrix m(*ops_, weight_type(), kVocab, hidden, table);
+    const Matrix m(*ops_, dtype(), kVocab, hidden, table);
     Linear head;
     head.in = hidden;
     head.out = kVocab;
@@ -77,7 +75,7 @@ TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
   OnEveryTarget(device(), [&](const std::string& target) {
     constexpr int kVocab = 9, kHidden = 17;
     const std::vector<float> table = RandomFloats(kVocab * kHidden, 3);
-    const Matrix m(*ops_, weight_type(), kVocab, kHidden, table);
+    const Matrix m(*ops_, dtype(), kVocab, kHidden, table);
     const Array<int32_t> ids(*ops_, {-1, 4, -3, -2}), sampled(*ops_, {8, -1, 2});
     const Matrix out(*ops_, activation_, 4, kHidden);
     ops_->Run(EmbedArgs{.out = out.tensor(),
@@ -94,7 +92,7 @@ TEST_P(ElementwiseTest, EmbedReadsSampledTokens) {
 // The definition in other words: SplitMix64 as java.util.SplittableRandom steps it, a byte a value.
 TEST_P(ElementwiseTest, FillRandomIsTheSameOnEveryDevice) {
   for (const int count : {1, 7, 8, 1025, 70001}) {
-    const Matrix out(*ops_, weight_type(), 1, count, count + 9);
+    const Matrix out(*ops_, dtype(), 1, count, count + 9);
     const uint64_t seed = 1234567;
     ops_->Run(FillRandomArgs{.out = out.vector(), .seed = seed});
     std::vector<float> expected;
@@ -138,12 +136,12 @@ TEST_P(ElementwiseTest, PatchRowsReplacesAndAdds) {
         constexpr int kRows = 3;
         const std::vector<float> x = RandomFloats(kRows * n, 4);
         const std::vector<float> before = RandomFloats(kRows * n, 5);
-        const Matrix m(*ops_, weight_type(), kRows, n, x, 3 * n + 2);
+        const Matrix m(*ops_, dtype(), kRows, n, x, 3 * n + 2);
         const Matrix out(*ops_, DType::kF32, kRows, n, before, n + 9);
         ops_->Run(PatchRowsArgs{.out = out.tensor(), .x = m.tensor(), .add = add});
         std::vector<float> expected;
         for (int i = 0; i < kRows * n; ++i) {
-          expected.push_back(Rounded(x[i], weight_type()) + (add ? before[i] : 0.f));
+          expected.push_back(Rounded(x[i], dtype()) + (add ? before[i] : 0.f));
         }
         EXPECT_EQ(out.Get(), expected) << target << " n=" << n << " add=" << add;
       }
@@ -156,9 +154,9 @@ TEST_P(ElementwiseTest, RmsNormMatchesNaive) {
     for (int n : {1, 2, 8, 15, 16, 17, 64, 257, 1024, 5120}) {
       for (int rows : {1, 3, 33}) {
         const std::vector<float> x = Activations(size_t{1} * rows * n, n, 3.0f);
-        const std::vector<float> w = Rounded(RandomFloats(n, n + 1), weight_type());
+        const std::vector<float> w = Rounded(RandomFloats(n, n + 1), dtype());
         const Matrix mx(*ops_, activation_, rows, n, x, n + 5);
-        const Matrix mw(*ops_, weight_type(), 1, n, w);
+        const Matrix mw(*ops_, dtype(), 1, n, w);
         const Matrix out(*ops_, activation_, rows, n, n + 1);
         ops_->Run(RmsNormArgs{
             .out = out.tensor(), .x = mx.tensor(), .weight = mw.vector(), .eps = 1e-6f});
@@ -169,7 +167,7 @@ TEST_P(ElementwiseTest, RmsNormMatchesNaive) {
 }
 
 TEST_P(ElementwiseTest, RmsNormOfZerosIsZeroAndInPlaceWorks) {
-  const Matrix w(*ops_, weight_type(), 1, 20, std::vector<float>(20, 2.0f));
+  const Matrix w(*ops_, dtype(), 1, 20, std::vector<float>(20, 2.0f));
   const Matrix x(*ops_, activation_, 2, 20, std::vector<float>(40, 0.0f));
   ops_->Run(RmsNormArgs{.out = x.tensor(), .x = x.tensor(), .weight = w.vector(), .eps = 1e-6f});
   ExpectNear(x.Get(), std::vector<double>(40, 0.0), 1e-30, 0);
@@ -180,7 +178,7 @@ TEST_P(ElementwiseTest, RowsDoNotSeeTheirNeighbours) {
   constexpr int kRows = 40, kWidth = 1000;
   const std::vector<float> x = RandomFloats(kRows * kWidth, 5);
   const Matrix mx(*ops_, activation_, kRows, kWidth, x);
-  const Matrix w(*ops_, weight_type(), 1, kWidth, RandomFloats(kWidth, 6));
+  const Matrix w(*ops_, dtype(), 1, kWidth, RandomFloats(kWidth, 6));
   const Matrix norm(*ops_, activation_, kRows, kWidth);
   ops_->Run(
       RmsNormArgs{.out = norm.tensor(), .x = mx.tensor(), .weight = w.vector(), .eps = 1e-6f});

@@ -290,7 +290,11 @@ inline std::string DeviceTypeTestName(
 }
 
 using OpsTest = ::testing::TestWithParam<Device>;
-using TypedOpsTest = ::testing::TestWithParam<std::tuple<Device, DType>>;
+class TypedOpsTest : public ::testing::TestWithParam<std::tuple<Device, DType>> {
+ protected:
+  Device device() const { return std::get<0>(GetParam()); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+};
 
 }  // namespace kuiper::test
 

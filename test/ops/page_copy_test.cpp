@@ -97,8 +97,6 @@ class Storage {
 
 class PageCopyTest : public TypedOpsTest {
  protected:
-  DType dtype() const { return std::get<1>(GetParam()); }
-
   void Check(const Layout& layout, const std::vector<Copy>& copies) {
     Storage storage(*ops_, dtype(), layout);
     std::vector<int32_t> rows;
@@ -108,7 +106,7 @@ class PageCopyTest : public TypedOpsTest {
     storage.ExpectAfter(copies);
   }
 
-  const std::unique_ptr<Ops> ops_ = MakeTestOps(std::get<0>(GetParam()));
+  const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
 };
 KU_INSTANTIATE_KV_OPS_TEST(PageCopyTest);
 

@@ -7,8 +7,6 @@ namespace {
 
 class PagedAttentionTest : public TypedOpsTest {
  protected:
-  Device device() const { return std::get<0>(GetParam()); }
-  DType dtype() const { return std::get<1>(GetParam()); }
   DType activation() const { return IsFloat(dtype()) ? dtype() : DType::kF32; }
 };
 KU_INSTANTIATE_KV_OPS_TEST(PagedAttentionTest);

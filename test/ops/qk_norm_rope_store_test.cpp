@@ -13,8 +13,6 @@ namespace {
 
 class QkNormRopeStoreTest : public TypedOpsTest {
  protected:
-  Device device() const { return std::get<0>(GetParam()); }
-  DType weight_type() const { return std::get<1>(GetParam()); }
   const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(QkNormRopeStoreTest);
@@ -184,12 +182,12 @@ TEST_P(QkNormRopeStoreTest, MatchesNaive) {
     for (int head_dim : {2, 6, 8, 16, 64, 72, 80, 128, 160, 512}) {
       for (bool norm : {false, true}) {
         for (const DType kv_type : KvTypes()) {
-          if (!IsFloat(kv_type) || kv_type == weight_type()) {
-            CheckRope(*ops_, weight_type(), kv_type, KvView::Kind::kPaged,
-                      {head_dim, 4, 2, norm, 1}, target);
+          if (!IsFloat(kv_type) || kv_type == dtype()) {
+            CheckRope(*ops_, dtype(), kv_type, KvView::Kind::kPaged, {head_dim, 4, 2, norm, 1},
+                      target);
           }
-          CheckRope(*ops_, weight_type(), kv_type, KvView::Kind::kContiguous,
-                    {head_dim, 7, 1, norm, 3}, target);
+          CheckRope(*ops_, dtype(), kv_type, KvView::Kind::kContiguous, {head_dim, 7, 1, norm, 3},
+                    target);
         }
       }
     }

@@ -82,11 +82,11 @@ std::string NameOf(const QuantizedNumbers& n) {
 
 class QuantizedApplyTest : public TypedOpsTest {
  protected:
-  DType factors() const { return std::get<1>(GetParam()); }
+  DType factors() const { return dtype(); }
   std::unique_ptr<Ops> Make(Determinism determinism) const {
     OpsOptions options;
     options.determinism = determinism;
-    std::unique_ptr<Ops> ops = MakeTestOps(std::get<0>(GetParam()), options);
+    std::unique_ptr<Ops> ops = MakeTestOps(device(), options);
     OpsLimits limits = TestLimits();
     limits.quantized = true;
     limits.max_features = 4192;
@@ -262,7 +262,7 @@ TEST_P(QuantizedApplyTest, PromptRowsPassThroughPanels) {
   limits.vocab = 64;
   limits.max_features = kColumns;
   limits.quantized = true;
-  auto made = MakeOps(std::get<0>(GetParam()), {.num_threads = 2});
+  auto made = MakeOps(device(), {.num_threads = 2});
   ASSERT_TRUE(made.ok());
   const std::unique_ptr<Ops> ops = std::move(made).value();
   ASSERT_TRUE(ops->Reserve(limits).ok());
@@ -287,7 +287,7 @@ TEST_P(QuantizedApplyTest, PromptRowsPassThroughPanels) {
 TEST_P(QuantizedApplyTest, RowsDependOnTheirKind) {
   constexpr int kColumns = 1056, kTokens = 40, kRows = 40;
   const auto prompts = Make(Determinism::kOn);
-  const bool emulated = std::get<0>(GetParam()).type == DeviceType::kSimt;
+  const bool emulated = device().type == DeviceType::kSimt;
   for (const Kind kind : kKinds) {
     const WeightFormat format = Quantized(kind, factors(), 128);
     const QuantizedNumbers numbers = RandomQuantized(format, kRows, kColumns, false, 11);

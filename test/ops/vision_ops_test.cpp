@@ -13,9 +13,8 @@ namespace {
 
 class VisionOpsTest : public TypedOpsTest {
  protected:
-  DType type() const { return std::get<1>(GetParam()); }
-  const std::unique_ptr<Ops> ops_ = MakeTestOps(std::get<0>(GetParam()));
-  const DType activation_ = ops_->ActivationType(type());
+  const std::unique_ptr<Ops> ops_ = MakeTestOps(device());
+  const DType activation_ = ops_->ActivationType(dtype());
   const double rounding_ = RoundingError(activation_);
 };
 KU_INSTANTIATE_TYPED_OPS_TEST(VisionOpsTest);
@@ -23,15 +22,15 @@ KU_INSTANTIATE_TYPED_OPS_TEST(VisionOpsTest);
 // A mean far above the deviation as well.
 TEST_P(VisionOpsTest, LayerNormMatchesNaive) {
   constexpr int kRows = 5;
-  OnEveryTarget(std::get<0>(GetParam()), [&](const std::string& target) {
+  OnEveryTarget(device(), [&](const std::string& target) {
     for (const int n : {1, 4, 17, 72, 257, 1152, 4608}) {
       for (const float mean : {0.0f, 30.0f}) {
         std::vector<float> x = RandomFloats(kRows * n, n);
         for (float& v : x) v += mean;
-        const std::vector<float> w = Rounded(RandomFloats(n, 2), type());
-        const std::vector<float> b = Rounded(RandomFloats(n, 3), type());
+        const std::vector<float> w = Rounded(RandomFloats(n, 2), dtype());
+        const std::vector<float> b = Rounded(RandomFloats(n, 3), dtype());
         const Matrix mx(*ops_, DType::kF32, kRows, n, x, n + 3);
-        const Matrix mw(*ops_, type(), 1, n, w), mb(*ops_, type(), 1, n, b);
+        const Matrix mw(*ops_, dtype(), 1, n, w), mb(*ops_, dtype(), 1, n, b);
         const Matrix out(*ops_, activation_, kRows, n, n + 1);
         ops_->Run(LayerNormArgs{.out = out.tensor(),
                                 .x = mx.tensor(),
@@ -57,15 +56,15 @@ TEST_P(VisionOpsTest, LayerNormMatchesNaive) {
 
 TEST_P(VisionOpsTest, AddWeightedRowsMatchesNaive) {
   constexpr int kRows = 6, kTable = 9;
-  OnEveryTarget(std::get<0>(GetParam()), [&](const std::string& target) {
+  OnEveryTarget(device(), [&](const std::string& target) {
     for (const int n : {1, 17, 72, 257, 1152}) {
       for (const int count : {1, 4}) {
-        const std::vector<float> table = Rounded(RandomFloats(kTable * n, 4), type());
+        const std::vector<float> table = Rounded(RandomFloats(kTable * n, 4), dtype());
         const std::vector<float> before = RandomFloats(kRows * n, 5);
         const std::vector<float> weights = RandomFloats(kRows * count, 6);
         std::vector<int32_t> rows;
         for (int i = 0; i < kRows * count; ++i) rows.push_back((7 * i + 8) % kTable);
-        const Matrix mt(*ops_, type(), kTable, n, table, n + 5);
+        const Matrix mt(*ops_, dtype(), kTable, n, table, n + 5);
         const Matrix out(*ops_, DType::kF32, kRows, n, before, n + 2);
         const Array<int32_t> indices(*ops_, rows, kRows);
         const Array<float> factors(*ops_, weights, kRows);
@@ -101,8 +100,8 @@ TEST_P(VisionOpsTest, GeluFollowsTheSums) {
   for (const Epilogue epilogue : {Epilogue::kGeluTanh, Epilogue::kGeluErf}) {
     for (const auto& [n, k, tokens] : sizes) {
       for (const int num_decode_rows : {0, 1, ApplyArgs::kAllRows}) {
-        const Matrix weight(*ops_, type(), n, k, RandomFloats(n * k, 7));
-        const Matrix bias(*ops_, type(), 1, n, RandomFloats(n, 8, 4.0f));
+        const Matrix weight(*ops_, dtype(), n, k, RandomFloats(n * k, 7));
+        const Matrix bias(*ops_, dtype(), 1, n, RandomFloats(n, 8, 4.0f));
         Linear w;
         w.in = k;
         w.out = n;
@@ -126,7 +125,7 @@ TEST_P(VisionOpsTest, GeluSurvivesExtremesAndKeepsNaN) {
   const std::vector<float> sums = {0.0f,  -0.0f,  0.5f, -0.5f, 6.0f, -6.0f,
                                    60.0f, -60.0f, 3e4f, -3e4f, kNaN};
   const int n = static_cast<int>(sums.size());
-  const Matrix weight(*ops_, type(), n, 1, sums);
+  const Matrix weight(*ops_, dtype(), n, 1, sums);
   Linear w;
   w.in = 1;
   w.out = n;
@@ -138,7 +137,7 @@ TEST_P(VisionOpsTest, GeluSurvivesExtremesAndKeepsNaN) {
       if (std::isnan(sums[i])) {
         EXPECT_TRUE(std::isnan(y[i]));
       } else {
-        const double expected = Gelu(epilogue, Rounded(sums[i], type()));
+        const double expected = Gelu(epilogue, Rounded(sums[i], dtype()));
         EXPECT_NEAR(y[i], expected, 1e-6 + 4e-6 * std::abs(expected)) << sums[i];
       }
     }
