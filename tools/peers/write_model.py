@@ -52,7 +52,7 @@ def shapes(c):
 
 
 def codes_of(index, shape, bits=8, grouped=False):
-    """Codes of a matrix. With `grouped` each group has one at the end of the range, so that its scale can be found."""
+    """Codes of a tensor. With `grouped`, of matrices, each group has one at the end of the range, so that its scale can be found."""
     most = 2 ** (bits - 1) - 1
     codes = np.random.default_rng(index).integers(-most, most + 1, shape, np.int8)
     if grouped:
