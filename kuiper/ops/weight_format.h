@@ -34,13 +34,15 @@ struct WeightFormat {
   }
 
   constexpr bool is_quantized() const { return kind >= Kind::kInt4; }
+  constexpr bool has_integers() const { return kind == Kind::kInt4 || kind == Kind::kInt8; }
   constexpr int code_bits() const { return kind == Kind::kInt4 ? 4 : 8; }
   // The zero of a matrix without zeros of its own.
   constexpr int middle_code() const {
     return kind == Kind::kInt4 ? 8 : kind == Kind::kInt8 ? 128 : 0;
   }
   // The float type that weights, or codes minus zeros, have as factors; a backend rounds x for it
-  // and no further. It holds each code exactly.
+  // and no further, but the CPU may multiply integer codes with x as integers of 16 bits. It holds
+  // each code exactly. INT8, on the CPU and for integer codes only: with x as integers of 8 bits.
   constexpr DType numeric_type() const {
     constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
     return is_quantized() ? factor_type : kTypes[static_cast<int>(kind)];

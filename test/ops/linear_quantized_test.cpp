@@ -128,9 +128,62 @@ float Fold(float (&lanes)[16]) {
   return lanes[0];
 }
 
+// Whether x becomes integers.
+bool HasIntegers(const Shape& shape, DType type) {
+  return shape.kind != Kind::kE4M3 && type != DType::kF32;
+}
+
+// What the largest magnitude becomes at least.
+float LeastMaxInteger(DType type) {
+  return type == DType::kI8 ? 127.0f : 16320.0f;
+}
+
+// A unit of x as integers times a scale.
+struct IntegerUnit {
+  float scale = 0.0f;
+  std::vector<int> values;
+
+  IntegerUnit(const float* x, int n, DType type) : values(n) {
+    float max = 0.0f;
+    for (int i = 0; i < n; ++i) max = std::max(max, std::fabs(x[i]));
+    if (max < 0x1p-100f) return;
+    scale = max / 127.0f;
+    float inverse = 127.0f / max;
+    if (type != DType::kI8) {
+      scale = 1.0f;
+      while (std::nearbyint(max / scale) > 32639.0f) scale *= 2.0f;
+      while (std::nearbyint(max / scale * 2.0f) <= 32639.0f) scale /= 2.0f;
+      inverse = 1.0f / scale;
+    }
+    for (int i = 0; i < n; ++i) values[i] = static_cast<int>(std::nearbyint(x[i] * inverse));
+  }
+};
+
+// One output by the contract of linear_integer.h.
+float SpecifiedIntegerDot(const Weights& w, int row, const float* x, DType type, bool one_unit) {
+  const int unit = std::min(w.shape.group_columns, 128);
+  float y = 0.0f;
+  for (int u = 0; u < w.k; u += unit) {
+    const int end = std::min(u + unit, w.k);
+    const IntegerUnit values(x + u, end - u, type);
+    int64_t sum = 0;
+    for (int col = u; col < end; ++col) {
+      const int product = static_cast<int>(w.Factor(row, col)) * values.values[col - u];
+      if (one_unit) {
+        y += static_cast<float>(product) * values.scale * w.Scale(row, col);
+      } else {
+        sum += product;
+      }
+    }
+    y = std::fma(static_cast<float>(sum) * values.scale, w.Scale(row, u), y);
+  }
+  return y;
+}
+
 // One output by the contract. With `one_unit` the scales are factors of each product instead, to
 // show that the comparison tells the two apart.
 float SpecifiedDot(const Weights& w, int row, const float* x, DType type, bool one_unit = false) {
+  if (HasIntegers(w.shape, type)) return SpecifiedIntegerDot(w, row, x, type, one_unit);
   constexpr int kFold = 128 * 32;
   const int unit = std::min(w.shape.group_columns, 128);
   float total = 0.0f;
@@ -159,7 +212,11 @@ float SpecifiedDot(const Weights& w, int row, const float* x, DType type, bool o
   return total;
 }
 
-constexpr DType kFactorTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+// The last is for integers only.
+constexpr DType kFactorTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
+bool HasType(const Shape& shape, DType type) {
+  return shape.kind != Kind::kE4M3 || type != DType::kI8;
+}
 const int kWidths[] = {32, 64, 96, 128, 160, 1024, 4096, 4128, 9216};
 
 TEST(CpuLinearQuantized, GivesTheBitsOfTheContract) {
@@ -168,6 +225,7 @@ TEST(CpuLinearQuantized, GivesTheBitsOfTheContract) {
     Runner run(2, set, 33, 9216);
     for (const Shape& shape : kShapes) {
       for (DType type : kFactorTypes) {
+        if (!HasType(shape, type)) continue;
         int outputs = 0, others = 0;
         for (int k : kWidths) {
           for (int tokens : {1, 2, 7, 33}) {
@@ -192,13 +250,30 @@ TEST(CpuLinearQuantized, GivesTheBitsOfTheContract) {
   }
 }
 
-// Rounding errors of the additions and of one product with a scale for each unit.
+// x as it is multiplied.
+std::vector<double> Operands(const Shape& shape, DType type, const float* x, int k) {
+  std::vector<double> operands(x, x + k);
+  const int unit = std::min(shape.group_columns, 128);
+  for (int begin = 0; begin < k; begin += unit) {
+    const int end = std::min(begin + unit, k);
+    const IntegerUnit integers(x + begin, end - begin, type);
+    for (int i = begin; i < end; ++i) {
+      operands[i] = HasIntegers(shape, type)
+                        ? static_cast<double>(integers.scale) * integers.values[i - begin]
+                        : Operand(type, x[i]);
+    }
+  }
+  return operands;
+}
+
+// Rounding errors of the additions and of the products with scales of each unit.
 TEST(CpuLinearQuantized, IsAsExactAsItsSummationAllows) {
   constexpr int kN = 6, kTokens = 7;
   for (const std::string& set : CpuLinear::InstructionSets()) {
     Runner run(1, set, kTokens, 4128);
     for (const Shape& shape : kShapes) {
       for (DType type : kFactorTypes) {
+        if (!HasType(shape, type)) continue;
         for (int k : {32, 160, 4128}) {
           if (IsSlow(set) && k > 160) continue;
           Weights w(shape, kN, k, 11 + k);
@@ -207,10 +282,10 @@ TEST(CpuLinearQuantized, IsAsExactAsItsSummationAllows) {
           double worst = 0;
           for (int i = 0; i < kTokens * kN; ++i) {
             const int t = i / kN, r = i % kN;
+            const std::vector<double> operands = Operands(shape, type, x.data() + t * k, k);
             double sum = 0, magnitude = 0;
             for (int c = 0; c < k; ++c) {
-              const double term =
-                  static_cast<double>(w.Factor(r, c)) * w.Scale(r, c) * Operand(type, x[t * k + c]);
+              const double term = static_cast<double>(w.Factor(r, c)) * w.Scale(r, c) * operands[c];
               sum += term;
               magnitude += std::fabs(term);
             }
@@ -224,7 +299,37 @@ TEST(CpuLinearQuantized, IsAsExactAsItsSummationAllows) {
   }
 }
 
-// Each code with each zero, alone in its row: the factor times a power of two is exact.
+// Huge elements cost those of their unit precision, and no others.
+TEST(CpuLinearQuantized, IntegersOfXAreAsFineAsTheirUnitAllows) {
+  constexpr int kN = 16, kK = 1024;
+  for (const Shape& shape : kShapes) {
+    if (shape.kind == Kind::kE4M3) continue;
+    Weights w(shape, kN, kK, 29);
+    std::vector<float> x = RandomX(1, kK, 31);
+    x[300] = 2000.0f;
+    const int unit = std::min(shape.group_columns, 128);
+    for (DType type : {DType::kBF16, DType::kI8}) {
+      Runner run(1, "", 1, kK);
+      const std::vector<float> y = run.Run(x.data(), 1, w.AsLinear(type));
+      for (int r = 0; r < kN; ++r) {
+        double sum = 0, magnitude = 0, error = 0;
+        for (int c = 0; c < kK; ++c) {
+          const float* begin = x.data() + c / unit * unit;
+          float max = 0.0f;
+          for (int i = 0; i < unit; ++i) max = std::max(max, std::fabs(begin[i]));
+          const double factor = static_cast<double>(w.Factor(r, c)) * w.Scale(r, c);
+          sum += factor * x[c];
+          magnitude += std::fabs(factor * x[c]);
+          error += std::fabs(factor) * max / LeastMaxInteger(type) / 2;
+        }
+        EXPECT_LE(std::fabs(y[r] - sum), error + 300 * magnitude * 0x1p-24)
+            << NameOf(shape) << " " << DTypeName(type);
+      }
+    }
+  }
+}
+
+// Each code with each zero, alone in its row: the factor times what is chosen is exact.
 TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
   for (const std::string& set : CpuLinear::InstructionSets()) {
     for (Kind kind : {Kind::kInt4, Kind::kInt8, Kind::kE4M3}) {
@@ -250,10 +355,12 @@ TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
       }
       Runner run(2, set, 8, w.k);
       for (DType type : kFactorTypes) {
+        if (!HasType(shape, type)) continue;
+        const float chosen = type == DType::kI8 ? 127.0f : 4.0f;
         // Rows of x that pick one column each, and few and many at a time.
         for (int first = 0; first < codes; first += 8) {
           std::vector<float> x(8 * static_cast<size_t>(w.k));
-          for (int t = 0; t < 8; ++t) x[t * w.k + 32 * (first + t) + (first + t) % 32] = 4.0f;
+          for (int t = 0; t < 8; ++t) x[t * w.k + 32 * (first + t) + (first + t) % 32] = chosen;
           for (int tokens : {1, 8}) {
             const std::vector<float> y = run.Run(x.data(), tokens, w.AsLinear(type));
             for (int t = 0; t < tokens; ++t) {
@@ -261,7 +368,7 @@ TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
                 const float expected = kind == Kind::kE4M3 ? FloatOfE4M3(first + t)
                                                            : static_cast<float>(first + t - zero);
                 if (std::isnan(expected)) continue;  // files with NaN are refused
-                ASSERT_EQ(y[t * w.n + zero], expected)
+                ASSERT_EQ(y[t * w.n + zero], expected * (chosen / 4.0f))
                     << set << " code " << first + t << " zero " << zero;
               }
             }
@@ -275,7 +382,8 @@ TEST(CpuLinearQuantized, EveryCodeAndZeroIsExact) {
 TEST(CpuLinearQuantized, RowsDependOnNothingElse) {
   constexpr int kTokens = 40, kN = 67;
   for (const Shape& shape : kShapes) {
-    for (DType type : {DType::kF16, DType::kBF16}) {
+    for (DType type : {DType::kF16, DType::kBF16, DType::kI8}) {
+      if (!HasType(shape, type)) continue;
       for (int k : {96, 4224}) {
         Weights w(shape, kN, k, k, 1);
         const std::vector<float> x = RandomX(kTokens, k, 23);

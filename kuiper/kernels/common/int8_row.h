@@ -27,4 +27,17 @@ KU_HOST_DEVICE CodeScale CodeScaleOf(uint32_t max_bits, float max_code) {
 }
 constexpr float kMaxInt8 = 127.0f;
 
+// The same with a power of two as scale, so that values of few bits stay exact: the largest
+// magnitude becomes at most 32639 = 127 * 256 + 127, which two digits of 8 bits hold, and more than
+// half of that.
+KU_HOST_DEVICE CodeScale WideScaleOf(uint32_t max_bits) {
+  const CodeScale scale = CodeScaleOf(max_bits, 1.0f);
+  if (scale.inverse == 0.0f) return scale;
+  // 2^14 times the fraction reaches 32639.5 where this carries into the exponent.
+  constexpr uint32_t kCarry = 65792, kBits = 14, kBias = 127;
+  const uint32_t exponent = (max_bits + kCarry) >> 23;
+  return {float8::OfBits((exponent - kBits) << 23),
+          float8::OfBits((2 * kBias + kBits - exponent) << 23)};
+}
+
 }  // namespace kuiper

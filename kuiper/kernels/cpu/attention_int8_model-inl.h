@@ -129,33 +129,10 @@ struct Int8Model : Int8Factors {
 #if HWY_TARGET == HWY_SCALAR
     for (int n = 0; n < kPanelRows; ++n) totals[n] = static_cast<float>(hn::GetLane(acc[n]));
 #else
-    const DI32 d;
-    const hn::Repartition<int64_t, DI32> d64;
-    VI32 half[2];
-    for (int n = 0; n < 2; ++n) {
-      half[n] = hn::Add(hn::InterleaveLower(d, acc[2 * n], acc[2 * n + 1]),
-                        hn::InterleaveUpper(d, acc[2 * n], acc[2 * n + 1]));
-    }
-    const auto a = hn::BitCast(d64, half[0]), b = hn::BitCast(d64, half[1]);
-    const VI32 blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, a, b)),
-                                hn::BitCast(d, hn::InterleaveUpper(d64, a, b)));
-    hn::StoreU(hn::ConvertTo(hn::Full128<float>(), SumOfBlocks(d, blocks)), hn::Full128<float>(),
-               totals);
+    const hn::Full128<float> d;
+    hn::StoreU(hn::ConvertTo(d, TotalsOfFour(DI32(), acc)), d, totals);
 #endif
   }
-
- private:
-#if HWY_TARGET != HWY_SCALAR
-  template <class D>
-  static HWY_INLINE hn::Vec<hn::Full128<int32_t>> SumOfBlocks([[maybe_unused]] D d, hn::Vec<D> v) {
-    if constexpr (hn::MaxLanes(D()) == 4) {
-      return v;
-    } else {
-      const hn::Half<D> half;
-      return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-    }
-  }
-#endif
 };
 
 // The kernel of this set; of AVX-512 that of `fast`, unless it is null.
@@ -186,7 +163,7 @@ inline void PackCodeColumns(const uint8_t* const* keys, int count, int64_t eleme
 #else
       const hn::Full128<uint32_t> d;
       const hn::Full128<uint64_t> d64;
-      hn::Vec<hn::Full128<uint32_t>> rows[kPanelRows];
+      hn::Vec<hn::Full128<uint32_t> > rows[kPanelRows];
       for (int n = 0; n < kPanelRows; ++n) {
         const auto* codes = reinterpret_cast<const int8_t*>(keys[j + n]) + 2 * i;
         rows[n] = hn::BitCast(

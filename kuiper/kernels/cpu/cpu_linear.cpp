@@ -1,5 +1,6 @@
 // The linear layer: converts the activations. linear_streamed.cpp has the products of few tokens,
-// linear_token_panel.cpp and linear_blocked.cpp those of many.
+// linear_token_panel.cpp and linear_blocked.cpp those of many, linear_integer.cpp those of
+// integers.
 #include "kuiper/kernels/cpu/cpu_linear.h"
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 namespace kuiper::cpu {
 namespace {
 
-constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread converts sooner than two
 constexpr int kMaxSubWords = 2048 / sizeof(float);  // of a row in a sub-block
 
 // Converted activations take at most 4 bytes per element, in whole chunks of at most 64 bytes of
@@ -27,16 +27,7 @@ size_t ActivationBytes(int tokens, int in) {
 
 // Of the workspace of a thread.
 size_t SliceBytes(int tokens, int in) {
-  return std::max(BlockedScratchBytes(tokens, in), PanelScratchBytes());
-}
-
-// Calls f(begin, end) for ranges of `step` of the items of x, by all threads if they pay.
-template <typename F>
-void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, const F& f) {
-  if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return f(0, items);
-  pool.RunRanges(items, step, [&](int64_t begin, int64_t end, int) {
-    f(static_cast<int>(begin), static_cast<int>(end));
-  });
+  return std::max({BlockedScratchBytes(tokens, in), PanelScratchBytes(), IntegerScratchBytes(in)});
 }
 
 // Few tokens: [begin, end) of x.
@@ -176,11 +167,13 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
                       static_cast<size_t>(out.stride[0]),
                       static_cast<uint8_t*>(activations_.data()),
                       tokens};
+  auto* const workspace = static_cast<uint8_t*>(workspace_.data());
+  if (job.has_integers()) return ApplyInteger(pool_, job, x, workspace, workspace_slice_);
   Convert(pool_, job, x);
   const auto apply = job.streamed()    ? ApplyStreamed
                      : job.has_panel() ? ApplyTokenPanel
                                        : ApplyBlocked;
-  apply(pool_, job, static_cast<uint8_t*>(workspace_.data()), workspace_slice_);
+  apply(pool_, job, workspace, workspace_slice_);
 }
 
 void CpuLinear::Prepack(Linear* w) {

@@ -85,8 +85,21 @@ HWY_INLINE void FoldAvx512(const __m512 (&a)[MR][NR], float* y, size_t stride, b
   }
 }
 
-// 16 words of each of 16 rows -> 16 words of each lane, at LanePlace(lane) * to_stride.
-HWY_INLINE void StoreTransposed(const __m512i (&r)[16], uint8_t* to, size_t to_stride) {
+// quarters[i] of r[j] <-> quarters[j] of r[i].
+HWY_INLINE void TransposeQuarters(__m512i (&r)[4]) {
+  // Quarters 0 and 2, and 1 and 3, of the first and of the last two.
+  const __m512i a = _mm512_shuffle_i32x4(r[0], r[1], 0x88);
+  const __m512i b = _mm512_shuffle_i32x4(r[0], r[1], 0xDD);
+  const __m512i c = _mm512_shuffle_i32x4(r[2], r[3], 0x88);
+  const __m512i d = _mm512_shuffle_i32x4(r[2], r[3], 0xDD);
+  r[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+  r[1] = _mm512_shuffle_i32x4(b, d, 0x88);
+  r[2] = _mm512_shuffle_i32x4(a, c, 0xDD);
+  r[3] = _mm512_shuffle_i32x4(b, d, 0xDD);
+}
+
+// 16 words of each of 16 rows <-> each of 16 words of all rows.
+HWY_INLINE void TransposeWords(__m512i (&r)[16]) {
   __m512i t[16];
   // Four rows each: quarter q of t[4 i + j] has word 4 q + j of the rows [4 i, 4 i + 4).
   KU_UNROLL for (int i = 0; i < 16; i += 4) {
@@ -100,15 +113,14 @@ HWY_INLINE void StoreTransposed(const __m512i (&r)[16], uint8_t* to, size_t to_s
     t[i + 3] = _mm512_unpackhi_epi64(b, d);
   }
   KU_UNROLL for (int j = 0; j < 4; ++j) {
-    // Quarters 0 and 2, and 1 and 3, of the first and of the last eight rows.
-    const __m512i a = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x88);
-    const __m512i b = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xDD);
-    const __m512i c = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x88);
-    const __m512i d = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0xDD);
-    const __m512i lanes[4] = {_mm512_shuffle_i32x4(a, c, 0x88), _mm512_shuffle_i32x4(b, d, 0x88),
-                              _mm512_shuffle_i32x4(a, c, 0xDD), _mm512_shuffle_i32x4(b, d, 0xDD)};
-    KU_UNROLL for (int q = 0; q < 4; ++q) {
-      _mm512_store_si512(to + LanePlace(4 * q + j) * to_stride, lanes[q]);
-    }
+    __m512i quarters[4] = {t[j], t[4 + j], t[8 + j], t[12 + j]};
+    TransposeQuarters(quarters);
+    KU_UNROLL for (int q = 0; q < 4; ++q) r[4 * q + j] = quarters[q];
   }
+}
+
+// And the words of each lane at LanePlace(lane) * to_stride.
+HWY_INLINE void StoreTransposed(__m512i (&r)[16], uint8_t* to, size_t to_stride) {
+  TransposeWords(r);
+  KU_UNROLL for (int i = 0; i < 16; ++i) _mm512_store_si512(to + LanePlace(i) * to_stride, r[i]);
 }

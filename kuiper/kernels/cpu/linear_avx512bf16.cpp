@@ -154,143 +154,21 @@ HWY_INLINE __m512bh PairFactors(__m512 odd, __m512 even) {
                                    _mm512_srli_epi32(_mm512_castps_si512(even), 16));
 }
 
-// BF16 bits of c - z for c = 0..15, twice: the lookup of 16-bit lanes takes five bits of an index,
-// and the fifth may be anything.
-struct FactorTables {
-  alignas(64) uint16_t of_zero[16][32];
-};
-constexpr FactorTables MakeFactorTables() {
-  FactorTables tables{};
-  for (int zero = 0; zero < 16; ++zero) {
-    for (int code = 0; code < 32; ++code) {
-      const auto factor = static_cast<float>(code % 16 - zero);
-      tables.of_zero[zero][code] = static_cast<uint16_t>(std::bit_cast<uint32_t>(factor) >> 16);
-    }
-  }
-  return tables;
-}
-constexpr FactorTables kFactorTables = MakeFactorTables();
-
-// Bytes i and 16 + i of 32, in both 16-bit lanes of a pair i.
-struct PairBytes {
-  alignas(64) uint8_t at[64];
-};
-constexpr PairBytes MakePairBytes() {
-  PairBytes bytes{};
-  for (int i = 0; i < 64; ++i) bytes.at[i] = static_cast<uint8_t>(i / 4 + i % 2 * 16);
-  return bytes;
-}
-constexpr PairBytes kPairBytes = MakePairBytes();
-
-struct Int4Codes {
-  using ZeroCode = __m512i;
-  static constexpr int kWeightChunkBytes = 16, kBlockChunks = 2, kBlockRows = 1;
-  static HWY_INLINE ZeroCode MakeZero(int32_t zero) {
-    return _mm512_load_si512(kFactorTables.of_zero[zero]);
-  }
-  static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode table) {
-    const __m512i pairs =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(chunk)));
-    // The even code to the lower 16 bits, the odd one to the upper.
-    const __m512i codes = _mm512_or_si512(pairs, _mm512_slli_epi32(pairs, 12));
-    return (__m512bh)_mm512_permutexvar_epi16(codes, table);
-  }
-  // A 16-bit lane has the bytes of both chunks with its code, which a shift brings to the index.
-  static HWY_INLINE void LoadBlock(const uint8_t* chunks, const ZeroCode (&tables)[2],
-                                   __m512bh (&v)[2]) {
-    const __m512i codes =
-        _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunks)));
-    const __m512i pairs = _mm512_permutexvar_epi8(_mm512_load_si512(kPairBytes.at), codes);
-    const __m512i first = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(4 << 16));
-    const __m512i second = _mm512_srlv_epi16(pairs, _mm512_set1_epi32(12 << 16 | 8));
-    v[0] = (__m512bh)_mm512_permutexvar_epi16(first, tables[0]);
-    v[1] = (__m512bh)_mm512_permutexvar_epi16(second, tables[1]);
-  }
-};
-
-// Indices of bytes: the code of pair i, the even one or the odd one, to the lowest byte of lane i;
-// and the upper half of a lane to the lower.
-struct Int8Bytes {
-  alignas(64) uint8_t code[2][64];
-  alignas(64) uint8_t upper_half[64];
-};
-constexpr Int8Bytes MakeInt8Bytes() {
-  Int8Bytes bytes{};
-  for (int i = 0; i < 64; ++i) {
-    for (int odd = 0; odd < 2; ++odd) bytes.code[odd][i] = static_cast<uint8_t>(i / 4 * 2 + odd);
-    bytes.upper_half[i] = static_cast<uint8_t>(i % 16 | 2);
-  }
-  return bytes;
-}
-constexpr Int8Bytes kInt8Bytes = MakeInt8Bytes();
-
-struct Int8Codes {
-  using ZeroCode = __m512i;
-  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1, kBlockRows = 2;
-  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return _mm512_set1_epi32(zero); }
-  static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode zero) {
-    const __m512i pairs =
-        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk)));
-    const __m512i odd = _mm512_sub_epi32(_mm512_srli_epi32(pairs, 8), zero);
-    const __m512i even = _mm512_sub_epi32(_mm512_and_si512(pairs, _mm512_set1_epi32(255)), zero);
-    return PairFactors(_mm512_cvtepi32_ps(odd), _mm512_cvtepi32_ps(even));
-  }
-  // A code becomes the lowest byte of 2^23 + code, from which 2^23 + zero is taken.
-  static HWY_INLINE __m512i Factors(__m512i codes, int odd, ZeroCode zero) {
-    constexpr __mmask64 kLowest = 0x1111111111111111;
-    const __m512i base = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
-    const __m512i sum =
-        _mm512_mask_permutexvar_epi8(base, kLowest, _mm512_load_si512(kInt8Bytes.code[odd]), codes);
-    return _mm512_castps_si512(
-        _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(_mm512_or_si512(base, zero))));
-  }
-  static HWY_INLINE void LoadBlock(const uint8_t* chunk, const ZeroCode (&zeros)[1],
-                                   __m512bh (&v)[1]) {
-    constexpr __mmask64 kLowerHalf = 0x3333333333333333;
-    const __m512i codes =
-        _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk)));
-    v[0] = (__m512bh)_mm512_mask_shuffle_epi8(Factors(codes, 1, zeros[0]), kLowerHalf,
-                                              Factors(codes, 0, zeros[0]),
-                                              _mm512_load_si512(kInt8Bytes.upper_half));
-  }
-};
-
-// As in linear_quantized.cpp.
-struct E4M3Codes {
+// Codes as in linear_quantized.cpp.
+struct E4M3Model : Bf16Model {
   struct ZeroCode {};
-  static constexpr int kWeightChunkBytes = 32, kBlockChunks = 1, kBlockRows = 0;
+  static constexpr int kWeightChunkBytes = 32;
   static HWY_INLINE ZeroCode MakeZero(int32_t) { return {}; }
   static HWY_INLINE __m512 Widen(__m256i sign, __m256i rest) {
     return _mm512_cvtph_ps(_mm256_or_si256(_mm256_and_si256(sign, _mm256_set1_epi16(-0x8000)),
                                            _mm256_and_si256(rest, _mm256_set1_epi16(0x3F80))));
   }
-  static HWY_INLINE __m512bh Load(const uint8_t* chunk, ZeroCode) {
+  static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode, Vec (&v)[1]) {
     const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(chunk));
-    return PairFactors(Widen(pairs, _mm256_srli_epi16(pairs, 1)),
+    v[0] = PairFactors(Widen(pairs, _mm256_srli_epi16(pairs, 1)),
                        Widen(_mm256_slli_epi16(pairs, 8), _mm256_slli_epi16(pairs, 7)));
   }
 };
-
-template <class Codes>
-struct QuantizedModel : Bf16Model {
-  using ZeroCode = typename Codes::ZeroCode;
-  static constexpr int kWeightChunkBytes = Codes::kWeightChunkBytes;
-  static constexpr int kBlockChunks = Codes::kBlockChunks, kBlockRows = Codes::kBlockRows;
-  static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return Codes::MakeZero(zero); }
-  static HWY_INLINE void LoadCodes(const uint8_t* chunk, int, ZeroCode zero, Vec (&v)[1]) {
-    v[0] = Codes::Load(chunk, zero);
-  }
-  static HWY_INLINE void LoadBlock(const uint8_t* chunks, const ZeroCode (&zeros)[kBlockChunks],
-                                   Vec (&v)[kBlockChunks]) {
-    if constexpr (kBlockRows > 0) Codes::LoadBlock(chunks, zeros, v);
-  }
-};
-
-template <class Codes>
-void AddKernel(WeightFormat::Kind kind, LinearKernelSet& set) {
-  LinearKernel& kernel = set[WeightFormat{.kind = kind, .factor_type = DType::kBF16}];
-  kernel = MakeQuantizedKernel<QuantizedModel<Codes>>(kernel.widen);
-}
 
 void AddKernels(LinearKernelSet& set) {
   LinearKernel& dense = set[WeightFormat::Dense(DType::kBF16)];
@@ -298,9 +176,9 @@ void AddKernels(LinearKernelSet& set) {
   dense.rows_one_by_one = true;
   AddCodeDots<Float8E4M3>(dense);
   AddCodeDots<Float8E5M2>(dense);
-  AddKernel<Int4Codes>(WeightFormat::Kind::kInt4, set);
-  AddKernel<Int8Codes>(WeightFormat::Kind::kInt8, set);
-  AddKernel<E4M3Codes>(WeightFormat::Kind::kE4M3, set);
+  LinearKernel& e4m3 = set[{WeightFormat::Kind::kE4M3, DType::kBF16}];
+  e4m3 = MakeQuantizedKernel<E4M3Model>(e4m3.widen);
+  UseVnniKernels(set);
 }
 
 }  // namespace N_AVX3_BF16

@@ -203,7 +203,6 @@ struct Fp32Model {
 // FP32 lanes that take pairs: a converted chunk of 32 elements holds the 16 odd ones, then the 16
 // even ones.
 struct PairModel : Fp32Model {
-  static constexpr int kBlockRows = 0;
   static constexpr int kChunk = 32, kSteps = 2, kChunkBytes = 128;
   template <bool kRound>
   static HWY_INLINE void ConvertPairs(const float* x, uint8_t* chunk) {

@@ -1,6 +1,6 @@
 // One call of CpuLinear and how its output is cut into work items: shared by cpu_linear.cpp,
-// linear_streamed.cpp, for few tokens, linear_token_panel.cpp and linear_blocked.cpp, for many.
-// Nobody else includes it.
+// linear_streamed.cpp, for few tokens, linear_token_panel.cpp and linear_blocked.cpp, for many, and
+// linear_integer.cpp, for integers. Nobody else includes it.
 #pragma once
 
 #include <algorithm>
@@ -127,6 +127,9 @@ struct LinearJob {
     return job;
   }
   bool quantized() const { return kernel.widen != nullptr; }
+  // x becomes integers, and of 8 bits.
+  bool has_integers() const { return kernel.integer.columns > 0; }
+  bool narrow_x() const { return w.format().numeric_type() == DType::kI8; }
   WeightRows W(int part, int row, int k0) const { return RowsOf(w.parts[part].weight, row, k0); }
   // Prepacked: the fold block that starts at element k0, of the panel that starts at a row; and the
   // bytes from one panel to the next.
@@ -228,6 +231,16 @@ inline float BiasAt(const Tensor& bias, int i) {
   return bias.dtype == DType::kF16 ? ToFloat(Half{bits}) : ToFloat(BFloat16{bits});
 }
 
+// Calls f(begin, end) for ranges of `step` of the items of x, by all threads if they pay.
+template <typename F>
+void ForEachOf(ThreadPool& pool, const LinearJob& job, int items, int step, const F& f) {
+  constexpr int kSerialConvert = 16 << 10;  // elements of x that one thread converts sooner
+  if (static_cast<int64_t>(job.tokens) * job.in() <= kSerialConvert) return f(0, items);
+  pool.RunRanges(items, step, [&](int64_t begin, int64_t end, int) {
+    f(static_cast<int>(begin), static_cast<int>(end));
+  });
+}
+
 // Writes the rows [token, token + count) of the output, columns of the range, from sums
 // [count][stride], to which it adds the bias.
 void FinishRows(const LinearJob& job, const RowRange& range, int token, int count, float* sums,
@@ -238,13 +251,17 @@ void MultiplyStreamed(const LinearJob& job, const RowRange& range, const RowRang
                       float* up);
 
 size_t PanelScratchBytes();
+size_t IntegerScratchBytes(int in);
 size_t BlockedScratchBytes(int tokens, int in);
-// workspace: as much as the larger of these for each thread, 64-byte aligned.
+// workspace: as much as the largest of these for each thread, 64-byte aligned.
 void ApplyStreamed(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                    size_t workspace_bytes);
 void ApplyTokenPanel(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
                      size_t workspace_bytes);
 void ApplyBlocked(ThreadPool& pool, const LinearJob& job, uint8_t* workspace,
+                  size_t workspace_bytes);
+// And converts x.
+void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& x, uint8_t* workspace,
                   size_t workspace_bytes);
 
 }  // namespace kuiper::cpu

@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kuiper/kernels/cpu/linear_integer.h"
 #include "kuiper/ops/weight_format.h"
 
 namespace kuiper::cpu {
@@ -287,9 +288,10 @@ struct LinearKernel {
 
   TokenPanelKernel token_panel;
   PrepackedKernel prepacked;
+  IntegerKernel integer;  // instead of all of the above
 
   // Quantised: what the units of a range have as factors, as the tiles take them: [rows][units],
-  // and behind them space for 16 more.
+  // and behind them space for 16 more. `zeros` may be null.
   void (*widen)(const WeightMatrix& w, const UnitRange& range, float* scales,
                 int32_t* zeros) = nullptr;
 
@@ -300,7 +302,7 @@ struct LinearKernel {
 
 struct LinearKernelSet {
   const char* name = nullptr;
-  // Dense kinds; then quantised ones, each with FP32 and with BF16 activations.
+  // Dense kinds; then quantised ones, each with FP32 activations and with narrower ones.
   static constexpr int kNumDense = 3;
   std::array<LinearKernel, 2 * WeightFormat::kNumKinds - kNumDense> kernels;
   // Reads everything once; the result only keeps the loads alive.
@@ -313,7 +315,12 @@ struct LinearKernelSet {
   static int IndexOf(WeightFormat format) {
     const int kind = static_cast<int>(format.kind);
     if (!format.is_quantized()) return kind;
-    return 2 * kind - kNumDense + (format.numeric_type() == DType::kBF16 ? 1 : 0);
+    return 2 * kind - kNumDense + (TakesNarrowX(format) ? 1 : 0);
+  }
+  // E4M3 has no integers: FP16 activations remain in FP32.
+  static bool TakesNarrowX(WeightFormat format) {
+    const DType type = format.numeric_type();
+    return format.has_integers() ? type != DType::kF32 : type == DType::kBF16;
   }
 };
 
@@ -326,5 +333,8 @@ void AddQuantizedKernels(int64_t target, LinearKernelSet& set);
 // linear_avx512bf16.cpp: if `set` is the AVX-512 one and the CPU has vdpbf16ps, gives it the
 // kernels of BF16 activations in those instructions and another name.
 bool UpgradeToAvx512Bf16(LinearKernelSet& set);
+
+// linear_avx512vnni.cpp: gives `set` the integer kernels in vpdpbusd, which the CPU must have.
+void UseVnniKernels(LinearKernelSet& set);
 
 }  // namespace kuiper::cpu

@@ -1,11 +1,7 @@
 // The micro-kernels of quantised weights over an instruction set M. Included like
 // linear_outer-inl.h, after it and with what it asks of M; but instead of LoadWeights
 //   void LoadCodes(const uint8_t* chunk, int vector, ZeroCode zero, Vec (&v)[kSteps])
-// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit. An M that widens at a
-// lower price with registers that many rows of x need has kBlockRows, up to which they are free
-// (with units of one chunk they always are), kBlockChunks, which it widens at a time, and
-//   void LoadBlock(const uint8_t* chunks, const ZeroCode (&zeros)[kBlockChunks],
-//                  Vec (&v)[kBlockChunks]).
+// gives M the factors of a chunk, `zero` being MakeZero(int32_t) of the unit.
 
 // Whether the factors of all rows are in registers beside the sums, or those of one row at a time,
 // with x in memory.
@@ -61,23 +57,6 @@ HWY_INLINE void AccumulateChunk(const uint8_t* x, size_t x_stride, const uint8_t
   }
 }
 
-// And M::kBlockChunks.
-template <class M, int MR, int NR>
-HWY_INLINE void AccumulateBlock(const uint8_t* x, size_t x_stride, const uint8_t* w,
-                                size_t w_stride, const typename M::ZeroCode (&zeros)[NR],
-                                typename M::Acc (&acc)[MR][NR][1]) {
-  typename M::Vec b[NR][M::kBlockChunks];
-  KU_UNROLL for (int n = 0; n < NR; ++n) {
-    typename M::ZeroCode same[M::kBlockChunks];
-    KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) same[i] = zeros[n];
-    M::LoadBlock(w + n * w_stride, same, b[n]);
-  }
-  KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) KU_UNROLL for (int m = 0; m < MR; ++m) {
-    const typename M::Vec v = M::Pin(M::LoadX(x + m * x_stride + i * M::kChunkBytes, 0, 0));
-    KU_UNROLL for (int n = 0; n < NR; ++n) acc[m][n][0] = M::Multiply(b[n][i], v, acc[m][n][0]);
-  }
-}
-
 // And the chunks [0, chunks) of one unit.
 template <class M, int MR, int NR, int R>
 HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w, int chunks,
@@ -85,50 +64,10 @@ HWY_INLINE void AccumulateUnit(const TileArgs& a, const uint8_t* x, WeightRows w
                                typename M::Acc (&acc)[MR][NR][R]) {
   typename M::ZeroCode zeros[NR];
   KU_UNROLL for (int n = 0; n < NR; ++n) zeros[n] = M::MakeZero(w.zeros[n * w.unit_stride]);
-  if constexpr (MR <= M::kBlockRows) {
-    constexpr int kUnit = 128 / M::kChunk;  // of most formats
-    if (chunks == kUnit) {
-      next.Fetch(kUnit * a.next_lines);
-      KU_UNROLL for (int c = 0; c < kUnit; c += M::kBlockChunks) {
-        AccumulateBlock<M, MR, NR>(x + c * M::kChunkBytes, a.x_stride,
-                                   w.values + c * M::kWeightChunkBytes, w.stride, zeros, acc);
-      }
-      return;
-    }
-  }
   for (int c = 0; c < chunks; ++c, x += M::kChunkBytes, w.values += M::kWeightChunkBytes) {
     if (c % M::kBurstChunks == 0) next.Fetch(burst_lines);
     AccumulateChunk<M, MR, NR, R>(x, a.x_stride, w.values, w.stride, first, zeros, acc);
   }
-}
-
-// Adds the units [0, units) of one chunk each to the sums; returns how many, in whole blocks.
-template <class M, int MR, int NR>
-HWY_INLINE int AddShortUnits(const TileArgs& a, const uint8_t* x, const WeightRows& w, int units,
-                             Prefetcher& next, typename M::Acc (&sums)[MR][NR][1]) {
-  constexpr int kBurstUnits = 4;
-  int u = 0;
-  for (; u + M::kBlockChunks <= units; u += M::kBlockChunks) {
-    if (u % kBurstUnits == 0) next.Fetch(kBurstUnits * a.next_lines);
-    typename M::Vec b[NR][M::kBlockChunks];
-    KU_UNROLL for (int n = 0; n < NR; ++n) {
-      typename M::ZeroCode zeros[M::kBlockChunks];
-      KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) {
-        zeros[i] = M::MakeZero(w.zeros[n * w.unit_stride + u + i]);
-      }
-      M::LoadBlock(w.values + n * w.stride + static_cast<size_t>(u) * M::kWeightChunkBytes, zeros,
-                   b[n]);
-    }
-    KU_UNROLL for (int i = 0; i < M::kBlockChunks; ++i) KU_UNROLL for (int m = 0; m < MR; ++m) {
-      const typename M::Vec v =
-          M::Pin(M::LoadX(x + m * a.x_stride + (u + i) * M::kChunkBytes, 0, 0));
-      KU_UNROLL for (int n = 0; n < NR; ++n) {
-        const typename M::Acc scale = M::Splat(w.scales[n * w.unit_stride + u + i]);
-        sums[m][n][0] = M::MultiplyAdd(M::Multiply(b[n][i], v, M::Zero()), scale, sums[m][n][0]);
-      }
-    }
-  }
-  return u;
 }
 
 // The lanes of the fold block wait beside those of a unit, in registers if there is room.
@@ -148,17 +87,7 @@ struct QuantizedTile {
     w.values += before * M::kWeightChunkBytes;
     w.scales += before / w.unit_chunks;
     w.zeros += before / w.unit_chunks;
-    int begin = 0;
-    if constexpr (M::kBlockRows > 0) {
-      if (w.unit_chunks == 1) {
-        begin = AddShortUnits<M, MR, kRows>(a, x, w, chunks, next, sums);
-        x += static_cast<size_t>(begin) * M::kChunkBytes;
-        w.values += static_cast<size_t>(begin) * M::kWeightChunkBytes;
-        w.scales += begin;
-        w.zeros += begin;
-      }
-    }
-    for (int c = begin; c < chunks; c += w.unit_chunks, ++w.scales, ++w.zeros) {
+    for (int c = 0; c < chunks; c += w.unit_chunks, ++w.scales, ++w.zeros) {
       const int here = chunks - c < w.unit_chunks ? chunks - c : w.unit_chunks;
       Sums acc;
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kRows; ++n)

@@ -30,8 +30,15 @@ HWY_INLINE F32Vec FactorOf(I32Vec code, I32Vec zero) {
   return hn::ConvertTo(F32Tag(), hn::Sub(code, zero));
 }
 
+// LoadPairs gives the integer kernels a vector of pairs: a code and the next one above it, of 16
+// bits each.
 struct Int4Codes {
-  static constexpr int kWeightChunkBytes = 16;
+  static constexpr int kWeightChunkBytes = 16, kPairBytes = 1;
+  static HWY_INLINE I32Vec LoadPairs(const uint8_t* p) {
+    const auto pairs = hn::PromoteTo(I32Tag(), LoadBytes(hn::Rebind<uint8_t, I32Tag>(), p));
+    return hn::Or(hn::And(pairs, hn::Set(I32Tag(), 15)),
+                  hn::ShiftLeft<16>(hn::ShiftRight<4>(pairs)));
+  }
 #if HWY_TARGET == HWY_AVX3
   // The factors of all codes: one instruction looks 16 of them up, by the low four bits.
   using ZeroCode = F32Vec;
@@ -67,7 +74,12 @@ struct Int4Codes {
 
 struct Int8Codes {
   using ZeroCode = I32Vec;
-  static constexpr int kWeightChunkBytes = 32;
+  static constexpr int kWeightChunkBytes = 32, kPairBytes = 2;
+  static HWY_INLINE I32Vec LoadPairs(const uint8_t* p) {
+    const auto pairs = hn::PromoteTo(I32Tag(), LoadU16(p));
+    return hn::Or(hn::And(pairs, hn::Set(I32Tag(), 255)),
+                  hn::ShiftLeft<16>(hn::ShiftRight<8>(pairs)));
+  }
   static HWY_INLINE ZeroCode MakeZero(int32_t zero) { return hn::Set(I32Tag(), zero); }
   static HWY_INLINE void Load(const uint8_t* chunk, int vector, ZeroCode zero, F32Vec (&v)[2]) {
     const auto pairs =
@@ -76,6 +88,9 @@ struct Int8Codes {
     v[1] = FactorOf(hn::And(pairs, hn::Set(I32Tag(), 255)), zero);
   }
 };
+
+// Uses the codes.
+#include "kuiper/kernels/cpu/linear_integer-inl.h"
 
 // Sign, exponent and fraction of E4M3 are those of the FP16 number with 256 times smaller value.
 struct E4M3Codes {
@@ -190,7 +205,8 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
   const uint8_t* const end = static_cast<const uint8_t*>(w.scales.data) + w.scales.bytes();
   const uint8_t* const zeros_end =
       w.zeros.empty() ? nullptr : static_cast<const uint8_t*>(w.zeros.data) + w.zeros.bytes();
-  for (int i = 0; i < rows; ++i, scales += units, zeros += units) {
+  const bool fills_zeros = zeros != nullptr;
+  for (int i = 0; i < rows; ++i, scales += units, zeros += fills_zeros ? units : 0) {
     const int row = range.row + i;
     const int scale_row = f.group_rows == 1 ? row : row / f.group_rows;
     const uint8_t* from =
@@ -206,7 +222,8 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
       default:
         WidenScales<DType::kF32>(from, end, groups, factor, scales);
     }
-    if (w.zeros.empty()) {
+    if (!fills_zeros) {
+    } else if (w.zeros.empty()) {
       for (int u = 0; u < units; u += Fp32Model::kVectorLanes) {
         hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
       }
@@ -222,18 +239,19 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
 }
 
 template <class Codes>
-void AddKernels(WeightFormat format, LinearKernelSet& set) {
-  constexpr auto kWiden = &Widen<std::is_same_v<Codes, E4M3Codes>>;
-  format.factor_type = DType::kF32;
-  set[format] = MakeQuantizedKernel<QuantizedModel<Codes, false>>(kWiden);
-  format.factor_type = DType::kBF16;
-  set[format] = MakeQuantizedKernel<QuantizedModel<Codes, true>>(kWiden);
+void AddIntegerKernels(WeightFormat::Kind kind, LinearKernelSet& set) {
+  set[{kind, DType::kF32}] = MakeQuantizedKernel<QuantizedModel<Codes, false>>(&Widen<false>);
+  LinearKernel& kernel = set[{kind, DType::kBF16}];
+  kernel.widen = &Widen<false>;
+  kernel.integer = MakeIntegerKernel<Codes>();
 }
 
 void AddAll(LinearKernelSet& set) {
-  AddKernels<Int4Codes>({WeightFormat::Kind::kInt4}, set);
-  AddKernels<Int8Codes>({WeightFormat::Kind::kInt8}, set);
-  AddKernels<E4M3Codes>({WeightFormat::Kind::kE4M3}, set);
+  AddIntegerKernels<Int4Codes>(WeightFormat::Kind::kInt4, set);
+  AddIntegerKernels<Int8Codes>(WeightFormat::Kind::kInt8, set);
+  constexpr auto kKind = WeightFormat::Kind::kE4M3;
+  set[{kKind, DType::kF32}] = MakeQuantizedKernel<QuantizedModel<E4M3Codes, false>>(&Widen<true>);
+  set[{kKind, DType::kBF16}] = MakeQuantizedKernel<QuantizedModel<E4M3Codes, true>>(&Widen<true>);
 }
 
 }  // namespace

@@ -9,13 +9,7 @@
 // StoreX, LoadWeights, Multiply, Convert, Fold, Burst; and what linear_outer-inl.h and
 // linear_dense-inl.h ask for.
 
-#ifndef KU_UNROLL
-#ifdef __clang__
-#define KU_UNROLL _Pragma("unroll")
-#else
-#define KU_UNROLL _Pragma("GCC unroll 32")
-#endif
-#endif
+#include "kuiper/kernels/cpu/unroll.h"
 
 // What of a tile is in registers at once: the sums of `rows` rows of W, of `vectors` vectors of
 // lanes each, beside a factor of each row and one of x. The tile goes over the same chunks again

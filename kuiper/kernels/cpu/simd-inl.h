@@ -308,13 +308,18 @@ HWY_INLINE uint32_t MaxMagnitudeBits(const In* x, int n) {
   return hn::GetLane(hn::MaxOfLanes(du, max));
 }
 
-// x [n] as integers up to `max_code`, which may overwrite x; returns their scale.
+// x [n] as integers, which may overwrite x; returns their scale.
 template <typename Int, typename In>
-HWY_INLINE float StoreCodes(const In* x, int n, float max_code, Int* codes) {
-  const CodeScale scale = CodeScaleOf(MaxMagnitudeBits(x, n), max_code);
+HWY_INLINE float StoreCodes(const In* x, int n, CodeScale scale, Int* codes) {
   const VF inverse = hn::Set(DF(), scale.inverse);
   MapElements(codes, n, [&](auto load) HWY_ATTR { return hn::Mul(load(x), inverse); });
   return scale.scale;
+}
+
+// The same, up to `max_code`.
+template <typename Int, typename In>
+HWY_INLINE float StoreCodes(const In* x, int n, float max_code, Int* codes) {
+  return StoreCodes(x, n, CodeScaleOf(MaxMagnitudeBits(x, n), max_code), codes);
 }
 
 // INT8 with the row's scale.
@@ -322,6 +327,31 @@ template <typename In>
 HWY_INLINE void StoreHead(KvRow<int8_t> row, const In* x, int n) {
   *row.scale = StoreCodes(x, n, kMaxInt8, row.data);
 }
+
+#if HWY_TARGET != HWY_SCALAR
+template <class D>
+HWY_INLINE hn::Vec<hn::Full128<int32_t>> SumOfBlocks([[maybe_unused]] D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+// Of each of four vectors the sum of all lanes.
+template <class D>
+HWY_INLINE hn::Vec<hn::Full128<int32_t>> TotalsOfFour(D d, const hn::Vec<D>* v) {
+  const hn::Repartition<int64_t, D> d64;
+  hn::Vec<D> half[2];
+  for (int n = 0; n < 2; ++n) {
+    half[n] = hn::Add(hn::InterleaveLower(d, v[2 * n], v[2 * n + 1]),
+                      hn::InterleaveUpper(d, v[2 * n], v[2 * n + 1]));
+  }
+  const auto a = hn::BitCast(d64, half[0]), b = hn::BitCast(d64, half[1]);
+  return SumOfBlocks(d, hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, a, b)),
+                                hn::BitCast(d, hn::InterleaveUpper(d64, a, b))));
+}
+#endif
 
 // --- arithmetic -------------------------------------------------------------------------------
 

@@ -1,0 +1,329 @@
+// The micro-kernels of linear_integer.h in vpdpbusd, which adds the products of four codes with
+// four bytes of x to each of 16 sums. Wide integers of x are two such bytes, multiplied one after
+// the other. Expected, as shares of the peak of vdpbf16ps: tiles of six tokens 0.8 (groups of 32)
+// to 0.94 (128) with wide integers, 1.4 to 1.8 with narrow ones; one token at memory bandwidth.
+//
+// A panel is [K / 4][32 columns][4 codes], or for codes of 4 bits [K / 8][32 columns] words with
+// four even codes in the low halves of their bytes and four odd ones in the high halves: words of
+// rows, as they are stored, transposed. x has its bytes in that order: [digit][K], high one first.
+#include "kuiper/kernels/cpu/avx512bf16.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
+
+#if KU_HAS_AVX512BF16 && !defined(HWY_COMPILE_ONLY_STATIC)
+#include <algorithm>
+#include <utility>
+
+#include "kuiper/kernels/common/int8_row.h"
+#include "kuiper/kernels/cpu/unroll.h"
+
+HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES)
+namespace kuiper::cpu {
+namespace N_AVX3_VNNI {  // NOLINT(readability-identifier-naming): as Highway names its sets
+namespace {
+
+#include "kuiper/kernels/cpu/linear_avx512-inl.h"
+
+constexpr int kRows = 16;    // words of a vector
+constexpr int kVectors = 2;  // of columns
+constexpr int kLine = 64;    // bytes
+constexpr int kColumns = kVectors * kRows;
+
+// Vectors of four codes for each of 16 rows or columns: kParts of them are one word of each.
+struct Int4 {
+  static constexpr int kBits = 4, kParts = 2;
+  static HWY_INLINE void TakeApart(__m512i words, __m512i (&codes)[2]) {
+    const __m512i low = _mm512_set1_epi8(15);
+    codes[0] = _mm512_and_si512(words, low);
+    codes[1] = _mm512_and_si512(_mm512_srli_epi16(words, 4), low);
+  }
+};
+struct Int8 {
+  static constexpr int kBits = 8, kParts = 1;
+  static HWY_INLINE void TakeApart(__m512i words, __m512i (&codes)[1]) { codes[0] = words; }
+};
+
+// Bytes of x that belong to words: of eight the even ones, then the odd ones.
+template <class Codes>
+HWY_INLINE __m128i InOrder(__m128i bytes) {
+  if constexpr (Codes::kParts == 1) return bytes;
+  return _mm_shuffle_epi8(bytes,
+                          _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+}
+
+HWY_INLINE __m512i LoadBroadcast(const uint8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, sizeof(word));
+  return _mm512_set1_epi32(word);
+}
+
+template <class Codes, int kDigits>
+void Convert(const float* x, int k, int unit, uint8_t* integers, float* scales, int32_t* sums) {
+  uint8_t* const low = integers + (kDigits - 1) * k;
+  for (int begin = 0; begin < k; begin += unit, ++scales, ++sums) {
+    const int end = std::min(begin + unit, k);
+    __m512i max = _mm512_setzero_si512();
+    for (int i = begin; i < end; i += 16) {
+      const __m512i bits = _mm512_castps_si512(_mm512_loadu_ps(x + i));
+      max = _mm512_max_epu32(max, _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF)));
+    }
+    const uint32_t max_bits = _mm512_reduce_max_epu32(max);
+    const CodeScale scale = kDigits == 2 ? WideScaleOf(max_bits) : CodeScaleOf(max_bits, kMaxInt8);
+    const __m512 inverse = _mm512_set1_ps(scale.inverse);
+    __m512i sum = _mm512_setzero_si512();
+    for (int i = begin; i < end; i += 16) {
+      const __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), inverse));
+      sum = _mm512_add_epi32(sum, v);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(low + i),
+                       InOrder<Codes>(_mm512_cvtepi32_epi8(v)));
+      if constexpr (kDigits == 2) {
+        const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(integers + i),
+                         InOrder<Codes>(_mm512_cvtepi32_epi8(high)));
+      }
+    }
+    *scales = scale.scale;
+    *sums = _mm512_reduce_add_epi32(sum);
+  }
+}
+
+// Whole words of a row, which has `bytes` of them from p on: up to a line, with zeros behind them.
+HWY_INLINE __m512i LoadLine(const uint8_t* p, int bytes) {
+  const __mmask64 there = bytes >= kLine ? ~__mmask64{0}
+                          : bytes > 0    ? (__mmask64{1} << bytes) - 1
+                                         : 0;
+  return _mm512_maskz_loadu_epi8(there, p);
+}
+
+template <class Codes>
+void Pack(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel, LineFetcher* next,
+          int next_lines) {
+  const int bytes = k * Codes::kBits / 8;
+  for (int begin = 0; begin < bytes; begin += kLine) {
+    const int words = std::min(kLine, bytes - begin) / 4;
+    for (int half = 0; half < kVectors; ++half) {
+      next->Fetch(next_lines);
+      __m512i r[kRows];
+      const int first = half * kRows;
+      if (count >= first + kRows && words == kRows) {
+        KU_UNROLL for (int i = 0; i < kRows; ++i) {
+          r[i] = _mm512_loadu_si512(rows + (first + i) * stride + begin);
+        }
+      } else {
+        for (int i = 0; i < kRows; ++i) {
+          r[i] = LoadLine(rows + std::min(first + i, count - 1) * stride + begin, bytes - begin);
+        }
+      }
+      TransposeWords(r);
+      for (int i = 0; i < words; ++i) {
+        _mm512_store_si512(panel + (begin / 4 + i) * kColumns * 4 + half * kLine, r[i]);
+      }
+    }
+  }
+}
+
+void TransposeRows(const uint32_t* from, size_t from_stride, int units, uint32_t* to,
+                   size_t to_stride) {
+  for (int u = 0; u < units; u += kRows) {
+    __m512i r[kRows];
+    KU_UNROLL for (int i = 0; i < kRows; ++i) {
+      r[i] = _mm512_loadu_si512(from + i * from_stride + u);
+    }
+    TransposeWords(r);
+    const int there = std::min(kRows, units - u);
+    for (int i = 0; i < there; ++i) _mm512_storeu_si512(to + (u + i) * to_stride, r[i]);
+  }
+}
+
+// y += the unit's sums, which are corrected for the zeros, times both scales.
+HWY_INLINE __m512 AddUnit(__m512i sums, __m512i zeros, int32_t x_sum, float x_scale, __m512 scales,
+                          __m512 y) {
+  const __m512i d = _mm512_sub_epi32(sums, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(x_sum)));
+  return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(x_scale)), scales, y);
+}
+
+// Adds the products of the codes of a unit with one digit of MR rows of x.
+template <class Codes, int MR>
+HWY_INLINE void AddDigit(const uint8_t* x, size_t x_stride, const uint8_t* panel, int columns,
+                         __m512i (&acc)[MR][kVectors]) {
+  constexpr int kParts = Codes::kParts;
+  for (int k = 0; k < columns; k += 4 * kParts, panel += kVectors * kLine) {
+    __m512i codes[kVectors][kParts];
+    KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+      Codes::TakeApart(_mm512_load_si512(panel + n * kLine), codes[n]);
+    }
+    KU_UNROLL for (int part = 0; part < kParts; ++part) KU_UNROLL for (int m = 0; m < MR; ++m) {
+      const __m512i v = LoadBroadcast(x + m * x_stride + k + 4 * part);
+      KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+        acc[m][n] = _mm512_dpbusd_epi32(acc[m][n], codes[n][part], v);
+      }
+    }
+  }
+}
+
+template <class Codes, int kDigits, int MR>
+void Tile(const IntegerArgs& a) {
+  __m512 y[MR][kVectors];
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+    y[m][n] = _mm512_setzero_ps();
+  }
+  const uint8_t* panel = a.weights;
+  for (int begin = 0, u = 0; begin < a.k; begin += a.unit, ++u) {
+    a.next->Fetch(a.next_lines);
+    const int columns = std::min(a.unit, a.k - begin);
+    __m512i acc[MR][kVectors];
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+      acc[m][n] = _mm512_setzero_si512();
+    }
+    AddDigit<Codes, MR>(a.x + begin, a.x_stride, panel, columns, acc);
+    if constexpr (kDigits == 2) {
+      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+        acc[m][n] = _mm512_slli_epi32(acc[m][n], 8);
+      }
+      AddDigit<Codes, MR>(a.x + a.k + begin, a.x_stride, panel, columns, acc);
+    }
+    panel += columns * kColumns * Codes::kBits / 8;
+    const size_t at = u * static_cast<size_t>(a.scale_stride);
+    KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+      const __m512i zeros = _mm512_loadu_si512(a.zeros + at + n * kRows);
+      const __m512 scales = _mm512_loadu_ps(a.scales + at + n * kRows);
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        y[m][n] = AddUnit(acc[m][n], zeros, a.x_sums[m * a.units + u], a.x_scales[m * a.units + u],
+                          scales, y[m][n]);
+      }
+    }
+  }
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+    _mm512_storeu_ps(a.sums + m * a.sum_stride + n * kRows, y[m][n]);
+  }
+}
+
+// Words of x beside the words of a line of W: a vector for each part.
+template <class Codes>
+HWY_INLINE void LoadWords(const uint8_t* x, __m512i (&words)[Codes::kParts]) {
+  const __m512i first = _mm512_loadu_si512(x);
+  if constexpr (Codes::kParts == 1) {
+    words[0] = first;
+  } else {
+    const __m512i second = _mm512_loadu_si512(x + kLine);
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    words[0] = _mm512_permutex2var_epi32(first, even, second);
+    words[1] =
+        _mm512_permutex2var_epi32(first, _mm512_add_epi32(even, _mm512_set1_epi32(1)), second);
+  }
+}
+
+// A line of each of 16 rows times one token: quarters of a sum are those of a quarter of a line.
+template <class Codes, int kDigits>
+HWY_INLINE void AddLine(const uint8_t* const (&rows)[kRows], int offset, int bytes,
+                        const uint8_t* x, int k, __m512i (&acc)[kRows]) {
+  constexpr int kParts = Codes::kParts;
+  __m512i words[kDigits][kParts];
+  KU_UNROLL for (int digit = 0; digit < kDigits; ++digit) {
+    LoadWords<Codes>(x + digit * k, words[digit]);
+  }
+  KU_UNROLL for (int i = 0; i < kRows; ++i) {
+    __m512i codes[kParts];
+    Codes::TakeApart(LoadLine(rows[i] + offset, bytes), codes);
+    __m512i high = _mm512_setzero_si512();
+    if constexpr (kDigits == 2) {
+      KU_UNROLL for (int part = 0; part < kParts; ++part) {
+        high = _mm512_dpbusd_epi32(high, codes[part], words[0][part]);
+      }
+      high = _mm512_slli_epi32(high, 8);
+    }
+    acc[i] = _mm512_add_epi32(acc[i], high);
+    KU_UNROLL for (int part = 0; part < kParts; ++part) {
+      acc[i] = _mm512_dpbusd_epi32(acc[i], codes[part], words[kDigits - 1][part]);
+    }
+  }
+}
+
+// The four words of each quarter of 16 vectors are added up: quarters[q] has the sums of quarter q.
+HWY_INLINE void AddQuarters(const __m512i (&acc)[kRows], __m512i (&quarters)[4]) {
+  KU_UNROLL for (int i = 0; i < 4; ++i) {
+    const __m512i* r = acc + 4 * i;
+    const __m512i a =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(r[0], r[1]), _mm512_unpackhi_epi32(r[0], r[1]));
+    const __m512i b =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(r[2], r[3]), _mm512_unpackhi_epi32(r[2], r[3]));
+    quarters[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+  }
+  TransposeQuarters(quarters);
+}
+
+template <class Codes, int kDigits>
+void Rows(const IntegerArgs& a) {
+  constexpr int kLineCodes = kLine * 8 / Codes::kBits;
+  const int bytes = a.k * Codes::kBits / 8;
+  const uint8_t* rows[kRows];
+  for (int i = 0; i < kRows; ++i) rows[i] = a.weights + std::min(i, a.rows - 1) * a.row_stride;
+  // Units of a line, or lines of a unit.
+  const int span = std::max(a.unit, kLineCodes);
+  const int quarters_of_unit = a.unit >= kLineCodes ? 4 : 4 * a.unit / kLineCodes;
+  __m512 y = _mm512_setzero_ps();
+  for (int begin = 0, u = 0; begin < a.k; begin += span) {
+    __m512i acc[kRows];
+    KU_UNROLL for (int i = 0; i < kRows; ++i) acc[i] = _mm512_setzero_si512();
+    a.next->Fetch(span / a.unit * a.next_lines);
+    for (int k = begin; k < std::min(begin + span, a.k); k += kLineCodes) {
+      const int offset = k * Codes::kBits / 8;
+      AddLine<Codes, kDigits>(rows, offset, bytes - offset, a.x + k, a.k, acc);
+    }
+    __m512i quarters[4];
+    AddQuarters(acc, quarters);
+    for (int q = 0; q < 4 && u < a.units; q += quarters_of_unit, ++u) {
+      __m512i sums = quarters[q];
+      for (int i = 1; i < quarters_of_unit; ++i) sums = _mm512_add_epi32(sums, quarters[q + i]);
+      const size_t at = u * static_cast<size_t>(a.scale_stride);
+      y = AddUnit(sums, _mm512_loadu_si512(a.zeros + at), a.x_sums[u], a.x_scales[u],
+                  _mm512_loadu_ps(a.scales + at), y);
+    }
+  }
+  _mm512_storeu_ps(a.sums, y);
+}
+
+template <class Codes, int kDigits, int MR>
+constexpr void SetTiles(IntegerFn (&tiles)[kMaxIntegerTokens + 1]) {
+  tiles[MR] = &Tile<Codes, kDigits, MR>;
+  if constexpr (MR > 1) SetTiles<Codes, kDigits, MR - 1>(tiles);
+}
+
+template <class Codes>
+constexpr IntegerKernel MakeIntegerKernel() {
+  IntegerKernel kernel;
+  kernel.columns = kColumns;
+  kernel.row_block = kRows;
+  kernel.max_tokens = kMaxIntegerTokens;
+  kernel.panel_bits = Codes::kBits;
+  kernel.element_bytes[0] = 2;
+  kernel.element_bytes[1] = 1;
+  kernel.convert[0] = &Convert<Codes, 2>;
+  kernel.convert[1] = &Convert<Codes, 1>;
+  kernel.pack = &Pack<Codes>;
+  kernel.transpose = &TransposeRows;
+  kernel.rows[0] = &Rows<Codes, 2>;
+  kernel.rows[1] = &Rows<Codes, 1>;
+  SetTiles<Codes, 2, kMaxIntegerTokens>(kernel.tiles[0]);
+  SetTiles<Codes, 1, kMaxIntegerTokens>(kernel.tiles[1]);
+  return kernel;
+}
+
+}  // namespace
+}  // namespace N_AVX3_VNNI
+}  // namespace kuiper::cpu
+HWY_POP_ATTRIBUTES
+
+namespace kuiper::cpu {
+
+void UseVnniKernels(LinearKernelSet& set) {
+  constexpr auto kType = DType::kBF16;  // and all others with integers of x
+  set[{WeightFormat::Kind::kInt4, kType}].integer =
+      N_AVX3_VNNI::MakeIntegerKernel<N_AVX3_VNNI::Int4>();
+  set[{WeightFormat::Kind::kInt8, kType}].integer =
+      N_AVX3_VNNI::MakeIntegerKernel<N_AVX3_VNNI::Int8>();
+}
+
+}  // namespace kuiper::cpu
+
+#endif

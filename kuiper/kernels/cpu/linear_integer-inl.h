@@ -1,0 +1,210 @@
+// The micro-kernels of linear_integer.h in Highway code, over Codes, which loads pairs of codes.
+// Included by linear_quantized.cpp after linear_fp32-inl.h. A panel is [K / 2][columns][2 codes] of
+// 16 bits, and x is integers of 16 bits in the order of K, wide or narrow: multiply-adds of pairs,
+// which all sets have, run at the rate of FP32 ones.
+
+constexpr int kLanes32 = Fp32Model::kVectorLanes;
+constexpr int kPanelVectors = 2;
+constexpr int kPanelColumns = kPanelVectors * kLanes32;
+constexpr int kBlockRows = 4;  // that are multiplied where they lie
+// Of a tile. NEON has the sums of two products in two vectors.
+constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
+
+// Sums of products of pairs. Some sets give a pair's products to lanes of two vectors.
+#if HWY_TARGET == HWY_SCALAR
+struct PairSums {
+  I32Vec sums;
+
+  HWY_INLINE void Clear() { sums = hn::Zero(I32Tag()); }
+  HWY_INLINE void Add(I32Vec a, I32Vec b) {
+    const auto low = [](I32Vec v) HWY_ATTR { return hn::ShiftRight<16>(hn::ShiftLeft<16>(v)); };
+    const auto high = [](I32Vec v) HWY_ATTR { return hn::ShiftRight<16>(v); };
+    sums = hn::Add(sums, hn::Add(hn::Mul(low(a), low(b)), hn::Mul(high(a), high(b))));
+  }
+  HWY_INLINE I32Vec Total() const { return sums; }
+};
+#else
+struct PairSums {
+  I32Vec sums, others;
+
+  HWY_INLINE void Clear() { sums = others = hn::Zero(I32Tag()); }
+  HWY_INLINE void Add(I32Vec a, I32Vec b) {
+    const hn::RepartitionToNarrow<I32Tag> d16;
+    sums = hn::ReorderWidenMulAccumulate(I32Tag(), hn::BitCast(d16, a), hn::BitCast(d16, b), sums,
+                                         others);
+  }
+  HWY_INLINE I32Vec Total() const { return hn::RearrangeToOddPlusEven(sums, others); }
+};
+#endif
+
+HWY_INLINE I32Vec LoadPair(const int16_t* p) {
+  int32_t pair;
+  memcpy(&pair, p, sizeof(pair));
+  return hn::Set(I32Tag(), pair);
+}
+HWY_INLINE I32Vec LoadPairsOf(const int16_t* p) {
+  return hn::BitCast(I32Tag(), LoadBytes(I32Tag(), reinterpret_cast<const uint8_t*>(p)));
+}
+
+template <bool kWide>
+void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float* scales,
+                       int32_t* sums) {
+  auto* const to = reinterpret_cast<int16_t*>(integers);
+  for (int begin = 0; begin < k; begin += unit, ++scales, ++sums) {
+    const int columns = HWY_MIN(unit, k - begin);
+    const uint32_t max_bits = MaxMagnitudeBits(x + begin, columns);
+    const CodeScale scale = kWide ? WideScaleOf(max_bits) : CodeScaleOf(max_bits, kMaxInt8);
+    *scales = StoreCodes(x + begin, columns, scale, to + begin);
+    int32_t sum = 0;
+    for (int i = 0; i < columns; ++i) sum += to[begin + i];
+    *sums = sum;
+  }
+}
+
+// A pair of each of `rows` -> pairs of all, `stride` words from one to the next.
+HWY_INLINE void StorePairs(const I32Vec* rows, int32_t* to, [[maybe_unused]] size_t stride) {
+#if HWY_TARGET == HWY_AVX3
+  __m512i raw[16];
+  KU_UNROLL for (int i = 0; i < 16; ++i) raw[i] = rows[i].raw;
+  TransposeWords(raw);
+  KU_UNROLL for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * stride, raw[i]);
+#elif HWY_TARGET == HWY_SCALAR
+  hn::StoreU(rows[0], I32Tag(), to);
+#else
+  alignas(64) int32_t words[4 * kLanes32];
+  hn::StoreInterleaved4(rows[0], rows[1], rows[2], rows[3], I32Tag(), words);
+  for (int i = 0; i < kLanes32; ++i) memcpy(to + i * stride, words + 4 * i, 4 * sizeof(int32_t));
+#endif
+}
+constexpr int kStoredRows = HWY_TARGET == HWY_AVX3 ? 16 : HWY_TARGET == HWY_SCALAR ? 1 : 4;
+
+template <class Codes>
+void PackPairs(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel,
+               LineFetcher* next, int next_lines) {
+  constexpr int kLinePairs = 64 / Codes::kPairBytes;
+  auto* const words = reinterpret_cast<int32_t*>(panel);
+  for (int pair = 0; pair < k / 2; pair += kLanes32) {
+    if (pair % kLinePairs == 0) next->Fetch(next_lines * (kPanelColumns / kBlockRows));
+    for (int first = 0; first < kPanelColumns; first += kStoredRows) {
+      I32Vec pairs[kStoredRows];
+      for (int i = 0; i < kStoredRows; ++i) {
+        const uint8_t* row = rows + HWY_MIN(first + i, count - 1) * stride;
+        pairs[i] = Codes::LoadPairs(row + pair * Codes::kPairBytes);
+      }
+      StorePairs(pairs, words + static_cast<size_t>(pair) * kPanelColumns + first, kPanelColumns);
+    }
+  }
+}
+
+inline void TransposeBlock(const uint32_t* from, size_t from_stride, int units, uint32_t* to,
+                           size_t to_stride) {
+  for (int u = 0; u < units; ++u) {
+    for (int i = 0; i < kBlockRows; ++i) to[u * to_stride + i] = from[i * from_stride + u];
+  }
+}
+
+// y += the unit's sums, which are corrected for the zeros, times both scales.
+template <class D>
+HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums, const IntegerArgs& a,
+                              int token, int unit, int column, hn::Vec<D> y) {
+  const hn::RebindToSigned<D> di;
+  const size_t at = unit * static_cast<size_t>(a.scale_stride) + column;
+  const size_t of_x = token * static_cast<size_t>(a.units) + unit;
+  const auto zeros = hn::Mul(hn::LoadU(di, a.zeros + at), hn::Set(di, a.x_sums[of_x]));
+  const auto scaled = hn::Mul(hn::ConvertTo(d, hn::Sub(sums, zeros)), hn::Set(d, a.x_scales[of_x]));
+  return hn::MulAdd(scaled, hn::LoadU(d, a.scales + at), y);
+}
+
+template <int MR>
+void IntegerTile(const IntegerArgs& a) {
+  const F32Tag d;
+  const auto* panel = reinterpret_cast<const int16_t*>(a.weights);
+  F32Vec y[MR][kPanelVectors];
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+    y[m][n] = hn::Zero(d);
+  }
+  for (int begin = 0, u = 0; begin < a.k; begin += a.unit, ++u) {
+    a.next->Fetch(a.next_lines);
+    PairSums acc[MR][kPanelVectors];
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+      acc[m][n].Clear();
+    }
+    for (int k = begin; k < HWY_MIN(begin + a.unit, a.k); k += 2, panel += 2 * kPanelColumns) {
+      I32Vec codes[kPanelVectors];
+      KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+        codes[n] = LoadPairsOf(panel + n * 2 * kLanes32);
+      }
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        const I32Vec v = LoadPair(reinterpret_cast<const int16_t*>(a.x + m * a.x_stride) + k);
+        KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) acc[m][n].Add(codes[n], v);
+      }
+    }
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+      y[m][n] = AddUnit(d, acc[m][n].Total(), a, m, u, n * kLanes32, y[m][n]);
+    }
+  }
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+    hn::StoreU(y[m][n], d, a.sums + m * a.sum_stride + n * kLanes32);
+  }
+}
+
+// A unit of kBlockRows rows times one token.
+template <class Codes>
+HWY_INLINE void MultiplyRows(const uint8_t* const (&rows)[kBlockRows], int begin, int end,
+                             const int16_t* x, PairSums (&acc)[kBlockRows]) {
+  KU_UNROLL for (int i = 0; i < kBlockRows; ++i) acc[i].Clear();
+  for (int k = begin; k < end; k += 2 * kLanes32) {
+    const I32Vec v = LoadPairsOf(x + k);
+    KU_UNROLL for (int i = 0; i < kBlockRows; ++i) {
+      acc[i].Add(Codes::LoadPairs(rows[i] + k / 2 * Codes::kPairBytes), v);
+    }
+  }
+}
+
+template <class Codes>
+void IntegerRows(const IntegerArgs& a) {
+  using Tag = hn::CappedTag<float, kBlockRows>;
+  constexpr int kVecLanes = static_cast<int>(hn::MaxLanes(Tag()));
+  const Tag d;
+  const uint8_t* rows[kBlockRows];
+  for (int i = 0; i < kBlockRows; ++i) rows[i] = a.weights + HWY_MIN(i, a.rows - 1) * a.row_stride;
+  hn::Vec<Tag> y[kBlockRows / kVecLanes];
+  for (auto& v : y) v = hn::Zero(d);
+  for (int begin = 0, u = 0; begin < a.k; begin += a.unit, ++u) {
+    const int end = HWY_MIN(begin + a.unit, a.k);
+    a.next->Fetch(a.next_lines);
+    PairSums acc[kBlockRows];
+    MultiplyRows<Codes>(rows, begin, end, reinterpret_cast<const int16_t*>(a.x), acc);
+    I32Vec totals[kBlockRows];
+    KU_UNROLL for (int i = 0; i < kBlockRows; ++i) totals[i] = acc[i].Total();
+#if HWY_TARGET == HWY_SCALAR
+    for (int i = 0; i < kBlockRows; ++i) y[i] = AddUnit(d, totals[i], a, 0, u, i, y[i]);
+#else
+    y[0] = AddUnit(d, TotalsOfFour(I32Tag(), totals), a, 0, u, 0, y[0]);
+#endif
+  }
+  for (int i = 0; i < kBlockRows; i += kVecLanes) hn::StoreU(y[i / kVecLanes], d, a.sums + i);
+}
+
+template <int MR>
+constexpr void SetIntegerTiles(IntegerKernel& kernel) {
+  kernel.tiles[0][MR] = kernel.tiles[1][MR] = &IntegerTile<MR>;
+  if constexpr (MR > 1) SetIntegerTiles<MR - 1>(kernel);
+}
+
+template <class Codes>
+constexpr IntegerKernel MakeIntegerKernel() {
+  IntegerKernel kernel;
+  kernel.columns = kPanelColumns;
+  kernel.row_block = kBlockRows;
+  kernel.max_tokens = kIntegerTokens;
+  kernel.panel_bits = 16;
+  kernel.element_bytes[0] = kernel.element_bytes[1] = sizeof(int16_t);
+  kernel.convert[0] = &ConvertToIntegers<true>;
+  kernel.convert[1] = &ConvertToIntegers<false>;
+  kernel.pack = &PackPairs<Codes>;
+  kernel.transpose = &TransposeBlock;
+  kernel.rows[0] = kernel.rows[1] = &IntegerRows<Codes>;
+  SetIntegerTiles<kIntegerTokens>(kernel);
+  return kernel;
+}

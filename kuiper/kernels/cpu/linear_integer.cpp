@@ -1,0 +1,273 @@
+// Linear layers of codes of integers with activations as integers. One token is multiplied with
+// rows where they lie, which stream once from memory; for more, rows become panels in L2, through
+// which tiles of tokens go. Sums of a unit are exact and units are added in one order, so there is
+// nothing else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
+// (linear_avx512vnni.cpp) less some 5 % for packing.
+#include <algorithm>
+#include <cstring>
+
+#include "kuiper/kernels/cpu/linear_job.h"
+
+namespace kuiper::cpu {
+namespace {
+
+constexpr int kMaxColumns = 64;             // of a block: FinishRows takes as many
+constexpr size_t kPanelsBytes = 256 << 10;  // of a block of more than one panel
+constexpr size_t kStreamBytes = 256 << 10;  // of rows that a thread takes at a time
+constexpr size_t kBytesAhead = 8 << 10;     // that are fetched before they are used, at least
+constexpr size_t kPanelBytesOfElement = 2;  // of a code in a panel, at most
+constexpr int kMinUnit = 32, kItemsPerThread = 4;
+
+size_t Aligned(size_t bytes) {
+  return CeilDiv(bytes, kLine) * kLine;
+}
+
+// x as integers: those of all tokens, then scales and sums, [tokens][units].
+struct IntegerX {
+  int units;
+  size_t stride;  // bytes of a token's integers
+  uint8_t* integers;
+  float* scales;
+  int32_t* sums;
+
+  explicit IntegerX(const LinearJob& job)
+      : units(CeilDiv(job.in(), job.w.format().unit_columns())),
+        stride(static_cast<size_t>(job.in()) * job.kernel.integer.element_bytes[job.narrow_x()]),
+        integers(job.activations) {
+    // Words are read as whole lines.
+    scales = reinterpret_cast<float*>(integers + Aligned(stride * job.tokens) + 2 * kLine);
+    sums = reinterpret_cast<int32_t*>(scales + static_cast<size_t>(units) * job.tokens);
+  }
+};
+
+void Convert(ThreadPool& pool, const LinearJob& job, const IntegerX& x, const Tensor& from) {
+  const auto convert = job.kernel.integer.convert[job.narrow_x()];
+  ForEachOf(pool, job, job.tokens, 4, [&](int begin, int end) {
+    for (int t = begin; t < end; ++t) {
+      convert(from.row<float>(t), job.in(), job.w.format().unit_columns(),
+              x.integers + t * x.stride, x.scales + t * x.units, x.sums + t * x.units);
+    }
+  });
+}
+
+// What a thread computes on.
+struct Space {
+  uint8_t* panels;
+  float* scales;          // [units][columns of a block]
+  int32_t* zeros;         // alike
+  float* scales_of_rows;  // [row_block][units], and a line
+  int32_t* zeros_of_rows;
+  float* sums;  // [tokens of a tile][columns of a block]
+
+  static size_t Bytes(int in) {
+    const size_t units = CeilDiv(in, kMinUnit);
+    return PanelBytes(in) + 2 * BlockBytes(units) + 2 * RowsBytes(units) +
+           kMaxIntegerTokens * kMaxColumns * sizeof(float);
+  }
+  Space(uint8_t* base, int in) : panels(base) {
+    const size_t units = CeilDiv(in, kMinUnit);
+    scales = reinterpret_cast<float*>(base += PanelBytes(in));
+    zeros = reinterpret_cast<int32_t*>(base += BlockBytes(units));
+    scales_of_rows = reinterpret_cast<float*>(base += BlockBytes(units));
+    zeros_of_rows = reinterpret_cast<int32_t*>(base += RowsBytes(units));
+    sums = reinterpret_cast<float*>(base += RowsBytes(units));
+  }
+
+ private:
+  static size_t PanelBytes(int in) { return Aligned(kPanelBytesOfElement * kMaxColumns * in); }
+  static size_t BlockBytes(size_t units) { return units * kMaxColumns * sizeof(float); }
+  static size_t RowsBytes(size_t units) {
+    return Aligned((kSumLanes * units + kSumLanes) * sizeof(float));
+  }
+};
+
+// One thread's part of a call.
+class Multiplier {
+ public:
+  Multiplier(const LinearJob& job, const IntegerX& x, const Space& space)
+      : job_(job), kernel_(job.kernel.integer), x_(x), space_(space) {
+    args_.x_stride = x.stride;
+    args_.units = x.units;
+    args_.row_stride = job.RowBytes(job.in());
+    args_.k = job.in();
+    args_.unit = job.w.format().unit_columns();
+    args_.next = &next_;
+  }
+
+  // The columns of a range for the first token; `after` are rows to fetch behind them.
+  void MultiplyRows(const RowRange& range, const RowRange& after);
+  // A block of columns for tokens [begin, end).
+  void MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end);
+
+ private:
+  void TakeScales(const RowRange& range, int row, int column, int stride);
+  void FillZeros(const RowRange& range, int stride);
+  void FetchAhead(const RowRange& range, int row, const RowRange& after);
+  void SetToken(int token);
+
+  const LinearJob& job_;
+  const IntegerKernel& kernel_;
+  const IntegerX& x_;
+  const Space& space_;
+  IntegerArgs args_;
+  LineFetcher next_;
+};
+
+void Multiplier::SetToken(int token) {
+  args_.x = x_.integers + token * x_.stride;
+  args_.x_scales = x_.scales + token * x_.units;
+  args_.x_sums = x_.sums + token * x_.units;
+}
+
+// Those of row_block rows to columns from `column` on.
+void Multiplier::TakeScales(const RowRange& range, int row, int column, int stride) {
+  const WeightMatrix& w = job_.w.parts[range.part].weight;
+  const int rows = std::min(kernel_.row_block, range.end - row);
+  const bool has_zeros = !w.zeros.empty();
+  job_.kernel.widen(w, {row, rows, 0, job_.in()}, space_.scales_of_rows,
+                    has_zeros ? space_.zeros_of_rows : nullptr);
+  const size_t units = x_.units;
+  const auto transpose = [&](const void* from, void* to) {
+    kernel_.transpose(static_cast<const uint32_t*>(from), units, x_.units,
+                      static_cast<uint32_t*>(to) + column, stride);
+  };
+  transpose(space_.scales_of_rows, space_.scales);
+  if (has_zeros) transpose(space_.zeros_of_rows, space_.zeros);
+}
+
+// Of a matrix without zeros of its own.
+void Multiplier::FillZeros(const RowRange& range, int stride) {
+  const WeightMatrix& w = job_.w.parts[range.part].weight;
+  args_.scales = space_.scales;
+  args_.zeros = space_.zeros;
+  args_.scale_stride = stride;
+  if (!w.zeros.empty()) return;
+  std::fill_n(space_.zeros, static_cast<size_t>(x_.units) * stride, w.format.middle_code());
+}
+
+void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& after) {
+  const size_t row_bytes = args_.row_stride, piece = kernel_.row_block * row_bytes;
+  const size_t ahead = (row - range.begin) * row_bytes + std::max(piece, kBytesAhead);
+  const size_t left = (range.end - range.begin) * row_bytes;
+  next_ = {};
+  if (ahead < left) {
+    next_.at = job_.W(range.part, range.begin, 0).values + ahead;
+  } else if (ahead - left < (after.end - after.begin) * row_bytes) {
+    next_.at = job_.W(after.part, after.begin, 0).values + (ahead - left);
+  } else {
+    return;
+  }
+  next_.lines = static_cast<int64_t>(CeilDiv(piece, kLine));
+  args_.next_lines = static_cast<int>(CeilDiv<int64_t>(next_.lines, x_.units));
+}
+
+void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
+  SetToken(0);
+  FillZeros(range, kernel_.row_block);
+  RowRange columns = range;
+  for (; columns.begin < range.end; columns.begin = columns.end) {
+    columns.end = std::min(columns.begin + kMaxColumns, range.end);
+    for (int row = columns.begin; row < columns.end; row += kernel_.row_block) {
+      TakeScales(columns, row, 0, kernel_.row_block);
+      FetchAhead(range, row, after);
+      args_.weights = job_.W(range.part, row, 0).values;
+      args_.rows = std::min(kernel_.row_block, columns.end - row);
+      args_.sums = space_.sums + (row - columns.begin);
+      kernel_.rows[job_.narrow_x()](args_);
+    }
+    FinishRows(job_, columns, 0, 1, space_.sums, kMaxColumns);
+    columns.column += columns.end - columns.begin;
+  }
+}
+
+void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end) {
+  const int rows = range.end - range.begin, panels = CeilDiv(rows, kernel_.columns);
+  const int columns = panels * kernel_.columns, tiles = CeilDiv(end - begin, kernel_.max_tokens);
+  const size_t row_bytes = args_.row_stride;
+  const size_t panel_bytes =
+      static_cast<size_t>(job_.in()) * kernel_.panel_bits / 8 * kernel_.columns;
+  const int row_blocks = kernel_.columns / kernel_.row_block;
+  next_ = {};
+  if (after.end > after.begin) {
+    next_.at = job_.W(after.part, after.begin, 0).values;
+    next_.lines = static_cast<int64_t>(CeilDiv((after.end - after.begin) * row_bytes, kLine));
+  }
+  const int64_t steps = row_blocks * static_cast<int64_t>(CeilDiv(row_bytes, kLine)) +
+                        static_cast<int64_t>(tiles) * x_.units;
+  args_.next_lines = static_cast<int>(CeilDiv(next_.lines, steps * panels));
+  FillZeros(range, columns);
+  for (int p = 0; p < panels; ++p) {
+    const int row = range.begin + p * kernel_.columns;
+    for (int i = 0; i < kernel_.columns && row + i < range.end; i += kernel_.row_block) {
+      TakeScales(range, row + i, row + i - range.begin, columns);
+    }
+    kernel_.pack(job_.W(range.part, row, 0).values, row_bytes,
+                 std::min(kernel_.columns, range.end - row), job_.in(),
+                 space_.panels + p * panel_bytes, &next_, args_.next_lines);
+  }
+  args_.sum_stride = columns;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int token = begin + static_cast<int>(int64_t{end - begin} * tile / tiles);
+    const int count = begin + static_cast<int>(int64_t{end - begin} * (tile + 1) / tiles) - token;
+    SetToken(token);
+    for (int p = 0; p < panels; ++p) {
+      args_.weights = space_.panels + p * panel_bytes;
+      args_.scales = space_.scales + p * kernel_.columns;
+      args_.zeros = space_.zeros + p * kernel_.columns;
+      args_.sums = space_.sums + p * kernel_.columns;
+      kernel_.tiles[job_.narrow_x()][count](args_);
+    }
+    FinishRows(job_, range, token, count, space_.sums, columns);
+  }
+}
+
+// Rows of W of an item.
+int RowsOfItem(const LinearJob& job, int threads) {
+  const IntegerKernel& kernel = job.kernel.integer;
+  const auto fits = [&](int rows) { return CountItems(job, rows) >= kItemsPerThread * threads; };
+  if (job.tokens == 1) {
+    int rows = static_cast<int>(kStreamBytes / job.RowBytes(job.in())) / kMaxColumns * kMaxColumns;
+    rows = std::max(rows, kMaxColumns);
+    while (rows > kSumLanes && !fits(rows)) rows = CeilDiv(rows / 2, kSumLanes) * kSumLanes;
+    return rows;
+  }
+  const size_t bytes = static_cast<size_t>(job.in()) * kernel.panel_bits / 8 * kMaxColumns;
+  return bytes <= kPanelsBytes && fits(kMaxColumns) ? kMaxColumns : kernel.columns;
+}
+
+}  // namespace
+
+size_t IntegerScratchBytes(int in) {
+  return Space::Bytes(in);
+}
+
+void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from, uint8_t* workspace,
+                  size_t workspace_bytes) {
+  const IntegerX x(job);
+  Convert(pool, job, x, from);
+  const int rows = RowsOfItem(job, pool.size()), ranges = CountItems(job, rows);
+  // Tokens are divided where columns would not occupy all threads.
+  const int wanted = CeilDiv(kItemsPerThread * pool.size(), ranges);
+  const int blocks = std::clamp(job.tokens / (4 * kMaxIntegerTokens), 1, wanted);
+  const int items = ranges * blocks;
+  WorkShares& shares = pool.Divide(items);
+  pool.Run([&](int thread) {
+    const Space space(workspace + thread * workspace_bytes, job.in());
+    Multiplier multiplier(job, x, space);
+    const auto multiply = [&](const RowRange& range, const RowRange& after, int block) {
+      if (job.tokens == 1) return multiplier.MultiplyRows(range, after);
+      multiplier.MultiplyBlock(range, after, job.tokens * block / blocks,
+                               job.tokens * (block + 1) / blocks);
+    };
+    const auto range_of = [&](int item) {
+      return item < items ? FindRows(job, item % ranges, rows) : RowRange{};
+    };
+    ForEachTaken(shares, thread, items, [&](int item, int next) {
+      const RowRange range = range_of(item), after = range_of(next);
+      multiply(range, job.paired() ? UpRows(range) : after, item / ranges);
+      if (job.paired()) multiply(UpRows(range), after, item / ranges);
+    });
+  });
+}
+
+}  // namespace kuiper::cpu

@@ -1,0 +1,77 @@
+// The micro-kernels of codes of integers times activations as integers, which linear_integer.cpp
+// calls: a set for each instruction set, as in linear_kernel.h. linear_integer-inl.h implements
+// them over Highway, linear_avx512vnni.cpp in products of bytes.
+//
+// Numeric contract, identical for every set and call: K is cut into units of
+// WeightFormat::unit_columns(). In each a row of x becomes integers times a scale: wide ones of
+// nearly 16 bits (WideScaleOf in common/int8_row.h), or narrow ones of 8 (CodeScaleOf). D is the
+// sum of their products with code - zero, which 32 bits hold exactly, in any order. From zero on y
+// takes the units left to right as y = fma(float(D) * scale of x, scale of W, y), where D and the
+// product are rounded to FP32. Without FMA hardware (SSE4, scalar) the second product is, too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kuiper::cpu {
+
+// Fetches a stretch of memory into L2, a few lines at a time.
+struct LineFetcher {
+  const uint8_t* at = nullptr;
+  int64_t lines = 0;
+
+  void Fetch(int64_t n) {
+    if (n > lines) n = lines;
+    lines -= n;
+    for (; n > 0; --n, at += 64) __builtin_prefetch(at, 0, 2);
+  }
+};
+
+// Tokens by columns of a panel, or one token by row_block rows of W where they lie.
+struct IntegerArgs {
+  const uint8_t* x = nullptr;       // integers of the first token, as `convert` leaves them
+  size_t x_stride = 0;              // bytes from token to token
+  const float* x_scales = nullptr;  // [tokens][units], also the sums of each unit's integers
+  const int32_t* x_sums = nullptr;
+  int units = 0;
+  const uint8_t* weights = nullptr;  // a panel; else rows, row_stride bytes from one to the next
+  size_t row_stride = 0;
+  int rows = 0;                    // of them that are there: 1 to row_block
+  const float* scales = nullptr;   // [units], scale_stride from one to the next: those of the
+  const int32_t* zeros = nullptr;  // columns, or of row_block rows
+  int scale_stride = 0;
+  int k = 0;
+  int unit = 0;                 // columns of a unit; the last one may have fewer
+  float* sums = nullptr;        // [tokens][columns]
+  size_t sum_stride = 0;        // floats from token to token
+  LineFetcher* next = nullptr;  // next_lines with each unit
+  int next_lines = 0;
+};
+using IntegerFn = void (*)(const IntegerArgs& args);
+
+constexpr int kMaxIntegerTokens = 6;  // of a tile
+
+// Of one weight format; [0] with wide integers of x, [1] with narrow ones.
+struct IntegerKernel {
+  int columns = 0;    // of a panel; 0: x stays in floats
+  int row_block = 0;  // rows that are multiplied where they lie; columns are a multiple
+  int max_tokens = 0;
+  int panel_bits = 0;         // of a code in a panel
+  int element_bytes[2] = {};  // of an integer of x
+
+  // x [k] -> its integers, and of each unit the scale and the sum of them.
+  void (*convert[2])(const float* x, int k, int unit, uint8_t* integers, float* scales,
+                     int32_t* sums) = {};
+  // `count` <= columns rows of k codes -> a panel. next_lines are fetched with each row_block rows
+  // by 64 bytes.
+  void (*pack)(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel,
+               LineFetcher* next, int next_lines) = nullptr;
+  // row_block rows of `units` words, and readable up to a line behind them, -> [units][row_block],
+  // to_stride words from unit to unit; the space of a line of units is written.
+  void (*transpose)(const uint32_t* from, size_t from_stride, int units, uint32_t* to,
+                    size_t to_stride) = nullptr;
+  IntegerFn rows[2] = {};
+  IntegerFn tiles[2][kMaxIntegerTokens + 1] = {};  // [m]: m tokens
+};
+
+}  // namespace kuiper::cpu
