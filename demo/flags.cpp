@@ -257,6 +257,9 @@ std::vector<Row> ExecutionRows(Options& o) {
       Of("dtype", WeightTypeChoices(&e.dtype), "convert the weights; auto = as stored"),
       Of("lm-head-dtype", HeadTypeChoices(&e.int8_head),
          "quantise the last matrix while it is loaded; auto = as stored"),
+      Of("activation-dtype", ActivationTypeChoices(&e.int8_activations),
+         "CPU, weights of INT4 and INT8: round what they are multiplied with to 8 bits, which is "
+         "faster; auto = 16 bits"),
       Of("weights", WeightStorageChoices(&e.weight_storage),
          "CPU: weights in the mapped file, or copied to memory that is read faster; "
          "auto = copied if there is room and it pays"),

@@ -194,7 +194,7 @@ Status BenchKernels(const BenchOptions& options, Report* report) {
                     .page_sizes = options.load.page_sizes,
                     .workload = options.workload};
   if (options.Is("layout")) {
-    return BenchLayout(std::move(model), bench, {c.dtype, c.int8_head}, report);
+    return BenchLayout(std::move(model), bench, {c.dtype, c.int8_head, c.int8_activations}, report);
   }
   bench.ops.determinism = Determinism::kStrict;  // no matrix products
   return BenchAttention(model.config.decoder, bench, report);

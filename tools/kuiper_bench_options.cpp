@@ -142,6 +142,7 @@ std::vector<FlagRow> EngineRows(BenchOptions& o) {
       {MakeFlag("invent", &o.invent, "random weights in these shapes", {}, "CONFIG.json"), all},
       {TypeFlag(&e.dtype, "type of the weights (default: as stored or configured)"), model},
       {HeadTypeFlag(&e.int8_head), heads},
+      {ActivationTypeFlag(&e.int8_activations), heads},
       {WeightsFlag(&e.weight_storage), model},
       {KvFormatFlag(&e.kv_format), heads},
       {DeviceFlag(&e.device), model},

@@ -176,6 +176,7 @@ std::vector<Flag> Flags(Options& o) {
       DeviceFlag(&o.config.device),
       TypeFlag(&o.config.dtype, "convert the weights (default: auto, as stored)"),
       HeadTypeFlag(&o.config.int8_head),
+      ActivationTypeFlag(&o.config.int8_activations),
       MakeFlag("paged-attention", &o.config.paged, "paged KV cache instead of a contiguous one"),
       MakeFlag("page-size", &o.config.page_size, "tokens per page", {1, 256}),
       MakeFlag("chunk", &o.chunk, "tokens per step (default: up to 512)", {1, 1 << 20})};

@@ -70,6 +70,11 @@ Flag HeadTypeFlag(bool* int8_head) {
                   "quantise the last matrix while it is loaded (default: auto, as stored)");
 }
 
+Flag ActivationTypeFlag(bool* int8_activations) {
+  return MakeFlag("activation-dtype", ActivationTypeChoices(int8_activations),
+                  "CPU, weights of INT4 and INT8: x in integers of 8 bits (default: auto, of 16)");
+}
+
 Flag WeightsFlag(WeightStorage* storage) {
   return MakeFlag("weights", WeightStorageChoices(storage),
                   "CPU: weights of a file in the mapped file, or copied from it (default: auto, "

@@ -32,6 +32,8 @@ int RunTool(int argc, char** argv, const Usage& usage,
 Flag DeviceFlag(Device* device);
 // --lm-head-dtype auto | int8.
 Flag HeadTypeFlag(bool* int8_head);
+// --activation-dtype auto | int8.
+Flag ActivationTypeFlag(bool* int8_activations);
 // --weights auto | mapped | copied.
 Flag WeightsFlag(WeightStorage* storage);
 // --kv-cache-dtype auto or the name of a format; absent for auto.

@@ -22,6 +22,10 @@ NamedValues HeadTypeChoices(bool* int8_head) {
   return OneOf(int8_head, {{"auto", false}, {"int8", true}});
 }
 
+NamedValues ActivationTypeChoices(bool* int8_activations) {
+  return OneOf(int8_activations, {{"auto", false}, {"int8", true}});
+}
+
 NamedValues WeightStorageChoices(WeightStorage* storage) {
   return OneOf(storage, {{"auto", WeightStorage::kAuto},
                          {"mapped", WeightStorage::kMapped},

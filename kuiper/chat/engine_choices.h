@@ -13,6 +13,7 @@ namespace kuiper {
 NamedValues WeightTypeChoices(std::optional<DType>* type);
 NamedValues KvFormatChoices(std::optional<KvFormat>* format);
 NamedValues HeadTypeChoices(bool* int8_head);
+NamedValues ActivationTypeChoices(bool* int8_activations);
 NamedValues WeightStorageChoices(WeightStorage* storage);
 
 }  // namespace kuiper

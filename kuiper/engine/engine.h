@@ -47,8 +47,9 @@ struct EngineConfig {
   std::string tokenizer_path;  // "" = from the model directory or container
   Device device;
   OpsOptions ops;
-  std::optional<DType> dtype;  // weights are converted; absent = as stored
-  bool int8_head = false;      // quantise the head while it is loaded
+  std::optional<DType> dtype;     // weights are converted; absent = as stored
+  bool int8_head = false;         // quantise the head while it is loaded
+  bool int8_activations = false;  // as WeightOptions::int8_activations
   WeightStorage weight_storage = WeightStorage::kAuto;
   // kAuto copies no weights for work that ends before the copy has paid; absent = nobody knows.
   std::optional<ExpectedWork> expected_work;

@@ -55,7 +55,9 @@ ModelRunner::Config RunnerConfig(const EngineConfig& config, const ModelConfig& 
 }
 
 WeightOptions WeightsOf(const EngineConfig& config) {
-  return {.dtype = config.dtype, .int8_head = config.int8_head};
+  return {.dtype = config.dtype,
+          .int8_head = config.int8_head,
+          .int8_activations = config.int8_activations};
 }
 
 namespace {

@@ -17,6 +17,7 @@ namespace {
 constexpr int kDefaultContext = 8192;
 
 Status CheckConfig(const EngineConfig& config) {
+  KU_RETURN_IF_ERROR(CheckWeightOptions(WeightsOf(config), config.device));
   auto bad = [](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
   const int page = config.page_size;
   if (page < 1 || page > 256 || !std::has_single_bit(static_cast<unsigned>(page))) {

@@ -129,7 +129,9 @@ class WeightLoader {
 
   void Take(const Weight& weight, const WeightMatrix& matrix, int64_t bytes) {
     *weight.matrix = matrix;
-    weight.matrix->format.factor_type = matrix_type_;
+    WeightFormat& format = weight.matrix->format;
+    const bool rounds_x = options_.int8_activations && format.has_integers();
+    format.factor_type = rounds_x ? DType::kI8 : matrix_type_;
     bytes_ += bytes;
     bytes_read_by_a_step_ += bytes;
   }
@@ -157,6 +159,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
                                                     " is longer than the model's limit " +
                                                     std::to_string(limit));
   }
+  KU_RETURN_IF_ERROR(CheckWeightOptions(options.weights, ops.device().id()));
   KU_ASSIGN_OR_RETURN(const WeightPlan plan, opened.PlanWeights(options.weights));
   config.dtype = plan.matrix_type;
   const int context = options.max_context > 0 ? options.max_context : limit;

@@ -54,6 +54,15 @@ StatusOr<WeightFormat> PlanInt8Head(const Weight& head) {
 
 }  // namespace
 
+Status CheckWeightOptions(const WeightOptions& options, Device device) {
+  if (!options.int8_activations || device.type == DeviceType::kCPU) return OkStatus();
+  return Status(
+      StatusCode::kInvalidArgument,
+      Param("activation_dtype") + " int8 is for the CPU, and the model goes to " +
+          DeviceName(device),
+      "leave " + Param("activation_dtype") + " at auto, or use " + Param("device") + " cpu");
+}
+
 StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) const {
   DecoderWeights unused;
   VisionWeights unused_vision;
@@ -64,6 +73,7 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) cons
   KU_ASSIGN_OR_RETURN(const Tensor stored_norm, source->Get(*norm));
   WeightPlan plan{.matrix_type = options.dtype.value_or(stored_embedding.dtype), .bytes = 0};
   std::map<const Linear*, std::pair<const Weight*, WeightFormat>> first_parts;
+  bool has_integers = false;
   for (const Weight& w : weights) {
     const DType type = w.is_matrix() ? plan.matrix_type : stored_norm.dtype;
     WeightFormat format = WeightFormat::Dense(type);
@@ -74,6 +84,7 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) cons
         format = packed->format;
         bytes = packed->bytes();
         plan.quantized = plan.quantized || !w.is_head();
+        has_integers = has_integers || format.has_integers();
       }
       const auto [first, is_first] = first_parts.try_emplace(w.linear, &w, format);
       KU_RETURN_IF_ERROR(
@@ -82,8 +93,16 @@ StatusOr<WeightPlan> OpenedModel::PlanWeights(const WeightOptions& options) cons
     if (options.int8_head && w.is_head() && !format.is_quantized()) {
       KU_ASSIGN_OR_RETURN(const WeightFormat head, PlanInt8Head(w));
       bytes = (w.tensor != nullptr ? bytes : 0) + head.Bytes(w.shape[0], w.shape[1]);
+      has_integers = true;
     }
     plan.bytes += static_cast<size_t>(bytes);
+  }
+  if (options.int8_activations && !has_integers) {
+    return Status(StatusCode::kInvalidArgument,
+                  Param("activation_dtype") + " int8 is for weights of INT4 or INT8, and " +
+                      files().path + " has none",
+                  "leave " + Param("activation_dtype") +
+                      " at auto, or quantise the last matrix: " + Param("lm_head_dtype") + " int8");
   }
   return plan;
 }

@@ -21,7 +21,13 @@ class WeightSource;
 struct WeightOptions {
   std::optional<DType> dtype;  // convert the dense matrices to this float type
   bool int8_head = false;      // quantise the head to codes of 8 bits, unless it is packed already
+  // Layers with codes of integers round activations to integers of 8 bits. CPU only; an error if
+  // there is no such layer.
+  bool int8_activations = false;
 };
+
+// Whether the backend of this device can do that.
+Status CheckWeightOptions(const WeightOptions& options, Device device);
 
 // What weights take in memory.
 struct WeightPlan {

@@ -187,6 +187,7 @@ class Batch(CliTest):
         self.answers(request)
         self.answers(request, "--lm-head-dtype", "auto")
         self.batch(request, "--lm-head-dtype", "int8", run=refused)
+        self.batch(request, "--lm-head-dtype", "int8", "--activation-dtype", "int8", run=refused)
 
     def test_bodies_have_what_messages_files_have(self):
         request = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": False}
