@@ -134,11 +134,17 @@ void TransposeRows(const uint32_t* from, size_t from_stride, int units, uint32_t
   }
 }
 
-// y += the unit's sums, which are corrected for the zeros, times both scales.
-HWY_INLINE __m512 AddUnit(__m512i sums, __m512i zeros, int32_t x_sum, float x_scale, __m512 scales,
-                          __m512 y) {
-  const __m512i d = _mm512_sub_epi32(sums, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(x_sum)));
-  return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(d), _mm512_set1_ps(x_scale)), scales, y);
+// What a unit's sums start with, for the zeros of 16 columns.
+HWY_INLINE __m512i StartOf(const IntegerArgs& a, size_t of_x, size_t of_zeros) {
+  const int32_t sum = a.x_sums[of_x];
+  if (a.zeros == nullptr) return _mm512_set1_epi32(-a.middle_code * sum);
+  return _mm512_mullo_epi32(_mm512_loadu_si512(a.zeros + of_zeros), _mm512_set1_epi32(-sum));
+}
+
+// y += the unit's sums times both scales.
+HWY_INLINE __m512 AddUnit(__m512i sums, float x_scale, __m512 scales, __m512 y) {
+  return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_set1_ps(x_scale)), scales,
+                         y);
 }
 
 // Adds the products of the codes of a unit with one digit of MR rows of x.
@@ -170,25 +176,26 @@ void Tile(const IntegerArgs& a) {
   for (int begin = 0, u = 0; begin < a.k; begin += a.unit, ++u) {
     a.next->Fetch(a.next_lines);
     const int columns = std::min(a.unit, a.k - begin);
+    const size_t at = u * static_cast<size_t>(a.scale_stride);
+    const auto start = [&](int m, int n) {
+      return StartOf(a, m * static_cast<size_t>(a.units) + u, at + n * kRows);
+    };
     __m512i acc[MR][kVectors];
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-      acc[m][n] = _mm512_setzero_si512();
+      acc[m][n] = kDigits == 2 ? _mm512_setzero_si512() : start(m, n);
     }
     AddDigit<Codes, MR>(a.x + begin, a.x_stride, panel, columns, acc);
     if constexpr (kDigits == 2) {
       KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-        acc[m][n] = _mm512_slli_epi32(acc[m][n], 8);
+        acc[m][n] = _mm512_add_epi32(_mm512_slli_epi32(acc[m][n], 8), start(m, n));
       }
       AddDigit<Codes, MR>(a.x + a.k + begin, a.x_stride, panel, columns, acc);
     }
     panel += columns * kColumns * Codes::kBits / 8;
-    const size_t at = u * static_cast<size_t>(a.scale_stride);
     KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-      const __m512i zeros = _mm512_loadu_si512(a.zeros + at + n * kRows);
       const __m512 scales = _mm512_loadu_ps(a.scales + at + n * kRows);
       KU_UNROLL for (int m = 0; m < MR; ++m) {
-        y[m][n] = AddUnit(acc[m][n], zeros, a.x_sums[m * a.units + u], a.x_scales[m * a.units + u],
-                          scales, y[m][n]);
+        y[m][n] = AddUnit(acc[m][n], a.x_scales[m * a.units + u], scales, y[m][n]);
       }
     }
   }
@@ -273,11 +280,10 @@ void Rows(const IntegerArgs& a) {
     __m512i quarters[4];
     AddQuarters(acc, quarters);
     for (int q = 0; q < 4 && u < a.units; q += quarters_of_unit, ++u) {
-      __m512i sums = quarters[q];
-      for (int i = 1; i < quarters_of_unit; ++i) sums = _mm512_add_epi32(sums, quarters[q + i]);
       const size_t at = u * static_cast<size_t>(a.scale_stride);
-      y = AddUnit(sums, _mm512_loadu_si512(a.zeros + at), a.x_sums[u], a.x_scales[u],
-                  _mm512_loadu_ps(a.scales + at), y);
+      __m512i sums = _mm512_add_epi32(StartOf(a, u, at), quarters[q]);
+      for (int i = 1; i < quarters_of_unit; ++i) sums = _mm512_add_epi32(sums, quarters[q + i]);
+      y = AddUnit(sums, a.x_scales[u], _mm512_loadu_ps(a.scales + at), y);
     }
   }
   _mm512_storeu_ps(a.sums, y);

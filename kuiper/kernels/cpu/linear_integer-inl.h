@@ -103,15 +103,19 @@ inline void TransposeBlock(const uint32_t* from, size_t from_stride, int units, 
   }
 }
 
-// y += the unit's sums, which are corrected for the zeros, times both scales.
+// y += the unit's sums, less what the zeros take from them, times both scales.
 template <class D>
 HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums, const IntegerArgs& a,
                               int token, int unit, int column, hn::Vec<D> y) {
   const hn::RebindToSigned<D> di;
   const size_t at = unit * static_cast<size_t>(a.scale_stride) + column;
   const size_t of_x = token * static_cast<size_t>(a.units) + unit;
-  const auto zeros = hn::Mul(hn::LoadU(di, a.zeros + at), hn::Set(di, a.x_sums[of_x]));
-  const auto scaled = hn::Mul(hn::ConvertTo(d, hn::Sub(sums, zeros)), hn::Set(d, a.x_scales[of_x]));
+  const int32_t x_sum = a.x_sums[of_x];
+  const auto of_zeros = a.zeros == nullptr
+                            ? hn::Set(di, a.middle_code * x_sum)
+                            : hn::Mul(hn::LoadU(di, a.zeros + at), hn::Set(di, x_sum));
+  const auto scaled =
+      hn::Mul(hn::ConvertTo(d, hn::Sub(sums, of_zeros)), hn::Set(d, a.x_scales[of_x]));
   return hn::MulAdd(scaled, hn::LoadU(d, a.scales + at), y);
 }
 

@@ -101,7 +101,7 @@ class Multiplier {
 
  private:
   void TakeScales(const RowRange& range, int row, int column, int stride);
-  void FillZeros(const RowRange& range, int stride);
+  void SetPart(int part, int stride);
   void FetchAhead(const RowRange& range, int row, const RowRange& after);
   void SetToken(int token);
 
@@ -135,14 +135,12 @@ void Multiplier::TakeScales(const RowRange& range, int row, int column, int stri
   if (has_zeros) transpose(space_.zeros_of_rows, space_.zeros);
 }
 
-// Of a matrix without zeros of its own.
-void Multiplier::FillZeros(const RowRange& range, int stride) {
-  const WeightMatrix& w = job_.w.parts[range.part].weight;
+void Multiplier::SetPart(int part, int stride) {
+  const WeightMatrix& w = job_.w.parts[part].weight;
   args_.scales = space_.scales;
-  args_.zeros = space_.zeros;
+  args_.zeros = w.zeros.empty() ? nullptr : space_.zeros;
+  args_.middle_code = w.format.middle_code();
   args_.scale_stride = stride;
-  if (!w.zeros.empty()) return;
-  std::fill_n(space_.zeros, static_cast<size_t>(x_.units) * stride, w.format.middle_code());
 }
 
 void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& after) {
@@ -163,7 +161,7 @@ void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& afte
 
 void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
   SetToken(0);
-  FillZeros(range, kernel_.row_block);
+  SetPart(range.part, kernel_.row_block);
   RowRange columns = range;
   for (; columns.begin < range.end; columns.begin = columns.end) {
     columns.end = std::min(columns.begin + kMaxColumns, range.end);
@@ -195,7 +193,7 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
   const int64_t steps = row_blocks * static_cast<int64_t>(CeilDiv(row_bytes, kLine)) +
                         static_cast<int64_t>(tiles) * x_.units;
   args_.next_lines = static_cast<int>(CeilDiv(next_.lines, steps * panels));
-  FillZeros(range, columns);
+  SetPart(range.part, columns);
   for (int p = 0; p < panels; ++p) {
     const int row = range.begin + p * kernel_.columns;
     for (int i = 0; i < kernel_.columns && row + i < range.end; i += kernel_.row_block) {
@@ -213,7 +211,7 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
     for (int p = 0; p < panels; ++p) {
       args_.weights = space_.panels + p * panel_bytes;
       args_.scales = space_.scales + p * kernel_.columns;
-      args_.zeros = space_.zeros + p * kernel_.columns;
+      if (args_.zeros != nullptr) args_.zeros = space_.zeros + p * kernel_.columns;
       args_.sums = space_.sums + p * kernel_.columns;
       kernel_.tiles[job_.narrow_x()][count](args_);
     }

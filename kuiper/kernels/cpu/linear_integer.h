@@ -38,7 +38,8 @@ struct IntegerArgs {
   size_t row_stride = 0;
   int rows = 0;                    // of them that are there: 1 to row_block
   const float* scales = nullptr;   // [units], scale_stride from one to the next: those of the
-  const int32_t* zeros = nullptr;  // columns, or of row_block rows
+  const int32_t* zeros = nullptr;  // columns, or of row_block rows; null: all are middle_code
+  int middle_code = 0;
   int scale_stride = 0;
   int k = 0;
   int unit = 0;                 // columns of a unit; the last one may have fewer
