@@ -55,9 +55,19 @@ class Quantize(CliTest):
             self.assertEqual(r.out, answer + "\n")
             for more in layouts:
                 self.assertEqual(self.ok(awq, "-p", question, "--device", "cpu", "-q", *more).out, r.out)
-            for kv in ("auto", "int8", "fp8"):
-                checked = self.ok(awq, "-p", question, "--device", "cpu", "--verify-paged", "--kv-cache-dtype", kv)
+            for kv, activations in (("auto", "auto"), ("int8", "auto"), ("fp8", "auto"), ("auto", "int8")):
+                checked = self.ok(awq, "-p", question, "--device", "cpu", "--verify-paged", "--kv-cache-dtype", kv,
+                                  "--activation-dtype", activations)
                 self.assertIn("identical: ", checked.out + checked.err)
+            self.assertEqual(self.ok(awq, "-p", question, "--device", "cpu", "-q", "--activation-dtype", "int8").out, r.out)
+
+    def test_activations_of_8_bits_need_codes_and_the_cpu(self):
+        awq = os.path.join(os.path.dirname(self.qwen3), "tiny-qwen3-awq")
+        flag = ("-p", "x", "-n", "1", "--activation-dtype", "int8")
+        self.fails(2, self.qwen3, *flag, "--device", "cpu", message="is for weights of INT4 or INT8")
+        self.ok(self.qwen3, *flag, "--device", "cpu", "--lm-head-dtype", "int8")
+        if "simt" in self.ok("--version").out:
+            self.fails(2, awq, *flag, "--device", "simt", message="is for the CPU")
 
     def test_what_reads_pictures_is_copied(self):
         sees = os.path.join(os.path.dirname(self.qwen3), "tiny-qwen3-vl")

@@ -121,17 +121,46 @@ void Pack(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel, 
   }
 }
 
-void TransposeRows(const uint32_t* from, size_t from_stride, int units, uint32_t* to,
-                   size_t to_stride) {
+// `n` <= 16 numbers as words, with zeros behind them.
+template <DType kType>
+HWY_INLINE __m512i LoadNumbers(const uint8_t* p, int n) {
+  const auto there = static_cast<__mmask16>((1u << n) - 1);
+  if constexpr (kType == DType::kU8) {
+    return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(there, p));
+  } else if constexpr (kType == DType::kF16) {
+    return _mm512_castps_si512(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(there, p)));
+  } else if constexpr (kType == DType::kBF16) {
+    return _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, p)), 16);
+  } else {
+    return _mm512_maskz_loadu_epi32(there, p);
+  }
+}
+
+template <DType kType>
+void TransposeNumbers(const uint8_t* from, size_t stride, int count, int units, uint32_t* to,
+                      size_t to_stride) {
+  constexpr int kBytes = static_cast<int>(DTypeBytes(kType));
   for (int u = 0; u < units; u += kRows) {
+    const int here = std::min(kRows, units - u);
     __m512i r[kRows];
-    KU_UNROLL for (int i = 0; i < kRows; ++i) {
-      r[i] = _mm512_loadu_si512(from + i * from_stride + u);
+    for (int i = 0; i < kRows; ++i) {
+      const uint8_t* p = from + std::min(i, count - 1) * stride + u * kBytes;
+      // A line lasts for rows of codes: too slow a stream for the CPU to fetch ahead of.
+      __builtin_prefetch(p + kRows * stride);
+      r[i] = LoadNumbers<kType>(p, here);
     }
     TransposeWords(r);
-    const int there = std::min(kRows, units - u);
-    for (int i = 0; i < there; ++i) _mm512_storeu_si512(to + (u + i) * to_stride, r[i]);
+    for (int i = 0; i < here; ++i) _mm512_storeu_si512(to + (u + i) * to_stride, r[i]);
   }
+}
+
+void TransposeRows(const uint8_t* from, size_t stride, DType type, int count, int units,
+                   uint32_t* to, size_t to_stride) {
+  const auto transpose = type == DType::kU8     ? &TransposeNumbers<DType::kU8>
+                         : type == DType::kF16  ? &TransposeNumbers<DType::kF16>
+                         : type == DType::kBF16 ? &TransposeNumbers<DType::kBF16>
+                                                : &TransposeNumbers<DType::kF32>;
+  transpose(from, stride, count, units, to, to_stride);
 }
 
 // What a unit's sums start with, for the zeros of 16 columns.
@@ -308,6 +337,7 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.convert[1] = &Convert<Codes, 1>;
   kernel.pack = &Pack<Codes>;
   kernel.transpose = &TransposeRows;
+  kernel.takes_all_types = true;
   kernel.rows[0] = &Rows<Codes, 2>;
   kernel.rows[1] = &Rows<Codes, 1>;
   SetTiles<Codes, 2, kMaxIntegerTokens>(kernel.tiles[0]);

@@ -4,7 +4,7 @@
 // which all sets have, run at the rate of FP32 ones.
 
 constexpr int kLanes32 = Fp32Model::kVectorLanes;
-constexpr int kPanelVectors = 2;
+constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
 constexpr int kPanelColumns = kPanelVectors * kLanes32;
 constexpr int kBlockRows = 4;  // that are multiplied where they lie
 // Of a tile. NEON has the sums of two products in two vectors.
@@ -96,10 +96,11 @@ void PackPairs(const uint8_t* rows, size_t stride, int count, int k, uint8_t* pa
   }
 }
 
-inline void TransposeBlock(const uint32_t* from, size_t from_stride, int units, uint32_t* to,
-                           size_t to_stride) {
-  for (int u = 0; u < units; ++u) {
-    for (int i = 0; i < kBlockRows; ++i) to[u * to_stride + i] = from[i * from_stride + u];
+inline void TransposeBlock(const uint8_t* from, size_t stride, DType, int count, int units,
+                           uint32_t* to, size_t to_stride) {
+  for (int i = 0; i < kBlockRows; ++i) {
+    const auto* row = reinterpret_cast<const uint32_t*>(from + HWY_MIN(i, count - 1) * stride);
+    for (int u = 0; u < units; ++u) to[u * to_stride + i] = row[u];
   }
 }
 

@@ -122,17 +122,26 @@ void Multiplier::SetToken(int token) {
 // Those of row_block rows to columns from `column` on.
 void Multiplier::TakeScales(const RowRange& range, int row, int column, int stride) {
   const WeightMatrix& w = job_.w.parts[range.part].weight;
-  const int rows = std::min(kernel_.row_block, range.end - row);
-  const bool has_zeros = !w.zeros.empty();
-  job_.kernel.widen(w, {row, rows, 0, job_.in()}, space_.scales_of_rows,
-                    has_zeros ? space_.zeros_of_rows : nullptr);
-  const size_t units = x_.units;
-  const auto transpose = [&](const void* from, void* to) {
-    kernel_.transpose(static_cast<const uint32_t*>(from), units, x_.units,
+  const int rows = std::min(kernel_.row_block, range.end - row), units = x_.units;
+  const auto take = [&](const Tensor& all, void* to) {
+    const size_t row_bytes = static_cast<size_t>(all.stride[0]) * DTypeBytes(all.dtype);
+    kernel_.transpose(static_cast<const uint8_t*>(all.data), row_bytes, all.dtype, rows, units,
                       static_cast<uint32_t*>(to) + column, stride);
   };
-  transpose(space_.scales_of_rows, space_.scales);
-  if (has_zeros) transpose(space_.zeros_of_rows, space_.zeros);
+  const bool has_zeros = !w.zeros.empty();
+  // Each row has a scale of its own for each unit.
+  const bool direct = kernel_.takes_all_types && w.format.group_rows == 1 &&
+                      w.format.column_groups(job_.in()) == units;
+  if (direct) {
+    take(w.scales.Rows(row, row + rows), space_.scales);
+    if (has_zeros) take(w.zeros.Rows(row, row + rows), space_.zeros);
+    return;
+  }
+  job_.kernel.widen(w, {row, rows, 0, job_.in()}, space_.scales_of_rows,
+                    has_zeros ? space_.zeros_of_rows : nullptr);
+  take(Tensor::Dense(space_.scales_of_rows, DType::kF32, {rows, units}), space_.scales);
+  if (has_zeros)
+    take(Tensor::Dense(space_.zeros_of_rows, DType::kI32, {rows, units}), space_.zeros);
 }
 
 void Multiplier::SetPart(int part, int stride) {

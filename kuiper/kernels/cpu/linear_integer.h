@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kuiper/base/dtype.h"
+
 namespace kuiper::cpu {
 
 // Fetches a stretch of memory into L2, a few lines at a time.
@@ -67,10 +69,12 @@ struct IntegerKernel {
   // by 64 bytes.
   void (*pack)(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel,
                LineFetcher* next, int next_lines) = nullptr;
-  // row_block rows of `units` words, and readable up to a line behind them, -> [units][row_block],
-  // to_stride words from unit to unit; the space of a line of units is written.
-  void (*transpose)(const uint32_t* from, size_t from_stride, int units, uint32_t* to,
-                    size_t to_stride) = nullptr;
+  // `count` <= row_block rows of `units` numbers of `type` each, `stride` bytes apart -> [units]
+  // [row_block] as FP32 (INT32 of bytes), to_stride words from unit to unit. FP32 and INT32 only,
+  // unless takes_all_types: scales and zeros as files have them.
+  void (*transpose)(const uint8_t* from, size_t stride, DType type, int count, int units,
+                    uint32_t* to, size_t to_stride) = nullptr;
+  bool takes_all_types = false;
   IntegerFn rows[2] = {};
   IntegerFn tiles[2][kMaxIntegerTokens + 1] = {};  // [m]: m tokens
 };
