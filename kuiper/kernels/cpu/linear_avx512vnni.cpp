@@ -338,8 +338,8 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.pack = &Pack<Codes>;
   kernel.transpose = &TransposeRows;
   kernel.takes_all_types = true;
-  kernel.rows[0] = &Rows<Codes, 2>;
-  kernel.rows[1] = &Rows<Codes, 1>;
+  kernel.rows[0][1] = &Rows<Codes, 2>;
+  kernel.rows[1][1] = &Rows<Codes, 1>;
   SetTiles<Codes, 2, kMaxIntegerTokens>(kernel.tiles[0]);
   SetTiles<Codes, 1, kMaxIntegerTokens>(kernel.tiles[1]);
   return kernel;

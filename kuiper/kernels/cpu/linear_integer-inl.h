@@ -153,42 +153,54 @@ void IntegerTile(const IntegerArgs& a) {
   }
 }
 
-// A unit of kBlockRows rows times one token.
-template <class Codes>
+// A unit of kBlockRows rows times MR tokens.
+template <class Codes, int MR>
 HWY_INLINE void MultiplyRows(const uint8_t* const (&rows)[kBlockRows], int begin, int end,
-                             const int16_t* x, PairSums (&acc)[kBlockRows]) {
-  KU_UNROLL for (int i = 0; i < kBlockRows; ++i) acc[i].Clear();
+                             const IntegerArgs& a, PairSums (&acc)[MR][kBlockRows]) {
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int i = 0; i < kBlockRows; ++i) {
+    acc[m][i].Clear();
+  }
   for (int k = begin; k < end; k += 2 * kLanes32) {
-    const I32Vec v = LoadPairsOf(x + k);
+    I32Vec v[MR];
+    KU_UNROLL for (int m = 0; m < MR; ++m) {
+      v[m] = LoadPairsOf(reinterpret_cast<const int16_t*>(a.x + m * a.x_stride) + k);
+    }
     KU_UNROLL for (int i = 0; i < kBlockRows; ++i) {
-      acc[i].Add(Codes::LoadPairs(rows[i] + k / 2 * Codes::kPairBytes), v);
+      const I32Vec codes = Codes::LoadPairs(rows[i] + k / 2 * Codes::kPairBytes);
+      KU_UNROLL for (int m = 0; m < MR; ++m) acc[m][i].Add(codes, v[m]);
     }
   }
 }
 
-template <class Codes>
+template <class Codes, int MR>
 void IntegerRows(const IntegerArgs& a) {
   using Tag = hn::CappedTag<float, kBlockRows>;
   constexpr int kVecLanes = static_cast<int>(hn::MaxLanes(Tag()));
   const Tag d;
   const uint8_t* rows[kBlockRows];
   for (int i = 0; i < kBlockRows; ++i) rows[i] = a.weights + HWY_MIN(i, a.rows - 1) * a.row_stride;
-  hn::Vec<Tag> y[kBlockRows / kVecLanes];
-  for (auto& v : y) v = hn::Zero(d);
-  for (int begin = 0, u = 0; begin < a.k; begin += a.unit, ++u) {
-    const int end = HWY_MIN(begin + a.unit, a.k);
-    a.next->Fetch(a.next_lines);
-    PairSums acc[kBlockRows];
-    MultiplyRows<Codes>(rows, begin, end, reinterpret_cast<const int16_t*>(a.x), acc);
-    I32Vec totals[kBlockRows];
-    KU_UNROLL for (int i = 0; i < kBlockRows; ++i) totals[i] = acc[i].Total();
-#if HWY_TARGET == HWY_SCALAR
-    for (int i = 0; i < kBlockRows; ++i) y[i] = AddUnit(d, totals[i], a, 0, u, i, y[i]);
-#else
-    y[0] = AddUnit(d, TotalsOfFour(I32Tag(), totals), a, 0, u, 0, y[0]);
-#endif
+  hn::Vec<Tag> y[MR][kBlockRows / kVecLanes];
+  for (auto& of_token : y) {
+    for (auto& v : of_token) v = hn::Zero(d);
   }
-  for (int i = 0; i < kBlockRows; i += kVecLanes) hn::StoreU(y[i / kVecLanes], d, a.sums + i);
+  for (int begin = 0, u = 0; begin < a.k; begin += a.unit, ++u) {
+    a.next->Fetch(a.next_lines);
+    PairSums acc[MR][kBlockRows];
+    MultiplyRows<Codes, MR>(rows, begin, HWY_MIN(begin + a.unit, a.k), a, acc);
+    KU_UNROLL for (int m = 0; m < MR; ++m) {
+      I32Vec totals[kBlockRows];
+      KU_UNROLL for (int i = 0; i < kBlockRows; ++i) totals[i] = acc[m][i].Total();
+#if HWY_TARGET == HWY_SCALAR
+      for (int i = 0; i < kBlockRows; ++i) y[m][i] = AddUnit(d, totals[i], a, m, u, i, y[m][i]);
+#else
+      y[m][0] = AddUnit(d, TotalsOfFour(I32Tag(), totals), a, m, u, 0, y[m][0]);
+#endif
+    }
+  }
+  for (int m = 0; m < MR; ++m) {
+    float* const sums = a.sums + m * a.sum_stride;
+    for (int i = 0; i < kBlockRows; i += kVecLanes) hn::StoreU(y[m][i / kVecLanes], d, sums + i);
+  }
 }
 
 template <int MR>
@@ -209,7 +221,8 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.convert[1] = &ConvertToIntegers<false>;
   kernel.pack = &PackPairs<Codes>;
   kernel.transpose = &TransposeBlock;
-  kernel.rows[0] = kernel.rows[1] = &IntegerRows<Codes>;
+  kernel.rows[0][1] = kernel.rows[1][1] = &IntegerRows<Codes, 1>;
+  kernel.rows[0][2] = kernel.rows[1][2] = &IntegerRows<Codes, 2>;
   SetIntegerTiles<kIntegerTokens>(kernel);
   return kernel;
 }

@@ -1,4 +1,4 @@
-// Linear layers of codes of integers with activations as integers. One token is multiplied with
+// Linear layers of codes of integers with activations as integers. Few tokens are multiplied with
 // rows where they lie, which stream once from memory; for more, rows become panels in L2, through
 // which tiles of tokens go. Sums of a unit are exact and units are added in one order, so there is
 // nothing else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
@@ -94,7 +94,7 @@ class Multiplier {
     args_.next = &next_;
   }
 
-  // The columns of a range for the first token; `after` are rows to fetch behind them.
+  // The columns of a range for few tokens; `after` are rows to fetch behind them.
   void MultiplyRows(const RowRange& range, const RowRange& after);
   // A block of columns for tokens [begin, end).
   void MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end);
@@ -170,6 +170,7 @@ void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& afte
 
 void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
   SetToken(0);
+  args_.sum_stride = kMaxColumns;
   SetPart(range.part, kernel_.row_block);
   RowRange columns = range;
   for (; columns.begin < range.end; columns.begin = columns.end) {
@@ -180,9 +181,9 @@ void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
       args_.weights = job_.W(range.part, row, 0).values;
       args_.rows = std::min(kernel_.row_block, columns.end - row);
       args_.sums = space_.sums + (row - columns.begin);
-      kernel_.rows[job_.narrow_x()](args_);
+      kernel_.rows[job_.narrow_x()][job_.tokens](args_);
     }
-    FinishRows(job_, columns, 0, 1, space_.sums, kMaxColumns);
+    FinishRows(job_, columns, 0, job_.tokens, space_.sums, kMaxColumns);
     columns.column += columns.end - columns.begin;
   }
 }
@@ -228,11 +229,16 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
   }
 }
 
+bool LeavesRows(const LinearJob& job) {
+  return job.tokens <= kMaxRowTokens &&
+         job.kernel.integer.rows[job.narrow_x()][job.tokens] != nullptr;
+}
+
 // Rows of W of an item.
 int RowsOfItem(const LinearJob& job, int threads) {
   const IntegerKernel& kernel = job.kernel.integer;
   const auto fits = [&](int rows) { return CountItems(job, rows) >= kItemsPerThread * threads; };
-  if (job.tokens == 1) {
+  if (LeavesRows(job)) {
     int rows = static_cast<int>(kStreamBytes / job.RowBytes(job.in())) / kMaxColumns * kMaxColumns;
     rows = std::max(rows, kMaxColumns);
     while (rows > kSumLanes && !fits(rows)) rows = CeilDiv(rows / 2, kSumLanes) * kSumLanes;
@@ -252,6 +258,7 @@ void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from, ui
                   size_t workspace_bytes) {
   const IntegerX x(job);
   Convert(pool, job, x, from);
+  const bool leaves_rows = LeavesRows(job);
   const int rows = RowsOfItem(job, pool.size()), ranges = CountItems(job, rows);
   // Tokens are divided where columns would not occupy all threads.
   const int wanted = CeilDiv(kItemsPerThread * pool.size(), ranges);
@@ -262,7 +269,7 @@ void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from, ui
     const Space space(workspace + thread * workspace_bytes, job.in());
     Multiplier multiplier(job, x, space);
     const auto multiply = [&](const RowRange& range, const RowRange& after, int block) {
-      if (job.tokens == 1) return multiplier.MultiplyRows(range, after);
+      if (leaves_rows) return multiplier.MultiplyRows(range, after);
       multiplier.MultiplyBlock(range, after, job.tokens * block / blocks,
                                job.tokens * (block + 1) / blocks);
     };

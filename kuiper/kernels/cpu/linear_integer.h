@@ -29,7 +29,7 @@ struct LineFetcher {
   }
 };
 
-// Tokens by columns of a panel, or one token by row_block rows of W where they lie.
+// Tokens by columns of a panel, or few tokens by row_block rows of W where they lie.
 struct IntegerArgs {
   const uint8_t* x = nullptr;       // integers of the first token, as `convert` leaves them
   size_t x_stride = 0;              // bytes from token to token
@@ -53,6 +53,7 @@ struct IntegerArgs {
 using IntegerFn = void (*)(const IntegerArgs& args);
 
 constexpr int kMaxIntegerTokens = 6;  // of a tile
+constexpr int kMaxRowTokens = 2;      // beside rows where they lie
 
 // Of one weight format; [0] with wide integers of x, [1] with narrow ones.
 struct IntegerKernel {
@@ -75,8 +76,9 @@ struct IntegerKernel {
   void (*transpose)(const uint8_t* from, size_t stride, DType type, int count, int units,
                     uint32_t* to, size_t to_stride) = nullptr;
   bool takes_all_types = false;
-  IntegerFn rows[2] = {};
-  IntegerFn tiles[2][kMaxIntegerTokens + 1] = {};  // [m]: m tokens
+  // [m]: m tokens; null where a panel is faster.
+  IntegerFn rows[2][kMaxRowTokens + 1] = {};
+  IntegerFn tiles[2][kMaxIntegerTokens + 1] = {};
 };
 
 }  // namespace kuiper::cpu
