@@ -11,7 +11,6 @@
 
 #if KU_HAS_AVX512BF16 && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <algorithm>
-#include <utility>
 
 #include "kuiper/kernels/common/int8_row.h"
 #include "kuiper/kernels/cpu/unroll.h"

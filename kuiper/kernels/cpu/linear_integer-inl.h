@@ -98,9 +98,12 @@ void PackPairs(const uint8_t* rows, size_t stride, int count, int k, uint8_t* pa
 
 inline void TransposeBlock(const uint8_t* from, size_t stride, DType, int count, int units,
                            uint32_t* to, size_t to_stride) {
+  const uint32_t* rows[kBlockRows];
   for (int i = 0; i < kBlockRows; ++i) {
-    const auto* row = reinterpret_cast<const uint32_t*>(from + HWY_MIN(i, count - 1) * stride);
-    for (int u = 0; u < units; ++u) to[u * to_stride + i] = row[u];
+    rows[i] = reinterpret_cast<const uint32_t*>(from + HWY_MIN(i, count - 1) * stride);
+  }
+  for (int u = 0; u < units; ++u, to += to_stride) {
+    KU_UNROLL for (int i = 0; i < kBlockRows; ++i) to[i] = rows[i][u];
   }
 }
 

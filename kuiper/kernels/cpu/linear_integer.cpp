@@ -4,7 +4,6 @@
 // nothing else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
 // (linear_avx512vnni.cpp) less some 5 % for packing.
 #include <algorithm>
-#include <cstring>
 
 #include "kuiper/kernels/cpu/linear_job.h"
 
@@ -123,25 +122,25 @@ void Multiplier::SetToken(int token) {
 void Multiplier::TakeScales(const RowRange& range, int row, int column, int stride) {
   const WeightMatrix& w = job_.w.parts[range.part].weight;
   const int rows = std::min(kernel_.row_block, range.end - row), units = x_.units;
-  const auto take = [&](const Tensor& all, void* to) {
-    const size_t row_bytes = static_cast<size_t>(all.stride[0]) * DTypeBytes(all.dtype);
-    kernel_.transpose(static_cast<const uint8_t*>(all.data), row_bytes, all.dtype, rows, units,
-                      static_cast<uint32_t*>(to) + column, stride);
-  };
   const bool has_zeros = !w.zeros.empty();
+  const auto take = [&](const void* from, DType type, void* to) {
+    kernel_.transpose(static_cast<const uint8_t*>(from), units * DTypeBytes(type), type, rows,
+                      units, static_cast<uint32_t*>(to) + column, stride);
+  };
   // Each row has a scale of its own for each unit.
   const bool direct = kernel_.takes_all_types && w.format.group_rows == 1 &&
                       w.format.column_groups(job_.in()) == units;
   if (direct) {
-    take(w.scales.Rows(row, row + rows), space_.scales);
-    if (has_zeros) take(w.zeros.Rows(row, row + rows), space_.zeros);
+    take(static_cast<const uint8_t*>(w.scales.data) +
+             static_cast<size_t>(row) * units * DTypeBytes(w.scales.dtype),
+         w.scales.dtype, space_.scales);
+    if (has_zeros) take(w.zeros.row<uint8_t>(row), DType::kU8, space_.zeros);
     return;
   }
   job_.kernel.widen(w, {row, rows, 0, job_.in()}, space_.scales_of_rows,
                     has_zeros ? space_.zeros_of_rows : nullptr);
-  take(Tensor::Dense(space_.scales_of_rows, DType::kF32, {rows, units}), space_.scales);
-  if (has_zeros)
-    take(Tensor::Dense(space_.zeros_of_rows, DType::kI32, {rows, units}), space_.zeros);
+  take(space_.scales_of_rows, DType::kF32, space_.scales);
+  if (has_zeros) take(space_.zeros_of_rows, DType::kI32, space_.zeros);
 }
 
 void Multiplier::SetPart(int part, int stride) {

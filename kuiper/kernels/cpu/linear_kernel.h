@@ -13,11 +13,12 @@
 // keep the 16 lanes of a sum in registers (dot products along K), many tokens one lane of many sums
 // (outer products), which is then added to its partners in the order of the fold.
 //
-// Quantised weights: K is cut into units of WeightFormat::unit_columns(). In a unit 16 lanes start
-// at zero and take chunks of 32 as BF16 does, the odd element of pair i, then the even one, with
-// code - zero as factor, which is exact (E4M3: the code's value / 256); x is rounded to BF16 if
-// that is the factor type, else not at all. The lanes of a unit, times its scale (E4M3: * 256), are
-// added with a fused multiply-add to those of the fold block, which end as above.
+// Quantised weights with float factors (E4M3, and integers with FP32; linear_integer.h has the
+// contract of the others): K is cut into units of WeightFormat::unit_columns(). In a unit 16 lanes
+// start at zero and take chunks of 32 as BF16 does, the odd element of pair i, then the even one,
+// with code - zero as factor, which is exact (E4M3: the code's value / 256); x is rounded to BF16
+// if that is the factor type, else not at all. The lanes of a unit, times its scale (E4M3: * 256),
+// are added with a fused multiply-add to those of the fold block, which end as above.
 //
 // Two deviations: without FMA hardware (SSE4, scalar) F32 and F16 products, and those with scales,
 // are rounded before they are added, and there BF16 products below 2^-126 are flushed before they

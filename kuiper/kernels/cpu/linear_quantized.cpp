@@ -222,12 +222,11 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
       default:
         WidenScales<DType::kF32>(from, end, groups, factor, scales);
     }
-    if (!fills_zeros) {
-    } else if (w.zeros.empty()) {
+    if (fills_zeros && w.zeros.empty()) {
       for (int u = 0; u < units; u += Fp32Model::kVectorLanes) {
         hn::StoreU(hn::Set(I32Tag(), f.middle_code()), I32Tag(), zeros + u);
       }
-    } else {
+    } else if (fills_zeros) {
       const uint8_t* at = w.zeros.row<uint8_t>(row) + first;
       FetchRowsAhead(at, row_groups, groups);
       WidenZeros(at, zeros_end, groups, zeros);
