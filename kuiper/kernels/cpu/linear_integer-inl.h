@@ -3,12 +3,12 @@
 // 16 bits, and x is integers of 16 bits in the order of K, wide or narrow: multiply-adds of pairs,
 // which all sets have, run at the rate of FP32 ones.
 
-constexpr int kLanes32 = Fp32Model::kVectorLanes;
-constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
-constexpr int kPanelColumns = kPanelVectors * kLanes32;
-constexpr int kBlockRows = 4;  // that are multiplied where they lie
+inline constexpr int kLanes32 = Fp32Model::kVectorLanes;
+inline constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
+inline constexpr int kPanelColumns = kPanelVectors * kLanes32;
+inline constexpr int kBlockRows = 4;  // that are multiplied where they lie
 // Of a tile. NEON has the sums of two products in two vectors.
-constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
+inline constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
 
 // Sums of products of pairs. Some sets give a pair's products to lanes of two vectors.
 #if HWY_TARGET == HWY_SCALAR
@@ -76,7 +76,7 @@ HWY_INLINE void StorePairs(const I32Vec* rows, int32_t* to, [[maybe_unused]] siz
   for (int i = 0; i < kLanes32; ++i) memcpy(to + i * stride, words + 4 * i, 4 * sizeof(int32_t));
 #endif
 }
-constexpr int kStoredRows = HWY_TARGET == HWY_AVX3 ? 16 : HWY_TARGET == HWY_SCALAR ? 1 : 4;
+inline constexpr int kStoredRows = HWY_TARGET == HWY_AVX3 ? 16 : HWY_TARGET == HWY_SCALAR ? 1 : 4;
 
 template <class Codes>
 void PackPairs(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel,

@@ -69,7 +69,7 @@ struct Space {
     zeros = reinterpret_cast<int32_t*>(base += BlockBytes(units));
     scales_of_rows = reinterpret_cast<float*>(base += BlockBytes(units));
     zeros_of_rows = reinterpret_cast<int32_t*>(base += RowsBytes(units));
-    sums = reinterpret_cast<float*>(base += RowsBytes(units));
+    sums = reinterpret_cast<float*>(base + RowsBytes(units));
   }
 
  private:
@@ -260,7 +260,7 @@ void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from, ui
   const bool leaves_rows = LeavesRows(job);
   const int rows = RowsOfItem(job, pool.size()), ranges = CountItems(job, rows);
   // Tokens are divided where columns would not occupy all threads.
-  const int wanted = CeilDiv(kItemsPerThread * pool.size(), ranges);
+  const int wanted = CeilDiv(kItemsPerThread * pool.size(), std::max(ranges, 1));
   const int blocks = std::clamp(job.tokens / (4 * kMaxIntegerTokens), 1, wanted);
   const int items = ranges * blocks;
   WorkShares& shares = pool.Divide(items);

@@ -233,7 +233,7 @@ void Widen(const WeightMatrix& w, const UnitRange& range, float* scales, int32_t
     }
     if (groups == units) continue;
     Repeat(begin, units, unit, f.group_columns, groups, scales);
-    if (!w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, groups, zeros);
+    if (fills_zeros && !w.zeros.empty()) Repeat(begin, units, unit, f.group_columns, groups, zeros);
   }
 }
 
