@@ -75,6 +75,7 @@ class WeightLoader {
         KU_ASSIGN_OR_RETURN(is_packed, LoadPacked(weight));
       }
       if (!is_packed) KU_RETURN_IF_ERROR(LoadDense(weight));
+      if (weight.linear != nullptr) placer_.Prepack(weight.linear);
     }
     placer_.ReadMapped();
     if (warn_of_unused) WarnOfUnused(source_, manifest);
@@ -119,7 +120,6 @@ class WeightLoader {
     if (weight.tensor != nullptr) *weight.tensor = placed;
     const bool is_matrix_of_layer = weight.matrix != nullptr && !becomes_int8;
     if (is_matrix_of_layer) *weight.matrix = DenseWeight(placed);
-    if (weight.linear != nullptr) placer_.Prepack(weight.linear);
     // A table in which tokens are only looked up is not read.
     const bool is_table = weight.is_matrix() && !is_matrix_of_layer;
     bytes_ += placed.bytes();

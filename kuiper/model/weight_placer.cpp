@@ -77,10 +77,14 @@ Status WeightPlacer::Copy(const std::string& name, const Tensor& host, const Ten
 }
 
 void WeightPlacer::Prepack(Linear* linear) {
+  const auto is_mapped = [&](const Tensor& t) {
+    const auto is_same = [&](const Tensor& mapped) { return mapped.data == t.data; };
+    return std::any_of(mapped_.begin(), mapped_.end(), is_same);
+  };
   for (int i = 0; i < linear->num_parts; ++i) {
-    const Tensor& values = linear->parts[i].weight.values;
-    const auto is_same = [&](const Tensor& mapped) { return mapped.data == values.data; };
-    if (values.empty() || std::any_of(mapped_.begin(), mapped_.end(), is_same)) return;
+    const WeightMatrix& w = linear->parts[i].weight;
+    if (w.values.empty() || is_mapped(w.values) || is_mapped(w.scales) || is_mapped(w.zeros))
+      return;
   }
   ops_.Prepack(linear);
 }

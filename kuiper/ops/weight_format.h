@@ -82,7 +82,7 @@ struct WeightMatrix {
   Tensor values;
   Tensor scales = {};  // [row_groups, column_groups] of scale_type; empty: not quantised
   Tensor zeros = {};   // bytes [out, column_groups], a code each; empty: all are middle_code()
-  // Ops::Prepack has put the values into an order of its own, which only Apply and Embed can read.
+  // Ops::Prepack has put all of it into an order of its own, which only Apply and Embed can read.
   bool is_prepacked = false;
 
   int64_t rows() const { return values.rows(); }

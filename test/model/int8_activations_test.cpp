@@ -1,4 +1,4 @@
-// Layers of integer codes whose activations are rounded to integers of 8 bits.
+// Layers of integer codes: activations rounded to integers of 8 bits, and weights that are copied.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,10 +20,12 @@ const std::vector<int32_t> kIds = {5, 1, 60, 7,  7,  31, 2,  90, 11, 4,
 constexpr WeightOptions kInt8{.dtype = {}, .int8_head = false, .int8_activations = true};
 
 StatusOr<std::unique_ptr<Model>> Load(const std::string& name, Ops& ops,
-                                      const WeightOptions& weights) {
+                                      const WeightOptions& weights,
+                                      MappedWeights mapped = MappedWeights::kRead) {
   KU_ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(Source("test/data/" + name)));
   LoadOptions options;
   options.weights = weights;
+  options.mapped = mapped;
   return LoadModel(std::move(opened), ops, options);
 }
 
@@ -58,13 +60,15 @@ TEST(Int8Activations, ChangeLogitsByTheirRounding) {
   }
 }
 
-TEST(Int8Activations, PagesChunksAndThreadsDoNotChangeABit) {
+TEST(Int8Activations, PagesChunksThreadsAndCopiesDoNotChangeABit) {
   const int length = static_cast<int>(kIds.size());
-  for (const char* name : {"quantized/qwen3-awq", "quantized/qwen2-ct-w8-row"}) {
+  for (const char* name :
+       {"quantized/qwen3-awq", "quantized/qwen2-ct-w4-asym", "quantized/qwen2-ct-w8-row"}) {
     const std::vector<float> expected = LogitsOf(name, kInt8);
     for (const int threads : {1, 3}) {
       const std::unique_ptr<Ops> ops = Cpu(threads);
-      const auto model = Load(name, *ops, kInt8).value();
+      const auto mapped = threads == 1 ? MappedWeights::kCopy : MappedWeights::kRead;
+      const auto model = Load(name, *ops, kInt8, mapped).value();
       for (const bool paged : {false, true}) {
         for (const int chunk : {1, 3, 8}) {
           ForwardRunner runner(*ops, model->decoder(), length, {.paged = paged, .page_size = 8});
@@ -78,6 +82,16 @@ TEST(Int8Activations, PagesChunksAndThreadsDoNotChangeABit) {
         }
       }
     }
+  }
+}
+
+TEST(CopiedCodes, GiveTheLogitsOfMappedOnes) {
+  const std::unique_ptr<Ops> ops = Cpu(2);
+  const int length = static_cast<int>(kIds.size());
+  for (const char* name : {"qwen3-ct-w4", "qwen2-ct-w4-asym", "qwen2-ct-w8-row"}) {
+    const std::string path = std::string("quantized/") + name;
+    const auto model = Load(path, *ops, {}, MappedWeights::kCopy).value();
+    EXPECT_EQ(ForwardRunner(*ops, model->decoder(), length, {}).Append(kIds), LogitsOf(path, {}));
   }
 }
 

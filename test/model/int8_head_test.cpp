@@ -58,10 +58,12 @@ TEST(Int8Head, HoldsTheTableInCodes) {
     ASSERT_EQ(head.format.kind, Kind::kInt8);
     ASSERT_TRUE(head.Fits(original.shape[1], Device{}));
     EXPECT_EQ(head.format.numeric_type(), dense.model->config().decoder.dtype);
+    const InRows rows(head);
+    const Tensor& scales = rows.matrix().scales;
     const std::vector<float> values = ValuesOf(head);
     for (int64_t i = 0; i < original.numel(); ++i) {
       const int64_t row = i / original.shape[1], group = i % original.shape[1] / 128;
-      const float scale = FloatAt(head.scales, row * head.scales.shape[1] + group);
+      const float scale = FloatAt(scales, row * scales.shape[1] + group);
       ASSERT_NEAR(values[static_cast<size_t>(i)], FloatAt(original, i), 0.5001f * scale) << name;
     }
     // The table stays, as it was.

@@ -161,7 +161,8 @@ TEST_P(QuantizedGolden, IsTheSameOnEveryDevice) {
     const auto matrices = MatricesOf(*other.model);
     ASSERT_EQ(matrices.size(), expected.size());
     for (size_t i = 0; i < matrices.size(); ++i) {
-      const WeightMatrix &a = matrices[i].second, &b = expected[i].second;
+      const InRows in_rows(expected[i].second);
+      const WeightMatrix &a = matrices[i].second, &b = in_rows.matrix();
       EXPECT_EQ(a.format, b.format);
       EXPECT_TRUE(Download(*other.ops, a.values) == Download(*cpu.ops, b.values));
       EXPECT_TRUE(Download(*other.ops, a.scales) == Download(*cpu.ops, b.scales));

@@ -31,6 +31,39 @@ inline float E4M3(unsigned code) {
   return static_cast<float>((code & 0x80) != 0 ? -magnitude : magnitude);
 }
 
+// A matrix in host memory as files have it, whatever CpuLinear::Prepack has made of it: panels of
+// 32 rows, in which words of four bytes of the rows, their scales and their zeros lie side by side.
+class InRows {
+ public:
+  explicit InRows(const WeightMatrix& m) : matrix_(m) {
+    if (!m.is_prepacked) return;
+    matrix_.is_prepacked = false;
+    matrix_.values.data = UndoPanels(m.values, 4);
+    matrix_.scales.data = UndoPanels(m.scales, static_cast<int64_t>(DTypeBytes(m.scales.dtype)));
+    if (!m.zeros.empty()) matrix_.zeros.data = UndoPanels(m.zeros, 1);
+  }
+  const WeightMatrix& matrix() const { return matrix_; }
+
+ private:
+  void* UndoPanels(const Tensor& t, int64_t word_bytes) {
+    constexpr int64_t kRows = 32;
+    std::vector<char>& rows = memory_.emplace_back(static_cast<size_t>(t.bytes()));
+    const int64_t row_bytes = t.bytes() / t.shape[0];
+    const char* from = static_cast<const char*>(t.data);
+    for (int64_t panel = 0; panel < t.shape[0]; panel += kRows) {
+      for (int64_t at = 0; at < row_bytes; at += word_bytes) {
+        for (int64_t row = panel; row < panel + kRows; ++row, from += word_bytes) {
+          std::memcpy(rows.data() + row * row_bytes + at, from, static_cast<size_t>(word_bytes));
+        }
+      }
+    }
+    return rows.data();
+  }
+
+  std::vector<std::vector<char>> memory_;
+  WeightMatrix matrix_;
+};
+
 inline unsigned CodeAt(const WeightMatrix& m, int64_t row, int64_t column) {
   const auto* codes = static_cast<const unsigned char*>(m.values.data) + row * m.values.shape[1];
   if (m.format.code_bits() == 8) return codes[column];
@@ -38,7 +71,9 @@ inline unsigned CodeAt(const WeightMatrix& m, int64_t row, int64_t column) {
 }
 
 // [out, in] in FP32.
-inline std::vector<float> ValuesOf(const WeightMatrix& m) {
+inline std::vector<float> ValuesOf(const WeightMatrix& stored) {
+  const InRows rows(stored);
+  const WeightMatrix& m = rows.matrix();
   const WeightFormat& f = m.format;
   const int64_t in = m.values.shape[1] * 8 / f.code_bits();
   std::vector<float> values;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -41,12 +42,53 @@ struct Layer {
       part.bias = Tensor::Dense(bias.data(), DType::kF32, {n});
     }
   }
-  int prepacked_parts() const {
-    int count = 0;
-    for (int i = 0; i < linear.num_parts; ++i) count += linear.parts[i].weight.is_prepacked ? 1 : 0;
-    return count;
+};
+
+// The same in codes, with scales and zeros of random bits, as far as they are numbers.
+struct CodedLayer {
+  std::vector<std::vector<uint8_t>> memory;
+  Linear linear;
+
+  CodedLayer(const std::vector<int>& rows, int in, const WeightFormat& format, bool has_zeros)
+      : rng(in) {
+    linear.in = in;
+    for (int n : rows) {
+      WeightMatrix& w = linear.parts[linear.num_parts++].weight;
+      w.format = format;
+      w.values = Allocate(DType::kU8, n, format.RowBytes(in), 0xff);
+      const int64_t row_groups = format.row_groups(n), groups = format.column_groups(in);
+      // High bytes of floats of any sign between 2^-15 and 2.
+      w.scales = Allocate(format.scale_type, row_groups, groups, 0xff);
+      const auto number_bytes = static_cast<int64_t>(DTypeBytes(format.scale_type));
+      for (int64_t i = number_bytes - 1; i < w.scales.bytes(); i += number_bytes) {
+        uint8_t& high = static_cast<uint8_t*>(w.scales.data)[i];
+        high = format.scale_type == DType::kF16 ? high & 0xbb : 0x38 | (high & 0x87);
+      }
+      if (has_zeros) {
+        w.zeros =
+            Allocate(DType::kU8, n, groups, static_cast<uint8_t>(2 * format.middle_code() - 1));
+      }
+      linear.out += n;
+    }
+  }
+
+ private:
+  std::mt19937 rng;
+
+  Tensor Allocate(DType type, int64_t rows, int64_t columns, uint8_t mask) {
+    const size_t bytes = static_cast<size_t>(rows * columns) * DTypeBytes(type);
+    std::vector<uint8_t>& space = memory.emplace_back(bytes + 64);
+    uint8_t* const data = space.data() + (64 - reinterpret_cast<uintptr_t>(space.data()) % 64);
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<uint8_t>(rng() >> 8) & mask;
+    return Tensor::Dense(data, type, {rows, columns});
   }
 };
+
+int PrepackedParts(const Linear& w) {
+  int count = 0;
+  for (int i = 0; i < w.num_parts; ++i) count += w.parts[i].weight.is_prepacked ? 1 : 0;
+  return count;
+}
 
 struct Case {
   std::vector<int> rows;
@@ -86,7 +128,8 @@ TEST(PrepackedLinear, GivesTheBitsOfRowsForAnyNumberOfTokens) {
         const Layer rows(c.rows, c.in, c.has_bias);
         Layer panels(c.rows, c.in, c.has_bias);
         Runner(threads, set, 1, c.in).linear().Prepack(&panels.linear);
-        ASSERT_EQ(panels.prepacked_parts(), HasPanels(set) ? panels.linear.num_parts : 0) << set;
+        ASSERT_EQ(PrepackedParts(panels.linear), HasPanels(set) ? panels.linear.num_parts : 0)
+            << set;
         // Up to 12 tokens have a tile each.
         for (int tokens : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,  11,  12,  13,
                            14, 16, 17, 19, 24, 25, 31, 33, 64, 100, 255, 256, 521}) {
@@ -98,6 +141,66 @@ TEST(PrepackedLinear, GivesTheBitsOfRowsForAnyNumberOfTokens) {
         }
       }
     }
+  }
+}
+
+struct CodedCase {
+  WeightFormat format;
+  bool has_zeros;
+};
+constexpr WeightFormat Coded(WeightFormat::Kind kind, DType scale_type, int group_columns,
+                             int group_rows = 1) {
+  return {kind, DType::kBF16, scale_type, group_columns, group_rows};
+}
+constexpr auto kInt4 = WeightFormat::Kind::kInt4, kInt8 = WeightFormat::Kind::kInt8;
+const CodedCase kCodedCases[] = {
+    {Coded(kInt4, DType::kF16, 128), true},      {Coded(kInt4, DType::kBF16, 32), false},
+    {Coded(kInt4, DType::kF32, 1 << 20), false}, {Coded(kInt8, DType::kBF16, 32), true},
+    {Coded(kInt8, DType::kF32, 128), false},     {Coded(kInt8, DType::kF16, 1 << 20), true},
+};
+
+// With products of bytes.
+bool HasCodePanels(const std::string& set) {
+  return set == "AVX3_BF16";
+}
+
+TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {
+  for (const std::string& set : CpuLinear::InstructionSets()) {
+    if (IsSlow(set)) continue;
+    for (const CodedCase& codes : kCodedCases) {
+      for (const Case& c : kCases) {
+        if (c.has_bias) continue;
+        for (DType x_type : {DType::kBF16, DType::kI8}) {
+          WeightFormat format = codes.format;
+          format.factor_type = x_type;
+          const CodedLayer rows(c.rows, c.in, format, codes.has_zeros);
+          CodedLayer panels(c.rows, c.in, format, codes.has_zeros);
+          Runner(3, set, 1, c.in).linear().Prepack(&panels.linear);
+          ASSERT_EQ(PrepackedParts(panels.linear),
+                    HasCodePanels(set) ? panels.linear.num_parts : 0);
+          if (!HasCodePanels(set)) continue;
+          for (int tokens : {1, 2, 3, 4, 5, 6, 7, 12, 13, 64, 255}) {
+            const std::vector<float> expected = Apply(set, 3, c, rows.linear, tokens);
+            ASSERT_TRUE(std::isfinite(expected[0]));
+            ASSERT_TRUE(SameBits(Apply(set, 3, c, panels.linear, tokens), expected))
+                << set << " K=" << c.in << " N=" << c.rows[0] << " T=" << tokens;
+            ASSERT_TRUE(SameBits(Apply(set, 1, c, panels.linear, tokens), expected));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PrepackedLinear, LeavesCodesOfWhichUnitsShareScales) {
+  for (const auto& [format, rows] :
+       std::vector<std::pair<WeightFormat, int>>{{Coded(kInt8, DType::kF32, 256), 64},
+                                                 {Coded(kInt8, DType::kF32, 128, 32), 64},
+                                                 {Coded(kInt4, DType::kF32, 32), 48},
+                                                 {{kInt4, DType::kF32, DType::kF32, 32, 1}, 64}}) {
+    CodedLayer layer({rows}, 512, format, false);
+    Runner(1, "", 1, 512).linear().Prepack(&layer.linear);
+    EXPECT_EQ(PrepackedParts(layer.linear), 0) << format.group_columns;
   }
 }
 
@@ -132,11 +235,11 @@ TEST(PrepackedLinear, LeavesWhatHasNoWholePanels) {
            {{33}, 64}, {{64, 64, 17}, 64}, {{64}, 48}, {{64}, 16}}) {
     Layer layer(rows, in);
     run.linear().Prepack(&layer.linear);
-    EXPECT_EQ(layer.prepacked_parts(), 0) << "N=" << rows.back() << " K=" << in;
+    EXPECT_EQ(PrepackedParts(layer.linear), 0) << "N=" << rows.back() << " K=" << in;
   }
   Layer misaligned({64}, 64, false, sizeof(BFloat16));
   run.linear().Prepack(&misaligned.linear);
-  EXPECT_EQ(misaligned.prepacked_parts(), 0);
+  EXPECT_EQ(PrepackedParts(misaligned.linear), 0);
 }
 
 }  // namespace

@@ -123,6 +123,53 @@ void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMat
   matrix->is_prepacked = true;
 }
 
+// Numbers [rows][groups] -> [groups][rows], in place by way of a copy.
+void TransposeGroups(uint8_t* numbers, size_t number_bytes, int rows, int64_t groups,
+                     uint8_t* copy) {
+  memcpy(copy, numbers, rows * groups * number_bytes);
+  for (int64_t group = 0; group < groups; ++group) {
+    for (int row = 0; row < rows; ++row, numbers += number_bytes) {
+      memcpy(numbers, copy + (row * groups + group) * number_bytes, number_bytes);
+    }
+  }
+}
+
+// The same of codes that are multiplied with integers.
+void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightMatrix* matrix) {
+  const int rows = kernel.columns;
+  const size_t row_bytes = static_cast<size_t>(matrix->format.RowBytes(in));
+  const size_t panel_bytes = rows * row_bytes;  // more than those of its scales
+  std::vector<uint8_t> copies(pool.size() * panel_bytes);
+  pool.RunRanges(matrix->rows() / rows, 1, [&](int64_t panel, int64_t, int thread) {
+    auto* const values = static_cast<uint8_t*>(matrix->values.data) + panel * panel_bytes;
+    uint8_t* const copy = copies.data() + thread * panel_bytes;
+    memcpy(copy, values, panel_bytes);
+    LineFetcher nothing;
+    kernel.pack(copy, row_bytes, rows, in, values, &nothing, 0);
+    for (const Tensor& factors : {matrix->scales, matrix->zeros}) {
+      if (factors.empty()) continue;
+      const size_t number_bytes = DTypeBytes(factors.dtype);
+      const int64_t groups = factors.shape[1];
+      auto* const numbers = static_cast<uint8_t*>(factors.data);
+      TransposeGroups(numbers + panel * rows * groups * number_bytes, number_bytes, rows, groups,
+                      copy);
+    }
+  });
+  matrix->is_prepacked = true;
+}
+
+// Whether a matrix can be prepacked.
+bool FitsPanels(const LinearKernel& kernel, int in, const WeightMatrix& w) {
+  if (w.is_prepacked || reinterpret_cast<uintptr_t>(w.values.data) % kLine != 0) return false;
+  if (kernel.integer.prepacks) {
+    const int64_t groups = w.format.column_groups(in);
+    return w.rows() % kernel.integer.columns == 0 && w.format.group_rows == 1 &&
+           (groups == 1 || groups == CeilDiv(in, w.format.unit_columns()));
+  }
+  return kernel.prepacked.max_rows_alone > 0 && in % kernel.chunk == 0 &&
+         !w.format.is_quantized() && w.rows() % kernel.outer_columns == 0;
+}
+
 }  // namespace
 
 CpuLinear::CpuLinear(ThreadPool& pool, std::string_view instruction_set) : pool_(pool) {
@@ -178,15 +225,16 @@ void CpuLinear::Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue) 
 
 void CpuLinear::Prepack(Linear* w) {
   const LinearKernel& kernel = (*kernels_)[w->format()];
-  bool fits = kernel.prepacked.max_rows_alone > 0 && w->in % kernel.chunk == 0;
   for (int part = 0; part < w->num_parts; ++part) {
-    const Tensor& values = w->parts[part].weight.values;
-    fits = fits && !w->parts[part].weight.format.is_quantized() &&
-           values.rows() % kernel.outer_columns == 0 &&
-           reinterpret_cast<uintptr_t>(values.data) % kLine == 0;
+    if (!FitsPanels(kernel, w->in, w->parts[part].weight)) return;
   }
-  for (int part = 0; part < w->num_parts && fits; ++part) {
-    PrepackRows(pool_, kernel, w->in, &w->parts[part].weight);
+  for (int part = 0; part < w->num_parts; ++part) {
+    WeightMatrix* matrix = &w->parts[part].weight;
+    if (kernel.integer.prepacks) {
+      PrepackCodes(pool_, kernel.integer, w->in, matrix);
+    } else {
+      PrepackRows(pool_, kernel, w->in, matrix);
+    }
   }
 }
 

@@ -162,11 +162,24 @@ void TransposeRows(const uint8_t* from, size_t stride, DType type, int count, in
   transpose(from, stride, count, units, to, to_stride);
 }
 
+// The scales of 16 columns, or their zeros.
+HWY_INLINE __m512 LoadScales(const IntegerArgs& a, size_t i) {
+  const uint8_t* p = static_cast<const uint8_t*>(a.scales) + i * DTypeBytes(a.scale_type);
+  return _mm512_castsi512_ps(a.scale_type == DType::kF32    ? LoadNumbers<DType::kF32>(p, kRows)
+                             : a.scale_type == DType::kBF16 ? LoadNumbers<DType::kBF16>(p, kRows)
+                                                            : LoadNumbers<DType::kF16>(p, kRows));
+}
+HWY_INLINE __m512i LoadZeros(const IntegerArgs& a, size_t i) {
+  const auto* p = static_cast<const uint8_t*>(a.zeros);
+  return a.zero_type == DType::kU8 ? LoadNumbers<DType::kU8>(p + i, kRows)
+                                   : LoadNumbers<DType::kI32>(p + i * sizeof(int32_t), kRows);
+}
+
 // What a unit's sums start with, for the zeros of 16 columns.
 HWY_INLINE __m512i StartOf(const IntegerArgs& a, size_t of_x, size_t of_zeros) {
   const int32_t sum = a.x_sums[of_x];
   if (a.zeros == nullptr) return _mm512_set1_epi32(-a.middle_code * sum);
-  return _mm512_mullo_epi32(_mm512_loadu_si512(a.zeros + of_zeros), _mm512_set1_epi32(-sum));
+  return _mm512_mullo_epi32(LoadZeros(a, of_zeros), _mm512_set1_epi32(-sum));
 }
 
 // y += the unit's sums times both scales.
@@ -175,10 +188,12 @@ HWY_INLINE __m512 AddUnit(__m512i sums, float x_scale, __m512 scales, __m512 y) 
                          y);
 }
 
-// Adds the products of the codes of a unit with one digit of MR rows of x.
-template <class Codes, int MR>
-HWY_INLINE void AddDigit(const uint8_t* x, size_t x_stride, const uint8_t* panel, int columns,
-                         __m512i (&acc)[MR][kVectors]) {
+// Adds the products of the codes of a unit with digits of MR rows of x, which lie digit_stride
+// apart, each to sums of its own.
+template <class Codes, int kDigits, int MR>
+HWY_INLINE void AddDigits(const uint8_t* x, size_t x_stride, size_t digit_stride,
+                          const uint8_t* panel, int columns,
+                          __m512i (&acc)[kDigits][MR][kVectors]) {
   constexpr int kParts = Codes::kParts;
   for (int k = 0; k < columns; k += 4 * kParts, panel += kVectors * kLine) {
     __m512i codes[kVectors][kParts];
@@ -186,11 +201,45 @@ HWY_INLINE void AddDigit(const uint8_t* x, size_t x_stride, const uint8_t* panel
       Codes::TakeApart(_mm512_load_si512(panel + n * kLine), codes[n]);
     }
     KU_UNROLL for (int part = 0; part < kParts; ++part) KU_UNROLL for (int m = 0; m < MR; ++m) {
-      const __m512i v = LoadBroadcast(x + m * x_stride + k + 4 * part);
-      KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-        acc[m][n] = _mm512_dpbusd_epi32(acc[m][n], codes[n][part], v);
+      KU_UNROLL for (int d = 0; d < kDigits; ++d) {
+        const __m512i v = LoadBroadcast(x + d * digit_stride + m * x_stride + k + 4 * part);
+        KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+          acc[d][m][n] = _mm512_dpbusd_epi32(acc[d][m][n], codes[n][part], v);
+        }
       }
     }
+  }
+}
+
+// A unit's sums, from `start(m, n)` on. Of few rows of x both digits go in one pass.
+template <class Codes, int kDigits, int MR, class Start>
+HWY_INLINE void SumUnit(const IntegerArgs& a, int begin, const uint8_t* panel, int columns,
+                        const Start& start, __m512i (&sums)[1][MR][kVectors]) {
+  const uint8_t* x = a.x + begin;
+  const auto set = [&](auto& to, const auto& f) {
+    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
+      to[m][n] = f(m, n);
+    }
+  };
+  const auto zero = [&](int, int) { return _mm512_setzero_si512(); };
+  if constexpr (kDigits == 1) {
+    set(sums[0], start);
+    AddDigits<Codes, 1, MR>(x, a.x_stride, 0, panel, columns, sums);
+  } else if constexpr (kDigits * MR <= kMaxIntegerTokens) {
+    __m512i digits[2][MR][kVectors];
+    set(digits[0], zero);
+    set(digits[1], start);
+    AddDigits<Codes, 2, MR>(x, a.x_stride, a.k, panel, columns, digits);
+    set(sums[0], [&](int m, int n) {
+      return _mm512_add_epi32(_mm512_slli_epi32(digits[0][m][n], 8), digits[1][m][n]);
+    });
+  } else {
+    set(sums[0], zero);
+    AddDigits<Codes, 1, MR>(x, a.x_stride, 0, panel, columns, sums);
+    set(sums[0], [&](int m, int n) {
+      return _mm512_add_epi32(_mm512_slli_epi32(sums[0][m][n], 8), start(m, n));
+    });
+    AddDigits<Codes, 1, MR>(x + a.k, a.x_stride, 0, panel, columns, sums);
   }
 }
 
@@ -208,22 +257,13 @@ void Tile(const IntegerArgs& a) {
     const auto start = [&](int m, int n) {
       return StartOf(a, m * static_cast<size_t>(a.units) + u, at + n * kRows);
     };
-    __m512i acc[MR][kVectors];
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-      acc[m][n] = kDigits == 2 ? _mm512_setzero_si512() : start(m, n);
-    }
-    AddDigit<Codes, MR>(a.x + begin, a.x_stride, panel, columns, acc);
-    if constexpr (kDigits == 2) {
-      KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-        acc[m][n] = _mm512_add_epi32(_mm512_slli_epi32(acc[m][n], 8), start(m, n));
-      }
-      AddDigit<Codes, MR>(a.x + a.k + begin, a.x_stride, panel, columns, acc);
-    }
+    __m512i sums[1][MR][kVectors];
+    SumUnit<Codes, kDigits, MR>(a, begin, panel, columns, start, sums);
     panel += columns * kColumns * Codes::kBits / 8;
     KU_UNROLL for (int n = 0; n < kVectors; ++n) {
-      const __m512 scales = _mm512_loadu_ps(a.scales + at + n * kRows);
+      const __m512 scales = LoadScales(a, at + n * kRows);
       KU_UNROLL for (int m = 0; m < MR; ++m) {
-        y[m][n] = AddUnit(acc[m][n], a.x_scales[m * a.units + u], scales, y[m][n]);
+        y[m][n] = AddUnit(sums[0][m][n], a.x_scales[m * a.units + u], scales, y[m][n]);
       }
     }
   }
@@ -311,7 +351,7 @@ void Rows(const IntegerArgs& a) {
       const size_t at = u * static_cast<size_t>(a.scale_stride);
       __m512i sums = _mm512_add_epi32(StartOf(a, u, at), quarters[q]);
       for (int i = 1; i < quarters_of_unit; ++i) sums = _mm512_add_epi32(sums, quarters[q + i]);
-      y = AddUnit(sums, a.x_scales[u], _mm512_loadu_ps(a.scales + at), y);
+      y = AddUnit(sums, a.x_scales[u], LoadScales(a, at), y);
     }
   }
   _mm512_storeu_ps(a.sums, y);
@@ -330,6 +370,7 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.row_block = kRows;
   kernel.max_tokens = kMaxIntegerTokens;
   kernel.panel_bits = Codes::kBits;
+  kernel.prepacks = true;
   kernel.element_bytes[0] = 2;
   kernel.element_bytes[1] = 1;
   kernel.convert[0] = &Convert<Codes, 2>;

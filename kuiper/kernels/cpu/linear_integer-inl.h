@@ -115,12 +115,13 @@ HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums, const In
   const size_t at = unit * static_cast<size_t>(a.scale_stride) + column;
   const size_t of_x = token * static_cast<size_t>(a.units) + unit;
   const int32_t x_sum = a.x_sums[of_x];
-  const auto of_zeros = a.zeros == nullptr
-                            ? hn::Set(di, a.middle_code * x_sum)
-                            : hn::Mul(hn::LoadU(di, a.zeros + at), hn::Set(di, x_sum));
+  const auto of_zeros =
+      a.zeros == nullptr
+          ? hn::Set(di, a.middle_code * x_sum)
+          : hn::Mul(hn::LoadU(di, static_cast<const int32_t*>(a.zeros) + at), hn::Set(di, x_sum));
   const auto scaled =
       hn::Mul(hn::ConvertTo(d, hn::Sub(sums, of_zeros)), hn::Set(d, a.x_scales[of_x]));
-  return hn::MulAdd(scaled, hn::LoadU(d, a.scales + at), y);
+  return hn::MulAdd(scaled, hn::LoadU(d, static_cast<const float*>(a.scales) + at), y);
 }
 
 template <int MR>

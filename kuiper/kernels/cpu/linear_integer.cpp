@@ -85,6 +85,7 @@ class Multiplier {
  public:
   Multiplier(const LinearJob& job, const IntegerX& x, const Space& space)
       : job_(job), kernel_(job.kernel.integer), x_(x), space_(space) {
+    panel_bytes_ = static_cast<size_t>(job.in()) * kernel_.panel_bits / 8 * kernel_.columns;
     args_.x_stride = x.stride;
     args_.units = x.units;
     args_.row_stride = job.RowBytes(job.in());
@@ -95,12 +96,15 @@ class Multiplier {
 
   // The columns of a range for few tokens; `after` are rows to fetch behind them.
   void MultiplyRows(const RowRange& range, const RowRange& after);
-  // A block of columns for tokens [begin, end).
-  void MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end);
+  // The columns of a range for tokens [begin, end) by way of panels.
+  void MultiplyPanels(const RowRange& range, const RowRange& after, int begin, int end);
 
  private:
   void TakeScales(const RowRange& range, int row, int column, int stride);
-  void SetPart(int part, int stride);
+  void SetFactors(int part, int stride);
+  void MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end);
+  void PackPanels(const RowRange& range);
+  void SetPanel(const RowRange& range, int panel);
   void FetchAhead(const RowRange& range, int row, const RowRange& after);
   void SetToken(int token);
 
@@ -108,6 +112,7 @@ class Multiplier {
   const IntegerKernel& kernel_;
   const IntegerX& x_;
   const Space& space_;
+  size_t panel_bytes_;
   IntegerArgs args_;
   LineFetcher next_;
 };
@@ -143,7 +148,8 @@ void Multiplier::TakeScales(const RowRange& range, int row, int column, int stri
   if (has_zeros) take(space_.zeros_of_rows, DType::kI32, space_.zeros);
 }
 
-void Multiplier::SetPart(int part, int stride) {
+// Those that TakeScales has taken.
+void Multiplier::SetFactors(int part, int stride) {
   const WeightMatrix& w = job_.w.parts[part].weight;
   args_.scales = space_.scales;
   args_.zeros = w.zeros.empty() ? nullptr : space_.zeros;
@@ -170,7 +176,7 @@ void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& afte
 void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
   SetToken(0);
   args_.sum_stride = kMaxColumns;
-  SetPart(range.part, kernel_.row_block);
+  SetFactors(range.part, kernel_.row_block);
   RowRange columns = range;
   for (; columns.begin < range.end; columns.begin = columns.end) {
     columns.end = std::min(columns.begin + kMaxColumns, range.end);
@@ -187,40 +193,67 @@ void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
   }
 }
 
-void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end) {
-  const int rows = range.end - range.begin, panels = CeilDiv(rows, kernel_.columns);
-  const int columns = panels * kernel_.columns, tiles = CeilDiv(end - begin, kernel_.max_tokens);
-  const size_t row_bytes = args_.row_stride;
-  const size_t panel_bytes =
-      static_cast<size_t>(job_.in()) * kernel_.panel_bits / 8 * kernel_.columns;
-  const int row_blocks = kernel_.columns / kernel_.row_block;
-  next_ = {};
-  if (after.end > after.begin) {
-    next_.at = job_.W(after.part, after.begin, 0).values;
-    next_.lines = static_cast<int64_t>(CeilDiv((after.end - after.begin) * row_bytes, kLine));
-  }
-  const int64_t steps = row_blocks * static_cast<int64_t>(CeilDiv(row_bytes, kLine)) +
-                        static_cast<int64_t>(tiles) * x_.units;
-  args_.next_lines = static_cast<int>(CeilDiv(next_.lines, steps * panels));
-  SetPart(range.part, columns);
+int PanelsOf(const RowRange& range, int columns) {
+  return CeilDiv(range.end - range.begin, columns);
+}
+
+void Multiplier::PackPanels(const RowRange& range) {
+  const int panels = PanelsOf(range, kernel_.columns), columns = panels * kernel_.columns;
   for (int p = 0; p < panels; ++p) {
     const int row = range.begin + p * kernel_.columns;
     for (int i = 0; i < kernel_.columns && row + i < range.end; i += kernel_.row_block) {
       TakeScales(range, row + i, row + i - range.begin, columns);
     }
-    kernel_.pack(job_.W(range.part, row, 0).values, row_bytes,
+    kernel_.pack(job_.W(range.part, row, 0).values, args_.row_stride,
                  std::min(kernel_.columns, range.end - row), job_.in(),
-                 space_.panels + p * panel_bytes, &next_, args_.next_lines);
+                 space_.panels + p * panel_bytes_, &next_, args_.next_lines);
   }
+}
+
+void Multiplier::SetPanel(const RowRange& range, int panel) {
+  if (!job_.prepacked()) {
+    SetFactors(range.part, PanelsOf(range, kernel_.columns) * kernel_.columns);
+    args_.weights = space_.panels + panel * panel_bytes_;
+    args_.scales = space_.scales + panel * kernel_.columns;
+    if (args_.zeros != nullptr) args_.zeros = space_.zeros + panel * kernel_.columns;
+    return;
+  }
+  const WeightMatrix& w = job_.w.parts[range.part].weight;
+  const int row = range.begin + panel * kernel_.columns;
+  const int64_t groups = w.scales.shape[1];
+  args_.weights = job_.W(range.part, row, 0).values;
+  args_.scales =
+      static_cast<const uint8_t*>(w.scales.data) + row * groups * DTypeBytes(w.scales.dtype);
+  args_.scale_type = w.scales.dtype;
+  args_.scale_stride = groups == x_.units ? kernel_.columns : 0;
+  args_.zeros = w.zeros.empty() ? nullptr : w.zeros.row<uint8_t>(0) + row * groups;
+  args_.zero_type = DType::kU8;
+  args_.middle_code = w.format.middle_code();
+}
+
+void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end) {
+  const int panels = PanelsOf(range, kernel_.columns), columns = panels * kernel_.columns;
+  const int tiles = CeilDiv(end - begin, kernel_.max_tokens);
+  const size_t row_bytes = args_.row_stride;
+  next_ = {};
+  if (after.end > after.begin) {
+    next_.at = job_.W(after.part, after.begin, 0).values;
+    next_.lines = static_cast<int64_t>(CeilDiv((after.end - after.begin) * row_bytes, kLine));
+  }
+  int64_t steps = static_cast<int64_t>(tiles) * x_.units;
+  if (!job_.prepacked()) {
+    const int row_blocks = kernel_.columns / kernel_.row_block;
+    steps += row_blocks * static_cast<int64_t>(CeilDiv(row_bytes, kLine));
+  }
+  args_.next_lines = static_cast<int>(CeilDiv(next_.lines, steps * panels));
+  if (!job_.prepacked()) PackPanels(range);
   args_.sum_stride = columns;
   for (int tile = 0; tile < tiles; ++tile) {
     const int token = begin + static_cast<int>(int64_t{end - begin} * tile / tiles);
     const int count = begin + static_cast<int>(int64_t{end - begin} * (tile + 1) / tiles) - token;
     SetToken(token);
     for (int p = 0; p < panels; ++p) {
-      args_.weights = space_.panels + p * panel_bytes;
-      args_.scales = space_.scales + p * kernel_.columns;
-      if (args_.zeros != nullptr) args_.zeros = space_.zeros + p * kernel_.columns;
+      SetPanel(range, p);
       args_.sums = space_.sums + p * kernel_.columns;
       kernel_.tiles[job_.narrow_x()][count](args_);
     }
@@ -228,19 +261,41 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
   }
 }
 
+// The first block of a range.
+RowRange BlockOf(RowRange range) {
+  range.end = std::min(range.end, range.begin + kMaxColumns);
+  return range;
+}
+
+void Multiplier::MultiplyPanels(const RowRange& range, const RowRange& after, int begin, int end) {
+  RowRange left = range;
+  while (left.begin < range.end) {
+    const RowRange block = BlockOf(left);
+    left.column += block.end - block.begin;
+    left.begin = block.end;
+    MultiplyBlock(block, BlockOf(left.begin < range.end ? left : after), begin, end);
+  }
+}
+
 bool LeavesRows(const LinearJob& job) {
-  return job.tokens <= kMaxRowTokens &&
+  return !job.prepacked() && job.tokens <= kMaxRowTokens &&
          job.kernel.integer.rows[job.narrow_x()][job.tokens] != nullptr;
+}
+
+// W goes through once, as fast as memory gives it.
+bool Streams(const LinearJob& job) {
+  return LeavesRows(job) || (job.prepacked() && job.tokens <= job.kernel.integer.max_tokens);
 }
 
 // Rows of W of an item.
 int RowsOfItem(const LinearJob& job, int threads) {
   const IntegerKernel& kernel = job.kernel.integer;
   const auto fits = [&](int rows) { return CountItems(job, rows) >= kItemsPerThread * threads; };
-  if (LeavesRows(job)) {
+  if (Streams(job)) {
     int rows = static_cast<int>(kStreamBytes / job.RowBytes(job.in())) / kMaxColumns * kMaxColumns;
     rows = std::max(rows, kMaxColumns);
-    while (rows > kSumLanes && !fits(rows)) rows = CeilDiv(rows / 2, kSumLanes) * kSumLanes;
+    const int step = job.prepacked() ? kernel.columns : kSumLanes;
+    while (rows > step && !fits(rows)) rows = CeilDiv(rows / 2, step) * step;
     return rows;
   }
   const size_t bytes = static_cast<size_t>(job.in()) * kernel.panel_bits / 8 * kMaxColumns;
@@ -269,8 +324,8 @@ void ApplyInteger(ThreadPool& pool, const LinearJob& job, const Tensor& from, ui
     Multiplier multiplier(job, x, space);
     const auto multiply = [&](const RowRange& range, const RowRange& after, int block) {
       if (leaves_rows) return multiplier.MultiplyRows(range, after);
-      multiplier.MultiplyBlock(range, after, job.tokens * block / blocks,
-                               job.tokens * (block + 1) / blocks);
+      multiplier.MultiplyPanels(range, after, job.tokens * block / blocks,
+                                job.tokens * (block + 1) / blocks);
     };
     const auto range_of = [&](int item) {
       return item < items ? FindRows(job, item % ranges, rows) : RowRange{};

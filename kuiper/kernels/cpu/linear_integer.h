@@ -38,9 +38,12 @@ struct IntegerArgs {
   int units = 0;
   const uint8_t* weights = nullptr;  // a panel; else rows, row_stride bytes from one to the next
   size_t row_stride = 0;
-  int rows = 0;                    // of them that are there: 1 to row_block
-  const float* scales = nullptr;   // [units], scale_stride from one to the next: those of the
-  const int32_t* zeros = nullptr;  // columns, or of row_block rows; null: all are middle_code
+  int rows = 0;  // of them that are there: 1 to row_block
+  // [units], scale_stride from one to the next: those of the columns, or of row_block rows. FP32
+  // and INT32, but those of prepacked W as they are stored.
+  const void* scales = nullptr;
+  const void* zeros = nullptr;  // null: all are middle_code
+  DType scale_type = DType::kF32, zero_type = DType::kI32;
   int middle_code = 0;
   int scale_stride = 0;
   int k = 0;
@@ -60,7 +63,10 @@ struct IntegerKernel {
   int columns = 0;    // of a panel; 0: x stays in floats
   int row_block = 0;  // rows that are multiplied where they lie; columns are a multiple
   int max_tokens = 0;
-  int panel_bits = 0;         // of a code in a panel
+  int panel_bits = 0;  // of a code in a panel
+  // W may be prepacked: panels take the place of the rows, which have as many bytes, and scales and
+  // zeros are [panel][units][columns] of their types.
+  bool prepacks = false;
   int element_bytes[2] = {};  // of an integer of x
 
   // x [k] -> its integers, and of each unit the scale and the sum of them.
