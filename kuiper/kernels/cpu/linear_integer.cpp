@@ -105,7 +105,8 @@ class Multiplier {
   void MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end);
   void PackPanels(const RowRange& range);
   void SetPanel(const RowRange& range, int panel);
-  void FetchAhead(const RowRange& range, int row, const RowRange& after);
+  void FetchAhead(const RowRange& range, int row, int rows, size_t distance, const RowRange& after);
+  void FetchAfter(const RowRange& after, int64_t steps);
   void SetToken(int token);
 
   const LinearJob& job_;
@@ -157,9 +158,12 @@ void Multiplier::SetFactors(int part, int stride) {
   args_.scale_stride = stride;
 }
 
-void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& after) {
-  const size_t row_bytes = args_.row_stride, piece = kernel_.row_block * row_bytes;
-  const size_t ahead = (row - range.begin) * row_bytes + std::max(piece, kBytesAhead);
+// As much as `rows` rows, with their units: `distance` bytes behind a row, by which `after` follows
+// the range.
+void Multiplier::FetchAhead(const RowRange& range, int row, int rows, size_t distance,
+                            const RowRange& after) {
+  const size_t row_bytes = args_.row_stride;
+  const size_t ahead = (row - range.begin) * row_bytes + distance;
   const size_t left = (range.end - range.begin) * row_bytes;
   next_ = {};
   if (ahead < left) {
@@ -169,20 +173,30 @@ void Multiplier::FetchAhead(const RowRange& range, int row, const RowRange& afte
   } else {
     return;
   }
-  next_.lines = static_cast<int64_t>(CeilDiv(piece, kLine));
+  next_.lines = static_cast<int64_t>(CeilDiv(rows * row_bytes, kLine));
   args_.next_lines = static_cast<int>(CeilDiv<int64_t>(next_.lines, x_.units));
+}
+
+// All of `after`, in so many steps.
+void Multiplier::FetchAfter(const RowRange& after, int64_t steps) {
+  next_ = {};
+  if (after.end <= after.begin) return;
+  next_.at = job_.W(after.part, after.begin, 0).values;
+  next_.lines = static_cast<int64_t>(CeilDiv((after.end - after.begin) * args_.row_stride, kLine));
+  args_.next_lines = static_cast<int>(CeilDiv(next_.lines, steps));
 }
 
 void Multiplier::MultiplyRows(const RowRange& range, const RowRange& after) {
   SetToken(0);
   args_.sum_stride = kMaxColumns;
   SetFactors(range.part, kernel_.row_block);
+  const size_t distance = std::max(kernel_.row_block * args_.row_stride, kBytesAhead);
   RowRange columns = range;
   for (; columns.begin < range.end; columns.begin = columns.end) {
     columns.end = std::min(columns.begin + kMaxColumns, range.end);
     for (int row = columns.begin; row < columns.end; row += kernel_.row_block) {
       TakeScales(columns, row, 0, kernel_.row_block);
-      FetchAhead(range, row, after);
+      FetchAhead(range, row, kernel_.row_block, distance, after);
       args_.weights = job_.W(range.part, row, 0).values;
       args_.rows = std::min(kernel_.row_block, columns.end - row);
       args_.sums = space_.sums + (row - columns.begin);
@@ -234,19 +248,15 @@ void Multiplier::SetPanel(const RowRange& range, int panel) {
 void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int begin, int end) {
   const int panels = PanelsOf(range, kernel_.columns), columns = panels * kernel_.columns;
   const int tiles = CeilDiv(end - begin, kernel_.max_tokens);
-  const size_t row_bytes = args_.row_stride;
-  next_ = {};
-  if (after.end > after.begin) {
-    next_.at = job_.W(after.part, after.begin, 0).values;
-    next_.lines = static_cast<int64_t>(CeilDiv((after.end - after.begin) * row_bytes, kLine));
-  }
-  int64_t steps = static_cast<int64_t>(tiles) * x_.units;
+  const bool streams = job_.prepacked() && tiles == 1;
   if (!job_.prepacked()) {
     const int row_blocks = kernel_.columns / kernel_.row_block;
-    steps += row_blocks * static_cast<int64_t>(CeilDiv(row_bytes, kLine));
+    const auto row_lines = static_cast<int64_t>(CeilDiv(args_.row_stride, kLine));
+    FetchAfter(after, panels * (row_blocks * row_lines + int64_t{tiles} * x_.units));
+    PackPanels(range);
+  } else if (!streams) {
+    FetchAfter(after, int64_t{panels} * tiles * x_.units);
   }
-  args_.next_lines = static_cast<int>(CeilDiv(next_.lines, steps * panels));
-  if (!job_.prepacked()) PackPanels(range);
   args_.sum_stride = columns;
   for (int tile = 0; tile < tiles; ++tile) {
     const int token = begin + static_cast<int>(int64_t{end - begin} * tile / tiles);
@@ -254,6 +264,9 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
     SetToken(token);
     for (int p = 0; p < panels; ++p) {
       SetPanel(range, p);
+      if (streams) {
+        FetchAhead(range, range.begin + p * kernel_.columns, kernel_.columns, kBytesAhead, after);
+      }
       args_.sums = space_.sums + p * kernel_.columns;
       kernel_.tiles[job_.narrow_x()][count](args_);
     }
