@@ -161,7 +161,7 @@ const CodedCase kCodedCases[] = {
 
 // With products of bytes.
 bool HasCodePanels(const std::string& set) {
-  return set == "AVX3_BF16";
+  return set == "AVX3_BF16" || set == "AVX3_VNNI";
 }
 
 TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {

@@ -3,9 +3,9 @@
 #include "kuiper/kernels/cpu/attention_int8.h"
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
-#include "kuiper/kernels/cpu/avx512bf16.h"
+#include "kuiper/kernels/cpu/avx512_attributes.h"
 
-#if KU_HAS_AVX512BF16
+#if KU_HAS_AVX512_ATTRIBUTES
 #include <bit>
 #include <limits>
 #include <type_traits>

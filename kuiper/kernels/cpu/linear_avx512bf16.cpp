@@ -3,12 +3,12 @@
 // linear_hwy.cpp chooses), and reads weights and activations without widening them. Expected: one
 // row 0.95 of the read bandwidth, 512 rows 0.9 of the peak of vdpbf16ps; the rest goes to packing
 // W (5 %) and to sums of lanes that wait (3 %).
-#include "kuiper/kernels/cpu/avx512bf16.h"
+#include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
 // They take the place of some of Highway's for AVX-512, which a build for one instruction set has
 // not.
-#if KU_HAS_AVX512BF16 && !defined(HWY_COMPILE_ONLY_STATIC)
+#if KU_HAS_AVX512_ATTRIBUTES && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -178,7 +178,6 @@ void AddKernels(LinearKernelSet& set) {
   AddCodeDots<Float8E5M2>(dense);
   LinearKernel& e4m3 = set[{WeightFormat::Kind::kE4M3, DType::kBF16}];
   e4m3 = MakeQuantizedKernel<E4M3Model>(e4m3.widen);
-  UseVnniKernels(set);
 }
 
 }  // namespace N_AVX3_BF16
@@ -188,8 +187,7 @@ HWY_POP_ATTRIBUTES
 namespace kuiper::cpu {
 
 bool UpgradeToAvx512Bf16(LinearKernelSet& set) {
-  // Highway has checked that the OS saves the registers of AVX3.
-  if (strcmp(set.name, "AVX3") != 0 || !HasAvx512Bf16()) return false;
+  if (strcmp(set.name, "AVX3_VNNI") != 0 || !HasAvx512Bf16()) return false;
   set.name = "AVX3_BF16";
   N_AVX3_BF16::AddKernels(set);
   return true;

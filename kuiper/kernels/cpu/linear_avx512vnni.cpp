@@ -6,16 +6,17 @@
 // A panel is [K / 4][32 columns][4 codes], or for codes of 4 bits [K / 8][32 columns] words with
 // four even codes in the low halves of their bytes and four odd ones in the high halves: words of
 // rows, as they are stored, transposed. x has its bytes in that order: [digit][K], high one first.
-#include "kuiper/kernels/cpu/avx512bf16.h"
+#include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
-#if KU_HAS_AVX512BF16 && !defined(HWY_COMPILE_ONLY_STATIC)
+#if KU_HAS_AVX512_ATTRIBUTES && !defined(HWY_COMPILE_ONLY_STATIC)
 #include <algorithm>
+#include <cstring>
 
 #include "kuiper/kernels/common/int8_row.h"
 #include "kuiper/kernels/cpu/unroll.h"
 
-HWY_PUSH_ATTRIBUTES(KU_AVX512BF16_ATTRIBUTES)
+HWY_PUSH_ATTRIBUTES(KU_AVX512VNNI_ATTRIBUTES)
 namespace kuiper::cpu {
 namespace N_AVX3_VNNI {  // NOLINT(readability-identifier-naming): as Highway names its sets
 namespace {
@@ -392,14 +393,26 @@ HWY_POP_ATTRIBUTES
 
 namespace kuiper::cpu {
 
-void UseVnniKernels(LinearKernelSet& set) {
+bool UpgradeToAvx512Vnni(LinearKernelSet& set) {
+  // Highway has checked that the OS saves the registers of AVX3.
+  if (strcmp(set.name, "AVX3") != 0 || !HasAvx512Vnni()) return false;
+  set.name = "AVX3_VNNI";
   constexpr auto kType = DType::kBF16;  // and all others with integers of x
   set[{WeightFormat::Kind::kInt4, kType}].integer =
       N_AVX3_VNNI::MakeIntegerKernel<N_AVX3_VNNI::Int4>();
   set[{WeightFormat::Kind::kInt8, kType}].integer =
       N_AVX3_VNNI::MakeIntegerKernel<N_AVX3_VNNI::Int8>();
+  return true;
 }
 
+}  // namespace kuiper::cpu
+
+#else
+
+namespace kuiper::cpu {
+bool UpgradeToAvx512Vnni(LinearKernelSet&) {
+  return false;
+}
 }  // namespace kuiper::cpu
 
 #endif

@@ -153,13 +153,16 @@ const std::vector<LinearKernelSet>& LinearKernelSets() {
   static const std::vector<LinearKernelSet> sets = [] {
     std::vector<LinearKernelSet> found;
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      const LinearKernelSet set = MakeSetFor(target);
+      LinearKernelSet set = MakeSetFor(target);
+      const LinearKernelSet plain = set;
+      const bool has_vnni = UpgradeToAvx512Vnni(set);
       LinearKernelSet upgraded = set;
       const bool can = UpgradeToAvx512Bf16(upgraded);
       const bool pays = can && IsFaster(upgraded, set);
       if (pays) found.push_back(upgraded);
       found.push_back(set);
       if (can && !pays) found.push_back(upgraded);
+      if (has_vnni) found.push_back(plain);
     }
     return found;
   }();

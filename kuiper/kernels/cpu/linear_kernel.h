@@ -331,11 +331,12 @@ const std::vector<LinearKernelSet>& LinearKernelSets();
 // linear_quantized.cpp: gives `set`, which is of a target of Highway, its quantised kernels.
 void AddQuantizedKernels(int64_t target, LinearKernelSet& set);
 
-// linear_avx512bf16.cpp: if `set` is the AVX-512 one and the CPU has vdpbf16ps, gives it the
-// kernels of BF16 activations in those instructions and another name.
-bool UpgradeToAvx512Bf16(LinearKernelSet& set);
+// linear_avx512vnni.cpp: if `set` is the AVX-512 one and the CPU has vpdpbusd, gives it the integer
+// kernels in that instruction and another name.
+bool UpgradeToAvx512Vnni(LinearKernelSet& set);
 
-// linear_avx512vnni.cpp: gives `set` the integer kernels in vpdpbusd, which the CPU must have.
-void UseVnniKernels(LinearKernelSet& set);
+// linear_avx512bf16.cpp: if `set` has these and the CPU has vdpbf16ps, gives it the kernels of BF16
+// activations in that instruction and another name.
+bool UpgradeToAvx512Bf16(LinearKernelSet& set);
 
 }  // namespace kuiper::cpu
