@@ -35,8 +35,8 @@ class CpuLinear {
   // any row stride, T <= max_tokens and w.in <= max_features. Ops has checked the arguments.
   void Apply(Tensor out, Tensor x, const Linear& w, Epilogue epilogue = Epilogue::kStore);
 
-  // As Ops::Prepack: rows become the panels of linear_kernel.h, if the kernels can take all parts
-  // so.
+  // As Ops::Prepack: rows become the panels of linear_kernel.h or linear_integer.h, if the kernels
+  // can take all parts so.
   void Prepack(Linear* w);
   // Of a row of a matrix in that order: elements [begin, begin + n) as they were stored, BF16;
   // begin is a multiple of kFoldElements and n at most as many, and ends the row if it is less.
