@@ -265,6 +265,8 @@ std::vector<Row> ExecutionRows(Options& o) {
          "auto = copied if there is room and it pays"),
       For(FlagPrograms::kAll,
           Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),
+      Text("cpu-target", "NAME", &e.ops.cpu_target,
+           "CPU kernels of this instruction set, e.g. AVX2 (default: the best)"),
       Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,
              "has no effect: the feed-forward layer has one implementation"),
       Unused(FlagUse::kNoEffect, "fused-rope-kv", &o.unused.on, kOneWay),

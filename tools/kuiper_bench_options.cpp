@@ -168,6 +168,7 @@ std::vector<FlagRow> EngineRows(BenchOptions& o) {
       {MakeFlag("repetitions", &w.repetitions, "how often each row is measured", {1, 100}), model},
       {MakeFlag("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {0, 1024}),
        model},
+      {CpuTargetFlag(&e.ops.cpu_target), model},
       {MakeFlag("chunk", &w.chunk, "tokens of one prefill step", {1, 1 << 20}), engine},
       {MakeFlag("tune", &e.ops.tune,
                 "CUDA: time the library's matrix products first and keep the choice, for all runs"),

@@ -75,6 +75,11 @@ Flag ActivationTypeFlag(bool* int8_activations) {
                   "CPU, weights of INT4 and INT8: x in integers of 8 bits (default: auto, of 16)");
 }
 
+Flag CpuTargetFlag(std::string* name) {
+  return MakeFlag("cpu-target", name,
+                  "CPU kernels of this instruction set, e.g. AVX2 (default: the best)", {}, "NAME");
+}
+
 Flag WeightsFlag(WeightStorage* storage) {
   return MakeFlag("weights", WeightStorageChoices(storage),
                   "CPU: weights of a file in the mapped file, or copied from it (default: auto, "

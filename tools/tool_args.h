@@ -34,6 +34,7 @@ Flag DeviceFlag(Device* device);
 Flag HeadTypeFlag(bool* int8_head);
 // --activation-dtype auto | int8.
 Flag ActivationTypeFlag(bool* int8_activations);
+Flag CpuTargetFlag(std::string* name);
 // --weights auto | mapped | copied.
 Flag WeightsFlag(WeightStorage* storage);
 // --kv-cache-dtype auto or the name of a format; absent for auto.

@@ -19,9 +19,14 @@ Status NotBuilt(Device device) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options) {
+  if (!options.cpu_target.empty() && device.type != DeviceType::kCPU) {
+    return Status(StatusCode::kInvalidArgument,
+                  Param("cpu_target") + " is for the kernels of the CPU",
+                  "leave it out, or use " + Param("device") + " cpu");
+  }
   switch (device.type) {
     case DeviceType::kCPU:
-      return std::unique_ptr<Ops>(new cpu::CpuOps(options));
+      return cpu::CpuOps::Make(options);
     case DeviceType::kCUDA:
 #ifdef KUIPER_WITH_CUDA
       return cuda::MakeCudaOps(device, options);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 namespace kuiper {
 
@@ -30,6 +31,9 @@ enum class Determinism {
 
 struct OpsOptions {
   int num_threads = 0;  // CPU: 0 = one per usable core
+  // CPU: the best instruction set that the kernels of this process use from now on, e.g. "AVX2";
+  // empty: the best there is. All with fused multiply-adds give the same bits.
+  std::string cpu_target = {};
   Determinism determinism = Determinism::kOn;
   AttentionKind attention = AttentionKind::kAuto;
   // CUDA: Prepare times the library's algorithms for products that no run on this machine has timed

@@ -139,6 +139,25 @@ class Equality(CliTest):
             for key in ("text", "reasoning", "token_ids_fnv1a64", "finish_reason"):
                 self.assertEqual(got[key], expected[key], variant)
 
+    def test_every_instruction_set(self):
+        awq = os.path.join(os.path.dirname(self.qwen3), "tiny-qwen3-awq")
+        args = ("-p", "What is 34 + 57?", "-n", "12", "--ignore-eos", "--device", "cpu", "-q")
+        r = self.fails(2, self.qwen3, *args, "--cpu-target", "x", message='no CPU kernels "x"')
+        sets = r.err.split("--cpu-target is one of ")[1].strip().split(", ")
+        fused = [s for s in sets if s.startswith("AVX") or s == "NEON"]
+        for model, more in ((self.qwen3, ()), (awq, ("--weights", "copied")), (awq, ("--activation-dtype", "int8"))):
+            logits = []
+            for name in fused:
+                path = self.path(f"{name}.npy")
+                self.ok(model, *args, *more, "--cpu-target", name, "--dump-logits", path)
+                with open(path, "rb") as f:
+                    logits.append(f.read())
+                self.assertEqual(logits[-1], logits[0], name)
+        for name in sets:
+            self.assertIn(f"device: cpu ({name}, ", self.ok(self.qwen3, *args[:-1], "--cpu-target", name).err)
+        if "simt" in self.ok("--version").out:
+            self.fails(2, self.qwen3, *args[:-3], "--device", "simt", "--cpu-target", sets[0], message="for the kernels of the CPU")
+
     def test_verify_paged(self):
         r = self.qwen3_run("--verify-paged", "-p", "Hello", "-n", "50", "--ignore-eos",
                            "--page-size", "4")

@@ -4,6 +4,7 @@
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/avx512_attributes.h"
+#include "kuiper/kernels/cpu/cpu_target.h"
 
 #if KU_HAS_AVX512_ATTRIBUTES
 #include <bit>
@@ -171,10 +172,10 @@ HWY_POP_ATTRIBUTES
 namespace kuiper::cpu {
 
 const PairKernel* Avx512Bf16PairKernel() {
-  return HasAvx512Bf16() ? &N_AVX3_BF16::kPairKernel : nullptr;
+  return MayUseAvx512Bf16() ? &N_AVX3_BF16::kPairKernel : nullptr;
 }
 const Int8Kernel* Avx512Int8Kernel() {
-  return HasAvx512Bf16() ? &N_AVX3_BF16::kInt8Kernel : nullptr;
+  return MayUseAvx512Bf16() ? &N_AVX3_BF16::kInt8Kernel : nullptr;
 }
 
 }  // namespace kuiper::cpu

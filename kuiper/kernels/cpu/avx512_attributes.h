@@ -36,4 +36,13 @@ inline bool HasAvx512Bf16() {
 
 #else
 #define KU_HAS_AVX512_ATTRIBUTES 0
+
+namespace kuiper::cpu {
+inline bool HasAvx512Vnni() {
+  return false;
+}
+inline bool HasAvx512Bf16() {
+  return false;
+}
+}  // namespace kuiper::cpu
 #endif

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/host_memory.h"
 
 namespace kuiper::cpu {
@@ -18,6 +19,11 @@ const PairKernel* FastPairs() {
 }
 
 }  // namespace
+
+StatusOr<std::unique_ptr<Ops>> CpuOps::Make(const OpsOptions& options) {
+  if (!options.cpu_target.empty()) KU_RETURN_IF_ERROR(LimitToTarget(options.cpu_target));
+  return std::unique_ptr<Ops>(new CpuOps(options));
+}
 
 CpuOps::CpuOps(const OpsOptions& options)
     : Ops(device_),

@@ -2,6 +2,8 @@
 // cache are FP32, FP16 or BF16 and used as they are. Made by MakeOps only.
 #pragma once
 
+#include <memory>
+
 #include "kuiper/kernels/cpu/cpu_device.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
 #include "kuiper/kernels/cpu/cpu_linear.h"
@@ -12,7 +14,7 @@ namespace kuiper::cpu {
 
 class CpuOps final : public Ops {
  public:
-  explicit CpuOps(const OpsOptions& options);
+  static StatusOr<std::unique_ptr<Ops>> Make(const OpsOptions& options);
 
   DType ActivationType(DType) const override { return DType::kF32; }
   AttentionKind AttentionFor(DType, KvFormat, int) const override {
@@ -25,6 +27,8 @@ class CpuOps final : public Ops {
   Status Prepare(const Linear&, Epilogue, DType, int64_t) override { return OkStatus(); }
 
  private:
+  explicit CpuOps(const OpsOptions& options);
+
 #define KU_COMPUTE_OP(Name)                                   \
   void Compute(const Name##Args& args) override {             \
     device_.Do([this, args] { cpu::Run(resources_, args); }); \

@@ -4,6 +4,7 @@
 // row 0.95 of the read bandwidth, 512 rows 0.9 of the peak of vdpbf16ps; the rest goes to packing
 // W (5 %) and to sums of lanes that wait (3 %).
 #include "kuiper/kernels/cpu/avx512_attributes.h"
+#include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
 // They take the place of some of Highway's for AVX-512, which a build for one instruction set has
@@ -187,7 +188,7 @@ HWY_POP_ATTRIBUTES
 namespace kuiper::cpu {
 
 bool UpgradeToAvx512Bf16(LinearKernelSet& set) {
-  if (strcmp(set.name, "AVX3_VNNI") != 0 || !HasAvx512Bf16()) return false;
+  if (strcmp(set.name, "AVX3_VNNI") != 0 || !MayUseAvx512Bf16()) return false;
   set.name = "AVX3_BF16";
   N_AVX3_BF16::AddKernels(set);
   return true;

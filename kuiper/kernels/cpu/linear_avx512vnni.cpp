@@ -7,6 +7,7 @@
 // four even codes in the low halves of their bytes and four odd ones in the high halves: words of
 // rows, as they are stored, transposed. x has its bytes in that order: [digit][K], high one first.
 #include "kuiper/kernels/cpu/avx512_attributes.h"
+#include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 
 #if KU_HAS_AVX512_ATTRIBUTES && !defined(HWY_COMPILE_ONLY_STATIC)
@@ -395,7 +396,7 @@ namespace kuiper::cpu {
 
 bool UpgradeToAvx512Vnni(LinearKernelSet& set) {
   // Highway has checked that the OS saves the registers of AVX3.
-  if (strcmp(set.name, "AVX3") != 0 || !HasAvx512Vnni()) return false;
+  if (strcmp(set.name, "AVX3") != 0 || !MayUseAvx512Vnni()) return false;
   set.name = "AVX3_VNNI";
   constexpr auto kType = DType::kBF16;  // and all others with integers of x
   set[{WeightFormat::Kind::kInt4, kType}].integer =

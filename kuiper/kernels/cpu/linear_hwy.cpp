@@ -3,6 +3,7 @@
 // Expected: F32 0.85-0.9 of the FMA peak for many rows. 16-bit weights are widened to FP32, for
 // many rows once per block (BF16 with AVX2 in each tile), so they run at the FP32 rate; one row
 // runs at memory bandwidth where two conversions per 4 bytes keep up with it.
+#include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
 #include "kuiper/kernels/cpu/targets.h"
 
@@ -151,6 +152,7 @@ bool IsFaster(const LinearKernelSet& a, const LinearKernelSet& b) {
 
 const std::vector<LinearKernelSet>& LinearKernelSets() {
   static const std::vector<LinearKernelSet> sets = [] {
+    KeepTargets();
     std::vector<LinearKernelSet> found;
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       LinearKernelSet set = MakeSetFor(target);

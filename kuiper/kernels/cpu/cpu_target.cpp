@@ -1,0 +1,95 @@
+#include "kuiper/kernels/cpu/cpu_target.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "kuiper/base/text.h"
+#include "kuiper/kernels/cpu/avx512_attributes.h"
+#include "kuiper/kernels/cpu/targets.h"
+// After targets.h.
+#include "hwy/targets.h"
+
+namespace kuiper::cpu {
+namespace {
+
+constexpr const char* kVnni = "AVX3_VNNI";
+constexpr const char* kBf16 = "AVX3_BF16";
+
+struct Limit {
+  std::mutex mutex;
+  std::string name;  // empty: none
+  bool in_use = false;
+};
+Limit& TheLimit() {
+  static Limit limit;
+  return limit;
+}
+
+// Of the kernels that upgrade Highway's AVX3.
+bool MayUse(bool has, std::string_view name) {
+  Limit& limit = TheLimit();
+  const std::lock_guard lock(limit.mutex);
+  return has && (limit.name.empty() || limit.name == kBf16 || limit.name == name);
+}
+
+}  // namespace
+
+std::vector<std::string> AllowedTargets() {
+  Limit& limit = TheLimit();
+  const std::lock_guard lock(limit.mutex);
+  std::vector<std::string> names;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (target == HWY_AVX3) {
+      if (HasAvx512Bf16()) names.emplace_back(kBf16);
+      if (HasAvx512Vnni()) names.emplace_back(kVnni);
+    }
+    names.emplace_back(hwy::TargetName(target));
+  }
+  names.erase(names.begin(), limit.name.empty()
+                                 ? names.begin()
+                                 : std::find(names.begin(), names.end(), limit.name));
+  return names;
+}
+
+Status LimitToTarget(std::string_view name) {
+  const std::vector<std::string> allowed = AllowedTargets();
+  if (std::find(allowed.begin(), allowed.end(), name) == allowed.end()) {
+    std::string list;
+    for (const std::string& one : allowed) list += (list.empty() ? "" : ", ") + one;
+    return Status(StatusCode::kInvalidArgument,
+                  "there are no CPU kernels " + Quoted(name) + " for this machine",
+                  Param("cpu_target") + " is one of " + list);
+  }
+  if (name == allowed.front()) return OkStatus();
+  Limit& limit = TheLimit();
+  const std::lock_guard lock(limit.mutex);
+  if (limit.in_use) {
+    return Status(StatusCode::kUnavailable,
+                  "the CPU kernels of this process run as " + allowed.front() + " already");
+  }
+  limit.name = name;
+  int64_t better = 0;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const bool is_avx512 = target == HWY_AVX3 && (name == kBf16 || name == kVnni);
+    if (is_avx512 || name == hwy::TargetName(target)) break;
+    better |= target;
+  }
+  hwy::DisableTargets(better);
+  hwy::GetChosenTarget().DeInit();
+  return OkStatus();
+}
+
+void KeepTargets() {
+  Limit& limit = TheLimit();
+  const std::lock_guard lock(limit.mutex);
+  limit.in_use = true;
+}
+
+bool MayUseAvx512Vnni() {
+  return MayUse(HasAvx512Vnni(), kVnni);
+}
+bool MayUseAvx512Bf16() {
+  return MayUse(HasAvx512Bf16(), kBf16);
+}
+
+}  // namespace kuiper::cpu

@@ -1,0 +1,28 @@
+// The instruction sets that the CPU kernels of this process may use. All give the same bits (where
+// multiply-adds are fused), so that a limit is for tests of that, and for speed on other CPUs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kuiper/base/status.h"
+
+namespace kuiper::cpu {
+
+// Those that this machine can run and that are allowed, best first as far as nothing is measured:
+// {"AVX3_BF16", "AVX3_VNNI", "AVX3", "AVX2", ...}.
+std::vector<std::string> AllowedTargets();
+// Allows `name` and what is below it for the rest of the process. kInvalidArgument where this
+// machine lacks it; kUnavailable where kernels of a better one have been chosen already. Thread
+// safe.
+Status LimitToTarget(std::string_view name);
+
+// There is no other limit from now on.
+void KeepTargets();
+
+// Whether this machine has what upgrades Highway's AVX3, and it is allowed.
+bool MayUseAvx512Vnni();
+bool MayUseAvx512Bf16();
+
+}  // namespace kuiper::cpu
