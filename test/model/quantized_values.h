@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kuiper/base/half.h"
+#include "kuiper/kernels/cpu/linear_kernel.h"
 #include "kuiper/ops/ops.h"
 #include "kuiper/ops/weight_format.h"
 
@@ -32,7 +33,8 @@ inline float E4M3(unsigned code) {
 }
 
 // A matrix in host memory as files have it, whatever CpuLinear::Prepack has made of it: panels of
-// 32 rows, in which words of four bytes of the rows, their scales and their zeros lie side by side.
+// as many rows as the kernels have columns, in which words of four bytes, scales and zeros of the
+// rows lie side by side.
 class InRows {
  public:
   explicit InRows(const WeightMatrix& m) : matrix_(m) {
@@ -46,13 +48,13 @@ class InRows {
 
  private:
   void* UndoPanels(const Tensor& t, int64_t word_bytes) {
-    constexpr int64_t kRows = 32;
+    const int64_t panel_rows = cpu::LinearKernelSets().front()[matrix_.format].integer.columns;
     std::vector<char>& rows = memory_.emplace_back(static_cast<size_t>(t.bytes()));
     const int64_t row_bytes = t.bytes() / t.shape[0];
     const char* from = static_cast<const char*>(t.data);
-    for (int64_t panel = 0; panel < t.shape[0]; panel += kRows) {
+    for (int64_t panel = 0; panel < t.shape[0]; panel += panel_rows) {
       for (int64_t at = 0; at < row_bytes; at += word_bytes) {
-        for (int64_t row = panel; row < panel + kRows; ++row, from += word_bytes) {
+        for (int64_t row = panel; row < panel + panel_rows; ++row, from += word_bytes) {
           std::memcpy(rows.data() + row * row_bytes + at, from, static_cast<size_t>(word_bytes));
         }
       }

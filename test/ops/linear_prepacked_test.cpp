@@ -159,14 +159,12 @@ const CodedCase kCodedCases[] = {
     {Coded(kInt8, DType::kF32, 128), false},     {Coded(kInt8, DType::kF16, 1 << 20), true},
 };
 
-// With products of bytes.
 bool HasCodePanels(const std::string& set) {
-  return set == "AVX3_BF16" || set == "AVX3_VNNI";
+  return set != "SCALAR";
 }
 
 TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {
   for (const std::string& set : CpuLinear::InstructionSets()) {
-    if (IsSlow(set)) continue;
     for (const CodedCase& codes : kCodedCases) {
       for (const Case& c : kCases) {
         if (c.has_bias) continue;
@@ -180,6 +178,7 @@ TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {
                     HasCodePanels(set) ? panels.linear.num_parts : 0);
           if (!HasCodePanels(set)) continue;
           for (int tokens : {1, 2, 3, 4, 5, 6, 7, 12, 13, 64, 255}) {
+            if (IsSlow(set) && tokens > 7) break;
             const std::vector<float> expected = Apply(set, 3, c, rows.linear, tokens);
             ASSERT_TRUE(std::isfinite(expected[0]));
             ASSERT_TRUE(SameBits(Apply(set, 3, c, panels.linear, tokens), expected))

@@ -123,36 +123,35 @@ void PrepackRows(ThreadPool& pool, const LinearKernel& kernel, int in, WeightMat
   matrix->is_prepacked = true;
 }
 
-// Numbers [rows][groups] -> [groups][rows], in place by way of a copy.
-void TransposeGroups(uint8_t* numbers, size_t number_bytes, int rows, int64_t groups,
-                     uint8_t* copy) {
-  memcpy(copy, numbers, rows * groups * number_bytes);
-  for (int64_t group = 0; group < groups; ++group) {
-    for (int row = 0; row < rows; ++row, numbers += number_bytes) {
-      memcpy(numbers, copy + (row * groups + group) * number_bytes, number_bytes);
-    }
+// [rows][columns] -> [columns][rows], in place by way of a copy.
+template <typename T>
+void TransposeRows(uint8_t* data, int rows, int64_t columns, uint8_t* copy) {
+  memcpy(copy, data, rows * columns * sizeof(T));
+  const T* const from = reinterpret_cast<const T*>(copy);
+  T* to = reinterpret_cast<T*>(data);
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int row = 0; row < rows; ++row) *to++ = from[row * columns + column];
   }
 }
 
 // The same of codes that are multiplied with integers.
 void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightMatrix* matrix) {
   const int rows = kernel.columns;
-  const size_t row_bytes = static_cast<size_t>(matrix->format.RowBytes(in));
-  const size_t panel_bytes = rows * row_bytes;  // more than those of its scales
-  std::vector<uint8_t> copies(pool.size() * panel_bytes);
+  const int64_t row_bytes = matrix->format.RowBytes(in);
+  std::vector<uint32_t> copies(pool.size() * rows * row_bytes / sizeof(uint32_t));
   pool.RunRanges(matrix->rows() / rows, 1, [&](int64_t panel, int64_t, int thread) {
-    auto* const values = static_cast<uint8_t*>(matrix->values.data) + panel * panel_bytes;
-    uint8_t* const copy = copies.data() + thread * panel_bytes;
-    memcpy(copy, values, panel_bytes);
-    LineFetcher nothing;
-    kernel.pack(copy, row_bytes, rows, in, values, &nothing, 0);
-    for (const Tensor& factors : {matrix->scales, matrix->zeros}) {
-      if (factors.empty()) continue;
-      const size_t number_bytes = DTypeBytes(factors.dtype);
-      const int64_t groups = factors.shape[1];
-      auto* const numbers = static_cast<uint8_t*>(factors.data);
-      TransposeGroups(numbers + panel * rows * groups * number_bytes, number_bytes, rows, groups,
-                      copy);
+    auto* const copy = reinterpret_cast<uint8_t*>(copies.data()) + thread * rows * row_bytes;
+    for (const Tensor& t : {matrix->values, matrix->scales, matrix->zeros}) {
+      if (t.empty()) continue;
+      const int64_t bytes = t.bytes() / t.shape[0];  // of a row; codes have most
+      uint8_t* const data = static_cast<uint8_t*>(t.data) + panel * rows * bytes;
+      if (t.data == matrix->values.data || t.dtype == DType::kF32) {
+        TransposeRows<uint32_t>(data, rows, bytes / 4, copy);
+      } else if (t.dtype == DType::kU8) {
+        TransposeRows<uint8_t>(data, rows, bytes, copy);
+      } else {
+        TransposeRows<uint16_t>(data, rows, bytes / 2, copy);
+      }
     }
   });
   matrix->is_prepacked = true;
@@ -161,7 +160,7 @@ void PrepackCodes(ThreadPool& pool, const IntegerKernel& kernel, int in, WeightM
 // Whether a matrix can be prepacked.
 bool FitsPanels(const LinearKernel& kernel, int in, const WeightMatrix& w) {
   if (w.is_prepacked || reinterpret_cast<uintptr_t>(w.values.data) % kLine != 0) return false;
-  if (kernel.integer.prepacks) {
+  if (kernel.integer.prepacked[0][1] != nullptr) {
     const int64_t groups = w.format.column_groups(in);
     return w.rows() % kernel.integer.columns == 0 && w.format.group_rows == 1 &&
            (groups == 1 || groups == CeilDiv(in, w.format.unit_columns()));
@@ -230,7 +229,7 @@ void CpuLinear::Prepack(Linear* w) {
   }
   for (int part = 0; part < w->num_parts; ++part) {
     WeightMatrix* matrix = &w->parts[part].weight;
-    if (kernel.integer.prepacks) {
+    if (kernel.integer.columns > 0) {
       PrepackCodes(pool_, kernel.integer, w->in, matrix);
     } else {
       PrepackRows(pool_, kernel, w->in, matrix);

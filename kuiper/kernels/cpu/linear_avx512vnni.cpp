@@ -360,9 +360,10 @@ void Rows(const IntegerArgs& a) {
 }
 
 template <class Codes, int kDigits, int MR>
-constexpr void SetTiles(IntegerFn (&tiles)[kMaxIntegerTokens + 1]) {
-  tiles[MR] = &Tile<Codes, kDigits, MR>;
-  if constexpr (MR > 1) SetTiles<Codes, kDigits, MR - 1>(tiles);
+constexpr void SetTiles(IntegerKernel& kernel) {
+  constexpr int kNarrow = kDigits == 1 ? 1 : 0;
+  kernel.tiles[kNarrow][MR] = kernel.prepacked[kNarrow][MR] = &Tile<Codes, kDigits, MR>;
+  if constexpr (MR > 1) SetTiles<Codes, kDigits, MR - 1>(kernel);
 }
 
 template <class Codes>
@@ -372,18 +373,17 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.row_block = kRows;
   kernel.max_tokens = kMaxIntegerTokens;
   kernel.panel_bits = Codes::kBits;
-  kernel.prepacks = true;
   kernel.element_bytes[0] = 2;
   kernel.element_bytes[1] = 1;
-  kernel.convert[0] = &Convert<Codes, 2>;
-  kernel.convert[1] = &Convert<Codes, 1>;
+  kernel.convert[0] = kernel.convert_for_prepacked[0] = &Convert<Codes, 2>;
+  kernel.convert[1] = kernel.convert_for_prepacked[1] = &Convert<Codes, 1>;
   kernel.pack = &Pack<Codes>;
   kernel.transpose = &TransposeRows;
   kernel.takes_all_types = true;
   kernel.rows[0][1] = &Rows<Codes, 2>;
   kernel.rows[1][1] = &Rows<Codes, 1>;
-  SetTiles<Codes, 2, kMaxIntegerTokens>(kernel.tiles[0]);
-  SetTiles<Codes, 1, kMaxIntegerTokens>(kernel.tiles[1]);
+  SetTiles<Codes, 2, kMaxIntegerTokens>(kernel);
+  SetTiles<Codes, 1, kMaxIntegerTokens>(kernel);
   return kernel;
 }
 

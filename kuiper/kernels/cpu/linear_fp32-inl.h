@@ -34,6 +34,10 @@ HWY_INLINE F32Vec LoadF16(const uint8_t* p) {
   return FromF16(LoadU16(p));
 }
 
+HWY_INLINE F32Vec LoadBF16(const uint8_t* p) {
+  return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(hn::PromoteTo(U32Tag(), LoadU16(p))));
+}
+
 // The part that all formats share: FP32 lanes, multiplied by FP32.
 struct Fp32Model {
   using Acc = F32Vec;

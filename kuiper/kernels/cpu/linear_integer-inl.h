@@ -1,7 +1,8 @@
 // The micro-kernels of linear_integer.h in Highway code, over Codes, which loads pairs of codes.
 // Included by linear_quantized.cpp after linear_fp32-inl.h. A panel is [K / 2][columns][2 codes] of
 // 16 bits, and x is integers of 16 bits in the order of K, wide or narrow: multiply-adds of pairs,
-// which all sets have, run at the rate of FP32 ones.
+// which all sets have, run at the rate of FP32 ones. Prepacked W has whole words of rows, whose
+// codes are taken apart in 16 bits: the pairs are of codes kPairsOfWord apart, and x lies likewise.
 
 inline constexpr int kLanes32 = Fp32Model::kVectorLanes;
 inline constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
@@ -42,11 +43,29 @@ HWY_INLINE I32Vec LoadPair(const int16_t* p) {
   memcpy(&pair, p, sizeof(pair));
   return hn::Set(I32Tag(), pair);
 }
-HWY_INLINE I32Vec LoadPairsOf(const int16_t* p) {
-  return hn::BitCast(I32Tag(), LoadBytes(I32Tag(), reinterpret_cast<const uint8_t*>(p)));
+HWY_INLINE I32Vec LoadWords(const uint8_t* p) {
+  return hn::BitCast(I32Tag(), LoadBytes(I32Tag(), p));
 }
 
-template <bool kWide>
+// Pairs in a word of codes.
+template <class Codes>
+inline constexpr int kPairsOfWord = 4 / Codes::kPairBytes;
+
+// a b c d -> a c b d, of as many integers as a word has codes.
+template <int kPairs>
+HWY_INLINE void PutBesidePairs(int16_t* x, int columns) {
+  for (; columns > 0; columns -= 2 * kPairs, x += 2 * kPairs) {
+    int16_t word[2 * kPairs];
+    memcpy(word, x, sizeof(word));
+    for (int i = 0; i < kPairs; ++i) {
+      x[2 * i] = word[i];
+      x[2 * i + 1] = word[kPairs + i];
+    }
+  }
+}
+
+// kPairs > 0: for words of so many pairs.
+template <bool kWide, int kPairs>
 void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float* scales,
                        int32_t* sums) {
   auto* const to = reinterpret_cast<int16_t*>(integers);
@@ -58,6 +77,7 @@ void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float
     int32_t sum = 0;
     for (int i = 0; i < columns; ++i) sum += to[begin + i];
     *sums = sum;
+    if constexpr (kPairs > 0) PutBesidePairs<kPairs>(to + begin, columns);
   }
 }
 
@@ -107,27 +127,72 @@ inline void TransposeBlock(const uint8_t* from, size_t stride, DType, int count,
   }
 }
 
+// Scales and zeros as IntegerArgs has them for rows and packed panels,
+struct WideFactors {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Scales(D d, const IntegerArgs& a, size_t at) {
+    return hn::LoadU(d, static_cast<const float*>(a.scales) + at);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Zeros(D d, const IntegerArgs& a, size_t at) {
+    return hn::LoadU(d, static_cast<const int32_t*>(a.zeros) + at);
+  }
+};
+// and for prepacked W.
+struct StoredFactors {
+  static HWY_INLINE F32Vec Scales(F32Tag, const IntegerArgs& a, size_t at) {
+    const uint8_t* p = static_cast<const uint8_t*>(a.scales) + at * DTypeBytes(a.scale_type);
+    if (a.scale_type == DType::kF32) return LoadF32(p);
+    if (a.scale_type == DType::kF16) return LoadF16(p);
+    return LoadBF16(p);
+  }
+  static HWY_INLINE I32Vec Zeros(I32Tag, const IntegerArgs& a, size_t at) {
+    const hn::Rebind<uint8_t, I32Tag> d;
+    return hn::PromoteTo(I32Tag(), hn::LoadU(d, static_cast<const uint8_t*>(a.zeros) + at));
+  }
+};
+
 // y += the unit's sums, less what the zeros take from them, times both scales.
-template <class D>
+template <class Factors = WideFactors, class D>
 HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums, const IntegerArgs& a,
                               int token, int unit, int column, hn::Vec<D> y) {
   const hn::RebindToSigned<D> di;
   const size_t at = unit * static_cast<size_t>(a.scale_stride) + column;
   const size_t of_x = token * static_cast<size_t>(a.units) + unit;
   const int32_t x_sum = a.x_sums[of_x];
-  const auto of_zeros =
-      a.zeros == nullptr
-          ? hn::Set(di, a.middle_code * x_sum)
-          : hn::Mul(hn::LoadU(di, static_cast<const int32_t*>(a.zeros) + at), hn::Set(di, x_sum));
+  const auto of_zeros = a.zeros == nullptr ? hn::Set(di, a.middle_code * x_sum)
+                                           : hn::Mul(Factors::Zeros(di, a, at), hn::Set(di, x_sum));
   const auto scaled =
       hn::Mul(hn::ConvertTo(d, hn::Sub(sums, of_zeros)), hn::Set(d, a.x_scales[of_x]));
-  return hn::MulAdd(scaled, hn::LoadU(d, static_cast<const float*>(a.scales) + at), y);
+  return hn::MulAdd(scaled, Factors::Scales(d, a, at), y);
 }
 
-template <int MR>
+// Panels of pairs.
+struct PackedPanel {
+  using Factors = WideFactors;
+  static constexpr int kPairs = 1, kCodes = 2;  // of a word
+  static HWY_INLINE I32Vec Pairs(I32Vec words, int) { return words; }
+};
+#if HWY_TARGET != HWY_SCALAR
+// Panels of words of rows.
+template <class Codes>
+struct StoredPanel {
+  using Factors = StoredFactors;
+  static constexpr int kPairs = kPairsOfWord<Codes>, kCodes = 2 * kPairs, kBits = 16 / kPairs;
+  static HWY_INLINE I32Vec Pairs(I32Vec words, int i) {
+    const hn::RepartitionToNarrow<I32Tag> d16;
+    const hn::RebindToUnsigned<decltype(d16)> du16;
+    const auto halves = hn::ShiftRightSame(hn::BitCast(du16, words), kBits * i);
+    const auto codes = i == kPairs - 1 ? halves : hn::And(halves, hn::Set(du16, (1 << kBits) - 1));
+    return hn::BitCast(I32Tag(), codes);
+  }
+};
+#endif
+
+template <class Panel, int MR>
 void IntegerTile(const IntegerArgs& a) {
   const F32Tag d;
-  const auto* panel = reinterpret_cast<const int16_t*>(a.weights);
+  const uint8_t* panel = a.weights;
   F32Vec y[MR][kPanelVectors];
   KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
     y[m][n] = hn::Zero(d);
@@ -138,18 +203,23 @@ void IntegerTile(const IntegerArgs& a) {
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
       acc[m][n].Clear();
     }
-    for (int k = begin; k < HWY_MIN(begin + a.unit, a.k); k += 2, panel += 2 * kPanelColumns) {
-      I32Vec codes[kPanelVectors];
-      KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
-        codes[n] = LoadPairsOf(panel + n * 2 * kLanes32);
-      }
-      KU_UNROLL for (int m = 0; m < MR; ++m) {
-        const I32Vec v = LoadPair(reinterpret_cast<const int16_t*>(a.x + m * a.x_stride) + k);
-        KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) acc[m][n].Add(codes[n], v);
+    const int end = HWY_MIN(begin + a.unit, a.k);
+    for (int k = begin; k < end; k += Panel::kCodes, panel += kPanelColumns * sizeof(int32_t)) {
+      KU_UNROLL for (int i = 0; i < Panel::kPairs; ++i) {
+        I32Vec codes[kPanelVectors];
+        KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+          codes[n] = Panel::Pairs(LoadWords(panel + n * sizeof(I32Vec)), i);
+        }
+        KU_UNROLL for (int m = 0; m < MR; ++m) {
+          const auto* x = reinterpret_cast<const int16_t*>(a.x + m * a.x_stride) + k;
+          const I32Vec v = LoadPair(x + 2 * i);
+          KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) acc[m][n].Add(codes[n], v);
+        }
       }
     }
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
-      y[m][n] = AddUnit(d, acc[m][n].Total(), a, m, u, n * kLanes32, y[m][n]);
+      y[m][n] =
+          AddUnit<typename Panel::Factors>(d, acc[m][n].Total(), a, m, u, n * kLanes32, y[m][n]);
     }
   }
   KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
@@ -167,7 +237,7 @@ HWY_INLINE void MultiplyRows(const uint8_t* const (&rows)[kBlockRows], int begin
   for (int k = begin; k < end; k += 2 * kLanes32) {
     I32Vec v[MR];
     KU_UNROLL for (int m = 0; m < MR; ++m) {
-      v[m] = LoadPairsOf(reinterpret_cast<const int16_t*>(a.x + m * a.x_stride) + k);
+      v[m] = LoadWords(a.x + m * a.x_stride + k * sizeof(int16_t));
     }
     KU_UNROLL for (int i = 0; i < kBlockRows; ++i) {
       const I32Vec codes = Codes::LoadPairs(rows[i] + k / 2 * Codes::kPairBytes);
@@ -207,10 +277,13 @@ void IntegerRows(const IntegerArgs& a) {
   }
 }
 
-template <int MR>
+template <class Codes, int MR>
 constexpr void SetIntegerTiles(IntegerKernel& kernel) {
-  kernel.tiles[0][MR] = kernel.tiles[1][MR] = &IntegerTile<MR>;
-  if constexpr (MR > 1) SetIntegerTiles<MR - 1>(kernel);
+  kernel.tiles[0][MR] = kernel.tiles[1][MR] = &IntegerTile<PackedPanel, MR>;
+#if HWY_TARGET != HWY_SCALAR  // which has no halves of a word
+  kernel.prepacked[0][MR] = kernel.prepacked[1][MR] = &IntegerTile<StoredPanel<Codes>, MR>;
+#endif
+  if constexpr (MR > 1) SetIntegerTiles<Codes, MR - 1>(kernel);
 }
 
 template <class Codes>
@@ -221,12 +294,14 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.max_tokens = kIntegerTokens;
   kernel.panel_bits = 16;
   kernel.element_bytes[0] = kernel.element_bytes[1] = sizeof(int16_t);
-  kernel.convert[0] = &ConvertToIntegers<true>;
-  kernel.convert[1] = &ConvertToIntegers<false>;
+  kernel.convert[0] = &ConvertToIntegers<true, 0>;
+  kernel.convert[1] = &ConvertToIntegers<false, 0>;
+  kernel.convert_for_prepacked[0] = &ConvertToIntegers<true, kPairsOfWord<Codes>>;
+  kernel.convert_for_prepacked[1] = &ConvertToIntegers<false, kPairsOfWord<Codes>>;
   kernel.pack = &PackPairs<Codes>;
   kernel.transpose = &TransposeBlock;
   kernel.rows[0][1] = kernel.rows[1][1] = &IntegerRows<Codes, 1>;
   kernel.rows[0][2] = kernel.rows[1][2] = &IntegerRows<Codes, 2>;
-  SetIntegerTiles<kIntegerTokens>(kernel);
+  SetIntegerTiles<Codes, kIntegerTokens>(kernel);
   return kernel;
 }

@@ -40,7 +40,9 @@ struct IntegerX {
 };
 
 void Convert(ThreadPool& pool, const LinearJob& job, const IntegerX& x, const Tensor& from) {
-  const auto convert = job.kernel.integer.convert[job.narrow_x()];
+  const IntegerKernel& kernel = job.kernel.integer;
+  const auto convert =
+      (job.prepacked() ? kernel.convert_for_prepacked : kernel.convert)[job.narrow_x()];
   ForEachOf(pool, job, job.tokens, 4, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       convert(from.row<float>(t), job.in(), job.w.format().unit_columns(),
@@ -257,6 +259,8 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
   } else if (!streams) {
     FetchAfter(after, int64_t{panels} * tiles * x_.units);
   }
+  const auto& tile_of =
+      job_.prepacked() ? kernel_.prepacked[job_.narrow_x()] : kernel_.tiles[job_.narrow_x()];
   args_.sum_stride = columns;
   for (int tile = 0; tile < tiles; ++tile) {
     const int token = begin + static_cast<int>(int64_t{end - begin} * tile / tiles);
@@ -268,7 +272,7 @@ void Multiplier::MultiplyBlock(const RowRange& range, const RowRange& after, int
         FetchAhead(range, range.begin + p * kernel_.columns, kernel_.columns, kBytesAhead, after);
       }
       args_.sums = space_.sums + p * kernel_.columns;
-      kernel_.tiles[job_.narrow_x()][count](args_);
+      tile_of[count](args_);
     }
     FinishRows(job_, range, token, count, space_.sums, columns);
   }

@@ -63,15 +63,14 @@ struct IntegerKernel {
   int columns = 0;    // of a panel; 0: x stays in floats
   int row_block = 0;  // rows that are multiplied where they lie; columns are a multiple
   int max_tokens = 0;
-  int panel_bits = 0;  // of a code in a panel
-  // W may be prepacked: panels take the place of the rows, which have as many bytes, and scales and
-  // zeros are [panel][units][columns] of their types.
-  bool prepacks = false;
+  int panel_bits = 0;         // of a code in a panel
   int element_bytes[2] = {};  // of an integer of x
 
   // x [k] -> its integers, and of each unit the scale and the sum of them.
-  void (*convert[2])(const float* x, int k, int unit, uint8_t* integers, float* scales,
-                     int32_t* sums) = {};
+  using ConvertFn = void (*)(const float* x, int k, int unit, uint8_t* integers, float* scales,
+                             int32_t* sums);
+  ConvertFn convert[2] = {};
+  ConvertFn convert_for_prepacked[2] = {};
   // `count` <= columns rows of k codes -> a panel. next_lines are fetched with each row_block rows
   // by 64 bytes.
   void (*pack)(const uint8_t* rows, size_t stride, int count, int k, uint8_t* panel,
@@ -85,6 +84,9 @@ struct IntegerKernel {
   // [m]: m tokens; null where a panel is faster.
   IntegerFn rows[2][kMaxRowTokens + 1] = {};
   IntegerFn tiles[2][kMaxIntegerTokens + 1] = {};
+  // The same of prepacked W: [panel][words of four bytes of a row][columns], and scales and zeros
+  // [panel][units][columns] of their types.
+  IntegerFn prepacked[2][kMaxIntegerTokens + 1] = {};
 };
 
 }  // namespace kuiper::cpu

@@ -39,7 +39,7 @@ struct LinearJob {
   int in() const { return w.in; }
   bool paired() const { return epilogue == Epilogue::kSwiGlu; }
   // W is [panel of outer_columns rows][fold block][place of the lane][steps][outer_columns] words,
-  // or as IntegerKernel::prepacks says.
+  // or as IntegerKernel::prepacked says.
   bool prepacked() const { return w.parts[0].weight.is_prepacked; }
   int cut_parts() const { return paired() ? 1 : w.num_parts; }
   int rows(int part) const { return static_cast<int>(w.parts[part].weight.rows()); }

@@ -149,8 +149,7 @@ HWY_INLINE void WidenScales(const uint8_t* from, const uint8_t* end, int n, floa
     } else if constexpr (kType == DType::kF16) {
       scales = LoadF16(p);
     } else {
-      const auto bits = hn::PromoteTo(U32Tag(), LoadU16(p));
-      scales = hn::BitCast(F32Tag(), hn::ShiftLeft<16>(bits));
+      scales = LoadBF16(p);
     }
     hn::StoreU(hn::Mul(scales, hn::Set(F32Tag(), factor)), F32Tag(), to + i);
   });
