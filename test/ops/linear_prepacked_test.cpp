@@ -195,7 +195,7 @@ TEST(PrepackedLinear, LeavesCodesOfWhichUnitsShareScales) {
   for (const auto& [format, rows] :
        std::vector<std::pair<WeightFormat, int>>{{Coded(kInt8, DType::kF32, 256), 64},
                                                  {Coded(kInt8, DType::kF32, 128, 32), 64},
-                                                 {Coded(kInt4, DType::kF32, 32), 48},
+                                                 {Coded(kInt4, DType::kF32, 32), 33},
                                                  {{kInt4, DType::kF32, DType::kF32, 32, 1}, 64}}) {
     CodedLayer layer({rows}, 512, format, false);
     Runner(1, "", 1, 512).linear().Prepack(&layer.linear);

@@ -28,6 +28,7 @@ struct PairSums {
 struct PairSums {
   I32Vec sums, others;
 
+  HWY_INLINE PairSums() {}  // GCC compiles an implicit one without the set's instructions
   HWY_INLINE void Clear() { sums = others = hn::Zero(I32Tag()); }
   HWY_INLINE void Add(I32Vec a, I32Vec b) {
     const hn::RepartitionToNarrow<I32Tag> d16;
