@@ -29,9 +29,9 @@ class Ops {
   virtual Status Reserve(const OpsLimits& limits) = 0;
   // Memory that Reserve(limits) takes, for the memory plan.
   virtual size_t ScratchBytes(const OpsLimits& limits) const = 0;
-  // May put the values of all parts into the order in which Apply reads them fastest, in place.
-  // They are in memory that only this layer uses, and Embed, which is told; Apply gives the same
-  // bits before and afterwards.
+  // May put all parts' values, scales and zeros into the order in which Apply reads them fastest,
+  // in place. They are in memory that only this layer uses, and Embed, which is told; Apply gives
+  // the same bits before and afterwards.
   virtual void Prepack(Linear*) {}
   // Makes Apply with such arguments fast for the rows of prompts; after Reserve, before steps.
   // `out_stride`: elements from one row of the output to the next. May measure and takes memory for

@@ -32,7 +32,7 @@ enum class Determinism {
 struct OpsOptions {
   int num_threads = 0;  // CPU: 0 = one per usable core
   // CPU: the best instruction set that the kernels of this process use from now on, e.g. "AVX2";
-  // empty: the best there is. All with fused multiply-adds give the same bits.
+  // empty: the best there is.
   std::string cpu_target = {};
   Determinism determinism = Determinism::kOn;
   AttentionKind attention = AttentionKind::kAuto;

@@ -1,5 +1,5 @@
-// The instruction sets that the CPU kernels of this process may use. All give the same bits (where
-// multiply-adds are fused), so that a limit is for tests of that, and for speed on other CPUs.
+// The instruction sets that the CPU kernels of this process may use. A limit lets one machine try
+// what others run.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // Linear layers of codes of integers with activations as integers. Few tokens are multiplied with
 // rows where they lie, which stream once from memory; for more, rows become panels in L2, through
-// which tiles of tokens go. Sums of a unit are exact and units are added in one order, so there is
-// nothing else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
+// which tiles of tokens go. Prepacked, W has the panels already, and any number of tokens takes
+// tiles of them. Sums of a unit are exact and units are added in one order, so there is nothing
+// else to decide. Expected: one token at the read bandwidth, many at the rate of the tiles
 // (linear_avx512vnni.cpp) less some 5 % for packing.
 #include <algorithm>
 
