@@ -1,6 +1,7 @@
 #include "kuiper/kernels/cpu/cpu_target.h"
 
 #include <algorithm>
+#include <cctype>
 #include <mutex>
 
 #include "kuiper/base/text.h"
@@ -51,13 +52,15 @@ std::vector<std::string> AllowedTargets() {
   return names;
 }
 
-Status LimitToTarget(std::string_view name) {
+Status LimitToTarget(std::string_view any_case) {
+  std::string name(any_case);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const std::vector<std::string> allowed = AllowedTargets();
   if (std::find(allowed.begin(), allowed.end(), name) == allowed.end()) {
     std::string list;
     for (const std::string& one : allowed) list += (list.empty() ? "" : ", ") + one;
     return Status(StatusCode::kInvalidArgument,
-                  "there are no CPU kernels " + Quoted(name) + " for this machine",
+                  "there are no CPU kernels " + Quoted(any_case) + " for this machine",
                   Param("cpu_target") + " is one of " + list);
   }
   if (name == allowed.front()) return OkStatus();

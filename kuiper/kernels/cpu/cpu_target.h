@@ -13,9 +13,9 @@ namespace kuiper::cpu {
 // Those that this machine can run and that are allowed, best first as far as nothing is measured:
 // {"AVX3_BF16", "AVX3_VNNI", "AVX3", "AVX2", ...}.
 std::vector<std::string> AllowedTargets();
-// Allows `name` and what is below it for the rest of the process. kInvalidArgument where this
-// machine lacks it; kUnavailable where kernels of a better one have been chosen already. Thread
-// safe.
+// Allows `name`, in any case, and what is below it for the rest of the process. kInvalidArgument
+// where this machine lacks it; kUnavailable where kernels of a better one have been chosen already.
+// Thread safe.
 Status LimitToTarget(std::string_view name);
 
 // There is no other limit from now on.
