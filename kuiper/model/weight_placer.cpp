@@ -83,8 +83,8 @@ void WeightPlacer::Prepack(Linear* linear) {
   };
   for (int i = 0; i < linear->num_parts; ++i) {
     const WeightMatrix& w = linear->parts[i].weight;
-    if (w.values.empty() || is_mapped(w.values) || is_mapped(w.scales) || is_mapped(w.zeros))
-      return;
+    if (w.values.empty()) return;
+    if (is_mapped(w.values) || is_mapped(w.scales) || is_mapped(w.zeros)) return;
   }
   ops_.Prepack(linear);
 }

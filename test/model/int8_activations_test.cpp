@@ -60,14 +60,19 @@ TEST(Int8Activations, ChangeLogitsByTheirRounding) {
   }
 }
 
+// Threads, and whether weights stay in the file.
+constexpr std::pair<int, MappedWeights> kLoads[] = {{1, MappedWeights::kRead},
+                                                    {3, MappedWeights::kRead},
+                                                    {1, MappedWeights::kCopy},
+                                                    {3, MappedWeights::kCopy}};
+
 TEST(Int8Activations, PagesChunksThreadsAndCopiesDoNotChangeABit) {
   const int length = static_cast<int>(kIds.size());
   for (const char* name :
        {"quantized/qwen3-awq", "quantized/qwen2-ct-w4-asym", "quantized/qwen2-ct-w8-row"}) {
     const std::vector<float> expected = LogitsOf(name, kInt8);
-    for (const int threads : {1, 3}) {
+    for (const auto& [threads, mapped] : kLoads) {
       const std::unique_ptr<Ops> ops = Cpu(threads);
-      const auto mapped = threads == 1 ? MappedWeights::kCopy : MappedWeights::kRead;
       const auto model = Load(name, *ops, kInt8, mapped).value();
       for (const bool paged : {false, true}) {
         for (const int chunk : {1, 3, 8}) {

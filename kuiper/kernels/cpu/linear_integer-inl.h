@@ -65,7 +65,7 @@ HWY_INLINE void PutBesidePairs(int16_t* x, int columns) {
   }
 }
 
-// kPairs > 0: for words of so many pairs.
+// For words of so many pairs; of one they are in the order of K.
 template <bool kWide, int kPairs>
 void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float* scales,
                        int32_t* sums) {
@@ -78,7 +78,7 @@ void ConvertToIntegers(const float* x, int k, int unit, uint8_t* integers, float
     int32_t sum = 0;
     for (int i = 0; i < columns; ++i) sum += to[begin + i];
     *sums = sum;
-    if constexpr (kPairs > 0) PutBesidePairs<kPairs>(to + begin, columns);
+    if constexpr (kPairs > 1) PutBesidePairs<kPairs>(to + begin, columns);
   }
 }
 
@@ -295,8 +295,8 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.max_tokens = kIntegerTokens;
   kernel.panel_bits = 16;
   kernel.element_bytes[0] = kernel.element_bytes[1] = sizeof(int16_t);
-  kernel.convert[0] = &ConvertToIntegers<true, 0>;
-  kernel.convert[1] = &ConvertToIntegers<false, 0>;
+  kernel.convert[0] = &ConvertToIntegers<true, PackedPanel::kPairs>;
+  kernel.convert[1] = &ConvertToIntegers<false, PackedPanel::kPairs>;
   kernel.convert_for_prepacked[0] = &ConvertToIntegers<true, kPairsOfWord<Codes>>;
   kernel.convert_for_prepacked[1] = &ConvertToIntegers<false, kPairsOfWord<Codes>>;
   kernel.pack = &PackPairs<Codes>;
