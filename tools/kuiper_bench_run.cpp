@@ -12,14 +12,21 @@ namespace {
 
 constexpr int kGroup = 4;  // steps between two bursts
 
-// Floating-point operations of rows that see `keys` keys in all; multiply-adds count as two, and
-// only `outputs` rows go through the head.
-double Flops(const DecoderConfig& d, double rows, double keys, double outputs) {
-  const double layer = static_cast<double>(d.hidden) * d.qkv_size() +
-                       static_cast<double>(d.q_size()) * d.hidden + 3.0 * d.hidden * d.intermediate;
-  const double attention = 2.0 * d.q_size() * keys;
-  return 2 * (d.layers * (layer * rows + attention) +
-              outputs * static_cast<double>(d.vocab) * d.hidden);
+struct Rows {
+  double count = 0;
+  double keys = 0;  // that they see, in all
+};
+
+// Floating-point operations of a step; multiply-adds count as two. Only `outputs` go through the
+// head, and through the last layer once all have their keys and values.
+double Flops(const DecoderConfig& d, const Rows& all, const Rows& outputs) {
+  const double hidden = d.hidden;
+  const auto behind_qkv = [&](const Rows& rows) {
+    return (hidden * d.q_size() + 3 * hidden * d.intermediate) * rows.count +
+           2.0 * d.q_size() * rows.keys;
+  };
+  return 2 * (d.layers * hidden * d.qkv_size() * all.count + (d.layers - 1) * behind_qkv(all) +
+              behind_qkv(outputs) + outputs.count * hidden * d.vocab);
 }
 
 double KvBytesPerToken(const Engine& engine) {
@@ -34,7 +41,7 @@ StatusOr<Row> Prefill(Engine& engine, Machine& machine, const Workload& w, int t
   const Work work = {
       chunks * (static_cast<double>(engine.weight_bytes_per_token()) +
                 KvBytesPerToken(engine) * (n + std::min<double>(n, w.StepTokens())) / 2),
-      Flops(engine.model_config().decoder, n, n * (n + 1) / 2, 1)};
+      Flops(engine.model_config().decoder, {n, n * (n + 1) / 2}, {1, n})};
   int seed = 0;
   KU_ASSIGN_OR_RETURN(
       const Measurement m, Measure(machine, work, w.repetitions, 1, [&](int) -> StatusOr<double> {
@@ -67,9 +74,10 @@ StatusOr<Row> Decode(Engine& engine, Machine& machine, const Workload& w, int co
   KU_ASSIGN_OR_RETURN(const Decoding sequences, StartDecoding(engine, std::move(requests)));
   const int steps = GroupOf(machine, w) * (NumGroups(machine, w) + 1);
   const double kv_tokens = batch * (context + steps / 2.0) + sequences.generated;
+  const Rows rows{static_cast<double>(batch), kv_tokens};
   const Work work = {
       static_cast<double>(engine.weight_bytes_per_token()) + KvBytesPerToken(engine) * kv_tokens,
-      Flops(engine.model_config().decoder, batch, kv_tokens, batch)};
+      Flops(engine.model_config().decoder, rows, rows)};
   KU_ASSIGN_OR_RETURN(const Measurement m, MeasureSteps(machine, work, w, [&](int n) {
                         return StepAll(engine, sequences, n);
                       }));

@@ -19,7 +19,8 @@ constexpr int32_t kNullPage = 0;
 // one right behind the other, so that a step uploads no more than it fills; steps of as many tokens
 // have the same addresses.
 struct BatchBuilder::Layout {
-  int64_t cu_seqlens, kv_lens, shared_lens, output_rows, copies, token_ids, positions, slots, size;
+  int64_t cu_seqlens, kv_lens, shared_lens, output_rows, last_rows, one_row_each, last_outputs;
+  int64_t copies, token_ids, positions, slots, size;
 
   Layout(const Limits& l, int num_tokens) {
     int64_t at = 0;
@@ -32,6 +33,9 @@ struct BatchBuilder::Layout {
     kv_lens = take(l.max_seqs);
     shared_lens = take(l.max_seqs);
     output_rows = take(l.max_outputs);
+    last_rows = take(l.max_seqs);
+    one_row_each = take(l.max_seqs + 1);
+    last_outputs = take(l.max_outputs);
     copies = take(int64_t{3} * l.max_seqs);
     token_ids = take(num_tokens);
     positions = take(int64_t{l.num_axes} * num_tokens);
@@ -132,6 +136,26 @@ void BatchBuilder::Change(Table* table, int num_kept, std::span<const int32_t> p
   table->num_kept = num_kept;
 }
 
+// No row needs logits but the last one of a sequence, and it pays to leave out the others. Then
+// the last layer has two rows for each sequence in working memory of all rows, and one in that of
+// rows of logits, which come to have rows of all.
+bool BatchBuilder::NeedsLastRowsOnly(const StepPlan& plan) const {
+  const auto is_last_only = [&](const StepPlan::Entry& entry) {
+    const int last = entry.num_tokens() - 1;
+    const auto samples = Part(plan.samples, entry.samples);
+    const auto logits_rows = Part(plan.logits_rows, entry.logits_rows);
+    return std::all_of(samples.begin(), samples.end(),
+                       [&](const StepPlan::Sample& sample) { return sample.row == last; }) &&
+           std::all_of(logits_rows.begin(), logits_rows.end(),
+                       [&](int32_t row) { return row == last; });
+  };
+  const int num_seqs = static_cast<int>(plan.entries.size());
+  const auto num_outputs = static_cast<int>(plan.samples.size() + plan.logits_rows.size());
+  return 2 * num_seqs <= plan.num_tokens() && num_seqs <= limits_.max_outputs &&
+         num_outputs <= plan.num_tokens() &&
+         std::all_of(plan.entries.begin(), plan.entries.end(), is_last_only);
+}
+
 // What the sequence of this row shares with the one before.
 int BatchBuilder::CountSharedTokens(const StepPlan& plan, int seq) {
   if (!limits_.cascade || seq == 0) return 0;
@@ -168,15 +192,20 @@ void BatchBuilder::FillEntries(const StepPlan& plan, const Layout& at, int fligh
     }
     for (int i = entry.samples.begin; i < entry.samples.end; ++i) {
       host[at.output_rows + i] = first_row + plan.samples[i].row;
+      host[at.last_outputs + i] = seq;
     }
     for (int i = entry.logits_rows.begin; i < entry.logits_rows.end; ++i) {
       host[at.output_rows + num_samples + i] = first_row + plan.logits_rows[i];
+      host[at.last_outputs + num_samples + i] = seq;
     }
+    host[at.last_rows + seq] = entry.tokens.end - 1;
+    host[at.one_row_each + seq] = seq;
     SetTableRow(flight, seq, table);
     host[at.kv_lens + seq] = entry.end();
     host[at.shared_lens + seq] = CountSharedTokens(plan, seq);
     host[at.cu_seqlens + ++seq] = entry.tokens.end;
   }
+  host[at.one_row_each + seq] = seq;
   for (size_t i = 0; i < plan.copies.size(); ++i) {
     const StepPlan::PageCopy& copy = plan.copies[i];
     const int32_t values[] = {copy.from, copy.to, copy.num_tokens};
@@ -227,29 +256,39 @@ Batch BatchBuilder::Build(const StepPlan& plan, int pad_to_seqs, int flight) {
   }
   batch.attn.appends = batch.attn.max_q_len == 1 && num_copies == 0;
   PointToArrays(at, plan.num_axes, num_copies, &batch);
+  if (NeedsLastRowsOnly(plan)) PointToLastRows(at, &batch);
   return batch;
+}
+
+Tensor BatchBuilder::Array(int64_t begin, int count) const {
+  return arrays_.As(DType::kI32, {count}, begin * sizeof(int32_t));
 }
 
 // The tensors of a batch whose numbers are known.
 void BatchBuilder::PointToArrays(const Layout& at, int num_axes, int num_copies,
                                  Batch* batch) const {
-  const auto array = [&](int64_t begin, int count) {
-    return arrays_.As(DType::kI32, {count}, begin * sizeof(int32_t));
-  };
   const int seqs = batch->num_seqs;
-  batch->token_ids = array(at.token_ids, batch->num_tokens);
+  batch->token_ids = Array(at.token_ids, batch->num_tokens);
   batch->positions =
       arrays_.As(DType::kI32, {num_axes, batch->num_tokens}, at.positions * sizeof(int32_t));
-  batch->slots = array(at.slots, batch->num_tokens);
+  batch->slots = Array(at.slots, batch->num_tokens);
   batch->block_tables =
       device_tables_.As(DType::kI32, {limits_.max_seqs, limits_.max_pages}).Rows(0, seqs);
-  batch->attn.cu_seqlens_q = array(at.cu_seqlens, seqs + 1);
-  batch->attn.kv_lens = array(at.kv_lens, seqs);
-  if (limits_.cascade && seqs > 1) batch->attn.shared_lens = array(at.shared_lens, seqs);
+  batch->attn.cu_seqlens_q = Array(at.cu_seqlens, seqs + 1);
+  batch->attn.kv_lens = Array(at.kv_lens, seqs);
+  if (limits_.cascade && seqs > 1) batch->attn.shared_lens = Array(at.shared_lens, seqs);
   batch->attn.num_seqs = seqs;
   batch->attn.max_kv_len = limits_.max_kv_len;
-  batch->output_rows = array(at.output_rows, batch->num_outputs);
+  batch->output_rows = Array(at.output_rows, batch->num_outputs);
   batch->copies = arrays_.As(DType::kI32, {num_copies, 3}, at.copies * sizeof(int32_t));
+}
+
+void BatchBuilder::PointToLastRows(const Layout& at, Batch* batch) const {
+  batch->last_rows = Array(at.last_rows, batch->num_seqs);
+  batch->last_outputs = Array(at.last_outputs, batch->num_outputs);
+  batch->last_attn = batch->attn;
+  batch->last_attn.cu_seqlens_q = Array(at.one_row_each, batch->num_seqs + 1);
+  batch->last_attn.max_q_len = 1;
 }
 
 }  // namespace kuiper

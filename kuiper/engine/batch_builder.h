@@ -83,7 +83,10 @@ class BatchBuilder {
   void Change(Table* table, int num_kept, std::span<const int32_t> pages);
   void FillEntries(const StepPlan& plan, const Layout& at, int flight);
   int CountSharedTokens(const StepPlan& plan, int seq);
+  bool NeedsLastRowsOnly(const StepPlan& plan) const;
+  Tensor Array(int64_t begin, int count) const;  // on the device
   void PointToArrays(const Layout& at, int num_axes, int num_copies, Batch* batch) const;
+  void PointToLastRows(const Layout& at, Batch* batch) const;
   void SetTableRow(int flight, int row, const Table& table);
 
   ComputeDevice& device_;

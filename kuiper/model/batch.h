@@ -29,7 +29,13 @@ struct Batch {
   Tensor block_tables;      // [S, max_pages] i32
   AttnMeta attn;
   Tensor output_rows;  // [R] i32, the rows of the batch that need logits; unused when R == 0
-  Tensor copies;       // [C, 3] i32, for CopyPages before the step
+  // Where no rows need logits but the last one of each sequence, the last layer may leave out the
+  // others once it has their keys and values: 2 S <= T, S <= max_outputs and R <= T. Empty: it may
+  // not.
+  Tensor last_rows;               // [S] i32, the last row of each sequence
+  AttnMeta last_attn;             // of these rows
+  Tensor last_outputs;            // [R] i32, output_rows as elements of last_rows
+  Tensor copies;                  // [C, 3] i32, for CopyPages before the step
   std::vector<RowPatch> patches;  // none in steps that are recorded
 };
 

@@ -131,68 +131,125 @@ void Decoder::Patch(const Batch& batch, int num_layers_done, Activations& act) c
   }
 }
 
-void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
+void Decoder::AppendKv(int layer, const Batch& batch, const KvView& kv, Activations& act,
                        const LinearProbe& probe) const {
   const DecoderConfig& c = config_;
   const LayerWeights& w = weights_.layers[layer];
-  const int tokens = batch.num_tokens;
-  const int q_end = c.q_size();
-  const int k_end = q_end + c.kv_size();
-  const Tensor residual = act.residual.Rows(0, tokens), x = act.x.Rows(0, tokens);
-  const Tensor qkv = act.qkv.Rows(0, tokens), attn = act.attn.Rows(0, tokens);
-  const Tensor mlp = act.mlp.Rows(0, tokens);
-  const Tensor q = qkv.Cols(0, q_end), k = qkv.Cols(q_end, k_end);
-  const Tensor v = qkv.Cols(k_end, c.qkv_size());
-  const auto apply = [&](LayerLinear which, const Tensor& out, const Tensor& in,
-                         const Linear& linear, Epilogue epilogue) {
-    if (probe) probe(which, in);
-    ops_->Run(ApplyArgs{.out = out,
-                        .x = in,
-                        .linear = linear,
-                        .epilogue = epilogue,
-                        .num_decode_rows = batch.num_decode_rows});
-  };
-  Norm(x, residual, w.attn_norm);
-  apply(LayerLinear::kQkv, qkv, x, w.qkv, Epilogue::kStore);
-  ops_->Run(QkNormRopeStoreArgs{.q = q,
-                                .store = {.kv = kv, .k = k, .v = v, .slots = batch.slots},
+  const int tokens = batch.num_tokens, q_end = c.q_size(), k_end = q_end + c.kv_size();
+  const Tensor x = act.x.Rows(0, tokens), qkv = act.qkv.Rows(0, tokens);
+  Norm(x, act.residual.Rows(0, tokens), w.attn_norm);
+  if (probe) probe(LayerLinear::kQkv, x);
+  ops_->Run(
+      ApplyArgs{.out = qkv, .x = x, .linear = w.qkv, .num_decode_rows = batch.num_decode_rows});
+  ops_->Run(QkNormRopeStoreArgs{.q = qkv.Cols(0, q_end),
+                                .store = {.kv = kv,
+                                          .k = qkv.Cols(q_end, k_end),
+                                          .v = qkv.Cols(k_end, c.qkv_size()),
+                                          .slots = batch.slots},
                                 .q_norm = w.q_norm,
                                 .k_norm = w.k_norm,
                                 .eps = c.rms_eps,
                                 .rope = weights_.rope,
                                 .positions = Positions(batch)});
-  ops_->Run(AttentionArgs{.out = attn,
-                          .q = q,
+}
+
+void Decoder::AttendAndMlp(int layer, const Rows& rows, const KvView& kv,
+                           const LinearProbe& probe) const {
+  const LayerWeights& w = weights_.layers[layer];
+  const auto apply = [&](LayerLinear which, const Tensor& out, const Tensor& x,
+                         const Linear& linear, Epilogue epilogue) {
+    if (probe) probe(which, x);
+    ops_->Run(ApplyArgs{.out = out,
+                        .x = x,
+                        .linear = linear,
+                        .epilogue = epilogue,
+                        .num_decode_rows = rows.num_decode_rows});
+  };
+  ops_->Run(AttentionArgs{.out = rows.attn,
+                          .q = rows.q,
                           .kv = kv,
-                          .meta = batch.attn,
+                          .meta = rows.meta,
                           .scale = scale_,
-                          .options = {.window = c.window(layer)}});
-  apply(LayerLinear::kO, residual, attn, w.o, Epilogue::kAdd);
-  Norm(x, residual, w.mlp_norm);
-  apply(LayerLinear::kGateUp, mlp, x, w.gate_up, Epilogue::kSwiGlu);
-  apply(LayerLinear::kDown, residual, mlp, w.down, Epilogue::kAdd);
+                          .options = {.window = config_.window(layer)}});
+  apply(LayerLinear::kO, rows.residual, rows.attn, w.o, Epilogue::kAdd);
+  Norm(rows.x, rows.residual, w.mlp_norm);
+  apply(LayerLinear::kGateUp, rows.mlp, rows.x, w.gate_up, Epilogue::kSwiGlu);
+  apply(LayerLinear::kDown, rows.residual, rows.mlp, w.down, Epilogue::kAdd);
+}
+
+void Decoder::RunLayer(int layer, const Batch& batch, const KvView& kv, Activations& act,
+                       const LinearProbe& probe) const {
+  const int tokens = batch.num_tokens;
+  AppendKv(layer, batch, kv, act, probe);
+  AttendAndMlp(layer,
+               {.residual = act.residual.Rows(0, tokens),
+                .x = act.x.Rows(0, tokens),
+                .q = act.qkv.Rows(0, tokens).Cols(0, config_.q_size()),
+                .attn = act.attn.Rows(0, tokens),
+                .mlp = act.mlp.Rows(0, tokens),
+                .meta = batch.attn,
+                .num_decode_rows = batch.num_decode_rows},
+               kv, probe);
+}
+
+bool Decoder::LeavesOutRows(const Batch& batch) const {
+  const int64_t behind_last_layer = int64_t{config_.layers} * config_.hidden;
+  const auto is_patched = [&](const RowPatch& patch) {
+    return patch.rows.shape[1] > behind_last_layer;
+  };
+  return !batch.last_rows.empty() &&
+         std::none_of(batch.patches.begin(), batch.patches.end(), is_patched);
+}
+
+Tensor Decoder::FinishLastRows(const Batch& batch, const KvView& kv, Activations& act) const {
+  const int last = config_.layers - 1, tokens = batch.num_tokens, seqs = batch.num_seqs;
+  AppendKv(last, batch, kv, act, {});
+  if (batch.num_outputs == 0) return {};
+  const Tensor queries = act.qkv.Rows(0, tokens).Cols(0, config_.q_size());
+  const Rows rows{.residual = act.out_residual.Rows(0, seqs),
+                  .x = act.out_x.Rows(0, seqs),
+                  .q = act.attn.Rows(seqs, int64_t{2} * seqs),
+                  .attn = act.attn.Rows(0, seqs),
+                  .mlp = act.mlp.Rows(0, seqs),
+                  .meta = batch.last_attn,
+                  .num_decode_rows = batch.num_decode_rows};
+  ops_->Run(GatherRowsArgs{
+      .out = rows.residual, .x = act.residual.Rows(0, tokens), .rows = batch.last_rows});
+  ops_->Run(GatherRowsArgs{.out = rows.q, .x = queries, .rows = batch.last_rows});
+  AttendAndMlp(last, rows, kv, {});
+  Norm(rows.x, rows.residual, weights_.final_norm);
+  const Tensor x = act.x.Rows(0, batch.num_outputs);
+  ops_->Run(GatherRowsArgs{.out = x, .x = rows.x, .rows = batch.last_outputs});
+  return x;
+}
+
+Tensor Decoder::FinishRows(const Batch& batch, Activations& act) const {
+  if (batch.num_outputs == 0) return {};  // a chunk of a prompt that goes on
+  const Tensor residual = act.out_residual.Rows(0, batch.num_outputs);
+  const Tensor x = act.out_x.Rows(0, batch.num_outputs);
+  ops_->Run(GatherRowsArgs{
+      .out = residual, .x = act.residual.Rows(0, batch.num_tokens), .rows = batch.output_rows});
+  Norm(x, residual, weights_.final_norm);
+  return x;
 }
 
 void Decoder::Forward(const Batch& batch, const KvCache& kv, Activations& act,
                       const LayerProbe& probe) const {
-  const int tokens = batch.num_tokens;
-  KU_CHECK(tokens > 0 && tokens <= act.max_tokens && batch.num_outputs <= act.max_outputs);
+  const int tokens = batch.num_tokens, outputs = batch.num_outputs;
+  KU_CHECK(tokens > 0 && tokens <= act.max_tokens && outputs <= act.max_outputs);
+  const bool leaves_out = !probe && LeavesOutRows(batch);
+  const auto view = [&](int layer) { return kv.View(layer, batch.block_tables); };
   Embed(batch, act);
   Patch(batch, 0, act);
-  for (int i = 0; i < config_.layers; ++i) {
-    RunLayer(i, batch, kv.View(i, batch.block_tables), act);
+  for (int i = 0; i < config_.layers - (leaves_out ? 1 : 0); ++i) {
+    RunLayer(i, batch, view(i), act);
     Patch(batch, i + 1, act);
     if (probe) probe(i, act.residual.Rows(0, tokens));
   }
-
-  const int outputs = batch.num_outputs;
-  if (outputs == 0) return;  // a chunk of a prompt that goes on
-  const Tensor out_residual = act.out_residual.Rows(0, outputs);
-  const Tensor out_x = act.out_x.Rows(0, outputs);
-  ops_->Run(GatherRowsArgs{
-      .out = out_residual, .x = act.residual.Rows(0, tokens), .rows = batch.output_rows});
-  Norm(out_x, out_residual, weights_.final_norm);
-  ops_->Run(ApplyArgs{.out = act.logits.Rows(0, outputs), .x = out_x, .linear = weights_.lm_head});
+  const Tensor x =
+      leaves_out ? FinishLastRows(batch, view(config_.layers - 1), act) : FinishRows(batch, act);
+  if (outputs == 0) return;
+  ops_->Run(ApplyArgs{.out = act.logits.Rows(0, outputs), .x = x, .linear = weights_.lm_head});
 }
 
 }  // namespace kuiper

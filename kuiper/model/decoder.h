@@ -95,7 +95,27 @@ class Decoder {
                 const LinearProbe& probe = {}) const;
 
  private:
+  // Rows that go through a layer from attention on.
+  struct Rows {
+    Tensor residual;  // [n, hidden] f32
+    Tensor x;         // [n, hidden]
+    Tensor q;         // [n, H*D]
+    Tensor attn;      // [n, H*D], in other memory than q
+    Tensor mlp;       // [n, intermediate]; may lie where q and attn lie
+    AttnMeta meta;
+    int num_decode_rows = 0;  // the first ones
+  };
   Tensor Positions(const Batch& batch) const;
+  // Fills act.qkv with queries that are ready for attention, and appends keys and values to `kv`.
+  void AppendKv(int layer, const Batch& batch, const KvView& kv, Activations& act,
+                const LinearProbe& probe) const;
+  void AttendAndMlp(int layer, const Rows& rows, const KvView& kv, const LinearProbe& probe) const;
+  // Whether the last layer computes batch.last_rows only.
+  bool LeavesOutRows(const Batch& batch) const;
+  // The last layer from there on; the input of the head, [R, hidden].
+  Tensor FinishLastRows(const Batch& batch, const KvView& kv, Activations& act) const;
+  // The same of all rows, after the last layer.
+  Tensor FinishRows(const Batch& batch, Activations& act) const;
   void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
   // What the batch's patches say of the embeddings (0), or of the residual stream behind a layer.
   void Patch(const Batch& batch, int num_layers_done, Activations& act) const;

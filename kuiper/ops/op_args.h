@@ -150,8 +150,8 @@ struct AddWeightedRowsArgs {
 };
 
 // The linear layer x W^T + b, finished as `epilogue` says. The order of summation along `in`
-// depends on the weight's shape and type and on whether a row decodes (not even on that when
-// strict), never on T.
+// depends on the weight's shape and type, on whether a row decodes, and then on whether the rows of
+// x lie densely (on neither when strict), never on T.
 struct ApplyArgs {
   static constexpr int kAllRows = std::numeric_limits<int>::max();
 

@@ -66,6 +66,29 @@ TEST_F(BatchBuilderTest, LaysMixedSequencesOutFlat) {
   EXPECT_EQ(batch.block_tables.row<int32_t>(1)[1], 5);
 }
 
+TEST_F(BatchBuilderTest, LastRowsAreThoseOfAllSequencesWhereNoOthersNeedLogits) {
+  const StepPlan plan =
+      test::PlanOf({{.sequence = 1, .tokens = {1, 2}, .pages = {1}, .samples = true},
+                    {.sequence = 2, .tokens = {3, 4, 5, 6, 7}, .pages = {2, 3}},
+                    {.sequence = 3, .begin = 3, .tokens = {8}, .pages = {4}, .samples = true}});
+  const Batch batch = builder_->Build(plan);
+  EXPECT_EQ(Values(batch.last_rows), (Ints{1, 6, 7}));
+  EXPECT_EQ(Values(batch.last_outputs), (Ints{0, 2}));
+  EXPECT_EQ(Values(batch.output_rows), (Ints{1, 7}));
+  EXPECT_EQ(Values(batch.last_attn.cu_seqlens_q), (Ints{0, 1, 2, 3}));
+  EXPECT_EQ(Values(batch.last_attn.kv_lens), (Ints{2, 5, 4}));
+  EXPECT_EQ(batch.last_attn.max_q_len, 1);
+  EXPECT_FALSE(batch.last_attn.appends);
+
+  StepPlan inner = plan;
+  inner.logits_rows = {3};
+  inner.entries[1].logits_rows = {0, 1};
+  inner.entries[2].logits_rows = {1, 1};
+  EXPECT_TRUE(builder_->Build(inner).last_rows.empty());
+  const StepPlan decode = test::PlanOf({{.tokens = {1}, .pages = {1}, .samples = true}});
+  EXPECT_TRUE(builder_->Build(decode).last_rows.empty());
+}
+
 // What the prompt still has to come must not be attended to, whatever its pages hold.
 TEST_F(BatchBuilderTest, AttentionReachesToTheEndOfTheChunkNotOfThePrompt) {
   for (const int end : {1, 3, 4, 5, 13}) {

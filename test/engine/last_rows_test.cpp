@@ -1,0 +1,124 @@
+// The last layer leaves out rows that nobody reads: what it computes of the others has the bits
+// that it has among all of them.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "test/engine/engine_test_util.h"
+#include "test/engine/plan_machine.h"
+#include "test/engine/plan_test_util.h"
+
+namespace kuiper {
+namespace {
+
+using test::ExpectSameRow;
+using test::HandMade;
+using test::Ids;
+using test::kPageSize;
+using test::Machine;
+
+// The plan's logits and tokens; whole: somebody looks at the residual stream, so that every layer
+// computes all rows.
+test::Ran RunWith(ModelRunner& runner, StepPlan plan, bool whole) {
+  if (whole) {
+    plan.hidden_layers = {0};
+    plan.hidden_rows = {0};
+    plan.entries[0].hidden_rows = {0, 1};
+    for (size_t i = 1; i < plan.entries.size(); ++i) plan.entries[i].hidden_rows = {1, 1};
+  }
+  return test::RunPlan(runner, plan, runner.model().vocab);
+}
+
+using Param = std::tuple<Device, std::string>;
+
+class LastRowsTest : public ::testing::TestWithParam<Param> {};
+
+std::string NameOf(const ::testing::TestParamInfo<Param>& info) {
+  std::string name = NameOfDevice({std::get<0>(info.param), info.index}) + "_";
+  for (const char c : std::get<1>(info.param)) name += c == '/' || c == '-' ? '_' : c;
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LastRowsTest,
+                         ::testing::Combine(::testing::ValuesIn(CpuAndAccelerators()),
+                                            ::testing::Values("goldens/qwen3-gqa2-d128-f32",
+                                                              "goldens/qwen3-gqa2-d64-sliding-bf16",
+                                                              "goldens/qwen2-gqa7-d8-f16",
+                                                              "quantized/qwen3-awq")),
+                         NameOf);
+
+// Decode steps, prompts that end and a prompt that goes on, all in one step.
+TEST_P(LastRowsTest, HaveTheBitsTheyHaveAmongAllRows) {
+  const auto& [device, name] = GetParam();
+  const Machine machine(device, name);
+  const int vocab = machine.vocab();
+  for (const int n : {2, kPageSize - 1, kPageSize, kPageSize + 1, 3 * kPageSize, 13}) {
+    SCOPED_TRACE(n);
+    const Ids prompt = Prompt(n, vocab), other = Prompt(n + 2, vocab, 5);
+    const auto runner = machine.MakeRunner(), all = machine.MakeRunner();
+    const auto step = [&](const std::vector<HandMade>& entries, size_t num_rows) {
+      const StepPlan plan = test::PlanOf(entries);
+      const test::Ran ran = RunWith(*runner, plan, false), expected = RunWith(*all, plan, true);
+      EXPECT_EQ(ran.result.tokens, expected.result.tokens);
+      ASSERT_EQ(ran.logits.size(), num_rows);
+      for (size_t i = 0; i < num_rows; ++i) {
+        ExpectSameRow(ran.logits[i], expected.logits[i], "row " + std::to_string(i));
+      }
+    };
+    step({{.sequence = 1, .tokens = prompt, .pages = {1, 2, 3, 4}, .samples = true}}, 1);
+    step({{.sequence = 2, .tokens = Ids(other.begin(), other.begin() + n), .pages = {5, 6, 7, 8}}},
+         0);
+    step({{.sequence = 1,
+           .begin = n,
+           .tokens = {3},
+           .num_kept_pages = 4,
+           .decodes = true,
+           .samples = true},
+          {.sequence = 2,
+           .begin = n,
+           .tokens = {other[n], other[n + 1]},
+           .num_kept_pages = 4,
+           .samples = true},
+          {.sequence = 3, .tokens = prompt, .pages = {9, 10, 11, 12}},
+          {.sequence = 4, .tokens = other, .pages = {13, 14, 15, 16}, .samples = true}},
+         3);
+    step({{.sequence = 4,
+           .begin = n + 2,
+           .tokens = {4},
+           .num_kept_pages = 4,
+           .decodes = true,
+           .samples = true},
+          {.sequence = 3, .begin = n, .tokens = {1, 2}, .num_kept_pages = 4, .samples = true}},
+         2);
+  }
+}
+
+// What a source adds behind the last layer reaches the logits.
+TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
+  const Machine machine;
+  DecoderConfig config = machine.model->config().decoder;
+  DecoderWeights weights = machine.model->decoder().weights();
+  config.layers = 1;
+  weights.layers.resize(1);
+  const Decoder decoder(config, weights, *machine.ops);
+  std::vector<float> values(size_t{4} * 2 * config.hidden);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 13);
+  const Tensor rows = Tensor::Dense(values.data(), DType::kF32, {4, 2 * config.hidden});
+  const auto find_rows = [&](int64_t) { return rows; };
+
+  StepPlan plain =
+      test::PlanOf({{.tokens = Prompt(6, machine.vocab()), .pages = {1, 2}, .samples = true}});
+  StepPlan patched = plain;
+  patched.patches = {{.rows = {2, 6}, .source = 1}};
+  patched.entries[0].patches = {0, 1};
+  const auto run = [&](const StepPlan& plan, bool whole) {
+    return RunWith(*machine.MakeRunner(decoder, find_rows), plan, whole).logits.at(0);
+  };
+  ExpectSameRow(run(patched, false), run(patched, true), "patched");
+  EXPECT_NE(run(patched, true), run(plain, true)) << "the comparison can fail";
+}
+
+}  // namespace
+}  // namespace kuiper
