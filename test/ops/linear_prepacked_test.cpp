@@ -191,6 +191,35 @@ TEST(PrepackedLinear, CodesGiveTheBitsOfRowsForAnyNumberOfTokens) {
   }
 }
 
+// The largest codes times the largest integers of x, of either sign: no sum on the way is too small
+// for them. A middle code of 2^(b-1) is taken from each.
+TEST(PrepackedLinear, LargestSumsOfCodesAreExact) {
+  constexpr int kIn = 288, kTokens = 7;
+  for (const std::string& set : CpuLinear::InstructionSets()) {
+    if (!HasCodePanels(set)) continue;
+    for (const auto kind : {kInt4, kInt8}) {
+      for (const int group : {32, 128}) {
+        WeightFormat format = Coded(kind, DType::kF32, group);
+        format.factor_type = DType::kI8;
+        CodedLayer layer({64}, kIn, format, false);
+        WeightMatrix& w = layer.linear.parts[0].weight;
+        std::fill_n(w.values.ptr<uint8_t>(), w.values.bytes(), uint8_t{0xff});
+        std::fill_n(w.scales.ptr<float>(), w.scales.numel(), 1.0f);
+        Runner run(2, set, kTokens, kIn);
+        run.linear().Prepack(&layer.linear);
+        ASSERT_EQ(PrepackedParts(layer.linear), 1) << set;
+        for (const float x : {127.0f, -127.0f}) {
+          const std::vector<float> rows(size_t{kTokens} * kIn, x);
+          const float expected = x * kIn * static_cast<float>(format.middle_code() - 1);
+          for (const float y : run.Run(rows.data(), kTokens, layer.linear)) {
+            ASSERT_EQ(y, expected) << set << " " << group;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(PrepackedLinear, LeavesCodesOfWhichUnitsShareScales) {
   for (const auto& [format, rows] :
        std::vector<std::pair<WeightFormat, int>>{{Coded(kInt8, DType::kF32, 256), 64},

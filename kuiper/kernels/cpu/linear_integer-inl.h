@@ -3,6 +3,8 @@
 // 16 bits, and x is integers of 16 bits in the order of K, wide or narrow: multiply-adds of pairs,
 // which all sets have, run at the rate of FP32 ones. Prepacked W has whole words of rows, whose
 // codes are taken apart in 16 bits: the pairs are of codes kPairsOfWord apart, and x lies likewise.
+// On x86 codes of 4 bits stay bytes beside narrow x: products of bytes in sums of 16 bits, which
+// are half the instructions. (Of codes of 8 bits two products would not fit in 16.)
 
 inline constexpr int kLanes32 = Fp32Model::kVectorLanes;
 inline constexpr int kPanelVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
@@ -10,6 +12,14 @@ inline constexpr int kPanelColumns = kPanelVectors * kLanes32;
 inline constexpr int kBlockRows = 4;  // that are multiplied where they lie
 // Of a tile. NEON has the sums of two products in two vectors.
 inline constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
+
+// Integers may be added in any order, and GCC does: it would store products and add them up later.
+template <class V>
+HWY_INLINE void PinSums([[maybe_unused]] V& sums) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  asm("" : "+v"(sums.raw));
+#endif
+}
 
 // Sums of products of pairs. Some sets give a pair's products to lanes of two vectors.
 #if HWY_TARGET == HWY_SCALAR
@@ -39,10 +49,11 @@ struct PairSums {
 };
 #endif
 
-HWY_INLINE I32Vec LoadPair(const int16_t* p) {
-  int32_t pair;
-  memcpy(&pair, p, sizeof(pair));
-  return hn::Set(I32Tag(), pair);
+// The same word of x for all columns.
+HWY_INLINE I32Vec LoadWord(const uint8_t* p) {
+  int32_t word;
+  memcpy(&word, p, sizeof(word));
+  return hn::Set(I32Tag(), word);
 }
 HWY_INLINE I32Vec LoadWords(const uint8_t* p) {
   return hn::BitCast(I32Tag(), LoadBytes(I32Tag(), p));
@@ -153,19 +164,34 @@ struct StoredFactors {
   }
 };
 
-// y += the unit's sums, less what the zeros take from them, times both scales.
-template <class Factors = WideFactors, class D>
-HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums, const IntegerArgs& a,
-                              int token, int unit, int column, hn::Vec<D> y) {
-  const hn::RebindToSigned<D> di;
-  const size_t at = unit * static_cast<size_t>(a.scale_stride) + column;
-  const size_t of_x = token * static_cast<size_t>(a.units) + unit;
-  const int32_t x_sum = a.x_sums[of_x];
-  const auto of_zeros = a.zeros == nullptr ? hn::Set(di, a.middle_code * x_sum)
-                                           : hn::Mul(Factors::Zeros(di, a, at), hn::Set(di, x_sum));
-  const auto scaled =
-      hn::Mul(hn::ConvertTo(d, hn::Sub(sums, of_zeros)), hn::Set(d, a.x_scales[of_x]));
-  return hn::MulAdd(scaled, Factors::Scales(d, a, at), y);
+// y += a unit's sums, less what the zeros take from them, times both scales.
+template <class D>
+HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums,
+                              hn::Vec<hn::RebindToSigned<D>> of_zeros, float x_scale,
+                              hn::Vec<D> scales, hn::Vec<D> y) {
+  const auto scaled = hn::Mul(hn::ConvertTo(d, hn::Sub(sums, of_zeros)), hn::Set(d, x_scale));
+  return hn::MulAdd(scaled, scales, y);
+}
+
+// Adds the products of columns [begin, end) with MR rows of x, pair by pair.
+template <class Panel, int MR>
+HWY_INLINE void AddPairs(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
+                         PairSums (&acc)[MR][kPanelVectors]) {
+  for (int k = begin; k < end; k += Panel::kCodes, panel += kPanelColumns * sizeof(int32_t)) {
+    KU_UNROLL for (int i = 0; i < Panel::kPairs; ++i) {
+      I32Vec codes[kPanelVectors];
+      KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+        codes[n] = Panel::Pairs(LoadWords(panel + n * sizeof(I32Vec)), i);
+      }
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        const I32Vec v = LoadWord(a.x + m * a.x_stride + (k + 2 * i) * sizeof(int16_t));
+        KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+          acc[m][n].Add(codes[n], v);
+          PinSums(acc[m][n].sums);
+        }
+      }
+    }
+  }
 }
 
 // Panels of pairs.
@@ -173,6 +199,11 @@ struct PackedPanel {
   using Factors = WideFactors;
   static constexpr int kPairs = 1, kCodes = 2;  // of a word
   static HWY_INLINE I32Vec Pairs(I32Vec words, int) { return words; }
+  template <int MR>
+  static HWY_INLINE void Add(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
+                             PairSums (&acc)[MR][kPanelVectors]) {
+    AddPairs<PackedPanel, MR>(a, begin, end, panel, acc);
+  }
 };
 #if HWY_TARGET != HWY_SCALAR
 // Panels of words of rows.
@@ -186,6 +217,87 @@ struct StoredPanel {
     const auto halves = hn::ShiftRightSame(hn::BitCast(du16, words), kBits * i);
     const auto codes = i == kPairs - 1 ? halves : hn::And(halves, hn::Set(du16, (1 << kBits) - 1));
     return hn::BitCast(I32Tag(), codes);
+  }
+  template <int MR>
+  static HWY_INLINE void Add(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
+                             PairSums (&acc)[MR][kPanelVectors]) {
+    AddPairs<StoredPanel, MR>(a, begin, end, panel, acc);
+  }
+};
+#endif
+
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+// Narrow x in bytes: of eight the even ones, then the odd ones, as the halves of the bytes of a
+// word have codes of 4 bits.
+inline void ConvertToBytes(const float* x, int k, int unit, uint8_t* integers, float* scales,
+                           int32_t* sums) {
+  ConvertToIntegers<false, 1>(x, k, unit, integers, scales, sums);
+  for (int i = 0; i < k; i += 8) {
+    int16_t word[8];
+    memcpy(word, integers + i * sizeof(int16_t), sizeof(word));
+    for (int j = 0; j < 4; ++j) {
+      integers[i + j] = static_cast<uint8_t>(word[2 * j]);
+      integers[i + 4 + j] = static_cast<uint8_t>(word[2 * j + 1]);
+    }
+  }
+}
+
+// Sums of 16 bits take the products of so many codes of each column: 16 * 15 * 127 = 30480.
+inline constexpr int kSafeCodes = 32;
+
+using BytePairs = hn::Vec<hn::RepartitionToNarrow<I32Tag>>;
+
+// The products of bytes of codes and of x, two of them added in each 16 bits.
+HWY_INLINE BytePairs MultiplyBytes(I32Vec codes, I32Vec x) {
+#if HWY_TARGET == HWY_AVX3
+  return BytePairs{_mm512_maddubs_epi16(codes.raw, x.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return BytePairs{_mm256_maddubs_epi16(codes.raw, x.raw)};
+#else
+  return BytePairs{_mm_maddubs_epi16(codes.raw, x.raw)};
+#endif
+}
+
+// kSafeCodes codes of each column times MR rows of x.
+template <int MR>
+HWY_INLINE void AddBytes(const uint8_t* panel, const uint8_t* x, size_t x_stride,
+                         PairSums (&acc)[MR][kPanelVectors]) {
+  const hn::RepartitionToNarrow<I32Tag> d16;
+  BytePairs pairs[MR][kPanelVectors];
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+    pairs[m][n] = hn::Zero(d16);
+  }
+  for (int k = 0; k < kSafeCodes; k += 8, panel += kPanelColumns * sizeof(int32_t)) {
+    KU_UNROLL for (int odd = 0; odd < 2; ++odd) {
+      I32Vec codes[kPanelVectors];
+      KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+        const I32Vec words = LoadWords(panel + n * sizeof(I32Vec));
+        codes[n] =
+            hn::And(odd == 0 ? words : hn::ShiftRight<4>(words), hn::Set(I32Tag(), 0x0f0f0f0f));
+      }
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        const I32Vec v = LoadWord(x + m * x_stride + k + 4 * odd);
+        KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+          pairs[m][n] = hn::Add(pairs[m][n], MultiplyBytes(codes[n], v));
+          PinSums(pairs[m][n]);
+        }
+      }
+    }
+  }
+  KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+    acc[m][n].Add(hn::BitCast(I32Tag(), pairs[m][n]), hn::Set(I32Tag(), 0x00010001));
+  }
+}
+
+// Panels of words of rows with codes of 4 bits, for x in bytes.
+struct BytePanel {
+  using Factors = StoredFactors;
+  template <int MR>
+  static HWY_INLINE void Add(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
+                             PairSums (&acc)[MR][kPanelVectors]) {
+    for (int k = begin; k < end; k += kSafeCodes, panel += kPanelColumns * kSafeCodes / 2) {
+      AddBytes<MR>(panel, a.x + k, a.x_stride, acc);
+    }
   }
 };
 #endif
@@ -204,23 +316,17 @@ void IntegerTile(const IntegerArgs& a) {
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
       acc[m][n].Clear();
     }
-    const int end = HWY_MIN(begin + a.unit, a.k);
-    for (int k = begin; k < end; k += Panel::kCodes, panel += kPanelColumns * sizeof(int32_t)) {
-      KU_UNROLL for (int i = 0; i < Panel::kPairs; ++i) {
-        I32Vec codes[kPanelVectors];
-        KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
-          codes[n] = Panel::Pairs(LoadWords(panel + n * sizeof(I32Vec)), i);
-        }
-        KU_UNROLL for (int m = 0; m < MR; ++m) {
-          const auto* x = reinterpret_cast<const int16_t*>(a.x + m * a.x_stride) + k;
-          const I32Vec v = LoadPair(x + 2 * i);
-          KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) acc[m][n].Add(codes[n], v);
-        }
+    Panel::template Add<MR>(a, begin, HWY_MIN(begin + a.unit, a.k), panel, acc);
+    KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
+      const size_t at = u * static_cast<size_t>(a.scale_stride) + n * kLanes32;
+      const auto scales = Panel::Factors::Scales(d, a, at);
+      const I32Vec zeros = a.zeros == nullptr ? hn::Set(I32Tag(), a.middle_code)
+                                              : Panel::Factors::Zeros(I32Tag(), a, at);
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        const size_t of_x = m * static_cast<size_t>(a.units) + u;
+        const I32Vec of_zeros = hn::Mul(zeros, hn::Set(I32Tag(), a.x_sums[of_x]));
+        y[m][n] = AddUnit(d, acc[m][n].Total(), of_zeros, a.x_scales[of_x], scales, y[m][n]);
       }
-    }
-    KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
-      y[m][n] =
-          AddUnit<typename Panel::Factors>(d, acc[m][n].Total(), a, m, u, n * kLanes32, y[m][n]);
     }
   }
   KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
@@ -247,6 +353,20 @@ HWY_INLINE void MultiplyRows(const uint8_t* const (&rows)[kBlockRows], int begin
   }
 }
 
+// AddUnit of rows from `row` on.
+template <class D>
+HWY_INLINE hn::Vec<D> AddRows(D d, hn::Vec<hn::RebindToSigned<D>> sums, const IntegerArgs& a,
+                              int token, int unit, int row, hn::Vec<D> y) {
+  const hn::RebindToSigned<D> di;
+  const size_t at = unit * static_cast<size_t>(a.scale_stride) + row;
+  const size_t of_x = token * static_cast<size_t>(a.units) + unit;
+  const int32_t x_sum = a.x_sums[of_x];
+  const auto of_zeros = a.zeros == nullptr
+                            ? hn::Set(di, a.middle_code * x_sum)
+                            : hn::Mul(WideFactors::Zeros(di, a, at), hn::Set(di, x_sum));
+  return AddUnit(d, sums, of_zeros, a.x_scales[of_x], WideFactors::Scales(d, a, at), y);
+}
+
 template <class Codes, int MR>
 void IntegerRows(const IntegerArgs& a) {
   using Tag = hn::CappedTag<float, kBlockRows>;
@@ -266,9 +386,9 @@ void IntegerRows(const IntegerArgs& a) {
       I32Vec totals[kBlockRows];
       KU_UNROLL for (int i = 0; i < kBlockRows; ++i) totals[i] = acc[m][i].Total();
 #if HWY_TARGET == HWY_SCALAR
-      for (int i = 0; i < kBlockRows; ++i) y[m][i] = AddUnit(d, totals[i], a, m, u, i, y[m][i]);
+      for (int i = 0; i < kBlockRows; ++i) y[m][i] = AddRows(d, totals[i], a, m, u, i, y[m][i]);
 #else
-      y[m][0] = AddUnit(d, TotalsOfFour(I32Tag(), totals), a, m, u, 0, y[m][0]);
+      y[m][0] = AddRows(d, TotalsOfFour(I32Tag(), totals), a, m, u, 0, y[m][0]);
 #endif
     }
   }
@@ -278,13 +398,25 @@ void IntegerRows(const IntegerArgs& a) {
   }
 }
 
-template <class Codes, int MR>
-constexpr void SetIntegerTiles(IntegerKernel& kernel) {
-  kernel.tiles[0][MR] = kernel.tiles[1][MR] = &IntegerTile<PackedPanel, MR>;
+template <class Panel, int MR>
+constexpr void SetIntegerTiles(IntegerFn (&tiles)[kMaxIntegerTokens + 1]) {
+  tiles[MR] = &IntegerTile<Panel, MR>;
+  if constexpr (MR > 1) SetIntegerTiles<Panel, MR - 1>(tiles);
+}
+
+template <class Codes>
+constexpr void SetPrepackedTiles([[maybe_unused]] IntegerKernel& kernel) {
 #if HWY_TARGET != HWY_SCALAR  // which has no halves of a word
-  kernel.prepacked[0][MR] = kernel.prepacked[1][MR] = &IntegerTile<StoredPanel<Codes>, MR>;
+  for (auto& tiles : kernel.prepacked) SetIntegerTiles<StoredPanel<Codes>, kIntegerTokens>(tiles);
+  kernel.convert_for_prepacked[0] = &ConvertToIntegers<true, kPairsOfWord<Codes>>;
+  kernel.convert_for_prepacked[1] = &ConvertToIntegers<false, kPairsOfWord<Codes>>;
 #endif
-  if constexpr (MR > 1) SetIntegerTiles<Codes, MR - 1>(kernel);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kPairsOfWord<Codes> == 4) {
+    SetIntegerTiles<BytePanel, kIntegerTokens>(kernel.prepacked[1]);
+    kernel.convert_for_prepacked[1] = &ConvertToBytes;
+  }
+#endif
 }
 
 template <class Codes>
@@ -297,12 +429,11 @@ constexpr IntegerKernel MakeIntegerKernel() {
   kernel.element_bytes[0] = kernel.element_bytes[1] = sizeof(int16_t);
   kernel.convert[0] = &ConvertToIntegers<true, PackedPanel::kPairs>;
   kernel.convert[1] = &ConvertToIntegers<false, PackedPanel::kPairs>;
-  kernel.convert_for_prepacked[0] = &ConvertToIntegers<true, kPairsOfWord<Codes>>;
-  kernel.convert_for_prepacked[1] = &ConvertToIntegers<false, kPairsOfWord<Codes>>;
   kernel.pack = &PackPairs<Codes>;
   kernel.transpose = &TransposeBlock;
   kernel.rows[0][1] = kernel.rows[1][1] = &IntegerRows<Codes, 1>;
   kernel.rows[0][2] = kernel.rows[1][2] = &IntegerRows<Codes, 2>;
-  SetIntegerTiles<Codes, kIntegerTokens>(kernel);
+  for (auto& tiles : kernel.tiles) SetIntegerTiles<PackedPanel, kIntegerTokens>(tiles);
+  SetPrepackedTiles<Codes>(kernel);
   return kernel;
 }
