@@ -13,10 +13,14 @@ inline constexpr int kBlockRows = 4;  // that are multiplied where they lie
 // Of a tile. NEON has the sums of two products in two vectors.
 inline constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
 
+// The foreach of sets passes here once for each.
+#undef KU_X86_VECTORS
+#define KU_X86_VECTORS (HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
+
 // Integers may be added in any order, and GCC does: it would store products and add them up later.
 template <class V>
 HWY_INLINE void PinSums([[maybe_unused]] V& sums) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if KU_X86_VECTORS
   asm("" : "+v"(sums.raw));
 #endif
 }
@@ -226,7 +230,7 @@ struct StoredPanel {
 };
 #endif
 
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if KU_X86_VECTORS
 // Narrow x in bytes: of eight the even ones, then the odd ones, as the halves of the bytes of a
 // word have codes of 4 bits.
 inline void ConvertToBytes(const float* x, int k, int unit, uint8_t* integers, float* scales,
@@ -411,7 +415,7 @@ constexpr void SetPrepackedTiles([[maybe_unused]] IntegerKernel& kernel) {
   kernel.convert_for_prepacked[0] = &ConvertToIntegers<true, kPairsOfWord<Codes>>;
   kernel.convert_for_prepacked[1] = &ConvertToIntegers<false, kPairsOfWord<Codes>>;
 #endif
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if KU_X86_VECTORS
   if constexpr (kPairsOfWord<Codes> == 4) {
     SetIntegerTiles<BytePanel, kIntegerTokens>(kernel.prepacked[1]);
     kernel.convert_for_prepacked[1] = &ConvertToBytes;
