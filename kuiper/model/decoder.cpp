@@ -206,6 +206,7 @@ Tensor Decoder::FinishLastRows(const Batch& batch, const KvView& kv, Activations
   AppendKv(last, batch, kv, act, {});
   if (batch.num_outputs == 0) return {};
   const Tensor queries = act.qkv.Rows(0, tokens).Cols(0, config_.q_size());
+  // Both in act.attn: the output of attention is dense, as in other layers (ApplyArgs).
   const Rows rows{.residual = act.out_residual.Rows(0, seqs),
                   .x = act.out_x.Rows(0, seqs),
                   .q = act.attn.Rows(seqs, int64_t{2} * seqs),

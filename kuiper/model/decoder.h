@@ -112,9 +112,10 @@ class Decoder {
   void AttendAndMlp(int layer, const Rows& rows, const KvView& kv, const LinearProbe& probe) const;
   // Whether the last layer computes batch.last_rows only.
   bool LeavesOutRows(const Batch& batch) const;
-  // The last layer from there on; the input of the head, [R, hidden].
+  // The last layer, for batch.last_rows from attention on; the input of the head, [R, hidden], or
+  // nothing when R == 0.
   Tensor FinishLastRows(const Batch& batch, const KvView& kv, Activations& act) const;
-  // The same of all rows, after the last layer.
+  // The input of the head after a last layer of all rows.
   Tensor FinishRows(const Batch& batch, Activations& act) const;
   void Norm(const Tensor& out, const Tensor& x, const Tensor& weight) const;
   // What the batch's patches say of the embeddings (0), or of the residual stream behind a layer.

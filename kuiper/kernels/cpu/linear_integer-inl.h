@@ -13,7 +13,7 @@ inline constexpr int kBlockRows = 4;  // that are multiplied where they lie
 // Of a tile. NEON has the sums of two products in two vectors.
 inline constexpr int kIntegerTokens = HWY_TARGET == HWY_AVX3 ? 6 : HWY_ARCH_X86 ? 4 : 5;
 
-// The foreach of sets passes here once for each.
+// Sets with registers of x86; defined anew for each set. The emulated set has arrays.
 #undef KU_X86_VECTORS
 #define KU_X86_VECTORS (HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
 
@@ -177,10 +177,32 @@ HWY_INLINE hn::Vec<D> AddUnit(D d, hn::Vec<hn::RebindToSigned<D>> sums,
   return hn::MulAdd(scaled, scales, y);
 }
 
+// Panels of pairs.
+struct PackedPanel {
+  using Factors = WideFactors;
+  static constexpr int kPairs = 1, kCodes = 2;  // of a word
+  static HWY_INLINE I32Vec Pairs(I32Vec words, int) { return words; }
+};
+#if HWY_TARGET != HWY_SCALAR
+// Panels of words of rows.
+template <class Codes>
+struct StoredPanel {
+  using Factors = StoredFactors;
+  static constexpr int kPairs = kPairsOfWord<Codes>, kCodes = 2 * kPairs, kBits = 16 / kPairs;
+  static HWY_INLINE I32Vec Pairs(I32Vec words, int i) {
+    const hn::RepartitionToNarrow<I32Tag> d16;
+    const hn::RebindToUnsigned<decltype(d16)> du16;
+    const auto halves = hn::ShiftRightSame(hn::BitCast(du16, words), kBits * i);
+    const auto codes = i == kPairs - 1 ? halves : hn::And(halves, hn::Set(du16, (1 << kBits) - 1));
+    return hn::BitCast(I32Tag(), codes);
+  }
+};
+#endif
+
 // Adds the products of columns [begin, end) with MR rows of x, pair by pair.
 template <class Panel, int MR>
-HWY_INLINE void AddPairs(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
-                         PairSums (&acc)[MR][kPanelVectors]) {
+HWY_INLINE void AddProducts(Panel, const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
+                            PairSums (&acc)[MR][kPanelVectors]) {
   for (int k = begin; k < end; k += Panel::kCodes, panel += kPanelColumns * sizeof(int32_t)) {
     KU_UNROLL for (int i = 0; i < Panel::kPairs; ++i) {
       I32Vec codes[kPanelVectors];
@@ -197,38 +219,6 @@ HWY_INLINE void AddPairs(const IntegerArgs& a, int begin, int end, const uint8_t
     }
   }
 }
-
-// Panels of pairs.
-struct PackedPanel {
-  using Factors = WideFactors;
-  static constexpr int kPairs = 1, kCodes = 2;  // of a word
-  static HWY_INLINE I32Vec Pairs(I32Vec words, int) { return words; }
-  template <int MR>
-  static HWY_INLINE void Add(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
-                             PairSums (&acc)[MR][kPanelVectors]) {
-    AddPairs<PackedPanel, MR>(a, begin, end, panel, acc);
-  }
-};
-#if HWY_TARGET != HWY_SCALAR
-// Panels of words of rows.
-template <class Codes>
-struct StoredPanel {
-  using Factors = StoredFactors;
-  static constexpr int kPairs = kPairsOfWord<Codes>, kCodes = 2 * kPairs, kBits = 16 / kPairs;
-  static HWY_INLINE I32Vec Pairs(I32Vec words, int i) {
-    const hn::RepartitionToNarrow<I32Tag> d16;
-    const hn::RebindToUnsigned<decltype(d16)> du16;
-    const auto halves = hn::ShiftRightSame(hn::BitCast(du16, words), kBits * i);
-    const auto codes = i == kPairs - 1 ? halves : hn::And(halves, hn::Set(du16, (1 << kBits) - 1));
-    return hn::BitCast(I32Tag(), codes);
-  }
-  template <int MR>
-  static HWY_INLINE void Add(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
-                             PairSums (&acc)[MR][kPanelVectors]) {
-    AddPairs<StoredPanel, MR>(a, begin, end, panel, acc);
-  }
-};
-#endif
 
 #if KU_X86_VECTORS
 // Narrow x in bytes: of eight the even ones, then the odd ones, as the halves of the bytes of a
@@ -296,14 +286,14 @@ HWY_INLINE void AddBytes(const uint8_t* panel, const uint8_t* x, size_t x_stride
 // Panels of words of rows with codes of 4 bits, for x in bytes.
 struct BytePanel {
   using Factors = StoredFactors;
-  template <int MR>
-  static HWY_INLINE void Add(const IntegerArgs& a, int begin, int end, const uint8_t*& panel,
-                             PairSums (&acc)[MR][kPanelVectors]) {
-    for (int k = begin; k < end; k += kSafeCodes, panel += kPanelColumns * kSafeCodes / 2) {
-      AddBytes<MR>(panel, a.x + k, a.x_stride, acc);
-    }
-  }
 };
+template <int MR>
+HWY_INLINE void AddProducts(BytePanel, const IntegerArgs& a, int begin, int end,
+                            const uint8_t*& panel, PairSums (&acc)[MR][kPanelVectors]) {
+  for (int k = begin; k < end; k += kSafeCodes, panel += kPanelColumns * kSafeCodes / 2) {
+    AddBytes<MR>(panel, a.x + k, a.x_stride, acc);
+  }
+}
 #endif
 
 template <class Panel, int MR>
@@ -320,7 +310,7 @@ void IntegerTile(const IntegerArgs& a) {
     KU_UNROLL for (int m = 0; m < MR; ++m) KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
       acc[m][n].Clear();
     }
-    Panel::template Add<MR>(a, begin, HWY_MIN(begin + a.unit, a.k), panel, acc);
+    AddProducts(Panel(), a, begin, HWY_MIN(begin + a.unit, a.k), panel, acc);
     KU_UNROLL for (int n = 0; n < kPanelVectors; ++n) {
       const size_t at = u * static_cast<size_t>(a.scale_stride) + n * kLanes32;
       const auto scales = Panel::Factors::Scales(d, a, at);
