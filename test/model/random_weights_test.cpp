@@ -16,25 +16,36 @@
 namespace kuiper::test {
 namespace {
 
-// The rows of a BF16 matrix that CpuLinear::Prepack has made panels of: [32 rows, 16 with
-// AVX2][fold block of 8,192 bytes][lane, four bits reversed][step][row in the panel] pairs of
-// elements.
-std::vector<char> RowsOf(const std::vector<char>& panels, int64_t in) {
-  constexpr int64_t kLanes = 16, kPair = 4, kFoldBytes = 8192;
-  const int64_t kRows = cpu::CpuLinear::KernelName() == "AVX2" ? 16 : 32;
-  const int64_t row_bytes = 2 * in;
+// The rows of a dense matrix that CpuLinear::Prepack has made panels of: [32 rows, 16 with AVX2]
+// [fold block][lane, four bits reversed][step][row in the panel] words of four bytes. These are an
+// element of FP32 or a pair of BF16. In FP16 eight rows have elements of one step, then of the
+// next.
+std::vector<char> RowsOf(const std::vector<char>& panels, DType dtype, int64_t in) {
+  constexpr int64_t kLanes = 16, kWord = 4;
+  const int64_t panel_rows = cpu::CpuLinear::KernelName() == "AVX2" ? 16 : 32;
+  const bool is_half = dtype == DType::kF16;
+  const int64_t fold_bytes = is_half ? 4096 : 8192, piece = is_half ? 2 : kWord;
+  const int64_t together = is_half ? 8 : panel_rows;  // rows
+  const int64_t row_bytes = static_cast<int64_t>(DTypeBytes(dtype)) * in;
   std::vector<char> rows(panels.size());
   const char* from = panels.data();
-  for (int64_t panel = 0; panel < static_cast<int64_t>(rows.size()); panel += kRows * row_bytes) {
-    for (int64_t fold = 0; fold < row_bytes; fold += kFoldBytes) {
-      const int64_t steps = std::min(kFoldBytes, row_bytes - fold) / (kLanes * kPair);
+  const auto take = [&](char* panel, int64_t column) {
+    for (int64_t first = 0; first < panel_rows; first += together) {
+      for (int64_t at = column; at < column + kLanes * kWord; at += kLanes * piece) {
+        for (int64_t row = first; row < first + together; ++row, from += piece) {
+          std::memcpy(panel + row * row_bytes + at, from, static_cast<size_t>(piece));
+        }
+      }
+    }
+  };
+  for (size_t panel = 0; panel < rows.size();
+       panel += static_cast<size_t>(panel_rows * row_bytes)) {
+    for (int64_t fold = 0; fold < row_bytes; fold += fold_bytes) {
+      const int64_t bytes = std::min(fold_bytes, row_bytes - fold);
       for (int place = 0; place < kLanes; ++place) {
         const int lane = (place & 1) * 8 + (place & 2) * 2 + (place & 4) / 2 + place / 8;
-        for (int64_t step = 0; step < steps; ++step) {
-          const int64_t column = fold + (step * kLanes + lane) * kPair;
-          for (int64_t row = 0; row < kRows; ++row, from += kPair) {
-            std::memcpy(&rows[panel + row * row_bytes + column], from, kPair);
-          }
+        for (int64_t step = 0; step < bytes; step += kLanes * kWord) {
+          take(rows.data() + panel, fold + step + lane * piece);
         }
       }
     }
@@ -55,7 +66,7 @@ std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
   const DecoderWeights& w = (*model)->decoder().weights();
   const std::vector<char> embed = Download(**ops, w.embed);
   std::vector<std::vector<char>> all = {
-      w.is_embed_prepacked() ? RowsOf(embed, w.embed.shape[1]) : embed,
+      w.is_embed_prepacked() ? RowsOf(embed, dtype, w.embed.shape[1]) : embed,
       Download(**ops, w.final_norm)};
   for (const LayerWeights& layer : w.layers) {
     for (const Tensor& norm : {layer.attn_norm, layer.mlp_norm, layer.q_norm, layer.k_norm}) {
@@ -65,7 +76,7 @@ std::vector<std::vector<char>> LoadedOn(Device device, DType dtype) {
       for (int i = 0; i < linear.num_parts; ++i) {
         const WeightMatrix& matrix = linear.parts[i].weight;
         const std::vector<char> bytes = Download(**ops, matrix.values);
-        all.push_back(matrix.is_prepacked ? RowsOf(bytes, linear.in) : bytes);
+        all.push_back(matrix.is_prepacked ? RowsOf(bytes, dtype, linear.in) : bytes);
       }
     }
   }

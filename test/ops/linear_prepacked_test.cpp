@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kuiper/base/half.h"
+#include "kuiper/kernels/common/visit.h"
 #include "test/ops/linear_test_util.h"
 
 namespace kuiper::cpu {
@@ -19,23 +20,31 @@ namespace {
 
 constexpr int kMaxTokens = 521;
 
+constexpr DType kTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
+
 // Parts with weights of their own, `offset` bytes behind whole cache lines.
 struct Layer {
-  std::vector<std::vector<BFloat16>> memory;
+  std::vector<std::vector<uint8_t>> memory;
   std::vector<float> bias;
   Linear linear;
 
-  Layer(const std::vector<int>& rows, int in, bool has_bias = false, size_t offset = 0) {
+  Layer(DType type, const std::vector<int>& rows, int in, bool has_bias = false,
+        size_t offset = 0) {
     std::mt19937 rng(in);
     linear.in = in;
     for (int n : rows) {
       const size_t count = static_cast<size_t>(n) * in;
-      std::vector<BFloat16>& words = memory.emplace_back(count + 64);
-      auto* const data = reinterpret_cast<BFloat16*>(
-          (reinterpret_cast<uintptr_t>(words.data()) + 63) / 64 * 64 + offset);
-      for (size_t i = 0; i < count; ++i) data[i] = ToBFloat16(Random(rng, 1.0f));
+      std::vector<uint8_t>& bytes = memory.emplace_back(count * DTypeBytes(type) + 128);
+      void* const data = reinterpret_cast<void*>(
+          (reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64 + offset);
+      VisitFloat(type, [&](auto zero) {
+        using T = decltype(zero);
+        for (size_t i = 0; i < count; ++i) {
+          static_cast<T*>(data)[i] = FromFloat<T>(Random(rng, 1.0f));
+        }
+      });
       Linear::Part& part = linear.parts[linear.num_parts++];
-      part.weight = DenseWeight(Tensor::Dense(data, DType::kBF16, {n, in}));
+      part.weight = DenseWeight(Tensor::Dense(data, type, {n, in}));
       linear.out += n;
       if (!has_bias) continue;
       bias.resize(512, 0.25f);
@@ -115,29 +124,36 @@ std::vector<float> Apply(const std::string& set, int threads, const Case& c, con
   return y;
 }
 
-// The sets that have panels for BF16.
-bool HasPanels(const std::string& set) {
-  return set == "AVX3_BF16" || set == "AVX2";
+bool HasPanels(const std::string& set, DType type) {
+  return set == "AVX2" || (set == "AVX3_BF16" && type == DType::kBF16);
+}
+
+void ExpectBitsOfRows(const std::string& set, int threads, DType type, const Case& c) {
+  const Layer rows(type, c.rows, c.in, c.has_bias);
+  Layer panels(type, c.rows, c.in, c.has_bias);
+  Runner(threads, set, 1, c.in).linear().Prepack(&panels.linear);
+  const bool has_panels = HasPanels(set, type);
+  ASSERT_EQ(PrepackedParts(panels.linear), has_panels ? panels.linear.num_parts : 0);
+  // Up to 12 tokens have a tile each.
+  for (int tokens : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,  11,  12,  13,
+                     14, 16, 17, 19, 24, 25, 31, 33, 64, 100, 255, 256, 521}) {
+    if (!has_panels && tokens > 17) continue;
+    ASSERT_TRUE(SameBits(Apply(set, threads, c, panels.linear, tokens),
+                         Apply(set, threads, c, rows.linear, tokens)))
+        << "T=" << tokens;
+  }
 }
 
 TEST(PrepackedLinear, GivesTheBitsOfRowsForAnyNumberOfTokens) {
   for (const std::string& set : CpuLinear::InstructionSets()) {
     if (IsSlow(set)) continue;
-    for (const Case& c : kCases) {
-      for (int threads : {1, 3}) {
-        const Layer rows(c.rows, c.in, c.has_bias);
-        Layer panels(c.rows, c.in, c.has_bias);
-        Runner(threads, set, 1, c.in).linear().Prepack(&panels.linear);
-        ASSERT_EQ(PrepackedParts(panels.linear), HasPanels(set) ? panels.linear.num_parts : 0)
-            << set;
-        // Up to 12 tokens have a tile each.
-        for (int tokens : {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,  11,  12,  13,
-                           14, 16, 17, 19, 24, 25, 31, 33, 64, 100, 255, 256, 521}) {
-          if (!HasPanels(set) && tokens > 17) continue;
-          ASSERT_TRUE(SameBits(Apply(set, threads, c, panels.linear, tokens),
-                               Apply(set, threads, c, rows.linear, tokens)))
-              << set << " K=" << c.in << " N=" << c.rows[0] << " T=" << tokens
-              << " threads=" << threads;
+    for (DType type : kTypes) {
+      for (const Case& c : kCases) {
+        for (int threads : {1, 3}) {
+          SCOPED_TRACE(set + " " + std::string(DTypeName(type)) + " K=" + std::to_string(c.in) +
+                       " threads=" + std::to_string(threads));
+          ExpectBitsOfRows(set, threads, type, c);
+          if (testing::Test::HasFatalFailure()) return;
         }
       }
     }
@@ -232,42 +248,49 @@ TEST(PrepackedLinear, LeavesCodesOfWhichUnitsShareScales) {
   }
 }
 
+void ExpectRowsBack(const std::string& set, DType type, const Case& c) {
+  const Layer rows(type, {c.rows[0]}, c.in);
+  Layer panels(type, {c.rows[0]}, c.in);
+  Runner run(1, set, 1, c.in);
+  run.linear().Prepack(&panels.linear);
+  const Tensor &stored = rows.linear.parts[0].weight.values,
+               &values = panels.linear.parts[0].weight.values;
+  const size_t bytes = DTypeBytes(type);
+  const int fold = CpuLinear::FoldElements(type);
+  for (int row = 0; row < c.rows[0]; ++row) {
+    std::vector<uint8_t> read(c.in * bytes);
+    for (int begin = 0; begin < c.in; begin += fold) {
+      run.linear().ReadPrepacked(values, row, begin, std::min(c.in - begin, fold),
+                                 read.data() + begin * bytes);
+    }
+    const auto* const expected = static_cast<const uint8_t*>(stored.data) + row * c.in * bytes;
+    ASSERT_EQ(memcmp(read.data(), expected, read.size()), 0)
+        << set << " " << DTypeName(type) << " K=" << c.in << " row " << row;
+  }
+}
+
 TEST(PrepackedLinear, GivesItsRowsBack) {
   for (const std::string& set : CpuLinear::InstructionSets()) {
-    if (!HasPanels(set)) continue;
-    for (const Case& c : kCases) {
-      const Layer rows({c.rows[0]}, c.in);
-      Layer panels({c.rows[0]}, c.in);
-      Runner run(1, set, 1, c.in);
-      run.linear().Prepack(&panels.linear);
-      const Tensor& values = panels.linear.parts[0].weight.values;
-      for (int row = 0; row < c.rows[0]; ++row) {
-        std::vector<BFloat16> read(c.in);
-        for (int begin = 0; begin < c.in; begin += CpuLinear::kFoldElements) {
-          run.linear().ReadPrepacked(values, row, begin,
-                                     std::min(c.in - begin, CpuLinear::kFoldElements),
-                                     read.data() + begin);
-        }
-        ASSERT_EQ(memcmp(read.data(), rows.linear.parts[0].weight.values.row<BFloat16>(row),
-                         c.in * sizeof(BFloat16)),
-                  0)
-            << set << " K=" << c.in << " row " << row;
-      }
+    for (DType type : kTypes) {
+      if (!HasPanels(set, type)) continue;
+      for (const Case& c : kCases) ExpectRowsBack(set, type, c);
     }
   }
 }
 
 TEST(PrepackedLinear, LeavesWhatHasNoWholePanels) {
   Runner run(2, "", 1, 4096);
-  for (const auto& [rows, in] : std::vector<std::pair<std::vector<int>, int>>{
-           {{33}, 64}, {{64, 64, 17}, 64}, {{64}, 48}, {{64}, 16}}) {
-    Layer layer(rows, in);
-    run.linear().Prepack(&layer.linear);
-    EXPECT_EQ(PrepackedParts(layer.linear), 0) << "N=" << rows.back() << " K=" << in;
+  for (DType type : kTypes) {
+    for (const auto& [rows, in] : std::vector<std::pair<std::vector<int>, int>>{
+             {{33}, 64}, {{64, 64, 17}, 64}, {{64}, 56}, {{64}, 24}}) {
+      Layer layer(type, rows, in);
+      run.linear().Prepack(&layer.linear);
+      EXPECT_EQ(PrepackedParts(layer.linear), 0) << "N=" << rows.back() << " K=" << in;
+    }
+    Layer misaligned(type, {64}, 64, false, DTypeBytes(type));
+    run.linear().Prepack(&misaligned.linear);
+    EXPECT_EQ(PrepackedParts(misaligned.linear), 0);
   }
-  Layer misaligned({64}, 64, false, sizeof(BFloat16));
-  run.linear().Prepack(&misaligned.linear);
-  EXPECT_EQ(PrepackedParts(misaligned.linear), 0);
 }
 
 }  // namespace

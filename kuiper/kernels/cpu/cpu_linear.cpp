@@ -165,7 +165,7 @@ bool FitsPanels(const LinearKernel& kernel, int in, const WeightMatrix& w) {
     return w.rows() % kernel.integer.columns == 0 && w.format.group_rows == 1 &&
            (groups == 1 || groups == CeilDiv(in, w.format.unit_columns()));
   }
-  return kernel.prepacked.max_rows_alone > 0 && in % kernel.chunk == 0 &&
+  return kernel.prepacked.max_rows_alone > 0 && in % kernel.packed_chunk == 0 &&
          !w.format.is_quantized() && w.rows() % kernel.outer_columns == 0;
 }
 
@@ -239,17 +239,13 @@ void CpuLinear::Prepack(Linear* w) {
 
 void CpuLinear::ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const {
   const LinearKernel& kernel = (*kernels_)[WeightFormat::Dense(values.dtype)];
-  KU_CHECK(kernel.chunk * kFoldChunks == kFoldElements && begin % kFoldElements == 0);
-  const int64_t columns = kernel.outer_columns, row_words = values.shape[1] / 2;
-  const auto* const words = static_cast<const uint32_t*>(values.data);
-  const uint32_t* from =
-      words + (row - row % columns) * row_words + begin / 2 * columns + row % columns;
-  auto* const out = static_cast<uint32_t*>(to);
-  const int steps = n / kernel.chunk;
-  for (int place = 0; place < kSumLanes; ++place) {
-    uint32_t* lane = out + LanePlace(place);
-    for (int i = 0; i < steps; ++i, from += columns, lane += kSumLanes) *lane = *from;
-  }
+  const int fold = FoldElements(values.dtype);
+  KU_CHECK(kernel.chunk * kFoldChunks == fold && begin % fold == 0 && n <= fold);
+  const int64_t columns = kernel.outer_columns, bytes = DTypeBytes(values.dtype);
+  const auto* const panels = static_cast<const uint8_t*>(values.data);
+  kernel.prepacked.read_row(
+      panels + ((row - row % columns) * values.shape[1] + begin * columns) * bytes,
+      static_cast<int>(row % columns), n, static_cast<uint8_t*>(to));
 }
 
 std::vector<std::string> CpuLinear::InstructionSets() {

@@ -38,9 +38,10 @@ class CpuLinear {
   // As Ops::Prepack: rows become the panels of linear_kernel.h or linear_integer.h, if the kernels
   // can take all parts so.
   void Prepack(Linear* w);
-  // Of a row of a matrix in that order: elements [begin, begin + n) as they were stored, BF16;
-  // begin is a multiple of kFoldElements and n at most as many, and ends the row if it is less.
-  static constexpr int kFoldElements = 4096;
+  // Of a row of a dense matrix in that order: elements [begin, begin + n) as they were stored;
+  // begin is a multiple of FoldElements and n at most as many, and ends the row if it is less.
+  static constexpr int FoldElements(DType type) { return type == DType::kBF16 ? 4096 : 2048; }
+  static constexpr int kMaxFoldBytes = 8192;  // of so many elements
   void ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const;
 
   // The micro-kernels of the instruction set.

@@ -120,12 +120,12 @@ void Run(const Resources& resources, const EmbedArgs& args) {
             out.shape[1]);
       return;
     }
-    uint32_t words[CpuLinear::kFoldElements / 2];
-    const int width = static_cast<int>(out.shape[1]);
-    for (int begin = 0; begin < width; begin += CpuLinear::kFoldElements) {
-      const int n = std::min(width - begin, CpuLinear::kFoldElements);
-      resources.linear.ReadPrepacked(table, id, begin, n, words);
-      widen(out.row<float>(t) + begin, words, table.dtype, n);
+    alignas(64) uint8_t stored[CpuLinear::kMaxFoldBytes];
+    const int width = static_cast<int>(out.shape[1]), fold = CpuLinear::FoldElements(table.dtype);
+    for (int begin = 0; begin < width; begin += fold) {
+      const int n = std::min(width - begin, fold);
+      resources.linear.ReadPrepacked(table, id, begin, n, stored);
+      widen(out.row<float>(t) + begin, stored, table.dtype, n);
     }
   });
 }

@@ -36,7 +36,8 @@ struct Bf16Model {
   static constexpr int kVectorLanes = 16, kRegisters = 32, kAccRegisters = 24, kTileRows = 6;
   static constexpr int kBurstChunks = 1;
   static constexpr int kChunk = 32, kSteps = 1, kChunkBytes = 64, kWeightChunkBytes = 64;
-  static constexpr bool kFoldsRegisters = true, kFlushSubnormals = true, kPacksPairs = false;
+  static constexpr bool kFoldsRegisters = true, kFlushSubnormals = true;
+  static constexpr int kWordSteps = 1;
   static constexpr int kBurstFlops = 2 * 32 * kAccRegisters;
 
   static HWY_INLINE Acc Zero() { return _mm512_setzero_ps(); }

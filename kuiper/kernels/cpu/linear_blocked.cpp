@@ -32,7 +32,7 @@ struct Workspace {
   Groups<kWeightBlock>* groups;  // of the rows of a block of W
 };
 size_t PanelBytes(int in) {
-  // 64 rows of 16-element chunks of 4 bytes or 32-element ones of 2, or 32 rows of the latter in
+  // 64 rows of fold blocks of 2,048 elements of 4 bytes or 4,096 of 2, or 32 rows of the latter in
   // FP32.
   const size_t k = Align(in);
   const size_t words = std::max(std::min(k, size_t{2048}) * 4, std::min(k, size_t{4096}) * 2);
@@ -118,9 +118,9 @@ void PackFold(const Block& block, Fold& fold) {
   for (int n = 0; n < block.columns(); n += block.panel_columns()) {
     const int there = std::min(range.end - range.begin - n, block.panel_columns());
     uint8_t* to = panel;
-    for (int k = fold.begin; k < fold.end; k += job.kernel.chunk) {
+    for (int k = fold.begin; k < fold.end; k += job.kernel.packed_chunk) {
       fold.next.Fetch(fold.next_lines);
-      const int elements = std::min(job.kernel.chunk, fold.end - k);
+      const int elements = std::min(job.kernel.packed_chunk, fold.end - k);
       WeightRows rows = job.W(range.part, range.begin + n, k);
       if (job.quantized()) block.space.groups->Give(job, n, k - fold.begin, &rows);
       job.kernel.pack(rows, there, elements, to, fold.panel_stride);
@@ -142,7 +142,8 @@ Fold CopiedFold(const Block& block, int begin, int end) {
             FetchAfter(job, block.range, block.next, end),
             0,
             0};
-  const int bursts = (block.end - block.begin) * kSumLanes + CeilDiv(end - begin, job.kernel.chunk);
+  const int bursts =
+      (block.end - block.begin) * kSumLanes + CeilDiv(end - begin, job.kernel.packed_chunk);
   fold.next_lines = CeilDiv(fold.next.lines * fold.next.rows, bursts * block.panels());
   PackFold(block, fold);
   return fold;

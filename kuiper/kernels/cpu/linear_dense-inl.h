@@ -2,9 +2,13 @@
 // of attention, by short_outer), and for linear_token_panel.cpp rows of W where they lie by a panel
 // of tokens (StoredRowTile); then the kernel of such a kind with all its tiles.
 //
-// Included like linear_outer-inl.h, after it; where it asks M for kPacksPairs, further
-//   Vec LoadWords(const uint8_t* words) moves pairs of factors as they are stored,
-//   BroadcastPair(const uint8_t* word, Vec (&factors)[kSteps]) takes one apart.
+// Included like linear_outer-inl.h, after it; where M has kWordSteps of more than one, further
+//   Vec LoadWords(const uint8_t* chunks, int vector) gives the words of a vector of lanes of so
+//   many steps as they are stored,
+// and if these are steps of one chunk,
+//   BroadcastPair(const uint8_t* word, Vec (&factors)[kSteps]), which takes one apart,
+// else, for panels with the factors of a step in a row instead of pairs,
+//   SplitPairs(uint8_t* words), which makes them of a vector of pairs.
 
 // The factors of stored rows of k elements; row n begins at rows(n).
 template <class M, class Rows>
@@ -35,27 +39,60 @@ HWY_INLINE void PackRows(const Rows& rows, int count, int k, uint8_t* panel, siz
 // Moves words of a row as they are.
 template <class M>
 struct PairWords : M {
-  static constexpr int kSteps = 1;
+  static constexpr int kChunks = ChunksOfWord<M>(), kChunk = kChunks * M::kChunk, kSteps = 1;
+  static constexpr int kWeightChunkBytes = kChunks * M::kWeightChunkBytes;
   static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector,
                                      typename M::Vec (&v)[kSteps]) {
-    v[0] = M::LoadWords(chunk + vector * M::kVectorLanes * sizeof(float));
+    v[0] = M::LoadWords(chunk, vector);
   }
 };
 
 template <class M>
+void PackPairs(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
+  using Words = PairWords<M>;
+  constexpr int kColumns = PanelColumns<M>();
+  PackRows<Words, kColumns>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
+  if constexpr (Words::kChunks > 1) {
+    const int vectors = (k + Words::kChunk - 1) / Words::kChunk * (kColumns / M::kVectorLanes);
+    for (int place = 0; place < kSumLanes; ++place, panel += panel_stride) {
+      for (int i = 0; i < vectors; ++i) {
+        M::SplitPairs(panel + i * M::kVectorLanes * sizeof(float));
+      }
+    }
+  }
+}
+
+template <class M>
 void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
-  const EvenRows at{w.values, w.stride};
-  if constexpr (M::kPacksPairs) {
-    PackRows<PairWords<M>, PanelColumns<M>()>(at, rows, k, panel, panel_stride);
+  if constexpr (M::kWordSteps > 1) {
+    PackPairs<M>(w, rows, k, panel, panel_stride);
   } else {
-    PackRows<M, PanelColumns<M>()>(at, rows, k, panel, panel_stride);
+    PackRows<M, PanelColumns<M>()>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
+  }
+}
+
+// PrepackedKernel::read_row.
+template <class M>
+void ReadRow(const uint8_t* panel, int row, int k, uint8_t* to) {
+  constexpr int kColumns = PanelColumns<M>(), kWord = sizeof(float);
+  constexpr int kParts = ChunksOfWord<M>(), kPart = kWord / kParts;  // bytes of one chunk
+  const int words = k / (kParts * M::kChunk);                        // of a lane
+  const int in_vector = row % M::kVectorLanes;
+  panel += (row - in_vector) * kWord + in_vector * kPart;
+  for (int place = 0; place < kSumLanes; ++place) {
+    uint8_t* lane = to + LanePlace(place) * kPart;
+    for (int i = 0; i < words; ++i, panel += kColumns * kWord) {
+      for (int part = 0; part < kParts; ++part, lane += kSumLanes * kPart) {
+        memcpy(lane, panel + part * M::kVectorLanes * kPart, kPart);
+      }
+    }
   }
 }
 
 // Panels of widened factors.
 template <class M>
 struct FactorWords : M {
-  static constexpr bool kPacksPairs = false;
+  static constexpr int kWordSteps = 1;
 };
 
 template <class M>
@@ -221,9 +258,8 @@ template <class M>
 TokenPanelKernel MakeTokenPanel() {
   constexpr bool kWords = M::kWeightChunkBytes == kSumLanes * sizeof(float);
   constexpr bool kWide = M::kVectorLanes == kSumLanes && M::kChunkBytes == M::kWeightChunkBytes;
-  constexpr bool kNarrow = M::kVectorLanes == 8 && M::kRegisters == 16;
   TokenPanelKernel panel;
-  if constexpr (kWords && (kWide || kNarrow)) {
+  if constexpr (kWords && (kWide || IsNarrow<M>())) {
     panel.vector = M::kVectorLanes;
     panel.pack = &PackTokens<M>;
     panel.transpose = &Transpose<M>;
@@ -245,10 +281,11 @@ TokenPanelKernel MakeTokenPanel() {
   return panel;
 }
 
-// Panels of prepacked W have the stored bytes in another order.
+// Panels of prepacked W have the stored bytes in another order. Only what was measured has them.
 template <class M>
 constexpr bool TakesPrepacked() {
-  return M::kPacksPairs || (TakesPairedLanes<M, false>() && M::kChunkBytes == M::kWeightChunkBytes);
+  constexpr bool kAsStored = M::kChunkBytes == M::kWeightChunkBytes;
+  return M::kWordSteps > 1 || (kAsStored && (IsNarrow<M>() || TakesPairedLanes<M, false>()));
 }
 // Two if registers hold the sums of both beside the factors of a step.
 template <class M, int MR>
@@ -262,7 +299,7 @@ template <class M, int MR>
 void SetTilesAlone(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>(), kColumns = PanelColumns<M>();
   constexpr int kLines = kColumns * sizeof(float) / 64;  // of a step
-  constexpr bool kFetches = M::kPacksPairs || MR > kMaxTileRows;
+  constexpr bool kFetches = M::kWordSteps > 1 || MR > kMaxTileRows;
   prepacked.alone[MR] = &NextLanesTile<M, MR, kVectors, MR, kColumns, LanesAtOnce<M, MR>(),
                                        SteadyFetch<kFetches ? kLines : 0>>;
   if constexpr (MR > 1) SetTilesAlone<M, MR - 1>(prepacked);
@@ -282,6 +319,7 @@ PrepackedKernel MakePrepacked() {
   prepacked.max_rows_alone = kRows;
   SetTilesAlone<M, kRows>(prepacked);
   SetPrepackedTiles<M, kMaxTileRows>(prepacked);
+  prepacked.read_row = &ReadRow<M>;
   return prepacked;
 }
 

@@ -49,7 +49,8 @@ struct Fp32Model {
   static constexpr int kRegisters = 16, kAccRegisters = 12, kTileRows = 6;
 #endif
   static constexpr int kBurstChunks = kVectorLanes == kSumLanes ? 1 : 4;
-  static constexpr bool kFlushSubnormals = false, kPacksPairs = false;
+  static constexpr bool kFlushSubnormals = false;
+  static constexpr int kWordSteps = 1;
   static constexpr int kBurstFlops = 2 * kAccRegisters * kVectorLanes;
 
   static HWY_INLINE Acc Zero() {

@@ -1,7 +1,7 @@
 // Micro-kernels of the linear layer for every instruction set of Highway: AVX-512, AVX2, SSE4, NEON
 // and scalar code, in one source that foreach_target compiles once per set.
 // Expected: F32 0.85-0.9 of the FMA peak for many rows. 16-bit weights are widened to FP32, for
-// many rows once per block (BF16 with AVX2 in each tile), so they run at the FP32 rate; one row
+// many rows once per block (with AVX2 in each tile), so they run at the FP32 rate; one row
 // runs at memory bandwidth where two conversions per 4 bytes keep up with it.
 #include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cpu/linear_kernel.h"
@@ -42,6 +42,28 @@ struct F16Model : Fp32Model {
     v[0] = LoadF16(chunk + vector * kVectorLanes * 2);
   }
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { memcpy(chunk, x, 64); }
+
+#if HWY_TARGET == HWY_AVX2
+  // A word has an element of a chunk and one of the next, but panels have eight of one chunk in a
+  // row, as the CPU widens them; which was measured with AVX2 only.
+  static constexpr int kWordSteps = 2;
+  static HWY_INLINE Vec LoadPairs(const uint8_t* words, int step) {
+    return LoadF16(words + step * kVectorLanes * 2);
+  }
+  static HWY_INLINE Vec LoadWords(const uint8_t* chunks, int vector) {
+    const uint8_t* first = chunks + vector * kVectorLanes * 2;
+    const auto low = hn::PromoteTo(U32Tag(), LoadU16(first));
+    const auto high = hn::PromoteTo(U32Tag(), LoadU16(first + kWeightChunkBytes));
+    return hn::BitCast(F32Tag(), hn::Or(low, hn::ShiftLeft<16>(high)));
+  }
+  static HWY_INLINE void SplitPairs(uint8_t* words) {
+    const hn::Repartition<uint16_t, F32Tag> halves;
+    const auto pairs = LoadBytes(halves, words);
+    const auto odd = hn::ConcatOdd(halves, pairs, pairs);
+    hn::StoreU(hn::ConcatLowerLower(halves, odd, hn::ConcatEven(halves, pairs, pairs)), halves,
+               reinterpret_cast<uint16_t*>(words));
+  }
+#endif
 };
 
 // Rows of T, which is exact in BF16, times activations of BF16.
@@ -57,7 +79,7 @@ struct StoredModel : PairModel {
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { ConvertPairs<true>(x, chunk); }
 
   // Pairs of two bytes each, which was measured with AVX2 only.
-  static constexpr bool kPacksPairs = sizeof(T) == 2 && HWY_TARGET == HWY_AVX2;
+  static constexpr int kWordSteps = sizeof(T) == 2 && HWY_TARGET == HWY_AVX2 ? 2 : 1;
   static HWY_INLINE Vec TakeApart(hn::Vec<U32Tag> pairs, int step) {
     return hn::BitCast(F32Tag(), step == 0 ? hn::And(pairs, hn::Set(U32Tag(), 0xFFFF0000u))
                                            : hn::ShiftLeft<16>(pairs));
@@ -72,7 +94,9 @@ struct StoredModel : PairModel {
     asm volatile("" : "+r"(words));
     return TakeApart(hn::Load(U32Tag(), reinterpret_cast<const uint32_t*>(words)), step);
   }
-  static HWY_INLINE Vec LoadWords(const uint8_t* words) { return LoadF32(words); }
+  static HWY_INLINE Vec LoadWords(const uint8_t* chunk, int vector) {
+    return LoadF32(chunk + vector * kVectorLanes * sizeof(float));
+  }
 };
 
 template <typename T>

@@ -231,6 +231,8 @@ struct PrepackedKernel {
   // [m]: m rows of x, side by side, that are all; and m of outer_rows.
   OuterFn alone[kMaxRowsAlone + 1] = {};
   OuterFn tiles[kMaxTileRows + 1] = {};
+  // k elements of a row of a panel without gaps between lanes, as they were stored.
+  void (*read_row)(const uint8_t* panel, int row, int k, uint8_t* to) = nullptr;
 };
 
 // The micro-kernels of one weight format.
@@ -242,7 +244,8 @@ struct LinearKernel {
   int outer_rows = 0;          // and of outer products,
   int outer_columns = 0;       // with as many rows of W,
   int short_columns = 0;       // or a part of them, where rows are short
-  int packed_chunk_bytes = 0;  // of a row in a panel of W
+  int packed_chunk = 0;        // elements of K that a panel of W has whole words of,
+  int packed_chunk_bytes = 0;  // and their bytes in a row of it
   bool widens = false;         // factors have another type than the stored rows
   bool flush_subnormals = false;
   bool takes_whole_rows = false;  // tiles of dot products cut them into sub-blocks themselves
@@ -256,7 +259,8 @@ struct LinearKernel {
     return static_cast<size_t>(Chunks(elements)) * chunk_bytes / sizeof(float);
   }
   size_t PackedWords(int elements) const {
-    return static_cast<size_t>(Chunks(elements)) * packed_chunk_bytes / sizeof(float);
+    const int chunks = (elements + packed_chunk - 1) / packed_chunk;
+    return static_cast<size_t>(chunks) * packed_chunk_bytes / sizeof(float);
   }
   // Bytes from lane to lane of a panel with so many words of each row: a line more than a lane is
   // long, so that one word of all lanes does not meet in one set of the cache.

@@ -7,11 +7,12 @@
 // Included like linear_tile-inl.h, after it and with what it asks of M; further
 //   Vec Broadcast(const uint8_t* word) gives M the factor of all columns for a row of x,
 //   Vec LoadPanel(const uint8_t* words) one vector of a panel, Acc Add(Acc, Acc),
-//   MultiplyInto(Vec w, Vec x, Acc& acc) is Multiply where all registers are needed,
+//   MultiplyInto(Vec w, Vec x, Acc& acc) is Multiply and leaves a sum in its register,
 //   MultiplyAdd(Acc unit, Acc scale, Acc acc) acc + scale * unit, Acc Splat(float) a scale in all
 //   lanes,
-//   bool kPacksPairs: panels of W hold pairs of factors as they are stored, which Vec
-//   LoadPairs(const uint8_t* words, int step) takes apart,
+//   int kWordSteps: if more than one, words of a panel of W hold the factors of so many steps as
+//   they are stored, of one chunk or of several, and Vec LoadPairs(const uint8_t* words, int step)
+//   takes them apart,
 //   void StoreLanes(const Vec (&rows)[kPackRows], int vector, uint8_t* to, size_t to_stride) writes
 //   a vector of rows as kPackRows words of each of its lanes, a lane at its place.
 
@@ -35,49 +36,89 @@ struct SteadyFetch {
   }
 };
 
-// Accumulates `steps` words of one lane: kRows of x and kColumns of W are side by side, of which
-// the tile takes the first MR by NV vectors.
+// 16 registers of eight lanes, as AVX2 has: what is measured there is done nowhere else.
+template <class M>
+constexpr bool IsNarrow() {
+  return M::kVectorLanes == 8 && M::kRegisters == 16;
+}
+
+// Chunks that a word of a panel has parts of.
+template <class M>
+constexpr int ChunksOfWord() {
+  return M::kWordSteps > M::kSteps ? M::kWordSteps / M::kSteps : 1;
+}
+
+// The next word of one lane: kRows of x and kColumns of W are side by side, of which the tile takes
+// the first MR by NV vectors.
 template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
-HWY_INLINE void AccumulateOuter(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
-                                typename M::Acc (&acc)[MR][NV]) {
-  constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
-  for (int i = 0; i < steps; ++i, x += kRows * sizeof(float), w += kColumns * sizeof(float)) {
+struct OuterStep {
+  static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
+  const uint8_t*& x;
+  const uint8_t*& w;
+  Fetch& fetch;
+  typename M::Acc (&acc)[MR][NV];
+
+  HWY_INLINE void operator()() const {
     fetch.InStep();
     typename M::Vec b[NV];
     KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPanel(w + n * kVectorBytes);
     KU_UNROLL for (int m = 0; m < MR; ++m) {
       const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
-      KU_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = M::Multiply(b[n], v, acc[m][n]);
+      KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
     }
+    x += kRows * sizeof(float);
+    w += kColumns * sizeof(float);
   }
-}
+};
 
-// The same of a panel whose words are pairs of factors as they are stored.
-template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
-HWY_INLINE void AccumulatePairs(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
-                                typename M::Acc (&acc)[MR][NV]) {
-  constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
-  for (int i = 0; i < steps; i += M::kSteps, w += kColumns * sizeof(float)) {
-    fetch.InStep();
-    KU_UNROLL for (int s = 0; s < M::kSteps; ++s, x += kRows * sizeof(float)) {
+// The same of a panel whose words are pairs of factors as they are stored, of which it takes
+// kSteps.
+template <class M, int MR, int NV, int kRows, int kColumns, int kSteps, class Fetch>
+struct PairStep : OuterStep<M, MR, NV, kRows, kColumns, Fetch> {
+  HWY_INLINE void operator()() const {
+    this->fetch.InStep();
+    KU_UNROLL for (int s = 0; s < kSteps; ++s, this->x += kRows * sizeof(float)) {
       typename M::Vec b[NV];
-      KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPairs(w + n * kVectorBytes, s);
+      KU_UNROLL for (int n = 0; n < NV; ++n) {
+        b[n] = M::LoadPairs(this->w + n * this->kVectorBytes, s);
+      }
       KU_UNROLL for (int m = 0; m < MR; ++m) {
-        const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
-        KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
+        const typename M::Vec v = M::Pin(M::Broadcast(this->x + m * sizeof(float)));
+        KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, this->acc[m][n]);
       }
     }
+    this->w += kColumns * sizeof(float);
+  }
+};
+
+// Four steps for one branch: a CPU does not foresee the end of a lane's loop, which costs the time
+// of 40 multiply-adds (Zen 3).
+template <class M, class Step>
+HWY_INLINE void RepeatStep(int times, const Step& step) {
+  constexpr int kUnrolled = IsNarrow<M>() ? 4 : 1;
+  for (; times >= kUnrolled; times -= kUnrolled) {
+    KU_UNROLL for (int i = 0; i < kUnrolled; ++i) step();
+  }
+  if constexpr (kUnrolled > 1) {
+    for (; times > 0; --times) step();
   }
 }
 
-// The same of any dense panel.
+// Accumulates `steps` words of one lane of any dense panel.
 template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
 HWY_INLINE void AccumulatePanel(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
                                 typename M::Acc (&acc)[MR][NV]) {
-  if constexpr (M::kPacksPairs) {
-    AccumulatePairs<M, MR, NV, kRows, kColumns>(x, w, steps, fetch, acc);
+  if constexpr (M::kWordSteps > 1) {
+    constexpr int kSteps = M::kWordSteps;
+    RepeatStep<M>(steps / kSteps,
+                  PairStep<M, MR, NV, kRows, kColumns, kSteps, Fetch>{{x, w, fetch, acc}});
+    if constexpr (ChunksOfWord<M>() > 1) {
+      if (steps % kSteps != 0) {
+        PairStep<M, MR, NV, kRows, kColumns, M::kSteps, Fetch>{{x, w, fetch, acc}}();
+      }
+    }
   } else {
-    AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, steps, fetch, acc);
+    RepeatStep<M>(steps, OuterStep<M, MR, NV, kRows, kColumns, Fetch>{x, w, fetch, acc});
   }
 }
 
@@ -139,7 +180,8 @@ struct OneLane {
         typename M::Acc unit[MR][NV];
         SetZero<M>(unit);
         const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
-        AccumulateOuter<M, MR, NV, kRows, kColumns>(x, w, here, fetch, unit);
+        const OuterStep<M, MR, NV, kRows, kColumns, BurstFetch> step{x, w, fetch, unit};
+        for (int j = 0; j < here; ++j) step();
         KU_UNROLL for (int n = 0; n < NV; ++n) {
           const typename M::Acc scale = M::LoadAcc(scales + n * kLanes);
           KU_UNROLL for (int m = 0; m < MR; ++m) {
@@ -163,13 +205,13 @@ HWY_NOINLINE void OuterTile(const OuterArgs& a) {
 // that is short of registers keeps addresses in vector registers, where they wait behind products.
 template <class M, int MR, int NV, int kRows, int kColumns, int L, class Fetch>
 struct NextLanes {
-  static constexpr int kWordSteps = M::kPacksPairs ? M::kSteps : 1;  // for which a word is read
+  static constexpr int kSteps = M::kWordSteps;  // for which a word is read
   const OuterArgs& a;
   Fetch fetch{a};
   const uint8_t* x = a.rows;
   const uint8_t* w = a.panel;
   // Between lanes of W.
-  size_t gap = a.panel_stride - a.steps / kWordSteps * kColumns * sizeof(float);
+  size_t gap = a.panel_stride - (a.steps + kSteps - 1) / kSteps * kColumns * sizeof(float);
 
   HWY_INLINE void Lane(typename M::Acc (&acc)[MR][NV]) {
     SetZero<M>(acc);
@@ -264,6 +306,8 @@ void SetOuter(LinearKernel& kernel) {
   constexpr int kRows = OuterRows<M, kScaled>(), kVectors = OuterVectors<M, kScaled>();
   kernel.outer_rows = kRows;
   kernel.outer_columns = kVectors * M::kVectorLanes;
-  kernel.packed_chunk_bytes = M::kPacksPairs ? M::kWeightChunkBytes : M::kChunkBytes;
+  constexpr int kChunks = ChunksOfWord<M>();
+  kernel.packed_chunk = kChunks * M::kChunk;
+  kernel.packed_chunk_bytes = M::kWordSteps > 1 ? kChunks * M::kWeightChunkBytes : M::kChunkBytes;
   SetOuterTiles<M, kRows, kVectors, kRows, kScaled>(kernel);
 }
