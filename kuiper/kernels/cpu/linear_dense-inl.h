@@ -47,6 +47,7 @@ struct PairWords : M {
   }
 };
 
+// LinearKernel::pack of words with the factors of several steps.
 template <class M>
 void PackPairs(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
   using Words = PairWords<M>;
