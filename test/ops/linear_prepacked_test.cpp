@@ -256,7 +256,7 @@ void ExpectRowsBack(const std::string& set, DType type, const Case& c) {
   const Tensor &stored = rows.linear.parts[0].weight.values,
                &values = panels.linear.parts[0].weight.values;
   const size_t bytes = DTypeBytes(type);
-  const int fold = CpuLinear::FoldElements(type);
+  const int fold = run.linear().FoldElements(type);
   for (int row = 0; row < c.rows[0]; ++row) {
     std::vector<uint8_t> read(c.in * bytes);
     for (int begin = 0; begin < c.in; begin += fold) {

@@ -237,10 +237,16 @@ void CpuLinear::Prepack(Linear* w) {
   }
 }
 
+int CpuLinear::FoldElements(DType type) const {
+  const int elements = (*kernels_)[WeightFormat::Dense(type)].chunk * kFoldChunks;
+  KU_CHECK(elements * DTypeBytes(type) <= kMaxFoldBytes);
+  return elements;
+}
+
 void CpuLinear::ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const {
   const LinearKernel& kernel = (*kernels_)[WeightFormat::Dense(values.dtype)];
   const int fold = FoldElements(values.dtype);
-  KU_CHECK(kernel.chunk * kFoldChunks == fold && begin % fold == 0 && n <= fold);
+  KU_CHECK(begin % fold == 0 && n <= fold);
   const int64_t columns = kernel.outer_columns, bytes = DTypeBytes(values.dtype);
   const auto* const panels = static_cast<const uint8_t*>(values.data);
   kernel.prepacked.read_row(

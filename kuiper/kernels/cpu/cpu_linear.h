@@ -40,7 +40,7 @@ class CpuLinear {
   void Prepack(Linear* w);
   // Of a row of a dense matrix in that order: elements [begin, begin + n) as they were stored;
   // begin is a multiple of FoldElements and n at most as many, and ends the row if it is less.
-  static constexpr int FoldElements(DType type) { return type == DType::kBF16 ? 4096 : 2048; }
+  int FoldElements(DType type) const;
   static constexpr int kMaxFoldBytes = 8192;  // of so many elements
   void ReadPrepacked(const Tensor& values, int64_t row, int begin, int n, void* to) const;
 

@@ -121,7 +121,8 @@ void Run(const Resources& resources, const EmbedArgs& args) {
       return;
     }
     alignas(64) uint8_t stored[CpuLinear::kMaxFoldBytes];
-    const int width = static_cast<int>(out.shape[1]), fold = CpuLinear::FoldElements(table.dtype);
+    const int width = static_cast<int>(out.shape[1]);
+    const int fold = resources.linear.FoldElements(table.dtype);
     for (int begin = 0; begin < width; begin += fold) {
       const int n = std::min(width - begin, fold);
       resources.linear.ReadPrepacked(table, id, begin, n, stored);

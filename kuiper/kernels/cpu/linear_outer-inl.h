@@ -48,10 +48,20 @@ constexpr int ChunksOfWord() {
   return M::kWordSteps > M::kSteps ? M::kWordSteps / M::kSteps : 1;
 }
 
-// The next word of one lane: kRows of x and kColumns of W are side by side, of which the tile takes
-// the first MR by NV vectors.
-template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
-struct OuterStep {
+// The factors that a vector of words of a panel has for a step.
+template <class M>
+HWY_INLINE typename M::Vec LoadFactors(const uint8_t* words, [[maybe_unused]] int step) {
+  if constexpr (M::kWordSteps > 1) {
+    return M::LoadPairs(words, step);
+  } else {
+    return M::LoadPanel(words);
+  }
+}
+
+// The next word of one lane, of which it takes kSteps: kRows of x and kColumns of W are side by
+// side, of which the tile takes the first MR by NV vectors.
+template <class M, int MR, int NV, int kRows, int kColumns, int kSteps, class Fetch>
+struct OuterWord {
   static constexpr size_t kVectorBytes = M::kVectorLanes * sizeof(float);
   const uint8_t*& x;
   const uint8_t*& w;
@@ -60,65 +70,42 @@ struct OuterStep {
 
   HWY_INLINE void operator()() const {
     fetch.InStep();
-    typename M::Vec b[NV];
-    KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = M::LoadPanel(w + n * kVectorBytes);
-    KU_UNROLL for (int m = 0; m < MR; ++m) {
-      const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
-      KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
+    KU_UNROLL for (int s = 0; s < kSteps; ++s, x += kRows * sizeof(float)) {
+      typename M::Vec b[NV];
+      KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = LoadFactors<M>(w + n * kVectorBytes, s);
+      KU_UNROLL for (int m = 0; m < MR; ++m) {
+        const typename M::Vec v = M::Pin(M::Broadcast(x + m * sizeof(float)));
+        KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, acc[m][n]);
+      }
     }
-    x += kRows * sizeof(float);
     w += kColumns * sizeof(float);
   }
 };
 
-// The same of a panel whose words are pairs of factors as they are stored, of which it takes
-// kSteps.
-template <class M, int MR, int NV, int kRows, int kColumns, int kSteps, class Fetch>
-struct PairStep : OuterStep<M, MR, NV, kRows, kColumns, Fetch> {
-  HWY_INLINE void operator()() const {
-    this->fetch.InStep();
-    KU_UNROLL for (int s = 0; s < kSteps; ++s, this->x += kRows * sizeof(float)) {
-      typename M::Vec b[NV];
-      KU_UNROLL for (int n = 0; n < NV; ++n) {
-        b[n] = M::LoadPairs(this->w + n * this->kVectorBytes, s);
-      }
-      KU_UNROLL for (int m = 0; m < MR; ++m) {
-        const typename M::Vec v = M::Pin(M::Broadcast(this->x + m * sizeof(float)));
-        KU_UNROLL for (int n = 0; n < NV; ++n) M::MultiplyInto(b[n], v, this->acc[m][n]);
-      }
-    }
-    this->w += kColumns * sizeof(float);
-  }
-};
-
-// Four steps for one branch: a CPU does not foresee the end of a lane's loop, which costs the time
+// Four words for one branch: a CPU does not foresee the end of a lane's loop, which costs the time
 // of 40 multiply-adds (Zen 3).
-template <class M, class Step>
-HWY_INLINE void RepeatStep(int times, const Step& step) {
+template <class M, class Word>
+HWY_INLINE void RepeatWord(int times, const Word& word) {
   constexpr int kUnrolled = IsNarrow<M>() ? 4 : 1;
   for (; times >= kUnrolled; times -= kUnrolled) {
-    KU_UNROLL for (int i = 0; i < kUnrolled; ++i) step();
+    KU_UNROLL for (int i = 0; i < kUnrolled; ++i) word();
   }
   if constexpr (kUnrolled > 1) {
-    for (; times > 0; --times) step();
+    for (; times > 0; --times) word();
   }
 }
 
-// Accumulates `steps` words of one lane of any dense panel.
+// Accumulates `steps` of one lane of any dense panel.
 template <class M, int MR, int NV, int kRows, int kColumns, class Fetch>
 HWY_INLINE void AccumulatePanel(const uint8_t*& x, const uint8_t*& w, int steps, Fetch& fetch,
                                 typename M::Acc (&acc)[MR][NV]) {
-  if constexpr (M::kWordSteps > 1) {
-    constexpr int kSteps = M::kWordSteps;
-    RepeatStep<M>(steps / kSteps,
-                  PairStep<M, MR, NV, kRows, kColumns, kSteps, Fetch>{{x, w, fetch, acc}});
-    if constexpr (ChunksOfWord<M>() > 1) {
-      if (steps % kSteps != 0) {
-        PairStep<M, MR, NV, kRows, kColumns, M::kSteps, Fetch>{{x, w, fetch, acc}}();
-      }
+  constexpr int kSteps = M::kWordSteps;
+  RepeatWord<M>(steps / kSteps,
+                OuterWord<M, MR, NV, kRows, kColumns, kSteps, Fetch>{x, w, fetch, acc});
+  if constexpr (ChunksOfWord<M>() > 1) {
+    if (steps % kSteps != 0) {
+      OuterWord<M, MR, NV, kRows, kColumns, M::kSteps, Fetch>{x, w, fetch, acc}();
     }
-  } else {
-    RepeatStep<M>(steps, OuterStep<M, MR, NV, kRows, kColumns, Fetch>{x, w, fetch, acc});
   }
 }
 
@@ -180,8 +167,8 @@ struct OneLane {
         typename M::Acc unit[MR][NV];
         SetZero<M>(unit);
         const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
-        const OuterStep<M, MR, NV, kRows, kColumns, BurstFetch> step{x, w, fetch, unit};
-        for (int j = 0; j < here; ++j) step();
+        const OuterWord<M, MR, NV, kRows, kColumns, 1, BurstFetch> word{x, w, fetch, unit};
+        for (int j = 0; j < here; ++j) word();
         KU_UNROLL for (int n = 0; n < NV; ++n) {
           const typename M::Acc scale = M::LoadAcc(scales + n * kLanes);
           KU_UNROLL for (int m = 0; m < MR; ++m) {
