@@ -159,7 +159,7 @@ struct StoredLanes {
     // Places reverse bits, so that those of a group are as far apart as those of the first one.
     RowCursor<MR> rows(a.rows + LanePlace(L * group) * sizeof(float), a.row_stride);
     for (int i = 0; i < a.steps; i += M::kSteps) {
-      fetch.InStep();
+      fetch.InWord(0);
       rows.Pin();
       KU_UNROLL for (int l = 0; l < L; ++l) {
         typename M::Vec b[M::kSteps][NV];
@@ -309,7 +309,7 @@ template <class M, int MR>
 void SetPrepackedTiles(PrepackedKernel& prepacked) {
   constexpr int kVectors = OuterVectors<M, false>();
   prepacked.tiles[MR] = &NextLanesTile<M, MR, kVectors, kMaxTileRows, PanelColumns<M>(),
-                                       LanesAtOnce<M, MR>(), SteadyFetch<1>>;
+                                       LanesAtOnce<M, MR>(), SteadyFetch<1, IsNarrow<M>() ? 2 : 1>>;
   if constexpr (MR > 1) SetPrepackedTiles<M, MR - 1>(prepacked);
 }
 template <class M>

@@ -20,19 +20,21 @@
 struct BurstFetch {
   const OuterArgs& a;
   HWY_INLINE void BeforeLane() { a.next->Fetch(a.next_lines); }
-  HWY_INLINE void InStep() {}
+  HWY_INLINE void InWord(int) {}
 };
-// nothing, or kLines lines in each step. Products wait behind a burst of prefetches: without bursts
-// 12 and 16 tokens took 0.86 of the time, 32 0.93, 64 and more the same (Zen 4).
-template <int kLines>
+// nothing, or kLines lines in each word, or each second one as far on as both. Products wait behind
+// a burst of prefetches: without bursts 12 and 16 tokens took 0.86 of the time, 32 0.93, 64 and
+// more the same (Zen 4).
+template <int kLines, int kWords = 1>
 struct SteadyFetch {
   const uint8_t* at;
   size_t step;
-  explicit HWY_INLINE SteadyFetch(const OuterArgs& a) : at(a.ahead), step(a.ahead_step) {}
+  explicit HWY_INLINE SteadyFetch(const OuterArgs& a) : at(a.ahead), step(kWords * a.ahead_step) {}
   HWY_INLINE void BeforeLane() {}
-  HWY_INLINE void InStep() {
+  HWY_INLINE void InWord(int word) {
+    if (kLines == 0 || word % kWords != 0) return;
     KU_UNROLL for (int i = 0; i < kLines; ++i) __builtin_prefetch(at + i * 64, 0, 2);
-    if constexpr (kLines > 0) at += step;
+    at += step;
   }
 };
 
@@ -68,8 +70,8 @@ struct OuterWord {
   Fetch& fetch;
   typename M::Acc (&acc)[MR][NV];
 
-  HWY_INLINE void operator()() const {
-    fetch.InStep();
+  HWY_INLINE void operator()(int i) const {
+    fetch.InWord(i);
     KU_UNROLL for (int s = 0; s < kSteps; ++s, x += kRows * sizeof(float)) {
       typename M::Vec b[NV];
       KU_UNROLL for (int n = 0; n < NV; ++n) b[n] = LoadFactors<M>(w + n * kVectorBytes, s);
@@ -82,16 +84,16 @@ struct OuterWord {
   }
 };
 
-// Four words for one branch: a CPU does not foresee the end of a lane's loop, which costs the time
-// of 40 multiply-adds (Zen 3).
+// Gives each word its place among those of a branch. Four have one: a CPU does not foresee the end
+// of a lane's loop, which costs the time of 40 multiply-adds (Zen 3).
 template <class M, class Word>
 HWY_INLINE void RepeatWord(int times, const Word& word) {
   constexpr int kUnrolled = IsNarrow<M>() ? 4 : 1;
   for (; times >= kUnrolled; times -= kUnrolled) {
-    KU_UNROLL for (int i = 0; i < kUnrolled; ++i) word();
+    KU_UNROLL for (int i = 0; i < kUnrolled; ++i) word(i);
   }
   if constexpr (kUnrolled > 1) {
-    for (; times > 0; --times) word();
+    for (; times > 0; --times) word(0);
   }
 }
 
@@ -104,7 +106,7 @@ HWY_INLINE void AccumulatePanel(const uint8_t*& x, const uint8_t*& w, int steps,
                 OuterWord<M, MR, NV, kRows, kColumns, kSteps, Fetch>{x, w, fetch, acc});
   if constexpr (ChunksOfWord<M>() > 1) {
     if (steps % kSteps != 0) {
-      OuterWord<M, MR, NV, kRows, kColumns, M::kSteps, Fetch>{x, w, fetch, acc}();
+      OuterWord<M, MR, NV, kRows, kColumns, M::kSteps, Fetch>{x, w, fetch, acc}(0);
     }
   }
 }
@@ -168,7 +170,7 @@ struct OneLane {
         SetZero<M>(unit);
         const int here = a.steps - i < a.unit_steps ? a.steps - i : a.unit_steps;
         const OuterWord<M, MR, NV, kRows, kColumns, 1, BurstFetch> word{x, w, fetch, unit};
-        for (int j = 0; j < here; ++j) word();
+        for (int j = 0; j < here; ++j) word(0);
         KU_UNROLL for (int n = 0; n < NV; ++n) {
           const typename M::Acc scale = M::LoadAcc(scales + n * kLanes);
           KU_UNROLL for (int m = 0; m < MR; ++m) {
