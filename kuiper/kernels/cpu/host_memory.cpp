@@ -124,6 +124,17 @@ StatusOr<Buffer> AllocateBlocks(size_t bytes) {
   });
 }
 
+size_t L2CacheBytes() {
+  static const size_t bytes = [] {
+    long found = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return found > 0 ? static_cast<size_t>(found) : size_t{512} << 10;
+  }();
+  return bytes;
+}
+
 size_t AllocatedBytes() {
   return allocated_bytes;
 }

@@ -20,6 +20,9 @@ StatusOr<Buffer> AllocateHugePages(size_t bytes);
 StatusOr<Buffer> AllocateBlocks(size_t bytes);
 size_t BlocksSize(size_t bytes);
 
+// Bytes of a core's L2 cache, or half a MiB where the system does not say.
+size_t L2CacheBytes();
+
 // Bytes that were given out here and not freed.
 size_t AllocatedBytes();
 
