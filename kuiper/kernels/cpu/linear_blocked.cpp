@@ -55,8 +55,8 @@ Blocking ChooseBlocking(const LinearJob& job, int threads) {
   Blocking b;
   // Panels of widened weights take twice the space.
   b.rows = job.kernel.packed_chunk_bytes > 64 ? kWeightBlock / 2 : kWeightBlock;
-  // Nothing is packed, so that blocks may be small: threads end together, and beside two tiles W is
-  // in L2 for the second one, and memory is read sooner (AVX2; elsewhere one tile has as many).
+  // Nothing is packed, so that blocks may be small: threads end together, and of two tiles the
+  // second one finds W in L2 (AVX2; elsewhere one tile takes as many tokens).
   constexpr int kBlocksPerThread = 16;
   if (job.prepacked() &&
       (job.tiles() == 2 || CountItems(job, b.rows) < kBlocksPerThread * threads)) {
@@ -95,7 +95,7 @@ struct Fold {
   size_t panel_bytes;   // from one panel to the next
   Prefetcher next;      // rows of W
   int next_lines;       // of them per burst: for each panel one per chunk and one per tile and lane
-  size_t ahead_step;    // prepacked: what a tile fetches in each step
+  size_t ahead_step;    // prepacked: bytes that a tile fetches in each word
 };
 
 // Scales and zeros of the rows.

@@ -189,7 +189,7 @@ struct OuterArgs {
   bool add = false;            // sums += fold, not sums = fold
   Prefetcher* next = nullptr;  // next_lines for each lane
   int next_lines = 0;
-  // Instead of that, beside prepacked W and panels of tokens: what is here with each step, or chunk
+  // Instead of that, beside prepacked W and panels of tokens: what is here with each word, or chunk
   // of W, which moves it on by ahead_step bytes.
   const uint8_t* ahead = nullptr;
   size_t ahead_step = 0;
