@@ -101,20 +101,22 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   const KeyRange all = item.keys();
   Tile<typename View::Row> loaded;
   TileFetcher<typename View::Row> fetcher;
-  const bool in_order = FetchesInOrder(view.page_size()) && item.num_rows() <= kFewRows;
+  const bool few_rows = item.num_rows() <= kFewRows;
+  const bool in_order = FetchesInOrder(view.page_size()) && few_rows;
   RangeFetcher* const lines = in_order ? &fetcher.lines() : nullptr;
   ChooseProducts(call, item, s, &loaded);
   loaded.keys_packed = item.num_rows() > kManyRows;
   if (loaded.keys_packed && !kIsInt8<typename View::Row>)
     SpreadQueries(call.dots, item.num_rows(), view.head_dim(), s);
   for (int tile = std::max(begin, WholeTiles(all.begin)); tile < all.end; tile += kTile) {
-    if (in_order) fetcher.FindAfter(view, item, tile, after);
+    if (in_order || !few_rows) fetcher.FindAfter(view, item, tile, after);
     ForEachKvHead(item, s, [&](const AttentionItem& one, const AttentionScratch& own) HWY_ATTR {
       FindRows(view, one, tile, lines, &loaded);
       LoadKeys(view, own, &loaded);
       if (loaded.keys_packed) PackKeys(call.dots, view.head_dim(), own, &loaded);
       LoadValues(call, view, one, own, &loaded);
       ForEachRowGroup(one.num_rows(), [&](int first, int rows) HWY_ATTR {
+        if (!few_rows) fetcher.FetchPart(rows, one.num_rows());
         const RowGroup group(call, one, own, first, rows, tile, own.scores);
         ScoreTile(group, loaded);
         SoftmaxTile(group, one, loaded, tile);

@@ -39,7 +39,7 @@ struct PairModel {
   using Acc = __m512;
   using A = __m512bh;
   using B = __m512bh;
-  static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 8;
+  static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 8, kSteps = 1;
 
   static HWY_INLINE void BeginSums(const float* c, Acc* sums) {
     for (int n = 0; n < 2; ++n) sums[n] = _mm512_loadu_ps(c + n * kLanes);
@@ -48,20 +48,22 @@ struct PairModel {
     for (int n = 0; n < 2; ++n) _mm512_storeu_ps(c + n * kLanes, sums[n]);
   }
   // Pair i of a narrowed row is its word i.
-  static HWY_INLINE A LoadA(const float* row, int k) {
+  static HWY_INLINE A LoadA(const float* row, int k, int) {
     __m512 pair = _mm512_set1_ps(row[k]);
     asm("" : "+v"(pair));  // keeps GCC from loading it again in each multiply-add
     return (A)_mm512_castps_si512(pair);
   }
-  static HWY_INLINE void LoadRows(const BFloat16* even, const BFloat16* odd, B* x) {
+  static HWY_INLINE void LoadRows(const BFloat16* even, const BFloat16* odd, int, B* x) {
     const __m512i first = _mm512_load_si512(kPairOrder.index),
                   second = _mm512_load_si512(kPairOrder.index + 32);
     const __m512i e = _mm512_loadu_si512(even), o = _mm512_loadu_si512(odd);
     x[0] = (B)_mm512_permutex2var_epi16(e, first, o);
     x[1] = (B)_mm512_permutex2var_epi16(e, second, o);
   }
-  static HWY_INLINE B LoadPacked(const uint32_t* p) { return (B)_mm512_loadu_si512(p); }
-  static HWY_INLINE void StorePacked(B v, uint32_t* p) { _mm512_storeu_si512(p, (__m512i)v); }
+  static HWY_INLINE B LoadPacked(const uint32_t* p, int) { return (B)_mm512_loadu_si512(p); }
+  static HWY_INLINE void StorePacked(const B (&x)[1][2], int n, uint32_t* p) {
+    _mm512_storeu_si512(p, (__m512i)x[0][n]);
+  }
   static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) { return _mm512_dpbf16_ps(acc, b, a); }
   static void Narrow(float* x, int64_t begin, int64_t end) {
     auto* pairs = reinterpret_cast<char*>(x);
@@ -76,7 +78,7 @@ struct PairModel {
 template <typename T>
 struct CodePairModel : PairModel {
   static constexpr int kLoads = 4;  // the tables take registers
-  static HWY_INLINE void LoadRows(const T* even, const T* odd, B* x) {
+  static HWY_INLINE void LoadRows(const T* even, const T* odd, int, B* x) {
     const __m256i e = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(even)),
                   o = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(odd));
     WidenCodes<T>(_mm512_inserti64x4(_mm512_castsi256_si512(e), o, 1), kHalvesOrder, x);
@@ -114,7 +116,8 @@ struct Int8Model {
   using A = __m512i;
   using B = __m512i;
   using Factors = __m512i;
-  static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 4, kCodes = 32, kDotRows = 6;
+  static constexpr int kLanes = 16, kAccRegisters = 24, kLoads = 4, kSteps = 1;
+  static constexpr int kCodes = 32, kDotRows = 6;
 
   static HWY_INLINE Acc ZeroSum() { return Acc{}; }
   static HWY_INLINE void BeginSums(const float*, Acc* sums) { sums[0] = sums[1] = ZeroSum(); }
@@ -125,8 +128,10 @@ struct Int8Model {
       _mm512_storeu_ps(c, _mm512_fmadd_ps(sum, factor, _mm512_loadu_ps(c)));
     }
   }
-  static HWY_INLINE A LoadA(const float* row, int k) { return (A)PairModel::LoadA(row, k); }
-  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, B* x) {
+  static HWY_INLINE A LoadA(const float* row, int k, int step) {
+    return (A)PairModel::LoadA(row, k, step);
+  }
+  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, int, B* x) {
     const __m256i e = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(even)),
                   o = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(odd));
     const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(e), o, 1);
@@ -135,8 +140,10 @@ struct Int8Model {
       x[n] = _mm512_srai_epi16(_mm512_permutexvar_epi8(order, both), 8);
     }
   }
-  static HWY_INLINE B LoadPacked(const uint32_t* p) { return _mm512_loadu_si512(p); }
-  static HWY_INLINE void StorePacked(B v, uint32_t* p) { _mm512_storeu_si512(p, v); }
+  static HWY_INLINE B LoadPacked(const uint32_t* p, int) { return _mm512_loadu_si512(p); }
+  static HWY_INLINE void StorePacked(const B (&x)[1][2], int n, uint32_t* p) {
+    _mm512_storeu_si512(p, x[0][n]);
+  }
   static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) {
     return (Acc)_mm512_dpwssd_epi32((__m512i)acc, a, b);
   }

@@ -1,4 +1,4 @@
-// What decode attention fetches of the KV cache in advance, and how many heads it reads together.
+// What attention fetches of the KV cache in advance, and how many heads decode steps read together.
 // Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <cstdint>
@@ -59,7 +59,7 @@ inline int MaxItemKvHeads(const KvView& kv) {
   return heads;
 }
 
-// What the products of a tile fetch of the next one.
+// What is fetched of the next tile while one is multiplied.
 template <class Row>
 class TileFetcher {
  public:
@@ -76,6 +76,8 @@ class TileFetcher {
     Find(view, *after, first.begin, std::min(first.end, WholeTiles(first.begin) + kTile));
   }
   RangeFetcher& lines() { return lines_; }
+  // The next part / of_all of the lines.
+  void FetchPart(int part, int of_all) { lines_.Fetch((num_lines_ * part + of_all - 1) / of_all); }
 
  private:
   // The keys and values at positions [begin, end) of the item's heads.
@@ -99,6 +101,8 @@ class TileFetcher {
         }
       }
     });
+    num_lines_ = 0;
+    for (int i = 0; i < count_; ++i) num_lines_ += ranges_[i].lines;
     lines_ = {ranges_, count_};
   }
   // The lines of these bytes, of which a range that ends there has the first one already.
@@ -119,6 +123,7 @@ class TileFetcher {
   static constexpr int kMaxRanges = kMaxKvHeads * 2 * kTile * (Row::kHasScale ? 2 : 1);
   RangeFetcher::Range ranges_[kMaxRanges];
   int count_ = 0;
+  int64_t num_lines_ = 0;  // of all ranges
   RangeFetcher lines_;
 };
 

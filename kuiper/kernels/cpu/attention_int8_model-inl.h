@@ -33,7 +33,7 @@ struct Int8Factors {
 
   static HWY_INLINE B OfWords(VI32 words) { return hn::BitCast(DI16(), words); }
   static HWY_INLINE VI32 Words(B v) { return hn::BitCast(DI32(), v); }
-  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, B* x) {
+  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, int, B* x) {
     const hn::Full128<int8_t> d;
     const DI16 d16;
 #if HWY_TARGET == HWY_AVX3
@@ -79,7 +79,7 @@ struct Int8Factors {
   static HWY_INLINE VI32 Words(B v) {
     return hn::Or(hn::ShiftLeft<16>(v.odd), hn::And(v.even, hn::Set(DI32(), 0xFFFF)));
   }
-  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, B* x) {
+  static HWY_INLINE void LoadRows(const int8_t* even, const int8_t* odd, int, B* x) {
     const hn::Rebind<int8_t, DI32> d8;
     for (int n = 0; n < 2; ++n) {
       x[n] = {hn::PromoteTo(DI32(), hn::LoadU(d8, odd + n * kLanes)),
@@ -101,7 +101,7 @@ struct Int8Model : Int8Factors {
   using A = B;
   using Factors = B;
   static constexpr int kLanes = HWY_NAMESPACE::kLanes, kAccRegisters = kMicroRows * kVecs;
-  static constexpr int kLoads = 2, kCodes = 2 * kLanes, kDotRows = kVecs == 4 ? 6 : 2;
+  static constexpr int kLoads = 2, kSteps = 1, kCodes = 2 * kLanes, kDotRows = kVecs == 4 ? 6 : 2;
 
   static HWY_INLINE Acc ZeroSum() { return hn::Zero(DI32()); }
   static HWY_INLINE void BeginSums(const float*, Acc* sums) { sums[0] = sums[1] = ZeroSum(); }
@@ -112,16 +112,16 @@ struct Int8Model : Int8Factors {
       hn::StoreU(hn::MulAdd(hn::ConvertTo(d, sums[n]), factor, hn::LoadU(d, c)), d, c);
     }
   }
-  static HWY_INLINE A LoadA(const float* row, int k) {
+  static HWY_INLINE A LoadA(const float* row, int k, int) {
     int32_t word;
     std::memcpy(&word, row + k, sizeof(word));
     return OfWords(hn::Set(DI32(), word));
   }
-  static HWY_INLINE B LoadPacked(const uint32_t* p) {
+  static HWY_INLINE B LoadPacked(const uint32_t* p, int) {
     return OfWords(hn::LoadU(DI32(), reinterpret_cast<const int32_t*>(p)));
   }
-  static HWY_INLINE void StorePacked(B v, uint32_t* p) {
-    hn::StoreU(Words(v), DI32(), reinterpret_cast<int32_t*>(p));
+  static HWY_INLINE void StorePacked(const B (&x)[1][2], int n, uint32_t* p) {
+    hn::StoreU(Words(x[0][n]), DI32(), reinterpret_cast<int32_t*>(p));
   }
   static HWY_INLINE B LoadQuery(const int16_t* p) { return OfWords(LoadBytes(DI32(), p)); }
   static HWY_INLINE Acc Dot(B codes, B query, Acc acc) { return MulAdd(codes, query, acc); }

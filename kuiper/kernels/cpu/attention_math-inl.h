@@ -115,15 +115,10 @@ HWY_INLINE void Multiply(int rows, const Product<B>& p) {
 // Pairs in FP32 multiply-adds; narrowed rows stay FP32 where they lie.
 struct PairModel {
   using Acc = VF;
-  // NEON's vectors have a constructor, which one that GCC makes by itself cannot call: it has not
-  // the instruction set of this file.
-  struct A {
-    A() {}  // NOLINT(modernize-use-equals-default)
-    A(VF odd_factor, VF even_factor) : odd(odd_factor), even(even_factor) {}
-    VF odd, even;
-  };
-  using B = A;
+  using A = VF;
+  using B = VF;
   static constexpr int kLanes = HWY_NAMESPACE::kLanes, kAccRegisters = kMicroRows * kVecs;
+  static constexpr int kSteps = 2;
   // More at once would take registers that sums need.
   static constexpr int kLoads = 2;
 
@@ -134,25 +129,25 @@ struct PairModel {
   static HWY_INLINE void EndSums(const Acc* sums, const PairProduct&, int, float* c) {
     hn::StoreInterleaved2(sums[0], sums[1], DF(), c);
   }
-  static HWY_INLINE A LoadA(const float* row, int k) {
-    return {hn::Set(DF(), row[2 * k + 1]), hn::Set(DF(), row[2 * k])};
+  static HWY_INLINE A LoadA(const float* row, int k, int step) {
+    return Pin(hn::Set(DF(), row[2 * k + 1 - step]));
   }
   template <typename T>
-  static HWY_INLINE void LoadRows(const T* even, const T* odd, B* x) {
-    const DF d;
-    x[0] = {LoadEven(d, odd), LoadEven(d, even)};
-    x[1] = {LoadOdd(d, odd), LoadOdd(d, even)};
+  static HWY_INLINE void LoadRows(const T* even, const T* odd, int step, B* x) {
+    const T* row = step == 0 ? odd : even;
+    x[0] = LoadEven(DF(), row);
+    x[1] = LoadOdd(DF(), row);
   }
-  static HWY_INLINE B LoadPacked(const uint32_t* p) {
-    const auto* pairs = reinterpret_cast<const BFloat16*>(p);
-    return {LoadOdd(DF(), pairs), LoadEven(DF(), pairs)};
+  static HWY_INLINE B LoadPacked(const uint32_t* p, int step) {
+    return LoadOfPairs(DF(), reinterpret_cast<const uint8_t*>(p), step);
   }
-  static HWY_INLINE void StorePacked(B v, uint32_t* p) {
+  static HWY_INLINE void StorePacked(const B (&x)[kSteps][2], int n, uint32_t* p) {
     const hn::RebindToUnsigned<DF> d;
-    hn::StoreU(hn::Or(hn::BitCast(d, v.odd), hn::ShiftRight<16>(hn::BitCast(d, v.even))), d, p);
+    hn::StoreU(hn::Or(hn::BitCast(d, x[0][n]), hn::ShiftRight<16>(hn::BitCast(d, x[1][n]))), d, p);
   }
   static HWY_INLINE Acc MulAdd(A a, B b, Acc acc) {
-    return hn::MulAdd(a.even, b.even, hn::MulAdd(a.odd, b.odd, acc));
+    MultiplyInto(DF(), b, a, acc);
+    return acc;
   }
   static void Narrow(float* x, int64_t begin, int64_t end) {
     const DF d;

@@ -2,34 +2,41 @@
 // inside the namespace and the target attributes of each set, so it has no include guard, includes
 // and namespace of its own.
 //
-// M provides: kLanes, kAccRegisters, kLoads; Acc, A and B (operands); MulAdd; LoadA (pair k of a
+// M provides: kLanes, kAccRegisters, kLoads; kSteps, in which a pair is multiplied: with two, its
+// odd element and then its even one; Acc, A and B (operands of a step); MulAdd; LoadA (pair k of a
 // row, in all lanes). Columns come by 2 * kLanes, in two vectors, in an order of the set's own:
-// BeginSums and EndSums of Acc, from and to c; LoadRows (of two rows, of BF16 or codes), LoadPacked
-// and StorePacked of B.
+// BeginSums and EndSums of Acc, from and to c; LoadRows (of two rows, of BF16 or codes) and
+// LoadPacked of B; StorePacked, from those of all steps.
 
-// The columns [col, col + kN * kLanes) of kR rows; load(k, n, x) gives vectors n and n + 1 of pair
-// k of b.
+#include "kuiper/kernels/cpu/unroll.h"
+
+// The columns [col, col + kN * kLanes) of kR rows; load(k, n, step, x) gives vectors n and n + 1 of
+// pair k of b.
 template <class M, int kR, int kN, class Loader>
 HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const Loader& load) {
   constexpr int kLoads = kN < M::kLoads ? kN : M::kLoads;
   const auto sums_at = [&](int r, int n) { return p.c + r * p.c_stride + col + n * M::kLanes; };
   typename M::Acc sum[kR][kN];
-  for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; n += 2) M::BeginSums(sums_at(r, n), sum[r] + n);
+  KU_UNROLL for (int r = 0; r < kR; ++r) {
+    KU_UNROLL for (int n = 0; n < kN; n += 2) M::BeginSums(sums_at(r, n), sum[r] + n);
   }
   for (int k = p.begin; k < p.end; ++k) {
     load.Fetch(k, kN);
-    for (int first = 0; first < kN; first += kLoads) {
-      typename M::B x[kLoads];
-      for (int n = 0; n < kLoads; n += 2) load(k, first + n, x + n);
-      for (int r = 0; r < kR; ++r) {
-        const typename M::A y = M::LoadA(p.a + r * p.a_stride, k);
-        for (int n = 0; n < kLoads; ++n) sum[r][first + n] = M::MulAdd(y, x[n], sum[r][first + n]);
+    KU_UNROLL for (int first = 0; first < kN; first += kLoads) {
+      KU_UNROLL for (int step = 0; step < M::kSteps; ++step) {
+        typename M::B x[kLoads];
+        KU_UNROLL for (int n = 0; n < kLoads; n += 2) load(k, first + n, step, x + n);
+        KU_UNROLL for (int r = 0; r < kR; ++r) {
+          const typename M::A y = M::LoadA(p.a + r * p.a_stride, k, step);
+          KU_UNROLL for (int n = 0; n < kLoads; ++n) {
+            sum[r][first + n] = M::MulAdd(y, x[n], sum[r][first + n]);
+          }
+        }
       }
     }
   }
-  for (int r = 0; r < kR; ++r) {
-    for (int n = 0; n < kN; n += 2) M::EndSums(sum[r] + n, p, r, sums_at(r, n));
+  KU_UNROLL for (int r = 0; r < kR; ++r) {
+    KU_UNROLL for (int n = 0; n < kN; n += 2) M::EndSums(sum[r] + n, p, r, sums_at(r, n));
   }
 }
 
@@ -47,9 +54,9 @@ struct RowLoader {
   int64_t col;
   int ahead;
   RangeFetcher* next;
-  HWY_INLINE void operator()(int k, int n, typename M::B* x) const {
+  HWY_INLINE void operator()(int k, int n, int step, typename M::B* x) const {
     const int64_t at = col + n * M::kLanes;
-    M::LoadRows(Row(2 * k) + at, Row(2 * k + 1) + at, x);
+    M::LoadRows(Row(2 * k) + at, Row(2 * k + 1) + at, step, x);
   }
   // While `num` vectors of pair k are multiplied.
   HWY_INLINE void Fetch(int k, int num) const {
@@ -69,8 +76,9 @@ template <class M>
 struct PackedLoader {
   const uint32_t* pairs;
   int64_t stride;
-  HWY_INLINE void operator()(int k, int n, typename M::B* x) const {
-    for (int i = 0; i < 2; ++i) x[i] = M::LoadPacked(pairs + k * stride + (n + i) * M::kLanes);
+  HWY_INLINE void operator()(int k, int n, int step, typename M::B* x) const {
+    const uint32_t* at = pairs + k * stride + n * M::kLanes;
+    for (int i = 0; i < 2; ++i) x[i] = M::LoadPacked(at + i * M::kLanes, step);
   }
   HWY_INLINE void Fetch(int, int) const {}
 };
@@ -102,9 +110,9 @@ HWY_NOINLINE void MultiplyPackedPairs(const PairProduct& p, const uint32_t* pair
 template <class M, typename T>
 void PackPairs(const T* even, const T* odd, int64_t cols, uint32_t* pairs) {
   for (int64_t col = 0; col < cols; col += 2 * M::kLanes) {
-    typename M::B x[2];
-    M::LoadRows(even + col, odd + col, x);
-    for (int n = 0; n < 2; ++n) M::StorePacked(x[n], pairs + col + n * M::kLanes);
+    typename M::B x[M::kSteps][2];
+    for (int step = 0; step < M::kSteps; ++step) M::LoadRows(even + col, odd + col, step, x[step]);
+    for (int n = 0; n < 2; ++n) M::StorePacked(x, n, pairs + col + n * M::kLanes);
   }
 }
 

@@ -147,13 +147,11 @@ inline void ScorePanels(const RowGroup& g) {
   const LinearKernel& kernel = g.call.dots;
   const int head_dim = g.call.head_dim, words = static_cast<int>(kernel.Words(head_dim));
   const int width = kernel.outer_columns, end = g.keys[g.rows - 1].end;
-  Prefetcher nothing;
   OuterArgs args;
   args.rows = reinterpret_cast<const uint8_t*>(g.s.q_tiles + int64_t{1} * g.first * words);
-  args.panel_stride = kernel.PanelStride(words, width);
+  args.panel_stride = kernel.PanelStride(kernel.PackedWords(head_dim), width);
   args.steps = words / kSumLanes;
   args.sum_stride = static_cast<size_t>(g.s.score_stride);
-  args.next = &nothing;
   int column = g.keys[0].begin / kernel.short_columns * kernel.short_columns;
   for (; column < end; column += kernel.short_columns) {
     args.panel = reinterpret_cast<const uint8_t*>(g.s.panels) +

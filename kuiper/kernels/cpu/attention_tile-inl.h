@@ -135,7 +135,7 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
   using Row = typename View::Row;
   const KeyRange all = item.keys();
   tile->keys = InTile(all, begin);
-  // While many rows use a tile, the memory has time enough.
+  // Many rows have the whole tile fetched while they multiply the one before.
   tile->ahead = item.num_rows() > kFewRows || next != nullptr ? 0
                 : sizeof(typename Row::Unit) == 1             ? kMaxAhead
                                                               : kMaxAhead / 2;
@@ -254,7 +254,7 @@ void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& 
     return PackCodeColumns(rows, count, s.dim, reinterpret_cast<uint32_t*>(s.panels));
   }
   const int width = kernel.outer_columns;
-  const size_t stride = kernel.PanelStride(kernel.Words(head_dim), width);
+  const size_t stride = kernel.PanelStride(kernel.PackedWords(head_dim), width);
   for (int column = 0; column < tile->keys.end; column += width) {
     kernel.pack_scattered(
         rows + column, std::min(width, tile->keys.end - column), head_dim,

@@ -47,12 +47,12 @@ struct PairWords : M {
   }
 };
 
-// LinearKernel::pack of words with the factors of several steps.
-template <class M>
-void PackPairs(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
+// Words with the factors of several steps.
+template <class M, class Rows>
+void PackPairs(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
   using Words = PairWords<M>;
   constexpr int kColumns = PanelColumns<M>();
-  PackRows<Words, kColumns>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
+  PackRows<Words, kColumns>(rows, count, k, panel, panel_stride);
   if constexpr (Words::kChunks > 1) {
     const int vectors = (k + Words::kChunk - 1) / Words::kChunk * (kColumns / M::kVectorLanes);
     for (int place = 0; place < kSumLanes; ++place, panel += panel_stride) {
@@ -63,13 +63,24 @@ void PackPairs(const WeightRows& w, int rows, int k, uint8_t* panel, size_t pane
   }
 }
 
+template <class M, class Rows>
+void PackStored(const Rows& rows, int count, int k, uint8_t* panel, size_t panel_stride) {
+  if constexpr (M::kWordSteps > 1) {
+    PackPairs<M>(rows, count, k, panel, panel_stride);
+  } else {
+    PackRows<M, PanelColumns<M>()>(rows, count, k, panel, panel_stride);
+  }
+}
+
 template <class M>
 void Pack(const WeightRows& w, int rows, int k, uint8_t* panel, size_t panel_stride) {
-  if constexpr (M::kWordSteps > 1) {
-    PackPairs<M>(w, rows, k, panel, panel_stride);
-  } else {
-    PackRows<M, PanelColumns<M>()>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
-  }
+  PackStored<M>(EvenRows{w.values, w.stride}, rows, k, panel, panel_stride);
+}
+
+template <class M>
+void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
+                   size_t panel_stride) {
+  PackStored<M>(ScatteredRows{rows, 0}, count, k, panel, panel_stride);
 }
 
 // PrepackedKernel::read_row.
@@ -90,25 +101,21 @@ void ReadRow(const uint8_t* panel, int row, int k, uint8_t* to) {
   }
 }
 
-// Panels of widened factors.
+// Two lanes of a tile in registers, or, where registers are few, as many columns as with long rows:
+// 12 chains of sums, where six of two lanes would wait for each other's latency.
 template <class M>
-struct FactorWords : M {
-  static constexpr int kWordSteps = 1;
-};
-
-template <class M>
-void PackScattered(const uint8_t* const* rows, int count, int k, uint8_t* panel,
-                   size_t panel_stride) {
-  PackRows<M, PanelColumns<M>()>(ScatteredRows{rows, 0}, count, k, panel, panel_stride);
+constexpr int ShortVectors() {
+  return IsNarrow<M>() ? OuterVectors<M, false>() : M::kAccRegisters / 2 / kMaxTileRows;
 }
 
 // Keys of 128 elements, BF16 on Zen 5: 0.87 of the multiply-add peak, and 0.69 with lanes one by
 // one.
-template <class M, int MR, int NV>
+template <class M, int MR>
 void SetShortOuterTiles(LinearKernel& kernel) {
+  constexpr int kLanesAtOnce = IsNarrow<M>() ? 1 : 2;
   kernel.short_outer[MR] =
-      &NextLanesTile<FactorWords<M>, MR, NV, MR, PanelColumns<M>(), 2, BurstFetch>;
-  if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1, NV>(kernel);
+      &NextLanesTile<M, MR, ShortVectors<M>(), MR, PanelColumns<M>(), kLanesAtOnce, SteadyFetch<0>>;
+  if constexpr (MR > 1) SetShortOuterTiles<M, MR - 1>(kernel);
 }
 
 // The factors that a stored word of a row has in the steps of its chunk.
@@ -332,10 +339,8 @@ LinearKernel MakeKernel() {
   SetTiles<M, M::kTileRows>(kernel);
   SetOuter<M, false>(kernel);
   kernel.pack_scattered = &PackScattered<M>;
-  // Two lanes of a tile in registers.
-  constexpr int kVectors = M::kAccRegisters / 2 / kMaxTileRows;
-  kernel.short_columns = kVectors * M::kVectorLanes;
-  SetShortOuterTiles<M, kMaxTileRows, kVectors>(kernel);
+  kernel.short_columns = ShortVectors<M>() * M::kVectorLanes;
+  SetShortOuterTiles<M, kMaxTileRows>(kernel);
   if constexpr (TakesPrepacked<M>()) kernel.prepacked = MakePrepacked<M>();
   kernel.token_panel = MakeTokenPanel<M>();
   return kernel;

@@ -82,24 +82,13 @@ struct Fp32Model {
     return hn::Load(F32Tag(), reinterpret_cast<const float*>(words));
   }
   static HWY_INLINE Vec Pin(Vec v) {
-#if HWY_TARGET == HWY_AVX3
-    // Keeps GCC from loading x again in each multiply-add: 28 loads per 24 instead of 10.
-    asm("" : "+v"(v.raw));
-#elif HWY_TARGET == HWY_AVX2
-    asm("" : "+x"(v.raw));
-#endif
-    return v;
+    return HWY_NAMESPACE::Pin(v);
   }
   static HWY_INLINE Acc Multiply(Vec w, Vec x, Acc acc) {
     return hn::MulAdd(w, x, acc);
   }
   static HWY_INLINE void MultiplyInto(Vec w, Vec x, Acc& acc) {
-#if HWY_TARGET == HWY_AVX2
-    // GCC puts the sum of two steps in a row in place of a factor, and other sums into memory.
-    asm("vfmadd231ps %2, %1, %0" : "+x"(acc.raw) : "x"(w.raw), "x"(x.raw));
-#else
-    acc = Multiply(w, x, acc);
-#endif
+    HWY_NAMESPACE::MultiplyInto(F32Tag(), w, x, acc);
   }
   static HWY_INLINE Acc MultiplyAdd(Acc a, Acc b, Acc acc) {
     return hn::MulAdd(a, b, acc);

@@ -71,7 +71,6 @@ template <typename T>
 struct StoredModel : PairModel {
   static constexpr int kWeightChunkBytes = kChunk * static_cast<int>(sizeof(T));
   static constexpr bool kFlushSubnormals = true;
-  static constexpr uint32_t kOddMask = 0xFFFF0000;
   static HWY_INLINE void LoadWeights(const uint8_t* chunk, int vector, Vec (&v)[2]) {
     const T* p = reinterpret_cast<const T*>(chunk) + vector * kVectorLanes * 2;
     v[0] = LoadOdd(F32Tag(), p);
@@ -79,31 +78,17 @@ struct StoredModel : PairModel {
   }
   static HWY_INLINE void Convert(const float* x, uint8_t* chunk) { ConvertPairs<true>(x, chunk); }
 
-  static HWY_INLINE Vec TakeApart(hn::Vec<U32Tag> pairs, int step) {
-    return hn::BitCast(F32Tag(), step == 0 ? hn::And(pairs, hn::Set(U32Tag(), kOddMask))
-                                           : hn::ShiftLeft<16>(pairs));
-  }
   static HWY_INLINE void BroadcastPair(const uint8_t* word, Vec (&v)[2]) {
     uint32_t pair;
     memcpy(&pair, word, sizeof(pair));
-    KU_UNROLL for (int s = 0; s < 2; ++s) v[s] = Pin(TakeApart(hn::Set(U32Tag(), pair), s));
+    KU_UNROLL for (int s = 0; s < 2; ++s) v[s] = Pin(OfPairs(F32Tag(), hn::Set(U32Tag(), pair), s));
   }
 
 #if HWY_TARGET == HWY_AVX2
   // Pairs of two bytes each, which was measured with AVX2 only.
   static constexpr int kWordSteps = sizeof(T) == 2 ? 2 : 1;
-  // Each step loads them: the compiler may not keep them for the other one, since sums need the
-  // registers. Instructions that it does not know cost no others, as an address it may not know
-  // does.
   static HWY_INLINE Vec LoadPairs(const uint8_t* words, int step) {
-    const auto& pairs = *reinterpret_cast<const __m256i*>(words);
-    hn::Vec<U32Tag> v;
-    if (step == 0) {
-      asm("vpand %2, %1, %0" : "=x"(v.raw) : "x"(hn::Set(U32Tag(), kOddMask).raw), "m"(pairs));
-      return hn::BitCast(F32Tag(), v);
-    }
-    asm("vmovdqa %1, %0" : "=x"(v.raw) : "m"(pairs));
-    return TakeApart(v, step);
+    return LoadOfPairs(F32Tag(), words, step);
   }
   static HWY_INLINE Vec LoadWords(const uint8_t* chunk, int vector) {
     return LoadF32(chunk + vector * kVectorLanes * sizeof(float));
