@@ -10,6 +10,7 @@
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
 #include "kuiper/kernels/cpu/simd-inl.h"
+#include "kuiper/kernels/cpu/simd_products-inl.h"
 
 #if defined(KUIPER_KERNELS_CPU_ATTENTION_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KUIPER_KERNELS_CPU_ATTENTION_MATH_INL_H_

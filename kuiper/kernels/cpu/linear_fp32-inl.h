@@ -1,6 +1,6 @@
 // FP32 arithmetic of the linear layer's micro-kernels in Highway code: the part of a model M of
 // linear_tile-inl.h that all formats share. Included like that header, by linear_hwy.cpp and
-// linear_quantized.cpp, after simd-inl.h.
+// linear_quantized.cpp, after simd_products-inl.h.
 
 #include "kuiper/kernels/cpu/linear_tile-inl.h"
 // Uses what the tile header defines.

@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 // After highway.h.
 #include "kuiper/kernels/cpu/simd-inl.h"
+#include "kuiper/kernels/cpu/simd_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kuiper {

@@ -171,22 +171,6 @@ HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E5M2* p) {
   return LoadFloat8(d, p);
 }
 
-// The odd and the even ones of twice as many elements, which are exact in BF16.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadOdd(D d, const BFloat16* p) {
-  const hn::RebindToUnsigned<D> d32;
-#if HWY_TARGET == HWY_AVX2
-  // A mask would take the last of 16 registers.
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::ShiftRight<16>(LoadBytes(d32, p))));
-#else
-  return hn::BitCast(d, hn::And(LoadBytes(d32, p), hn::Set(d32, 0xFFFF0000u)));
-#endif
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadEven(D d, const BFloat16* p) {
-  return hn::BitCast(d, hn::ShiftLeft<16>(LoadBytes(hn::RebindToUnsigned<D>(), p)));
-}
-
 constexpr uint32_t kOddOfPair = 0xFFFF0000;
 
 // The elements of BF16 that words have for a step of products: the odd ones, then the even ones.
@@ -196,50 +180,22 @@ HWY_INLINE hn::Vec<D> OfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs, int s
   return hn::BitCast(
       d, step == 0 ? hn::And(pairs, hn::Set(d32, kOddOfPair)) : hn::ShiftLeft<16>(pairs));
 }
-// The same of words in memory.
+
+// The odd and the even ones of twice as many elements, which are exact in BF16.
 template <class D>
-HWY_INLINE hn::Vec<D> LoadOfPairs(D d, const uint8_t* words, int step) {
+HWY_INLINE hn::Vec<D> LoadOdd(D d, const BFloat16* p) {
   const hn::RebindToUnsigned<D> d32;
 #if HWY_TARGET == HWY_AVX2
-  // Each step loads them: the compiler may not keep them for the other one, since sums need the
-  // registers. Instructions that it does not know cost no others, as an address it may not know
-  // does.
-  const auto& pairs = *reinterpret_cast<const __m256i_u*>(words);
-  hn::Vec<hn::RebindToUnsigned<D>> v;
-  if (step == 0) {
-    asm("vpand %2, %1, %0" : "=x"(v.raw) : "x"(hn::Set(d32, kOddOfPair).raw), "m"(pairs));
-    return hn::BitCast(d, v);
-  }
-  asm("vmovdqu %1, %0" : "=x"(v.raw) : "m"(pairs));
-  return OfPairs(d, v, step);
+  // A mask would take the last of 16 registers.
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::ShiftRight<16>(LoadBytes(d32, p))));
 #else
-  return OfPairs(d, LoadBytes(d32, words), step);
+  return OfPairs(d, LoadBytes(d32, p), 0);
 #endif
 }
-
-// A factor of several products, in a register.
-template <class V>
-HWY_INLINE V Pin(V v) {
-#if HWY_TARGET == HWY_AVX3
-  // Keeps GCC from loading it again in each multiply-add: 28 loads per 24 instead of 10.
-  asm("" : "+v"(v.raw));
-#elif HWY_TARGET == HWY_AVX2
-  asm("" : "+x"(v.raw));
-#endif
-  return v;
-}
-
-// sum += a * b, fused.
 template <class D>
-HWY_INLINE void MultiplyInto(D, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D>& sum) {
-#if HWY_TARGET == HWY_AVX2
-  // GCC puts the sum of two steps in a row in place of a factor, and other sums into memory.
-  asm("vfmadd231ps %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
-#else
-  sum = hn::MulAdd(a, b, sum);
-#endif
+HWY_INLINE hn::Vec<D> LoadEven(D d, const BFloat16* p) {
+  return OfPairs(d, LoadBytes(hn::RebindToUnsigned<D>(), p), 1);
 }
-
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> LoadPairs(D, const int8_t* p) {
   return hn::PromoteTo(hn::RebindToSigned<D>(), LoadBytes(hn::Rebind<int16_t, D>(), p));
