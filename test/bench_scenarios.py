@@ -26,6 +26,8 @@ def throughput(bench, root):
                      f"{root}/tools/bench_models/tiny.json", "--context", "16,160", "--batch", "1,8",
                      "--chunk", "16", "--decode-steps", "4", "--repetitions", "1", *layout)
         assert len(rows) == 4, rows
+    refuses(bench, 2, "sequences grow to ", "--scenario", "throughput", "--invent",
+            f"{root}/tools/bench_models/tiny.json", "--context", "1000000")
 
 
 def prefix(bench, root):

@@ -14,7 +14,8 @@ Peers, each in a Python of its own (--python NAME=PATH, by default this one):
     openvino     pip install openvino-genai (it computes in BF16 and takes its own type for keys and values)
     onnxruntime  pip install onnxruntime-genai; --onnx FOLDER, which its model builder wrote from FOLDER/model
 Needs numpy. The random weights of the shapes are written to --folder first: 4 GB for Qwen3-0.6B. With --weights int8 and
-int4 linear layers have groups of 32 (Q8_0 and Q4_0), the head 8 bits; peers quantise activations to 8 bits as well, we do not.
+int4 linear layers have groups of 32 (Q8_0 and Q4_0), the head 8 bits; peers quantise activations to 8 bits as well, we to nearly
+16, or with --kuiper-flags "--weights copied --activation-dtype int8" to 8.
 """
 import argparse
 import json

@@ -60,6 +60,12 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const BenchOptions& options, cons
   const int longest = *std::max_element(w.prompts.begin(), w.prompts.end());
   config.max_context = std::max(longest + 2, w.TokensOf(w.LongestContext(), w.LargestBatch()));
   KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModelOf(options));
+  if (const int limit = model.config.decoder.rope.max_position; config.max_context > limit) {
+    return Status(StatusCode::kInvalidArgument,
+                  "sequences grow to " + std::to_string(config.max_context) +
+                      " tokens here, and the model's limit is " + std::to_string(limit),
+                  "use a smaller --context, --prompt-tokens or --decode-steps");
+  }
   KU_RETURN_IF_ERROR(ChoosePool(w, longest, model, &config));
   return Engine::Create(config, std::move(model));
 }
