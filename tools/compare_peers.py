@@ -217,46 +217,75 @@ def options():
     parser.add_argument("--max-foreign", type=float, default=0.12)
     parser.add_argument("--json", help="write what was measured")
     args = parser.parse_args()
+    if args.rounds < 1 or args.threads < 1 or args.chunk < 1:
+        parser.error("--rounds, --threads and --chunk are 1 at least")
     unknown = set(args.peers) - {"llama", "ik", "openvino", "onnxruntime"}
     if unknown or ("onnxruntime" in args.peers) != bool(args.onnx):
         parser.error(f"unknown peers: {', '.join(sorted(unknown))}" if unknown else "onnxruntime and --onnx go together")
     return args
 
 
+def save(path, engines, results):
+    versions = {name: worker.version for name, worker in engines.items()}
+    pathlib.Path(path).write_text(json.dumps({"versions": versions, "cells": results}, indent=1) + "\n")
+
+
+def last_words(log):
+    lines = log.read_text(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no word")
+
+
+def start(args, model, workers, log):
+    """Starts the yardstick and the engines, which become `workers` one by one. -> the engines by name"""
+    found, yardstick_command = commands(args, model)
+    with open(log, "w") as file:
+        workers["yardstick"] = Worker("yardstick", yardstick_command, {}, file)
+        for name, (command, environment) in found.items():
+            workers[name] = Worker(name, command, environment, file)
+    return {name: workers[name] for name in found}
+
+
+def compare(args, engines, yardstick):
+    """Measures all cells and prints them. What is there stays in the file when something ends it."""
+    for name, worker in engines.items():
+        print(f"{name}: {worker.version}")
+    print(f"{pathlib.Path(args.model).stem}, {args.threads} threads, {args.rounds} rounds; a peer's cell is its time by ours")
+    print("\n| cell | " + " | ".join(engines) + " | dropped |\n|" + "---|" * (len(engines) + 2), flush=True)
+    results = []
+    for cell in args.cells:
+        measured = measure(cell, engines, yardstick, args.rounds, args.max_foreign)
+        results.append(summary(cell, engines, measured) | {"rounds": measured[0]})
+        show(results[-1], list(engines))
+        if args.json:
+            save(args.json, engines, results)
+    for result in results:
+        others = {name: e["other_ids"] for name, e in result["engines"].items() if e["other_ids"]}
+        if others:
+            print(f"note: {result['cell']}: prompts that led to another id than ours: {others}")
+
+
 def main():
     args = options()
-    sys.path.insert(0, str(HERE / "peers"))
-    from write_model import write_model
-
-    suffix = "" if args.weights == "bf16" else "-" + args.weights
-    model = write_model(args.model, args.folder / (pathlib.Path(args.model).stem + suffix), args.weights)
-    found, yardstick_command = commands(args, model)
-    workers, results = {}, []
+    workers, log = {}, args.folder / "peers.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no stopped program stays behind
     try:
-        with open(args.folder / "peers.log", "w") as log:
-            yardstick = workers["yardstick"] = Worker("yardstick", yardstick_command, {}, log)
-            for name, (command, environment) in found.items():
-                workers[name] = Worker(name, command, environment, log)
-            engines = {name: worker for name, worker in workers.items() if name != "yardstick"}
-            for name, worker in engines.items():
-                print(f"{name}: {worker.version}")
-            print(f"{pathlib.Path(args.model).stem}, {args.threads} threads, {args.rounds} rounds; a peer's cell is its time by ours")
-            print("\n| cell | " + " | ".join(engines) + " | dropped |\n|" + "---|" * (len(engines) + 2), flush=True)
-            for cell in args.cells:
-                measured = measure(cell, engines, yardstick, args.rounds, args.max_foreign)
-                results.append(summary(cell, engines, measured) | {"rounds": measured[0]})
-                show(results[-1], list(engines))
-            for result in results:
-                others = {name: e["other_ids"] for name, e in result["engines"].items() if e["other_ids"]}
-                if others:
-                    print(f"note: {result['cell']}: prompts that led to another id than ours: {others}")
-            if args.json:
-                versions = {name: worker.version for name, worker in engines.items()}
-                pathlib.Path(args.json).write_text(json.dumps({"versions": versions, "cells": results}, indent=1) + "\n")
+        sys.path.insert(0, str(HERE / "peers"))
+        from write_model import write_model
+
+        suffix = "" if args.weights == "bf16" else "-" + args.weights
+        model = write_model(args.model, args.folder / (pathlib.Path(args.model).stem + suffix), args.weights)
+        engines = start(args, model, workers, log)
+        if args.json:
+            save(args.json, engines, [])
+        compare(args, engines, workers["yardstick"])
     except RuntimeError as error:
-        print(f"error: {error}; see {args.folder / 'peers.log'}", file=sys.stderr)
+        print(f"error: {error}: {last_words(log)}; see {log}", file=sys.stderr)
         return 1
+    except (ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     finally:
         for worker in workers.values():
             worker.end()

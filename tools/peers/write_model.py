@@ -200,8 +200,11 @@ def write_model(config, folder, weights="bf16"):
     """Writes what is not there yet."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    c = json.loads(pathlib.Path(config).read_text())
-    if c["model_type"] not in ("qwen2", "qwen3"):
+    try:
+        c = json.loads(pathlib.Path(config).read_text())
+    except ValueError as error:
+        raise SystemExit(f"error: {config}: {error}")
+    if not isinstance(c, dict) or c.get("model_type") not in ("qwen2", "qwen3"):
         raise SystemExit(f"error: {config} is no Qwen2 or Qwen3 decoder")
     bits = {"bf16": 16, "int8": 8, "int4": 4}[weights]
     if bits < 16:
