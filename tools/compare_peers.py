@@ -217,8 +217,8 @@ def options():
     parser.add_argument("--max-foreign", type=float, default=0.12)
     parser.add_argument("--json", help="write what was measured")
     args = parser.parse_args()
-    if args.rounds < 1 or args.threads < 1 or args.chunk < 1:
-        parser.error("--rounds, --threads and --chunk are 1 at least")
+    if not 1 <= args.rounds <= 99 or args.threads < 1 or args.chunk < 1:
+        parser.error("--rounds are from 1 to 99, --threads and --chunk 1 at least")
     unknown = set(args.peers) - {"llama", "ik", "openvino", "onnxruntime"}
     if unknown or ("onnxruntime" in args.peers) != bool(args.onnx):
         parser.error(f"unknown peers: {', '.join(sorted(unknown))}" if unknown else "onnxruntime and --onnx go together")
