@@ -32,7 +32,10 @@ class Llama:
         lib.llama_backend_init()
         load = getattr(lib, "llama_model_load_from_file", None) or lib.llama_load_model_from_file
         init = getattr(lib, "llama_init_from_model", None) or lib.llama_new_context_with_model
-        self.model = load(model.encode(), lib.llama_model_default_params())
+        model_params = lib.llama_model_default_params()
+        if hasattr(model_params, "repack_tensors"):
+            model_params.repack_tensors = True  # rows interleaved, its fastest way
+        self.model = load(model.encode(), model_params)
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = max_tokens * max_batch, chunk, chunk
         params.n_threads = params.n_threads_batch = threads
@@ -94,7 +97,7 @@ class Llama:
 
     def one_step(self):
         self.decode([(1, self.length, sequence, True) for sequence in range(self.sequences)])
-        self.lib.llama_get_logits(self.context)  # waits for them
+        self.lib.llama_get_logits_ith(self.context, -1)  # waits for them
         self.length += 1
 
     def step(self, count):
@@ -204,9 +207,9 @@ def make(kind, model, *numbers):
         return Llama(llama_cpp, model, *numbers), version
     if kind == "ik":
         import ik_llama_cpp
+        from ik_llama_cpp import _ctypes_api
 
-        lib = getattr(ik_llama_cpp, "llama_cpp", ik_llama_cpp)
-        return Llama(lib, model, *numbers), "ik_llama.cpp of ik-llama-cpp-python " + ik_llama_cpp.__version__
+        return Llama(_ctypes_api, model, *numbers), "ik_llama.cpp of ik-llama-cpp-python " + ik_llama_cpp.__version__
     if kind == "openvino":
         import openvino_genai
 
