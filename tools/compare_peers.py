@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
@@ -39,11 +40,19 @@ def busy_ticks():
     return sum(ticks) - ticks[3] - ticks[4]
 
 
+def last_words(path):
+    """The last line of a log that names an error, or its last one."""
+    with open(path, errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    errors = [line for line in lines if re.search("error|assert", line, re.IGNORECASE)]
+    return (errors or lines or ["it said nothing"])[-1]
+
+
 class Worker:
     """A resident engine, stopped but for its turns."""
 
     def __init__(self, name, command, environment, log):
-        self.name = name
+        self.name, self.log = name, log.name
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                                         env={**os.environ, **environment})
         self.version = self.answer().removeprefix("ready ")
@@ -52,7 +61,7 @@ class Worker:
     def answer(self):
         line = self.process.stdout.readline().strip()
         if not line or line.startswith("error"):
-            raise RuntimeError(f"{self.name}: {line or 'ended'}")
+            raise RuntimeError(f"{self.name}: {line or 'ended: ' + last_words(self.log)}")
         return line
 
     def own_ticks(self):
@@ -230,11 +239,6 @@ def save(path, engines, results):
     pathlib.Path(path).write_text(json.dumps({"versions": versions, "cells": results}, indent=1) + "\n")
 
 
-def last_words(log):
-    lines = log.read_text(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "no word")
-
-
 def start(args, model, workers, log):
     """Starts the yardstick and the engines, which become `workers` one by one. -> the engines by name"""
     found, yardstick_command = commands(args, model)
@@ -279,7 +283,7 @@ def main():
             save(args.json, engines, [])
         compare(args, engines, workers["yardstick"])
     except RuntimeError as error:
-        print(f"error: {error}: {last_words(log)}; see {log}", file=sys.stderr)
+        print(f"error: {error}; see {log}", file=sys.stderr)
         return 1
     except (ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
