@@ -61,7 +61,7 @@ class Worker:
     def answer(self):
         line = self.process.stdout.readline().strip()
         if not line or line.startswith("error"):
-            raise RuntimeError(f"{self.name}: {line or 'ended: ' + last_words(self.log)}")
+            raise RuntimeError(f"{self.name}: {line or 'ended: ' + last_words(self.log)}; see {self.log}")
         return line
 
     def own_ticks(self):
@@ -235,17 +235,19 @@ def options():
 
 
 def save(path, engines, results):
-    versions = {name: worker.version for name, worker in engines.items()}
-    pathlib.Path(path).write_text(json.dumps({"versions": versions, "cells": results}, indent=1) + "\n")
+    """Writes what is there so far, if it is wanted."""
+    if path:
+        versions = {name: worker.version for name, worker in engines.items()}
+        pathlib.Path(path).write_text(json.dumps({"versions": versions, "cells": results}, indent=1) + "\n")
 
 
-def start(args, model, workers, log):
+def start(args, model, workers):
     """Starts the yardstick and the engines, which become `workers` one by one. -> the engines by name"""
     found, yardstick_command = commands(args, model)
-    with open(log, "w") as file:
-        workers["yardstick"] = Worker("yardstick", yardstick_command, {}, file)
+    with open(args.folder / "peers.log", "w") as log:
+        workers["yardstick"] = Worker("yardstick", yardstick_command, {}, log)
         for name, (command, environment) in found.items():
-            workers[name] = Worker(name, command, environment, file)
+            workers[name] = Worker(name, command, environment, log)
     return {name: workers[name] for name in found}
 
 
@@ -256,12 +258,12 @@ def compare(args, engines, yardstick):
     print(f"{pathlib.Path(args.model).stem}, {args.threads} threads, {args.rounds} rounds; a peer's cell is its time by ours")
     print("\n| cell | " + " | ".join(engines) + " | dropped |\n|" + "---|" * (len(engines) + 2), flush=True)
     results = []
+    save(args.json, engines, results)
     for cell in args.cells:
         measured = measure(cell, engines, yardstick, args.rounds, args.max_foreign)
         results.append(summary(cell, engines, measured) | {"rounds": measured[0]})
         show(results[-1], list(engines))
-        if args.json:
-            save(args.json, engines, results)
+        save(args.json, engines, results)
     for result in results:
         others = {name: e["other_ids"] for name, e in result["engines"].items() if e["other_ids"]}
         if others:
@@ -270,7 +272,7 @@ def compare(args, engines, yardstick):
 
 def main():
     args = options()
-    workers, log = {}, args.folder / "peers.log"
+    workers = {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no stopped program stays behind
     try:
         sys.path.insert(0, str(HERE / "peers"))
@@ -278,14 +280,9 @@ def main():
 
         suffix = "" if args.weights == "bf16" else "-" + args.weights
         model = write_model(args.model, args.folder / (pathlib.Path(args.model).stem + suffix), args.weights)
-        engines = start(args, model, workers, log)
-        if args.json:
-            save(args.json, engines, [])
+        engines = start(args, model, workers)
         compare(args, engines, workers["yardstick"])
-    except RuntimeError as error:
-        print(f"error: {error}; see {log}", file=sys.stderr)
-        return 1
-    except (ImportError, OSError) as error:
+    except (ImportError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

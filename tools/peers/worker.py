@@ -30,12 +30,10 @@ class Llama:
     def __init__(self, lib, model, threads, max_tokens, max_batch, chunk):
         self.lib, self.chunk = lib, chunk
         lib.llama_backend_init()
-        load = getattr(lib, "llama_model_load_from_file", None) or lib.llama_load_model_from_file
-        init = getattr(lib, "llama_init_from_model", None) or lib.llama_new_context_with_model
         model_params = lib.llama_model_default_params()
         if hasattr(model_params, "repack_tensors"):
             model_params.repack_tensors = True  # rows interleaved, its fastest way
-        self.model = load(model.encode(), model_params)
+        self.model = lib.llama_model_load_from_file(model.encode(), model_params)
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = max_tokens * max_batch, chunk, chunk
         params.n_threads = params.n_threads_batch = threads
@@ -44,13 +42,10 @@ class Llama:
             params.kv_unified = False
         if hasattr(params, "flash_attn"):
             params.flash_attn = True
-        self.context = init(self.model, params)
+        self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             raise RuntimeError("no context")
-        if hasattr(lib, "llama_model_get_vocab"):
-            self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
-        else:
-            self.vocab = lib.llama_n_vocab(self.model)
+        self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
         self.batch = lib.llama_batch_init(max(chunk, max_batch), 0, 1)
 
     def clear(self):
