@@ -18,6 +18,17 @@ namespace {
 
 constexpr char kSpaceMark[] = "\u2581";
 
+// What the library takes as text: std::string_view or, up to 0.1.96, a class of its own that lacks
+// the conversion.
+template <typename Result, typename View>
+View ParameterOf(Result (sentencepiece::SentencePieceProcessor::*)(View));
+using LibraryView =
+    decltype(ParameterOf(&sentencepiece::SentencePieceProcessor::LoadFromSerializedProto));
+
+LibraryView View(std::string_view text) {
+  return LibraryView(text.data(), text.size());
+}
+
 class SpmTokenizer : public Tokenizer {
  public:
   Status Init(std::string_view model, const std::string& name) {
@@ -78,7 +89,7 @@ class SpmTokenizer : public Tokenizer {
   }
   bool IsSpecial(int32_t id) const override { return Has(id) && processor_.IsControl(id); }
   std::optional<int32_t> TokenId(std::string_view content) const override {
-    const int id = processor_.PieceToId(content);
+    const int id = processor_.PieceToId(View(content));
     // PieceToId answers with the unknown token for what it does not know.
     if (!Has(id) || !processor_.IsControl(id) || bytes_[id] != content) return std::nullopt;
     return id;
@@ -94,7 +105,7 @@ class SpmTokenizer : public Tokenizer {
   Status Load(std::string_view model, const std::string& name) {
     std::string fault;
     try {
-      const auto status = processor_.LoadFromSerializedProto(model);
+      const auto status = processor_.LoadFromSerializedProto(View(model));
       if (status.ok()) return OkStatus();
       fault = status.ToString();
     } catch (const std::exception& e) {
@@ -106,7 +117,7 @@ class SpmTokenizer : public Tokenizer {
   void EncodeRun(std::string_view text, std::vector<int32_t>* ids) const {
     if (text.empty()) return;
     std::vector<int> run;
-    const auto status = processor_.Encode(text, &run);
+    const auto status = processor_.Encode(View(text), &run);
     if (!status.ok()) {  // only a damaged model cannot encode some texts
       LogWarning("the SentencePiece model cannot encode a text: " + status.ToString());
       run.assign(1, processor_.unk_id());
