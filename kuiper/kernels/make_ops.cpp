@@ -1,5 +1,6 @@
 // The only place that knows which backends were built.
 #include "kuiper/kernels/cpu/cpu_ops.h"
+#include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
 #include "kuiper/ops/device_rates.h"
 #include "kuiper/ops/ops.h"
@@ -78,7 +79,7 @@ std::vector<Device> UsableDevices() {
 }
 
 std::string CompiledDevices() {
-  std::string devices = "cpu";
+  std::string devices = "cpu (" + cpu::CompiledTargets() + ")";
 #ifdef KUIPER_WITH_SIMT
   devices += ", simt";
 #endif

@@ -187,7 +187,9 @@ TEST(OpsLimitsTest, IncludeGrowsToHoldBoth) {
 }
 
 TEST(MakeOps, SaysWhichDevicesAreMissing) {
-  if (CompiledDevices() != "cpu") GTEST_SKIP() << "this build has " << CompiledDevices();
+  if (CompiledDevices().find("), ") != std::string::npos) {
+    GTEST_SKIP() << "this build has " << CompiledDevices();
+  }
   for (DeviceType type : {DeviceType::kCUDA, DeviceType::kSimt}) {
     const auto ops = MakeOps({type, 0}, {});
     ASSERT_FALSE(ops.ok());

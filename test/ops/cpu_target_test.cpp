@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "kuiper/kernels/cpu/cpu_linear.h"
+#include "kuiper/kernels/cpu/targets.h"
+// After targets.h.
+#include "hwy/targets.h"
 
 namespace kuiper::cpu {
 namespace {
@@ -15,6 +18,27 @@ namespace {
 TEST(CpuTarget, NamesWhatTheLinearLayersHave) {
   const std::vector<std::string> names = AllowedTargets(), sets = CpuLinear::InstructionSets();
   EXPECT_TRUE(std::is_permutation(names.begin(), names.end(), sets.begin(), sets.end()));
+}
+
+// Every release of Highway may bring targets; the kernels are compiled for those below and no
+// others.
+TEST(CpuTarget, CompilesForTheListedInstructionSets) {
+  int64_t best = HWY_STATIC_TARGET;
+#ifndef HWY_COMPILE_ONLY_STATIC
+#if HWY_ARCH_X86_64
+  best |= HWY_AVX3 | HWY_AVX2 | HWY_SSE4;
+#elif HWY_ARCH_ARM_A64
+  best |= KU_NEON;
+#endif
+#endif
+  const int64_t listed = HWY_AVX3 | HWY_AVX2 | HWY_SSE4 | KU_NEON | HWY_EMU128 | HWY_SCALAR;
+  EXPECT_EQ(HWY_TARGETS & ~listed, 0);
+  EXPECT_EQ(HWY_TARGETS & best, best & ((HWY_STATIC_TARGET << 1) - 1));
+  const std::string compiled = CompiledTargets();
+  for (const std::string& name : AllowedTargets()) {
+    EXPECT_NE(compiled.find(name), std::string::npos) << name << " in " << compiled;
+  }
+  EXPECT_EQ(compiled.find("NEON_"), std::string::npos) << compiled;
 }
 
 TEST(CpuTarget, HasNoOtherLimitOnceKernelsAreChosen) {

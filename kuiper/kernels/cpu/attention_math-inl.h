@@ -25,7 +25,7 @@ namespace cpu {
 namespace HWY_NAMESPACE {
 
 // Registers per row of the tile: with 32 registers 6 x 4 sums, with 16 registers 6 x 2.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == KU_NEON
 constexpr int kVecs = 4;
 #else
 constexpr int kVecs = 2;

@@ -7,7 +7,8 @@
 #include "kuiper/base/text.h"
 #include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/targets.h"
-// After targets.h.
+// After targets.h; highway.h has the version.
+#include "hwy/highway.h"
 #include "hwy/targets.h"
 
 namespace kuiper::cpu {
@@ -33,19 +34,44 @@ bool MayUse(bool has, std::string_view name) {
   return has && (limit.name.empty() || limit.name == kBf16 || limit.name == name);
 }
 
+// The names of the targets in the bits of `targets`, best first, and of what upgrades AVX3.
+std::vector<std::string> Names(int64_t targets, bool has_bf16, bool has_vnni) {
+  std::vector<std::string> names;
+  while (targets != 0) {
+    const int64_t target = targets & -targets;
+    targets &= targets - 1;
+    if (target == HWY_AVX3) {
+      if (has_bf16) names.emplace_back(kBf16);
+      if (has_vnni) names.emplace_back(kVnni);
+    }
+    names.emplace_back(TargetName(target));
+  }
+  return names;
+}
+
 }  // namespace
+
+const char* TargetName(int64_t target) {
+  return target == KU_NEON ? "NEON" : hwy::TargetName(target);
+}
+
+std::string CompiledTargets() {
+  std::string text = "Highway " + std::to_string(HWY_MAJOR) + "." + std::to_string(HWY_MINOR) +
+                     "." + std::to_string(HWY_PATCH) + ":";
+  const char* separator = " ";
+  for (const std::string& name :
+       Names(HWY_TARGETS, KU_HAS_AVX512_ATTRIBUTES, KU_HAS_AVX512_ATTRIBUTES)) {
+    text += separator + name;
+    separator = ", ";
+  }
+  return text;
+}
 
 std::vector<std::string> AllowedTargets() {
   Limit& limit = TheLimit();
   const std::lock_guard lock(limit.mutex);
-  std::vector<std::string> names;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    if (target == HWY_AVX3) {
-      if (HasAvx512Bf16()) names.emplace_back(kBf16);
-      if (HasAvx512Vnni()) names.emplace_back(kVnni);
-    }
-    names.emplace_back(hwy::TargetName(target));
-  }
+  std::vector<std::string> names =
+      Names(hwy::SupportedTargets() & HWY_TARGETS, HasAvx512Bf16(), HasAvx512Vnni());
   names.erase(names.begin(), limit.name.empty()
                                  ? names.begin()
                                  : std::find(names.begin(), names.end(), limit.name));
@@ -74,7 +100,7 @@ Status LimitToTarget(std::string_view any_case) {
   int64_t better = 0;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const bool is_avx512 = target == HWY_AVX3 && (name == kBf16 || name == kVnni);
-    if (is_avx512 || name == hwy::TargetName(target)) break;
+    if (is_avx512 || name == TargetName(target)) break;
     better |= target;
   }
   hwy::DisableTargets(better);

@@ -2,6 +2,7 @@
 // what others run.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,12 @@
 #include "kuiper/base/status.h"
 
 namespace kuiper::cpu {
+
+// The name of an instruction set of Highway (HWY_AVX3, ...) as --cpu-target and the log have it.
+const char* TargetName(int64_t target);
+// What the kernels of this build were compiled with and for, best first:
+// "Highway 1.2.0: AVX3_BF16, AVX3_VNNI, AVX3, AVX2, SSE4, SCALAR".
+std::string CompiledTargets();
 
 // Those that this machine can run and that are allowed, best first as far as nothing is measured:
 // {"AVX3_BF16", "AVX3_VNNI", "AVX3", "AVX2", ...}.

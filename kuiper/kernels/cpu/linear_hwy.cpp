@@ -123,7 +123,7 @@ float Read(const uint8_t* data, size_t bytes) {
 
 LinearKernelSet MakeSet() {
   LinearKernelSet set;
-  set.name = hwy::TargetName(HWY_TARGET);
+  set.name = TargetName(HWY_TARGET);
   set.read = &Read;
   set[WeightFormat::Dense(DType::kF32)] = MakeKernel<F32Model>();
   set[WeightFormat::Dense(DType::kF16)] = MakeKernel<F16Model>();

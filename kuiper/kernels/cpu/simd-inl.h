@@ -25,8 +25,7 @@
 // Whether conversions between FP32 and FP16 are instructions that round to nearest even and keep
 // subnormals, infinities and NaNs.
 #undef KU_SIMD_HAS_F16C
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || \
-    (HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64)
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || (HWY_TARGET == KU_NEON && HWY_ARCH_ARM_A64)
 #define KU_SIMD_HAS_F16C 1
 #else
 #define KU_SIMD_HAS_F16C 0

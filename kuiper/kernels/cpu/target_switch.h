@@ -1,6 +1,6 @@
 // Calls a function of one of the instruction sets that Highway compiled: for tables that hold all
 // of them, where HWY_DYNAMIC_DISPATCH takes the best one only. Included where HWY_ONCE, after
-// highway.h.
+// targets.h and highway.h.
 #pragma once
 
 #include "hwy/highway.h"
@@ -26,10 +26,10 @@
 #else
 #define KU_CASE_SSE4(call)
 #endif
-#if HWY_TARGETS & HWY_NEON
+#if HWY_TARGETS & KU_NEON
 #define KU_CASE_NEON(call) \
-  case HWY_NEON:           \
-    return N_NEON::call;
+  case KU_NEON:            \
+    return KU_N_NEON::call;
 #else
 #define KU_CASE_NEON(call)
 #endif
