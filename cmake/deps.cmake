@@ -1,5 +1,5 @@
-# What the engine is built with. Everything comes from the system; a missing package is named
-# together with the Debian/Ubuntu package that brings it.
+# What the engine is built with. Everything comes from the system but Highway where its version does not
+# serve; a missing library is named with the Debian or Ubuntu package that brings it.
 macro(kuiper_find name package)
   find_package(${name} QUIET ${ARGN})
   if(NOT ${name}_FOUND)
@@ -23,7 +23,7 @@ kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of kuiper_command_line and the pr
 kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
 kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates
-kuiper_pkg(HWY libhwy libhwy-dev)
+include(cmake/highway.cmake)
 # Optional: KV events of the server. ZMQ_FOUND stays in the cache when KUIPER_ZMQ is turned off.
 set(KUIPER_HAS_ZMQ OFF)
 if(KUIPER_ZMQ)
@@ -42,5 +42,5 @@ kuiper_pkg(WEBPDEMUX libwebpdemux libwebp-dev)
 
 add_library(kuiper_deps INTERFACE)
 target_link_libraries(kuiper_deps INTERFACE PkgConfig::SENTENCEPIECE PkgConfig::PCRE2
-  PkgConfig::UTF8PROC PkgConfig::HWY PkgConfig::JPEG PkgConfig::PNG GIF::GIF
+  PkgConfig::UTF8PROC ${KUIPER_HIGHWAY_TARGET} PkgConfig::JPEG PkgConfig::PNG GIF::GIF
   PkgConfig::WEBPDEMUX PkgConfig::WEBP $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)

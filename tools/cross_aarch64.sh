@@ -12,33 +12,13 @@ cd "$(dirname "$0")/.."
 build=$PWD/build-aarch64
 sysroot=$build/sysroot
 
-# Downloads the libraries with all they depend on, by an apt that knows nothing of this system.
-make_sysroot() {
-  local apt=$build/apt
-  mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
-  : >"$apt/status"
-  local options=(-qq -o "Dir::State=$apt/state" -o "Dir::State::status=$apt/status"
-    -o "Dir::Cache=$apt/cache" -o APT::Architecture=arm64 -o APT::Architectures=arm64
-    -o "APT::Sandbox::User=$(id -un)" -o APT::Install-Recommends=false)
-  apt-get "${options[@]}" update
-  apt-get "${options[@]}" install --download-only -y "${KUIPER_BUILD_LIBRARIES[@]}" \
-    "${KUIPER_TEST_LIBRARIES[@]}"
-  rm -rf "$sysroot.part"
-  mkdir "$sysroot.part"
-  local package
-  for package in "$apt"/cache/archives/*.deb; do
-    dpkg-deb -x "$package" "$sysroot.part"
-  done
-  rm -rf "$apt"
-  mv "$sysroot.part" "$sysroot"
-}
-
 heading "Packages"
 need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_TEST_TOOLS[@]}" \
   aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
 
 heading "Libraries (build-aarch64/sysroot)"
-[ -d "$sysroot" ] || make_sysroot
+[ -d "$sysroot" ] ||
+  unpack_packages "$sysroot" arm64 "" "${KUIPER_BUILD_LIBRARIES[@]}" "${KUIPER_TEST_LIBRARIES[@]}" libhwy-dev
 echo "$(du -sm "$sysroot" | cut -f1) MB"
 
 heading "Build (build-aarch64/)"

@@ -6,11 +6,16 @@
 # command:package
 KUIPER_BUILD_TOOLS=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config)
 KUIPER_BUILD_LIBRARIES=(libgoogle-glog-dev libgflags-dev nlohmann-json3-dev libsentencepiece-dev
-  libpcre2-dev libutf8proc-dev libhwy-dev libboost-dev libjpeg-dev libpng-dev libgif-dev libwebp-dev)
+  libpcre2-dev libutf8proc-dev libboost-dev libjpeg-dev libpng-dev libgif-dev libwebp-dev)
 # What the build does without, each with what it is for: KV events of the server.
 KUIPER_OPTIONAL_LIBRARIES=(libzmq3-dev)
 KUIPER_TEST_TOOLS=(python3:python3)
 KUIPER_TEST_LIBRARIES=(libgtest-dev)
+# Highway is apart, since not every system has one that the CPU kernels were tested with: the oldest and the
+# newest of those, and what tools/get_highway.sh brings. cmake/highway.cmake reads these lines.
+KUIPER_HIGHWAY_OLDEST=1.0.3
+KUIPER_HIGHWAY_NEWEST=1.4.0
+KUIPER_HIGHWAY_VERSION=1.2.0
 
 # heading TEXT: opens a step; the time the last one took is printed when the next one opens.
 heading() {
@@ -61,6 +66,67 @@ need() {
   as_root apt-get update -qq
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Highway: what was brought, else the system's where it is one of the tested versions, else it is brought.
+need_highway() {
+  local brought=build/highway-$KUIPER_HIGHWAY_VERSION version
+  if [ -d "$brought" ]; then
+    echo "Highway: $brought"
+    return
+  fi
+  version=$(pkg-config --modversion libhwy 2>/dev/null) && is_tested_highway "$version" && return
+  version=$(apt-cache policy libhwy-dev 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
+  if is_tested_highway "$version"; then
+    need libhwy-dev
+  else
+    echo "Highway: the system has ${version:-none}, and a version from $KUIPER_HIGHWAY_OLDEST to $KUIPER_HIGHWAY_NEWEST is needed"
+    tools/get_highway.sh
+  fi
+}
+
+is_tested_highway() {
+  [ -n "$1" ] && printf '%s\n' "$KUIPER_HIGHWAY_OLDEST" "$1" "$KUIPER_HIGHWAY_NEWEST" | sort -V -C
+}
+
+# private_apt FOLDER ARCHITECTURE SUITE: makes an apt that knows nothing of this system in FOLDER; call it as
+# apt-get -c FOLDER/apt.conf. SUITE is one of Debian's, from where this Debian has its packages; "" stands for
+# the sources of this system.
+private_apt() {
+  local apt=$1 architecture=$2 suite=$3 mirror
+  mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+  : >"$apt/status"
+  printf '%s "%s";\n' Dir::State "$apt/state" Dir::State::status "$apt/status" Dir::Cache "$apt/cache" \
+    APT::Architecture "$architecture" APT::Architectures "$architecture" APT::Sandbox::User "$(id -un)" \
+    APT::Install-Recommends false quiet 2 >"$apt/apt.conf"
+  [ -n "$suite" ] || return 0
+  # shellcheck disable=SC2016  # apt expands these
+  mirror=$(apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(SUITE) $(REPO_URI)' 'Created-By: Packages' |
+    awk '$1 == "Debian" && $2 == "main" && $3 !~ /-/ {print $4; exit}')
+  if [ -z "$mirror" ]; then
+    echo "error: packages of $suite can only be had on a Debian system" >&2
+    return 1
+  fi
+  printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' \
+    deb "$mirror" "$suite" deb-src "$mirror" "$suite" >"$apt/sources.list"
+  printf '%s "%s";\n' Dir::Etc::SourceList "$apt/sources.list" Dir::Etc::SourceParts - >>"$apt/apt.conf"
+}
+
+# unpack_packages FOLDER ARCHITECTURE SUITE NAME...: unpacks packages with all that they depend on but the headers
+# of the C library, which are the compiler's.
+unpack_packages() {
+  local folder=$1 apt=$1.apt package
+  private_apt "$apt" "$2" "$3"
+  shift 3
+  apt-get -c "$apt/apt.conf" update
+  apt-get -c "$apt/apt.conf" install --download-only -y "$@"
+  rm -rf "$folder.part"
+  mkdir "$folder.part"
+  for package in "$apt"/cache/archives/*.deb; do
+    [[ ${package##*/} =~ ^(libc6|libcrypt|linux-libc)-dev_ ]] || dpkg-deb -x "$package" "$folder.part"
+  done
+  rm -rf "$apt"
+  mv "$folder.part" "$folder"
 }
 
 # As many compiler processes as there are cores, but no more than memory allows (1.5 GB each).

@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 heading "Packages"
 need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" \
   "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}"
+need_highway
 
 heading "Build (build/)"
 # The CUDA kernels are tested on the emulated device, GPU or not.
