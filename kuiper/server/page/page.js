@@ -269,10 +269,10 @@ function drawPages(kv) {
   canvas.style.height = canvas.height + "px";
   const context = canvas.getContext("2d"), names = {".": "--free", u: "--used", s: "--shared", c: "--cached"};
   for (let i = 0; i < kv.blocks.length; i++) {
-    const own = mine.has(i + 1), shared = kv.blocks[i] === "s", x = (i % columns) * size, y = Math.floor(i / columns) * size;
-    context.fillStyle = style.getPropertyValue(own ? "--own" : names[kv.blocks[i]]);
+    const isMine = mine.has(i + 1), isShared = kv.blocks[i] === "s", x = (i % columns) * size, y = Math.floor(i / columns) * size;
+    context.fillStyle = style.getPropertyValue(isMine ? "--own" : names[kv.blocks[i]]);
     context.fillRect(x, y, size - 1, size - 1);
-    if (!own || !shared) continue;
+    if (!isMine || !isShared) continue;
     context.fillStyle = style.getPropertyValue("--shared");
     context.fillRect(x, y, size - 1, (size - 1) / 2);
   }
