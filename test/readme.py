@@ -1,4 +1,4 @@
-"""The commands of the READMEs: those that run a program run here, and print what is shown.
+"""The commands of the READMEs: those that run a program run here, and print what is shown. Both READMEs say the same.
 
 usage: readme.py SOURCE FOLDER_OF_THE_PROGRAMS
 """
@@ -25,12 +25,104 @@ def commands(text):
                 yield line
 
 
+# The headings of README.md in their order, each with the one of README.zh.md.
+SECTIONS = {
+    "Kuiper": "Kuiper", "Why Kuiper": "为什么用 Kuiper", "How fast": "速度", "Run": "运行", "Build": "编译",
+    "Systems": "支持的系统", "Use as a library": "作为库使用", "Guarantees": "保证", "Measure": "测量", "Status": "现状",
+    "How it is built": "内部结构", "Licence": "许可证"}
+
+
+def read(name):
+    return (SOURCE / name).read_text(encoding="utf-8")
+
+
+def sections(text):
+    """-> {heading: the text below it, to the next heading of any level}"""
+    found, heading, in_code = {}, "", False
+    for line in text.splitlines(keepends=True):
+        in_code ^= line.startswith("```")
+        if not in_code and re.match("#+ ", line):
+            heading = line.strip("# \n")
+        found[heading] = found.get(heading, "") + line
+    return found
+
+
+def code(text):
+    """The code blocks of a section without their comments."""
+    return [(language, re.sub(r"(?:^|[ \t]+)#.*", "", block, flags=re.M).splitlines())
+            for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)]
+
+
+def links(text):
+    return re.findall(r"\]\(([^)]+)\)", text)
+
+
+def numbers(text):
+    """The numbers of a section, sorted; not those of its code and links, which are compared as they are."""
+    text = re.sub(r"^```.*?^```$|\]\([^)]+\)", "", text, flags=re.M | re.S)
+    return sorted(re.findall(r"\d+(?:\.\d+)*", text))
+
+
+def tables(text):
+    """The numbers in each cell of each row of the tables of a section."""
+    return [[numbers(cell) for cell in row.split("|")] for row in re.findall(r"^\|(.*)\|$", text, re.M)]
+
+
+def anchor(heading):
+    """What follows the # in a link to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+class Languages(unittest.TestCase):
+    """README.zh.md says what README.md says, section by section."""
+
+    def setUp(self):
+        self.english, self.chinese = (sections(read(name)) for name in ("README.md", "README.zh.md"))
+
+    def same(self, what, translate=lambda found: found):
+        for heading, other in SECTIONS.items():
+            self.assertEqual(translate(what(self.english[heading])), what(self.chinese[other]), f"{heading} / {other}")
+
+    def test_sections(self):
+        self.assertEqual(list(self.english), list(SECTIONS))
+        self.assertEqual(list(self.chinese), list(SECTIONS.values()))
+
+    def test_code(self):
+        self.same(code)
+
+    def test_tables(self):
+        self.same(tables)
+
+    def test_numbers(self):
+        self.same(numbers)
+
+    def test_links(self):
+        own = {"#" + anchor(heading): "#" + anchor(other) for heading, other in SECTIONS.items()}
+        own["README.zh.md"] = "README.md"
+        self.same(lambda text: sorted(links(text)), lambda found: sorted(own.get(link, link) for link in found))
+
+    def test_speed(self):
+        ratios = [number for row in tables(self.english["How fast"])[2:] for cell in row[1:] for number in cell]
+        self.assertGreater(len(ratios), 20)
+        for ratio in ratios:
+            self.assertIn(f"| {ratio} (", read("docs/benchmarks.md"))
+
+    def test_anchors(self):
+        for name in ("README.md", "README.zh.md"):
+            for link in links(read(name)):
+                file, _, place = link.partition("#")
+                if place:
+                    self.assertIn(place, map(anchor, sections(read(file or name))), f"{name}: {link}")
+
+
 class Readme(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.dir = pathlib.Path(folder.name)
         (self.dir / "demo").symlink_to(SOURCE / "demo")
+        # In the place of the model that get_model.sh brings.
+        (self.dir / "Qwen3-0.6B").symlink_to(SOURCE / "demo" / "models" / "tiny-qwen3")
         (self.dir / "build").mkdir()
         (self.dir / "build" / "demo").symlink_to(PROGRAMS)
 

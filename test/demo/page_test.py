@@ -163,7 +163,21 @@ def pages_and_stop(page):
     page.find("body").send_keys(Keys.ESCAPE)
     page.wait(page.is_idle, "Escape stops an answer")
     page.wait(lambda: page.find("#page-table").text == "", "its pages are given back")
+    shared_pages(page)
     page.find("#show-pages").click()
+
+
+def shared_pages(page):
+    """A page of the answer that others share has both colours."""
+    above, below, other = page.driver.execute_script("""
+        running = {id: "mine"};
+        drawPages({paged: true, blocks: "su", prefix_cache: {}, sequences: [{request: "mine", pages: [1, 2]}]});
+        running = null;
+        const map = $("page-map"), size = map.height;  // one row
+        const pixel = (x, y) => map.getContext("2d").getImageData(x, y, 1, 1).data.join();
+        return [pixel(2, 2), pixel(2, size - 3), pixel(size + 2, 2)];""")
+    assert above != below == other, (above, below, other)
+    print("ok: pages that an answer shares are told from those that it has alone")
 
 
 def axe_core():

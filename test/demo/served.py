@@ -15,10 +15,10 @@ class Server:
 
     numbers = itertools.count()
 
-    def __init__(self, program, model, scratch, *args):
+    def __init__(self, program, model, scratch, *args, name="tiny"):
         self.port_file = os.path.join(scratch, f"port-{next(self.numbers)}")
         self.process = subprocess.Popen([program, model, "--device", "cpu", "--port", "0", "--port-file", self.port_file,
-                                         "--served-model-name", "tiny", *args])
+                                         "--served-model-name", name, *args])
 
     def __enter__(self):
         end = time.monotonic() + 60

@@ -261,15 +261,20 @@ function drawPages(kv) {
   const own = running ? kv.sequences.filter((s) => s.request === running.id && !s.swapped) : [];
   const mine = new Set(own.flatMap((s) => s.pages));
   $("page-table").textContent = own.length ? "Block table of this answer: " + own[0].pages.join(" ") : "";
-  const canvas = $("page-map"), style = getComputedStyle(document.documentElement), size = kv.blocks.length > 4000 ? 5 : 9;
+  const canvas = $("page-map"), style = getComputedStyle(document.documentElement);
+  const size = kv.blocks.length > 4000 ? 5 : kv.blocks.length > 400 ? 9 : 15;
   const columns = Math.max(1, Math.floor(canvas.clientWidth / size));
   canvas.width = columns * size;
   canvas.height = Math.ceil(kv.blocks.length / columns) * size;
   canvas.style.height = canvas.height + "px";
   const context = canvas.getContext("2d"), names = {".": "--free", u: "--used", s: "--shared", c: "--cached"};
   for (let i = 0; i < kv.blocks.length; i++) {
-    context.fillStyle = style.getPropertyValue(mine.has(i + 1) ? "--own" : names[kv.blocks[i]]);
-    context.fillRect((i % columns) * size, Math.floor(i / columns) * size, size - 1, size - 1);
+    const isMine = mine.has(i + 1), isShared = kv.blocks[i] === "s", x = (i % columns) * size, y = Math.floor(i / columns) * size;
+    context.fillStyle = style.getPropertyValue(isMine ? "--own" : names[kv.blocks[i]]);
+    context.fillRect(x, y, size - 1, size - 1);
+    if (!isMine || !isShared) continue;
+    context.fillStyle = style.getPropertyValue("--shared");
+    context.fillRect(x, y, size - 1, (size - 1) / 2);
   }
 }
 async function watchPages(control) {
