@@ -15,7 +15,7 @@ import tempfile
 from collections import defaultdict
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc"}
-MAX_FILE, MAX_KERNEL_FILE, MAX_CLASS, MAX_FUNCTION, MAX_DEMO = 400, 500, 400, 60, 3800
+MAX_FILE, MAX_KERNEL_FILE, MAX_CLASS, MAX_FUNCTION, MAX_DEMO = 400, 500, 500, 60, 4600
 
 # What every checkpoint calls its tensors.
 TENSORS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_norm", "k_norm",

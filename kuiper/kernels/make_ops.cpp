@@ -1,6 +1,5 @@
 // The only place that knows which backends were built.
 #include "kuiper/kernels/cpu/cpu_ops.h"
-#include "kuiper/kernels/cpu/cpu_target.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
 #include "kuiper/ops/device_rates.h"
 #include "kuiper/ops/ops.h"
@@ -79,7 +78,7 @@ std::vector<Device> UsableDevices() {
 }
 
 std::string CompiledDevices() {
-  std::string devices = "cpu (" + cpu::CompiledTargets() + ")";
+  std::string devices = "cpu (" + cpu::CpuOps::CompiledFor() + ")";
 #ifdef KUIPER_WITH_SIMT
   devices += ", simt";
 #endif

@@ -20,6 +20,10 @@ const PairKernel* FastPairs() {
 
 }  // namespace
 
+std::string CpuOps::CompiledFor() {
+  return CompiledTargets();
+}
+
 StatusOr<std::unique_ptr<Ops>> CpuOps::Make(const OpsOptions& options) {
   if (!options.cpu_target.empty()) KU_RETURN_IF_ERROR(LimitToTarget(options.cpu_target));
   return std::unique_ptr<Ops>(new CpuOps(options));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "kuiper/kernels/cpu/cpu_device.h"
 #include "kuiper/kernels/cpu/cpu_kernels.h"
@@ -15,6 +16,8 @@ namespace kuiper::cpu {
 class CpuOps final : public Ops {
  public:
   static StatusOr<std::unique_ptr<Ops>> Make(const OpsOptions& options);
+  // The instruction sets of this build's kernels, as CompiledTargets() (cpu_target.h) names them.
+  static std::string CompiledFor();
 
   DType ActivationType(DType) const override { return DType::kF32; }
   AttentionKind AttentionFor(DType, KvFormat, int) const override {
