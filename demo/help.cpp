@@ -107,6 +107,11 @@ HelpParts PartsOf(FlagPrograms program) {
 
 }  // namespace
 
+std::string VersionText(std::string_view program) {
+  const bool is_kuiper = program == "kuiper" || program.starts_with("kuiper ");
+  return (is_kuiper ? "" : std::string(program) + ", ") + Engine::Version() + "\n";
+}
+
 std::string HelpText(const Program& program, bool all) {
   const HelpParts parts = PartsOf(program.flags);
   std::string text =
