@@ -34,7 +34,7 @@ class FrontDoor(CliTest):
         is_checkout = os.path.exists(os.path.join(ARGS.source, ".git"))
         commit = r" \(commit [0-9a-f]{7,}\)" if is_checkout else ""
         self.assertRegex(version, r"^kuiper \d+\.\d+\.\d+%s, devices: cpu" % commit)
-        for command in ("run", "chat", "batch", "serve", "eval", "quantize", "bench"):
+        for command in ("run", "chat", "batch", "serve", "eval", "quantize"):
             self.assertEqual(self.kuiper(command, "--version").out, version, command)
         for name in ("qwen_infer", "qwen3_infer", "qwen3_vl_infer", "kuiper_batch", "kuiper_server"):
             self.assertEqual(self.ok("--version", name=name).out, name + ", " + version)
