@@ -94,6 +94,12 @@ class Readme(unittest.TestCase):
     def test_chinese(self):
         self.check("README.zh.md", 8)
 
+    def test_the_example_is_where_its_page_says(self):
+        text = (SOURCE / "docs" / "paged_attention.md").read_text(encoding="utf-8")
+        path, = re.findall(r"^build/(\S+)", "".join(blocks(text, "sh")), re.M)
+        done = subprocess.run([PROGRAMS.parent / path], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "token 20: 10"), done.stderr)
+
     def test_links(self):
         for name in ("README.md", "README.zh.md"):
             text = (SOURCE / name).read_text(encoding="utf-8")
