@@ -96,6 +96,13 @@ void Answerer::WarnOfCut(const AnswerResult& result, const Request& parameters) 
             : ", or use --reasoning-budget auto or --think off";
   }
   console_.Warning(text);
+  // Qwen's model cards warn of it; an answer that ended by itself shows that it did not happen.
+  const bool greedy = parameters.sampling.temperature == 0 && parameters.beam_width == 1;
+  if (greedy && (*cut)->inside_thinking) {
+    console_.Hint(
+        "greedy decoding may repeat itself while thinking; --use-generation-config samples as the "
+        "model asks");
+  }
 }
 
 void Answerer::Log(const char* when) const {

@@ -34,7 +34,7 @@ class Answerer {
   void TakeFacts(const Prompt& prompt, AnswerResult* result) const;
   // What nobody can see from the answer: text that slid away, a seed that was drawn.
   void NoteSurprises(const Completion& completion, const Request& parameters) const;
-  // What to raise where answers ended by a limit.
+  // What to raise where answers ended by a limit, and what else may help.
   void WarnOfCut(const AnswerResult& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, AnswerResult* result) const;
   void Log(const char* when) const;

@@ -118,7 +118,6 @@ StatusOr<int> RunChat(ProgramRun& run, const PromptInput& input) {
   }
   KU_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, LoadEngine(run, run.options.engine));
   const TemplateOptions chat = ChatTemplateOf(run, input);
-  AdviseOnThinking(run, chat);
   if (run.console.is_dialogue() && !run.options.args.given("max-tokens")) {
     run.options.request.max_new_tokens = engine->config().max_context;
   }

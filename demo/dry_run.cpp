@@ -1,7 +1,6 @@
 // --dry-run: what the model would take, and what context the memory could hold, as a table or, with
 // -o json, as an object.
 #include "demo/tasks.h"
-#include "kuiper/base/log.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/report/memory_json.h"
 
@@ -38,10 +37,7 @@ StatusOr<int> RunDryRun(ProgramRun& run) {
   const std::string model = ModelName(options.engine.model_path);
   run.console.Answer(options.json() ? MemoryJson(table, model, pictures, FlagName) + "\n"
                                     : table.Describe() + PictureLines(pictures));
-  if (table.fits.ok()) {
-    LogInfo(table.chosen().plan.Describe());
-    return kExitOk;
-  }
+  if (table.fits.ok()) return kExitOk;
   run.console.Error(table.fits);
   return ExitCodeOf(table.fits.code());
 }

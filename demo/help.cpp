@@ -8,9 +8,9 @@ constexpr char kAfterTextFlags[] = R"(
 Chat (-i): /help lists its commands. On a terminal it samples as the model asks,
 up to the whole context; Ctrl-C stops an answer, clears a line, twice ends it.
 
-Input: --prompt, --file, --messages, else all of standard input is one user
-message; if that is a terminal or empty, a default question. With -i and piped
-input, one line is one turn.
+Input: PROMPT, --prompt, --file or --messages, else all of standard input is one
+user message; if that is a terminal or empty, a default question. With -i and
+piped input, one line is one turn.
 
 Output: the answer on stdout, everything else on stderr.
 )";
@@ -78,12 +78,15 @@ instruction sets, and to the bit with Hugging Face.
 constexpr char kModelAndTokenizer[] =
     "MODEL is a Hugging Face directory, a .safetensors file or a packed .bin;\n"
     "TOKENIZER is a tokenizer.json or its directory (default: the model's).\n";
+constexpr char kPrompt[] =
+    "PROMPT is the same as --prompt: an argument that names no file or folder and\n"
+    "has white space in it";
 constexpr char kModelAndOut[] =
     "MODEL is a Hugging Face directory; OUT is the directory that is made.\n";
 
 // What differs between the programs in their help.
 struct HelpParts {
-  const char* needed;  // behind MODEL, where most programs have [TOKENIZER]
+  const char* needed;  // after MODEL, where most programs have [TOKENIZER]
   const char* what;
   const char* after_flags;
   const char* families = " (Qwen, Llama, Mistral).";
@@ -94,26 +97,37 @@ HelpParts PartsOf(FlagPrograms program) {
   constexpr const char* kEvery = " (Qwen, Qwen3-VL, Llama, Mistral).";
   constexpr const char* kFiles = "[TOKENIZER] --input FILE --output FILE";
   constexpr const char* kOptional = "[TOKENIZER]";
+  constexpr const char* kWithPrompt = "[TOKENIZER] [PROMPT]";
   if (program == kBatch) return {kFiles, "Answers many requests at once", kAfterBatchFlags, kEvery};
   if (program == kServe) return {kOptional, "Answers over HTTP", kAfterServeFlags, kEvery};
   if (program == kQuantize) return {"OUT", "Quantizes a model", kAfterQuantizeFlags, kEvery};
   if (program == kVision)
-    return {kOptional, "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
-  if (program == kAnyModel) return {kOptional, "Runs a model", kAfterTextFlags, kEvery};
-  if (program != kEval) return {kOptional, "Runs a text model", kAfterTextFlags};
+    return {kWithPrompt, "Answers about pictures and videos", kAfterTextFlags, " (Qwen3-VL)."};
+  if (program == kAnyModel) return {kWithPrompt, "Runs a model", kAfterTextFlags, kEvery};
+  if (program != kEval) return {kWithPrompt, "Runs a text model", kAfterTextFlags};
   return {"[TOKENIZER] --text FILE", "Computes how well a text model predicts a text",
           kAfterEvalFlags};
 }
 
 }  // namespace
 
+std::string VersionText(std::string_view program) {
+  const bool is_kuiper = program == "kuiper" || program.starts_with("kuiper ");
+  return (is_kuiper ? "" : std::string(program) + ", ") + Engine::Version() + "\n";
+}
+
 std::string HelpText(const Program& program, bool all) {
   const HelpParts parts = PartsOf(program.flags);
-  std::string text =
-      std::string("usage: ") + program.name + " MODEL " + parts.needed + " [options]\n\n" +
-      parts.what + parts.families + "\n" +
-      (program.flags == FlagPrograms::kQuantize ? kModelAndOut : kModelAndTokenizer) +
-      "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
+  std::string text = std::string("usage: ") + program.name + " MODEL " + parts.needed +
+                     " [options]\n\n" + parts.what + parts.families + "\n" +
+                     (program.flags == FlagPrograms::kQuantize ? kModelAndOut : kModelAndTokenizer);
+  if (Contains(FlagPrograms::kPrompts, program.flags)) {
+    text += kPrompt;
+    text += program.flags == FlagPrograms::kAnyModel
+                ? ", or neither a / nor the ending .json or .model.\n"
+                : ".\n";
+  }
+  text += "Options may be abbreviated and stand anywhere; --no-NAME switches off.\n";
   Options defaults;
   text += FlagsHelp(FlagsOf(program.flags, defaults), all);
   text += std::string(parts.after_flags) + kAfterFlags;

@@ -1,5 +1,5 @@
-// The front door: kuiper COMMAND ARGUMENTS. Each command is a program that has a name of its own,
-// too.
+// kuiper COMMAND ARGUMENTS, and the programs of other names that are links to this one: it goes by
+// the name it is called by.
 #include <unistd.h>
 
 #include <cstring>
@@ -14,57 +14,39 @@
 namespace kuiper::demo {
 namespace {
 
+using enum FlagPrograms;
+
+// The names of the links, which scripts know.
+constexpr Program kPrograms[] = {
+    {.name = "qwen_infer", .chat_family = ChatFamily::kQwen25},
+    {.name = "qwen3_infer"},
+    {.name = "qwen3_vl_infer", .chat_family = ChatFamily::kQwen3VL, .flags = kVision},
+    {.name = "kuiper_batch", .flags = kBatch},
+    {.name = "kuiper_server", .flags = kServe},
+};
+
 struct Command {
   const char* name;
   const char* what;
-  int (*run)(const std::vector<std::string>& arguments);
+  Program program;
 };
 
-int Run(const std::vector<std::string>& arguments) {
-  return RunProgram(
-      {.name = "kuiper run", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kAnyModel},
-      arguments);
-}
+constexpr Command kCommands[] = {
+    {"run", "one answer", {.name = "kuiper run", .flags = kAnyModel}},
+    {"chat", "a conversation", {.name = "kuiper chat", .flags = kAnyModel}},
+    {"batch", "many requests from a file", {.name = "kuiper batch", .flags = kBatch}},
+    {"serve", "answers over HTTP", {.name = "kuiper serve", .flags = kServe}},
+    {"bench", "measure prefill and decode", {.name = "kuiper_bench"}},
+    {"eval", "how well configurations predict a text", {.name = "kuiper eval", .flags = kEval}},
+    {"quantize",
+     "make a model directory with weights of 4 or 8 bits",
+     {.name = "kuiper quantize", .flags = kQuantize}},
+};
 
-int Chat(const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {"--interactive"};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  return RunProgram(
-      {.name = "kuiper chat", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kAnyModel},
-      all);
-}
-
-int Batch(const std::vector<std::string>& arguments) {
-  return RunProgram(
-      {.name = "kuiper batch", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kBatch},
-      arguments);
-}
-
-int Serve(const std::vector<std::string>& arguments) {
-  return RunProgram(
-      {.name = "kuiper serve", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kServe},
-      arguments);
-}
-
-int Eval(const std::vector<std::string>& arguments) {
-  return RunProgram(
-      {.name = "kuiper eval", .chat_family = ChatFamily::kQwen3, .flags = FlagPrograms::kEval},
-      arguments);
-}
-
-int Quantize(const std::vector<std::string>& arguments) {
-  return RunProgram({.name = "kuiper quantize",
-                     .chat_family = ChatFamily::kQwen3,
-                     .flags = FlagPrograms::kQuantize},
-                    arguments);
-}
-
-// kuiper_bench measures what programs do not need; it lies beside this program where that is
-// installed, and in tools/ where it was built.
-int Bench(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv;
-  std::string name = "kuiper_bench";
-  argv.push_back(name.data());
+// kuiper_bench measures what programs do not need; it lies in the folder of this program where that
+// is installed, and in tools/ where it was built.
+int Bench(const char* name, const std::vector<std::string>& arguments) {
+  std::vector<char*> argv = {const_cast<char*>(name)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::error_code error;
@@ -78,15 +60,12 @@ int Bench(const std::vector<std::string>& arguments) {
   return kExitInternal;
 }
 
-constexpr Command kCommands[] = {
-    {"run", "one answer", Run},
-    {"chat", "a conversation", Chat},
-    {"batch", "many requests from a file", Batch},
-    {"serve", "answers over HTTP", Serve},
-    {"bench", "measure prefill and decode", Bench},
-    {"eval", "how well configurations predict a text", Eval},
-    {"quantize", "make a model directory with weights of 4 or 8 bits", Quantize},
-};
+int RunCommand(const Command& command, std::vector<std::string> arguments) {
+  const std::string_view name = command.name;
+  if (name == "bench") return Bench(command.program.name, arguments);
+  if (name == "chat") arguments.insert(arguments.begin(), "--interactive");
+  return RunProgram(command.program, arguments);
+}
 
 // "run, chat and batch"
 std::string CommandList() {
@@ -116,32 +95,41 @@ int Unknown(const std::string& word) {
   Console().Error(Status(StatusCode::kInvalidArgument,
                          word.empty() ? "no command given" : "unknown command " + Quoted(word),
                          nearest.empty()
-                             ? "the commands are " + CommandList() + ": kuiper run MODEL -p TEXT"
+                             ? "the commands are " + CommandList() + ": kuiper run MODEL \"TEXT\""
                              : "did you mean kuiper " + nearest + "?"));
   return kExitUsage;
 }
 
-int Main(const std::vector<std::string>& arguments) {
+int RunKuiper(const std::vector<std::string>& arguments) {
   OccupyStandardStreams();
   const std::string word = arguments.empty() ? "" : arguments[0];
-  if (word == "help" && arguments.size() > 1) return Main({arguments[1], "--help"});
+  if (word == "help" && arguments.size() > 1) return RunKuiper({arguments[1], "--help"});
   const bool wants_help = word == "--help" || word == "-h" || word == "help";
   if (wants_help || word == "--version") {
     Console console;
-    console.Answer(wants_help ? Help() : "kuiper, " + Engine::Version() + "\n");
+    console.Answer(wants_help ? Help() : VersionText("kuiper"));
     if (console.output_status().ok()) return kExitOk;
     console.Error(console.output_status());
     return kExitInternal;
   }
   for (const Command& command : kCommands) {
-    if (word == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+    if (word == command.name) return RunCommand(command, {arguments.begin() + 1, arguments.end()});
   }
   return Unknown(word);
+}
+
+int Main(const std::filesystem::path& called, const std::vector<std::string>& arguments) {
+  const std::string name = called.filename();
+  for (const Program& program : kPrograms) {
+    if (name == program.name) return RunProgram(program, arguments);
+  }
+  return RunKuiper(arguments);
 }
 
 }  // namespace
 }  // namespace kuiper::demo
 
 int main(int argc, char** argv) {
-  return kuiper::demo::Main(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+  return kuiper::demo::Main(argc > 0 ? argv[0] : "", arguments);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <initializer_list>
 #include <iomanip>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include "kuiper/base/errors.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/command_line/config_file.h"
+#include "kuiper/io/text_input.h"
 #include "kuiper/io/utf8.h"
 
 namespace kuiper::demo {
@@ -48,27 +50,54 @@ void FinishServe(Options* options) {
   options->image.limits.max_pixels = int64_t{1} << 26;
 }
 
+// True if an argument after MODEL is the prompt and not a tokenizer: it names no file or folder,
+// and has white space. Only scripts of older programs give a tokenizer there, so for kuiper run and
+// chat a word that does not look like a path is a prompt as well.
+bool IsPrompt(FlagPrograms program, const std::string& argument) {
+  std::error_code ignored;
+  if (!Contains(FlagPrograms::kPrompts, program) || std::filesystem::exists(argument, ignored)) {
+    return false;
+  }
+  if (argument.find_first_of(" \t\r\n") != std::string::npos) return true;
+  return program == FlagPrograms::kAnyModel && argument.find('/') == std::string::npos &&
+         !argument.ends_with(".json") && !argument.ends_with(".model");
+}
+
+// A prompt without a flag counts as --prompt from here on.
+Status TakePrompt(const std::string& text, Options* options) {
+  for (const char* flag : {"prompt", "file", "messages"}) {
+    if (!options->args.given(flag)) continue;
+    return InvalidArgument("the prompt '" + ReplaceInvalidUtf8(text) + "' and --" + flag +
+                           " exclude each other");
+  }
+  KU_RETURN_IF_ERROR(CheckText(text, "the prompt"));
+  options->prompt = options->args.values["prompt"] = text;
+  return OkStatus();
+}
+
 Status TakePositionals(FlagPrograms program, Options* options) {
-  const ParsedArgs& args = options->args;
+  const std::vector<std::string>& given = options->args.positionals;
   EngineConfig& engine = options->engine;
   size_t next = 0;
-  if (!args.given("model") && next < args.positionals.size()) {
-    engine.model_path = args.positionals[next++];
-  }
+  const auto left = [&] { return next < given.size(); };
+  const auto is_prompt = [&] { return left() && IsPrompt(program, given[next]); };
+  if (left() && !options->args.given("model")) engine.model_path = given[next++];
   const bool quantizes = program == FlagPrograms::kQuantize;
-  if (quantizes && next < args.positionals.size()) {
-    options->quantize.output = args.positionals[next++];
-  } else if (!quantizes && !args.given("tokenizer") && next < args.positionals.size()) {
-    engine.tokenizer_path = args.positionals[next++];
+  if (left() && quantizes) options->quantize.output = given[next++];
+  if (left() && !quantizes && !options->args.given("tokenizer") && !is_prompt()) {
+    engine.tokenizer_path = given[next++];
   }
-  const std::string kUsage = std::string("usage: MODEL ") + (quantizes ? "OUT" : "[TOKENIZER]") +
-                             " [options]; --help all lists all options";
-  if (next < args.positionals.size()) {
-    return InvalidArgument("unexpected argument '" + args.positionals[next] + "'", kUsage);
+  std::string hint = std::string("usage: MODEL ") + (quantizes ? "OUT" : "[TOKENIZER]") +
+                     (Contains(FlagPrograms::kPrompts, program) ? " [PROMPT]" : "") +
+                     " [options]; --help all lists all options";
+  if (is_prompt()) {
+    KU_RETURN_IF_ERROR(TakePrompt(given[next++], options));
+    if (left()) hint = "a prompt of several words needs quotes: MODEL \"What is 2 + 3?\"";
   }
-  if (engine.model_path.empty()) return InvalidArgument("no model given", kUsage);
+  if (left()) return InvalidArgument("unexpected argument '" + given[next] + "'", hint);
+  if (engine.model_path.empty()) return InvalidArgument("no model given", hint);
   return quantizes && options->quantize.output.empty()
-             ? InvalidArgument("no output directory given", kUsage)
+             ? InvalidArgument("no output directory given", hint)
              : OkStatus();
 }
 

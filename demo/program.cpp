@@ -257,9 +257,8 @@ int RunArguments(const Program& program, const std::vector<std::string>& argumen
   StatusOr<Options> options = ReadOptions(arguments, program.flags);
   if (!options.ok()) return Fail(program, console, options.status(), json, nullptr);
   if (options->args.help || options->args.version) {
-    console.Answer(options->args.help
-                       ? HelpText(program, options->args.help_all)
-                       : std::string(program.name) + ", " + Engine::Version() + "\n");
+    console.Answer(options->args.help ? HelpText(program, options->args.help_all)
+                                      : VersionText(program.name));
     const Status written = console.output_status();
     return written.ok() ? kExitOk : Fail(program, console, written, false, nullptr);
   }
@@ -299,10 +298,6 @@ int RunProgram(const Program& program, const std::vector<std::string>& arguments
   }
   if (code == kExitInterrupted) DieBySignal();
   return code;
-}
-
-int RunProgram(const Program& program, int argc, char** argv) {
-  return RunProgram(program, std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }
 
 }  // namespace kuiper::demo

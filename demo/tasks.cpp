@@ -104,14 +104,6 @@ Status ReadOwnTemplate(ProgramRun& run) {
   return run.tokenizer == nullptr ? OkStatus() : run.own_template->CheckTokens(*run.tokenizer);
 }
 
-void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat) {
-  if (!chat.thinking().has_value() || !chat.think.value_or(true) || run.options.raw) return;
-  if (run.options.request.sampling.temperature > 0) return;
-  run.console.Hint(
-      "greedy decoding may repeat itself while thinking: --use-generation-config "
-      "samples, --think off answers at once");
-}
-
 TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   TemplateOptions chat;
@@ -181,7 +173,6 @@ StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input) {
   const TemplateOptions chat = ChatTemplateOf(run, input);
   const Prompter prompter(options, run.console, *run.tokenizer, run.context);
   KU_ASSIGN_OR_RETURN(Prompt prompt, prompter.Build(chat, options.request, &conversation));
-  AdviseOnThinking(run, chat);
   EngineConfig config = options.engine;
   config.expected_work = {static_cast<int64_t>(prompt.ids.size()), options.request.max_new_tokens};
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, LoadEngine(run, config));

@@ -54,9 +54,6 @@ Status ReadOwnTemplate(ProgramRun& run);
 // Whether answers are printed as they come: by default where somebody watches.
 bool Streams(const ProgramRun& run);
 
-// Greedy decoding of a thinking model can loop, as Qwen's model cards warn: one hint.
-void AdviseOnThinking(ProgramRun& run, const TemplateOptions& chat);
-
 StatusOr<int> RunAnswer(ProgramRun& run, const PromptInput& input);
 StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input);
 // Prints the prompt's text.

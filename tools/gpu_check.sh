@@ -134,7 +134,7 @@ else
     archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)-real
   fi
   build build-gpu "$here"
-  bin() { find build-gpu -maxdepth 3 -type f -executable -name "$1" -print -quit; }
+  bin() { find build-gpu -maxdepth 3 -xtype f -executable -name "$1" -print -quit; }
 fi
 
 scratch=$(mktemp -d)

@@ -5,8 +5,9 @@
 namespace kuiper {
 
 std::string Engine::Version() {
-  return std::string("kuiper ") + KUIPER_VERSION + " (commit " + KUIPER_COMMIT +
-         "), devices: " + CompiledDevices();
+  const std::string commit = KUIPER_COMMIT;
+  return std::string("kuiper ") + KUIPER_VERSION +
+         (commit.empty() ? "" : " (commit " + commit + ")") + ", devices: " + CompiledDevices();
 }
 
 }  // namespace kuiper

@@ -179,8 +179,6 @@ class ModelErrors(CliTest):
     def test_tokenizer(self):
         self.fails(4, self.qwen3, "/nonexistent/tokenizer.json", "-p", "x",
                    message="tokenizer file not found: /nonexistent/tokenizer.json")
-        self.fails(4, self.qwen3, "Hello there", message="tokenizer file not found: Hello there",
-                   hint="a prompt is given with -p")
         empty = self.path("empty")
         os.mkdir(empty)
         self.fails(4, self.qwen3, empty, "-p", "x", message="tokenizer file not found: %s/tokenizer.json" % empty,
@@ -250,7 +248,7 @@ class ModelErrors(CliTest):
         plan = self.ok(self.qwen3, "--device", "cpu", "--dry-run")
         self.assertIn("weights", plan.out)
         self.assertIn("KV cache", plan.out)
-        self.assertRegex(plan.err, "memory plan: weights .* of .* GB available", "as at load")
+        self.assertEqual(plan.err, "", "the plan is printed once")
 
     def dry_run(self, model, *args, rc=0):
         """The object of -o json, and the largest contexts of the table by type."""

@@ -21,6 +21,38 @@ class Prompts(CliTest):
         self.assertEqual(self.text("--messages", messages), expected)
         self.assertEqual(self.text("--prompt=Hello there", stdin="ignored"), expected)
 
+    def test_a_prompt_after_the_model_needs_no_flag(self):
+        run = ("run", self.qwen3, "--device", "cpu", "-n", "10", "-q", "--ignore-eos")
+        for text in ("Hello there", "Is 2/3 in tokenizer.json more than 1?", "a\nb"):
+            expected = self.text("-p", text)
+            self.assertEqual(self.text(text, stdin="ignored"), expected)
+            self.assertEqual(self.text(os.path.join(self.qwen3, "tokenizer.json"), text), expected)
+            self.assertEqual(self.text("--tokenizer", self.qwen3, text), expected)
+            self.assertEqual(self.ok(*run, text, name="kuiper").out, expected)
+        # One word: a tokenizer for the programs that scripts know, the prompt for kuiper run.
+        for word in ("Hello", "你好！"):
+            self.assertEqual(self.ok(*run, word, name="kuiper").out, self.text("-p", word))
+            self.fails(4, self.qwen3, word, message="tokenizer file not found: " + word, hint="a prompt is given with -p")
+        for path in ("tokenizer.json", "spiece.model", "and/or"):
+            self.fails(4, *run, path, name="kuiper", message="tokenizer file not found: " + path,
+                       hint="a prompt is given with -p")
+        # What exists is a tokenizer, whatever it is called.
+        folder = self.path("my model")
+        os.symlink(os.path.abspath(self.qwen3), folder)
+        self.assertEqual(self.text(folder, "-p", "Hello there"), self.text("-p", "Hello there"))
+        self.assertEqual(self.ok("chat", self.qwen3, "--device", "cpu", "-n", "10", "-q", "--ignore-eos", "Hello there",
+                                 name="kuiper").out, self.text("-p", "Hello there"))
+
+    def test_two_prompts_are_one_too_many(self):
+        for flag, name in (("-p", "prompt"), ("-f", "file"), ("--messages", "messages")):
+            self.fails(2, self.qwen3, "Hello there", flag, "x",
+                       message=f"the prompt 'Hello there' and --{name} exclude each other")
+        self.fails(2, self.qwen3, "Hello there", "--benchmark", message="exclude each other")
+        self.fails(2, "run", self.qwen3, "What", "is", "2", name="kuiper", message="unexpected argument 'is'",
+                   hint="a prompt of several words needs quotes")
+        self.fails(5, "run", self.qwen3, "", name="kuiper", message="the prompt is empty")
+        self.fails(5, self.qwen3, b"a \xff", message="the prompt is not valid UTF-8")
+
     def test_default_question(self):
         r = self.qwen3_run("-n", "4", stdin=b"")
         self.assertIn("你好，请介绍一下你自己！", r.err)

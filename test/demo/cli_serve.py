@@ -239,7 +239,8 @@ class Serve(CliTest):
         with socket.socket() as s:
             return s.connect_ex(("127.0.0.1", port)) == 0
 
-    def test_the_commands_of_the_document_work(self):
+    def commands_of_the_document(self, *replacements, **kwargs):
+        """What a shell does with the first commands of docs/server.md, up to the one that fails."""
         if shutil.which("curl") is None:
             self.skipTest("curl is not installed")
         with open(os.path.join(ARGS.source, "docs", "server.md"), encoding="utf-8") as f:
@@ -247,10 +248,22 @@ class Serve(CliTest):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        commands = commands.replace("tools/quickstart.sh\n", "").replace("8000", str(port))
-        commands = "set -e\n" + commands.replace("build/demo/", ARGS.bin + "/") + "wait"
-        result = subprocess.run(["bash", "-c", commands], cwd=ARGS.source, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, timeout=120, preexec_fn=default_signals, check=False)
+        for before, after in (("tools/quickstart.sh\n", ""), ("8000", str(port)), ("build/demo/", ARGS.bin + "/"),
+                              *replacements):
+            self.assertIn(before, commands)
+            commands = commands.replace(before, after)
+        return subprocess.run([shutil.which("bash"), "-c", "set -e\n" + commands + "wait"], cwd=ARGS.source, timeout=120,
+                              capture_output=True, preexec_fn=default_signals, check=False, **kwargs)
+
+    def test_the_commands_of_the_document_end_where_the_server_does_not_start(self):
+        done = self.commands_of_the_document(("demo/models/tiny-qwen3", "/no/model"), ("--retry 30", "--retry 2"))
+        self.assertIn(b"error: model file not found: /no/model", done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (7, b""), "curl could not connect")
+        no_curl = self.commands_of_the_document(("demo/models/tiny-qwen3", "/no/model"), env={"PATH": "/nonexistent"})
+        self.assertEqual(no_curl.returncode, 127, no_curl.stderr)
+
+    def test_the_commands_of_the_document_work(self):
+        result = self.commands_of_the_document()
         out = result.stdout.decode()
         self.assertIn('"object":"chat.completion"', out, result.stderr.decode())
         self.assertTrue(out.endswith("data: [DONE]\n\n"), out[-300:])

@@ -28,7 +28,16 @@ class FrontDoor(CliTest):
     def test_help_and_version(self):
         self.assertIn("usage: kuiper COMMAND", self.kuiper("--help").out)
         self.assertIn("usage: kuiper run MODEL", self.kuiper("run", "--help").out)
-        self.assertRegex(self.kuiper("--version").out, "^kuiper, .*cpu")
+
+    def test_version(self):
+        version = self.kuiper("--version").out
+        is_checkout = os.path.exists(os.path.join(ARGS.source, ".git"))
+        commit = r" \(commit [0-9a-f]{7,}\)" if is_checkout else ""
+        self.assertRegex(version, r"^kuiper \d+\.\d+\.\d+%s, devices: cpu" % commit)
+        for command in ("run", "chat", "batch", "serve", "eval", "quantize"):
+            self.assertEqual(self.kuiper(command, "--version").out, version, command)
+        for name in ("qwen_infer", "qwen3_infer", "qwen3_vl_infer", "kuiper_batch", "kuiper_server"):
+            self.assertEqual(self.ok("--version", name=name).out, name + ", " + version)
 
     def test_errors(self):
         self.fails(2, name="kuiper", message="no command given", hint="run, chat, batch, serve, bench, eval and quantize")

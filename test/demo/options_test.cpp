@@ -52,6 +52,30 @@ TEST(Options, ModelAndTokenizerMayBeFlags) {
   EXPECT_EQ(Error({"M", "T", "X"}), "unexpected argument 'X'");
 }
 
+TEST(Options, AnArgumentThatIsNoPathIsThePrompt) {
+  const auto read = [](FlagPrograms program, std::vector<std::string> args) {
+    args.insert(args.begin(), "M");
+    const auto options = ReadOptions(args, program);
+    EXPECT_TRUE(options.ok()) << options.status().message();
+    return std::pair(options->engine.tokenizer_path, options->prompt.value_or("none"));
+  };
+  using Pair = std::pair<std::string, std::string>;
+  using enum FlagPrograms;
+  for (const FlagPrograms program : {kText, kVision, kAnyModel}) {
+    EXPECT_EQ(read(program, {"two words"}), Pair("", "two words"));
+    EXPECT_EQ(read(program, {"a.json", "1/2 of a.json"}), Pair("a.json", "1/2 of a.json"));
+    EXPECT_EQ(read(program, {"--tokenizer", "T", "two words"}), Pair("T", "two words"));
+    EXPECT_EQ(read(program, {"a/b"}), Pair("a/b", "none"));
+    EXPECT_EQ(read(program, {"/"}), Pair("/", "none"));
+    const bool is_kuiper = program == kAnyModel;
+    EXPECT_EQ(read(program, {"word"}), is_kuiper ? Pair("", "word") : Pair("word", "none"));
+  }
+  EXPECT_EQ(read(kServe, {"two words"}), Pair("two words", "none"));
+  EXPECT_EQ(Error({"M", "two words", "-p", "x"}),
+            "the prompt 'two words' and --prompt exclude each other");
+  EXPECT_EQ(Error({"M", "two words", "x"}), "unexpected argument 'x'");
+}
+
 TEST(Options, PicturesKeepTheirOrder) {
   using Kind = ContentPart::Kind;
   const auto o =

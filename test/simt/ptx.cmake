@@ -72,7 +72,7 @@ ptx_test(compare VARIABLES KUIPER_SIMT_PTX_COMPARE=1 COMMAND ops_test --gtest_fi
 
 # Whole programs write what they write on the emulated device, and mistakes in the wrappers are seen.
 add_test(NAME ptx.model COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_model.py
-  $<TARGET_FILE:qwen3_infer> ${PROJECT_SOURCE_DIR}/demo/models/tiny-qwen3 ${kernels_ptx})
+  $<TARGET_FILE_DIR:kuiper_program>/qwen3_infer ${PROJECT_SOURCE_DIR}/demo/models/tiny-qwen3 ${kernels_ptx})
 add_test(NAME ptx.mutations COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_mutations.py
   ${PROJECT_SOURCE_DIR} $<TARGET_FILE:simt_test> ${KUIPER_NVCC} ${KUIPER_PTX_FLAGS})
 add_test(NAME ptx.wrappers COMMAND simt_test --gtest_filter=*WrappersTest*/simt)
