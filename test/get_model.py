@@ -1,4 +1,6 @@
-"""tools/get_model.sh against a hub of its own on this machine: whole, interrupted, damaged."""
+"""tools/get_model.sh against a hub of its own on this machine: whole, interrupted, damaged, and what it says of
+each failure.
+"""
 import hashlib
 import http.server
 import json
@@ -11,7 +13,9 @@ import tempfile
 import threading
 import unittest
 
-SOURCE = pathlib.Path(sys.argv[1])
+import stubs
+
+SOURCE = pathlib.Path(sys.argv[1]).resolve()
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SKIPPED = 77  # CTest's SKIP_RETURN_CODE
 
@@ -22,6 +26,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
     files = {}
     cut = {}  # after so many bytes the connection ends, once
     sent = []  # (name, first byte)
+    sizes = {}  # what the hub says of a file, if not the truth
+    refusal = None  # (path, status, X-Error-Code) of an answer to requests whose path begins so
 
     def etag(self, name):
         data = self.files[name]
@@ -29,8 +35,11 @@ class Hub(http.server.BaseHTTPRequestHandler):
             return hashlib.sha256(data).hexdigest()
         return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
+    def size(self, name):
+        return self.sizes.get(name, len(self.files[name]))
+
     def entry(self, name):
-        entry = {"type": "file", "path": name, "size": len(self.files[name]), "oid": self.etag(name)}
+        entry = {"type": "file", "path": name, "size": self.size(name), "oid": self.etag(name)}
         if name.endswith(".safetensors"):
             entry["lfs"] = {"oid": self.etag(name), "size": entry["size"], "pointerSize": 1}
         return entry
@@ -48,7 +57,9 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.split("?")[0]
-        if path.startswith("/api/models/org/tiny/tree/"):
+        if self.refusal and path.startswith(self.refusal[0]):
+            self.reply(self.refusal[1], b"{}", X_Error_Code=self.refusal[2])
+        elif path.startswith("/api/models/org/tiny/tree/"):
             body = json.dumps([self.entry(name) for name in self.files]).encode()
             self.reply(200, body, Content_Type="application/json")
         elif path.startswith("/api/models/org/tiny"):
@@ -69,7 +80,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             first = int(self.headers["Range"].split("=")[1].split("-")[0])
             headers["Content_Range"] = f"bytes {first}-{len(data) - 1}/{len(data)}"
         part = data[first:]
-        headers["Content_Length"] = str(len(part))
+        headers["Content_Length"] = str(self.size(name) - first)
         if self.command == "GET":
             self.sent.append((name, first))
             end = self.cut.pop(name, None)
@@ -89,28 +100,45 @@ class GetModel(unittest.TestCase):
         model = SOURCE / "demo" / "models" / "tiny-qwen3"
         Hub.files = {p.name: p.read_bytes() for p in model.iterdir() if p.is_file()}
         Hub.files["pytorch_model.bin"] = b"not wanted"
-        Hub.cut, Hub.sent = {}, []
+        Hub.cut, Hub.sent, Hub.sizes, Hub.refusal = {}, [], {}, None
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         self.env = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-                    "HF_HOME": str(self.dir / "home"), "HF_HUB_DISABLE_XET": "1", "NO_COLOR": "1"}
+                    "HF_HOME": str(self.dir / "home"), "HF_HUB_DISABLE_XET": "1",
+                    "XDG_CACHE_HOME": str(self.dir / "cache")}
+        self.env.pop("HF_TOKEN", None)
+        self.server = server
         self.target = self.dir / "tiny"
 
     def get(self, model="org/tiny"):
-        return subprocess.run(["bash", SOURCE / "tools" / "get_model.sh", model, self.target],
-                              env=self.env, capture_output=True, text=True, timeout=250)
+        """In another folder than the project's."""
+        run = subprocess.run(["bash", SOURCE / "tools" / "get_model.sh", model], cwd=self.dir,
+                             env=self.env, capture_output=True, text=True, timeout=250)
+        self.assertNotIn("\x1b", run.stdout + run.stderr)
+        return run
+
+    def assert_fails(self, run, *words, by_hand=False):
+        """One line says what is wrong; others are hints, after what was being done."""
+        self.assertEqual(run.returncode, 1, run.stderr)
+        lines = run.stderr.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("error: "))
+        self.assertEqual([line[:6] for line in lines[first + 1:]], ["hint: "] * (1 + by_hand), run.stderr)
+        self.assertEqual("copy by hand into" in run.stderr, by_hand, run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+
+    def wanted(self):
+        return [name for name in Hub.files
+                if name.endswith((".safetensors", ".jinja")) or
+                name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")]
 
     def assert_whole(self, run):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("all as the hub has them", run.stdout)
-        wanted = [name for name in Hub.files
-                  if name.endswith((".safetensors", ".jinja")) or
-                  name in ("config.json", "generation_config.json", "tokenizer.json",
-                           "tokenizer_config.json")]
-        self.assertGreaterEqual(len(wanted), 4)
-        for name in wanted:
+        self.assertGreaterEqual(len(self.wanted()), 4)
+        for name in self.wanted():
             self.assertEqual((self.target / name).read_bytes(), Hub.files[name], name)
         self.assertFalse((self.target / "pytorch_model.bin").exists())
 
@@ -141,14 +169,95 @@ class GetModel(unittest.TestCase):
             self.assertFalse(path.exists())
             self.assert_whole(self.get())
 
+    def test_says_how_much_it_brings_and_how_to_run_it(self):
+        Hub.files["large.safetensors"] = bytes(30_000_000)
+        run = self.get()
+        self.assert_whole(run)
+        size = f"{sum(len(Hub.files[name]) for name in self.wanted()) / 1e9:.3f} GB"
+        self.assertEqual(run.stderr, f"org/tiny: {len(self.wanted())} files, {size}, of which {size} are to be "
+                                     "downloaded into tiny\n")
+        kuiper = os.path.relpath(SOURCE / "build" / "demo" / "kuiper", os.path.realpath(self.dir))
+        self.assertTrue(run.stdout.endswith(f"\nRun it: {kuiper} chat tiny\n"), run.stdout)
+        (self.target / "large.safetensors").unlink()
+        self.assertIn(f"{size}, of which 0.030 GB are to be downloaded", self.get().stderr)
+
+    def test_a_terminal_shows_progress(self):
+        code, shown = stubs.run_on_terminal(
+            ["bash", SOURCE / "tools" / "get_model.sh", "org/tiny", self.target], self.env)
+        self.assertEqual(code, 0, shown)
+        self.assertIn("100%", shown)
+
     def test_bad_calls(self):
-        for model in ("tiny", "-h", "org/", "/tiny"):
+        for model in ("tiny", "-x", "org/", "/tiny"):
             run = self.get(model)
             self.assertEqual(run.returncode, 2, model)
             self.assertIn("usage:", run.stderr)
-        run = self.get("org/none")
-        self.assertNotEqual(run.returncode, 0)
-        self.assertIn("org/none", run.stderr)
+        run = self.get("--help")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertIn("tools/get_model.sh ORGANISATION/MODEL [DIR]", run.stdout)
+
+    def test_no_such_model(self):
+        self.assert_fails(self.get("org/none"), "has no model org/none", "HF_TOKEN=TOKEN")
+
+    def test_gated_model(self):
+        Hub.refusal = ("/org/tiny/resolve/", 403, "GatedRepo")
+        self.assert_fails(self.get(), "org/tiny is only given to users who accepted its terms", "HF_TOKEN=TOKEN")
+
+    def test_wrong_token(self):
+        Hub.refusal = ("/", 401, "")
+        self.env["HF_TOKEN"] = "hf_wrong"
+        self.assert_fails(self.get(), "HF_TOKEN")
+
+    def test_model_without_safetensors(self):
+        Hub.files = {"model.gguf": b"GGUF", "config.json": b"{}"}
+        self.assert_fails(self.get(), "org/tiny has no *.safetensors files", "GGUF")
+
+    def test_no_network(self):
+        self.env["HF_ENDPOINT"] = "http://127.0.0.1:9"
+        self.assert_fails(self.get(), "http://127.0.0.1:9 cannot be reached", "HF_ENDPOINT=URL",
+                          "config.json", "*.safetensors", by_hand=True)
+
+    def test_broken_hub(self):
+        Hub.refusal = ("/", 418, "")
+        self.assert_fails(self.get(), "answers with HTTP status 418", "HF_ENDPOINT=URL", by_hand=True)
+
+    def test_no_network_once_the_model_is_there(self):
+        self.assert_whole(self.get())
+        self.env["HF_ENDPOINT"] = "http://127.0.0.1:9"
+        self.assert_whole(self.get())
+        (self.target / "config.json").unlink()
+        self.assert_fails(self.get(), "cannot be reached", by_hand=True)
+
+    def test_disk_full(self):
+        Hub.sizes = {"model.safetensors": 10**18}
+        self.assert_fails(self.get(), "1000000000.", "the disk is full: tiny has", "and 1000000000.", "are needed",
+                          "another disk")
+        self.assertEqual(Hub.sent, [])
+
+    def machine(self, **more):
+        """A machine without the hub's client, whose user is not root and has no sudo."""
+        self.env["PATH"] = stubs.make_path(self.dir / "bin", id="echo 1000", apt_get="exit 1",
+                                          dpkg_query="exit 1", **more)
+
+    def test_no_python(self):
+        self.machine()
+        self.assert_fails(self.get(), "takes root or sudo", "apt-get install --no-install-recommends python3 python3-venv",
+                          "*.safetensors", by_hand=True)
+
+    def test_no_venv(self):
+        self.machine(python3="exit 1")
+        self.assert_fails(self.get(), "apt-get install --no-install-recommends python3-venv\n", by_hand=True)
+
+    def test_no_package_index(self):
+        self.machine(python3=f"""[[ $* != *huggingface_hub* ]] && exec '{sys.executable}' "$@" """)
+        for name in [name for name in self.env if name.startswith("PIP_")]:
+            del self.env[name]
+        self.env.update(PIP_INDEX_URL="http://127.0.0.1:9/", PIP_CONFIG_FILE="/dev/null")
+        self.assert_fails(self.get(), "pip cannot install huggingface_hub", "PIP_INDEX_URL=URL", by_hand=True)
+
+    def test_disk_full_before_the_client_is_there(self):
+        self.machine(python3="""[[ $* == *ensurepip* ]] || { echo "[Errno 28] No space left on device" >&2; exit 1; }""")
+        self.assert_fails(self.get(), "the disk is full", "XDG_CACHE_HOME=FOLDER", by_hand=True)
 
 
 if __name__ == "__main__":

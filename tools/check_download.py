@@ -47,21 +47,27 @@ def check(root):
     return files, size, damaged
 
 
-def main():
-    if len(sys.argv) != 2:
-        print("usage: check_download.py DIR", file=sys.stderr)
-        return 2
-    root = pathlib.Path(sys.argv[1])
+def report(root):
+    """Prints what is wrong, or that all is well, and returns the exit code."""
     files, size, damaged = check(root)
-    if files == 0 and damaged == 0:
+    if damaged:
+        return 1
+    if files == 0:
         print(f"error: {root} has no files that hf downloaded", file=sys.stderr)
         return 1
-    if damaged == 0 and not (root / "config.json").is_file():
+    if not (root / "config.json").is_file():
         print(f"error: {root} has no config.json: that is no model in Hugging Face's form",
               file=sys.stderr)
         return 1
     print(f"{root}: {files} files, {size / 1e9:.3f} GB, all as the hub has them")
-    return 1 if damaged else 0
+    return 0
+
+
+def main():
+    if len(sys.argv) != 2:
+        print("usage: check_download.py DIR", file=sys.stderr)
+        return 2
+    return report(pathlib.Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

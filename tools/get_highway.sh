@@ -18,37 +18,32 @@ sha256=(58e9d5d41d6573ad15245ad76aec53a69499ca7480c092d899c4424812ed906f
   7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343)
 target=build/highway-$version
 
-fail() {
-  printf 'error: %s\n' "$@" >&2
-  exit 1
-}
-
 case "${1:-}" in
-  -h | --help)
-    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"
-    exit 0
-    ;;
+  -h | --help) sed -n '2,/^set /s/^# \{0,1\}//p' tools/get_highway.sh; exit 0 ;;
 esac
-[ $# -le 1 ] || fail "one file at most: tools/get_highway.sh [FILE]"
+if [ $# -gt 1 ]; then
+  problem "there is more than one argument" "tools/get_highway.sh --help shows the usage" || exit 2
+fi
 
-mkdir -p build
+check_folder build
 scratch=$(mktemp -d build/highway.XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 if [ $# -eq 1 ]; then
   file=$1
   [[ $file == /* ]] || file=$cd_from/$file
-  [ -f "$file" ] || fail "$1 is no file"
+  [ -f "$file" ] || problem "there is no file $1" "download $url and give its path"
 else
   need curl:curl ca-certificates
   echo "downloading Highway $version (2.2 MB)"
   file=$scratch/highway.tar.gz
   curl -fsSL --retry 2 --connect-timeout 20 -o "$file" "$url" ||
-    fail "cannot download $url; download it on another machine, then run: tools/get_highway.sh FILE"
+    problem "cannot download $url" "download it on another machine, then run: tools/get_highway.sh FILE"
 fi
 
 digest=$(sha256sum "$file" | cut -d' ' -f1)
 [[ " ${sha256[*]} " == *" $digest "* ]] ||
-  fail "${1:-$url} is not Highway $version: its SHA-256 is $digest, and ${sha256[0]} was expected"
+  problem "${1:-$url} is not Highway $version: its SHA-256 is $digest, not ${sha256[0]}" \
+    "download $url on another machine, then run: tools/get_highway.sh FILE"
 mkdir "$scratch/files"
 tar xzf "$file" -C "$scratch/files" --strip-components=1
 rm -rf "$target"
