@@ -19,14 +19,19 @@
 namespace kuiper::demo {
 namespace {
 
+// How glog hands the time to a sink: const LogMessageTime& or, up to 0.4, const std::tm*.
+template <typename Time>
+Time TimeOf(std::string (*)(google::LogSeverity, const char*, int, Time, const char*, size_t));
+using LogTime = decltype(TimeOf(&google::LogSink::ToString));
+
 // Copies glog's lines into the log file.
 class FileSink : public google::LogSink {
  public:
   explicit FileSink(std::FILE* file) : file_(file) { google::AddLogSink(this); }
   ~FileSink() override { google::RemoveLogSink(this); }
 
-  void send(google::LogSeverity, const char*, const char*, int, const google::LogMessageTime&,
-            const char* message, size_t length) override {
+  void send(google::LogSeverity, const char*, const char*, int, LogTime, const char* message,
+            size_t length) override {
     std::fprintf(file_, "%.*s\n", static_cast<int>(length), message);
     std::fflush(file_);
   }

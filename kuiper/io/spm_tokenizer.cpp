@@ -18,8 +18,7 @@ namespace {
 
 constexpr char kSpaceMark[] = "\u2581";
 
-// What the library takes as text: std::string_view or, up to 0.1.96, a class of its own that lacks
-// the conversion.
+// How sentencepiece takes text: as std::string_view or, up to 0.1.96, as a class of its own.
 template <typename Result, typename View>
 View ParameterOf(Result (sentencepiece::SentencePieceProcessor::*)(View));
 using LibraryView =
