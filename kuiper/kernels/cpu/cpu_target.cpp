@@ -89,10 +89,10 @@ Status LimitToTarget(std::string_view any_case) {
                   "there are no CPU kernels " + Quoted(any_case) + " for this machine",
                   Param("cpu_target") + " is one of " + list);
   }
-  if (name == allowed.front()) return OkStatus();
   Limit& limit = TheLimit();
   const std::lock_guard lock(limit.mutex);
   if (limit.in_use) {
+    if (name == allowed.front()) return OkStatus();
     return Status(StatusCode::kUnavailable,
                   "the CPU kernels of this process run as " + allowed.front() + " already");
   }
@@ -119,6 +119,11 @@ bool MayUseAvx512Vnni() {
 }
 bool MayUseAvx512Bf16() {
   return MayUse(HasAvx512Bf16(), kBf16);
+}
+bool MustUseAvx512Bf16() {
+  Limit& limit = TheLimit();
+  const std::lock_guard lock(limit.mutex);
+  return HasAvx512Bf16() && limit.name == kBf16;
 }
 
 }  // namespace kuiper::cpu

@@ -31,5 +31,7 @@ void KeepTargets();
 // Whether this machine has what upgrades Highway's AVX3, and it is allowed.
 bool MayUseAvx512Vnni();
 bool MayUseAvx512Bf16();
+// Whether it was asked for by name; else a measurement decides whether it is used.
+bool MustUseAvx512Bf16();
 
 }  // namespace kuiper::cpu

@@ -182,7 +182,7 @@ const std::vector<LinearKernelSet>& LinearKernelSets() {
       const bool has_vnni = UpgradeToAvx512Vnni(set);
       LinearKernelSet upgraded = set;
       const bool can = UpgradeToAvx512Bf16(upgraded);
-      const bool pays = can && IsFaster(upgraded, set);
+      const bool pays = can && (MustUseAvx512Bf16() || IsFaster(upgraded, set));
       if (pays) found.push_back(upgraded);
       found.push_back(set);
       if (can && !pays) found.push_back(upgraded);
