@@ -4,6 +4,7 @@
 # qemu, no foreign packages. Needs apt sources that carry arm64, as Debian's do.
 #
 #   tools/cross_aarch64.sh [CTEST OPTION...]
+#   CXX=aarch64-linux-gnu-g++-11 tools/cross_aarch64.sh     with another cross compiler
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tools/packages.sh
@@ -23,7 +24,7 @@ echo "$(du -sm "$sysroot" | cut -f1) MB"
 
 heading "Build (build-aarch64/)"
 configure build-aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release \
-  -DKUIPER_SIMT=OFF
+  ${CXX:+-DCMAKE_CXX_COMPILER=$CXX} -DKUIPER_SIMT=OFF
 cmake --build build-aarch64 -j "$(build_jobs)" --target kuiper_unit_tests
 
 heading "Tests under qemu"

@@ -18,7 +18,7 @@ fi
 [ ${#targets[@]} -gt 0 ] || { echo "error: no fuzz targets" >&2; exit 1; }
 
 heading "Packages"
-need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" clang++:clang
+need_build clang++:clang
 heading "Build (build-fuzz/)"
 configure_sanitized build-fuzz address,undefined -DKUIPER_BUILD_FUZZERS=ON -DKUIPER_BUILD_TESTS=OFF
 cmake --build build-fuzz -j "$(build_jobs)" --target "${targets[@]/#/fuzz_}"

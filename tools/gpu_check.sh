@@ -58,8 +58,7 @@ build() {
     options+=(-DKUIPER_CUDA=ON)
   fi
   [ -z "$archs" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$archs")
-  (cd "$here" && need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" \
-    "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}" &&
+  (cd "$here" && need_build "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}" &&
     configure "$1" "${options[@]}" &&
     cmake --build "$1" -j "$(build_jobs)" --target "${programs[@]##*/}")
 }

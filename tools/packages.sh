@@ -100,6 +100,12 @@ install_packages() {
       "if there was no network, start again once there is one; or run as root: $command"
 }
 
+# need_build NAME...: what a build needs, and NAME...
+need_build() {
+  need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" "$@"
+  need_highway
+}
+
 # Highway: what was brought, else the system's where it is one of the tested versions, else it is brought.
 need_highway() {
   local brought=build/highway-$KUIPER_HIGHWAY_VERSION version

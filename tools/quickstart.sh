@@ -27,8 +27,7 @@ programs=(kuiper_program qwen_infer qwen3_infer qwen3_vl_infer kuiper_batch kuip
 check_folder build
 
 heading "Packages"
-need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}"
-need_highway
+need_build
 
 heading "Build (build/)"
 if [ -f build/CMakeCache.txt ]; then

@@ -8,9 +8,7 @@ cd "$(dirname "$0")/.."
 . tools/packages.sh
 
 heading "Packages"
-need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" \
-  "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}"
-need_highway
+need_build "${KUIPER_TEST_TOOLS[@]}" "${KUIPER_TEST_LIBRARIES[@]}"
 
 heading "Build (build/)"
 # The CUDA kernels are tested on the emulated device, GPU or not.
