@@ -101,6 +101,7 @@ install_packages() {
 }
 
 # need_build NAME...: what a build needs, and NAME...
+# shellcheck disable=SC2120  # quickstart needs no more
 need_build() {
   need "${KUIPER_BUILD_TOOLS[@]}" "${KUIPER_BUILD_LIBRARIES[@]}" "$@"
   need_highway
@@ -114,7 +115,7 @@ need_highway() {
     return
   fi
   version=$(pkg-config --modversion libhwy 2>/dev/null) && is_tested_highway "$version" && return
-  version=$(apt-cache policy libhwy-dev 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
+  version=$(apt-cache policy libhwy-dev 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p') || version=
   if is_tested_highway "$version"; then
     need libhwy-dev
   else

@@ -27,6 +27,7 @@ programs=(kuiper_program qwen_infer qwen3_infer qwen3_vl_infer kuiper_batch kuip
 check_folder build
 
 heading "Packages"
+# shellcheck disable=SC2119  # the prompt is no package
 need_build
 
 heading "Build (build/)"
