@@ -18,9 +18,12 @@ endmacro()
 kuiper_find(PkgConfig pkg-config)
 kuiper_find(Threads libc6-dev)
 kuiper_find(nlohmann_json nlohmann-json3-dev)
-kuiper_find(Boost libboost-dev)  # Asio and Beast, headers only: of the server alone
+kuiper_find(Boost libboost-dev CONFIG)  # Asio and Beast, headers only: of the server alone
 kuiper_pkg(GLOG libglog libgoogle-glog-dev)  # of kuiper_command_line and the programs alone
-kuiper_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
+include(cmake/sentencepiece.cmake)
+if(NOT SENTENCEPIECE_FOUND)
+  message(FATAL_ERROR "sentencepiece was not found: apt-get install libsentencepiece-dev")
+endif()
 kuiper_pkg(PCRE2 libpcre2-8 libpcre2-dev)
 kuiper_pkg(UTF8PROC libutf8proc libutf8proc-dev)  # widths on a terminal, cases in templates
 include(cmake/highway.cmake)
@@ -41,6 +44,6 @@ kuiper_pkg(WEBP libwebp libwebp-dev)
 kuiper_pkg(WEBPDEMUX libwebpdemux libwebp-dev)
 
 add_library(kuiper_deps INTERFACE)
-target_link_libraries(kuiper_deps INTERFACE PkgConfig::SENTENCEPIECE PkgConfig::PCRE2
+target_link_libraries(kuiper_deps INTERFACE sentencepiece::sentencepiece PkgConfig::PCRE2
   PkgConfig::UTF8PROC ${KUIPER_HIGHWAY_TARGET} PkgConfig::JPEG PkgConfig::PNG GIF::GIF
   PkgConfig::WEBPDEMUX PkgConfig::WEBP $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> Threads::Threads)

@@ -26,4 +26,4 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kuiper-config.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/kuiper-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/kuiper-config.cmake
-  ${PROJECT_BINARY_DIR}/kuiper-config-version.cmake DESTINATION ${package_dir})
+  ${PROJECT_BINARY_DIR}/kuiper-config-version.cmake ${PROJECT_SOURCE_DIR}/cmake/sentencepiece.cmake DESTINATION ${package_dir})
