@@ -39,7 +39,7 @@ Status CheckExcluded(const QuantizationConfig& config, const Weight& weight,
   }
   return TensorError(dense,
                      "is not quantised, though quantization_config of config.json does not "
-                     "except it",
+                     "except it (ignore, targets, modules_to_not_convert)",
                      "config.json and weights must come from the same model");
 }
 
