@@ -28,11 +28,25 @@ double AttentionFactor(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
-YarnRope ReadYarn(ConfigReader& reader, int max_position) {
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+// The trained length where the object has it: transformers 5 takes the one next to the object, and
+// 4 the one in it.
+int ReadOriginal(ConfigReader& config, ConfigReader& reader, std::optional<int> fallback) {
+  const std::optional<int> beside = config.MaybeInt(kOriginal, 1, kMaxPosition);
+  const int original = reader.Int(kOriginal, 1, kMaxPosition, beside ? beside : fallback);
+  if (beside && *beside != original) {
+    reader.Fail(std::string(kOriginal) + " (" + std::to_string(original) +
+                ") contradicts the one next to it (" + std::to_string(*beside) +
+                "), and transformers 4 and 5 do not read them alike");
+  }
+  return original;
+}
+
+YarnRope ReadYarn(ConfigReader& config, ConfigReader& reader, int max_position) {
   YarnRope yarn;
   yarn.factor = ReadFactor(reader);
-  yarn.original_max_position =
-      reader.Int("original_max_position_embeddings", 1, kMaxPosition, max_position);
+  yarn.original_max_position = ReadOriginal(config, reader, max_position);
   yarn.beta_fast = reader.MaybeNumber("beta_fast", 1e-3, 1e6).value_or(32);
   yarn.beta_slow = reader.MaybeNumber("beta_slow", 1e-3, 1e6).value_or(1);
   if (yarn.beta_fast < yarn.beta_slow) reader.Fail("beta_fast is smaller than beta_slow");
@@ -51,7 +65,6 @@ YarnRope ReadYarn(ConfigReader& reader, int max_position) {
 // The original length stands beside rope_scaling (Phi 3, and then its ratio to the whole length is
 // the factor) or, with transformers 5, in it.
 LongRope ReadLongRope(ConfigReader& config, ConfigReader& reader, int head_dim, int max_position) {
-  constexpr const char* kOriginal = "original_max_position_embeddings";
   LongRope rope;
   const auto pairs = static_cast<size_t>(head_dim / 2);
   rope.short_factor = reader.Numbers("short_factor", pairs, 1e-3, 1e6);
@@ -68,12 +81,12 @@ LongRope ReadLongRope(ConfigReader& config, ConfigReader& reader, int head_dim, 
   return rope;
 }
 
-Llama3Rope ReadLlama3(ConfigReader& reader) {
+Llama3Rope ReadLlama3(ConfigReader& config, ConfigReader& reader) {
   Llama3Rope rope;
   rope.factor = ReadFactor(reader);
   rope.low_freq_factor = reader.Number("low_freq_factor", 1e-3, 1e6);
   rope.high_freq_factor = reader.Number("high_freq_factor", 1e-3, 1e6);
-  rope.original_max_position = reader.Int("original_max_position_embeddings", 1, kMaxPosition);
+  rope.original_max_position = ReadOriginal(config, reader, {});
   if (rope.high_freq_factor <= rope.low_freq_factor) {
     reader.Fail("high_freq_factor is not larger than low_freq_factor");
   }
@@ -98,13 +111,13 @@ void ReadScaling(const std::string& type, ConfigReader& config, ConfigReader& re
     extend(dynamic.factor, max_position);
     rope->scaling = dynamic;
   } else if (type == "yarn") {
-    const YarnRope yarn = ReadYarn(reader, max_position);
+    const YarnRope yarn = ReadYarn(config, reader, max_position);
     extend(yarn.factor, yarn.original_max_position);
     rope->scaling = yarn;
   } else if (type == "longrope") {
     rope->scaling = ReadLongRope(config, reader, head_dim, max_position);
   } else if (type == "llama3") {
-    rope->scaling = ReadLlama3(reader);
+    rope->scaling = ReadLlama3(config, reader);
   } else if (type != "default") {
     reader.Fail("type " + Quoted(type) +
                 " is not supported (supported: default, linear, dynamic, yarn, longrope, llama3)");
@@ -175,9 +188,6 @@ double ChooseTheta(ConfigReader& config, const char* key, std::optional<double> 
     config.Fail(Named("rope_scaling.rope_theta", theta) + " and " +
                 Named("rope_parameters.rope_theta", *other) +
                 " contradict each other, and transformers 4 and 5 do not read them alike");
-  } else if (other && theta != *other) {
-    LogWarning("config.json: rope_theta of rope_parameters" + Named("", *other) +
-               " has no effect: rope_scaling counts, with" + Named(" rope_theta", theta));
   }
   if (inner && beside && *inner != *beside) {
     LogWarning("config.json:" + Named(" rope_theta", *beside) + " has no effect: that of " +
@@ -234,6 +244,11 @@ StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has
     KU_RETURN_IF_ERROR(unused.status());
   }
   rope.theta = ChooseTheta(config, key, ReadTheta(reader), other, has_axes);
+  if (scaling != nullptr && parameters != nullptr &&
+      PythonJson(*scaling) != PythonJson(*parameters)) {
+    LogWarning("config.json: rope_parameters has no effect next to rope_scaling;" +
+               Named(" rope_theta", rope.theta) + " counts");
+  }
   if (reader.MaybeNumber("partial_rotary_factor", 0, 1).value_or(1) != 1) {
     reader.Fail("partial_rotary_factor other than 1 is not supported");
   }

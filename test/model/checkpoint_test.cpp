@@ -194,11 +194,10 @@ TEST(RopeKeys, ThetaIsThatOfTheObjectThatCounts) {
                      "rope_scaling": {"rope_type": "yarn", "factor": 4}})",
                  &log),
             "yarn 10000");
-  EXPECT_EQ(
-      log,
-      "config.json: rope_theta of rope_parameters (1e+06) has no effect: rope_scaling counts, "
-      "with rope_theta (10000)\n");
-  EXPECT_EQ(Rope(R"({"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e6},
+  EXPECT_EQ(log,
+            "config.json: rope_parameters has no effect next to rope_scaling; rope_theta (10000) "
+            "counts\n");
+  EXPECT_EQ(Rope(R"({"rope_theta": 1e6, "rope_parameters": {"rope_type": "yarn", "factor": 4},
                      "rope_scaling": {"rope_type": "yarn", "factor": 4}})",
                  &log),
             "yarn 1e+06");
@@ -210,6 +209,20 @@ TEST(RopeKeys, ThetaIsThatOfTheObjectThatCounts) {
     EXPECT_EQ(log, std::string("config.json: rope_theta (500000) has no effect: that of ") + key +
                        " (1e+06) counts\n");
   }
+}
+
+TEST(RopeKeys, TheTrainedLengthMayStandNextToTheObject) {
+  Json json = TinyConfig();
+  json["original_max_position_embeddings"] = 64;
+  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4}};
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(std::get<YarnRope>(config->decoder.rope.scaling).original_max_position, 64)
+      << "as transformers 5";
+  json["rope_scaling"]["original_max_position_embeddings"] = 32;
+  EXPECT_EQ(ParseModelConfig(json.dump()).status().message(),
+            "config.json: rope_scaling: original_max_position_embeddings (32) contradicts the one "
+            "next to it (64), and transformers 4 and 5 do not read them alike");
 }
 
 TEST(RopeKeys, WithoutATypeItsNumbersHaveNoEffect) {
