@@ -264,6 +264,13 @@ TEST(RopeKeys, OfModelsThatSeeStandInTheirText) {
             "config.json: rope_scaling belongs into text_config, where it would count");
   EXPECT_EQ(message(R"({"text_config": {"rope_theta": null}})"),
             "config.json: text_config: rope_theta is missing");
+  Json json = vision;
+  json["text_config"]["head_dim"] = 128;
+  json["text_config"]["rope_scaling"].erase("mrope_section");
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->decoder.rope.axes->time, 24) << "the default of transformers";
+  EXPECT_EQ(config->decoder.rope.axes->columns, 20);
 }
 
 TEST(Keys, OfTwoNamesTheOneOfTransformersCounts) {
