@@ -32,6 +32,11 @@ void ShowAnswers(const AnswerResult& result, TextWriter* writer) {
   for (const Completion& c : result.more) show(c, c.finish == FinishReason::kError);
 }
 
+StatusCode CodeOfFault(int exit_code) {
+  if (exit_code == kDeviceExitCode) return StatusCode::kUnavailable;
+  return exit_code == kLostFileExitCode ? StatusCode::kModel : StatusCode::kInternal;
+}
+
 }  // namespace
 
 int ExitCodeOf(const AnswerResult& result) {
@@ -125,11 +130,10 @@ AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters
   const TextStyle style = StyleOf(parameters, show_thinking);
   TextWriter writer(style, [this](std::string_view text) { console_.Answer(text); });
   Completion so_far;
-  // A fault of the device in the middle of an answer: what there is, then the error.
+  // A fault in the middle of an answer: what there is, then the error.
   const LastWords last_words([&](int exit_code, const std::string& message) {
     RestoreTerminal();
-    const bool device = exit_code == kDeviceExitCode;
-    result.status = Status(device ? StatusCode::kUnavailable : StatusCode::kInternal, message);
+    result.status = Status(CodeOfFault(exit_code), message);
     result.completion = std::move(so_far);
     result.completion.finish = FinishReason::kError;
     if (!result.completion.text.empty()) writer.Finish(result.completion);
@@ -161,6 +165,7 @@ AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters
     Request request = MakeRequest(*std::move(prompt), parameters);
     TakeAnswers(RunSamples(engine_, std::move(request), on_event, on_prompt), &result);
     console_.EndProgress();
+    EndIfFilesChanged(engine_);
   }
   result.kv = engine_.kv_stats();
   result.ran = engine_.run_facts();

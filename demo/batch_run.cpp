@@ -99,6 +99,7 @@ StatusOr<int> Answer(ProgramRun& run, const BatchResumption& before, BatchInput&
   };
   host.on_answer = [&](int64_t request, int choice, const Completion& answer,
                        const std::optional<std::string>& custom_id) {
+    EndIfFilesChanged(*engine);
     run.watch->WriteTable(request, choice, answer, custom_id);
   };
   host.is_interrupted = [&] { return interrupt.interrupted(); };

@@ -1,5 +1,6 @@
 // kuiper_server: this thread runs the engine, another one the network, from before the model is
 // loaded.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <ctime>
@@ -153,7 +154,14 @@ StatusOr<int> RunServe(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(engine, LoadEngine(run, config));
   view.Begin(engine->kv_stats());
   Complete(*engine, flags.max_queue, &model);
-  loop.emplace(*engine, server.deliver(), settings.release_after);
+  const auto deliver = [&engine, told = server.deliver()](EngineNews news) {
+    const bool has_ended =
+        std::any_of(news.events.begin(), news.events.end(),
+                    [](const AnswerEvent& event) { return event.completion.has_value(); });
+    if (has_ended) EndIfFilesChanged(*engine);
+    told(std::move(news));
+  };
+  loop.emplace(*engine, deliver, settings.release_after);
   server.Open(std::move(model), *loop, engine->config().paged ? &view : nullptr);
   run.console.Info(flags.unix_socket.empty() ? "ready: browsers find a page at " + http->address()
                                              : "ready");

@@ -8,6 +8,7 @@
 #include "demo/flags.h"
 #include "demo/prompt_source.h"
 #include "kuiper/base/clock.h"
+#include "kuiper/base/fatal.h"
 #include "kuiper/base/log.h"
 #include "kuiper/chat/conversation_file.h"
 #include "kuiper/chat/session_file.h"
@@ -89,6 +90,14 @@ StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig
         "cache for others, and no memory of the machine");
   }
   return engine;
+}
+
+void EndIfFilesChanged(const Engine& engine) {
+  const std::string file = engine.ChangedFile();
+  if (file.empty()) return;
+  Fatal(kExitLostFile, file +
+                           " was written to while it was in use, and answers since then may be "
+                           "wrong; start again when the file is whole");
 }
 
 Status ReadOwnTemplate(ProgramRun& run) {

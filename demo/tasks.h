@@ -37,6 +37,9 @@ EngineConfig ForPictures(const ProgramRun& run, EngineConfig config);
 // run.tokenizer; when they are gone, both are read once more.
 StatusOr<std::unique_ptr<Engine>> LoadEngine(ProgramRun& run, const EngineConfig& config);
 
+// Ends the program (Fatal) if somebody wrote to weights that it reads where their file is mapped.
+void EndIfFilesChanged(const Engine& engine);
+
 // What a run does before it reads weights: opens the model, chooses the device, reads the
 // tokenizer.
 Status OpenConfiguration(ProgramRun& run);

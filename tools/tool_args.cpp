@@ -7,6 +7,7 @@
 #include "kuiper/base/append_file.h"
 #include "kuiper/chat/engine_choices.h"
 #include "kuiper/command_line/exit_code.h"
+#include "kuiper/command_line/signals.h"
 #include "kuiper/command_line/standard_streams.h"
 #include "kuiper/command_line/start_log.h"
 #include "kuiper/engine/engine.h"
@@ -41,6 +42,7 @@ Status Run(const std::vector<std::string>& arguments, const Usage& usage,
 int RunTool(int argc, char** argv, const Usage& usage,
             const std::function<Status(const ParsedArgs& args)>& run) {
   OccupyStandardStreams();
+  EndWithLostFiles();
   StartLog(argv[0], google::GLOG_WARNING, false);
   Status status = Run({argv + 1, argv + argc}, usage, run);
   if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {

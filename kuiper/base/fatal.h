@@ -1,4 +1,5 @@
-// How the process ends when it cannot go on: a broken contract (check.h) or a fault of the device.
+// How the process ends when it cannot go on: a broken contract (check.h), a fault of the device, or
+// a mapped file that is no longer there.
 // Never through abort(), so that text already written to stdout is flushed; what an answer has so
 // far can be printed first.
 #pragma once
@@ -10,6 +11,7 @@ namespace kuiper {
 
 inline constexpr int kBugExitCode = 1;
 inline constexpr int kDeviceExitCode = 8;
+inline constexpr int kLostFileExitCode = 10;  // a mapped file changed while it was in use
 
 // Prints "error: MESSAGE" on stderr, or leaves that to the LastWords that live, and ends the
 // process.

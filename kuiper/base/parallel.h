@@ -8,11 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "kuiper/base/process_limits.h"
+
 namespace kuiper {
 
-// `wanted` threads; 0: one per core.
+// `wanted` threads; 0: one for each core that this process may use.
 inline int NumThreads(int wanted) {
-  return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return wanted > 0 ? wanted : UsableCores();
 }
 
 // Calls work(begin, end) for parts of [0, count), one per thread; this thread takes those for which

@@ -12,7 +12,7 @@ namespace kuiper {
 namespace {
 
 constexpr char kAuto[] = "auto";
-constexpr double kAllOnes = -1;  // Limits::min of a uint64 that may be 2^64-1 by this name
+constexpr double kAllOnes = -1;  // Limits::min of a uint64 that may be 2^64-1 by negative numbers
 
 // A value with its name, for messages.
 struct Input {
@@ -136,7 +136,8 @@ Status ParseBytes(const Input& input, uint64_t* out) {
 Status Parse(const Input& input, uint64_t* out) {
   if (input.limits.bytes) return ParseBytes(input, out);
   const bool may_be_negative = input.limits.min == kAllOnes;
-  if (may_be_negative && WithoutZeroFraction(input.text) == "-1") {
+  int64_t negative = 0;
+  if (may_be_negative && ParseNumber(input.text, &negative) && negative < 0) {
     return *out = UINT64_MAX, OkStatus();
   }
   uint64_t number = 0;
@@ -144,7 +145,7 @@ Status Parse(const Input& input, uint64_t* out) {
     return *out = number, OkStatus();
   }
   return Bad(input, Quoted(input.text) + " is not a whole number from " +
-                        (may_be_negative ? "-1 to 2^64-2" : "0 to 2^64-1"));
+                        (may_be_negative ? "-2^63 to 2^64-2" : "0 to 2^64-1"));
 }
 
 Status Parse(const Input& input, double* out) {

@@ -56,8 +56,8 @@ using Variable =
                  std::optional<double>*, std::optional<std::string>*, Device*,
                  std::optional<Device>*, NamedValues>;
 
-// What a number may be. A uint64 of at least -1 may be -1, which is stored as 2^64-1
-// and is the only way to write that.
+// What a number may be. A uint64 of at least -1 may be any negative number, which is stored as
+// 2^64-1 and is the only way to write that.
 struct Limits {
   double min = 0;
   double max = INT32_MAX;

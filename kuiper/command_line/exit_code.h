@@ -20,6 +20,7 @@ enum ExitCode : int {
   kExitMemory = 7,
   kExitDevice = 8,
   kExitVerify = 9,        // two runs that must be equal differ
+  kExitLostFile = 10,     // a model file was truncated or overwritten while it was in use
   kExitInterrupted = 130  // what a shell reports for SIGINT; the process dies by the signal
 };
 

@@ -2,9 +2,14 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <fstream>
+#include <string>
 
+#include "kuiper/base/fatal.h"
 #include "kuiper/command_line/exit_code.h"
 
 namespace kuiper {
@@ -46,9 +51,44 @@ void Handle(int number, void (*handler)(int)) {
   }
 }
 
+// The file that is mapped at `address`; "" when none is.
+std::string FileAt(const void* address) {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {  // begin-end rights offset device inode path
+    unsigned long begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) != 2) continue;
+    const size_t path = line.find('/');
+    if (begin <= wanted && wanted < end && path != std::string::npos) return line.substr(path);
+  }
+  return "";
+}
+
+// Runs on the thread that read the page, in the middle of a loop over weights, which holds no lock:
+// that is why it may do what handlers otherwise must not.
+void OnLostPage(int number, siginfo_t* info, void*) {
+  static std::atomic_flag is_ending;
+  while (is_ending.test_and_set()) pause();  // another thread ends the process
+  const std::string file = info->si_code > 0 ? FileAt(info->si_addr) : "";
+  if (file.empty()) return Die(number);
+  if (g_death_hook != nullptr) g_death_hook();
+  Fatal(kExitLostFile, file +
+                           " was truncated while it was in use, or can no longer be read; start "
+                           "again when the file is whole");
+}
+
 }  // namespace
 
+void EndWithLostFiles() {
+  struct sigaction action = {};
+  action.sa_sigaction = OnLostPage;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+}
+
 void InstallSignalHandlers() {
+  EndWithLostFiles();
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) Handle(number, OnSignal);
   std::signal(SIGPIPE, SIG_DFL);
 }

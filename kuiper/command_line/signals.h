@@ -5,8 +5,13 @@
 
 namespace kuiper {
 
-// Call once, before anything else.
+// Call once, before anything else. Calls EndWithLostFiles.
 void InstallSignalHandlers();
+
+// From here on the process ends with an error (Fatal) that names the file, and not by SIGBUS, when
+// it reads a page of a mapped file that was truncated or whose disk failed. For programs: a library
+// leaves that to its host.
+void EndWithLostFiles();
 
 // A signal means "stop this answer" while one of these lives; they may be nested.
 class InterruptScope {

@@ -164,5 +164,8 @@ RunFacts Engine::run_facts() const {
 double Engine::load_ms() const {
   return parts_->load_ms;
 }
+std::string Engine::ChangedFile() const {
+  return parts_->model->ChangedFile();
+}
 
 }  // namespace kuiper

@@ -211,6 +211,9 @@ class Engine {
   size_t weight_bytes_per_token() const;  // bytes of weights one decode step reads
   std::string device_description() const;
   double load_ms() const;
+  // A file of weights that was written to or truncated since the model was opened, and that steps
+  // still read; "" when there is none. Answers since then may be wrong.
+  std::string ChangedFile() const;
   RunFacts run_facts() const;
 
   KvStats kv_stats() const;

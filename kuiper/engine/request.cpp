@@ -100,7 +100,7 @@ Status CheckSampling(const SamplingParams& p) {
   if (!(p.temperature >= 0 && std::isfinite(p.temperature))) return bad("temperature must be >= 0");
   if (!(p.top_p > 0 && p.top_p <= 1)) return bad("top_p must be in (0, 1]");
   if (!(p.min_p >= 0 && p.min_p <= 1)) return bad("min_p must be in [0, 1]");
-  if (p.top_k < 0) return bad("top_k must be >= 0");
+  if (p.top_k < -1) return bad("top_k must be >= -1");
   // Beyond these bounds a penalised logit may overflow, which would be reported as a broken model.
   if (!(p.repetition_penalty >= 0.01f && p.repetition_penalty <= 100.f)) {
     return bad("repetition_penalty must be in [0.01, 100]");

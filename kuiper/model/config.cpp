@@ -68,8 +68,9 @@ Status CheckUnsupportedTraits(ConfigReader& reader) {
 }
 
 Status ReadDType(ConfigReader& reader, DType* dtype) {
-  std::string name = reader.String("torch_dtype");
-  if (name.empty()) name = reader.String("dtype");
+  const bool has_dtype = reader.Find("dtype") != nullptr;
+  const char* key = has_dtype ? "dtype" : "torch_dtype";
+  const std::string name = reader.String(key);
   KU_RETURN_IF_ERROR(reader.status());
   if (name.empty() || name == "float32") {
     *dtype = DType::kF32;
@@ -79,7 +80,7 @@ Status ReadDType(ConfigReader& reader, DType* dtype) {
     *dtype = DType::kBF16;
   } else {
     return Status(StatusCode::kModel,
-                  "config.json: torch_dtype " + Quoted(name) +
+                  std::string("config.json: ") + key + " " + Quoted(name) +
                       " is not supported (supported: float32, float16, bfloat16)");
   }
   return OkStatus();
@@ -178,13 +179,15 @@ StatusOr<DecoderConfig> ReadDecoder(ConfigReader& whole, ConfigReader& reader,
   d.o_bias = attention_bias;
   d.mlp_bias = architecture.has_mlp_bias && reader.Bool("mlp_bias", false);
   d.qk_norm = architecture.qk_norm;
-  d.tie_embeddings = reader.Bool("tie_word_embeddings", whole.Bool("tie_word_embeddings", false));
+  // transformers 4 takes the inner one, and 5 the outer one: files without a head mean either.
+  d.tie_embeddings =
+      whole.Bool("tie_word_embeddings", false) || reader.Bool("tie_word_embeddings", false);
   KU_RETURN_IF_ERROR(whole.status());
   KU_RETURN_IF_ERROR(reader.status());
   KU_ASSIGN_OR_RETURN(d.rope, ReadRopeConfig(reader, d.head_dim, architecture.sees));
   KU_RETURN_IF_ERROR(ReadSlidingLayers(reader, architecture.sliding, &d));
-  const bool says_type = reader.Find("torch_dtype") != nullptr || reader.Find("dtype") != nullptr;
-  KU_RETURN_IF_ERROR(ReadDType(says_type ? reader : whole, &d.dtype));
+  const bool says_type = whole.Find("torch_dtype") != nullptr || whole.Find("dtype") != nullptr;
+  KU_RETURN_IF_ERROR(ReadDType(says_type ? whole : reader, &d.dtype));
   return d;
 }
 
@@ -230,6 +233,12 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json) {
     KU_ASSIGN_OR_RETURN(decoder, FindObject(reader, "text_config"));
   }
   ConfigReader text(*decoder, architecture->sees ? "config.json: text_config" : "config.json");
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const JsonNode* outside = architecture->sees ? reader.Find(key) : nullptr;
+    if (outside != nullptr && !outside->items.empty()) {
+      reader.Fail(std::string(key) + " belongs into text_config, where it would count");
+    }
+  }
   const auto with = [&](const char* key) -> ConfigReader& {
     return reader.Find(key) != nullptr ? reader : text;
   };
@@ -297,7 +306,7 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view generation_con
   const auto take = [&](const char* key, const auto& value) {
     if (value.has_value()) config.sampling[key] = *value;
   };
-  take("top_k", reader.MaybeInt("top_k", 0, std::numeric_limits<int32_t>::max()));
+  take("top_k", reader.MaybeInt("top_k", -1, std::numeric_limits<int32_t>::max()));
   const std::tuple<const char*, double, double> ranges[] = {
       {"temperature", 0, 100}, {"top_p", 0, 1}, {"min_p", 0, 1}, {"repetition_penalty", 1e-3, 100}};
   for (const auto& [key, min, max] : ranges) take(key, reader.MaybeNumber(key, min, max));

@@ -31,6 +31,11 @@ class FileWeights : public WeightSource {
     const SafetensorsEntry* entry;
   };
   const std::map<std::string, Item>& items() const { return items_; }
+  // What the index lists and no file has, with the file that it names.
+  const std::map<std::string, std::string>& absent() const { return absent_; }
+  // Whether two tensors of items() are the same to the bit. Reads both up to the first difference,
+  // and gives the pages back; the page cache keeps them.
+  bool AreEqual(const Item& a, const Item& b);
 
   // How matrices may be packed, as files().config_json says.
   void set_quantization(QuantizationConfig quantization) {
@@ -46,6 +51,7 @@ class FileWeights : public WeightSource {
   void DontNeed(const void* data, size_t bytes) override;
   void KeepCached() override { keeps_cached_ = true; }
   uint64_t Digest() const override;
+  std::string ChangedFile() const override;
   int64_t file_bytes() const override;
 
  private:
@@ -60,6 +66,7 @@ class FileWeights : public WeightSource {
   QuantizationConfig quantization_;
   std::vector<std::unique_ptr<SafetensorsFile>> maps_;
   std::map<std::string, Item> items_;
+  std::map<std::string, std::string> absent_;
   std::set<std::string> used_;
   bool keeps_cached_ = false;
 };

@@ -184,6 +184,7 @@ StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,
   KU_RETURN_IF_ERROR(loader.Load(manifest, options.warn_of_unused));
   if (config.tie_embeddings) placer.Prepack(&weights.lm_head);
   std::unique_ptr<Model> model(new Model());
+  model->in_files_ = placer.has_mapped();
   model->buffers_ = placer.TakeBuffers();
   KU_ASSIGN_OR_RETURN(weights.rope, MakeRopeTable(ops.device(), config, context, &model->buffers_));
   if (options.progress) options.progress(source.file_bytes(), source.file_bytes());

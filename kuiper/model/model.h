@@ -52,6 +52,8 @@ class Model {
   // What one decode step reads: all weights but the embedding table, unless it is also the head.
   int64_t decode_bytes() const { return decode_bytes_; }
   int64_t file_bytes() const { return opened_.source->file_bytes(); }
+  // WeightSource::ChangedFile, unless no weight stayed in its file.
+  std::string ChangedFile() const { return in_files_ ? opened_.source->ChangedFile() : ""; }
   // Where the weights came from; on the CPU some are views into it.
   WeightSource& source() { return *opened_.source; }
 
@@ -63,6 +65,7 @@ class Model {
   std::vector<Buffer> buffers_;  // weights that were uploaded or converted, RoPE table
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<VisionEncoder> vision_;
+  bool in_files_ = false;
   int64_t weight_bytes_ = 0;
   int64_t decode_bytes_ = 0;
 };

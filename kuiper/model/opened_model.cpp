@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kuiper/base/hash.h"
+#include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
 #include "kuiper/model/decoder.h"
@@ -157,6 +158,49 @@ int64_t CountFound(const FileWeights& source, const ModelConfig& config) {
                        [&](const Weight& weight) { return source.items().contains(weight.name); });
 }
 
+// What the index of the files lists, no file has and a weight needs.
+Status CheckListed(FileWeights& source, const ModelConfig& config) {
+  if (source.absent().empty()) return OkStatus();
+  DecoderWeights unused;
+  VisionWeights unused_vision;
+  for (const Weight& weight : ListWeights(config, &unused, &unused_vision).weights) {
+    const auto absent = source.absent().find(weight.name);
+    if (absent == source.absent().end() || source.items().contains(weight.alias)) continue;
+    if (weight.linear != nullptr) {
+      KU_ASSIGN_OR_RETURN(const std::optional<PackedMatrix> packed, source.GetPacked(weight));
+      if (packed.has_value()) continue;
+    }
+    return Status(StatusCode::kModel,
+                  source.files().path + ": tensor " + Quoted(weight.name) + " is not in " +
+                      absent->second + ", where the index has it",
+                  "download or copy all shards of the model");
+  }
+  return OkStatus();
+}
+
+// Whether the head is the embedding, as transformers 5 decides: it is not where the files have
+// another one, whatever config.json says.
+StatusOr<bool> IsTied(FileWeights& source, ModelConfig config) {
+  if (!config.decoder.tie_embeddings) return false;
+  config.decoder.tie_embeddings = false;
+  DecoderWeights unused;
+  const std::vector<Weight> weights = ListWeights(config, &unused).weights;
+  const auto head = std::find_if(weights.begin(), weights.end(),
+                                 [](const Weight& weight) { return weight.is_head(); });
+  KU_ASSIGN_OR_RETURN(const std::optional<PackedMatrix> packed, source.GetPacked(*head));
+  const auto own = source.items().find(head->name);
+  const auto embedding = source.items().find(weights.front().name);
+  const bool has_other =
+      packed.has_value() || (own != source.items().end() && embedding != source.items().end() &&
+                             !source.AreEqual(own->second, embedding->second));
+  if (has_other) {
+    LogWarning(source.files().path + ": " + Quoted(head->name) +
+               " is not the embedding and is used, though tie_word_embeddings of config.json says "
+               "that they are one");
+  }
+  return !has_other;
+}
+
 }  // namespace
 
 StatusOr<OpenedModel> OpenModel(const std::string& path) {
@@ -181,6 +225,8 @@ StatusOr<OpenedModel> OpenModel(const std::string& path) {
   model.config.bare_names = CountFound(*source, bare) > CountFound(*source, model.config);
   source->set_quantization(model.config.quantization);
   KU_RETURN_IF_ERROR(CheckKvScales(*source));
+  KU_ASSIGN_OR_RETURN(model.config.decoder.tie_embeddings, IsTied(*source, model.config));
+  KU_RETURN_IF_ERROR(CheckListed(*source, model.config));
   model.source = std::move(source);
   KU_RETURN_IF_ERROR(CheckLayers(model));
   return model;

@@ -1,4 +1,5 @@
-// A model opened for reading: headers and texts are read and checked, no weight is touched. A
+// A model opened for reading: headers and texts are read and checked. No weight is touched, but for
+// an embedding and a head that may be one (tie_word_embeddings) and are both in the files. A
 // program opens a model once per run, looks at what it is, and gives it to Engine::Plan and
 // Engine::Create. Knows nothing of devices.
 #pragma once
@@ -56,8 +57,9 @@ struct OpenedModel {
   StatusOr<WeightPlan> PlanWeights(const WeightOptions& options) const;
 };
 
-// A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack. kModel
-// errors as docs/command_line.md lists them.
+// A Hugging Face directory, a .safetensors file, or a container packed by kuiper_pack.
+// config.decoder.tie_embeddings is what the files show, whatever config.json says. kModel errors as
+// docs/command_line.md lists them.
 StatusOr<OpenedModel> OpenModel(const std::string& path);
 // A model that nobody trained, in the shapes and the type of a config.json: speed and memory can be
 // measured without its files. Its matrices have no data (WeightSource::Get).

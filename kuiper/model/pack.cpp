@@ -73,7 +73,7 @@ StatusOr<std::string> ConfigText(const std::string& original, std::optional<DTyp
   const char* name = *dtype == DType::kF32   ? "float32"
                      : *dtype == DType::kF16 ? "float16"
                                              : "bfloat16";
-  json[json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype"] = name;
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = name;
   return json.dump(2);
 }
 

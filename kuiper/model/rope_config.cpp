@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "kuiper/base/json.h"
+#include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/config_reader.h"
 
@@ -23,11 +28,25 @@ double AttentionFactor(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }
 
-YarnRope ReadYarn(ConfigReader& reader, int max_position) {
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+// The trained length where the object has it: transformers 5 takes the one next to the object, and
+// 4 the one in it.
+int ReadOriginal(ConfigReader& config, ConfigReader& reader, std::optional<int> fallback) {
+  const std::optional<int> beside = config.MaybeInt(kOriginal, 1, kMaxPosition);
+  const int original = reader.Int(kOriginal, 1, kMaxPosition, beside ? beside : fallback);
+  if (beside && *beside != original) {
+    reader.Fail(std::string(kOriginal) + " (" + std::to_string(original) +
+                ") contradicts the one next to it (" + std::to_string(*beside) +
+                "), and transformers 4 and 5 do not read them alike");
+  }
+  return original;
+}
+
+YarnRope ReadYarn(ConfigReader& config, ConfigReader& reader, int max_position) {
   YarnRope yarn;
   yarn.factor = ReadFactor(reader);
-  yarn.original_max_position =
-      reader.Int("original_max_position_embeddings", 1, kMaxPosition, max_position);
+  yarn.original_max_position = ReadOriginal(config, reader, max_position);
   yarn.beta_fast = reader.MaybeNumber("beta_fast", 1e-3, 1e6).value_or(32);
   yarn.beta_slow = reader.MaybeNumber("beta_slow", 1e-3, 1e6).value_or(1);
   if (yarn.beta_fast < yarn.beta_slow) reader.Fail("beta_fast is smaller than beta_slow");
@@ -46,7 +65,6 @@ YarnRope ReadYarn(ConfigReader& reader, int max_position) {
 // The original length stands beside rope_scaling (Phi 3, and then its ratio to the whole length is
 // the factor) or, with transformers 5, in it.
 LongRope ReadLongRope(ConfigReader& config, ConfigReader& reader, int head_dim, int max_position) {
-  constexpr const char* kOriginal = "original_max_position_embeddings";
   LongRope rope;
   const auto pairs = static_cast<size_t>(head_dim / 2);
   rope.short_factor = reader.Numbers("short_factor", pairs, 1e-3, 1e6);
@@ -63,12 +81,12 @@ LongRope ReadLongRope(ConfigReader& config, ConfigReader& reader, int head_dim, 
   return rope;
 }
 
-Llama3Rope ReadLlama3(ConfigReader& reader) {
+Llama3Rope ReadLlama3(ConfigReader& config, ConfigReader& reader) {
   Llama3Rope rope;
   rope.factor = ReadFactor(reader);
   rope.low_freq_factor = reader.Number("low_freq_factor", 1e-3, 1e6);
   rope.high_freq_factor = reader.Number("high_freq_factor", 1e-3, 1e6);
-  rope.original_max_position = reader.Int("original_max_position_embeddings", 1, kMaxPosition);
+  rope.original_max_position = ReadOriginal(config, reader, {});
   if (rope.high_freq_factor <= rope.low_freq_factor) {
     reader.Fail("high_freq_factor is not larger than low_freq_factor");
   }
@@ -93,13 +111,13 @@ void ReadScaling(const std::string& type, ConfigReader& config, ConfigReader& re
     extend(dynamic.factor, max_position);
     rope->scaling = dynamic;
   } else if (type == "yarn") {
-    const YarnRope yarn = ReadYarn(reader, max_position);
+    const YarnRope yarn = ReadYarn(config, reader, max_position);
     extend(yarn.factor, yarn.original_max_position);
     rope->scaling = yarn;
   } else if (type == "longrope") {
     rope->scaling = ReadLongRope(config, reader, head_dim, max_position);
   } else if (type == "llama3") {
-    rope->scaling = ReadLlama3(reader);
+    rope->scaling = ReadLlama3(config, reader);
   } else if (type != "default") {
     reader.Fail("type " + Quoted(type) +
                 " is not supported (supported: default, linear, dynamic, yarn, longrope, llama3)");
@@ -108,10 +126,15 @@ void ReadScaling(const std::string& type, ConfigReader& config, ConfigReader& re
 
 // Sections of pairs in runs one after the other, as Qwen2-VL has them, are another network.
 InterleavedAxes ReadAxes(ConfigReader& reader, int head_dim) {
+  constexpr InterleavedAxes kDefault = {.time = 24, .rows = 20, .columns = 20};
   if (!reader.Bool("mrope_interleaved", true)) {
     reader.Fail("mrope_interleaved other than true is not supported");
   }
   const int num_pairs = head_dim / 2;
+  if (reader.Find("mrope_section") == nullptr &&
+      num_pairs == kDefault.time + kDefault.rows + kDefault.columns) {
+    return kDefault;
+  }
   const std::vector<double> pairs = reader.Numbers("mrope_section", 3, 0, num_pairs);
   if (std::any_of(pairs.begin(), pairs.end(), [](double n) { return n != std::floor(n); }) ||
       pairs[0] + pairs[1] + pairs[2] != num_pairs) {
@@ -121,35 +144,118 @@ InterleavedAxes ReadAxes(ConfigReader& reader, int head_dim) {
   return {static_cast<int>(pairs[0]), static_cast<int>(pairs[1]), static_cast<int>(pairs[2])};
 }
 
+constexpr const char* kParameters = "rope_parameters";  // of transformers 5
+constexpr const char* kScaling = "rope_scaling";        // of transformers 4
+
+// The object at `key`; an absent one and an empty one are the same, and null.
+const JsonNode* FindScaling(ConfigReader& config, const char* key) {
+  const JsonNode* object = config.Find(key);
+  if (object == nullptr) return nullptr;
+  if (!object->IsObject()) config.Fail(std::string(key) + " is not an object");
+  for (size_t i = 0; object->IsObject() && i < object->items.size(); ++i) {
+    if (object->items[i].IsObject()) {
+      config.Fail(std::string(key) + " by type of layer (" + Quoted(object->keys[i]) +
+                  ") is not supported");
+    }
+  }
+  return object->items.empty() ? nullptr : object;
+}
+
+std::optional<double> ReadTheta(ConfigReader& reader) {
+  return reader.MaybeNumber("rope_theta", kMinTheta, kMaxTheta);
+}
+
+std::string Named(const std::string& where, double theta) {
+  char text[32];
+  std::snprintf(text, sizeof text, " (%g)", theta);
+  return where + text;
+}
+
+// The theta that counts: of the object that counts, else that next to it, else the default of
+// text models. `other` is the theta of a rope_parameters that does not count.
+double ChooseTheta(ConfigReader& config, const char* key, std::optional<double> inner,
+                   std::optional<double> other, bool has_axes) {
+  const std::optional<double> beside = ReadTheta(config);
+  const double plain = RopeConfig().theta;
+  // The defaults of Qwen3-VL are 5000000 in transformers 4.57 and 500000 in 5.24.
+  if (!inner && !beside && has_axes) {
+    config.Fail(other ? "rope_scaling counts, and rope_theta is in rope_parameters only"
+                      : "rope_theta is missing");
+  }
+  const double theta = inner.value_or(beside.value_or(plain));
+  // transformers 4 takes what is next to rope_scaling, and 5 what is in it.
+  if (other && theta != beside.value_or(plain) && theta != *other) {
+    config.Fail(Named("rope_scaling.rope_theta", theta) + " and " +
+                Named("rope_parameters.rope_theta", *other) +
+                " contradict each other, and transformers 4 and 5 do not read them alike");
+  }
+  if (inner && beside && *inner != *beside) {
+    LogWarning("config.json:" + Named(" rope_theta", *beside) + " has no effect: that of " +
+               Named(key, *inner) + " counts");
+  }
+  return theta;
+}
+
+// The name of the type; "default" where there is none. transformers 4 takes `type`, 5 rope_type.
+std::string ReadType(ConfigReader& reader, bool has_axes) {
+  const auto read = [&](const char* key) {
+    const std::string type = reader.String(key);
+    // "mrope" says that there are axes, and not how they are scaled.
+    return has_axes && type == "mrope" ? "default" : type;
+  };
+  const std::string type = read("rope_type"), old = read("type");
+  if (!type.empty() && !old.empty() && type != old) {
+    reader.Fail("rope_type " + Quoted(type) + " and type " + Quoted(old) +
+                " contradict each other");
+  }
+  return !type.empty() ? type : !old.empty() ? old : "default";
+}
+
+// Without a type the numbers of one have no effect.
+void WarnOfNoType(const JsonNode& object, const char* key) {
+  constexpr std::string_view kPlain[] = {"rope_type",     "type",
+                                         "rope_theta",    "partial_rotary_factor",
+                                         "mrope_section", "mrope_interleaved"};
+  for (const std::string& name : object.keys) {
+    if (std::find(std::begin(kPlain), std::end(kPlain), name) != std::end(kPlain)) continue;
+    return LogWarning(std::string("config.json: ") + Quoted(name) + " of " + key +
+                      " has no effect: there is no rope_type, and the default one is taken");
+  }
+}
+
 }  // namespace
 
-// transformers 5 keeps everything in rope_parameters; before, rope_theta stood beside rope_scaling.
+// A rope_scaling that is not empty counts, whatever rope_parameters says, as transformers 4.57 and
+// 5.24 read them: people add it to files of transformers 5, as model cards say.
 StatusOr<RopeConfig> ReadRopeConfig(ConfigReader& config, int head_dim, bool has_axes) {
   RopeConfig rope;
   rope.max_position = config.Int("max_position_embeddings", 1, kMaxPosition);
-  rope.theta = config.MaybeNumber("rope_theta", kMinTheta, kMaxTheta).value_or(rope.theta);
+  const JsonNode* const parameters = FindScaling(config, kParameters);
+  const JsonNode* const scaling = FindScaling(config, kScaling);
   KU_RETURN_IF_ERROR(config.status());
-  const char* key = config.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  const JsonNode* object = config.Find(key);
-  if (object == nullptr && has_axes) config.Fail("rope_scaling is missing");
-  KU_RETURN_IF_ERROR(config.status());
-  if (object == nullptr) return rope;
-  if (!object->IsObject()) config.Fail(std::string(key) + " is not an object");
-  KU_RETURN_IF_ERROR(config.status());
-
-  ConfigReader reader(*object, std::string("config.json: ") + key);
-  rope.theta = reader.MaybeNumber("rope_theta", kMinTheta, kMaxTheta).value_or(rope.theta);
-  std::string type = reader.String("rope_type");
-  if (type.empty()) type = reader.String("type");
+  const char* key = scaling != nullptr || parameters == nullptr ? kScaling : kParameters;
+  static const JsonNode kEmpty = {.type = JsonNode::Type::kObject};
+  const JsonNode* const object = scaling != nullptr ? scaling : parameters;
+  ConfigReader reader(object != nullptr ? *object : kEmpty, std::string("config.json: ") + key);
+  std::optional<double> other;
+  if (scaling != nullptr && parameters != nullptr) {
+    ConfigReader unused(*parameters, std::string("config.json: ") + kParameters);
+    other = ReadTheta(unused);
+    KU_RETURN_IF_ERROR(unused.status());
+  }
+  rope.theta = ChooseTheta(config, key, ReadTheta(reader), other, has_axes);
+  if (scaling != nullptr && parameters != nullptr &&
+      PythonJson(*scaling) != PythonJson(*parameters)) {
+    LogWarning("config.json: rope_parameters has no effect next to rope_scaling;" +
+               Named(" rope_theta", rope.theta) + " counts");
+  }
   if (reader.MaybeNumber("partial_rotary_factor", 0, 1).value_or(1) != 1) {
     reader.Fail("partial_rotary_factor other than 1 is not supported");
   }
-  if (type.empty()) {
-    reader.Fail("rope_type is missing");
-  } else {
-    // "mrope" says that there are axes, and not how they are scaled.
-    ReadScaling(has_axes && type == "mrope" ? "default" : type, config, reader, head_dim, &rope);
+  if (reader.Find("rope_type") == nullptr && reader.Find("type") == nullptr && object != nullptr) {
+    WarnOfNoType(*object, key);
   }
+  ReadScaling(ReadType(reader, has_axes), config, reader, head_dim, &rope);
   if (has_axes) rope.axes = ReadAxes(reader, head_dim);
   KU_RETURN_IF_ERROR(reader.status());
   KU_RETURN_IF_ERROR(config.status());

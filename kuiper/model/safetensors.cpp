@@ -24,7 +24,16 @@ Status CannotOpen(const std::string& path, int error) {
   return Status(StatusCode::kModel, "cannot open " + path + ": " + std::strerror(error));
 }
 
+int64_t WrittenNs(const struct stat& info) {
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
 }  // namespace
+
+bool SafetensorsFile::HasChanged() const {
+  struct stat info;
+  return fstat(fd_, &info) == 0 && (info.st_size != file_bytes_ || WrittenNs(info) != written_ns_);
+}
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text = "[";
@@ -43,6 +52,7 @@ StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::stri
   }
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path));
   file->file_bytes_ = info.st_size;
+  file->written_ns_ = WrittenNs(info);
   file->fd_ = fd;
   if (info.st_size > 0) {
     void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);

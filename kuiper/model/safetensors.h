@@ -1,6 +1,6 @@
 // A memory-mapped .safetensors file. Open checks the whole header against the file before anything
-// is allocated by its numbers, so a view of any tensor is inside the mapping. The file must not be
-// truncated by others while it is mapped.
+// is allocated by its numbers, so a view of any tensor is inside the mapping. While it is mapped
+// the file must not be truncated by others: reading what is gone is SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -76,6 +76,8 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   std::string_view Bytes(const SafetensorsEntry& entry) const;
   bool Contains(const void* data) const { return data >= map_ && data < map_ + file_bytes_; }
+  // Whether it was written to or truncated since Open.
+  bool HasChanged() const;
   // Takes these bytes of the mapping out of the process, and out of the page cache if `cached_too`.
   // They are read again from the file if they are needed after all.
   void Drop(const void* data, size_t bytes, bool cached_too) const;
@@ -88,6 +90,7 @@ class SafetensorsFile {
   int fd_ = -1;
   char* map_ = nullptr;
   int64_t file_bytes_ = 0;
+  int64_t written_ns_ = 0;  // when it was written to last
 };
 
 }  // namespace kuiper

@@ -41,6 +41,7 @@ class WeightPlacer {
   void Prepack(Linear* linear);
   // Reads the tensors that stayed in their files, if they are to be read now.
   void ReadMapped();
+  bool has_mapped() const { return !mapped_.empty(); }
   // What was copied or made up.
   std::vector<Buffer> TakeBuffers();
 

@@ -65,6 +65,9 @@ class WeightSource {
   // Of the names, types, shapes and first and middle bytes of all tensors: that of another
   // checkpoint is another one, almost certainly. 0 when there are no files.
   virtual uint64_t Digest() const { return 0; }
+  // The path of a file that was written to or truncated since it was opened; "" when there is none.
+  // One that was replaced by another of its name is still there for who has it open.
+  virtual std::string ChangedFile() const { return ""; }
   // Size of all files that hold weights; 0 when there are none.
   virtual int64_t file_bytes() const = 0;
 };

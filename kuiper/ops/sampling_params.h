@@ -10,7 +10,7 @@ namespace kuiper {
 
 struct SamplingParams {
   float temperature = 0.f;  // 0 = greedy
-  int32_t top_k = 0;        // 0 = off
+  int32_t top_k = 0;        // 0 and -1 = off
   float top_p = 1.f;        // 1 = off
   float min_p = 0.f;        // 0 = off
   float repetition_penalty = 1.f;

@@ -49,6 +49,16 @@ TEST(ChatRequest, ParametersReplaceTheDefaults) {
   EXPECT_EQ(automatic->request.reasoning_budget, kAutoReasoningBudget);
 }
 
+// As their senders mean them: vLLM's -1 is off, and a negative seed asks for another one each time.
+TEST(ChatRequest, NegativeNumbersSwitchOffAndDraw) {
+  const auto request = Parse(R"({"prompt": "p", "top_k": -1, "seed": -7})", {});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->request.sampling.top_k, -1);
+  EXPECT_EQ(request->request.sampling.seed, kRandomSeed);
+  EXPECT_EQ(Error(R"("top_k": -2)"),
+            "body.top_k: -2 is out of range (must be at least -1 and at most 2147483647)");
+}
+
 TEST(ChatRequest, BiasesAndEndsOfTokens) {
   Request defaults;
   defaults.logit_bias = {{1, 1.f}};

@@ -53,18 +53,18 @@ TEST(Variable, WholeNumbersMayBeWrittenAsFloats) {
   EXPECT_EQ(seed, 42u);
 }
 
-TEST(Variable, MinusOneIsAllOnesWhereItMayBe) {
+TEST(Variable, NegativesAreAllOnesWhereTheyMayBe) {
   uint64_t seed = 0;
   const Limits limits = {.min = -1};
-  for (const char* text : {"-1", "-1.0"}) {
+  for (const char* text : {"-1", "-1.0", "-7", "-9223372036854775808"}) {
     EXPECT_EQ(Error(&seed, limits, text), "");
     EXPECT_EQ(seed, UINT64_MAX);
     EXPECT_EQ(VariableText(&seed, limits), "-1");
     seed = 5;
   }
-  for (const char* text : {"-2", "18446744073709551615", "-1.5"}) {
+  for (const char* text : {"-9223372036854775809", "18446744073709551615", "-1.5"}) {
     EXPECT_EQ(Error(&seed, limits, text),
-              "x: '" + std::string(text) + "' is not a whole number from -1 to 2^64-2");
+              "x: '" + std::string(text) + "' is not a whole number from -2^63 to 2^64-2");
   }
   EXPECT_EQ(VariableText(&seed, limits), "5");
 }

@@ -205,8 +205,8 @@ class Batch(CliTest):
     def test_seeds(self):
         body = {"prompt": "Hi", "max_tokens": 12, "temperature": 5, "ignore_eos": True}
         answers = self.answers(lines_of(
-            {"custom_id": "a", **body, "seed": -1}, {"custom_id": "b", **body, "seed": -1},
-            {"custom_id": "c", **body, "seed": 7.0}, {"custom_id": "d", **body, "seed": 7},
+            {"custom_id": "a", **body, "seed": -1}, {"custom_id": "b", **body, "seed": -12},
+            {"custom_id": "c", **body, "seed": 7.0, "top_k": -1}, {"custom_id": "d", **body, "seed": 7},
             {"custom_id": "e", **body, "seed": 7.5}, {"custom_id": "f", **body, "max_tokens": 12.0}))
         a, b, c, d, wrong, _ = answers
         self.assertNotEqual(a["seed"], b["seed"])

@@ -240,7 +240,11 @@ class Output(CliTest):
         self.assertEqual([c["seed"] for c in samples["choices"]],
                          [samples["seed"], samples["seed"] + 1])
         self.qwen3_run("-p", "Hi", "-n", "8", "--temp", "5", "--seed", "-1", "--verify-paged")
-        chat = self.qwen3_run("-i", "-n", "4", "--temp", "5", stdin="/set seed=-1\nHi\n/regen\n")
+        drawn = self.qwen3_run(*args, "--seed=-123", "--top-k", "-1")
+        self.assertIn(f"note: the seed was {drawn.json()['seed']}\n", drawn.err)
+        without = self.qwen3_run(*args, "--seed", drawn.json()["seed"])
+        self.assertEqual(without.json()["token_ids_fnv1a64"], drawn.json()["token_ids_fnv1a64"], "-1 is off")
+        chat = self.qwen3_run("-i", "-n", "4", "--temp", "5", stdin="/set seed=-5 top_k=-1\nHi\n/regen\n")
         self.assertIn("seed=-1", chat.err)
         self.assertEqual(len(re.findall(r"(?m)^note: the seed was \d+$", chat.err)), 2)
 

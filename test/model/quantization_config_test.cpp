@@ -78,6 +78,10 @@ TEST(QuantizationConfig, ReadsWhatFormatsCallTheSame) {
       // patch, of, zero_offset, is_symmetric
       {R"({"checkpoint_format": "gptq_v2"})", kGptq, 0, true},
       {R"({"checkpoint_format": "gptq", "sym": false})", kGptq, 1, false},
+      {R"({"format": "gptq_v2"})", kGptq, 0, true},
+      {R"({"format": "GPTQ"})", kGptq, 1, true},
+      {R"({"format": "gptq", "checkpoint_format": "gptq_v2"})", kGptq, 0, true},
+      {R"({"format": "gptq_v2", "checkpoint_format": "gptq"})", kGptq, 1, true},
       {R"({"sym": null})", kGptq, 1, false},
       {R"({"packing_format": "auto_round:gptqmodel"})", kRound, 0, true},
       {R"({"packing_format": "auto_round", "sym": false})", kRound, 0, false},
@@ -119,6 +123,7 @@ TEST(QuantizationConfig, RefusesOtherKindsByName) {
       {kGptq, R"({"bits": 2})", "bits 2 is not supported (supported: 4, 8)"},
       {kGptq, R"({"bits": 3})", "bits 3 is not supported (supported: 4, 8)"},
       {kGptq, R"({"checkpoint_format": "marlin"})", "checkpoint_format \"marlin\" is not"},
+      {kGptq, R"({"format": "marlin"})", "format \"marlin\" is not"},
       {kGptq, R"({"is_marlin_format": true})", "is_marlin_format is not"},
       {kGptq, R"({"pack_dtype": "int64"})", "pack_dtype \"int64\" is not"},
       {kRound, R"({"packing_format": null})", "packing_format is missing"},
@@ -196,6 +201,38 @@ TEST(QuantizationConfig, ExcludesModulesByNameAndPattern) {
     config.excluded = {pattern};
     EXPECT_EQ(Excludes(config, module), expected) << pattern << " of " << module;
   }
+}
+
+TEST(QuantizationConfig, KnowsTheClassesOfModules) {
+  const char* const module = "model.layers.0.mlp.up_proj";
+  const auto excludes = [&](std::vector<std::string> excluded, std::vector<std::string> targets) {
+    QuantizationConfig config;
+    config.excluded = std::move(excluded);
+    config.targets = std::move(targets);
+    return Excludes(config, module);
+  };
+  EXPECT_EQ(excludes({}, {"Linear"}), Exclusion::kNo);
+  EXPECT_EQ(excludes({}, {"re:.*mlp.*"}), Exclusion::kNo);
+  EXPECT_EQ(excludes({}, {"re:.*self_attn.*", module}), Exclusion::kNo);
+  EXPECT_EQ(excludes({}, {"re:.*self_attn.*"}), Exclusion::kYes) << "no target";
+  EXPECT_EQ(excludes({}, {"Embedding"}), Exclusion::kYes) << "no target";
+  EXPECT_EQ(excludes({module}, {"Linear"}), Exclusion::kYes);
+  EXPECT_EQ(excludes({"re:.*up_proj"}, {"re:.*mlp.*"}), Exclusion::kYes);
+  EXPECT_EQ(excludes({"Linear"}, {}), Exclusion::kYes);
+  EXPECT_EQ(excludes({"Qwen3MLP"}, {"Linear"}), Exclusion::kUnknown) << "it holds the module";
+  EXPECT_EQ(excludes({"Qwen3Attention"}, {"Linear"}), Exclusion::kNo);
+  EXPECT_EQ(excludes({}, {"Qwen3DecoderLayer"}), Exclusion::kUnknown);
+  EXPECT_EQ(excludes({}, {"re:.*(up|down)_proj"}), Exclusion::kUnknown);
+  Json json = Json::parse(kCompressed);
+  json["config_groups"]["group_0"]["targets"] = {"re:.*mlp.*"};
+  EXPECT_EQ(Parse(json.dump())->targets, std::vector<std::string>{"re:.*mlp.*"});
+  json["config_groups"]["group_0"]["targets"] = "Linear";
+  EXPECT_NE(Parse(json.dump()).status().message().find("targets is not a list"), std::string::npos);
+  json = Json::parse(kFp8);
+  json["ignored_layers"] = {"b"};
+  EXPECT_EQ(Parse(json.dump())->excluded, std::vector<std::string>{"b"});
+  json["modules_to_not_convert"] = {"a"};
+  EXPECT_EQ(Parse(json.dump())->excluded, std::vector<std::string>{"a"}) << "as transformers";
 }
 
 }  // namespace

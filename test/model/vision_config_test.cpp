@@ -133,7 +133,7 @@ TEST(VisionConfig, NamesTheKeyThatIsWrong) {
       {R"({"vision_start_token_id": -1})", "vision_start_token_id"},
       {R"({"vision_end_token_id": "x"})", "vision_end_token_id"},
       {R"({"text_config": {"hidden_size": 0}})", "text_config: hidden_size"},
-      {R"({"text_config": {"rope_scaling": null}})", "rope_scaling is missing"},
+      {R"({"text_config": {"rope_scaling": null}})", "mrope_section"},
       {R"({"text_config": {"rope_scaling": {"mrope_interleaved": false}}})", "mrope_interleaved"},
       {R"({"text_config": {"rope_scaling": {"mrope_section": [4, 2, 3]}}})", "mrope_section"},
       {R"({"text_config": {"rope_scaling": {"mrope_section": [4, 2.5, 1.5]}}})", "mrope_section"},

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
 
+#include "kuiper/base/process_limits.h"
 #include "kuiper/base/text.h"
 
 namespace kuiper::cpu {
@@ -21,46 +21,6 @@ std::atomic<size_t> allocated_bytes = 0;
 
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 constexpr size_t kHugePage = size_t{2} << 20;
-
-std::optional<size_t> ReadNumber(const std::string& path) {
-  std::ifstream file(path);
-  size_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // absent, or "max"
-}
-
-// The memory that one control group leaves. Pages of the file cache count as used there, but the
-// kernel drops the inactive ones when memory is needed.
-size_t FreeInGroup(const std::string& limit, const std::string& usage, const std::string& stat) {
-  const std::optional<size_t> max = ReadNumber(limit), used = ReadNumber(usage);
-  if (!max || !used) return kUnlimited;
-  const size_t cache = std::min(ReadKey(stat, "inactive_file").value_or(0), *used);
-  const size_t held = *used - cache;
-  return *max > held ? *max - held : 0;
-}
-
-// Version 2: the process's group and its ancestors. Version 1: the memory controller's own mount,
-// which in a container is the container's group.
-size_t FreeInControlGroups() {
-  std::string path;
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.rfind("0::", 0) == 0) path = line.substr(3);
-  }
-  const std::string root = "/sys/fs/cgroup";
-  size_t free = FreeInGroup(root + "/memory/memory.limit_in_bytes",
-                            root + "/memory/memory.usage_in_bytes", root + "/memory/memory.stat");
-  for (;;) {
-    while (!path.empty() && path.back() == '/') path.pop_back();
-    const std::string group = root + path;
-    free = std::min(free, FreeInGroup(group + "/memory.max", group + "/memory.current",
-                                      group + "/memory.stat"));
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return free;
-    path.resize(slash);
-  }
-}
 
 size_t BlockAlignment(size_t bytes) {
   constexpr size_t kLine = 64;

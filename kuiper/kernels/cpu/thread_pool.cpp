@@ -2,18 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <set>
-#include <string>
 #include <system_error>
 
-#ifdef __linux__
-#include <sched.h>
-#endif
-
 #include "kuiper/base/check.h"
+#include "kuiper/base/process_limits.h"
 
 namespace kuiper::cpu {
 namespace {
@@ -30,87 +22,10 @@ inline void CpuPause() {
 #endif
 }
 
-#ifdef __linux__
-std::string FirstLine(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-// CPUs of the affinity mask, SMT siblings counted once: a second thread on a core adds nothing to a
-// kernel that already saturates the core's FMA units or the memory.
-int AffineCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) {
-    return static_cast<int>(std::thread::hardware_concurrency());
-  }
-  std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &set)) continue;
-    std::string siblings = FirstLine("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                                     "/topology/thread_siblings_list");
-    cores.insert(siblings.empty() ? "cpu" + std::to_string(cpu) : siblings);
-  }
-  return static_cast<int>(cores.size());
-}
-
-// CPUs' worth of time per period from "quota period" (cgroup v2 cpu.max), infinity when unlimited.
-double ParseQuota(const std::string& quota, const std::string& period) {
-  char* end = nullptr;
-  const double q = std::strtod(quota.c_str(), &end);
-  if (end == quota.c_str() || q <= 0) return HUGE_VAL;  // "max", -1 or no such file
-  const double p = std::strtod(period.c_str(), nullptr);
-  return p > 0 ? q / p : HUGE_VAL;
-}
-
-// The tightest CPU quota from this process's control group up to the root.
-double CgroupCpus() {
-  double cpus = HUGE_VAL;
-  std::ifstream in("/proc/self/cgroup");
-  for (std::string line;
-       std::getline(in, line);) {  // "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1)
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    std::string controllers = line.substr(first, second - first + 1);
-    controllers.front() = controllers.back() = ',';
-    const bool v2 = controllers == ",,";
-    if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
-    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
-    // Inside a container the path may be the host's; its missing levels are skipped, the root
-    // counts.
-    for (std::string path = line.substr(second + 1);;) {
-      const std::string dir = root + (path == "/" ? "" : path);
-      if (v2) {
-        const std::string max = FirstLine(dir + "/cpu.max");
-        const size_t space = max.find(' ');
-        if (space != std::string::npos) {
-          cpus = std::min(cpus, ParseQuota(max.substr(0, space), max.substr(space + 1)));
-        }
-      } else {
-        cpus = std::min(cpus, ParseQuota(FirstLine(dir + "/cpu.cfs_quota_us"),
-                                         FirstLine(dir + "/cpu.cfs_period_us")));
-      }
-      const size_t slash = path.rfind('/');
-      if (path.empty() || path == "/" || slash == std::string::npos) break;
-      path = slash == 0 ? "/" : path.substr(0, slash);
-    }
-  }
-  return cpus;
-}
-#endif
-
 }  // namespace
 
 int ThreadPool::DefaultThreads() {
-#ifdef __linux__
-  const double cpus = std::min<double>(AffineCores(), std::ceil(CgroupCpus()));
-  return std::max(1, static_cast<int>(cpus));
-#else
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-#endif
+  return UsableCores();
 }
 
 ThreadPool::ThreadPool(int num_threads)

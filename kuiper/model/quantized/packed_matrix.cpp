@@ -39,7 +39,7 @@ Status CheckExcluded(const QuantizationConfig& config, const Weight& weight,
   }
   return TensorError(dense,
                      "is not quantised, though quantization_config of config.json does not "
-                     "except it",
+                     "except it (ignore, targets, modules_to_not_convert)",
                      "config.json and weights must come from the same model");
 }
 
@@ -132,8 +132,11 @@ StatusOr<std::optional<PackedMatrix>> FindPacked(const QuantizationConfig& confi
     return std::optional<PackedMatrix>();
   }
   if (Excludes(config, ModuleOf(weight)) == Exclusion::kYes) {
-    return TensorError(*codes, "is quantised, though quantization_config of config.json excepts it",
-                       "config.json and weights must come from the same model");
+    return TensorError(
+        *codes,
+        "is quantised, though quantization_config of config.json excepts it (ignore, "
+        "targets, modules_to_not_convert)",
+        "config.json and weights must come from the same model");
   }
   if (tensors.in() % WeightFormat::kQuantum != 0) {
     return TensorError(

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <utility>
 
+#include "kuiper/base/log.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/config_reader.h"
 
@@ -58,11 +60,11 @@ Status ReadGroupSize(ConfigReader& reader, QuantizationConfig* config) {
   return OkStatus();
 }
 
-Status ReadNames(ConfigReader& reader, const char* key, QuantizationConfig* config) {
+Status ReadNames(ConfigReader& reader, const char* key, std::vector<std::string>* names) {
   const JsonNode* list = reader.Find(key);
   if (list == nullptr) return OkStatus();
   for (const JsonNode& name : list->items) {
-    if (name.IsString()) config->excluded.push_back(name.text);
+    if (name.IsString()) names->push_back(name.text);
   }
   if (!list->IsArray() || std::any_of(list->items.begin(), list->items.end(),
                                       [](const JsonNode& name) { return !name.IsString(); })) {
@@ -78,23 +80,45 @@ Status ReadAwq(ConfigReader& reader, QuantizationConfig* config) {
   KU_RETURN_IF_ERROR(ReadBits(reader, "bits", /*four_only=*/true, config));
   KU_RETURN_IF_ERROR(ReadGroupSize(reader, config));
   config->is_symmetric = !reader.Bool("zero_point", true);
-  KU_RETURN_IF_ERROR(ReadNames(reader, "modules_to_not_convert", config));
+  KU_RETURN_IF_ERROR(ReadNames(reader, "modules_to_not_convert", &config->excluded));
   return reader.status();
+}
+
+// Of the zeros. checkpoint_format counts where both are there, as in transformers.
+Status ReadGptqVersion(ConfigReader& reader, QuantizationConfig* config) {
+  constexpr const char* kNames[] = {"format", "checkpoint_format"};
+  std::string values[2];
+  for (int i = 0; i < 2; ++i) {
+    values[i] = reader.String(kNames[i]);
+    for (char& c : values[i]) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  KU_RETURN_IF_ERROR(reader.status());
+  const int counts = values[1].empty() ? 0 : 1;
+  const std::string& version = values[counts];
+  if (!version.empty() && version != "gptq" && version != "gptq_v2") {
+    return Unsupported(std::string(kNames[counts]) + " " + Quoted(version) +
+                       " is not supported (supported: gptq, gptq_v2)");
+  }
+  if (counts == 1 && !values[0].empty() && values[0] != version) {
+    LogWarning(std::string(kWhere) + ": format " + Quoted(values[0]) +
+               " has no effect: checkpoint_format " + Quoted(version) + " counts");
+  }
+  config->zero_offset = version == "gptq_v2" ? 0 : 1;
+  return OkStatus();
 }
 
 Status ReadGptq(ConfigReader& reader, QuantizationConfig* config) {
   config->packing = Packing::kGptq;
-  KU_RETURN_IF_ERROR(CheckName(reader, "checkpoint_format", {"gptq", "gptq_v2"}));
+  KU_RETURN_IF_ERROR(ReadGptqVersion(reader, config));
   KU_RETURN_IF_ERROR(CheckName(reader, "pack_dtype", {"int32"}));
   if (reader.Bool("is_marlin_format", false))
     return Unsupported("is_marlin_format is not supported");
   KU_RETURN_IF_ERROR(ReadBits(reader, "bits", /*four_only=*/false, config));
   KU_RETURN_IF_ERROR(ReadGroupSize(reader, config));
   config->is_symmetric = reader.Bool("sym", false);
-  config->zero_offset = reader.String("checkpoint_format") == "gptq_v2" ? 0 : 1;
   config->has_other_rules =
       reader.Find("dynamic") != nullptr || reader.Find("modules_in_block_to_quantize") != nullptr;
-  KU_RETURN_IF_ERROR(ReadNames(reader, "modules_to_not_convert", config));
+  KU_RETURN_IF_ERROR(ReadNames(reader, "modules_to_not_convert", &config->excluded));
   return reader.status();
 }
 
@@ -139,7 +163,7 @@ Status ReadScheme(const JsonNode& weights, QuantizationConfig* config) {
 Status ReadCompressedTensors(ConfigReader& reader, QuantizationConfig* config) {
   config->packing = Packing::kCompressedTensors;
   KU_RETURN_IF_ERROR(CheckName(reader, "format", {"pack-quantized"}));
-  KU_RETURN_IF_ERROR(ReadNames(reader, "ignore", config));
+  KU_RETURN_IF_ERROR(ReadNames(reader, "ignore", &config->excluded));
   for (const char* key : {"transform_config", "sparsity_config"}) {
     const JsonNode* other = reader.Find(key);
     if (other != nullptr && !other->items.empty()) {
@@ -159,6 +183,7 @@ Status ReadCompressedTensors(ConfigReader& reader, QuantizationConfig* config) {
     }
   }
   KU_RETURN_IF_ERROR(CheckName(group, "format", {"pack-quantized"}));
+  KU_RETURN_IF_ERROR(ReadNames(group, "targets", &config->targets));
   const JsonNode* weights = group.Find("weights");
   if (weights == nullptr || !weights->IsObject()) group.Fail("weights is missing");
   KU_RETURN_IF_ERROR(group.status());
@@ -182,8 +207,9 @@ Status ReadE4M3(ConfigReader& reader, QuantizationConfig* config) {
   }
   KU_RETURN_IF_ERROR(reader.status());
   config->group_columns = config->group_rows = 128;
-  KU_RETURN_IF_ERROR(ReadNames(reader, "modules_to_not_convert", config));
-  return ReadNames(reader, "ignored_layers", config);
+  const bool has_list = reader.Find("modules_to_not_convert") != nullptr;
+  return ReadNames(reader, has_list ? "modules_to_not_convert" : "ignored_layers",
+                   &config->excluded);
 }
 
 // One step of a regular expression: a character, or any, once or as often as one likes.
@@ -231,9 +257,22 @@ bool Matches(const std::vector<Step>& steps, std::string_view text, bool to_the_
                     : std::find(reached.begin(), reached.end(), true) != reached.end();
 }
 
+// Whether `name` is a class of transformers that holds `module`: "Qwen3MLP", "LlamaAttention".
+bool IsClassAround(std::string_view name, std::string_view module) {
+  constexpr std::pair<const char*, const char*> kClasses[] = {{"MLP", "mlp."},
+                                                              {"Attention", "attn."},
+                                                              {"DecoderLayer", "layers."},
+                                                              {"VisionBlock", "blocks."},
+                                                              {"VisionModel", "visual."}};
+  return std::any_of(std::begin(kClasses), std::end(kClasses), [&](const auto& row) {
+    return name.ends_with(row.first) && module.find(row.second) != std::string_view::npos;
+  });
+}
+
 Exclusion MatchesPattern(std::string_view pattern, std::string_view module) {
   if (!pattern.starts_with("re:")) {
-    if (module == pattern) return Exclusion::kYes;
+    if (module == pattern || pattern == "Linear") return Exclusion::kYes;
+    if (IsClassAround(pattern, module)) return Exclusion::kUnknown;
     return module.find(pattern) != std::string_view::npos ? Exclusion::kUnknown : Exclusion::kNo;
   }
   pattern.remove_prefix(3);
@@ -244,6 +283,17 @@ Exclusion MatchesPattern(std::string_view pattern, std::string_view module) {
   std::vector<Step> steps;
   if (!ReadPattern(pattern, &steps)) return Exclusion::kUnknown;
   return Matches(steps, module, to_the_end) ? Exclusion::kYes : Exclusion::kNo;
+}
+
+// Of the answers for each pattern the surest.
+Exclusion MatchesAny(const std::vector<std::string>& patterns, std::string_view module) {
+  Exclusion answer = Exclusion::kNo;
+  for (const std::string& pattern : patterns) {
+    const Exclusion matches = MatchesPattern(pattern, module);
+    if (matches == Exclusion::kYes) return matches;
+    if (matches == Exclusion::kUnknown) answer = matches;
+  }
+  return answer;
 }
 
 }  // namespace
@@ -263,13 +313,12 @@ std::string QuantizationConfig::Describe() const {
 }
 
 Exclusion Excludes(const QuantizationConfig& config, std::string_view module) {
-  Exclusion answer = config.has_other_rules ? Exclusion::kUnknown : Exclusion::kNo;
-  for (const std::string& pattern : config.excluded) {
-    const Exclusion matches = MatchesPattern(pattern, module);
-    if (matches == Exclusion::kYes) return matches;
-    if (matches == Exclusion::kUnknown) answer = matches;
-  }
-  return answer;
+  const Exclusion excluded = MatchesAny(config.excluded, module);
+  const Exclusion targeted =
+      config.targets.empty() ? Exclusion::kYes : MatchesAny(config.targets, module);
+  if (excluded == Exclusion::kYes || targeted == Exclusion::kNo) return Exclusion::kYes;
+  const bool is_sure = excluded == Exclusion::kNo && targeted == Exclusion::kYes;
+  return is_sure && !config.has_other_rules ? Exclusion::kNo : Exclusion::kUnknown;
 }
 
 StatusOr<QuantizationConfig> ParseQuantization(const JsonNode& quantization_config) {

@@ -23,8 +23,9 @@ struct QuantizationConfig {
   int group_rows = 1;
   bool is_symmetric = true;  // zeros are the middle code, stored or not
   int zero_offset = 0;       // to add to stored zeros, within their own bits
-  // Modules that stay dense, as the file names them: see Excludes.
-  std::vector<std::string> excluded;
+  // Modules that stay dense, as the file names them, and those that do not; no target: all others.
+  // See Excludes.
+  std::vector<std::string> excluded, targets;
   bool has_other_rules = false;  // some modules follow rules that are not read here
 
   // Of a matrix with `in` columns.
@@ -34,9 +35,11 @@ struct QuantizationConfig {
 };
 
 enum class Exclusion { kNo, kYes, kUnknown };
-// Whether `module` ("model.layers.0.mlp.up_proj") stays dense: a pattern is its name or, behind
-// "re:", a regular expression of literals, '.', '*', '+', '^' and '$'. Unknown: other expressions,
-// and parts of the name, which some programs take as the name and others do not.
+// Whether `module` ("model.layers.0.mlp.up_proj") stays dense: it is excluded, or there are targets
+// and it is none. A pattern is its name, the class "Linear" or, after "re:", a regular expression
+// of literals, '.', '*', '+', '^' and '$'. Unknown: other expressions, and parts of the name and
+// classes of what holds the module ("Qwen3MLP"), which some programs take for the module and others
+// do not.
 Exclusion Excludes(const QuantizationConfig& config, std::string_view module);
 
 // kModel with one line that names the key when a kind of quantisation is not supported.
