@@ -132,8 +132,8 @@ struct EngineParts;
 
 class Engine {
  public:
-  // "kuiper 0.1.0 (commit 012e9e0), devices: cpu (Highway 1.2.0: AVX3, AVX2, SSE4, SCALAR)"; a release
-  // archive has no commit.
+  // "kuiper 0.1.0 (commit 012e9e0), devices: cpu (Highway 1.2.0: AVX3, AVX2, SSE4, SCALAR)"; a
+  // release archive has no commit.
   static std::string Version();
   // What this build and this machine can compute on, the CPU first.
   static std::vector<Device> Devices();
