@@ -129,6 +129,7 @@ std::string Fingerprint(const ProgramRun& run) {
                                     "deterministic",
                                     "dtype",
                                     "image-max-tokens",
+                                    "image-scaling",
                                     "max-context",
                                     "max-pixels",
                                     "min-pixels",

@@ -147,9 +147,11 @@ std::vector<Row> PictureRows(Options& o) {
              "tokens that a picture, or a frame of a video, may become (default: what --max-pixels "
              "gives)",
              {.min = 1})),
+      For(kPictures, Of("image-scaling", ScalingChoices(&o.image.scaling),
+                        "version of Pillow whose scaling of pictures is followed to the bit")),
   };
-  for (const char* name :
-       {"image", "video", "video-fps", "max-pixels", "min-pixels", "image-max-tokens"}) {
+  for (const char* name : {"image", "video", "video-fps", "max-pixels", "min-pixels",
+                           "image-max-tokens", "image-scaling"}) {
     rows.push_back(Blind(Unused(FlagUse::kUnavailable, name, &o.unused.text, kTextOnly)));
   }
   return rows;

@@ -93,12 +93,17 @@ class Hub(http.server.BaseHTTPRequestHandler):
         pass
 
 
+PICTURE_FILES = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
+
+
 class GetModel(unittest.TestCase):
     def setUp(self):
         self.dir = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.dir)
         model = SOURCE / "demo" / "models" / "tiny-qwen3"
         Hub.files = {p.name: p.read_bytes() for p in model.iterdir() if p.is_file()}
+        for name in PICTURE_FILES:
+            Hub.files[name] = b"{}"
         Hub.files["pytorch_model.bin"] = b"not wanted"
         Hub.cut, Hub.sent, Hub.sizes, Hub.refusal = {}, [], {}, None
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
@@ -132,7 +137,8 @@ class GetModel(unittest.TestCase):
     def wanted(self):
         return [name for name in Hub.files
                 if name.endswith((".safetensors", ".jinja")) or
-                name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")]
+                name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                         *PICTURE_FILES)]
 
     def assert_whole(self, run):
         self.assertEqual(run.returncode, 0, run.stderr)

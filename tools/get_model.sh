@@ -22,7 +22,8 @@ fi
 model=$1
 dir=${2:-${model#*/}}
 files=(config.json generation_config.json '*.safetensors' '*.safetensors.index.json' tokenizer.json
-  tokenizer_config.json tokenizer.model '*.jinja' preprocessor_config.json)
+  tokenizer_config.json tokenizer.model '*.jinja' processor_config.json preprocessor_config.json
+  video_preprocessor_config.json chat_template.json)
 client=huggingface_hub==2.4.0
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/kuiper/hf
 

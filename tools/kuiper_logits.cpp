@@ -7,7 +7,9 @@
 #include <fstream>
 
 #include "kuiper/base/append_file.h"
+#include "kuiper/chat/engine_choices.h"
 #include "kuiper/engine/engine.h"
+#include "kuiper/engine/picture_config.h"
 #include "kuiper/io/image/image_processor.h"
 #include "kuiper/io/npy.h"
 #include "tools/tool_args.h"
@@ -46,6 +48,7 @@ struct Options {
   std::string ids_path, out_path, embeds_path;
   std::vector<std::string> images, videos;
   std::optional<double> fps;
+  ImageOptions image;
   EngineConfig config;
   std::optional<int> chunk;
 };
@@ -72,15 +75,15 @@ std::vector<VisionInput> InPromptOrder(const std::vector<int32_t>& ids, const Vi
   return pictures;
 }
 
-StatusOr<std::vector<VisionInput>> ReadPictures(const Options& options, const std::string& path,
-                                                const OpenedModel& model,
+StatusOr<std::vector<VisionInput>> ReadPictures(const Options& options, const OpenedModel& model,
                                                 const std::vector<int32_t>& ids) {
   if (options.images.empty() && options.videos.empty()) return std::vector<VisionInput>();
   if (!model.config.vision_tokens.has_value()) {
     return Status(StatusCode::kInvalidArgument, "the model does not see: it takes no pictures");
   }
-  KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(path));
-  KU_ASSIGN_OR_RETURN(const ImageProcessor processor, ImageProcessor::Create(config, {}));
+  KU_ASSIGN_OR_RETURN(const VisionConfig config, ReadVisionConfig(model));
+  KU_ASSIGN_OR_RETURN(const ImageProcessor processor,
+                      ImageProcessor::Create(config, options.image));
   std::vector<VisionInput> images, videos;
   for (const std::string& path : options.images) {
     KU_ASSIGN_OR_RETURN(images.emplace_back(), processor.FromFile(path));
@@ -127,8 +130,7 @@ Status Run(const ParsedArgs& args, const Options& options) {
     KU_RETURN_IF_ERROR(CheckWritable(options.embeds_path));
   }
   KU_ASSIGN_OR_RETURN(OpenedModel model, OpenModel(config.model_path));
-  KU_ASSIGN_OR_RETURN(std::vector<VisionInput> pictures,
-                      ReadPictures(options, config.model_path, model, ids));
+  KU_ASSIGN_OR_RETURN(std::vector<VisionInput> pictures, ReadPictures(options, model, ids));
   config.image_max_tokens = 0;
   for (const VisionInput& picture : pictures) {
     config.image_max_tokens =
@@ -169,6 +171,8 @@ std::vector<Flag> Flags(Options& o) {
                "DIR_OR_GIF"),
       MakeFlag("video-fps", &o.fps, "frames per second of the videos",
                {.min = 0, .max = 1000, .above_min = true}),
+      MakeFlag("image-scaling", ScalingChoices(&o.image.scaling),
+               "version of Pillow whose scaling of pictures is followed to the bit"),
       MakeFlag("dump-image-embeds", &o.embeds_path,
                "float32 [tokens, (1 + K) * hidden] of all pictures: embeddings, and what is added "
                "behind each of the first K layers",

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Makes test/data/images: small picture files of every kind, and what Pillow and transformers make of them.
 
-    python3 tools/make_image_goldens.py [OUT]      needs pillow (12), numpy, transformers (4.57.6)
+    python3 tools/make_image_goldens.py [OUT]      needs pillow 13, numpy, transformers 5.24, torch, torchvision
 
 files.json      per picture file: width, height and SHA-256 of the RGB bytes after
-                ImageOps.exif_transpose and convert("RGB"); per animation those of every frame
-resize.json     SHA-256 of what Pillow's bicubic filter makes of a generated picture
+                ImageOps.exif_transpose and transformers' convert_to_rgb; per animation those of every frame
+resize.json     SHA-256 of what Pillow's bicubic filter makes of a generated picture: sha256 is Pillow's own,
+                rows_first that of rows before columns, the order of Pillow up to 12
 sizes.json      smart_resize of pictures and videos; frames that are sampled, and their times
-patches.json    pixel_values of transformers' slow processor: shape, grid, SHA-256
-
-Pillow 13 scales columns before rows where that is less work, and gives other pixels than 12.
+patches.json    pixel_values of transformers' processor that scales with Pillow: shape, grid, SHA-256
 """
 import hashlib
 import io
@@ -23,6 +22,7 @@ import zlib
 import numpy as np
 import PIL
 from PIL import Image, ImageOps, ImageSequence, PngImagePlugin
+from transformers.image_transforms import convert_to_rgb
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -288,6 +288,60 @@ def webps(rng):
     return files
 
 
+def transparent(_):
+    """Pictures of which a part is transparent, whole or by half, in every way that files have."""
+    rng = random.Random(13)
+    generator = np.random.default_rng(13)
+    files = {}
+    palette = generator.integers(0, 256, 48).tolist()
+    indices = generator.integers(0, 16, (9, 14, 1))
+    files["transparent-palette-one.png"] = png(14, 9, 4, 3, indices, palette, [255, 255, 255, 0, 255])
+    files["transparent-palette-many.png"] = png(14, 9, 4, 3, indices, palette, [0, 255, 40, 0, 200, 1, 254])
+    for depth in (1, 2, 4, 8, 16):
+        for value in (0, 1, 3, 200, 300):
+            if value >= 1 << depth:
+                continue
+            samples = generator.integers(0, 1 << depth, (11, 13, 1))
+            samples[2:6, 3:9] = value
+            samples[0, :4, 0] = [min(v, (1 << depth) - 1) for v in (44, 255, 256, 65535)]
+            files[f"transparent-gray-{depth}-{value}.png"] = png(13, 11, depth, 0, samples,
+                                                                transparent=struct.pack(">H", value))
+    for depth in (8, 16):
+        color = [200, 10, 77] if depth == 8 else [0x1234, 0x3456, 0x5678]
+        samples = generator.integers(0, 1 << depth, (8, 12, 3))
+        samples[2:5, 3:9] = color
+        samples[6, :6] = [(v & 255) << (depth - 8) | v & 255 for v in color]
+        files[f"transparent-rgb-{depth}.png"] = png(12, 8, depth, 2, samples, transparent=struct.pack(">3H", *color))
+    every = np.zeros((256, 256, 4), np.uint8)
+    every[..., :3], every[..., 3] = np.arange(256)[None, :, None], np.arange(256)[:, None]
+    files["every-alpha.png"] = saved(Image.fromarray(every), format="PNG", optimize=True)
+    image = Image.fromarray(photo(rng, 21, 17))
+    image.putalpha(Image.fromarray(generator.integers(0, 256, (17, 21)).astype(np.uint8)))
+    files["transparent-exif-6.png"] = saved(image, format="PNG", exif=exif(6))
+    files["transparent-gray.png"] = saved(image.convert("LA"), format="PNG")
+    files["transparent.gif"] = saved(image.quantize(7), format="GIF", transparency=3)
+    colors = generator.integers(0, 256, 24).astype(np.uint8).tobytes()
+    gray = bytes(v for i in range(8) for v in (i, i, i))
+    pixels = generator.integers(0, 8, 99)
+    files["transparent-gray.gif"] = gif(11, 9, gray, [dict(box=(0, 0, 11, 9), pixels=pixels, transparent=4)])
+    files["transparent-no-color.gif"] = gif(11, 9, colors[:24], [dict(box=(1, 1, 9, 7), pixels=pixels[:63],
+                                                                      transparent=200)], background=2)
+    frames = [Image.new("RGBA", (20, 16)) for _ in range(3)]
+    for i, frame in enumerate(frames):
+        frame.paste((200, 30 * i, 90, 255 - 80 * i), (3 * i, 2, 3 * i + 9, 12))
+    files["transparent-animation.webp"] = saved(frames[0], format="WEBP", save_all=True, append_images=frames[1:],
+                                                lossless=True, exact=True, duration=100)
+    fields = generator.integers(0, 256, 11 * 7 * 4).astype(np.uint8).tobytes()
+    for name, masks in (("rgba", (0xFF, 0xFF00, 0xFF0000, 0xFF000000)), ("bgra", (0xFF0000, 0xFF00, 0xFF, 0xFF000000)),
+                        ("abgr", (0xFF000000, 0xFF0000, 0xFF00, 0xFF)), ("bgrx", (0xFF0000, 0xFF00, 0xFF, 0)),
+                        ("none", (0, 0, 0, 0))):
+        for header in (56, 108, 124):
+            files[f"fields-{name}-{header}.bmp"] = bmp(11, 7, 32, fields, 3, header=header,
+                                                       masks=struct.pack("<IIII", *masks))
+    files["fields-none-40.bmp"] = bmp(11, 7, 32, fields, 3, masks=bytes(12))
+    return files
+
+
 def videos(_):
     """An animation large enough for a video: a square that moves."""
     frames = []
@@ -307,12 +361,12 @@ def describe(data):
         if frames > 1 and image.format in ("GIF", "WEBP"):
             facts["frames"] = []
             for frame in ImageSequence.Iterator(image):
-                facts["frames"].append(sha(frame.convert("RGB").tobytes()))
+                facts["frames"].append(sha(convert_to_rgb(frame, return_numpy=True)))
                 milliseconds.append(frame.info.get("duration", 0))
             facts["milliseconds"] = milliseconds
     with Image.open(io.BytesIO(data)) as image:
-        rgb = ImageOps.exif_transpose(image).convert("RGB")
-    return dict(width=rgb.width, height=rgb.height, sha256=sha(rgb.tobytes()), **facts)
+        rgb = convert_to_rgb(ImageOps.exif_transpose(image), return_numpy=True)
+    return dict(width=rgb.shape[1], height=rgb.shape[0], sha256=sha(rgb), **facts)
 
 
 # ---- numbers ----
@@ -328,16 +382,21 @@ def generated(width, height):
 
 
 def resize_cases(rng):
-    cases = []
+    sizes = []
     for _ in range(40):
         width, height = rng.randrange(1, 90), rng.randrange(1, 90)
         to = rng.choice([1, 32, 64, rng.randrange(1, 200)]), rng.choice([1, 32, 64, rng.randrange(1, 200)])
-        out = generated(width, height).resize(to, Image.Resampling.BICUBIC)
-        cases.append(dict(width=width, height=height, to=list(to), sha256=sha(out.tobytes())))
-    same = generated(64, 33)
-    for to in ((64, 33), (64, 96), (32, 33)):
-        cases.append(dict(width=64, height=33, to=list(to),
-                          sha256=sha(same.resize(to, Image.Resampling.BICUBIC).tobytes())))
+        sizes.append((width, height, to))
+    sizes += [(64, 33, to) for to in ((64, 33), (64, 96), (32, 33))]
+    # Around the border between the two orders: the height shrinks by twice what the width shrinks by.
+    sizes += [(70, 90, (60, height)) for height in (69, 70, 71)] + [(70, 90, (80, height)) for height in (89, 90, 91)]
+    cases = []
+    for width, height, to in sizes:
+        picture = generated(width, height)
+        rows = picture.resize((to[0], height), Image.Resampling.BICUBIC)
+        cases.append(dict(width=width, height=height, to=list(to),
+                          sha256=sha(picture.resize(to, Image.Resampling.BICUBIC).tobytes()),
+                          rows_first=sha(rows.resize(to, Image.Resampling.BICUBIC).tobytes())))
     return cases
 
 
@@ -382,20 +441,20 @@ def size_cases(rng):
 
 
 def patch_cases():
-    from transformers import Qwen2VLImageProcessor
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
     cases = []
     for width, height, low, high in ((100, 60, 65536, 16777216), (320, 256, 4096, 65536), (32, 32, 1024, 1024),
                                      (33, 200, 4096, 65536)):
-        processor = Qwen2VLImageProcessor(patch_size=16, image_mean=[0.5] * 3, image_std=[0.5] * 3,
-                                          min_pixels=low, max_pixels=high)
+        processor = Qwen2VLImageProcessorPil(patch_size=16, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+                                             min_pixels=low, max_pixels=high)
         out = processor(generated(width, height), return_tensors="np")
         values = out["pixel_values"].astype("<f4")
         cases.append(dict(width=width, height=height, min=low, max=high, shape=list(values.shape),
                           grid=out["image_grid_thw"][0].tolist(), sha256=sha(values.tobytes()),
                           first=[float(v) for v in values[0, :4]], last=[float(v) for v in values[-1, -4:]]))
-    processor = Qwen2VLImageProcessor(patch_size=16, image_mean=[0.48145466, 0.4578275, 0.40821073],
-                                      image_std=[0.26862954, 0.26130258, 0.27577711], min_pixels=1024,
-                                      max_pixels=16384)
+    processor = Qwen2VLImageProcessorPil(patch_size=16, image_mean=[0.48145466, 0.4578275, 0.40821073],
+                                         image_std=[0.26862954, 0.26130258, 0.27577711], min_pixels=1024,
+                                         max_pixels=16384)
     values = processor(generated(50, 70), return_tensors="np")["pixel_values"].astype("<f4")
     cases.append(dict(width=50, height=70, min=1024, max=16384, clip=True, shape=list(values.shape),
                       sha256=sha(values.tobytes())))
@@ -403,13 +462,13 @@ def patch_cases():
 
 
 def main(argv):
-    if int(PIL.__version__.split(".")[0]) >= 13:
-        sys.exit("error: this needs Pillow 12: Pillow 13 scales in another order")
+    if int(PIL.__version__.split(".")[0]) < 13:
+        sys.exit("error: this needs Pillow 13: older versions scale in another order")
     out = pathlib.Path(argv[0]) if argv else ROOT / "test/data/images"
     out.mkdir(parents=True, exist_ok=True)
     rng = random.Random(20240607)
     facts = {}
-    for make in (jpegs, oriented, pngs, bmps, gifs, webps, videos):
+    for make in (jpegs, oriented, pngs, bmps, gifs, webps, videos, transparent):
         for name, data in make(rng).items():
             (out / name).write_bytes(data)
             facts[name] = describe(data)

@@ -32,4 +32,9 @@ NamedValues WeightStorageChoices(WeightStorage* storage) {
                          {"copied", WeightStorage::kCopied}});
 }
 
+NamedValues ScalingChoices(ScalingOrder* order) {
+  return OneOf(order,
+               {{"pillow-13", ScalingOrder::kPillow13}, {"pillow-12", ScalingOrder::kPillow12}});
+}
+
 }  // namespace kuiper

@@ -10,20 +10,20 @@ StatusOr<VisionConfig> ReadVisionConfig(const OpenedModel& model) {
     return Status(StatusCode::kModel, files.path + " holds a model that takes text only");
   }
   const VisionTowerConfig& tower = *model.config.vision;
-  KU_ASSIGN_OR_RETURN(
-      const VisionConfig config,
-      files.preprocessor_json.empty()
-          ? ReadVisionConfig(files.dir)
-          : ParseVisionConfig(files.preprocessor_json, files.path + ", preprocessor_config.json",
-                              files.video_preprocessor_json,
-                              files.path + ", video_preprocessor_config.json"));
+  KU_ASSIGN_OR_RETURN(const VisionConfig config,
+                      files.processor_json.empty() && files.preprocessor_json.empty()
+                          ? ReadVisionConfig(files.dir)
+                          : ParseVisionConfig({.both = files.processor_json,
+                                               .images = files.preprocessor_json,
+                                               .videos = files.video_preprocessor_json},
+                                              files.path + ", "));
   if (config.patch_size == tower.patch && config.temporal_patch_size == tower.temporal_patch &&
       config.merge_size == tower.merge) {
     return config;
   }
   return Status(StatusCode::kModel,
                 files.path +
-                    ": preprocessor_config.json and config.json differ in the size of "
+                    ": the settings of its image processor and config.json differ in the size of "
                     "patches or in how many become a token");
 }
 

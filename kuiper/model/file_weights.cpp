@@ -155,6 +155,7 @@ Status FileWeights::OpenSingleFile(const std::string& path) {
   files_.tokenizer_config_json = text(kTokenizerConfigKey);
   files_.chat_template = text(kChatTemplateKey);
   files_.chat_template_json = text(kOldChatTemplateKey);
+  files_.processor_json = text(kProcessorKey);
   files_.preprocessor_json = text(kPreprocessorKey);
   files_.video_preprocessor_json = text(kVideoPreprocessorKey);
   return OkStatus();

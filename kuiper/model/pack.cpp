@@ -103,6 +103,7 @@ StatusOr<std::map<std::string, std::string>> Metadata(const ModelFiles& files,
       add(kTokenizerConfigKey, files.tokenizer_config_json, "tokenizer_config.json"));
   KU_RETURN_IF_ERROR(add(kChatTemplateKey, files.chat_template, "chat_template.jinja"));
   KU_RETURN_IF_ERROR(add(kOldChatTemplateKey, files.chat_template_json, "chat_template.json"));
+  KU_RETURN_IF_ERROR(add(kProcessorKey, files.processor_json, "processor_config.json"));
   KU_RETURN_IF_ERROR(add(kPreprocessorKey, files.preprocessor_json, "preprocessor_config.json"));
   KU_RETURN_IF_ERROR(
       add(kVideoPreprocessorKey, files.video_preprocessor_json, "video_preprocessor_config.json"));

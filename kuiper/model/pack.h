@@ -19,6 +19,7 @@ inline constexpr const char* kTokenizerKey = "kuiper.tokenizer";
 inline constexpr const char* kTokenizerConfigKey = "kuiper.tokenizer_config";
 inline constexpr const char* kChatTemplateKey = "kuiper.chat_template";
 inline constexpr const char* kOldChatTemplateKey = "kuiper.chat_template_json";
+inline constexpr const char* kProcessorKey = "kuiper.processor_config";
 inline constexpr const char* kPreprocessorKey = "kuiper.preprocessor_config";
 inline constexpr const char* kVideoPreprocessorKey = "kuiper.video_preprocessor_config";
 

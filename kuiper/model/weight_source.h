@@ -36,7 +36,7 @@ struct ModelFiles {
   std::string chat_template;          // carried by a packed container only
   std::string chat_template_json;     // the older file; carried by a packed container only
   // How pictures and videos are scaled; carried by a packed container only.
-  std::string preprocessor_json, video_preprocessor_json;
+  std::string processor_json, preprocessor_json, video_preprocessor_json;
 };
 
 class WeightSource {

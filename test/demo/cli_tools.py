@@ -109,11 +109,11 @@ class LogitsOfPictures(CliTest):
                       '{"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 4096}}')
         return model
 
-    def bmp(self, name, shade):
+    def bmp(self, name, shade, height=24):
         """16 x 24 pixels: 2 x 3 tokens."""
-        head = b"BM" + struct.pack("<IHHI", 54 + 3 * 16 * 24, 0, 0, 54)
-        head += struct.pack("<IiiHHIIiiII", 40, 16, 24, 1, 24, 0, 0, 0, 0, 0, 0)
-        return self.path(name, head + bytes((shade * i) % 256 for i in range(3 * 16 * 24)))
+        head = b"BM" + struct.pack("<IHHI", 54 + 3 * 16 * height, 0, 0, 54)
+        head += struct.pack("<IiiHHIIiiII", 40, 16, height, 1, 24, 0, 0, 0, 0, 0, 0)
+        return self.path(name, head + bytes((shade * i) % 256 for i in range(3 * 16 * height)))
 
     def logits(self, run, ids, *args):
         out = self.path("l.npy")
@@ -122,6 +122,16 @@ class LogitsOfPictures(CliTest):
             return r, b""
         with open(out, "rb") as f:
             return r, f.read()
+
+    def test_order_of_scaling(self):
+        tall = self.bmp("tall.bmp", 77, height=400)  # scaled to 8 x 320
+        ids = "5 92 " + "90 " * 40 + "93 8"
+        _, found = self.logits(self.ok, ids, "--image", tall)
+        self.assertEqual(self.logits(self.ok, ids, "--image", tall, "--image-scaling", "pillow-13")[1], found)
+        self.assertNotEqual(self.logits(self.ok, ids, "--image", tall, "--image-scaling", "pillow-12")[1], found)
+        r, _ = self.logits(self.run_cli, ids, "--image", tall, "--image-scaling", "13")
+        self.assertEqual(r.rc, 2)
+        self.assertIn("pillow-12", r.err)
 
     def test_pictures_stand_at_their_pads(self):
         a, b = self.bmp("a.bmp", 1), self.bmp("b.bmp", 7)

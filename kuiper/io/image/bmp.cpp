@@ -24,7 +24,7 @@ struct BmpHeader {
   bool top_down = false;
   int bits = 0;  // per pixel
   uint32_t compression = kPlain;
-  uint32_t masks[3] = {};  // red, green, blue; of pixels of 16 bits and more
+  uint32_t masks[4] = {};  // red, green, blue, alpha; of pixels of 16 bits and more
   size_t pixels_at = 0;    // byte in the file
   uint8_t palette[256][3] = {};
 
@@ -41,13 +41,16 @@ uint32_t Little(std::string_view bytes, size_t at, size_t num_bytes) {
   return value;
 }
 
-// Red, green and blue in the pixels of 16, 24 and 32 bits; a header may say otherwise. False when
-// the file ends in them.
+// Red, green, blue and alpha in the pixels of 16, 24 and 32 bits; a header may say otherwise. False
+// when the file ends in them.
 bool ReadMasks(std::string_view bytes, size_t* at, BmpHeader* header) {
   if (header->compression == kBitFields) {
     if (bytes.size() < kFileHeaderBytes + 40 + 12) return false;
     for (size_t c = 0; c < 3; ++c) {
       header->masks[c] = Little(bytes, kFileHeaderBytes + 40 + 4 * c, 4);
+    }
+    if (header->bits == 32 && *at >= kFileHeaderBytes + 56) {
+      header->masks[3] = Little(bytes, kFileHeaderBytes + 52, 4);
     }
     *at = std::max(*at, kFileHeaderBytes + 40 + 12);
   }
@@ -55,6 +58,8 @@ bool ReadMasks(std::string_view bytes, size_t* at, BmpHeader* header) {
   const uint32_t low = header->bits == 16 ? 0x1F : 0xFF;
   const int step = header->bits == 16 ? 5 : 8;
   for (int c = 0; c < 3; ++c) header->masks[c] = low << (step * (2 - c));
+  // Pillow takes bit fields without any bit for blue, green, red and alpha.
+  if (header->compression == kBitFields && header->bits == 32) header->masks[3] = 0xFF000000;
   return true;
 }
 
@@ -144,7 +149,10 @@ void ReadRow(const BmpHeader& header, std::string_view stored, int width, uint8_
   for (size_t x = 0; x < static_cast<size_t>(width); ++x, rgb += 3) {
     if (bits > 8) {
       const uint32_t pixel = Little(stored, x * bits / 8, bits / 8);
-      for (int c = 0; c < 3; ++c) rgb[c] = Channel(pixel, header.masks[c]);
+      uint8_t rgba[4];
+      for (int c = 0; c < 4; ++c) rgba[c] = Channel(pixel, header.masks[c]);
+      if (header.masks[3] == 0) rgba[3] = 255;
+      LayOnWhite(rgba, 1, rgb);
     } else {
       const uint32_t byte = Little(stored, x * bits / 8, 1);
       const uint32_t index = byte >> (8 - bits - x * bits % 8) & ((1u << bits) - 1);

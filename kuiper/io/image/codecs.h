@@ -1,6 +1,6 @@
 // The decoders of file formats, one source file each. Each hides its library: no type, exception or
-// longjmp of it leaves the file. All read as Pillow does when its result goes through
-// convert("RGB"): alpha is dropped, not blended.
+// longjmp of it leaves the file. All read as Pillow does; what is transparent is
+// laid on white as transformers' convert_to_rgb does.
 #pragma once
 
 #include <functional>

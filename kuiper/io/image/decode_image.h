@@ -1,6 +1,6 @@
 // Picture files to pixels: finds the format by the first bytes, decodes, and turns the picture the
 // way it is meant to be. Pixels are those of Pillow after ImageOps.exif_transpose and
-// convert("RGB").
+// transformers' convert_to_rgb.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// GIF by giflib, frame by frame. How a frame is laid over the one before follows Pillow: what is
-// transparent in the first frame shows its palette's colour, disposal to the background likewise.
+// GIF by giflib, frame by frame. How a frame is laid over the one before follows Pillow: if the
+// first frame has a transparent index, what is transparent is white, or else shows its palette's
+// colour; disposal to the background likewise.
 #include <gif_lib.h>
 
 #include <algorithm>
@@ -38,14 +39,20 @@ class Palette {
 
   Rgb At(size_t index) const {
     const auto gray = static_cast<uint8_t>(index);
+    if (index == white_) return Rgb{255, 255, 255};
     return is_gray_ ? Rgb{gray, gray, gray} : colors_[index];
   }
   // Of backgrounds: an index without a colour means the first.
-  Rgb AtOrFirst(size_t index) const { return At(!is_gray_ && index >= size_ ? 0 : index); }
+  Rgb AtOrFirst(size_t index) const {
+    return At(!is_gray_ && index >= size_ && index != white_ ? 0 : index);
+  }
+  // Gives `index` this colour, whether the file has one for it or not.
+  void MakeWhite(size_t index) { white_ = index; }
 
  private:
   bool is_gray_ = true;
   size_t size_ = 0;
+  std::optional<size_t> white_;
   Rgb colors_[256];
 };
 
@@ -182,6 +189,14 @@ class Canvas {
  public:
   Canvas(const ImageFile& file, size_t background) : file_(file), background_(background) {}
 
+  // Makes the transparent index of `head` white if the canvas has transparent pixels, as it has if
+  // its first frame does. Pictures without any show that index in its colour.
+  void Whiten(FrameHead* head) {
+    if (first_) is_transparent_ = head->transparent.has_value();
+    if (is_transparent_ && head->transparent.has_value()) {
+      head->palette.MakeWhite(*head->transparent);
+    }
+  }
   // Clears what the last frame left to be cleared, and lays `head` over the rest.
   Status Show(const FrameHead& head, std::span<const uint8_t> indices);
   // Room for a frame that reaches beyond the picture; the first makes the picture.
@@ -202,6 +217,7 @@ class Canvas {
   std::vector<uint8_t> saved_;           // [height, width, 3] of last_
   int disposal_ = DISPOSAL_UNSPECIFIED;  // a frame that says nothing goes on with the last one's
   bool first_ = true;
+  bool is_transparent_ = false;
 };
 
 // color_of(i) is the colour of pixel i of the frame [height, width], absent to keep what is there.
@@ -229,16 +245,13 @@ Status Canvas::Grow(const FrameHead& head, int width, int height) {
   KU_ASSIGN_OR_RETURN(Picture grown, file_.NewPicture(std::max(needed_width, picture_.width),
                                                       std::max(needed_height, picture_.height)));
   const Picture old = std::exchange(picture_, std::move(grown));
-  // The first frame's surroundings have its transparent index; later ones are transparent black.
-  std::optional<Rgb> around;
-  if (first_) around = head.palette.At(head.transparent.value_or(0));
-  if (!first_ && !head.transparent.has_value()) around = head.palette.At(0);
-  if (around.has_value()) {
-    FrameHead all;
-    all.width = picture_.width;
-    all.height = picture_.height;
-    Fill(all, [&](size_t) { return around; });
-  }
+  // The first frame's surroundings have its transparent index; later ones are transparent.
+  std::optional<Rgb> around = head.palette.At(head.transparent.value_or(0));
+  if (!first_ && head.transparent.has_value()) around = Rgb{255, 255, 255};
+  FrameHead all;
+  all.width = picture_.width;
+  all.height = picture_.height;
+  Fill(all, [&](size_t) { return around; });
   for (int y = 0; y < old.height; ++y) std::copy_n(old.row(y), old.row_bytes(), picture_.row(y));
   return OkStatus();
 }
@@ -297,8 +310,9 @@ Status PlayGif(const ImageFile& file, const FrameSink& sink) {
   KU_RETURN_IF_ERROR(reader.Open());
   Canvas canvas(file, reader.background());
   for (int index = 0;; ++index) {
-    KU_ASSIGN_OR_RETURN(const std::optional<FrameHead> head, reader.Next());
+    KU_ASSIGN_OR_RETURN(std::optional<FrameHead> head, reader.Next());
     if (!head.has_value()) return OkStatus();
+    canvas.Whiten(&*head);
     KU_RETURN_IF_ERROR(canvas.Grow(*head, reader.width(), reader.height()));
     KU_ASSIGN_OR_RETURN(const std::vector<uint8_t> indices, reader.ReadPixels(*head));
     KU_RETURN_IF_ERROR(canvas.Show(*head, indices));

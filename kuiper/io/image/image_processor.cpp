@@ -95,7 +95,7 @@ StatusOr<VisionInput> ImageProcessor::FromPicture(const Picture& picture,
       const PictureSize size,
       FitPicture({picture.height, picture.width}, config_.factor(), config_.image_pixels, name));
   KU_RETURN_IF_ERROR(CheckTokens(size, name));
-  KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(picture, size));
+  KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(picture, size, options_.scaling));
   KU_ASSIGN_OR_RETURN(PatchWriter writer, PatchWriter::Create(config_, 1, size, &input));
   writer.Add(scaled);
   writer.Finish();
@@ -133,7 +133,7 @@ StatusOr<VisionInput> ImageProcessor::FromVideo(const std::string& path,
                         std::to_string(frame.height),
                     "scale all frames to one size");
     }
-    KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(frame, size));
+    KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(frame, size, options_.scaling));
     writer->Add(scaled);
     return OkStatus();
   };

@@ -10,6 +10,7 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/io/image/picture.h"
+#include "kuiper/io/image/resize.h"
 #include "kuiper/io/image/vision_config.h"
 #include "kuiper/io/image/vision_input.h"
 
@@ -20,6 +21,7 @@ struct ImageOptions {
   ImageLimits limits;
   std::optional<int64_t> min_pixels;              // of images, after scaling
   std::optional<int64_t> max_pixels, max_tokens;  // of an image, or of a frame of a video
+  ScalingOrder scaling = ScalingOrder::kPillow13;
 };
 
 class ImageProcessor {

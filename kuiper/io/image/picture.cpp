@@ -17,6 +17,19 @@ StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what) {
   }
 }
 
+void LayOnWhite(const uint8_t* rgba, size_t num_pixels, uint8_t* rgb) {
+  // Pillow's fixed point: 7 bits more than an alpha times 255 takes, and divisions by 255 by
+  // shifts.
+  constexpr uint32_t kBits = 7;
+  for (size_t i = 0; i < num_pixels; ++i, rgba += 4, rgb += 3) {
+    const uint32_t alpha = rgba[3];
+    for (size_t c = 0; c < 3; ++c) {
+      const uint32_t sum = ((rgba[c] * alpha + 255 * (255 - alpha)) << kBits) + (0x80 << kBits);
+      rgb[c] = static_cast<uint8_t>((((sum >> 8) + sum) >> 8) >> kBits);
+    }
+  }
+}
+
 Status ImageFile::Undecodable(std::string_view format, std::string_view reason) const {
   std::string text = name + " is not a decodable image: ";
   text.append(format).append(", ").append(reason);

@@ -45,6 +45,10 @@ struct ImageFile {
   StatusOr<Picture> NewPicture(int64_t width, int64_t height) const;
 };
 
+// Lays `num_pixels` RGBA pixels on white as RGB, rounded as Pillow's Image.alpha_composite. The two
+// may begin at the same byte.
+void LayOnWhite(const uint8_t* rgba, size_t num_pixels, uint8_t* rgb);
+
 // `bytes` zeros; kResourceExhausted when there is no memory for `what`.
 StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what);
 

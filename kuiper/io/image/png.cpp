@@ -1,5 +1,5 @@
-// PNG by libpng. What Pillow's convert("RGB") makes of each kind: 16 bits a colour channel lose the
-// lower byte, but grey of 16 bits without alpha is clipped to 255.
+// PNG by libpng. What Pillow makes of each kind: 16 bits a channel lose the lower byte, but grey of
+// 16 bits without alpha is clipped to 255.
 #include <png.h>
 
 #include <csetjmp>
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kuiper/io/image/codecs.h"
 
@@ -36,7 +37,7 @@ struct PngReader {
 
   // Each returns false after it wrote why to `message`.
   bool ReadHeader(const ImageFile& file);
-  // Makes rows of RGB, or of grey with 16 bits.
+  // Makes rows of RGBA if has_alpha(), or else of RGB, or of grey with 16 bits.
   bool Start();
   bool ReadRow(uint8_t* row);
   // What stands behind the pixels.
@@ -44,6 +45,12 @@ struct PngReader {
   bool gray16() const {
     return png_get_color_type(png, info) == PNG_COLOR_TYPE_GRAY &&
            png_get_bit_depth(png, info) == 16;
+  }
+  // A palette may have an alpha for each colour.
+  bool has_alpha() const {
+    const int kind = png_get_color_type(png, info);
+    return (kind & PNG_COLOR_MASK_ALPHA) != 0 ||
+           (kind == PNG_COLOR_TYPE_PALETTE && png_get_valid(png, info, PNG_INFO_tRNS) != 0);
   }
 };
 
@@ -86,7 +93,7 @@ bool PngReader::Start() {
     if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
     if (is_gray && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
     if (is_gray) png_set_gray_to_rgb(png);
-    png_set_strip_alpha(png);
+    if (!has_alpha()) png_set_strip_alpha(png);
   }
   num_passes = png_set_interlace_handling(png);
   png_start_read_image(png);
@@ -110,6 +117,28 @@ void Gray16ToRgb(uint8_t* row, size_t width) {
   for (size_t x = width; x-- > 0;) {
     const uint8_t value = row[2 * x] == 0 ? row[2 * x + 1] : 255;
     std::memset(row + 3 * x, value, 3);
+  }
+}
+
+// Makes the pixels white whose colour the file calls transparent. Pillow compares the lower byte of
+// that colour with pixels of 8 bits: in files of 2, 4 and 16 bits other pixels than the file means,
+// or none.
+void WhitenTransparentColor(const PngReader& reader, Picture* picture) {
+  png_bytep alphas = nullptr;
+  int num_alphas = 0;
+  png_color_16p color = nullptr;
+  if (reader.has_alpha() ||
+      png_get_tRNS(reader.png, reader.info, &alphas, &num_alphas, &color) == 0) {
+    return;
+  }
+  uint8_t rgb[3] = {static_cast<uint8_t>(color->red), static_cast<uint8_t>(color->green),
+                    static_cast<uint8_t>(color->blue)};
+  if (png_get_color_type(reader.png, reader.info) == PNG_COLOR_TYPE_GRAY) {
+    const bool is_bit = png_get_bit_depth(reader.png, reader.info) == 1;
+    std::memset(rgb, is_bit && color->gray != 0 ? 255 : color->gray, 3);
+  }
+  for (size_t at = 0; at < picture->rgb.size(); at += 3) {
+    if (std::memcmp(&picture->rgb[at], rgb, 3) == 0) std::memset(&picture->rgb[at], 255, 3);
   }
 }
 
@@ -168,14 +197,26 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
   Picture& picture = stored.picture;
   const bool gray16 = reader.gray16();
   if (!reader.Start()) return undecodable();
-  for (int pass = 0; pass < reader.num_passes; ++pass) {
+  const bool has_alpha = reader.has_alpha();
+  const size_t width = static_cast<size_t>(picture.width),
+               height = static_cast<size_t>(picture.height);
+  const bool one_pass = reader.num_passes == 1;
+  std::vector<uint8_t> rgba;  // a row, or all of them where passes add to them
+  if (has_alpha) {
+    KU_ASSIGN_OR_RETURN(rgba, NewBytes(4 * width * (one_pass ? 1 : height), file.name));
+  }
+  for (int pass = 1; pass <= reader.num_passes; ++pass) {
     for (int y = 0; y < picture.height; ++y) {
-      if (!reader.ReadRow(picture.row(y))) return undecodable();
+      uint8_t* row = picture.row(y);
+      if (has_alpha) row = &rgba[one_pass ? 0 : 4 * width * static_cast<size_t>(y)];
+      if (!reader.ReadRow(row)) return undecodable();
+      if (has_alpha && pass == reader.num_passes) LayOnWhite(row, width, picture.row(y));
     }
   }
   for (int y = 0; gray16 && y < picture.height; ++y) {
     Gray16ToRgb(picture.row(y), static_cast<size_t>(picture.width));
   }
+  WhitenTransparentColor(reader, &picture);
   // The pixels are there: as in Pillow, damage behind them costs no more than what it hides.
   (void)reader.ReadEnd();
   ReadMetadata(reader, &stored);

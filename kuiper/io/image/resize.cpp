@@ -186,17 +186,20 @@ StatusOr<PictureSize> FitVideo(int64_t num_frames, PictureSize size, int64_t fac
   return WithinBudget(size, static_cast<double>(num_frames), pixels, factor, budget);
 }
 
-StatusOr<Picture> Resize(const Picture& picture, PictureSize to) {
+StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder order) {
   const int width = static_cast<int>(to.width), height = static_cast<int>(to.height);
   if (width == picture.width && height == picture.height) return picture;
-  if (width == picture.width) {
-    KU_ASSIGN_OR_RETURN(Picture out, EmptyPicture(width, height));
-    ResizeColumns(picture, &out);
-    return out;
+  const int64_t fewer_rows = picture.height - to.height, fewer_columns = picture.width - to.width;
+  const bool columns_first =
+      order == ScalingOrder::kPillow13 && fewer_rows > 0 && fewer_rows > 2 * fewer_columns;
+  if (width == picture.width || (columns_first && height != picture.height)) {
+    KU_ASSIGN_OR_RETURN(Picture low, EmptyPicture(picture.width, height));
+    ResizeColumns(picture, &low);
+    return Resize(low, to, order);
   }
   KU_ASSIGN_OR_RETURN(Picture wide, EmptyPicture(width, picture.height));
   ResizeRows(picture, &wide);
-  return Resize(wide, to);
+  return Resize(wide, to, order);
 }
 
 }  // namespace kuiper

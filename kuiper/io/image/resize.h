@@ -34,9 +34,15 @@ StatusOr<PictureSize> FitVideo(int64_t num_frames, PictureSize size, int64_t fac
                                int64_t temporal_factor, PixelBudget budget,
                                const std::string& name);
 
+// Whether rows or columns are scaled first. Pixels are rounded in between, so that some differ
+// by 1.
+enum class ScalingOrder {
+  kPillow13,  // columns first if the height shrinks by more than twice what the width shrinks by
+  kPillow12,  // rows first, as in all older versions
+};
+
 // Bicubic (a = -1/2), the filter as wide as the picture shrinks, in integers: the bytes of Pillow's
-// Image.resize, rows before columns as up to version 12 (13 begins with columns where that is less
-// work, and some pixels differ by 1). kResourceExhausted when there is no memory.
-StatusOr<Picture> Resize(const Picture& picture, PictureSize to);
+// Image.resize. kResourceExhausted when there is no memory.
+StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder order);
 
 }  // namespace kuiper

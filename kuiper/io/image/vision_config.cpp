@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/text.h"
@@ -14,8 +15,11 @@ namespace kuiper {
 namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr const char* kProcessorFile = "processor_config.json";
+constexpr const char* kImageFile = "preprocessor_config.json";
+constexpr const char* kVideoFile = "video_preprocessor_config.json";
 
-// One of the two files, read field by field; the first field that does not fit is kept.
+// The settings of images or videos, read field by field; the first field that does not fit is kept.
 class Reader {
  public:
   Reader(const JsonNode& root, const std::string& path) : root_(root), path_(path) {}
@@ -75,8 +79,26 @@ class Reader {
   Status status_;
 };
 
-StatusOr<std::string> ReadConfigFile(const std::string& path) {
-  return ReadTextFile(path, kMaxConfigBytes, StatusCode::kModel);
+// A file or a part of one, and what messages call it; without a root if it is absent.
+struct Settings {
+  std::string path;
+  std::optional<JsonNode> root;
+};
+
+StatusOr<Settings> ParseFile(const std::string& text, const std::string& path) {
+  Settings settings{path, {}};
+  if (text.empty()) return settings;
+  KU_ASSIGN_OR_RETURN(settings.root, ParseJson(text, StatusCode::kModel, path));
+  return settings;
+}
+
+StatusOr<Settings> Part(const Settings& file, std::string_view key) {
+  Settings part{file.path + ", " + std::string(key), {}};
+  const JsonNode* node = file.root.has_value() ? file.root->Find(key) : nullptr;
+  if (node == nullptr || node->IsNull()) return part;
+  if (!node->IsObject()) return Status(StatusCode::kModel, part.path + " is not an object");
+  part.root = *node;
+  return part;
 }
 
 }  // namespace
@@ -109,12 +131,20 @@ Status VisionConfig::Check(const std::string& source) const {
   return OkStatus();
 }
 
-StatusOr<VisionConfig> ParseVisionConfig(const std::string& images_json, const std::string& images,
-                                         const std::string& videos_json,
-                                         const std::string& videos) {
+StatusOr<VisionConfig> ParseVisionConfig(const ProcessorTexts& texts, const std::string& prefix) {
+  KU_ASSIGN_OR_RETURN(const Settings both, ParseFile(texts.both, prefix + kProcessorFile));
+  KU_ASSIGN_OR_RETURN(const Settings images, ParseFile(texts.images, prefix + kImageFile));
+  KU_ASSIGN_OR_RETURN(const Settings videos, ParseFile(texts.videos, prefix + kVideoFile));
+  KU_ASSIGN_OR_RETURN(Settings image, Part(both, "image_processor"));
+  if (!image.root.has_value()) image = images;
+  if (!image.root.has_value()) {
+    return Status(
+        StatusCode::kModel,
+        prefix + kImageFile + " is missing, and so is \"image_processor\" in " + kProcessorFile,
+        "copy these files of the model");
+  }
   VisionConfig config;
-  KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(images_json, StatusCode::kModel, images));
-  Reader reader(root, images);
+  Reader reader(*image.root, image.path);
   reader.Int("patch_size", &config.patch_size);
   reader.Int("temporal_patch_size", &config.temporal_patch_size);
   reader.Int("merge_size", &config.merge_size);
@@ -122,30 +152,32 @@ StatusOr<VisionConfig> ParseVisionConfig(const std::string& images_json, const s
   reader.Channels("image_std", &config.std);
   reader.Budget(&config.image_pixels);
   KU_RETURN_IF_ERROR(reader.status());
-  if (!videos_json.empty()) {
-    KU_ASSIGN_OR_RETURN(const JsonNode video, ParseJson(videos_json, StatusCode::kModel, videos));
-    Reader video_reader(video, videos);
+  KU_ASSIGN_OR_RETURN(Settings video, Part(both, "video_processor"));
+  if (!video.root.has_value()) video = videos.root.has_value() ? videos : images;
+  if (video.root.has_value()) {
+    Reader video_reader(*video.root, video.path);
     video_reader.Budget(&config.video_pixels);
     video_reader.Number("fps", &config.sampled_fps);
     video_reader.Int("min_frames", &config.min_frames);
     video_reader.Int("max_frames", &config.max_frames);
     KU_RETURN_IF_ERROR(video_reader.status());
   }
-  const Status fits = config.Check(images);
+  const Status fits = config.Check(image.path);
   if (!fits.ok()) return Status(StatusCode::kModel, fits.message());
   return config;
 }
 
 StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir) {
-  const std::string images = model_dir + "/preprocessor_config.json";
-  const std::string videos = model_dir + "/video_preprocessor_config.json";
-  KU_ASSIGN_OR_RETURN(const std::string images_json, ReadConfigFile(images));
-  std::string videos_json;
-  std::error_code error;
-  if (std::filesystem::exists(videos, error)) {
-    KU_ASSIGN_OR_RETURN(videos_json, ReadConfigFile(videos));
+  const std::string prefix = model_dir + "/";
+  ProcessorTexts texts;
+  for (const auto& [file, text] : {std::pair(kProcessorFile, &texts.both),
+                                   {kImageFile, &texts.images},
+                                   {kVideoFile, &texts.videos}}) {
+    std::error_code error;
+    if (!std::filesystem::exists(prefix + file, error)) continue;
+    KU_ASSIGN_OR_RETURN(*text, ReadTextFile(prefix + file, kMaxConfigBytes, StatusCode::kModel));
   }
-  return ParseVisionConfig(images_json, images, videos_json, videos);
+  return ParseVisionConfig(texts, prefix);
 }
 
 }  // namespace kuiper

@@ -1,5 +1,5 @@
-// How a vision model wants its pictures: what preprocessor_config.json and
-// video_preprocessor_config.json say. Read once at load.
+// How a vision model wants its pictures: what processor_config.json of transformers 5 says, or
+// preprocessor_config.json and video_preprocessor_config.json of older versions. Read once at load.
 #pragma once
 
 #include <array>
@@ -32,12 +32,18 @@ struct VisionConfig {
   Status Check(const std::string& source) const;
 };
 
-// Of a model's folder; what a file does not say keeps its default, and the file of videos may be
-// absent. kModel when a file is damaged or out of range.
+// The contents of a model's files; empty where one is absent.
+struct ProcessorTexts {
+  std::string both;            // processor_config.json
+  std::string images, videos;  // preprocessor_config.json, video_preprocessor_config.json
+};
+
+// Reads the files of a model's folder. As in transformers, "image_processor" and "video_processor"
+// of processor_config.json count before the other files, and videos without settings take those of
+// preprocessor_config.json. What the settings do not say keeps its default. kModel when there are
+// none of images, or they are damaged or out of range.
 StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir);
-// The same from texts that a container carries; `images` and `videos` are what messages call them.
-// An empty text of videos is none.
-StatusOr<VisionConfig> ParseVisionConfig(const std::string& images_json, const std::string& images,
-                                         const std::string& videos_json, const std::string& videos);
+// The same of texts that a container carries; messages write `prefix` before the name of a file.
+StatusOr<VisionConfig> ParseVisionConfig(const ProcessorTexts& texts, const std::string& prefix);
 
 }  // namespace kuiper

@@ -82,7 +82,11 @@ Status PlayWebp(const ImageFile& file, const FrameSink& sink) {
       return file.Undecodable("WebP", "frame " + std::to_string(index) + " is damaged");
     }
     const size_t num_pixels = picture.rgb.size() / 3;
-    for (size_t i = 0; i < num_pixels; ++i) std::copy_n(rgba + 4 * i, 3, &picture.rgb[3 * i]);
+    if (features.has_alpha != 0) {
+      LayOnWhite(rgba, num_pixels, picture.rgb.data());
+    } else {
+      for (size_t i = 0; i < num_pixels; ++i) std::copy_n(rgba + 4 * i, 3, &picture.rgb[3 * i]);
+    }
     KU_ASSIGN_OR_RETURN(const bool more, sink(index, picture));
     if (!more) break;
   }

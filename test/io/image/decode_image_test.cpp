@@ -17,7 +17,7 @@ namespace {
 TEST(DecodeImageTest, PixelsAreThoseOfPillow) {
   const JsonNode table = test::JsonAt(test::ImagePath("files.json"));
   const JsonNode& files = *table.Find("files");
-  ASSERT_GT(files.keys.size(), 140u);
+  ASSERT_GT(files.keys.size(), 185u);
   for (size_t i = 0; i < files.keys.size(); ++i) {
     const std::string& name = files.keys[i];
     const JsonNode& expected = files.items[i];
@@ -27,6 +27,21 @@ TEST(DecodeImageTest, PixelsAreThoseOfPillow) {
     EXPECT_EQ(picture->width, test::Int(expected, "width")) << name;
     EXPECT_EQ(picture->height, test::Int(expected, "height")) << name;
     EXPECT_EQ(test::Sha256Text(*picture), test::Text(expected, "sha256")) << name;
+  }
+}
+
+// Each of these pictures together with what Pillow makes of it on white.
+TEST(DecodeImageTest, SharedTransparentPictures) {
+  KU_REQUIRE_SHARED("outside/06-transparent-png");
+  for (const std::string name : {"palette", "grey-trns", "rgba"}) {
+    const std::string folder = test::Shared("outside/06-transparent-png/");
+    const auto digest = [&](const std::string& file) {
+      const std::string bytes = test::FileBytes(folder + file);
+      const auto picture = DecodeImage(test::FileOf(bytes, file));
+      EXPECT_TRUE(picture.ok()) << picture.status().message();
+      return picture.ok() ? test::Sha256Text(*picture) : "";
+    };
+    EXPECT_EQ(digest(name + ".png"), digest(name + "-on-white.png")) << name;
   }
 }
 

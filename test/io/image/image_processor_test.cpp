@@ -27,6 +27,12 @@ ImageOptions Budget(int64_t min, int64_t max) {
   return options;
 }
 
+// Of transformers with a Pillow up to 12.
+ImageOptions RowsFirst(ImageOptions options = {}) {
+  options.scaling = ScalingOrder::kPillow12;
+  return options;
+}
+
 std::string Sha256Of(const VisionInput& input) {
   return test::Sha256Text(std::span<const float>(input.patches));
 }
@@ -86,7 +92,8 @@ TEST(ImageProcessorTest, SharedGoldens) {
   const JsonNode goldens = test::JsonAt(test::Shared("image_goldens/preproc_goldens.json"));
   for (const JsonNode& c : goldens.Find("images")->items) {
     const std::string path = test::Shared("images/" + test::Text(c, "image"));
-    const auto input = Processor(Budget(65536, test::Int(c, "max_pixels"))).FromFile(path);
+    const auto input =
+        Processor(RowsFirst(Budget(65536, test::Int(c, "max_pixels")))).FromFile(path);
     ASSERT_TRUE(input.ok()) << input.status().message();
     EXPECT_EQ(input->source, path);
     EXPECT_EQ(input->num_tokens(), test::Int(c, "llm_tokens"));
@@ -109,7 +116,7 @@ TEST(ImageProcessorTest, SharedGoldens) {
 
 TEST(ImageProcessorTest, SharedPixelValues) {
   KU_REQUIRE_SHARED("image_goldens/chelsea_pixel_values_f32.npy");
-  const auto input = Processor().FromFile(test::Shared("images/chelsea.png"));
+  const auto input = Processor(RowsFirst()).FromFile(test::Shared("images/chelsea.png"));
   ASSERT_TRUE(input.ok()) << input.status().message();
   const std::string npy =
       test::FileBytes(test::Shared("image_goldens/chelsea_pixel_values_f32.npy"));

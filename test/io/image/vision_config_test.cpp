@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "test/temp_dir.h"
 #include "test/test_data.h"
@@ -36,6 +37,65 @@ TEST_F(VisionConfigTest, ReadsTheFilesOfQwen3Vl) {
   EXPECT_EQ(config->video_pixels.min, 4096);
   EXPECT_EQ(config->video_pixels.max, 25165824);
   EXPECT_EQ(config->mean[2], 0.5f);
+}
+
+// What transformers 5 writes, alone and together with the files of older versions.
+TEST_F(VisionConfigTest, ProcessorConfigCountsFirst) {
+  const auto write = [&](const std::string& name, const std::string& json) {
+    std::ofstream(folder_ / name) << json;
+  };
+  using Pixels = std::pair<int64_t, int64_t>;  // of images and of videos, at most
+  const auto pixels = [&] {
+    const auto config = ReadVisionConfig(folder_.string());
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    return Pixels(config->image_pixels.max, config->video_pixels.max);
+  };
+  const std::string both =
+      R"({"image_processor": {"size": {"longest_edge": 70000}, "patch_size": 14},
+                               "video_processor": {"size": {"longest_edge": 80000}, "fps": 3},
+                               "processor_class": "Qwen3VLProcessor"})";
+  write("processor_config.json", both);
+  EXPECT_EQ(pixels(), Pixels(70000, 80000));
+  EXPECT_EQ(ReadVisionConfig(folder_.string())->patch_size, 14);
+  EXPECT_EQ(ReadVisionConfig(folder_.string())->sampled_fps, 3);
+  write("preprocessor_config.json", R"({"size": {"longest_edge": 90000}, "patch_size": 28})");
+  write("video_preprocessor_config.json", R"({"size": {"longest_edge": 95000}})");
+  EXPECT_EQ(pixels(), Pixels(70000, 80000));
+  // A part that is absent is looked for in the older files, each by itself.
+  write("processor_config.json", R"({"image_processor": {"max_pixels": 71000}})");
+  EXPECT_EQ(pixels(), Pixels(71000, 95000));
+  write("processor_config.json", R"({"video_processor": {"max_pixels": 81000}})");
+  EXPECT_EQ(pixels(), Pixels(90000, 81000));
+  write("processor_config.json", R"({"processor_class": "Qwen3VLProcessor"})");
+  EXPECT_EQ(pixels(), Pixels(90000, 95000));
+  write("processor_config.json", R"({"image_processor": null, "video_processor": null})");
+  EXPECT_EQ(pixels(), Pixels(90000, 95000));
+  // Videos without settings have those of preprocessor_config.json.
+  std::filesystem::remove(folder_ / "video_preprocessor_config.json");
+  EXPECT_EQ(pixels(), Pixels(90000, 90000));
+  // The same from a container.
+  const auto carried =
+      ParseVisionConfig({.both = both, .images = "{}", .videos = "{}"}, "model.bin, ");
+  ASSERT_TRUE(carried.ok());
+  EXPECT_EQ(carried->image_pixels.max, 70000);
+}
+
+TEST_F(VisionConfigTest, SaysWhatIsWrongWithProcessorConfig) {
+  const auto message = [&](const std::string& json) {
+    std::ofstream(folder_ / "processor_config.json") << json;
+    const auto config = ReadVisionConfig(folder_.string());
+    EXPECT_EQ(config.status().code(), StatusCode::kModel);
+    return config.ok() ? "" : config.status().message().substr(folder_.string().size() + 1);
+  };
+  EXPECT_EQ(message("{}"),
+            "preprocessor_config.json is missing, and so is \"image_processor\" in "
+            "processor_config.json");
+  EXPECT_EQ(message(R"({"image_processor": []})"),
+            "processor_config.json, image_processor is not an object");
+  EXPECT_EQ(message(R"({"image_processor": {"patch_size": "16"}})"),
+            "processor_config.json, image_processor: \"patch_size\" is not a whole number");
+  EXPECT_EQ(message(R"({"image_processor": {}, "video_processor": {"fps": []}})"),
+            "processor_config.json, video_processor: \"fps\" is not a number");
 }
 
 TEST_F(VisionConfigTest, FieldsReplaceDefaults) {
