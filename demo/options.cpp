@@ -275,8 +275,7 @@ StatusOr<Options> ReadOptions(const std::vector<std::string>& arguments, FlagPro
   if (program == FlagPrograms::kBatch) KU_RETURN_IF_ERROR(FinishBatch(&options));
   if (program == FlagPrograms::kServe) FinishServe(&options);
   if (program == FlagPrograms::kEval) KU_RETURN_IF_ERROR(FinishEval(&options));
-  QuantizationScheme& scheme = options.quantize.scheme;
-  scheme.symmetric = !options.quantize.asymmetric.value_or(scheme.format == CheckpointFormat::kAwq);
+  options.quantize.scheme.symmetric = !options.quantize.asymmetric;
   KU_RETURN_IF_ERROR(CheckTogether(options));
   if (options.args.given("now")) KU_RETURN_IF_ERROR(ParseNow(options.now_text, &options.now));
   options.task = TaskOf(options, program);

@@ -72,7 +72,7 @@ struct EvalOptions {
 struct QuantizeFlags {
   std::string output;
   QuantizationScheme scheme;
-  std::optional<bool> asymmetric;  // absent: as the format has it
+  bool asymmetric = true;
   bool activation_aware = true;
   std::string text_file;  // "" = kCalibrationText
   int limit = 8192;       // tokens of the text

@@ -67,7 +67,7 @@ StatusOr<int> RunQuantize(ProgramRun& run) {
   console.EndProgress();
   KU_RETURN_IF_ERROR(result.status());
   console.Answer(flags.output + ": " + std::to_string(flags.scheme.bits) + " bits in groups of " +
-                 std::to_string(flags.scheme.group_size) + ", " +
+                 std::to_string(result->group_size) + ", " +
                  HumanBytes(static_cast<size_t>(result->written_bytes)) + " of " +
                  HumanBytes(static_cast<size_t>(result->source_bytes)) +
                  Format(", mean error %.3f%%\n", 100 * errors / num_layers));

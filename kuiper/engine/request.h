@@ -133,8 +133,9 @@ struct Completion {
   double score = 0;           // of a beam search: sum of log probabilities / length^length_penalty
   std::vector<float> logits;  // [tokens, vocab] if kept
   std::vector<uint64_t> logit_digests;  // [tokens] if wanted: of the bits of the row
-  std::vector<float> hidden;  // [layers, hidden] if kept: the residual stream behind each layer, of
-                              // the row that the token Request::hidden_of was chosen from
+  std::vector<float> hidden;  // [layers, hidden] if kept: the residual stream after each layer, of
+                              // the row that the token Request::hidden_of was chosen from; empty if
+                              // the answer ended before that token
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;  // of the prompt's tokens from the second one on
 };

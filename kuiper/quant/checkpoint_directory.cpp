@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -20,7 +17,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kStateName = "quantize.state";
-constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kConfigName = "config.json";
 
 Status CannotWrite(const std::string& path, const std::error_code& error) {
@@ -55,14 +51,8 @@ bool IsCopied(const fs::directory_entry& entry) {
 }
 
 Status CopyFile(const std::string& from, const std::string& to) {
-  std::ifstream in(from, std::ios::binary);
-  if (!in) return Status(StatusCode::kModel, "cannot read " + from + ": " + std::strerror(errno));
   AtomicFile out(to);
-  std::vector<char> piece(size_t{1} << 20);
-  while (in) {
-    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    KU_RETURN_IF_ERROR(out.Write(piece.data(), static_cast<size_t>(in.gcount())));
-  }
+  KU_RETURN_IF_ERROR(AppendBytes(from, 0, -1, out));
   return out.Commit();
 }
 
@@ -127,28 +117,45 @@ PartTensor InMemory(FileTensor tensor) {
           }};
 }
 
+CheckpointDirectory::CheckpointDirectory(std::string path, int num_parts, int64_t max_shard_bytes,
+                                         std::unique_ptr<AppendFile> state)
+    : path_(std::move(path)), max_shard_bytes_(max_shard_bytes), state_(std::move(state)) {
+  for (int part = 0; part < num_parts; ++part) {
+    parts_.push_back(path_ + "/quantize.part" + std::to_string(part));
+  }
+}
+
 StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(
-    const std::string& path, const std::string& fingerprint, int num_parts) {
+    const std::string& path, const std::string& fingerprint, int num_parts,
+    int64_t max_shard_bytes) {
   KU_RETURN_IF_ERROR(MakeDirectory(path));
   KU_ASSIGN_OR_RETURN(std::unique_ptr<AppendFile> state, AppendFile::Open(path + "/" + kStateName));
   std::unique_ptr<CheckpointDirectory> directory(
-      new CheckpointDirectory(path, num_parts, std::move(state)));
+      new CheckpointDirectory(path, num_parts, max_shard_bytes, std::move(state)));
   KU_RETURN_IF_ERROR(directory->ReadState(fingerprint));
   return directory;
 }
 
-// Lines "part ERROR" behind one with the fingerprint.
+// Lines "part ERROR" after one with the fingerprint; "shards NUMBER TENSORS" when all parts are
+// whole.
 Status CheckpointDirectory::ReadState(const std::string& fingerprint) {
   const std::optional<std::string> first = state_->NextFinished();
   while (const std::optional<std::string> line = state_->NextFinished()) {
-    char* end = nullptr;
-    const long part = std::strtol(line->c_str(), &end, 10);
-    std::error_code error;
-    if (part < 0 || part >= num_parts_ || !fs::exists(NameOf(static_cast<int>(part)), error)) {
-      continue;
+    ShardPlan plan;
+    int part = 0;
+    double error = 0;
+    if (std::sscanf(line->c_str(), "shards %d %zu", &plan.num_shards, &plan.num_tensors) == 2) {
+      plan_ = plan;
+    } else if (std::sscanf(line->c_str(), "%d %lf", &part, &error) == 2) {
+      finished_[part] = error;
     }
-    finished_[static_cast<int>(part)] = std::strtod(end, nullptr);
   }
+  std::erase_if(finished_, [this](const auto& entry) {
+    const auto [part, value] = entry;
+    std::error_code error;
+    const bool is_known = part >= 0 && static_cast<size_t>(part) < parts_.size();
+    return !is_known || (!plan_.has_value() && !fs::exists(parts_[part], error));
+  });
   if (!state_->torn().empty()) KU_RETURN_IF_ERROR(state_->CutTorn());
   if (!first.has_value()) return state_->Write(fingerprint + "\n");
   if (*first == fingerprint) return OkStatus();
@@ -162,49 +169,22 @@ std::optional<double> CheckpointDirectory::FinishedPart(int part) const {
   return it == finished_.end() ? std::nullopt : std::optional(it->second);
 }
 
-std::string CheckpointDirectory::NameOf(int part) const {
-  char name[64];
-  std::snprintf(name, sizeof name, "/model-%05d-of-%05d.safetensors", part + 1, num_parts_);
-  return path_ + name;
-}
-
 Status CheckpointDirectory::WritePart(int part, std::vector<PartTensor> tensors, double error) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const PartTensor& a, const PartTensor& b) {
-    return a.head.type->bits > b.head.type->bits;
-  });
-  std::vector<SafetensorsOutput> outputs;
-  outputs.reserve(tensors.size());
-  for (const PartTensor& tensor : tensors) outputs.push_back(tensor.head);
-  KU_ASSIGN_OR_RETURN(const std::string head,
-                      SafetensorsHead(outputs, {{"format", "pt"}}, NameOf(part)));
-  AtomicFile out(NameOf(part));
-  KU_RETURN_IF_ERROR(out.Write(head.data(), head.size()));
-  for (const PartTensor& tensor : tensors) KU_RETURN_IF_ERROR(tensor.write(out));
-  KU_RETURN_IF_ERROR(out.Commit());
+  KU_RETURN_IF_ERROR(WriteSafetensors(parts_.at(part), std::move(tensors)));
   finished_[part] = error;
   char line[64];
   std::snprintf(line, sizeof line, "%d %.17g\n", part, error);
   return state_->Write(line);
 }
 
-Status CheckpointDirectory::WriteIndex(int64_t* bytes) {
-  *bytes = 0;
-  Json map = Json::object();
-  for (int part = 0; part < num_parts_; ++part) {
-    KU_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::Open(NameOf(part)));
-    for (const auto& [name, entry] : file->header().tensors) {
-      map[name] = NameOf(part).substr(path_.size() + 1);
-      *bytes += entry.end - entry.begin;
-    }
-  }
-  const Json index = {{"metadata", {{"total_size", *bytes}}}, {"weight_map", map}};
-  return WriteText(path_ + "/" + kIndexName,
-                   index.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
 Status CheckpointDirectory::Finish(const std::string& source, const std::string& config_json,
                                    int64_t* bytes) {
-  KU_RETURN_IF_ERROR(WriteIndex(bytes));
+  if (!plan_.has_value()) {
+    KU_ASSIGN_OR_RETURN(plan_, PlanShards(parts_, max_shard_bytes_));
+    KU_RETURN_IF_ERROR(state_->Write("shards " + std::to_string(plan_->num_shards) + " " +
+                                     std::to_string(plan_->num_tensors) + "\n"));
+  }
+  KU_RETURN_IF_ERROR(MoveIntoShards(path_, parts_, *plan_, max_shard_bytes_, bytes));
   std::error_code error;
   for (fs::directory_iterator it(source, error), end; !error && it != end; it.increment(error)) {
     if (!IsCopied(*it)) continue;

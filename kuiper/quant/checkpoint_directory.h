@@ -2,7 +2,6 @@
 // and what makes a directory of them. Knows nothing of quantisation but the words in config.json.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,47 +9,43 @@
 #include <vector>
 
 #include "kuiper/base/append_file.h"
-#include "kuiper/base/atomic_file.h"
 #include "kuiper/base/status.h"
 #include "kuiper/quant/layer.h"
+#include "kuiper/quant/shards.h"
 
 namespace kuiper {
 
-// A tensor that writes itself, so that a part need not be in memory.
-struct PartTensor {
-  SafetensorsOutput head;
-  std::function<Status(AtomicFile& out)> write;  // head.bytes bytes
-};
 PartTensor InMemory(FileTensor tensor);
 
 class CheckpointDirectory {
  public:
   // `fingerprint` stands for everything that the content depends on. A directory that is not there
   // is made. kInvalidArgument when it holds something else, another fingerprint, or another process
-  // writes it; kInternal when it cannot be written. `num_parts` files of weights.
+  // writes it; kInternal when it cannot be written.
   static StatusOr<std::unique_ptr<CheckpointDirectory>> Open(const std::string& path,
                                                              const std::string& fingerprint,
-                                                             int num_parts);
+                                                             int num_parts,
+                                                             int64_t max_shard_bytes);
 
   // The error of the report with which a part was written; absent when it is still to be done.
   std::optional<double> FinishedPart(int part) const;
   // Writes the tensors of a part as one file. kInternal, kModel.
   Status WritePart(int part, std::vector<PartTensor> tensors, double error);
-  // When all parts are there: the index, the files that come from `source`, and the configuration.
-  // From then on it is a checkpoint. `*bytes`: of its weights.
+  // When all parts are there: makes shards of them, and writes the files that come from `source`
+  // and the configuration. From then on it is a checkpoint. `*bytes`: of its weights.
   Status Finish(const std::string& source, const std::string& config_json, int64_t* bytes);
 
  private:
-  CheckpointDirectory(std::string path, int num_parts, std::unique_ptr<AppendFile> state)
-      : path_(std::move(path)), num_parts_(num_parts), state_(std::move(state)) {}
-  std::string NameOf(int part) const;
+  CheckpointDirectory(std::string path, int num_parts, int64_t max_shard_bytes,
+                      std::unique_ptr<AppendFile> state);
   Status ReadState(const std::string& fingerprint);
-  Status WriteIndex(int64_t* bytes);
 
   std::string path_;
-  int num_parts_;
+  int64_t max_shard_bytes_;
+  std::vector<std::string> parts_;  // files
   std::unique_ptr<AppendFile> state_;
   std::map<int, double> finished_;  // errors by part
+  std::optional<ShardPlan> plan_;   // known from the first shard on, when parts begin to disappear
 };
 
 // The text of config.json with "quantization_config". `original` is a configuration that was parsed

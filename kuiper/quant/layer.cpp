@@ -63,11 +63,9 @@ Status QuantizedLayer::CheckShapes(const WeightManifest& manifest, const LayerWe
     if (!weight.is_matrix() || !IsOf(weight, layer)) continue;
     const std::string what = "the matrix " + Quoted(weight.name);
     if (weight.shape[1] % scheme.group_size != 0) {
-      return Status(StatusCode::kModel,
-                    what + " has " + std::to_string(weight.shape[1]) +
-                        " inputs, no multiple of the group size " +
-                        std::to_string(scheme.group_size),
-                    "choose another " + Param("group_size"));
+      return Status(StatusCode::kModel, what + " has " + std::to_string(weight.shape[1]) +
+                                            " inputs, no multiple of the group size " +
+                                            std::to_string(scheme.group_size));
     }
     if (scheme.format == CheckpointFormat::kAwq && weight.shape[0] % kAwqWord != 0) {
       return Status(StatusCode::kModel, what + " has " + std::to_string(weight.shape[0]) +

@@ -24,8 +24,8 @@ enum class CheckpointFormat { kCompressedTensors, kAwq };
 struct QuantizationScheme {
   CheckpointFormat format = CheckpointFormat::kCompressedTensors;
   int bits = 4;
-  int group_size = 128;
-  bool symmetric = true;
+  int group_size = 0;  // 0: chosen for the model
+  bool symmetric = false;
 
   // The type in which tensors are written that the source has as `type`: AWQ's kernels know FP16.
   DType WrittenType(DType type) const {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "kuiper/base/hash.h"
 #include "kuiper/base/json.h"
+#include "kuiper/base/log.h"
 #include "kuiper/base/parallel.h"
 #include "kuiper/base/text.h"
 #include "kuiper/model/convert.h"
@@ -18,12 +20,14 @@
 namespace kuiper {
 namespace {
 
+constexpr int kGroupSizes[] = {128, 64, 32};
+
 Status CheckScheme(const QuantizationScheme& scheme) {
   const auto bad = [](const std::string& message) {
     return Status(StatusCode::kInvalidArgument, message);
   };
   if (scheme.bits != 4 && scheme.bits != 8) return bad(Param("bits") + " is neither 4 nor 8");
-  if (scheme.group_size != 32 && scheme.group_size != 64 && scheme.group_size != 128) {
+  if (scheme.group_size != 0 && !std::ranges::count(kGroupSizes, scheme.group_size)) {
     return bad(Param("group_size") + " is none of 32, 64 and 128");
   }
   if (scheme.format != CheckpointFormat::kAwq) return OkStatus();
@@ -41,8 +45,33 @@ struct Source {
   DType matrix_type = DType::kF32;
 };
 
-StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& path,
-                                             const QuantizationScheme& scheme) {
+// Chooses the group size if none is given. kModel if it, or another property of the scheme, does
+// not fit the shapes of all layers.
+Status FitScheme(const Source& source, QuantizationScheme* scheme) {
+  const auto check = [&](int group_size) {
+    QuantizationScheme tried = *scheme;
+    tried.group_size = group_size;
+    for (const LayerWeights& layer : source.weights.layers) {
+      KU_RETURN_IF_ERROR(QuantizedLayer::CheckShapes(source.manifest, layer, tried));
+    }
+    return OkStatus();
+  };
+  const auto largest =
+      std::ranges::find_if(kGroupSizes, [&](int size) { return check(size).ok(); });
+  const bool fits_one = largest != std::end(kGroupSizes);
+  if (scheme->group_size == 0 && fits_one) {
+    scheme->group_size = *largest;
+    LogInfo("groups of " + std::to_string(*largest) +
+            " weights, the largest of 128, 64 and 32 that divides the inputs of every layer");
+    return OkStatus();
+  }
+  Status fits = check(scheme->group_size == 0 ? kGroupSizes[2] : scheme->group_size);
+  if (fits.ok() || !fits_one) return fits;
+  return Status(fits.code(), fits.message(),
+                "leave " + Param("group_size") + " out, or use " + std::to_string(*largest));
+}
+
+StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
     return Status(StatusCode::kModel, path + " is no Hugging Face model directory");
@@ -58,9 +87,6 @@ StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& path,
     return Status(StatusCode::kModel, path + " is quantised already");
   }
   source->manifest = ListWeights(source->config, &source->weights);
-  for (const LayerWeights& layer : source->weights.layers) {
-    KU_RETURN_IF_ERROR(QuantizedLayer::CheckShapes(source->manifest, layer, scheme));
-  }
   return source;
 }
 
@@ -76,7 +102,7 @@ std::string Fingerprint(const Source& source, const QuantizeOptions& options) {
     text += std::to_string(number);
   }
   text += ' ' + HashText(source.files->Digest());
-  return "kuiper quantize 1 " + HashText(Fnv1a64(options.text, Fnv1a64OfText(text)));
+  return "kuiper quantize 2 " + HashText(Fnv1a64(options.text, Fnv1a64OfText(text)));
 }
 
 class QuantizeJob {
@@ -207,18 +233,22 @@ Status QuantizeJob::Run(const std::string& path) {
 StatusOr<QuantizeResult> QuantizeModel(const std::string& source, const std::string& output,
                                        const QuantizeOptions& options) {
   KU_RETURN_IF_ERROR(CheckScheme(options.scheme));
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Source> opened, OpenSource(source, options.scheme));
+  KU_ASSIGN_OR_RETURN(const std::unique_ptr<Source> opened, OpenSource(source));
+  QuantizeOptions fitted = options;
+  KU_RETURN_IF_ERROR(FitScheme(*opened, &fitted.scheme));
   const int num_parts = opened->config.decoder.layers + 1;
-  KU_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointDirectory> directory,
-                      CheckpointDirectory::Open(output, Fingerprint(*opened, options), num_parts));
+  KU_ASSIGN_OR_RETURN(
+      const std::unique_ptr<CheckpointDirectory> directory,
+      CheckpointDirectory::Open(output, Fingerprint(*opened, fitted), num_parts, kMaxShardBytes));
   const int num_threads = NumThreads(options.num_threads);
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops,
                       MakeOps(Device{}, {.num_threads = options.num_threads}));
-  KU_RETURN_IF_ERROR(QuantizeJob(options, *opened, *directory, *ops, num_threads).Run(source));
+  KU_RETURN_IF_ERROR(QuantizeJob(fitted, *opened, *directory, *ops, num_threads).Run(source));
   QuantizeResult result;
+  result.group_size = fitted.scheme.group_size;
   result.source_bytes = opened->files->file_bytes();
   KU_RETURN_IF_ERROR(
-      directory->Finish(source, QuantizedConfig(opened->files->files().config_json, options.scheme),
+      directory->Finish(source, QuantizedConfig(opened->files->files().config_json, fitted.scheme),
                         &result.written_bytes));
   return result;
 }

@@ -1,6 +1,6 @@
 // A Hugging Face directory in, a quantised one out, layer by layer within the memory of one layer.
-// A run that was ended, even by a kill, goes on where it was when it is called again: each layer is
-// a file of its own, which appears when it is whole.
+// A run that was ended, even by a kill, continues where it was when it is called again: each layer
+// is a file of its own, which appears when it is whole, until all layers are moved into shards.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,15 @@ struct QuantizeOptions {
 };
 
 struct QuantizeResult {
+  int group_size = 0;
   int64_t source_bytes = 0, written_bytes = 0;  // of weights
 };
 
 // All linear layers of the decoder's layers become codes; embedding, head and norms stay what they
 // are (norms may take up scales). What else lies in the directory, but for weights in other forms,
 // is copied, and config.json says how the weights are stored.
+//
+// A group size of 0 becomes the largest that the inputs of all these layers are multiples of.
 //
 // kModel for a source that is no such directory, is quantised already or does not fit the scheme;
 // kInvalidArgument for a scheme that its format does not have, and for an output that is not empty

@@ -3,10 +3,37 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 
 from cli_harness import CliTest, default_signals, program
+
+
+def write_model(path, hidden, intermediate):
+    """A Llama of one layer, without a tokenizer."""
+    os.mkdir(path)
+    shapes = {"model.embed_tokens": (16, hidden), "model.norm": (hidden,)}
+    for name, shape in {"input_layernorm": (hidden,), "post_attention_layernorm": (hidden,),
+                        "self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (hidden, hidden),
+                        "self_attn.v_proj": (hidden, hidden), "self_attn.o_proj": (hidden, hidden),
+                        "mlp.gate_proj": (intermediate, hidden), "mlp.up_proj": (intermediate, hidden),
+                        "mlp.down_proj": (hidden, intermediate)}.items():
+        shapes["model.layers.0." + name] = shape
+    header, data = {}, b""
+    for name, shape in shapes.items():
+        content = b"\x80\x3f\x00\xbf" * (shape[0] * (shape[1] if len(shape) > 1 else 1) // 2)
+        header[name + ".weight"] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data + content)]}
+        data += content
+    head = json.dumps(header).encode()
+    with open(os.path.join(path, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(head)) + head + data)
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": hidden,
+                   "intermediate_size": intermediate, "num_hidden_layers": 1, "num_attention_heads": hidden // 8,
+                   "num_key_value_heads": hidden // 8, "vocab_size": 16, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+                   "max_position_embeddings": 64, "torch_dtype": "bfloat16", "tie_word_embeddings": True}, f)
+    return path
 
 
 class Quantize(CliTest):
@@ -25,7 +52,7 @@ class Quantize(CliTest):
 
     def test_makes_a_directory_that_answers(self):
         for more, method in ((("--format", "awq"), "awq"), ((), "compressed-tensors"),
-                             (("--asymmetric",), "compressed-tensors"), (("--bits", "8"), "compressed-tensors")):
+                             (("--no-asymmetric",), "compressed-tensors"), (("--bits", "8"), "compressed-tensors")):
             out = self.path("out" + "".join(more))
             r = self.quantize(self.qwen3, out, *more)
             self.assertRegex(r.out, r"^\S+: [48] bits in groups of 32, \d+ MB of 6 MB, mean error 0\.\d+%\n$")
@@ -33,12 +60,13 @@ class Quantize(CliTest):
             files = self.content(out)
             config = json.loads(files["config.json"])
             self.assertEqual(config["quantization_config"]["quant_method"], method)
+            if method != "awq":
+                weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
+                self.assertEqual(weights["symmetric"], "--no-asymmetric" in more)
             for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
                 with open(os.path.join(self.qwen3, name), "rb") as f:
                     self.assertEqual(files[name], f.read())
-            self.assertNotIn("quantize.state", files)
-            shards = set(json.loads(files["model.safetensors.index.json"])["weight_map"].values())
-            self.assertEqual(shards, {"model-%05d-of-00005.safetensors" % i for i in range(1, 6)})
+            self.assertEqual([name for name in files if name.startswith(("quantize", "model"))], ["model.safetensors"])
             self.ok("run", out, "-p", "What is 2 + 3?", "--device", "cpu", "-n", "4", name="kuiper")
             text = self.path("text", "What is 2 + 3? 2 + 3 = 5\nSort 5, 3, 9.\n3, 5, 9\n" * 4)
             r = self.ok("eval", self.qwen3, "--text", text, "--device", "cpu", "--json", "--against", out, name="kuiper")
@@ -74,8 +102,8 @@ class Quantize(CliTest):
         out = self.path("out")
         r = self.quantize(sees, out, "--limit", "256")
         self.assertNotIn("warning", r.err)
-        with open(os.path.join(out, "model.safetensors.index.json")) as f:
-            names = json.load(f)["weight_map"]
+        with open(os.path.join(out, "model.safetensors"), "rb") as f:
+            names = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
         self.assertIn("model.visual.blocks.0.attn.proj.weight", names)
         self.assertIn("model.language_model.layers.0.mlp.down_proj.weight_packed", names)
         self.ok("run", out, "-p", "What is 2 + 3?", "--device", "cpu", "-n", "4", name="kuiper")
@@ -105,6 +133,21 @@ class Quantize(CliTest):
         self.assertIn("layer 1 of 4: error", r.err)
         self.assertRegex(r.err, r"layer 2 of 4: error 0\.\d+%, kept from before")
         self.assertEqual(self.content(out), self.content(whole))
+
+    def test_group_size_is_chosen_by_the_shape(self):
+        for hidden, intermediate, size in ((128, 256, 128), (128, 192, 64), (64, 128, 64), (128, 160, 32), (32, 128, 32)):
+            model = write_model(self.path("%d-%d" % (hidden, intermediate)), hidden, intermediate)
+            out = self.path("out-%d-%d" % (hidden, intermediate))
+            r = self.ok("quantize", model, out, "--method", "rtn", name="kuiper")
+            self.assertIn("groups of %d weights, the largest of 128, 64 and 32 that divides" % size, r.err)
+            self.assertIn("4 bits in groups of %d, " % size, r.out)
+            with open(os.path.join(out, "config.json")) as f:
+                groups = json.load(f)["quantization_config"]["config_groups"]
+            self.assertEqual(groups["group_0"]["weights"]["group_size"], size)
+        self.refuses(3, self.path("128-192"), self.path("out"), "--method", "rtn", "--group-size", "128",
+                     message="192 inputs, no multiple of the group size 128", hint="leave --group-size out, or use 64$")
+        self.refuses(3, write_model(self.path("odd"), 128, 48), self.path("out"), "--method", "rtn",
+                     message="48 inputs, no multiple of the group size 32")
 
     def test_refusals(self):
         out = self.path("out")

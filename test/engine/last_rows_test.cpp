@@ -95,14 +95,77 @@ TEST_P(LastRowsTest, HaveTheBitsTheyHaveAmongAllRows) {
   }
 }
 
-// What a source adds behind the last layer reaches the logits.
+// Rows of prompts whose logits are wanted: the last rows of two prompts, with a prompt that
+// continues before them and one that samples between them; then one that is not the last of its
+// prompt.
+TEST_P(LastRowsTest, GiveEachPromptItsOwnLogits) {
+  const auto& [device, name] = GetParam();
+  const Machine machine(device, name);
+  const Ids a = Prompt(5, machine.vocab(), 1), b = Prompt(6, machine.vocab(), 2);
+  for (const int before_last : {0, 1}) {
+    const int32_t of_a = 4 - before_last;
+    const StepPlan plan = test::PlanOf(
+        {{.sequence = 1, .tokens = Prompt(7, machine.vocab(), 3), .pages = {1, 2}},
+         {.sequence = 2, .tokens = a, .pages = {3, 4}, .logits_rows = {of_a}},
+         {.sequence = 3, .tokens = Prompt(4, machine.vocab(), 4), .pages = {5}, .samples = true},
+         {.sequence = 4, .tokens = b, .pages = {6, 7}, .logits_rows = {5}}});
+    const test::Ran ran = RunWith(*machine.MakeRunner(), plan, false);
+    ASSERT_EQ(ran.logits.size(), 3u);
+    const auto alone = [&](const Ids& tokens, int32_t row) {
+      const StepPlan one =
+          test::PlanOf({{.tokens = tokens, .pages = {1, 2}, .logits_rows = {row}}});
+      return RunWith(*machine.MakeRunner(), one, true).logits.at(0);
+    };
+    ExpectSameRow(ran.logits[1], alone(a, of_a), "row of the second prompt");
+    ExpectSameRow(ran.logits[2], alone(b, 5), "row of the fourth prompt");
+  }
+}
+
+// Counts the rows that layers multiply with weights.
+class CountingOps final : public Ops {
+ public:
+  explicit CountingOps(Ops& ops) : Ops(ops.device()), ops_(ops) {}
+
+  DType ActivationType(DType weights) const override { return ops_.ActivationType(weights); }
+  AttentionKind AttentionFor(DType weights, KvFormat kv, int head_dim) const override {
+    return ops_.AttentionFor(weights, kv, head_dim);
+  }
+  Status Reserve(const OpsLimits& limits) override { return ops_.Reserve(limits); }
+  size_t ScratchBytes(const OpsLimits& limits) const override { return ops_.ScratchBytes(limits); }
+  Status Prepare(const Linear& linear, Epilogue epilogue, DType out_type,
+                 int64_t out_stride) override {
+    return ops_.Prepare(linear, epilogue, out_type, out_stride);
+  }
+  int64_t num_rows() const { return num_rows_; }
+
+ private:
+  void Count(const ApplyArgs& args) { num_rows_ += args.x.rows(); }
+  template <typename Args>
+  void Count(const Args&) {}
+#define KU_FORWARD_OP(Name)                       \
+  void Compute(const Name##Args& args) override { \
+    Count(args);                                  \
+    ops_.Run(args);                               \
+  }
+  KU_FOR_EACH_OP(KU_FORWARD_OP)
+#undef KU_FORWARD_OP
+
+  Ops& ops_;
+  int64_t num_rows_ = 0;
+};
+
+// What a source adds after the last layer reaches the logits; what it adds after the layer before
+// the last one is no reason to compute all rows of the last one.
 TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
   const Machine machine;
   DecoderConfig config = machine.model->config().decoder;
   DecoderWeights weights = machine.model->decoder().weights();
+  ASSERT_EQ(config.layers, 2);
+  CountingOps ops(*machine.ops);
+  const Decoder two(config, weights, ops);
   config.layers = 1;
   weights.layers.resize(1);
-  const Decoder decoder(config, weights, *machine.ops);
+  const Decoder one(config, weights, ops);
   std::vector<float> values(size_t{4} * 2 * config.hidden);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 13);
   const Tensor rows = Tensor::Dense(values.data(), DType::kF32, {4, 2 * config.hidden});
@@ -113,11 +176,22 @@ TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
   StepPlan patched = plain;
   patched.patches = {{.rows = {2, 6}, .source = 1}};
   patched.entries[0].patches = {0, 1};
-  const auto run = [&](const StepPlan& plan, bool whole) {
-    return RunWith(*machine.MakeRunner(decoder, find_rows), plan, whole).logits.at(0);
+  int64_t num_rows = 0;  // of the last run
+  const auto run = [&](const Decoder& decoder, const StepPlan& plan, bool whole) {
+    const int64_t before = ops.num_rows();
+    const auto logits = RunWith(*machine.MakeRunner(decoder, find_rows), plan, whole).logits.at(0);
+    num_rows = ops.num_rows() - before;
+    return logits;
   };
-  ExpectSameRow(run(patched, false), run(patched, true), "patched");
-  EXPECT_NE(run(patched, true), run(plain, true)) << "the comparison can fail";
+  for (const Decoder* decoder : {&one, &two}) {
+    SCOPED_TRACE(decoder->config().layers);
+    const auto expected = run(*decoder, patched, true);
+    const int64_t all_rows = num_rows;
+    ExpectSameRow(run(*decoder, patched, false), expected, "patched");
+    // The last layer's products but the first one: 1 row of 6.
+    EXPECT_EQ(all_rows - num_rows, decoder == &one ? 0 : 3 * 5);
+    EXPECT_NE(expected, run(*decoder, plain, true)) << "the comparison can fail";
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 
 using test::BaseConfig;
 using test::FindPrompt;
+using test::Ids;
 using test::ImageIds;
 using test::Joined;
 using test::kContext;
@@ -46,6 +47,31 @@ TEST_P(PicturesTest, APictureIsEncodedOnceAndItsRowsAreKept) {
   EXPECT_EQ(run(Joined("twice", {ImageIds(grid), ImageIds(grid)},
                        {MakePicture("d", grid), MakePicture("d", grid)})),
             5);
+}
+
+// Prompts of one salt share keys and values, prompts of salts that differ anywhere do not.
+TEST(PictureRequestTest, SaltsAreComparedAsAWhole) {
+  const PatchGrid grid{1, 4, 6};
+  const PicturePrompt text = Joined("text", {TextIds("t", 20)}, {});
+  const PicturePrompt picture = Joined("picture", {Ids(6, test::kVisionTokens.image_pad), text.ids},
+                                       {MakePicture("a", grid)});
+  for (const PicturePrompt& prompt : {text, picture}) {
+    EngineConfig config = BaseConfig();
+    config.page_size = 4;
+    config.prefix_cache = true;
+    const auto engine = Create(config);
+    ASSERT_NE(engine, nullptr);
+    const auto num_cached = [&](const std::string& salt) {
+      Request request = MakeRequest(prompt, 1);
+      request.cache_salt = salt;
+      return RunToEnd(*engine, request).cached_tokens;
+    };
+    const int most = (static_cast<int>(prompt.ids.size()) - 1) / 4 * 4;
+    for (const char* salt : {"", "ab", "ac", "bb", "a", "abc", "b"}) {
+      EXPECT_EQ(num_cached(salt), 0) << prompt.name << ", salt \"" << salt << "\"";
+      EXPECT_EQ(num_cached(salt), most) << prompt.name << ", salt \"" << salt << "\" again";
+    }
+  }
 }
 
 TEST(PictureRequestTest, WhatCannotBeServedIsRefused) {

@@ -16,7 +16,8 @@ struct HandMade {
   std::vector<int32_t> pages = {};
   int num_kept_pages = 0;
   bool decodes = false;
-  bool samples = false;  // the last row, greedily
+  bool samples = false;                   // the last row, greedily
+  std::vector<int32_t> logits_rows = {};  // rows of `tokens`
 };
 
 // Appends an entry with one position axis.
@@ -32,6 +33,8 @@ inline void Append(const HandMade& made, StepPlan* plan) {
   if (made.samples) {
     plan->samples.push_back({.row = static_cast<int32_t>(made.tokens.size()) - 1});
   }
+  plan->logits_rows.insert(plan->logits_rows.end(), made.logits_rows.begin(),
+                           made.logits_rows.end());
   plan->Close();
 }
 

@@ -274,6 +274,23 @@ TEST(RunAheadTest, GivesTheTokensAndBitsOfWaiting) {
   }
 }
 
+// A penalty depends on the token before, so that no step is launched without that token.
+TEST(RunAheadTest, PenaltiesCountTheTokenBefore) {
+  const auto waiting = Create(Config(false)), ahead = Create(Config(true));
+  ASSERT_TRUE(waiting != nullptr && ahead != nullptr);
+  const Request request = MakeRequest({1, 2, 3}, 40);
+  const std::vector<int32_t> plain = RunToEnd(*waiting, request).tokens;
+  for (float SamplingParams::*penalty :
+       {&SamplingParams::repetition_penalty, &SamplingParams::presence_penalty,
+        &SamplingParams::frequency_penalty}) {
+    Request penalised = request;
+    penalised.sampling.*penalty = 2.f;
+    const Completion expected = RunToEnd(*waiting, penalised);
+    EXPECT_NE(expected.tokens, plain) << "the penalty must matter";
+    EXPECT_EQ(RunToEnd(*ahead, penalised).tokens, expected.tokens);
+  }
+}
+
 TEST(RunAheadTest, PoolThatEndsTheAnswerDoesSoAtTheSameToken) {
   for (const bool ahead : {false, true}) {
     EngineConfig config = Config(ahead);

@@ -155,6 +155,40 @@ TEST(HiddenOfRequestTest, AreThoseOfTheTokenForEveryWayOfRunning) {
   EXPECT_NE(rows[0], rows[1]);
 }
 
+// The step of a further token may be in flight when the answer ends.
+TEST(HiddenOfRequestTest, AreNoneWhereTheAnswerEndsBeforeTheToken) {
+  for (const Device& device : CpuAndAccelerators()) {
+    for (const bool ahead : {false, true}) {
+      EngineConfig config = Config(true);
+      config.device = device;
+      config.run_ahead = ahead;
+      const auto engine = Create(config);
+      ASSERT_NE(engine, nullptr);
+      Request request = TheRequest(Vocab(*engine));
+      request.keep_logits = false;
+      const std::vector<int32_t> tokens = RunToEnd(*engine, request).tokens;
+      for (const int last : {0, 4}) {  // the token that ends the answer
+        for (const bool aborts : {false, true}) {
+          Request ends = request;
+          if (!aborts) ends.stop_token_ids = {tokens[last]};
+          ends.min_new_tokens = last;
+          const auto hidden_size = [&](int token) {
+            ends.hidden_of = token;
+            int num_tokens = 0;
+            const auto c = engine->Generate(
+                ends, [&](const TokenEvent&) { return !aborts || ++num_tokens <= last; });
+            EXPECT_EQ(c->tokens.size(), last + 1u);
+            return c->hidden.size();
+          };
+          const DecoderConfig& model = engine->model_config().decoder;
+          EXPECT_EQ(hidden_size(last), static_cast<size_t>(model.layers) * model.hidden);
+          EXPECT_EQ(hidden_size(last + 1), 0u) << DeviceName(device) << ", run ahead: " << ahead;
+        }
+      }
+    }
+  }
+}
+
 TEST(HiddenOfRequestTest, AreOfOneAnswer) {
   const auto engine = Create(Config(true));
   Request request = TheRequest(Vocab(*engine));

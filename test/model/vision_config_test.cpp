@@ -121,6 +121,15 @@ TEST(VisionConfig, TakesKeysOfTheWholeWhereTheTextHasNone) {
   EXPECT_EQ(config->decoder.rope.axes->rows, 2);
 }
 
+// The tower's two lists of rows are added after the only two layers of the text model.
+TEST(VisionConfig, TakesAsManyDeepstackBlocksAsTheTextHasLayers) {
+  Json json = Tiny();
+  json["text_config"]["num_hidden_layers"] = 2;
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->vision->num_deepstack(), 2);
+}
+
 // Each patch is merged into a good config; the message must name the key.
 TEST(VisionConfig, NamesTheKeyThatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
