@@ -54,6 +54,20 @@ StatusOr<std::vector<float>> ReadFloats(WeightSource& source, const Weight& weig
   return values;
 }
 
+// The group sizes that divide the rows of all matrices of `layer`.
+std::string GroupSizeHint(const WeightManifest& manifest, const LayerWeights& layer) {
+  std::string sizes;
+  for (const int size : {128, 64, 32}) {
+    const bool fits =
+        std::all_of(manifest.weights.begin(), manifest.weights.end(), [&](const Weight& weight) {
+          return !weight.is_matrix() || !IsOf(weight, layer) || weight.shape[1] % size == 0;
+        });
+    if (fits) sizes += (sizes.empty() ? "" : " or ") + std::to_string(size);
+  }
+  if (sizes.empty()) return "no group size fits: rows need a multiple of 32 inputs";
+  return "what fits this model is " + Param("group_size") + " " + sizes;
+}
+
 }  // namespace
 
 Status QuantizedLayer::CheckShapes(const WeightManifest& manifest, const LayerWeights& layer,
@@ -67,7 +81,7 @@ Status QuantizedLayer::CheckShapes(const WeightManifest& manifest, const LayerWe
                     what + " has " + std::to_string(weight.shape[1]) +
                         " inputs, no multiple of the group size " +
                         std::to_string(scheme.group_size),
-                    "choose another " + Param("group_size"));
+                    GroupSizeHint(manifest, layer));
     }
     if (scheme.format == CheckpointFormat::kAwq && weight.shape[0] % kAwqWord != 0) {
       return Status(StatusCode::kModel, what + " has " + std::to_string(weight.shape[0]) +
