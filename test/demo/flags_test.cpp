@@ -105,6 +105,47 @@ TEST(Flags, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(ambiguous.find("pixels"), std::string::npos) << ambiguous;
 }
 
+TEST(Flags, NamesOfLlamaCpp) {
+  const Parsing run({"M",           "-t",
+                     "3",           "-n",
+                     "-1",          "-s",
+                     "7",           "-r",
+                     "END",         "--repeat-penalty",
+                     "1.25",        "-ngl",
+                     "99",          "--n-gpu-layers",
+                     "all",         "--mlock",
+                     "--no-mmap",   "-cnv",
+                     "--no-warmup", "--context-shift",
+                     "--color"});
+  ASSERT_TRUE(run.parsed.ok()) << run.parsed.status().message();
+  const Options& o = run.options;
+  EXPECT_EQ(o.engine.ops.num_threads, 3);
+  EXPECT_EQ(o.request.max_new_tokens, INT32_MAX);
+  EXPECT_EQ(o.request.sampling.seed, 7u);
+  EXPECT_EQ(o.request.stop, std::vector<std::string>{"END"});
+  EXPECT_EQ(o.request.sampling.repetition_penalty, 1.25f);
+  EXPECT_TRUE(o.wants.chat);
+  EXPECT_FALSE(o.engine.warm_up.value_or(true));
+  EXPECT_EQ(o.engine.on_full, OnFull::kSlide);
+  EXPECT_EQ(o.color, ColorMode::kAlways);
+  EXPECT_EQ(Value({"--predict=-1"}, "max-tokens"), "-1");
+  EXPECT_EQ(
+      Error({"-n", "0"}),
+      "-n: 0 is out of range (must be at least 1 and at most 2147483647, or -1 for no limit)");
+  EXPECT_EQ(Error({"-b", "512"}), "-b is --max-num-batched-tokens here");
+  EXPECT_EQ(Error({"--cache-type-k=q8_0"}),
+            "--cache-type-k is --kv-cache-dtype here, of keys and values");
+  EXPECT_EQ(Error({"-fa"}), "-fa is --attention here");
+  EXPECT_NE(Error({"--mirostat", "2"}).find("is not available"), std::string::npos);
+  EXPECT_NE(Error({"-hf", "a/b"}).find("tools/get_model.sh"), std::string::npos);
+  const auto notes = ReadOptions({"M", "-p", "x", "-ngl", "99"});
+  ASSERT_TRUE(notes.ok());
+  EXPECT_EQ(notes->notes, std::vector<std::string>{
+                              "--gpu-layers has no effect: --device has all layers or none"});
+  // A name that does nothing makes none ambiguous.
+  EXPECT_TRUE(Parsing({"--gpu", "0.5"}).parsed.ok());
+}
+
 TEST(Flags, ShortNamesOfTheProgramForPictures) {
   const Parsing run({"M", "-i", "a.png", "-x", "500000", "-m", "7", "-a", "mha", "-s", "-g", "-P",
                      "-p", "text", "--video", "v", "--image=b.png"},
