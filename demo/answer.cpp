@@ -27,12 +27,11 @@ void ShowAnswers(const AnswerResult& result, TextWriter* writer, Console& consol
   const auto show = [&](const Completion& c, bool failed) {
     const bool nothing = c.finish == FinishReason::kInterrupt && c.tokens.empty();
     if (!nothing && (!failed || !c.text.empty())) writer->Finish(c);
+    console.EndText();
   };
   show(result.completion, !result.ok());
-  for (const Completion& c : result.more) {
-    if (!result.is_beam_search) show(c, c.finish == FinishReason::kError);
-  }
-  console.EndText();
+  if (result.is_beam_search) return;
+  for (const Completion& c : result.more) show(c, c.finish == FinishReason::kError);
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ struct CommandHelp {
   const char* more = "";
 };
 constexpr CommandHelp kHelp[] = {
-    {"/help [COMMAND]", "this list; /help all has the rest of it"},
-    {"/clear", "forget the conversation", "and its keys and values; also /reset"},
+    {"/help [COMMAND]", "this list; /help all and /help COMMAND say more"},
+    {"/clear", "forget the conversation", "its keys and values, too; also /reset"},
     {"/regen", "answer the last message again",
      "with the next seed, so that another answer comes where the temperature is above 0"},
     {"/undo", "take back the last message and its answer", "or what waits for the next message"},
@@ -35,7 +35,7 @@ constexpr CommandHelp kHelp[] = {
     {"/show", "model, system message, settings"},
     {"/tokens", "how full the context is"},
     {"/stats", "totals of this chat"},
-    {"/cache, /paged", "KV cache and prefix cache; block table of the newest answer"},
+    {"/cache, /paged", "KV cache; block table of the newest answer"},
     {"/read FILE", "put a file in front of the next message"},
     {"/image FILE", "put a picture in front of the next message", "several may be"},
     {"/video PATH", "put a video in front of the next message",
@@ -87,21 +87,21 @@ constexpr CommandName kCommands[] = {
 }  // namespace
 
 StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks) {
-  const bool all = topic == "all";
-  const std::string wanted = topic.starts_with('/') ? topic : "/" + topic;
+  const bool is_list = topic.empty() || topic == "all";
+  const std::string word = topic.starts_with('/') ? topic : "/" + topic;
+  const std::string command = CommandOf(word);
+  if (!is_list && command.empty()) return UnknownCommand(word);
   std::string text;
   for (const CommandHelp& help : kHelp) {
     const std::string usage = help.usage;
-    if (!sees && (usage.starts_with("/image") || usage.starts_with("/video"))) continue;
-    if (!thinks && usage.starts_with("/think")) continue;
-    const bool is_wanted =
-        usage.find(CommandOf(wanted)) != std::string::npos && !CommandOf(wanted).empty();
-    if (topic.empty() || all || is_wanted) text += HelpLine(help, !topic.empty());
+    const bool has_pictures = usage.starts_with("/image") || usage.starts_with("/video");
+    const bool can = (sees || !has_pictures) && (thinks || !usage.starts_with("/think"));
+    const bool is_wanted = is_list ? can : usage.find(command) != std::string::npos;
+    if (is_wanted) text += HelpLine(help, !topic.empty());
   }
-  if (text.empty()) return UnknownCommand(wanted);
-  if (!all && !topic.empty()) return text.substr(0, text.size() - 1);
-  std::istringstream keys(kKeys);
-  return text + Wrapped({std::istream_iterator<std::string>(keys), {}}, 0);
+  std::istringstream keys(is_list ? kKeys : "");
+  text += Wrapped({std::istream_iterator<std::string>(keys), {}}, 0);
+  return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
 }
 
 std::string TypedPath(const std::string& path) {

@@ -78,10 +78,7 @@ void AddOtherFlags(FlagPrograms program, Options& options, FlagTable* table) {
   }
   flags.push_back(Unread({"ngl,gpu-layers", "has no effect: --device has all layers or none"},
                          FlagUse::kNoEffect, &options.unused.text));
-  for (Flag& flag : flags) {
-    flag.group = "Known from llama.cpp";
-    table->flags.push_back(std::move(flag));
-  }
+  table->flags.insert(table->flags.end(), flags.begin(), flags.end());
   const FlagAlias aliases[] = {
       {"n-gpu-layers", "gpu-layers"},
       {"repeat-penalty", "repetition-penalty"},
@@ -106,7 +103,7 @@ void AddOtherFlags(FlagPrograms program, Options& options, FlagTable* table) {
       {"log-disable", "quiet"},
       {"alias", "served-model-name"},
   };
-  table->aliases.insert(table->aliases.end(), std::begin(aliases), std::end(aliases));
+  for (const FlagAlias& alias : aliases) table->aliases.emplace_back(alias).is_listed = false;
 }
 
 }  // namespace kuiper::demo

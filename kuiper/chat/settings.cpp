@@ -39,12 +39,13 @@ class SettingsReader {
       const bool is_glued = TakeSign();  // NAME=VALUE
       // "/set parameter NAME VALUE" is Ollama's.
       if (one.name == "parameter" && !is_glued && SkipBlanks()) continue;
-      const bool may_be_empty = is_glued && NameHere(one.name) == "stop";
-      bool more = is_glued || (SkipBlanks() && (TakeSign() || !NextIsNamed()));
-      if (is_glued && !may_be_empty && SkipBlanks()) more = !NextIsNamed();
+      const bool is_list = NameHere(one.name) == "stop";
+      const bool has_sign = is_glued || (SkipBlanks() && TakeSign());
+      bool more = is_glued && (is_list || !NextIsBlank());
+      if (!more) more = SkipBlanks() && (!NextIsNamed() || (has_sign && !is_glued));
       while (more) {
         KU_ASSIGN_OR_RETURN(one.values.emplace_back(), Value(one.name));
-        more = !is_glued && NameHere(one.name) == "stop" && SkipBlanks() && !NextIsNamed();
+        more = is_list && !has_sign && SkipBlanks() && !NextIsNamed();
       }
       all.push_back(std::move(one));
     }
@@ -55,6 +56,9 @@ class SettingsReader {
   bool SkipBlanks() {
     at_ = std::min(text_.find_first_not_of(kBlanks, at_), text_.size());
     return at_ < text_.size();
+  }
+  bool NextIsBlank() const {
+    return at_ == text_.size() || std::string_view(kBlanks).find(text_[at_]) != std::string::npos;
   }
   bool TakeSign() {
     const bool there = at_ < text_.size() && text_[at_] == '=';
@@ -69,7 +73,7 @@ class SettingsReader {
 
   // A value in double quotes may hold blanks, and \n, \t, \" and \\ stand for what they do in C.
   StatusOr<std::string> Value(const std::string& name) {
-    if (text_[at_] != '"') {
+    if (NextIsBlank() || text_[at_] != '"') {
       const size_t end = std::min(text_.find_first_of(kBlanks, at_), text_.size());
       return text_.substr(std::exchange(at_, end), end - at_);
     }

@@ -55,7 +55,7 @@ std::string LineWrapper::Add(std::string_view text, size_t width) {
 
 std::string LineWrapper::Flush() {
   Place();
-  return std::exchange(out_, "");
+  return std::exchange(*this, LineWrapper()).out_;
 }
 
 void LineWrapper::Take(std::string_view bytes, char32_t c) {

@@ -15,7 +15,7 @@ class LineWrapper {
   // indented by four columns and are no items of a list stay as they are, and so do words that no
   // line holds. Pieces end with whole characters.
   std::string Add(std::string_view text, size_t width);
-  // The word that waits for its end.
+  // The word that waits for its end. What comes then is another text.
   std::string Flush();
   // Another writer has ended the line.
   void StartLine() { column_ = 0; }

@@ -1,8 +1,10 @@
 """kuiper quantize: directories, errors, and that a run goes on behind a kill."""
 import json
+import math
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 
@@ -127,3 +129,29 @@ class Quantize(CliTest):
         self.quantize(self.qwen3, out, "--method", "rtn")
         self.refuses(3, out, self.path("again"), "--method", "rtn", message="is quantised already")
         self.refuses(2, self.qwen3, out, message="is not empty")
+
+    def test_group_sizes_that_fit_are_named(self):
+        with open(os.path.join(self.qwen3, "config.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        config.update(hidden_size=192, intermediate_size=320, num_hidden_layers=1, num_attention_heads=3,
+                      num_key_value_heads=1)
+        layer = "model.layers.0."
+        shapes = {"model.embed_tokens": [1600, 192], "model.norm": [192],
+                  layer + "input_layernorm": [192], layer + "post_attention_layernorm": [192],
+                  layer + "self_attn.q_norm": [64], layer + "self_attn.k_norm": [64],
+                  layer + "self_attn.q_proj": [192, 192], layer + "self_attn.k_proj": [64, 192],
+                  layer + "self_attn.v_proj": [64, 192], layer + "self_attn.o_proj": [192, 192],
+                  layer + "mlp.gate_proj": [320, 192], layer + "mlp.up_proj": [320, 192],
+                  layer + "mlp.down_proj": [192, 320]}
+        header, end = {}, 0
+        for name, shape in shapes.items():
+            begin, end = end, end + 2 * math.prod(shape)
+            header[name + ".weight"] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
+        text = json.dumps(header).encode()
+        model = self.path("narrow")
+        os.mkdir(model)
+        self.path("narrow/config.json", json.dumps(config))
+        self.path("narrow/model.safetensors", struct.pack("<Q", len(text)) + text + bytes(end))
+        self.refuses(3, model, self.path("out"), "--method", "rtn", "--group-size", "128",
+                     message="192 inputs, no multiple of the group size 128",
+                     hint="what fits this model is --group-size 64 or 32")

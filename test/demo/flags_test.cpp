@@ -199,7 +199,8 @@ TEST(Flags, DefaultsAreWhatIsStored) {
   Options options;
   const std::string help = FlagsHelp(FlagsOf(FlagPrograms::kText, options));
   for (const char* line :
-       {"  -n, --max-tokens N              tokens to generate at most (default 256)\n",
+       {"  -n, --max-tokens N              tokens to generate at most; -1 = up to the\n"
+        "                                  end of the context (default 256)\n",
         "  --temp F, --temperature         temperature, 0 = greedy (default 0)\n",
         "  --stats, --no-stats             statistics on stderr (default on)\n",
         "  --fused-ffn, --no-fused-ffn     accepted, has no effect\n",
@@ -207,12 +208,14 @@ TEST(Flags, DefaultsAreWhatIsStored) {
         "                                  type of keys and values (default auto)\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line;
   }
-  EXPECT_EQ(help.find("--image"), std::string::npos);
+  for (const char* name : {"--image", "--mlock", "--predict", "--batch-size"}) {
+    EXPECT_EQ(help.find(name), std::string::npos) << name;
+  }
   Options seeing;
   const std::string pictures = FlagsHelp(FlagsOf(FlagPrograms::kVision, seeing));
   for (const char* line :
        {"  -i, --image PATH                picture of the first message, a file or a\n",
-        "  -m, --max-tokens N, -n          tokens to generate at most (default 256)\n",
+        "  -m, --max-tokens N, -n          tokens to generate at most; -1 = up to the\n",
         "  -x, --max-pixels N|model        larger pictures, and frames of videos, are\n"
         "                                  scaled down to this; model = as its file says\n"
         "                                  (default 1003520)\n"}) {

@@ -74,6 +74,13 @@ TEST(LineWrapper, PreformattedLinesStay) {
   EXPECT_EQ(Wrapped("   12. an item of it\n", 12), "   12. an\nitem of it\n");
 }
 
+TEST(LineWrapper, ACodeBlockThatWasCutEndsWithItsText) {
+  LineWrapper wrapper;
+  EXPECT_EQ(wrapper.Add("```\na long line of code\n", 10), "```\na long line of code\n");
+  EXPECT_EQ(wrapper.Flush(), "");
+  EXPECT_EQ(wrapper.Add("another text ", 10), "another\ntext");
+}
+
 TEST(LineWrapper, NoLineIsTooWideAndNothingIsLost) {
   std::string text;
   for (int i = 0; i < 400; ++i)
