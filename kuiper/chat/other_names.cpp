@@ -59,7 +59,7 @@ std::string_view NameHere(std::string_view name) {
 
 std::string WhereToSet(std::string_view name) {
   if (const Names* start = Find(std::begin(kAtStart), std::end(kAtStart), name)) {
-    return "the start of the chat decides it: " + Param(start->second);
+    return "it is chosen at the start of the chat, by " + Param(start->second);
   }
   if (std::find(std::begin(kSamplers), std::end(kSamplers), name) != std::end(kSamplers)) {
     return "there is no such sampler; /set alone lists those that are there";
