@@ -89,6 +89,13 @@ TEST(ChatRequest, PromptsAreTextOrTokens) {
               "body.prompt is neither a string nor a list of token ids");
   }
   EXPECT_EQ(Parse(R"({"prompt": ""})").status().message(), "prompt is empty");
+  for (const char* field : {"tools", "documents"}) {
+    const std::string body = std::string(R"({"prompt": "p", ")") + field + "\": ";
+    EXPECT_EQ(Parse(body + "[{}]}").status().message(),
+              std::string(field) + " needs messages: a prompt is fed as it is");
+    EXPECT_TRUE(Parse(body + "[]}").ok());
+    EXPECT_TRUE(Parse(body + "null}").ok());
+  }
 }
 
 TEST(ChatRequest, MistakesNameTheField) {

@@ -173,10 +173,12 @@ class ToolsWithoutAPlace(ServerTest):
             for more in ((), ("--print-prompt",), ("--tokenize",)):
                 self.fails(5, self.model, "--messages", file, *more, message=message)
         lines = [{"custom_id": str(i), "max_tokens": 2, **body}
-                 for i, body in enumerate((*bodies, {"messages": self.user, "tools": []}))]
+                 for i, body in enumerate((*bodies, {"prompt": "weather?", "tools": [TOOL]},
+                                           {"messages": self.user, "tools": []}))]
         r = self.ok(self.model, "--device", "cpu", "-i", "-", "-o", "-", name="kuiper_batch",
                     stdin="\n".join(map(json.dumps, lines)))
-        tools, calls, plain = map(json.loads, r.out.splitlines())
+        tools, calls, prompt, plain = map(json.loads, r.out.splitlines())
+        self.assertEqual(prompt["error"]["message"], "tools needs messages: a prompt is fed as it is")
         self.assertEqual((tools["error"]["code"], calls["error"]["code"]), ("invalid_input", "invalid_input"))
         self.assertIn(shown, tools["error"]["message"])
         self.assertIsNone(plain["error"])
