@@ -14,6 +14,7 @@
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
 #include "kuiper/report/answer_files.h"
+#include "kuiper/report/repetition.h"
 #include "kuiper/report/result_json.h"
 #include "kuiper/report/statistics.h"
 #include "kuiper/terminal/raw_terminal.h"
@@ -22,10 +23,11 @@ namespace kuiper::demo {
 namespace {
 
 // A failure in the middle still shows what there is; an end before the first token is none.
-void ShowAnswers(const AnswerResult& result, TextWriter* writer) {
+void ShowAnswers(const AnswerResult& result, TextWriter* writer, Console& console) {
   const auto show = [&](const Completion& c, bool failed) {
     const bool nothing = c.finish == FinishReason::kInterrupt && c.tokens.empty();
     if (!nothing && (!failed || !c.text.empty())) writer->Finish(c);
+    console.EndText();
   };
   show(result.completion, !result.ok());
   if (result.is_beam_search) return;
@@ -75,6 +77,15 @@ void Answerer::NoteSurprises(const Completion& completion, const Request& parame
   if (parameters.sampling.seed == kRandomSeed && !completion.tokens.empty()) {
     console_.Note("the seed was " + std::to_string(completion.seed));
   }
+  const std::string& last = completion.text.empty() ? completion.reasoning : completion.text;
+  if (!console_.output_is_terminal() || !RepeatsItself(last)) return;
+  const bool chats = options_.task == Task::kChat;
+  const bool greedy = parameters.sampling.temperature == 0;
+  std::string hint = "the answer repeats itself: ";
+  hint += greedy
+              ? std::string(chats ? "/set temp=0.8" : "--temp 0.8") + " samples"
+              : std::string("a higher ") + (chats ? "temp (/set temp=1)" : "--temp") + " may help";
+  console_.Hint(hint + (chats ? ", and /regen answers again" : ""));
 }
 
 void Answerer::WarnOfCut(const AnswerResult& result, const Request& parameters) const {
@@ -92,14 +103,22 @@ void Answerer::WarnOfCut(const AnswerResult& result, const Request& parameters) 
               ? "at " + Counted(parameters.max_new_tokens, "token")
               : "at the end of the context of " + Counted(engine_.config().max_context, "token");
   if ((*cut)->inside_thinking) text += " inside its reasoning";
-  text += by_length ? ": raise -n" : ": raise --max-context";
-  if (chats) text += by_length ? " (/set max_tokens=N)" : ", or make room by /undo or /clear";
-  if ((*cut)->inside_thinking) {
-    text +=
-        chats
-            ? ", or use --reasoning-budget (/set reasoning_budget=auto) or --think off (/think off)"
-            : ", or use --reasoning-budget auto or --think off";
+  const int most = engine_.model_config().decoder.rope.max_position;
+  std::vector<std::string> remedies;
+  if (by_length) {
+    remedies.push_back(chats ? "raise -n (/set max_tokens=N)" : "raise -n");
+  } else {
+    if (engine_.config().max_context < most) {
+      remedies.push_back("raise --max-context (-c " + std::to_string(most) + " at most)");
+    }
+    if (chats) remedies.push_back("make room by /undo or /clear");
   }
+  if ((*cut)->inside_thinking) {
+    remedies.push_back(
+        chats ? "use --reasoning-budget (/set reasoning_budget=auto) or --think off (/think off)"
+              : "use --reasoning-budget auto or --think off");
+  }
+  for (size_t i = 0; i < remedies.size(); ++i) text += (i == 0 ? ": " : ", or ") + remedies[i];
   console_.Warning(text);
   // Qwen's model cards warn of it; an answer that ended by itself shows that it did not happen.
   const bool greedy = parameters.sampling.temperature == 0 && parameters.beam_width == 1;
@@ -128,7 +147,7 @@ AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters
   const RunFacts before = engine_.run_facts();
   result.ran = before;
   const TextStyle style = StyleOf(parameters, show_thinking);
-  TextWriter writer(style, [this](std::string_view text) { console_.Answer(text); });
+  TextWriter writer(style, [this](std::string_view text) { Write(text); });
   Completion so_far;
   // A fault in the middle of an answer: what there is, then the error.
   const LastWords last_words([&](int exit_code, const std::string& message) {
@@ -171,12 +190,16 @@ AnswerResult Answerer::Answer(StatusOr<Prompt> prompt, const Request& parameters
   result.ran = engine_.run_facts();
   result.pictures_encoded = result.ran->pictures_encoded - before.pictures_encoded;
   result.encode_ms = result.ran->encode_ms - before.encode_ms;
-  ShowAnswers(result, &writer);
+  ShowAnswers(result, &writer, console_);
   if (had_prompt) Log("after the request");
   Finish(&result);
   NoteSurprises(result.completion, parameters);
   WarnOfCut(result, parameters);
   return result;
+}
+
+void Answerer::Write(std::string_view text) {
+  options_.json() ? console_.Answer(text) : console_.Text(text);
 }
 
 TextStyle Answerer::StyleOf(const Request& parameters, bool show_thinking) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "demo/console.h"
@@ -38,6 +39,7 @@ class Answerer {
   void WarnOfCut(const AnswerResult& result, const Request& parameters) const;
   void TakeAnswers(StatusOr<std::vector<Completion>> completions, AnswerResult* result) const;
   void Log(const char* when) const;
+  void Write(std::string_view text);
   TextStyle StyleOf(const Request& parameters, bool show_thinking) const;
   // While nothing of the answer can be seen: how far it is.
   void ShowPrompt(int64_t request, size_t prompt_tokens);

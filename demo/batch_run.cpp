@@ -18,6 +18,7 @@
 #include "kuiper/chat/parameters.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/signals.h"
+#include "kuiper/io/messages_json.h"
 #include "kuiper/io/text_input.h"
 #include "kuiper/report/number_text.h"
 #include "kuiper/report/result_json.h"
@@ -35,6 +36,7 @@ int Verdict(ProgramRun& run, int64_t num_failed, int64_t num_requests) {
 
 // What may stand in bodies as a flat line has it, and all else as flags.
 std::string FlatName(std::string_view name) {
+  if (IsMessagesField(name) || name == "prompt") return std::string(name);
   const Parameter* parameter = FindParameter(name);
   return parameter != nullptr && parameter->in_bodies ? parameter->name : FlagName(name);
 }

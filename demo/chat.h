@@ -39,7 +39,10 @@ class Chat {
   // chat_commands.cpp; false ends the chat.
   bool Command(const std::string& line);
   Status RunCommand(const std::string& name, const std::string& rest);
+  Status Set(const std::string& rest);
   Status FileCommand(const std::string& name, const std::string& path);
+  // False if another conversation would be lost, and the user wants to keep it.
+  bool MayOverwrite(const std::string& path);
   Status Tell(const StatusOr<std::string>& reply);
   void Regenerate();
   void Undo();
@@ -62,6 +65,7 @@ class Chat {
   BlockTable block_table_;
   Attachments attachments_;
   ChatInput input_;
+  std::string own_file_;  // this conversation was saved there, or comes from there
   int exit_code_ = 0;
 };
 

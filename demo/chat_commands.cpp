@@ -1,3 +1,7 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "demo/chat.h"
@@ -10,6 +14,7 @@
 #include "kuiper/io/utf8.h"
 #include "kuiper/report/cache_text.h"
 #include "kuiper/report/number_text.h"
+#include "kuiper/terminal/raw_terminal.h"
 
 namespace kuiper::demo {
 
@@ -26,21 +31,17 @@ bool Chat::Command(const std::string& line) {
 
 Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   if (name == "/save" || name == "/load") return FileCommand(name, TypedPath(rest));
+  if (name == "/help")
+    return Tell(ChatHelp(rest, run_.pictures != nullptr, chat_.thinking().has_value()));
   if (name == "/read") return Tell(attachments_.AddFile(TypedPath(rest)));
-  if (name == "/set") {
-    bool& drop_oldest = run_.options.drop_oldest;
-    KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
-    return Tell(DescribeSettings(parameters_, drop_oldest));
-  }
+  if (name == "/set") return Set(rest);
   if (name == "/system") return SetSystem(rest);
   if (name == "/think") return SetThinking(rest);
   if (name == "/image" || name == "/video") {
     return Tell(attachments_.AddPicture(name, TypedPath(rest), run_.options.video_fps));
   }
   if (!rest.empty()) return InvalidArgument(name + " takes no argument");
-  if (name == "/help") {
-    console_.Reply(ChatHelp());
-  } else if (name == "/clear") {
+  if (name == "/clear") {
     Clear();
   } else if (name == "/regen") {
     Regenerate();
@@ -55,13 +56,26 @@ Status Chat::RunCommand(const std::string& name, const std::string& rest) {
   } else if (name == "/cache") {
     console_.Reply(SpellParams(CacheText(engine_->kv_stats()), FlagName));
   } else if (name == "/paged") {
+    constexpr int kAround = 6;  // lines of the screen: what was typed, the next prompt, the pool
+    const size_t most_lines =
+        console_.is_dialogue() ? std::max(TerminalRows(STDOUT_FILENO) - kAround, 1) : SIZE_MAX;
     const std::optional<PageMap>& map = run_.watch->map();
     if (map.has_value()) KU_RETURN_IF_ERROR(map->status());
-    console_.Reply(SpellParams(BlockTableText(engine_->kv_stats(), block_table_, map), FlagName));
+    console_.Reply(
+        SpellParams(BlockTableText(engine_->kv_stats(), block_table_, map, most_lines), FlagName));
   } else if (name == "/multiline") {
     input_.StartMultiline();
   }
   return OkStatus();
+}
+
+Status Chat::Set(const std::string& rest) {
+  // These three are Ollama's.
+  if (rest.starts_with("system ")) return SetSystem(std::string(Trimmed(rest.substr(7))));
+  if (rest == "think" || rest == "nothink") return SetThinking(rest == "think" ? "on" : "off");
+  bool& drop_oldest = run_.options.drop_oldest;
+  KU_RETURN_IF_ERROR(ApplySettings(rest, &parameters_, &drop_oldest));
+  return Tell(DescribeSettings(parameters_, drop_oldest));
 }
 
 Status Chat::Tell(const StatusOr<std::string>& reply) {
@@ -72,21 +86,43 @@ Status Chat::Tell(const StatusOr<std::string>& reply) {
 Status Chat::FileCommand(const std::string& name, const std::string& path) {
   if (path.empty()) return InvalidArgument(name + " needs a file");
   if (name == "/save") {
+    if (!MayOverwrite(path)) {
+      console_.Reply("not saved");
+      return OkStatus();
+    }
     KU_RETURN_IF_ERROR(
         SaveConversation(conversation_, ModelName(run_.options.engine.model_path), path));
+    own_file_ = path;
     console_.Reply("saved " + Counted(conversation_.num_turns(), "turn") + " to " + path);
     return OkStatus();
   }
   KU_ASSIGN_OR_RETURN(conversation_, LoadConversation(path, run_.pictures.get()));
+  own_file_ = path;
   block_table_ = {};
   SaveSession();
   console_.Reply("loaded " + Counted(conversation_.num_turns(), "turn") + " from " + path);
   return OkStatus();
 }
 
+// Only people can be asked.
+bool Chat::MayOverwrite(const std::string& path) {
+  std::error_code ignored;
+  const auto is_same = [&](const std::string& own) {
+    return !own.empty() && std::filesystem::equivalent(own, path, ignored);
+  };
+  if (!console_.is_dialogue() || !std::filesystem::exists(path, ignored) ||
+      std::filesystem::is_empty(path, ignored) || is_same(own_file_) ||
+      is_same(run_.options.session_file)) {
+    return true;
+  }
+  const std::string answer = input_.Ask(path + " exists; overwrite it? [y/N] ");
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
 void Chat::Clear() {
   const bool had_turns = conversation_.num_turns() > 0;
   conversation_.Clear();
+  own_file_.clear();
   block_table_ = {};
   attachments_.Clear(conversation_);
   engine_->ClearPrefixCache();
@@ -103,7 +139,11 @@ void Chat::Regenerate() {
   }
   // The same seed would draw the same answer.
   uint64_t& seed = parameters_.sampling.seed;
-  if (parameters_.sampling.temperature > 0 && seed != kRandomSeed) ++seed;
+  const bool greedy = parameters_.sampling.temperature == 0;
+  if (!greedy && seed != kRandomSeed) ++seed;
+  if (greedy && console_.is_dialogue()) {
+    console_.Note("greedy decoding answers the same again: /set temp=0.8 samples");
+  }
   Answer(std::move(before));
 }
 
@@ -171,6 +211,8 @@ std::string Chat::ContextText() const {
   if (used >= static_cast<size_t>(context)) {
     text += run_.options.drop_oldest ? "\nthe next message leaves the oldest turns out"
                                      : "\nfull: /undo or /clear makes room";
+    const int most = run_.context.of_model;
+    if (context < most) text += "; the next chat may have up to -c " + std::to_string(most);
   }
   return text;
 }

@@ -38,6 +38,12 @@ std::optional<std::string> ChatInput::ReadMessage() {
   }
 }
 
+std::string ChatInput::Ask(const std::string& question) {
+  if (editor_.has_value()) return editor_->Read(question, true, false).value_or("");
+  console_.Prompt(question.c_str());
+  return reader_.Next().value_or("");
+}
+
 void ChatInput::StartMultiline() {
   multiline_ = true;
   if (editor_.has_value()) console_.Reply("a line /end sends the message, Ctrl-C drops it");

@@ -19,6 +19,8 @@ class ChatInput {
 
   // The next message; nothing at the end of input.
   std::optional<std::string> ReadMessage();
+  // A line that answers `question` and is no message; "" if there is none.
+  std::string Ask(const std::string& question);
   // The next message is all lines up to one that is /end.
   void StartMultiline();
   // Ctrl-C, not the end of input, ended it.

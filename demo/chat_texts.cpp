@@ -1,6 +1,8 @@
 #include "demo/chat_texts.h"
 
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -13,35 +15,59 @@
 namespace kuiper::demo {
 namespace {
 
-constexpr char kHelpBeforeSet[] = R"(/help, /?            this list
-/clear, /reset       forget the conversation and its keys and values
-/regen               answer the last message again
-/undo                take back the last message and its answer, or what waits
-                     for the next one
-/system [TEXT]       show or set the system message
-/think on|off|auto   thinking of Qwen3
-)";
-constexpr char kHelpAfterSet[] = R"(
-                     stop="a b" ends answers before that text, stop= no longer
-                     does; overflow=drop-oldest|error: what becomes of the
-                     oldest turns
-/show                model, system message, settings
-/tokens              how full the context is
-/stats               totals of this chat
-/cache               KV cache and prefix cache
-/paged               block table of the newest answer
-/read FILE           put a file in front of the next message
-/image FILE          put a picture in front of the next message; several may be
-/video PATH          the same with a folder of frames, an animated GIF or WebP
-/save FILE           save the conversation (JSON)
-/load FILE           load a conversation
-/multiline           a message of several lines, ended by a line /end
-                     (or end each line but the last with a backslash)
-/quit, /exit, /bye   end the chat
-//text               a message that begins with a slash
-Ctrl-C stops an answer; at the prompt it clears the line, and twice it ends
-the chat. Arrows and Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and
-Ctrl-R bring back what was typed.)";
+// A line of /help, and what /help COMMAND adds.
+struct CommandHelp {
+  const char* usage;
+  const char* what;
+  const char* more = "";
+};
+constexpr CommandHelp kHelp[] = {
+    {"/help [COMMAND]", "this list; /help all and /help COMMAND say more"},
+    {"/clear", "forget the conversation", "its keys and values, too; also /reset"},
+    {"/regen", "answer the last message again",
+     "with the next seed, so that another answer comes where the temperature is above 0"},
+    {"/undo", "take back the last message and its answer", "or what waits for the next message"},
+    {"/system [TEXT]", "show or set the system message"},
+    {"/think on|off|auto", "whether the model thinks"},
+    {"/set [NAME=VALUE...]", "show or change the settings",
+     "stop=\"a b\" ends answers before that text, stop= no longer does; "
+     "overflow=drop-oldest|error: what becomes of the oldest turns. Names:"},
+    {"/show", "model, system message, settings"},
+    {"/tokens", "how full the context is"},
+    {"/stats", "totals of this chat"},
+    {"/cache, /paged", "KV cache; block table of the newest answer"},
+    {"/read FILE", "put a file in front of the next message"},
+    {"/image FILE", "put a picture in front of the next message", "several may be"},
+    {"/video PATH", "put a video in front of the next message",
+     "a folder of frames, an animated GIF or WebP"},
+    {"/save, /load FILE", "save the conversation as JSON, or load one"},
+    {"/multiline", "a message of several lines, ended by a line /end",
+     "or end each line but the last with a backslash"},
+    {"/quit", "end the chat", "also /exit, /bye, /q"},
+    {"//text", "a message that begins with a slash"},
+};
+constexpr char kKeys[] =
+    "Ctrl-C stops an answer; at the prompt it clears the line, and twice it ends the chat. "
+    "Arrows and Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and Ctrl-R bring back what was "
+    "typed.";
+
+// "what", wrapped behind the column of the commands.
+std::string HelpLine(const CommandHelp& help, bool all) {
+  constexpr size_t kColumn = 21;
+  std::string what = help.what;
+  if (all && *help.more != '\0') what.append("; ").append(help.more);
+  std::string usage = help.usage;
+  usage.resize(kColumn, ' ');
+  std::istringstream stream(what);
+  std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+  if (all && usage.starts_with("/set")) {
+    for (const Parameter& parameter : Parameters()) {
+      if (parameter.in_chats) words.push_back(parameter.typed_name + ",");
+    }
+    words.back().pop_back();
+  }
+  return usage + Wrapped(words, kColumn) + "\n";
+}
 
 struct CommandName {
   const char* name;
@@ -60,14 +86,22 @@ constexpr CommandName kCommands[] = {
 };
 }  // namespace
 
-std::string ChatHelp() {
-  const std::string set = "/set [NAME=VALUE...] ";
-  std::vector<std::string> words = {"show", "or", "change"};
-  for (const Parameter& parameter : Parameters()) {
-    if (parameter.in_chats) words.push_back(parameter.typed_name + ",");
+StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks) {
+  const bool is_list = topic.empty() || topic == "all";
+  const std::string word = topic.starts_with('/') ? topic : "/" + topic;
+  const std::string command = CommandOf(word);
+  if (!is_list && command.empty()) return UnknownCommand(word);
+  std::string text;
+  for (const CommandHelp& help : kHelp) {
+    const std::string usage = help.usage;
+    const bool has_pictures = usage.starts_with("/image") || usage.starts_with("/video");
+    const bool can = (sees || !has_pictures) && (thinks || !usage.starts_with("/think"));
+    const bool is_wanted = is_list ? can : usage.find(command) != std::string::npos;
+    if (is_wanted) text += HelpLine(help, !topic.empty());
   }
-  words.back().pop_back();
-  return kHelpBeforeSet + set + Wrapped(words, set.size()) + kHelpAfterSet;
+  std::istringstream keys(is_list ? kKeys : "");
+  text += Wrapped({std::istream_iterator<std::string>(keys), {}}, 0);
+  return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
 }
 
 std::string TypedPath(const std::string& path) {

@@ -13,7 +13,9 @@ namespace kuiper::demo {
 // what is dropped on it, and "~/" is the home folder, as in a shell.
 std::string TypedPath(const std::string& path);
 
-std::string ChatHelp();
+// "": a line for each command, within a screen of 24 rows; "all" or the name of a command: with
+// details. `sees`: the model takes pictures; `thinks`: it has reasoning. kInvalidArgument.
+StatusOr<std::string> ChatHelp(const std::string& topic, bool sees, bool thinks);
 std::string SystemText(const Conversation& conversation);
 std::string ThinkingText(const TemplateOptions& chat);
 // The command that is meant: "/quit" for "/q" and "exit"; "" when there is none of this name.

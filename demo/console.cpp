@@ -1,7 +1,6 @@
 #include "demo/console.h"
 
 #include <glog/logging.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,7 @@
 #include "kuiper/base/append_file.h"
 #include "kuiper/command_line/exit_code.h"
 #include "kuiper/command_line/start_log.h"
+#include "kuiper/terminal/raw_terminal.h"
 
 namespace kuiper::demo {
 namespace {
@@ -102,9 +102,16 @@ void Console::Answer(std::string_view text) {
                           std::string("cannot write to standard output: ") + std::strerror(errno));
 }
 
+void Console::Text(std::string_view text) {
+  Answer(output_is_terminal_ ? wrapper_.Add(text, TerminalColumns(STDOUT_FILENO)) : text);
+}
+
 void Console::WriteError(const std::string& text) {
   EndProgress();
-  if (answer_is_open_ && error_is_terminal_) std::fputc('\n', stderr);
+  if (answer_is_open_ && error_is_terminal_) {
+    std::fputc('\n', stderr);
+    wrapper_.StartLine();
+  }
   answer_is_open_ = false;
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
@@ -112,7 +119,9 @@ void Console::WriteError(const std::string& text) {
 
 void Console::Line(LogLevel level, const std::string& text, const std::string& colored) {
   if (level < level_) return;
-  WriteError((color_ ? colored : text) + "\n");
+  const std::string& shown = color_ ? colored : text;
+  const bool wraps = error_is_terminal_ && level > LogLevel::kDebug;
+  WriteError((wraps ? WrapLines(shown, TerminalColumns(STDERR_FILENO)) : shown) + "\n");
   if (log_file_ != nullptr) {
     std::fprintf(log_file_, "%s\n", text.c_str());
     std::fflush(log_file_);
@@ -126,7 +135,8 @@ void Console::Detail(const std::string& text) {
 void Console::Prefixed(LogLevel level, const char* prefix, const char* color,
                        const std::string& text) {
   const std::string start = std::string(prefix) + ":";
-  Line(level, start + " " + text, std::string("\x1b[1;") + color + "m" + start + "\x1b[0m " + text);
+  const std::string colored = std::string("\x1b[1;") + color + "m" + start + "\x1b[0m " + text;
+  Line(level, start + " " + text, colored);
 }
 
 void Console::Error(const Status& status) {
@@ -139,7 +149,7 @@ void Console::Error(const Status& status) {
 
 void Console::Reply(const std::string& text) {
   if (is_dialogue()) {
-    Answer(text + "\n");
+    Answer(WrapLines(text, TerminalColumns(STDOUT_FILENO)) + "\n");
   } else {
     WriteError(text + "\n");
   }
@@ -159,9 +169,8 @@ void Console::Progress(const std::function<std::string()>& text) {
   if (!error_is_terminal_ || level_ > LogLevel::kInfo) return;
   if (SecondsSince(progress_time_) < kPause) return;
   progress_time_ = Clock::now();
-  struct winsize size = {};
-  (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &size);  // what a line wraps is not overwritten
-  std::fprintf(stderr, "\r%.*s\x1b[K", size.ws_col > 0 ? size.ws_col - 1 : 79, text().c_str());
+  const int width = TerminalColumns(STDERR_FILENO) - 1;  // what a line wraps is not overwritten
+  std::fprintf(stderr, "\r%.*s\x1b[K", width, text().c_str());
   std::fflush(stderr);
   progress_shown_ = true;
 }

@@ -12,6 +12,7 @@
 #include "kuiper/base/clock.h"
 #include "kuiper/base/status.h"
 #include "kuiper/base/terminal_text.h"
+#include "kuiper/terminal/line_wrapper.h"
 
 namespace kuiper::demo {
 
@@ -28,6 +29,10 @@ class Console {
   // Writes to stdout and flushes. A closed pipe ends the process by SIGPIPE; any other failure is
   // remembered in output_status().
   void Answer(std::string_view text);
+  // The text of an answer: on a terminal its lines break between words, and its last word waits for
+  // its end or for EndText.
+  void Text(std::string_view text);
+  void EndText() { Answer(wrapper_.Flush()); }
   const Status& output_status() const { return output_status_; }
   // kInternal when lines of the log file could not be written.
   Status log_status() const;
@@ -81,6 +86,7 @@ class Console {
   bool progress_shown_ = false;
   bool answer_is_open_ = false;  // on a terminal, within a line
   Clock::time_point progress_time_;
+  LineWrapper wrapper_;
   std::FILE* log_file_ = nullptr;
   std::string log_path_;
   Status output_status_;

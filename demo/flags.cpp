@@ -279,6 +279,12 @@ std::vector<Row> ExecutionRows(Options& o) {
 std::vector<Row> OutputRows(Options& o) {
   using enum OutputFormat;
   using enum LogLevel;
+  Row color = Of("color",
+                 OneOf(&o.color, {{"auto", ColorMode::kAuto},
+                                  {"never", ColorMode::kNever},
+                                  {"always", ColorMode::kAlways}}),
+                 "auto: on a terminal without NO_COLOR");
+  color.flag.bare_value = "always";
   return {
       Infer(Of("i,interactive", &o.wants.chat, "chat; with piped input one line is one turn")),
       Infer(Of("stream", &o.stream, "print text as it is produced (default: on a terminal)")),
@@ -302,11 +308,7 @@ std::vector<Row> OutputRows(Options& o) {
       Infer(Of("stats", &o.stats, "statistics on stderr")),
       Infer(Text("stats-json", "PATH", &o.stats_file,
                  "statistics to this file, one JSON object per answer")),
-      Of("color",
-         OneOf(&o.color, {{"auto", ColorMode::kAuto},
-                          {"never", ColorMode::kNever},
-                          {"always", ColorMode::kAlways}}),
-         "auto: on a terminal without NO_COLOR"),
+      color,
   };
 }
 
@@ -376,6 +378,7 @@ FlagTable FlagsOf(FlagPrograms program, Options& options) {
     }
   }
   AddNames(program, &table);
+  AddOtherFlags(program, options, &table);
   return table;
 }
 

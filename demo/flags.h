@@ -20,6 +20,9 @@ FlagTable FlagsOf(FlagPrograms program, Options& options);
 // which of them are common.
 void AddNames(FlagPrograms program, FlagTable* table);
 
+// Adds the names that llama.cpp has for flags, and its flags that are not there.
+void AddOtherFlags(FlagPrograms program, Options& options, FlagTable* table);
+
 // The flag of a parameter, without dashes: "top-k".
 std::string FlagOf(const Parameter& parameter);
 

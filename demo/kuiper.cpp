@@ -91,10 +91,12 @@ std::string Help() {
 int Unknown(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  const std::string nearest = NearestName(word, names);
+  const bool wants_model = word == "pull" || word == "download";
+  const std::string nearest = wants_model ? "" : NearestName(word, names);
   Console().Error(Status(StatusCode::kInvalidArgument,
                          word.empty() ? "no command given" : "unknown command " + Quoted(word),
-                         nearest.empty()
+                         wants_model ? "tools/get_model.sh downloads models"
+                         : nearest.empty()
                              ? "the commands are " + CommandList() + ": kuiper run MODEL \"TEXT\""
                              : "did you mean kuiper " + nearest + "?"));
   return kExitUsage;

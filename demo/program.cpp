@@ -111,7 +111,18 @@ Status OpenModelOf(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(run.context.max_context, Engine::MaxContext(options.engine, *run.model));
   if (options.use_generation_config) {
     const auto given = [&](const Parameter& p) { return options.args.given(FlagOf(p)); };
+    const bool chats = options.task == Task::kChat && run.console.is_dialogue();
+    const bool by_default = chats && SamplesByDefault(&run.model->generation);
     ApplyGenerationConfig(run.model->generation, given, &options.request);
+    if (by_default && options.request.sampling.temperature > 0) {
+      std::string values;
+      for (const Parameter& parameter : Parameters()) {
+        if (!run.model->generation.sampling.contains(parameter.name)) continue;
+        values += " " + parameter.typed_name + "=" + VariableText(parameter.of(options.request));
+      }
+      run.console.Note("the model does not say how to sample, so this chat takes" + values +
+                       " (/set temp=0 is greedy)");
+    }
     const std::string& unused = run.model->generation.unused;
     if (!unused.empty()) run.console.Note("generation_config.json: without effect here: " + unused);
   }

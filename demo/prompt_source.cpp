@@ -43,8 +43,11 @@ StatusOr<PromptInput> ReadPrompt(const Options& options, int input_fd, bool inpu
   }
   std::string name = "standard input";
   if (options.prompt_file.has_value()) {
-    KU_ASSIGN_OR_RETURN(input.text, ReadTextInput(*options.prompt_file, "prompt file", input_fd));
-    if (*options.prompt_file != "-") name = "prompt file " + *options.prompt_file;
+    const bool is_file = *options.prompt_file != "-";
+    KU_ASSIGN_OR_RETURN(input.text,
+                        ReadTextInput(*options.prompt_file, "prompt file", input_fd, options.raw));
+    if (options.raw && is_file) return input;
+    if (is_file) name = "prompt file " + *options.prompt_file;
   } else if (options.task == Task::kChat) {
     return input;
   } else if (!input_is_terminal) {

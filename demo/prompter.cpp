@@ -1,6 +1,7 @@
 #include "demo/prompter.h"
 
 #include "kuiper/base/text.h"
+#include "kuiper/chat/chat_response.h"
 #include "kuiper/engine/request.h"
 
 namespace kuiper::demo {
@@ -31,10 +32,12 @@ HistoryLimits Prompter::LimitsOf(const Request& parameters) const {
 // The library knows no flags: which of them help is said here.
 std::string Prompter::Hint(int num_tokens, bool has_history) const {
   const bool chats = options_.task == Task::kChat;
-  std::string hint =
-      limits_.max_context < limits_.of_model && num_tokens < limits_.of_model
-          ? "raise --max-context (model limit " + std::to_string(limits_.of_model) + "), "
-          : "";
+  const std::string most = "-c " + std::to_string(limits_.of_model);
+  std::string hint;
+  if (limits_.max_context < limits_.of_model) {
+    hint = num_tokens < limits_.of_model ? "raise --max-context (" + most + " at most), "
+                                         : "the model allows " + most + " at most: ";
+  }
   hint += chats ? "shorten the message" : "shorten the prompt";
   if (!has_history) return hint;
   if (chats) hint += ", or make room by /undo or /clear";
@@ -53,7 +56,9 @@ StatusOr<Prompt> Prompter::Build(const TemplateOptions& chat, const Request& par
   const Status fits = CheckPromptFits(num_tokens, limits_.max_context);
   const bool has_history = !options_.raw && conversation->num_turns() > 1;
   if (!fits.ok()) {
-    return Status(fits.code(), fits.message(),
+    // The code is for scripts.
+    const std::string code = " (code " + std::string(ErrorName(fits.code())) + ")";
+    return Status(fits.code(), fits.message() + (options_.task == Task::kChat ? "" : code),
                   PictureHint(*prompt) + Hint(num_tokens, has_history));
   }
   if (prompt->surplus_turns > 0) {

@@ -159,6 +159,17 @@ Status ParsePrompt(const JsonNode* prompt, ChatRequest* request) {
   return InputError(Param("prompt") + " is neither a string nor a list of token ids");
 }
 
+// A prompt is fed as it is: it has no place for what a chat template would show.
+Status CheckNoMessagesFields(const JsonNode& body) {
+  for (const std::string& key : body.keys) {
+    const JsonNode* value = GivenField(body, key.c_str());
+    const bool is_empty = value == nullptr || (value->IsArray() && value->items.empty());
+    if (is_empty || !IsMessagesField(key)) continue;
+    return InputError(Param(key) + " needs " + Param("messages") + ": a prompt is fed as it is");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 const JsonNode* GivenField(const JsonNode& node, const char* key) {
@@ -174,6 +185,7 @@ StatusOr<ChatRequest> ParseChatRequest(const JsonNode& body, bool is_chat,
   if (is_chat) {
     KU_ASSIGN_OR_RETURN(request.messages, ParseMessages(body));
   } else {
+    KU_RETURN_IF_ERROR(CheckNoMessagesFields(body));
     KU_RETURN_IF_ERROR(ParsePrompt(GivenField(body, "prompt"), &request));
   }
   return request;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 
 namespace kuiper {
@@ -102,6 +103,42 @@ bool HasPads(const Completion& answer, const PictureReader* pictures) {
          });
 }
 
+StatusOr<std::vector<Segment>> Render(const Conversation& conversation,
+                                      const TemplateOptions& options) {
+  std::vector<Message> messages = conversation.Messages();
+  ChatOptions chat = OptionsOf(options);
+  const bool no_system = conversation.system().has_value() && conversation.system()->empty();
+  const std::optional<ChatFamily> family = options.equal_family();
+  const bool by_family =
+      options.own == nullptr || ((options.keep_thinking || no_system) && family.has_value());
+  // Where the template would write a system message of its own, an empty one takes its place.
+  if (no_system && (by_family || !options.own->facts().has_system)) {
+    messages.erase(messages.begin());
+    chat.default_system = false;
+  }
+  if (by_family) {
+    KU_RETURN_IF_ERROR(CheckUnread(chat));
+    return RenderSegments(*family, messages, chat);
+  }
+  const size_t media = FirstWithMedia(messages);
+  if (media < messages.size() && !options.own->facts().takes_images) return NoPictures(media);
+  return options.own->Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
+}
+
+// Both were rendered, and to the same text.
+bool IsSamePrompt(const StatusOr<std::vector<Segment>>& a,
+                  const StatusOr<std::vector<Segment>>& b) {
+  return a.ok() && b.ok() && JoinSegments(*a) == JoinSegments(*b);
+}
+
+// The first message whose calls of tools the template has to show; ids stand for theirs.
+std::optional<size_t> FirstWithCalls(const std::vector<Message>& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].ids.empty() && !messages[i].tool_calls.empty()) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions& options,
@@ -165,6 +202,17 @@ bool Conversation::DropLastAnswer() {
   return true;
 }
 
+void Conversation::DropToolCalls() {
+  for (Message& message : turns_) {
+    message.tool_calls.clear();
+    std::vector<std::string>& keys = message.source.keys;
+    const auto key = std::find(keys.begin(), keys.end(), "tool_calls");
+    if (key == keys.end()) continue;
+    message.source.items.erase(message.source.items.begin() + (key - keys.begin()));
+    keys.erase(key);
+  }
+}
+
 bool Conversation::DropLastTurn() {
   for (size_t i = turns_.size(); i-- > 0;) {
     if (!IsTurnStart(i)) continue;
@@ -212,26 +260,27 @@ TemplateOptions WithMessages(TemplateOptions options, const ParsedMessages& mess
   return options;
 }
 
+bool ShowsTools(const Conversation& conversation, const TemplateOptions& options) {
+  if (options.tools_json.empty()) return true;
+  TemplateOptions without = options;
+  without.tools_json.clear();
+  return !IsSamePrompt(Render(conversation, options), Render(conversation, without));
+}
+
 StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,
                                             const TemplateOptions& options) {
-  std::vector<Message> messages = conversation.Messages();
-  ChatOptions chat = OptionsOf(options);
-  const bool no_system = conversation.system().has_value() && conversation.system()->empty();
-  const std::optional<ChatFamily> family = options.equal_family();
-  const bool by_family =
-      options.own == nullptr || ((options.keep_thinking || no_system) && family.has_value());
-  // Where the template would write a system message of its own, an empty one takes its place.
-  if (no_system && (by_family || !options.own->facts().has_system)) {
-    messages.erase(messages.begin());
-    chat.default_system = false;
+  KU_ASSIGN_OR_RETURN(std::vector<Segment> segments, Render(conversation, options));
+  if (!ShowsTools(conversation, options)) {
+    return InputError("the model's chat template does not show tools",
+                      "leave them out, or use a model that was trained to call tools");
   }
-  if (by_family) {
-    KU_RETURN_IF_ERROR(CheckUnread(chat));
-    return RenderSegments(*family, messages, chat);
-  }
-  const size_t media = FirstWithMedia(messages);
-  if (media < messages.size() && !options.own->facts().takes_images) return NoPictures(media);
-  return options.own->Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
+  const std::optional<size_t> message = FirstWithCalls(conversation.Messages());
+  if (!message.has_value()) return segments;
+  Conversation without = conversation;
+  without.DropToolCalls();
+  if (!IsSamePrompt(segments, Render(without, options))) return segments;
+  return InputError("message " + std::to_string(*message) +
+                    ": the model's chat template does not show tool_calls");
 }
 
 StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,

@@ -72,6 +72,8 @@ class Conversation {
                  const Tokenizer& tokenizer);
   // Takes back the last answer, so that its question can be answered again. False: there is none.
   bool DropLastAnswer();
+  // Leaves the texts of the messages.
+  void DropToolCalls();
   // Takes back the last question and its answer. False: there is none.
   bool DropLastTurn();
   // A turn is a user message and all that follows up to the next one. False: only one is left.
@@ -88,7 +90,10 @@ class Conversation {
   std::vector<Message> turns_;
 };
 
-// The next prompt before it is encoded.
+// False if the prompt would be the same without the tools of `options`: the template drops them.
+bool ShowsTools(const Conversation& conversation, const TemplateOptions& options);
+// The next prompt before it is encoded. kInput also if the template does not show the tools, or the
+// calls of tools in the messages.
 StatusOr<std::vector<Segment>> RenderPrompt(const Conversation& conversation,
                                             const TemplateOptions& options);
 // The ids of the next prompt, ending where the answer begins, with all tokens of pictures.

@@ -57,8 +57,8 @@ std::vector<Parameter> MakeTable() {
                "the same per occurrence"),
       Sampling("seed", &SamplingParams::seed, {.min = -1},
                "of the sampler; below 0 = another one each time, which the output names"),
-      InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1},
-                        "tokens to generate at most")),
+      InChats(OfRequest("max_tokens", &Request::max_new_tokens, {.min = 1, .minus_one = INT32_MAX},
+                        "tokens to generate at most; -1 = up to the end of the context")),
       OfRequest("min_tokens", &Request::min_new_tokens, {},
                 "generate so many before the end of the sequence or " + Param("stop") +
                     " may end the answer"),
@@ -101,6 +101,12 @@ const Parameter* FindParameter(std::string_view name) {
     if (name == parameter.name || name == parameter.typed_name) return &parameter;
   }
   return nullptr;
+}
+
+bool SamplesByDefault(GenerationConfig* config) {
+  if (config->do_sample.has_value() || config->sampling.contains("temperature")) return false;
+  config->sampling.insert({{"temperature", 0.8}, {"top_p", 0.95}, {"min_p", 0.05}});
+  return true;
 }
 
 void ApplyGenerationConfig(const GenerationConfig& config,

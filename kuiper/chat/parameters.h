@@ -36,6 +36,9 @@ const std::vector<Parameter>& Parameters();
 // By either name; nullptr when there is none.
 const Parameter* FindParameter(std::string_view name);
 
+// If the model's file does not say whether to sample, adds what keeps small models from loops in a
+// chat, and returns true.
+bool SamplesByDefault(GenerationConfig* config);
 // Takes over what the model's generation_config.json says, but for what was `given`.
 void ApplyGenerationConfig(const GenerationConfig& config,
                            const std::function<bool(const Parameter&)>& given, Request* request);

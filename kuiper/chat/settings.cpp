@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kuiper/base/errors.h"
 #include "kuiper/base/terminal_text.h"
 #include "kuiper/base/text.h"
+#include "kuiper/chat/other_names.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/utf8.h"
 
@@ -17,34 +19,85 @@ namespace {
 constexpr char kOverflow[] = "overflow";
 
 struct Assignment {
-  std::string name, value;
+  std::string name;
+  std::vector<std::string> values = {};  // several of a list, none if the value is missing
 };
 
-// NAME=VALUE at `*at`, which then is behind it. A value in double quotes may hold blanks, and \n,
-// \t, \" and \\ stand for what they do in C.
-StatusOr<Assignment> NextAssignment(const std::string& text, size_t* at) {
-  const size_t end = std::min(text.find_first_of(" \t\n", *at), text.size());
-  const size_t equals = text.find('=', *at);
-  if (equals >= end) {
-    return InvalidArgument("/set: '" + text.substr(*at, end - *at) + "' is not NAME=VALUE",
-                           "/set alone lists the parameters");
-  }
-  Assignment assignment{text.substr(*at, equals - *at), ""};
-  if (text[equals + 1] != '"') {
-    assignment.value = text.substr(equals + 1, end - equals - 1);
-    *at = end;
-    return assignment;
-  }
-  for (size_t i = equals + 2; i < text.size(); ++i) {
-    if (text[i] == '"') {
-      *at = i + 1;
-      return assignment;
+constexpr char kBlanks[] = " \t\n";
+
+// Words between blanks, and the sign between a name and its value.
+class SettingsReader {
+ public:
+  explicit SettingsReader(const std::string& text) : text_(text) {}
+
+  StatusOr<std::vector<Assignment>> Run() {
+    std::vector<Assignment> all;
+    while (SkipBlanks()) {
+      const size_t end = std::min(text_.find_first_of(" \t\n=", at_), text_.size());
+      Assignment one{text_.substr(at_, end - at_)};
+      at_ = end;
+      const bool is_glued = TakeSign();  // NAME=VALUE
+      // "/set parameter NAME VALUE" is Ollama's.
+      if (one.name == "parameter" && !is_glued && SkipBlanks()) continue;
+      const bool is_list = NameHere(one.name) == "stop";
+      const bool has_sign = is_glued || (SkipBlanks() && TakeSign());
+      bool more = is_glued && (is_list || !NextIsBlank());
+      if (!more) more = SkipBlanks() && (!NextIsNamed() || (has_sign && !is_glued));
+      while (more) {
+        KU_ASSIGN_OR_RETURN(one.values.emplace_back(), Value(one.name));
+        more = is_list && !has_sign && SkipBlanks() && !NextIsNamed();
+      }
+      all.push_back(std::move(one));
     }
-    const bool escape = text[i] == '\\' && i + 1 < text.size();
-    const char c = escape ? text[++i] : text[i];
-    assignment.value += !escape ? c : c == 'n' ? '\n' : c == 't' ? '\t' : c;
+    return all;
   }
-  return InvalidArgument("/set " + assignment.name + ": the closing quote is missing");
+
+ private:
+  bool SkipBlanks() {
+    at_ = std::min(text_.find_first_not_of(kBlanks, at_), text_.size());
+    return at_ < text_.size();
+  }
+  bool NextIsBlank() const {
+    return at_ == text_.size() || std::string_view(kBlanks).find(text_[at_]) != std::string::npos;
+  }
+  bool TakeSign() {
+    const bool there = at_ < text_.size() && text_[at_] == '=';
+    if (there) ++at_;
+    return there;
+  }
+  // Whether NAME=VALUE comes next.
+  bool NextIsNamed() const {
+    const size_t end = text_.find_first_of(" \t\n=\"", at_);
+    return end < text_.size() && text_[end] == '=';
+  }
+
+  // A value in double quotes may hold blanks, and \n, \t, \" and \\ stand for what they do in C.
+  StatusOr<std::string> Value(const std::string& name) {
+    if (NextIsBlank() || text_[at_] != '"') {
+      const size_t end = std::min(text_.find_first_of(kBlanks, at_), text_.size());
+      return text_.substr(std::exchange(at_, end), end - at_);
+    }
+    std::string value;
+    for (++at_; at_ < text_.size(); ++at_) {
+      if (text_[at_] == '"') {
+        ++at_;
+        return value;
+      }
+      const bool escape = text_[at_] == '\\' && at_ + 1 < text_.size();
+      const char c = escape ? text_[++at_] : text_[at_];
+      value += !escape ? c : c == 'n' ? '\n' : c == 't' ? '\t' : c;
+    }
+    return InvalidArgument("/set " + name + ": the closing quote is missing");
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+};
+
+std::string Joined(const std::vector<std::string>& texts, const char* between) {
+  std::string all;
+  for (const std::string& text : texts) all.append(all.empty() ? "" : between).append(text);
+  return all;
 }
 
 std::string InQuotes(const std::string& text) {
@@ -76,6 +129,28 @@ Status SetParameter(const Parameter& parameter, const std::string& spelled,
   return parameter.Set(request, spelled, value);
 }
 
+// `seen`: the names that have values of this command already.
+Status Apply(const Assignment& one, std::set<std::string>* seen, Request* request,
+             bool* drop_oldest) {
+  std::string name = one.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  const Parameter* parameter = FindParameter(NameHere(name));
+  const bool found = parameter != nullptr && parameter->in_chats;
+  if (found) name = parameter->typed_name;
+  const std::string spelled = "/set " + name;
+  if (!found && name != kOverflow) {
+    return InvalidArgument(spelled + ": there is no such parameter" + Suggestion(one.name),
+                           WhereToSet(name));
+  }
+  if (one.values.empty()) return InvalidArgument(spelled + " needs a value");
+  for (const std::string& value : one.values) {
+    const bool first = seen->insert(name).second;
+    KU_RETURN_IF_ERROR(found ? SetParameter(*parameter, spelled, value, first, request)
+                             : SetVariable(OverflowNames(drop_oldest), {}, spelled, value));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 NamedValues OverflowNames(bool* drop_oldest) {
@@ -83,31 +158,19 @@ NamedValues OverflowNames(bool* drop_oldest) {
 }
 
 Status ApplySettings(const std::string& assignments, Request* parameters, bool* drop_oldest) {
-  Request changed = *parameters;
-  bool drops = *drop_oldest;
+  KU_ASSIGN_OR_RETURN(const std::vector<Assignment> all, SettingsReader(assignments).Run());
   std::set<std::string> seen;
-  for (size_t at = 0; (at = assignments.find_first_not_of(" \t\n", at)) != std::string::npos;) {
-    KU_ASSIGN_OR_RETURN(const Assignment word, NextAssignment(assignments, &at));
-    std::string name = word.name;
-    std::replace(name.begin(), name.end(), '-', '_');
-    const Parameter* parameter = FindParameter(name);
-    const bool found = parameter != nullptr && parameter->in_chats;
-    if (found) name = parameter->typed_name;
-    const bool first = seen.insert(name).second;
-    const std::string spelled = "/set " + name;
-    Status set;
-    if (found) {
-      set = SetParameter(*parameter, spelled, word.value, first, &changed);
-    } else if (name == kOverflow) {
-      set = SetVariable(OverflowNames(&drops), {}, spelled, word.value);
-    } else {
-      set = InvalidArgument(spelled + ": there is no such parameter" + Suggestion(word.name));
-    }
-    if (!set.ok()) return InvalidArgument(set.message(), "/set alone lists the parameters");
+  std::vector<std::string> mistakes, hints;
+  for (const Assignment& one : all) {
+    const Status set = Apply(one, &seen, parameters, drop_oldest);
+    if (set.ok()) continue;
+    mistakes.push_back(set.message(Param));
+    if (hints.empty() && !set.hint().empty()) hints.push_back(set.hint(Param));
   }
-  *parameters = changed;
-  *drop_oldest = drops;
-  return OkStatus();
+  if (mistakes.empty()) return OkStatus();
+  if (hints.empty()) hints.push_back("/set alone lists the parameters");
+  if (mistakes.size() < all.size()) hints.push_back("everything else is set");
+  return InvalidArgument(Joined(mistakes, "; "), Joined(hints, "; "));
 }
 
 std::string DescribeSettings(const Request& parameters, bool drop_oldest) {

@@ -91,7 +91,9 @@ Status Parse(const Input& input, int64_t* out) {
                Quoted(input.text) + (is_large ? " is out of range" : " is not a whole number"));
   }
   const Limits& limits = input.limits;
-  KU_RETURN_IF_ERROR(CheckRange(input, static_cast<double>(number), " and at most 2147483647"));
+  const char* also = limits.minus_one.has_value() ? " and at most 2147483647, or -1 for no limit"
+                                                  : " and at most 2147483647";
+  KU_RETURN_IF_ERROR(CheckRange(input, static_cast<double>(number), also));
   if (limits.power_of_two && (number & (number - 1)) != 0) {
     return Bad(input, input.text + " is not a power of two from " + Short(limits.min) + " to " +
                           Short(limits.max));
@@ -103,6 +105,9 @@ Status Parse(const Input& input, int64_t* out) {
 Status Parse(const Input& input, int* out) {
   if (input.limits.automatic.has_value() && input.text == kAuto) {
     return *out = *input.limits.automatic, OkStatus();
+  }
+  if (input.limits.minus_one.has_value() && WithoutZeroFraction(input.text) == "-1") {
+    return *out = *input.limits.minus_one, OkStatus();
   }
   int64_t number = 0;
   KU_RETURN_IF_ERROR(Parse(input, &number));
@@ -316,6 +321,7 @@ Status SetVariable(const Variable& variable, const Limits& limits, const std::st
 std::string VariableText(const Variable& variable, const Limits& limits) {
   if (int* const* number = std::get_if<int*>(&variable)) {
     if (limits.automatic == **number) return kAuto;
+    if (limits.minus_one == **number) return "-1";
   }
   if (uint64_t* const* number = std::get_if<uint64_t*>(&variable)) {
     if (limits.min == kAllOnes && **number == UINT64_MAX) return "-1";

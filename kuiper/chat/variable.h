@@ -66,6 +66,7 @@ struct Limits {
   bool bytes = false;                 // with an optional K, M or G
   std::optional<int> automatic = {};  // an int may be the word "auto", which stands for this
   const char* absent = nullptr;       // the word by which what is optional becomes absent
+  std::optional<int> minus_one = {};  // an int may be -1, which stands for this
 };
 
 // Stores the value of `text`. kInvalidArgument, naming the variable as `spelled`.

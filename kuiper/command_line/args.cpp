@@ -60,9 +60,9 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
     if (!name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
   }
   if (matches.empty()) return UnknownOption(spellings, spelled, name);
-  // What cannot be used is meant only if nothing else can be.
+  // What has no effect or cannot be used is meant only if nothing else can be.
   const auto is_there = [](const Spelling* s) {
-    return s->flag == nullptr || s->flag->use != FlagUse::kUnavailable;
+    return s->flag == nullptr || s->flag->use == FlagUse::kWorks;
   };
   if (std::any_of(matches.begin(), matches.end(), is_there))
     std::erase_if(matches, std::not_fn(is_there));

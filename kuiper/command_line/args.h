@@ -15,7 +15,7 @@ namespace kuiper {
 
 enum class FlagUse {
   kWorks,
-  kNoEffect,     // accepted for old command lines
+  kNoEffect,     // accepted for old command lines; --help lists those of a group
   kUnavailable,  // known, but this program cannot do it: an error
 };
 
@@ -47,6 +47,7 @@ struct FlagAlias {
   std::string name;
   std::string fixed = {};   // takes no value and stands for this one
   bool takes_bool = false;  // true and false stand for on and off
+  bool is_listed = true;    // --help names it
 };
 
 struct FlagTable {

@@ -21,7 +21,7 @@ std::string FlagHead(const FlagTable& table, const Flag& flag) {
   if (IsOn(flag)) head += ", " + FlagName("no-" + flag.name);
   for (const FlagAlias& alias : table.aliases) {
     const char* dashes = alias.alias.starts_with('-') ? ", " : ", --";
-    if (alias.name == flag.name) head += dashes + alias.alias;
+    if (alias.name == flag.name && alias.is_listed) head += dashes + alias.alias;
   }
   return head;
 }
@@ -50,7 +50,8 @@ std::string FlagHelp(const FlagTable& table, const Flag& flag) {
 std::string FlagsHelp(const FlagTable& table, bool all) {
   std::string text, group;
   for (const Flag& flag : table.flags) {
-    if (flag.use == FlagUse::kUnavailable || !(all || flag.is_common)) continue;
+    const bool is_known_only = flag.use == FlagUse::kNoEffect && flag.group.empty();
+    if (flag.use == FlagUse::kUnavailable || is_known_only || !(all || flag.is_common)) continue;
     const std::string title = all ? flag.group : "Most used";
     if (title != group) text += "\n" + title + ":\n";
     group = title;

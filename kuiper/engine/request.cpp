@@ -138,9 +138,9 @@ Status CheckRequest(const Request& request, int vocab) {
 }
 
 Status ContextExceeded(int num_tokens, int max_context) {
-  return Status(StatusCode::kContextExceeded,
-                "prompt is " + std::to_string(num_tokens) + " tokens but the context is " +
-                    std::to_string(max_context) + " (code context_length_exceeded)");
+  return Status(StatusCode::kContextExceeded, "prompt is " + std::to_string(num_tokens) +
+                                                  " tokens but the context is " +
+                                                  std::to_string(max_context));
 }
 
 Status CheckPromptFits(int num_tokens, int max_context) {

@@ -24,17 +24,22 @@ std::string WithoutByteOrderMark(std::string text) {
   return text;
 }
 
-StatusOr<std::string> ReadAllText(int fd, const std::string& name) {
+StatusOr<std::string> ReadAllBytes(int fd, const std::string& name) {
   std::string text;
   char block[1 << 16];
   while (true) {
     const ssize_t n = read(fd, block, sizeof(block));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return InputError("cannot read " + name + ": " + std::strerror(errno));
-    if (n == 0) return WithoutByteOrderMark(std::move(text));
+    if (n == 0) return text;
     text.append(block, static_cast<size_t>(n));
     if (text.size() > kMaxBytes) return InputError(name + " is larger than 64 MB");
   }
+}
+
+StatusOr<std::string> ReadAllText(int fd, const std::string& name) {
+  KU_ASSIGN_OR_RETURN(std::string text, ReadAllBytes(fd, name));
+  return WithoutByteOrderMark(std::move(text));
 }
 
 Status CheckText(const std::string& text, const std::string& name) {
@@ -43,13 +48,14 @@ Status CheckText(const std::string& text, const std::string& name) {
   return OkStatus();
 }
 
-StatusOr<std::string> ReadTextInput(const std::string& path, const std::string& what,
-                                    int input_fd) {
+StatusOr<std::string> ReadTextInput(const std::string& path, const std::string& what, int input_fd,
+                                    bool keep_mark) {
   const bool is_input = path == "-";
   const std::string name = is_input ? "standard input" : what + " " + path;
   const int fd = is_input ? input_fd : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return InputError("cannot open " + name + ": " + std::strerror(errno));
-  StatusOr<std::string> text = ReadAllText(fd, name);
+  StatusOr<std::string> text =
+      keep_mark && !is_input ? ReadAllBytes(fd, name) : ReadAllText(fd, name);
   if (!is_input) close(fd);
   if (!text.ok()) return text;
   KU_RETURN_IF_ERROR(CheckText(*text, name));

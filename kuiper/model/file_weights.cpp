@@ -54,6 +54,19 @@ Status ReadOptional(const std::string& path, std::string* text) {
   return OkStatus();
 }
 
+// What to do about a folder without safetensors files: a GGUF file in it is named.
+std::string WeightsHint(const std::string& dir) {
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != ".gguf") continue;
+    return "its " + it->path().filename().string() +
+           " is a GGUF file, which is not read: use the safetensors version of the model";
+  }
+  return Exists(dir + "/pytorch_model.bin")
+             ? "pytorch_model.bin must be converted to safetensors first"
+             : "";
+}
+
 Status ReadConfigs(const std::string& dir, ModelFiles* files) {
   std::error_code error;
   if (!fs::exists(dir + "/config.json", error)) {
@@ -61,7 +74,8 @@ Status ReadConfigs(const std::string& dir, ModelFiles* files) {
                   error ? "cannot look into " + dir + ": " + error.message()
                         : dir +
                               " has no config.json (expected a Hugging Face model directory or a "
-                              ".bin packed by kuiper_pack)");
+                              ".bin packed by kuiper_pack)",
+                  WeightsHint(dir));
   }
   KU_RETURN_IF_ERROR(ReadOptional(dir + "/config.json", &files->config_json));
   return ReadOptional(dir + "/generation_config.json", &files->generation_config_json);
@@ -94,10 +108,9 @@ Status FileWeights::OpenDirectory(const std::string& path) {
     if (it->path().extension() == ".safetensors") candidates.push_back(it->path().string());
   }
   if (candidates.size() == 1) return AddFile(candidates[0]);
-  const bool has_torch = Exists(dir + "/pytorch_model.bin");
   return Status(StatusCode::kModel,
                 dir + " has no model.safetensors and no " + std::string(kIndexName),
-                has_torch ? "pytorch_model.bin must be converted to safetensors first" : "");
+                WeightsHint(dir));
 }
 
 Status FileWeights::OpenShards(const std::string& dir) {

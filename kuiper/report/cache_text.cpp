@@ -1,6 +1,7 @@
 #include "kuiper/report/cache_text.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "kuiper/report/number_text.h"
 
@@ -26,8 +27,40 @@ std::string CacheText(const KvStats& kv) {
                     kv.hits, kv.lookups, kv.tokens_hit, kv.tokens_requested, kv.evicted_pages);
 }
 
+namespace {
+
+// Blocks in a row, of which the same becomes, are one line.
+std::vector<std::string> RunLines(const KvStats& kv, const BlockTable& table, const PageMap& map) {
+  const auto end_of = [&](int32_t page) {
+    return map.is_cached(page)          ? ", kept by the prefix cache"
+           : map.num_holders(page) == 0 ? ", free again"
+                                        : "";
+  };
+  const std::vector<int32_t>& pages = table.pages;
+  std::vector<std::string> lines;
+  for (size_t begin = 0, end = 0; begin < pages.size(); begin = end) {
+    const std::string_view what = end_of(pages[begin]);
+    const bool falls = begin + 1 < pages.size() && pages[begin + 1] < pages[begin];
+    const int32_t step = falls ? -1 : 1;
+    while (++end < pages.size() && pages[end] == pages[end - 1] + step &&
+           end_of(pages[end]) == what) {
+    }
+    const int first = static_cast<int>(begin) * kv.page_size;
+    const int last = std::min(static_cast<int>(end) * kv.page_size, table.tokens) - 1;
+    const bool is_one = end == begin + 1;
+    lines.push_back(
+        (is_one ? Format("[%zu] tokens %d..%d -> block %d", begin, first, last, pages[begin])
+                : Format("[%zu..%zu] tokens %d..%d -> blocks %d..%d", begin, end - 1, first, last,
+                         pages[begin], pages[end - 1]))
+            .append(what));
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string BlockTableText(const KvStats& kv, const BlockTable& table,
-                           const std::optional<PageMap>& map) {
+                           const std::optional<PageMap>& map, size_t most_lines) {
   if (!map.has_value())
     return "the KV cache is one contiguous buffer (" + Param("paged_attention") + " uses blocks)";
   using enum KvEvent::Kind;
@@ -39,14 +72,10 @@ std::string BlockTableText(const KvStats& kv, const BlockTable& table,
   if (table.turn == 0) return "block table: none, there is no answer yet" + pool;
   std::string text = Format("block table: turn %d, %zu blocks of %d tokens, %d tokens", table.turn,
                             table.pages.size(), kv.page_size, table.tokens);
-  for (int i = 0; i < static_cast<int>(table.pages.size()); ++i) {
-    const int end = std::min((i + 1) * kv.page_size, table.tokens);
-    text +=
-        Format("\n  [%d] tokens %d..%d -> block %d", i, i * kv.page_size, end - 1, table.pages[i]);
-    text += map->is_cached(table.pages[i])          ? ", kept by the prefix cache"
-            : map->num_holders(table.pages[i]) == 0 ? ", free again"
-                                                    : "";
-  }
+  const std::vector<std::string> lines = RunLines(kv, table, *map);
+  const size_t shown = lines.size() <= most_lines ? lines.size() : most_lines - 1;
+  for (size_t i = 0; i < shown; ++i) text += "\n  " + lines[i];
+  if (shown < lines.size()) text += Format("\n  and %zu more runs of blocks", lines.size() - shown);
   if (!kv.prefix_cache)
     text += "\ngiven back at the end of the turn (" + Param("prefix_cache") + " keeps them)";
   return text + pool;

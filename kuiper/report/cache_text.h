@@ -19,8 +19,9 @@ struct BlockTable {
   int tokens = 0;  // that have keys and values
   std::vector<int32_t> pages;
 };
-// `map`: of the pool, as it is now; absent: contiguous.
+// `map`: of the pool, as it is now; absent: contiguous. `most_lines`: of the blocks, at least 1;
+// five more stand around them.
 std::string BlockTableText(const KvStats& kv, const BlockTable& table,
-                           const std::optional<PageMap>& map);
+                           const std::optional<PageMap>& map, size_t most_lines = SIZE_MAX);
 
 }  // namespace kuiper

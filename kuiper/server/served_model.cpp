@@ -72,7 +72,10 @@ StatusOr<Prompt> ChatPrompt(const ServedModel& model, AnswerMemory* memory,
   }
   Conversation conversation;
   conversation.SetMessages(std::move(list));
-  return BuildPrompt(*model.tokenizer, options, {}, &conversation);
+  StatusOr<Prompt> prompt = BuildPrompt(*model.tokenizer, options, {}, &conversation);
+  if (prompt.ok() || ShowsTools(conversation, options)) return prompt;
+  return Status(StatusCode::kUnavailable,
+                Param("tools") + " is not supported: " + prompt.status().message());
 }
 
 StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, ChatRequest* chat,

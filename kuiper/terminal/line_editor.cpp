@@ -1,5 +1,7 @@
 #include "kuiper/terminal/line_editor.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -37,7 +39,8 @@ std::optional<std::string> Continuation(const ScreenText& from, const ScreenText
 LineEditor::LineEditor(Write write, InputHistory history)
     : write_(std::move(write)), history_(std::move(history)) {}
 
-std::optional<std::string> LineEditor::Read(const std::string& prompt, bool continues) {
+std::optional<std::string> LineEditor::Read(const std::string& prompt, bool continues,
+                                            bool is_message) {
   terminal_.TakeSignalKeys(true);
   prompt_ = prompt;
   draft_.clear();
@@ -57,7 +60,7 @@ std::optional<std::string> LineEditor::Read(const std::string& prompt, bool cont
   }
   terminal_.TakeSignalKeys(false);
   if (outcome == Outcome::kEnd) return std::nullopt;
-  if (!buffer_.text().empty()) {
+  if (is_message && !buffer_.text().empty()) {
     const Status kept = history_.Add(buffer_.text());
     if (history_status_.ok()) history_status_ = kept;
   }
@@ -252,8 +255,8 @@ void LineEditor::Clear() {
 
 void LineEditor::Show() {
   const std::string prompt = searching_ ? "(search \"" + pattern_ + "\") " : prompt_;
-  ScreenText screen = LayOut(prompt, buffer_, terminal_.columns());
-  CutTo(static_cast<size_t>(terminal_.rows()), &screen);
+  ScreenText screen = LayOut(prompt, buffer_, TerminalColumns(STDOUT_FILENO));
+  CutTo(static_cast<size_t>(TerminalRows(STDOUT_FILENO)), &screen);
   if (const std::optional<std::string> more = Continuation(shown_, screen)) {
     if (!more->empty()) write_(*more);
     shown_ = std::move(screen);

@@ -22,8 +22,10 @@ class LineEditor {
 
   // The next message, which the history has then; nothing after Ctrl-D, after Ctrl-C twice in a row
   // (interrupted()), and when the program shall end. `continues`: it goes on with what was read
-  // before, which the first Ctrl-C drops, too (dropped()): nothing then.
-  std::optional<std::string> Read(const std::string& prompt, bool continues = false);
+  // before, which the first Ctrl-C drops, too (dropped()): nothing then. `is_message` false: the
+  // history does not get it.
+  std::optional<std::string> Read(const std::string& prompt, bool continues = false,
+                                  bool is_message = true);
   bool interrupted() const { return num_interrupts_ > 1; }
   bool dropped() const { return dropped_; }
   // Why the history could not be kept.

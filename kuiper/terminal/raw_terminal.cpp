@@ -26,9 +26,9 @@ void Send(std::string_view bytes) {
   (void)!write(STDOUT_FILENO, bytes.data(), bytes.size());
 }
 
-struct winsize WindowSize() {
+struct winsize WindowSize(int fd) {
   struct winsize size = {};
-  (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+  (void)ioctl(fd, TIOCGWINSZ, &size);
   return size;
 }
 
@@ -106,15 +106,15 @@ std::optional<std::string> RawTerminal::Read(int timeout_ms) {
   return bytes;
 }
 
-int RawTerminal::columns() const {
+int TerminalColumns(int fd) {
   constexpr int kUsual = 80, kLeast = 8;
-  const int columns = WindowSize().ws_col;
+  const int columns = WindowSize(fd).ws_col;
   return columns == 0 ? kUsual : std::max(columns, kLeast);
 }
 
-int RawTerminal::rows() const {
+int TerminalRows(int fd) {
   constexpr int kUsual = 24, kLeast = 2;
-  const int rows = WindowSize().ws_row;
+  const int rows = WindowSize(fd).ws_row;
   return rows == 0 ? kUsual : std::max(rows, kLeast);
 }
 

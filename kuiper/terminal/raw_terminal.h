@@ -25,10 +25,11 @@ class RawTerminal {
   // What was typed, "" after `timeout_ms` (-1: never) and when the window changed its size; nothing
   // at the end of input and when the program shall end.
   std::optional<std::string> Read(int timeout_ms);
-
-  int columns() const;
-  int rows() const;
 };
+
+// The size of the terminal, or the usual one if it does not say.
+int TerminalColumns(int fd);
+int TerminalRows(int fd);
 
 // Gives the terminal back what a RawTerminal changed, if there is one. Safe in signal handlers.
 void RestoreTerminal();

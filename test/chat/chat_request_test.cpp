@@ -99,6 +99,13 @@ TEST(ChatRequest, PromptsAreTextOrTokens) {
               "body.prompt is neither a string nor a list of token ids");
   }
   EXPECT_EQ(Parse(R"({"prompt": ""})").status().message(), "prompt is empty");
+  for (const char* field : {"tools", "documents"}) {
+    const std::string body = std::string(R"({"prompt": "p", ")") + field + "\": ";
+    EXPECT_EQ(Parse(body + "[{}]}").status().message(),
+              std::string(field) + " needs messages: a prompt is fed as it is");
+    EXPECT_TRUE(Parse(body + "[]}").ok());
+    EXPECT_TRUE(Parse(body + "null}").ok());
+  }
 }
 
 TEST(ChatRequest, MistakesNameTheField) {
@@ -108,7 +115,7 @@ TEST(ChatRequest, MistakesNameTheField) {
   EXPECT_EQ(Error(R"("top_k": 1.5)"), "body.top_k: '1.5' is not a whole number");
   EXPECT_EQ(Error(R"("max_completion_tokens": 0)"),
             "body.max_completion_tokens: 0 is out of range (must be at least 1 and at most "
-            "2147483647)");
+            "2147483647, or -1 for no limit)");
   EXPECT_EQ(Error(R"("reasoning_budget": "5")"), "body.reasoning_budget is not a number");
   EXPECT_EQ(Error(R"("max_tokens": "auto")"), "body.max_tokens is not a number");
   EXPECT_EQ(Error(R"("ignore_eos": 1)"), "body.ignore_eos is not true or false");

@@ -95,5 +95,23 @@ TEST(Parameters, GenerationConfigFillsWhatWasNotGiven) {
   EXPECT_EQ(request.sampling.temperature, 1.f);
 }
 
+TEST(Parameters, ChatsSampleWhereTheModelDoesNotSay) {
+  GenerationConfig config;
+  config.sampling = {{"top_p", 0.5}, {"repetition_penalty", 1.25}};
+  EXPECT_TRUE(SamplesByDefault(&config));
+  EXPECT_EQ(
+      config.sampling,
+      (std::map<std::string, double>{
+          {"temperature", 0.8}, {"top_p", 0.5}, {"min_p", 0.05}, {"repetition_penalty", 1.25}}));
+  GenerationConfig greedy, sampling;
+  greedy.do_sample = false;
+  sampling.sampling = {{"temperature", 0.6}};
+  for (GenerationConfig* says : {&greedy, &sampling}) {
+    const auto before = says->sampling;
+    EXPECT_FALSE(SamplesByDefault(says));
+    EXPECT_EQ(says->sampling, before);
+  }
+}
+
 }  // namespace
 }  // namespace kuiper

@@ -28,8 +28,26 @@ TEST(ChatTexts, ListsFitInto80Columns) {
       EXPECT_LT(line.size(), 80u) << line;
     return num_lines;
   };
-  EXPECT_GT(lines_of(ChatHelp()), 20);
+  // With what was typed and the next prompt it fits 24 rows.
+  EXPECT_LE(lines_of(*ChatHelp("", true, true)), 22);
+  EXPECT_GT(lines_of(*ChatHelp("all", true, true)), 22);
+  for (const char* topic : {"set", "/save", "load", "q"}) {
+    EXPECT_GE(lines_of(*ChatHelp(topic, true, true)), 1) << topic;
+  }
   EXPECT_GT(lines_of(DescribeSettings(Request(), true)), 1);
+}
+
+TEST(ChatTexts, HelpIsAboutWhatTheModelCan) {
+  EXPECT_NE(ChatHelp("", true, true)->find("/image"), std::string::npos);
+  for (const char* topic : {"", "all"}) {
+    const std::string text = *ChatHelp(topic, false, false);
+    for (const char* command : {"/image", "/video", "/think"}) {
+      EXPECT_EQ(text.find(command), std::string::npos) << topic << ": " << command;
+    }
+  }
+  EXPECT_NE(ChatHelp("set", false, false)->find("min_p"), std::string::npos);
+  EXPECT_EQ(ChatHelp("svae", false, false).status().message(),
+            "unknown command /svae; did you mean /save?");
 }
 
 TEST(ChatTexts, PathsMayBeInQuotes) {

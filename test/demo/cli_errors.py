@@ -70,6 +70,11 @@ class ModelErrors(CliTest):
     def test_directory_without_config(self):
         self.fails(3, self.dir, "-p", "x", message=self.dir + " has no config.json")
 
+    def test_directory_with_a_gguf_file(self):
+        self.path("model-Q4_K_M.gguf", b"GGUF\x03")
+        self.fails(3, self.dir, "-p", "x", message=self.dir + " has no config.json",
+                   hint="its model-Q4_K_M.gguf is a GGUF file, which is not read: use the safetensors version")
+
     def test_bad_magic(self):
         path = self.path("x.bin", b"PK\x03\x04" + b"\0" * 100)
         self.fails(3, path, "-p", "x", message="is a PyTorch checkpoint", hint="safetensors version")
@@ -340,6 +345,7 @@ class InputErrors(CliTest):
         # No context of this model holds such a prompt.
         r = self.fails(6, self.qwen3, "--device", "cpu", "--max-context", "32", "-p", "a b " * 5000)
         self.assertNotIn("--max-context", r.err)
+        self.assertRegex(r.err, r"hint: the model allows -c 4096 at most: shorten the prompt")
         # What helps: there are no older turns that could leave.
         self.assertNotIn("drop-oldest", r.err)
         turns = [{"role": role, "content": "a b " * 10} for role in ("user", "assistant", "user")]

@@ -118,7 +118,7 @@ class Prompts(CliTest):
             expected = [line.split() for line in f.read().splitlines()]
         checked = 0
         for text, ids in list(zip(cases, expected))[:-1:6]:
-            if not text or text.endswith("\n"):  # one line end belongs to the file
+            if not text:
                 continue
             prompt = self.path("p", text)
             got = self.ids("--raw", "-f", prompt, model=data("tokenizers/qwen3"))
@@ -131,6 +131,17 @@ class Prompts(CliTest):
         raw = self.ids("--raw", "-p", case["rendered"], model=data("tokenizers/qwen3"))
         text = case["args"]["messages"][0]["content"]
         self.assertEqual(self.ids("-p", text, model=data("tokenizers/qwen3")), raw)
+
+    def test_a_raw_file_keeps_every_byte(self):
+        for text in ("Hello\n", "Hello\r\n", "Hello\n\n", "\ufeffHello", "\n"):
+            got = self.ids("--raw", "-f", self.path("p", text))
+            self.assertEqual(got, self.ids("--raw", "-p", text), repr(text))
+        # Standard input, and what is no raw text, ends without its last line break and begins without the mark.
+        piped = self.ok(self.qwen3, "--tokenize", "--raw", stdin="\ufeffHello\n").out
+        self.assertEqual([int(i) for i in piped.split()], self.ids("--raw", "-p", "Hello"))
+        self.assertEqual(self.ids("-f", self.path("p", "\ufeffHello\n")), self.ids("-p", "Hello"))
+        self.fails(5, self.qwen3, "--raw", "-f", self.path("p", ""), message="is empty")
+        self.fails(5, self.qwen3, "--raw", "-f", self.path("p", b"a\xff"), message="not valid UTF-8")
 
     def test_raw_takes_the_prompt_as_it_is(self):
         chat = self.qwen3_run("-p", "Hi", "-n", "8", "-o", "json").json()

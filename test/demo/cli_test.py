@@ -14,7 +14,7 @@ import unittest
 
 from cli_harness import ARGS
 
-PARTS = ("batch", "chat", "errors", "eval", "images", "output", "prompts", "quantize", "seeing", "serve", "terminal",
+PARTS = ("batch", "chat", "errors", "eval", "images", "output", "people", "prompts", "quantize", "seeing", "serve", "terminal",
          "tools", "trace")
 
 

@@ -105,6 +105,47 @@ TEST(Flags, FeaturesThatDoNotExistSaySo) {
   EXPECT_EQ(ambiguous.find("pixels"), std::string::npos) << ambiguous;
 }
 
+TEST(Flags, NamesOfLlamaCpp) {
+  const Parsing run({"M",           "-t",
+                     "3",           "-n",
+                     "-1",          "-s",
+                     "7",           "-r",
+                     "END",         "--repeat-penalty",
+                     "1.25",        "-ngl",
+                     "99",          "--n-gpu-layers",
+                     "all",         "--mlock",
+                     "--no-mmap",   "-cnv",
+                     "--no-warmup", "--context-shift",
+                     "--color"});
+  ASSERT_TRUE(run.parsed.ok()) << run.parsed.status().message();
+  const Options& o = run.options;
+  EXPECT_EQ(o.engine.ops.num_threads, 3);
+  EXPECT_EQ(o.request.max_new_tokens, INT32_MAX);
+  EXPECT_EQ(o.request.sampling.seed, 7u);
+  EXPECT_EQ(o.request.stop, std::vector<std::string>{"END"});
+  EXPECT_EQ(o.request.sampling.repetition_penalty, 1.25f);
+  EXPECT_TRUE(o.wants.chat);
+  EXPECT_FALSE(o.engine.warm_up.value_or(true));
+  EXPECT_EQ(o.engine.on_full, OnFull::kSlide);
+  EXPECT_EQ(o.color, ColorMode::kAlways);
+  EXPECT_EQ(Value({"--predict=-1"}, "max-tokens"), "-1");
+  EXPECT_EQ(
+      Error({"-n", "0"}),
+      "-n: 0 is out of range (must be at least 1 and at most 2147483647, or -1 for no limit)");
+  EXPECT_EQ(Error({"-b", "512"}), "-b is --max-num-batched-tokens here");
+  EXPECT_EQ(Error({"--cache-type-k=q8_0"}),
+            "--cache-type-k is --kv-cache-dtype here, of keys and values");
+  EXPECT_EQ(Error({"-fa"}), "-fa is --attention here");
+  EXPECT_NE(Error({"--mirostat", "2"}).find("is not available"), std::string::npos);
+  EXPECT_NE(Error({"-hf", "a/b"}).find("tools/get_model.sh"), std::string::npos);
+  const auto notes = ReadOptions({"M", "-p", "x", "-ngl", "99"});
+  ASSERT_TRUE(notes.ok());
+  EXPECT_EQ(notes->notes, std::vector<std::string>{
+                              "--gpu-layers has no effect: --device has all layers or none"});
+  // A name that does nothing makes none ambiguous.
+  EXPECT_TRUE(Parsing({"--gpu", "0.5"}).parsed.ok());
+}
+
 TEST(Flags, ShortNamesOfTheProgramForPictures) {
   const Parsing run({"M", "-i", "a.png", "-x", "500000", "-m", "7", "-a", "mha", "-s", "-g", "-P",
                      "-p", "text", "--video", "v", "--image=b.png"},
@@ -158,7 +199,8 @@ TEST(Flags, DefaultsAreWhatIsStored) {
   Options options;
   const std::string help = FlagsHelp(FlagsOf(FlagPrograms::kText, options));
   for (const char* line :
-       {"  -n, --max-tokens N              tokens to generate at most (default 256)\n",
+       {"  -n, --max-tokens N              tokens to generate at most; -1 = up to the\n"
+        "                                  end of the context (default 256)\n",
         "  --temp F, --temperature         temperature, 0 = greedy (default 0)\n",
         "  --stats, --no-stats             statistics on stderr (default on)\n",
         "  --fused-ffn, --no-fused-ffn     accepted, has no effect\n",
@@ -166,12 +208,14 @@ TEST(Flags, DefaultsAreWhatIsStored) {
         "                                  type of keys and values (default auto)\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line;
   }
-  EXPECT_EQ(help.find("--image"), std::string::npos);
+  for (const char* name : {"--image", "--mlock", "--predict", "--batch-size"}) {
+    EXPECT_EQ(help.find(name), std::string::npos) << name;
+  }
   Options seeing;
   const std::string pictures = FlagsHelp(FlagsOf(FlagPrograms::kVision, seeing));
   for (const char* line :
        {"  -i, --image PATH                picture of the first message, a file or a\n",
-        "  -m, --max-tokens N, -n          tokens to generate at most (default 256)\n",
+        "  -m, --max-tokens N, -n          tokens to generate at most; -1 = up to the\n",
         "  -x, --max-pixels N|model        larger pictures, and frames of videos, are\n"
         "                                  scaled down to this; model = as its file says\n"
         "                                  (default 1003520)\n"}) {

@@ -53,6 +53,12 @@ TEST(Weights, MissingModelsAreNamed) {
   WriteFile(dir / "config.json", "{}");
   EXPECT_EQ(OpenStatus(dir.path() + "/").message(),
             dir.path() + " has no model.safetensors and no model.safetensors.index.json");
+  WriteFile(dir / "m-Q4.gguf", "GGUF");
+  EXPECT_NE(OpenStatus(dir.path()).hint().find("m-Q4.gguf is a GGUF file"), std::string::npos);
+  std::filesystem::remove(dir / "config.json");
+  EXPECT_NE(OpenStatus(dir.path()).hint().find("m-Q4.gguf is a GGUF file"), std::string::npos);
+  std::filesystem::remove(dir / "m-Q4.gguf");
+  WriteFile(dir / "config.json", "{}");
   WriteFile(dir / "pytorch_model.bin", "PK");
   EXPECT_NE(OpenStatus(dir.path()).hint().find("converted to safetensors"), std::string::npos);
 }

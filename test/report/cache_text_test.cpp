@@ -43,5 +43,25 @@ TEST(CacheText, TheBlockTableSaysWhatItIs) {
             "the KV cache is one contiguous buffer (paged_attention uses blocks)");
 }
 
+TEST(CacheText, BlocksInARowAreOneLine) {
+  KvStats kv;
+  kv.page_size = 16;
+  kv.prefix_cache = true;
+  const std::optional<PageMap> map(20);
+  const auto lines = [&](const std::vector<int32_t>& pages, size_t most) {
+    const std::string text =
+        BlockTableText(kv, {1, static_cast<int>(pages.size()) * 16, pages}, map, most);
+    const size_t begin = text.find('\n') + 1;
+    return text.substr(begin, text.find("\npool") - begin);
+  };
+  EXPECT_EQ(lines({3, 4, 5, 9, 8, 7, 1}, SIZE_MAX),
+            "  [0..2] tokens 0..47 -> blocks 3..5, free again\n"
+            "  [3..5] tokens 48..95 -> blocks 9..7, free again\n"
+            "  [6] tokens 96..111 -> block 1, free again");
+  EXPECT_EQ(lines({3, 5, 7, 9}, 4).find("more runs"), std::string::npos);
+  EXPECT_EQ(lines({3, 5, 7, 9, 11}, 2),
+            "  [0] tokens 0..15 -> block 3, free again\n  and 4 more runs of blocks");
+}
+
 }  // namespace
 }  // namespace kuiper
