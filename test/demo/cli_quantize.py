@@ -1,6 +1,5 @@
 """kuiper quantize: directories, errors, and that a run goes on behind a kill."""
 import json
-import math
 import os
 import shutil
 import signal
