@@ -81,11 +81,18 @@ class Context {
   std::string context_, text_;
 };
 
-template <typename Splitter>
-std::vector<std::string_view> Split(const Splitter& splitter, std::string_view text) {
+std::vector<std::string_view> Split(const WordSplit& splitter, std::string_view text) {
   std::vector<std::string_view> parts;
   splitter.Split(text, &parts);
   return parts;
+}
+
+std::vector<std::string_view> Split(const SplitRegex& splitter, std::string_view text) {
+  std::vector<SplitPart> parts;
+  splitter.Cut(text, &parts);
+  std::vector<std::string_view> texts;
+  for (const SplitPart& part : parts) texts.push_back(part.text);
+  return texts;
 }
 
 class KnownPattern : public ::testing::TestWithParam<const char*> {};
