@@ -112,7 +112,8 @@ TEST_P(KnownPattern, SplitsEveryCodePointAsHuggingFace) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Patterns, KnownPattern, ::testing::Values("qwen2", "qwen3.5", "llama3"),
+INSTANTIATE_TEST_SUITE_P(Patterns, KnownPattern,
+                         ::testing::Values("gpt2", "qwen2", "qwen3.5", "llama3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '.');
