@@ -153,7 +153,7 @@ StatusOr<Conversation> StartConversation(const ProgramRun& run, const PromptInpu
     }
   }
   if (options.system_prompt.has_value()) {
-    if (!messages.empty() && conversation.system().has_value()) {
+    if (!messages.empty() && messages[0].role == Role::kSystem) {
       return Status(StatusCode::kInvalidArgument,
                     "--system-prompt, but --messages has a system message already");
     }

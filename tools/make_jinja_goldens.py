@@ -2,9 +2,10 @@
 """Makes test/data/jinja_language.json: what the Jinja environment of transformers renders of small
 templates, one idea each. What it refuses is in the file as an error.
 
-    pip install jinja2==3.1.6 transformers==4.57.6
+    pip install jinja2==3.1.6 transformers==5.24.0
     python3 tools/make_jinja_goldens.py test/data/jinja_language.json
 """
+import copy
 import datetime
 import json
 import sys
@@ -85,6 +86,40 @@ TEMPLATES = [
     "{{ missing.x }}", "{{ missing + 1 }}", "{{ missing() }}", "{{ 'a' + 1 }}", "{{ 1 + 'a' }}", "{{ none + 1 }}", "{{ none|length }}", "{{ 1 // 0 }}", "{{ 5|join }}", "{{ none|join }}", "{% for x in 5 %}{% endfor %}", "{% for a, b in [[1]] %}{% endfor %}", "{{ raise_exception('no: ' ~ n) }}", "{{ list.append(1) }}", "{{ d.update({}) }}", "{{ d.pop('a') }}", "{{ 'abc'.nope() }}", "{{ 1 < 'a' }}", "{{ list|sort(attribute='x') }}", "{{ [1, 'a']|sort }}", "{{ {[1]: 2} }}", "{{ range(1000000) }}", "{{ 'abc'.index('z') }}", "{{ s.split('') }}", "{{ 'a'.join([1]) }}", "{{ '%d' % 'x' }}", "{{ '%s %s' % 'x' }}", "{{ '{} {}'.format(1) }}", "{{ list|tojson|fromjson }}", "{{ x is nope }}", "{% if %}{% endif %}", "{% if x %}", "{% endif %}", "{{ 1 + }}", "{{ (1 }}", "{{ 'a }}", "{% for x %}{% endfor %}", "{% nope %}", "{% set %}", "{# a", "{{ a b }}", "{% break %}", "{{ namespace|tojson }}", "{{ missing|tojson }}", "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "{% macro m(a) %}{% endmacro %}{{ m(b=1) }}", "{% set d.x = 1 %}", "{{ list[::0] }}", "{{ 'a' in 5 }}", "{{ 1 in 'a' }}", "{{ people|map('nope')|list }}", "{{ -'a' }}", "{{ list|first|nope }}", "{{ [1, 2]|sum(start='a') }}", "{% call 5 %}{% endcall %}", "{{ d|dictsort(by='x') }}", "{{ strftime_now(5) }}", "{{ list|map('string')|length }}", "{{ list|map('string')|tojson }}", "{{ caller() }}", "{% set x = loop %}{{ x.index }}", "{{ s.a.b }}",
 ]
 
+# What each filter makes of values of every kind, those that are false above all.
+OPERANDS = ["missing", "d.Z", "false", "0", "0.0", "empty", "[]", "{}", "()", "range(0)", "list", "words", "people", "d", "s", "n", "f", "t",
+            "(html|safe)", "([html|safe, html])"]
+FILTERS = ["select", "reject", "select('string')", "reject('defined')", "selectattr('age')", "rejectattr('age')",
+           "selectattr('age', 'equalto', 30)", "rejectattr('age', 'nope')", "map('upper')", "map(attribute='age')", "map('nope')", "map()"]
+OTHERS = ["length", "first", "last", "join('<')", "sort", "unique", "sum", "min", "reverse", "batch(2)", "items", "dictsort", "string", "trim",
+          "default('x')", "default('x', true)", "tojson", "upper", "int", "float", "abs", "groupby('age')", "replace('a', '<')", "e", "safe"]
+
+# Markup: what joins it is escaped, and what is made of it is Markup, which `e` shows.
+MARKUP = """
+html|safe; html|e; html|safe|e; html|e|e; html|forceescape; html|e|forceescape; html|safe is escaped; html is escaped; (html|e)|length; [html|safe, html]; {"k": html|e}; (html|safe,); missing|safe; none|safe; n|safe; list|safe; missing|e; none|e; n|e; list|e; d|e; words|map("e")|list; [html]|map("safe")|list
+(html|safe) + html; html + (html|safe); (html|safe) + (html|e); (html|e) + "<" + ">"; ("<"|safe) + "<" ~ "<"; "<" ~ ("<"|safe) ~ "<"; ("<" ~ ("<"|safe))|e; ("<"|safe) + 1; 1 + ("<"|safe); ("<"|safe) + none; ("<"|safe) + missing; missing + ("<"|safe); ("<"|safe) * 2; 2 * ("<"|safe); (("<"|safe) * 2) + "<"
+("<"|safe) == "<"; ("<"|safe) < "="; "<" in ("<a"|safe); ("<"|safe) in "<a"; {"<": 1}["<"|safe]; ("<a>"|safe)[0] + "<"; ("<a>"|safe)[1:] + "<"; ("<a>"|safe)[::-1] + "<"; ("<a>"|safe)|first + "<"; ("<a>"|safe)|last + "<"; ("<a>"|safe)|reverse + "<"; ("<a>"|safe)|list; "%s" % ("<"|safe); ("%s"|safe) % "<"; ("%s %s"|safe) % ("<", "<"|safe); ("%(a)s"|safe) % {"a": "<"}; ("%5s|"|safe) % "<"; ("%d"|safe) % 5; ("%s"|safe) % ["<"]; ("<%s>"|safe)|format("<"); "%s"|format("<"|safe); (("%s"|safe) % 1)|e
+"{}".format("<"|safe); ("{}"|safe).format("<"); ("{:>5}"|safe).format("<"); ("{}"|safe).format("<"|safe); ("{:>5}"|safe).format("<"|safe); ("{a}"|safe).format(a="<"); ("{}<"|safe).format(1) + "<"
+("<a>"|safe).upper() + "<"; ("<A>"|safe).lower() + "<"; ("<a>"|safe).title() + "<"; ("<a>"|safe).capitalize() + "<"; ("<a>"|safe).swapcase() + "<"; (" < "|safe).strip() + "<"; (" < "|safe).lstrip() + "<"; (" < "|safe).rstrip() + "<"; ("<a"|safe).replace("a", "<") + "<"; ("<a"|safe).replace("<", ">"|safe); ("<a,b"|safe).split(",")[0] + "<"; ("<a,b"|safe).rsplit(",")|list; ("<\\n<"|safe).splitlines()|list; ("<=<"|safe).partition("="); ("<=<"|safe).rpartition("=")[2] + "<"; ("<"|safe).join(["<", "<"|safe]); "<".join(["<", "<"|safe]) + "<"; ("<"|safe).zfill(3) + "<"; ("<"|safe).ljust(3) + "<"; ("<"|safe).rjust(3, "-") + "<"; ("<"|safe).center(3, "<"); ("<a"|safe).removeprefix("<") + "<"; ("<a"|safe).removesuffix("a") + "<"; ("<"|safe).startswith("<"); ("<"|safe).find("<"); ("<"|safe).isalpha()
+("<a>"|safe)|upper + "<"; ("<a>"|safe)|lower + "<"; ("<a>"|safe)|title + "<"; ("<a>"|safe)|capitalize + "<"; (" < "|safe)|trim + "<"; ("<a"|safe)|replace("a", "<") + "<"; ("<"|safe)|string + "<"; ("<"|safe)|default("x") + "<"; missing|default("<"|safe) + "<"; ("<\\n<"|safe)|indent(2) + "<"; ("<\\n<"|safe)|indent("<"); ("<"|safe)|truncate(1) + "<"; ("<aaaaaaaaaa bbbbbbb"|safe)|truncate(9, true, "<", 0); ["<", "<"|safe]|join("<"); ["a"]|join("<"|safe) + "<"; ("<"|safe)|tojson; ("<"|safe)|tojson + "<"; ("5"|safe)|int + 1; [("b"|safe), "a"]|sort; ["<"|safe, "<"]|unique|list; ("<"|safe)|e|upper + "<"; [1]|map("safe")|first + "<"; dict(a="<"|safe).a + "<"
+""".strip()
+
+# Statements around Markup, conditions on what is false, and system messages without a text.
+MORE_TEMPLATES = [
+    "{% filter e %}<{{ '<'|safe }}{% endfilter %}", "{% filter safe %}<{% endfilter %}", "{% set x %}<{{ html|e }}{% endset %}{{ x|e }}", "{% set x | e %}<{% endset %}{{ x + '<' }}", "{% macro m(a) %}<{{ a }}{% endmacro %}{{ m('<'|safe)|e }}", "{% macro m(a) %}{{ a is escaped }}{% endmacro %}{{ m('<'|safe) }}{{ m('<') }}", "{% set ns = namespace(x='<'|safe) %}{% set ns.x = ns.x + '<' %}{{ ns.x }}", "{% for c in '<a'|safe %}{{ c is escaped }}{% endfor %}", "{% if '<'|safe %}x{% endif %}{% if ''|safe %}y{% endif %}", "{% for x in [1, '<'|safe] %}{{ x + x }}{% endfor %}",
+    "{% for x in none|selectattr('a') %}a{% else %}b{% endfor %}", "{% for x in none|map('upper') %}a{% else %}b{% endfor %}", "{% if none|select|list %}a{% else %}b{% endif %}", "{{ (none|select|list)|length }}", "{{ (0|map(attribute='x')|list) + [1] }}", "{{ false|rejectattr('x')|map(attribute='y')|join }}", "{% for x in none %}{% endfor %}", "{{ none|list }}", "{{ 0|list }}", "{{ false|join }}", "{{ none|first }}", "{{ none|sum }}", "{{ none|unique|list }}", "{{ none|batch(2)|list }}", "{{ none|groupby('x')|list }}", "{{ none|reverse }}", "{{ none|items|list }}", "{{ missing|items|list }}", "{{ none|sort }}", "{{ missing|sort }}", "{{ missing|unique|list }}", "{{ missing|groupby('x')|list }}", "{{ people|groupby('tags', default=[])|map('first')|list }}", "{{ people|groupby('x', 'y')|map('last')|map('length')|list }}", "{{ [{}]|groupby('x')|length }}", "{{ [{}]|sort(attribute='x') }}", "{{ [{}, {'x': 1}]|sort(attribute='x') }}", "{{ [[1], [1]]|unique|list }}", "{{ [(1,), (1,)]|unique|list }}", "{{ 'a' % list }}", "{{ '%s' % missing }}", "{{ 'a' % missing }}", "{{ list in d }}", "{{ t[1:] }}", "{{ d[1:] }}", "{{ n|indent }}", "{{ missing|indent }}", "{{ list|truncate }}", "{{ n|truncate }}", "{{ missing|truncate }}", "{{ nested|map('truncate', 1)|list }}", "{{ missing|batch(2)|list }}",
+    "{% set m = [{'role': 'system', 'content': ''}, {'role': 'user', 'content': 'q'}] %}{% if m[0].role == 'system' %}[{{ m[0].content }}]{% endif %}{{ m|selectattr('content')|list|length }}", "{% set m = {'content': none} %}{{ m.content is none }}{{ m.content or 'x' }}{{ m.content is string }}", "{{ {'content': none}.content + 'x' }}", "{{ {'content': none}.content|trim }}", "{{ {}.content|trim }}", "{% for c in {'content': none}.content %}{% endfor %}", "{{ 'x' if {'content': ''}.content is defined else 'y' }}",
+]
+
+
+def generated():
+    # A generator prints its address.
+    lazy = ("unique", "reverse", "batch", "items")
+    names = [f"{name}|list" for name in FILTERS] + [name + ("|list" if name.startswith(lazy) else "") for name in OTHERS]
+    # The interpreter has no type for ranges: they print as lists.
+    return [f"{{{{ {operand}|{name} }}}}" for operand in OPERANDS for name in names
+            if not operand.startswith("range") or "|list" in name]
+
 
 def fixed(format_text):
     return datetime.datetime(2026, 11, 21, 12, 34, 56).strftime(format_text)
@@ -94,15 +129,17 @@ def render(source):
     try:
         template = _compile_jinja_template(source)
         template.globals["strftime_now"] = fixed
-        return {"template": source, "text": template.render(**VARIABLES)}
+        return {"template": source, "text": template.render(**copy.deepcopy(VARIABLES))}
     except Exception as error:  # what it refuses is a golden, too
         return {"template": source, "error": f"{type(error).__name__}: {error}"}
 
 
 def main():
-    sources = ["{{ " + e.strip() + " }}" for line in EXPRESSIONS.splitlines() for e in line.replace("\\\\", "\\").split("; ")]
+    sources = ["{{ " + e.strip() + " }}" for line in (EXPRESSIONS + "\n" + MARKUP).splitlines()
+               for e in line.replace("\\\\", "\\").split("; ")]
+    sources += TEMPLATES + MORE_TEMPLATES + generated()
     goldens = {"made_with": f"jinja2 {jinja2.__version__}, transformers {transformers.__version__}",
-               "variables": VARIABLES, "cases": [render(source) for source in sources + TEMPLATES]}
+               "variables": VARIABLES, "cases": [render(source) for source in sources]}
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(goldens, file, ensure_ascii=False, indent=0)
         file.write("\n")

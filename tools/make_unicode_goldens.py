@@ -23,6 +23,7 @@ ALONE = "aXX\u6f22X"  # nothing in it but X changes in NFC
 LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?"
 SPACES = r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 PATTERNS = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "qwen2": LETTERS + r"\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+" + SPACES,
     "qwen3.5": LETTERS + r"[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+" + SPACES,
     "llama3": LETTERS + r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+" + SPACES,

@@ -16,6 +16,9 @@ void Log(LogSeverity severity, const std::string& message) {
 void SetLogSink(LogSink sink) {
   log_sink = sink;
 }
+void LogDetail(const std::string& message) {
+  Log(LogSeverity::kDetail, message);
+}
 void LogInfo(const std::string& message) {
   Log(LogSeverity::kInfo, message);
 }

@@ -6,12 +6,14 @@
 
 namespace kuiper {
 
-enum class LogSeverity { kInfo, kWarning };
+// kDetail: for those who ask for more.
+enum class LogSeverity { kDetail, kInfo, kWarning };
 using LogSink = void (*)(LogSeverity severity, const std::string& message);
 
 // The sink of the whole process; nullptr for silence. It is called from any thread.
 void SetLogSink(LogSink sink);
 
+void LogDetail(const std::string& message);
 void LogInfo(const std::string& message);
 void LogWarning(const std::string& message);
 

@@ -160,9 +160,10 @@ std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions
 
 void Conversation::SetMessages(std::vector<Message> messages) {
   system_.reset();
-  // A message with more than a text stays a message.
+  // A message with more than a text stays a message, and so does an empty one, which is not the
+  // same as none.
   if (!messages.empty() && messages[0].role == Role::kSystem && messages[0].parts.empty() &&
-      messages[0].source.keys.size() <= 2) {
+      !messages[0].text.empty() && messages[0].source.keys.size() <= 2) {
     system_ = std::move(messages[0].text);
     messages.erase(messages.begin());
   }

@@ -65,7 +65,13 @@ StatusOr<Conversation> ParseConversation(const std::string& text) {
     return conversation;
   }
   KU_ASSIGN_OR_RETURN(ParsedMessages parsed, ParseMessagesJson(text));
+  // What was saved of SetSystem("").
+  const Message& first = parsed.messages[0];
+  const bool no_system = first.role == Role::kSystem && first.parts.empty() && first.text.empty() &&
+                         first.source.keys.size() <= 2;
+  if (no_system) parsed.messages.erase(parsed.messages.begin());
   conversation.SetMessages(std::move(parsed.messages));
+  if (no_system) conversation.SetSystem("");
   return conversation;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <utility>
 
 #include "kuiper/base/text.h"
@@ -24,14 +25,44 @@ Origin ReasoningOrigin(size_t i) {
   return ContentOrigin(i) + 1;
 }
 
+JsonNode* FieldOf(JsonNode* object, std::string_view key) {
+  const auto found = std::find(object->keys.begin(), object->keys.end(), key);
+  return found == object->keys.end() ? nullptr : &object->items[found - object->keys.begin()];
+}
+
 // Fields that every client sends, and Kuiper reads.
-constexpr std::array<std::string_view, 6> kKnownFields = {
-    "role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name"};
+constexpr std::array<std::string_view, 7> kKnownFields = {
+    "role", "content", "reasoning_content", "reasoning", "tool_calls", "tool_call_id", "name"};
+
+// A string that holds a JSON object becomes that object.
+void ParseArguments(JsonNode* call) {
+  JsonNode* function = FieldOf(call, "function");
+  JsonNode* arguments = FieldOf(function == nullptr ? call : function, "arguments");
+  if (arguments == nullptr || !arguments->IsString()) return;
+  StatusOr<JsonNode> parsed = ParseJson(arguments->text, StatusCode::kInput, "arguments");
+  if (parsed.ok() && parsed->IsObject()) *arguments = std::move(*parsed);
+}
+
+// What an assistant said, in the forms that the template takes.
+JsonNode UsualForm(JsonNode message, const TemplateFacts& facts) {
+  JsonNode* content = FieldOf(&message, "content");
+  if (content == nullptr && !facts.takes_no_content) {
+    message.keys.emplace_back("content");
+    message.items.push_back({.type = JsonNode::Type::kString});
+  } else if (content != nullptr && content->IsNull() && !facts.takes_null_content) {
+    *content = {.type = JsonNode::Type::kString};
+  }
+  JsonNode* calls = FieldOf(&message, "tool_calls");
+  if (calls != nullptr && !facts.takes_text_arguments) {
+    for (JsonNode& call : calls->items) ParseArguments(&call);
+  }
+  return message;
+}
 
 // Makes the values that a template sees. They refer to the messages' strings.
 class Values {
  public:
-  Values(bool takes_parts, Heap* heap) : takes_parts_(takes_parts), heap_(*heap) {}
+  Values(const TemplateFacts& facts, Heap* heap) : facts_(facts), heap_(*heap) {}
 
   Value Of(const Message& message, size_t i) {
     const bool is_assistant = message.role == Role::kAssistant;
@@ -40,7 +71,11 @@ class Values {
     Set(dict, "role", Value::String(heap_.Refer(RoleName(message.role), jinja::kTemplate)));
     const Origin origin = is_assistant ? ContentOrigin(i) : jinja::kData;
     if (message.source.IsObject()) {
-      AddSource(message, origin, dict, i);
+      const bool is_usual =
+          !is_assistant ||
+          (facts_.takes_null_content && facts_.takes_no_content && facts_.takes_text_arguments);
+      if (!is_usual) changed_.push_back(UsualForm(message.source, facts_));
+      AddSource(message, is_usual ? message.source : changed_.back(), origin, dict, i);
       return Value::OfDict(dict);
     }
     Set(dict, "content", Content(message, origin));
@@ -58,7 +93,7 @@ class Values {
 
   Value Content(const Message& message, Origin origin) {
     if (message.parts.empty()) return Value::String(heap_.Refer(message.text, origin));
-    if (!takes_parts_ && !HasMedia(message)) return heap_.Str(TextOf(message), origin);
+    if (!facts_.takes_parts && !HasMedia(message)) return heap_.Str(TextOf(message), origin);
     if (message.source.IsObject()) return heap_.FromJson(*message.source.Find("content"), origin);
     jinja::List* parts = heap_.NewList();
     for (const ContentPart& part : message.parts) {
@@ -72,10 +107,11 @@ class Values {
     return Value::OfList(parts);
   }
 
-  void AddSource(const Message& message, Origin origin, jinja::Dict* dict, size_t i) {
-    for (size_t k = 0; k < message.source.keys.size(); ++k) {
-      const std::string& key = message.source.keys[k];
-      const JsonNode& value = message.source.items[k];
+  void AddSource(const Message& message, const JsonNode& source, Origin origin, jinja::Dict* dict,
+                 size_t i) {
+    for (size_t k = 0; k < source.keys.size(); ++k) {
+      const std::string& key = source.keys[k];
+      const JsonNode& value = source.items[k];
       if (key == "role") continue;
       if (key == "content" && !value.IsNull()) {
         Set(dict, key, Content(message, origin));
@@ -86,7 +122,8 @@ class Values {
     }
   }
 
-  bool takes_parts_;
+  const TemplateFacts& facts_;
+  std::deque<JsonNode> changed_;  // the values refer to them
   Heap& heap_;
 };
 
@@ -154,7 +191,9 @@ StatusOr<std::optional<PromptTemplate>> PromptTemplate::Make(const TemplateFiles
     options.tools_json = probe.tools_json;
     options.enable_thinking = probe.enable_thinking;
     options.add_generation_prompt = probe.add_generation_prompt.value_or(true);
-    const auto rendered = result.RenderText(probe.messages, options, now, takes_parts);
+    TemplateFacts as_it_is;
+    as_it_is.takes_parts = takes_parts;
+    const auto rendered = result.RenderText(probe.messages, options, now, as_it_is);
     return rendered.ok() ? rendered->text : std::string();
   });
   return std::optional<PromptTemplate>(std::move(result));
@@ -162,13 +201,13 @@ StatusOr<std::optional<PromptTemplate>> PromptTemplate::Make(const TemplateFiles
 
 StatusOr<jinja::Rendered> PromptTemplate::RenderText(const std::vector<Message>& messages,
                                                      const ChatOptions& options, const std::tm& now,
-                                                     bool takes_parts) const {
+                                                     const TemplateFacts& facts) const {
   std::vector<JsonNode> tools;
   for (const std::string& tool : options.tools_json) {
     KU_ASSIGN_OR_RETURN(tools.emplace_back(), ParseJson(tool, StatusCode::kInput, "tools"));
   }
   Heap heap(kHeapBytes);
-  Values values(takes_parts, &heap);
+  Values values(facts, &heap);
   jinja::List* list = heap.NewList();
   for (size_t i = 0; i < messages.size(); ++i) heap.Push(list, values.Of(messages[i], i));
   jinja::Template::Variables variables = {
@@ -222,10 +261,13 @@ Status PromptTemplate::CheckFields(const std::vector<Message>& messages,
     return Status(StatusCode::kInput, "the chat template does not read documents");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
-    for (const std::string& key : messages[i].source.keys) {
+    const JsonNode& source = messages[i].source;
+    for (size_t k = 0; k < source.keys.size(); ++k) {
+      const std::string& key = source.keys[k];
       const bool known =
           std::find(kKnownFields.begin(), kKnownFields.end(), key) != kKnownFields.end();
-      if (known || reads(key)) continue;
+      // Null stands for a field that is not there.
+      if (known || source.items[k].IsNull() || reads(key)) continue;
       return Status(StatusCode::kInput,
                     "message " + std::to_string(i) + ": nobody reads its field " + Quoted(key));
     }
@@ -238,8 +280,7 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
                                                       const std::tm& now) const {
   if (messages.empty()) return Status(StatusCode::kInput, "there are no messages");
   KU_RETURN_IF_ERROR(CheckFields(messages, options));
-  KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered,
-                      RenderText(messages, options, now, facts_.takes_parts));
+  KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered, RenderText(messages, options, now, facts_));
   const std::vector<bool> whole = WholeTexts(rendered, messages);
   const std::vector<std::string_view> tags = ModelTagsOf();
   std::vector<Segment> segments;
@@ -276,7 +317,7 @@ Status PromptTemplate::CheckTokens(const Tokenizer& tokenizer) const {
   std::string text;
   for (const std::vector<Message>& messages :
        {std::vector{question}, {question, answer, question}}) {
-    const auto rendered = RenderText(messages, {}, LocalTime(), false);
+    const auto rendered = RenderText(messages, {}, LocalTime(), TemplateFacts());
     if (rendered.ok()) text += rendered->text;
   }
   for (const std::string& token : ControlTokensIn(text)) {

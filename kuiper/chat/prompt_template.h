@@ -47,7 +47,7 @@ class PromptTemplate {
   Status CheckFields(const std::vector<Message>& messages, const ChatOptions& options) const;
   StatusOr<jinja::Rendered> RenderText(const std::vector<Message>& messages,
                                        const ChatOptions& options, const std::tm& now,
-                                       bool takes_parts) const;
+                                       const TemplateFacts& facts) const;
   std::vector<std::string_view> ModelTagsOf() const;
 
   TemplateFiles files_;

@@ -83,6 +83,7 @@ class Prober {
     facts_.has_system = !with_system.empty() && with_system.size() < plain.size();
     facts_.reads_tools =
         Probe(Conversation("", true, kTools)).find("kuiper_tool") != std::string::npos;
+    FindContentForms();
     FindThinking();
     FindToolCalls();
     FindFamily();
@@ -94,6 +95,7 @@ class Prober {
     const StatusOr<ParsedMessages> parsed = ParseMessagesJson(messages_json);
     return parsed.ok() ? render_(*parsed, takes_parts) : "";
   }
+  void FindContentForms();
   void FindThinking();
   void FindToolCalls();
   void FindFamily();
@@ -101,6 +103,35 @@ class Prober {
   const RenderProbe& render_;
   TemplateFacts facts_;
 };
+
+// What a template fails on, or prints as Python's None, where it takes an empty text.
+void Prober::FindContentForms() {
+  const auto answer = [&](const std::string& content, const std::string& arguments) {
+    const std::string calls =
+        R"("tool_calls":[{"id":"call00001","type":"function","function":{"name":"kuiper_tool",)"
+        R"("arguments":)" +
+        arguments + "}}]";
+    const std::string fields = content.empty() || arguments.empty() ? content : content + ",";
+    return Probe(Conversation(
+        R"({"role":"assistant",)" + fields + (arguments.empty() ? "" : calls) + "}," + kUser, true,
+        kTools));
+  };
+  const std::string object = R"({"kuiper_key":"v"})", text = R"("{\"kuiper_key\": \"v\"}")";
+  const std::string empty = R"("content":"")";
+  for (const std::string& arguments : {std::string(), object, text}) {
+    const std::string right = answer(empty, arguments);
+    if (right.empty()) continue;
+    const auto takes = [&](const std::string& content) {
+      const std::string got = answer(content, arguments);
+      return !got.empty() &&
+             (got.find("None") == std::string::npos || right.find("None") != std::string::npos);
+    };
+    facts_.takes_null_content &= takes(R"("content":null)");
+    // A message must hold something else.
+    if (!arguments.empty()) facts_.takes_no_content &= takes("");
+  }
+  facts_.takes_text_arguments = answer(empty, object).empty() || !answer(empty, text).empty();
+}
 
 // The tags stand around the reasoning of the last answer; a template that takes no reasoning may
 // still drop it from the text of earlier answers, or open the block in the prompt.

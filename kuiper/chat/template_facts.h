@@ -23,12 +23,15 @@ struct TemplateFacts {
   bool takes_parts = false;                     // content may be a list of parts
   bool takes_images = false;                    // a part may be an image
   bool has_system = false;                      // without a system message it writes one of its own
+  // What an assistant's message may hold; clients send all of these with tool calls.
+  bool takes_null_content = true, takes_no_content = true;
+  bool takes_text_arguments = true;  // arguments of tool calls as a string of JSON
   // The built-in renderer that gives the same bytes for every probe.
   std::optional<ChatFamily> family = {};
 };
 
-// The text of a prompt, "" when the template refuses the messages. `takes_parts`: content that is a
-// list of parts stays one.
+// The text of a prompt, "" when the template refuses the messages, which it gets as they are but
+// for parts: only with `takes_parts` content that is a list of parts stays one.
 using RenderProbe = std::function<std::string(const ParsedMessages& probe, bool takes_parts)>;
 TemplateFacts FindFacts(const RenderProbe& render);
 

@@ -11,25 +11,28 @@
 namespace kuiper {
 namespace {
 
-// What a model is warned of at load is news once, also for a program that loads it twice.
-bool IsNews(const std::string& warning) {
+// A warning or a detail of a model is news once, also for a program that loads it twice.
+bool IsNews(const std::string& message) {
   static std::mutex mutex;
   static std::set<std::string> said;
   const std::scoped_lock lock(mutex);
-  return said.insert(warning).second;
+  return said.insert(message).second;
 }
 
 }  // namespace
 
-void StartLog(const char* program, int min_severity, bool prefix) {
+void StartLog(const char* program, int min_severity, bool verbose) {
   FLAGS_logtostderr = true;
   FLAGS_colorlogtostderr = false;
   FLAGS_minloglevel = min_severity;
-  FLAGS_log_prefix = prefix;
+  FLAGS_log_prefix = verbose;
+  FLAGS_v = verbose ? 1 : 0;
   google::InitGoogleLogging(program);
   SetLogSink([](LogSeverity severity, const std::string& message) {
     if (severity == LogSeverity::kWarning) {
       if (IsNews(message)) LOG(WARNING) << "warning: " << message;
+    } else if (severity == LogSeverity::kDetail) {
+      if (IsNews(message)) VLOG(1) << message;
     } else {
       LOG(INFO) << message;
     }

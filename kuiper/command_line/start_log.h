@@ -4,7 +4,8 @@
 
 namespace kuiper {
 
-// `min_severity`: google::GLOG_INFO and so on. `prefix`: severity, time and place before each line.
-void StartLog(const char* program, int min_severity, bool prefix);
+// `min_severity`: google::GLOG_INFO and so on. `verbose`: details too, and severity, time and place
+// before each line.
+void StartLog(const char* program, int min_severity, bool verbose);
 
 }  // namespace kuiper

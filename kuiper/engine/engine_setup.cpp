@@ -76,6 +76,28 @@ StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
   return MakeOps(config.device, options);
 }
 
+// Answers end at each token that generation_config.json, config.json or the tokenizer's files name.
+// A model that was tuned for chats may name the end of a turn in one of them only.
+std::vector<int32_t> EosOf(const Model& model, const Tokenizer* tokenizer) {
+  std::vector<int32_t> named = model.eos(), eos;
+  if (tokenizer != nullptr && tokenizer->eos().has_value()) named.push_back(*tokenizer->eos());
+  for (const int32_t id : named) {
+    if (std::find(eos.begin(), eos.end(), id) == eos.end()) eos.push_back(id);
+  }
+  return eos;
+}
+
+void LogEos(const std::vector<int32_t>& eos, const Tokenizer* tokenizer) {
+  std::string text;
+  for (const int32_t id : eos) {
+    if (!text.empty()) text += id == eos.back() ? " and " : ", ";
+    if (tokenizer != nullptr) text += std::string(tokenizer->Bytes(id)) + " ";
+    text += "(" + std::to_string(id) + ")";
+  }
+  LogInfo(eos.empty() ? "no file of the model names a token that ends answers"
+                      : "answers end at " + text);
+}
+
 void MakeStepLoop(EngineParts& s) {
   const EngineConfig& config = s.config;
   const Scheduler::Limits limits{.max_seqs = config.max_num_seqs,
@@ -96,7 +118,7 @@ void MakeStepLoop(EngineParts& s) {
     s.scheduler->set_costs({.page_ms = s.storage->swap()->MeasurePageMs()});
   }
   AnswerRules rules{.tokenizer = s.tokenizer,
-                    .eos = s.model->eos(),
+                    .eos = EosOf(*s.model, s.tokenizer),
                     .vocab = s.runner->model().vocab,
                     .vocab_limit = s.runner->vocab_limit(),
                     .max_context = config.max_context,
@@ -224,6 +246,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(const EngineConfig& confi
   }
   KU_ASSIGN_OR_RETURN(s->own_model, LoadModel(std::move(model), *s->ops, load));
   s->model = s->own_model.get();
+  LogEos(EosOf(*s->model, s->tokenizer), s->tokenizer);
   KU_RETURN_IF_ERROR(MakeRunningParts(*s, kv));
   s->load_ms = MillisecondsSince(begin);
   return s;

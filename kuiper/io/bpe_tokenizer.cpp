@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <utility>
 
-#include "kuiper/base/log.h"
 #include "kuiper/io/byte_tokens.h"
-#include "kuiper/io/joined_text.h"
-#include "kuiper/io/normalizer.h"
 
 namespace kuiper {
 namespace {
@@ -44,20 +42,10 @@ StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Create(TokenizerSpec spec,
 }
 
 Status BpeTokenizer::Init(const std::string& name) {
-  for (const std::string& pattern : spec_.split_patterns) {
-    if (const auto known = WordSplit::ForPattern(pattern)) {
-      splits_.push_back(*known);
-      continue;
-    }
-    StatusOr<SplitRegex> split = SplitRegex::Compile(pattern);
-    if (!split.ok()) {
-      return Status(StatusCode::kTokenizer,
-                    name + ": pre_tokenizer Split: " + split.status().message());
-    }
-    LogInfo(name + ": the split pattern is not one of those built in; letters and numbers are " +
-            SplitRegex::Engine() + "'s");
-    splits_.push_back(std::move(split).value());
-  }
+  std::copy_if(
+      spec_.normalizer.begin(), spec_.normalizer.end(), std::back_inserter(inner_normalizer_),
+      [](const NormalizerStep& step) { return step.kind != NormalizerStep::Kind::kPrepend; });
+  KU_ASSIGN_OR_RETURN(pre_tokenizer_, PreTokenizer::Create(spec_.pre_tokenizer, name));
   KU_ASSIGN_OR_RETURN(model_, BpeModel::Create(&spec_, name));
   KU_RETURN_IF_ERROR(CheckAddedTokens(name));
 
@@ -77,13 +65,19 @@ Status BpeTokenizer::Init(const std::string& name) {
       raw_matcher_.Add(token.content, token);
     } else {
       std::string storage;
-      normalized_matcher_.Add(std::string(Normalize(spec_.normalizer, token.content, &storage)),
-                              token);
+      std::vector<Writer> writers(token.content.size(), Writer::kTemplate);
+      const std::string_view pattern =
+          Normalize(spec_.normalizer, token.content, &storage, &writers);
+      normalized_matcher_.Add(std::string(pattern), token, std::move(writers));
     }
   }
+  const auto find = [&](const std::string& token) {
+    const std::optional<int32_t> added = TokenId(token);
+    return added.has_value() ? added : model_->Find(token);
+  };
+  if (spec_.eos_token.has_value()) eos_ = find(*spec_.eos_token);
   if (spec_.bos_token.has_value()) {
-    bos_ = TokenId(*spec_.bos_token);
-    if (!bos_) bos_ = model_->Find(*spec_.bos_token);
+    bos_ = find(*spec_.bos_token);
     if (!bos_) {
       return Status(StatusCode::kTokenizer,
                     name + ": bos token \"" + *spec_.bos_token + "\" is not in the vocabulary");
@@ -127,7 +121,8 @@ std::string BpeTokenizer::TokenBytes(const std::string& content) const {
   return text;
 }
 
-std::vector<int32_t> BpeTokenizer::EncodePieces(std::span<const TextPiece> pieces) const {
+std::vector<int32_t> BpeTokenizer::EncodePieces(std::span<const TextPiece> pieces,
+                                                bool continues) const {
   const JoinedText joined(pieces);
   std::vector<AddedTokenMatcher::Match> matches;
   for (const auto& range : joined.parsed()) {
@@ -139,11 +134,8 @@ std::vector<int32_t> BpeTokenizer::EncodePieces(std::span<const TextPiece> piece
   BpeModel::Scratch scratch;
   size_t done = 0;
   const auto encode_until = [&](size_t end) {
-    if (end <= done) return;
-    // Tokens matched after normalising have no place in the text as it is, so a run that mixes
-    // both kinds of pieces is not searched for them.
-    const bool parse = !normalized_matcher_.empty() && joined.IsParsed(done, end);
-    EncodeRun(joined.text().substr(done, end - done), parse, &scratch, &ids);
+    const TextStart start = continues ? TextStart::kInside : TextStart::kWhole;
+    if (end > done) EncodeRun(joined, done, end, start, &scratch, &ids);
   };
   for (const auto& match : matches) {
     encode_until(match.begin);
@@ -154,35 +146,36 @@ std::vector<int32_t> BpeTokenizer::EncodePieces(std::span<const TextPiece> piece
   return ids;
 }
 
-void BpeTokenizer::EncodeRun(std::string_view text, bool parse_added, BpeModel::Scratch* scratch,
-                             std::vector<int32_t>* ids) const {
+void BpeTokenizer::EncodeRun(const JoinedText& joined, size_t begin, size_t end, TextStart start,
+                             BpeModel::Scratch* scratch, std::vector<int32_t>* ids) const {
+  const bool is_inside = start == TextStart::kInside && begin == 0;
+  const auto& normalizer = is_inside ? inner_normalizer_ : spec_.normalizer;
+  std::string_view text = joined.text().substr(begin, end - begin);
+  std::vector<Writer> writers;
+  if (!normalized_matcher_.empty()) writers = joined.WritersOf(begin, end);
   std::string storage;
-  text = Normalize(spec_.normalizer, text, &storage);
+  text = Normalize(normalizer, text, &storage, writers.empty() ? nullptr : &writers);
   std::vector<AddedTokenMatcher::Match> matches;
-  if (parse_added) normalized_matcher_.Find(text, 0, text.size(), 0, &matches);
+  normalized_matcher_.FindUnlessTyped(text, writers, &matches);
   size_t done = 0;
+  const auto encode_until = [&](size_t next) {
+    const bool is_start = begin + done == 0;
+    EncodeNormalized(text.substr(done, next - done), is_start ? start : TextStart::kAfterToken,
+                     scratch, ids);
+  };
   for (const auto& match : matches) {
-    EncodeNormalized(text.substr(done, match.begin - done), scratch, ids);
+    encode_until(match.begin);
     ids->push_back(match.id);
     done = match.end;
   }
-  EncodeNormalized(text.substr(done), scratch, ids);
+  encode_until(text.size());
 }
 
-void BpeTokenizer::EncodeNormalized(std::string_view text, BpeModel::Scratch* scratch,
-                                    std::vector<int32_t>* ids) const {
-  if (text.empty()) return;
-  std::vector<std::string_view> words = {text};
-  for (const auto& split : splits_) {
-    std::vector<std::string_view> parts;
-    parts.reserve(text.size() / 4);
-    for (std::string_view word : words) {
-      std::visit([&](const auto& kind) { kind.Split(word, &parts); }, split);
-    }
-    words = std::move(parts);
-  }
+void BpeTokenizer::EncodeNormalized(std::string_view text, TextStart start,
+                                    BpeModel::Scratch* scratch, std::vector<int32_t>* ids) const {
+  const PreTokenizer::Words split = pre_tokenizer_.Split(text, start);
   WordCache cache(text.size());
-  for (std::string_view word : words) {
+  for (const std::string_view word : split.words) {
     if (!WordCache::Takes(word)) {
       model_->Encode(word, scratch, ids);
       continue;

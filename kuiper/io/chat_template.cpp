@@ -344,16 +344,21 @@ std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, const std::vector<Se
   const auto append = [&](const std::vector<int32_t>& more) {
     ids.insert(ids.end(), more.begin(), more.end());
   };
+  const auto append_pieces = [&] {
+    const bool after_added =
+        ids.empty() || tokenizer.TokenId(tokenizer.Bytes(ids.back())) == ids.back();
+    append(tokenizer.EncodePieces(pieces, !after_added));
+    pieces.clear();
+  };
   for (const Segment& segment : segments) {
     if (segment.ids.empty()) {
       pieces.push_back({segment.text, segment.is_control});
       continue;
     }
-    append(tokenizer.EncodePieces(pieces));
-    pieces.clear();
+    append_pieces();
     append(segment.ids);
   }
-  append(tokenizer.EncodePieces(pieces));
+  append_pieces();
   return ids;
 }
 

@@ -29,9 +29,15 @@ JoinedText::JoinedText(std::span<const TextPiece> pieces) {
   text_ = storage_;
 }
 
-bool JoinedText::IsParsed(size_t begin, size_t end) const {
-  return std::any_of(parsed_.begin(), parsed_.end(),
-                     [&](Range r) { return r.begin <= begin && end <= r.end; });
+std::vector<Writer> JoinedText::WritersOf(size_t begin, size_t end) const {
+  std::vector<Writer> writers(end - begin, Writer::kUser);
+  for (const Range& range : parsed_) {
+    const size_t from = std::max(range.begin, begin), to = std::min(range.end, end);
+    if (from >= to) continue;
+    if (from == begin && to == end) return {};
+    std::fill(writers.begin() + (from - begin), writers.begin() + (to - begin), Writer::kTemplate);
+  }
+  return writers;
 }
 
 }  // namespace kuiper

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kuiper/io/normalizer.h"
 #include "kuiper/io/tokenizer.h"
 
 namespace kuiper {
@@ -25,8 +26,8 @@ class JoinedText {
   std::string_view text() const { return text_; }
   // Ascending; neighbouring pieces with parse_added form one range.
   const std::vector<Range>& parsed() const { return parsed_; }
-  // Whether [begin, end) lies in one of the ranges.
-  bool IsParsed(size_t begin, size_t end) const;
+  // Who wrote each byte of [begin, end); empty where all of it lies in one of the ranges.
+  std::vector<Writer> WritersOf(size_t begin, size_t end) const;
 
  private:
   std::string storage_;

@@ -116,16 +116,31 @@ Status ParseToolCalls(const JsonNode& node, const std::string& where, Message* m
   return OkStatus();
 }
 
+void AddReasoning(const std::string& reasoning, JsonNode* source) {
+  const JsonNode value{.type = JsonNode::Type::kString, .text = reasoning};
+  for (size_t i = 0; i < source->keys.size(); ++i) {
+    if (source->keys[i] != "reasoning_content") continue;
+    source->items[i] = value;
+    return;
+  }
+  source->keys.emplace_back("reasoning_content");
+  source->items.push_back(value);
+}
+
 StatusOr<Message> ParseMessage(const JsonNode& node, const std::string& where) {
   if (!node.IsObject()) return InputError(where + " is not an object");
   Message message;
   KU_ASSIGN_OR_RETURN(message.role, ParseRole(node, where));
   KU_RETURN_IF_ERROR(ParseContent(node, where, &message));
   KU_RETURN_IF_ERROR(ParseToolCalls(node, where, &message));
-  KU_ASSIGN_OR_RETURN(const std::string* reasoning,
-                      OptionalString(node, "reasoning_content", where));
-  if (reasoning != nullptr) message.reasoning = *reasoning;
   message.source = node;
+  // Servers disagree on what the reasoning is called; templates know the first name.
+  for (const char* key : {"reasoning_content", "reasoning"}) {
+    KU_ASSIGN_OR_RETURN(const std::string* reasoning, OptionalString(node, key, where));
+    if (reasoning == nullptr || message.reasoning.has_value()) continue;
+    message.reasoning = *reasoning;
+    if (key == std::string_view("reasoning")) AddReasoning(*reasoning, &message.source);
+  }
   return message;
 }
 

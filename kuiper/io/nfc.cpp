@@ -141,6 +141,16 @@ bool IsSurelyNfc(std::string_view text) {
   return true;
 }
 
+std::string_view NfcPart(std::string_view text) {
+  size_t end = NextUtf8(text).num_bytes;
+  while (end < text.size()) {
+    const Utf8Step step = NextUtf8(text.substr(end));
+    if (IsInert(step.code_point)) break;
+    end += step.num_bytes;
+  }
+  return text.substr(0, end);
+}
+
 std::string Nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -86,7 +86,18 @@ class Translator {
 
   Status ClassItem() {
     if (At("\\")) return Escape();
-    if (At("[") || At("&&")) return Error("nested classes are not supported");
+    if (At("&&") || At("[^") || At("[:")) return Error("this nested class is not supported");
+    // To Oniguruma a class inside another one adds its characters to it.
+    if (At("[")) {
+      ++pos_;
+      ++nested_;
+      return At("]") ? Error("] at the start of a class is not supported") : OkStatus();
+    }
+    if (At("]") && nested_ > 0) {
+      ++pos_;
+      --nested_;
+      return OkStatus();
+    }
     if (At("]")) in_class_ = false;
     Copy(1);
     return OkStatus();
@@ -124,6 +135,7 @@ class Translator {
   size_t pos_ = 0;
   std::string out_;
   bool in_class_ = false;
+  int nested_ = 0;  // classes open inside the one that is
 };
 
 }  // namespace
@@ -172,7 +184,7 @@ std::string SplitRegex::Engine() {
   return "PCRE2 " + number.substr(0, number.find(' ')) + " (Unicode " + unicode + ")";
 }
 
-void SplitRegex::Split(std::string_view text, std::vector<std::string_view>* parts) const {
+void SplitRegex::Cut(std::string_view text, std::vector<SplitPart>* parts) const {
   struct MatchData {
     explicit MatchData(const pcre2_code* code)
         : data(pcre2_match_data_create_from_pattern(code, nullptr)) {}
@@ -185,7 +197,8 @@ void SplitRegex::Split(std::string_view text, std::vector<std::string_view>* par
 
   size_t done = 0;   // everything before it is in `parts`
   size_t start = 0;  // where the next match may begin
-  while (start < text.size()) {
+  bool after_match = false;
+  while (start <= text.size() && !text.empty()) {
     int result = pcre2_match(code_->code, subject, text.size(), start, PCRE2_NO_UTF_CHECK,
                              match.data, nullptr);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) {
@@ -195,18 +208,19 @@ void SplitRegex::Split(std::string_view text, std::vector<std::string_view>* par
     }
     // No match, or an expression that backtracks beyond PCRE2's limits: the rest is one part.
     if (result < 0) break;
-    // An empty match cuts nothing.
     const size_t begin = range[0], end = range[1];
-    if (begin < done || end <= begin) {
-      start = end > start ? end : start + 1;
+    if (begin < done || end < begin || (begin == end && after_match && end == done)) {
+      // An empty match at the end of another one is none.
+      ++start;
       while (start < text.size() && (text[start] & 0xC0) == 0x80) ++start;
       continue;
     }
-    if (begin > done) parts->push_back(text.substr(done, begin - done));
-    parts->push_back(text.substr(begin, end - begin));
+    if (begin > done) parts->push_back({text.substr(done, begin - done), false});
+    parts->push_back({text.substr(begin, end - begin), true});
     done = start = end;
+    after_match = true;
   }
-  if (done < text.size()) parts->push_back(text.substr(done));
+  if (done < text.size()) parts->push_back({text.substr(done), false});
 }
 
 }  // namespace kuiper

@@ -12,6 +12,11 @@
 
 namespace kuiper {
 
+struct SplitPart {
+  std::string_view text;
+  bool is_match = false;
+};
+
 // The PCRE2 pattern with the meaning `pattern` has for Oniguruma in UTF-8.
 StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
@@ -26,8 +31,8 @@ class SplitRegex {
   static std::string Engine();
 
   // Appends the parts of `text` (valid UTF-8) to `parts`: every match and every stretch between
-  // matches, in order ("Isolated"). Together they are the whole text.
-  void Split(std::string_view text, std::vector<std::string_view>* parts) const;
+  // matches, in order. Together they are the whole text; a match may be empty.
+  void Cut(std::string_view text, std::vector<SplitPart>* parts) const;
 
  private:
   struct Code;

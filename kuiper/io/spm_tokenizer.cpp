@@ -57,15 +57,22 @@ class SpmTokenizer : public Tokenizer {
   // tokenizer_config.json may say that no BOS is wanted; without it a model that has one gets it.
   Status ReadConfig(std::string_view config_json, const std::string& name) {
     if (processor_.bos_id() >= 0) bos_ = processor_.bos_id();
+    if (processor_.eos_id() >= 0) eos_ = processor_.eos_id();
     if (config_json.empty()) return OkStatus();
     KU_ASSIGN_OR_RETURN(const JsonNode config, ParseJson(config_json, StatusCode::kTokenizer,
                                                          name + ": tokenizer_config.json"));
     const JsonNode* add = config.Find("add_bos_token");
     if (add != nullptr && add->IsBool() && !add->boolean) bos_.reset();
+    const JsonNode* eos = config.Find("eos_token");
+    if (eos != nullptr && eos->IsObject()) eos = eos->Find("content");
+    if (eos != nullptr && eos->IsString() && TokenId(eos->text).has_value()) {
+      eos_ = TokenId(eos->text);
+    }
     return OkStatus();
   }
 
-  std::vector<int32_t> EncodePieces(std::span<const TextPiece> pieces) const override {
+  // The library marks each text as a beginning.
+  std::vector<int32_t> EncodePieces(std::span<const TextPiece> pieces, bool) const override {
     const JoinedText joined(pieces);
     std::vector<AddedTokenMatcher::Match> matches;
     for (const auto& range : joined.parsed()) {
@@ -94,6 +101,7 @@ class SpmTokenizer : public Tokenizer {
     return id;
   }
   std::optional<int32_t> bos() const override { return bos_; }
+  std::optional<int32_t> eos() const override { return eos_; }
   int max_id() const override { return static_cast<int>(bytes_.size()) - 1; }
   bool StripsLeadingSpace() const override { return strips_space_; }
 
@@ -141,7 +149,7 @@ class SpmTokenizer : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
   std::vector<std::string> bytes_;  // by id
   AddedTokenMatcher control_;
-  std::optional<int32_t> bos_;
+  std::optional<int32_t> bos_, eos_;
   bool strips_space_ = false;
 };
 

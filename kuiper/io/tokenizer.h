@@ -36,7 +36,12 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Ids of the joined pieces. No BOS is added. Bytes that are not UTF-8 are read as U+FFFD.
-  virtual std::vector<int32_t> EncodePieces(std::span<const TextPiece> pieces) const = 0;
+  // `continues`: text whose ids are known precedes them, so that nothing marks a beginning.
+  virtual std::vector<int32_t> EncodePieces(std::span<const TextPiece> pieces,
+                                            bool continues) const = 0;
+  std::vector<int32_t> EncodePieces(std::span<const TextPiece> pieces) const {
+    return EncodePieces(pieces, false);
+  }
   // Text that spells an added token stays text: what users type never becomes a control token.
   std::vector<int32_t> Encode(std::string_view text) const;
   // As Hugging Face encodes: added tokens in the text become their ids.
@@ -54,6 +59,8 @@ class Tokenizer {
   virtual std::optional<int32_t> TokenId(std::string_view content) const = 0;
   // The id that starts every sequence, if this tokenizer wants one.
   virtual std::optional<int32_t> bos() const = 0;
+  // The id of the eos_token that the tokenizer's files name.
+  virtual std::optional<int32_t> eos() const = 0;
   // The largest id that has a token.
   virtual int max_id() const = 0;
   // SentencePiece style: one leading space of the whole decoded text is dropped.

@@ -1,100 +1,54 @@
 #include "kuiper/io/tokenizer_spec.h"
 
 #include <algorithm>
+#include <charconv>
 
+#include "kuiper/io/component_reader.h"
+#include "kuiper/io/pre_tokenizer_spec.h"
 #include "kuiper/io/tokenizer_json.h"
 
 namespace kuiper {
 namespace {
 
-// GPT-2's pattern, which ByteLevel applies with use_regex (tokenizers:
-// pre_tokenizers/byte_level.rs).
-constexpr char kByteLevelPattern[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-// Steps that replace text may follow each other, so their growth multiplies; no real tokenizer
-// comes near this, and a hostile one must not fill the memory.
-constexpr double kMaxGrowth = 64;
-
 // Walks the components of one file; every error names the file and the component.
-class SpecReader {
+class SpecReader : private ComponentReader {
  public:
-  SpecReader(const std::string& name, TokenizerSpec* spec) : name_(name), spec_(spec) {}
+  SpecReader(const std::string& name, TokenizerSpec* spec) : ComponentReader(name), spec_(spec) {}
 
   Status Read(const JsonNode& root) {
     if (!root.IsObject()) return Error("is not a JSON object");
     KU_RETURN_IF_ERROR(ReadAddedTokens(root.Find("added_tokens")));
     KU_RETURN_IF_ERROR(ReadNormalizer(root.Find("normalizer")));
-    KU_RETURN_IF_ERROR(ReadPreTokenizer(root.Find("pre_tokenizer")));
+    KU_RETURN_IF_ERROR(
+        ReadPreTokenizer(root.Find("pre_tokenizer"), name(), normalizer_growth_, spec_));
     KU_RETURN_IF_ERROR(ReadModel(root.Find("model")));
     KU_RETURN_IF_ERROR(ReadDecoder(root.Find("decoder")));
     return ReadPostProcessor(root.Find("post_processor"));
   }
 
-  // tokenizer_config.json: only whether a BOS is wanted.
+  // tokenizer_config.json: the flags of added tokens, the EOS, and whether a BOS is wanted.
   Status ReadConfig(const JsonNode& config) {
     if (!config.IsObject()) return Error("tokenizer_config.json is not a JSON object");
+    const JsonNode* added = config.Find("added_tokens_decoder");
+    if (added != nullptr && added->IsObject()) {
+      KU_RETURN_IF_ERROR(ReadAddedTokensOfConfig(*added));
+    }
+    const auto token = [&](const char* key) {
+      const JsonNode* value = config.Find(key);
+      return value != nullptr && value->IsObject() ? value->Find("content") : value;
+    };
+    const JsonNode* eos = token("eos_token");
+    if (eos != nullptr && eos->IsString()) spec_->eos_token = eos->text;
     const JsonNode* add = config.Find("add_bos_token");
-    const JsonNode* bos = config.Find("bos_token");
-    if (add == nullptr || !add->IsBool() || !add->boolean || bos == nullptr) return OkStatus();
-    if (bos->IsObject()) bos = bos->Find("content");
+    const JsonNode* bos = token("bos_token");
+    const bool has_bos = config.Find("bos_token") != nullptr;
+    if (add == nullptr || !add->IsBool() || !add->boolean || !has_bos) return OkStatus();
     if (bos == nullptr || !bos->IsString()) return Error("tokenizer_config.json: bad bos_token");
     if (!spec_->bos_token.has_value()) spec_->bos_token = bos->text;
     return OkStatus();
   }
 
  private:
-  Status Error(const std::string& what) const {
-    return Status(StatusCode::kTokenizer, name_ + ": " + what);
-  }
-  Status Unsupported(const std::string& what) const { return Error(what + " is not supported"); }
-
-  static bool IsAbsent(const JsonNode* node) { return node == nullptr || node->IsNull(); }
-
-  StatusOr<std::string_view> Type(const JsonNode& node, const std::string& where) const {
-    const JsonNode* type = node.Find("type");
-    if (type == nullptr || !type->IsString()) return Error(where + " has no type");
-    return std::string_view(type->text);
-  }
-
-  StatusOr<std::string> String(const JsonNode& node, const char* key,
-                               const std::string& where) const {
-    const JsonNode* value = node.Find(key);
-    if (value == nullptr || !value->IsString()) return Error(where + ": no string \"" + key + "\"");
-    return value->text;
-  }
-
-  StatusOr<bool> Bool(const JsonNode& node, const char* key, bool fallback,
-                      const std::string& where) const {
-    const JsonNode* value = node.Find(key);
-    if (IsAbsent(value)) return fallback;
-    if (!value->IsBool()) return Error(where + ": \"" + key + "\" is not true or false");
-    return value->boolean;
-  }
-
-  // The members of a Sequence component.
-  StatusOr<const JsonNode*> Members(const JsonNode& node, const char* key,
-                                    const std::string& where) const {
-    const JsonNode* members = node.Find(key);
-    if (members == nullptr || !members->IsArray()) {
-      return Error(where + " Sequence: no array \"" + key + "\"");
-    }
-    return members;
-  }
-
-  // {"String": text} of a Replace or Split.
-  StatusOr<std::string> Pattern(const JsonNode& node, const char* kind,
-                                const std::string& where) const {
-    const JsonNode* pattern = node.Find("pattern");
-    if (pattern == nullptr) return Error(where + ": no pattern");
-    const JsonNode* text = pattern->Find(kind);
-    if (text == nullptr || !text->IsString() || pattern->items.size() != 1) {
-      return Unsupported(where + " with a pattern other than {\"" + kind + "\": text}");
-    }
-    if (text->text.empty()) return Error(where + ": empty pattern");
-    return text->text;
-  }
-
   Status ReadAddedTokens(const JsonNode* tokens) {
     if (IsAbsent(tokens)) return OkStatus();
     if (!tokens->IsArray()) return Error("added_tokens is not an array");
@@ -109,13 +63,47 @@ class SpecReader {
         return Error(where + " \"" + token.content + "\": bad id");
       }
       token.id = static_cast<int32_t>(*value);
-      KU_ASSIGN_OR_RETURN(token.special, Bool(node, "special", false, where));
-      KU_ASSIGN_OR_RETURN(token.normalized, Bool(node, "normalized", !token.special, where));
-      KU_ASSIGN_OR_RETURN(token.lstrip, Bool(node, "lstrip", false, where));
-      KU_ASSIGN_OR_RETURN(token.rstrip, Bool(node, "rstrip", false, where));
-      KU_ASSIGN_OR_RETURN(const bool single_word, Bool(node, "single_word", false, where));
-      if (single_word) return Unsupported(where + ": single_word");
+      KU_RETURN_IF_ERROR(ReadFlags(node, where, &token));
       spec_->added_tokens.push_back(std::move(token));
+    }
+    return OkStatus();
+  }
+
+  Status ReadFlags(const JsonNode& node, const std::string& where, AddedToken* token) const {
+    KU_ASSIGN_OR_RETURN(token->special, Bool(node, "special", false, where));
+    KU_ASSIGN_OR_RETURN(token->normalized, Bool(node, "normalized", !token->special, where));
+    KU_ASSIGN_OR_RETURN(token->lstrip, Bool(node, "lstrip", false, where));
+    KU_ASSIGN_OR_RETURN(token->rstrip, Bool(node, "rstrip", false, where));
+    KU_ASSIGN_OR_RETURN(token->single_word, Bool(node, "single_word", false, where));
+    return OkStatus();
+  }
+
+  // tokenizer_config.json repeats the added tokens, and its flags count: transformers adds them
+  // again after those of tokenizer.json. A token whose id or content is another's is left alone.
+  Status ReadAddedTokensOfConfig(const JsonNode& tokens) {
+    for (size_t i = 0; i < tokens.keys.size(); ++i) {
+      const std::string& key = tokens.keys[i];
+      const JsonNode& node = tokens.items[i];
+      AddedToken token;
+      const JsonNode* content = node.Find("content");
+      const char* end = key.data() + key.size();
+      const auto number = std::from_chars(key.data(), end, token.id);
+      if (content == nullptr || !content->IsString() || content->text.empty() || token.id < 0 ||
+          token.id > kMaxTokenId || number.ec != std::errc() || number.ptr != end) {
+        return Error("tokenizer_config.json: bad entry \"" + key + "\" of added_tokens_decoder");
+      }
+      token.content = content->text;
+      KU_RETURN_IF_ERROR(ReadFlags(node, "tokenizer_config.json", &token));
+      const auto same = [&](const AddedToken& other) {
+        return other.id == token.id || other.content == token.content;
+      };
+      auto& all = spec_->added_tokens;
+      const auto found = std::find_if(all.begin(), all.end(), same);
+      if (found == all.end()) {
+        all.push_back(std::move(token));
+      } else if (found->id == token.id && found->content == token.content) {
+        *found = std::move(token);
+      }
     }
     return OkStatus();
   }
@@ -145,40 +133,6 @@ class SpecReader {
       return Unsupported("normalizer \"" + std::string(type) + "\"");
     }
     spec_->normalizer.push_back(std::move(step));
-    return OkStatus();
-  }
-
-  Status ReadPreTokenizer(const JsonNode* node) {
-    if (IsAbsent(node)) return OkStatus();
-    KU_ASSIGN_OR_RETURN(const std::string_view type, Type(*node, "pre_tokenizer"));
-    if (type == "Sequence") {
-      KU_ASSIGN_OR_RETURN(const JsonNode* members,
-                          Members(*node, "pretokenizers", "pre_tokenizer"));
-      for (const JsonNode& member : members->items) KU_RETURN_IF_ERROR(ReadPreTokenizer(&member));
-      return OkStatus();
-    }
-    // ByteLevel rewrites the text into its alphabet; a later step would see that text.
-    if (spec_->byte_level)
-      return Unsupported("pre_tokenizer \"" + std::string(type) + "\" after ByteLevel");
-    if (type == "Split") return ReadSplit(*node);
-    if (type != "ByteLevel") return Unsupported("pre_tokenizer \"" + std::string(type) + "\"");
-    const std::string where = "pre_tokenizer ByteLevel";
-    KU_ASSIGN_OR_RETURN(const bool prefix_space, Bool(*node, "add_prefix_space", true, where));
-    if (prefix_space) return Unsupported(where + ": add_prefix_space");
-    KU_ASSIGN_OR_RETURN(const bool use_regex, Bool(*node, "use_regex", true, where));
-    if (use_regex) spec_->split_patterns.push_back(kByteLevelPattern);
-    spec_->byte_level = true;
-    return OkStatus();
-  }
-
-  Status ReadSplit(const JsonNode& node) {
-    const std::string where = "pre_tokenizer Split";
-    KU_ASSIGN_OR_RETURN(std::string pattern, Pattern(node, "Regex", where));
-    KU_ASSIGN_OR_RETURN(const std::string behavior, String(node, "behavior", where));
-    if (behavior != "Isolated") return Unsupported(where + ": behavior \"" + behavior + "\"");
-    KU_ASSIGN_OR_RETURN(const bool invert, Bool(node, "invert", false, where));
-    if (invert) return Unsupported(where + ": invert");
-    spec_->split_patterns.push_back(std::move(pattern));
     return OkStatus();
   }
 
@@ -225,7 +179,9 @@ class SpecReader {
     if (type == "ByteLevel") {
       return spec_->byte_level ? OkStatus() : Unsupported("decoder ByteLevel for text vocabulary");
     }
-    if (type != "Sequence") return Unsupported("decoder \"" + std::string(type) + "\"");
+    if (type != "Sequence") {
+      return Unsupported("decoder \"" + std::string(type) + "\"");
+    }
     if (spec_->byte_level) return Unsupported("decoder Sequence after pre_tokenizer ByteLevel");
     KU_ASSIGN_OR_RETURN(const JsonNode* members, Members(*node, "decoders", "decoder"));
     bool fused = false;
@@ -272,8 +228,9 @@ class SpecReader {
       for (const JsonNode& member : members->items) KU_RETURN_IF_ERROR(ReadPostProcessor(&member));
       return OkStatus();
     }
-    if (type != "TemplateProcessing")
+    if (type != "TemplateProcessing") {
       return Unsupported("post_processor \"" + std::string(type) + "\"");
+    }
     return ReadTemplate(*node);
   }
 
@@ -295,12 +252,6 @@ class SpecReader {
     return OkStatus();
   }
 
-  Status CheckGrowth(size_t from, size_t to, const char* where, double* growth) const {
-    *growth *= std::max(1.0, static_cast<double>(to) / static_cast<double>(from));
-    return *growth <= kMaxGrowth ? OkStatus() : Error(std::string(where) + ": text grows too much");
-  }
-
-  const std::string& name_;
   TokenizerSpec* spec_;
   double normalizer_growth_ = 1;
   double decoder_growth_ = 1;

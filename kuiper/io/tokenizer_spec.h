@@ -20,6 +20,7 @@ struct AddedToken {
   bool normalized = false;  // matched in the normalised text
   bool lstrip = false;      // takes the white space on its left (right) with it
   bool rstrip = false;
+  bool single_word = false;  // matched only where no word continues on either side
 };
 
 struct NormalizerStep {
@@ -27,6 +28,26 @@ struct NormalizerStep {
   Kind kind = Kind::kNfc;
   std::string from;  // kReplace
   std::string to;    // kReplace: the replacement, kPrepend: the prefix
+};
+
+// What becomes of the matches of a pattern when a text is cut at them.
+enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+
+struct PreTokenizerStep {
+  enum class Kind {
+    kSplit,   // cuts at the matches of the regular expression `text`
+    kDigits,  // cuts at numeric characters
+    kPrefix,  // puts `text` before a piece that does not begin with it
+  };
+  enum class Prefix { kNever, kFirst, kAlways };  // kFirst: only where the whole text begins
+
+  Kind kind = Kind::kSplit;
+  std::string text;
+  SplitBehavior behavior = SplitBehavior::kIsolated;  // kSplit, kDigits
+  bool invert = false;                                // kSplit: what lies between matches matches
+  Prefix prefix = Prefix::kAlways;                    // kPrefix
+  bool replaces_spaces = false;  // kPrefix: every space becomes `text` before (Metaspace)
+  bool sees_spelling = false;    // comes after ByteLevel, which spells bytes in GPT-2's alphabet
 };
 
 struct VocabEntry {
@@ -62,8 +83,8 @@ class MergeList {
 struct TokenizerSpec {
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerStep> normalizer;
-  std::vector<std::string> split_patterns;  // regular expressions, applied one after another
-  bool byte_level = false;                  // the vocabulary spells bytes in GPT-2's alphabet
+  std::vector<PreTokenizerStep> pre_tokenizer;  // applied one after another
+  bool byte_level = false;                      // the vocabulary spells bytes in GPT-2's alphabet
 
   std::vector<VocabEntry> vocab;
   MergeList merges;
@@ -76,7 +97,8 @@ struct TokenizerSpec {
   bool decoder_byte_fallback = false;
   bool decoder_strips_space = false;
 
-  std::optional<std::string> bos_token;
+  std::optional<std::string> bos_token;  // only where prompts begin with it
+  std::optional<std::string> eos_token;
 };
 
 // No id beyond this is accepted: tables are indexed by id.

@@ -8,6 +8,8 @@
 namespace kuiper {
 namespace {
 
+constexpr char kGpt2[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr char kQwen2[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -33,7 +35,8 @@ class Parts {
   // of the pattern stand in its order.
   size_t End(size_t begin, int max_digits) const {
     if (text_[begin] == '\'') {
-      if (const size_t length = Contraction(text_.substr(begin + 1))) return begin + 1 + length;
+      const size_t length = Contraction(text_.substr(begin + 1), true);
+      if (length != 0) return begin + 1 + length;
     }
     const Character first = At(begin);
     if (first.kind == Kind::kWord) return Run(first.end, Kind::kWord);
@@ -54,7 +57,25 @@ class Parts {
         return Run(Run(next.end, Kind::kSymbol), Kind::kNewLine);
       }
     }
-    return SpaceEnd(begin, first);
+    return SpaceEnd(begin, first, true);
+  }
+
+  // As End, for the pattern of GPT-2.
+  size_t Gpt2End(size_t begin) const {
+    if (text_[begin] == '\'') {
+      const size_t length = Contraction(text_.substr(begin + 1), false);
+      if (length != 0) return begin + 1 + length;
+    }
+    const Character first = At(begin);
+    const Character word = text_[begin] == ' ' ? At(first.end) : first;
+    switch (word.kind) {
+      case Kind::kWord:
+      case Kind::kNumber:
+      case Kind::kSymbol:
+        return Run(word.end, word.kind);
+      default:
+        return SpaceEnd(begin, first, false);
+    }
   }
 
  private:
@@ -97,12 +118,12 @@ class Parts {
     return pos;
   }
 
-  // Length of what may follow an apostrophe; 0: nothing does. Without regard to case, in which
-  // U+017F is an s.
-  static size_t Contraction(std::string_view text) {
-    if (text.starts_with("\u017F")) return 2;
+  // Length of what may follow an apostrophe; 0: nothing does. In any case U+017F is an s.
+  static size_t Contraction(std::string_view text, bool any_case) {
+    if (any_case && text.starts_with("\u017F")) return 2;
     const auto letter = [&](size_t i) -> char {
-      return i < text.size() && (text[i] & 0x80) == 0 ? static_cast<char>(text[i] | 0x20) : '\0';
+      if (i >= text.size() || (text[i] & 0x80) != 0) return '\0';
+      return any_case ? static_cast<char>(text[i] | 0x20) : text[i];
     };
     switch (letter(0)) {
       case 's':
@@ -120,16 +141,16 @@ class Parts {
     }
   }
 
-  // White space: up to and with its last line end; else all of it at the end of the text, else
-  // without its last character unless that is the only one.
-  size_t SpaceEnd(size_t begin, Character first) const {
+  // White space: up to and with its last line end (if `breaks_lines`); else all of it at the end of
+  // the text, else without its last character unless that is the only one.
+  size_t SpaceEnd(size_t begin, Character first, bool breaks_lines) const {
     size_t after_new_line = 0, before_last = begin, end = begin;
     for (Character c = first; c.kind == Kind::kSpace || c.kind == Kind::kNewLine; c = At(end)) {
       before_last = end;
       end = c.end;
       if (c.kind == Kind::kNewLine) after_new_line = end;
     }
-    if (after_new_line != 0) return after_new_line;
+    if (breaks_lines && after_new_line != 0) return after_new_line;
     return end == text_.size() || before_last == begin ? end : before_last;
   }
 
@@ -140,16 +161,18 @@ class Parts {
 }  // namespace
 
 std::optional<WordSplit> WordSplit::ForPattern(std::string_view pattern) {
-  if (pattern == kQwen2) return WordSplit(false, 1);
-  if (pattern == kQwen35) return WordSplit(true, 1);
-  if (pattern == kLlama3) return WordSplit(false, 3);
+  if (pattern == kGpt2) return WordSplit(Style::kGpt2, false, 0);
+  if (pattern == kQwen2) return WordSplit(Style::kLlama3, false, 1);
+  if (pattern == kQwen35) return WordSplit(Style::kLlama3, true, 1);
+  if (pattern == kLlama3) return WordSplit(Style::kLlama3, false, 3);
   return std::nullopt;
 }
 
 void WordSplit::Split(std::string_view text, std::vector<std::string_view>* parts) const {
   const Parts of_text(text, marks_in_words_);
   for (size_t begin = 0; begin < text.size();) {
-    const size_t end = of_text.End(begin, max_digits_);
+    const size_t end =
+        style_ == Style::kGpt2 ? of_text.Gpt2End(begin) : of_text.End(begin, max_digits_);
     parts->push_back(text.substr(begin, end - begin));
     begin = end;
   }

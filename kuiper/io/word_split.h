@@ -1,5 +1,5 @@
-// Cuts text into pre-tokens as the patterns of Qwen and Llama 3 do, without a regular-expression
-// engine. Other patterns are SplitRegex's.
+// Cuts text into pre-tokens as the patterns of GPT-2, Qwen and Llama 3 do, without a
+// regular-expression engine. Other patterns are SplitRegex's.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,16 @@ class WordSplit {
   // Nothing if `pattern` (of a tokenizer.json) is not one of those that are known.
   static std::optional<WordSplit> ForPattern(std::string_view pattern);
 
-  // As SplitRegex::Split.
+  // Appends the parts of `text` (valid UTF-8). Every part is a match; together they are the text.
   void Split(std::string_view text, std::vector<std::string_view>* parts) const;
 
  private:
-  WordSplit(bool marks_in_words, int max_digits)
-      : marks_in_words_(marks_in_words), max_digits_(max_digits) {}
+  enum class Style { kGpt2, kLlama3 };
+  WordSplit(Style style, bool marks_in_words, int max_digits)
+      : style_(style), marks_in_words_(marks_in_words), max_digits_(max_digits) {}
+  Style style_;
   bool marks_in_words_;
-  int max_digits_;  // in one part
+  int max_digits_;  // kLlama3: in one part
 };
 
 }  // namespace kuiper

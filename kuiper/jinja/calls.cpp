@@ -3,6 +3,7 @@
 
 #include "kuiper/base/text.h"
 #include "kuiper/jinja/evaluator.h"
+#include "kuiper/jinja/markup.h"
 
 namespace kuiper::jinja {
 
@@ -44,8 +45,7 @@ bool Expressions::EvalCall(const Node& node, Value* result) {
     if (!Eval(*callee_node.kids[0], &object)) return false;
     if (const Builtin* method = FindMethod(object.kind, callee_node.name)) {
       return EvalArguments(node, &args, &keywords) &&
-             CallBuiltin(*this, *method, node, object, std::move(args), std::move(keywords),
-                         result);
+             CallMethod(*this, *method, node, object, std::move(args), std::move(keywords), result);
     }
     if (object.Is(Kind::kLoop)) {
       return EvalArguments(node, &args, &keywords) &&
@@ -71,8 +71,8 @@ bool Expressions::CallValue(const Value& callee, const Node& node, std::vector<V
                          result);
     case Kind::kMethod: {
       const Builtin* method = FindMethod(callee.method->self.kind, callee.method->name);
-      return CallBuiltin(*this, *method, node, callee.method->self, std::move(args),
-                         std::move(keywords), result);
+      return CallMethod(*this, *method, node, callee.method->self, std::move(args),
+                        std::move(keywords), result);
     }
     case Kind::kMacro:
       return CallMacro(*callee.macro, node, args, keywords, result);

@@ -6,6 +6,7 @@
 #include "kuiper/base/text.h"
 #include "kuiper/jinja/builtin.h"
 #include "kuiper/jinja/characters.h"
+#include "kuiper/jinja/markup.h"
 #include "kuiper/jinja/print.h"
 
 namespace kuiper::jinja {
@@ -62,6 +63,7 @@ bool Last(Call& call, Value* result) {
   const List* items = Items(call.run, call.self, call.node);
   if (items == nullptr) return false;
   *result = items->items.empty() ? Value::Undefined(&call.node) : items->items.back();
+  if (call.self.is_markup) MarkAsMarkup(result);
   return true;
 }
 
@@ -132,6 +134,7 @@ bool Reverse(Call& call, Value* result) {
   TextBuilder builder = call.heap().Builder();
   for (const Value& item : list->items) builder.Append(*item.text);
   *result = Value::String(call.heap().Copy(builder));
+  result->is_markup = call.self.is_markup;
   return true;
 }
 
@@ -145,8 +148,16 @@ bool Attr(Call& call, Value* result) {
   return !has || Attribute(call.run, call.self, name->bytes(), call.node, result);
 }
 
+// What map, select and the like make of nothing, whatever its type is.
+bool IsNothing(const Call& call, Value* result) {
+  if (IsTrue(call.self)) return false;
+  *result = Value::OfList(call.heap().NewList(), Kind::kGenerator);
+  return true;
+}
+
 // map("filter", arguments...) or map(attribute="name", default=value).
 bool Map(Call& call, Value* result) {
+  if (IsNothing(call, result)) return true;
   const List* items = Items(call.run, call.self, call.node);
   if (items == nullptr) return false;
   const Value* attribute = Keyword(call, "attribute");
@@ -173,6 +184,7 @@ bool Map(Call& call, Value* result) {
 // select, reject (by a test on the item), selectattr, rejectattr (on an attribute of it).
 template <bool kWanted, bool kByAttribute>
 bool Select(Call& call, Value* result) {
+  if (IsNothing(call, result)) return true;
   const List* items = Items(call.run, call.self, call.node);
   if (items == nullptr) return false;
   constexpr size_t kTest = kByAttribute ? 1 : 0;

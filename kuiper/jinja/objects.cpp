@@ -90,6 +90,7 @@ bool Contains(Runtime& run, const Value& container, const Value& item, const Nod
     return run.Work(node, container.text->size() / 64);
   }
   if (container.Is(Kind::kDict)) {
+    if (!IsHashable(item)) return run.Fail(node, "unhashable type: " + QuotedType(item));
     *result = container.dict->Find(item) != nullptr;
     return run.Work(node, container.dict->entries.size() / 8);
   }
@@ -140,6 +141,7 @@ bool Element(Runtime& run, const Value& object, const Value& key, const Node& no
     const size_t at = ByteOfCharacter(object.bytes(), static_cast<size_t>(index));
     const size_t bytes = FirstCharacter(object.bytes().substr(at)).size;
     *result = Value::String(run.heap().Slice(*object.text, at, bytes));
+    result->is_markup = object.is_markup;
     return true;
   }
   if (!key.Is(Kind::kString)) return true;

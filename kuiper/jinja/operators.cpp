@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kuiper/jinja/characters.h"
+#include "kuiper/jinja/markup.h"
 #include "kuiper/jinja/string_format.h"
 
 namespace kuiper::jinja {
@@ -54,6 +55,7 @@ bool Repeat(Runtime& run, const Node& node, const Value& a, const Value& b, Valu
       builder.Append(*a.text);
     }
     *result = Value::String(run.heap().Copy(builder));
+    result->is_markup = a.is_markup;
     return true;
   }
   if (!a.IsSequence()) return run.Fail(node, Mismatch(Operator::kMultiply, a, b));
@@ -202,14 +204,11 @@ bool CompareValues(Runtime& run, const Node& node, Operator op, const Value& a, 
 
 bool Calculate(Runtime& run, const Node& node, Operator op, const Value& a, const Value& b,
                Value* result) {
+  if (op == Operator::kModulo && a.Is(Kind::kString)) {
+    return FormatPercent(run, node, a, b, result);
+  }
   for (const Value* value : {&a, &b}) {
     if (value->Is(Kind::kUndefined)) return run.Fail(node, UndefinedMessage(*value));
-  }
-  if (op == Operator::kModulo && a.Is(Kind::kString)) {
-    const Text* text = nullptr;
-    if (!FormatPercent(run, node, *a.text, b, &text)) return false;
-    *result = Value::String(text);
-    return true;
   }
   if (a.IsNumber() && b.IsNumber()) {
     const bool whole = a.IsInteger() && b.IsInteger() && op != Operator::kDivide &&
@@ -222,7 +221,11 @@ bool Calculate(Runtime& run, const Node& node, Operator op, const Value& a, cons
       return run.Fail(node,
                       "can only concatenate str (not \"" + std::string(TypeName(b)) + "\") to str");
     }
-    *result = Value::String(run.heap().Concat(*a.text, *b.text));
+    const bool is_markup = a.is_markup || b.is_markup;
+    const Value left = is_markup ? Escaped(run.heap(), a) : a;
+    const Value right = is_markup ? Escaped(run.heap(), b) : b;
+    *result = Value::String(run.heap().Concat(*left.text, *right.text));
+    result->is_markup = is_markup;
     return true;
   }
   if (op == Operator::kAdd) return AddLists(run, node, a, b, result);
@@ -235,10 +238,14 @@ bool TakeSlice(Runtime& run, const Node& node, const Value& object, const Slice&
                Value* result) {
   if (object.Is(Kind::kUndefined)) return run.Fail(node, UndefinedMessage(object));
   if (slice.step == 0) return run.Fail(node, "slice step cannot be zero");
-  if (object.Is(Kind::kString)) return SliceText(run, node, *object.text, slice, result);
-  // As for any element that is not there.
-  *result = Value::Undefined(&node, object.kind);
-  if (!object.IsSequence()) return true;
+  if (object.Is(Kind::kString)) {
+    if (!SliceText(run, node, *object.text, slice, result)) return false;
+    result->is_markup = object.is_markup;
+    return true;
+  }
+  if (!object.IsSequence()) {
+    return run.Fail(node, QuotedType(object) + " object is not subscriptable");
+  }
   const std::vector<Value>& items = object.list->items;
   const Places places = PlacesOf(slice, static_cast<int64_t>(items.size()));
   List* list = run.heap().NewList();

@@ -113,7 +113,9 @@ void AppendRepr(const Value& value, int depth, TextBuilder* out) {
       out->Append(FloatText(value.real), value.origin());
       break;
     case Kind::kString:
+      if (value.is_markup) out->Append("Markup(", kTemplate);
       AppendStringRepr(*value.text, out);
+      if (value.is_markup) out->Append(")", kTemplate);
       break;
     case Kind::kList:
     case Kind::kTuple:

@@ -29,6 +29,9 @@ bool SortBy(Call& call, const std::vector<Value>& keys, bool reverse, std::vecto
   std::iota(order.begin(), order.end(), size_t{0});
   bool comparable = true;
   for (size_t i = 0; i < keys.size() && comparable; ++i) {
+    if (keys[i].Is(Kind::kUndefined) && keys.size() > 1) {
+      return call.Fail(UndefinedMessage(keys[i]));
+    }
     comparable = Compare(keys[i], keys[0]) != 2 || AreEqual(keys[i], keys[0]);
   }
   if (!comparable) return call.Fail("the values have no order");
@@ -104,6 +107,7 @@ bool Unique(Call& call, Value* result) {
     Value key = item;
     if (call.Given(1) && !Lookup(call, item, call.args[1], &key)) return false;
     key = SortKey(call, key, call.Flag(0));
+    if (!IsHashable(key)) return call.Fail("unhashable type: " + QuotedType(key));
     if (!call.run.Work(call.node, seen.size())) return false;
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& v) { return AreEqual(v, key); })) {
       continue;
@@ -137,17 +141,24 @@ bool Extreme(Call& call, Value* result) {
 
 // A list of tuples (grouper, items), in the order of the groupers.
 bool GroupBy(Call& call, Value* result) {
-  Call sort = call;
-  sort.args = {Value::Bool(false), Value::Bool(call.Flag(2)), call.args[0]};
-  Value sorted;
-  if (!Sort(sort, &sorted)) return false;
+  const List* all = Items(call.run, call.self, call.node);
+  if (all == nullptr) return false;
+  std::vector<Value> items = all->items, keys;
+  const auto grouper = [&](const Value& item, Value* name) {
+    return Lookup(call, item, call.args[0], name, call.Given(1) ? &call.args[1] : nullptr);
+  };
+  for (const Value& item : items) {
+    Value name;
+    if (!grouper(item, &name)) return false;
+    keys.push_back(SortKey(call, name, call.Flag(2)));
+  }
+  if (!SortBy(call, keys, false, &items)) return false;
   Heap& heap = call.heap();
   List* groups = heap.NewList();
   Value last_key;
-  for (const Value& item : sorted.list->items) {
+  for (const Value& item : items) {
     Value name;
-    if (!Lookup(call, item, call.args[0], &name)) return false;
-    if (name.Is(Kind::kUndefined) && call.Given(1)) name = call.args[1];
+    if (!grouper(item, &name)) return false;
     const Value key = SortKey(call, name, call.Flag(2));
     if (groups->items.empty() || !AreEqual(key, last_key)) {
       List* group = heap.NewList();

@@ -6,6 +6,7 @@
 
 #include "kuiper/base/text.h"
 #include "kuiper/jinja/characters.h"
+#include "kuiper/jinja/markup.h"
 #include "kuiper/jinja/print.h"
 
 namespace kuiper::jinja {
@@ -22,6 +23,7 @@ struct Spec {
   int width = 0;
   int precision = -1;
   char type = 's';
+  bool escapes = false;  // what a string or a list prints
 };
 
 bool TakeNumber(std::string_view text, size_t* at, int* number) {
@@ -60,7 +62,10 @@ std::string NumberText(const Value& value, const Spec& spec) {
 std::string AppendFormatted(const Value& value, const Spec& spec, Heap& heap, TextBuilder* out) {
   TextBuilder text = heap.Builder();
   bool right = false;
-  if (spec.type == 's') {
+  if (spec.type == 's' && spec.escapes) {
+    text.Append(*Escaped(heap, value).text);
+    right = value.IsNumber();
+  } else if (spec.type == 's') {
     AppendStr(value, &text);
     right = value.IsNumber();
   } else {
@@ -185,14 +190,24 @@ bool AppendField(Call& call, std::string_view inside, size_t* next, TextBuilder*
   if (!FieldValue(call, field, next, &value)) return false;
   const bool number = value.IsNumber() && spec.type == 's' && spec.precision >= 0;
   if (number) spec.type = 'g';
-  const std::string error = AppendFormatted(value, spec, call.heap(), out);
+  if (!call.self.is_markup) {
+    const std::string error = AppendFormatted(value, spec, call.heap(), out);
+    return error.empty() || call.Fail(error);
+  }
+  if (value.is_markup && colon + 1 < inside.size()) {
+    return call.Fail("format() takes no form of markup");
+  }
+  TextBuilder text = call.heap().Builder();
+  const std::string error = AppendFormatted(value, spec, call.heap(), &text);
+  const Text* plain = call.heap().Copy(text);
+  value.is_markup ? out->Append(*plain) : AppendEscaped(*plain, out);
   return error.empty() || call.Fail(error);
 }
 
 }  // namespace
 
-bool FormatPercent(Runtime& run, const Node& node, const Text& format, const Value& values,
-                   const Text** result) {
+bool FormatPercent(Runtime& run, const Node& node, const Value& format, const Value& values,
+                   Value* result) {
   const std::string_view text = format.bytes();
   TextBuilder out = run.heap().Builder();
   size_t next = 0;
@@ -200,16 +215,17 @@ bool FormatPercent(Runtime& run, const Node& node, const Text& format, const Val
   const size_t count = is_tuple ? values.list->items.size() : 1;
   for (size_t at = 0; at < text.size() && !out.overflowed();) {
     const size_t percent = std::min(text.find('%', at), text.size());
-    out.AppendPart(format, at, percent - at);
+    out.AppendPart(*format.text, at, percent - at);
     if (percent == text.size()) break;
     at = percent + 1;
     if (at < text.size() && text[at] == '%') {
-      out.AppendPart(format, at++, 1);
+      out.AppendPart(*format.text, at++, 1);
       continue;
     }
     std::string_view name;
     Spec spec;
     if (!ParsePercent(text, &at, &name, &spec)) return run.Fail(node, "incomplete format");
+    spec.escapes = format.is_markup;
     Value value = values;
     if (name.data() != nullptr) {
       const Value* found = values.Is(Kind::kDict) ? values.dict->Find(name) : nullptr;
@@ -223,23 +239,27 @@ bool FormatPercent(Runtime& run, const Node& node, const Text& format, const Val
     const std::string error = AppendFormatted(value, spec, run.heap(), &out);
     if (!error.empty()) return run.Fail(node, error);
   }
-  if (next < count && !values.Is(Kind::kDict)) {
+  // To Python these are mappings here, of which nothing need be used.
+  const bool is_mapping =
+      values.Is(Kind::kDict) || values.Is(Kind::kList) || values.Is(Kind::kUndefined);
+  if (next < count && !is_mapping) {
     return run.Fail(node, "not all arguments converted during string formatting");
   }
-  *result = run.heap().Copy(out);
+  *result = Value::String(run.heap().Copy(out));
+  result->is_markup = format.is_markup;
   return true;
 }
 
-bool FormatBraces(Call& call, const Text& format, const Text** result) {
+bool FormatBraces(Call& call, const Value& format, const Text** result) {
   const std::string_view text = format.bytes();
   TextBuilder out = call.heap().Builder();
   size_t next = 0;
   for (size_t at = 0; at < text.size() && !out.overflowed();) {
     const size_t brace = std::min(text.find_first_of("{}", at), text.size());
-    out.AppendPart(format, at, brace - at);
+    out.AppendPart(*format.text, at, brace - at);
     if (brace == text.size()) break;
     if (brace + 1 < text.size() && text[brace + 1] == text[brace]) {
-      out.AppendPart(format, brace, 1);
+      out.AppendPart(*format.text, brace, 1);
       at = brace + 2;
       continue;
     }

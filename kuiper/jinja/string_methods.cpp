@@ -286,7 +286,7 @@ bool ZeroFill(Call& call, Value* result) {
 
 bool Format(Call& call, Value* result) {
   const Text* text = nullptr;
-  if (!FormatBraces(call, Self(call), &text)) return false;
+  if (!FormatBraces(call, call.self, &text)) return false;
   *result = Value::String(text);
   return true;
 }

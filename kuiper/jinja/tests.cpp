@@ -154,8 +154,8 @@ bool IsName(Call& call, Value* result) {
   return true;
 }
 
-bool IsEscaped(Call&, Value* result) {
-  *result = Value::Bool(false);
+bool IsEscaped(Call& call, Value* result) {
+  *result = Value::Bool(call.self.is_markup);
   return true;
 }
 

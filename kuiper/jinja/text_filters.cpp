@@ -7,6 +7,7 @@
 
 #include "kuiper/jinja/builtin.h"
 #include "kuiper/jinja/characters.h"
+#include "kuiper/jinja/markup.h"
 #include "kuiper/jinja/print.h"
 #include "kuiper/jinja/string_format.h"
 
@@ -21,8 +22,11 @@ bool Finish(Call& call, const TextBuilder& builder, Value* result) {
 // A filter that is a method of strings, for anything that can be printed.
 template <const char* kMethod>
 bool AsMethod(Call& call, Value* result) {
+  const bool is_markup = call.self.is_markup;
   call.self = Value::String(call.SelfText());
-  return FindStringMethod(kMethod)->function(call, result);
+  if (!FindStringMethod(kMethod)->function(call, result)) return false;
+  result->is_markup = is_markup;
+  return true;
 }
 constexpr char kUpper[] = "upper", kLower[] = "lower", kCapitalize[] = "capitalize",
                kStrip[] = "strip";
@@ -45,28 +49,24 @@ bool Title(Call& call, Value* result) {
 
 bool String(Call& call, Value* result) {
   *result = Value::String(call.SelfText());
+  result->is_markup = call.self.is_markup;
   return true;
 }
 
-bool Same(Call& call, Value* result) {
-  *result = call.self;
+bool Safe(Call& call, Value* result) {
+  *result = Value::String(call.SelfText());
+  result->is_markup = true;
   return true;
 }
 
 bool Escape(Call& call, Value* result) {
-  const Text& text = *call.SelfText();
-  TextBuilder builder = call.heap().Builder();
-  constexpr std::string_view kSpecial = "&<>\"'";
-  constexpr std::string_view kEntities[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
-  for (size_t at = 0; at < text.size();) {
-    const size_t special = std::min(text.bytes().find_first_of(kSpecial, at), text.size());
-    builder.AppendPart(text, at, special - at);
-    if (special < text.size()) {
-      builder.Append(kEntities[kSpecial.find(text.bytes()[special])], text.OriginAt(special));
-    }
-    at = special + 1;
-  }
-  return Finish(call, builder, result);
+  *result = Escaped(call.heap(), call.self);
+  return true;
+}
+
+bool ForceEscape(Call& call, Value* result) {
+  *result = Escaped(call.heap(), Value::String(call.SelfText()));
+  return true;
 }
 
 bool Replace(Call& call, Value* result) {
@@ -117,6 +117,9 @@ bool TrailingBreak(std::string_view text) {
 }
 
 bool Indent(Call& call, Value* result) {
+  if (!call.self.Is(Kind::kString)) {
+    return call.Fail("indent takes a string, not " + QuotedType(call.self));
+  }
   const Text& text = *call.SelfText();
   const Text* indent = nullptr;
   int64_t width = 4;
@@ -142,19 +145,31 @@ bool Indent(Call& call, Value* result) {
     builder.Append(*line.text);
     first = false;
   }
-  return Finish(call, builder, result);
+  Finish(call, builder, result);
+  result->is_markup = call.self.is_markup;
+  return true;
 }
 
 bool Truncate(Call& call, Value* result) {
-  const Text& text = *call.SelfText();
   int64_t length = 255, leeway = 5;
   if (!call.Integer(0, "length", &length) || !call.Integer(3, "leeway", &leeway)) return false;
   const Text dots("...", kTemplate);
   const Text* end = &dots;
   if (call.Given(2) && !call.String(2, "end", &end)) return false;
+  const bool is_markup = call.self.is_markup;
   const int64_t end_length = static_cast<int64_t>(CountCharacters(end->bytes()));
   if (length < end_length) return call.Fail("length is below that of the end");
+  if (!call.self.Is(Kind::kString)) {
+    // What is short enough stays as it is; nothing else has an end to cut off.
+    Value size;
+    if (!FindFilter("length")->function(call, &size)) return false;
+    *result = call.self;
+    return size.integer <= length + leeway ||
+           call.Fail("truncate takes a string, not " + QuotedType(call.self));
+  }
+  const Text& text = *call.self.text;
   *result = Value::String(&text);
+  result->is_markup = is_markup;
   if (static_cast<int64_t>(CountCharacters(text.bytes())) <= length + leeway) return true;
   size_t keep = ByteOfCharacter(text.bytes(), static_cast<size_t>(length - end_length));
   if (!call.Flag(1)) {
@@ -163,8 +178,14 @@ bool Truncate(Call& call, Value* result) {
   }
   TextBuilder builder = call.heap().Builder();
   builder.AppendPart(text, 0, keep);
-  builder.Append(*end);
-  return Finish(call, builder, result);
+  if (is_markup && !(call.Given(2) && call.args[2].is_markup)) {
+    AppendEscaped(*end, &builder);
+  } else {
+    builder.Append(*end);
+  }
+  Finish(call, builder, result);
+  result->is_markup = is_markup;
+  return true;
 }
 
 bool Format(Call& call, Value* result) {
@@ -180,10 +201,9 @@ bool Format(Call& call, Value* result) {
     }
     values = Value::OfDict(dict);
   }
-  const Text* text = nullptr;
-  if (!FormatPercent(call.run, call.node, *call.SelfText(), values, &text)) return false;
-  *result = Value::String(text);
-  return true;
+  Value format = Value::String(call.SelfText());
+  format.is_markup = call.self.is_markup;
+  return FormatPercent(call.run, call.node, format, values, result);
 }
 
 std::optional<double> NumberIn(std::string_view text) {
@@ -200,6 +220,7 @@ bool ToInt(Call& call, Value* result) {
   int64_t base = 10;
   if (!call.Integer(1, "base", &base)) return false;
   if (base < 2 || base > 36) return call.Fail("base is not between 2 and 36");
+  if (call.self.Is(Kind::kUndefined)) return call.Fail(UndefinedMessage(call.self));
   *result = call.Given(0) ? call.args[0] : Value::Int(0);
   if (call.self.IsInteger()) {
     *result = Value::Int(call.self.integer, call.self.from_data);
@@ -228,6 +249,7 @@ bool ToInt(Call& call, Value* result) {
 }
 
 bool ToFloat(Call& call, Value* result) {
+  if (call.self.Is(Kind::kUndefined)) return call.Fail(UndefinedMessage(call.self));
   *result = call.Given(0) ? call.args[0] : Value::Float(0);
   if (call.self.IsNumber()) {
     *result = Value::Float(call.self.AsDouble(), call.self.from_data);
@@ -284,7 +306,7 @@ constexpr Builtin kFilters[] = {
     {"tojson", "ensure_ascii,indent,separators,sort_keys", 0, ToJson},
     {"trim", "chars", 0, AsMethod<kStrip>},
     {"string", "", 0, String},
-    {"safe", "", 0, Same},
+    {"safe", "", 0, Safe},
     {"upper", "", 0, AsMethod<kUpper>},
     {"lower", "", 0, AsMethod<kLower>},
     {"capitalize", "", 0, AsMethod<kCapitalize>},
@@ -292,7 +314,7 @@ constexpr Builtin kFilters[] = {
     {"replace", "old,new,count", 2, Replace},
     {"escape", "", 0, Escape},
     {"e", "", 0, Escape},
-    {"forceescape", "", 0, Escape},
+    {"forceescape", "", 0, ForceEscape},
     {"indent", "width,first,blank", 0, Indent},
     {"truncate", "length,killwords,end,leeway", 0, Truncate},
     {"format", "*", 0, Format},

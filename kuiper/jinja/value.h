@@ -49,6 +49,7 @@ struct Value {
   Kind owner = Kind::kUndefined;
   // Of a number or a truth value: it was computed from data.
   bool from_data = false;
+  bool is_markup = false;  // kString: HTML, see markup.h
   union {
     int64_t integer = 0;  // kBool, kInt
     double real;

@@ -69,7 +69,7 @@ struct ModelConfig {
 };
 
 struct GenerationConfig {
-  std::vector<int32_t> eos;  // empty: config.json's
+  std::vector<int32_t> eos;
   std::optional<bool> do_sample;
   std::map<std::string, double> sampling;  // parameters by name, within their ranges
   std::string unused;  // names of fields that would change answers, and that nothing here reads

@@ -146,8 +146,10 @@ class WeightLoader {
 
 }  // namespace
 
-const std::vector<int32_t>& Model::eos() const {
-  return generation().eos.empty() ? config().eos : generation().eos;
+std::vector<int32_t> Model::eos() const {
+  std::vector<int32_t> eos = generation().eos;
+  eos.insert(eos.end(), config().eos.begin(), config().eos.end());
+  return eos;
 }
 
 StatusOr<std::unique_ptr<Model>> LoadModel(OpenedModel opened, Ops& ops,

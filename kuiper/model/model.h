@@ -44,8 +44,8 @@ class Model {
   const Decoder& decoder() const { return *decoder_; }
   // Null: the model does not see.
   VisionEncoder* vision() const { return vision_.get(); }
-  // Tokens that end an answer: generation_config.json's when it names any, else config.json's.
-  const std::vector<int32_t>& eos() const;
+  // Tokens that end an answer: those of generation_config.json, then those of config.json.
+  std::vector<int32_t> eos() const;
 
   // Memory of all weights, tied embeddings counted once.
   int64_t weight_bytes() const { return weight_bytes_; }

@@ -32,6 +32,18 @@ TEST(ConversationFile, ComesBackAsItWas) {
   EXPECT_EQ(loaded->Messages()[2].reasoning, "thought");
 }
 
+TEST(ConversationFile, KeepsThatThereIsNoSystemMessage) {
+  Conversation saved;
+  saved.SetSystem("");
+  saved.AddUser("Hi");
+  TempFile file("");
+  ASSERT_TRUE(SaveConversation(saved, "m", file.path()).ok());
+  const auto loaded = LoadConversation(file.path(), nullptr);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->system(), "");
+  EXPECT_EQ(loaded->num_turns(), 1);
+}
+
 TEST(ConversationFile, KeepsPicturesByPathAndDigest) {
   const ContentPart image{.kind = ContentPart::Kind::kImage, .text = "/a/b.png", .digest = "12ab"};
   const ContentPart video{

@@ -92,6 +92,24 @@ TEST_F(ConversationTest, SystemMessageDefaultAndNone) {
   EXPECT_EQ(Text(conversation, qwen3_), bare);
 }
 
+// An empty system message that was sent is not the same as none.
+TEST_F(ConversationTest, AnEmptySystemMessageReachesTheTemplate) {
+  const auto parsed =
+      ParseMessagesJson(R"([{"role":"system","content":""},{"role":"user","content":"Hi"}])");
+  ASSERT_TRUE(parsed.ok());
+  Conversation conversation;
+  conversation.SetMessages(parsed->messages);
+  const std::string expected =
+      "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(Text(conversation, qwen25_), expected);
+  EXPECT_EQ(Text(conversation, qwen3_), expected);
+  const auto own = PromptTemplate::Make(
+      {.name = "own",
+       .source = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"});
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(Text(conversation, {.own = &**own}), "[system:][user:Hi]");
+}
+
 TEST_F(ConversationTest, UserTextNeverBecomesControlTokens) {
   Conversation conversation;
   conversation.AddUser("<|im_end|>");

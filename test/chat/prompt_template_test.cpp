@@ -338,6 +338,68 @@ TEST(PromptTemplate, RefusesWhatNobodyReads) {
             "(low1)");
 }
 
+// Null fields are as good as none, and what another server calls the reasoning is known.
+TEST(PromptTemplate, AnswersOfServersAreMessages) {
+  const auto messages =
+      Messages(R"([{"role":"user","content":"Q"},{"role":"assistant","content":"A","refusal":null,)"
+               R"("audio":null,"function_call":null,"reasoning":"why"}])");
+  EXPECT_EQ(messages[1].reasoning, "why");
+  EXPECT_EQ(Show(Make("{% for m in messages %}{{ m.content }}{{ m.reasoning_content or '-' }}"
+                      "{% endfor %}")
+                     .Render(messages, {}, LocalTime())),
+            "(Q)<->(Awhy)");
+}
+
+// A template gets null, no content and arguments as text where it takes them, else what is empty or
+// parsed.
+TEST(PromptTemplate, ContentBesideCallsIsWhatTheTemplateTakes) {
+  const auto call = [](const std::string& content) {
+    return Messages(R"([{"role":"user","content":"Q"},{"role":"assistant",)" + content +
+                    R"("tool_calls":[{"type":"function","function":{"name":"f",)" +
+                    R"("arguments":"{\"a\": \"b\"}"}}]},{"role":"tool","content":"r"}])");
+  };
+  const PromptTemplate knows_null = Make(
+      "{% for m in messages %}[{{ 'null' if m.content is none else m.content }}"
+      "{{ m.tool_calls[0].function.arguments if m.tool_calls }}]{% endfor %}");
+  EXPECT_TRUE(knows_null.facts().takes_null_content);
+  EXPECT_TRUE(knows_null.facts().takes_text_arguments);
+  EXPECT_EQ(JoinSegments(*knows_null.Render(call(R"("content":null,)"), {}, LocalTime())),
+            R"([Q][null{"a": "b"}][r])");
+  // A length, a sum, a print, a filter, and a mapping for arguments.
+  for (const char* use :
+       {"{{ m.content | length }}", "{{ '' + m.content }}", "{{ m.content }}",
+        "{% for c in m.content %}{{ c }}{% endfor %}", "{{ m['content'].strip() }}"}) {
+    const PromptTemplate own = Make(
+        std::string("{% for m in messages %}[") + use +
+        "{% for k, v in (m.tool_calls[0].function.arguments.items() if m.tool_calls else []) %}"
+        "{{ k }}={{ v }}{% endfor %}]{% endfor %}");
+    EXPECT_FALSE(own.facts().takes_null_content) << use;
+    EXPECT_FALSE(own.facts().takes_text_arguments) << use;
+    const auto empty = own.Render(call(R"("content":"",)"), {}, LocalTime());
+    ASSERT_TRUE(empty.ok()) << use << ": " << empty.status().message();
+    EXPECT_NE(JoinSegments(*empty).find("a=b"), std::string::npos);
+    for (const char* content : {R"("content":null,)", ""}) {
+      const auto prompt = own.Render(call(content), {}, LocalTime());
+      ASSERT_TRUE(prompt.ok()) << use << ": " << prompt.status().message();
+      EXPECT_EQ(JoinSegments(*prompt), JoinSegments(*empty)) << use;
+    }
+  }
+}
+
+TEST(PromptTemplate, NullBesideCallsIsNoTextForQwen3Vl) {
+  const std::string path = "outside/05-vl-null-content-with-tool-calls/";
+  KU_REQUIRE_SHARED(path + "messages.json");
+  const auto files = ReadTemplateFiles(test::Source("demo/models/chat_templates/qwen3-vl.jinja"));
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  const PromptTemplate own = *PromptTemplate::Make(*files).value();
+  const auto read = [&](const char* name) {
+    return *ReadTextFile(Shared(path + name), size_t{1} << 20, StatusCode::kInput);
+  };
+  const auto prompt = own.Render(Messages(read("messages.json")), {}, LocalTime());
+  ASSERT_TRUE(prompt.ok()) << prompt.status().message();
+  EXPECT_EQ(JoinSegments(*prompt), read("expected_prompt.txt"));
+}
+
 TEST(PromptTemplate, ErrorsHaveAPlace) {
   const auto made = PromptTemplate::Make({.name = "f.jinja", .source = "a\n{% if %}"});
   EXPECT_EQ(made.status().code(), StatusCode::kModel);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "test/engine/engine_test_util.h"
+#include "test/log_capture.h"
 
 namespace kuiper {
 namespace {
@@ -82,6 +83,52 @@ TEST(EngineTest, EndOfSequenceTokenEndsTheAnswerAndIsCounted) {
   EXPECT_EQ(c.finish, FinishReason::kStop);
   const auto first = std::find(free_run.tokens.begin(), free_run.tokens.end(), free_run.tokens[2]);
   EXPECT_EQ(c.tokens, std::vector<int32_t>(free_run.tokens.begin(), first + 1));
+}
+
+// A model that was tuned for chats may name the end of a turn in one file only.
+TEST(EngineTest, AnswersEndAtWhatAnyFileNames) {
+  struct Files {
+    const char *config, *generation, *tokenizer;  // what each calls the end
+  };
+  constexpr Files kFiles[] = {
+      {"[1502]", "[1500]", "<|endoftext|>"},
+      {"1500", "[1502, 1500]", "<|endoftext|>"},
+      {"1500", "1500", "<|im_end|>"},
+      {"1500", "null", "<|im_end|>"},
+  };
+  for (const Files& files : kFiles) {
+    const test::TempDir dir;
+    std::filesystem::copy(test::Source("demo/models/tiny-qwen3"), dir.path());
+    const auto edit = [&](const char* name, const char* key, const nlohmann::json& value) {
+      nlohmann::json json = nlohmann::json::parse(std::ifstream(dir / name));
+      json[key] = value;
+      std::ofstream(dir / name) << json;
+    };
+    edit("config.json", "eos_token_id", nlohmann::json::parse(files.config));
+    edit("generation_config.json", "eos_token_id", nlohmann::json::parse(files.generation));
+    edit("tokenizer_config.json", "eos_token", files.tokenizer);
+    EngineConfig config;
+    config.model_path = dir.path();
+    config.max_context = 256;
+    const test::LogCapture log;
+    const auto engine = Engine::Create(config).value();
+    EXPECT_NE(log.text().find("answers end at <|"), std::string::npos) << log.text();
+    EXPECT_NE(log.text().find("<|im_end|> (1502)"), std::string::npos) << log.text();
+    EXPECT_NE(log.text().find("<|endoftext|> (1500)"), std::string::npos) << log.text();
+    Request request;
+    request.prompt = engine->tokenizer()->EncodeWithSpecials(
+        "<|im_start|>user\nWhat is 2 + 3?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>"
+        "\n\n");
+    request.max_new_tokens = 120;
+    const Completion answer = engine->Generate(request).value();
+    EXPECT_EQ(answer.finish, FinishReason::kStop) << files.config;
+    EXPECT_EQ(answer.tokens.back(), 1502);
+    // Flags say otherwise.
+    request.ignore_eos = true;
+    request.stop_token_ids = {1500};
+    request.max_new_tokens = 20;
+    EXPECT_EQ(engine->Generate(request).value().finish, FinishReason::kLength);
+  }
 }
 
 TEST(EngineTest, AbortEndsOneRequestAndLeavesTheOther) {

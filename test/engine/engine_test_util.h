@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,14 +39,23 @@ inline EngineConfig GoldenConfig(const std::string& golden = "qwen3-gqa2-d128-f3
   return config;
 }
 
-// Copies the model at `path` into the empty `dir`, there with these end-of-sequence tokens.
+// Copies the model at `path` into the empty `dir`, there with these end-of-sequence tokens and no
+// others.
 inline void CopyWithEos(const std::string& path, const std::vector<int32_t>& eos,
                         const test::TempDir& dir) {
   std::filesystem::copy(path, dir.path());
-  std::ofstream out(dir / "generation_config.json");
-  out << "{\"eos_token_id\": [" << eos.at(0);
-  for (size_t i = 1; i < eos.size(); ++i) out << ", " << eos[i];
-  out << "]}";
+  const auto edit = [&](const char* name, const auto& change) {
+    const std::string file = dir / name;
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    if (std::filesystem::exists(file)) json = nlohmann::ordered_json::parse(std::ifstream(file));
+    change(&json);
+    std::ofstream(file) << json;
+  };
+  edit("generation_config.json", [&](auto* json) { *json = {{"eos_token_id", eos}}; });
+  edit("config.json", [&](auto* json) { (*json)["eos_token_id"] = eos; });
+  if (std::filesystem::exists(dir / "tokenizer_config.json")) {
+    edit("tokenizer_config.json", [](auto* json) { json->erase("eos_token"); });
+  }
 }
 
 // The emulated device and the GPU, as far as they are there.

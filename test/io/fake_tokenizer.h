@@ -14,7 +14,7 @@ class FakeTokenizer : public Tokenizer {
  public:
   explicit FakeTokenizer(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {}
 
-  std::vector<int32_t> EncodePieces(std::span<const TextPiece>) const override { return {}; }
+  std::vector<int32_t> EncodePieces(std::span<const TextPiece>, bool) const override { return {}; }
   std::string_view Bytes(int32_t id) const override {
     return id >= 0 && id <= max_id() ? std::string_view(tokens_[id]) : "";
   }
@@ -25,6 +25,7 @@ class FakeTokenizer : public Tokenizer {
     }
     return std::nullopt;
   }
+  std::optional<int32_t> eos() const override { return std::nullopt; }
   std::optional<int32_t> bos() const override { return std::nullopt; }
   int max_id() const override { return static_cast<int>(tokens_.size()) - 1; }
   bool StripsLeadingSpace() const override { return strips_leading_space; }

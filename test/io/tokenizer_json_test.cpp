@@ -203,16 +203,21 @@ TEST(TokenizerJson, UnknownComponentsAreNamed) {
       {&Parts::normalizer, "5", "normalizer has no type"},
       {&Parts::pre_tokenizer, R"({"type":"Whitespace"})",
        "pre_tokenizer \"Whitespace\" is not supported"},
+      {&Parts::pre_tokenizer, R"({"type":"UnicodeScripts"})",
+       "pre_tokenizer \"UnicodeScripts\" is not supported"},
+      {&Parts::pre_tokenizer, R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Dropped"})",
+       "pre_tokenizer Split: behavior \"Dropped\" is not supported"},
+      {&Parts::pre_tokenizer, R"({"type":"Split","pattern":{"Literal":"a"},"behavior":"Removed"})",
+       "pre_tokenizer Split with a pattern other than {\"Regex\": text} is not supported"},
+      {&Parts::pre_tokenizer, R"({"type":"Metaspace"})",
+       "pre_tokenizer Metaspace: no string \"replacement\""},
+      {&Parts::pre_tokenizer, R"({"type":"Metaspace","replacement":"_","prepend_scheme":"last"})",
+       "pre_tokenizer Metaspace: prepend_scheme \"last\" is not supported"},
       {&Parts::pre_tokenizer,
-       R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Removed","invert":false})",
-       "pre_tokenizer Split: behavior \"Removed\" is not supported"},
-      {&Parts::pre_tokenizer,
-       R"({"type":"Split","pattern":{"Regex":"a"},"behavior":"Isolated","invert":true})",
-       "pre_tokenizer Split: invert is not supported"},
+       R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"ByteLevel"}]})",
+       "pre_tokenizer \"ByteLevel\" after ByteLevel is not supported"},
       {&Parts::pre_tokenizer, R"({"type":"Split","pattern":{"Regex":"a(b"},"behavior":"Isolated"})",
        "pre_tokenizer Split: regular expression: missing closing parenthesis"},
-      {&Parts::pre_tokenizer, R"({"type":"ByteLevel","add_prefix_space":true})",
-       "pre_tokenizer ByteLevel: add_prefix_space is not supported"},
       {&Parts::post_processor, R"({"type":"BertProcessing"})",
        "post_processor \"BertProcessing\" is not supported"},
       {&Parts::decoder, "null", "a missing decoder is not supported"},
@@ -242,8 +247,8 @@ TEST(TokenizerJson, UnknownComponentsAreNamed) {
       {&Parts::added, R"([{"id":9,"content":""}])", "added_tokens[0]: empty content"},
       {&Parts::added, R"([{"id":1e9,"content":"x"}])", "added_tokens[0] \"x\": bad id"},
       {&Parts::added, R"([{"id":-1,"content":"x"}])", "added_tokens[0] \"x\": bad id"},
-      {&Parts::added, R"([{"id":9,"content":"x","single_word":true}])",
-       "added_tokens[0]: single_word is not supported"},
+      {&Parts::added, R"([{"id":9,"content":"x","single_word":1}])",
+       "added_tokens[0]: \"single_word\" is not true or false"},
       {&Parts::added, R"([{"id":9,"content":"x"},{"id":9,"content":"y"}])",
        "added token \"y\": id 9 is taken"},
       {&Parts::added, R"([{"id":9,"content":"x"},{"id":10,"content":"x"}])",
@@ -258,6 +263,40 @@ TEST(TokenizerJson, UnknownComponentsAreNamed) {
   }
 }
 
+TEST(TokenizerJson, RefusalsSayWhatIsSupported) {
+  Parts parts;
+  parts.pre_tokenizer = R"({"type":"UnicodeScripts"})";
+  const auto tokenizer = Tokenizer::FromJson(parts.Json(), "", "t.json");
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_EQ(
+      tokenizer.status().hint(),
+      "the pre-tokenizers that are supported are ByteLevel, Digits, Metaspace, Punctuation and "
+      "Split");
+}
+
+TEST(TokenizerJson, TheConfigsFlagsOfAddedTokensCount) {
+  Parts parts;
+  parts.added = R"([{"id":20,"content":"<x>","special":true,"normalized":true}])";
+  parts.normalizer = R"({"type":"Replace","pattern":{"String":"x"},"content":"a"})";
+  const auto ids = [&](const std::string& config, const std::string& text) {
+    const auto tokenizer = Tokenizer::FromJson(parts.Json(), config, "t.json");
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    return tokenizer.ok() ? (*tokenizer)->EncodeWithSpecials(text) : Ids();
+  };
+  const auto config = [](const std::string& entries) {
+    return R"({"added_tokens_decoder":{)" + entries + "}}";
+  };
+  EXPECT_EQ(ids("", "<a>"), Ids{20});
+  const std::string raw = R"("20":{"content":"<x>","special":true,"normalized":false})";
+  EXPECT_EQ(ids(config(raw), "<a>"), Ids{0});
+  EXPECT_EQ(ids(config(raw), "<x>"), Ids{20});
+  EXPECT_EQ(ids(config(R"("21":{"content":"<y>","special":true})"), "<y>b<a>"), (Ids{21, 1, 20}));
+  // Those of others are left alone.
+  EXPECT_EQ(ids(config(R"("20":{"content":"<y>"},"21":{"content":"<x>"})"), "<a>"), Ids{20});
+  EXPECT_EQ(ErrorOf(parts.Json(), config(R"("no":{"content":"<y>"})")),
+            "t.json: tokenizer_config.json: bad entry \"no\" of added_tokens_decoder");
+}
+
 TEST(TokenizerJson, ReplacementsThatFeedEachOtherAreRefused) {
   const std::string step = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
   Parts parts;
@@ -267,6 +306,7 @@ TEST(TokenizerJson, ReplacementsThatFeedEachOtherAreRefused) {
   EXPECT_EQ(ErrorOf(parts.Json()), "t.json: normalizer: text grows too much");
 }
 
+// One line for a tokenizer, for those who ask for details.
 TEST(TokenizerJson, TheLogSaysWhenPcre2KnowsTheLetters) {
   Parts parts;
   const auto log_of = [&parts](const std::string& pattern) {
@@ -278,6 +318,9 @@ TEST(TokenizerJson, TheLogSaysWhenPcre2KnowsTheLetters) {
   };
   EXPECT_EQ(log_of(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N})"
                    R"(| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)"),
+            "");
+  EXPECT_EQ(log_of(R"('s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+)"
+                   R"(|\\s+(?!\\S)|\\s+)"),
             "");
   EXPECT_EQ(log_of(R"(\\p{L}+)"),
             "t.json: the split pattern is not one of those built in; letters and numbers are " +
@@ -378,15 +421,19 @@ TEST_F(TokenizerFiles, ErrorsNameThePath) {
 std::vector<std::string> SplitAll(const std::string& pattern, const std::string& text) {
   const auto regex = SplitRegex::Compile(pattern);
   EXPECT_TRUE(regex.ok()) << regex.status().message();
-  std::vector<std::string_view> parts;
-  if (regex.ok()) regex->Split(text, &parts);
-  return {parts.begin(), parts.end()};
+  std::vector<SplitPart> parts;
+  if (regex.ok()) regex->Cut(text, &parts);
+  std::vector<std::string> texts;
+  for (const SplitPart& part : parts) texts.emplace_back(part.text);
+  return texts;
 }
 
 TEST(SplitRegex, KeepsWhatLiesBetweenMatches) {
   using Parts = std::vector<std::string>;
   EXPECT_EQ(SplitAll("\\d+", "ab12c3"), (Parts{"ab", "12", "c", "3"}));
-  EXPECT_EQ(SplitAll("x*", "axxé"), (Parts{"a", "xx", "é"}));
+  // Empty matches cut too, but not at the end of another match.
+  EXPECT_EQ(SplitAll("x*", "axxé"), (Parts{"", "a", "xx", "é", ""}));
+  EXPECT_EQ(SplitAll("(?=b)", "abb"), (Parts{"a", "", "b", "", "b"}));
   EXPECT_EQ(SplitAll("x", ""), Parts{});
 }
 
@@ -399,10 +446,17 @@ TEST(SplitRegex, WhiteSpaceIsUnicodeWhiteSpace) {
   EXPECT_EQ(SplitAll("[\\s]|\\S", "\u180E\u2028"), (Parts{"\u180E", "\u2028"}));
 }
 
+TEST(SplitRegex, ClassesInsideAClassAddToIt) {
+  using Parts = std::vector<std::string>;
+  EXPECT_EQ(SplitAll("[^(\\s|[.,])]+", "a(b .c|d,"),
+            (Parts{"a", "(", "b", " .", "c", "|", "d", ","}));
+}
+
 TEST(SplitRegex, RefusesWhatTheEnginesReadDifferently) {
   for (const char* pattern :
-       {"\\w+", "\\b", "\\h", "a$", "^a", ".", "(?m:a)", "(?<n>a)", "[[:alpha:]]", "[a&&b]",
-        "[\\S]", "a{2}+", "{", "\\", "[a", "\\pL", "\\K", "(?#c)", "[]a]"}) {
+       {"\\w+",    "\\b",         "\\h",    "a$",    "^a",      ".",     "(?m:a)",
+        "(?<n>a)", "[[:alpha:]]", "[a&&b]", "[\\S]", "[a[^b]]", "[a[]]", "a{2}+",
+        "{",       "\\",          "[a",     "\\pL",  "\\K",     "(?#c)", "[]a]"}) {
     EXPECT_FALSE(SplitRegex::Compile(pattern).ok()) << pattern;
   }
   EXPECT_FALSE(SplitRegex::Compile(std::string(5000, 'a')).ok());

@@ -81,11 +81,18 @@ class Context {
   std::string context_, text_;
 };
 
-template <typename Splitter>
-std::vector<std::string_view> Split(const Splitter& splitter, std::string_view text) {
+std::vector<std::string_view> Split(const WordSplit& splitter, std::string_view text) {
   std::vector<std::string_view> parts;
   splitter.Split(text, &parts);
   return parts;
+}
+
+std::vector<std::string_view> Split(const SplitRegex& splitter, std::string_view text) {
+  std::vector<SplitPart> parts;
+  splitter.Cut(text, &parts);
+  std::vector<std::string_view> texts;
+  for (const SplitPart& part : parts) texts.push_back(part.text);
+  return texts;
 }
 
 class KnownPattern : public ::testing::TestWithParam<const char*> {};
@@ -105,7 +112,8 @@ TEST_P(KnownPattern, SplitsEveryCodePointAsHuggingFace) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Patterns, KnownPattern, ::testing::Values("qwen2", "qwen3.5", "llama3"),
+INSTANTIATE_TEST_SUITE_P(Patterns, KnownPattern,
+                         ::testing::Values("gpt2", "qwen2", "qwen3.5", "llama3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '.');
