@@ -66,8 +66,8 @@ StatusOr<std::unique_ptr<Ops>> MakeOps(Device device, const OpsOptions& options)
 bool IsUsable(Device device);
 // All that can be used, the CPU first.
 std::vector<Device> UsableDevices();
-// The devices this build can use, as Engine::Version lists them: "cpu (Highway 1.2.0: AVX3, ...)" or
-// "cpu (...), cuda (sm_87, ...)".
+// The devices this build can use, as Engine::Version lists them: "cpu (Highway 1.2.0: AVX3, ...)"
+// or "cpu (...), cuda (sm_87, ...)".
 std::string CompiledDevices();
 
 }  // namespace kuiper
