@@ -79,11 +79,9 @@ StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
 // Answers end at each token that generation_config.json, config.json or the tokenizer's files name.
 // A model that was tuned for chats may name the end of a turn in one of them only.
 std::vector<int32_t> EosOf(const Model& model, const Tokenizer* tokenizer) {
-  std::vector<int32_t> named = model.eos(), eos;
-  if (tokenizer != nullptr && tokenizer->eos().has_value()) named.push_back(*tokenizer->eos());
-  for (const int32_t id : named) {
-    if (std::find(eos.begin(), eos.end(), id) == eos.end()) eos.push_back(id);
-  }
+  std::vector<int32_t> eos = model.eos();
+  const std::optional<int32_t> own = tokenizer == nullptr ? std::nullopt : tokenizer->eos();
+  if (own.has_value() && std::find(eos.begin(), eos.end(), *own) == eos.end()) eos.push_back(*own);
   return eos;
 }
 

@@ -148,7 +148,9 @@ class WeightLoader {
 
 std::vector<int32_t> Model::eos() const {
   std::vector<int32_t> eos = generation().eos;
-  eos.insert(eos.end(), config().eos.begin(), config().eos.end());
+  for (const int32_t id : config().eos) {
+    if (std::find(eos.begin(), eos.end(), id) == eos.end()) eos.push_back(id);
+  }
   return eos;
 }
 

@@ -71,12 +71,13 @@ TEST(Flags, BadValues) {
   EXPECT_NE(Error({"--top-p", "1.5"}).find("out of range"), std::string::npos);
   EXPECT_EQ(Error({"--device", "gpu"}), "--device: 'gpu' is not one of cpu, simt, cuda:N");
   EXPECT_EQ(Error({"--device", "cuda:x"}), "--device: 'cuda:x' is not one of cpu, simt, cuda:N");
-  EXPECT_NE(Error({"--seed", "-2"}).find("is not a whole number"), std::string::npos);
+  EXPECT_NE(Error({"--seed", "-2x"}).find("is not a whole number"), std::string::npos);
   EXPECT_NE(Error({"--benchmark-prompt-tokens", "256,,5"}), "");
 }
 
 TEST(Flags, GoodValues) {
   EXPECT_EQ(Value({"--seed", "18446744073709551614"}, "seed"), "18446744073709551614");
+  EXPECT_EQ(Value({"--seed", "-2"}, "seed"), Value({"--seed", "-1"}, "seed"));
   EXPECT_EQ(Value({"--kv-cache-memory", "512M"}, "kv-cache-memory"), "536870912");
   EXPECT_EQ(Value({"--kv-cache-memory", "1.5GiB"}, "kv-cache-memory"), "1610612736");
   EXPECT_EQ(Value({"--kv-cache-memory", "1000"}, "kv-cache-memory"), "1000");

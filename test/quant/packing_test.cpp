@@ -113,7 +113,7 @@ TEST(QuantizedConfigTest, LeavesAVisionTowerOut) {
     for (const CheckpointFormat format :
          {CheckpointFormat::kAwq, CheckpointFormat::kCompressedTensors}) {
       const auto json =
-          ParseJson(QuantizedConfig(model, {.format = format}), StatusCode::kModel, "");
+          ParseJson(QuantizedConfig(model, {.format = format, .group_size = 128}), StatusCode::kModel, "");
       ASSERT_TRUE(json.ok()) << json.status().message();
       const auto config = ParseQuantization(*json->Find("quantization_config"));
       ASSERT_TRUE(config.ok()) << config.status().message();
