@@ -7,7 +7,7 @@
 
 // Highway has one NEON target for CPUs with AES instructions and, from 1.0.4 on, one without. No
 // kernel uses AES, so the second one, which runs on all of them, replaces the first.
-#define KU_NEON (HWY_NEON_WITHOUT_AES ? HWY_NEON_WITHOUT_AES : HWY_NEON)
+#define KU_NEON (HWY_NEON_WITHOUT_AES != 0 ? HWY_NEON_WITHOUT_AES : HWY_NEON)
 
 #define HWY_DISABLED_TARGETS (~(HWY_AVX3 | HWY_AVX2 | HWY_SSE4 | KU_NEON | HWY_EMU128 | HWY_SCALAR))
 
