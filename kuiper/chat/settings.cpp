@@ -75,7 +75,8 @@ class SettingsReader {
   StatusOr<std::string> Value(const std::string& name) {
     if (NextIsBlank() || text_[at_] != '"') {
       const size_t end = std::min(text_.find_first_of(kBlanks, at_), text_.size());
-      return text_.substr(std::exchange(at_, end), end - at_);
+      const size_t begin = std::exchange(at_, end);
+      return text_.substr(begin, end - begin);
     }
     std::string value;
     for (++at_; at_ < text_.size(); ++at_) {

@@ -134,7 +134,7 @@ TEST(SentBack, Messages) {
 TEST(SentBack, Responses) {
   for (const Said& said : kAnswers) {
     const Json answer = Answer(said, MakeResponsesWriter);
-    Json input = {kUser};
+    Json input = Json::array({kUser});
     for (const Json& item : answer["output"]) {
       input.push_back(item);
       if (item["type"] != "function_call") continue;
