@@ -51,7 +51,7 @@ constexpr char kKeys[] =
     "Arrows and Ctrl-A/E/K/U/W edit, Alt-Enter breaks the line, up and Ctrl-R bring back what was "
     "typed.";
 
-// "what", wrapped behind the column of the commands.
+// The line of a command: its name, then what it does, wrapped in the column after the names.
 std::string HelpLine(const CommandHelp& help, bool all) {
   constexpr size_t kColumn = 21;
   std::string what = help.what;

@@ -26,7 +26,7 @@ class JoinedText {
   std::string_view text() const { return text_; }
   // Ascending; neighbouring pieces with parse_added form one range.
   const std::vector<Range>& parsed() const { return parsed_; }
-  // Who wrote each byte of [begin, end); empty where all of it lies in one of the ranges.
+  // The writer of each byte of [begin, end); empty if one of the ranges contains all of it.
   std::vector<Writer> WritersOf(size_t begin, size_t end) const;
 
  private:

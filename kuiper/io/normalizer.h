@@ -11,7 +11,8 @@
 
 namespace kuiper {
 
-// Who wrote a byte. What is made of bytes of both is the user's: it never becomes a control token.
+// The writer of a byte. A byte made from bytes of several writers counts as the user's, so that it
+// never becomes a control token.
 enum class Writer : uint8_t { kUser, kTemplate, kNormalizer };
 
 // `text` must be valid UTF-8. The result is a view of `text` when nothing changes, else of

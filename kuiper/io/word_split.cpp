@@ -60,7 +60,7 @@ class Parts {
     return SpaceEnd(begin, first, true);
   }
 
-  // As End, for the pattern of GPT-2.
+  // Returns the end of the word at `begin` by GPT-2's pattern, which End does for newer ones.
   size_t Gpt2End(size_t begin) const {
     if (text_[begin] == '\'') {
       const size_t length = Contraction(text_.substr(begin + 1), false);

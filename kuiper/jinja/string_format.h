@@ -8,7 +8,8 @@ namespace kuiper::jinja {
 // `values` is one value, a tuple of them, or a dict for %(name)s. Markup escapes them.
 bool FormatPercent(Runtime& run, const Node& node, const Value& format, const Value& values,
                    Value* result);
-// {}, {0}, {name}, each with a format of strings and numbers behind a colon. Markup escapes them.
+// Formats {}, {0} and {name}; a colon may follow with a format for strings or numbers. A Markup
+// format escapes the values.
 bool FormatBraces(Call& call, const Value& format, const Text** result);
 
 }  // namespace kuiper::jinja

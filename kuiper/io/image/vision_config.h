@@ -43,7 +43,8 @@ struct ProcessorTexts {
 // preprocessor_config.json. What the settings do not say keeps its default. kModel when there are
 // none of images, or they are damaged or out of range.
 StatusOr<VisionConfig> ReadVisionConfig(const std::string& model_dir);
-// The same of texts that a container carries; messages write `prefix` before the name of a file.
+// Reads the same settings from the texts of a container. Messages write `prefix` before a file
+// name.
 StatusOr<VisionConfig> ParseVisionConfig(const ProcessorTexts& texts, const std::string& prefix);
 
 }  // namespace kuiper

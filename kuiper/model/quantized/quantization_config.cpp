@@ -84,7 +84,8 @@ Status ReadAwq(ConfigReader& reader, QuantizationConfig* config) {
   return reader.status();
 }
 
-// Of the zeros. checkpoint_format counts where both are there, as in transformers.
+// Reads how GPTQ stores the zeros (version 1 or 2). checkpoint_format counts if both keys are
+// there, as in transformers.
 Status ReadGptqVersion(ConfigReader& reader, QuantizationConfig* config) {
   constexpr const char* kNames[] = {"format", "checkpoint_format"};
   std::string values[2];
@@ -285,7 +286,7 @@ Exclusion MatchesPattern(std::string_view pattern, std::string_view module) {
   return Matches(steps, module, to_the_end) ? Exclusion::kYes : Exclusion::kNo;
 }
 
-// Of the answers for each pattern the surest.
+// Returns the most certain of the answers that the patterns give.
 Exclusion MatchesAny(const std::vector<std::string>& patterns, std::string_view module) {
   Exclusion answer = Exclusion::kNo;
   for (const std::string& pattern : patterns) {
