@@ -143,8 +143,8 @@ private_apt() {
   mirror=$(apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(SUITE) $(REPO_URI)' 'Created-By: Packages' |
     awk '$1 == "Debian" && $2 == "main" && $3 !~ /-/ {print $4; exit}')
   if [ -z "$mirror" ]; then
-    echo "error: packages of $suite can only be had on a Debian system" >&2
-    return 1
+    problem "packages of $suite can only be had on a Debian system" "run this on Debian"
+    return
   fi
   printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' \
     deb "$mirror" "$suite" deb-src "$mirror" "$suite" >"$apt/sources.list"

@@ -49,6 +49,12 @@ std::vector<std::string> Names(int64_t targets, bool has_bf16, bool has_vnni) {
   return names;
 }
 
+std::string Joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
 }  // namespace
 
 const char* TargetName(int64_t target) {
@@ -56,15 +62,9 @@ const char* TargetName(int64_t target) {
 }
 
 std::string CompiledTargets() {
-  std::string text = "Highway " + std::to_string(HWY_MAJOR) + "." + std::to_string(HWY_MINOR) +
-                     "." + std::to_string(HWY_PATCH) + ":";
-  const char* separator = " ";
-  for (const std::string& name :
-       Names(HWY_TARGETS, KU_HAS_AVX512_ATTRIBUTES, KU_HAS_AVX512_ATTRIBUTES)) {
-    text += separator + name;
-    separator = ", ";
-  }
-  return text;
+  return "Highway " + std::to_string(HWY_MAJOR) + "." + std::to_string(HWY_MINOR) + "." +
+         std::to_string(HWY_PATCH) + ": " +
+         Joined(Names(HWY_TARGETS, KU_HAS_AVX512_ATTRIBUTES, KU_HAS_AVX512_ATTRIBUTES));
 }
 
 std::vector<std::string> AllowedTargets() {
@@ -83,11 +83,9 @@ Status LimitToTarget(std::string_view any_case) {
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const std::vector<std::string> allowed = AllowedTargets();
   if (std::find(allowed.begin(), allowed.end(), name) == allowed.end()) {
-    std::string list;
-    for (const std::string& one : allowed) list += (list.empty() ? "" : ", ") + one;
     return Status(StatusCode::kInvalidArgument,
                   "there are no CPU kernels " + Quoted(any_case) + " for this machine",
-                  Param("cpu_target") + " is one of " + list);
+                  Param("cpu_target") + " is one of " + Joined(allowed));
   }
   Limit& limit = TheLimit();
   const std::lock_guard lock(limit.mutex);
