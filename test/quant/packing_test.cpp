@@ -112,8 +112,8 @@ TEST(QuantizedConfigTest, LeavesAVisionTowerOut) {
   for (const char* model : {R"({})", R"({"vision_config": {}})"}) {
     for (const CheckpointFormat format :
          {CheckpointFormat::kAwq, CheckpointFormat::kCompressedTensors}) {
-      const auto json =
-          ParseJson(QuantizedConfig(model, {.format = format, .group_size = 128}), StatusCode::kModel, "");
+      const auto json = ParseJson(QuantizedConfig(model, {.format = format, .group_size = 128}),
+                                  StatusCode::kModel, "");
       ASSERT_TRUE(json.ok()) << json.status().message();
       const auto config = ParseQuantization(*json->Find("quantization_config"));
       ASSERT_TRUE(config.ok()) << config.status().message();
