@@ -65,8 +65,12 @@ double ParseQuota(const std::string& quota, const std::string& period) {
 // Version 2 names no controllers in its line.
 bool HasController(std::string_view list, std::string_view controller) {
   if (list.empty()) return true;
-  const std::string padded = "," + std::string(list) + ",";
-  return padded.find("," + std::string(controller) + ",") != std::string::npos;
+  while (!list.empty()) {
+    const std::string_view name = list.substr(0, list.find(','));
+    if (name == controller) return true;
+    list.remove_prefix(std::min(list.size(), name.size() + 1));
+  }
+  return false;
 }
 
 }  // namespace
