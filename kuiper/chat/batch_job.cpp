@@ -63,7 +63,8 @@ void BatchJob::Fail(const BatchLine& line, const Status& status) {
 
 StatusOr<Prompt> BatchJob::BuildPrompt(const ChatRequest& request) {
   if (!request.request.prompt.empty()) return Prompt{.ids = request.request.prompt};
-  if (!request.is_chat) return Prompt{.ids = EncodeRaw(*engine_.tokenizer(), request.text)};
+  if (!request.is_chat)
+    return Prompt{.ids = EncodeRaw(*engine_.tokenizer(), request.text, request.adds_bos)};
   return host_.build_prompt(request);
 }
 

@@ -8,15 +8,16 @@
 
 #include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
+#include "kuiper/chat/foreign_fields.h"
+#include "kuiper/chat/other_names.h"
 #include "kuiper/chat/parameters.h"
 
 namespace kuiper {
 namespace {
 
-// Fields that are neither parameters nor part of messages, and those that change no answer.
-constexpr const char* kOtherFields[] = {
-    "prompt", "stream",   "echo",  "tool_choice", "max_completion_tokens",
-    "model",  "metadata", "store", "user"};
+// Fields that are neither parameters nor part of messages.
+constexpr const char* kOtherFields[] = {"prompt",      "stream", "echo",
+                                        "tool_choice", "model",  "add_special_tokens"};
 
 constexpr int kMaxChoices = 128;  // OpenAI's limit; one request shall not hold up all others
 
@@ -29,12 +30,26 @@ std::vector<std::string_view> KnownFields() {
   return fields;
 }
 
+// The parameter of bodies that other servers call `name`; null if there is none.
+const Parameter* ParameterOfOtherName(std::string_view name) {
+  const std::string_view here = NameHere(name);
+  const Parameter* parameter = here == name ? nullptr : FindParameter(here);
+  return parameter != nullptr && parameter->in_bodies ? parameter : nullptr;
+}
+
+bool IsSameNumber(const JsonNode& body, const char* a, const char* b) {
+  const JsonNode *one = GivenField(body, a), *other = GivenField(body, b);
+  return one != nullptr && other != nullptr && one->AsInt().has_value() &&
+         one->AsInt() == other->AsInt();
+}
+
 Status CheckFields(const JsonNode& body) {
   static const std::vector<std::string_view> known = KnownFields();
   for (const std::string& key : body.keys) {
-    if (IsMessagesField(key) || body.Find(key)->IsNull()) continue;
+    if (IsMessagesField(key) || ParameterOfOtherName(key) != nullptr) continue;
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    return InputError(Param(key) + " is not available" + DidYouMean(key, known));
+    if (key == "best_of" && IsSameNumber(body, "best_of", "n")) continue;  // all n of n
+    KU_RETURN_IF_ERROR(CheckForeignField(key, *body.Find(key), known));
   }
   for (const char* key : {"stream", "echo"}) {
     const JsonNode* value = GivenField(body, key);
@@ -132,9 +147,16 @@ Status ParseParameters(const JsonNode& body, Request* request) {
     if (!parameter.in_bodies) continue;
     KU_RETURN_IF_ERROR(ParseParameter(body, parameter.name.c_str(), parameter, request));
   }
-  // The newer name of the same thing.
-  KU_RETURN_IF_ERROR(
-      ParseParameter(body, "max_completion_tokens", *FindParameter("max_tokens"), request));
+  for (const std::string& key : body.keys) {
+    const Parameter* parameter = ParameterOfOtherName(key);
+    if (parameter == nullptr || GivenField(body, key.c_str()) == nullptr) continue;
+    const JsonNode* usual = GivenField(body, parameter->name.c_str());
+    const bool replaces_it = key == "max_completion_tokens";  // OpenAI's newer name
+    if (!replaces_it && usual != nullptr && PythonJson(*usual) != PythonJson(*body.Find(key))) {
+      return InputError(Param(key) + " and " + Param(parameter->name) + " contradict each other");
+    }
+    KU_RETURN_IF_ERROR(ParseParameter(body, key.c_str(), *parameter, request));
+  }
   if (request->num_samples > kMaxChoices) {
     return InputError(Param("n") + " must be at most " + std::to_string(kMaxChoices));
   }
@@ -142,7 +164,8 @@ Status ParseParameters(const JsonNode& body, Request* request) {
   if (is_search && request->num_samples > request->beam_width) {
     return InputError(Param("n") + " must be at most " + Param("beam_width"));
   }
-  if (!is_search && GivenField(body, "length_penalty") != nullptr) {
+  const JsonNode* penalty = GivenField(body, "length_penalty");
+  if (!is_search && penalty != nullptr && penalty->AsDouble() != 1) {
     return InputError(Param("length_penalty") + " needs a " + Param("beam_width") + " above 1");
   }
   return OkStatus();
@@ -170,6 +193,20 @@ Status CheckNoMessagesFields(const JsonNode& body) {
   return OkStatus();
 }
 
+// vLLM's name for the token that begins a sequence. Chat templates write theirs.
+Status ParseSpecialTokens(const JsonNode& body, ChatRequest* request) {
+  const JsonNode* value = GivenField(body, "add_special_tokens");
+  if (value == nullptr) return OkStatus();
+  const std::string spelled = Param("add_special_tokens");
+  if (!value->IsBool()) return InputError(spelled + " is not true or false");
+  if (request->is_chat && value->boolean) {
+    return Status(StatusCode::kUnavailable,
+                  spelled + " is not supported: the chat template writes these tokens");
+  }
+  request->adds_bos = value->boolean;
+  return OkStatus();
+}
+
 }  // namespace
 
 const JsonNode* GivenField(const JsonNode& node, const char* key) {
@@ -177,11 +214,18 @@ const JsonNode* GivenField(const JsonNode& node, const char* key) {
   return value == nullptr || value->IsNull() ? nullptr : value;
 }
 
+bool GivesParameter(const JsonNode& body, std::string_view parameter) {
+  return std::ranges::any_of(body.keys, [&](const std::string& key) {
+    return (key == parameter || NameHere(key) == parameter) && !body.Find(key)->IsNull();
+  });
+}
+
 StatusOr<ChatRequest> ParseChatRequest(const JsonNode& body, bool is_chat,
                                        const Request& defaults) {
   ChatRequest request{.is_chat = is_chat, .request = defaults};
   KU_RETURN_IF_ERROR(CheckFields(body));
   KU_RETURN_IF_ERROR(ParseParameters(body, &request.request));
+  KU_RETURN_IF_ERROR(ParseSpecialTokens(body, &request));
   if (is_chat) {
     KU_ASSIGN_OR_RETURN(request.messages, ParseMessages(body));
   } else {

@@ -30,6 +30,7 @@ bool UsesEmptyThinking(const TemplateOptions& options) {
 ChatOptions OptionsOf(const TemplateOptions& options) {
   ChatOptions chat;
   chat.add_generation_prompt = options.add_generation_prompt;
+  chat.continue_final_message = options.continue_final_message;
   chat.enable_thinking = options.think;
   chat.tools_json = options.tools_json;
   chat.keep_thinking_in_history = options.keep_thinking;
@@ -103,9 +104,20 @@ bool HasPads(const Completion& answer, const PictureReader* pictures) {
          });
 }
 
+// An answer goes on from a text of the assistant, not from a call of a tool.
+Status CheckGoesOn(const std::vector<Message>& messages) {
+  const Message& last = messages.back();
+  if (last.role == Role::kAssistant && last.tool_calls.empty() && !TextOf(last).empty()) {
+    return OkStatus();
+  }
+  return InputError(Param("continue_final_message") +
+                    " needs a last message of the assistant that has a text and no tool calls");
+}
+
 StatusOr<std::vector<Segment>> Render(const Conversation& conversation,
                                       const TemplateOptions& options) {
   std::vector<Message> messages = conversation.Messages();
+  if (options.continue_final_message) KU_RETURN_IF_ERROR(CheckGoesOn(messages));
   ChatOptions chat = OptionsOf(options);
   const bool no_system = conversation.system().has_value() && conversation.system()->empty();
   const std::optional<ChatFamily> family = options.equal_family();
@@ -256,6 +268,7 @@ TemplateOptions WithMessages(TemplateOptions options, const ParsedMessages& mess
   options.documents = messages.documents;
   options.template_kwargs = messages.template_kwargs;
   options.add_generation_prompt = messages.add_generation_prompt.value_or(true);
+  options.continue_final_message = messages.continue_final_message;
   if (!options.think.has_value()) options.think = messages.enable_thinking;
   options.tools_json = messages.tools_json;
   return options;
@@ -314,9 +327,12 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
     KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(rest, options));
     KU_ASSIGN_OR_RETURN(prompt.ids, EncodeWithPads(tokenizer, segments, rest.Messages(), options));
     prompt.dropped_turns = dropped;
-    prompt.starts_thinking = options.own != nullptr ? options.own->EndsInsideThinking(segments)
-                                                    : prompt.thinking.has_value() &&
-                                                          EndsInsideThinking(tokenizer, prompt.ids);
+    if (options.own != nullptr && !options.continue_final_message) {
+      prompt.starts_thinking = options.own->EndsInsideThinking(segments);
+    } else {
+      prompt.starts_thinking = prompt.thinking.has_value() &&
+                               EndsInsideThinking(tokenizer, prompt.ids, *prompt.thinking);
+    }
     return OkStatus();
   };
   prompt.thinking = options.thinking();
@@ -346,9 +362,9 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
   return prompt;
 }
 
-std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text) {
+std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text, bool with_bos) {
   std::vector<int32_t> ids = tokenizer.EncodeWithSpecials(text);
-  if (tokenizer.bos().has_value()) ids.insert(ids.begin(), *tokenizer.bos());
+  if (with_bos && tokenizer.bos().has_value()) ids.insert(ids.begin(), *tokenizer.bos());
   return ids;
 }
 

@@ -30,7 +30,8 @@ struct TemplateOptions {
   JsonNode documents = {};        // a list, or null
   JsonNode template_kwargs = {};  // an object, or null
   bool add_generation_prompt = true;
-  std::optional<std::tm> now = {};  // what strftime_now sees; absent: the local time
+  bool continue_final_message = false;  // see ChatOptions
+  std::optional<std::tm> now = {};      // what strftime_now sees; absent: the local time
   // Has the images and videos of the messages; null: the model takes text only.
   const PictureReader* pictures = nullptr;
 
@@ -132,8 +133,10 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
 // `parameters` with the prompt and what it says about the answer.
 Request MakeRequest(Prompt prompt, const Request& parameters);
 
-// The ids of a text without a chat template: control tokens may be spelled in it.
-std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text);
+// The ids of a text without a chat template: control tokens may be spelled in it. `with_bos`: the
+// token that begins a sequence comes first, where the tokenizer wants one.
+std::vector<int32_t> EncodeRaw(const Tokenizer& tokenizer, const std::string& text,
+                               bool with_bos = true);
 // The same of a message with images and videos, for each of which the text has one pad.
 StatusOr<Prompt> RawPrompt(const Tokenizer& tokenizer, const TemplateOptions& options,
                            const Message& message);

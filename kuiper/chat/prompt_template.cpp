@@ -1,7 +1,6 @@
 #include "kuiper/chat/prompt_template.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <utility>
 
@@ -29,10 +28,6 @@ JsonNode* FieldOf(JsonNode* object, std::string_view key) {
   const auto found = std::find(object->keys.begin(), object->keys.end(), key);
   return found == object->keys.end() ? nullptr : &object->items[found - object->keys.begin()];
 }
-
-// Fields that every client sends, and Kuiper reads.
-constexpr std::array<std::string_view, 7> kKnownFields = {
-    "role", "content", "reasoning_content", "reasoning", "tool_calls", "tool_call_id", "name"};
 
 // A string that holds a JSON object becomes that object.
 void ParseArguments(JsonNode* call) {
@@ -146,6 +141,18 @@ std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
   return whole;
 }
 
+// The byte of the text after the last that comes from the content of message `i`.
+StatusOr<size_t> EndOfContent(const jinja::Rendered& rendered, size_t i) {
+  size_t at = 0, end = 0;
+  for (const jinja::Run& run : rendered.runs) {
+    at += run.length;
+    if (run.origin == ContentOrigin(i)) end = at;
+  }
+  if (end > 0) return end;
+  return Status(StatusCode::kInput,
+                "the chat template does not show the last message, so no answer can go on from it");
+}
+
 // The strings between "<|" and "|>" and the like, which chat templates use for control tokens.
 std::vector<std::string> ControlTokensIn(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> kMarks[] = {{"<|", "|>"}, {"<｜", "｜>"}};
@@ -212,7 +219,8 @@ StatusOr<jinja::Rendered> PromptTemplate::RenderText(const std::vector<Message>&
   for (size_t i = 0; i < messages.size(); ++i) heap.Push(list, values.Of(messages[i], i));
   jinja::Template::Variables variables = {
       {"messages", Value::OfList(list)},
-      {"add_generation_prompt", Value::Bool(options.add_generation_prompt)},
+      {"add_generation_prompt",
+       Value::Bool(options.add_generation_prompt && !options.continue_final_message)},
       {"tools", Value::None()},
       {"documents", heap.FromJson(options.documents, jinja::kData)},
   };
@@ -247,8 +255,7 @@ std::vector<std::string_view> PromptTemplate::ModelTagsOf() const {
   return tags;
 }
 
-Status PromptTemplate::CheckFields(const std::vector<Message>& messages,
-                                   const ChatOptions& options) const {
+Status PromptTemplate::CheckFields(const ChatOptions& options) const {
   const auto reads = [&](const std::string& name) {
     return main_->Mentions(name) || (tools_ != nullptr && tools_->Mentions(name));
   };
@@ -260,18 +267,6 @@ Status PromptTemplate::CheckFields(const std::vector<Message>& messages,
   if (!options.documents.IsNull() && !reads("documents")) {
     return Status(StatusCode::kInput, "the chat template does not read documents");
   }
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const JsonNode& source = messages[i].source;
-    for (size_t k = 0; k < source.keys.size(); ++k) {
-      const std::string& key = source.keys[k];
-      const bool known =
-          std::find(kKnownFields.begin(), kKnownFields.end(), key) != kKnownFields.end();
-      // Null stands for a field that is not there.
-      if (known || source.items[k].IsNull() || reads(key)) continue;
-      return Status(StatusCode::kInput,
-                    "message " + std::to_string(i) + ": nobody reads its field " + Quoted(key));
-    }
-  }
   return OkStatus();
 }
 
@@ -279,13 +274,18 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
                                                       const ChatOptions& options,
                                                       const std::tm& now) const {
   if (messages.empty()) return Status(StatusCode::kInput, "there are no messages");
-  KU_RETURN_IF_ERROR(CheckFields(messages, options));
+  KU_RETURN_IF_ERROR(CheckFields(options));
   KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered, RenderText(messages, options, now, facts_));
   const std::vector<bool> whole = WholeTexts(rendered, messages);
   const std::vector<std::string_view> tags = ModelTagsOf();
+  size_t end = rendered.text.size();
+  if (options.continue_final_message) {
+    KU_ASSIGN_OR_RETURN(end, EndOfContent(rendered, messages.size() - 1));
+  }
   std::vector<Segment> segments;
   size_t at = 0;
   for (const jinja::Run& run : rendered.runs) {
+    if (at == end) break;
     const std::string_view text = std::string_view(rendered.text).substr(at, run.length);
     at += run.length;
     const size_t message = (run.origin - 2) / 2;

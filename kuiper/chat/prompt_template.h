@@ -27,8 +27,8 @@ class PromptTemplate {
   // Parses and probes. Absent when the files hold no template; kModel with line and column.
   static StatusOr<std::optional<PromptTemplate>> Make(const TemplateFiles& files);
 
-  // kInput when the template refuses the messages or fails on them, and for kwargs or fields of
-  // messages that it does not read.
+  // kInput when the template refuses the messages or fails on them, and for kwargs that it does not
+  // read. Clients keep notes of their own in messages: what no template reads of them is left out.
   StatusOr<std::vector<Segment>> Render(const std::vector<Message>& messages,
                                         const ChatOptions& options, const std::tm& now) const;
   // kTokenizer when a control token of the template's prompts is no token.
@@ -37,6 +37,10 @@ class PromptTemplate {
   const TemplateFacts& facts() const { return facts_; }
   const std::string& name() const { return files_.name; }
   const std::string& source() const { return files_.source; }
+  // bos_token, eos_token and the like, with their texts.
+  const std::vector<std::pair<std::string, std::string>>& special_tokens() const {
+    return files_.special_tokens;
+  }
   // Whether the text ends inside an open thinking tag.
   bool EndsInsideThinking(const std::vector<Segment>& segments) const;
 
@@ -44,7 +48,7 @@ class PromptTemplate {
   PromptTemplate(TemplateFiles files, std::shared_ptr<const jinja::Template> main)
       : files_(std::move(files)), main_(std::move(main)) {}
 
-  Status CheckFields(const std::vector<Message>& messages, const ChatOptions& options) const;
+  Status CheckFields(const ChatOptions& options) const;
   StatusOr<jinja::Rendered> RenderText(const std::vector<Message>& messages,
                                        const ChatOptions& options, const std::tm& now,
                                        const TemplateFacts& facts) const;

@@ -316,7 +316,16 @@ StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
                                               const std::vector<Message>& messages,
                                               const ChatOptions& options) {
   KU_RETURN_IF_ERROR(CheckMessages(family, messages));
-  if (family != ChatFamily::kNone) return Renderer(family, messages, options).Run();
+  if (family != ChatFamily::kNone) {
+    ChatOptions written = options;
+    if (options.continue_final_message) written.add_generation_prompt = false;
+    std::vector<Segment> prompt = Renderer(family, messages, written).Run();
+    constexpr std::string_view kEndOfTurn = "<|im_end|>\n";
+    if (options.continue_final_message && prompt.back().text.ends_with(kEndOfTurn)) {
+      prompt.back().text.erase(prompt.back().text.size() - kEndOfTurn.size());
+    }
+    return prompt;
+  }
   std::vector<Segment> segments;
   segments.reserve(messages.size());
   for (const Message& message : messages) {

@@ -59,6 +59,9 @@ struct Message {
 
 struct ChatOptions {
   bool add_generation_prompt = true;
+  // The prompt ends with the text of the last message, an assistant's; add_generation_prompt does
+  // not count then.
+  bool continue_final_message = false;
   std::optional<bool> enable_thinking;    // absent: the template's own behaviour
   std::vector<std::string> tools_json;    // one JSON object each, as PythonJson() prints it
   bool keep_thinking_in_history = false;  // Qwen3: earlier turns keep their <think> block

@@ -169,6 +169,13 @@ bool HasFunction(const JsonNode& tool) {
   return name != nullptr && name->IsString() && !name->text.empty();
 }
 
+StatusOr<std::optional<bool>> OptionalBool(const JsonNode& root, const char* key) {
+  const JsonNode* value = root.Find(key);
+  if (value == nullptr || value->IsNull()) return std::optional<bool>();
+  if (!value->IsBool()) return InputError(Param(key) + " is not true or false");
+  return std::optional<bool>(value->boolean);
+}
+
 Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
   const JsonNode* tools = root.Find("tools");
   if (tools != nullptr && !tools->IsNull()) {
@@ -187,12 +194,13 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
     }
     parsed->documents = *documents;
   }
-  const JsonNode* generation = root.Find("add_generation_prompt");
-  if (generation != nullptr && !generation->IsNull()) {
-    if (!generation->IsBool()) {
-      return InputError(Param("add_generation_prompt") + " is not true or false");
-    }
-    parsed->add_generation_prompt = generation->boolean;
+  KU_ASSIGN_OR_RETURN(parsed->add_generation_prompt, OptionalBool(root, "add_generation_prompt"));
+  KU_ASSIGN_OR_RETURN(const std::optional<bool> goes_on,
+                      OptionalBool(root, "continue_final_message"));
+  parsed->continue_final_message = goes_on.value_or(false);
+  if (parsed->continue_final_message && parsed->add_generation_prompt.value_or(false)) {
+    return InputError(Param("continue_final_message") + " and " + Param("add_generation_prompt") +
+                      " contradict each other");
   }
   return ParseKwargs(root.Find("chat_template_kwargs"), parsed);
 }
@@ -228,7 +236,11 @@ StatusOr<ParsedMessages> ParseMessages(const JsonNode& root) {
 }
 
 bool IsMessagesField(std::string_view key) {
-  constexpr std::string_view kRead[] = {"messages", "tools", "documents", "add_generation_prompt",
+  constexpr std::string_view kRead[] = {"messages",
+                                        "tools",
+                                        "documents",
+                                        "add_generation_prompt",
+                                        "continue_final_message",
                                         "chat_template_kwargs"};
   return std::find(std::begin(kRead), std::end(kRead), key) != std::end(kRead);
 }

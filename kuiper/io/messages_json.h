@@ -19,11 +19,12 @@ struct ParsedMessages {
   JsonNode template_kwargs = {};        // the others; an object, or null
   JsonNode documents = {};              // a list, or null
   std::optional<bool> add_generation_prompt = {};
+  bool continue_final_message = false;  // the answer goes on from the last message
 };
 
 // Either an array of messages or {"messages": [...], "tools": [...], "documents": [...],
-// "add_generation_prompt": bool, "chat_template_kwargs": {...}}; other keys of the object are
-// ignored. Errors are kInput.
+// "add_generation_prompt": bool, "continue_final_message": bool, "chat_template_kwargs": {...}};
+// other keys of the object are ignored. Errors are kInput.
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json);
 StatusOr<ParsedMessages> ParseMessages(const JsonNode& root);
 

@@ -63,6 +63,10 @@ AnswerDelta AnswerParts::Take(AnswerEvent event) {
       delta.tokens.push_back({*event.token, std::move(event.logprobs)});
     }
   }
+  const bool thinks = prepared_.api.is_chat && prepared_.requests[0].split_thinking;
+  if (thinks && choice.text.empty() && !delta.text.empty()) {
+    choice.text_begin = choice.tokens.size();
+  }
   choice.text += delta.text;
   choice.reasoning += delta.reasoning;
   choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());

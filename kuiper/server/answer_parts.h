@@ -46,6 +46,7 @@ class AnswerParts {
     std::string text, reasoning;
     std::vector<CallPart> calls;
     std::vector<TokenPart> tokens;
+    size_t text_begin = 0;  // the first of the tokens that belongs to the text, not to reasoning
     std::vector<TokenLogprobs> prompt_logprobs;  // there with the first event
     std::optional<Completion> completion;        // there when it has ended
     std::optional<ToolCallParser> parser;

@@ -21,6 +21,18 @@ PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const Api
   return Prepare(model, memory, std::move(*body), form.is_chat);
 }
 
+// RFC 7234, 5.5: a warning that is no error. Bytes that a header cannot have become '?'.
+std::pair<std::string, std::string> DroppedToolsHeader(const std::vector<std::string>& types) {
+  constexpr size_t kLongest = 200;
+  std::string names;
+  for (const std::string& type : types) names += (names.empty() ? "" : ", ") + type;
+  if (names.size() > kLongest) names = names.substr(0, kLongest) + "...";
+  std::ranges::replace_if(
+      names, [](unsigned char c) { return c < 0x20 || c > 0x7E || c == '"' || c == '\\'; }, '?');
+  return {"Warning",
+          "299 - \"the model was not offered these tools, which are no functions: " + names + "\""};
+}
+
 // A number behind the last token is worth nothing to metrics.
 double SecondsOf(double milliseconds) {
   return milliseconds / 1e3;
@@ -83,6 +95,9 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   }
   picture_bytes_ += session.picture_bytes = bytes;
   const PreparedRequest& wanted = *session.prepared;
+  if (!wanted.api.dropped_tools.empty()) {
+    session.headers.push_back(DroppedToolsHeader(wanted.api.dropped_tools));
+  }
   session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_form(), session.request_id);
   AnswerTitle title{session.request_id, wanted.api.model, model_->fingerprint, std::time(nullptr)};
   if (title.model.empty()) title.model = model_->names.at(0);

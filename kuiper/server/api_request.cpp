@@ -4,7 +4,12 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/base/text.h"
+#include "kuiper/chat/foreign_fields.h"
+#include "kuiper/server/body_fields.h"
 #include "kuiper/server/json_fields.h"
+#include "kuiper/server/thinking_fields.h"
+#include "kuiper/server/tool_fields.h"
 
 namespace kuiper {
 namespace {
@@ -14,31 +19,8 @@ constexpr size_t kMaxPrompts = 128;
 constexpr size_t kMaxStops = 16;
 // Of texts of which each prompt of a body gets a copy.
 constexpr size_t kMaxTextBytes = 4096;
-
-Status NotDone(std::string_view field, const std::string& why) {
-  return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
-}
-
-// A field that is true, false, or absent.
-Status TakeBool(JsonNode* body, const char* key, bool* value) {
-  const JsonNode node = TakeField(body, key);
-  if (node.IsNull()) return OkStatus();
-  if (!node.IsBool()) return InputError(Param(key) + " is not true or false");
-  *value = node.boolean;
-  return OkStatus();
-}
-
-Status TakeInt(JsonNode* body, const char* key, int min, int max, std::optional<int>* value) {
-  const JsonNode node = TakeField(body, key);
-  if (node.IsNull()) return OkStatus();
-  const std::optional<int64_t> number = node.AsInt();
-  if (!number.has_value() || *number < min || *number > max) {
-    return InputError(Param(key) + " is not a whole number from " + std::to_string(min) + " to " +
-                      std::to_string(max));
-  }
-  *value = static_cast<int>(*number);
-  return OkStatus();
-}
+// OpenAI's default of completions, which have no end of a turn to end at.
+constexpr int kCompletionTokens = 16;
 
 // Fields of OpenAI's and of other servers' interfaces that need what is not there.
 Status CheckUndone(JsonNode* body) {
@@ -49,52 +31,45 @@ Status CheckUndone(JsonNode* body) {
       {"guided_regex", kGrammar},
       {"guided_choice", kGrammar},
       {"guided_grammar", kGrammar},
+      {"json_schema", kGrammar},
+      {"grammar", kGrammar},
+      {"regex", kGrammar},
+      {"ebnf", kGrammar},
       {"functions", "use tools"},
       {"function_call", "use tool_choice"},
       {"audio", "answers are text"},
       {"prediction", "there is no speculative decoding"},
       {"web_search_options", "the server reaches no other host"},
-      {"suffix", "answers go on behind the prompt"},
-      {"best_of", "use n, or beam_width"},
+      {"suffix", "answers go on after the prompt"},
   };
   for (const auto& [field, why] : undone) {
-    const JsonNode value = TakeField(body, field);
-    const bool asks_nothing = value.IsNull() ||
-                              (value.items.empty() && (value.IsArray() || value.IsObject())) ||
-                              (value.IsNumber() && value.text == "0");
-    if (!asks_nothing) return NotDone(field, why);
+    if (!IsNothing(TakeField(body, field))) return NotDone(field, why);
   }
   const JsonNode format = TakeField(body, "response_format");
-  if (format.IsNull()) return OkStatus();
+  if (IsNothing(format)) return OkStatus();
   const JsonNode* type = format.Find("type");
   if (type == nullptr || !type->IsString())
     return InputError(Param("response_format") + " has no type");
   return type->text == "text" ? OkStatus() : NotDone("response_format", kGrammar);
 }
 
-// Switches of other servers, which routers write into each body: there is one way here.
-Status CheckSwitches(JsonNode* body) {
-  const std::pair<const char*, bool> switches[] = {
-      {"continue_final_message", false}, {"no_stop_trim", false},
-      {"return_hidden_states", false},   {"separate_reasoning", true},
-      {"skip_special_tokens", true},     {"stream_reasoning", true},
-  };
-  for (const auto& [field, usual] : switches) {
-    bool value = usual;
-    KU_RETURN_IF_ERROR(TakeBool(body, field, &value));
-    if (value != usual) {
-      return NotDone(field, std::string("it is always ") + (usual ? "true" : "false"));
-    }
+// Hints of Anthropic's interface and of agents: how a long context may be shortened, which changes
+// no answer that fits, and how much effort is wanted.
+Status TakeHints(JsonNode* body) {
+  for (const char* field : {"context_management", "cache_control"}) {
+    const JsonNode value = TakeField(body, field);
+    if (value.IsNull() || value.IsObject() || value.IsArray()) continue;
+    return InputError(Param(field) + " is neither an object nor a list");
   }
-  return OkStatus();
-}
-
-// What is accepted and changes nothing.
-void DropHarmless(JsonNode* body) {
-  for (const char* field : {"user", "metadata", "store", "service_tier", "safety_identifier",
-                            "prompt_cache_key", "verbosity", "modalities"}) {
-    TakeField(body, field);
+  JsonNode output = TakeField(body, "output_config");
+  if (!output.IsNull() && !output.IsObject()) {
+    return InputError(Param("output_config") + " is not an object");
   }
+  KU_RETURN_IF_ERROR(CheckEffort("output_config.effort", TakeField(&output, "effort")));
+  if (JsonNode format = TakeField(&output, "format"); !format.IsNull()) {
+    SetField(body, "response_format", std::move(format));
+  }
+  return CheckRest("output_config", output);
 }
 
 Status TakeStream(JsonNode* body, ApiRequest* request) {
@@ -107,8 +82,7 @@ Status TakeStream(JsonNode* body, ApiRequest* request) {
   KU_RETURN_IF_ERROR(TakeBool(&options, "continuous_usage_stats", &request->continuous_usage));
   bool padding = false;  // against those who read the length of encrypted chunks
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_obfuscation", &padding));
-  if (options.keys.empty()) return OkStatus();
-  return InputError(Param("stream_options." + options.keys[0]) + " is not available");
+  return CheckRest("stream_options", options);
 }
 
 Status TakeLogprobs(JsonNode* body, ApiRequest* request) {
@@ -154,67 +128,22 @@ void TakeNoTokens(JsonNode* body, const ApiRequest& request, Request* parameters
 }
 
 Status TakeTools(JsonNode* body, ApiRequest* request) {
-  const JsonNode* tools = GivenField(*body, "tools");
-  const JsonNode choice = TakeField(body, "tool_choice");
   KU_RETURN_IF_ERROR(TakeBool(body, "parallel_tool_calls", &request->parallel_tool_calls));
-  const bool has_tools = tools != nullptr && !tools->items.empty();
-  request->reads_tool_calls = has_tools;
-  if (has_tools) request->string_parameters = StringParametersOf(*tools);
-  if (choice.IsNull()) return OkStatus();
-  if (choice.IsString() && choice.text == "none") {
-    TakeField(body, "tools");
-    request->reads_tool_calls = false;
-    return OkStatus();
-  }
-  if (choice.IsString() && choice.text == "auto") return OkStatus();
-  if ((choice.IsString() && choice.text == "required") || choice.IsObject()) {
-    return NotDone("tool_choice", "there is no constrained decoding; \"auto\" and \"none\" are");
-  }
-  return InputError(Param("tool_choice") + " is neither \"auto\" nor \"none\"");
-}
-
-// Puts `value` into chat_template_kwargs, unless the body has it there.
-void SetTemplateField(JsonNode* body, const char* key, JsonNode value) {
-  JsonNode kwargs = TakeField(body, "chat_template_kwargs");
-  if (kwargs.IsNull()) kwargs.type = JsonNode::Type::kObject;
-  if (kwargs.IsObject() && kwargs.Find(key) == nullptr) {
-    SetField(&kwargs, key, std::move(value));
-  }
-  SetField(body, "chat_template_kwargs", std::move(kwargs));
-}
-
-Status TakeThinking(JsonNode* body, ApiRequest* request) {
-  KU_RETURN_IF_ERROR(TakeBool(body, "include_reasoning", &request->include_reasoning));
-  JsonNode budget = TakeField(body, "thinking_token_budget");
-  if (!budget.IsNull() && body->Find("reasoning_budget") == nullptr) {
-    SetField(body, "reasoning_budget", std::move(budget));
-  }
-  JsonNode think = TakeField(body, "enable_thinking");
-  if (!think.IsNull() && !think.IsBool()) {
-    return InputError(Param("enable_thinking") + " is not true or false");
-  }
-  const JsonNode effort = TakeField(body, "reasoning_effort");
-  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-  if (!effort.IsNull() && std::ranges::find(kEfforts, effort.text) == std::end(kEfforts)) {
-    return InputError(Param("reasoning_effort") +
-                      " is not none, minimal, low, medium, high or xhigh");
-  }
-  if (effort.text == "none") {
-    const JsonNode* kwargs = body->Find("chat_template_kwargs");
-    const JsonNode* of_template = kwargs == nullptr ? nullptr : kwargs->Find("enable_thinking");
-    if (think.boolean || (of_template != nullptr && of_template->boolean)) {
-      return InputError(Param("reasoning_effort") + " is none and " + Param("enable_thinking") +
-                        " true");
-    }
-    think.type = JsonNode::Type::kBool;
-  }
-  if (!think.IsNull()) SetTemplateField(body, "enable_thinking", std::move(think));
+  KU_RETURN_IF_ERROR(ChooseTools(body, &request->dropped_tools));
+  const JsonNode* tools = GivenField(*body, "tools");
+  request->reads_tool_calls = tools != nullptr;
+  if (tools != nullptr) request->string_parameters = StringParametersOf(*tools);
   return OkStatus();
 }
 
 // "developer" is what OpenAI calls the system now, and servers disagree how reasoning is called.
 void UseUsualNames(JsonNode* body) {
   JsonNode messages = TakeField(body, "messages");
+  // DeepSeek's and Mistral's name for a last message that the answer goes on from.
+  if (!messages.items.empty() && TakeField(&messages.items.back(), "prefix").boolean) {
+    TakeField(body, "continue_final_message");
+    SetField(body, "continue_final_message", BoolNode(true));
+  }
   for (JsonNode& message : messages.items) {
     for (size_t i = 0; i < message.keys.size(); ++i) {
       JsonNode& value = message.items[i];
@@ -299,9 +228,8 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   const JsonNode model = TakeField(&body, "model");
   if (!model.IsNull() && !model.IsString()) return InputError(Param("model") + " is not a string");
   request.model = model.text;
-  DropHarmless(&body);
+  KU_RETURN_IF_ERROR(TakeHints(&body));
   KU_RETURN_IF_ERROR(CheckUndone(&body));
-  KU_RETURN_IF_ERROR(CheckSwitches(&body));
   KU_RETURN_IF_ERROR(TakeStream(&body, &request));
   KU_RETURN_IF_ERROR(TakeLogprobs(&body, &request));
   KU_RETURN_IF_ERROR(TakeBool(&body, "return_token_ids", &request.return_token_ids));
@@ -312,7 +240,7 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
     if (GivenField(body, "prompt") != nullptr)
       return InputError(Param("prompt") + " is not available");
     KU_RETURN_IF_ERROR(TakeTools(&body, &request));
-    KU_RETURN_IF_ERROR(TakeThinking(&body, &request));
+    KU_RETURN_IF_ERROR(TakeThinking(&body, &request.include_reasoning));
     UseUsualNames(&body);
   } else {
     if (GivenField(body, "prompt") == nullptr) return InputError(Param("prompt") + " is missing");
@@ -321,8 +249,8 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
     }
   }
   KU_RETURN_IF_ERROR(CheckStops(body));
-  request.has_max_tokens = GivenField(body, "max_tokens") != nullptr ||
-                           GivenField(body, "max_completion_tokens") != nullptr;
+  request.has_max_tokens = !is_chat || GivesParameter(body, "max_tokens");
+  if (!is_chat) parameters.max_new_tokens = kCompletionTokens;
   TakeNoTokens(&body, request, &parameters);
   SetLogprobs(request, &parameters);
   KU_RETURN_IF_ERROR(ParsePrompts(std::move(body), parameters, &request));

@@ -1,6 +1,6 @@
 // The bodies of /v1/chat/completions and /v1/completions with all that a server does beyond a
 // batch: streams, log probabilities, tools, several prompts. What is not done is an error that says
-// so, and so is a field that nobody knows. Knows no HTTP.
+// so, and so is a field that nobody knows and that asks for something. Knows no HTTP.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,8 @@ struct ApiRequest {
   std::optional<int> prompt_logprobs = {};  // alternatives of the prompt's tokens, in vLLM's form
   bool return_token_ids = false;
   bool include_reasoning = true;
-  bool reads_tool_calls = false;  // there are tools, and the model may call them
+  std::vector<std::string> dropped_tools = {};  // types of tools that are no functions
+  bool reads_tool_calls = false;                // there are tools, and the model may call them
   bool parallel_tool_calls = true;
   StringParameters string_parameters = {};  // of the tools
 

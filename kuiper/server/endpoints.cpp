@@ -4,26 +4,46 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/chat/foreign_fields.h"
 #include "kuiper/chat/parameters.h"
 #include "kuiper/io/token_stream.h"
+#include "kuiper/server/body_fields.h"
 #include "kuiper/server/json_fields.h"
 #include "kuiper/server/messages_api.h"
+#include "kuiper/server/responses_api.h"
 
 namespace kuiper {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The rest of a body must be what ParseMessages reads.
+// What is left of a body must be what ParseMessages reads, or ask for nothing.
+Status CheckRest(const JsonNode& body) {
+  for (size_t i = 0; i < body.keys.size(); ++i) {
+    if (IsMessagesField(body.keys[i])) continue;
+    KU_RETURN_IF_ERROR(CheckForeignField(body.keys[i], body.items[i], {}));
+  }
+  return OkStatus();
+}
+
 StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, const JsonNode& body) {
   if (!model.has_template) {
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: the model has no chat template");
   }
-  for (const std::string& key : body.keys) {
-    if (!IsMessagesField(key)) return InputError(Param(key) + " is not available");
-  }
+  KU_RETURN_IF_ERROR(CheckRest(body));
   return ParseMessages(body);
+}
+
+StatusOr<size_t> CountTokensOfChat(const ServedModel& model, JsonNode chat) {
+  KU_ASSIGN_OR_RETURN(ApiRequest request, ParseApiRequest(std::move(chat), true, model.defaults));
+  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                      EncodeBody(model, std::move(request.prompts[0].messages)));
+  return ids.size();
+}
+
+Json TextOfToken(const Tokenizer& tokenizer, const std::optional<int32_t>& id) {
+  return id.has_value() ? Json(tokenizer.Bytes(*id)) : Json();
 }
 
 // A value of a parameter.
@@ -95,27 +115,47 @@ Json PropsJson(const ServedModel& model) {
           {"modalities", {{"vision", model.pictures.has_value()}, {"audio", false}}}};
 }
 
+Json TokenizerInfoJson(const ServedModel& model) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  Json info = {{"model_max_length", model.max_context},
+               {"vocab_size", tokenizer.max_id() + 1},
+               {"bos_token", TextOfToken(tokenizer, tokenizer.bos())},
+               {"eos_token", TextOfToken(tokenizer, tokenizer.eos())},
+               {"pad_token", nullptr},
+               {"chat_template", nullptr}};
+  if (model.chat.own == nullptr) return info;
+  for (const auto& [name, text] : model.chat.own->special_tokens()) info[name] = text;
+  info["chat_template"] = model.chat.own->source();
+  return info;
+}
+
 StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
   std::vector<int32_t> ids;
-  const JsonNode name = TakeField(&body, "model");
-  const JsonNode pieces = TakeField(&body, "with_pieces");
-  const JsonNode special = TakeField(&body, "add_special");
-  JsonNode text = TakeField(&body, "content");
-  if (text.IsNull()) text = TakeField(&body, "prompt");
+  TakeField(&body, "model");
+  const bool is_completion = GivenField(body, "prompt") != nullptr;
+  bool pieces = false, strings = false, special = is_completion;
+  KU_RETURN_IF_ERROR(TakeBool(&body, "with_pieces", &pieces));
+  KU_RETURN_IF_ERROR(TakeBool(&body, "return_token_strs", &strings));
+  KU_RETURN_IF_ERROR(
+      TakeBool(&body, is_completion ? "add_special_tokens" : "add_special", &special));
+  const JsonNode text = TakeField(&body, is_completion ? "prompt" : "content");
   if (text.IsString()) {
-    if (!body.keys.empty()) return InputError(Param(body.keys[0]) + " is not available");
-    ids = special.boolean ? EncodeRaw(*model.tokenizer, text.text)
-                          : model.tokenizer->EncodeWithSpecials(text.text);
+    KU_RETURN_IF_ERROR(CheckRest(body));
+    ids = EncodeRaw(*model.tokenizer, text.text, special);
   } else if (GivenField(body, "messages") != nullptr) {
     KU_ASSIGN_OR_RETURN(ParsedMessages messages, TakeMessages(model, body));
     KU_ASSIGN_OR_RETURN(ids, EncodeBody(model, std::move(messages)));
   } else {
     return InputError(Param("content") + " is missing, and so are " + Param("messages"));
   }
-  Json answer = {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.max_context}};
-  if (!pieces.boolean) return answer;
-  answer["pieces"] = Json::array();
-  for (const int32_t id : ids) answer["pieces"].push_back(model.tokenizer->Bytes(id));
+  Json texts = Json::array(), objects = Json::array();
+  for (const int32_t id : ids) {
+    texts.push_back(model.tokenizer->Bytes(id));
+    objects.push_back({{"id", id}, {"piece", texts.back()}});
+  }
+  Json answer = {{"count", ids.size()}, {"max_model_len", model.max_context}};
+  answer["tokens"] = pieces ? std::move(objects) : Json(ids);
+  if (strings) answer["token_strs"] = std::move(texts);
   return answer;
 }
 
@@ -123,7 +163,7 @@ StatusOr<Json> DetokenizeBody(const ServedModel& model, JsonNode body) {
   TakeField(&body, "model");
   if (GivenField(body, "tokens") == nullptr) return InputError(Param("tokens") + " is not a list");
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TakeIds(&body, "tokens"));
-  if (!body.keys.empty()) return InputError(Param(body.keys[0]) + " is not available");
+  KU_RETURN_IF_ERROR(CheckRest(body));
   for (const int32_t id : ids) {
     if (id > model.tokenizer->max_id())
       return InputError(Param("tokens") + " holds what is no token id");
@@ -139,10 +179,14 @@ StatusOr<Json> CountTokensBody(const ServedModel& model, JsonNode body) {
     SetField(&body, "max_tokens", JsonNode{.type = JsonNode::Type::kInt, .text = "1"});
   }
   KU_ASSIGN_OR_RETURN(JsonNode chat, ChatOfMessages(std::move(body)));
-  KU_ASSIGN_OR_RETURN(ApiRequest request, ParseApiRequest(std::move(chat), true, model.defaults));
-  KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                      EncodeBody(model, std::move(request.prompts[0].messages)));
-  return Json{{"input_tokens", ids.size()}};
+  KU_ASSIGN_OR_RETURN(const size_t count, CountTokensOfChat(model, std::move(chat)));
+  return Json{{"input_tokens", count}};
+}
+
+StatusOr<Json> CountInputTokensBody(const ServedModel& model, JsonNode body) {
+  KU_ASSIGN_OR_RETURN(JsonNode chat, ChatOfResponses(std::move(body)));
+  KU_ASSIGN_OR_RETURN(const size_t count, CountTokensOfChat(model, std::move(chat)));
+  return Json{{"object", "response.input_tokens"}, {"input_tokens", count}};
 }
 
 StatusOr<Json> ApplyTemplateBody(const ServedModel& model, JsonNode body) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/server/body_fields.h"
 #include "kuiper/server/json_fields.h"
 
 namespace kuiper {
@@ -125,9 +126,9 @@ StatusOr<JsonNode> ToolsOf(JsonNode tools) {
   std::vector<JsonNode> list;
   if (!tools.IsArray()) return InputError(Param("tools") + " is not a list");
   for (JsonNode& tool : tools.items) {
-    if (tool.Find("input_schema") == nullptr) {
-      return Status(StatusCode::kUnavailable,
-                    Param("tools") + " holds one without an input_schema: the server has none");
+    if (tool.Find("input_schema") == nullptr) {  // a tool of the server
+      list.push_back(std::move(tool));
+      continue;
     }
     for (const char* key : {"type", "cache_control", "strict"}) TakeField(&tool, key);
     RenameField(&tool, "input_schema", "parameters");
@@ -147,15 +148,6 @@ Status SetChoice(const JsonNode& choice, JsonNode* chat) {
                                                 "decoding; \"auto\" and \"none\" are");
   }
   SetField(chat, "tool_choice", StringNode(type));
-  return OkStatus();
-}
-
-Status SetThinking(const JsonNode& thinking, JsonNode* chat) {
-  if (thinking.IsNull()) return OkStatus();
-  const std::string type = TextOfField(thinking, "type");
-  SetField(chat, "enable_thinking", BoolNode(type != "disabled"));
-  const JsonNode* budget = thinking.Find("budget_tokens");
-  if (budget != nullptr) SetField(chat, "reasoning_budget", *budget);
   return OkStatus();
 }
 
@@ -317,17 +309,19 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
   for (const JsonNode& message : messages.items) {
     KU_RETURN_IF_ERROR(AddMessage(message, "message " + std::to_string(list.size()), &list));
   }
+  // The answer goes on from what the assistant has already said.
+  if (!list.empty() && TextOfField(list.back(), "role") == "assistant") {
+    TakeField(&body, "continue_final_message");
+    SetField(&body, "continue_final_message", BoolNode(true));
+  }
   SetField(&body, "messages", ListNode(std::move(list)));
   if (JsonNode tools = TakeField(&body, "tools"); !tools.IsNull()) {
     KU_ASSIGN_OR_RETURN(tools, ToolsOf(std::move(tools)));
     SetField(&body, "tools", std::move(tools));
   }
   KU_RETURN_IF_ERROR(SetChoice(TakeField(&body, "tool_choice"), &body));
-  KU_RETURN_IF_ERROR(SetThinking(TakeField(&body, "thinking"), &body));
   RenameField(&body, "stop_sequences", "stop");
-  for (const char* field : {"n", "beam_width", "logprobs", "prompt_logprobs"}) {
-    if (GivenField(body, field) != nullptr) return InputError(Param(field) + " is not available");
-  }
+  KU_RETURN_IF_ERROR(TakeUnavailable(&body, {"n", "beam_width", "logprobs", "prompt_logprobs"}));
   return body;
 }
 

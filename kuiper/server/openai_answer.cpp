@@ -15,13 +15,6 @@ Json OrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
-// The bytes of a token as numbers, which its text may not show.
-Json BytesOf(std::string_view bytes) {
-  Json list = Json::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
-  return list;
-}
-
 class OpenAiWriter : public AnswerWriter {
  public:
   OpenAiWriter(const PreparedRequest& prepared, AnswerTitle title, const Tokenizer& tokenizer,
@@ -48,10 +41,18 @@ class OpenAiWriter : public AnswerWriter {
   const Request& RequestOf(size_t choice) const {
     return prepared_.requests.at(choice / api_.parameters().num_samples);
   }
+  // A chat has one prompt, completions have one for each choice.
+  void PromptIds(Json* body, Json* choice, size_t number) const {
+    (api_.is_chat ? *body : *choice)["prompt_token_ids"] = RequestOf(number).prompt;
+  }
   void SetReasoning(const std::string& reasoning, Json* message) const;
-  Json ChatLogprobs(const std::vector<TokenPart>& tokens) const;
+  Json ChatLogprobs(std::span<const TokenPart> tokens) const {
+    return {{"content", LogprobEntries(tokenizer_, tokens, api_.top_logprobs)},
+            {"refusal", nullptr}};
+  }
   Json CompletionLogprobs(size_t number, const AnswerParts::Choice& choice) const;
-  Json Usage(const AnswerParts& parts) const;
+  // `generated`: tokens of the answers.
+  Json Usage(const AnswerParts& parts, int generated) const;
   Json Timings(const AnswerParts& parts) const;
   static Json Call(const CallPart& call, std::optional<size_t> index);
 
@@ -63,6 +64,7 @@ class OpenAiWriter : public AnswerWriter {
   std::vector<size_t> num_calls_;    // told so far, of each choice
   std::vector<LogprobLists> lists_;  // of each choice of a completion
   std::vector<bool> echoed_, told_prompt_;
+  bool has_begun_ = false;
 };
 
 Json OpenAiWriter::Head(const char* object) const {
@@ -92,12 +94,13 @@ std::string OpenAiWriter::Chunk(int choice, Json delta, const std::vector<TokenP
     for (const TokenPart& token : tokens) item["token_ids"].push_back(token.token);
   }
   if (api_.return_token_ids && !told_prompt_.at(choice)) {
-    item["prompt_token_ids"] = RequestOf(choice).prompt;
+    PromptIds(&chunk, &item, choice);
     told_prompt_[choice] = true;
   }
   chunk["choices"] = Json::array({std::move(item)});
   if (api_.continuous_usage) {
-    chunk["usage"] = Usage(parts);
+    // The first chunks tell of no token yet.
+    chunk["usage"] = Usage(parts, has_begun_ ? parts.num_generated_tokens() : 0);
   } else if (api_.include_usage) {
     chunk["usage"] = nullptr;
   }
@@ -119,6 +122,7 @@ std::string OpenAiWriter::Begin(const AnswerParts& parts) {
       text += Echo(choice, parts);
     }
   }
+  has_begun_ = true;
   return text;
 }
 
@@ -164,7 +168,7 @@ std::string OpenAiWriter::End(const AnswerParts& parts) {
   if (api_.include_usage) {
     Json chunk = Head(api_.is_chat ? "chat.completion.chunk" : "text_completion");
     chunk["choices"] = Json::array();
-    chunk["usage"] = Usage(parts);
+    chunk["usage"] = Usage(parts, parts.num_generated_tokens());
     chunk["timings"] = Timings(parts);
     text = ServerEvent(chunk);
   }
@@ -202,12 +206,12 @@ Json OpenAiWriter::Whole(const AnswerParts& parts) const {
     if (choice.completion.has_value()) item["seed"] = choice.completion->seed;
     if (api_.return_token_ids) {
       item["token_ids"] = choice.completion->tokens;
-      item["prompt_token_ids"] = RequestOf(list.size()).prompt;
+      PromptIds(&body, &item, list.size());
     }
     list.push_back(std::move(item));
   }
   body["choices"] = std::move(list);
-  body["usage"] = Usage(parts);
+  body["usage"] = Usage(parts, parts.num_generated_tokens());
   body["timings"] = Timings(parts);
   return body;
 }
@@ -226,25 +230,6 @@ Json OpenAiWriter::Call(const CallPart& call, std::optional<size_t> index) {
   return json;
 }
 
-Json OpenAiWriter::ChatLogprobs(const std::vector<TokenPart>& tokens) const {
-  const auto entry = [&](int32_t id, float logprob) {
-    const std::string_view bytes = tokenizer_.Bytes(id);
-    return Json{{"token", bytes}, {"logprob", logprob}, {"bytes", BytesOf(bytes)}};
-  };
-  Json content = Json::array();
-  for (const TokenPart& token : tokens) {
-    const TokenLogprobs logprobs = token.logprobs.value_or(TokenLogprobs());
-    Json item = entry(token.token, logprobs.chosen);
-    item["top_logprobs"] = Json::array();
-    const size_t num_top = std::min<size_t>(logprobs.top.size(), api_.top_logprobs);
-    for (size_t i = 0; i < num_top; ++i) {
-      item["top_logprobs"].push_back(entry(logprobs.top[i].first, logprobs.top[i].second));
-    }
-    content.push_back(std::move(item));
-  }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
-}
-
 // Of a choice: the prompt's where it is echoed, and the answer's.
 Json OpenAiWriter::CompletionLogprobs(size_t number, const AnswerParts::Choice& choice) const {
   std::vector<TokenPart> tokens;
@@ -253,8 +238,8 @@ Json OpenAiWriter::CompletionLogprobs(size_t number, const AnswerParts::Choice& 
   return LogprobLists(tokenizer_, api_.top_logprobs).Next(tokens);
 }
 
-Json OpenAiWriter::Usage(const AnswerParts& parts) const {
-  const int prompt = parts.num_prompt_tokens(), generated = parts.num_generated_tokens();
+Json OpenAiWriter::Usage(const AnswerParts& parts, int generated) const {
+  const int prompt = parts.num_prompt_tokens();
   Json details = {{"cached_tokens", parts.num_cached_tokens()}};
   if (parts.num_image_tokens() > 0) details["image_tokens"] = parts.num_image_tokens();
   return {{"prompt_tokens", prompt},

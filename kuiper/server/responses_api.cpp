@@ -1,19 +1,21 @@
 #include "kuiper/server/responses_api.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/chat/foreign_fields.h"
+#include "kuiper/server/body_fields.h"
 #include "kuiper/server/json_fields.h"
+#include "kuiper/server/token_logprobs.h"
 
 namespace kuiper {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Status NotDone(std::string_view field, const std::string& why) {
-  return Status(StatusCode::kUnavailable, Param(field) + " is not supported: " + why);
-}
 
 // A string, or a list of texts of either side and images.
 StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
@@ -74,13 +76,14 @@ Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
   return OkStatus();
 }
 
-// {"type": "function", "name", "description", "parameters", "strict"}
+// {"type": "function", "name", "description", "parameters", "strict"}; others stay as they are.
 StatusOr<JsonNode> ToolsOf(JsonNode tools) {
   std::vector<JsonNode> list;
   if (!tools.IsArray()) return InputError(Param("tools") + " is not a list");
   for (JsonNode& tool : tools.items) {
     if (TextOfField(tool, "type") != "function") {
-      return NotDone("tools", "the server has none of its own");
+      list.push_back(std::move(tool));
+      continue;
     }
     for (const char* key : {"type", "strict"}) TakeField(&tool, key);
     list.push_back(ObjectNode({{"type", StringNode("function")}, {"function", std::move(tool)}}));
@@ -91,26 +94,54 @@ StatusOr<JsonNode> ToolsOf(JsonNode tools) {
 // What is kept between requests, or happens behind the client's back.
 Status CheckStateless(JsonNode* body) {
   for (const char* field : {"previous_response_id", "conversation", "prompt", "background"}) {
-    const JsonNode value = TakeField(body, field);
-    if (!value.IsNull() && !(value.IsBool() && !value.boolean)) {
-      return NotDone(field, "nothing is kept between requests");
+    if (IsNothing(TakeField(body, field))) continue;
+    return NotDone(field, "nothing is kept between requests");
+  }
+  return OkStatus();
+}
+
+// {"format", "verbosity"}
+Status TakeText(JsonNode* body) {
+  JsonNode text = TakeField(body, "text");
+  if (!text.IsNull() && !text.IsObject()) return InputError(Param("text") + " is not an object");
+  for (const auto& [from, to] :
+       {std::pair("format", "response_format"), {"verbosity", "verbosity"}}) {
+    JsonNode value = TakeField(&text, from);
+    if (!value.IsNull()) SetField(body, to, std::move(value));
+  }
+  return CheckRest("text", text);
+}
+
+// A list of words for what the answer shall hold besides. Most are of tools that the server does
+// not have, so that there is nothing to hold.
+Status TakeInclude(JsonNode* body) {
+  constexpr std::string_view kLogprobs = "message.output_text.logprobs";
+  constexpr std::string_view kOthers[] = {
+      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "file_search_call.results",      "message.input_image.image_url",
+      "reasoning.encrypted_content",   "web_search_call.action.sources",
+      "web_search_call.results"};
+  const JsonNode include = TakeField(body, "include");
+  if (!include.IsNull() && !include.IsArray()) {
+    return InputError(Param("include") + " is not a list");
+  }
+  const JsonNode* top = GivenField(*body, "top_logprobs");
+  bool wants_logprobs = top != nullptr && !IsNothing(*top);
+  for (const JsonNode& word : include.items) {
+    wants_logprobs |= word.text == kLogprobs;
+    if (word.text == kLogprobs || std::ranges::find(kOthers, word.text) != std::end(kOthers)) {
+      continue;
     }
+    return InputError(Param("include") + " holds " + QuotedJson(word) + ", which is not available");
   }
-  const JsonNode text = TakeField(body, "text");
-  if (const JsonNode* format = text.Find("format"); format != nullptr) {
-    SetField(body, "response_format", *format);
-  }
-  // What is true of every answer here anyway.
-  for (const char* field : {"include", "truncation", "max_tool_calls", "text", "stream_options"}) {
-    TakeField(body, field);
-  }
+  if (wants_logprobs) SetField(body, "logprobs", BoolNode(true));
   return OkStatus();
 }
 
 class ResponsesWriter : public AnswerWriter {
  public:
-  ResponsesWriter(const PreparedRequest& prepared, AnswerTitle title)
-      : request_(prepared.api.parameters()), title_(std::move(title)) {}
+  ResponsesWriter(const PreparedRequest& prepared, AnswerTitle title, const Tokenizer& tokenizer)
+      : api_(prepared.api), title_(std::move(title)), tokenizer_(tokenizer) {}
 
   std::string Begin(const AnswerParts& parts) override;
   std::string OnDelta(const AnswerDelta& delta, const AnswerParts& parts) override;
@@ -121,28 +152,31 @@ class ResponsesWriter : public AnswerWriter {
   Json Whole(const AnswerParts& parts) const override;
 
  private:
-  enum class Kind { kNone, kReasoning, kMessage };
+  enum class Kind { kNone, kReasoning, kMessage, kCall };
 
   // An event of the stream; they are numbered.
   std::string Event(const std::string& type, const Json& fields);
   Json Response(const char* status, Json output, Json usage, Json incomplete) const;
-  std::string ItemId(size_t index) const {
-    return "item_" + title_.id + "_" + std::to_string(index);
-  }
-  Json TextItem(Kind kind, size_t index, const std::string& text, const char* status) const;
-  static Json Part(Kind kind, const std::string& text);
+  std::string ItemId(Kind kind, size_t index) const;
+  Json TextItem(Kind kind, size_t index, const std::string& text, const Json& logprobs,
+                const char* status) const;
+  static Json Part(Kind kind, const std::string& text, const Json& logprobs);
+  // Of the tokens of the text from `begin` on; an empty list where they are not wanted.
+  Json Logprobs(const AnswerParts::Choice& choice, size_t begin) const;
   Json CallItem(const CallPart& call, size_t index, const std::string& arguments,
                 const char* status) const;
-  std::string Turn(Kind kind);
-  std::string AddText(Kind kind, const std::string& text);
-  std::string AddCall(const CallPart& call);
+  std::string Turn(Kind kind, const AnswerParts::Choice& choice);
+  std::string AddText(Kind kind, const std::string& text, const AnswerParts::Choice& choice);
+  std::string AddCall(const CallPart& call, const AnswerParts::Choice& choice);
 
-  const Request request_;
+  const ApiRequest& api_;
   const AnswerTitle title_;
+  const Tokenizer& tokenizer_;
   int64_t num_events_ = 0;
   Json done_ = Json::array();  // items that are whole
   Kind open_ = Kind::kNone;
-  std::string text_;  // of the open item
+  std::string text_;         // of the open item
+  size_t num_logprobs_ = 0;  // tokens up to here have been told
 };
 
 std::string ResponsesWriter::Event(const std::string& type, const Json& fields) {
@@ -163,31 +197,46 @@ Json ResponsesWriter::Response(const char* status, Json output, Json usage, Json
           {"model", title_.model},
           {"output", std::move(output)},
           {"parallel_tool_calls", true},
-          {"temperature", Decimal(request_.sampling.temperature)},
-          {"top_p", Decimal(request_.sampling.top_p)},
+          {"temperature", Decimal(api_.parameters().sampling.temperature)},
+          {"top_p", Decimal(api_.parameters().sampling.top_p)},
           {"tool_choice", "auto"},
           {"tools", Json::array()},
           {"store", false},
           {"usage", std::move(usage)}};
 }
 
-Json ResponsesWriter::Part(Kind kind, const std::string& text) {
+std::string ResponsesWriter::ItemId(Kind kind, size_t index) const {
+  const char* prefix = kind == Kind::kReasoning ? "rs_" : kind == Kind::kCall ? "fc_" : "msg_";
+  return prefix + title_.id + "_" + std::to_string(index);
+}
+
+Json ResponsesWriter::Logprobs(const AnswerParts::Choice& choice, size_t begin) const {
+  if (!api_.wants_logprobs) return Json::array();
+  const std::span<const TokenPart> tokens(choice.tokens);
+  return LogprobEntries(tokenizer_, tokens.subspan(std::min(begin, tokens.size())),
+                        api_.top_logprobs);
+}
+
+Json ResponsesWriter::Part(Kind kind, const std::string& text, const Json& logprobs) {
   if (kind == Kind::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
-  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}};
+  return {{"type", "output_text"},
+          {"text", text},
+          {"annotations", Json::array()},
+          {"logprobs", logprobs}};
 }
 
 Json ResponsesWriter::TextItem(Kind kind, size_t index, const std::string& text,
-                               const char* status) const {
+                               const Json& logprobs, const char* status) const {
   Json content = Json::array();
-  if (!text.empty()) content.push_back(Part(kind, text));
+  if (!text.empty()) content.push_back(Part(kind, text, logprobs));
   if (kind == Kind::kReasoning) {
-    return {{"id", ItemId(index)},
+    return {{"id", ItemId(kind, index)},
             {"type", "reasoning"},
             {"status", status},
             {"summary", Json::array()},
             {"content", std::move(content)}};
   }
-  return {{"id", ItemId(index)},
+  return {{"id", ItemId(kind, index)},
           {"type", "message"},
           {"status", status},
           {"role", "assistant"},
@@ -196,8 +245,12 @@ Json ResponsesWriter::TextItem(Kind kind, size_t index, const std::string& text,
 
 Json ResponsesWriter::CallItem(const CallPart& call, size_t index, const std::string& arguments,
                                const char* status) const {
-  return {{"id", ItemId(index)}, {"type", "function_call"}, {"status", status},
-          {"call_id", call.id},  {"name", call.call.name},  {"arguments", arguments}};
+  return {{"id", ItemId(Kind::kCall, index)},
+          {"type", "function_call"},
+          {"status", status},
+          {"call_id", call.id},
+          {"name", call.call.name},
+          {"arguments", arguments}};
 }
 
 std::string ResponsesWriter::Begin(const AnswerParts&) {
@@ -208,19 +261,22 @@ std::string ResponsesWriter::Begin(const AnswerParts&) {
 }
 
 // Ends the open item unless it is of this kind, and begins one.
-std::string ResponsesWriter::Turn(Kind kind) {
+std::string ResponsesWriter::Turn(Kind kind, const AnswerParts::Choice& choice) {
   if (kind == open_) return "";
   std::string out;
   if (open_ != Kind::kNone) {
     const size_t index = done_.size();
-    const Json at = {{"item_id", ItemId(index)}, {"output_index", index}, {"content_index", 0}};
+    const Json at = {
+        {"item_id", ItemId(open_, index)}, {"output_index", index}, {"content_index", 0}};
+    const bool is_message = open_ == Kind::kMessage;
+    const Json logprobs = is_message ? Logprobs(choice, choice.text_begin) : Json::array();
     Json text = at, part = at;
     text["text"] = text_;
-    part["part"] = Part(open_, text_);
-    const bool is_message = open_ == Kind::kMessage;
+    if (is_message) text["logprobs"] = logprobs;
+    part["part"] = Part(open_, text_, logprobs);
     out += Event(is_message ? "response.output_text.done" : "response.reasoning_text.done", text);
     out += Event("response.content_part.done", part);
-    const Json item = TextItem(open_, index, text_, "completed");
+    const Json item = TextItem(open_, index, text_, logprobs, "completed");
     out += Event("response.output_item.done", {{"output_index", index}, {"item", item}});
     done_.push_back(item);
   }
@@ -228,29 +284,36 @@ std::string ResponsesWriter::Turn(Kind kind) {
   text_.clear();
   if (kind == Kind::kNone) return out;
   const size_t index = done_.size();
-  out += Event("response.output_item.added",
-               {{"output_index", index}, {"item", TextItem(kind, index, "", "in_progress")}});
-  return out + Event("response.content_part.added", {{"item_id", ItemId(index)},
+  out += Event(
+      "response.output_item.added",
+      {{"output_index", index}, {"item", TextItem(kind, index, "", Json::array(), "in_progress")}});
+  return out + Event("response.content_part.added", {{"item_id", ItemId(kind, index)},
                                                      {"output_index", index},
                                                      {"content_index", 0},
-                                                     {"part", Part(kind, "")}});
+                                                     {"part", Part(kind, "", Json::array())}});
 }
 
-std::string ResponsesWriter::AddText(Kind kind, const std::string& text) {
-  std::string out = Turn(kind);
+std::string ResponsesWriter::AddText(Kind kind, const std::string& text,
+                                     const AnswerParts::Choice& choice) {
+  std::string out = Turn(kind, choice);
   text_ += text;
   const bool is_message = kind == Kind::kMessage;
-  return out + Event(is_message ? "response.output_text.delta" : "response.reasoning_text.delta",
-                     {{"item_id", ItemId(done_.size())},
-                      {"output_index", done_.size()},
-                      {"content_index", 0},
-                      {"delta", text}});
+  Json delta = {{"item_id", ItemId(kind, done_.size())},
+                {"output_index", done_.size()},
+                {"content_index", 0},
+                {"delta", text}};
+  if (is_message) {
+    delta["logprobs"] = Logprobs(choice, std::max(num_logprobs_, choice.text_begin));
+    num_logprobs_ = choice.tokens.size();
+  }
+  return out +
+         Event(is_message ? "response.output_text.delta" : "response.reasoning_text.delta", delta);
 }
 
-std::string ResponsesWriter::AddCall(const CallPart& call) {
-  std::string out = Turn(Kind::kNone);
+std::string ResponsesWriter::AddCall(const CallPart& call, const AnswerParts::Choice& choice) {
+  std::string out = Turn(Kind::kNone, choice);
   const size_t index = done_.size();
-  const Json at = {{"item_id", ItemId(index)}, {"output_index", index}};
+  const Json at = {{"item_id", ItemId(Kind::kCall, index)}, {"output_index", index}};
   Json delta = at, whole = at;
   delta["delta"] = call.call.arguments;
   whole["arguments"] = call.call.arguments;
@@ -264,16 +327,17 @@ std::string ResponsesWriter::AddCall(const CallPart& call) {
   return out;
 }
 
-std::string ResponsesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts&) {
+std::string ResponsesWriter::OnDelta(const AnswerDelta& delta, const AnswerParts& parts) {
+  const AnswerParts::Choice& choice = parts.choices().at(0);
   std::string out;
-  if (!delta.reasoning.empty()) out += AddText(Kind::kReasoning, delta.reasoning);
-  if (!delta.text.empty()) out += AddText(Kind::kMessage, delta.text);
-  for (const CallPart& call : delta.calls) out += AddCall(call);
+  if (!delta.reasoning.empty()) out += AddText(Kind::kReasoning, delta.reasoning, choice);
+  if (!delta.text.empty()) out += AddText(Kind::kMessage, delta.text, choice);
+  for (const CallPart& call : delta.calls) out += AddCall(call, choice);
   return out;
 }
 
 std::string ResponsesWriter::End(const AnswerParts& parts) {
-  std::string out = Turn(Kind::kNone);
+  std::string out = Turn(Kind::kNone, parts.choices().at(0));
   Json whole = Whole(parts);
   whole["output"] = done_;
   const bool is_whole = whole["status"] == "completed";
@@ -285,10 +349,12 @@ Json ResponsesWriter::Whole(const AnswerParts& parts) const {
   const AnswerParts::Choice& choice = parts.choices().at(0);
   Json output = Json::array();
   if (!choice.reasoning.empty()) {
-    output.push_back(TextItem(Kind::kReasoning, output.size(), choice.reasoning, "completed"));
+    output.push_back(
+        TextItem(Kind::kReasoning, output.size(), choice.reasoning, Json::array(), "completed"));
   }
   if (!choice.text.empty()) {
-    output.push_back(TextItem(Kind::kMessage, output.size(), choice.text, "completed"));
+    output.push_back(TextItem(Kind::kMessage, output.size(), choice.text,
+                              Logprobs(choice, choice.text_begin), "completed"));
   }
   for (const CallPart& call : choice.calls) {
     output.push_back(CallItem(call, output.size(), call.call.arguments, "completed"));
@@ -325,26 +391,23 @@ StatusOr<JsonNode> ChatOfResponses(JsonNode body) {
   } else {
     return InputError(Param("input") + " is neither a string nor a list");
   }
-  for (const char* field : {"messages", "n", "beam_width", "logprobs", "prompt_logprobs"}) {
-    if (GivenField(body, field) != nullptr) return InputError(Param(field) + " is not available");
-  }
+  KU_RETURN_IF_ERROR(
+      TakeUnavailable(&body, {"messages", "n", "beam_width", "logprobs", "prompt_logprobs"}));
+  KU_RETURN_IF_ERROR(TakeText(&body));
+  KU_RETURN_IF_ERROR(TakeInclude(&body));
   SetField(&body, "messages", ListNode(std::move(messages)));
   if (JsonNode tools = TakeField(&body, "tools"); !tools.IsNull()) {
     KU_ASSIGN_OR_RETURN(tools, ToolsOf(std::move(tools)));
     SetField(&body, "tools", std::move(tools));
-  }
-  const JsonNode reasoning = TakeField(&body, "reasoning");
-  if (const JsonNode* effort = reasoning.Find("effort"); effort != nullptr) {
-    SetField(&body, "reasoning_effort", *effort);
   }
   RenameField(&body, "max_output_tokens", "max_tokens");
   return body;
 }
 
 std::unique_ptr<AnswerWriter> MakeResponsesWriter(const PreparedRequest& prepared,
-                                                  AnswerTitle title, const Tokenizer&,
+                                                  AnswerTitle title, const Tokenizer& tokenizer,
                                                   ReasoningField) {
-  return std::make_unique<ResponsesWriter>(prepared, std::move(title));
+  return std::make_unique<ResponsesWriter>(prepared, std::move(title), tokenizer);
 }
 
 }  // namespace kuiper

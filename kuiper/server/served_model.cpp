@@ -83,8 +83,9 @@ StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, ChatRe
   ChatRequest& wanted = *chat;
   if (!wanted.is_chat) {
     Prompt prompt;
-    prompt.ids = wanted.request.prompt.empty() ? EncodeRaw(*model.tokenizer, wanted.text)
-                                               : wanted.request.prompt;
+    prompt.ids = wanted.request.prompt.empty()
+                     ? EncodeRaw(*model.tokenizer, wanted.text, wanted.adds_bos)
+                     : wanted.request.prompt;
     return prompt;
   }
   if (!model.has_template) {

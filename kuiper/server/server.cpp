@@ -92,12 +92,14 @@ const std::vector<Server::Route>& Server::Routes() {
       form("/responses", kResponsesForm),
       form("/kuiper/verify", kVerificationForm),
       compute("/messages/count_tokens", CountTokensBody, MessagesError),
+      compute("/responses/input_tokens", CountInputTokensBody),
       compute("/tokenize", TokenizeBody),
       compute("/detokenize", DetokenizeBody),
       compute("/apply-template", ApplyTemplateBody),
       get("/models", &Server::Models),
       get("/models/", &Server::OneModel),
       get("/props", &Server::Props),
+      get("/tokenizer_info", &Server::TokenizerInfo),
       get("/kuiper/kv", &Server::WatchKv),
       open("/", &Server::Page),
       open("/kuiper/page.css", &Server::Page),
@@ -249,6 +251,10 @@ void Server::Version(const Ask& ask) {
 
 void Server::Props(const Ask& ask) {
   Reply(ask, 200, PropsJson(*model_));
+}
+
+void Server::TokenizerInfo(const Ask& ask) {
+  Reply(ask, 200, TokenizerInfoJson(*model_));
 }
 
 void Server::Page(const Ask& ask) {

@@ -69,6 +69,7 @@ class Server : public HttpHandler {
   void Ping(const Ask& ask);
   void Version(const Ask& ask);
   void Props(const Ask& ask);
+  void TokenizerInfo(const Ask& ask);
   void Page(const Ask& ask);
   void GetMetrics(const Ask& ask);
   void WatchKv(const Ask& ask);

@@ -24,6 +24,14 @@ std::string TextOf(std::string_view bytes) {
   return text;
 }
 
+// With the bytes as numbers, which the text may not show.
+Json LogprobEntry(const Tokenizer& tokenizer, int32_t id, float logprob) {
+  const std::string_view bytes = tokenizer.Bytes(id);
+  Json numbers = Json::array();
+  for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
+  return {{"token", bytes}, {"logprob", logprob}, {"bytes", std::move(numbers)}};
+}
+
 int64_t NumCharacters(std::string_view utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
@@ -38,6 +46,22 @@ std::vector<TokenPart> PromptParts(std::span<const int32_t> prompt,
     if (i > 0 && i <= logprobs.size()) part.logprobs = logprobs[i - 1];
   }
   return parts;
+}
+
+Json LogprobEntries(const Tokenizer& tokenizer, std::span<const TokenPart> tokens, int num_top) {
+  Json entries = Json::array();
+  for (const TokenPart& token : tokens) {
+    const TokenLogprobs logprobs = token.logprobs.value_or(TokenLogprobs());
+    Json entry = LogprobEntry(tokenizer, token.token, logprobs.chosen);
+    entry["top_logprobs"] = Json::array();
+    const size_t most = std::min<size_t>(logprobs.top.size(), num_top);
+    for (size_t i = 0; i < most; ++i) {
+      entry["top_logprobs"].push_back(
+          LogprobEntry(tokenizer, logprobs.top[i].first, logprobs.top[i].second));
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
 }
 
 Json LogprobLists::Next(std::span<const TokenPart> tokens) {

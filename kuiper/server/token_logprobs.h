@@ -33,6 +33,11 @@ class LogprobLists {
   int64_t num_characters_ = 0;
 };
 
+// A list with an object per token, as chats and responses tell them: token, logprob, bytes and
+// top_logprobs of at most `num_top` alternatives.
+nlohmann::ordered_json LogprobEntries(const Tokenizer& tokenizer, std::span<const TokenPart> tokens,
+                                      int num_top);
+
 // A list with null and then an object per token: id -> logprob, rank and decoded_token.
 nlohmann::ordered_json PromptLogprobsJson(const Tokenizer& tokenizer, const Request& request,
                                           std::span<const TokenLogprobs> logprobs, int num_top);

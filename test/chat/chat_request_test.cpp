@@ -108,6 +108,35 @@ TEST(ChatRequest, PromptsAreTextOrTokens) {
   }
 }
 
+// llama.cpp, Ollama and Hugging Face have other names for some parameters.
+TEST(ChatRequest, ParametersHaveOtherNames) {
+  const auto request = Parse(R"({"prompt": "p", "repeat_penalty": 1.5, "n_predict": 3,
+                                 "add_special_tokens": false})",
+                             {});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->request.sampling.repetition_penalty, 1.5f);
+  EXPECT_EQ(request->request.max_new_tokens, 3);
+  EXPECT_FALSE(request->adds_bos);
+  EXPECT_TRUE(Parse(R"({"prompt": "p", "repeat_penalty": 2, "repetition_penalty": 2})", {}).ok());
+  EXPECT_EQ(Error(R"("repeat_penalty": 1.5, "repetition_penalty": 2)"),
+            "body.repeat_penalty and body.repetition_penalty contradict each other");
+  EXPECT_EQ(Error(R"("repeat_penalty": 0)"),
+            "body.repeat_penalty: 0 is out of range (must be from 0.01 to 100)");
+}
+
+TEST(ChatRequest, FieldsThatAskForNothingAreTaken) {
+  for (const char* fields :
+       {R"("best_of": 1)", R"("best_of": 3, "n": 3)", R"("length_penalty": 1)",
+        R"("any_name": false, "another": 0, "more": [], "and": {}, "so": "", "on": null)",
+        R"("metadata": {"a": "b"}, "store": false, "user": "u")"}) {
+    const auto request = Parse(std::string(R"({"prompt": "p", )") + fields + "}", {});
+    EXPECT_TRUE(request.ok()) << fields << ": " << request.status().message();
+  }
+  EXPECT_EQ(Error(R"("temprature": 0)"),
+            "body.temprature is not available; did you mean temperature?")
+      << "it was meant to ask for greedy answers";
+}
+
 TEST(ChatRequest, MistakesNameTheField) {
   EXPECT_EQ(Error(R"("temperature": "hot")"), "body.temperature is not a number");
   EXPECT_EQ(Error(R"("temperature": 101)"),
@@ -129,7 +158,7 @@ TEST(ChatRequest, MistakesNameTheField) {
   EXPECT_EQ(Error(R"("max_token": 1)"),
             "body.max_token is not available; did you mean max_tokens?");
   EXPECT_EQ(Error(R"("temp": 1)"), "body.temp is not available; did you mean temperature?");
-  for (const char* field : {"logprobs", "best_of", "num_samples", "a\\tb"}) {
+  for (const char* field : {"logprobs", "num_samples", "a\\tb"}) {
     std::string name = field;
     if (name == "a\\tb") name = "a b";
     EXPECT_EQ(Error(std::string("\"") + field + "\": 1"), InBody(name) + " is not available");

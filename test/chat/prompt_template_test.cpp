@@ -328,14 +328,52 @@ TEST(PromptTemplate, RefusesWhatNobodyReads) {
                 .status()
                 .message(),
             "the chat template does not read \"effort\" of chat_template_kwargs");
-  EXPECT_EQ(own.Render(Messages(R"([{"role":"user","content":"Q","mood":1}])"), {}, LocalTime())
-                .status()
-                .message(),
-            "message 0: nobody reads its field \"mood\"");
+  EXPECT_TRUE(
+      own.Render(Messages(R"([{"role":"user","content":"Q","mood":1}])"), {}, LocalTime()).ok())
+      << "clients keep notes in messages";
   EXPECT_EQ(Show(Make("{{ effort }}{{ messages[0].mood }}")
                      .Render(Messages(R"([{"role":"user","content":"Q","mood":1}])"), options,
                              LocalTime())),
             "(low1)");
+}
+
+// The expected prompts are those of transformers 5.24: apply_chat_template(continue_final_message).
+TEST(PromptTemplate, EndsWithTheTextOfTheLastMessage) {
+  ChatOptions options;
+  options.continue_final_message = true;
+  const auto render = [&](const PromptTemplate& own, const std::string& last,
+                          const char* first = "Q") {
+    std::vector<Message> messages =
+        Messages(std::string(R"([{"role":"user","content":")") + first + "\"}]");
+    messages.push_back({.role = Role::kAssistant, .text = last});
+    const auto prompt = own.Render(messages, options, LocalTime());
+    EXPECT_TRUE(prompt.ok()) << last << ": " << prompt.status().message();
+    return prompt.ok() ? JoinSegments(*prompt) : "";
+  };
+  const auto bundled = [](const std::string& name) {
+    return Make(ReadTemplateFiles(test::Source("demo/models/" + name))->source, name);
+  };
+  const PromptTemplate qwen3 = bundled("tiny-qwen3"), qwen25 = bundled("tiny-qwen2.5");
+  const std::string begin3 = "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n<think>\n";
+  const std::string begin25 =
+      "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+      "assistant.<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n";
+  for (const char* text : {"The answer", "A ", "<think>\nwhy"}) {
+    EXPECT_EQ(render(qwen3, text), begin3 + "\n</think>\n\n" + text);
+    EXPECT_EQ(render(qwen25, text), begin25 + text);
+  }
+  EXPECT_EQ(render(qwen3, "\n A\n"), begin3 + "\n</think>\n\n A\n");
+  EXPECT_EQ(render(qwen25, "\n A\n"), begin25 + "\n A\n");
+  const char* thought = "<think>\nwhy\n</think>\n\nA";
+  EXPECT_EQ(render(qwen3, thought), begin3 + "why\n</think>\n\nA");
+  EXPECT_EQ(render(qwen25, thought), begin25 + thought);
+  const PromptTemplate trims =
+      Make("{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}</s>{% endfor %}");
+  EXPECT_EQ(render(trims, " A ", "A"), "[user] A</s>[assistant] A");
+  const PromptTemplate hides = Make("{% for m in messages %}{{ m.role }}{% endfor %}");
+  std::vector<Message> messages = Messages(R"([{"role":"user","content":"Q"}])");
+  messages.push_back({.role = Role::kAssistant, .text = "A"});
+  EXPECT_EQ(hides.Render(messages, options, LocalTime()).status().code(), StatusCode::kInput);
 }
 
 // Null fields are as good as none, and what another server calls the reasoning is known.

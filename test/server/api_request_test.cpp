@@ -99,7 +99,67 @@ TEST(ApiRequest, ThinkingByAnyName) {
   EXPECT_EQ(think(R"("reasoning_effort": "high")"), std::nullopt);
   EXPECT_EQ(think(R"("reasoning_effort": "high", "enable_thinking": true)"), true);
   EXPECT_EQ(think(R"("reasoning_effort": "none", "enable_thinking": false)"), false);
-  EXPECT_EQ(Good(Chat(R"("thinking_token_budget": 7)")).parameters().reasoning_budget, 7);
+  EXPECT_EQ(think(R"("thinking": {"type": "disabled"})"), false);
+  EXPECT_EQ(think(R"("thinking": {"type": "enabled"})"), true);
+  EXPECT_EQ(think(R"("thinking": {"type": "adaptive", "display": "omitted"})"), std::nullopt);
+  EXPECT_EQ(think(R"("reasoning": {"effort": "none"})"), false);
+  EXPECT_EQ(think(R"("reasoning": {"effort": "low", "summary": "auto"})"), std::nullopt);
+  EXPECT_EQ(think(R"("reasoning": {"enabled": true})"), true);
+  EXPECT_EQ(think(R"("output_config": {"effort": "medium"})"), std::nullopt);
+  const auto budget = [](const std::string& fields) {
+    return Good(Chat(fields)).parameters().reasoning_budget;
+  };
+  EXPECT_EQ(budget(R"("thinking_token_budget": 7)"), 7);
+  EXPECT_EQ(budget(R"("thinking": {"type": "enabled", "budget_tokens": 8})"), 8);
+  EXPECT_EQ(budget(R"("reasoning": {"max_tokens": 9})"), 9);
+  EXPECT_FALSE(Good(Chat(R"("reasoning": {"exclude": true})")).include_reasoning);
+}
+
+TEST(ApiRequest, CompletionsHaveSixteenTokensUnlessTheySayMore) {
+  const auto tokens = [](const std::string& fields) {
+    return Good(R"({"prompt": "x")" + fields + "}", false).parameters().max_new_tokens;
+  };
+  EXPECT_EQ(tokens(""), 16);
+  EXPECT_EQ(tokens(R"(, "max_tokens": null)"), 16);
+  EXPECT_EQ(tokens(R"(, "max_tokens": 5)"), 5);
+  EXPECT_EQ(tokens(R"(, "n_predict": 6)"), 6);
+  EXPECT_EQ(tokens(R"(, "max_tokens": -1)"), INT32_MAX);
+}
+
+TEST(ApiRequest, ToolsThatAreNoFunctionsAreDropped) {
+  const std::string f = R"({"type": "function", "function": {"name": "f"}})",
+                    g = R"({"type": "function", "function": {"name": "g"}})";
+  const ApiRequest request = Good(
+      Chat(R"("tools": [{"type": "web_search"}, )" + f + R"(, {"type": "custom", "name": "x"}])"));
+  EXPECT_EQ(request.dropped_tools, (std::vector<std::string>{"web_search", "custom"}));
+  EXPECT_EQ(request.prompts[0].messages.tools_json.size(), 1u);
+  EXPECT_FALSE(Good(Chat(R"("tools": [{"type": "web_search"}])")).reads_tool_calls);
+  const std::string allowed = R"("tools": [)" + f + ", " + g +
+                              R"(], "tool_choice": {"type": "allowed_tools", "allowed_tools":)"
+                              R"( {"mode": "auto", "tools": [)" +
+                              g + "]}}";
+  const std::vector<std::string> tools = Good(Chat(allowed)).prompts[0].messages.tools_json;
+  ASSERT_EQ(tools.size(), 1u);
+  EXPECT_NE(tools[0].find("\"g\""), std::string::npos);
+  for (const char* choice :
+       {R"({"type": "allowed_tools", "mode": "required", "tools": []})", R"({"type": "any"})"}) {
+    EXPECT_EQ(Parse(Chat(R"("tools": [)" + f + R"(], "tool_choice": )" + choice)).status().code(),
+              StatusCode::kUnavailable)
+        << choice;
+  }
+}
+
+TEST(ApiRequest, AnAnswerMayGoOnFromTheLastMessage) {
+  const std::string messages =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a")";
+  EXPECT_FALSE(Good(messages + "}]}").prompts[0].messages.continue_final_message);
+  for (const std::string rest :
+       {R"(}], "continue_final_message": true})", R"(, "prefix": true}]})"}) {
+    EXPECT_TRUE(Good(messages + rest).prompts[0].messages.continue_final_message) << rest;
+  }
+  const auto both =
+      Parse(messages + R"(}], "continue_final_message": true, "add_generation_prompt": true})");
+  EXPECT_EQ(both.status().code(), StatusCode::kInput);
 }
 
 TEST(ApiRequest, MessagesOfClientsAreUnderstood) {
@@ -153,6 +213,12 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
       {R"("reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true})",
        "reasoning_effort"},
       {R"("reasoning_effort": "none", "enable_thinking": true)", "reasoning_effort"},
+      {R"("thinking": {"type": "disabled"}, "enable_thinking": true)", "thinking"},
+      {R"("thinking": {"type": "perhaps"})", "thinking.type"},
+      {R"("reasoning": {"effort": "banana"})", "reasoning.effort"},
+      {R"("reasoning": {"what": 1})", "reasoning.what"},
+      {R"("output_config": {"effort": "banana"})", "output_config.effort"},
+      {R"("repeat_penalty": 0)", "repeat_penalty"},
       {R"("model": 3)", "model"},
       {R"("prompt": "x")", "prompt"},
   };
@@ -172,7 +238,6 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
 // What SGLang's router adds to each body.
 TEST(ApiRequest, SwitchesOfRoutersAreTakenWhereTheyAskForWhatIsDone) {
   for (const auto& [name, usual] : {std::pair("no_stop_trim", false),
-                                    {"continue_final_message", false},
                                     {"return_hidden_states", false},
                                     {"skip_special_tokens", true},
                                     {"separate_reasoning", true},

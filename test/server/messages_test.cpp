@@ -44,8 +44,7 @@ TEST(MessagesApi, BodiesBecomeChats) {
   EXPECT_EQ(chat["messages"], expected);
   EXPECT_EQ(chat["tools"][0]["function"]["parameters"], Json::parse(R"({"type": "object"})"));
   EXPECT_EQ(chat["stop"], Json::parse(R"(["x"])"));
-  EXPECT_EQ(chat["reasoning_budget"], 9);
-  EXPECT_EQ(chat["enable_thinking"], true);
+  EXPECT_EQ(chat["thinking"], Json::parse(R"({"type": "enabled", "budget_tokens": 9})"));
   EXPECT_EQ(chat["parallel_tool_calls"], false);
   EXPECT_EQ(chat["temperature"], 0.5);
 }
@@ -61,12 +60,53 @@ TEST(MessagesApi, WrongBodies) {
     EXPECT_EQ(CodeOf(R"({"max_tokens": 1, )" + rest + "}"), StatusCode::kInput) << rest;
   }
   for (const std::string rest :
-       {R"("tool_choice": {"type": "any"})", R"("tools": [{"type": "web_search", "name": "w"}])",
-        R"("system": [{"type": "image"}])"}) {
+       {R"("tool_choice": {"type": "any"})", R"("system": [{"type": "image"}])"}) {
     EXPECT_EQ(CodeOf(R"({"max_tokens": 1, "messages": [)" + user + "], " + rest + "}"),
               StatusCode::kUnavailable)
         << rest;
   }
+}
+
+// A last message of the assistant is the beginning of the answer.
+TEST(MessagesApi, AnswersGoOnFromWhatWasSaid) {
+  ServedEngine served;
+  Json body = {{"model", "tiny"},
+               {"max_tokens", 40},
+               {"temperature", 0},
+               {"thinking", {{"type", "disabled"}}},
+               {"messages", {{{"role", "user"}, {"content", "What is 2 + 3?"}}}}};
+  const auto text_of = [&](const Json& asked) {
+    const auto [message, events] = served.AskBothWays("/v1/messages", asked);
+    EXPECT_EQ(message["content"].size(), 1u) << message;
+    return message["content"][0]["text"].get<std::string>();
+  };
+  const std::string whole = text_of(body);
+  ASSERT_EQ(whole, "2 + 3 = 5.");
+  body["messages"].push_back({{"role", "assistant"}, {"content", "2 + 3"}});
+  EXPECT_EQ("2 + 3" + text_of(body), whole);
+  body.erase("thinking");
+  EXPECT_EQ("2 + 3" + text_of(body), whole) << "the template closes the thinking";
+}
+
+// What agents send of their own accord.
+TEST(MessagesApi, HintsOfAgentsAreTaken) {
+  ServedEngine served;
+  Json body = {{"model", "tiny"},
+               {"max_tokens", 5},
+               {"output_config", {{"effort", "medium"}}},
+               {"context_management", {{"edits", {{{"type", "clear_thinking_20251015"}}}}}},
+               {"mcp_servers", Json::array()},
+               {"metadata", {{"user_id", "u"}}},
+               {"messages", {{{"role", "user"}, {"content", "hi"}}}},
+               {"tools", {{{"type", "web_search_20250305"}, {"name", "web_search"}}}}};
+  const auto answer = served.Ask("POST", "/v1/messages", body.dump());
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_NE(answer.head.find("\r\nWarning: 299 - \"the model was not offered these tools, which "
+                             "are no functions: web_search_20250305\"\r\n"),
+            std::string::npos)
+      << answer.head;
+  body["output_config"] = {{"format", {{"type", "json_schema"}}}};
+  EXPECT_EQ(served.Ask("POST", "/v1/messages", body.dump()).status, 400);
 }
 
 TEST(MessagesApi, AStreamAddsUpToTheWholeAnswer) {

@@ -39,7 +39,7 @@ TEST(ResponsesApi, BodiesBecomeChats) {
     {"role": "tool", "tool_call_id": "1", "content": "r"}])");
   EXPECT_EQ(json["messages"], expected);
   EXPECT_EQ(json["max_tokens"], 5);
-  EXPECT_EQ(json["reasoning_effort"], "none");
+  EXPECT_EQ(json["reasoning"]["effort"], "none");
   EXPECT_EQ(json["tools"][0]["function"],
             Json::parse(R"({"name": "f", "parameters": {"type": "object"}})"));
 }
@@ -47,13 +47,13 @@ TEST(ResponsesApi, BodiesBecomeChats) {
 TEST(ResponsesApi, WrongBodies) {
   for (const char* bad :
        {"[]", "{}", R"({"input": 3})", R"({"input": "x", "n": 2})",
-        R"({"input": "x", "instructions": ["y"]})",
-        R"({"input": [{"role": "user", "content": 3}]})", R"({"input": "x", "tools": 3})"}) {
+        R"({"input": "x", "instructions": ["y"]})", R"({"input": "x", "include": ["the.moon"]})",
+        R"({"input": "x", "text": {"size": 3}})", R"({"input": [{"role": "user", "content": 3}]})",
+        R"({"input": "x", "tools": 3})"}) {
     EXPECT_EQ(Convert(bad).status().code(), StatusCode::kInput) << bad;
   }
   for (const char* undone :
        {R"({"input": "x", "previous_response_id": "r"})", R"({"input": "x", "background": true})",
-        R"({"input": "x", "tools": [{"type": "web_search"}]})",
         R"({"input": [{"type": "item_reference", "id": "x", "content": ""}]})",
         R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})"}) {
     EXPECT_EQ(Convert(undone).status().code(), StatusCode::kUnavailable) << undone;
@@ -88,7 +88,69 @@ TEST(ResponsesApi, AStreamAddsUpToTheWholeAnswer) {
     }
     EXPECT_EQ(last["status"], response["status"]);
     EXPECT_EQ(last["usage"]["output_tokens"], response["usage"]["output_tokens"]);
+    for (const Json& item : response["output"]) {
+      const bool is_message = item["type"] == "message";
+      EXPECT_TRUE(item["id"].get<std::string>().starts_with(is_message ? "msg_" : "rs_")) << item;
+    }
   }
+}
+
+TEST(ResponsesApi, LogProbabilitiesAreThoseOfTheText) {
+  ServedEngine served;
+  for (const char* effort : {"none", "high"}) {
+    const auto [response, events] =
+        served.AskBothWays("/v1/responses", {{"input", "What is 2 + 3?"},
+                                             {"max_output_tokens", 60},
+                                             {"temperature", 0},
+                                             {"reasoning", {{"effort", effort}}},
+                                             {"top_logprobs", 2},
+                                             {"include", {"message.output_text.logprobs"}}});
+    const Json& part = response["output"].back()["content"][0];
+    ASSERT_EQ(part["type"], "output_text");
+    std::string text;
+    for (const Json& entry : part["logprobs"]) {
+      text += entry["token"].get<std::string>();
+      EXPECT_LE(entry["logprob"], 0);
+      EXPECT_EQ(entry["top_logprobs"].size(), 2u);
+    }
+    EXPECT_EQ(text, part["text"].get<std::string>() + "<|im_end|>");
+    Json told = Json::array();
+    for (const Json& event : events) {
+      if (event["type"] != "response.output_text.delta") continue;
+      for (const Json& entry : event["logprobs"]) told.push_back(entry);
+    }
+    ASSERT_EQ(told.size() + 1, part["logprobs"].size());
+    for (size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], part["logprobs"][i]);
+  }
+  const Json none = Json::parse(
+      served.Ask("POST", "/v1/responses", R"({"input": "hi", "max_output_tokens": 3})").body);
+  for (const Json& item : none["output"]) {
+    if (item["type"] != "message") continue;
+    EXPECT_EQ(item["content"][0]["logprobs"], Json::array());
+  }
+}
+
+// The shape of what a coding agent sends.
+TEST(ResponsesApi, BodiesOfAgentsAreTaken) {
+  ServedEngine served;
+  Json body = Json::parse(R"({
+    "input": [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "s"}]},
+              {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+    "tools": [{"type": "function", "name": "shell", "parameters": {"type": "object"}, "strict": false},
+              {"type": "custom", "name": "apply_patch"}, {"type": "web_search"}],
+    "tool_choice": "auto", "parallel_tool_calls": false, "store": false, "stream": false,
+    "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "client_metadata": {"a": "b"},
+    "text": {"verbosity": "medium"}, "reasoning": {"effort": "medium", "summary": "auto"},
+    "prompt_cache_retention": "24h", "truncation": "auto"})");
+  const Json counted =
+      Json::parse(served.Ask("POST", "/v1/responses/input_tokens", body.dump()).body);
+  EXPECT_EQ(counted["object"], "response.input_tokens");
+  body["max_output_tokens"] = 5;
+  const auto answer = served.Ask("POST", "/v1/responses", body.dump());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_NE(answer.head.find("no functions: custom, web_search\""), std::string::npos)
+      << answer.head;
+  EXPECT_EQ(Json::parse(answer.body)["usage"]["input_tokens"], counted["input_tokens"]);
 }
 
 }  // namespace

@@ -155,10 +155,24 @@ TEST(Server, TokensAndTemplates) {
       served.Ask("POST", "/apply-template", Json{{"messages", messages}}.dump()).body)["prompt"];
   const Json by_text = Json::parse(
       served.Ask("POST", "/tokenize", Json{{"content", text}, {"with_pieces", true}}.dump()).body);
-  EXPECT_EQ(by_messages["tokens"], by_text["tokens"]);
-  EXPECT_EQ(by_text["pieces"].size(), by_text["count"]);
+  const Json by_prompt = Json::parse(
+      served
+          .Ask("POST", "/tokenize",
+               Json{{"prompt", text}, {"add_special_tokens", true}, {"return_token_strs", true}}
+                   .dump())
+          .body);
+  EXPECT_EQ(by_messages["tokens"], by_prompt["tokens"]);
+  EXPECT_EQ(by_messages["count"], by_text["tokens"].size());
+  for (size_t i = 0; i < by_text["tokens"].size(); ++i) {
+    EXPECT_EQ(by_text["tokens"][i]["id"], by_messages["tokens"][i]);
+    EXPECT_EQ(by_text["tokens"][i]["piece"], by_prompt["token_strs"][i]);
+  }
+  const Json info = Json::parse(served.Ask("GET", "/tokenizer_info", "").body);
+  EXPECT_EQ(info["eos_token"], "<|im_end|>");
+  EXPECT_EQ(info["bos_token"], nullptr);
+  EXPECT_NE(info["chat_template"].get<std::string>().find("im_start"), std::string::npos);
   const Json back = Json::parse(
-      served.Ask("POST", "/v1/detokenize", Json{{"tokens", by_text["tokens"]}}.dump()).body);
+      served.Ask("POST", "/v1/detokenize", Json{{"tokens", by_messages["tokens"]}}.dump()).body);
   EXPECT_EQ(back["content"], text);
   for (const char* bad :
        {R"({"tokens": [-1]})", R"({"tokens": [99999999]})", R"({"tokens": 1})", "{"}) {

@@ -140,7 +140,7 @@ function take(event, message) {
   if (event.error) throw new Error(event.error.message);
   const choice = event.choices[0], delta = choice?.delta ?? {};
   message.ids.push(...choice?.token_ids ?? []);
-  if (choice?.prompt_token_ids) promptIds.set(message, choice.prompt_token_ids);
+  if (event.prompt_token_ids) promptIds.set(message, event.prompt_token_ids);
   message.content += delta.content ?? "";
   message.reasoning = (message.reasoning ?? "") + (delta.reasoning_content ?? delta.reasoning ?? "");
   if (!event.usage) return;

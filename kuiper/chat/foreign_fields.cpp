@@ -1,0 +1,86 @@
+#include "kuiper/chat/foreign_fields.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kuiper/base/check.h"
+#include "kuiper/base/errors.h"
+#include "kuiper/base/text.h"
+
+namespace kuiper {
+namespace {
+
+// Options of other servers, with the values at which they do nothing. docs/server.md has the same
+// table for people.
+constexpr char kNeutralValues[] = R"({
+  "best_of": [1], "detokenize": [true], "dry_multiplier": [0],
+  "dynatemp_range": [0], "early_stopping": [false], "epsilon_cutoff": [0], "eta_cutoff": [0],
+  "include_stop_str_in_output": [false], "min_keep": [0, 1], "mirostat": [0], "mirostat_mode": [0],
+  "modalities": [["text"]], "no_repeat_ngram_size": [0], "no_stop_trim": [false], "num_beams": [1],
+  "n_probs": [0], "repeat_last_n": [-1], "return_hidden_states": [false],
+  "separate_reasoning": [true], "skip_special_tokens": [true], "smoothing_factor": [0],
+  "spaces_between_special_tokens": [true], "stream_reasoning": [true], "t_max_predict_ms": [-1, 0],
+  "tfs": [1], "tfs_z": [1], "top_a": [0], "top_n_sigma": [-1, 0], "truncation": ["disabled", "auto"],
+  "typ_p": [1], "typical": [1], "typical_p": [1], "use_beam_search": [false],
+  "verbosity": ["low", "medium", "high"], "xtc_probability": [0]
+})";
+
+// Hints, with a value of their type. The parameters of samplers that are switched off are hints.
+constexpr char kHints[] = R"({
+  "cache_prompt": true, "client_metadata": {}, "dry_allowed_length": 0, "dry_base": 0,
+  "dry_penalty_last_n": 0, "dry_sequence_breakers": [], "dynatemp_exponent": 0, "id_slot": 0,
+  "inference_geo": "", "max_tool_calls": 0, "metadata": {}, "mirostat_eta": 0, "mirostat_tau": 0,
+  "n_discard": 0, "n_keep": 0, "prompt_cache_key": "", "prompt_cache_retention": "", "request_id": "",
+  "rid": "", "safety_identifier": "", "service_tier": "", "slot_id": 0, "store": true, "user": "",
+  "xtc_threshold": 0
+})";
+
+JsonNode Table(const char* text) {
+  StatusOr<JsonNode> table = ParseJson(text, StatusCode::kInternal, "table of fields");
+  KU_CHECK(table.ok());
+  return std::move(*table);
+}
+
+bool IsSame(const JsonNode& a, const JsonNode& b) {
+  if (a.IsNumber() && b.IsNumber()) return a.AsDouble() == b.AsDouble();
+  return a.type == b.type && PythonJson(a) == PythonJson(b);
+}
+
+bool HasTypeOf(const JsonNode& value, const JsonNode& example) {
+  return example.IsNumber() ? value.IsNumber() : value.type == example.type;
+}
+
+std::string TypeName(const JsonNode& example) {
+  if (example.IsNumber()) return "a number";
+  if (example.IsBool()) return "true or false";
+  if (example.IsString()) return "a string";
+  return example.IsArray() ? "a list" : "an object";
+}
+
+}  // namespace
+
+bool IsNothing(const JsonNode& value) {
+  if (value.IsNumber()) return value.AsDouble() == 0;
+  return !value.boolean && value.text.empty() && value.items.empty();
+}
+
+Status CheckForeignField(std::string_view name, const JsonNode& value,
+                         const std::vector<std::string_view>& known) {
+  static const JsonNode neutral = Table(kNeutralValues), hints = Table(kHints);
+  if (value.IsNull()) return OkStatus();
+  if (const JsonNode* values = neutral.Find(name)) {
+    const auto is_same = [&](const JsonNode& item) { return IsSame(item, value); };
+    if (std::ranges::any_of(values->items, is_same)) return OkStatus();
+    return Status(StatusCode::kUnavailable, Param(name) + " is not supported but as " +
+                                                PythonJson(values->items[0]) + "; leave it out");
+  }
+  if (const JsonNode* example = hints.Find(name)) {
+    if (HasTypeOf(value, *example)) return OkStatus();
+    return InputError(Param(name) + " is not " + TypeName(*example));
+  }
+  const std::string meant = DidYouMean(name, known);
+  if (meant.empty() && IsNothing(value)) return OkStatus();
+  return InputError(Param(name) + " is not available" + meant);
+}
+
+}  // namespace kuiper
