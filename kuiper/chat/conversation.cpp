@@ -104,20 +104,9 @@ bool HasPads(const Completion& answer, const PictureReader* pictures) {
          });
 }
 
-// An answer goes on from a text of the assistant, not from a call of a tool.
-Status CheckGoesOn(const std::vector<Message>& messages) {
-  const Message& last = messages.back();
-  if (last.role == Role::kAssistant && last.tool_calls.empty() && !TextOf(last).empty()) {
-    return OkStatus();
-  }
-  return InputError(Param("continue_final_message") +
-                    " needs a last message of the assistant that has a text and no tool calls");
-}
-
 StatusOr<std::vector<Segment>> Render(const Conversation& conversation,
                                       const TemplateOptions& options) {
   std::vector<Message> messages = conversation.Messages();
-  if (options.continue_final_message) KU_RETURN_IF_ERROR(CheckGoesOn(messages));
   ChatOptions chat = OptionsOf(options);
   const bool no_system = conversation.system().has_value() && conversation.system()->empty();
   const std::optional<ChatFamily> family = options.equal_family();

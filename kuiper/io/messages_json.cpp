@@ -169,6 +169,19 @@ bool HasFunction(const JsonNode& tool) {
   return name != nullptr && name->IsString() && !name->text.empty();
 }
 
+// An answer goes on from a text of the assistant, not from a call of a tool.
+Status CheckGoesOn(const ParsedMessages& parsed) {
+  if (!parsed.continue_final_message) return OkStatus();
+  const Message& last = parsed.messages.back();
+  if (last.role != Role::kAssistant || !last.tool_calls.empty() || TextOf(last).empty()) {
+    return InputError(Param("continue_final_message") +
+                      " needs a last message of the assistant that has a text and no tool calls");
+  }
+  if (!parsed.add_generation_prompt.value_or(false)) return OkStatus();
+  return InputError(Param("continue_final_message") + " and " + Param("add_generation_prompt") +
+                    " contradict each other");
+}
+
 StatusOr<std::optional<bool>> OptionalBool(const JsonNode& root, const char* key) {
   const JsonNode* value = root.Find(key);
   if (value == nullptr || value->IsNull()) return std::optional<bool>();
@@ -198,10 +211,7 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
   KU_ASSIGN_OR_RETURN(const std::optional<bool> goes_on,
                       OptionalBool(root, "continue_final_message"));
   parsed->continue_final_message = goes_on.value_or(false);
-  if (parsed->continue_final_message && parsed->add_generation_prompt.value_or(false)) {
-    return InputError(Param("continue_final_message") + " and " + Param("add_generation_prompt") +
-                      " contradict each other");
-  }
+  KU_RETURN_IF_ERROR(CheckGoesOn(*parsed));
   return ParseKwargs(root.Find("chat_template_kwargs"), parsed);
 }
 

@@ -4,6 +4,7 @@
 #include "kuiper/server/answer_sessions.h"
 #include "kuiper/server/messages_api.h"
 #include "kuiper/server/openai_answer.h"
+#include "kuiper/server/responses_answer.h"
 #include "kuiper/server/responses_api.h"
 #include "kuiper/server/verification.h"
 

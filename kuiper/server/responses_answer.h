@@ -1,0 +1,15 @@
+// Answers in OpenAI's newer form, as lists of items: reasoning, a message, calls of tools.
+#pragma once
+
+#include <memory>
+
+#include "kuiper/server/answer_writer.h"
+
+namespace kuiper {
+
+// `prepared` and `tokenizer` must outlive the writer.
+std::unique_ptr<AnswerWriter> MakeResponsesWriter(const PreparedRequest& prepared,
+                                                  AnswerTitle title, const Tokenizer& tokenizer,
+                                                  ReasoningField reasoning_field);
+
+}  // namespace kuiper
