@@ -10,6 +10,7 @@
 #include "kuiper/server/api_request.h"
 #include "kuiper/server/messages_api.h"
 #include "kuiper/server/openai_answer.h"
+#include "kuiper/server/responses_answer.h"
 #include "kuiper/server/responses_api.h"
 #include "test/io/fake_tokenizer.h"
 #include "test/test_data.h"
