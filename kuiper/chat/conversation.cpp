@@ -42,7 +42,7 @@ ChatOptions OptionsOf(const TemplateOptions& options) {
 // The family's renderer reads neither documents nor kwargs.
 Status CheckUnread(const ChatOptions& chat) {
   const char* reader = "the built-in chat template does not read ";
-  if (!chat.documents.IsNull())
+  if (!chat.documents.items.empty())
     return Status(StatusCode::kInput, std::string(reader) + "documents");
   if (chat.template_kwargs.keys.empty()) return OkStatus();
   return Status(StatusCode::kInput,

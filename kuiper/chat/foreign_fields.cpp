@@ -14,7 +14,7 @@ namespace {
 // table for people.
 constexpr char kNeutralValues[] = R"({
   "best_of": [1], "detokenize": [true], "dry_multiplier": [0],
-  "dynatemp_range": [0], "early_stopping": [false], "epsilon_cutoff": [0], "eta_cutoff": [0],
+  "dynatemp_range": [0], "early_stopping": [false], "epsilon_cutoff": [0], "eta_cutoff": [0], "function_call": ["none", "auto"],
   "include_stop_str_in_output": [false], "min_keep": [0, 1], "mirostat": [0], "mirostat_mode": [0],
   "modalities": [["text"]], "no_repeat_ngram_size": [0], "no_stop_trim": [false], "num_beams": [1],
   "n_probs": [0], "repeat_last_n": [-1], "return_hidden_states": [false],
@@ -71,8 +71,9 @@ Status CheckForeignField(std::string_view name, const JsonNode& value,
   if (const JsonNode* values = neutral.Find(name)) {
     const auto is_same = [&](const JsonNode& item) { return IsSame(item, value); };
     if (std::ranges::any_of(values->items, is_same)) return OkStatus();
-    return Status(StatusCode::kUnavailable, Param(name) + " is not supported but as " +
-                                                PythonJson(values->items[0]) + "; leave it out");
+    return Status(
+        StatusCode::kUnavailable,
+        Param(name) + " is not supported: leave it out, or write " + PythonJson(values->items[0]));
   }
   if (const JsonNode* example = hints.Find(name)) {
     if (HasTypeOf(value, *example)) return OkStatus();

@@ -264,7 +264,7 @@ Status PromptTemplate::CheckFields(const ChatOptions& options) const {
     return Status(StatusCode::kInput,
                   "the chat template does not read " + Quoted(key) + " of chat_template_kwargs");
   }
-  if (!options.documents.IsNull() && !reads("documents")) {
+  if (!options.documents.items.empty() && !reads("documents")) {
     return Status(StatusCode::kInput, "the chat template does not read documents");
   }
   return OkStatus();

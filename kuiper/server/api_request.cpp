@@ -36,7 +36,6 @@ Status CheckUndone(JsonNode* body) {
       {"regex", kGrammar},
       {"ebnf", kGrammar},
       {"functions", "use tools"},
-      {"function_call", "use tool_choice"},
       {"audio", "answers are text"},
       {"prediction", "there is no speculative decoding"},
       {"web_search_options", "the server reaches no other host"},
@@ -77,11 +76,13 @@ Status TakeStream(JsonNode* body, ApiRequest* request) {
   JsonNode options = TakeField(body, "stream_options");
   if (options.IsNull()) return OkStatus();
   if (!options.IsObject()) return InputError(Param("stream_options") + " is not an object");
-  if (!request->stream) return InputError(Param("stream_options") + " needs " + Param("stream"));
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_usage", &request->include_usage));
   KU_RETURN_IF_ERROR(TakeBool(&options, "continuous_usage_stats", &request->continuous_usage));
   bool padding = false;  // against those who read the length of encrypted chunks
   KU_RETURN_IF_ERROR(TakeBool(&options, "include_obfuscation", &padding));
+  if (!request->stream && (request->include_usage || request->continuous_usage)) {
+    return InputError(Param("stream_options") + " needs " + Param("stream"));
+  }
   return CheckRest("stream_options", options);
 }
 
@@ -237,16 +238,13 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   if (is_chat) {
     if (GivenField(body, "messages") == nullptr)
       return InputError(Param("messages") + " is missing");
-    if (GivenField(body, "prompt") != nullptr)
-      return InputError(Param("prompt") + " is not available");
+    KU_RETURN_IF_ERROR(TakeUnavailable(&body, {"prompt"}));
     KU_RETURN_IF_ERROR(TakeTools(&body, &request));
     KU_RETURN_IF_ERROR(TakeThinking(&body, &request.include_reasoning));
     UseUsualNames(&body);
   } else {
     if (GivenField(body, "prompt") == nullptr) return InputError(Param("prompt") + " is missing");
-    for (const char* field : {"messages", "tools"}) {
-      if (GivenField(body, field) != nullptr) return InputError(Param(field) + " is not available");
-    }
+    KU_RETURN_IF_ERROR(TakeUnavailable(&body, {"messages", "tools"}));
   }
   KU_RETURN_IF_ERROR(CheckStops(body));
   request.has_max_tokens = !is_chat || GivesParameter(body, "max_tokens");

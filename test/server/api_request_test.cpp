@@ -188,6 +188,8 @@ TEST(ApiRequest, WhatIsNotDoneSaysSo) {
     EXPECT_EQ(request.status().code(), StatusCode::kUnavailable) << fields;
   }
   // Nothing is asked for by these.
+  Good(Chat(R"("function_call": "auto", "functions": [], "stream_options": {}, "documents": [],
+               "prompt": "")"));
   Good(Chat(R"("logit_bias": {}, "min_tokens": 0, "response_format": {"type": "text"},
                "tool_choice": "auto", "structured_outputs": null)"));
 }
@@ -232,7 +234,7 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
   EXPECT_FALSE(Parse("{}").ok());
   EXPECT_FALSE(Parse("[]").ok());
   EXPECT_FALSE(Parse(R"({"prompt": [1, "a"]})", false).ok());
-  EXPECT_FALSE(Parse(R"({"messages": [], "prompt": "x"})", false).ok());
+  EXPECT_FALSE(Parse(R"({"messages": [{}], "prompt": "x"})", false).ok());
 }
 
 // What SGLang's router adds to each body.
