@@ -125,7 +125,7 @@ class Batch(CliTest):
             (chat("urgent", "x", priority=101), "urgent", "body.priority: 101 is out of range"),
             (chat("n", "x", n=0), "n", "body.n: 0 is out of range"),
             (chat("half", "x", n=1.5), "half", "body.n: "),
-            (chat("best", "x", n=1, best_of=2), "best", "body.best_of is not available"),
+            (chat("best", "x", n=1, best_of=2), "best", "body.best_of is not supported: leave it out, or write 1"),
             (chat("few", "x", n=3, beam_width=2), "few", "body.n must be at most body.beam_width"),
             (chat("wide", "x", beam_width=17), "wide", "needs as many sequences; 16 are allowed"),
             (chat("warm", "x", beam_width=2, temperature=1), "warm", "takes no temperature"),
