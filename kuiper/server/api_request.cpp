@@ -137,6 +137,21 @@ Status TakeTools(JsonNode* body, ApiRequest* request) {
   return OkStatus();
 }
 
+// A part of a content as /v1/responses has it, or a string, becomes one of a chat.
+void UseUsualPart(JsonNode* part) {
+  if (part->IsString()) *part = TextPart(part->text);
+  const std::string type = TextOfField(*part, "type");
+  for (size_t i = 0; i < part->keys.size(); ++i) {
+    if (part->keys[i] == "type") {
+      const bool is_text = type == "input_text" || type == "output_text" || type == "refusal";
+      if (is_text) part->items[i].text = "text";
+      if (type == "input_image") part->items[i].text = "image_url";
+    } else if (part->keys[i] == "refusal" && type == "refusal") {
+      part->keys[i] = "text";
+    }
+  }
+}
+
 // "developer" is what OpenAI calls the system now, and servers disagree how reasoning is called.
 void UseUsualNames(JsonNode* body) {
   JsonNode messages = TakeField(body, "messages");
@@ -149,6 +164,8 @@ void UseUsualNames(JsonNode* body) {
     for (size_t i = 0; i < message.keys.size(); ++i) {
       JsonNode& value = message.items[i];
       if (message.keys[i] == "role" && value.text == "developer") value.text = "system";
+      if (message.keys[i] != "content") continue;
+      for (JsonNode& part : value.items) UseUsualPart(&part);
     }
     for (const char* key : {"refusal", "annotations", "audio", "function_call"}) {
       const JsonNode* value = message.Find(key);

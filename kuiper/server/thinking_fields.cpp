@@ -59,6 +59,7 @@ Status TakeEffort(const char* field, const JsonNode& effort, ThinkingChoice* cho
 // GLM, DeepSeek and Kimi have it. The latter two types leave the choice to the model.
 Status TakeThinkingObject(JsonNode* body, ThinkingChoice* choice) {
   JsonNode thinking = TakeField(body, "thinking");
+  if (thinking.IsBool()) return choice->Set("thinking", thinking.boolean);
   if (IsNothing(thinking)) return OkStatus();
   const std::string type = TextOfField(thinking, "type");
   const bool is_open = type == "adaptive" || type == "auto";
@@ -68,6 +69,13 @@ Status TakeThinkingObject(JsonNode* body, ThinkingChoice* choice) {
   if (!is_open) KU_RETURN_IF_ERROR(choice->Set("thinking", type == "enabled"));
   SetBudget(TakeField(&thinking, "budget_tokens"), body);
   return OkStatus();  // what else is in it says how the reasoning is shown
+}
+
+// Ollama's field: true, false, or an effort.
+Status TakeThink(JsonNode* body, ThinkingChoice* choice) {
+  const JsonNode think = TakeField(body, "think");
+  if (think.IsBool()) return choice->Set("think", think.boolean);
+  return TakeEffort("think", think, choice);
 }
 
 // OpenAI's and OpenRouter's object.
@@ -115,6 +123,7 @@ Status TakeThinking(JsonNode* body, bool* shows_reasoning) {
   }
   if (think.IsBool()) KU_RETURN_IF_ERROR(choice.Set("enable_thinking", think.boolean));
   KU_RETURN_IF_ERROR(TakeEffort("reasoning_effort", TakeField(body, "reasoning_effort"), &choice));
+  KU_RETURN_IF_ERROR(TakeThink(body, &choice));
   KU_RETURN_IF_ERROR(TakeThinkingObject(body, &choice));
   KU_RETURN_IF_ERROR(TakeReasoningObject(body, shows_reasoning, &choice));
   if (choice.think().has_value()) {

@@ -105,6 +105,8 @@ TEST(ApiRequest, ThinkingByAnyName) {
   EXPECT_EQ(think(R"("reasoning": {"effort": "none"})"), false);
   EXPECT_EQ(think(R"("reasoning": {"effort": "low", "summary": "auto"})"), std::nullopt);
   EXPECT_EQ(think(R"("reasoning": {"enabled": true})"), true);
+  EXPECT_EQ(think(R"("think": false)"), false);
+  EXPECT_EQ(think(R"("think": "high")"), std::nullopt);
   EXPECT_EQ(think(R"("output_config": {"effort": "medium"})"), std::nullopt);
   const auto budget = [](const std::string& fields) {
     return Good(Chat(fields)).parameters().reasoning_budget;
@@ -166,7 +168,8 @@ TEST(ApiRequest, MessagesOfClientsAreUnderstood) {
   const ApiRequest request = Good(
       R"({"messages": [{"role": "developer", "content": "s"}, {"role": "user", "content": "x"},
           {"role": "assistant", "content": "y", "reasoning": "why", "refusal": null,
-           "annotations": []}, {"role": "user", "content": "z"}],
+           "annotations": []},
+          {"role": "user", "content": [{"type": "input_text", "text": "z"}, "!"], "id": "its own"}],
           "user": "u", "metadata": {"a": "b"}, "store": true, "cache_salt": "me",
           "stop_token_ids": [3, 4]})");
   const std::vector<Message>& messages = request.prompts[0].messages.messages;
@@ -174,6 +177,7 @@ TEST(ApiRequest, MessagesOfClientsAreUnderstood) {
   EXPECT_EQ(messages[0].role, Role::kSystem);
   EXPECT_EQ(messages[2].reasoning, "why");
   EXPECT_EQ(messages[2].source.Find("refusal"), nullptr);
+  EXPECT_EQ(messages[3].text, "z!");
   EXPECT_EQ(request.parameters().cache_salt, "me");
   EXPECT_EQ(request.parameters().stop_token_ids, (std::vector<int32_t>{3, 4}));
 }
