@@ -326,8 +326,13 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
 }
 
 Json MessagesError(const ApiError& error) {
-  return {{"type", "error"},
-          {"error", {{"type", ErrorType(error.status)}, {"message", error.message}}}};
+  Json body = {{"type", "error"},
+               {"error", {{"type", ErrorType(error.status)}, {"message", error.message}}}};
+  // Nothing is kept between requests: with this code clients send whole conversations instead.
+  if (error.param == "thread") {
+    body["error"]["details"] = {{"error_code", "thread_unsupported_request"}};
+  }
+  return body;
 }
 
 std::unique_ptr<AnswerWriter> MakeMessagesWriter(const PreparedRequest&, AnswerTitle title,

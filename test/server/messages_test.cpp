@@ -105,6 +105,10 @@ TEST(MessagesApi, HintsOfAgentsAreTaken) {
                              "are no functions: web_search_20250305\"\r\n"),
             std::string::npos)
       << answer.head;
+  body["thread"] = {{"type", "new"}};
+  const Json refused = Json::parse(served.Ask("POST", "/v1/messages", body.dump()).body)["error"];
+  EXPECT_EQ(refused["details"]["error_code"], "thread_unsupported_request") << refused;
+  body.erase("thread");
   body["output_config"] = {{"format", {{"type", "json_schema"}}}};
   EXPECT_EQ(served.Ask("POST", "/v1/messages", body.dump()).status, 400);
 }
