@@ -115,6 +115,7 @@ const std::vector<Server::Route>& Server::Routes() {
 const Server::Route* Server::FindRoute(Ask* ask) {
   std::string path = ask->request.path;
   if (path.starts_with("/v1/")) path.erase(0, 3);
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::string allowed;
   for (const Route& route : Routes()) {
     const std::string_view of(route.path);
@@ -125,10 +126,12 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     const std::string& method = ask->request.method;
     if (method == route.method || (method == "HEAD" && route.method == std::string("GET"))) {
       if (is_prefix) ask->model = PercentDecoded(std::string_view(path).substr(of.size()));
+      ask->request.path = std::move(path);
       return &route;
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
+  if (path == "*") allowed = "GET, HEAD, POST";  // OPTIONS of the server as a whole
   if (allowed.empty()) {
     Refuse(*ask, MakeError(404, "not_found", "there is no " + ask->request.path));
   } else if (ask->request.method == "OPTIONS") {
@@ -136,6 +139,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     headers.emplace_back("Allow", allowed + ", OPTIONS");
     http_.Send(ask->exchange, 204, headers, "");
   } else {
+    ask->headers.emplace_back("Allow", allowed + ", OPTIONS");
     Refuse(*ask, MakeError(405, "method_not_allowed", ask->request.path + " takes " + allowed));
   }
   return nullptr;
@@ -144,7 +148,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
 bool Server::MayAsk(const Ask& ask, const Route& route) {
   const Access access = CheckAccess(settings_.access, ask.request, route.needs_key);
   if (access != Access::kAllowed) {
-    Refuse(ask, AccessError(access));
+    Refuse(ask, AccessError(settings_.access, access, ask.request));
     return false;
   }
   if (route.needs_model && !model_.has_value()) {
