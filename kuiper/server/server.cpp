@@ -14,21 +14,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kNumWorkers = 2;
+// Pictures take seconds where a prompt takes milliseconds: they have workers of their own.
+constexpr int kNumWorkers = 2, kNumDecoders = 2;
 
 }  // namespace
 
 Server::Server(HttpServer& http, const ServerSettings& settings)
     : http_(http),
       settings_(settings),
-      sessions_(http, workers_, settings_, metrics_),
+      sessions_(http, workers_, decoders_, settings_, metrics_),
       watchers_(http, sessions_),
       service_(http, settings_.service),
       id_prefix_(HashText((uint64_t{std::random_device()()} << 32) | std::random_device()())),
-      workers_(kNumWorkers) {}
+      workers_(kNumWorkers),
+      decoders_(kNumDecoders, settings.max_decoding_pixels) {}
 
 void Server::Run() {
   http_.Run(*this);
+  sessions_.GiveUp();
   const std::lock_guard lock(ending_);
   has_ended_ = true;
   if (stopped_loop_ != nullptr) stopped_loop_->Stop();
@@ -265,7 +268,9 @@ void Server::GetMetrics(const Ask& ask) {
   metrics_.num_running = sessions_.num_running();
   metrics_.num_waiting = sessions_.num_waiting();
   metrics_.num_connections = http_.num_connections();
+  metrics_.num_body_bytes = http_.num_body_bytes();
   metrics_.slow_readers = http_.num_slow_readers();
+  metrics_.pixels_decoded = sessions_.num_pixels_decoded();
   const std::string name = model_.has_value() ? model_->names.at(0) : "";
   HttpHeaders headers = ask.headers;
   headers.emplace_back("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
@@ -273,11 +278,16 @@ void Server::GetMetrics(const Ask& ask) {
 }
 
 void Server::Compute(Ask ask, Computation compute) {
-  if (num_computing_ >= sessions_.max_seats()) return Refuse(ask, QueueFull());
+  const size_t bytes = ask.request.body.size();
+  const bool has_room =
+      num_computing_ == 0 || computing_bytes_ + bytes <= settings_.max_queue_bytes;
+  if (num_computing_ >= sessions_.max_seats() || !has_room) return Refuse(ask, QueueFull());
   ++num_computing_;
+  computing_bytes_ += bytes;
   workers_.Add([this, ask = std::move(ask), compute, model = &*model_] {
     http_.Post([this, ask, answer = ComputeBody(compute, *model, ask.request.body)] {
       --num_computing_;
+      computing_bytes_ -= ask.request.body.size();
       if (answer.ok()) return Reply(ask, 200, *answer);
       Refuse(ask, ErrorOf(answer.status()));
     });
