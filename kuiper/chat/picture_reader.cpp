@@ -28,10 +28,6 @@ std::string DigestOf(std::string_view bytes) {
   return HexText(std::span(digest).first(kDigestBytes));
 }
 
-bool IsDataUrl(const std::string& location) {
-  return location.starts_with("data:");
-}
-
 // Of a part that was read. Files with the same bytes are kept apart: each has its name in messages.
 std::string KeyOf(const ContentPart& part) {
   const char* kind = part.kind == Kind::kVideo ? "video " : "image ";

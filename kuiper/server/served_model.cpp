@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/io/image/data_url.h"
 #include "kuiper/io/token_stream.h"
 
 namespace kuiper {
@@ -25,7 +26,7 @@ StatusOr<int64_t> MeasurePicture(const std::string& where, ContentPart* part,
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: " + where + " is a video");
   }
-  if (!part->text.starts_with("data:")) {
+  if (!IsDataUrl(part->text)) {
     return InputError(Param("messages") + ": " + where +
                           " is no data: URL; files are not opened and nothing is fetched",
                       "write data:image/png;base64,... with the bytes");
