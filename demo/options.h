@@ -86,9 +86,11 @@ struct ServeFlags {
   std::vector<std::string> names;  // none: that of the model
   std::string api_key_file, cors_origin;
   int max_connections = 4096;
-  int max_queue = 64;
-  size_t max_body = 8 << 20;
+  int max_queue = 4096;
+  size_t max_body = 32 << 20;
+  size_t max_queue_memory = size_t{256} << 20;
   size_t max_picture_memory = size_t{512} << 20;
+  int max_request_megapixels = 256, max_decoding_megapixels = 64;     // of 2^20 pixels
   double request_timeout = 0, drain_timeout = 30, release_after = 0;  // seconds
   int max_output_tokens = 0;
   int answer_memory = 1 << 20;

@@ -29,7 +29,10 @@ StatusOr<ServerSettings> SettingsOf(const Options& options) {
   settings.http.max_connections = flags.max_connections;
   settings.http.limits.max_body = flags.max_body;
   settings.max_queue = flags.max_queue;
+  settings.max_queue_bytes = settings.http.max_body_memory = flags.max_queue_memory;
   settings.max_picture_bytes = flags.max_picture_memory;
+  settings.max_request_pixels = int64_t{flags.max_request_megapixels} << 20;
+  settings.max_decoding_pixels = int64_t{flags.max_decoding_megapixels} << 20;
   settings.request_timeout = Milliseconds(flags.request_timeout);
   settings.drain_timeout = Milliseconds(flags.drain_timeout);
   settings.release_after = Milliseconds(flags.release_after);
@@ -39,6 +42,7 @@ StatusOr<ServerSettings> SettingsOf(const Options& options) {
   settings.service = ServiceOfEnvironment();
   AccessRules& access = settings.access;
   access.cors_origin = flags.cors_origin;
+  access.spell = FlagName;
   // A web page can ask the loopback by any name that leads there, but no other address of this
   // machine that it does not know.
   access.check_host = flags.unix_socket.empty() && IsLoopback(flags.host);

@@ -11,11 +11,24 @@ Flag Text(const char* name, const char* value_name, Variable variable, const cha
   return MakeFlag(name, std::move(variable), help, {}, value_name);
 }
 
+std::vector<Flag> FlagsOfKvEvents(KvPublisherSettings& s) {
+  return {
+      Text("kv-events-endpoint", "ENDPOINT", &s.endpoint,
+           "publish what the prefix cache holds, e.g. at tcp://*:5557 (ZeroMQ, vLLM's form)"),
+      Text("kv-events-replay-endpoint", "ENDPOINT", &s.replay_endpoint,
+           "send again there what subscribers missed, e.g. at tcp://*:5558"),
+      Text("kv-events-topic", "TEXT", &s.topic, "the topic of these messages"),
+      MakeFlag("kv-events-format",
+               OneOf(&s.form, {{"map", KvEventForm::kMap}, {"array", KvEventForm::kArray}}),
+               "their events: map = as vLLM from 0.23 on, array = as before"),
+  };
+}
+
 }  // namespace
 
 std::vector<Flag> FlagsOfServing(ServeFlags& s) {
   using enum ReasoningField;
-  return {
+  std::vector<Flag> flags = {
       Text("config", "FILE", &s.config_file,
            "a flag per line, NAME = VALUE; those of the command line count more"),
       Text("host", "NAME", &s.host, "address to listen on; 0.0.0.0 = all of the machine"),
@@ -32,9 +45,19 @@ std::vector<Flag> FlagsOfServing(ServeFlags& s) {
       MakeFlag("max-queue", &s.max_queue, "answers that may wait; more are refused with status 429",
                {0, 1 << 20}),
       MakeFlag("max-body", &s.max_body, "size of a request, e.g. 8M", {.min = 1024, .bytes = true}),
-      MakeFlag("max-picture-memory", &s.max_picture_memory,
-               "pixels of all requests that run and wait; more are refused with status 429",
+      MakeFlag("max-queue-memory", &s.max_queue_memory,
+               "bodies and prompts of all requests that run and wait, and the same of bodies that "
+               "arrive; more are refused with status 429",
                {.bytes = true}),
+      MakeFlag("max-request-megapixels", &s.max_request_megapixels,
+               "pictures of one request, as they are sent", {1, 1 << 20}),
+      MakeFlag("max-decoding-megapixels", &s.max_decoding_megapixels,
+               "pictures that are decoded at one time; others wait, and a larger one is refused",
+               {1, 1 << 20}),
+      MakeFlag(
+          "max-picture-memory", &s.max_picture_memory,
+          "scaled pictures of all requests that run and wait; more are refused with status 429",
+          {.bytes = true}),
       MakeFlag("request-timeout", &s.request_timeout, "seconds a request may take, 0 = any",
                {0, kYear}),
       MakeFlag("drain-timeout", &s.drain_timeout, "seconds that answers have to end after SIGTERM",
@@ -53,16 +76,9 @@ std::vector<Flag> FlagsOfServing(ServeFlags& s) {
                                           {"reasoning_content", kReasoningContent},
                                           {"reasoning", kReasoning}}),
                "the field of a message that holds reasoning"),
-      Text("kv-events-endpoint", "ENDPOINT", &s.kv_events.endpoint,
-           "publish what the prefix cache holds, e.g. at tcp://*:5557 (ZeroMQ, vLLM's form)"),
-      Text("kv-events-replay-endpoint", "ENDPOINT", &s.kv_events.replay_endpoint,
-           "send again there what subscribers missed, e.g. at tcp://*:5558"),
-      Text("kv-events-topic", "TEXT", &s.kv_events.topic, "the topic of these messages"),
-      MakeFlag(
-          "kv-events-format",
-          OneOf(&s.kv_events.form, {{"map", KvEventForm::kMap}, {"array", KvEventForm::kArray}}),
-          "their events: map = as vLLM from 0.23 on, array = as before"),
   };
+  for (Flag& flag : FlagsOfKvEvents(s.kv_events)) flags.push_back(std::move(flag));
+  return flags;
 }
 
 }  // namespace kuiper::demo

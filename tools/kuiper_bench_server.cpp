@@ -35,6 +35,7 @@ StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(const EngineConfig& co
   }
   ServerSettings settings;
   settings.max_queue = kMaxQueue;
+  settings.max_queue_bytes = settings.http.max_body_memory = SIZE_MAX;
   std::vector<std::string> warnings;
   KU_ASSIGN_OR_RETURN(bench->http_, HttpServer::Listen(settings.http, &warnings));
   for (const std::string& warning : warnings) std::fprintf(stderr, "note: %s\n", warning.c_str());

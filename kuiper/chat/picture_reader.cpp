@@ -28,10 +28,6 @@ std::string DigestOf(std::string_view bytes) {
   return HexText(std::span(digest).first(kDigestBytes));
 }
 
-bool IsDataUrl(const std::string& location) {
-  return location.starts_with("data:");
-}
-
 // Of a part that was read. Files with the same bytes are kept apart: each has its name in messages.
 std::string KeyOf(const ContentPart& part) {
   const char* kind = part.kind == Kind::kVideo ? "video " : "image ";
@@ -99,15 +95,27 @@ Status PictureReader::Read(const std::string& folder, const std::string& where, 
         is_video ? processor_.FromVideo(path, part->fps) : ReadImage(path, where, *part, &digest);
     if (!input.ok()) return WithHint(input.status(), *part);
     if (is_video) digest = HexText(input->digest);
-    if (!part->digest.empty() && part->digest != digest) {
-      return InputError(
-          input->source + " is not what it was: its digest is " + digest + ", not " + part->digest,
-          "bring the old file back, or take the digest out of the conversation");
-    }
-    part->digest = digest;
-    inputs_.insert_or_assign(KeyOf(*part), std::move(*input));
+    KU_RETURN_IF_ERROR(Keep(digest, std::move(*input), part));
   }
   read_ms_ += MillisecondsSince(begin);
+  return OkStatus();
+}
+
+Status PictureReader::Measure(const std::string& where, ContentPart* part) {
+  const size_t max_bytes = processor_.options().limits.max_file_bytes;
+  KU_ASSIGN_OR_RETURN(const std::string bytes, DecodeImageUrl(part->text, max_bytes, where));
+  KU_ASSIGN_OR_RETURN(VisionInput input, processor_.Measure(bytes, where));
+  return Keep(DigestOf(bytes), std::move(input), part);
+}
+
+Status PictureReader::Keep(const std::string& digest, VisionInput input, ContentPart* part) {
+  if (!part->digest.empty() && part->digest != digest) {
+    return InputError(
+        input.source + " is not what it was: its digest is " + digest + ", not " + part->digest,
+        "bring the old file back, or take the digest out of the conversation");
+  }
+  part->digest = digest;
+  inputs_.insert_or_assign(KeyOf(*part), std::move(input));
   return OkStatus();
 }
 

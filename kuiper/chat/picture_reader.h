@@ -28,6 +28,10 @@ class PictureReader {
   // All such parts of the messages.
   Status Read(const std::string& folder, std::vector<Message>* messages);
 
+  // The same for an image by data: URL, which is only measured: what Of gives has its file
+  // undecoded.
+  Status Measure(const std::string& where, ContentPart* part);
+
   // What Read made of a part that is no text. kInput when it was not read.
   StatusOr<const VisionInput*> Of(const ContentPart& part) const;
   // The same of all such parts of the messages, in their order.
@@ -45,6 +49,7 @@ class PictureReader {
  private:
   StatusOr<VisionInput> ReadImage(const std::string& path, const std::string& where,
                                   const ContentPart& part, std::string* digest) const;
+  Status Keep(const std::string& digest, VisionInput input, ContentPart* part);
 
   ImageProcessor processor_;
   VisionTokens tokens_;

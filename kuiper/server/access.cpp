@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMaxKeyFile = 1 << 20;
 constexpr size_t kMaxRequestId = 128;
+constexpr size_t kMaxQuoted = 100;
 
 // The name without the port. An address with several colons and no brackets has none.
 std::string_view HostName(std::string_view host) {
@@ -86,13 +87,25 @@ Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool ne
                                                                         : Access::kNoKey;
 }
 
-ApiError AccessError(Access access) {
+ApiError AccessError(const AccessRules& rules, Access access, const HttpRequest& request) {
   if (access == Access::kNoKey) {
     return MakeError(401, "invalid_api_key", "the API key is missing or wrong");
   }
-  return access == Access::kWrongHost
-             ? MakeError(403, "wrong_host", "the Host header does not name this machine")
-             : MakeError(403, "wrong_origin", "pages of this origin may not ask this server");
+  const auto quoted = [&](const char* name) {
+    const std::string* value = request.Header(name);
+    return Quoted(value == nullptr ? "" : value->substr(0, kMaxQuoted));
+  };
+  if (access == Access::kWrongHost) {
+    return MakeError(403, "wrong_host",
+                     "the Host header " + quoted("host") +
+                         " does not name this machine, and the server listens for this machine "
+                         "alone; with an API key (" +
+                         rules.spell("api_key_file") + ") any name will do, and " +
+                         rules.spell("host") + " chooses another address to listen on");
+  }
+  return MakeError(403, "wrong_origin",
+                   "pages of the origin " + quoted("origin") + " may not ask this server; " +
+                       rules.spell("cors_origin") + " with this origin, or * for all, allows it");
 }
 
 HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request) {

@@ -16,15 +16,16 @@ struct AccessRules {
   std::vector<std::string> api_keys;  // empty: none is asked for
   // A page of another host may not ask the loopback by a name that points there.
   bool check_host = true;
-  std::string cors_origin;  // "*", or the one origin whose pages may ask; "" = none
+  Speller spell = BareName;  // how messages call the settings of the program that serves
+  std::string cors_origin;   // "*", or the one origin whose pages may ask; "" = none
 };
 
 enum class Access { kAllowed, kNoKey, kWrongHost, kWrongOrigin };
 
 // `needs_key`: false for what anybody may know, as whether the server is well.
 Access CheckAccess(const AccessRules& rules, const HttpRequest& request, bool needs_key);
-// What a client hears that may not ask.
-ApiError AccessError(Access access);
+// What a client hears that may not ask, and what its user can do.
+ApiError AccessError(const AccessRules& rules, Access access, const HttpRequest& request);
 // What the answer to a page of another origin has, so that the page may read it.
 HttpHeaders CorsHeaders(const AccessRules& rules, const HttpRequest& request);
 

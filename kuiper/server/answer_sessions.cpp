@@ -17,8 +17,24 @@ PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const Api
   StatusOr<JsonNode> body = ParseJson(text, StatusCode::kInput, "the body");
   if (body.ok() && form.convert != nullptr) body = form.convert(std::move(*body));
   if (!body.ok()) return ErrorOf(body.status());
-  if (form.prepare != nullptr) return form.prepare(model, memory, std::move(*body));
-  return Prepare(model, memory, std::move(*body), form.is_chat);
+  PreparedOr made = form.prepare != nullptr
+                        ? form.prepare(model, memory, std::move(*body))
+                        : Prepare(model, memory, std::move(*body), form.is_chat);
+  auto* prepared = std::get_if<PreparedRequest>(&made);
+  if (prepared != nullptr && model.pictures.has_value()) {
+    prepared->pictures = CostOfPictures(model.pictures->processor(), prepared->requests);
+  }
+  return made;
+}
+
+// Of prompts and files of pictures, which the engine and the session have.
+size_t PromptBytes(const std::vector<Request>& requests) {
+  size_t bytes = 0;
+  for (const Request& request : requests) {
+    bytes += 2 * request.prompt.size() * sizeof(int32_t);
+    for (const VisionInput& image : request.images) bytes += image.undecoded.size();
+  }
+  return bytes;
 }
 
 // RFC 7234, 5.5: a warning that is no error. Bytes that a header cannot have become '?'.
@@ -40,10 +56,11 @@ double SecondsOf(double milliseconds) {
 
 }  // namespace
 
-AnswerSessions::AnswerSessions(HttpServer& http, WorkerPool& workers,
+AnswerSessions::AnswerSessions(HttpServer& http, WorkerPool& workers, WorkerPool& decoders,
                                const ServerSettings& settings, Metrics& metrics)
     : http_(http),
       workers_(workers),
+      decoders_(decoders),
       settings_(settings),
       metrics_(metrics),
       memory_(settings.memory_tokens) {}
@@ -60,15 +77,37 @@ void AnswerSessions::Start(int64_t exchange, const ApiForm& form, HttpRequest re
   place->second.request_id = request_id;
   place->second.headers = std::move(headers);
   if (num_seats_++ + num_abandoned_ >= max_seats()) return Fail(place, QueueFull());
-  const auto is_gone = std::make_shared<std::atomic<bool>>(false);
-  place->second.preparing = is_gone;
-  workers_.Add([this, exchange, form, body = std::move(request.body), model = model_, is_gone] {
-    PreparedOr prepared = ApiError();
-    if (!*is_gone) prepared = PrepareBody(*model, &memory_, form, body);
-    http_.Post([this, exchange, prepared = std::move(prepared)]() mutable {
-      OnPrepared(exchange, std::move(prepared));
-    });
-  });
+  const size_t bytes = request.body.size();
+  if (queue_bytes_ > 0 && queue_bytes_ + bytes > settings_.max_queue_bytes) {
+    return Fail(place, QueueFull());
+  }
+  queue_bytes_ += place->second.queue_bytes = bytes;
+  Work(workers_, 0, &place->second,
+       [this, exchange, form, body = std::move(request.body),
+        model = model_](const std::atomic<bool>& is_gone) {
+         PreparedOr prepared = ApiError();
+         if (!is_gone) prepared = PrepareBody(*model, &memory_, form, body);
+         http_.Post([this, exchange, prepared = std::move(prepared)]() mutable {
+           OnPrepared(exchange, std::move(prepared));
+         });
+       });
+}
+
+void AnswerSessions::Work(WorkerPool& pool, int64_t weight, Session* session, Job f) {
+  session->preparing = std::make_shared<std::atomic<bool>>(false);
+  session->pool = &pool;
+  session->job =
+      pool.Add([f = std::move(f), is_gone = session->preparing] { f(*is_gone); }, weight);
+}
+
+AnswerSessions::Sessions::iterator AnswerSessions::TakeBack(int64_t exchange) {
+  const auto place = sessions_.find(exchange);
+  if (place == sessions_.end()) {
+    --num_abandoned_;
+  } else {
+    place->second.preparing = nullptr;
+  }
+  return place;
 }
 
 int AnswerSessions::max_seats() const {
@@ -76,24 +115,13 @@ int AnswerSessions::max_seats() const {
 }
 
 void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
-  const auto place = sessions_.find(exchange);
-  if (place == sessions_.end()) {  // the client is gone
-    --num_abandoned_;
-    return;
-  }
-  place->second.preparing = nullptr;
+  const auto place = TakeBack(exchange);
+  if (place == sessions_.end()) return;
   if (const ApiError* error = std::get_if<ApiError>(&prepared)) return Fail(place, *error);
   Session& session = place->second;
   session.prepared =
       std::make_unique<PreparedRequest>(std::move(std::get<PreparedRequest>(prepared)));
-  std::vector<Request> requests = TakeRequests(session.prepared.get());
-  const size_t bytes = PictureBytes(requests);
-  if (bytes > 0 && picture_bytes_ > 0 && picture_bytes_ + bytes > settings_.max_picture_bytes) {
-    return Fail(place, MakeError(429, "queue_full",
-                                 "the pictures of other requests take the memory that this server "
-                                 "has for pictures; try again later"));
-  }
-  picture_bytes_ += session.picture_bytes = bytes;
+  if (const auto error = Admit(&session)) return Fail(place, *error);
   const PreparedRequest& wanted = *session.prepared;
   if (!wanted.api.dropped_tools.empty()) {
     session.headers.push_back(DroppedToolsHeader(wanted.api.dropped_tools));
@@ -103,11 +131,61 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   if (title.model.empty()) title.model = model_->names.at(0);
   session.writer = session.form.make_writer(wanted, std::move(title), *model_->tokenizer,
                                             settings_.reasoning_field);
-  const int num_choices = static_cast<int>(session.parts->choices().size());
-  const int num_others = num_seats_ - session.num_seats;
-  if (num_others > 0 && num_others + num_choices > max_seats()) return Fail(place, QueueFull());
-  num_seats_ += num_choices - std::exchange(session.num_seats, num_choices);
-  if (wanted.verified.has_value()) {
+  std::vector<Request> requests = TakeRequests(session.prepared.get());
+  if (wanted.pictures.num_pixels > 0) return Decode(exchange, &session, std::move(requests));
+  Submit(exchange, session, std::move(requests));
+}
+
+std::optional<ApiError> AnswerSessions::Admit(Session* session) {
+  const PreparedRequest& wanted = *session->prepared;
+  int num_choices = 0;
+  for (const Request& request : wanted.requests) num_choices += request.num_samples;
+  const int num_others = num_seats_ - session->num_seats;
+  if (num_others > 0 && num_others + num_choices > max_seats()) return QueueFull();
+  num_seats_ += num_choices - std::exchange(session->num_seats, num_choices);
+  const size_t bytes = PromptBytes(wanted.requests);
+  const size_t other_bytes = queue_bytes_ - session->queue_bytes;
+  if (other_bytes > 0 && other_bytes + bytes > settings_.max_queue_bytes) return QueueFull();
+  queue_bytes_ = other_bytes + (session->queue_bytes = bytes);
+  if (auto error = PicturesTooLarge(wanted.pictures, settings_)) return error;
+  const size_t picture_bytes = wanted.pictures.num_bytes;
+  if (picture_bytes > 0 && picture_bytes_ > 0 &&
+      picture_bytes_ + picture_bytes > settings_.max_picture_bytes) {
+    return MakeError(429, "queue_full",
+                     "the pictures of other requests take the memory that this server has for "
+                     "pictures; try again later");
+  }
+  picture_bytes_ += session->picture_bytes = picture_bytes;
+  return std::nullopt;
+}
+
+// The pictures of a request are decoded one after the other, so that the largest one is its weight.
+void AnswerSessions::Decode(int64_t exchange, Session* session, std::vector<Request> requests) {
+  Work(decoders_, session->prepared->pictures.largest_picture, session,
+       [this, exchange, requests = std::move(requests),
+        model = model_](const std::atomic<bool>& is_gone) mutable {
+         const DecodingWatch watch{[&](int64_t new_pixels) {
+           num_pixels_decoded_ += new_pixels;
+           return !is_gone;
+         }};
+         const Status status = DecodePictures(model->pictures->processor(), watch, &requests);
+         http_.Post([this, exchange, status, requests = std::move(requests)]() mutable {
+           OnDecoded(exchange, status, std::move(requests));
+         });
+       });
+}
+
+void AnswerSessions::OnDecoded(int64_t exchange, const Status& status,
+                               std::vector<Request> requests) {
+  const auto place = TakeBack(exchange);
+  if (place == sessions_.end()) return;
+  if (!status.ok()) return Fail(place, ErrorOf(status));
+  Submit(exchange, place->second, std::move(requests));
+}
+
+void AnswerSessions::Submit(int64_t exchange, const Session& session,
+                            std::vector<Request> requests) {
+  if (session.prepared->verified.has_value()) {
     loop_->SubmitContiguous(exchange, 1, std::move(requests.back()));
     requests.pop_back();
   }
@@ -221,8 +299,10 @@ void AnswerSessions::Close(const Session& session, const std::string& outcome) {
   num_seats_ -= session.num_seats;
   if (session.preparing != nullptr) {
     *session.preparing = true;
-    ++num_abandoned_;
+    if (!session.pool->Forget(session.job)) ++num_abandoned_;
+    if (session.pool == &decoders_) ++metrics_.decodings_cancelled;
   }
+  queue_bytes_ -= session.queue_bytes;
   picture_bytes_ -= session.picture_bytes;
   LogInfo(line);
 }
@@ -293,6 +373,12 @@ void AnswerSessions::OnTick() {
 
 void AnswerSessions::EndAll(const ApiError& error) {
   while (!sessions_.empty()) Fail(sessions_.begin(), error);
+}
+
+void AnswerSessions::GiveUp() {
+  for (auto& [exchange, session] : sessions_) {
+    if (session.preparing != nullptr) *session.preparing = true;
+  }
 }
 
 int AnswerSessions::num_running() const {

@@ -1,12 +1,14 @@
 // The requests for answers that are under way, from their bodies to their last bytes: preparing on
-// the workers, generating on the engine's thread, writing on the thread of the network, where all
-// of this is called. A client may leave at any moment.
+// workers, decoding pictures on workers of their own, generating on the engine's thread, writing on
+// the thread of the network, where all of this is called. A client may leave at any moment.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +39,8 @@ struct ApiForm {
 class AnswerSessions {
  public:
   // All must outlive it.
-  AnswerSessions(HttpServer& http, WorkerPool& workers, const ServerSettings& settings,
-                 Metrics& metrics);
+  AnswerSessions(HttpServer& http, WorkerPool& workers, WorkerPool& decoders,
+                 const ServerSettings& settings, Metrics& metrics);
 
   // The model is there; until then nothing is started.
   void Open(const ServedModel& model, EngineLoop& loop);
@@ -52,12 +54,16 @@ class AnswerSessions {
   void OnTick();
   // Ends everything with an error.
   void EndAll(const ApiError& error);
+  // Nothing is sent any more: what workers do for the sessions ends soon.
+  void GiveUp();
 
   // Answers that run and wait, at most.
   int max_seats() const;
   bool empty() const { return sessions_.empty() && ended_.empty(); }
   int num_running() const;
   int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
+  // Of all pictures so far.
+  int64_t num_pixels_decoded() const { return num_pixels_decoded_; }
   // The id of the answer to a ticket; "" when there is none.
   std::string NameOf(int64_t ticket) const;
 
@@ -67,9 +73,13 @@ class AnswerSessions {
     std::string request_id;
     HttpHeaders headers;
     int num_seats = 1;
-    // While a worker has its body: where the worker hears that nobody waits for it any more.
+    // While a worker has its body or its pictures: where the worker hears that nobody waits for it
+    // any more, and which job of which workers it is.
     std::shared_ptr<std::atomic<bool>> preparing;
-    size_t picture_bytes = 0;  // that the engine has of it
+    WorkerPool* pool = nullptr;
+    int64_t job = 0;
+    size_t queue_bytes = 0;    // of the body, then of the prompts
+    size_t picture_bytes = 0;  // of the pixels for the engine
     Clock::time_point begin = Clock::now(), last_write = begin, last_token = begin;
     bool has_token = false;
     bool streams = false;
@@ -80,7 +90,17 @@ class AnswerSessions {
   };
   using Sessions = std::map<int64_t, Session>;
 
+  // `f`, which is told where to hear that nobody waits, is called by a worker.
+  using Job = std::function<void(const std::atomic<bool>& is_gone)>;
+  void Work(WorkerPool& pool, int64_t weight, Session* session, Job f);
   void OnPrepared(int64_t exchange, PreparedOr prepared);
+  // Takes places and memory for what is prepared, or says why it cannot.
+  std::optional<ApiError> Admit(Session* session);
+  void Decode(int64_t exchange, Session* session, std::vector<Request> requests);
+  void OnDecoded(int64_t exchange, const Status& status, std::vector<Request> requests);
+  void Submit(int64_t exchange, const Session& session, std::vector<Request> requests);
+  // The session of a job that has ended; end() when its client is gone.
+  Sessions::iterator TakeBack(int64_t exchange);
   void Take(AnswerEvent event, Clock::time_point now);
   void Finish(Sessions::iterator session);
   // Keeping ids and writing the log take a while, for which the bytes of a step do not wait.
@@ -94,6 +114,7 @@ class AnswerSessions {
 
   HttpServer& http_;
   WorkerPool& workers_;
+  WorkerPool& decoders_;
   const ServerSettings& settings_;
   Metrics& metrics_;
   const ServedModel* model_ = nullptr;
@@ -102,8 +123,9 @@ class AnswerSessions {
   Sessions sessions_;           // by exchange, which is the ticket as well
   std::vector<Session> ended_;  // whose end was written
   int num_seats_ = 0;
-  int num_abandoned_ = 0;     // bodies that workers have of clients who left
-  size_t picture_bytes_ = 0;  // of all sessions
+  int num_abandoned_ = 0;                       // jobs that workers do for clients who left
+  size_t queue_bytes_ = 0, picture_bytes_ = 0;  // of all sessions
+  std::atomic<int64_t> num_pixels_decoded_ = 0;
 };
 
 }  // namespace kuiper

@@ -74,6 +74,8 @@ const char* HttpErrorCode(int http_status) {
       return "timeout";
     case 413:
       return "body_too_large";
+    case 429:
+      return "queue_full";
     case 431:
       return "header_too_large";
     case 503:

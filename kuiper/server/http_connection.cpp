@@ -33,8 +33,9 @@ const char* Reason(int status) {
   return it == reasons.end() ? "Unknown" : it->second;
 }
 
-std::string Head(int status, const HttpHeaders& headers) {
+std::string Head(int status, const std::string& date, const HttpHeaders& headers) {
   std::string head = "HTTP/1.1 " + std::to_string(status) + " " + Reason(status) + "\r\n";
+  head.append("Date: ").append(date) += "\r\n";
   for (const auto& [name, value] : headers) head.append(name).append(": ").append(value) += "\r\n";
   return head;
 }
@@ -78,9 +79,21 @@ void Connection::OnRead(size_t count) {
         if (parser_.expects_continue()) Put("HTTP/1.1 100 Continue\r\n\r\n");
       }
     }
+    CountBody();
     Advance();
   }
   Read();
+}
+
+void Connection::CountBody() {
+  const size_t others = server_.body_bytes - body_bytes_;
+  body_bytes_ = parser_.body_size();
+  server_.body_bytes = others + body_bytes_;
+  if (others == 0 || server_.body_bytes <= server_.settings.max_body_memory) return;
+  if (body_bytes_ == 0) return;
+  parser_.Fail(429, "the bodies of other requests take the memory that this server has for them");
+  server_.body_bytes = others;
+  body_bytes_ = 0;
 }
 
 // Answers what is there to answer, one request after the other.
@@ -117,12 +130,14 @@ void Connection::Fail(int status, const std::string& message) {
       server_.handler == nullptr ? "" : server_.handler->ErrorBody(status, message);
   exchange_ = server_.next_exchange++;
   server_.exchanges[exchange_] = this;
-  Send(status, {{"Content-Type", "application/json"}}, body);
+  HttpHeaders headers = {{"Content-Type", "application/json"}};
+  if (status == 429 || status == 503) headers.emplace_back("Retry-After", "1");
+  Send(status, headers, body);
 }
 
 void Connection::Send(int status, const HttpHeaders& headers, std::string_view body) {
   keep_alive_ = keep_alive_ && server_.accepts;
-  std::string text = Head(status, headers);
+  std::string text = Head(status, server_.Date(), headers);
   text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
   text += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   if (!is_head_) text.append(body);
@@ -134,7 +149,7 @@ void Connection::Send(int status, const HttpHeaders& headers, std::string_view b
 void Connection::Begin(int status, const HttpHeaders& headers) {
   keep_alive_ = keep_alive_ && server_.accepts && can_chunk_;
   is_chunked_ = can_chunk_ && !is_head_;
-  std::string text = Head(status, headers);
+  std::string text = Head(status, server_.Date(), headers);
   if (can_chunk_) text += "Transfer-Encoding: chunked\r\n";
   text += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   Put(std::move(text));

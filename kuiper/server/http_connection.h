@@ -12,6 +12,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -33,6 +34,8 @@ struct HttpServer::State {
 
   void Accept();
   void Tick();
+  // The time in the form of the Date header, made once a second.
+  const std::string& Date();
   void Remove(Connection* connection);
   Connection* Find(int64_t exchange) {
     const auto it = exchanges.find(exchange);
@@ -52,6 +55,9 @@ struct HttpServer::State {
   std::unordered_map<int64_t, Connection*> exchanges;  // those that have not ended
   int64_t next_exchange = 1;
   int64_t num_slow_readers = 0;
+  std::time_t date_time = 0;  // of the next
+  std::string date;
+  size_t body_bytes = 0;  // of bodies that arrive
 };
 
 // One client. At most one read and one write are under way; it is destroyed when it is closed and
@@ -60,6 +66,9 @@ class Connection {
  public:
   Connection(HttpServer::State& server, Socket socket)
       : server_(server), socket_(std::move(socket)), parser_(server.settings.limits) {}
+
+  ~Connection() { server_.body_bytes -= body_bytes_; }
+  Connection(const Connection&) = delete;
 
   void Start() {
     SetDeadline(server_.settings.header_timeout);
@@ -88,6 +97,7 @@ class Connection {
 
   void Read();
   void OnRead(size_t count);
+  void CountBody();
   void OnEndOfInput();
   void Advance();
   void Dispatch();
@@ -113,6 +123,7 @@ class Connection {
   HttpParser parser_;
   std::array<char, 16384> in_;
   std::string writing_, pending_;
+  size_t body_bytes_ = 0;     // of the body that arrives, as the server has counted them
   size_t written_ = 0;        // of writing_
   size_t burst_ = 0;          // bytes of a stream since the last tick
   size_t largest_burst_ = 0;  // since nothing waited to be sent

@@ -19,12 +19,76 @@ namespace kuiper {
 
 namespace http = boost::beast::http;
 
+namespace {
+
+using boost::beast::iequals;
+
+int CountOf(const HttpRequest& request, std::string_view name) {
+  return static_cast<int>(std::count_if(request.headers.begin(), request.headers.end(),
+                                        [&](const auto& header) { return header.first == name; }));
+}
+
+// Why nobody can be sure where the body ends, or whom the request is for; "" when all is well. The
+// library takes a coding that it does not know for no body at all (RFC 9112, 6.1, 6.3 and 3.2).
+std::string FramingProblem(const HttpRequest& request) {
+  if (const std::string* coding = request.Header("transfer-encoding"); coding != nullptr) {
+    if (request.is_http_1_0) return "Transfer-Encoding is not for HTTP/1.0";
+    if (CountOf(request, "transfer-encoding") > 1 || !iequals(*coding, "chunked")) {
+      return "the Transfer-Encoding is not chunked alone";
+    }
+    if (CountOf(request, "content-length") > 0) {
+      return "there are both Transfer-Encoding and Content-Length";
+    }
+  }
+  const int num_hosts = CountOf(request, "host");
+  if (num_hosts > 1) return "there is more than one Host header";
+  if (num_hosts == 0 && !request.is_http_1_0) return "there is no Host header";
+  return "";
+}
+
+// A host with or without a port (RFC 3986, 3.2.2 and 3.2.3); nothing else belongs into that header.
+bool IsAuthority(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("-._~!$&'()*+;=:[]%").find(static_cast<char>(c)) !=
+               std::string_view::npos;
+  });
+}
+
+// Splits the target: a path, a whole URL, or the asterisk of OPTIONS (RFC 9112, 3.2). Returns what
+// is wrong with it or with the host.
+std::string TakeTarget(std::string target, HttpRequest* request) {
+  const std::string* host = request->Header("host");
+  if (host != nullptr && !IsAuthority(*host)) return "the Host header is no host";
+  for (const boost::beast::string_view scheme : {"http://", "https://"}) {
+    if (!iequals(target.substr(0, scheme.size()), scheme)) continue;
+    target.erase(0, scheme.size());
+    const size_t end = std::min(target.find_first_of("/?"), target.size());
+    const std::string authority = target.substr(0, end);
+    if (authority.empty() || !IsAuthority(authority)) return "the URL has no host";
+    target.erase(0, end);
+    if (!target.starts_with('/')) target.insert(0, "/");
+    std::erase_if(request->headers, [](const auto& header) { return header.first == "host"; });
+    request->headers.emplace_back("host", authority);
+    break;
+  }
+  if (!target.starts_with('/') && !(target == "*" && request->method == "OPTIONS")) {
+    return "what is asked for is neither a path nor a URL";
+  }
+  const size_t question = std::min(target.find('?'), target.size());
+  request->path = target.substr(0, question);
+  if (question < target.size()) request->query = target.substr(question + 1);
+  return "";
+}
+
+}  // namespace
+
 struct HttpParser::Reader {
   explicit Reader(const HttpLimits& limits) {
     parser.header_limit(static_cast<uint32_t>(
         std::min<size_t>(limits.max_header, std::numeric_limits<uint32_t>::max())));
     parser.body_limit(limits.max_body);
-    parser.eager(true);
+    parser.eager(false);  // until the header is checked
   }
 
   http::request_parser<http::string_body> parser;
@@ -63,9 +127,13 @@ void HttpParser::Push(std::string_view bytes) {
 }
 
 void HttpParser::Parse() {
-  auto& parser = reader_->parser;
   boost::system::error_code error;
-  has_begun_ |= Feed(parser, &bytes_, &error) > 0;
+  if (state_ == State::kHeader) {
+    has_begun_ |= Feed(reader_->parser, &bytes_, &error, true) > 0;
+    if (!error && reader_->parser.is_header_done() && !TakeHeader()) return;
+  }
+  auto& parser = reader_->parser;
+  if (!error && parser.is_header_done()) Feed(parser, &bytes_, &error);
   if (error) {
     if (error == http::error::header_limit) return Fail(431, "the header is too long");
     if (error == http::error::body_limit) {
@@ -75,17 +143,46 @@ void HttpParser::Parse() {
   }
   if (parser.is_done()) {
     state_ = State::kDone;
+  } else if (bytes_.size() > limits_.max_header) {
+    // Of a body these are the line in front of a chunk, or what follows the last one.
+    Fail(431, "the header is too long");
   } else if (parser.is_header_done()) {
     state_ = State::kBody;
-  } else if (bytes_.size() > limits_.max_header) {
-    Fail(431, "the header is too long");
   }
+}
+
+bool HttpParser::TakeHeader() {
+  const auto& message = reader_->parser.get();
+  request_ = {};
+  request_.method = std::string(message.method_string());
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    request_.headers.emplace_back(std::move(name), std::string(field.value()));
+  }
+  request_.keep_alive = message.keep_alive();
+  request_.is_http_1_0 = message.version() < 11;
+  std::string problem = FramingProblem(request_);
+  if (problem.empty()) problem = TakeTarget(std::string(message.target()), &request_);
+  if (!problem.empty()) {
+    Fail(400, std::move(problem));
+    return false;
+  }
+  reader_->parser.eager(true);
+  return true;
 }
 
 void HttpParser::Fail(int status, std::string message) {
   state_ = State::kFailed;
+  reader_ = std::make_unique<Reader>(limits_);
+  bytes_.clear();
   error_status_ = status;
   error_ = std::move(message);
+}
+
+size_t HttpParser::body_size() const {
+  return state_ == State::kBody ? reader_->parser.get().body().size() : 0;
 }
 
 bool HttpParser::expects_continue() const {
@@ -98,20 +195,7 @@ bool HttpParser::expects_continue() const {
 HttpRequest HttpParser::Take() {
   KU_CHECK(state_ == State::kDone);
   auto message = reader_->parser.release();
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  const size_t question = std::min(target.find('?'), target.size());
-  request.path = target.substr(0, question);
-  if (question < target.size()) request.query = target.substr(question + 1);
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    request.headers.emplace_back(std::move(name), std::string(field.value()));
-  }
-  request.keep_alive = message.keep_alive();
-  request.is_http_1_0 = message.version() < 11;
+  HttpRequest request = std::exchange(request_, {});
   request.body = std::move(message.body());
   reader_ = std::make_unique<Reader>(limits_);
   state_ = State::kHeader;

@@ -15,9 +15,11 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;     // "/v1/models"; as it was sent
-  std::string query;    // what follows the question mark
-  HttpHeaders headers;  // names in lower case
+  std::string path;   // "/v1/models"; as it was sent, "*" of OPTIONS
+  std::string query;  // what follows the question mark
+  // Names in lower case, without those that follow a body in chunks. Where the target is a whole
+  // URL, its host stands for the one of the header (RFC 9112, 3.2.2).
+  HttpHeaders headers;
   std::string body;
   bool keep_alive = true;
   bool is_http_1_0 = false;
@@ -31,7 +33,7 @@ std::string PercentDecoded(std::string_view text);
 
 struct HttpLimits {
   size_t max_header = 16 << 10;
-  size_t max_body = 8 << 20;
+  size_t max_body = 32 << 20;
 };
 
 class HttpParser {
@@ -53,11 +55,16 @@ class HttpParser {
   bool has_begun() const { return has_begun_ || !bytes_.empty(); }
   // Bytes that are kept for later.
   size_t num_kept() const { return bytes_.size(); }
+  // Bytes of the body that is being read.
+  size_t body_size() const;
   // kBody: the client waits for "100 Continue" before it sends the body.
   bool expects_continue() const;
-  // kFailed: 400, 413 or 431, and why.
+  // kFailed: 400, 413, 429 or 431, and why.
   int error_status() const { return error_status_; }
   const std::string& error() const { return error_; }
+
+  // From here on the state is kFailed; what has come is forgotten.
+  void Fail(int status, std::string message);
 
   // kDone: the request; the next one is looked for in what was kept.
   HttpRequest Take();
@@ -65,10 +72,12 @@ class HttpParser {
  private:
   struct Reader;  // hides the library
   void Parse();
-  void Fail(int status, std::string message);
+  // Takes over the header, and checks what the library does not. False: it failed.
+  bool TakeHeader();
 
   HttpLimits limits_;
   std::unique_ptr<Reader> reader_;
+  HttpRequest request_;     // its header, when that is there
   std::string bytes_;       // that the reader has not consumed
   bool has_begun_ = false;  // it has consumed some
   State state_ = State::kHeader;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "kuiper/server/http_connection.h"
@@ -26,6 +27,24 @@ HttpServer::State::~State() = default;
 
 void HttpServer::State::Remove(Connection* connection) {
   connections.erase(connection);
+}
+
+// IMF-fixdate (RFC 9110, 5.6.7): English, whatever the locale is.
+const std::string& HttpServer::State::Date() {
+  constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::time_t now = std::time(nullptr);
+  if (now == date_time) return date;
+  date_time = now;
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[64];
+  std::snprintf(text, sizeof(text), "%s, %02d %s %d %02d:%02d:%02d GMT", kDays[utc.tm_wday],
+                utc.tm_mday, kMonths[utc.tm_mon], 1900 + utc.tm_year, utc.tm_hour, utc.tm_min,
+                utc.tm_sec);
+  date = text;
+  return date;
 }
 
 void HttpServer::State::Accept() {
@@ -109,6 +128,9 @@ int HttpServer::port() const {
 }
 int HttpServer::num_connections() const {
   return static_cast<int>(state_->connections.size());
+}
+size_t HttpServer::num_body_bytes() const {
+  return state_->body_bytes;
 }
 int64_t HttpServer::num_slow_readers() const {
   return state_->num_slow_readers;

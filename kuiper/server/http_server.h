@@ -26,6 +26,7 @@ struct HttpSettings {
   std::string unix_socket;  // when not empty: a socket at this path, and no port
   HttpLimits limits;
   int max_connections = 4096;
+  size_t max_body_memory = size_t{256} << 20;  // of bodies that arrive; one arrives whatever it has
   std::chrono::milliseconds header_timeout{10000};
   std::chrono::milliseconds body_timeout{60000};
   std::chrono::milliseconds idle_timeout{75000};   // between requests of a connection
@@ -76,6 +77,8 @@ class HttpServer {
   // New connections are refused from here on; connections end with the answer they wait for.
   void StopAccepting();
   int num_connections() const;
+  // Of bodies that arrive.
+  size_t num_body_bytes() const;
   // Connections that were ended because their clients did not read.
   int64_t num_slow_readers() const;
 

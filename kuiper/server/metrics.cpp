@@ -138,8 +138,14 @@ std::string Metrics::Text(const std::string& prefix, const std::string& model) c
             static_cast<double>(aborted));
   w.Counter("slow_readers_total", "Connections ended because their clients did not read",
             static_cast<double>(slow_readers));
+  w.Counter("picture_pixels_decoded_total", "Pixels of pictures that were decoded",
+            static_cast<double>(pixels_decoded));
+  w.Counter("picture_decodings_cancelled_total",
+            "Requests whose clients went away before their pictures were decoded",
+            static_cast<double>(decodings_cancelled));
   w.Counters("http_requests_total", "Answers by their status", "status", answers);
   w.Gauge("http_connections", "Open connections", num_connections);
+  w.Gauge("http_body_bytes", "Bytes of bodies that arrive", static_cast<double>(num_body_bytes));
   w.Counter("engine_steps_total", "Steps of the engine", static_cast<double>(num_steps));
   w.Add("time_to_first_token_seconds", "From the request to its first token", time_to_first_token);
   w.Add("inter_token_latency_seconds", "Between tokens", inter_token_latency);

@@ -35,9 +35,11 @@ struct Metrics {
 
   int num_running = 0, num_waiting = 0, num_connections = 0;
   KvStats kv;
+  size_t num_body_bytes = 0;
   int64_t num_steps = 0;
   int64_t prompt_tokens = 0, generation_tokens = 0;
   int64_t aborted = 0, slow_readers = 0;
+  int64_t pixels_decoded = 0, decodings_cancelled = 0;
   std::map<std::string, int64_t> finished;  // by reason
   std::map<int, int64_t> answers;           // by status of HTTP
   Histogram time_to_first_token, inter_token_latency, request_latency, queue_time, prefill_time,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kuiper/base/errors.h"
+#include "kuiper/io/image/data_url.h"
 #include "kuiper/io/token_stream.h"
 
 namespace kuiper {
@@ -17,36 +18,34 @@ ApiError NoSuchModel(const ServedModel& model, const std::string& name) {
   return error;
 }
 
-// Reads one picture, which must be in the body itself: for a client no file is opened and no other
-// host is asked. Returns its tokens.
-StatusOr<int64_t> ReadPicture(const std::string& where, ContentPart* part,
-                              PictureReader* pictures) {
+// Measures one picture, which must be in the body itself: for a client no file is opened and no
+// other host is asked. Returns its tokens.
+StatusOr<int64_t> MeasurePicture(const std::string& where, ContentPart* part,
+                                 PictureReader* pictures) {
   if (part->kind == ContentPart::Kind::kVideo) {
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: " + where + " is a video");
   }
-  if (!part->text.starts_with("data:")) {
+  if (!IsDataUrl(part->text)) {
     return InputError(Param("messages") + ": " + where +
                           " is no data: URL; files are not opened and nothing is fetched",
                       "write data:image/png;base64,... with the bytes");
   }
-  const Status read = pictures->Read("", where, part);
-  if (!read.ok()) {
-    return Status(read.code(), Param("messages") + ": " + read.message(), read.hint());
-  }
+  KU_RETURN_IF_ERROR(OfMessages(pictures->Measure(where, part)));
   KU_ASSIGN_OR_RETURN(const VisionInput* picture, pictures->Of(*part));
   return picture->num_tokens();
 }
 
-// Pictures of a few bytes may become many pixels: there are never more than a context takes.
-Status ReadPictures(int max_context, std::vector<Message>* messages, PictureReader* pictures) {
+// Pictures of a few bytes may become many pixels: their sizes are known before one is decoded, and
+// there are never more than a context takes.
+Status MeasurePictures(int max_context, std::vector<Message>* messages, PictureReader* pictures) {
   int64_t num_tokens = 0;
   for (size_t i = 0; i < messages->size(); ++i) {
     std::vector<ContentPart>& parts = (*messages)[i].parts;
     for (size_t k = 0; k < parts.size(); ++k) {
       if (parts[k].kind == ContentPart::Kind::kText) continue;
       const std::string where = "message " + std::to_string(i) + ", part " + std::to_string(k);
-      KU_ASSIGN_OR_RETURN(const int64_t added, ReadPicture(where, &parts[k], pictures));
+      KU_ASSIGN_OR_RETURN(const int64_t added, MeasurePicture(where, &parts[k], pictures));
       num_tokens += added;
       if (num_tokens < max_context) continue;
       return Status(StatusCode::kContextExceeded,
@@ -67,7 +66,7 @@ StatusOr<Prompt> ChatPrompt(const ServedModel& model, AnswerMemory* memory,
   if (memory != nullptr) memory->Recall(options, &list);
   std::optional<PictureReader> pictures = model.pictures;
   if (pictures.has_value()) {
-    KU_RETURN_IF_ERROR(ReadPictures(model.max_context, &list, &*pictures));
+    KU_RETURN_IF_ERROR(MeasurePictures(model.max_context, &list, &*pictures));
     options.pictures = &*pictures;
   }
   Conversation conversation;
@@ -161,14 +160,6 @@ std::vector<Request> TakeRequests(PreparedRequest* prepared) {
     request.images = std::move(images);
   }
   return requests;
-}
-
-size_t PictureBytes(const std::vector<Request>& requests) {
-  size_t bytes = 0;
-  for (const Request& request : requests) {
-    for (const VisionInput& image : request.images) bytes += image.patches.size() * sizeof(float);
-  }
-  return bytes;
 }
 
 StatusOr<std::vector<Segment>> RenderBody(const ServedModel& model,

@@ -15,6 +15,7 @@
 #include "kuiper/server/answer_memory.h"
 #include "kuiper/server/api_error.h"
 #include "kuiper/server/api_request.h"
+#include "kuiper/server/picture_work.h"
 
 namespace kuiper {
 
@@ -40,9 +41,10 @@ struct ServedModel {
 };
 
 struct PreparedRequest {
-  ApiRequest api;  // its messages are gone, they are in the prompts
-  std::vector<Request> requests;
-  int num_image_tokens = 0;         // of all prompts
+  ApiRequest api;                 // its messages are gone, they are in the prompts
+  std::vector<Request> requests;  // their pictures are measured, not decoded
+  int num_image_tokens = 0;       // of all prompts
+  PictureCost pictures = {};
   std::vector<std::string> echoes;  // of completions that echo: the prompts' texts
   // The ids of an answer that is verified: the second request runs without pages.
   std::optional<std::vector<int32_t>> verified;
@@ -54,10 +56,8 @@ using PreparedOr = std::variant<PreparedRequest, ApiError>;
 // `memory` may be null.
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat);
 
-// The requests for the engine; those that are kept have no pixels.
+// The requests for the engine; those that are kept have no pictures.
 std::vector<Request> TakeRequests(PreparedRequest* prepared);
-// Of their pixels.
-size_t PictureBytes(const std::vector<Request>& requests);
 
 // The prompt of a body with messages, without an answer: as text, and as ids with those of
 // pictures.

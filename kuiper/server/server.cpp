@@ -14,21 +14,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kNumWorkers = 2;
+// Pictures take seconds where a prompt takes milliseconds: they have workers of their own.
+constexpr int kNumWorkers = 2, kNumDecoders = 2;
 
 }  // namespace
 
 Server::Server(HttpServer& http, const ServerSettings& settings)
     : http_(http),
       settings_(settings),
-      sessions_(http, workers_, settings_, metrics_),
+      sessions_(http, workers_, decoders_, settings_, metrics_),
       watchers_(http, sessions_),
       service_(http, settings_.service),
       id_prefix_(HashText((uint64_t{std::random_device()()} << 32) | std::random_device()())),
-      workers_(kNumWorkers) {}
+      workers_(kNumWorkers),
+      decoders_(kNumDecoders, settings.max_decoding_pixels) {}
 
 void Server::Run() {
   http_.Run(*this);
+  sessions_.GiveUp();
   const std::lock_guard lock(ending_);
   has_ended_ = true;
   if (stopped_loop_ != nullptr) stopped_loop_->Stop();
@@ -117,6 +120,7 @@ const std::vector<Server::Route>& Server::Routes() {
 const Server::Route* Server::FindRoute(Ask* ask) {
   std::string path = ask->request.path;
   if (path.starts_with("/v1/")) path.erase(0, 3);
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::string allowed;
   for (const Route& route : Routes()) {
     const std::string_view of(route.path);
@@ -127,10 +131,12 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     const std::string& method = ask->request.method;
     if (method == route.method || (method == "HEAD" && route.method == std::string("GET"))) {
       if (is_prefix) ask->model = PercentDecoded(std::string_view(path).substr(of.size()));
+      ask->request.path = std::move(path);
       return &route;
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
+  if (path == "*") allowed = "GET, HEAD, POST";  // OPTIONS of the server as a whole
   if (allowed.empty()) {
     Refuse(*ask, MakeError(404, "not_found", "there is no " + ask->request.path));
   } else if (ask->request.method == "OPTIONS") {
@@ -138,6 +144,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
     headers.emplace_back("Allow", allowed + ", OPTIONS");
     http_.Send(ask->exchange, 204, headers, "");
   } else {
+    ask->headers.emplace_back("Allow", allowed + ", OPTIONS");
     Refuse(*ask, MakeError(405, "method_not_allowed", ask->request.path + " takes " + allowed));
   }
   return nullptr;
@@ -146,7 +153,7 @@ const Server::Route* Server::FindRoute(Ask* ask) {
 bool Server::MayAsk(const Ask& ask, const Route& route) {
   const Access access = CheckAccess(settings_.access, ask.request, route.needs_key);
   if (access != Access::kAllowed) {
-    Refuse(ask, AccessError(access));
+    Refuse(ask, AccessError(settings_.access, access, ask.request));
     return false;
   }
   if (route.needs_model && !model_.has_value()) {
@@ -267,7 +274,9 @@ void Server::GetMetrics(const Ask& ask) {
   metrics_.num_running = sessions_.num_running();
   metrics_.num_waiting = sessions_.num_waiting();
   metrics_.num_connections = http_.num_connections();
+  metrics_.num_body_bytes = http_.num_body_bytes();
   metrics_.slow_readers = http_.num_slow_readers();
+  metrics_.pixels_decoded = sessions_.num_pixels_decoded();
   const std::string name = model_.has_value() ? model_->names.at(0) : "";
   HttpHeaders headers = ask.headers;
   headers.emplace_back("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
@@ -275,11 +284,16 @@ void Server::GetMetrics(const Ask& ask) {
 }
 
 void Server::Compute(Ask ask, Computation compute) {
-  if (num_computing_ >= sessions_.max_seats()) return Refuse(ask, QueueFull());
+  const size_t bytes = ask.request.body.size();
+  const bool has_room =
+      num_computing_ == 0 || computing_bytes_ + bytes <= settings_.max_queue_bytes;
+  if (num_computing_ >= sessions_.max_seats() || !has_room) return Refuse(ask, QueueFull());
   ++num_computing_;
+  computing_bytes_ += bytes;
   workers_.Add([this, ask = std::move(ask), compute, model = &*model_] {
     http_.Post([this, ask, answer = ComputeBody(compute, *model, ask.request.body)] {
       --num_computing_;
+      computing_bytes_ -= ask.request.body.size();
       if (answer.ok()) return Reply(ask, 200, *answer);
       Refuse(ask, ErrorOf(answer.status()));
     });

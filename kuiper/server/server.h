@@ -93,7 +93,8 @@ class Server : public HttpHandler {
   std::string id_prefix_;
   int64_t next_id_ = 1;
   int num_computing_ = 0;  // bodies that workers have, beside those of sessions
-  WorkerPool workers_;     // last: its jobs use what is above
+  size_t computing_bytes_ = 0;
+  WorkerPool workers_, decoders_;  // last: their jobs use what is above
 };
 
 }  // namespace kuiper

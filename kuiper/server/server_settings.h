@@ -6,8 +6,8 @@
 #include <string>
 
 #include "kuiper/server/access.h"
-#include "kuiper/server/answer_writer.h"
 #include "kuiper/server/http_server.h"
+#include "kuiper/server/reasoning_field.h"
 
 namespace kuiper {
 
@@ -20,8 +20,13 @@ struct ServiceSettings {
 struct ServerSettings {
   HttpSettings http;
   AccessRules access;
-  int max_queue = 64;                            // answers that may wait besides those that run
-  size_t max_picture_bytes = size_t{512} << 20;  // of pixels of requests that run and wait
+  int max_queue = 4096;                           // answers that may wait besides those that run
+  size_t max_queue_bytes = size_t{256} << 20;     // of their bodies and prompts
+  size_t max_picture_bytes = size_t{512} << 20;   // of pixels of requests that run and wait
+  int64_t max_request_pixels = int64_t{1} << 28;  // of the pictures of a request, as sent
+  // Of the pictures that are decoded at one time, as sent. A pixel takes 3 bytes, up to 9 with what
+  // is made of it.
+  int64_t max_decoding_pixels = int64_t{1} << 26;
   std::chrono::milliseconds request_timeout{0};  // 0: none
   std::chrono::milliseconds drain_timeout{30000};
   std::chrono::milliseconds ping_interval{15000};  // of streams that have nothing to say

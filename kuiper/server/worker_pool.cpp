@@ -1,10 +1,11 @@
 #include "kuiper/server/worker_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kuiper {
 
-WorkerPool::WorkerPool(int num_threads) {
+WorkerPool::WorkerPool(int num_threads, int64_t capacity) : room_(capacity) {
   for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -17,23 +18,46 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerPool::Add(std::function<void()> job) {
+int64_t WorkerPool::Add(std::function<void()> job, int64_t weight) {
+  int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    number = next_number_++;
+    jobs_.push_back({number, weight, std::move(job)});
   }
   wake_.notify_one();
+  return number;
+}
+
+bool WorkerPool::Forget(int64_t job) {
+  Job forgotten;  // destroyed when others can go on
+  {
+    const std::lock_guard lock(mutex_);
+    const auto place = std::find_if(jobs_.begin(), jobs_.end(),
+                                    [job](const Job& other) { return other.number == job; });
+    if (place == jobs_.end()) return false;
+    forgotten = std::move(*place);
+    jobs_.erase(place);
+  }
+  wake_.notify_all();  // the next one may be lighter
+  return true;
 }
 
 void WorkerPool::Work() {
+  std::unique_lock lock(mutex_);
   while (true) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [this] { return stopped_ || !jobs_.empty(); });
+    wake_.wait(lock, [this] { return stopped_ || CanBegin(); });
     if (stopped_) return;
-    const std::function<void()> job = std::move(jobs_.front());
+    Job job = std::move(jobs_.front());
     jobs_.pop_front();
+    room_ -= job.weight;
     lock.unlock();
-    job();
+    wake_.notify_one();  // there may be room for one more
+    job.run();
+    job.run = nullptr;
+    lock.lock();
+    room_ += job.weight;
+    wake_.notify_all();
   }
 }
 

@@ -88,8 +88,8 @@ TEST_F(PictureReaderTest, DataUrlsAreReadAndOthersAreNotFetched) {
   EXPECT_EQ(Error(Image("https://example.com/cat.png")),
             "message 0, part 1: \"https://example.com/cat.png\" is not fetched");
   EXPECT_EQ(Error(Image("")), "message 0, part 1 has neither a path nor a URL");
-  EXPECT_EQ(Error(Image("data:text/plain;base64,QUJD")).find("message 0, part 1: the data: URL"),
-            0u);
+  EXPECT_EQ(Error(Image("data:text/plain,QUJD")).find("message 0, part 1: the data: URL"), 0u);
+  EXPECT_EQ(Error(Image("data:text/plain;base64,QUJD")).find("message 0, part 1 is not a"), 0u);
   EXPECT_EQ(Error({.kind = Kind::kVideo, .text = kRedPng}),
             "message 0, part 1: a video has no data: URL");
 }

@@ -63,6 +63,20 @@ TEST(Access, OriginsAreTheServersOwnOrTheOneThatIsGiven) {
   EXPECT_EQ(check("https://evil.example"), Access::kAllowed);
 }
 
+TEST(Access, WhoMayNotAskHearsWhatToDo) {
+  const auto says = [](Access access, const HttpRequest& request, const char* text) {
+    const std::string message = AccessError({}, access, request).message;
+    EXPECT_NE(message.find(text), std::string::npos) << message;
+  };
+  const HttpRequest page = With({{"host", "gpu.lan"}, {"origin", "http://localhost:3000"}});
+  says(Access::kWrongOrigin, page, "\"http://localhost:3000\"");
+  says(Access::kWrongOrigin, page, "cors_origin");
+  says(Access::kWrongHost, page, "\"gpu.lan\"");
+  says(Access::kWrongHost, page, "api_key_file");
+  says(Access::kWrongHost, page, "and host chooses");
+  says(Access::kWrongHost, With({}), "\"\"");
+}
+
 TEST(Access, PagesOfTheAllowedOriginMaySendAnyHeader) {
   AccessRules rules;
   const HttpRequest asks =

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
+#include <ctime>
 #include <map>
 #include <thread>
 
@@ -103,11 +105,64 @@ TEST_F(HttpServerTest, AConnectionServesManyRequests) {
   EXPECT_EQ(client.ReadAll(), "") << "the connection ends";
 }
 
+TEST_F(HttpServerTest, NothingBehindABodyOfUnknownLengthIsARequest) {
+  Start();
+  RawClient client(server_->port());
+  client.Send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n"
+      "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.ReadAnswer().status, 400);
+  EXPECT_EQ(client.ReadAll(), "") << "the connection ends";
+  EXPECT_EQ(handler_.num_requests, 0);
+}
+
+TEST_F(HttpServerTest, EveryAnswerHasItsDate) {
+  Start();
+  RawClient client(server_->port());
+  const auto expect_date = [](const std::string& head) {
+    const size_t at = head.find("\r\nDate: ");
+    ASSERT_NE(at, std::string::npos) << head;
+    const std::string date = head.substr(at + 8, head.find('\r', at + 2) - at - 8);
+    std::tm time = {};
+    const char* const end = strptime(date.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time);
+    ASSERT_TRUE(end != nullptr && *end == '\0') << date;
+    EXPECT_LE(std::abs(std::difftime(std::time(nullptr), timegm(&time))), 60) << date;
+    EXPECT_EQ(date.size(), 29u) << date;
+  };
+  expect_date(client.Ask("POST", "/echo", "x").head);
+  expect_date(client.Ask("GET", "/stream/1").head);
+  client.Send("nonsense\r\n\r\n");
+  expect_date(client.ReadAnswer().head);
+}
+
+// One body arrives whatever it has; others are refused while it is there, and take no memory.
+TEST_F(HttpServerTest, BodiesThatArriveAreLimitedTogether) {
+  HttpSettings settings;
+  settings.max_body_memory = 100000;
+  Start(settings);
+  const auto begin = [&](RawClient& client, size_t count) {
+    return client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" +
+                       std::string(count, 'x'));
+  };
+  RawClient first(server_->port()), second(server_->port()), small(server_->port());
+  ASSERT_TRUE(begin(first, 200000));
+  ASSERT_TRUE(
+      Eventually([&] { return Call([&] { return server_->num_body_bytes(); }) == 200000; }));
+  ASSERT_TRUE(begin(second, 1000));
+  const auto refused = second.ReadAnswer();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.head.find("Retry-After: "), std::string::npos);
+  EXPECT_EQ(small.Ask("GET", "/echo").status, 200) << "has no body";
+  first.Send(std::string(100000, 'x'));
+  EXPECT_EQ(first.ReadAnswer().body.size(), 300000u);
+  EXPECT_EQ(small.Ask("POST", "/echo", std::string(1000, 'x')).status, 200);
+}
+
 TEST_F(HttpServerTest, RequestsMayComeBeforeTheAnswers) {
   Start();
   RawClient client(server_->port());
   std::string bytes;
-  for (int i = 0; i < 500; ++i) bytes += "GET /stream/2 HTTP/1.1\r\n\r\n";
+  for (int i = 0; i < 500; ++i) bytes += "GET /stream/2 HTTP/1.1\r\nHost: x\r\n\r\n";
   ASSERT_TRUE(client.Send(bytes));
   for (int i = 0; i < 500; ++i) ASSERT_EQ(client.ReadAnswer().body, "part.part.") << i;
 }
@@ -124,7 +179,7 @@ TEST_F(HttpServerTest, OldClientsGetTheirStreamToTheEndOfTheConnection) {
 TEST_F(HttpServerTest, HeadHasNoBody) {
   Start();
   RawClient client(server_->port());
-  client.Send("HEAD /echo HTTP/1.1\r\n\r\n");
+  client.Send("HEAD /echo HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_NE(client.ReadTo("\r\n\r\n").find("X-Method: HEAD"), std::string::npos);
   EXPECT_EQ(client.Ask("POST", "/echo", "next").body, "next");
 }
@@ -133,8 +188,10 @@ TEST_F(HttpServerTest, BadRequestsAreAnsweredAndEndTheConnection) {
   Start();
   const std::pair<std::string, int> cases[] = {
       {"nonsense\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n" + std::string(100000, 'x'), 413},
-      {"GET / HTTP/1.1\r\nA: " + std::string(1 << 20, 'a') + "\r\n\r\n", 431}};
+      {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n" +
+           std::string(100000, 'x'),
+       413},
+      {"GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(1 << 20, 'a') + "\r\n\r\n", 431}};
   for (const auto& [bytes, status] : cases) {
     RawClient client(server_->port());
     client.Send(bytes);
@@ -152,7 +209,7 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticed) {
     const int before = handler_.num_gone;
     {
       RawClient client(server_->port());
-      client.Send(std::string("GET ") + path + " HTTP/1.1\r\n\r\n");
+      client.Send(std::string("GET ") + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
       ASSERT_TRUE(Eventually([&] { return handler_.num_requests > before; }));
     }
     EXPECT_TRUE(Eventually([&] { return handler_.num_gone == before + 1; })) << path;
@@ -167,7 +224,8 @@ TEST_F(HttpServerTest, SlowClientsAreEnded) {
   Start(settings);
   RawClient idle(server_->port());
   EXPECT_EQ(idle.ReadAll(), "");
-  for (const char* part : {"GET / HT", "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab"}) {
+  for (const char* part :
+       {"GET / HT", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"}) {
     // On a busy machine the connection may end as an idle one, before it has sent anything.
     EXPECT_TRUE(Eventually([&] {
       RawClient slow(server_->port());
@@ -205,7 +263,7 @@ TEST_F(HttpServerTest, ABodyOfAGigabyteTakesNoMemory) {
   for (const char* head :
        {"Content-Length: 1073741824\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n40000000\r\n"}) {
     RawClient client(server_->port());
-    ASSERT_TRUE(client.Send(std::string("POST /echo HTTP/1.1\r\n") + head));
+    ASSERT_TRUE(client.Send(std::string("POST /echo HTTP/1.1\r\nHost: x\r\n") + head));
     for (int i = 0; i < 1024 && client.Send(megabyte);) ++i;
     EXPECT_EQ(client.ReadAnswer().status, 413) << head;
   }
@@ -224,7 +282,7 @@ TEST_F(HttpServerTest, AReaderThatDoesNotReadIsEnded) {
   settings.max_unsent = 100000;
   Start(settings);
   RawClient reader(server_->port(), 4096);
-  reader.Send("GET /flood HTTP/1.1\r\n\r\n");
+  reader.Send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
   RawClient other(server_->port());
   EXPECT_EQ(other.Ask("POST", "/echo", "x").body, "x") << "nobody else waits";
   EXPECT_TRUE(Eventually([&] { return handler_.num_gone == 1; }));
@@ -249,7 +307,7 @@ TEST_F(HttpServerTest, TheTimeBetweenRequestsBeginsBehindTheAnswer) {
   settings.idle_timeout = std::chrono::milliseconds(100);
   Start(settings);
   RawClient reader(server_->port(), 4096);
-  reader.Send("GET /large HTTP/1.1\r\n\r\n");
+  reader.Send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
   std::this_thread::sleep_for(5 * settings.idle_timeout);
   EXPECT_EQ(reader.ReadAnswer().body.size(), 3 * kLargePart);
 }
@@ -275,7 +333,7 @@ TEST_F(HttpServerTest, StreamsEndWhenNothingIsAccepted) {
   Start();
   RawClient idle(server_->port()), busy(server_->port());
   EXPECT_EQ(idle.Ask("POST", "/echo", "1").status, 200);
-  busy.Send("GET /flood HTTP/1.1\r\n\r\n");
+  busy.Send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return handler_.flooded != 0; }));
   Call([&] {
     server_->StopAccepting();

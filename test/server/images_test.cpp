@@ -174,7 +174,8 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
           "message 0, part 0");
   refused(Json::array({ImagePart(png.substr(0, png.size() / 8 * 4))}), "invalid_value",
           "message 0, part 0");
-  refused(Json::array({ImagePart("data:text/plain;base64,AAAA")}), "invalid_value", "not image/");
+  refused(Json::array({ImagePart("data:text/plain;base64,AAAA")}), "invalid_value",
+          "is not a decodable image");
   Json many = Json::array();
   for (int i = 0; i < 20; ++i) many.push_back(ImagePart(png));
   refused(many, "context_length_exceeded", "maximum context length is 128 tokens");
@@ -189,6 +190,23 @@ TEST(ServerImages, WhatIsNotInTheBodyIsNotRead) {
       served.Ask("POST", "/v1/chat/completions", BodyOf(Json::array({Question(png)})).dump());
   EXPECT_EQ(good.status, 200) << good.body;
   EXPECT_EQ(served.PagesHeld(), 0);
+}
+
+TEST(ServerImages, UrlsAreTakenAsBrowsersTakeThem) {
+  ServedEngine served(SeeingConfig());
+  std::string base64 = SampleInBase64("circle.png");
+  const auto ids = [&](const std::string& url) {
+    const auto answer =
+        served.Ask("POST", "/chat/completions", BodyOf(Json::array({Question(url)})).dump());
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return Json::parse(answer.body)["choices"][0]["token_ids"];
+  };
+  const Json expected = ids("data:image/png;base64," + base64);
+  EXPECT_EQ(ids("data:application/octet-stream;base64," + base64), expected);
+  EXPECT_EQ(ids("DATA:;base64," + base64), expected);
+  base64.insert(76, "\r\n");
+  while (base64.ends_with('=')) base64.pop_back();
+  EXPECT_EQ(ids("data:image/jpeg;charset=utf-8;base64," + base64), expected);
 }
 
 TEST(ServerImages, PixelsOfWaitingRequestsAreLimited) {

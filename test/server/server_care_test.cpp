@@ -181,56 +181,35 @@ TEST(ServerCare, PagesAreFreeOneStepAfterTheClientWasMissed) {
   }
 }
 
-TEST(ServerCare, TooManyRequestsAreToldToWait) {
-  ServerSettings settings;
-  settings.max_queue = 1;
-  EngineConfig config;
-  config.max_num_seqs = 2;
-  ServedEngine served(config, settings);
-  auto held = served.Hold();
-  std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 3; ++i) {
-    clients.push_back(std::make_unique<RawClient>(served.port()));
-    clients.back()->Send(Post(Endless({{"stream", true}}).dump()));
-  }
-  EXPECT_TRUE(Eventually(
-      [&] { return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 3; }));
-  const auto refused = served.Chat({});
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_NE(refused.head.find("Retry-After: "), std::string::npos);
-  EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "queue_full");
-  clients.clear();
-  held.reset();
-  EXPECT_TRUE(Eventually([&] { return served.Chat({}).status == 200; }));
-}
-
-TEST(ServerCare, EachAnswerOfARequestTakesAPlace) {
-  ServerSettings settings;
-  settings.max_queue = 2;
-  EngineConfig config;
-  config.max_num_seqs = 2;
-  ServedEngine served(config, settings);
-  auto held = served.Hold();
-  RawClient first(served.port()), second(served.port()), third(served.port());
-  first.Send(Post(Endless({{"n", 3}, {"temperature", 1}}).dump()));
-  second.Send(Post(Endless({{"n", 2}, {"temperature", 1}}).dump()));
-  // The one whose body is read last is refused.
-  ASSERT_TRUE(Eventually([&] { return first.HasAnswer() || second.HasAnswer(); }));
-  const auto refused = (first.HasAnswer() ? first : second).ReadAnswer();
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "queue_full");
-  third.Send(Post(Endless().dump()));
-  EXPECT_TRUE(Eventually([&] {
-    return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 2;
-  })) << "one place is left";
-}
-
 TEST(ServerCare, AHeadOfAStreamEnds) {
   ServedEngine served;
   RawClient client(served.port());
   client.Send("HEAD /kuiper/kv HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_NE(client.ReadTo("\r\n\r\n").find("text/event-stream"), std::string::npos);
   EXPECT_EQ(client.Ask("GET", "/health").status, 200);
+}
+
+TEST(ServerCare, PathsMayEndWithASlashOrBeWholeUrls) {
+  ServedEngine served;
+  const std::string body = ServedEngine::ChatBody({}).dump();
+  EXPECT_EQ(served.Ask("POST", "/v1/chat/completions/", body).status, 200);
+  EXPECT_EQ(served.Ask("GET", "/v1/models/").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/v1/models/tiny/").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/health/").status, 200);
+  EXPECT_EQ(served.Ask("GET", "/health//").status, 404);
+  EXPECT_EQ(served.Ask("GET", "/kuiper/page.css").body,
+            served.Ask("GET", "/kuiper/page.css/").body);
+  EXPECT_EQ(served.Ask("GET", "http://localhost/health").status, 200);
+  EXPECT_EQ(served.Ask("GET", "http://evil.example/v1/models").status, 403)
+      << "the URL counts, not the Host header";
+  const auto options = served.Ask("OPTIONS", "*");
+  EXPECT_EQ(options.status, 204);
+  const auto wrong = served.Ask("DELETE", "/v1/models");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_NE(wrong.head.find("Allow: GET, OPTIONS"), std::string::npos) << wrong.head;
+  RawClient empty(served.port());
+  empty.Send("GET /v1/models HTTP/1.1\r\nHost:\r\n\r\n");
+  EXPECT_EQ(empty.ReadAnswer().status, 403) << "names nobody";
 }
 
 TEST(ServerCare, NamesOfModelsMayBeEscaped) {

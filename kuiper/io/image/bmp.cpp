@@ -164,15 +164,18 @@ void ReadRow(const BmpHeader& header, std::string_view stored, int width, uint8_
 // Reads run-length codes into indices of the palette, the bottom row first. What no code sets is 0.
 class RleReader {
  public:
-  RleReader(const BmpHeader& header, std::string_view bytes, std::vector<uint8_t>* indices)
-      : bytes_(bytes),
+  RleReader(const BmpHeader& header, const ImageFile& file, std::vector<uint8_t>* indices)
+      : bytes_(file.bytes),
+        watch_(file.watch),
         at_(header.pixels_at),
         bits_(header.bits),
         width_(static_cast<size_t>(header.width)),
         out_(*indices) {}
 
   void Read() {
-    while (pos_ < out_.size() && at_ + 2 <= bytes_.size()) {
+    constexpr size_t kCodesBetweenLooks = 4096;
+    for (size_t i = 0; pos_ < out_.size() && at_ + 2 <= bytes_.size(); ++i) {
+      if (i % kCodesBetweenLooks == 0 && !watch_.GoOn()) return;
       const size_t count = Next();
       const uint8_t value = Next();
       if (count > 0) {
@@ -224,6 +227,7 @@ class RleReader {
   }
 
   std::string_view bytes_;
+  DecodingWatch watch_;
   size_t at_;
   int bits_;
   size_t width_;
@@ -233,18 +237,27 @@ class RleReader {
 
 Status ReadRle(const ImageFile& file, const BmpHeader& header, Picture* picture) {
   const size_t width = static_cast<size_t>(picture->width);
-  KU_ASSIGN_OR_RETURN(std::vector<uint8_t> indices,
-                      NewBytes(width * static_cast<size_t>(picture->height), file.name));
-  RleReader(header, file.bytes, &indices).Read();
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const int stored_y = static_cast<int>(i / width);
-    const int y = header.top_down ? stored_y : picture->height - 1 - stored_y;
-    std::copy_n(header.palette[indices[i]], 3, picture->row(y) + i % width * 3);
+  KU_ASSIGN_OR_RETURN(
+      std::vector<uint8_t> indices,
+      NewBytes(width * static_cast<size_t>(picture->height), file.name, file.watch));
+  RleReader(header, file, &indices).Read();
+  const uint8_t* index = indices.data();
+  for (int stored_y = 0; stored_y < picture->height; ++stored_y) {
+    if (!file.watch.GoOn(picture->width)) return NobodyWaits(file.name);
+    uint8_t* rgb = picture->row(header.top_down ? stored_y : picture->height - 1 - stored_y);
+    for (size_t x = 0; x < width; ++x, rgb += 3) std::copy_n(header.palette[*index++], 3, rgb);
   }
   return OkStatus();
 }
 
 }  // namespace
+
+StatusOr<PictureSize> BmpSize(const ImageFile& file) {
+  BmpHeader header;
+  const std::string_view wrong = ReadHeader(file.bytes, &header);
+  if (!wrong.empty()) return file.Undecodable("BMP", wrong);
+  return PictureSize{.height = header.height, .width = header.width};
+}
 
 StatusOr<StoredPicture> DecodeBmp(const ImageFile& file) {
   BmpHeader header;
@@ -266,6 +279,7 @@ StatusOr<StoredPicture> DecodeBmp(const ImageFile& file) {
     const int stored_y = header.top_down ? y : picture.height - 1 - y;
     const size_t at = header.pixels_at + static_cast<size_t>(stored_y) * row_bytes;
     ReadRow(header, file.bytes.substr(at, row_bytes), picture.width, picture.row(y));
+    if (!file.watch.GoOn(picture.width)) return NobodyWaits(file.name);
   }
   return stored;
 }

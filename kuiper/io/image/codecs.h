@@ -18,7 +18,16 @@ struct StoredPicture {
   std::string xmp;   // XML; empty when absent
 };
 
-// kInput when the file cannot be decoded or asks for more than its limits.
+// The size as stored, from the file's header: nothing is decoded. kInput when the header is
+// damaged.
+StatusOr<PictureSize> JpegSize(const ImageFile& file);
+StatusOr<PictureSize> PngSize(const ImageFile& file);
+StatusOr<PictureSize> BmpSize(const ImageFile& file);
+StatusOr<PictureSize> GifSize(const ImageFile& file);
+StatusOr<PictureSize> WebpSize(const ImageFile& file);
+
+// kInput when the file cannot be decoded or asks for more than its limits; kUnavailable when nobody
+// waits for the picture any more.
 StatusOr<StoredPicture> DecodeJpeg(const ImageFile& file);
 StatusOr<StoredPicture> DecodePng(const ImageFile& file);
 StatusOr<StoredPicture> DecodeBmp(const ImageFile& file);

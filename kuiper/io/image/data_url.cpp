@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 
 #include "kuiper/base/text.h"
+#include "kuiper/base/trim.h"
 
 namespace kuiper {
 namespace {
 
-constexpr uint8_t kNoDigit = 0xFF;
+// What a character of the data is, beside a digit of base64.
+constexpr uint8_t kNoDigit = 0xFF, kBlank = 0xFE, kPadding = 0xFD;
 
 constexpr std::array<uint8_t, 256> MakeDigits() {
   std::array<uint8_t, 256> digits{};
@@ -20,31 +23,45 @@ constexpr std::array<uint8_t, 256> MakeDigits() {
   for (size_t i = 0; i < kAlphabet.size(); ++i) {
     digits[static_cast<uint8_t>(kAlphabet[i])] = static_cast<uint8_t>(i);
   }
+  digits['-'] = digits['+'];
+  digits['_'] = digits['/'];
+  for (const char blank : {' ', '\t', '\n', '\f', '\r'})
+    digits[static_cast<uint8_t>(blank)] = kBlank;
+  digits['='] = kPadding;
   return digits;
 }
 constexpr std::array<uint8_t, 256> kDigits = MakeDigits();
 
-// Absent when `text` is not strict base64.
-std::optional<std::string> DecodeBase64(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  text.remove_suffix(padding);
+// The character at `*at`, of which a percent sign and two digits are one; `*at` is then behind it.
+uint8_t NextCharacter(std::string_view text, size_t* at) {
+  const auto character = static_cast<uint8_t>(text[(*at)++]);
+  if (character != '%' || *at + 2 > text.size()) return character;
+  const char* const digits = text.data() + *at;
+  uint8_t byte = 0;
+  if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) return character;
+  *at += 2;
+  return byte;
+}
+
+// Absent when `text` is not base64. Stops after `max_bytes` and one more.
+std::optional<std::string> DecodeBase64(std::string_view text, size_t max_bytes) {
   std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 3);
+  bytes.reserve(std::min(text.size() / 4 * 3 + 3, max_bytes + 1));
   uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const uint8_t digit = kDigits[static_cast<uint8_t>(c)];
-    if (digit == kNoDigit) return std::nullopt;
+  int num_bits = 0, num_padding = 0;
+  for (size_t at = 0; at < text.size() && bytes.size() <= max_bytes;) {
+    const uint8_t digit = kDigits[NextCharacter(text, &at)];
+    if (digit == kBlank) continue;
+    if (digit == kPadding && ++num_padding <= 2) continue;
+    if (digit > 63 || num_padding > 0) return std::nullopt;
     bits = bits << 6 | digit;
     num_bits += 6;
-    if (num_bits >= 8) {
-      num_bits -= 8;
-      bytes.push_back(static_cast<char>(bits >> num_bits & 0xFF));
-    }
+    if (num_bits < 8) continue;
+    num_bits -= 8;
+    bytes.push_back(static_cast<char>(bits >> num_bits & 0xFF));
   }
-  // Bits that no byte takes: zero, or there are several spellings of the same bytes.
-  if ((bits & ((1u << num_bits) - 1)) != 0) return std::nullopt;
+  // A digit alone is no byte, and what is whole has no padding.
+  if (num_bits == 6 || (num_bits == 0 && num_padding > 0)) return std::nullopt;
   return bytes;
 }
 
@@ -55,7 +72,20 @@ bool StartsWithWord(std::string_view text, std::string_view lower) {
          });
 }
 
+// Whether the part in front of the comma ends with ";base64", blanks aside.
+bool SaysBase64(std::string_view head) {
+  const size_t semicolon = head.rfind(';');
+  if (semicolon == std::string_view::npos) return false;
+  const std::string_view word = Trimmed(head.substr(semicolon + 1));
+  constexpr std::string_view kBase64 = "base64";
+  return word.size() == kBase64.size() && StartsWithWord(word, kBase64);
+}
+
 }  // namespace
+
+bool IsDataUrl(std::string_view url) {
+  return StartsWithWord(url, "data:");
+}
 
 StatusOr<std::string> DecodeImageUrl(std::string_view url, size_t max_bytes,
                                      const std::string& name) {
@@ -63,27 +93,20 @@ StatusOr<std::string> DecodeImageUrl(std::string_view url, size_t max_bytes,
     return Status(StatusCode::kInput, name + what,
                   "write data:image/png;base64,... with the bytes");
   };
-  if (!StartsWithWord(url, "data:")) {
+  if (!IsDataUrl(url)) {
     return wrong(": " + Quoted(url.substr(0, 40)) + " is no data: URL, and no other kind is read");
   }
   const size_t comma = url.find(',');
   if (comma == std::string_view::npos) return wrong(": the data: URL has no comma before its data");
-  const std::string_view head = url.substr(0, comma), data = url.substr(comma + 1);
-  if (!StartsWithWord(head, "data:image/")) {
-    return wrong(": the data: URL says " + Quoted(head.substr(5)) + ", not image/...");
-  }
-  constexpr std::string_view kBase64 = ";base64";
-  if (!StartsWithWord(head.substr(head.size() - std::min(head.size(), kBase64.size())), kBase64)) {
-    return wrong(": the data: URL is not in base64");
-  }
-  if (data.size() / 4 > max_bytes / 3) {
+  if (!SaysBase64(url.substr(0, comma))) return wrong(": the data: URL is not in base64");
+  std::optional<std::string> bytes = DecodeBase64(url.substr(comma + 1), max_bytes);
+  if (!bytes.has_value()) return wrong(": the data: URL is not valid base64");
+  if (bytes->size() > max_bytes) {
     return Status(
         StatusCode::kInput,
         name + ": the data: URL holds more than " + std::to_string(max_bytes >> 20) + " MB",
         "scale the picture down");
   }
-  std::optional<std::string> bytes = DecodeBase64(data);
-  if (!bytes.has_value()) return wrong(": the data: URL is not valid base64");
   return *std::move(bytes);
 }
 

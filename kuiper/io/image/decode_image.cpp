@@ -25,6 +25,22 @@ StatusOr<StoredPicture> DecodeStored(const ImageFile& file, ImageFormat format) 
   KU_CHECK(false, "unknown image format");
 }
 
+StatusOr<PictureSize> StoredSize(const ImageFile& file, ImageFormat format) {
+  switch (format) {
+    case ImageFormat::kJpeg:
+      return JpegSize(file);
+    case ImageFormat::kPng:
+      return PngSize(file);
+    case ImageFormat::kBmp:
+      return BmpSize(file);
+    case ImageFormat::kGif:
+      return GifSize(file);
+    case ImageFormat::kWebp:
+      return WebpSize(file);
+  }
+  KU_CHECK(false, "unknown image format");
+}
+
 }  // namespace
 
 StatusOr<ImageFormat> FormatOf(const ImageFile& file) {
@@ -39,10 +55,17 @@ StatusOr<ImageFormat> FormatOf(const ImageFile& file) {
                 "convert it to one of these formats");
 }
 
+StatusOr<PictureSize> SizeOfImage(const ImageFile& file) {
+  KU_ASSIGN_OR_RETURN(const ImageFormat format, FormatOf(file));
+  KU_ASSIGN_OR_RETURN(const PictureSize size, StoredSize(file, format));
+  KU_RETURN_IF_ERROR(file.CheckSize(size.width, size.height));
+  return size;
+}
+
 StatusOr<Picture> DecodeImage(const ImageFile& file) {
   KU_ASSIGN_OR_RETURN(const ImageFormat format, FormatOf(file));
   KU_ASSIGN_OR_RETURN(StoredPicture stored, DecodeStored(file, format));
-  return Oriented(std::move(stored.picture), OrientationOf(stored.exif, stored.xmp));
+  return Oriented(std::move(stored.picture), OrientationOf(stored.exif, stored.xmp), file.watch);
 }
 
 StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits,

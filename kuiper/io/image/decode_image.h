@@ -17,7 +17,12 @@ enum class ImageFormat { kJpeg, kPng, kBmp, kGif, kWebp };
 // kInput "NAME is not a decodable image (...)" when it is none of them.
 StatusOr<ImageFormat> FormatOf(const ImageFile& file);
 
-// kInput when the file is no picture, is damaged, or asks for more than its limits.
+// The size as stored, from the header: which way up the picture is meant to be is not looked for.
+// kInput when there is none, or the size is beyond the limits.
+StatusOr<PictureSize> SizeOfImage(const ImageFile& file);
+
+// kInput when the file is no picture, is damaged, or asks for more than its limits;
+// kUnavailable when nobody waits for it any more.
 StatusOr<Picture> DecodeImage(const ImageFile& file);
 
 // The bytes of a picture file. kInput when it cannot be read or is larger than the limit; `kind`

@@ -167,9 +167,10 @@ Status GifReader::SkipPixels() {
 StatusOr<std::vector<uint8_t>> GifReader::ReadPixels(const FrameHead& head) {
   const size_t width = static_cast<size_t>(head.width);
   KU_ASSIGN_OR_RETURN(std::vector<uint8_t> indices,
-                      NewBytes(width * static_cast<size_t>(head.height), file_.name));
+                      NewBytes(width * static_cast<size_t>(head.height), file_.name, file_.watch));
   const auto read_rows = [&](int first, int step) {
     for (int y = first; y < head.height; y += step) {
+      if (!file_.watch.GoOn(head.width)) return false;
       if (DGifGetLine(gif_, indices.data() + static_cast<size_t>(y) * width, head.width) !=
           GIF_OK) {
         return false;
@@ -180,6 +181,7 @@ StatusOr<std::vector<uint8_t>> GifReader::ReadPixels(const FrameHead& head) {
   const bool complete =
       head.interlaced ? read_rows(0, 8) && read_rows(4, 8) && read_rows(2, 4) && read_rows(1, 2)
                       : read_rows(0, 1);
+  if (!file_.watch.GoOn()) return NobodyWaits(file_.name);
   if (!complete) return Failed(gif_->Error);
   return indices;
 }
@@ -202,6 +204,7 @@ class Canvas {
   // Room for a frame that reaches beyond the picture; the first makes the picture.
   Status Grow(const FrameHead& head, int width, int height);
   const Picture& picture() const { return picture_; }
+  Picture TakePicture() { return std::move(picture_); }
 
  private:
   void RememberDisposal(const FrameHead& head);
@@ -220,11 +223,12 @@ class Canvas {
   bool is_transparent_ = false;
 };
 
-// color_of(i) is the colour of pixel i of the frame [height, width], absent to keep what is there.
+// Left unfinished when nobody waits any more. color_of(i) is the colour of pixel i of the frame
+// [height, width], absent to keep what is there.
 template <typename ColorOf>
 void Canvas::Fill(const FrameHead& head, const ColorOf& color_of) {
   size_t i = 0;
-  for (int y = 0; y < head.height; ++y) {
+  for (int y = 0; y < head.height && file_.watch.GoOn(); ++y) {
     uint8_t* out = picture_.row(head.top + y) + static_cast<ptrdiff_t>(head.left) * 3;
     for (int x = 0; x < head.width; ++x, ++i, out += 3) {
       const std::optional<Rgb> color = color_of(i);
@@ -287,10 +291,35 @@ Status Canvas::Show(const FrameHead& head, std::span<const uint8_t> indices) {
     return head.palette.At(indices[i]);
   });
   first_ = false;
-  return OkStatus();
+  return file_.watch.GoOn() ? OkStatus() : NobodyWaits(file_.name);
+}
+
+// Reads the next frame and shows it. False after the last one.
+StatusOr<bool> ShowNext(GifReader* reader, Canvas* canvas) {
+  KU_ASSIGN_OR_RETURN(std::optional<FrameHead> head, reader->Next());
+  if (!head.has_value()) return false;
+  canvas->Whiten(&*head);
+  KU_RETURN_IF_ERROR(canvas->Grow(*head, reader->width(), reader->height()));
+  KU_ASSIGN_OR_RETURN(const std::vector<uint8_t> indices, reader->ReadPixels(*head));
+  KU_RETURN_IF_ERROR(canvas->Show(*head, indices));
+  return true;
+}
+
+Status HoldsNoPicture(const ImageFile& file) {
+  return file.Undecodable("GIF", "it holds no picture");
 }
 
 }  // namespace
+
+// As the canvas makes room for the first frame.
+StatusOr<PictureSize> GifSize(const ImageFile& file) {
+  GifReader reader(file);
+  KU_RETURN_IF_ERROR(reader.Open());
+  KU_ASSIGN_OR_RETURN(const std::optional<FrameHead> head, reader.Next());
+  if (!head.has_value()) return HoldsNoPicture(file);
+  return PictureSize{.height = std::max(reader.height(), head->top + head->height),
+                     .width = std::max(reader.width(), head->left + head->width)};
+}
 
 StatusOr<AnimationFacts> GifFacts(const ImageFile& file) {
   GifReader reader(file);
@@ -310,24 +339,21 @@ Status PlayGif(const ImageFile& file, const FrameSink& sink) {
   KU_RETURN_IF_ERROR(reader.Open());
   Canvas canvas(file, reader.background());
   for (int index = 0;; ++index) {
-    KU_ASSIGN_OR_RETURN(std::optional<FrameHead> head, reader.Next());
-    if (!head.has_value()) return OkStatus();
-    canvas.Whiten(&*head);
-    KU_RETURN_IF_ERROR(canvas.Grow(*head, reader.width(), reader.height()));
-    KU_ASSIGN_OR_RETURN(const std::vector<uint8_t> indices, reader.ReadPixels(*head));
-    KU_RETURN_IF_ERROR(canvas.Show(*head, indices));
+    KU_ASSIGN_OR_RETURN(const bool is_shown, ShowNext(&reader, &canvas));
+    if (!is_shown) return OkStatus();
     KU_ASSIGN_OR_RETURN(const bool more, sink(index, canvas.picture()));
     if (!more) return OkStatus();
   }
 }
 
 StatusOr<StoredPicture> DecodeGif(const ImageFile& file) {
+  GifReader reader(file);
+  KU_RETURN_IF_ERROR(reader.Open());
+  Canvas canvas(file, reader.background());
+  KU_ASSIGN_OR_RETURN(const bool is_shown, ShowNext(&reader, &canvas));
+  if (!is_shown) return HoldsNoPicture(file);
   StoredPicture stored;
-  KU_RETURN_IF_ERROR(PlayGif(file, [&](int, const Picture& frame) -> StatusOr<bool> {
-    stored.picture = frame;
-    return false;
-  }));
-  if (stored.picture.rgb.empty()) return file.Undecodable("GIF", "it holds no picture");
+  stored.picture = canvas.TakePicture();
   return stored;
 }
 

@@ -74,9 +74,37 @@ StatusOr<VisionInput> ImageProcessor::FromFile(const std::string& path) const {
 
 StatusOr<VisionInput> ImageProcessor::FromBytes(std::string_view bytes,
                                                 const std::string& name) const {
-  KU_ASSIGN_OR_RETURN(const Picture picture,
-                      DecodeImage({.bytes = bytes, .name = name, .limits = options_.limits}));
-  return FromPicture(picture, name);
+  KU_ASSIGN_OR_RETURN(VisionInput input, Measure(bytes, name));
+  KU_RETURN_IF_ERROR(Decode(&input, {}));
+  return input;
+}
+
+StatusOr<VisionInput> ImageProcessor::Measure(std::string_view bytes,
+                                              const std::string& name) const {
+  KU_ASSIGN_OR_RETURN(const PictureSize stored,
+                      SizeOfImage({.bytes = bytes, .name = name, .limits = options_.limits}));
+  KU_ASSIGN_OR_RETURN(const PictureSize size, Fit(stored, name));
+  VisionInput input;
+  input.source = name;
+  input.width = static_cast<int>(stored.width);
+  input.height = static_cast<int>(stored.height);
+  input.grid = GridOf(config_, 1, size);
+  input.merge_size = config_.merge_size;
+  input.patch_size = config_.patch_size;
+  input.undecoded = bytes;
+  return input;
+}
+
+Status ImageProcessor::Decode(VisionInput* input, const DecodingWatch& watch) const {
+  const ImageFile file{
+      .bytes = input->undecoded, .name = input->source, .limits = options_.limits, .watch = watch};
+  KU_ASSIGN_OR_RETURN(const Picture picture, DecodeImage(file));
+  KU_ASSIGN_OR_RETURN(VisionInput decoded, FromPicture(picture, input->source, watch));
+  if (decoded.num_tokens() != input->num_tokens()) {
+    return file.Undecodable("picture", "its header says another size");
+  }
+  *input = std::move(decoded);
+  return OkStatus();
 }
 
 StatusOr<VisionInput> ImageProcessor::FromUrl(std::string_view url, const std::string& name) const {
@@ -85,19 +113,23 @@ StatusOr<VisionInput> ImageProcessor::FromUrl(std::string_view url, const std::s
   return FromBytes(bytes, name);
 }
 
-StatusOr<VisionInput> ImageProcessor::FromPicture(const Picture& picture,
-                                                  const std::string& name) const {
+StatusOr<PictureSize> ImageProcessor::Fit(PictureSize size, const std::string& name) const {
+  KU_ASSIGN_OR_RETURN(const PictureSize fitting,
+                      FitPicture(size, config_.factor(), config_.image_pixels, name));
+  KU_RETURN_IF_ERROR(CheckTokens(fitting, name));
+  return fitting;
+}
+
+StatusOr<VisionInput> ImageProcessor::FromPicture(const Picture& picture, const std::string& name,
+                                                  const DecodingWatch& watch) const {
   VisionInput input;
   input.source = name;
   input.width = picture.width;
   input.height = picture.height;
-  KU_ASSIGN_OR_RETURN(
-      const PictureSize size,
-      FitPicture({picture.height, picture.width}, config_.factor(), config_.image_pixels, name));
-  KU_RETURN_IF_ERROR(CheckTokens(size, name));
-  KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(picture, size, options_.scaling));
-  KU_ASSIGN_OR_RETURN(PatchWriter writer, PatchWriter::Create(config_, 1, size, &input));
-  writer.Add(scaled);
+  KU_ASSIGN_OR_RETURN(const PictureSize size, Fit({picture.height, picture.width}, name));
+  KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(picture, size, options_.scaling, watch));
+  KU_ASSIGN_OR_RETURN(PatchWriter writer, PatchWriter::Create(config_, 1, size, &input, watch));
+  KU_RETURN_IF_ERROR(writer.Add(scaled));
   writer.Finish();
   return input;
 }
@@ -134,8 +166,7 @@ StatusOr<VisionInput> ImageProcessor::FromVideo(const std::string& path,
                     "scale all frames to one size");
     }
     KU_ASSIGN_OR_RETURN(const Picture scaled, Resize(frame, size, options_.scaling));
-    writer->Add(scaled);
-    return OkStatus();
+    return writer->Add(scaled);
   };
   KU_RETURN_IF_ERROR(frames.Read(indices, add));
   writer->Finish();

@@ -45,7 +45,16 @@ class ImageProcessor {
   StatusOr<VisionInput> FromBytes(std::string_view bytes, const std::string& name) const;
   // `url` is a data: URL; nothing is fetched.
   StatusOr<VisionInput> FromUrl(std::string_view url, const std::string& name) const;
-  StatusOr<VisionInput> FromPicture(const Picture& picture, const std::string& name) const;
+  StatusOr<VisionInput> FromPicture(const Picture& picture, const std::string& name,
+                                    const DecodingWatch& watch = {}) const;
+  // FromBytes in two steps. The first one reads no more than the file's header, and knows how many
+  // tokens and bytes the picture takes. kUnavailable when nobody waits for the second one any more.
+  StatusOr<VisionInput> Measure(std::string_view bytes, const std::string& name) const;
+  Status Decode(VisionInput* input, const DecodingWatch& watch) const;
+  // Of the patches, which need not be there.
+  size_t patch_bytes(const VisionInput& input) const {
+    return static_cast<size_t>(input.grid.num_patches() * config_.patch_values()) * sizeof(float);
+  }
   // A folder of frames or an animated file. `fps` is the video's, where it does not say or says
   // otherwise; kInvalidArgument when not positive.
   StatusOr<VisionInput> FromVideo(const std::string& path, std::optional<double> fps) const;
@@ -54,6 +63,8 @@ class ImageProcessor {
   ImageProcessor(const VisionConfig& config, const ImageOptions& options)
       : config_(config), options_(options) {}
   PixelBudget VideoBudget(int64_t num_frames) const;
+  // The size of an image after scaling.
+  StatusOr<PictureSize> Fit(PictureSize size, const std::string& name) const;
   Status CheckTokens(PictureSize size, const std::string& name) const;
 
   VisionConfig config_;

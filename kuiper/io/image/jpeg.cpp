@@ -27,6 +27,7 @@ struct JpegReader {
   jpeg_decompress_struct info = {};
   jpeg_error_mgr errors = {};
   jpeg_progress_mgr progress = {};
+  DecodingWatch watch;
   std::jmp_buf jump = {};
   char message[JMSG_LENGTH_MAX] = "";
 
@@ -58,7 +59,8 @@ void OnMessage(j_common_ptr info, int level) {
 
 void OnProgress(j_common_ptr info) {
   JpegReader* reader = ReaderOf(info);
-  if (reader->info.input_scan_number <= kMaxScans) return;
+  const bool too_many = reader->info.input_scan_number > kMaxScans;
+  if (!too_many && reader->watch.GoOn()) return;
   std::snprintf(reader->message, sizeof reader->message, "more than %d scans", kMaxScans);
   std::longjmp(reader->jump, 1);
 }
@@ -126,9 +128,16 @@ void ReadMetadata(const jpeg_decompress_struct& info, StoredPicture* stored) {
 
 }  // namespace
 
+StatusOr<PictureSize> JpegSize(const ImageFile& file) {
+  JpegReader reader;
+  if (!reader.ReadHeader(file.bytes)) return file.Undecodable("JPEG", reader.message);
+  return PictureSize{.height = reader.info.image_height, .width = reader.info.image_width};
+}
+
 StatusOr<StoredPicture> DecodeJpeg(const ImageFile& file) {
   JpegReader reader;
-  const auto undecodable = [&] { return file.Undecodable("JPEG", reader.message); };
+  reader.watch = file.watch;
+  const auto undecodable = [&] { return file.Stopped("JPEG", reader.message); };
   if (!reader.ReadHeader(file.bytes)) return undecodable();
   StoredPicture stored;
   KU_ASSIGN_OR_RETURN(stored.picture,
@@ -141,6 +150,7 @@ StatusOr<StoredPicture> DecodeJpeg(const ImageFile& file) {
   for (int y = 0; y < picture.height; ++y) {
     if (!reader.ReadRow(cmyk ? cmyk_row.data() : picture.row(y))) return undecodable();
     if (cmyk) CmykToRgb(cmyk_row.data(), picture.width, picture.row(y));
+    if (!file.watch.GoOn(picture.width)) return NobodyWaits(file.name);
   }
   return stored;
 }

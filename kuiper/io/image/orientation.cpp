@@ -77,7 +77,8 @@ int OrientationOf(std::string_view exif, std::string_view xmp) {
   return orientation.has_value() && *orientation >= 1 && *orientation <= 8 ? *orientation : 1;
 }
 
-StatusOr<Picture> Oriented(Picture picture, int orientation) {
+StatusOr<Picture> Oriented(Picture picture, int orientation, const DecodingWatch& watch) {
+  constexpr char kTurned[] = "the turned picture";
   if (orientation == 1) return picture;
   // 5 to 8 exchange rows and columns; where the turned picture's row y, column x come from.
   const bool transposed = orientation >= 5;
@@ -87,8 +88,9 @@ StatusOr<Picture> Oriented(Picture picture, int orientation) {
       orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Picture turned{.width = picture.width, .height = picture.height, .rgb = {}};
   if (transposed) std::swap(turned.width, turned.height);
-  KU_ASSIGN_OR_RETURN(turned.rgb, NewBytes(picture.rgb.size(), "the turned picture"));
+  KU_ASSIGN_OR_RETURN(turned.rgb, NewBytes(picture.rgb.size(), kTurned, watch));
   for (int y = 0; y < turned.height; ++y) {
+    if (!watch.GoOn()) return NobodyWaits(kTurned);
     uint8_t* out = turned.row(y);
     for (int x = 0; x < turned.width; ++x, out += 3) {
       int from_x = transposed ? y : x;

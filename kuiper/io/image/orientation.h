@@ -14,6 +14,6 @@ namespace kuiper {
 int OrientationOf(std::string_view exif, std::string_view xmp);
 
 // kResourceExhausted when there is no memory for the turned picture.
-StatusOr<Picture> Oriented(Picture picture, int orientation);
+StatusOr<Picture> Oriented(Picture picture, int orientation, const DecodingWatch& watch = {});
 
 }  // namespace kuiper

@@ -10,12 +10,21 @@
 
 namespace kuiper {
 
-PatchWriter::PatchWriter(const VisionConfig& config, int num_frames, VisionInput* input)
+PatchGrid GridOf(const VisionConfig& config, int num_frames, PictureSize size) {
+  const int temporal = config.temporal_patch_size;
+  return {.t = (num_frames + temporal - 1) / temporal,
+          .h = static_cast<int>(size.height) / config.patch_size,
+          .w = static_cast<int>(size.width) / config.patch_size};
+}
+
+PatchWriter::PatchWriter(const VisionConfig& config, int num_frames, VisionInput* input,
+                         const DecodingWatch& watch)
     : patch_size_(config.patch_size),
       temporal_(config.temporal_patch_size),
       merge_(config.merge_size),
       num_frames_(num_frames),
-      input_(input) {
+      input_(input),
+      watch_(watch) {
   // As transformers' processor of Pillow images: to [0, 1] in double precision, then float.
   for (size_t c = 0; c < 3; ++c) {
     for (int value = 0; value < 256; ++value) {
@@ -34,42 +43,46 @@ PatchWriter::PatchWriter(const VisionConfig& config, int num_frames, VisionInput
 }
 
 StatusOr<PatchWriter> PatchWriter::Create(const VisionConfig& config, int num_frames,
-                                          PictureSize size, VisionInput* input) {
+                                          PictureSize size, VisionInput* input,
+                                          const DecodingWatch& watch) {
   KU_CHECK(
       num_frames > 0 && size.height % config.factor() == 0 && size.width % config.factor() == 0,
       "frames are not made of whole patches");
-  const int temporal = config.temporal_patch_size;
-  input->grid = {.t = (num_frames + temporal - 1) / temporal,
-                 .h = static_cast<int>(size.height) / config.patch_size,
-                 .w = static_cast<int>(size.width) / config.patch_size};
+  input->grid = GridOf(config, num_frames, size);
   input->merge_size = config.merge_size;
   input->patch_size = config.patch_size;
   const auto num_values =
       static_cast<size_t>(input->grid.num_patches()) * static_cast<size_t>(config.patch_values());
   try {
-    input->patches.resize(num_values);
+    if (!MakeZeros(num_values, watch, &input->patches)) return NobodyWaits(input->source);
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted,
                   "no memory for the patches of " + input->source + ", which take " +
                       Megabytes(num_values * sizeof(float)),
                   "lower the budget of pixels");
   }
-  return PatchWriter(config, num_frames, input);
+  return PatchWriter(config, num_frames, input, watch);
 }
 
-void PatchWriter::Add(const Picture& frame) {
+Status PatchWriter::Add(const Picture& frame) {
   KU_CHECK(frame_ < num_frames_, "more frames than announced");
   KU_CHECK(
       frame.width == input_->grid.w * patch_size_ && frame.height == input_->grid.h * patch_size_,
       "a frame has another size than announced");
-  sha_.Update(frame.rgb);
+  for (int y = 0; y < frame.height; ++y) {
+    if (!watch_.GoOn()) return NobodyWaits(input_->source);
+    sha_.Update({frame.row(y), frame.row_bytes()});
+  }
   const int group = frame_ / temporal_, place = frame_ % temporal_;
   ++frame_;
   const int end = frame_ == num_frames_ ? temporal_ : place + 1;
-  for (int p = place; p < end; ++p) Write(frame, group, p);
+  for (int p = place; p < end; ++p) {
+    if (!Write(frame, group, p)) return NobodyWaits(input_->source);
+  }
+  return OkStatus();
 }
 
-void PatchWriter::Write(const Picture& frame, int group, int place) {
+bool PatchWriter::Write(const Picture& frame, int group, int place) {
   const PatchGrid& grid = input_->grid;
   const size_t side = static_cast<size_t>(patch_size_);
   const size_t plane = static_cast<size_t>(temporal_) * side * side;  // of one colour of a patch
@@ -78,6 +91,7 @@ void PatchWriter::Write(const Picture& frame, int group, int place) {
   const size_t merge = static_cast<size_t>(merge_);
   const size_t blocks_per_row = static_cast<size_t>(grid.w / merge_);
   for (int y = 0; y < frame.height; ++y) {
+    if (!watch_.GoOn()) return false;
     const int patch_y = y / patch_size_;
     const size_t row = static_cast<size_t>(place) * side + static_cast<size_t>(y % patch_size_);
     const uint8_t* pixel = frame.row(y);
@@ -93,6 +107,7 @@ void PatchWriter::Write(const Picture& frame, int group, int place) {
       }
     }
   }
+  return true;
 }
 
 void PatchWriter::Finish() {

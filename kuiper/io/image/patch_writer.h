@@ -13,27 +13,34 @@
 
 namespace kuiper {
 
+// The grid of `num_frames` frames of `size`, whose sides are multiples of config.factor().
+PatchGrid GridOf(const VisionConfig& config, int num_frames, PictureSize size);
+
 class PatchWriter {
  public:
   // For `num_frames` frames of `size`, whose sides are multiples of config.factor(). Makes room in
-  // `input` for their patches and sets its grid. kResourceExhausted when there is no memory.
+  // `input` for their patches and sets its grid. kResourceExhausted when there is no memory;
+  // kUnavailable when nobody waits any more.
   static StatusOr<PatchWriter> Create(const VisionConfig& config, int num_frames, PictureSize size,
-                                      VisionInput* input);
+                                      VisionInput* input, const DecodingWatch& watch = {});
 
   // The next frame. The last one fills what is left of its group of temporal_patch_size.
-  void Add(const Picture& frame);
+  // kUnavailable as above.
+  Status Add(const Picture& frame);
   // After the last frame: sets the digest.
   void Finish();
 
  private:
-  PatchWriter(const VisionConfig& config, int num_frames, VisionInput* input);
+  PatchWriter(const VisionConfig& config, int num_frames, VisionInput* input,
+              const DecodingWatch& watch);
   // `place` is that of the frame within its group.
-  void Write(const Picture& frame, int group, int place);
+  bool Write(const Picture& frame, int group, int place);
 
   int patch_size_, temporal_, merge_;
   int num_frames_;
   int frame_ = 0;
   VisionInput* input_;
+  DecodingWatch watch_;
   Sha256 sha_;
   std::array<std::array<float, 256>, 3> values_;  // of each colour's pixels
 };

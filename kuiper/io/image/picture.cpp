@@ -7,9 +7,16 @@
 
 namespace kuiper {
 
-StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what) {
+Status NobodyWaits(const std::string& name) {
+  return Status(StatusCode::kUnavailable, "nobody waits for " + name + " any more");
+}
+
+StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
+                                        const DecodingWatch& watch) {
   try {
-    return std::vector<uint8_t>(bytes);
+    std::vector<uint8_t> zeros;
+    if (!MakeZeros(bytes, watch, &zeros)) return NobodyWaits(what);
+    return zeros;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted,
                   "no memory for " + what + ", which takes " + Megabytes(bytes),
@@ -37,7 +44,7 @@ Status ImageFile::Undecodable(std::string_view format, std::string_view reason) 
                 "copy the file again, or save it again with an image editor");
 }
 
-StatusOr<Picture> ImageFile::NewPicture(int64_t width, int64_t height) const {
+Status ImageFile::CheckSize(int64_t width, int64_t height) const {
   const std::string size = std::to_string(width) + "x" + std::to_string(height);
   if (width <= 0 || height <= 0) {
     return Status(StatusCode::kInput,
@@ -50,9 +57,15 @@ StatusOr<Picture> ImageFile::NewPicture(int64_t width, int64_t height) const {
                       std::to_string(limits.max_pixels),
                   "scale the picture down");
   }
+  return OkStatus();
+}
+
+StatusOr<Picture> ImageFile::NewPicture(int64_t width, int64_t height) const {
+  KU_RETURN_IF_ERROR(CheckSize(width, height));
+  const std::string size = std::to_string(width) + "x" + std::to_string(height);
   Picture picture{.width = static_cast<int>(width), .height = static_cast<int>(height), .rgb = {}};
   KU_ASSIGN_OR_RETURN(picture.rgb, NewBytes(picture.row_bytes() * static_cast<size_t>(height),
-                                            name + " (" + size + " pixels)"));
+                                            name + " (" + size + " pixels)", watch));
   return picture;
 }
 

@@ -2,8 +2,10 @@
 // the decoders, read by what resizes; knows no model.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,23 @@ struct Picture {
   const uint8_t* row(int y) const { return rgb.data() + static_cast<size_t>(y) * row_bytes(); }
 };
 
+struct PictureSize {
+  int64_t height = 0, width = 0;  // pixels
+  bool operator==(const PictureSize&) const = default;
+};
+
+// Somebody who waits for a picture while it is read.
+struct DecodingWatch {
+  // Asked for each row of each step on the way, with the pixels that were decoded since the last
+  // call: false when nobody waits any more. Empty: the picture is wanted to its end.
+  std::function<bool(int64_t new_pixels)> go_on = {};
+
+  bool GoOn(int64_t new_pixels = 0) const { return !go_on || go_on(new_pixels); }
+};
+
+// kUnavailable: reading ended because nobody waits for `name`.
+Status NobodyWaits(const std::string& name);
+
 // What a file may make a reader do. Defaults suit photographs of 100 megapixels; a server may want
 // less.
 struct ImageLimits {
@@ -37,11 +56,17 @@ struct ImageFile {
   std::string_view bytes;
   std::string name;
   ImageLimits limits;
+  DecodingWatch watch = {};
 
   // kInput: "NAME is not a decodable image: FORMAT, REASON".
   Status Undecodable(std::string_view format, std::string_view reason) const;
-  // A black picture. kInput when a side is not positive or there are more pixels than the limit;
-  // kResourceExhausted when there is no memory.
+  // NobodyWaits, where that is why reading ended.
+  Status Stopped(std::string_view format, std::string_view reason) const {
+    return watch.GoOn() ? Undecodable(format, reason) : NobodyWaits(name);
+  }
+  // kInput when a side is not positive or there are more pixels than the limit.
+  Status CheckSize(int64_t width, int64_t height) const;
+  // A black picture of a size that passes the check. kResourceExhausted when there is no memory.
   StatusOr<Picture> NewPicture(int64_t width, int64_t height) const;
 };
 
@@ -50,6 +75,20 @@ struct ImageFile {
 void LayOnWhite(const uint8_t* rgba, size_t num_pixels, uint8_t* rgb);
 
 // `bytes` zeros; kResourceExhausted when there is no memory for `what`.
-StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what);
+StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
+                                        const DecodingWatch& watch = {});
+// The same for any numbers: what is there is lost. False when nobody waits any more; throws
+// bad_alloc. Memory is touched in steps, since the system takes a while to give it.
+template <typename T>
+bool MakeZeros(size_t count, const DecodingWatch& watch, std::vector<T>* values) {
+  constexpr size_t kStep = (4 << 20) / sizeof(T);
+  values->clear();
+  values->reserve(count);
+  while (values->size() < count) {
+    if (!watch.GoOn()) return false;
+    values->resize(std::min(count, values->size() + kStep));
+  }
+  return true;
+}
 
 }  // namespace kuiper

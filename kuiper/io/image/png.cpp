@@ -16,9 +16,10 @@
 namespace kuiper {
 namespace {
 
-// Of one chunk, and of text that is compressed in it.
+// Of one chunk, and of text that is compressed in it; and how many such chunks are kept. A file of
+// a few KB can ask for all of it.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
-constexpr png_uint_32 kMaxChunks = 1000;
+constexpr png_uint_32 kMaxChunks = 16;
 
 // The library's state. Its errors jump back into the member function that called it; those hold
 // nothing that would need a destructor.
@@ -27,6 +28,7 @@ struct PngReader {
   png_infop info = nullptr;
   int num_passes = 1;     // over the rows, 7 when interlaced
   std::string_view rest;  // of the file
+  DecodingWatch watch;
   std::jmp_buf jump = {};
   char message[200] = "no memory";
 
@@ -65,12 +67,14 @@ void Ignore(png_structp, png_const_charp) {}
 void Read(png_structp png, png_bytep out, size_t bytes) {
   auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
   if (bytes > reader->rest.size()) png_error(png, "the file ends before the picture does");
+  if (!reader->watch.GoOn()) png_error(png, "nobody waits for it");
   std::memcpy(out, reader->rest.data(), bytes);
   reader->rest.remove_prefix(bytes);
 }
 
 bool PngReader::ReadHeader(const ImageFile& file) {
   rest = file.bytes;
+  watch = file.watch;
   png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, Fail, Ignore);
   if (png == nullptr) return false;
   if (setjmp(jump) != 0) return false;
@@ -122,14 +126,14 @@ void Gray16ToRgb(uint8_t* row, size_t width) {
 
 // Makes the pixels white whose colour the file calls transparent. Pillow compares the lower byte of
 // that colour with pixels of 8 bits: in files of 2, 4 and 16 bits other pixels than the file means,
-// or none.
-void WhitenTransparentColor(const PngReader& reader, Picture* picture) {
+// or none. False when nobody waits any more.
+bool WhitenTransparentColor(const PngReader& reader, Picture* picture) {
   png_bytep alphas = nullptr;
   int num_alphas = 0;
   png_color_16p color = nullptr;
   if (reader.has_alpha() ||
       png_get_tRNS(reader.png, reader.info, &alphas, &num_alphas, &color) == 0) {
-    return;
+    return true;
   }
   uint8_t rgb[3] = {static_cast<uint8_t>(color->red), static_cast<uint8_t>(color->green),
                     static_cast<uint8_t>(color->blue)};
@@ -137,9 +141,14 @@ void WhitenTransparentColor(const PngReader& reader, Picture* picture) {
     const bool is_bit = png_get_bit_depth(reader.png, reader.info) == 1;
     std::memset(rgb, is_bit && color->gray != 0 ? 255 : color->gray, 3);
   }
-  for (size_t at = 0; at < picture->rgb.size(); at += 3) {
-    if (std::memcmp(&picture->rgb[at], rgb, 3) == 0) std::memset(&picture->rgb[at], 255, 3);
+  for (int y = 0; y < picture->height; ++y) {
+    if (!reader.watch.GoOn()) return false;
+    uint8_t* const row = picture->row(y);
+    for (uint8_t* pixel = row; pixel < row + picture->row_bytes(); pixel += 3) {
+      if (std::memcmp(pixel, rgb, 3) == 0) std::memset(pixel, 255, 3);
+    }
   }
+  return true;
 }
 
 // ImageMagick's "Raw profile type exif": a line break, a name, a length, then hexadecimal digits in
@@ -186,9 +195,21 @@ void ReadMetadata(const PngReader& reader, StoredPicture* stored) {
 
 }  // namespace
 
+// The header is the first chunk, of fixed length (PNG, second edition, 11.2.2). The library would
+// read all that stands in front of the pixels.
+StatusOr<PictureSize> PngSize(const ImageFile& file) {
+  constexpr size_t kWidthAt = 16, kHeightAt = 20;
+  if (file.bytes.size() < kHeightAt + 4) {
+    return file.Undecodable("PNG", "the file ends before the picture does");
+  }
+  const auto* const bytes = reinterpret_cast<const png_byte*>(file.bytes.data());
+  return PictureSize{.height = png_get_uint_32(bytes + kHeightAt),
+                     .width = png_get_uint_32(bytes + kWidthAt)};
+}
+
 StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
   PngReader reader;
-  const auto undecodable = [&] { return file.Undecodable("PNG", reader.message); };
+  const auto undecodable = [&] { return file.Stopped("PNG", reader.message); };
   if (!reader.ReadHeader(file)) return undecodable();
   StoredPicture stored;
   KU_ASSIGN_OR_RETURN(stored.picture,
@@ -203,20 +224,22 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
   const bool one_pass = reader.num_passes == 1;
   std::vector<uint8_t> rgba;  // a row, or all of them where passes add to them
   if (has_alpha) {
-    KU_ASSIGN_OR_RETURN(rgba, NewBytes(4 * width * (one_pass ? 1 : height), file.name));
+    KU_ASSIGN_OR_RETURN(rgba, NewBytes(4 * width * (one_pass ? 1 : height), file.name, file.watch));
   }
   for (int pass = 1; pass <= reader.num_passes; ++pass) {
     for (int y = 0; y < picture.height; ++y) {
       uint8_t* row = picture.row(y);
       if (has_alpha) row = &rgba[one_pass ? 0 : 4 * width * static_cast<size_t>(y)];
       if (!reader.ReadRow(row)) return undecodable();
-      if (has_alpha && pass == reader.num_passes) LayOnWhite(row, width, picture.row(y));
+      const bool is_last = pass == reader.num_passes;
+      if (has_alpha && is_last) LayOnWhite(row, width, picture.row(y));
+      if (!file.watch.GoOn(is_last ? picture.width : 0)) return NobodyWaits(file.name);
     }
   }
-  for (int y = 0; gray16 && y < picture.height; ++y) {
+  for (int y = 0; gray16 && y < picture.height && file.watch.GoOn(); ++y) {
     Gray16ToRgb(picture.row(y), static_cast<size_t>(picture.width));
   }
-  WhitenTransparentColor(reader, &picture);
+  if (!WhitenTransparentColor(reader, &picture)) return NobodyWaits(file.name);
   // The pixels are there: as in Pillow, damage behind them costs no more than what it hides.
   (void)reader.ReadEnd();
   ReadMetadata(reader, &stored);

@@ -111,10 +111,11 @@ uint8_t ToPixel(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
 }
 
-// Every row of `in` to the width of `out`.
-void ResizeRows(const Picture& in, Picture* out) {
+// Every row of `in` to the width of `out`. False, as the next function, when nobody waits for it.
+bool ResizeRows(const Picture& in, const DecodingWatch& watch, Picture* out) {
   const Filter filter = MakeFilter(in.width, out->width);
   for (int y = 0; y < out->height; ++y) {
+    if (!watch.GoOn()) return false;
     uint8_t* to = out->row(y);
     for (const Filter::Tap& tap : filter.taps) {
       const uint8_t* from = in.row(y) + static_cast<ptrdiff_t>(tap.first) * 3;
@@ -130,13 +131,15 @@ void ResizeRows(const Picture& in, Picture* out) {
       *to++ = ToPixel(b);
     }
   }
+  return true;
 }
 
 // Every column of `in` to the height of `out`, a row at a time: rows lie together in memory.
-void ResizeColumns(const Picture& in, Picture* out) {
+bool ResizeColumns(const Picture& in, const DecodingWatch& watch, Picture* out) {
   const Filter filter = MakeFilter(in.height, out->height);
   std::vector<int32_t> sums(out->row_bytes());
   for (int y = 0; y < out->height; ++y) {
+    if (!watch.GoOn()) return false;
     const Filter::Tap& tap = filter.taps[static_cast<size_t>(y)];
     std::ranges::fill(sums, kHalf);
     int from_y = tap.first;
@@ -146,12 +149,15 @@ void ResizeColumns(const Picture& in, Picture* out) {
     }
     std::ranges::transform(sums, out->row(y), ToPixel);
   }
+  return true;
 }
 
-StatusOr<Picture> EmptyPicture(int width, int height) {
+constexpr char kScaled[] = "the scaled picture";
+
+StatusOr<Picture> EmptyPicture(int width, int height, const DecodingWatch& watch) {
   Picture picture{.width = width, .height = height, .rgb = {}};
-  KU_ASSIGN_OR_RETURN(picture.rgb, NewBytes(picture.row_bytes() * static_cast<size_t>(height),
-                                            "the scaled picture"));
+  KU_ASSIGN_OR_RETURN(picture.rgb,
+                      NewBytes(picture.row_bytes() * static_cast<size_t>(height), kScaled, watch));
   return picture;
 }
 
@@ -186,20 +192,21 @@ StatusOr<PictureSize> FitVideo(int64_t num_frames, PictureSize size, int64_t fac
   return WithinBudget(size, static_cast<double>(num_frames), pixels, factor, budget);
 }
 
-StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder order) {
+StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder order,
+                         const DecodingWatch& watch) {
   const int width = static_cast<int>(to.width), height = static_cast<int>(to.height);
   if (width == picture.width && height == picture.height) return picture;
   const int64_t fewer_rows = picture.height - to.height, fewer_columns = picture.width - to.width;
   const bool columns_first =
       order == ScalingOrder::kPillow13 && fewer_rows > 0 && fewer_rows > 2 * fewer_columns;
   if (width == picture.width || (columns_first && height != picture.height)) {
-    KU_ASSIGN_OR_RETURN(Picture low, EmptyPicture(picture.width, height));
-    ResizeColumns(picture, &low);
-    return Resize(low, to, order);
+    KU_ASSIGN_OR_RETURN(Picture low, EmptyPicture(picture.width, height, watch));
+    if (!ResizeColumns(picture, watch, &low)) return NobodyWaits(kScaled);
+    return Resize(low, to, order, watch);
   }
-  KU_ASSIGN_OR_RETURN(Picture wide, EmptyPicture(width, picture.height));
-  ResizeRows(picture, &wide);
-  return Resize(wide, to, order);
+  KU_ASSIGN_OR_RETURN(Picture wide, EmptyPicture(width, picture.height, watch));
+  if (!ResizeRows(picture, watch, &wide)) return NobodyWaits(kScaled);
+  return Resize(wide, to, order, watch);
 }
 
 }  // namespace kuiper

@@ -10,11 +10,6 @@
 
 namespace kuiper {
 
-struct PictureSize {
-  int64_t height = 0, width = 0;  // pixels
-  bool operator==(const PictureSize&) const = default;
-};
-
 // Pixels that a picture has after scaling; of videos those of all frames together. Not exact: sides
 // are multiples of a patch, and a narrow picture keeps a side of one.
 struct PixelBudget {
@@ -43,6 +38,7 @@ enum class ScalingOrder {
 
 // Bicubic (a = -1/2), the filter as wide as the picture shrinks, in integers: the bytes of Pillow's
 // Image.resize. kResourceExhausted when there is no memory.
-StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder order);
+StatusOr<Picture> Resize(const Picture& picture, PictureSize to, ScalingOrder order,
+                         const DecodingWatch& watch = {});
 
 }  // namespace kuiper

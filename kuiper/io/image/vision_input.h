@@ -29,6 +29,9 @@ struct VisionInput {
   // The first half of SHA-256 over grid, patch sizes and scaled pixels: equal digests mean equal
   // patches. Keys of caches.
   std::array<uint8_t, 16> digest = {};
+  // The file of an image that is only measured: there are no patches and no digest yet, and sides
+  // may be exchanged. ImageProcessor::Decode takes it.
+  std::string undecoded = {};
   std::string source;         // what messages call it
   int width = 0, height = 0;  // pixels before scaling
 

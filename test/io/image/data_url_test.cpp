@@ -25,8 +25,26 @@ TEST(DataUrlTest, DecodesThePublishedVectors) {
 }
 
 TEST(DataUrlTest, HeadMayBeWrittenInSeveralWays) {
-  EXPECT_EQ(*Decode("DATA:Image/JPEG;BASE64,Zm9v"), "foo");
-  EXPECT_EQ(*Decode("data:image/svg+xml;charset=utf-8;base64,Zm9v"), "foo");
+  for (const char* head :
+       {"DATA:Image/JPEG;BASE64,", "data:image/svg+xml;charset=utf-8;base64,", "data:;base64,",
+        "data:application/octet-stream;base64,", "data:text/plain;base64,",
+        "data:image/png; base64 ,", "data:image/png;name=\"a;b\";base64,", "data:base64;base64,"}) {
+    ASSERT_TRUE(Decode(std::string(head) + "Zm9v").ok()) << head;
+    EXPECT_EQ(*Decode(std::string(head) + "Zm9v"), "foo") << head;
+  }
+}
+
+TEST(DataUrlTest, DataIsTakenAsBrowsersTakeIt) {
+  const std::string head = "data:image/png;base64,";
+  EXPECT_EQ(*Decode(head + "Zg"), "f") << "without padding";
+  EXPECT_EQ(*Decode(head + "Zm8"), "fo");
+  EXPECT_EQ(*Decode(head + "Zg="), "f");
+  EXPECT_EQ(*Decode(head + "Zh=="), "f") << "bits that no byte takes";
+  EXPECT_EQ(*Decode(head + "Zm 9v\r\nYm\tFy\n"), "foobar");
+  EXPECT_EQ(*Decode(head + "Zg = =\n"), "f");
+  EXPECT_EQ(*Decode(head + "%2B%2f%2B/"), "\xFB\xFF\xBF");
+  EXPECT_EQ(*Decode(head + "Zg%3D%3D%0A"), "f");
+  EXPECT_EQ(*Decode(head + "-_-_"), "\xFB\xFF\xBF") << "the alphabet of URLs";
 }
 
 TEST(DataUrlTest, RefusesEverythingElse) {
@@ -38,19 +56,21 @@ TEST(DataUrlTest, RefusesEverythingElse) {
       {"https://example.org/a.png", "is no data: URL"},
       {"file:///etc/passwd", "is no data: URL"},
       {"data:image/png;base64", "no comma"},
-      {"data:text/plain;base64,Zm9v", "not image/"},
-      {"data:;base64,Zm9v", "not image/"},
       {"data:image/png,Zm9v", "not in base64"},
-      {"data:image/png;base64,Zm9", "not valid base64"},
-      {"data:image/png;base64,Zg=", "not valid base64"},
-      {"data:image/png;base64,Zh==", "not valid base64"},  // bits that no byte takes
-      {"data:image/png;base64,Zm9=", "not valid base64"},
+      {"data:,Zm9v", "not in base64"},
+      {"data:base64,Zm9v", "not in base64"},
+      {"data:image/png;base64;x,Zm9v", "not in base64"},
+      {"data:image/png;base64,Z", "not valid base64"},
+      {"data:image/png;base64,Zm9vZ", "not valid base64"},
       {"data:image/png;base64,Z===", "not valid base64"},
       {"data:image/png;base64,====", "not valid base64"},
+      {"data:image/png;base64,=", "not valid base64"},
+      {"data:image/png;base64,Zm9v=", "not valid base64"},
       {"data:image/png;base64,Zg==Zg==", "not valid base64"},
-      {"data:image/png;base64,Zm 9v", "not valid base64"},
-      {"data:image/png;base64,Zm9v\n", "not valid base64"},
-      {"data:image/png;base64,Zm9-", "not valid base64"},  // the alphabet of URLs
+      {"data:image/png;base64,Zm%9v", "not valid base64"},
+      {"data:image/png;base64,Zm9%", "not valid base64"},
+      {"data:image/png;base64,Zm9%2", "not valid base64"},
+      {"data:image/png;base64,Zm9%80", "not valid base64"},
       {"data:image/png;base64,Zm9\xC3", "not valid base64"},
   };
   for (const auto& c : cases) {
@@ -65,7 +85,8 @@ TEST(DataUrlTest, RefusesEverythingElse) {
 TEST(DataUrlTest, SizeIsLimited) {
   const std::string head = "data:image/png;base64,";
   EXPECT_EQ(Decode(head + std::string(400, 'A'), 300)->size(), 300u);
-  EXPECT_FALSE(Decode(head + std::string(404, 'A'), 300).ok());
+  EXPECT_FALSE(Decode(head + std::string(402, 'A'), 300).ok());
+  EXPECT_EQ(Decode(head + std::string(1000, ' ') + "Zg", 1)->size(), 1u) << "blanks are no bytes";
 }
 
 }  // namespace
