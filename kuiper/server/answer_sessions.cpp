@@ -7,6 +7,7 @@
 
 #include "kuiper/base/log.h"
 #include "kuiper/server/reply_headers.h"
+#include "kuiper/server/tool_fields.h"
 
 namespace kuiper {
 
@@ -35,23 +36,6 @@ size_t PromptBytes(const std::vector<Request>& requests) {
     for (const VisionInput& image : request.images) bytes += image.undecoded.size();
   }
   return bytes;
-}
-
-// RFC 7234, 5.5: a warning that is no error. Bytes that a header cannot have become '?'.
-std::pair<std::string, std::string> DroppedToolsHeader(const std::vector<std::string>& types) {
-  constexpr size_t kLongest = 200;
-  std::string names;
-  for (const std::string& type : types) names += (names.empty() ? "" : ", ") + type;
-  if (names.size() > kLongest) names = names.substr(0, kLongest) + "...";
-  std::ranges::replace_if(
-      names, [](unsigned char c) { return c < 0x20 || c > 0x7E || c == '"' || c == '\\'; }, '?');
-  return {"Warning",
-          "299 - \"the model was not offered these tools, which are no functions: " + names + "\""};
-}
-
-// A number behind the last token is worth nothing to metrics.
-double SecondsOf(double milliseconds) {
-  return milliseconds / 1e3;
 }
 
 }  // namespace
@@ -124,7 +108,7 @@ void AnswerSessions::OnPrepared(int64_t exchange, PreparedOr prepared) {
   if (const auto error = Admit(&session)) return Fail(place, *error);
   const PreparedRequest& wanted = *session.prepared;
   if (!wanted.api.dropped_tools.empty()) {
-    session.headers.push_back(DroppedToolsHeader(wanted.api.dropped_tools));
+    session.headers.emplace_back("Warning", DroppedToolsWarning(wanted.api.dropped_tools));
   }
   session.parts = std::make_unique<AnswerParts>(wanted, model_->tool_form(), session.request_id);
   AnswerTitle title{session.request_id, wanted.api.model, model_->fingerprint, std::time(nullptr)};
@@ -330,9 +314,9 @@ void AnswerSessions::Count(const Session& session) {
     const Completion& done = *choice.completion;
     ++metrics_.finished[choice.finish()];
     metrics_.generation_length.Add(static_cast<double>(done.tokens.size()));
-    metrics_.queue_time.Add(SecondsOf(done.queue_ms));
-    metrics_.prefill_time.Add(SecondsOf(done.prefill_ms));
-    metrics_.decode_time.Add(SecondsOf(done.decode_ms));
+    metrics_.queue_time.Add(done.queue_ms / 1e3);
+    metrics_.prefill_time.Add(done.prefill_ms / 1e3);
+    metrics_.decode_time.Add(done.decode_ms / 1e3);
   }
 }
 

@@ -88,4 +88,14 @@ Status ChooseTools(JsonNode* body, std::vector<std::string>* dropped) {
   return OkStatus();
 }
 
+std::string DroppedToolsWarning(const std::vector<std::string>& types) {
+  constexpr size_t kLongest = 200;
+  std::string names;
+  for (const std::string& type : types) names += (names.empty() ? "" : ", ") + type;
+  if (names.size() > kLongest) names = names.substr(0, kLongest) + "...";
+  std::ranges::replace_if(
+      names, [](unsigned char c) { return c < 0x20 || c > 0x7E || c == '"' || c == '\\'; }, '?');
+  return "299 - \"the model was not offered these tools, which are no functions: " + names + "\"";
+}
+
 }  // namespace kuiper

@@ -15,4 +15,8 @@ namespace kuiper {
 // that are forced, kInput for what is malformed.
 Status ChooseTools(JsonNode* body, std::vector<std::string>* dropped);
 
+// The value of the header Warning (RFC 7234, 5.5) that names tools of these types, which were
+// dropped. Bytes that a header cannot have become '?'.
+std::string DroppedToolsWarning(const std::vector<std::string>& types);
+
 }  // namespace kuiper
