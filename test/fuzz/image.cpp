@@ -64,9 +64,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto picture = DecodeImage(file);
   if (!picture.ok()) return 0;
   CheckPicture(*picture);
-  const auto size = SizeOfImage(file);
-  KU_CHECK(size.ok() && size->width * size->height == int64_t{picture->width} * picture->height,
-           "the header says another size");
+  const auto stored = SizeOfImage(file);
+  KU_CHECK(
+      stored.ok() && stored->width * stored->height == int64_t{picture->width} * picture->height,
+      "the header says another size");
   Process(*picture);
   return 0;
 }
