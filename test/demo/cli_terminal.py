@@ -183,6 +183,7 @@ class LineEditor(TerminalTest):
         t.until(PROMPT)
         t.send(b"/multiline\rhalf\r")
         t.until(b"half")
+        t.until(b"... ")
         t.send(CTRL["C"])
         t.until(b"Ctrl-C once more ends the chat")
         t.send(CTRL["C"])
