@@ -49,6 +49,25 @@ TEST(Server, AStreamAddsUpToTheWholeAnswer) {
   }
 }
 
+// vLLM's places: the prompt's ids beside the choices of a chat, and no token before the first one.
+TEST(Server, TheFirstChunkHasThePromptAndNoToken) {
+  ServedEngine served;
+  const auto stream = served.Chat({{"stream", true},
+                                   {"return_token_ids", true},
+                                   {"stream_options", {{"continuous_usage_stats", true}}}});
+  const std::vector<Json> events = ServedEngine::Events(stream.body);
+  ASSERT_GT(events.size(), 2u);
+  EXPECT_EQ(events[0]["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(events[1]["usage"]["completion_tokens"], 1);
+  EXPECT_EQ(events[0]["prompt_token_ids"].size(), events[0]["usage"]["prompt_tokens"]);
+  EXPECT_FALSE(events[1].contains("prompt_token_ids"));
+  const Json completion = Json::parse(
+      served.Ask("POST", "/v1/completions", R"({"prompt": "x", "return_token_ids": true})").body);
+  EXPECT_FALSE(completion.contains("prompt_token_ids"));
+  EXPECT_EQ(completion["choices"][0]["prompt_token_ids"].size(), 1u);
+  EXPECT_LE(completion["usage"]["completion_tokens"], 16) << "OpenAI's default";
+}
+
 TEST(Server, AnswersAreThoseOfTheEngine) {
   ServedEngine served;
   const Json prompt = {5, 9, 40, 7, 3, 22, 6, 80};
