@@ -61,7 +61,7 @@ class Highway(unittest.TestCase):
     def configure(self):
         (self.dir / "CMakeLists.txt").write_text(PROJECT)
         (self.dir / "build" / "CMakeCache.txt").unlink(missing_ok=True)
-        done = self.run_in("cmake", "-S", ".", "-B", "build")
+        done = self.run_in("cmake", "-G", "Ninja", "-S", ".", "-B", "build")
         return done.returncode, " ".join((done.stdout + done.stderr).split())
 
     def test_cmake_refuses_what_is_too_old(self):
@@ -71,7 +71,7 @@ class Highway(unittest.TestCase):
         self.assertIn(f"The system's Highway is 0.16.0, and Kuiper needs {OLDEST} or newer: run tools/get_highway.sh, "
                       f"which brings {BROUGHT} into build/", text)
         self.system_has(NEWEST)  # an upgrade; the same build folder
-        self.assertEqual(self.run_in("cmake", "-S", ".", "-B", "build").returncode, 0)
+        self.assertEqual(self.run_in("cmake", "-G", "Ninja", "-S", ".", "-B", "build").returncode, 0)
 
     def test_cmake_names_both_ways_where_none_is(self):
         code, text = self.configure()

@@ -13,7 +13,7 @@ namespace {
 // Options of other servers, with the values at which they do nothing. docs/server.md has the same
 // table for people.
 constexpr char kNeutralValues[] = R"({
-  "best_of": [1], "detokenize": [true], "dry_multiplier": [0],
+  "best_of": [1], "detokenize": [true], "do_sample": [true], "dry_multiplier": [0],
   "dynatemp_range": [0], "early_stopping": [false], "epsilon_cutoff": [0], "eta_cutoff": [0], "function_call": ["none", "auto"],
   "include_stop_str_in_output": [false], "min_keep": [0, 1], "mirostat": [0], "mirostat_mode": [0],
   "modalities": [["text"]], "no_repeat_ngram_size": [0], "no_stop_trim": [false], "num_beams": [1],

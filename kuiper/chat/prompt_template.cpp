@@ -141,16 +141,38 @@ std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
   return whole;
 }
 
-// The byte of the text after the last that comes from the content of message `i`.
-StatusOr<size_t> EndOfContent(const jinja::Rendered& rendered, size_t i) {
-  size_t at = 0, end = 0;
-  for (const jinja::Run& run : rendered.runs) {
-    at += run.length;
-    if (run.origin == ContentOrigin(i)) end = at;
+// Stands at the end of the last message's text while a prompt is rendered that goes on from there.
+// The space tells whether the template trims the text. transformers does the same.
+constexpr std::string_view kGoesOnHere = "KUIPER_GOES_ON_HERE ";
+
+void AppendToText(std::string_view end, Message* message) {
+  message->ids.clear();
+  JsonNode* content = FieldOf(&message->source, "content");
+  if (message->parts.empty()) {
+    message->text += end;
+    if (content != nullptr) content->text += end;
+    return;
   }
-  if (end > 0) return end;
-  return Status(StatusCode::kInput,
-                "the chat template does not show the last message, so no answer can go on from it");
+  for (size_t i = message->parts.size(); i-- > 0;) {
+    if (message->parts[i].kind != ContentPart::Kind::kText) continue;
+    message->parts[i].text += end;
+    JsonNode* text = content == nullptr ? nullptr : FieldOf(&content->items[i], "text");
+    if (text != nullptr) text->text += end;
+    return;
+  }
+}
+
+// Where the prompt ends that was rendered with kGoesOnHere.
+StatusOr<size_t> EndOfPrompt(std::string_view rendered) {
+  constexpr std::string_view kWord = kGoesOnHere.substr(0, kGoesOnHere.size() - 1);
+  const size_t at = rendered.rfind(kWord);
+  if (at == std::string_view::npos) {
+    return Status(
+        StatusCode::kInput,
+        "the chat template does not show the last message, so no answer can go on from it");
+  }
+  if (rendered.substr(at).starts_with(kGoesOnHere)) return at;
+  return rendered.substr(0, at).find_last_not_of(" \t\r\n") + 1;
 }
 
 // The strings between "<|" and "|>" and the like, which chat templates use for control tokens.
@@ -270,23 +292,30 @@ Status PromptTemplate::CheckFields(const ChatOptions& options) const {
   return OkStatus();
 }
 
-StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>& messages,
+StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>& given,
                                                       const ChatOptions& options,
                                                       const std::tm& now) const {
-  if (messages.empty()) return Status(StatusCode::kInput, "there are no messages");
+  if (given.empty()) return Status(StatusCode::kInput, "there are no messages");
   KU_RETURN_IF_ERROR(CheckFields(options));
+  std::vector<Message> marked;
+  if (options.continue_final_message) {
+    marked = given;
+    AppendToText(kGoesOnHere, &marked.back());
+  }
+  const std::vector<Message>& messages = marked.empty() ? given : marked;
   KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered, RenderText(messages, options, now, facts_));
   const std::vector<bool> whole = WholeTexts(rendered, messages);
   const std::vector<std::string_view> tags = ModelTagsOf();
   size_t end = rendered.text.size();
   if (options.continue_final_message) {
-    KU_ASSIGN_OR_RETURN(end, EndOfContent(rendered, messages.size() - 1));
+    KU_ASSIGN_OR_RETURN(end, EndOfPrompt(rendered.text));
   }
   std::vector<Segment> segments;
   size_t at = 0;
   for (const jinja::Run& run : rendered.runs) {
-    if (at == end) break;
-    const std::string_view text = std::string_view(rendered.text).substr(at, run.length);
+    if (at >= end) break;
+    const std::string_view text =
+        std::string_view(rendered.text).substr(at, std::min(run.length, end - at));
     at += run.length;
     const size_t message = (run.origin - 2) / 2;
     if (run.origin <= jinja::kData) {

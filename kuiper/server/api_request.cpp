@@ -6,6 +6,7 @@
 #include "kuiper/base/errors.h"
 #include "kuiper/base/text.h"
 #include "kuiper/chat/foreign_fields.h"
+#include "kuiper/chat/other_names.h"
 #include "kuiper/server/body_fields.h"
 #include "kuiper/server/json_fields.h"
 #include "kuiper/server/thinking_fields.h"
@@ -64,7 +65,12 @@ Status TakeHints(JsonNode* body) {
   if (!output.IsNull() && !output.IsObject()) {
     return InputError(Param("output_config") + " is not an object");
   }
-  KU_RETURN_IF_ERROR(CheckEffort("output_config.effort", TakeField(&output, "effort")));
+  JsonNode effort = TakeField(&output, "effort");
+  KU_RETURN_IF_ERROR(CheckEffort("output_config.effort", effort));
+  if (!effort.IsNull() && GivenField(*body, "reasoning_effort") == nullptr) {
+    TakeField(body, "reasoning_effort");
+    SetField(body, "reasoning_effort", std::move(effort));
+  }
   if (JsonNode format = TakeField(&output, "format"); !format.IsNull()) {
     SetField(body, "response_format", std::move(format));
   }
@@ -122,10 +128,13 @@ void SetLogprobs(const ApiRequest& request, Request* parameters) {
 
 // A prompt that is echoed may be all that is wanted.
 void TakeNoTokens(JsonNode* body, const ApiRequest& request, Request* parameters) {
-  const JsonNode* most = GivenField(*body, "max_tokens");
-  if (!request.echo || most == nullptr || most->AsInt() != 0) return;
-  TakeField(body, "max_tokens");
-  parameters->max_new_tokens = 0;
+  if (!request.echo) return;
+  const std::vector<std::string> names = body->keys;
+  for (const std::string& name : names) {
+    if (NameHere(name) != "max_tokens" || body->Find(name)->AsInt() != 0) continue;
+    TakeField(body, name);
+    parameters->max_new_tokens = 0;
+  }
 }
 
 Status TakeTools(JsonNode* body, ApiRequest* request) {
@@ -167,6 +176,11 @@ void UseUsualNames(JsonNode* body) {
       if (message.keys[i] != "content") continue;
       for (JsonNode& part : value.items) UseUsualPart(&part);
     }
+    // An answer that was a refusal has no other content.
+    if (GivenField(message, "content") == nullptr && !TextOfField(message, "refusal").empty()) {
+      TakeField(&message, "content");
+      SetField(&message, "content", TakeField(&message, "refusal"));
+    }
     for (const char* key : {"refusal", "annotations", "audio", "function_call"}) {
       const JsonNode* value = message.Find(key);
       if (value != nullptr && value->items.empty()) TakeField(&message, key);
@@ -179,7 +193,7 @@ void UseUsualNames(JsonNode* body) {
   SetField(body, "messages", std::move(messages));
 }
 
-Status CheckText(const JsonNode& node, const char* field) {
+Status CheckText(const JsonNode& node, const std::string& field) {
   if (node.text.size() <= kMaxTextBytes) return OkStatus();
   return InputError(Param(field) + " is longer than " + std::to_string(kMaxTextBytes) + " bytes");
 }
@@ -193,14 +207,19 @@ Status TakeSalt(JsonNode* body, Request* parameters) {
   return OkStatus();
 }
 
+// Under all names of the parameter.
 Status CheckStops(const JsonNode& body) {
-  const JsonNode* stop = GivenField(body, "stop");
-  if (stop == nullptr) return OkStatus();
-  if (stop->items.size() > kMaxStops) {
-    return InputError(Param("stop") + " holds more than " + std::to_string(kMaxStops) + " strings");
+  for (size_t i = 0; i < body.keys.size(); ++i) {
+    const std::string& name = body.keys[i];
+    const JsonNode& stop = body.items[i];
+    if (NameHere(name) != "stop") continue;
+    if (stop.items.size() > kMaxStops) {
+      return InputError(Param(name) + " holds more than " + std::to_string(kMaxStops) + " strings");
+    }
+    for (const JsonNode& item : stop.items) KU_RETURN_IF_ERROR(CheckText(item, name));
+    KU_RETURN_IF_ERROR(CheckText(stop, name));
   }
-  for (const JsonNode& item : stop->items) KU_RETURN_IF_ERROR(CheckText(item, "stop"));
-  return CheckText(*stop, "stop");
+  return OkStatus();
 }
 
 // The body's prompts, one each: a string, ids, or a list of either.

@@ -11,6 +11,7 @@
 #include "kuiper/server/json_fields.h"
 #include "kuiper/server/messages_api.h"
 #include "kuiper/server/responses_api.h"
+#include "kuiper/server/thinking_fields.h"
 
 namespace kuiper {
 namespace {
@@ -26,11 +27,13 @@ Status CheckRest(const JsonNode& body) {
   return OkStatus();
 }
 
-StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, const JsonNode& body) {
+StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, JsonNode body) {
   if (!model.has_template) {
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: the model has no chat template");
   }
+  bool shows_reasoning = true;
+  KU_RETURN_IF_ERROR(TakeThinking(&body, &shows_reasoning));
   KU_RETURN_IF_ERROR(CheckRest(body));
   return ParseMessages(body);
 }
@@ -143,7 +146,7 @@ StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
     KU_RETURN_IF_ERROR(CheckRest(body));
     ids = EncodeRaw(*model.tokenizer, text.text, special);
   } else if (GivenField(body, "messages") != nullptr) {
-    KU_ASSIGN_OR_RETURN(ParsedMessages messages, TakeMessages(model, body));
+    KU_ASSIGN_OR_RETURN(ParsedMessages messages, TakeMessages(model, std::move(body)));
     KU_ASSIGN_OR_RETURN(ids, EncodeBody(model, std::move(messages)));
   } else {
     return InputError(Param("content") + " is missing, and so are " + Param("messages"));
@@ -191,7 +194,7 @@ StatusOr<Json> CountInputTokensBody(const ServedModel& model, JsonNode body) {
 
 StatusOr<Json> ApplyTemplateBody(const ServedModel& model, JsonNode body) {
   TakeField(&body, "model");
-  KU_ASSIGN_OR_RETURN(const ParsedMessages messages, TakeMessages(model, body));
+  KU_ASSIGN_OR_RETURN(const ParsedMessages messages, TakeMessages(model, std::move(body)));
   KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderBody(model, messages));
   return Json{{"prompt", JoinSegments(segments)}};
 }

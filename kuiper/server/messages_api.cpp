@@ -310,7 +310,8 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
     KU_RETURN_IF_ERROR(AddMessage(message, "message " + std::to_string(list.size()), &list));
   }
   // The answer goes on from what the assistant has already said.
-  if (!list.empty() && TextOfField(list.back(), "role") == "assistant") {
+  if (!list.empty() && TextOfField(list.back(), "role") == "assistant" &&
+      !TextOfField(list.back(), "content").empty() && list.back().Find("tool_calls") == nullptr) {
     TakeField(&body, "continue_final_message");
     SetField(&body, "continue_final_message", BoolNode(true));
   }
@@ -320,7 +321,6 @@ StatusOr<JsonNode> ChatOfMessages(JsonNode body) {
     SetField(&body, "tools", std::move(tools));
   }
   KU_RETURN_IF_ERROR(SetChoice(TakeField(&body, "tool_choice"), &body));
-  RenameField(&body, "stop_sequences", "stop");
   KU_RETURN_IF_ERROR(TakeUnavailable(&body, {"n", "beam_width", "logprobs", "prompt_logprobs"}));
   return body;
 }

@@ -33,11 +33,13 @@ StatusOr<JsonNode> ContentOfItem(const JsonNode& content) {
 
 // Calls that follow each other are those of one message.
 void AddCall(const JsonNode& item, std::vector<JsonNode>* messages) {
+  const JsonNode* arguments = item.Find("arguments");
   JsonNode call = ObjectNode(
       {{"id", StringNode(TextOfField(item, "call_id"))},
        {"type", StringNode("function")},
-       {"function", ObjectNode({{"name", StringNode(TextOfField(item, "name"))},
-                                {"arguments", StringNode(TextOfField(item, "arguments"))}})}});
+       {"function",
+        ObjectNode({{"name", StringNode(TextOfField(item, "name"))},
+                    {"arguments", arguments == nullptr ? StringNode("") : *arguments}})}});
   const bool goes_on = !messages->empty() && TextOfField(messages->back(), "role") == "assistant";
   if (!goes_on) {
     messages->push_back(
@@ -56,6 +58,9 @@ Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
     AddCall(item, messages);
     return OkStatus();
   }
+  if (!type.empty() && type != "message" && type != "function_call_output") {
+    return NotDone("input", "it holds an item of the type \"" + type + "\"");
+  }
   const JsonNode* content = item.Find(type == "function_call_output" ? "output" : "content");
   KU_ASSIGN_OR_RETURN(JsonNode said, ContentOfItem(content == nullptr ? JsonNode() : *content));
   if (type == "function_call_output") {
@@ -63,9 +68,6 @@ Status AddItem(const JsonNode& item, std::vector<JsonNode>* messages) {
                                     {"tool_call_id", StringNode(TextOfField(item, "call_id"))},
                                     {"content", std::move(said)}}));
     return OkStatus();
-  }
-  if (!type.empty() && type != "message") {
-    return NotDone("input", "it holds an item of the type \"" + type + "\"");
   }
   messages->push_back(
       ObjectNode({{"role", StringNode(TextOfField(item, "role"))}, {"content", std::move(said)}}));
@@ -100,11 +102,10 @@ Status CheckStateless(JsonNode* body) {
 Status TakeText(JsonNode* body) {
   JsonNode text = TakeField(body, "text");
   if (!text.IsNull() && !text.IsObject()) return InputError(Param("text") + " is not an object");
-  for (const auto& [from, to] :
-       {std::pair("format", "response_format"), {"verbosity", "verbosity"}}) {
-    JsonNode value = TakeField(&text, from);
-    if (!value.IsNull()) SetField(body, to, std::move(value));
+  if (JsonNode format = TakeField(&text, "format"); !format.IsNull()) {
+    SetField(body, "response_format", std::move(format));
   }
+  KU_RETURN_IF_ERROR(CheckForeignField("verbosity", TakeField(&text, "verbosity"), {}));
   return CheckRest("text", text);
 }
 
@@ -163,7 +164,6 @@ StatusOr<JsonNode> ChatOfResponses(JsonNode body) {
     KU_ASSIGN_OR_RETURN(tools, ToolsOf(std::move(tools)));
     SetField(&body, "tools", std::move(tools));
   }
-  RenameField(&body, "max_output_tokens", "max_tokens");
   return body;
 }
 

@@ -19,7 +19,8 @@ namespace {
 void SetTemplateField(JsonNode* body, const char* key, JsonNode value) {
   JsonNode kwargs = TakeField(body, "chat_template_kwargs");
   if (kwargs.IsNull()) kwargs.type = JsonNode::Type::kObject;
-  if (kwargs.IsObject() && kwargs.Find(key) == nullptr) {
+  if (kwargs.IsObject() && GivenField(kwargs, key) == nullptr) {
+    TakeField(&kwargs, key);
     SetField(&kwargs, key, std::move(value));
   }
   SetField(body, "chat_template_kwargs", std::move(kwargs));
@@ -43,11 +44,16 @@ class ThinkingChoice {
   std::string field_;
 };
 
-// The first of two names of the budget counts.
-void SetBudget(JsonNode budget, JsonNode* body) {
-  if (budget.IsNull() || GivenField(*body, "reasoning_budget") != nullptr) return;
+// `name`: where the budget was found.
+Status SetBudget(const std::string& name, JsonNode budget, JsonNode* body) {
+  if (budget.IsNull()) return OkStatus();
+  const JsonNode* usual = GivenField(*body, "reasoning_budget");
+  if (usual != nullptr && PythonJson(*usual) != PythonJson(budget)) {
+    return InputError(Param(name) + " and " + Param("reasoning_budget") + " contradict each other");
+  }
   TakeField(body, "reasoning_budget");
   SetField(body, "reasoning_budget", std::move(budget));
+  return OkStatus();
 }
 
 Status TakeEffort(const char* field, const JsonNode& effort, ThinkingChoice* choice) {
@@ -67,8 +73,8 @@ Status TakeThinkingObject(JsonNode* body, ThinkingChoice* choice) {
     return InputError(Param("thinking.type") + " is not enabled, disabled, adaptive or auto");
   }
   if (!is_open) KU_RETURN_IF_ERROR(choice->Set("thinking", type == "enabled"));
-  SetBudget(TakeField(&thinking, "budget_tokens"), body);
-  return OkStatus();  // what else is in it says how the reasoning is shown
+  // What else is in it says how the reasoning is shown.
+  return SetBudget("thinking.budget_tokens", TakeField(&thinking, "budget_tokens"), body);
 }
 
 // Ollama's field: true, false, or an effort.
@@ -81,10 +87,11 @@ Status TakeThink(JsonNode* body, ThinkingChoice* choice) {
 // OpenAI's and OpenRouter's object.
 Status TakeReasoningObject(JsonNode* body, bool* shows_reasoning, ThinkingChoice* choice) {
   JsonNode reasoning = TakeField(body, "reasoning");
+  if (reasoning.IsBool()) return choice->Set("reasoning", reasoning.boolean);
   if (IsNothing(reasoning)) return OkStatus();
   if (!reasoning.IsObject()) return InputError(Param("reasoning") + " is not an object");
   KU_RETURN_IF_ERROR(TakeEffort("reasoning.effort", TakeField(&reasoning, "effort"), choice));
-  if (reasoning.Find("enabled") != nullptr) {
+  if (GivenField(reasoning, "enabled") != nullptr) {
     bool enabled = true;
     KU_RETURN_IF_ERROR(TakeBool(&reasoning, "enabled", &enabled));
     KU_RETURN_IF_ERROR(choice->Set("reasoning.enabled", enabled));
@@ -92,7 +99,7 @@ Status TakeReasoningObject(JsonNode* body, bool* shows_reasoning, ThinkingChoice
   bool exclude = false;
   KU_RETURN_IF_ERROR(TakeBool(&reasoning, "exclude", &exclude));
   if (exclude) *shows_reasoning = false;
-  SetBudget(TakeField(&reasoning, "max_tokens"), body);
+  KU_RETURN_IF_ERROR(SetBudget("reasoning.max_tokens", TakeField(&reasoning, "max_tokens"), body));
   for (const char* summary : {"summary", "generate_summary"}) TakeField(&reasoning, summary);
   return CheckRest("reasoning", reasoning);
 }
@@ -110,7 +117,8 @@ Status CheckEffort(const char* field, const JsonNode& effort) {
 
 Status TakeThinking(JsonNode* body, bool* shows_reasoning) {
   KU_RETURN_IF_ERROR(TakeBool(body, "include_reasoning", shows_reasoning));
-  SetBudget(TakeField(body, "thinking_token_budget"), body);
+  KU_RETURN_IF_ERROR(
+      SetBudget("thinking_token_budget", TakeField(body, "thinking_token_budget"), body));
   ThinkingChoice choice;
   const JsonNode* kwargs = body->Find("chat_template_kwargs");
   const JsonNode* of_template = kwargs == nullptr ? nullptr : kwargs->Find("enable_thinking");

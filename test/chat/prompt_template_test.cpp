@@ -367,6 +367,9 @@ TEST(PromptTemplate, EndsWithTheTextOfTheLastMessage) {
   const char* thought = "<think>\nwhy\n</think>\n\nA";
   EXPECT_EQ(render(qwen3, thought), begin3 + "why\n</think>\n\nA");
   EXPECT_EQ(render(qwen25, thought), begin25 + thought);
+  EXPECT_EQ(render(qwen3, "<think>\nfoo\n</think>\n\n"), begin3 + "foo\n</think>\n\n");
+  EXPECT_EQ(render(qwen3, "<think>\n\n</think>\n\n"), begin3 + "\n</think>\n\n");
+  EXPECT_EQ(render(qwen25, "</think>"), begin25 + "</think>");
   const PromptTemplate trims =
       Make("{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}</s>{% endfor %}");
   EXPECT_EQ(render(trims, " A ", "A"), "[user] A</s>[assistant] A");

@@ -106,6 +106,11 @@ TEST(ApiRequest, ThinkingByAnyName) {
   EXPECT_EQ(think(R"("reasoning": {"effort": "low", "summary": "auto"})"), std::nullopt);
   EXPECT_EQ(think(R"("reasoning": {"enabled": true})"), true);
   EXPECT_EQ(think(R"("think": false)"), false);
+  EXPECT_EQ(think(R"("reasoning": false)"), false);
+  EXPECT_EQ(think(R"("output_config": {"effort": "none"})"), false);
+  EXPECT_EQ(think(R"("reasoning": {"enabled": null}, "enable_thinking": false)"), false);
+  EXPECT_EQ(think(R"("enable_thinking": false, "chat_template_kwargs": {"enable_thinking": null})"),
+            false);
   EXPECT_EQ(think(R"("think": "high")"), std::nullopt);
   EXPECT_EQ(think(R"("output_config": {"effort": "medium"})"), std::nullopt);
   const auto budget = [](const std::string& fields) {
@@ -225,6 +230,10 @@ TEST(ApiRequest, WrongFieldsAreNamed) {
       {R"("reasoning": {"what": 1})", "reasoning.what"},
       {R"("output_config": {"effort": "banana"})", "output_config.effort"},
       {R"("repeat_penalty": 0)", "repeat_penalty"},
+      {R"("thinking_token_budget": 1, "reasoning_budget": 2)", "thinking_token_budget"},
+      {R"("stop_sequences": ["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"])",
+       "stop_sequences"},
+      {R"("max_tokens": 5, "max_output_tokens": 6)", "max_output_tokens"},
       {R"("model": 3)", "model"},
       {R"("prompt": "x")", "prompt"},
   };

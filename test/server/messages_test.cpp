@@ -43,7 +43,7 @@ TEST(MessagesApi, BodiesBecomeChats) {
     {"role": "tool", "tool_call_id": "1", "content": "r"}, {"role": "user", "content": "and?"}])");
   EXPECT_EQ(chat["messages"], expected);
   EXPECT_EQ(chat["tools"][0]["function"]["parameters"], Json::parse(R"({"type": "object"})"));
-  EXPECT_EQ(chat["stop"], Json::parse(R"(["x"])"));
+  EXPECT_EQ(chat["stop_sequences"], Json::parse(R"(["x"])"));
   EXPECT_EQ(chat["thinking"], Json::parse(R"({"type": "enabled", "budget_tokens": 9})"));
   EXPECT_EQ(chat["parallel_tool_calls"], false);
   EXPECT_EQ(chat["temperature"], 0.5);

@@ -38,7 +38,7 @@ TEST(ResponsesApi, BodiesBecomeChats) {
       {"id": "2", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
     {"role": "tool", "tool_call_id": "1", "content": "r"}])");
   EXPECT_EQ(json["messages"], expected);
-  EXPECT_EQ(json["max_tokens"], 5);
+  EXPECT_EQ(json["max_output_tokens"], 5);
   EXPECT_EQ(json["reasoning"]["effort"], "none");
   EXPECT_EQ(json["tools"][0]["function"],
             Json::parse(R"({"name": "f", "parameters": {"type": "object"}})"));
@@ -54,7 +54,7 @@ TEST(ResponsesApi, WrongBodies) {
   }
   for (const char* undone :
        {R"({"input": "x", "previous_response_id": "r"})", R"({"input": "x", "background": true})",
-        R"({"input": [{"type": "item_reference", "id": "x", "content": ""}]})",
+        R"({"input": [{"type": "item_reference", "id": "x"}]})",
         R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})"}) {
     EXPECT_EQ(Convert(undone).status().code(), StatusCode::kUnavailable) << undone;
   }

@@ -186,6 +186,10 @@ TEST(Server, TokensAndTemplates) {
     EXPECT_EQ(by_text["tokens"][i]["id"], by_messages["tokens"][i]);
     EXPECT_EQ(by_text["tokens"][i]["piece"], by_prompt["token_strs"][i]);
   }
+  const Json quiet = Json::parse(
+      served.Ask("POST", "/apply-template", Json{{"messages", messages}, {"think", false}}.dump())
+          .body);
+  EXPECT_TRUE(quiet["prompt"].get<std::string>().ends_with("</think>\n\n")) << quiet;
   const Json info = Json::parse(served.Ask("GET", "/tokenizer_info", "").body);
   EXPECT_EQ(info["eos_token"], "<|im_end|>");
   EXPECT_EQ(info["bos_token"], nullptr);
