@@ -26,6 +26,9 @@ StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, St
 // The value of a line "<key> <number>", in the file's unit. Absent when there is none.
 std::optional<size_t> ReadKey(const std::string& path, const std::string& key);
 
+// `text` with %XX as the bytes they stand for (RFC 3986, 2.1); others stay.
+std::string PercentDecoded(std::string_view text);
+
 std::string Megabytes(size_t bytes);
 // "1 token", "2 tokens".
 std::string Counted(int64_t count, const std::string& noun);

@@ -25,14 +25,19 @@ constexpr char kNeutralValues[] = R"({
   "verbosity": ["low", "medium", "high"], "xtc_probability": [0]
 })";
 
-// Hints, with a value of their type. The parameters of samplers that are switched off are hints.
+// Hints, with the types of their values. The parameters of samplers that are switched off are
+// hints.
 constexpr char kHints[] = R"({
-  "cache_prompt": true, "client_metadata": {}, "dry_allowed_length": 0, "dry_base": 0,
-  "dry_penalty_last_n": 0, "dry_sequence_breakers": [], "dynatemp_exponent": 0, "id_slot": 0,
-  "inference_geo": "", "max_tool_calls": 0, "metadata": {}, "mirostat_eta": 0, "mirostat_tau": 0,
-  "n_discard": 0, "n_keep": 0, "prompt_cache_key": "", "prompt_cache_retention": "", "request_id": "",
-  "rid": "", "safety_identifier": "", "service_tier": "", "slot_id": 0, "store": true, "user": "",
-  "xtc_threshold": 0
+  "cache_control": "an object or a list", "cache_prompt": "true or false",
+  "client_metadata": "an object", "context_management": "an object or a list",
+  "dry_allowed_length": "a number", "dry_base": "a number", "dry_penalty_last_n": "a number",
+  "dry_sequence_breakers": "a list", "dynatemp_exponent": "a number", "id_slot": "a number",
+  "inference_geo": "a string", "max_tool_calls": "a number", "metadata": "an object",
+  "mirostat_eta": "a number", "mirostat_tau": "a number", "n_discard": "a number",
+  "n_keep": "a number", "prompt_cache_key": "a string", "prompt_cache_retention": "a string",
+  "request_id": "a string", "rid": "a string", "safety_identifier": "a string",
+  "service_tier": "a string", "slot_id": "a number", "store": "true or false", "user": "a string",
+  "xtc_threshold": "a number"
 })";
 
 JsonNode Table(const char* text) {
@@ -46,15 +51,11 @@ bool IsSame(const JsonNode& a, const JsonNode& b) {
   return a.type == b.type && PythonJson(a) == PythonJson(b);
 }
 
-bool HasTypeOf(const JsonNode& value, const JsonNode& example) {
-  return example.IsNumber() ? value.IsNumber() : value.type == example.type;
-}
-
-std::string TypeName(const JsonNode& example) {
-  if (example.IsNumber()) return "a number";
-  if (example.IsBool()) return "true or false";
-  if (example.IsString()) return "a string";
-  return example.IsArray() ? "a list" : "an object";
+std::string_view TypeName(const JsonNode& value) {
+  if (value.IsNumber()) return "a number";
+  if (value.IsBool()) return "true or false";
+  if (value.IsString()) return "a string";
+  return value.IsArray() ? "a list" : "an object";
 }
 
 }  // namespace
@@ -75,9 +76,9 @@ Status CheckForeignField(std::string_view name, const JsonNode& value,
         StatusCode::kUnavailable,
         Param(name) + " is not supported: leave it out, or write " + PythonJson(values->items[0]));
   }
-  if (const JsonNode* example = hints.Find(name)) {
-    if (HasTypeOf(value, *example)) return OkStatus();
-    return InputError(Param(name) + " is not " + TypeName(*example));
+  if (const JsonNode* types = hints.Find(name)) {
+    if (types->text.find(TypeName(value)) != std::string::npos) return OkStatus();
+    return InputError(Param(name) + " is not " + types->text);
   }
   const std::string meant = DidYouMean(name, known);
   if (meant.empty() && IsNothing(value)) return OkStatus();

@@ -28,8 +28,8 @@ class PictureReader {
   // All such parts of the messages.
   Status Read(const std::string& folder, std::vector<Message>* messages);
 
-  // The same for an image by data: URL, which is only measured: what Of gives has its file
-  // undecoded.
+  // Does the same for an image in a data: URL, but only measures it: the input that Of returns
+  // holds the undecoded file.
   Status Measure(const std::string& where, ContentPart* part);
 
   // What Read made of a part that is no text. kInput when it was not read.

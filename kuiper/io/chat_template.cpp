@@ -68,7 +68,7 @@ class Renderer {
           break;
       }
     }
-    if (options_.add_generation_prompt) {
+    if (options_.add_generation_prompt && !options_.continue_final_message) {
       Control("<|im_start|>assistant\n");
       if (family_ == ChatFamily::kQwen3 && !options_.enable_thinking.value_or(true)) {
         Control("<think>\n\n</think>\n\n");
@@ -317,9 +317,7 @@ StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
                                               const ChatOptions& options) {
   KU_RETURN_IF_ERROR(CheckMessages(family, messages));
   if (family != ChatFamily::kNone) {
-    ChatOptions written = options;
-    if (options.continue_final_message) written.add_generation_prompt = false;
-    std::vector<Segment> prompt = Renderer(family, messages, written).Run();
+    std::vector<Segment> prompt = Renderer(family, messages, options).Run();
     constexpr std::string_view kEndOfTurn = "<|im_end|>\n";
     if (options.continue_final_message && prompt.back().text.ends_with(kEndOfTurn)) {
       prompt.back().text.erase(prompt.back().text.size() - kEndOfTurn.size());

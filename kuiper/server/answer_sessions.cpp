@@ -28,7 +28,7 @@ PreparedOr PrepareBody(const ServedModel& model, AnswerMemory* memory, const Api
   return made;
 }
 
-// Of prompts and files of pictures, which the engine and the session have.
+// The bytes of the prompts, which the session and the engine both keep, and of the pictures' files.
 size_t PromptBytes(const std::vector<Request>& requests) {
   size_t bytes = 0;
   for (const Request& request : requests) {
@@ -47,7 +47,9 @@ AnswerSessions::AnswerSessions(HttpServer& http, WorkerPool& workers, WorkerPool
       decoders_(decoders),
       settings_(settings),
       metrics_(metrics),
-      memory_(settings.memory_tokens) {}
+      memory_(settings.memory_tokens),
+      queue_(settings.max_queue_bytes),
+      pictures_(settings.max_picture_bytes) {}
 
 void AnswerSessions::Open(const ServedModel& model, EngineLoop& loop) {
   model_ = &model;
@@ -62,10 +64,8 @@ void AnswerSessions::Start(int64_t exchange, const ApiForm& form, HttpRequest re
   place->second.headers = std::move(headers);
   if (num_seats_++ + num_abandoned_ >= max_seats()) return Fail(place, QueueFull());
   const size_t bytes = request.body.size();
-  if (queue_bytes_ > 0 && queue_bytes_ + bytes > settings_.max_queue_bytes) {
-    return Fail(place, QueueFull());
-  }
-  queue_bytes_ += place->second.queue_bytes = bytes;
+  if (!queue_.Take(bytes)) return Fail(place, QueueFull());
+  place->second.queue_bytes = bytes;
   Work(workers_, 0, &place->second,
        [this, exchange, form, body = std::move(request.body),
         model = model_](const std::atomic<bool>& is_gone) {
@@ -128,18 +128,17 @@ std::optional<ApiError> AnswerSessions::Admit(Session* session) {
   if (num_others > 0 && num_others + num_choices > max_seats()) return QueueFull();
   num_seats_ += num_choices - std::exchange(session->num_seats, num_choices);
   const size_t bytes = PromptBytes(wanted.requests);
-  const size_t other_bytes = queue_bytes_ - session->queue_bytes;
-  if (other_bytes > 0 && other_bytes + bytes > settings_.max_queue_bytes) return QueueFull();
-  queue_bytes_ = other_bytes + (session->queue_bytes = bytes);
+  queue_.Return(std::exchange(session->queue_bytes, 0));
+  if (!queue_.Take(bytes)) return QueueFull();
+  session->queue_bytes = bytes;
   if (auto error = PicturesTooLarge(wanted.pictures, settings_)) return error;
   const size_t picture_bytes = wanted.pictures.num_bytes;
-  if (picture_bytes > 0 && picture_bytes_ > 0 &&
-      picture_bytes_ + picture_bytes > settings_.max_picture_bytes) {
+  if (picture_bytes > 0 && !pictures_.Take(picture_bytes)) {
     return MakeError(429, "queue_full",
                      "the pictures of other requests take the memory that this server has for "
                      "pictures; try again later");
   }
-  picture_bytes_ += session->picture_bytes = picture_bytes;
+  session->picture_bytes = picture_bytes;
   return std::nullopt;
 }
 
@@ -286,8 +285,8 @@ void AnswerSessions::Close(const Session& session, const std::string& outcome) {
     if (!session.pool->Forget(session.job)) ++num_abandoned_;
     if (session.pool == &decoders_) ++metrics_.decodings_cancelled;
   }
-  queue_bytes_ -= session.queue_bytes;
-  picture_bytes_ -= session.picture_bytes;
+  queue_.Return(session.queue_bytes);
+  pictures_.Return(session.picture_bytes);
   LogInfo(line);
 }
 

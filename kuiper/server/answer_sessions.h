@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kuiper/base/clock.h"
+#include "kuiper/base/memory_budget.h"
 #include "kuiper/server/answer_writer.h"
 #include "kuiper/server/engine_loop.h"
 #include "kuiper/server/http_server.h"
@@ -62,7 +63,7 @@ class AnswerSessions {
   bool empty() const { return sessions_.empty() && ended_.empty(); }
   int num_running() const;
   int num_waiting() const { return static_cast<int>(sessions_.size()) - num_running(); }
-  // Of all pictures so far.
+  // How many pixels were decoded since the server started.
   int64_t num_pixels_decoded() const { return num_pixels_decoded_; }
   // The id of the answer to a ticket; "" when there is none.
   std::string NameOf(int64_t ticket) const;
@@ -123,8 +124,8 @@ class AnswerSessions {
   Sessions sessions_;           // by exchange, which is the ticket as well
   std::vector<Session> ended_;  // whose end was written
   int num_seats_ = 0;
-  int num_abandoned_ = 0;                       // jobs that workers do for clients who left
-  size_t queue_bytes_ = 0, picture_bytes_ = 0;  // of all sessions
+  int num_abandoned_ = 0;          // jobs that workers do for clients who left
+  MemoryBudget queue_, pictures_;  // of all sessions
   std::atomic<int64_t> num_pixels_decoded_ = 0;
 };
 

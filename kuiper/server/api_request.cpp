@@ -53,30 +53,6 @@ Status CheckUndone(JsonNode* body) {
   return type->text == "text" ? OkStatus() : NotDone("response_format", kGrammar);
 }
 
-// Hints of Anthropic's interface and of agents: how a long context may be shortened, which changes
-// no answer that fits, and how much effort is wanted.
-Status TakeHints(JsonNode* body) {
-  for (const char* field : {"context_management", "cache_control"}) {
-    const JsonNode value = TakeField(body, field);
-    if (value.IsNull() || value.IsObject() || value.IsArray()) continue;
-    return InputError(Param(field) + " is neither an object nor a list");
-  }
-  JsonNode output = TakeField(body, "output_config");
-  if (!output.IsNull() && !output.IsObject()) {
-    return InputError(Param("output_config") + " is not an object");
-  }
-  JsonNode effort = TakeField(&output, "effort");
-  KU_RETURN_IF_ERROR(CheckEffort("output_config.effort", effort));
-  if (!effort.IsNull() && GivenField(*body, "reasoning_effort") == nullptr) {
-    TakeField(body, "reasoning_effort");
-    SetField(body, "reasoning_effort", std::move(effort));
-  }
-  if (JsonNode format = TakeField(&output, "format"); !format.IsNull()) {
-    SetField(body, "response_format", std::move(format));
-  }
-  return CheckRest("output_config", output);
-}
-
 Status TakeStream(JsonNode* body, ApiRequest* request) {
   KU_RETURN_IF_ERROR(TakeBool(body, "stream", &request->stream));
   JsonNode options = TakeField(body, "stream_options");
@@ -265,8 +241,6 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
   const JsonNode model = TakeField(&body, "model");
   if (!model.IsNull() && !model.IsString()) return InputError(Param("model") + " is not a string");
   request.model = model.text;
-  KU_RETURN_IF_ERROR(TakeHints(&body));
-  KU_RETURN_IF_ERROR(CheckUndone(&body));
   KU_RETURN_IF_ERROR(TakeStream(&body, &request));
   KU_RETURN_IF_ERROR(TakeLogprobs(&body, &request));
   KU_RETURN_IF_ERROR(TakeBool(&body, "return_token_ids", &request.return_token_ids));
@@ -282,6 +256,7 @@ StatusOr<ApiRequest> ParseApiRequest(JsonNode body, bool is_chat, const Request&
     if (GivenField(body, "prompt") == nullptr) return InputError(Param("prompt") + " is missing");
     KU_RETURN_IF_ERROR(TakeUnavailable(&body, {"messages", "tools"}));
   }
+  KU_RETURN_IF_ERROR(CheckUndone(&body));
   KU_RETURN_IF_ERROR(CheckStops(body));
   request.has_max_tokens = !is_chat || GivesParameter(body, "max_tokens");
   if (!is_chat) parameters.max_new_tokens = kCompletionTokens;

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // What is left of a body must be what ParseMessages reads, or ask for nothing.
-Status CheckRest(const JsonNode& body) {
+Status CheckUnread(const JsonNode& body) {
   for (size_t i = 0; i < body.keys.size(); ++i) {
     if (IsMessagesField(body.keys[i])) continue;
     KU_RETURN_IF_ERROR(CheckForeignField(body.keys[i], body.items[i], {}));
@@ -34,7 +34,7 @@ StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, JsonNode body) {
   }
   bool shows_reasoning = true;
   KU_RETURN_IF_ERROR(TakeThinking(&body, &shows_reasoning));
-  KU_RETURN_IF_ERROR(CheckRest(body));
+  KU_RETURN_IF_ERROR(CheckUnread(body));
   return ParseMessages(body);
 }
 
@@ -143,7 +143,7 @@ StatusOr<Json> TokenizeBody(const ServedModel& model, JsonNode body) {
       TakeBool(&body, is_completion ? "add_special_tokens" : "add_special", &special));
   const JsonNode text = TakeField(&body, is_completion ? "prompt" : "content");
   if (text.IsString()) {
-    KU_RETURN_IF_ERROR(CheckRest(body));
+    KU_RETURN_IF_ERROR(CheckUnread(body));
     ids = EncodeRaw(*model.tokenizer, text.text, special);
   } else if (GivenField(body, "messages") != nullptr) {
     KU_ASSIGN_OR_RETURN(ParsedMessages messages, TakeMessages(model, std::move(body)));
@@ -166,7 +166,7 @@ StatusOr<Json> DetokenizeBody(const ServedModel& model, JsonNode body) {
   TakeField(&body, "model");
   if (GivenField(body, "tokens") == nullptr) return InputError(Param("tokens") + " is not a list");
   KU_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TakeIds(&body, "tokens"));
-  KU_RETURN_IF_ERROR(CheckRest(body));
+  KU_RETURN_IF_ERROR(CheckUnread(body));
   for (const int32_t id : ids) {
     if (id > model.tokenizer->max_id())
       return InputError(Param("tokens") + " holds what is no token id");

@@ -86,14 +86,14 @@ void Connection::OnRead(size_t count) {
 }
 
 void Connection::CountBody() {
-  const size_t others = server_.body_bytes - body_bytes_;
-  body_bytes_ = parser_.body_size();
-  server_.body_bytes = others + body_bytes_;
-  if (others == 0 || server_.body_bytes <= server_.settings.max_body_memory) return;
-  if (body_bytes_ == 0) return;
-  parser_.Fail(429, "the bodies of other requests take the memory that this server has for them");
-  server_.body_bytes = others;
-  body_bytes_ = 0;
+  server_.bodies.Return(std::exchange(body_bytes_, 0));
+  const size_t bytes = parser_.body_size();
+  if (bytes == 0) return;
+  if (!server_.bodies.Take(bytes)) {
+    return parser_.Fail(
+        429, "the bodies of other requests take the memory that this server has for them");
+  }
+  body_bytes_ = bytes;
 }
 
 // Answers what is there to answer, one request after the other.

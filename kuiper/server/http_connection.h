@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "kuiper/base/clock.h"
+#include "kuiper/base/memory_budget.h"
 #include "kuiper/server/http_server.h"
 
 namespace kuiper {
@@ -57,7 +58,7 @@ struct HttpServer::State {
   int64_t num_slow_readers = 0;
   std::time_t date_time = 0;  // of the next
   std::string date;
-  size_t body_bytes = 0;  // of bodies that arrive
+  MemoryBudget bodies{settings.max_body_memory};  // that arrive
 };
 
 // One client. At most one read and one write are under way; it is destroyed when it is closed and
@@ -67,7 +68,7 @@ class Connection {
   Connection(HttpServer::State& server, Socket socket)
       : server_(server), socket_(std::move(socket)), parser_(server.settings.limits) {}
 
-  ~Connection() { server_.body_bytes -= body_bytes_; }
+  ~Connection() { server_.bodies.Return(body_bytes_); }
   Connection(const Connection&) = delete;
 
   void Start() {

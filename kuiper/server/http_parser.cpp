@@ -9,7 +9,6 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cctype>
-#include <charconv>
 #include <limits>
 
 #include "kuiper/base/check.h"
@@ -94,22 +93,6 @@ struct HttpParser::Reader {
   http::request_parser<http::string_body> parser;
 };
 
-std::string PercentDecoded(std::string_view text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char* const digits = text.data() + i + 1;
-    unsigned char byte = 0;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      decoded += static_cast<char>(byte);
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
-}
-
 const std::string* HttpRequest::Header(std::string_view name) const {
   const auto it = std::find_if(headers.begin(), headers.end(),
                                [&](const auto& header) { return header.first == name; });
@@ -144,7 +127,7 @@ void HttpParser::Parse() {
   if (parser.is_done()) {
     state_ = State::kDone;
   } else if (bytes_.size() > limits_.max_header) {
-    // Of a body these are the line in front of a chunk, or what follows the last one.
+    // In a chunked body this much is kept only of a chunk's size line or of the trailer.
     Fail(431, "the header is too long");
   } else if (parser.is_header_done()) {
     state_ = State::kBody;

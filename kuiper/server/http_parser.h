@@ -28,9 +28,6 @@ struct HttpRequest {
   const std::string* Header(std::string_view name) const;
 };
 
-// A segment of a path with %XX as the bytes they stand for (RFC 3986, 2.1); others stay.
-std::string PercentDecoded(std::string_view text);
-
 struct HttpLimits {
   size_t max_header = 16 << 10;
   size_t max_body = 32 << 20;

@@ -130,7 +130,7 @@ int HttpServer::num_connections() const {
   return static_cast<int>(state_->connections.size());
 }
 size_t HttpServer::num_body_bytes() const {
-  return state_->body_bytes;
+  return state_->bodies.used();
 }
 int64_t HttpServer::num_slow_readers() const {
   return state_->num_slow_readers;

@@ -77,7 +77,7 @@ class HttpServer {
   // New connections are refused from here on; connections end with the answer they wait for.
   void StopAccepting();
   int num_connections() const;
-  // Of bodies that arrive.
+  // The bytes that have come of bodies that are not complete.
   size_t num_body_bytes() const;
   // Connections that were ended because their clients did not read.
   int64_t num_slow_readers() const;

@@ -20,7 +20,7 @@ struct PictureCost {
   int64_t largest_picture = 0;  // pixels
 };
 
-// Of requests whose pictures are measured.
+// Adds up the cost of all pictures of the requests, which must be measured already.
 PictureCost CostOfPictures(const ImageProcessor& processor, const std::vector<Request>& requests);
 // Why the pictures of a request are refused, whatever others do.
 std::optional<ApiError> PicturesTooLarge(const PictureCost& cost, const ServerSettings& settings);

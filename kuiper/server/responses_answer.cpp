@@ -36,7 +36,7 @@ class ResponsesWriter : public AnswerWriter {
   Json TextItem(Kind kind, size_t index, const std::string& text, const Json& logprobs,
                 const char* status) const;
   static Json Part(Kind kind, const std::string& text, const Json& logprobs);
-  // Of the tokens of the text from `begin` on; an empty list where they are not wanted.
+  // The log probabilities from token `begin` on; an empty list if the request does not want them.
   Json Logprobs(const AnswerParts::Choice& choice, size_t begin) const;
   Json CallItem(const CallPart& call, size_t index, const std::string& arguments,
                 const char* status) const;

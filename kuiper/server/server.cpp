@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kuiper/base/hash.h"
+#include "kuiper/base/text.h"
 #include "kuiper/server/api_forms.h"
 #include "kuiper/server/page.h"
 #include "kuiper/server/reply_headers.h"
@@ -26,6 +27,7 @@ Server::Server(HttpServer& http, const ServerSettings& settings)
       watchers_(http, sessions_),
       service_(http, settings_.service),
       id_prefix_(HashText((uint64_t{std::random_device()()} << 32) | std::random_device()())),
+      computing_(settings.max_queue_bytes),
       workers_(kNumWorkers),
       decoders_(kNumDecoders, settings.max_decoding_pixels) {}
 
@@ -285,15 +287,15 @@ void Server::GetMetrics(const Ask& ask) {
 
 void Server::Compute(Ask ask, Computation compute) {
   const size_t bytes = ask.request.body.size();
-  const bool has_room =
-      num_computing_ == 0 || computing_bytes_ + bytes <= settings_.max_queue_bytes;
-  if (num_computing_ >= sessions_.max_seats() || !has_room) return Refuse(ask, QueueFull());
+  if (num_computing_ >= sessions_.max_seats() || !computing_.Take(bytes)) {
+    return Refuse(ask, QueueFull());
+  }
   ++num_computing_;
-  computing_bytes_ += bytes;
-  workers_.Add([this, ask = std::move(ask), compute, model = &*model_] {
-    http_.Post([this, ask, answer = ComputeBody(compute, *model, ask.request.body)] {
+  workers_.Add([this, ask = std::move(ask), bytes, compute, model = &*model_]() mutable {
+    const std::string body = std::exchange(ask.request.body, {});
+    http_.Post([this, ask, bytes, answer = ComputeBody(compute, *model, body)] {
       --num_computing_;
-      computing_bytes_ -= ask.request.body.size();
+      computing_.Return(bytes);
       if (answer.ok()) return Reply(ask, 200, *answer);
       Refuse(ask, ErrorOf(answer.status()));
     });

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "kuiper/base/memory_budget.h"
 #include "kuiper/server/answer_sessions.h"
 #include "kuiper/server/endpoints.h"
 #include "kuiper/server/kv_watchers.h"
@@ -93,7 +94,7 @@ class Server : public HttpHandler {
   std::string id_prefix_;
   int64_t next_id_ = 1;
   int num_computing_ = 0;  // bodies that workers have, beside those of sessions
-  size_t computing_bytes_ = 0;
+  MemoryBudget computing_;
   WorkerPool workers_, decoders_;  // last: their jobs use what is above
 };
 

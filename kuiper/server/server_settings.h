@@ -24,8 +24,8 @@ struct ServerSettings {
   size_t max_queue_bytes = size_t{256} << 20;     // of their bodies and prompts
   size_t max_picture_bytes = size_t{512} << 20;   // of pixels of requests that run and wait
   int64_t max_request_pixels = int64_t{1} << 28;  // of the pictures of a request, as sent
-  // Of the pictures that are decoded at one time, as sent. A pixel takes 3 bytes, up to 9 with what
-  // is made of it.
+  // The pixels that are decoded at one time. While a picture is decoded and scaled, each of its
+  // pixels takes 3 to 9 bytes.
   int64_t max_decoding_pixels = int64_t{1} << 26;
   std::chrono::milliseconds request_timeout{0};  // 0: none
   std::chrono::milliseconds drain_timeout{30000};

@@ -56,6 +56,16 @@ Status SetBudget(const std::string& name, JsonNode budget, JsonNode* body) {
   return OkStatus();
 }
 
+// One of the words for how much effort a model shall make, or null.
+Status CheckEffort(const char* field, const JsonNode& effort) {
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
+                                           "high", "xhigh",   "max"};
+  if (effort.IsNull() || std::ranges::find(kEfforts, effort.text) != std::end(kEfforts)) {
+    return OkStatus();
+  }
+  return InputError(Param(field) + " is not none, minimal, low, medium, high, xhigh or max");
+}
+
 Status TakeEffort(const char* field, const JsonNode& effort, ThinkingChoice* choice) {
   KU_RETURN_IF_ERROR(CheckEffort(field, effort));
   return effort.text == "none" ? choice->Set(field, false) : OkStatus();
@@ -104,16 +114,19 @@ Status TakeReasoningObject(JsonNode* body, bool* shows_reasoning, ThinkingChoice
   return CheckRest("reasoning", reasoning);
 }
 
-}  // namespace
-
-Status CheckEffort(const char* field, const JsonNode& effort) {
-  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
-                                           "high", "xhigh",   "max"};
-  if (effort.IsNull() || std::ranges::find(kEfforts, effort.text) != std::end(kEfforts)) {
-    return OkStatus();
+// Anthropic's object. The format that it may ask for is that of response_format.
+Status TakeOutputConfig(JsonNode* body, ThinkingChoice* choice) {
+  JsonNode output = TakeField(body, "output_config");
+  if (output.IsNull()) return OkStatus();
+  if (!output.IsObject()) return InputError(Param("output_config") + " is not an object");
+  if (JsonNode format = TakeField(&output, "format"); !format.IsNull()) {
+    SetField(body, "response_format", std::move(format));
   }
-  return InputError(Param(field) + " is not none, minimal, low, medium, high, xhigh or max");
+  KU_RETURN_IF_ERROR(TakeEffort("output_config.effort", TakeField(&output, "effort"), choice));
+  return CheckRest("output_config", output);
 }
+
+}  // namespace
 
 Status TakeThinking(JsonNode* body, bool* shows_reasoning) {
   KU_RETURN_IF_ERROR(TakeBool(body, "include_reasoning", shows_reasoning));
@@ -134,6 +147,7 @@ Status TakeThinking(JsonNode* body, bool* shows_reasoning) {
   KU_RETURN_IF_ERROR(TakeThink(body, &choice));
   KU_RETURN_IF_ERROR(TakeThinkingObject(body, &choice));
   KU_RETURN_IF_ERROR(TakeReasoningObject(body, shows_reasoning, &choice));
+  KU_RETURN_IF_ERROR(TakeOutputConfig(body, &choice));
   if (choice.think().has_value()) {
     SetTemplateField(body, "enable_thinking", BoolNode(*choice.think()));
   }

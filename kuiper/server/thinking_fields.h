@@ -7,11 +7,9 @@
 namespace kuiper {
 
 // Takes all such fields out of a body and leaves what they say in chat_template_kwargs and
-// reasoning_budget. `shows_reasoning` stays unless a field says that reasoning is not told. kInput,
-// also where two fields contradict each other.
+// reasoning_budget, and the format that output_config asks for in response_format.
+// `shows_reasoning` stays unless a field says that reasoning is not told. kInput, also where two
+// fields contradict each other.
 Status TakeThinking(JsonNode* body, bool* shows_reasoning);
-
-// One of the words for how much effort a model shall make, or null. kInput names the field.
-Status CheckEffort(const char* field, const JsonNode& effort);
 
 }  // namespace kuiper

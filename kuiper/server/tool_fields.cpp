@@ -30,7 +30,7 @@ void DropForeignTools(JsonNode* tools, std::vector<std::string>* dropped) {
   });
 }
 
-// Of {"type": "function", "function": {"name": ...}}, where the function may stand by itself.
+// The name in {"type": "function", "function": {"name": ...}}, or in the function alone.
 std::string FunctionName(const JsonNode& tool) {
   const JsonNode* function = tool.Find("function");
   return TextOfField(function == nullptr ? tool : *function, "name");

@@ -41,5 +41,13 @@ TEST(DidYouMean, EndsAMessageOrIsNothing) {
   EXPECT_EQ(DidYouMean("serve", {"run", "chat"}, "--"), "");
 }
 
+TEST(Text, PercentSignsStandForBytes) {
+  EXPECT_EQ(PercentDecoded("Qwen%2FQwen3-8B"), "Qwen/Qwen3-8B");
+  EXPECT_EQ(PercentDecoded("%e4%BD%a0"), "\xe4\xbd\xa0");
+  for (const char* same : {"", "a+b", "%", "%2", "100%x1", "%-1", "%2x"}) {
+    EXPECT_EQ(PercentDecoded(same), same);
+  }
+}
+
 }  // namespace
 }  // namespace kuiper

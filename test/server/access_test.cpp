@@ -63,7 +63,7 @@ TEST(Access, OriginsAreTheServersOwnOrTheOneThatIsGiven) {
   EXPECT_EQ(check("https://evil.example"), Access::kAllowed);
 }
 
-TEST(Access, WhoMayNotAskHearsWhatToDo) {
+TEST(Access, RefusalsSayWhatHelps) {
   const auto says = [](Access access, const HttpRequest& request, const char* text) {
     const std::string message = AccessError({}, access, request).message;
     EXPECT_NE(message.find(text), std::string::npos) << message;

@@ -69,6 +69,13 @@ class RawClient {
     }
     return true;
   }
+  // The bytes of a request with a body.
+  static std::string PostOf(const std::string& body,
+                            const std::string& path = "/v1/chat/completions") {
+    return "POST " + path +
+           " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+           "\r\n\r\n" + body;
+  }
   // Reads until `end` is there; what is behind it is kept. "" when the connection ends before.
   std::string ReadTo(const std::string& end) {
     size_t at;

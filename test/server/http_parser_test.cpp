@@ -21,14 +21,6 @@ void ExpectPost(const HttpRequest& request) {
   EXPECT_TRUE(request.keep_alive);
 }
 
-TEST(HttpParser, PercentSignsStandForBytes) {
-  EXPECT_EQ(PercentDecoded("Qwen%2FQwen3-8B"), "Qwen/Qwen3-8B");
-  EXPECT_EQ(PercentDecoded("%e4%BD%a0"), "\xe4\xbd\xa0");
-  for (const char* same : {"", "a+b", "%", "%2", "100%x1", "%-1", "%2x"}) {
-    EXPECT_EQ(PercentDecoded(same), same);
-  }
-}
-
 int ErrorOfBytes(const std::string& bytes, HttpLimits limits = {}) {
   HttpParser parser(limits);
   parser.Push(bytes);

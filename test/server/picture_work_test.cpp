@@ -56,11 +56,6 @@ std::string LargeBody(int num_pictures, const std::string& text = "What is it?")
   return Json{{"messages", {{{"role", "user"}, {"content", parts}}}}, {"max_tokens", 3}}.dump();
 }
 
-std::string Post(const std::string& body) {
-  return "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body;
-}
-
 EngineConfig SeeingConfig(int max_context = 512) {
   EngineConfig config;
   config.model_path = test::Source("demo/models/tiny-qwen3-vl");
@@ -88,7 +83,7 @@ int64_t NumCancelled(ServedEngine& served) {
 
 TEST(PictureWork, ClientsThatLeaveEndTheirDecoding) {
   ServedEngine served(SeeingConfig(), Generous());
-  const std::string request = Post(LargeBody(20));
+  const std::string request = RawClient::PostOf(LargeBody(20));
   auto first = std::make_unique<RawClient>(served.port());
   auto second = std::make_unique<RawClient>(served.port());
   first->Send(request);
@@ -163,12 +158,12 @@ TEST(PictureWork, RequestsWaitForTheirTurn) {
   settings.max_decoding_pixels = kPixels;  // one at a time
   ServedEngine served(SeeingConfig(), settings);
   auto first = std::make_unique<RawClient>(served.port());
-  first->Send(Post(LargeBody(20)));
+  first->Send(RawClient::PostOf(LargeBody(20)));
   ASSERT_TRUE(Eventually([&] { return NumDecoded(served) > 0; }));
   auto second = std::make_unique<RawClient>(served.port());
   RawClient third(served.port());
-  second->Send(Post(LargeBody(20)));
-  third.Send(Post(LargeBody(1)));
+  second->Send(RawClient::PostOf(LargeBody(20)));
+  third.Send(RawClient::PostOf(LargeBody(1)));
   ASSERT_TRUE(Eventually(
       [&] { return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 3; }));
   second.reset();  // leaves the queue
@@ -185,7 +180,7 @@ TEST(PictureWork, TheServerEndsWithoutWaitingForPictures) {
   {
     ServedEngine served(SeeingConfig(), Generous());
     RawClient client(served.port());
-    client.Send(Post(LargeBody(20)));
+    client.Send(RawClient::PostOf(LargeBody(20)));
     ASSERT_TRUE(Eventually([&] { return (num_decoded = NumDecoded(served)) > 0; }));
   }
   EXPECT_LT(num_decoded, 20 * kPixels);

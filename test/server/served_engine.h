@@ -110,6 +110,12 @@ class ServedEngine {
     return {Json::parse(whole.body), Events(stream.body)};
   }
   // A greedy question without thinking, with these fields besides.
+  // A chat whose answer goes on until somebody stops it.
+  static Json EndlessBody(const Json& fields = Json::object()) {
+    Json body = ChatBody({{"ignore_eos", true}, {"max_tokens", 1000000}});
+    body.update(fields);
+    return body;
+  }
   static Json ChatBody(const Json& fields) {
     Json body = {{"model", "tiny"},
                  {"messages", {{{"role", "user"}, {"content", "What is 2 + 3?"}}}},

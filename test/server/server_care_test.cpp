@@ -16,19 +16,6 @@ using test::Eventually;
 using test::RawClient;
 using test::ServedEngine;
 
-std::string Post(const std::string& body, const std::string& path = "/v1/chat/completions") {
-  return "POST " + path +
-         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n\r\n" + body;
-}
-
-// A request that runs until it is stopped.
-Json Endless(const Json& fields = Json::object()) {
-  Json body = ServedEngine::ChatBody({{"ignore_eos", true}, {"max_tokens", 1000000}});
-  body.update(fields);
-  return body;
-}
-
 TEST(ServerCare, BadRequestsHaveTheirStatusAndCode) {
   ServedEngine served;
   std::ifstream file(test::Source("test/server/bad_requests.json"));
@@ -87,7 +74,7 @@ TEST(ServerCare, NoAnswerWaitsForTheLogOfAnother) {
     RawClient first(served.port()), second(served.port());
     const std::vector<RawClient*> clients = {&first, &second};
     for (RawClient* client : clients) {
-      client->Send(Post(Endless({{"stream", true}}).dump()));
+      client->Send(RawClient::PostOf(ServedEngine::EndlessBody({{"stream", true}}).dump()));
       EXPECT_NE(client->ReadTo("content"), "");
     }
     const std::shared_ptr<void> engine_stands_still = served.Hold();
@@ -133,14 +120,16 @@ TEST(ServerCare, ClientsThatLeaveHoldNoPages) {
   ServedEngine served;
   std::mt19937 dice(7);
   const Json kinds[] = {
-      Endless(), Endless({{"stream", true}}), Endless({{"n", 3}, {"temperature", 1}}),
-      Endless({{"beam_width", 2}, {"stream", true}, {"max_tokens", 500}}),
-      Endless({{"messages", {{{"role", "user"}, {"content", std::string(3000, 'x')}}}}})};
+      ServedEngine::EndlessBody(), ServedEngine::EndlessBody({{"stream", true}}),
+      ServedEngine::EndlessBody({{"n", 3}, {"temperature", 1}}),
+      ServedEngine::EndlessBody({{"beam_width", 2}, {"stream", true}, {"max_tokens", 500}}),
+      ServedEngine::EndlessBody(
+          {{"messages", {{{"role", "user"}, {"content", std::string(3000, 'x')}}}}})};
   for (int round = 0; round < 12; ++round) {
     std::vector<std::unique_ptr<RawClient>> clients;
     for (int i = 0; i < 8; ++i) {  // twice as many as run
       clients.push_back(std::make_unique<RawClient>(served.port()));
-      clients.back()->Send(Post(kinds[dice() % std::size(kinds)].dump()));
+      clients.back()->Send(RawClient::PostOf(kinds[dice() % std::size(kinds)].dump()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(dice() % 40));
     clients.clear();
@@ -161,13 +150,14 @@ TEST(ServerCare, ClientsThatLeaveHoldNoPages) {
 TEST(ServerCare, PagesAreFreeOneStepAfterTheClientWasMissed) {
   ServedEngine served;
   const std::string aborted = "kuiper:requests_aborted_total{model_name=\"tiny\"}";
-  const Json kinds[] = {Endless({{"stream", true}}),
-                        Endless({{"stream", true}, {"n", 3}, {"temperature", 1}}),
-                        Endless({{"stream", true}, {"beam_width", 3}, {"max_tokens", 900}})};
+  const Json kinds[] = {
+      ServedEngine::EndlessBody({{"stream", true}}),
+      ServedEngine::EndlessBody({{"stream", true}, {"n", 3}, {"temperature", 1}}),
+      ServedEngine::EndlessBody({{"stream", true}, {"beam_width", 3}, {"max_tokens", 900}})};
   double expected = served.Metric(aborted);
   for (const Json& kind : kinds) {
     RawClient client(served.port());
-    client.Send(Post(kind.dump()));
+    client.Send(RawClient::PostOf(kind.dump()));
     ASSERT_TRUE(Eventually([&] { return served.PagesHeld() > 0; }));
     auto held = served.Hold();
     client.Close();
@@ -255,13 +245,14 @@ TEST(ServerCare, RequestsMayTakeOnlySoLong) {
   settings.request_timeout = std::chrono::milliseconds(300);
   ServedEngine served({}, settings);
   auto held = served.Hold();
-  const auto whole = served.Ask("POST", "/v1/chat/completions", Endless().dump());
+  const auto whole = served.Ask("POST", "/v1/chat/completions", ServedEngine::EndlessBody().dump());
   EXPECT_EQ(whole.status, 408) << whole.body;
   held.reset();
   // On a busy machine the time may be over before a stream begins.
   RawClient::Answer stream;
   EXPECT_TRUE(Eventually([&] {
-    stream = served.Ask("POST", "/v1/chat/completions", Endless({{"stream", true}}).dump());
+    stream = served.Ask("POST", "/v1/chat/completions",
+                        ServedEngine::EndlessBody({{"stream", true}}).dump());
     return stream.status == 200;
   }));
   const auto events = ServedEngine::Events(stream.body);
@@ -276,9 +267,9 @@ TEST(ServerCare, StreamsEndWellWhenTheServerDoes) {
   ServedEngine served({}, settings);
   RawClient idle(served.port()), busy(served.port());
   EXPECT_EQ(idle.Ask("GET", "/health").status, 200);
-  busy.Send(
-      Post(ServedEngine::ChatBody({{"stream", true}, {"max_tokens", 300}, {"ignore_eos", true}})
-               .dump()));
+  busy.Send(RawClient::PostOf(
+      ServedEngine::ChatBody({{"stream", true}, {"max_tokens", 300}, {"ignore_eos", true}})
+          .dump()));
   ASSERT_FALSE(busy.ReadTo("data: ").empty());
   served.server().Drain();
   const std::string rest = busy.ReadAll();
@@ -294,7 +285,7 @@ TEST(ServerCare, WhatDoesNotEndInTimeIsEnded) {
   settings.drain_timeout = std::chrono::milliseconds(300);
   ServedEngine served({}, settings);
   RawClient busy(served.port());
-  busy.Send(Post(Endless({{"stream", true}}).dump()));
+  busy.Send(RawClient::PostOf(ServedEngine::EndlessBody({{"stream", true}}).dump()));
   ASSERT_FALSE(busy.ReadTo("data: ").empty());
   served.server().Drain();
   const std::string rest = busy.ReadAll();
@@ -308,7 +299,7 @@ TEST(ServerCare, SilentStreamsArePinged) {
   ServedEngine served({}, settings);
   const auto held = served.Hold();
   RawClient waits(served.port());
-  waits.Send(Post(Endless({{"stream", true}}).dump()));
+  waits.Send(RawClient::PostOf(ServedEngine::EndlessBody({{"stream", true}}).dump()));
   EXPECT_FALSE(waits.ReadTo(": ping\n\n").empty());
 }
 

@@ -11,19 +11,6 @@ using test::Eventually;
 using test::RawClient;
 using test::ServedEngine;
 
-std::string Post(const std::string& body, const std::string& path = "/v1/chat/completions") {
-  return "POST " + path +
-         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n\r\n" + body;
-}
-
-// A request that runs until it is stopped.
-Json Endless(const Json& fields = Json::object()) {
-  Json body = ServedEngine::ChatBody({{"ignore_eos", true}, {"max_tokens", 1000000}});
-  body.update(fields);
-  return body;
-}
-
 TEST(ServerLimits, TooManyRequestsAreToldToWait) {
   ServerSettings settings;
   settings.max_queue = 1;
@@ -34,7 +21,7 @@ TEST(ServerLimits, TooManyRequestsAreToldToWait) {
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<RawClient>(served.port()));
-    clients.back()->Send(Post(Endless({{"stream", true}}).dump()));
+    clients.back()->Send(RawClient::PostOf(ServedEngine::EndlessBody({{"stream", true}}).dump()));
   }
   EXPECT_TRUE(Eventually(
       [&] { return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 3; }));
@@ -55,14 +42,14 @@ TEST(ServerLimits, EachAnswerOfARequestTakesAPlace) {
   ServedEngine served(config, settings);
   auto held = served.Hold();
   RawClient first(served.port()), second(served.port()), third(served.port());
-  first.Send(Post(Endless({{"n", 3}, {"temperature", 1}}).dump()));
-  second.Send(Post(Endless({{"n", 2}, {"temperature", 1}}).dump()));
+  first.Send(RawClient::PostOf(ServedEngine::EndlessBody({{"n", 3}, {"temperature", 1}}).dump()));
+  second.Send(RawClient::PostOf(ServedEngine::EndlessBody({{"n", 2}, {"temperature", 1}}).dump()));
   // The one whose body is read last is refused.
   ASSERT_TRUE(Eventually([&] { return first.HasAnswer() || second.HasAnswer(); }));
   const auto refused = (first.HasAnswer() ? first : second).ReadAnswer();
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "queue_full");
-  third.Send(Post(Endless().dump()));
+  third.Send(RawClient::PostOf(ServedEngine::EndlessBody().dump()));
   EXPECT_TRUE(Eventually([&] {
     return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 2;
   })) << "one place is left";
@@ -72,7 +59,7 @@ TEST(ServerLimits, ManyClientsAtOnceAreAllAnswered) {
   EngineConfig config;
   config.max_num_seqs = 16;
   ServedEngine served(config);
-  const std::string request = Post(ServedEngine::ChatBody({{"max_tokens", 2}}).dump());
+  const std::string request = RawClient::PostOf(ServedEngine::ChatBody({{"max_tokens", 2}}).dump());
   constexpr int kClients = 400;  // each is two open files here
   auto held = served.Hold();
   std::vector<std::unique_ptr<RawClient>> clients;
@@ -97,23 +84,23 @@ TEST(ServerLimits, TheMemoryOfWaitingRequestsIsLimited) {
   settings.max_queue_bytes = 20000;
   ServedEngine served({}, settings);
   const auto body = [](size_t count) {
-    return Endless({{"stream", true}, {"user", std::string(count, 'x')}}).dump();
+    return ServedEngine::EndlessBody({{"stream", true}, {"user", std::string(count, 'x')}}).dump();
   };
   auto held = served.Hold();
   RawClient first(served.port()), second(served.port());
-  first.Send(Post(body(30000)));  // alone, whatever it has
+  first.Send(RawClient::PostOf(body(30000)));  // alone, whatever it has
   EXPECT_TRUE(Eventually(
       [&] { return served.Metric("kuiper:num_requests_waiting{model_name=\"tiny\"}") == 1; }));
   // Its body is read, its prompt counts: there is room for a small one and none for a large one.
   EXPECT_TRUE(Eventually(
       [&] { return served.Ask("POST", "/tokenize", "{\"content\": \"\"}").status == 200; }));
-  second.Send(Post(body(30000)));
+  second.Send(RawClient::PostOf(body(30000)));
   const auto refused = second.ReadAnswer();
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(Json::parse(refused.body)["error"]["code"], "queue_full");
   RawClient third(served.port());
   EXPECT_TRUE(Eventually([&] {
-    third.Send(Post(body(10)));
+    third.Send(RawClient::PostOf(body(10)));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return !third.HasAnswer() || third.ReadAnswer().status != 429;
   }));

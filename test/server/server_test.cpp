@@ -49,7 +49,8 @@ TEST(Server, AStreamAddsUpToTheWholeAnswer) {
   }
 }
 
-// vLLM's places: the prompt's ids beside the choices of a chat, and no token before the first one.
+// As in vLLM the ids of a chat's prompt stand next to the choices, and the first chunk counts no
+// token.
 TEST(Server, TheFirstChunkHasThePromptAndNoToken) {
   ServedEngine served;
   const auto stream = served.Chat({{"stream", true},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
@@ -12,7 +11,7 @@
 namespace kuiper {
 namespace {
 
-// What a character of the data is, beside a digit of base64.
+// Entries of the table for characters that are no digits of base64.
 constexpr uint8_t kNoDigit = 0xFF, kBlank = 0xFE, kPadding = 0xFD;
 
 constexpr std::array<uint8_t, 256> MakeDigits() {
@@ -32,25 +31,14 @@ constexpr std::array<uint8_t, 256> MakeDigits() {
 }
 constexpr std::array<uint8_t, 256> kDigits = MakeDigits();
 
-// The character at `*at`, of which a percent sign and two digits are one; `*at` is then behind it.
-uint8_t NextCharacter(std::string_view text, size_t* at) {
-  const auto character = static_cast<uint8_t>(text[(*at)++]);
-  if (character != '%' || *at + 2 > text.size()) return character;
-  const char* const digits = text.data() + *at;
-  uint8_t byte = 0;
-  if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) return character;
-  *at += 2;
-  return byte;
-}
-
 // Absent when `text` is not base64. Stops after `max_bytes` and one more.
 std::optional<std::string> DecodeBase64(std::string_view text, size_t max_bytes) {
   std::string bytes;
   bytes.reserve(std::min(text.size() / 4 * 3 + 3, max_bytes + 1));
   uint32_t bits = 0;
   int num_bits = 0, num_padding = 0;
-  for (size_t at = 0; at < text.size() && bytes.size() <= max_bytes;) {
-    const uint8_t digit = kDigits[NextCharacter(text, &at)];
+  for (size_t at = 0; at < text.size() && bytes.size() <= max_bytes; ++at) {
+    const uint8_t digit = kDigits[static_cast<uint8_t>(text[at])];
     if (digit == kBlank) continue;
     if (digit == kPadding && ++num_padding <= 2) continue;
     if (digit > 63 || num_padding > 0) return std::nullopt;
@@ -99,7 +87,10 @@ StatusOr<std::string> DecodeImageUrl(std::string_view url, size_t max_bytes,
   const size_t comma = url.find(',');
   if (comma == std::string_view::npos) return wrong(": the data: URL has no comma before its data");
   if (!SaysBase64(url.substr(0, comma))) return wrong(": the data: URL is not in base64");
-  std::optional<std::string> bytes = DecodeBase64(url.substr(comma + 1), max_bytes);
+  std::string_view data = url.substr(comma + 1);
+  std::string decoded;
+  if (data.find('%') != std::string_view::npos) data = decoded = PercentDecoded(data);
+  std::optional<std::string> bytes = DecodeBase64(data, max_bytes);
   if (!bytes.has_value()) return wrong(": the data: URL is not valid base64");
   if (bytes->size() > max_bytes) {
     return Status(

@@ -311,7 +311,7 @@ Status HoldsNoPicture(const ImageFile& file) {
 
 }  // namespace
 
-// As the canvas makes room for the first frame.
+// The size of the canvas once it has made room for the first frame.
 StatusOr<PictureSize> GifSize(const ImageFile& file) {
   GifReader reader(file);
   KU_RETURN_IF_ERROR(reader.Open());

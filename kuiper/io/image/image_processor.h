@@ -51,7 +51,7 @@ class ImageProcessor {
   // tokens and bytes the picture takes. kUnavailable when nobody waits for the second one any more.
   StatusOr<VisionInput> Measure(std::string_view bytes, const std::string& name) const;
   Status Decode(VisionInput* input, const DecodingWatch& watch) const;
-  // Of the patches, which need not be there.
+  // The bytes that the patches take, whether or not the image is decoded already.
   size_t patch_bytes(const VisionInput& input) const {
     return static_cast<size_t>(input.grid.num_patches() * config_.patch_values()) * sizeof(float);
   }

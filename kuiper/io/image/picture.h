@@ -77,8 +77,8 @@ void LayOnWhite(const uint8_t* rgba, size_t num_pixels, uint8_t* rgb);
 // `bytes` zeros; kResourceExhausted when there is no memory for `what`.
 StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
                                         const DecodingWatch& watch = {});
-// The same for any numbers: what is there is lost. False when nobody waits any more; throws
-// bad_alloc. Memory is touched in steps, since the system takes a while to give it.
+// Replaces `values` with `count` zeros. Returns false when nobody waits any more; throws bad_alloc.
+// The memory is touched in steps, because the system takes a while to provide it.
 template <typename T>
 bool MakeZeros(size_t count, const DecodingWatch& watch, std::vector<T>* values) {
   constexpr size_t kStep = (4 << 20) / sizeof(T);

@@ -16,8 +16,8 @@
 namespace kuiper {
 namespace {
 
-// Of one chunk, and of text that is compressed in it; and how many such chunks are kept. A file of
-// a few KB can ask for all of it.
+// Limits of libpng: the bytes of one chunk, also after decompression, and the number of such chunks
+// that it keeps. A file of a few KB can ask for all of that memory.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 constexpr png_uint_32 kMaxChunks = 16;
 
