@@ -20,7 +20,7 @@ endfunction()
 set(KUIPER_SIMT_RUNTIME fiber machine memory options runtime runtime_device runtime_memory shared_memory
   ptx_arithmetic ptx_compare ptx_convert ptx_device ptx_memory ptx_module ptx_parse ptx_registers ptx_run ptx_traffic
   ptx_warp)
-list(TRANSFORM KUIPER_SIMT_RUNTIME REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/kuiper/kernels/simt/\\1.cpp")
+list(TRANSFORM KUIPER_SIMT_RUNTIME REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/emulator/\\1.cpp")
 
 # kuiper_simt_runtime(target): adds the device itself. Its sources tell ThreadSanitizer about CUDA
 # threads and are not checked themselves.

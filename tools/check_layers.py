@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks who includes whom, as the table of docs/architecture.md says.
 
-Run as the ctest `layers`. Every #include of kuiper/, demo/ and tools/ must be allowed by the rule
-of its file; a header that is in no list is an error too, so that a new dependency is a decision.
+Run as the ctest `layers`. Every #include of kuiper/, emulator/, demo/, bench/ and tools/ must be allowed
+by the rule of its file; a header that is in no list is an error too, so that a new dependency is a decision.
 
     python3 tools/check_layers.py [ROOT]
     python3 tools/check_layers.py --self-test
@@ -68,7 +68,7 @@ REPORT = PUBLIC + ["kuiper/report/*"]
 COMMAND_LINE = LEAVES + ["kuiper/chat/variable.h", "kuiper/io/text_input.h", "kuiper/io/utf8.h", "kuiper/command_line/*"]
 TOOL = PUBLIC + ["tools/*", "kuiper/command_line/*"]
 DEMO = PUBLIC + ["demo/*", "kuiper/report/*", "kuiper/command_line/*", "kuiper/terminal/*"]
-BENCH = TOOL + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
+BENCH = TOOL + ["bench/*", "kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*", "kuiper/kernels/cpu/*", "kuiper/engine/scheduler.h",
                 "kuiper/engine/model_runner.h", "kuiper/engine/batch_builder.h", "json"]
 
 # (files, what they may include); the first matching line decides.
@@ -89,8 +89,8 @@ RULES = [
     ("kuiper/kernels/common/*", ["scalar std", "kuiper/base/*", "kuiper/ops/kv_view.h",
                                  "kuiper/kernels/common/*"]),
     ("kuiper/kernels/cpu/*", KERNEL + ["kuiper/kernels/cpu/*", "highway", "simd"]),
-    ("kuiper/kernels/simt/*", ["std", "posix", "sanitizer", "kuiper/kernels/simt/*"]),
-    ("kuiper/kernels/cuda/platform.h", LEAVES + ["cuda", "kuiper/kernels/simt/dialect.h"]),
+    ("emulator/*", ["std", "posix", "sanitizer", "emulator/*"]),
+    ("kuiper/kernels/cuda/platform.h", LEAVES + ["cuda", "emulator/dialect.h"]),
     ("kuiper/kernels/cuda/*", KERNEL + ["kuiper/kernels/cuda/*", "cuda"]),
     ("kuiper/kernels/make_ops.cpp", KERNEL + ["kuiper/kernels/*/*_ops.h"]),
     ("kuiper/model/*", LEAVES + ["kuiper/model/*", "kuiper/ops/*", "kuiper/kv/*",
@@ -113,9 +113,9 @@ RULES = [
     ("demo/*", DEMO),
     # kuiper_pack rewrites weight files and kuiper_bench measures parts of the library by themselves.
     ("tools/kuiper_pack.cpp", TOOL + ["kuiper/model/*"]),
-    ("tools/kuiper_bench_client.*", BENCH + ["kuiper/server/http_client.h"]),
-    ("tools/kuiper_bench_server.*", BENCH + ["kuiper/server/server.h"]),
-    ("tools/kuiper_bench*", BENCH),
+    ("bench/client.*", BENCH + ["kuiper/server/http_client.h"]),
+    ("bench/server.*", BENCH + ["kuiper/server/server.h"]),
+    ("bench/*", BENCH),
     ("tools/tool_args.cpp", TOOL + ["glog"]),
     ("tools/*", TOOL),
 ]
@@ -125,7 +125,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTIL
 
 def kinds_of(header, quoted):
     """The names under which a rule may allow this header; empty when nobody knows it."""
-    if quoted and header.split("/")[0] in ("kuiper", "demo", "tools", "test"):
+    if quoted and header.split("/")[0] in ("kuiper", "emulator", "demo", "bench", "tools", "test"):
         return {header}
     for name, pattern in THIRD_PARTY:
         if fnmatch.fnmatchcase(header, pattern):
@@ -146,7 +146,7 @@ def allowed(kinds, rule):
 def violations(root):
     """-> (number of files read, list of "file:line: what is wrong")."""
     found, files = [], 0
-    for top in ("kuiper", "demo", "tools"):
+    for top in ("kuiper", "emulator", "demo", "bench", "tools"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in SUFFIXES:
                 continue
@@ -203,9 +203,9 @@ def self_test():
         ("kuiper/kernels/cpu/norm.cpp", "<cuda_runtime.h>", False),
         ("kuiper/kernels/cuda/norm.cu", "<cuda_runtime.h>", True),
         ("kuiper/kernels/cuda/norm.cu", '"kuiper/model/config.h"', False),
-        ("kuiper/kernels/cuda/norm.cu", '"kuiper/kernels/simt/dialect.h"', False),
-        ("kuiper/kernels/cuda/platform.h", '"kuiper/kernels/simt/dialect.h"', True),
-        ("kuiper/kernels/simt/machine.cpp", '"kuiper/base/check.h"', False),
+        ("kuiper/kernels/cuda/norm.cu", '"emulator/dialect.h"', False),
+        ("kuiper/kernels/cuda/platform.h", '"emulator/dialect.h"', True),
+        ("emulator/machine.cpp", '"kuiper/base/check.h"', False),
         ("kuiper/model/decoder.cpp", '"kuiper/kernels/cpu/cpu_ops.h"', False),
         ("kuiper/model/decoder.cpp", '"kuiper/engine/engine.h"', False),
         ("kuiper/engine/engine.cpp", '"kuiper/model/model.h"', True),

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "kuiper/kernels/simt/sanitizer.h"
+#include "emulator/sanitizer.h"
 #include "test/simt/broken.h"
 #include "test/simt/device_array.h"
 #include "test/simt/schedules.h"

@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "kuiper/kernels/simt/machine.h"
-#include "kuiper/kernels/simt/sanitizer.h"
+#include "emulator/machine.h"
+#include "emulator/sanitizer.h"
 #include "test/simt/device_array.h"
 #include "test/simt/schedules.h"
 

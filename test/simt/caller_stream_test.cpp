@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kuiper/kernels/simt/runtime.h"
+#include "emulator/runtime.h"
 #include "test/ops/paged_attention_test_util.h"
 
 namespace kuiper::test {

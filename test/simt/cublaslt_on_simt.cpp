@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "cublaslt_stub.h"
+#include "emulator/runtime_state.h"
 #include "kuiper/kernels/cuda/gemm_library.h"
-#include "kuiper/kernels/simt/runtime_state.h"
 
 namespace kuiper {
 

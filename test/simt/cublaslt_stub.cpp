@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "emulator/memory.h"
 #include "kuiper/base/half.h"
-#include "kuiper/kernels/simt/memory.h"
 
 using kuiper::BFloat16;
 using kuiper::DType;

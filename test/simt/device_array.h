@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "kuiper/kernels/simt/memory.h"
+#include "emulator/memory.h"
 
 namespace kuiper::simt_test {
 

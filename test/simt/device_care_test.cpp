@@ -5,9 +5,9 @@
 #include <fstream>
 #include <string>
 
+#include "emulator/memory.h"
+#include "emulator/runtime.h"
 #include "kuiper/engine/engine.h"
-#include "kuiper/kernels/simt/memory.h"
-#include "kuiper/kernels/simt/runtime.h"
 #include "kuiper/ops/ops.h"
 #include "test/engine/picture_engines.h"
 #include "test/log_capture.h"

@@ -1,8 +1,8 @@
 // What the emulated device tells about the host: whether the device ever has to wait for it.
 #include <gtest/gtest.h>
 
+#include "emulator/runtime.h"
 #include "kuiper/engine/engine.h"
-#include "kuiper/kernels/simt/runtime.h"
 #include "test/engine/picture_engines.h"
 #include "test/test_data.h"
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kuiper/kernels/simt/machine.h"
-#include "kuiper/kernels/simt/ptx_device.h"
+#include "emulator/machine.h"
+#include "emulator/ptx_device.h"
 #include "test/ops/attention_test_util.h"
 #include "test/ops/quantized_matrix.h"
 

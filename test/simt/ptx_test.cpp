@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kuiper/kernels/simt/ptx_compare.h"
-#include "kuiper/kernels/simt/ptx_program.h"
-#include "kuiper/kernels/simt/ptx_run.h"
+#include "emulator/ptx_compare.h"
+#include "emulator/ptx_program.h"
+#include "emulator/ptx_run.h"
 #include "test/simt/device_array.h"
 #include "test/simt/schedules.h"
 

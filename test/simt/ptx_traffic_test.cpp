@@ -1,6 +1,6 @@
 // What the interpreter of PTX counts: accesses whose sectors and wavefronts follow from the
 // addresses by the rules of the CUDA guides, and instructions of every kind.
-#include "kuiper/kernels/simt/ptx_traffic.h"
+#include "emulator/ptx_traffic.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "kuiper/kernels/simt/ptx_program.h"
-#include "kuiper/kernels/simt/ptx_run.h"
+#include "emulator/ptx_program.h"
+#include "emulator/ptx_run.h"
 #include "test/simt/device_array.h"
 
 namespace kuiper::simt_test {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "kuiper/kernels/simt/dialect.h"
+#include "emulator/dialect.h"
 
 namespace kuiper::simt_test {
 namespace {

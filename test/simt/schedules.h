@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kuiper/kernels/simt/machine.h"
+#include "emulator/machine.h"
 
 namespace kuiper::simt_test {
 

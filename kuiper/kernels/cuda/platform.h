@@ -13,7 +13,7 @@
 
 #if defined(KUIPER_SIMT)
 
-#include "kuiper/kernels/simt/dialect.h"
+#include "emulator/dialect.h"
 
 #define KU_GPU simt_gpu
 // KU_SHARED(tile, float[32][33]); declares a shared variable, 16-byte aligned, uninitialised.

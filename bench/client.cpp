@@ -1,0 +1,194 @@
+#include "bench/client.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kuiper/base/text.h"
+
+namespace kuiper::tools {
+namespace {
+
+using Json = nlohmann::json;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kAsk{30000};
+// Without a byte from anywhere; a prompt may take long.
+constexpr Milliseconds kSilence{600000};
+
+double Seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// How many tokens a choice of a chunk brings. Servers that do not tell ids send one in a chunk.
+int TokensIn(const Json& choice) {
+  const auto ids = choice.find("token_ids");
+  if (ids != choice.end() && ids->is_array()) return static_cast<int>(ids->size());
+  const auto has_text = [](const Json& part, const char* key) {
+    const auto text = part.find(key);
+    return text != part.end() && !text->empty() && *text != "";
+  };
+  if (has_text(choice, "text")) return 1;
+  const Json delta = choice.value("delta", Json::object());
+  for (const char* key : {"content", "reasoning_content", "reasoning", "tool_calls"}) {
+    if (delta.is_object() && has_text(delta, key)) return 1;
+  }
+  return 0;
+}
+
+// A call that is under way.
+class Calling {
+ public:
+  explicit Calling(CallTimes* times) : times_(times) {}
+
+  void Take(const HttpNews& news, double seconds) {
+    if (news.status != 200) {
+      refusal_ += news.body;
+    } else {
+      for (const std::string& data : reader_.Push(news.body)) TakeEvent(data, seconds);
+    }
+    if (!news.has_ended) return;
+    times_->ended = seconds;
+    if (!times_->error.empty()) return;
+    if (!news.error.ok()) {
+      times_->error = news.error.message();
+    } else if (news.status != 200) {
+      times_->error = "status " + std::to_string(news.status) + ": " + Quoted(refusal_);
+    } else if (!is_done_) {
+      times_->error = "the stream ended without [DONE]";
+    } else if (times_->arrivals.empty()) {
+      times_->error = "no token arrived";
+    }
+  }
+
+ private:
+  void TakeEvent(const std::string& data, double seconds) {
+    if (data == "[DONE]") {
+      is_done_ = true;
+      return;
+    }
+    const Json event = Json::parse(data, nullptr, false);
+    if (!event.is_object() || event.contains("error")) {
+      times_->error = "the stream says " + Quoted(data);
+      return;
+    }
+    const auto choices = event.find("choices");
+    int tokens = 0;
+    for (size_t i = 0; choices != event.end() && i < choices->size(); ++i) {
+      if ((*choices)[i].is_object()) tokens += TokensIn((*choices)[i]);
+    }
+    if (tokens > 0) {
+      std::vector<Arrival>& arrivals = times_->arrivals;
+      if (arrivals.empty() || arrivals.back().seconds < seconds) arrivals.push_back({seconds, 0});
+      arrivals.back().tokens += tokens;
+      times_->tokens += tokens;
+    }
+    const auto usage = event.find("usage");
+    if (usage != event.end() && usage->is_object()) TakeUsage(*usage);
+  }
+
+  void TakeUsage(const Json& usage) {
+    const auto number = [](const Json& object, const char* key, int otherwise) {
+      const auto value = object.find(key);
+      return value != object.end() && value->is_number() ? value->get<int>() : otherwise;
+    };
+    times_->tokens = number(usage, "completion_tokens", times_->tokens);
+    times_->prompt_tokens = number(usage, "prompt_tokens", 0);
+    const auto details = usage.find("prompt_tokens_details");
+    if (details != usage.end() && details->is_object()) {
+      times_->cached_tokens = number(*details, "cached_tokens", 0);
+    }
+  }
+
+  CallTimes* times_;
+  EventReader reader_;
+  std::string refusal_;
+  bool is_done_ = false;
+};
+
+}  // namespace
+
+std::vector<std::string> EventReader::Push(std::string_view bytes) {
+  constexpr std::string_view kData = "data:";
+  rest_.append(bytes);
+  std::vector<std::string> events;
+  size_t begin = 0;
+  for (size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    std::string_view line = std::string_view(rest_).substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.starts_with(kData)) continue;
+    line.remove_prefix(kData.size());
+    if (line.starts_with(' ')) line.remove_prefix(1);
+    events.emplace_back(line);
+  }
+  rest_.erase(0, begin);
+  return events;
+}
+
+std::vector<double> CallTimes::between_tokens() const {
+  if (arrivals.empty()) return {};
+  std::vector<double> times(arrivals[0].tokens - 1, 0.0);
+  for (size_t i = 1; i < arrivals.size(); ++i) {
+    const double gap = arrivals[i].seconds - arrivals[i - 1].seconds;
+    times.insert(times.end(), arrivals[i].tokens, gap / arrivals[i].tokens);
+  }
+  return times;
+}
+
+std::vector<CallTimes> RunLoad(HttpClient& client, const std::vector<PlannedCall>& plan,
+                               int concurrency, const HttpHeaders& headers) {
+  HttpHeaders all = headers;
+  all.emplace_back("Content-Type", "application/json");
+  std::vector<CallTimes> times(plan.size());
+  std::map<int64_t, Calling> calls;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point last_news = begin;
+  for (size_t next = 0; next < plan.size() || !calls.empty();) {
+    const double now = Seconds(Clock::now() - begin);
+    const bool has_place = concurrency == 0 || calls.size() < static_cast<size_t>(concurrency);
+    const double pause = next < plan.size() && has_place ? plan[next].seconds - now : 1;
+    if (pause <= 0) {
+      CallTimes& call = times[next];
+      call = {.is_warm_up = plan[next].is_warm_up, .planned = plan[next].seconds, .sent = now};
+      const StatusOr<int64_t> id = client.Begin({"POST", plan[next].path, plan[next].body, all});
+      if (id.ok()) calls.emplace(*id, Calling(&call));
+      if (!id.ok()) call.error = id.status().message();
+      last_news = Clock::now();
+      ++next;
+    }
+    for (const HttpNews& news :
+         client.Poll(Milliseconds(static_cast<int>(std::max(pause, 0.0) * 1e3)))) {
+      const auto place = calls.find(news.call);
+      if (place == calls.end()) continue;
+      last_news = news.at;
+      place->second.Take(news, Seconds(news.at - begin));
+      if (news.has_ended) calls.erase(place);
+    }
+    if (Clock::now() - last_news < kSilence || calls.empty()) continue;
+    for (auto& [id, call] : calls) {
+      call.Take({.call = id,
+                 .at = Clock::now(),
+                 .has_ended = true,
+                 .error = Status(StatusCode::kUnavailable, "the server says nothing")},
+                Seconds(Clock::now() - begin));
+      client.Cancel(id);
+    }
+    calls.clear();
+  }
+  return times;
+}
+
+StatusOr<std::string> ServedModelName(HttpClient& client, const HttpHeaders& headers) {
+  KU_ASSIGN_OR_RETURN(const HttpClient::Answer answer,
+                      client.Ask({"GET", "/models", "", headers}, kAsk));
+  const Json json = Json::parse(answer.body, nullptr, false);
+  if (answer.status == 200 && json.is_object() && json.contains("data")) {
+    const Json& data = json["data"];
+    if (data.is_array() && !data.empty() && data[0].is_object()) return data[0].value("id", "");
+  }
+  return Status(StatusCode::kUnavailable,
+                "the server does not list its models: status " + std::to_string(answer.status));
+}
+
+}  // namespace kuiper::tools

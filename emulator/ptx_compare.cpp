@@ -1,0 +1,82 @@
+#include "emulator/ptx_compare.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "emulator/half.h"
+#include "emulator/machine.h"
+
+namespace kuiper::simt::ptx {
+namespace {
+
+// Results that contain an exp, which is the C library's here and ex2.approx there. 16-bit values
+// are rounded once more, so that they may come to lie one unit apart.
+constexpr double kBound32 = 1e-4, kBound16 = 0x1p-7;
+
+// exp is approximate on a device; everything else is specified to the bit.
+bool IsApproximate(const Kernel& kernel) {
+  return std::any_of(kernel.text.begin(), kernel.text.end(), [](const std::string& text) {
+    return text.find(".approx") != std::string::npos;
+  });
+}
+
+uint32_t WordAt(const char* p, size_t at, size_t bytes) {
+  uint32_t word = 0;
+  std::memcpy(&word, p + at, std::min(bytes - at, sizeof word));
+  return word;
+}
+
+// |a - b| in units of the larger; of values far below 1 in units of 4e-3, as y (1 + erf(y)) of a y
+// near -5 has the rounding of 1 times that y.
+double Difference(double a, double b) {
+  return std::fabs(a - b) / std::max({std::fabs(a), std::fabs(b), 4e-3});
+}
+
+template <typename Format>
+double Difference16(uint32_t a, uint32_t b) {
+  const auto half = [](uint32_t word, int n) {
+    return double{Format::Decode(static_cast<uint16_t>(word >> (16 * n)))};
+  };
+  return std::max(Difference(half(a, 0), half(b, 0)), Difference(half(a, 1), half(b, 1)));
+}
+
+// Whether two words are close as what they may be: a float or two values of 16 bits. Integers,
+// which read as numbers near zero, must be the same.
+bool AreClose(uint32_t a, uint32_t b) {
+  if (a == b) return true;
+  constexpr uint32_t kSmallestFloat = 0x00800000;
+  if ((a & 0x7fffffff) < kSmallestFloat && (b & 0x7fffffff) < kSmallestFloat) return false;
+  return Difference(std::bit_cast<float>(a), std::bit_cast<float>(b)) <= kBound32 ||
+         Difference16<HalfFormat>(a, b) <= kBound16 ||
+         Difference16<BFloat16Format>(a, b) <= kBound16;
+}
+
+}  // namespace
+
+void Compare(const Kernel& kernel, const Contents& before, const std::function<void()>& run_other) {
+  Contents ptx;
+  for (const auto& [p, bytes] : before) {
+    ptx[p].assign(p, p + bytes.size());
+    std::memcpy(p, bytes.data(), bytes.size());
+  }
+  run_other();
+  const bool approximate = IsApproximate(kernel);
+  for (const auto& [p, bytes] : ptx) {
+    if (std::memcmp(p, bytes.data(), bytes.size()) == 0) continue;
+    for (size_t at = 0; at < bytes.size(); at += 4) {
+      const uint32_t a = WordAt(bytes.data(), at, bytes.size()), b = WordAt(p, at, bytes.size());
+      if (a == b || (approximate && AreClose(a, b))) continue;
+      char words[64];
+      std::snprintf(words, sizeof words, "0x%08x from PTX, 0x%08x else", a, b);
+      Die(kernel.file + ": results differ in byte " + std::to_string(at) + " of a buffer of " +
+          std::to_string(bytes.size()) + ": " + words + "\n  in " + kernel.name);
+    }
+  }
+}
+
+}  // namespace kuiper::simt::ptx
