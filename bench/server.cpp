@@ -8,13 +8,11 @@ namespace {
 
 constexpr int kMaxQueue = 1 << 20;  // a load is not refused: it waits
 
-ServedModel ModelOf(const Engine& engine, const PromptTemplate* own) {
+ServedModel ModelOf(const Engine& engine, const PromptTemplate& chat_template) {
   ServedModel model;
   model.names = {"model"};
   model.tokenizer = engine.tokenizer();
-  model.chat.family = engine.chat_family();
-  model.chat.own = own;
-  model.has_template = own != nullptr || engine.chat_family() != ChatFamily::kNone;
+  model.chat.chat_template = &chat_template;
   model.config = engine.config();
   model.config.on_kv_event = {};
   model.max_context = engine.config().max_context;
@@ -29,10 +27,7 @@ StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(const EngineConfig& co
                                                           OpenedModel model) {
   std::unique_ptr<BenchServer> bench(new BenchServer);
   KU_ASSIGN_OR_RETURN(bench->engine_, Engine::Create(config, std::move(model)));
-  if (!config.model_path.empty()) {
-    KU_ASSIGN_OR_RETURN(const TemplateFiles files, Engine::ReadTemplate(config));
-    KU_ASSIGN_OR_RETURN(bench->template_, PromptTemplate::Make(files));
-  }
+  KU_ASSIGN_OR_RETURN(bench->template_, PromptTemplate::Of(*bench->engine_));
   ServerSettings settings;
   settings.max_queue = kMaxQueue;
   settings.max_queue_bytes = settings.http.max_body_memory = SIZE_MAX;
@@ -45,8 +40,8 @@ StatusOr<std::unique_ptr<BenchServer>> BenchServer::Start(const EngineConfig& co
       bench->loop_.emplace(*bench->engine_, server.deliver(), settings.release_after);
   bench->network_ = std::thread([&server] { server.Run(); });
   bench->engine_thread_ = std::thread([&loop] { loop.Run(); });
-  const PromptTemplate* own = bench->template_.has_value() ? &*bench->template_ : nullptr;
-  server.Open(ModelOf(*bench->engine_, own), loop, nullptr);
+
+  server.Open(ModelOf(*bench->engine_, *bench->template_), loop, nullptr);
   return bench;
 }
 

@@ -11,7 +11,9 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_
 set(highway ${PROJECT_SOURCE_DIR}/build/highway-${KUIPER_HIGHWAY_VERSION})
 if(EXISTS ${highway}/hwy/highway.h)
   message(STATUS "Highway ${KUIPER_HIGHWAY_VERSION}: ${highway}")
-  add_library(kuiper_highway STATIC ${highway}/hwy/abort.cc ${highway}/hwy/targets.cc)  # all that is called
+  # All that is called; targets.cc calls per_target.cc on ARM.
+  add_library(kuiper_highway STATIC
+    ${highway}/hwy/abort.cc ${highway}/hwy/per_target.cc ${highway}/hwy/targets.cc)
   target_include_directories(kuiper_highway SYSTEM PUBLIC $<BUILD_INTERFACE:${highway}>)
   target_compile_features(kuiper_highway PRIVATE cxx_std_17)
   install(TARGETS kuiper_highway EXPORT kuiper ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

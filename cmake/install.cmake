@@ -5,7 +5,7 @@ install(TARGETS kuiper kuiper_deps EXPORT kuiper ARCHIVE DESTINATION ${CMAKE_INS
 # The public API is these headers and nothing else; test/install includes each of them alone.
 set(KUIPER_PUBLIC_HEADERS
   base/buffer.h base/check.h base/device.h base/dtype.h base/fatal.h base/float8.h base/half.h base/host_device.h base/json.h base/log.h base/status.h base/tensor.h
-  io/chat_template.h io/image/image_processor.h io/image/picture.h io/image/resize.h io/image/vision_config.h
+  io/chat_message.h io/image/image_processor.h io/image/picture.h io/image/resize.h io/image/vision_config.h
   io/image/vision_input.h io/messages_json.h io/template_files.h io/thinking.h io/token_stream.h io/tokenizer.h
   model/config.h model/opened_model.h model/quantized/quantization_config.h model/rope_config.h model/vision_config.h
   ops/compute_device.h ops/kv_format.h ops/ops_options.h ops/paged_attention.h ops/sampling_params.h ops/token_ref.h

@@ -157,7 +157,7 @@ std::string Fingerprint(const ProgramRun& run) {
   }
   if (options.engine.int8_head) text += "\nlm-head-dtype=int8";
   if (options.engine.int8_activations) text += "\nactivation-dtype=int8";
-  if (run.own_template.has_value()) text += "\ntemplate=" + run.own_template->source();
+  if (run.chat_template.has_value()) text += "\ntemplate=" + run.chat_template->source();
   text += "\ndevice=" + DeviceName(run.options.engine.device);
   return "fp_" + HashText(Fnv1a64OfText(text));
 }

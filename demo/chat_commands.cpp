@@ -192,7 +192,7 @@ void Chat::Show() {
   std::string text = "model: " + ModelName(options.engine.model_path) + " (" +
                      engine_->model_config().architecture + ") on " +
                      engine_->device_description() + "\n" + SystemText(conversation_) + "\n";
-  if (chat_.family == ChatFamily::kQwen3) text += ThinkingText(chat_) + "\n";
+  if (chat_.thinking().has_value()) text += ThinkingText(chat_) + "\n";
   if (!options.session_file.empty()) text += "session: " + options.session_file + "\n";
   console_.Reply(text + ContextText() + "\nsettings:\n" +
                  DescribeSettings(parameters_, options.drop_oldest));

@@ -18,9 +18,9 @@ using enum FlagPrograms;
 
 // The names of the links, which scripts know.
 constexpr Program kPrograms[] = {
-    {.name = "qwen_infer", .chat_family = ChatFamily::kQwen25},
+    {.name = "qwen_infer", .model_type = "qwen2"},
     {.name = "qwen3_infer"},
-    {.name = "qwen3_vl_infer", .chat_family = ChatFamily::kQwen3VL, .flags = kVision},
+    {.name = "qwen3_vl_infer", .model_type = "qwen3_vl", .flags = kVision},
     {.name = "kuiper_batch", .flags = kBatch},
     {.name = "kuiper_server", .flags = kServe},
 };

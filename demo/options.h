@@ -10,7 +10,7 @@
 #include "kuiper/command_line/args.h"
 #include "kuiper/engine/engine.h"
 #include "kuiper/engine/request.h"
-#include "kuiper/io/chat_template.h"
+#include "kuiper/io/chat_message.h"
 #include "kuiper/io/image/image_processor.h"
 #include "kuiper/quant/quantize_model.h"
 #include "kuiper/report/text_writer.h"

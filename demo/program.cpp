@@ -106,7 +106,7 @@ Status OpenModelOf(ProgramRun& run) {
   KU_ASSIGN_OR_RETURN(run.model, OpenModel(options.engine.model_path));
   KU_RETURN_IF_ERROR(CheckKind(run));
   KU_RETURN_IF_ERROR(MakePictureReader(run));
-  run.family = ChatFamilyOf(run.model->config.model_type);
+  run.model_type = run.model->config.model_type;
   run.context.of_model = run.model->config.decoder.rope.max_position;
   KU_ASSIGN_OR_RETURN(run.context.max_context, Engine::MaxContext(options.engine, *run.model));
   if (options.use_generation_config) {
@@ -191,7 +191,7 @@ StatusOr<int> RunTask(ProgramRun& run) {
   if (options.task != Task::kPrintPrompt) KU_RETURN_IF_ERROR(ReadTokenizerOf(run));
   if (options.task == Task::kBenchmark) return RunBenchmark(run);
   if (options.task == Task::kEval) return RunEval(run);
-  if (!options.raw) KU_RETURN_IF_ERROR(ReadOwnTemplate(run));
+  KU_RETURN_IF_ERROR(ReadChatTemplate(run));
   NoteThinkingFlags(run);
   if (options.task == Task::kBatch) return RunBatch(run);
   if (options.task == Task::kServe) return RunServe(run);

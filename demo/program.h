@@ -11,8 +11,8 @@
 namespace kuiper::demo {
 
 struct Program {
-  const char* name;                             // "qwen3_infer"
-  ChatFamily chat_family = ChatFamily::kQwen3;  // for --tokenize where no config.json tells
+  const char* name;                  // "qwen3_infer"
+  const char* model_type = "qwen3";  // for --tokenize without a config.json
   FlagPrograms flags = FlagPrograms::kText;
 };
 

@@ -79,7 +79,6 @@ ServedModel ModelOf(const ProgramRun& run) {
   model.chat = ChatTemplateOf(run, {});
   model.chat.pictures = nullptr;
   if (run.pictures != nullptr) model.pictures = *run.pictures;
-  model.has_template = model.chat.own != nullptr || model.chat.family != ChatFamily::kNone;
   model.defaults = options.request;
   model.max_output_tokens = options.serve.max_output_tokens;
   return model;

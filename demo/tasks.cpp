@@ -100,24 +100,27 @@ void EndIfFilesChanged(const Engine& engine) {
                            "wrong; start again when the file is whole");
 }
 
-Status ReadOwnTemplate(ProgramRun& run) {
-  KU_ASSIGN_OR_RETURN(const TemplateFiles files, Engine::ReadTemplate(run.options.engine));
-  KU_ASSIGN_OR_RETURN(run.own_template, PromptTemplate::Make(files));
-  if (!run.own_template.has_value()) return OkStatus();
-  for (const std::string& line : Describe(run.own_template->facts(), run.own_template->name())) {
+Status ReadChatTemplate(ProgramRun& run) {
+  TemplateFiles files;
+  if (!run.options.raw) {
+    KU_ASSIGN_OR_RETURN(files, Engine::ReadTemplate(run.options.engine));
+  }
+  KU_ASSIGN_OR_RETURN(run.chat_template, PromptTemplate::Make(std::move(files), run.model_type));
+  if (run.options.raw) return OkStatus();
+  const TemplateFacts& facts = run.chat_template->facts();
+  for (const std::string& line : Describe(facts, run.chat_template->name())) {
     run.console.Line(LogLevel::kDebug, line);
   }
-  if (run.options.keep_thinking && !run.own_template->facts().family.has_value()) {
+  if (run.options.keep_thinking && facts.thinking.has_value() && facts.before_reasoning.empty()) {
     run.console.Note("--history-thinking has no effect: the model's chat template decides");
   }
-  return run.tokenizer == nullptr ? OkStatus() : run.own_template->CheckTokens(*run.tokenizer);
+  return run.tokenizer == nullptr ? OkStatus() : run.chat_template->CheckTokens(*run.tokenizer);
 }
 
 TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input) {
   const Options& options = run.options;
   TemplateOptions chat;
-  chat.family = run.family;
-  if (run.own_template.has_value()) chat.own = &*run.own_template;
+  if (run.chat_template.has_value()) chat.chat_template = &*run.chat_template;
   chat.pictures = run.pictures.get();
   chat.now = options.now;
   chat.think = options.think;
@@ -211,11 +214,6 @@ StatusOr<int> RunTokenize(ProgramRun& run, const PromptInput& input) {
     KU_ASSIGN_OR_RETURN(Prompt prompt, RawPrompt(tokenizer, chat, conversation.Messages().back()));
     ids = std::move(prompt.ids);
   } else {
-    if (!run.own_template.has_value() && !tokenizer.TokenId("<|im_end|>").has_value()) {
-      return Status(StatusCode::kTokenizer,
-                    "the tokenizer has no token <|im_end|>: not a chat model's",
-                    "--raw encodes without the chat template");
-    }
     KU_ASSIGN_OR_RETURN(ids, EncodePrompt(tokenizer, conversation, chat));
   }
   std::string line;

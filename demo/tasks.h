@@ -21,12 +21,12 @@ struct ProgramRun {
   const Program& program;
   Options& options;
   Console& console;
-  std::optional<OpenedModel> model = {};            // until an engine takes it
-  std::unique_ptr<Tokenizer> tokenizer = {};        // until the same engine takes it
-  std::optional<PromptTemplate> own_template = {};  // the model's; absent: it has none, or --raw
-  std::unique_ptr<PictureReader> pictures = {};     // null: the model takes text only
-  std::unique_ptr<KvWatch> watch = {};              // null where no request is answered
-  ChatFamily family = program.chat_family;          // whose renderer it has without a template
+  std::optional<OpenedModel> model = {};             // until an engine takes it
+  std::unique_ptr<Tokenizer> tokenizer = {};         // until the same engine takes it
+  std::optional<PromptTemplate> chat_template = {};  // set by ReadChatTemplate
+  std::unique_ptr<PictureReader> pictures = {};      // null: the model takes text only
+  std::unique_ptr<KvWatch> watch = {};               // null where no request is answered
+  std::string model_type = program.model_type;
   ContextLimits context = {};
 };
 
@@ -51,8 +51,9 @@ StatusOr<std::vector<ContentPart>> ReadMedia(const ProgramRun& run, const Prompt
 // `input` may be part of a batch.
 TemplateOptions ChatTemplateOf(const ProgramRun& run, const PromptInput& input);
 
-// The model's own chat template, and what it says about the model, into the log.
-Status ReadOwnTemplate(ProgramRun& run);
+// Reads the model's chat template, or with --raw the default of its family, and logs what it says
+// about the model.
+Status ReadChatTemplate(ProgramRun& run);
 
 // Whether answers are printed as they come: by default where somebody watches.
 bool Streams(const ProgramRun& run);

@@ -3,7 +3,7 @@
 import textwrap
 from pathlib import Path
 
-TEMPLATES = Path(__file__).parent.parent / "demo" / "models" / "chat_templates"
+TEMPLATES = Path(__file__).parent.parent / "kuiper" / "io" / "templates"
 
 GENERATION = {  # Qwen's own defaults
     "qwen2.5": {"repetition_penalty": 1.05, "temperature": 0.7, "top_k": 20, "top_p": 0.8},

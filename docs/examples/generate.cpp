@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kuiper/base/log.h"
+#include "kuiper/chat/conversation.h"
 #include "kuiper/engine/engine.h"
 
 using namespace kuiper;  // NOLINT(google-build-using-namespace): an example
@@ -15,14 +16,13 @@ Status Ask(const std::string& model, const std::vector<std::string>& questions) 
   config.model_path = model;
   config.max_num_seqs = 4;  // run together; further requests wait
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(config));
+  KU_ASSIGN_OR_RETURN(const PromptTemplate chat_template, PromptTemplate::Of(*engine));
   std::map<int64_t, std::string> question_of;
   for (const std::string& question : questions) {
     Message message;
     message.text = question;
-    KU_ASSIGN_OR_RETURN(const auto chat, RenderSegments(engine->chat_family(), {message}, {}));
-    Request request;
-    request.prompt = EncodeChat(*engine->tokenizer(), chat);
-    request.split_thinking = true;
+    KU_ASSIGN_OR_RETURN(const Request request,
+                        MakeChatRequest(*engine->tokenizer(), chat_template, {message}));
     KU_ASSIGN_OR_RETURN(const int64_t id, engine->Add(request));
     question_of[id] = question;
   }

@@ -9,8 +9,6 @@
 namespace kuiper {
 namespace {
 
-constexpr char kNoThinking[] = "<think>\n\n</think>\n\n";
-
 Message TextMessage(Role role, const std::string& text) {
   Message message;
   message.role = role;
@@ -18,13 +16,9 @@ Message TextMessage(Role role, const std::string& text) {
   return message;
 }
 
-// Kept reasoning is part of the ids, so they stand for more than the template prints.
+// Kept reasoning is part of the ids, so they hold more than the template prints.
 bool KeepsThinking(const TemplateOptions& options) {
-  return options.keep_thinking && options.equal_family().has_value();
-}
-
-bool UsesEmptyThinking(const TemplateOptions& options) {
-  return options.equal_family() == ChatFamily::kQwen3 && !options.think.value_or(true);
+  return options.keep_thinking && !options.chat_template->facts().before_reasoning.empty();
 }
 
 ChatOptions OptionsOf(const TemplateOptions& options) {
@@ -37,16 +31,6 @@ ChatOptions OptionsOf(const TemplateOptions& options) {
   chat.documents = options.documents;
   chat.template_kwargs = options.template_kwargs;
   return chat;
-}
-
-// The family's renderer reads neither documents nor kwargs.
-Status CheckUnread(const ChatOptions& chat) {
-  const char* reader = "the built-in chat template does not read ";
-  if (!chat.documents.items.empty())
-    return Status(StatusCode::kInput, std::string(reader) + "documents");
-  if (chat.template_kwargs.keys.empty()) return OkStatus();
-  return Status(StatusCode::kInput,
-                reader + Quoted(chat.template_kwargs.keys[0]) + " of chat_template_kwargs");
 }
 
 // What a message with a picture is where none can be shown.
@@ -106,24 +90,17 @@ bool HasPads(const Completion& answer, const PictureReader* pictures) {
 
 StatusOr<std::vector<Segment>> Render(const Conversation& conversation,
                                       const TemplateOptions& options) {
+  const PromptTemplate& chat_template = *options.chat_template;
   std::vector<Message> messages = conversation.Messages();
   ChatOptions chat = OptionsOf(options);
-  const bool no_system = conversation.system().has_value() && conversation.system()->empty();
-  const std::optional<ChatFamily> family = options.equal_family();
-  const bool by_family =
-      options.own == nullptr || ((options.keep_thinking || no_system) && family.has_value());
-  // Where the template would write a system message of its own, an empty one takes its place.
-  if (no_system && (by_family || !options.own->facts().has_system)) {
-    messages.erase(messages.begin());
+  if (conversation.system().has_value() && conversation.system()->empty()) {
+    // Without any system message the template would write its own.
+    if (!chat_template.facts().has_system) messages.erase(messages.begin());
     chat.default_system = false;
   }
-  if (by_family) {
-    KU_RETURN_IF_ERROR(CheckUnread(chat));
-    return RenderSegments(*family, messages, chat);
-  }
   const size_t media = FirstWithMedia(messages);
-  if (media < messages.size() && !options.own->facts().takes_images) return NoPictures(media);
-  return options.own->Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
+  if (media < messages.size() && !chat_template.facts().takes_images) return NoPictures(media);
+  return chat_template.Render(messages, chat, options.now.has_value() ? *options.now : LocalTime());
 }
 
 // Both were rendered, and to the same text.
@@ -151,8 +128,8 @@ std::vector<int32_t> ReusableIds(const Completion& answer, const TemplateOptions
       (answer.has_reasoning && !KeepsThinking(options)))
     return {};
   std::vector<int32_t> ids;
-  if (options.keep_thinking && UsesEmptyThinking(options)) {
-    ids = tokenizer.EncodeWithSpecials(kNoThinking);
+  if (KeepsThinking(options) && !options.think.value_or(true)) {
+    ids = tokenizer.EncodeWithSpecials(options.chat_template->facts().no_thinking);
   }
   const int end = answer.finish == FinishReason::kStop ? 1 : 0;
   ids.insert(ids.end(), answer.tokens.begin(), answer.tokens.end() - end);
@@ -245,12 +222,7 @@ bool Conversation::waits_for_answer() const {
 }
 
 std::optional<ThinkingTags> TemplateOptions::thinking() const {
-  if (own != nullptr) return own->facts().thinking;
-  return family == ChatFamily::kQwen3 ? std::optional<ThinkingTags>(ThinkingTags()) : std::nullopt;
-}
-
-std::optional<ChatFamily> TemplateOptions::equal_family() const {
-  return own != nullptr ? own->facts().family : family;
+  return chat_template == nullptr ? std::nullopt : chat_template->facts().thinking;
 }
 
 TemplateOptions WithMessages(TemplateOptions options, const ParsedMessages& messages) {
@@ -293,12 +265,12 @@ StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
   return EncodeWithPads(tokenizer, segments, conversation.Messages(), options);
 }
 
-HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool goes_on) {
+HistoryLimits RoomForAnswers(int max_context, int max_new_tokens, bool continues) {
   const int room =
       max_new_tokens >= max_context ? max_context / 4 : std::min(max_new_tokens, max_context / 2);
   HistoryLimits limits;
   limits.max_prompt = max_context - room;
-  limits.kept_prompt = goes_on ? limits.max_prompt / 2 : limits.max_prompt;
+  limits.kept_prompt = continues ? limits.max_prompt / 2 : limits.max_prompt;
   return limits;
 }
 
@@ -316,8 +288,8 @@ StatusOr<Prompt> BuildPrompt(const Tokenizer& tokenizer, const TemplateOptions& 
     KU_ASSIGN_OR_RETURN(const std::vector<Segment> segments, RenderPrompt(rest, options));
     KU_ASSIGN_OR_RETURN(prompt.ids, EncodeWithPads(tokenizer, segments, rest.Messages(), options));
     prompt.dropped_turns = dropped;
-    if (options.own != nullptr && !options.continue_final_message) {
-      prompt.starts_thinking = options.own->EndsInsideThinking(segments);
+    if (!options.continue_final_message) {
+      prompt.starts_thinking = options.chat_template->EndsInsideThinking(segments);
     } else {
       prompt.starts_thinking = prompt.thinking.has_value() &&
                                EndsInsideThinking(tokenizer, prompt.ids, *prompt.thinking);
@@ -381,6 +353,15 @@ Request MakeRequest(Prompt prompt, const Request& parameters) {
   request.starts_thinking = prompt.starts_thinking;
   if (prompt.thinking.has_value()) request.thinking_tags = *prompt.thinking;
   return request;
+}
+
+StatusOr<Request> MakeChatRequest(const Tokenizer& tokenizer, const PromptTemplate& chat_template,
+                                  std::vector<Message> messages, const Request& parameters) {
+  Conversation conversation;
+  conversation.SetMessages(std::move(messages));
+  KU_ASSIGN_OR_RETURN(Prompt prompt,
+                      BuildPrompt(tokenizer, {.chat_template = &chat_template}, {}, &conversation));
+  return MakeRequest(std::move(prompt), parameters);
 }
 
 bool EndsInsideThinking(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,

@@ -9,7 +9,7 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/engine/picture_prompt.h"
-#include "kuiper/io/chat_template.h"
+#include "kuiper/io/chat_message.h"
 #include "kuiper/io/image/image_processor.h"
 #include "kuiper/io/image/vision_input.h"
 

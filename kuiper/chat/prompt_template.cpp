@@ -1,10 +1,12 @@
 #include "kuiper/chat/prompt_template.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "kuiper/base/text.h"
+#include "kuiper/chat/kept_reasoning.h"
+#include "kuiper/chat/message_values.h"
+#include "kuiper/engine/engine.h"
 #include "kuiper/jinja/template.h"
 
 namespace kuiper {
@@ -16,123 +18,17 @@ using jinja::Value;
 
 constexpr size_t kHeapBytes = size_t{512} << 20;
 
-// The origins of what an assistant wrote: the text of message i, and its reasoning.
-Origin ContentOrigin(size_t i) {
-  return static_cast<Origin>(2 + 2 * i);
-}
-Origin ReasoningOrigin(size_t i) {
-  return ContentOrigin(i) + 1;
-}
-
-JsonNode* FieldOf(JsonNode* object, std::string_view key) {
-  const auto found = std::find(object->keys.begin(), object->keys.end(), key);
-  return found == object->keys.end() ? nullptr : &object->items[found - object->keys.begin()];
-}
-
-// A string that holds a JSON object becomes that object.
-void ParseArguments(JsonNode* call) {
-  JsonNode* function = FieldOf(call, "function");
-  JsonNode* arguments = FieldOf(function == nullptr ? call : function, "arguments");
-  if (arguments == nullptr || !arguments->IsString()) return;
-  StatusOr<JsonNode> parsed = ParseJson(arguments->text, StatusCode::kInput, "arguments");
-  if (parsed.ok() && parsed->IsObject()) *arguments = std::move(*parsed);
-}
-
-// What an assistant said, in the forms that the template takes.
-JsonNode UsualForm(JsonNode message, const TemplateFacts& facts) {
-  JsonNode* content = FieldOf(&message, "content");
-  if (content == nullptr && !facts.takes_no_content) {
-    message.keys.emplace_back("content");
-    message.items.push_back({.type = JsonNode::Type::kString});
-  } else if (content != nullptr && content->IsNull() && !facts.takes_null_content) {
-    *content = {.type = JsonNode::Type::kString};
-  }
-  JsonNode* calls = FieldOf(&message, "tool_calls");
-  if (calls != nullptr && !facts.takes_text_arguments) {
-    for (JsonNode& call : calls->items) ParseArguments(&call);
-  }
-  return message;
-}
-
-// Makes the values that a template sees. They refer to the messages' strings.
-class Values {
- public:
-  Values(const TemplateFacts& facts, Heap* heap) : facts_(facts), heap_(*heap) {}
-
-  Value Of(const Message& message, size_t i) {
-    const bool is_assistant = message.role == Role::kAssistant;
-    jinja::Dict* dict = heap_.NewDict();
-    // Roles are known words, not what somebody typed.
-    Set(dict, "role", Value::String(heap_.Refer(RoleName(message.role), jinja::kTemplate)));
-    const Origin origin = is_assistant ? ContentOrigin(i) : jinja::kData;
-    if (message.source.IsObject()) {
-      const bool is_usual =
-          !is_assistant ||
-          (facts_.takes_null_content && facts_.takes_no_content && facts_.takes_text_arguments);
-      if (!is_usual) changed_.push_back(UsualForm(message.source, facts_));
-      AddSource(message, is_usual ? message.source : changed_.back(), origin, dict, i);
-      return Value::OfDict(dict);
-    }
-    Set(dict, "content", Content(message, origin));
-    if (message.reasoning.has_value()) {
-      Set(dict, "reasoning_content",
-          Value::String(heap_.Refer(*message.reasoning, ReasoningOrigin(i))));
-    }
-    return Value::OfDict(dict);
-  }
-
- private:
-  void Set(jinja::Dict* dict, std::string_view key, const Value& value) {
-    heap_.Set(dict, Value::String(heap_.Refer(key, jinja::kData)), value);
-  }
-
-  Value Content(const Message& message, Origin origin) {
-    if (message.parts.empty()) return Value::String(heap_.Refer(message.text, origin));
-    if (!facts_.takes_parts && !HasMedia(message)) return heap_.Str(TextOf(message), origin);
-    if (message.source.IsObject()) return heap_.FromJson(*message.source.Find("content"), origin);
-    jinja::List* parts = heap_.NewList();
-    for (const ContentPart& part : message.parts) {
-      constexpr std::string_view kKinds[] = {"text", "image", "video"};
-      const std::string_view kind = kKinds[static_cast<size_t>(part.kind)];
-      jinja::Dict* dict = heap_.NewDict();
-      Set(dict, "type", Value::String(heap_.Refer(kind, jinja::kData)));
-      Set(dict, kind, Value::String(heap_.Refer(part.text, origin)));
-      heap_.Push(parts, Value::OfDict(dict));
-    }
-    return Value::OfList(parts);
-  }
-
-  void AddSource(const Message& message, const JsonNode& source, Origin origin, jinja::Dict* dict,
-                 size_t i) {
-    for (size_t k = 0; k < source.keys.size(); ++k) {
-      const std::string& key = source.keys[k];
-      const JsonNode& value = source.items[k];
-      if (key == "role") continue;
-      if (key == "content" && !value.IsNull()) {
-        Set(dict, key, Content(message, origin));
-      } else {
-        const bool reasoning = key == "reasoning_content" && message.role == Role::kAssistant;
-        Set(dict, key, heap_.FromJson(value, reasoning ? ReasoningOrigin(i) : jinja::kData));
-      }
-    }
-  }
-
-  const TemplateFacts& facts_;
-  std::deque<JsonNode> changed_;  // the values refer to them
-  Heap& heap_;
-};
-
-// Which messages are whole and in one piece in the rendered text, so that their ids can stand in
-// for them.
+// True for messages whose text stands whole and in one piece in the rendered text, so that
+// something else can replace it.
 std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
                              const std::vector<Message>& messages) {
   std::vector<size_t> pieces(messages.size(), 0), bytes(messages.size(), 0);
   for (const jinja::Run& run : rendered.runs) {
-    for (size_t i = 0; i < messages.size(); ++i) {
-      if (messages[i].ids.empty() || run.origin != ContentOrigin(i)) continue;
-      ++pieces[i];
-      bytes[i] += run.length;
-    }
+    if (run.origin <= jinja::kData) continue;
+    const size_t i = (run.origin - 2) / 2;
+    if (run.origin != ContentOrigin(i)) continue;
+    ++pieces[i];
+    bytes[i] += run.length;
   }
   std::vector<bool> whole(messages.size());
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -141,9 +37,9 @@ std::vector<bool> WholeTexts(const jinja::Rendered& rendered,
   return whole;
 }
 
-// Stands at the end of the last message's text while a prompt is rendered that goes on from there.
-// The space tells whether the template trims the text. transformers does the same.
-constexpr std::string_view kGoesOnHere = "KUIPER_GOES_ON_HERE ";
+// Is added to the last message's text in a prompt that ends there, to find that place in the
+// rendered text. The space shows whether the template trims the text. transformers does the same.
+constexpr std::string_view kContinuesHere = "KUIPER_CONTINUES_HERE ";
 
 void AppendToText(std::string_view end, Message* message) {
   message->ids.clear();
@@ -162,17 +58,24 @@ void AppendToText(std::string_view end, Message* message) {
   }
 }
 
-// Where the prompt ends that was rendered with kGoesOnHere.
+// The byte at which a prompt ends that was rendered with kContinuesHere.
 StatusOr<size_t> EndOfPrompt(std::string_view rendered) {
-  constexpr std::string_view kWord = kGoesOnHere.substr(0, kGoesOnHere.size() - 1);
+  constexpr std::string_view kWord = kContinuesHere.substr(0, kContinuesHere.size() - 1);
   const size_t at = rendered.rfind(kWord);
   if (at == std::string_view::npos) {
     return Status(
         StatusCode::kInput,
         "the chat template does not show the last message, so no answer can go on from it");
   }
-  if (rendered.substr(at).starts_with(kGoesOnHere)) return at;
+  if (rendered.substr(at).starts_with(kContinuesHere)) return at;
   return rendered.substr(0, at).find_last_not_of(" \t\r\n") + 1;
+}
+
+// Without a system message, nothing of its block remains; another template keeps an empty one.
+void RemoveEmptySystem(std::vector<Segment>* segments) {
+  constexpr std::string_view kBlock = "<|im_start|>system\n<|im_end|>\n";
+  if (segments->empty() || !segments->front().text.starts_with(kBlock)) return;
+  segments->front().text.erase(0, kBlock.size());
 }
 
 // The strings between "<|" and "|>" and the like, which chat templates use for control tokens.
@@ -201,8 +104,12 @@ std::tm LocalTime() {
   return local;
 }
 
-StatusOr<std::optional<PromptTemplate>> PromptTemplate::Make(const TemplateFiles& files) {
-  if (files.source.empty()) return std::optional<PromptTemplate>();
+StatusOr<PromptTemplate> PromptTemplate::Make(TemplateFiles files, std::string_view model_type) {
+  if (files.source.empty()) {
+    auto tokens = std::move(files.special_tokens);
+    files = DefaultTemplate(model_type);
+    files.special_tokens = std::move(tokens);
+  }
   const auto named = [&](const Status& status) {
     return Status(status.code(), files.name + ": chat template, " + status.message());
   };
@@ -225,7 +132,19 @@ StatusOr<std::optional<PromptTemplate>> PromptTemplate::Make(const TemplateFiles
     const auto rendered = result.RenderText(probe.messages, options, now, as_it_is);
     return rendered.ok() ? rendered->text : std::string();
   });
-  return std::optional<PromptTemplate>(std::move(result));
+  return result;
+}
+
+StatusOr<PromptTemplate> PromptTemplate::Of(const Engine& engine) {
+  TemplateFiles files;
+  if (!engine.config().model_path.empty()) {
+    KU_ASSIGN_OR_RETURN(files, Engine::ReadTemplate(engine.config()));
+  }
+  StatusOr<PromptTemplate> result = Make(std::move(files), engine.model_config().model_type);
+  if (result.ok() && engine.tokenizer() != nullptr) {
+    KU_RETURN_IF_ERROR(result->CheckTokens(*engine.tokenizer()));
+  }
+  return result;
 }
 
 StatusOr<jinja::Rendered> PromptTemplate::RenderText(const std::vector<Message>& messages,
@@ -236,7 +155,7 @@ StatusOr<jinja::Rendered> PromptTemplate::RenderText(const std::vector<Message>&
     KU_ASSIGN_OR_RETURN(tools.emplace_back(), ParseJson(tool, StatusCode::kInput, "tools"));
   }
   Heap heap(kHeapBytes);
-  Values values(facts, &heap);
+  MessageValues values(facts, &heap);
   jinja::List* list = heap.NewList();
   for (size_t i = 0; i < messages.size(); ++i) heap.Push(list, values.Of(messages[i], i));
   jinja::Template::Variables variables = {
@@ -297,15 +216,35 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
                                                       const std::tm& now) const {
   if (given.empty()) return Status(StatusCode::kInput, "there are no messages");
   KU_RETURN_IF_ERROR(CheckFields(options));
-  std::vector<Message> marked;
-  if (options.continue_final_message) {
-    marked = given;
-    AppendToText(kGoesOnHere, &marked.back());
+  std::vector<Message> messages = given;
+  if (options.continue_final_message) AppendToText(kContinuesHere, &messages.back());
+  const std::vector<std::string_view> tags = ModelTagsOf();
+  // What replaces the text of a message, where the template shows it whole.
+  std::vector<std::vector<Segment>> instead(messages.size());
+  std::vector<bool> has_mark(messages.size());
+  const bool keeps = options.keep_thinking_in_history && !facts_.before_reasoning.empty();
+  const size_t last_question = LastQuestion(messages);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Message& message = messages[i];
+    if (message.role != Role::kAssistant) continue;
+    if (!message.ids.empty()) instead[i] = {{"", false, message.ids}};
+    if (!keeps || i > last_question) continue;
+    if (instead[i].empty()) {
+      const std::optional<std::string> answer = AnswerWithReasoning(message, facts_);
+      if (!answer.has_value()) continue;
+      AppendModelText(*answer, tags, &instead[i]);
+    }
+    SetTextAlone(kAnswerHere, &message);
+    has_mark[i] = true;
   }
-  const std::vector<Message>& messages = marked.empty() ? given : marked;
   KU_ASSIGN_OR_RETURN(const jinja::Rendered rendered, RenderText(messages, options, now, facts_));
   const std::vector<bool> whole = WholeTexts(rendered, messages);
-  const std::vector<std::string_view> tags = ModelTagsOf();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!has_mark[i] || whole[i]) continue;
+    ChatOptions without = options;
+    without.keep_thinking_in_history = false;
+    return Render(given, without, now);
+  }
   size_t end = rendered.text.size();
   if (options.continue_final_message) {
     KU_ASSIGN_OR_RETURN(end, EndOfPrompt(rendered.text));
@@ -320,18 +259,20 @@ StatusOr<std::vector<Segment>> PromptTemplate::Render(const std::vector<Message>
     const size_t message = (run.origin - 2) / 2;
     if (run.origin <= jinja::kData) {
       AppendSegment(text, run.origin == jinja::kTemplate, &segments);
-    } else if (run.origin == ContentOrigin(message) && whole[message]) {
-      segments.push_back({"", false, messages[message].ids});
+    } else if (run.origin == ContentOrigin(message) && whole[message] &&
+               !instead[message].empty()) {
+      segments.insert(segments.end(), instead[message].begin(), instead[message].end());
     } else {
       AppendModelText(text, tags, &segments);
     }
   }
+  if (!options.default_system) RemoveEmptySystem(&segments);
   return segments;
 }
 
 bool PromptTemplate::EndsInsideThinking(const std::vector<Segment>& segments) const {
   if (!facts_.thinking.has_value()) return false;
-  // The end of the prompt that the template wrote.
+  // Only the template's own text at the end counts.
   if (segments.empty() || !segments.back().is_control) return false;
   const std::string& text = segments.back().text;
   const size_t open = text.rfind(facts_.thinking->open);
@@ -353,7 +294,7 @@ Status PromptTemplate::CheckTokens(const Tokenizer& tokenizer) const {
     if (tokenizer.TokenId(token).has_value()) continue;
     return Status(StatusCode::kTokenizer,
                   "tokenizer does not match the chat template: it has no token " + token,
-                  "the template is that of " + files_.name);
+                  "the chat template is " + files_.name);
   }
   return OkStatus();
 }

@@ -1,6 +1,6 @@
-// The chat template that came with a model: messages -> the prompt's text, as segments of which
-// only the template's own may hold control tokens. What the engine and the programs must know of
-// the model's language (its thinking tags, how it calls tools) is found out by rendering probes.
+// A model's chat template: it renders messages as the text of a prompt, in segments of which only
+// the template's own may hold control tokens. Rendering a few test conversations shows what
+// programs must know about the model: its thinking tags, and how it calls tools.
 #pragma once
 
 #include <ctime>
@@ -13,10 +13,11 @@
 
 #include "kuiper/base/status.h"
 #include "kuiper/chat/template_facts.h"
-#include "kuiper/io/chat_template.h"
+#include "kuiper/io/chat_message.h"
 #include "kuiper/io/template_files.h"
 
 namespace kuiper {
+class Engine;
 namespace jinja {
 class Template;
 struct Rendered;
@@ -24,24 +25,30 @@ struct Rendered;
 
 class PromptTemplate {
  public:
-  // Parses and probes. Absent when the files hold no template; kModel with line and column.
-  static StatusOr<std::optional<PromptTemplate>> Make(const TemplateFiles& files);
+  // Parses the template and renders test conversations. Without a template in `files` it is
+  // DefaultTemplate(model_type). kModel with line and column if the template cannot be parsed.
+  static StatusOr<PromptTemplate> Make(TemplateFiles files, std::string_view model_type = "");
+  // The template of the engine's model. kTokenizer as CheckTokens.
+  static StatusOr<PromptTemplate> Of(const Engine& engine);
 
-  // kInput when the template refuses the messages or fails on them, and for kwargs that it does not
-  // read. Clients keep notes of their own in messages: what no template reads of them is left out.
+  // kInput if the template refuses the messages or fails on them, and for kwargs that it does not
+  // read. Clients keep notes of their own in messages; fields that the template does not read are
+  // left out.
   StatusOr<std::vector<Segment>> Render(const std::vector<Message>& messages,
                                         const ChatOptions& options, const std::tm& now) const;
-  // kTokenizer when a control token of the template's prompts is no token.
+  // kTokenizer if the tokenizer lacks a control token of the template's prompts.
   Status CheckTokens(const Tokenizer& tokenizer) const;
 
   const TemplateFacts& facts() const { return facts_; }
   const std::string& name() const { return files_.name; }
+  // False if the model was not trained on chats, so that the messages' texts are joined.
+  bool is_chat() const { return !files_.name.empty(); }
   const std::string& source() const { return files_.source; }
   // bos_token, eos_token and the like, with their texts.
   const std::vector<std::pair<std::string, std::string>>& special_tokens() const {
     return files_.special_tokens;
   }
-  // Whether the text ends inside an open thinking tag.
+  // True if the text ends inside an open thinking tag.
   bool EndsInsideThinking(const std::vector<Segment>& segments) const;
 
  private:
@@ -56,11 +63,10 @@ class PromptTemplate {
 
   TemplateFiles files_;
   std::shared_ptr<const jinja::Template> main_;
-  std::shared_ptr<const jinja::Template> tools_;  // null: main_ writes tools as well
+  std::shared_ptr<const jinja::Template> tools_;  // for prompts with tools; null: main_ is
   TemplateFacts facts_;
 };
 
-// The local time.
 std::tm LocalTime();
 
 }  // namespace kuiper

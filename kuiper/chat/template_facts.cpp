@@ -86,7 +86,6 @@ class Prober {
     FindContentForms();
     FindThinking();
     FindToolCalls();
-    FindFamily();
     return facts_;
   }
 
@@ -98,7 +97,6 @@ class Prober {
   void FindContentForms();
   void FindThinking();
   void FindToolCalls();
-  void FindFamily();
 
   const RenderProbe& render_;
   TemplateFacts facts_;
@@ -157,6 +155,9 @@ void Prober::FindThinking() {
     const std::string close = TagAtBegin(std::string_view(text).substr(at + kWord.size()));
     if (open.empty() || close != Counterpart(open)) continue;
     facts_.thinking = {open, close};
+    facts_.before_reasoning = text.substr(text.rfind(open, at), at - text.rfind(open, at));
+    const size_t end = at + kWord.size(), answer = text.find("KuiperAnswer", end);
+    facts_.after_reasoning = answer == std::string::npos ? close : text.substr(end, answer - end);
     break;
   }
   for (const ThinkingTags& tags : known) {
@@ -170,6 +171,10 @@ void Prober::FindThinking() {
     if (drops || TagAtEnd(prompt) == tags.open) facts_.thinking = tags;
   }
   facts_.thinks_at_once = facts_.thinking.has_value() && TagAtEnd(prompt) == facts_.thinking->open;
+  if (facts_.thinks_at_once) facts_.before_reasoning = facts_.after_reasoning = "";
+  const std::string without =
+      Probe(Conversation("", true, R"(,"chat_template_kwargs":{"enable_thinking":false})"));
+  if (without.starts_with(prompt)) facts_.no_thinking = without.substr(prompt.size());
 }
 
 void Prober::FindToolCalls() {
@@ -205,40 +210,6 @@ void Prober::FindToolCalls() {
   }
 }
 
-void Prober::FindFamily() {
-  const std::string call = R"("tool_calls":[{"type":"function","function":{"name":"kuiper_tool",)"
-                           R"("arguments":{"kuiper_key":"v"}}}])";
-  const std::string probes[] = {
-      Conversation("", true),
-      Conversation("", false),
-      Conversation("", true, kTools),
-      Conversation("", true, R"(,"chat_template_kwargs":{"enable_thinking":false})"),
-      R"([{"role":"system","content":"S"},)" + std::string(kUser) + "]",
-      Conversation(
-          R"({"role":"assistant","content":"<think>\nR\n</think>\n\nA"},)" + std::string(kUser),
-          true),
-      Conversation(R"({"role":"assistant","content":"A","reasoning_content":"R",)" + call +
-                       R"(},{"role":"tool","content":"T"},{"role":"tool","content":"U"})",
-                   true, kTools),
-      Conversation(R"({"role":"assistant","content":"",)" + call + "}", false),
-  };
-  for (ChatFamily family : {ChatFamily::kQwen25, ChatFamily::kQwen3, ChatFamily::kQwen3VL}) {
-    const bool equal = std::all_of(std::begin(probes), std::end(probes), [&](const auto& probe) {
-      const auto parsed = ParseMessagesJson(probe);
-      if (!parsed.ok()) return false;
-      ChatOptions options;
-      options.tools_json = parsed->tools_json;
-      options.enable_thinking = parsed->enable_thinking;
-      options.add_generation_prompt = parsed->add_generation_prompt.value_or(true);
-      const auto ours = RenderText(family, parsed->messages, options);
-      return ours.ok() && *ours == render_(*parsed, false);
-    });
-    if (!equal) continue;
-    facts_.family = family;
-    return;
-  }
-}
-
 }  // namespace
 
 TemplateFacts FindFacts(const RenderProbe& render) {
@@ -247,17 +218,14 @@ TemplateFacts FindFacts(const RenderProbe& render) {
 
 std::vector<std::string> Describe(const TemplateFacts& facts, const std::string& name) {
   const auto yes = [](bool value) { return std::string(value ? "yes" : "no"); };
-  std::string equal = "no built-in one is equal";
-  if (facts.family == ChatFamily::kQwen25) equal = "equal to the built-in one of Qwen2.5";
-  if (facts.family == ChatFamily::kQwen3) equal = "equal to the built-in one of Qwen3";
-  if (facts.family == ChatFamily::kQwen3VL) equal = "equal to the built-in one of Qwen3-VL";
   std::string thinking = "none";
   if (facts.thinking.has_value()) {
     thinking = facts.thinking->open + " ... " + facts.thinking->close +
                (facts.thinks_at_once ? ", opened by the prompt" : "");
   }
   return {
-      "chat template: " + name + ", " + equal, "chat template: thinking: " + thinking,
+      "chat template: " + (name.empty() ? "none, the texts of messages are joined" : name),
+      "chat template: thinking: " + thinking,
       "chat template: tool calls: " + (facts.tool_call.empty() ? "none" : Quoted(facts.tool_call)) +
           ", tools in the prompt: " + yes(facts.reads_tools),
       "chat template: content as parts: " + yes(facts.takes_parts) +

@@ -1,4 +1,4 @@
-// What the engine and the programs must know of a model's language, found out by rendering probes
+// What programs must know about a model's prompts, found by rendering test conversations ("probes")
 // with its chat template.
 #pragma once
 
@@ -7,35 +7,37 @@
 #include <string>
 #include <vector>
 
-#include "kuiper/io/chat_template.h"
+#include "kuiper/io/chat_message.h"
 #include "kuiper/io/messages_json.h"
 #include "kuiper/io/thinking.h"
 
 namespace kuiper {
 
-// What probes showed.
 struct TemplateFacts {
-  std::optional<ThinkingTags> thinking = {};  // absent: the model does not think
+  std::optional<ThinkingTags> thinking = {};  // absent if the model has no thinking mode
   bool thinks_at_once = false;                // the prompt ends inside an open tag
-  std::string tool_call = {};  // a call as the template prints it, "" = it prints none
-  std::string tool_open = {}, tool_close = {};  // the pair of tags around calls, "" = none
-  bool reads_tools = false;                     // prompts with tools say so
+  // The text before and after the reasoning of an answer, with the tags. "" if the template shows
+  // no reasoning, or if prompts end inside an open tag.
+  std::string before_reasoning = {}, after_reasoning = {};
+  std::string no_thinking = {};  // what enable_thinking = false adds to the end of a prompt
+  std::string tool_call = {};    // a call as the template prints it; "" = it prints no calls
+  std::string tool_open = {}, tool_close = {};  // the pair of tags around calls; "" = no tags
+  bool reads_tools = false;                     // prompts show the tools
   bool takes_parts = false;                     // content may be a list of parts
   bool takes_images = false;                    // a part may be an image
-  bool has_system = false;                      // without a system message it writes one of its own
-  // What an assistant's message may hold; clients send all of these with tool calls.
+  bool has_system = false;                      // without a system message it writes its own
+  // Forms of an assistant's message that the template takes; clients send all of these with tool
+  // calls.
   bool takes_null_content = true, takes_no_content = true;
   bool takes_text_arguments = true;  // arguments of tool calls as a string of JSON
-  // The built-in renderer that gives the same bytes for every probe.
-  std::optional<ChatFamily> family = {};
 };
 
-// The text of a prompt, "" when the template refuses the messages, which it gets as they are but
-// for parts: only with `takes_parts` content that is a list of parts stays one.
+// Renders a conversation; "" if the template refuses it. With `takes_parts` content that is a list
+// of parts stays a list, else its texts are joined.
 using RenderProbe = std::function<std::string(const ParsedMessages& probe, bool takes_parts)>;
 TemplateFacts FindFacts(const RenderProbe& render);
 
-// What was found, a line each. `name` is that of the template's file.
+// Describes the facts for people, one line each. `name` is PromptTemplate::name().
 std::vector<std::string> Describe(const TemplateFacts& facts, const std::string& name);
 
 }  // namespace kuiper

@@ -121,9 +121,6 @@ const ModelConfig& Engine::model_config() const {
 const GenerationConfig& Engine::generation_config() const {
   return parts_->model->generation();
 }
-ChatFamily Engine::chat_family() const {
-  return ChatFamilyOf(model_config().model_type);
-}
 const EngineConfig& Engine::config() const {
   return parts_->config;
 }

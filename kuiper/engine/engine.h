@@ -20,7 +20,6 @@
 #include "kuiper/engine/policy.h"
 #include "kuiper/engine/request.h"
 #include "kuiper/engine/run_facts.h"
-#include "kuiper/io/chat_template.h"
 #include "kuiper/io/template_files.h"
 #include "kuiper/io/tokenizer.h"
 #include "kuiper/kv/kv_event.h"
@@ -201,7 +200,6 @@ class Engine {
   const Tokenizer* tokenizer() const;  // null when the model has none (ids in, ids out)
   const ModelConfig& model_config() const;
   const GenerationConfig& generation_config() const;
-  ChatFamily chat_family() const;
   const EngineConfig& config() const;  // with max_context etc. as they really are
   const MemoryPlan& memory_plan() const;
   // Of the plan, what is allocated now: the KV cache grows with its use.

@@ -71,13 +71,6 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
                                               std::to_string(tokenizer.value()->max_id()) +
                                               ", model vocabulary is " + std::to_string(vocab));
   }
-  // With a template of the model's own it is known which control tokens prompts have.
-  KU_ASSIGN_OR_RETURN(const TemplateFiles own, TemplateOf(config, model.files()));
-  const bool by_family =
-      own.source.empty() && ChatFamilyOf(model.config.model_type) != ChatFamily::kNone;
-  if (by_family && !tokenizer.value()->TokenId("<|im_end|>").has_value()) {
-    return Status(StatusCode::kTokenizer, mismatch + "it has no token <|im_end|>");
-  }
   return tokenizer;
 }
 

@@ -8,7 +8,7 @@
 
 #include "kuiper/base/json.h"
 #include "kuiper/base/status.h"
-#include "kuiper/io/chat_template.h"
+#include "kuiper/io/chat_message.h"
 
 namespace kuiper {
 

@@ -28,7 +28,7 @@ Status CheckUnread(const JsonNode& body) {
 }
 
 StatusOr<ParsedMessages> TakeMessages(const ServedModel& model, JsonNode body) {
-  if (!model.has_template) {
+  if (!model.chat.chat_template->is_chat()) {
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: the model has no chat template");
   }
@@ -114,7 +114,8 @@ Json PropsJson(const ServedModel& model) {
           {"tool_calls", !form.has_value()                        ? Json()
                          : form->kind == ToolCallForm::Kind::kXml ? Json("xml")
                                                                   : Json("hermes")},
-          {"chat_template", chat.own == nullptr ? Json() : Json(chat.own->source())},
+          {"chat_template",
+           chat.chat_template->is_chat() ? Json(chat.chat_template->source()) : Json()},
           {"modalities", {{"vision", model.pictures.has_value()}, {"audio", false}}}};
 }
 
@@ -126,9 +127,9 @@ Json TokenizerInfoJson(const ServedModel& model) {
                {"eos_token", TextOfToken(tokenizer, tokenizer.eos())},
                {"pad_token", nullptr},
                {"chat_template", nullptr}};
-  if (model.chat.own == nullptr) return info;
-  for (const auto& [name, text] : model.chat.own->special_tokens()) info[name] = text;
-  info["chat_template"] = model.chat.own->source();
+  for (const auto& [name, text] : model.chat.chat_template->special_tokens()) info[name] = text;
+  if (model.chat.chat_template->is_chat())
+    info["chat_template"] = model.chat.chat_template->source();
   return info;
 }
 

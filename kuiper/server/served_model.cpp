@@ -87,7 +87,7 @@ StatusOr<Prompt> PromptOf(const ServedModel& model, AnswerMemory* memory, ChatRe
                      : wanted.request.prompt;
     return prompt;
   }
-  if (!model.has_template) {
+  if (!model.chat.chat_template->is_chat()) {
     return Status(StatusCode::kUnavailable,
                   Param("messages") + " is not supported: the model has no chat template");
   }
@@ -107,11 +107,8 @@ TemplateOptions ServedModel::OptionsOf(const ParsedMessages& messages) const {
 }
 
 std::optional<ToolCallForm> ServedModel::tool_form() const {
-  if (chat.own != nullptr) {
-    const TemplateFacts& facts = chat.own->facts();
-    return FindToolCallForm(facts.tool_call, facts.tool_open, facts.tool_close);
-  }
-  return chat.family == ChatFamily::kNone ? std::nullopt : std::optional<ToolCallForm>({});
+  const TemplateFacts& facts = chat.chat_template->facts();
+  return FindToolCallForm(facts.tool_call, facts.tool_open, facts.tool_close);
 }
 
 PreparedOr Prepare(const ServedModel& model, AnswerMemory* memory, JsonNode body, bool is_chat) {

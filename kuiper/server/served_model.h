@@ -24,8 +24,7 @@ struct ServedModel {
   std::string fingerprint;
   int64_t created = 0;
   const Tokenizer* tokenizer = nullptr;
-  TemplateOptions chat;  // without pictures
-  bool has_template = true;
+  TemplateOptions chat;                        // without pictures
   std::optional<PictureReader> pictures = {};  // that has read none; absent: the model sees nothing
   Request defaults;                            // of bodies
   int max_output_tokens = 0;                   // 0: as many as the context takes

@@ -8,11 +8,13 @@
 #include "kuiper/io/messages_json.h"
 #include "kuiper/io/thinking.h"
 #include "kuiper/io/token_stream.h"
+#include "test/chat/default_templates.h"
 #include "test/test_data.h"
 
 namespace kuiper {
 namespace {
 
+using test::DefaultPromptTemplate;
 using test::Shared;
 using Ids = std::vector<int32_t>;
 
@@ -52,16 +54,16 @@ class ConversationTest : public testing::Test {
   }
 
   std::unique_ptr<Tokenizer> tokenizer_;
-  TemplateOptions qwen3_{.family = ChatFamily::kQwen3};
-  TemplateOptions qwen25_{.family = ChatFamily::kQwen25};
+  TemplateOptions qwen3_{.chat_template = &DefaultPromptTemplate("qwen3")};
+  TemplateOptions qwen25_{.chat_template = &DefaultPromptTemplate("qwen2")};
 };
 
 // Renderings of the official templates by Jinja2.
 TEST_F(ConversationTest, EqualsTheOfficialTemplates) {
   KU_REQUIRE_SHARED("chat_goldens/qwen3.json");
   int checked = 0;
-  for (const auto& [file, family] : {std::pair("chat_goldens/qwen3.json", ChatFamily::kQwen3),
-                                     std::pair("chat_goldens/qwen2.5.json", ChatFamily::kQwen25)}) {
+  for (const auto& [file, model_type] : {std::pair("chat_goldens/qwen3.json", "qwen3"),
+                                         std::pair("chat_goldens/qwen2.5.json", "qwen2")}) {
     std::ifstream stream(Shared(file));
     const nlohmann::json goldens = nlohmann::json::parse(stream);
     for (const auto& item : goldens["cases"]) {
@@ -71,7 +73,7 @@ TEST_F(ConversationTest, EqualsTheOfficialTemplates) {
       ASSERT_TRUE(parsed.ok()) << parsed.status().message();
       Conversation conversation;
       conversation.SetMessages(parsed->messages);
-      TemplateOptions options{.family = family};
+      TemplateOptions options{.chat_template = &DefaultPromptTemplate(model_type)};
       if (args.contains("enable_thinking")) options.think = args["enable_thinking"].get<bool>();
       EXPECT_EQ(Text(conversation, options), item["rendered"].get<std::string>()) << item["name"];
       ++checked;
@@ -107,7 +109,7 @@ TEST_F(ConversationTest, AnEmptySystemMessageReachesTheTemplate) {
       {.name = "own",
        .source = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"});
   ASSERT_TRUE(own.ok());
-  EXPECT_EQ(Text(conversation, {.own = &**own}), "[system:][user:Hi]");
+  EXPECT_EQ(Text(conversation, {.chat_template = &*own}), "[system:][user:Hi]");
 }
 
 TEST_F(ConversationTest, UserTextNeverBecomesControlTokens) {
@@ -284,7 +286,7 @@ class PictureConversationTest : public ConversationTest {
     pad_ = id("<|image_pad|>");
     reader_.emplace(*processor, VisionTokens{pad_, id("<|video_pad|>"), id("<|vision_start|>"),
                                              id("<|vision_end|>")});
-    options_ = {.family = ChatFamily::kQwen3VL, .pictures = &*reader_};
+    options_ = {.chat_template = &DefaultPromptTemplate("qwen3_vl"), .pictures = &*reader_};
   }
   ContentPart Image(const std::string& name) {
     ContentPart part{.kind = ContentPart::Kind::kImage,
@@ -366,8 +368,9 @@ TEST_F(PictureConversationTest, RawTextSpellsThePlaces) {
 TEST_F(PictureConversationTest, ATextModelTakesNone) {
   Conversation conversation;
   conversation.AddUser("One", {Image("00-rgb.jpg")});
-  for (const ChatFamily family : {ChatFamily::kQwen3, ChatFamily::kQwen3VL}) {
-    const auto ids = EncodePrompt(*tokenizer_, conversation, {.family = family});
+  for (const char* model_type : {"qwen3", "qwen3_vl"}) {
+    const auto ids = EncodePrompt(*tokenizer_, conversation,
+                                  {.chat_template = &DefaultPromptTemplate(model_type)});
     EXPECT_EQ(ids.status().message(), "message 0 holds an image, but the model takes text only");
   }
 }

@@ -25,7 +25,7 @@ StatusOr<JsonNode> ReadJson(const std::string& path) {
 PromptTemplate Make(const std::string& source, const std::string& name = "test") {
   auto made = PromptTemplate::Make({.name = name, .source = source});
   EXPECT_TRUE(made.ok()) << name << ": " << made.status().message();
-  return std::move(**made);
+  return std::move(*made);
 }
 
 std::vector<Message> Messages(const std::string& json) {
@@ -51,7 +51,7 @@ class PublicTemplatesTest : public testing::Test {
       }
       auto made = PromptTemplate::Make(files);
       ASSERT_TRUE(made.ok()) << files.name << ": " << made.status().message();
-      templates_.push_back(std::move(**made));
+      templates_.push_back(std::move(*made));
     }
   }
   const PromptTemplate& Named(const std::string& name) const {
@@ -207,19 +207,15 @@ TEST_F(PublicTemplatesTest, SaysWhatItFound) {
   EXPECT_EQ(qwen3.tool_open, "<tool_call>");
   EXPECT_EQ(qwen3.tool_close, "</tool_call>");
   EXPECT_TRUE(qwen3.reads_tools);
-  EXPECT_EQ(qwen3.family, ChatFamily::kQwen3);
   const TemplateFacts& qwen25 = Named("Qwen-Qwen2.5-7B-Instruct.jinja").facts();
   EXPECT_FALSE(qwen25.thinking.has_value());
   EXPECT_TRUE(qwen25.has_system);
-  EXPECT_EQ(qwen25.family, ChatFamily::kQwen25);
   const TemplateFacts& qwq = Named("Qwen-QwQ-32B.jinja").facts();
   ASSERT_TRUE(qwq.thinking.has_value());
-  EXPECT_FALSE(qwq.family.has_value());
   const TemplateFacts& r1 = Named("deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja").facts();
   ASSERT_TRUE(r1.thinking.has_value());
   EXPECT_EQ(r1.thinking->close, "</think>");
   EXPECT_TRUE(r1.thinks_at_once);
-  EXPECT_FALSE(r1.family.has_value());
   const TemplateFacts& seed = Named("ByteDance-Seed-OSS.jinja").facts();
   ASSERT_TRUE(seed.thinking.has_value());
   EXPECT_EQ(seed.thinking->open, "<seed:think>");
@@ -228,46 +224,6 @@ TEST_F(PublicTemplatesTest, SaysWhatItFound) {
   EXPECT_FALSE(llama.thinking.has_value());
   EXPECT_NE(llama.tool_call.find("\"name\": \"kuiper_tool\""), std::string::npos);
   EXPECT_EQ(Describe(qwen3, "x").at(1), "chat template: thinking: <think> ... </think>");
-}
-
-// The built-in renderers against the official templates: text and ids.
-TEST(PromptTemplate, EqualsTheBuiltInRenderers) {
-  KU_REQUIRE_SHARED("chat_goldens/qwen3-vl.json");
-  const auto tokenizer = Tokenizer::Load(Shared("tokenizers/qwen3"));
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-  constexpr std::tuple<const char*, const char*, ChatFamily> kFiles[] = {
-      {"chat_goldens/qwen2.5.json", "qwen2.5.from_tokenizer_config.jinja", ChatFamily::kQwen25},
-      {"chat_goldens/qwen3.json", "qwen3.from_tokenizer_config.jinja", ChatFamily::kQwen3},
-      {"chat_goldens/qwen3-vl.json", "qwen3-vl.chat_template_json.jinja", ChatFamily::kQwen3VL}};
-  int compared = 0;
-  for (const auto& [goldens, source, family] : kFiles) {
-    const auto files = ReadTemplateFiles(Shared(std::string("chat_templates/") + source));
-    ASSERT_TRUE(files.ok()) << files.status().message();
-    const auto own = PromptTemplate::Make(*files);
-    ASSERT_TRUE(own.ok()) << own.status().message();
-    EXPECT_EQ((*own)->facts().family, family) << source;
-    const auto json = ReadJson(Shared(goldens));
-    ASSERT_TRUE(json.ok()) << json.status().message();
-    for (const JsonNode& item : json->Find("cases")->items) {
-      const JsonNode& args = *item.Find("args");
-      const auto parsed = ParseMessages(args);
-      if (!parsed.ok()) continue;  // videos
-      ChatOptions options;
-      options.tools_json = parsed->tools_json;
-      options.add_generation_prompt = parsed->add_generation_prompt.value_or(false);
-      const JsonNode* thinking = args.Find("enable_thinking");
-      if (thinking != nullptr) options.enable_thinking = thinking->boolean;
-      const JsonNode* vision = args.Find("add_vision_id");
-      options.add_vision_id = vision != nullptr && vision->boolean;
-      const auto ours = RenderSegments(family, parsed->messages, options);
-      const auto its = (*own)->Render(parsed->messages, options, LocalTime());
-      ASSERT_TRUE(ours.ok() && its.ok()) << its.status().message();
-      EXPECT_EQ(JoinSegments(*its), JoinSegments(*ours)) << source;
-      EXPECT_EQ(EncodeChat(**tokenizer, *its), EncodeChat(**tokenizer, *ours)) << source;
-      ++compared;
-    }
-  }
-  EXPECT_GE(compared, 40);
 }
 
 constexpr char kChatml[] =
@@ -338,6 +294,32 @@ TEST(PromptTemplate, RefusesWhatNobodyReads) {
 }
 
 // The expected prompts are those of transformers 5.24: apply_chat_template(continue_final_message).
+// Every template keeps reasoning that it shows in the last answer, not those of Qwen alone.
+TEST(PromptTemplate, KeepsReasoningOfEarlierTurns) {
+  const PromptTemplate own = Make(
+      "{% for m in messages %}[{{ m.role }}]{% if m.reasoning_content and loop.last %}<think>{{ "
+      "m.reasoning_content }}</think>{% endif %}{{ m.content.split('</think>')[-1] }}{% endfor %}");
+  EXPECT_EQ(own.facts().before_reasoning, "<think>");
+  EXPECT_EQ(own.facts().after_reasoning, "</think>");
+  std::vector<Message> messages = Messages(
+      R"([{"role":"user","content":"1"},{"role":"assistant","content":"","reasoning_content":"a"},
+          {"role":"user","content":"2"},{"role":"assistant","content":"<think>b</think>B"},
+          {"role":"user","content":"3"},{"role":"assistant","content":"C"},
+          {"role":"user","content":"4"}])");
+  messages[5].ids = {7, 8};
+  const auto text = [&](bool keeps) {
+    ChatOptions options;
+    options.keep_thinking_in_history = keeps;
+    return Show(own.Render(messages, options, LocalTime()));
+  };
+  EXPECT_EQ(text(false),
+            "<[user]>(1)<[assistant][user]>(2)<[assistant]>(B)<[user]>(3)<[assistant]>(2 ids)"
+            "<[user]>(4)");
+  EXPECT_EQ(text(true),
+            "<[user]>(1)<[assistant]><<think>>(a)<</think>[user]>(2)<[assistant]><<think>>(b)"
+            "<</think>>(B)<[user]>(3)<[assistant]>(2 ids)<[user]>(4)");
+}
+
 TEST(PromptTemplate, EndsWithTheTextOfTheLastMessage) {
   ChatOptions options;
   options.continue_final_message = true;
@@ -430,9 +412,7 @@ TEST(PromptTemplate, ContentBesideCallsIsWhatTheTemplateTakes) {
 TEST(PromptTemplate, NullBesideCallsIsNoTextForQwen3Vl) {
   const std::string path = "outside/05-vl-null-content-with-tool-calls/";
   KU_REQUIRE_SHARED(path + "messages.json");
-  const auto files = ReadTemplateFiles(test::Source("demo/models/chat_templates/qwen3-vl.jinja"));
-  ASSERT_TRUE(files.ok()) << files.status().message();
-  const PromptTemplate own = *PromptTemplate::Make(*files).value();
+  const PromptTemplate own = PromptTemplate::Make({}, "qwen3_vl").value();
   const auto read = [&](const char* name) {
     return *ReadTextFile(Shared(path + name), size_t{1} << 20, StatusCode::kInput);
   };

@@ -42,7 +42,7 @@ TEST(ToolsShown, PublicTemplatesDropNoToolsWithoutAWord) {
       files.special_tokens.emplace_back(tokens.keys[k], tokens.items[k].text);
     }
     const auto own = PromptTemplate::Make(files);
-    ASSERT_TRUE(own.ok() && own->has_value()) << files.name;
+    ASSERT_TRUE(own.ok()) << files.name;
     for (const JsonNode& item : data->Find("cases")->items) {
       const std::string& name = item.Find("name")->text;
       const JsonNode* golden = templates.items[i].Find("cases")->Find(name)->Find("text");
@@ -55,7 +55,8 @@ TEST(ToolsShown, PublicTemplatesDropNoToolsWithoutAWord) {
       if (golden == nullptr || (parsed->tools_json.empty() && call.empty())) continue;
       Conversation conversation;
       conversation.SetMessages(parsed->messages);
-      TemplateOptions options = WithMessages({.own = &**own, .now = jinja::GoldenTime()}, *parsed);
+      TemplateOptions options =
+          WithMessages({.chat_template = &*own, .now = jinja::GoldenTime()}, *parsed);
       const auto rendered = RenderPrompt(conversation, options);
       const std::string what = files.name + ", " + name;
       const bool no_tools = Holds(rendered.status().message(), "does not show tools");

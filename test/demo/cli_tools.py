@@ -195,8 +195,30 @@ class PrintPrompt(CliTest):
 
     def test_says_what_it_found(self):
         r = self.ok(self.qwen3, "--print-prompt", "-p", "x", "-v")
-        self.assertIn("equal to the built-in one of Qwen3", r.err)
+        self.assertIn("chat template: " + os.path.join(self.qwen3, "tokenizer_config.json"), r.err)
         self.assertIn("thinking: <think> ... </think>", r.err)
+
+    def test_the_example_of_the_library_renders_as_the_programs_do(self):
+        """Models of other templates than Qwen's: generate (docs/examples) gives what run gives, or the same error."""
+        other = self.path("other", "")
+        os.remove(other)
+        os.mkdir(other)
+        for name in os.listdir(self.qwen3):
+            os.symlink(os.path.join(self.qwen3, name), os.path.join(other, name))
+        template = os.path.join(other, "chat_template.jinja")
+        example = os.path.join(ARGS.bin, "..", "docs", "examples", "generate_example")
+        with open(template, "w") as f:
+            f.write("{% for m in messages %}Question: {{ m.content }}\nAnswer:{% endfor %}")
+        run = self.ok(other, "-p", "What is 2 + 3?", "-n", "16")
+        asked = self.ok(other, "What is 2 + 3?", name=example)
+        self.assertTrue(asked.out.startswith("What is 2 + 3? -> " + run.out.rstrip("\n")), (asked.out, run.out))
+        with open(template, "w") as f:
+            f.write("{{ raise_exception('not for questions') }}")
+        message = "the chat template refuses the messages: not for questions"
+        self.fails(5, other, "-p", "What is 2 + 3?", message=message)
+        r = self.run_cli(other, "What is 2 + 3?", name=example)
+        self.assertEqual((r.rc, r.out), (1, ""))
+        self.assertIn(message, r.err)
 
 
 class Pack(CliTest):

@@ -6,7 +6,8 @@
 #include <string_view>
 
 #include "kuiper/base/check.h"
-#include "kuiper/io/chat_template.h"
+#include "kuiper/chat/prompt_template.h"
+#include "kuiper/io/chat_message.h"
 #include "kuiper/io/thinking.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -19,9 +20,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kuiper::ChatOptions options;
   options.enable_thinking = parsed->enable_thinking;
   options.tools_json = parsed->tools_json;
-  for (kuiper::ChatFamily family : {kuiper::ChatFamily::kNone, kuiper::ChatFamily::kQwen25,
-                                    kuiper::ChatFamily::kQwen3, kuiper::ChatFamily::kQwen3VL}) {
-    (void)kuiper::RenderText(family, parsed->messages, options).ok();
+  static const auto* const templates =
+      new std::vector<kuiper::PromptTemplate>{kuiper::PromptTemplate::Make({}, "llama").value(),
+                                              kuiper::PromptTemplate::Make({}, "qwen2").value(),
+                                              kuiper::PromptTemplate::Make({}, "qwen3").value(),
+                                              kuiper::PromptTemplate::Make({}, "qwen3_vl").value()};
+  for (const bool keeps : {false, true}) {
+    options.keep_thinking_in_history = keeps;
+    for (const kuiper::PromptTemplate& chat_template : *templates) {
+      (void)chat_template.Render(parsed->messages, options, std::tm()).ok();
+    }
   }
   return 0;
 }

@@ -68,12 +68,12 @@ std::unique_ptr<Engine> SeeingEngine() {
 // The question about a picture, as the server asks it.
 Request RequestOf(const Engine& engine, const std::string& image) {
   std::optional<PictureReader> pictures = PicturesOf(engine.config().model_path);
-  const auto own = *PromptTemplate::Make(*Engine::ReadTemplate(engine.config()));
+  const PromptTemplate own = PromptTemplate::Of(engine).value();
   Conversation conversation;
   conversation.AddUser(kQuestion, {{.kind = ContentPart::Kind::kImage, .text = Sample(image)}});
   EXPECT_TRUE(conversation.ReadPictures("", &*pictures).ok());
   TemplateOptions options;
-  options.own = &*own;
+  options.chat_template = &own;
   options.pictures = &*pictures;
   auto prompt = BuildPrompt(*engine.tokenizer(), options, {}, &conversation);
   Request parameters;

@@ -52,7 +52,7 @@ class ServedEngine {
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(*engine);
     view_.Begin(engine_->kv_stats());
-    template_ = *PromptTemplate::Make(*Engine::ReadTemplate(config));
+    template_ = PromptTemplate::Make(*Engine::ReadTemplate(config)).value();
     std::vector<std::string> warnings;
     auto http = HttpServer::Listen(settings.http, &warnings);
     http_ = std::move(*http);
@@ -74,8 +74,7 @@ class ServedEngine {
     ServedModel model;
     model.names = {"tiny"};
     model.tokenizer = engine_->tokenizer();
-    model.chat.family = engine_->chat_family();
-    model.chat.own = &*template_;
+    model.chat.chat_template = &*template_;
     model.pictures = pictures_;
     model.config = engine_->config();
     model.max_context = engine_->config().max_context;

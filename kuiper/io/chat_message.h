@@ -1,6 +1,6 @@
-// Messages -> the prompt a model was trained on, equal to the official Jinja templates to the byte.
-// Control tokens come from the template only; what users type is encoded as text. Reading messages
-// from JSON is messages_json.h, taking answers apart is thinking.h.
+// The messages of a chat, and the rendered prompt as segments: text of the template, in which
+// control tokens count, and data, in which they do not. chat/prompt_template.h renders,
+// messages_json.h reads messages from JSON, and thinking.h takes answers apart.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,6 @@
 #include "kuiper/io/tokenizer.h"
 
 namespace kuiper {
-
-enum class ChatFamily {
-  kNone,  // no chat template (e.g. the Llama stories): message texts are simply joined
-  kQwen25,
-  kQwen3,
-  kQwen3VL,
-};
-
-// From model_type of config.json: "qwen2", "qwen3", "qwen3_vl"; anything else is kNone.
-ChatFamily ChatFamilyOf(std::string_view model_type);
 
 enum class Role { kSystem, kUser, kAssistant, kTool };
 std::string_view RoleName(Role role);
@@ -39,35 +29,37 @@ struct ContentPart {
   Kind kind = Kind::kText;
   std::string text =
       {};  // kText: the text; else the path or URL, "" when the caller holds the data
-  // Of what a path or URL names, as HexText; "" = whatever it holds.
+  // Expected digest (HexText) of the image file or the video's frames; "" accepts any.
   std::string digest = {};
-  std::optional<double> fps = {};  // of a video's frames; absent: as the file says
+  std::optional<double> fps = {};  // frames per second of a video; absent: as the file says
 };
 
 struct Message {
   Role role = Role::kUser;
   std::string text = {};
-  // Of an assistant; absent: taken from <think> in the text.
+  // Reasoning of an assistant; if absent, the template looks for it in the text.
   std::optional<std::string> reasoning = {};
-  std::vector<ToolCall> tool_calls = {};  // of an assistant
-  std::vector<ContentPart> parts = {};    // when not empty: the content instead of `text`
-  // Of an assistant, when not empty: the message is encoded as these and not by its text.
+  std::vector<ToolCall> tool_calls = {};  // calls that an assistant made
+  std::vector<ContentPart> parts = {};    // if not empty, the content instead of `text`
+  // Token ids of an assistant's message. If not empty, they are encoded instead of its text.
   std::vector<int32_t> ids = {};
-  // The JSON object it was read from, with what the fields above do not hold; null: there is none.
+  // The JSON object that the message was read from, with fields that the members above do not hold,
+  // or null.
   JsonNode source = {};
 };
 
 struct ChatOptions {
   bool add_generation_prompt = true;
-  // The prompt ends with the text of the last message, an assistant's; add_generation_prompt does
-  // not count then.
+  // The prompt ends with the text of the last message, which an assistant wrote, and
+  // add_generation_prompt has no effect.
   bool continue_final_message = false;
   std::optional<bool> enable_thinking;    // absent: the template's own behaviour
   std::vector<std::string> tools_json;    // one JSON object each, as PythonJson() prints it
-  bool keep_thinking_in_history = false;  // Qwen3: earlier turns keep their <think> block
+  bool keep_thinking_in_history = false;  // answers of earlier turns keep their reasoning
   bool add_vision_id = false;             // Qwen3-VL: "Picture 1: " before each image
-  bool default_system = true;             // false: Qwen2.5 has no system message of its own
-  // Only a model's own template reads these (chat/prompt_template.h).
+  // False removes the block of an empty system message, which a template writes that has a system
+  // message of its own.
+  bool default_system = true;
   JsonNode documents = {};        // a list, or null
   JsonNode template_kwargs = {};  // an object, or null
 };
@@ -80,23 +72,17 @@ struct Segment {
   std::vector<int32_t> ids = {};  // when not empty: these tokens, instead of a text
 };
 
-// Fails when a message holds what the family cannot take (an image for a text model).
-StatusOr<std::vector<Segment>> RenderSegments(ChatFamily family,
-                                              const std::vector<Message>& messages,
-                                              const ChatOptions& options);
-// The segments joined: what Hugging Face's apply_chat_template(tokenize=False) returns.
-StatusOr<std::string> RenderText(ChatFamily family, const std::vector<Message>& messages,
-                                 const ChatOptions& options);
 bool HasMedia(const Message& message);
-// The text parts joined, without images.
+// Joins the text parts, without images.
 std::string TextOf(const Message& message);
-// `text` of an assistant: its own `tags` are control segments, all else is data.
+// Appends text that an assistant wrote: its own `tags` become control segments, all else data.
 void AppendModelText(std::string_view text, const std::vector<std::string_view>& tags,
                      std::vector<Segment>* segments);
 // <think>, <tool_call> and their ends.
 const std::vector<std::string_view>& ModelTags();
-// Joins what is alike with the last segment.
+// Appends text to the last segment if that is of the same kind, or else as a new segment.
 void AppendSegment(std::string_view text, bool is_control, std::vector<Segment>* segments);
+// What Hugging Face's apply_chat_template(tokenize=False) returns.
 std::string JoinSegments(const std::vector<Segment>& segments);
 
 // Equal to encoding the joined text, except that data never yields an added token. The text on each

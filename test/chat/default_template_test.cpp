@@ -1,5 +1,3 @@
-#include "kuiper/io/chat_template.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "kuiper/io/chat_message.h"
 #include "kuiper/io/messages_json.h"
 #include "kuiper/io/token_stream.h"
+#include "test/chat/default_templates.h"
 #include "test/io/io_test_util.h"
 #include "test/test_data.h"
 
@@ -16,21 +16,28 @@ namespace kuiper {
 namespace {
 
 using nlohmann::ordered_json;
+using test::DefaultPromptTemplate;
 using test::ReadText;
 using test::Shared;
 
 struct GoldenFile {
   const char* name;
-  ChatFamily family;
+  const char* model_type;
   const char* tokenizer;
   size_t num_cases;
 };
 constexpr char kQwen3[] = "tokenizers/qwen3/tokenizer.json";
 constexpr GoldenFile kGoldens[] = {
-    {"qwen2.5", ChatFamily::kQwen25, "tokenizers/qwen2.5/tokenizer.reconstructed.json", 13},
-    {"qwen3", ChatFamily::kQwen3, kQwen3, 13},
-    {"qwen3-vl", ChatFamily::kQwen3VL, kQwen3, 19},
+    {"qwen2.5", "qwen2", "tokenizers/qwen2.5/tokenizer.reconstructed.json", 13},
+    {"qwen3", "qwen3", kQwen3, 13},
+    {"qwen3-vl", "qwen3_vl", kQwen3, 19},
 };
+
+StatusOr<std::vector<Segment>> Render(const std::string& model_type,
+                                      const std::vector<Message>& messages,
+                                      const ChatOptions& options) {
+  return DefaultPromptTemplate(model_type).Render(messages, options, LocalTime());
+}
 
 ordered_json Cases(const GoldenFile& file) {
   const ordered_json golden =
@@ -46,18 +53,21 @@ std::vector<Segment> Render(const GoldenFile& file, const ordered_json& args) {
   if (video) request["messages"][0]["content"][0] = {{"type", "image"}};
   auto parsed = ParseMessagesJson(request.dump());
   EXPECT_TRUE(parsed.ok()) << parsed.status().message();
-  if (video) parsed->messages[0].parts[0].kind = ContentPart::Kind::kVideo;
+  if (video) {
+    parsed->messages[0].parts[0].kind = ContentPart::Kind::kVideo;
+    parsed->messages[0].source = {};
+  }
   ChatOptions options;
   options.add_generation_prompt = args["add_generation_prompt"];
   options.tools_json = parsed->tools_json;
   if (args.contains("enable_thinking")) options.enable_thinking = args["enable_thinking"];
   options.add_vision_id = args.value("add_vision_id", false);
-  auto segments = RenderSegments(file.family, parsed->messages, options);
+  auto segments = Render(file.model_type, parsed->messages, options);
   EXPECT_TRUE(segments.ok()) << segments.status().message();
   return segments.ok() ? *segments : std::vector<Segment>();
 }
 
-TEST(ChatTemplate, EqualsJinjaToTheByte) {
+TEST(DefaultTemplate, EqualsJinjaToTheByte) {
   KU_REQUIRE_SHARED("chat_goldens");
   for (const GoldenFile& file : kGoldens) {
     for (const ordered_json& item : Cases(file)) {
@@ -67,7 +77,7 @@ TEST(ChatTemplate, EqualsJinjaToTheByte) {
   }
 }
 
-TEST(ChatTemplate, IdsEqualHuggingFaceOfTheWholeText) {
+TEST(DefaultTemplate, IdsEqualHuggingFaceOfTheWholeText) {
   KU_REQUIRE_SHARED("chat_goldens");
   const auto goldens =
       ordered_json::parse(ReadText(test::Source("test/data/tokenizer_fuzz.json")))["chat"];
@@ -84,49 +94,66 @@ TEST(ChatTemplate, IdsEqualHuggingFaceOfTheWholeText) {
 }
 
 // Renderings below were made with Jinja2 from the official templates.
-std::string RenderJson(ChatFamily family, const std::string& json, ChatOptions options = {}) {
+std::string RenderJson(const std::string& model_type, const std::string& json,
+                       ChatOptions options = {}) {
   auto parsed = ParseMessagesJson(json);
   EXPECT_TRUE(parsed.ok()) << parsed.status().message();
   options.tools_json = parsed->tools_json;
   options.enable_thinking = parsed->enable_thinking;
-  auto text = RenderText(family, parsed->messages, options);
-  return text.ok() ? *text : text.status().message();
+  const auto segments = Render(model_type, parsed->messages, options);
+  return segments.ok() ? JoinSegments(*segments) : segments.status().message();
 }
 
-TEST(ChatTemplate, StringArgumentsAreQuotedByQwen25Only) {
+TEST(DefaultTemplate, StringArgumentsAreQuotedByQwen25Only) {
   const std::string json = R"([{"role":"user","content":"hi"},{"role":"assistant","content":null,
     "tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]}])";
   ChatOptions options;
   options.add_generation_prompt = false;
-  EXPECT_TRUE(RenderJson(ChatFamily::kQwen25, json, options)
+  EXPECT_TRUE(RenderJson("qwen2", json, options)
                   .ends_with("<|im_start|>assistant\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
                              "\"{\\\"a\\\": 1}\"}\n</tool_call><|im_end|>\n"));
   EXPECT_TRUE(
-      RenderJson(ChatFamily::kQwen3, json, options)
+      RenderJson("qwen3", json, options)
           .ends_with("<|im_start|>assistant\n<think>\n\n</think>\n\n<tool_call>\n{\"name\": "
                      "\"f\", \"arguments\": {\"a\": 1}}\n</tool_call><|im_end|>\n"));
 }
 
-TEST(ChatTemplate, ThinkingOfEarlierTurnsIsKeptOnRequest) {
+TEST(DefaultTemplate, ThinkingOfEarlierTurnsIsKeptOnRequest) {
   const std::string json = R"([{"role":"user","content":"1+1?"},
     {"role":"assistant","content":"2","reasoning_content":"easy"},{"role":"user","content":"2+2?"},
     {"role":"assistant","content":"<think>\n\n</think>\n\n4"},{"role":"user","content":"3+3?"},
     {"role":"assistant","content":"6"},{"role":"user","content":"ok"}])";
   ChatOptions options;
-  EXPECT_EQ(RenderJson(ChatFamily::kQwen3, json, options).find("think"), std::string::npos);
+  EXPECT_EQ(RenderJson("qwen3", json, options).find("think"), std::string::npos);
   options.keep_thinking_in_history = true;
-  const std::string kept = RenderJson(ChatFamily::kQwen3, json, options);
+  const std::string kept = RenderJson("qwen3", json, options);
   EXPECT_NE(kept.find("assistant\n<think>\neasy\n</think>\n\n2<|im_end|>"), std::string::npos);
   EXPECT_NE(kept.find("assistant\n<think>\n\n</think>\n\n4<|im_end|>"), std::string::npos);
   EXPECT_NE(kept.find("assistant\n6<|im_end|>"), std::string::npos);
 }
 
-TEST(ChatTemplate, NoFamilyJoinsTheTexts) {
-  EXPECT_EQ(RenderJson(ChatFamily::kNone, R"([{"role":"user","content":"Once upon"}])"),
-            "Once upon");
+// What a program builds by hand is rendered as what was read from JSON.
+TEST(DefaultTemplate, CallsNeedNoJson) {
+  const auto parsed = ParseMessagesJson(R"([{"role":"user","content":"hi"},{"role":"assistant",
+    "content":"","reasoning_content":"r","tool_calls":[
+      {"type":"function","function":{"name":"f","arguments":{"a": 1, "b": [null, "x"]}}},
+      {"type":"function","function":{"name":"g","arguments":"{\"c\": 2}"}}]}])");
+  ASSERT_TRUE(parsed.ok());
+  std::vector<Message> by_hand = parsed->messages;
+  for (Message& message : by_hand) message.source = {};
+  for (const char* model_type : {"qwen2", "qwen3", "qwen3_vl"}) {
+    const auto expected = Render(model_type, parsed->messages, {});
+    const auto got = Render(model_type, by_hand, {});
+    ASSERT_TRUE(expected.ok() && got.ok());
+    EXPECT_EQ(JoinSegments(*got), JoinSegments(*expected)) << model_type;
+  }
 }
 
-TEST(ChatTemplate, OnlyTheTemplateWritesControlTokens) {
+TEST(DefaultTemplate, ModelsThatWereNotTrainedOnChatsJoinTheTexts) {
+  EXPECT_EQ(RenderJson("llama", R"([{"role":"user","content":"Once upon"}])"), "Once upon");
+}
+
+TEST(DefaultTemplate, OnlyTheTemplateWritesControlTokens) {
   KU_REQUIRE_SHARED(kQwen3);
   const auto tokenizer = test::LoadTokenizer(Shared(kQwen3));
   ASSERT_NE(tokenizer, nullptr);
@@ -136,16 +163,16 @@ TEST(ChatTemplate, OnlyTheTemplateWritesControlTokens) {
   messages[1] = {Role::kUser, evil, {}, {}, {}};
   messages[2] = {Role::kAssistant, evil, {}, {{"f", "\"" + evil + "\"", true}}, {}};
   messages[3] = {Role::kTool, evil, {}, {}, {}};
-  for (ChatFamily family : {ChatFamily::kQwen25, ChatFamily::kQwen3, ChatFamily::kQwen3VL}) {
+  for (const char* model_type : {"qwen2", "qwen3", "qwen3_vl"}) {
     ChatOptions options;
-    options.tools_json = {"{\"name\": \"" + evil + "\"}"};
-    const auto segments = RenderSegments(family, messages, options);
+    options.tools_json = {ordered_json({{"name", evil}}).dump()};
+    const auto segments = Render(model_type, messages, options);
     ASSERT_TRUE(segments.ok());
     std::vector<Message> harmless = messages;
     for (Message& message : harmless) message.text = "x";
     harmless[2].tool_calls[0].arguments_json = "x";
-    options.tools_json = {"x"};
-    const auto expected = RenderSegments(family, harmless, options);
+    options.tools_json = {"\"x\""};
+    const auto expected = Render(model_type, harmless, options);
     ASSERT_TRUE(expected.ok());
     const auto count_specials = [&](const std::vector<Segment>& list) {
       int count = 0;
@@ -161,35 +188,24 @@ TEST(ChatTemplate, OnlyTheTemplateWritesControlTokens) {
   }
 }
 
-TEST(ChatTemplate, TheModelsOwnTagsAreTokensInHistory) {
+TEST(DefaultTemplate, TheModelsOwnTagsAreTokensInHistory) {
   KU_REQUIRE_SHARED(kQwen3);
   const auto tokenizer = test::LoadTokenizer(Shared(kQwen3));
   ASSERT_NE(tokenizer, nullptr);
   std::vector<Message> messages(2);
   messages[0].text = "<think>";
   messages[1] = {Role::kAssistant, "<think>\na\n</think>\n\nb", {}, {}, {}};
-  const auto segments = RenderSegments(ChatFamily::kQwen3, messages, {});
+  const auto segments = Render("qwen3", messages, {});
   ASSERT_TRUE(segments.ok());
   const std::vector<int32_t> ids = EncodeChat(*tokenizer, *segments);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer->TokenId("<think>")), 1);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer->TokenId("</think>")), 1);
 }
 
-TEST(ChatTemplate, TextModelsRefuseImages) {
-  std::vector<Message> messages(1);
-  messages[0].parts = {{ContentPart::Kind::kImage, "cat.jpg"}};
-  const auto text = RenderText(ChatFamily::kQwen3, messages, {});
-  ASSERT_FALSE(text.ok());
-  EXPECT_EQ(text.status().code(), StatusCode::kInput);
-  EXPECT_TRUE(RenderText(ChatFamily::kQwen3VL, messages, {}).ok());
-  EXPECT_FALSE(RenderText(ChatFamily::kQwen3, {}, {}).ok());
-}
-
-TEST(ChatTemplate, FamilyComesFromTheModelType) {
-  EXPECT_EQ(ChatFamilyOf("qwen2"), ChatFamily::kQwen25);
-  EXPECT_EQ(ChatFamilyOf("qwen3"), ChatFamily::kQwen3);
-  EXPECT_EQ(ChatFamilyOf("qwen3_vl"), ChatFamily::kQwen3VL);
-  EXPECT_EQ(ChatFamilyOf("llama"), ChatFamily::kNone);
+TEST(DefaultTemplate, ModelsWithoutChatsHaveNone) {
+  EXPECT_FALSE(DefaultPromptTemplate("llama").is_chat());
+  EXPECT_TRUE(DefaultPromptTemplate("qwen2").is_chat());
+  EXPECT_EQ(Render("qwen3", {}, {}).status().message(), "there are no messages");
 }
 
 }  // namespace
