@@ -30,7 +30,7 @@ StatusOr<std::unique_ptr<AppendFile>> AppendFile::Open(const std::string& path) 
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   std::unique_ptr<AppendFile> file(new AppendFile(fd, path, regular));
   if (!regular) return file;
-  // Any other error: a file system that knows no locks.
+  // Any other error means that the file system does not support locks.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Status(StatusCode::kInvalidArgument, path + " is being written by another process");
   }
@@ -62,7 +62,7 @@ Status AppendFile::FindTorn() {
 std::optional<std::string> AppendFile::NextFinished() {
   if (!ahead_.has_value()) return std::nullopt;
   std::optional<std::string> line = std::exchange(ahead_, finished_.Next());
-  // What is torn is a line, too, and the last one.
+  // The last line that was read is the partial one, which is not returned.
   return ahead_.has_value() || torn_.empty() ? line : std::nullopt;
 }
 
@@ -87,11 +87,11 @@ Status WriteFailed(const std::string& path) {
 Status CheckWritable(const std::string& path) {
   struct stat old = {};
   const bool exists = stat(path.c_str(), &old) == 0;
-  // Opening a named pipe would wait for its reader, and closing it would send that home.
+  // Opening a named pipe would wait for its reader; closing it would give that reader end of file.
   if (exists && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode)) {
     return access(path.c_str(), W_OK) == 0 ? OkStatus() : WriteFailed(path);
   }
-  const bool is_name = lstat(path.c_str(), &old) == 0;  // of a file, or a link to none
+  const bool is_name = lstat(path.c_str(), &old) == 0;  // a file or a dangling link has this name
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return WriteFailed(path);
   close(fd);

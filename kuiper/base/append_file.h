@@ -1,6 +1,6 @@
-// A file of whole lines that survives a kill: only lines that end count, so a run that is started
-// again reads those, cuts off what is torn, and goes on behind them. For answers in the order of
-// their requests.
+// An append-only file of whole lines that survives a kill. An interrupted run that is started again
+// reads the whole lines, cuts off a partial last line and appends after them. Used for results
+// written in the order of their requests.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@ namespace kuiper {
 
 class AppendFile {
  public:
-  // "-" is standard output. Locks a regular file; of pipes and devices nothing is read. kInternal,
-  // or kInvalidArgument when another process has the lock.
+  // "-" is standard output. Locks a regular file; reads nothing from pipes and devices. Returns
+  // kInternal, or kInvalidArgument if another process has the lock.
   static StatusOr<std::unique_ptr<AppendFile>> Open(const std::string& path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // The whole lines that an earlier run left, one by one; read them all before the first Write.
+  // Returns the next whole line that an earlier run left. Read them all before the first Write.
   std::optional<std::string> NextFinished();
-  // The beginning of what follows them; empty if nothing does.
+  // The start of a partial last line; empty if there is none.
   const std::string& torn() const { return torn_; }
-  // Cuts that off. Nothing else in the file ever changes.
+  // Cuts off the partial line. Nothing else in the file ever changes.
   Status CutTorn();
   // Appends whole lines and, for a regular file, waits until they are on the disk.
   Status Write(const std::string& lines);
@@ -44,12 +44,12 @@ class AppendFile {
   std::optional<std::string> ahead_;  // the line that NextFinished looks at next
 };
 
-// "cannot write PATH: No such file or directory" from errno.
+// Returns "cannot write PATH: No such file or directory", from errno.
 Status WriteFailed(const std::string& path);
-// Whether a file can be written, or made, under this name; what is there stays as it is. As
-// WriteFailed.
+// Checks that a file of this name can be written or created, without changing what is there. Errors
+// as WriteFailed.
 Status CheckWritable(const std::string& path);
-// Writes all of `data`, or says why not of the file `path`.
+// Writes all of `data`; errors name the file `path`.
 Status WriteAll(int fd, std::string_view data, const std::string& path);
 
 }  // namespace kuiper

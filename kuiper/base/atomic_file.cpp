@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Links there stand for open files, not for names.
+// Links in /proc stand for open files, not for names.
 bool InProc(const fs::path& path) {
   return path.native().starts_with("/proc/");
 }
 
-// `path` without symbolic links, whether or not the file is there.
+// Returns `path` without symbolic links; the file itself need not exist.
 fs::path Resolve(fs::path path, std::error_code& error) {
   constexpr int kMaxLinks = 40;  // as Linux
   for (int i = 0; i <= kMaxLinks; ++i) {
@@ -39,8 +39,8 @@ fs::path Resolve(fs::path path, std::error_code& error) {
   return path;
 }
 
-// A file of this process is shared with it: one opened anew writes at an offset of its own, over
-// what the other wrote.
+// Shares the file offset of a file that this process has open. Opening it anew would start at its
+// own offset and overwrite what was written through the other descriptor.
 int OpenInPlace(const fs::path& path) {
   std::error_code none;
   if (fs::exists(path, none) && path.parent_path() == fs::canonical("/proc/self/fd", none)) {
@@ -64,7 +64,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   if (InProc(target_) || (exists && !S_ISREG(old.st_mode))) {
     fd_ = OpenInPlace(target_);
   } else {
-    // Other writers may be at work, or were killed and left their files.
+    // Other writers may be running, or were killed and left their temporary files.
     const mode_t mode = exists ? old.st_mode & 0777 : 0666;
     for (int i = 0; fd_ < 0 && (i == 0 || errno == EEXIST); ++i) {
       temporary_ = target_ + ".tmp." + std::to_string(i);
@@ -75,7 +75,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
     Fail();
     return;
   }
-  // Where the file system knows no permissions there are none to keep.
+  // Errors are ignored: a file system without permissions has none to keep.
   if (exists && !temporary_.empty()) (void)fchmod(fd_, old.st_mode & 07777);
 }
 

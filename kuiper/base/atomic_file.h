@@ -1,5 +1,5 @@
-// A file that takes its name only when it is complete: whoever reads it, or is interrupted while
-// writing it, finds the old content or the new one.
+// A file that takes its name only when it is complete: readers, and runs interrupted while writing,
+// leave or find either the old content or the new one.
 #pragma once
 
 #include <sys/types.h>
@@ -11,22 +11,23 @@
 
 namespace kuiper {
 
-// Writes to a temporary file beside `path`, which Commit renames. What is there keeps its
-// permissions, and a symbolic link stays one: its target is replaced, or made where there is none.
-// What is no regular file, and what is open already, as /dev/stdout wherever it leads, is never
-// replaced but written to at once.
+// Writes to a temporary file next to `path`, which Commit renames. An existing file keeps its
+// permissions. A symbolic link stays a link: its target is replaced, or created if it is missing.
+// Anything but a regular file, and a file that this process has open (such as /dev/stdout), is
+// written to directly.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
-  // Without Commit: the file under `path` stays as it was.
+  // Without Commit, the file under `path` stays as it was.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // The first failure, kInternal "cannot write PATH: ...". After one the others do nothing.
+  // The first failure, kInternal "cannot write PATH: ...". After a failure the other calls do
+  // nothing.
   const Status& status() const { return status_; }
   const Status& Write(const void* data, size_t bytes);
-  // The content is on the disk before it has the name.
+  // Renames the file after its content has reached the disk.
   const Status& Commit();
 
  private:

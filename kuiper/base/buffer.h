@@ -1,5 +1,5 @@
-// Buffer: the only owner of memory. Move-only; frees with the function it was created with, so it
-// does not know which device the memory is on.
+// Buffer: the only owner of memory. Move-only. It is freed with the function it was created with,
+// so this class does not depend on any device.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class Buffer {
   size_t bytes() const { return bytes_; }
   bool empty() const { return data_ == nullptr; }
 
-  // A dense view of part of the buffer; CHECKs that it fits.
+  // Returns a dense view of part of the buffer; CHECKs that it fits.
   Tensor As(DType dtype, std::initializer_list<int64_t> shape, size_t byte_offset = 0) const {
     Tensor t = Tensor::Dense(static_cast<char*>(data_) + byte_offset, dtype, shape, device_);
     KU_CHECK(byte_offset + static_cast<size_t>(t.bytes()) <= bytes_, "view exceeds its buffer");

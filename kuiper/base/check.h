@@ -1,6 +1,6 @@
-// Contracts between our own functions: always on, also in release builds. A failed check is a bug
-// in this program, never a reaction to bad input; it prints file:line and ends the process with
-// exit code 1 (see fatal.h).
+// Checks of contracts between our own functions; always on, also in release builds. A failed check
+// is a bug in this program, never a reaction to bad input. It prints file:line and ends the process
+// with exit code 1 (see fatal.h).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Element types of tensors. There is no "unknown": what is absent is an empty Tensor.
+// Element types of tensors. There is no "unknown" type: an absent tensor is an empty Tensor.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ constexpr size_t DTypeBytes(DType dtype) {
   return 0;
 }
 
-// "FP32", "FP16", "BF16", ... as the log lines spell them.
+// "FP32", "FP16", "BF16", ... as log lines spell them.
 constexpr const char* DTypeName(DType dtype) {
   switch (dtype) {
     case DType::kF32:

@@ -1,4 +1,4 @@
-// Statuses of what callers did, with what they should do instead.
+// Errors caused by the caller, with a hint what to do instead.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline Status InvalidArgument(std::string message, std::string hint = "") {
   return Status(StatusCode::kInvalidArgument, std::move(message), std::move(hint));
 }
 
-// Of what a file, a body or a prompt holds.
+// For errors in the content of a file, a request body or a prompt.
 inline Status InputError(std::string message, std::string hint = "") {
   return Status(StatusCode::kInput, std::move(message), std::move(hint));
 }

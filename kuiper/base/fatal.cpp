@@ -13,7 +13,7 @@ std::atomic<const LastWords::Print*> last_words = nullptr;
 }  // namespace
 
 void Fatal(int exit_code, const std::string& message) {
-  // Taken, not read: a fault inside the last words must not call them again.
+  // Exchanged, not read: a fault inside `print` must not call it again.
   if (const LastWords::Print* print = last_words.exchange(nullptr)) {
     (*print)(exit_code, message);
   } else {

@@ -1,7 +1,6 @@
-// How the process ends when it cannot go on: a broken contract (check.h), a fault of the device, or
-// a mapped file that is no longer there.
-// Never through abort(), so that text already written to stdout is flushed; what an answer has so
-// far can be printed first.
+// Ends the process when it cannot continue: after a broken contract (check.h), a device fault, or
+// the loss of a mapped file. Never uses abort(), so that text already written to stdout is flushed;
+// the answer so far can be printed first.
 #pragma once
 
 #include <functional>
@@ -13,13 +12,13 @@ inline constexpr int kBugExitCode = 1;
 inline constexpr int kDeviceExitCode = 8;
 inline constexpr int kLostFileExitCode = 10;  // a mapped file changed while it was in use
 
-// Prints "error: MESSAGE" on stderr, or leaves that to the LastWords that live, and ends the
-// process.
+// Ends the process after printing "error: MESSAGE" on stderr, or calling the LastWords object
+// instead if one exists.
 [[noreturn]] void Fatal(int exit_code, const std::string& message);
 
-// While it lives, Fatal calls `print`, which prints what there is of the answer and then the error.
-// At most one lives at a time. `print` may be called from any thread; what it reads may be half
-// changed only where the thread that owns it caused the fault.
+// While this object exists, Fatal calls `print`, which prints the answer so far and then the error.
+// At most one exists at a time. `print` may be called from any thread. Data that it reads may be
+// half changed only if the thread that owns them caused the fault.
 class LastWords {
  public:
   using Print = std::function<void(int exit_code, const std::string& message)>;

@@ -1,7 +1,7 @@
-// 8-bit floating point values as plain bits, with exact conversions: E4M3 ("fn": largest value 448,
-// no infinity, 0x7F is NaN) and E5M2 (largest value 57344, infinities and NaNs as IEEE 754), as the
-// OCP 8-bit specification and PyTorch have them. Rounding is to nearest, ties to even. What is
-// finite saturates, and what is not stays not finite, so that a broken computation still shows:
+// 8-bit floating point values as plain bits, with exact conversions, as in the OCP 8-bit
+// specification and PyTorch. E4M3 ("fn"): largest value 448, no infinity, 0x7F is NaN. E5M2:
+// largest value 57344, infinities and NaNs as in IEEE 754. Rounding is to nearest, ties to even.
+// Finite values saturate. Values that are not finite stay so, to keep broken computations visible:
 // infinity becomes NaN in E4M3. Host and device.
 #pragma once
 
@@ -38,12 +38,12 @@ KU_HOST_DEVICE float OfBits(uint32_t bits) {
 }
 #endif
 
-// What the two formats differ in, as code without its sign or as bits of an FP32 value.
+// Differences between the two formats. Codes are without the sign.
 struct Format {
   int mantissa_bits;
-  int bias;           // of the exponent
+  int bias;           // exponent bias
   uint32_t max_code;  // the largest finite value
-  uint32_t infinity;  // what becomes of it; a code above is NaN
+  uint32_t infinity;  // code that infinity converts to; codes above it are NaN
   uint32_t nan;
 };
 
@@ -79,7 +79,7 @@ KU_HOST_DEVICE uint8_t Narrow(float x, Format f) {
   } else if (a >= (f.max_code << shift) + rebias) {
     code = f.max_code;
   } else if (a < rebias + (1u << 23)) {
-    // Subnormal or zero: adding 2^23 units makes the FP32 adder round to whole ones.
+    // Subnormal or zero: adding 2^23 units makes the FP32 adder round to whole units.
     const uint32_t anchor = static_cast<uint32_t>(151 - f.bias - f.mantissa_bits) << 23;
     code = BitsOf(OfBits(a) + OfBits(anchor)) - anchor;
   } else {

@@ -1,5 +1,6 @@
 // 16-bit floating point values as plain bits, with exact conversions. Scalar code; the kernels
-// convert whole vectors themselves. Rounding is to nearest, ties to even, as IEEE 754 and PyTorch.
+// convert whole vectors themselves. Rounding is to nearest, ties to even, as in IEEE 754 and
+// PyTorch.
 #pragma once
 
 #include <bit>

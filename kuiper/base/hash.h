@@ -1,4 +1,4 @@
-// FNV-1a, 64 bit (Fowler, Noll, Vo): the key by which scripts compare two runs' token ids.
+// FNV-1a, 64 bit (Fowler, Noll, Vo): the hash with which scripts compare the token ids of two runs.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ constexpr uint64_t Fnv1a64Byte(uint8_t byte, uint64_t hash) {
   return (hash ^ byte) * 0x100000001b3ull;
 }
 
-// Folds the 4 little-endian bytes of each id into `hash`.
+// Adds the 4 little-endian bytes of each id to `hash`.
 inline uint64_t Fnv1a64(std::span<const int32_t> ids, uint64_t hash = kFnv1a64Init) {
   for (int32_t id : ids) {
     const uint32_t u = static_cast<uint32_t>(id);

@@ -1,5 +1,4 @@
-// KU_HOST_DEVICE marks a function that kernels and the host both call. It knows nothing else of any
-// device.
+// KU_HOST_DEVICE marks a function that both kernels and the host call.
 #pragma once
 
 #if defined(__CUDACC__)

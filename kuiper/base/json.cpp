@@ -12,7 +12,7 @@
 namespace kuiper {
 namespace {
 
-// As a Python dict: a repeated key keeps its first place and takes its last value.
+// Merges repeated keys as a Python dict does: a key keeps its first place and takes its last value.
 void MergeRepeatedKeys(JsonNode* object) {
   const size_t count = object->keys.size();
   std::vector<size_t> order(count);
@@ -47,20 +47,20 @@ void MergeRepeatedKeys(JsonNode* object) {
 
 }  // namespace
 
-// Where the parser is in a document.
+// The parser's position in a document.
 struct JsonPlace {
   const char* const begin;
   const char* const end;
-  const char* at = begin;    // what it reads next
-  const char* last = begin;  // what it read last
+  const char* at = begin;    // next byte to read
+  const char* last = begin;  // last byte read
   size_t num_read = 0;
 };
 
 namespace {
 
-// The bytes of a document without the spaces that indent its lines, which are half of a
-// tokenizer.json and which the parser takes one by one. No string goes over the end of a line, so
-// that this needs no parser. Copies share one place; null is the end.
+// Iterates over the bytes of a document without the spaces that indent its lines. These are half of
+// a tokenizer.json, and the parser reads them one by one. Finding them needs no parser because no
+// string contains a line end. Copies share one place; a null place is the end.
 class UnindentedBytes {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -88,8 +88,8 @@ class UnindentedBytes {
   JsonPlace* place_;
 };
 
-// The byte, from 1 on, that the parser read as its number `position`: the last one, one before it,
-// or, as if there were one, that behind the end.
+// Returns the byte number, from 1, of the byte that the parser read as number `position`: the last
+// byte, the one before it, or the position just past the end.
 size_t ByteOf(const JsonPlace& place, size_t position) {
   if (position > place.num_read) return static_cast<size_t>(place.end - place.begin) + 1;
   return static_cast<size_t>(place.last - place.begin) + 1 - (place.num_read - position);
@@ -117,7 +117,7 @@ std::optional<double> JsonNode::AsDouble() const {
   return value;
 }
 
-// Passes on the events of nlohmann's parser, which itself does not recurse.
+// Passes on the events of nlohmann's parser, which does not recurse.
 class JsonSax : public nlohmann::json_sax<nlohmann::json> {
  public:
   JsonSax(const JsonPlace* place, JsonEvents* events) : place_(*place), events_(*events) {}
@@ -243,8 +243,8 @@ StatusOr<JsonNode> ParseJson(std::string_view text, StatusCode code, const std::
   return std::move(builder.root());
 }
 
-// The shortest digits that read back equal, in scientific form when the
-// exponent is below -4 or at least 16.
+// Prints the shortest digits that read back equal, in scientific form if the exponent is below -4
+// or at least 16.
 std::string PythonFloat(double value) {
   char buffer[40];
   const auto end =

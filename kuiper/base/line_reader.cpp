@@ -42,7 +42,7 @@ std::optional<std::string> LineReader::Next() {
   return line;
 }
 
-// More behind a line that has not ended.
+// Reads more input, for a line that has not ended.
 void LineReader::Fill() {
   char block[4096];
   ssize_t n = 0;

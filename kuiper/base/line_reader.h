@@ -1,5 +1,5 @@
-// Lines of a file descriptor, for chats and batches: bounded, without read-ahead beyond what
-// arrived.
+// Reads lines from a file descriptor, for chats and batches. Lines are bounded in length, and input
+// is read no further ahead than what has arrived.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@ class LineReader {
  public:
   explicit LineReader(int fd) : fd_(fd) {}
 
-  // The next line without its line break, nullopt at the end of input. Of a line of more than 64 MB
-  // that much is kept and the rest skipped.
+  // Returns the next line without its line break; nullopt at the end of input. A line longer than
+  // 64 MB is cut to that size and the remainder skipped.
   std::optional<std::string> Next();
 
-  // Whether Next would return at once. Waits for that at most so long, -1 for any time; a signal
+  // True if Next would return at once. Waits for that at most timeout_ms (-1: no limit); a signal
   // ends the wait.
   bool Ready(int timeout_ms);
 
-  // kInput when the input ended because it cannot be read.
+  // kInput if the input ended because of a read error.
   const Status& status() const { return status_; }
 
  private:
@@ -34,7 +34,7 @@ class LineReader {
   std::string buffer_;
   size_t line_end_ =
       std::string::npos;  // where the first line of the buffer ends, once it is known
-  size_t searched_ = 0;   // there is no such end before
+  size_t searched_ = 0;   // no line end lies before this byte
 };
 
 }  // namespace kuiper

@@ -1,5 +1,5 @@
-// Memory that several users share up to a limit. Whoever is alone takes what it needs, so that
-// nothing is too large for an idle server.
+// A memory limit shared by several users. A single user may exceed it, so that no request is too
+// large for an idle server.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(size_t limit) : limit_(limit) {}
 
-  // False, and nothing is taken, when others use memory and so much more is above the limit.
+  // Returns false, without taking anything, if others use memory and `bytes` more would exceed the
+  // limit.
   bool Take(size_t bytes) {
     if (used_ > 0 && used_ + bytes > limit_) return false;
     used_ += bytes;

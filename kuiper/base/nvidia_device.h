@@ -1,13 +1,13 @@
-// Whether a machine has a device of NVIDIA, as far as its files tell; for programs that cannot ask
-// the driver.
+// Finds out from files whether the machine has an NVIDIA device; for programs that cannot ask the
+// driver.
 #pragma once
 
 #include <string>
 
 namespace kuiper {
 
-// Files of the driver, also that of Windows under WSL, or the name of a Jetson board. `root` is the
-// folder in which they are looked for.
+// Looks below the folder `root` for files of the driver (also the Windows driver's under WSL) or
+// the name of a Jetson board.
 bool HasNvidiaDevice(const std::string& root = "/");
 
 }  // namespace kuiper

@@ -1,5 +1,5 @@
-// A text file that is written as a program goes on. It is opened before anything expensive begins,
-// so that a path that cannot be written is found at once; failures are kept until somebody asks.
+// A text file written while a program runs. It is opened before any expensive work, so that an
+// unwritable path is reported at once. Failures are kept in status().
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace kuiper {
 
 class OutputFile {
  public:
-  explicit OutputFile(std::string path);  // "": no file, and everything below does nothing
+  explicit OutputFile(std::string path);  // "": no file; all functions below do nothing
   ~OutputFile() { Close(); }
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

@@ -1,4 +1,4 @@
-// Rows shared among threads, for work that takes long enough to start some.
+// Shares rows among threads, for work that is long enough to be worth starting threads.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace kuiper {
 
-// `wanted` threads; 0: one for each core that this process may use.
+// Returns `wanted`, or if it is 0 one thread for each core that this process may use.
 inline int NumThreads(int wanted) {
   return wanted > 0 ? wanted : UsableCores();
 }
 
-// Calls work(begin, end) for parts of [0, count), one per thread; this thread takes those for which
-// the system starts none. work must not throw.
+// Calls work(begin, end) for parts of [0, count), one per thread. The calling thread also takes the
+// parts for which the system starts no thread. work must not throw.
 template <typename Work>
 void ParallelRanges(int64_t count, int num_threads, const Work& work) {
   const int64_t parts = std::clamp<int64_t>(num_threads, 1, std::max<int64_t>(count, 1));

@@ -1,7 +1,7 @@
-// JSON as machines write nearly all of it: strings without escapes, small numbers. A reader of a
-// large document takes that by itself, within an event of JsonEvents, many times as fast as a
-// parser that looks at each character several times. What is not plain it leaves to the parser,
-// errors too.
+// A reader for the simplest JSON, as machines mostly write it: strings without escapes, small
+// numbers. The reader of a large document uses it within an event of JsonEvents; it is many times
+// faster than the parser, which looks at each character several times. It leaves everything else,
+// errors too, to the parser.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace kuiper {
 
-// Each function passes over white space and one token, or returns false; then the place is no
-// longer of use: who goes on takes a copy of an earlier one.
+// Each function consumes white space and one token, or returns false. After false the position is
+// undefined: to continue, use a copy made before the call.
 class PlainJson {
  public:
   explicit PlainJson(std::string_view text) : text_(text) {}
@@ -23,8 +23,8 @@ class PlainJson {
     return true;
   }
 
-  // Characters of one or two bytes, as GPT-2's alphabet of bytes has them. `string` is a part of
-  // the text.
+  // Accepts characters of one or two bytes, as in GPT-2's byte alphabet. `string` points into the
+  // text.
   bool String(std::string_view* string) {
     if (!Mark('"')) return false;
     const size_t begin = at_;
@@ -39,7 +39,7 @@ class PlainJson {
     return false;
   }
 
-  // Of up to nine digits.
+  // Accepts up to nine digits.
   bool Unsigned(uint64_t* number) {
     SkipSpace();
     const size_t begin = at_;
@@ -61,7 +61,7 @@ class PlainJson {
       ++at_;
     }
   }
-  // Stays at the second byte of a well-formed character.
+  // Ends at the second byte of a well-formed character.
   bool TakeTwoBytes(unsigned char first) {
     if (first < 0xC2 || first > 0xDF || at_ + 1 == text_.size()) return false;
     return (static_cast<unsigned char>(text_[++at_]) & 0xC0) == 0x80;

@@ -53,7 +53,7 @@ int AffineCores() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// From "quota period" (cgroup v2 cpu.max), infinity when unlimited.
+// Parses "quota period" (cgroup v2 cpu.max); infinity if unlimited.
 double ParseQuota(const std::string& quota, const std::string& period) {
   char* end = nullptr;
   const double q = std::strtod(quota.c_str(), &end);
@@ -62,7 +62,7 @@ double ParseQuota(const std::string& quota, const std::string& period) {
   return p > 0 ? q / p : HUGE_VAL;
 }
 
-// Version 2 names no controllers in its line.
+// An empty list matches: version 2 names no controllers in its line.
 bool HasController(std::string_view list, std::string_view controller) {
   if (list.empty()) return true;
   while (!list.empty()) {
@@ -124,7 +124,7 @@ size_t FreeMemoryOf(const ControlGroup& group) {
   const std::optional<size_t> used =
       ReadNumber(dir + (old ? "memory.usage_in_bytes" : "memory.current"));
   if (!max || !used) return std::numeric_limits<size_t>::max();
-  // In version 1 the plain keys leave out the groups inside.
+  // In version 1 the keys without "total_" exclude child groups.
   const char* key = old ? "total_inactive_file" : "inactive_file";
   const size_t cache = std::min(ReadKey(dir + "memory.stat", key).value_or(0), *used);
   const size_t held = *used - cache;

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4): digests by which content is told apart where somebody may want two to be
-// taken for one.
+// SHA-256 (FIPS 180-4): digests that distinguish contents even if an attacker tries to make two of
+// them collide.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class Sha256 {
   using Digest = std::array<uint8_t, 32>;
 
   void Update(std::span<const uint8_t> bytes);
-  // Of all bytes so far; ends the object's use.
+  // Returns the digest of all bytes so far. The object must not be used afterwards.
   Digest Finish();
 
  private:
@@ -23,7 +23,7 @@ class Sha256 {
 
   std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, 64> pending_ = {};  // the first num_bytes_ % 64 of a block
+  std::array<uint8_t, 64> pending_ = {};  // the first num_bytes_ % 64 bytes of a block
   uint64_t num_bytes_ = 0;
 };
 

@@ -5,7 +5,7 @@
 namespace kuiper {
 namespace {
 
-// Stand around a parameter's name. No text that people see has control characters.
+// Enclose a parameter's name. Shown texts contain no control characters, so these are free.
 constexpr char kBegin = '\x0E';
 constexpr char kEnd = '\x0F';
 

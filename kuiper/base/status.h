@@ -1,7 +1,7 @@
-// Status and StatusOr: how a function reports what the outside world did wrong (files, configs,
-// requests, memory sizing). Contracts between our own functions are KU_CHECKs (check.h) instead.
-// Messages are one line, start in lower case and name the culprit; `hint` says what to do. Neither
-// knows how a program spells the parameters it takes: as flags, as fields of a body.
+// Status and StatusOr: how a function reports errors from outside (files, configs, requests, memory
+// sizing). Contracts between our own functions use KU_CHECK (check.h) instead. Messages are one
+// line, start in lower case and name the culprit; `hint` says what to do. Neither depends on how a
+// program spells its parameters: as flags, as fields of a body.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace kuiper {
 
-// The kinds a caller may need to tell apart. The programs map them to exit codes
+// The kinds of errors that callers distinguish. The programs map them to exit codes
 // (command_line/exit_code.h).
 enum class StatusCode {
   kOk,
@@ -27,13 +27,13 @@ enum class StatusCode {
   kInternal,           // unexpected failure at run time
 };
 
-// How a program writes the name of a parameter.
+// Spells the name of a parameter as a program writes it.
 using Speller = std::string (*)(std::string_view name);
-// The parameter `name` as part of a message or hint, to be spelled by whoever shows it.
+// Returns the parameter `name` as part of a message or hint; the program that shows it spells it.
 std::string Param(std::string_view name);
-// num_blocks: the name as it is.
+// Returns the name unchanged: num_blocks.
 std::string BareName(std::string_view name);
-// `text` with all its parameters spelled.
+// Returns `text` with all its parameters spelled.
 std::string SpellParams(std::string_view text, Speller spell);
 
 class [[nodiscard]] Status {
@@ -44,11 +44,11 @@ class [[nodiscard]] Status {
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
-  // What is wrong, one line, without "error: " in front. Messages quote files and command lines; no
-  // line break or control character of theirs gets here. Spelled by Param, it can be part of
-  // another Status.
+  // What is wrong: one line, without "error: " in front. Line breaks and control characters of
+  // quoted files and command lines never appear in it. message(Param) can be part of another
+  // Status.
   std::string message(Speller spell = BareName) const;
-  // What to do about it; at most two lines, may be empty.
+  // What to do about it: at most two lines, may be empty.
   std::string hint(Speller spell = BareName) const;
 
  private:
@@ -93,7 +93,7 @@ class [[nodiscard]] StatusOr {
   std::variant<Status, T> v_;
 };
 
-// Returns from the calling function when `expr` is not OK.
+// Returns from the calling function if `expr` is not OK.
 #define KU_RETURN_IF_ERROR(expr)             \
   do {                                       \
     ::kuiper::Status ku_status_ = (expr);    \

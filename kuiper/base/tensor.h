@@ -1,5 +1,5 @@
 // Tensor: a non-owning, strided view of memory on some device. Pass it by value. The memory belongs
-// to a Buffer (buffer.h) or to a mapped file; a view is never kept longer than its owner.
+// to a Buffer (buffer.h) or to a mapped file, which must outlive the view.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Tensor {
   Device device;
   int rank = 0;
   int64_t shape[kMaxRank] = {};
-  int64_t stride[kMaxRank] = {};  // in elements; the innermost is 1, a row stride may be larger
+  int64_t stride[kMaxRank] = {};  // in elements; 1 for the innermost; a row stride may be larger
 
   // A dense (row-major, gap-free) view.
   static Tensor Dense(void* data, DType dtype, std::initializer_list<int64_t> shape,

@@ -1,4 +1,4 @@
-// How texts look on terminals: lines of at most 80 columns, and half intensity.
+// Formats text for terminals: lines of at most 80 columns, and half intensity.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace kuiper {
 
-// In half intensity, as terminals show it.
+// Returns `text` in half intensity (dim).
 std::string Dimmed(const std::string& text);
 
-// Words in lines that end before column 80; those behind the first begin at `column`.
+// Joins words into lines that end before column 80; lines after the first begin at `column`.
 std::string Wrapped(const std::vector<std::string>& words, size_t column);
 
 }  // namespace kuiper

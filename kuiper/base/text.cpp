@@ -62,7 +62,8 @@ StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes, St
   return text;
 }
 
-// Optimal string alignment: rows i - 2, i - 1 and i of the table of distances between beginnings.
+// Optimal string alignment; `before`, `last` and `row` are rows i - 2, i - 1 and i of the table of
+// distances between prefixes.
 int EditDistance(std::string_view a, std::string_view b) {
   std::vector<int> before, last, row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
@@ -80,7 +81,7 @@ int EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string NearestName(std::string_view word, const std::vector<std::string_view>& names) {
-  constexpr size_t kLongest = 40;  // anything longer is no typing error
+  constexpr size_t kLongest = 40;  // a longer word is not a typing error
   if (word.size() > kLongest || names.empty()) return "";
   const auto distance = [&](std::string_view name) {
     return word.size() > 1 && name.starts_with(word) ? 1 : EditDistance(word, name);

@@ -1,4 +1,4 @@
-// Text without the blanks around it.
+// Trims blanks around a text.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace kuiper {
 
-// Without blanks, tabs and line breaks at both ends.
+// Removes blanks, tabs and line breaks at both ends.
 inline std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());

@@ -14,11 +14,11 @@
 namespace kuiper {
 namespace {
 
-// One way to write an option.
+// One spelling of an option.
 struct Spelling {
   std::string name;         // without dashes
   const Flag* flag;         // nullptr: --help and --version
-  std::string fixed;        // not empty: takes no value and means this one
+  std::string fixed;        // not empty: takes no value and sets this one
   bool takes_bool = false;  // an alias for on|off that is written true|false
 };
 
@@ -50,7 +50,7 @@ Status UnknownOption(const Spellings& spellings, const std::string& spelled,
       nearest.empty() ? FlagName("help") + " all lists all options" : "");
 }
 
-// Exact names first, then prefixes that mean one flag only.
+// Exact names come first, then prefixes that match only one flag.
 StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string& spelled,
                                    std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
@@ -60,7 +60,7 @@ StatusOr<const Spelling*> FindLong(const Spellings& spellings, const std::string
     if (!name.empty() && spelling.name.starts_with(name)) matches.push_back(&spelling);
   }
   if (matches.empty()) return UnknownOption(spellings, spelled, name);
-  // What has no effect or cannot be used is meant only if nothing else can be.
+  // Flags without effect and unavailable flags match only if no working flag does.
   const auto is_there = [](const Spelling* s) {
     return s->flag == nullptr || s->flag->use == FlagUse::kWorks;
   };
@@ -173,7 +173,8 @@ class Parser {
     KU_RETURN_IF_ERROR(SetVariable(flag.variable, flag.limits, spelled, *value));
     const bool some_work = !flag.harmless.empty();
     if (flag.use == FlagUse::kUnavailable && !(some_work && *value == flag.harmless)) {
-      // The bare option for flags that cannot work at all, with the value where others can.
+      // The message names the bare option if the flag never works, and option and value if others
+      // work.
       return InvalidArgument(spelled + (some_work ? " " + *value : "") + " " + flag.why);
     }
     parsed_.in_order.emplace_back(flag.name, *value);
@@ -187,7 +188,8 @@ class Parser {
            std::find(named->names.begin(), named->names.end(), value) != named->names.end();
   }
 
-  // The next argument, unless it is plainly another option whose own value was forgotten.
+  // Returns the next argument, unless it is clearly another option, so that the value was
+  // forgotten.
   StatusOr<std::string> NextValue(const std::string& spelled, bool takes_options) {
     if (next_ == args_.size() || args_[next_] == "--")
       return InvalidArgument(spelled + " needs a value");
@@ -201,7 +203,7 @@ class Parser {
     return value;
   }
 
-  // Whether it is an option, spelled out.
+  // True if `spelled` is an option in full.
   bool IsOption(const std::string& spelled) const {
     if (!spelled.starts_with("-")) return false;
     if (!spelled.starts_with("--")) return FindShort(table_, spelled.substr(1)).has_value();

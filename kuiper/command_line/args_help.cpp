@@ -1,4 +1,4 @@
-// What --help prints about flags.
+// Formats the --help text of flags.
 #include <iterator>
 #include <sstream>
 
@@ -26,7 +26,7 @@ std::string FlagHead(const FlagTable& table, const Flag& flag) {
   return head;
 }
 
-// What the description does not say itself.
+// Returns the default, unless the description already states it.
 std::string DefaultText(const Flag& flag) {
   if (flag.help.find("default") != std::string::npos) return "";
   if (IsSwitch(flag.variable)) return IsOn(flag) ? " (default on)" : "";

@@ -19,11 +19,11 @@ std::string ArgumentOf(const std::string& line) {
                                      : name + "=" + std::string(Trimmed(line.substr(equals + 1)));
 }
 
-// Whether the line is a flag of its own, of those that a file may have.
+// Checks that the line is one flag that is allowed in a file.
 Status CheckLine(const std::string& argument, const FlagTable& table, const std::string& flag) {
   KU_ASSIGN_OR_RETURN(const ParsedArgs parsed, ParseArgs({argument}, table));
   if (!parsed.in_order.empty() && !parsed.given(flag)) return OkStatus();
-  return Status(StatusCode::kInvalidArgument, argument + " cannot stand in a file");
+  return Status(StatusCode::kInvalidArgument, argument + " is not allowed in a file");
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Status CheckLine(const std::string& argument, const FlagTable& table, const std:
 StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>& arguments,
                                                   const FlagTable& table, const std::string& flag) {
   const auto parsed = ParseArgs(arguments, table);
-  // Who reads them tells what is wrong.
+  // The caller parses the arguments again and reports the error.
   if (!parsed.ok() || !parsed->given(flag)) return arguments;
   const std::string& path = parsed->values.at(flag);
   std::ifstream file(path);

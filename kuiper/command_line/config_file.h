@@ -1,4 +1,5 @@
-// Flags in a file: one per line, as NAME = VALUE, or NAME alone for a switch; # begins a comment.
+// Reads flags from a file: one per line, as NAME = VALUE, or NAME alone for a switch; # begins a
+// comment.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace kuiper {
 
-// The arguments with those of the file that `flag` of `table` names in front of them, so that the
-// command line counts more. kInput when the file cannot be read; kInvalidArgument, with its line,
-// for what is no flag. The variables of the table are used to check values.
+// Returns the arguments, preceded by those of the file that `flag` of `table` names, so that the
+// command line takes precedence. kInput if the file cannot be read; kInvalidArgument, with the
+// line, if a line is not a flag. The variables of the table are overwritten to check values.
 StatusOr<std::vector<std::string>> WithConfigFile(const std::vector<std::string>& arguments,
                                                   const FlagTable& table, const std::string& flag);
 

@@ -1,5 +1,5 @@
-// The exit codes of the programs, part of their contract (docs/command_line.md), and the one place
-// where the kinds of errors of the library are mapped to them.
+// The exit codes of the programs, part of their contract (docs/command_line.md). The only place
+// that maps the library's error kinds to them.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ enum ExitCode : int {
 
 int ExitCodeOf(StatusCode code);
 
-// How the programs spell a parameter of the library: num_blocks is --num-blocks.
+// Spells a parameter of the library as the programs do: num_blocks is --num-blocks.
 std::string FlagName(std::string_view parameter);
 
 }  // namespace kuiper

@@ -15,7 +15,7 @@
 namespace kuiper {
 namespace {
 
-// Signal handlers can see nothing but globals.
+// Signal handlers can only access globals.
 volatile std::sig_atomic_t g_scopes = 0;
 volatile std::sig_atomic_t g_signals = 0;  // since the newest scope began
 volatile std::sig_atomic_t g_newest = SIGINT;
@@ -31,7 +31,7 @@ void Die(int number) {
 }
 
 void OnSignal(int number) {
-  // A terminal that is lost says so twice, by its shell and by the kernel.
+  // A lost terminal sends SIGHUP twice: from its shell and from the kernel.
   if (number == SIGHUP && g_newest == SIGHUP && g_signals != 0) return;
   g_signals = g_signals + 1;
   g_newest = number;
@@ -40,7 +40,8 @@ void OnSignal(int number) {
   Die(number);
 }
 
-// Started with the signal ignored (nohup, a background job of a script): keeps ignoring it.
+// Installs a handler, unless the program was started with the signal ignored (nohup, a background
+// job of a script): then it stays ignored.
 void Handle(int number, void (*handler)(int)) {
   struct sigaction action = {}, old = {};
   action.sa_handler = handler;
@@ -51,7 +52,7 @@ void Handle(int number, void (*handler)(int)) {
   }
 }
 
-// The file that is mapped at `address`; "" when none is.
+// Returns the path of the file that is mapped at `address`; "" if there is none.
 std::string FileAt(const void* address) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
   std::ifstream maps("/proc/self/maps");
@@ -64,11 +65,11 @@ std::string FileAt(const void* address) {
   return "";
 }
 
-// Runs on the thread that read the page, in the middle of a loop over weights, which holds no lock:
-// that is why it may do what handlers otherwise must not.
+// Runs on the thread that read the page, in the middle of a loop over weights. That thread holds no
+// lock, so this may do what signal handlers otherwise must not.
 void OnLostPage(int number, siginfo_t* info, void*) {
   static std::atomic_flag is_ending;
-  while (is_ending.test_and_set()) pause();  // another thread ends the process
+  while (is_ending.test_and_set()) pause();  // another thread is ending the process
   const std::string file = info->si_code > 0 ? FileAt(info->si_addr) : "";
   if (file.empty()) return Die(number);
   if (g_death_hook != nullptr) g_death_hook();

@@ -1,19 +1,20 @@
-// SIGINT, SIGTERM, SIGHUP and SIGPIPE. While an answer is generated the first Ctrl-C asks for its
-// end, and the first SIGTERM or SIGHUP for its end and then the program's; at any other time, and
-// the second time, the process dies by the signal as shells expect (129, 130, 143).
+// SIGINT, SIGTERM, SIGHUP and SIGPIPE. While an answer is generated, the first Ctrl-C ends the
+// answer, and the first SIGTERM or SIGHUP ends the answer and then the program. At any other time,
+// and on a second signal, the process dies by the signal, with the usual shell exit codes (129,
+// 130, 143).
 #pragma once
 
 namespace kuiper {
 
-// Call once, before anything else. Calls EndWithLostFiles.
+// Call once, before anything else. Also calls EndWithLostFiles.
 void InstallSignalHandlers();
 
-// From here on the process ends with an error (Fatal) that names the file, and not by SIGBUS, when
-// it reads a page of a mapped file that was truncated or whose disk failed. For programs: a library
-// leaves that to its host.
+// After this call, a read from a mapped file that was truncated, or whose disk failed, ends the
+// process with an error (Fatal). The error names the file; without this call SIGBUS ends the
+// process. Only for programs: a library leaves that to its host.
 void EndWithLostFiles();
 
-// A signal means "stop this answer" while one of these lives; they may be nested.
+// While an object of this class exists, a signal means "stop this answer". Objects may be nested.
 class InterruptScope {
  public:
   InterruptScope();
@@ -21,15 +22,15 @@ class InterruptScope {
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
-  // Since the newest one began.
+  // True if a signal arrived since the newest scope began.
   static bool interrupted();
 };
 
-// SIGTERM or SIGHUP came: what there is gets printed, and then the program ends.
+// True after SIGTERM or SIGHUP: the program prints the answer so far and then ends.
 bool TerminationAsked();
 
-// Called before a signal ends the process, by Ctrl-\ and a lost terminal too; must be safe in
-// handlers. nullptr: none.
+// Sets a function to call before a signal ends the process, also for Ctrl-\ and a lost terminal. It
+// must be safe in signal handlers. nullptr removes it.
 void SetDeathHook(void (*hook)());
 
 // Ends the process by the default action of the newest signal, SIGINT if there was none.

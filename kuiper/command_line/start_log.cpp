@@ -11,7 +11,8 @@
 namespace kuiper {
 namespace {
 
-// A warning or a detail of a model is news once, also for a program that loads it twice.
+// True for the first message with this text: a program that loads a model twice logs its warnings
+// and details once.
 bool IsNews(const std::string& message) {
   static std::mutex mutex;
   static std::set<std::string> said;

@@ -29,8 +29,8 @@ size_t SkipSpacesRight(std::string_view text, size_t pos) {
   return pos;
 }
 
-// Whether the character at the beginning is one of Unicode's word characters, as Rust's \w has
-// them: letters (those in circles and squares too), marks, digits, connectors and joiners.
+// True if `text` begins with a Unicode word character, as Rust's \w: letters (also circled and
+// squared ones), marks, digits, connectors and joiners.
 bool StartsWithWord(std::string_view text) {
   static const StatusOr<SplitRegex> word = SplitRegex::Compile(
       "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\u200C\u200D\u24B6-\u24E9\U0001F130-\U0001F149"

@@ -16,21 +16,22 @@ namespace kuiper {
 class AddedTokenMatcher {
  public:
   struct Match {
-    size_t begin = 0, end = 0;  // with the white space the token takes with it
+    size_t begin = 0, end = 0;  // including white space that the token strips
     int32_t id = 0;
   };
 
-  // `pattern` is what to look for: the content, normalised for tokens that ask for it. `writers`
-  // has an entry per byte of it; empty: all are the template's.
+  // `pattern` is the text to look for: the content, normalised for tokens that ask for it.
+  // `writers` has an entry per byte of `pattern`; if empty, the template wrote all bytes.
   void Add(std::string pattern, const AddedToken& token, std::vector<Writer> writers = {});
   bool empty() const { return patterns_.empty(); }
 
-  // Appends the tokens that lie inside text[begin, end). White space is taken from the whole text,
-  // but never from before `floor`, where an earlier match ended.
+  // Appends the tokens that lie inside text[begin, end). They may strip white space of the whole
+  // text, but none before `floor`, where an earlier match ended.
   void Find(std::string_view text, size_t begin, size_t end, size_t floor,
             std::vector<Match>* matches) const;
-  // Appends the tokens of the text that users did not write; `writers` has an entry per byte.
-  // What a normaliser adds to the content of a token may be theirs: it makes no token of a text.
+  // Appends the tokens in the parts of the text that users did not write; `writers` has an entry
+  // per byte. Bytes of `pattern` that a normaliser added to a token's content may be the user's:
+  // they alone make no token.
   void FindUnlessTyped(std::string_view text, std::span<const Writer> writers,
                        std::vector<Match>* matches) const;
 
@@ -41,12 +42,12 @@ class AddedTokenMatcher {
     int32_t id;
     bool lstrip, rstrip, single_word;
   };
-  // A range of a text in which tokens are looked for.
+  // A range of a text to search for tokens.
   struct Search {
     std::string_view text;
     size_t begin, end;
     size_t floor;
-    std::span<const Writer> writers;  // empty: users wrote nothing of the range
+    std::span<const Writer> writers;  // empty: users wrote none of the range
   };
   void Find(const Search& search, std::vector<Match>* matches) const;
   const Pattern* LongestAt(const Search& search, size_t pos) const;

@@ -11,10 +11,10 @@
 namespace kuiper {
 namespace {
 
-// Above this many symbols the quadratic loop loses against the heap.
+// With more symbols than this, the quadratic loop is slower than the heap.
 constexpr size_t kShortWord = 64;
 
-// Look-ups whose waits for memory overlap.
+// Look-ups whose memory accesses overlap.
 constexpr size_t kTogether = 32;
 
 uint64_t HashBytes(std::string_view bytes) {
@@ -152,7 +152,7 @@ Status BpeModel::ReadVocab(TokenizerSpec* spec, const std::string& name) {
   return OkStatus();
 }
 
-// The id of both parts together, which `guess` may be.
+// Returns the id of the concatenated parts; checks the id `guess` first.
 std::optional<int32_t> BpeModel::FindMerged(std::string_view left, std::string_view right,
                                             size_t guess) const {
   std::string_view content;
@@ -171,7 +171,7 @@ Status BpeModel::ReadMerges(const TokenizerSpec& spec, const std::string& name) 
   };
   std::vector<std::string_view> parts;
   std::array<int32_t, 2 * kTogether> ids;
-  size_t guess = 0;  // most vocabularies number what is merged as the merges come
+  size_t guess = 0;  // most vocabularies number merged tokens in the order of the merges
   for (size_t begin = 0; begin < spec.merges.size(); begin += kTogether) {
     const size_t end = std::min(begin + kTogether, spec.merges.size());
     parts.clear();
@@ -267,7 +267,7 @@ void BpeModel::Encode(std::string_view word, Scratch* scratch, std::vector<int32
   }
 }
 
-// Applies the best merge until there is none; of equal ranks the leftmost.
+// Applies the best merge until none is left; of equal ranks, the leftmost.
 void BpeModel::MergeShort(Scratch* scratch, std::vector<int32_t>* out) const {
   std::vector<int32_t>& ids = scratch->ids;
   std::vector<MergeTable::Merge>& merges = scratch->merges;  // merges[i] joins ids[i] and ids[i+1]
@@ -290,7 +290,7 @@ void BpeModel::MergeShort(Scratch* scratch, std::vector<int32_t>* out) const {
   out->insert(out->end(), ids.begin(), ids.begin() + count);
 }
 
-// The same order with a heap of candidates over a linked list: O(n log n).
+// Merges in the same order with a heap of candidates over a linked list: O(n log n).
 void BpeModel::MergeLong(Scratch* scratch, std::vector<int32_t>* out) const {
   auto& symbols = scratch->symbols;
   auto& heap = scratch->heap;
@@ -317,7 +317,7 @@ void BpeModel::MergeLong(Scratch* scratch, std::vector<int32_t>* out) const {
     const Scratch::Candidate best = heap.back();
     heap.pop_back();
     auto& left = symbols[best.pos];
-    // A symbol swallowed by its left neighbour has id -1.
+    // A symbol merged into its left neighbour has id -1.
     if (left.id != best.left || left.next < 0 || symbols[left.next].id != best.right) continue;
     auto& right = symbols[left.next];
     left.id = merges_.Find(best.left, best.right).id;

@@ -1,5 +1,5 @@
-// Byte-pair encoding of one pre-token: symbols -> merges by rank -> ids. Knows nothing about
-// regular expressions, normalisation or added tokens (bpe_tokenizer.cpp).
+// Byte-pair encoding of one pre-token: symbols, merged by rank, become ids. Independent of regular
+// expressions, normalisation and added tokens (bpe_tokenizer.cpp).
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace kuiper {
 
-// Token content -> id. Open addressing over the contents, which it does not own.
+// Maps token content to id. Open addressing over the contents, which it does not own.
 class TokenIndex {
  public:
-  // `contents[id]`, "" for ids without a token. Must outlive the index and not move. Returns an id
-  // whose content is another's as well, if there is one.
+  // `contents[id]` is "" for ids without a token; it must outlive the index and not move. Returns
+  // an id whose content another id has too, if there is one.
   std::optional<int32_t> Build(const std::vector<std::string>* contents, size_t num_tokens);
   std::optional<int32_t> Find(std::string_view content) const;
-  // -1 where there is none. The look-ups wait for memory together, not one after the other.
+  // As Find, with -1 for contents without a token. The memory accesses of the look-ups overlap.
   void FindAll(std::span<const std::string_view> contents, std::span<int32_t> ids) const;
 
  private:
@@ -33,8 +33,8 @@ class TokenIndex {
   std::vector<int32_t> buckets_;  // -1: free
 };
 
-// (left, right) -> (rank, merged). Open addressing with a small bit filter in front, because most
-// look-ups find nothing and the table is larger than a second-level cache.
+// Maps (left, right) to (rank, merged). Open addressing, after a small bit filter: most look-ups
+// find nothing, and the table is larger than a second-level cache.
 class MergeTable {
  public:
   static constexpr uint32_t kNoRank = UINT32_MAX;
@@ -44,9 +44,9 @@ class MergeTable {
   };
 
   void Reserve(size_t num_merges);
-  // False when the pair is there already.
+  // Returns false if the pair is already present.
   bool Insert(int32_t left, int32_t right, Merge merge);
-  // Insert of this pair will come.
+  // Prefetches the entry for a later Insert of this pair.
   void Prefetch(int32_t left, int32_t right) const {
     __builtin_prefetch(&entries_[Hash(Key(left, right)) >> shift_], 1);
   }
@@ -91,7 +91,7 @@ class BpeModel {
     struct Candidate {
       uint32_t rank;
       int32_t pos;
-      int32_t left, right;  // ids when it was found; it is stale if they changed
+      int32_t left, right;  // ids when it was found; stale if they have changed
     };
     std::vector<int32_t> ids;
     std::vector<MergeTable::Merge> merges;
@@ -103,11 +103,11 @@ class BpeModel {
   // Takes vocab and merges out of `spec`.
   static StatusOr<std::unique_ptr<BpeModel>> Create(TokenizerSpec* spec, const std::string& name);
 
-  // Appends the ids of `word`: bytes when the vocabulary is byte level, else UTF-8.
+  // Appends the ids of `word`, which is bytes if the vocabulary is byte level, else UTF-8.
   void Encode(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const;
 
   std::optional<int32_t> Find(std::string_view content) const { return index_.Find(content); }
-  // Content by id as the file spells it, "" for ids without a token.
+  // Content by id as the file spells it; "" for ids without a token.
   const std::vector<std::string>& contents() const { return contents_; }
 
  private:
@@ -123,7 +123,7 @@ class BpeModel {
   std::vector<std::string> contents_;
   TokenIndex index_;
   MergeTable merges_;
-  std::vector<int32_t> byte_ids_;  // [256]: byte symbols, or <0xXX> for byte fallback; -1: none
+  std::vector<int32_t> byte_ids_;  // [256]: byte symbols, or <0xXX> for byte fallback; -1: no token
   std::optional<int32_t> unk_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;

@@ -12,8 +12,8 @@
 namespace kuiper {
 namespace {
 
-// Words of one run whose ids are already in the output. A slot holds the latest word that hashed
-// to it, so the size is bounded and nothing is ever copied.
+// Words of one run whose ids are already in the output. A slot holds the latest word with its hash,
+// so the size is bounded and nothing is copied.
 class WordCache {
  public:
   explicit WordCache(size_t text_size)

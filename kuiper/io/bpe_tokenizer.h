@@ -1,4 +1,4 @@
-// The Tokenizer of a tokenizer.json: added tokens -> normaliser -> pre-tokenizer -> BPE, and back
+// The Tokenizer of a tokenizer.json: added tokens, normaliser, pre-tokenizer, BPE, and the way back
 // to bytes. Created by tokenizer.cpp.
 #pragma once
 
@@ -36,7 +36,7 @@ class BpeTokenizer : public Tokenizer {
   Status Init(const std::string& name);
   Status CheckAddedTokens(const std::string& name) const;
   std::string TokenBytes(const std::string& content) const;
-  // `start`: where the joined text starts.
+  // `start`: what precedes the joined text.
   void EncodeRun(const JoinedText& joined, size_t begin, size_t end, TextStart start,
                  BpeModel::Scratch* scratch, std::vector<int32_t>* ids) const;
   void EncodeNormalized(std::string_view text, TextStart start, BpeModel::Scratch* scratch,
@@ -44,10 +44,10 @@ class BpeTokenizer : public Tokenizer {
 
   TokenizerSpec spec_;  // without vocabulary and merges
   std::unique_ptr<BpeModel> model_;
-  std::vector<NormalizerStep> inner_normalizer_;  // of text that does not begin anywhere
+  std::vector<NormalizerStep> inner_normalizer_;  // for text that continues other text
   PreTokenizer pre_tokenizer_;
-  AddedTokenMatcher raw_matcher_;         // added tokens found in the text as it is
-  AddedTokenMatcher normalized_matcher_;  // and in the normalised text
+  AddedTokenMatcher raw_matcher_;         // finds added tokens in the text as it is
+  AddedTokenMatcher normalized_matcher_;  // finds added tokens in the normalised text
   std::vector<std::string> bytes_;        // by id
   std::vector<bool> special_;             // by id
   std::optional<int32_t> bos_, eos_;

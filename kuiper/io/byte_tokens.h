@@ -1,5 +1,5 @@
-// The two ways vocabularies spell bytes: GPT-2's byte-level alphabet, one printable character per
-// byte, and SentencePiece's byte fallback tokens <0x00> ... <0xFF>.
+// The two ways in which vocabularies spell bytes: GPT-2's byte-level alphabet, with one printable
+// character per byte, and SentencePiece's byte fallback tokens <0x00> ... <0xFF>.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace kuiper {
 
-// The character that spells a byte (Radford et al. 2019, bytes_to_unicode).
+// Returns the character that spells a byte (Radford et al. 2019, bytes_to_unicode).
 char32_t ByteLevelChar(uint8_t byte);
-// The bytes a byte-level token stands for; its own bytes if it has a character of no byte.
+// Returns the bytes of a byte-level token; `content` unchanged if a character stands for no byte.
 std::string ByteLevelBytes(std::string_view content);
 
 std::string ByteFallbackToken(uint8_t byte);

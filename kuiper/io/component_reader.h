@@ -1,5 +1,5 @@
-// How the components of a tokenizer.json are read: fields of a type, and errors that name the file
-// and the component. Base of the readers in tokenizer_spec.cpp and pre_tokenizer_spec.cpp.
+// Reads components of a tokenizer.json: typed fields, and errors that name the file and the
+// component. Base of the readers in tokenizer_spec.cpp and pre_tokenizer_spec.cpp.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace kuiper {
 
 class ComponentReader {
  protected:
-  // `name` stands for the file in messages and outlives the reader.
+  // `name` stands for the file in messages and must outlive the reader.
   explicit ComponentReader(const std::string& name) : name_(name) {}
 
   const std::string& name() const { return name_; }
@@ -67,7 +67,7 @@ class ComponentReader {
     return value->boolean;
   }
 
-  // The members of a Sequence component.
+  // Returns the members of a Sequence component.
   StatusOr<const JsonNode*> Members(const JsonNode& node, const char* key,
                                     const std::string& where) const {
     const JsonNode* members = node.Find(key);
@@ -77,7 +77,7 @@ class ComponentReader {
     return members;
   }
 
-  // {"String": text} of a Replace or Split.
+  // Returns the text of {"String": text} in a Replace or Split.
   StatusOr<std::string> Pattern(const JsonNode& node, const char* kind,
                                 const std::string& where) const {
     const JsonNode* pattern = node.Find("pattern");
@@ -90,8 +90,8 @@ class ComponentReader {
     return text->text;
   }
 
-  // Steps that rewrite text may follow each other, so their growth multiplies; no real tokenizer
-  // comes near this limit, and a hostile one must not fill the memory.
+  // Consecutive steps that rewrite text multiply its growth. No real tokenizer comes near this
+  // limit, and a hostile one must not fill the memory.
   Status CheckGrowth(size_t from, size_t to, const char* where, double* growth) const {
     constexpr double kMaxGrowth = 64;
     *growth *= std::max(1.0, static_cast<double>(to) / static_cast<double>(from));

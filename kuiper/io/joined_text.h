@@ -1,5 +1,5 @@
-// The text of several TextPieces in one string of valid UTF-8, and where in it added tokens may be
-// recognised. Shared by the tokenizers.
+// Joins the text of several TextPieces into one string of valid UTF-8, with the ranges in which
+// added tokens may be recognised. Shared by the tokenizers.
 #pragma once
 
 #include <span>
@@ -24,9 +24,10 @@ class JoinedText {
   JoinedText& operator=(const JoinedText&) = delete;
 
   std::string_view text() const { return text_; }
-  // Ascending; neighbouring pieces with parse_added form one range.
+  // In ascending order; adjacent pieces with parse_added form one range.
   const std::vector<Range>& parsed() const { return parsed_; }
-  // The writer of each byte of [begin, end); empty if one of the ranges contains all of it.
+  // Returns the writer of each byte of [begin, end); empty if one range of parsed() contains them
+  // all.
   std::vector<Writer> WritersOf(size_t begin, size_t end) const;
 
  private:

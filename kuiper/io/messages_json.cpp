@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kName[] = "messages";
 
-// A field that is a string, absent or null; nullptr for the latter two.
+// Returns a field that is a string; nullptr if it is absent or null.
 StatusOr<const std::string*> OptionalString(const JsonNode& node, const char* key,
                                             const std::string& where) {
   const JsonNode* value = node.Find(key);
@@ -31,8 +31,8 @@ StatusOr<Role> ParseRole(const JsonNode& node, const std::string& where) {
   return InputError(where + ": role \"" + *name + "\" is not one of system, user, assistant, tool");
 }
 
-// Where an image or video is: under its type, as a string or {"url": ...}. "digest", and "fps" of
-// videos, stand beside it.
+// Reads where an image or video is: the value under its type, a string or {"url": ...}. "digest",
+// and "fps" for videos, are siblings of that value.
 Status ParseMedia(const JsonNode& node, const std::string& type, const std::string& where,
                   ContentPart* part) {
   const bool is_video = type.starts_with("video");
@@ -54,8 +54,8 @@ Status ParseMedia(const JsonNode& node, const std::string& type, const std::stri
   return InputError(where + ": fps is not a number above 0");
 }
 
-// {"type": "text", "text": ...}, {"type": "image", "image": path},
-// {"type": "image_url", "image_url": url or {"url": url}}, and the same of videos.
+// Reads {"type": "text", "text": ...}, {"type": "image", "image": path}, {"type": "image_url",
+// "image_url": url or {"url": url}}, and the same for videos.
 StatusOr<ContentPart> ParsePart(const JsonNode& node, const std::string& where) {
   KU_ASSIGN_OR_RETURN(const std::string* type, OptionalString(node, "type", where));
   if (type == nullptr) return InputError(where + " has no type");
@@ -78,7 +78,7 @@ StatusOr<ContentPart> ParsePart(const JsonNode& node, const std::string& where) 
 Status ParseContent(const JsonNode& node, const std::string& where, Message* message) {
   const JsonNode* content = node.Find("content");
   if (content == nullptr || content->IsNull()) {
-    // An assistant that only calls tools says nothing.
+    // An assistant message with only tool calls has no content.
     if (message->role == Role::kAssistant) return OkStatus();
     return InputError(where + " has no content");
   }
@@ -134,7 +134,7 @@ StatusOr<Message> ParseMessage(const JsonNode& node, const std::string& where) {
   KU_RETURN_IF_ERROR(ParseContent(node, where, &message));
   KU_RETURN_IF_ERROR(ParseToolCalls(node, where, &message));
   message.source = node;
-  // Servers disagree on what the reasoning is called; templates know the first name.
+  // Servers use different names for the reasoning; templates use the first one.
   for (const char* key : {"reasoning_content", "reasoning"}) {
     KU_ASSIGN_OR_RETURN(const std::string* reasoning, OptionalString(node, key, where));
     if (reasoning == nullptr || message.reasoning.has_value()) continue;
@@ -162,14 +162,14 @@ Status ParseKwargs(const JsonNode* kwargs, ParsedMessages* parsed) {
   return OkStatus();
 }
 
-// {"type": "function", "function": {"name"}}, or the function alone, which templates take as well.
+// Accepts {"type": "function", "function": {"name"}}, and the function alone, as templates do.
 bool HasFunction(const JsonNode& tool) {
   const JsonNode* function = tool.Find("function");
   const JsonNode* name = (function != nullptr ? *function : tool).Find("name");
   return name != nullptr && name->IsString() && !name->text.empty();
 }
 
-// An answer goes on from a text of the assistant, not from a call of a tool.
+// Only a text of the assistant can be continued, not a tool call.
 Status CheckGoesOn(const ParsedMessages& parsed) {
   if (!parsed.continue_final_message) return OkStatus();
   const Message& last = parsed.messages.back();
@@ -220,7 +220,7 @@ Status ParseOptions(const JsonNode& root, ParsedMessages* parsed) {
 StatusOr<ParsedMessages> ParseMessagesJson(std::string_view json) {
   KU_ASSIGN_OR_RETURN(const JsonNode root, ParseJson(json, StatusCode::kInput, kName));
   StatusOr<ParsedMessages> parsed = ParseMessages(root);
-  // No flag has what a file names.
+  // Drops the hint: no flag corresponds to a file's content.
   return parsed.ok() ? std::move(parsed) : InputError(parsed.status().message());
 }
 
@@ -260,7 +260,7 @@ Status CheckMessagesFields(const JsonNode& root) {
   for (const std::string& key : root.keys) {
     const bool is_of_session = key == "version" || key == "model";
     if (is_of_session || IsMessagesField(key)) continue;
-    return InputError("nobody reads the field " + Quoted(key));
+    return InputError("unknown field " + Quoted(key));
   }
   return OkStatus();
 }

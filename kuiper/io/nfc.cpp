@@ -1,5 +1,6 @@
-// The algorithm of Unicode, section 3.11, and Hangul by arithmetic of section 3.12. Text is taken
-// apart only from the character before one that is not inert up to the next inert one.
+// Implements the algorithm of Unicode, section 3.11, and the Hangul arithmetic of section 3.12.
+// Only stretches that may change are decomposed: from the character before one that is not inert up
+// to the next inert one.
 #include "kuiper/io/nfc.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr char32_t kNumHangul = kNumLeads * kNumVowels * kNumTails;
 
 constexpr auto kByCode = unicode::ReadDecompositions();
 
-// The pairs that compose, by first and second.
+// The pairs that compose, sorted by first and second.
 constexpr auto kByPair = [] {
   std::array<Decomposition, unicode::kNumCompositions> pairs = {};
   std::copy_if(kByCode.begin(), kByCode.end(), pairs.begin(),
@@ -32,8 +33,8 @@ constexpr auto kByPair = [] {
   return pairs;
 }();
 
-// 0: inert, which means a starter (combining class 0) that is its own NFC and joins nothing before
-// it. 255: another starter. Else the combining class.
+// 0: inert, that is a starter (combining class 0) that is its own NFC and never composes with a
+// character before it. 255: any other starter. Otherwise the combining class.
 constexpr unicode::RunTable<unicode::kNumCombining> kClasses(unicode::kCombining, 256);
 static_assert(kClasses.CoversAll());
 
@@ -70,12 +71,12 @@ void AppendDecomposed(char32_t c, std::vector<Character>* out) {
       std::lower_bound(kByCode.begin(), kByCode.end(), c,
                        [](const Decomposition& entry, char32_t code) { return entry.code < code; });
   if (found == kByCode.end() || found->code != c) return Append(c, out);
-  // At most three deep; only the first part decomposes further.
+  // The recursion is at most three deep; only the first part decomposes further.
   AppendDecomposed(found->first, out);
   if (found->second != 0) AppendDecomposed(found->second, out);
 }
 
-// The composite of a pair; 0: none.
+// Returns the composite of a pair; 0 if there is none.
 char32_t Compose(char32_t a, char32_t b) {
   if (a >= kLeadBase && a < kLeadBase + kNumLeads && b >= kVowelBase &&
       b < kVowelBase + kNumVowels) {
@@ -116,7 +117,7 @@ void AppendComposed(const std::vector<Character>& text, std::string* out) {
   for (const Character& c : text) {
     if (starter != nullptr) {
       const Character& last = composed.back();
-      // What stands between keeps c from the starter unless its class is lower than c's.
+      // A character between c and the starter blocks c, unless its class is lower than c's.
       const bool reaches = &last == starter || last.combining_class < c.combining_class;
       const char32_t composite = reaches ? Compose(starter->code, c.code) : 0;
       if (composite != 0) {

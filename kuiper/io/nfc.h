@@ -1,5 +1,5 @@
-// Unicode's normalisation form C as Hugging Face's `tokenizers` computes it: characters that are
-// younger than its tables (Unicode 9) stay as and where they are.
+// Unicode normalisation form C as Hugging Face's `tokenizers` computes it: characters newer than
+// its tables (Unicode 9) do not change or move.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace kuiper {
 
-// Whether Nfc leaves `text` (valid UTF-8) alone, as far as a look at single characters can tell.
+// True if it is certain from single characters that Nfc does not change `text` (valid UTF-8).
 bool IsSurelyNfc(std::string_view text);
 
-// The shortest beginning of `text` (not empty) whose NFC does not depend on what follows it.
+// Returns the shortest prefix of `text` (not empty) whose NFC does not depend on what follows.
 std::string_view NfcPart(std::string_view text);
 
 // `text` must be valid UTF-8.

@@ -21,7 +21,7 @@ std::string ReplaceAll(std::string_view text, std::string_view from, std::string
 
 namespace {
 
-// Appends the writer of what was made of `before`.
+// Appends the writer of `size` bytes that replace those written by `before`.
 void AppendWriter(std::span<const Writer> before, size_t size, std::vector<Writer>* out) {
   const bool has_user = std::find(before.begin(), before.end(), Writer::kUser) != before.end();
   out->insert(out->end(), size, has_user ? Writer::kUser : before.front());

@@ -1,5 +1,5 @@
-// NumPy .npy files of float32 matrices, written row by row (format 1.0; NumPy Enhancement Proposal
-// 1). For dumps of logits.
+// Writes NumPy .npy files of float32 matrices row by row (format 1.0; NumPy Enhancement Proposal
+// 1). Used for dumps of logits.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class NpyWriter {
   NpyWriter& operator=(const NpyWriter&) = delete;
   ~NpyWriter();
 
-  // Creates the file for a matrix [rows, cols]. kInternal when it cannot be written.
+  // Creates the file for a matrix [rows, cols]. Returns kInternal if it cannot be written.
   Status Open(const std::string& path, int64_t rows, int64_t cols);
   Status WriteRow(const float* row);
-  // CHECKs that all rows were written; reports what the operating system refused.
+  // CHECKs that all rows were written; returns errors of the operating system.
   Status Close();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 using Kind = PreTokenizerStep::Kind;
 using Parts = std::vector<SplitPart>;
 
-// Every numeric character is a match.
+// Cuts so that each numeric character is a match.
 void CutDigits(std::string_view text, Parts* parts) {
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
@@ -35,7 +35,7 @@ std::string_view Joined(std::string_view a, std::string_view b) {
   return {a.data(), static_cast<size_t>(b.data() + b.size() - a.data())};
 }
 
-// tokenizers: tokenizer/normalizer.rs, NormalizedString::split.
+// Follows NormalizedString::split of tokenizers (tokenizer/normalizer.rs).
 void AppendWords(const Parts& parts, SplitBehavior behavior, std::vector<std::string_view>* words) {
   std::vector<std::string_view> out;
   bool was_match = false;
@@ -80,7 +80,7 @@ StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<PreTokenizerStep>&
   for (const PreTokenizerStep& spec : steps) {
     Step step{spec, ByDigits()};
     if (spec.kind == Kind::kSplit) {
-      // All parts of such a pattern are matches.
+      // All parts of a WordSplit are matches.
       const bool keeps_matches = spec.behavior == SplitBehavior::kRemoved
                                      ? spec.invert
                                      : spec.behavior == SplitBehavior::kIsolated;
@@ -110,7 +110,7 @@ PreTokenizer::Words PreTokenizer::Split(std::string_view text, TextStart start) 
   Words result;
   if (text.empty()) return result;
   result.words = {text};
-  const char* first = text.data();  // where `text` begins, also once it is rewritten
+  const char* first = text.data();  // where `text` begins, also after it was rewritten
   for (const Step& step : steps_) {
     if (step.spec.kind == Kind::kPrefix) {
       for (std::string_view& word : result.words) {
@@ -153,11 +153,11 @@ void PreTokenizer::Cut(const Step& step, std::string_view text,
   AppendWords(parts, step.spec.behavior, words);
 }
 
-// Cuts the spelling of the bytes in GPT-2's alphabet, which has a character for each byte.
+// Cuts the spelling of the bytes in GPT-2's alphabet, which has one character per byte.
 void PreTokenizer::CutSpelling(const Step& step, std::string_view bytes,
                                std::vector<std::string_view>* words) {
   std::string spelling;
-  std::vector<size_t> byte_at;  // by place in the spelling, the end included
+  std::vector<size_t> byte_at;  // by position in the spelling, including its end
   for (size_t i = 0; i < bytes.size(); ++i) {
     AppendUtf8(ByteLevelChar(static_cast<uint8_t>(bytes[i])), &spelling);
     byte_at.resize(spelling.size(), i);

@@ -1,5 +1,5 @@
-// The pre-tokenizer of a tokenizer.json: cuts normalised text into the words that the model encodes
-// one by one. Called by bpe_tokenizer.cpp.
+// The pre-tokenizer of a tokenizer.json: cuts normalised text into words that the model encodes one
+// by one. Called by bpe_tokenizer.cpp.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ enum class TextStart { kWhole, kAfterToken, kInside };
 
 class PreTokenizer {
  public:
-  // Words of one text, and the texts that had to be rewritten for them.
+  // The words of one text, and storage for the texts that had to be rewritten.
   struct Words {
     std::vector<std::string_view> words;
     std::deque<std::string> storage;
@@ -29,7 +29,7 @@ class PreTokenizer {
   static StatusOr<PreTokenizer> Create(const std::vector<PreTokenizerStep>& steps,
                                        const std::string& name);
 
-  // `text` is valid UTF-8 and lives as long as the result.
+  // `text` is valid UTF-8 and must outlive the result.
   Words Split(std::string_view text, TextStart start) const;
 
  private:

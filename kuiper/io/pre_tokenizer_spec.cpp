@@ -9,15 +9,15 @@
 namespace kuiper {
 namespace {
 
-// GPT-2's pattern, which ByteLevel applies with use_regex (tokenizers:
+// GPT-2's pattern, which ByteLevel applies if use_regex is set (tokenizers:
 // pre_tokenizers/byte_level.rs).
 constexpr char kByteLevelPattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// tokenizers: pre_tokenizers/punctuation.rs.
+// As in tokenizers: pre_tokenizers/punctuation.rs.
 constexpr char kPunctuation[] = R"([\p{P}\$\+<=>\^`\|~])";
 
-// The regular expression that matches `text` alone.
+// Returns a regular expression that matches only `text`.
 std::string EscapeRegex(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -54,7 +54,7 @@ class PreTokenizerReader : private ComponentReader {
                           Bool(*node, "individual_digits", false, "pre_tokenizer Digits"));
       if (!each) step.behavior = SplitBehavior::kContiguous;
     } else if (type == "ByteLevel" || type == "Metaspace") {
-      // Both rewrite the text, and a second one would see what ByteLevel has made of it.
+      // Both rewrite the text, so a second one would get the output of ByteLevel.
       if (spec_->byte_level) {
         return Unsupported("pre_tokenizer \"" + std::string(type) + "\" after ByteLevel");
       }
@@ -93,7 +93,7 @@ class PreTokenizerReader : private ComponentReader {
     step.replaces_spaces = true;
     KU_ASSIGN_OR_RETURN(step.text, String(node, "replacement", where));
     KU_RETURN_IF_ERROR(CheckGrowth(1, 1 + step.text.size(), "pre_tokenizer", &growth_));
-    // Files from before prepend_scheme say it with add_prefix_space.
+    // Files older than prepend_scheme use add_prefix_space.
     KU_ASSIGN_OR_RETURN(const bool prefix, Bool(node, "add_prefix_space", true, where));
     std::string scheme = prefix ? "always" : "never";
     if (!IsAbsent(node.Find("prepend_scheme"))) {

@@ -1,4 +1,4 @@
-// The pre-tokenizer of a tokenizer.json as steps. Called by tokenizer_spec.cpp.
+// Reads the pre-tokenizer of a tokenizer.json as steps. Called by tokenizer_spec.cpp.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace kuiper {
 
 // Fills pre_tokenizer and byte_level. `node` may be null; `name` stands for the file in messages.
-// `growth`: by how much the normalizer may lengthen a text.
+// `growth`: the factor by which the normalizer may lengthen a text.
 Status ReadPreTokenizer(const JsonNode* node, const std::string& name, double growth,
                         TokenizerSpec* spec);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxPatternLength = 4096;
 
-// Unicode White_Space, as the inside of a class. PCRE2's own \s with UCP adds U+180E.
+// Unicode White_Space, as the content of a class. PCRE2's own \s with UCP adds U+180E.
 constexpr char kWhiteSpace[] =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
@@ -62,7 +62,7 @@ class Translator {
       case '^':
       case '$':
       case '.':
-        // Lines mean different things to the two engines.
+        // The two engines disagree on what a line is.
         return Error(std::string("unescaped ") + c + " is not supported");
       default:
         break;
@@ -71,7 +71,7 @@ class Translator {
     return OkStatus();
   }
 
-  // {n}, {n,} or {n,m}; a + behind it is possessive to PCRE2 and another repeat to Oniguruma.
+  // {n}, {n,} or {n,m}; a + after it is possessive in PCRE2 and another repeat in Oniguruma.
   Status Repeat() {
     const size_t end = in_.find('}', pos_);
     const std::string_view body =
@@ -87,7 +87,7 @@ class Translator {
   Status ClassItem() {
     if (At("\\")) return Escape();
     if (At("&&") || At("[^") || At("[:")) return Error("this nested class is not supported");
-    // To Oniguruma a class inside another one adds its characters to it.
+    // In Oniguruma a nested class adds its characters to the outer one.
     if (At("[")) {
       ++pos_;
       ++nested_;
@@ -135,7 +135,7 @@ class Translator {
   size_t pos_ = 0;
   std::string out_;
   bool in_class_ = false;
-  int nested_ = 0;  // classes open inside the one that is
+  int nested_ = 0;  // open classes inside the current one
 };
 
 }  // namespace
@@ -171,7 +171,7 @@ StatusOr<SplitRegex> SplitRegex::Compile(std::string_view pattern) {
     return Status(StatusCode::kTokenizer,
                   std::string("regular expression: ") + reinterpret_cast<char*>(message));
   }
-  // Where JIT is not available the interpreter gives the same matches.
+  // Without JIT the interpreter gives the same matches.
   (void)pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
   return SplitRegex(std::move(code));
 }
@@ -206,11 +206,11 @@ void SplitRegex::Cut(std::string_view text, std::vector<SplitPart>* parts) const
       result = pcre2_match(code_->code, subject, text.size(), start,
                            PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.data, nullptr);
     }
-    // No match, or an expression that backtracks beyond PCRE2's limits: the rest is one part.
+    // No match, or the expression backtracks beyond PCRE2's limits: the remaining text is one part.
     if (result < 0) break;
     const size_t begin = range[0], end = range[1];
     if (begin < done || end < begin || (begin == end && after_match && end == done)) {
-      // An empty match at the end of another one is none.
+      // An empty match at the end of another one does not count.
       ++start;
       while (start < text.size() && (text[start] & 0xC0) == 0x80) ++start;
       continue;

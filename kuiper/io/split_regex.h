@@ -1,6 +1,6 @@
 // Cuts text into pre-tokens with the regular expression of a tokenizer.json. The expression is
-// written for Oniguruma (the engine of Hugging Face's tokenizers) and runs on PCRE2; constructs the
-// two read differently are translated or refused.
+// written for Oniguruma (the engine of Hugging Face's tokenizers) and runs on PCRE2. Constructs
+// that the two interpret differently are translated or refused.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct SplitPart {
   bool is_match = false;
 };
 
-// The PCRE2 pattern with the meaning `pattern` has for Oniguruma in UTF-8.
+// Returns the PCRE2 pattern with the meaning that `pattern` has in Oniguruma for UTF-8.
 StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
 class SplitRegex {
@@ -27,11 +27,11 @@ class SplitRegex {
   SplitRegex& operator=(SplitRegex&&) noexcept;
   ~SplitRegex();
 
-  // The library and its Unicode version, for messages.
+  // Returns the library and its Unicode version, for messages.
   static std::string Engine();
 
   // Appends the parts of `text` (valid UTF-8) to `parts`: every match and every stretch between
-  // matches, in order. Together they are the whole text; a match may be empty.
+  // matches, in order. Together they are the whole text. A match may be empty.
   void Cut(std::string_view text, std::vector<SplitPart>* parts) const;
 
  private:

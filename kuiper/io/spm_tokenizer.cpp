@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kSpaceMark[] = "\u2581";
 
-// How sentencepiece takes text: as std::string_view or, up to 0.1.96, as a class of its own.
+// The type in which sentencepiece takes text: std::string_view or, up to 0.1.96, its own class.
 template <typename Result, typename View>
 View ParameterOf(Result (sentencepiece::SentencePieceProcessor::*)(View));
 using LibraryView =
@@ -54,7 +54,7 @@ class SpmTokenizer : public Tokenizer {
     return OkStatus();
   }
 
-  // tokenizer_config.json may say that no BOS is wanted; without it a model that has one gets it.
+  // tokenizer_config.json may turn BOS off; without that file a model that has a BOS gets it.
   Status ReadConfig(std::string_view config_json, const std::string& name) {
     if (processor_.bos_id() >= 0) bos_ = processor_.bos_id();
     if (processor_.eos_id() >= 0) eos_ = processor_.eos_id();
@@ -71,7 +71,7 @@ class SpmTokenizer : public Tokenizer {
     return OkStatus();
   }
 
-  // The library marks each text as a beginning.
+  // The last parameter is unused: the library marks each text as a beginning.
   std::vector<int32_t> EncodePieces(std::span<const TextPiece> pieces, bool) const override {
     const JoinedText joined(pieces);
     std::vector<AddedTokenMatcher::Match> matches;
@@ -96,7 +96,7 @@ class SpmTokenizer : public Tokenizer {
   bool IsSpecial(int32_t id) const override { return Has(id) && processor_.IsControl(id); }
   std::optional<int32_t> TokenId(std::string_view content) const override {
     const int id = processor_.PieceToId(View(content));
-    // PieceToId answers with the unknown token for what it does not know.
+    // PieceToId returns the unknown token for unknown content.
     if (!Has(id) || !processor_.IsControl(id) || bytes_[id] != content) return std::nullopt;
     return id;
   }
@@ -108,7 +108,7 @@ class SpmTokenizer : public Tokenizer {
  private:
   bool Has(int32_t id) const { return id >= 0 && static_cast<size_t>(id) < bytes_.size(); }
 
-  // Of a damaged model the library reports some faults as a status and throws on others.
+  // The library reports some faults of a damaged model as a status and throws on others.
   Status Load(std::string_view model, const std::string& name) {
     std::string fault;
     try {
@@ -125,15 +125,15 @@ class SpmTokenizer : public Tokenizer {
     if (text.empty()) return;
     std::vector<int> run;
     const auto status = processor_.Encode(View(text), &run);
-    if (!status.ok()) {  // only a damaged model cannot encode some texts
+    if (!status.ok()) {  // only damaged models fail to encode a text
       LogWarning("the SentencePiece model cannot encode a text: " + status.ToString());
       run.assign(1, processor_.unk_id());
     }
     ids->insert(ids->end(), run.begin(), run.end());
   }
 
-  // The library hides the normaliser's settings, so ask it: decode a piece that begins with a
-  // space.
+  // The library does not expose the normaliser's settings, so this decodes a piece that begins with
+  // a space.
   bool DecoderStripsSpace() const {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       if (processor_.IsControl(id) || processor_.IsUnknown(id) || processor_.IsByte(id) ||

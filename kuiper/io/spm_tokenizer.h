@@ -9,7 +9,7 @@
 
 namespace kuiper {
 
-// `model` is the content of the file, `name` stands for it in messages. `config_json` as in
+// `model` is the content of the file; `name` stands for the file in messages. `config_json` as in
 // Tokenizer::FromJson.
 StatusOr<std::unique_ptr<Tokenizer>> CreateSpmTokenizer(std::string_view model,
                                                         std::string_view config_json,

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxBytes = size_t{64} << 20;
 
-// A token is a string, or an object with its content.
+// A token is a string, or an object with a content field.
 const JsonNode* TokenText(const JsonNode& node) {
   const JsonNode* text = node.IsObject() ? node.Find("content") : &node;
   return text != nullptr && text->IsString() ? text : nullptr;
@@ -26,7 +26,7 @@ void ReadTokens(const JsonNode& config, TemplateFiles* files) {
   }
 }
 
-// A template, or a list of {"name", "template"} of which "default" and "tool_use" count.
+// Reads a template, or the "default" and "tool_use" entries of a list of {"name", "template"}.
 Status ReadTemplate(const JsonNode& config, const std::string& name, TemplateFiles* files) {
   const JsonNode* value = config.Find("chat_template");
   if (value == nullptr || value->IsNull()) return OkStatus();

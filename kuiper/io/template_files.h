@@ -1,5 +1,5 @@
-// Where a model's chat template stands: chat_template.jinja, chat_template.json, or
-// tokenizer_config.json, in this order, as transformers has it. Reads files, knows no Jinja.
+// Finds a model's chat template: in chat_template.jinja, chat_template.json, or
+// tokenizer_config.json, in this order, as transformers does. Only reads files; parses no Jinja.
 #pragma once
 
 #include <string>
@@ -13,18 +13,17 @@
 namespace kuiper {
 
 struct TemplateFiles {
-  std::string name = {};    // names the file that holds the template, for messages; "" = none
-  std::string source = {};  // the template
-  std::string tool_source =
-      {};  // the template for prompts with tools, if the file has a second one
-  // bos_token, eos_token and the like of tokenizer_config.json.
+  std::string name = {};         // name of the file with the template, for messages; "" = none
+  std::string source = {};       // the template
+  std::string tool_source = {};  // the template for prompts with tools, if there is a separate one
+  // Special tokens of tokenizer_config.json: bos_token, eos_token and similar.
   std::vector<std::pair<std::string, std::string>> special_tokens = {};
 };
 
-// `path`: a model's folder, a file in it, or a .jinja file. A folder without a template gives an
-// empty `source`. kModel for files that cannot be read, kTokenizer for JSON that is none.
+// `path`: a model's folder, a file in it, or a .jinja file. If a folder has no template, `source`
+// is empty. kModel if a file cannot be read, kTokenizer for invalid JSON.
 StatusOr<TemplateFiles> ReadTemplateFiles(const std::string& path);
-// Takes the same texts from a container; "" = absent. `name` stands for the container.
+// As ReadTemplateFiles, from texts in a container; "" = absent. `name` stands for the container.
 StatusOr<TemplateFiles> ParseTemplateFiles(const std::string& jinja,
                                            const std::string& chat_template_json,
                                            const std::string& tokenizer_config_json,

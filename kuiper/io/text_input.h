@@ -1,4 +1,4 @@
-// Texts that people hand over, in files and on standard input: read whole, with limits.
+// Reads texts that users provide in files and on standard input: as a whole, with limits.
 #pragma once
 
 #include <string>
@@ -7,22 +7,23 @@
 
 namespace kuiper {
 
-// A text as its author sees it, without U+FEFF at the beginning.
+// Removes U+FEFF at the beginning, which the author of a text does not see.
 std::string WithoutByteOrderMark(std::string text);
 
-// All bytes of a file. kInput unless it is readable and of sane size; `name` names it in messages.
+// Reads all bytes of a file. kInput if it cannot be read or is too large; `name` names it in
+// messages.
 StatusOr<std::string> ReadAllBytes(int fd, const std::string& name);
-// The same without that mark.
+// As ReadAllBytes, without a byte order mark.
 StatusOr<std::string> ReadAllText(int fd, const std::string& name);
-// kInput for a text that is empty or not UTF-8.
+// Returns kInput if the text is empty or not UTF-8.
 Status CheckText(const std::string& text, const std::string& name);
 
-// A whole text file, "-" = input_fd, that passes both. `what` names it in messages, e.g. "prompt
-// file". `keep_mark`: U+FEFF at the beginning of a file stays.
+// Reads a whole text file ("-" = input_fd) and checks it with CheckText. `what` names it in
+// messages, e.g. "prompt file". `keep_mark`: keeps U+FEFF at the beginning of a file.
 StatusOr<std::string> ReadTextInput(const std::string& path, const std::string& what,
                                     int input_fd = 0, bool keep_mark = false);
 
-// The folder of a file, where the relative paths in it begin; "" = the current one.
+// Returns the folder of a file, to which relative paths in it refer; "" = the current folder.
 std::string FolderOf(const std::string& path);
 
 }  // namespace kuiper

@@ -13,7 +13,7 @@ size_t LeadingNewlines(std::string_view text) {
   return std::min(text.find_first_not_of('\n'), text.size());
 }
 
-// Length of the longest end of `text` that may go on to become `tag`.
+// Returns the length of the longest suffix of `text` that is a proper prefix of `tag`.
 size_t PossibleTag(std::string_view text, std::string_view tag) {
   size_t length = std::min(text.size(), tag.size() - 1);
   while (!text.ends_with(tag.substr(0, length))) --length;
@@ -112,7 +112,7 @@ void ThinkingSplitter::ConsumeReasoning(std::string_view text, Delta* delta) {
     at_block_edge_ = false;
   }
   const size_t close = by_id_ ? std::string::npos : held_.find(tags_.close);
-  // Newlines belong to the closing tag if it follows, so they wait, as does what may be the tag.
+  // Newlines before a closing tag belong to it, so they wait, like a possible start of the tag.
   const std::string_view ready =
       std::string_view(held_).substr(0, close != std::string::npos ? close
                                         : by_id_                   ? held_.size()

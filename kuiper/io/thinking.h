@@ -1,6 +1,6 @@
-// Takes the answer of a thinking model apart: <think>reasoning</think>answer. Newlines next to the
-// tags belong to the tags, as in Qwen3's chat template. A tag counts only where the template puts
-// it: <think> before any other text, </think> inside the block; elsewhere it is text.
+// Splits the output of a thinking model: <think>reasoning</think>answer. Newlines next to the tags
+// belong to the tags, as in Qwen3's chat template. A tag counts only where the template puts it:
+// <think> before any other text, </think> inside the block. Elsewhere it is text.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace kuiper {
 
-// What a model puts around its reasoning.
+// The tags around a model's reasoning.
 struct ThinkingTags {
   std::string open = "<think>";
   std::string close = "</think>";
 };
 
 struct ThinkingText {
-  std::optional<std::string> reasoning;  // absent: there was no block
+  std::optional<std::string> reasoning;  // absent if there was no block
   std::string answer;
-  bool closed = true;  // false: the text ends inside the block
+  bool closed = true;  // false if the text ends inside the block
 };
 ThinkingText SplitThinking(std::string_view text);
 
-// The same while tokens arrive. Uses the token ids of the tags, or their text if the tokenizer has
-// no such tokens.
+// Does the same while tokens arrive. Uses the token ids of the tags, or their text if the tokenizer
+// has no such tokens.
 class ThinkingSplitter {
  public:
   struct Delta {
@@ -35,13 +35,13 @@ class ThinkingSplitter {
     std::string answer;
   };
 
-  // `starts_inside`: the prompt already ended with an open <think>. `split` false: everything is
-  // answer (models without thinking). `tokenizer` must outlive the splitter.
+  // `starts_inside`: the prompt ends with an open <think>. `split` false: everything is answer
+  // (models without thinking). `tokenizer` must outlive the splitter.
   explicit ThinkingSplitter(const Tokenizer& tokenizer, bool split = true,
                             bool starts_inside = false, ThinkingTags tags = {});
 
   Delta Push(int32_t id);
-  // What was held back. Call once, after the last token.
+  // Returns the text that was held back. Call once, after the last token.
   Delta Finish();
 
   bool inside() const { return state_ == State::kReasoning; }
@@ -63,9 +63,9 @@ class ThinkingSplitter {
   std::optional<int32_t> open_id_, close_id_;
   State state_;
   bool has_block_;
-  bool at_block_edge_;  // newlines that come next belong to the tag
+  bool at_block_edge_;  // the newlines that come next belong to the tag
   bool by_id_ = false;  // both tags are tokens
-  std::string held_;    // text that may turn out to belong to a tag
+  std::string held_;    // text that may belong to a tag
   int reasoning_tokens_ = 0;
 };
 

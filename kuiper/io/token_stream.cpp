@@ -48,7 +48,7 @@ std::string TokenStream::TakeComplete() {
 }
 
 std::string TokenStream::Finish() {
-  // What is left is one incomplete character, hence one replacement.
+  // The pending bytes are one incomplete character, hence one replacement.
   std::string out = ReplaceInvalidUtf8(pending_);
   pending_.clear();
   return out;

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Far above any real tokenizer (11 MB); keeps a wrong path to a model file from being read.
+// Far above any real tokenizer (11 MB); a path to a model file by mistake is not read.
 constexpr size_t kMaxFileBytes = size_t{1} << 28;
 
 Status FileError(const std::string& message, const std::string& hint = "") {
@@ -31,7 +31,7 @@ StatusOr<std::string> ReadFile(const fs::path& path) {
   return ReadTextFile(path.string(), kMaxFileBytes, StatusCode::kTokenizer);
 }
 
-// tokenizer.json, else the only *.model.
+// Returns tokenizer.json, or if there is none the only *.model.
 StatusOr<fs::path> FindInDirectory(const fs::path& dir) {
   std::error_code error;
   if (fs::exists(dir / "tokenizer.json", error)) return dir / "tokenizer.json";

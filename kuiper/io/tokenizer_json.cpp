@@ -7,12 +7,12 @@
 namespace kuiper {
 namespace {
 
-// Diverts model.vocab ({"token": id}) and model.merges (["a b", ...] or [["a", "b"], ...]) from the
-// tree into arrays: one pass, no tree node per token.
+// Reads model.vocab ({"token": id}) and model.merges (["a b", ...] or [["a", "b"], ...]) into
+// arrays, not into the tree: one pass, no tree node per token.
 class TokenizerJsonReader : public JsonTreeBuilder {
  public:
   explicit TokenizerJsonReader(size_t json_bytes) {
-    constexpr size_t kBytesPerEntry = 64;  // those of Qwen have 75, with merges; a guess
+    constexpr size_t kBytesPerEntry = 64;  // a guess: Qwen's files have 75, with merges
     vocab_.reserve(json_bytes / kBytesPerEntry);
   }
 
@@ -47,7 +47,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
   bool EndObject() override {
     if (IsTree()) return JsonTreeBuilder::EndObject();
     state_ = State::kTree;
-    return JsonTreeBuilder::Value({});  // the value of "vocab" that stays in the tree
+    return JsonTreeBuilder::Value({});  // the value that replaces "vocab" in the tree
   }
   bool BeginArray() override {
     if (state_ == State::kMerges) {
@@ -114,7 +114,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     merges_.Add(left, right);
     return true;
   }
-  // Takes the plain entries that follow, in most documents all but the first. No failure: true.
+  // Takes the plain entries that follow: in most documents all but the first.
   bool TakePlain(bool (Reader::*take)(PlainJson*)) {
     PlainJson taken(Ahead());
     PlainJson next = taken;
@@ -122,7 +122,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     Skip(taken.num_taken());
     return true;
   }
-  // The id of the last token and the next token.
+  // Reads the id of the last token and the next token.
   bool PlainToken(PlainJson* json) {
     uint64_t id;
     std::string_view token;
@@ -137,7 +137,7 @@ class TokenizerJsonReader : public JsonTreeBuilder {
     if (merges_.size() == kMaxEntries || !json->Mark(',') || !json->String(&merge)) return false;
     return std::count(merge.begin(), merge.end(), ' ') == 1 && SpacedMerge(merge);
   }
-  // The end of one pair and the next one but for its end.
+  // Reads the end of one pair and the next pair without its end.
   bool PlainMergePair(PlainJson* json) {
     std::string_view left, right;
     if (merges_.size() == kMaxEntries || !json->Mark(']') || !json->Mark(',') || !json->Mark('[') ||

@@ -1,5 +1,5 @@
-// The text of a tokenizer.json -> its small components as a tree, and its vocabulary and merges,
-// which are nearly all of the file, as plain arrays. Used by tokenizer_spec.cpp only.
+// Parses a tokenizer.json: the small components as a tree, the vocabulary and merges (nearly all of
+// the file) as plain arrays. Used by tokenizer_spec.cpp only.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace kuiper {
 namespace {
 
-// Walks the components of one file; every error names the file and the component.
+// Reads the components of one file; every error names the file and the component.
 class SpecReader : private ComponentReader {
  public:
   SpecReader(const std::string& name, TokenizerSpec* spec) : ComponentReader(name), spec_(spec) {}
@@ -26,7 +26,7 @@ class SpecReader : private ComponentReader {
     return ReadPostProcessor(root.Find("post_processor"));
   }
 
-  // tokenizer_config.json: the flags of added tokens, the EOS, and whether a BOS is wanted.
+  // Reads tokenizer_config.json: flags of added tokens, the EOS, and whether a BOS is wanted.
   Status ReadConfig(const JsonNode& config) {
     if (!config.IsObject()) return Error("tokenizer_config.json is not a JSON object");
     const JsonNode* added = config.Find("added_tokens_decoder");
@@ -79,7 +79,7 @@ class SpecReader : private ComponentReader {
   }
 
   // tokenizer_config.json repeats the added tokens, and its flags count: transformers adds them
-  // again after those of tokenizer.json. A token whose id or content is another's is left alone.
+  // again after those of tokenizer.json. Skips tokens whose id or content belongs to another token.
   Status ReadAddedTokensOfConfig(const JsonNode& tokens) {
     for (size_t i = 0; i < tokens.keys.size(); ++i) {
       const std::string& key = tokens.keys[i];
@@ -160,7 +160,7 @@ class SpecReader : private ComponentReader {
     }
     const std::string where = "model BPE";
     for (const char* key : {"vocab", "merges"}) {
-      // The reader leaves null where it took the value away.
+      // The reader leaves null where it removed the value.
       const JsonNode* value = node->Find(key);
       if (value == nullptr || !value->IsNull()) return Error(where + ": bad or missing " + key);
     }
@@ -234,7 +234,7 @@ class SpecReader : private ComponentReader {
     return ReadTemplate(*node);
   }
 
-  // "single" must be the text alone, or one special token and then the text.
+  // "single" must be the text alone, or one special token followed by the text.
   Status ReadTemplate(const JsonNode& node) {
     const std::string where = "post_processor TemplateProcessing";
     const JsonNode* single = node.Find("single");

@@ -1,5 +1,5 @@
-// What a tokenizer.json says, checked and reduced to the few components this program implements.
-// A component or option it does not implement is an error that names it, never a guess.
+// The content of a tokenizer.json, checked and reduced to the few components that are implemented
+// here. Any other component or option is an error that names it, never a guess.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct AddedToken {
   std::string content;
   bool special = false;     // left out of decoded text
   bool normalized = false;  // matched in the normalised text
-  bool lstrip = false;      // takes the white space on its left (right) with it
+  bool lstrip = false;      // also matches the white space on its left (rstrip: right)
   bool rstrip = false;
-  bool single_word = false;  // matched only where no word continues on either side
+  bool single_word = false;  // matched only if no word character is adjacent to it
 };
 
 struct NormalizerStep {
@@ -30,7 +30,7 @@ struct NormalizerStep {
   std::string to;    // kReplace: the replacement, kPrepend: the prefix
 };
 
-// What becomes of the matches of a pattern when a text is cut at them.
+// What happens to the matches when a text is cut at the matches of a pattern.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 struct PreTokenizerStep {
@@ -44,10 +44,10 @@ struct PreTokenizerStep {
   Kind kind = Kind::kSplit;
   std::string text;
   SplitBehavior behavior = SplitBehavior::kIsolated;  // kSplit, kDigits
-  bool invert = false;                                // kSplit: what lies between matches matches
+  bool invert = false;                                // kSplit: the text between matches matches
   Prefix prefix = Prefix::kAlways;                    // kPrefix
-  bool replaces_spaces = false;  // kPrefix: every space becomes `text` before (Metaspace)
-  bool sees_spelling = false;    // comes after ByteLevel, which spells bytes in GPT-2's alphabet
+  bool replaces_spaces = false;  // kPrefix: first replaces every space with `text` (Metaspace)
+  bool sees_spelling = false;    // follows ByteLevel, which spells bytes in GPT-2's alphabet
 };
 
 struct VocabEntry {
@@ -55,10 +55,10 @@ struct VocabEntry {
   int64_t id = 0;
 };
 
-// Pairs of tokens by rank, in one text: there are hundreds of thousands, of a few bytes each.
+// Pairs of tokens by rank, stored in one text: there are hundreds of thousands of a few bytes each.
 class MergeList {
  public:
-  // All together less than 4 GiB.
+  // The parts must add up to less than 4 GiB.
   void Add(std::string_view left, std::string_view right) {
     for (const std::string_view part : {left, right}) {
       text_ += part;
@@ -66,7 +66,7 @@ class MergeList {
     }
   }
   size_t size() const { return ends_.size() / 2; }
-  // The same places of memory until the next Add.
+  // The views stay valid until the next Add.
   std::string_view left(size_t rank) const { return Part(2 * rank); }
   std::string_view right(size_t rank) const { return Part(2 * rank + 1); }
 
@@ -77,7 +77,7 @@ class MergeList {
   }
 
   std::string text_;
-  std::vector<uint32_t> ends_;  // of the left and the right part of each
+  std::vector<uint32_t> ends_;  // ends of the left and the right part of each pair
 };
 
 struct TokenizerSpec {
@@ -97,14 +97,14 @@ struct TokenizerSpec {
   bool decoder_byte_fallback = false;
   bool decoder_strips_space = false;
 
-  std::optional<std::string> bos_token;  // only where prompts begin with it
+  std::optional<std::string> bos_token;  // set only if prompts begin with it
   std::optional<std::string> eos_token;
 };
 
-// No id beyond this is accepted: tables are indexed by id.
+// Larger ids are refused, because tables are indexed by id.
 constexpr int64_t kMaxTokenId = (1 << 22) - 1;
 
-// Both texts as in Tokenizer::FromJson.
+// Takes both texts as Tokenizer::FromJson does.
 StatusOr<TokenizerSpec> ParseTokenizerSpec(std::string_view json, std::string_view config_json,
                                            const std::string& name);
 

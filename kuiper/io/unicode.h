@@ -1,4 +1,4 @@
-// What characters are to the splitters of Hugging Face's `tokenizers`: the tables come with the
+// Character classes of the splitters of Hugging Face's `tokenizers`. The tables are part of the
 // program, so that ids do not depend on the machine's libraries (tools/make_unicode_tables.py).
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace kuiper {
 
-// \p{L}, \p{M}, \p{N} and \s, which exclude each other.
+// \p{L}, \p{M}, \p{N} and \s, which are disjoint.
 enum class CharKind : uint8_t { kOther, kLetter, kMark, kNumber, kSpace };
 
 // `c` <= U+10FFFF.

@@ -1,5 +1,5 @@
-// Readers of the generated tables in unicode_tables.inc, which run at compile time.
-// For unicode.cpp and nfc.cpp alone.
+// Readers of the generated tables in unicode_tables.inc, evaluated at compile time. Used by
+// unicode.cpp and nfc.cpp only.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace kuiper::unicode {
 
 constexpr char32_t kNumCodePoints = 0x110000;
 
-// The numbers that tools/make_unicode_tables.py writes: base 32 in the digits 0-9 A-Z a-z + -, the
-// most significant first; every digit but the last of a number is 32 higher.
+// Reads the numbers that tools/make_unicode_tables.py writes: base 32 with the digits 0-9 A-Z a-z +
+// -, the most significant digit first. All but the last digit of a number are 32 higher.
 class NumberReader {
  public:
   constexpr explicit NumberReader(std::string_view text) : text_(text) {}
@@ -44,7 +44,8 @@ class NumberReader {
   size_t pos_ = 0;
 };
 
-// A small value of every code point, stored as runs; an index of every 64th one leads to its run.
+// A small value for every code point, stored as runs; an index entry per 64 code points finds the
+// run.
 template <int kNumRuns>
 class RunTable {
  public:
@@ -77,13 +78,13 @@ class RunTable {
   std::array<uint16_t, kNumCodePoints / 64> first_ = {};
 };
 
-// `code` is canonically `first` `second` (0: none).
+// `code` decomposes canonically into `first` `second` (0: none).
 struct Decomposition {
   char32_t code = 0, first = 0, second = 0;
-  bool composes = false;  // the two make `code` again in NFC
+  bool composes = false;  // NFC composes the two into `code`
 };
 
-// By code.
+// Returns the decompositions, sorted by code.
 constexpr std::array<Decomposition, kNumDecompositions> ReadDecompositions() {
   std::array<Decomposition, kNumDecompositions> all = {};
   NumberReader reader(kDecompositions);

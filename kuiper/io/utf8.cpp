@@ -14,7 +14,7 @@ uint8_t ByteAt(std::string_view text, size_t i) {
   return static_cast<uint8_t>(text[i]);
 }
 
-// Number of leading ASCII bytes, eight at a time.
+// Returns the number of leading ASCII bytes; reads eight at a time.
 size_t AsciiPrefix(std::string_view text) {
   size_t i = 0;
   for (; i + 8 <= text.size(); i += 8) {

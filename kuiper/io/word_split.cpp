@@ -26,13 +26,13 @@ struct Character {
   size_t end = 0;  // where the next one starts
 };
 
-// The parts of one text, from left to right.
+// Finds the parts of one text, from left to right.
 class Parts {
  public:
   Parts(std::string_view text, bool marks_in_words) : text_(text), marks_(marks_in_words) {}
 
-  // The end of the part that starts at `begin`, which is before the text's end. The alternatives
-  // of the pattern stand in its order.
+  // Returns the end of the part at `begin`, which is before the text's end. The alternatives are in
+  // the order of the pattern.
   size_t End(size_t begin, int max_digits) const {
     if (text_[begin] == '\'') {
       const size_t length = Contraction(text_.substr(begin + 1), true);
@@ -60,7 +60,7 @@ class Parts {
     return SpaceEnd(begin, first, true);
   }
 
-  // Returns the end of the word at `begin` by GPT-2's pattern, which End does for newer ones.
+  // As End, but for GPT-2's pattern.
   size_t Gpt2End(size_t begin) const {
     if (text_[begin] == '\'') {
       const size_t length = Contraction(text_.substr(begin + 1), false);
@@ -112,13 +112,14 @@ class Parts {
     return Kind::kSymbol;
   }
 
-  // The end of the characters of `kind` from `pos` on.
+  // Returns the end of the characters of `kind` that start at `pos`.
   size_t Run(size_t pos, Kind kind) const {
     for (Character c = At(pos); c.kind == kind; c = At(pos)) pos = c.end;
     return pos;
   }
 
-  // Length of what may follow an apostrophe; 0: nothing does. In any case U+017F is an s.
+  // Returns the length of a contraction after an apostrophe; 0 if there is none. With any_case,
+  // U+017F is an s.
   static size_t Contraction(std::string_view text, bool any_case) {
     if (any_case && text.starts_with("\u017F")) return 2;
     const auto letter = [&](size_t i) -> char {
@@ -141,8 +142,9 @@ class Parts {
     }
   }
 
-  // White space: up to and with its last line end (if `breaks_lines`); else all of it at the end of
-  // the text, else without its last character unless that is the only one.
+  // Returns the end of white space: after its last line end (if `breaks_lines`). If that does not
+  // apply, all of it at the end of the text; elsewhere, without its last character unless it is the
+  // only one.
   size_t SpaceEnd(size_t begin, Character first, bool breaks_lines) const {
     size_t after_new_line = 0, before_last = begin, end = begin;
     for (Character c = first; c.kind == Kind::kSpace || c.kind == Kind::kNewLine; c = At(end)) {

@@ -1,5 +1,5 @@
 // Cuts text into pre-tokens as the patterns of GPT-2, Qwen and Llama 3 do, without a
-// regular-expression engine. Other patterns are SplitRegex's.
+// regular-expression engine. SplitRegex handles all other patterns.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace kuiper {
 
 class WordSplit {
  public:
-  // Nothing if `pattern` (of a tokenizer.json) is not one of those that are known.
+  // Returns nothing if `pattern` (of a tokenizer.json) is not a known one.
   static std::optional<WordSplit> ForPattern(std::string_view pattern);
 
   // Appends the parts of `text` (valid UTF-8). Every part is a match; together they are the text.
@@ -22,7 +22,7 @@ class WordSplit {
       : style_(style), marks_in_words_(marks_in_words), max_digits_(max_digits) {}
   Style style_;
   bool marks_in_words_;
-  int max_digits_;  // kLlama3: in one part
+  int max_digits_;  // kLlama3: most digits in one part
 };
 
 }  // namespace kuiper

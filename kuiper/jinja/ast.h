@@ -1,4 +1,4 @@
-// The tree of a template. Nodes belong to the Template that was parsed; every node knows the byte
+// The tree of a template. Nodes belong to the Template that was parsed. Every node stores the byte
 // of the source where it begins, for messages.
 #pragma once
 
@@ -17,7 +17,7 @@ enum class NodeKind {
   kName,         // name
   kList,         // kids
   kTuple,        // kids
-  kDict,         // kids: key, value, key, value ...
+  kDict,         // kids: alternating keys and values
   kAttribute,    // kids[0].name
   kElement,      // kids[0][kids[1]]
   kSlice,        // kids: begin, end, step, each may be null; only as kids[1] of kElement
@@ -31,7 +31,7 @@ enum class NodeKind {
   kOr,           // kids[0], kids[1]
   kArithmetic,   // kids[0] op kids[1]
   kConcat,       // kids joined as strings
-  kCompare,      // kids[0] ops[0] kids[1] ops[1] kids[2] ...
+  kCompare,      // kids[0] ops[0] kids[1] ops[1] kids[2] and so on
   kConditional,  // kids[1] if kids[0] else kids[2], which may be null
   // Statements
   kData,         // value: text of the template
@@ -66,7 +66,7 @@ enum class Operator {
   kNotIn
 };
 
-// What an assignment assigns to: a name, ns.attribute, or a tuple of targets.
+// The left side of an assignment: a name, ns.attribute, or a tuple of targets.
 struct Target {
   std::string_view name;
   std::string_view attribute;  // not empty: of the namespace `name`
@@ -95,10 +95,10 @@ struct Node {
   std::vector<const Node*> kids = {};
   std::vector<Operator> operators = {};
   Arguments arguments = {};
-  const Builtin* builtin = nullptr;  // of a filter or test; null: there is none of this name
-  bool negated = false;              // of a test
-  bool recursive = false;            // of a loop
-  // Of a macro: it takes more arguments than it has parameters.
+  const Builtin* builtin = nullptr;  // filter or test; null: no builtin has this name
+  bool negated = false;              // test: "is not"
+  bool recursive = false;            // loop
+  // Macro: it takes more arguments than it has parameters.
   bool takes_varargs = false, takes_kwargs = false;
   Target target = {};
   std::vector<Target> targets = {};

@@ -70,7 +70,7 @@ bool Bind(const Builtin& builtin, Call* call) {
   }
   if (call->args.size() > bound.size()) return call->Fail(name + " got too many arguments");
   if (used < call->keywords.size()) {
-    return call->Fail(name + " got an argument it does not know");
+    return call->Fail(name + " got an unexpected keyword argument");
   }
   call->args = std::move(bound);
   return true;

@@ -1,4 +1,4 @@
-// Filters, tests, global functions and methods: tables of functions of the same form.
+// Filters, tests, global functions and methods, as tables of functions of the same type.
 #pragma once
 
 #include <cstddef>
@@ -15,40 +15,40 @@ namespace kuiper::jinja {
 
 using Keywords = std::vector<std::pair<std::string_view, Value>>;
 
-// One call of a builtin. With named parameters `args` has one element for each; one that was not
-// given is undefined and has no node.
+// One call of a builtin. With named parameters, `args` has one element per parameter; an argument
+// that was not given is undefined and has no node.
 struct Call {
   Runtime& run;
   const Node& node;  // for messages
-  Value self;        // what the filter or test is applied to, whose method it is
+  Value self;        // what the filter, test or method is applied to
   std::vector<Value> args;
   Keywords keywords;
 
   Heap& heap() const;
   bool Fail(const std::string& message) const;
   bool Given(size_t i) const { return !(args[i].Is(Kind::kUndefined) && args[i].node == nullptr); }
-  // An optional parameter; the message of the other type names it.
+  // Reads an optional parameter; a value of another type fails with a message that names it.
   bool Integer(size_t i, const char* name, int64_t* value) const;
   bool Flag(size_t i) const { return Given(i) && IsTrue(args[i]); }
-  // A string parameter; a message otherwise.
+  // Reads a string parameter; any other value fails with a message that names it.
   bool String(size_t i, const char* name, const Text** text) const;
-  // `self` as Python's str() prints it.
+  // Returns `self` as Python's str() prints it.
   const Text* SelfText() const;
 };
 
 struct Builtin {
   std::string_view name;
-  // Names separated by commas; "*" takes any arguments.
+  // Names separated by commas; "*" accepts any arguments.
   std::string_view parameters;
   int required;
   bool (*function)(Call& call, Value* result);
 };
 
-// Null when there is none.
+// Return null if there is none.
 const Builtin* FindFilter(std::string_view name);
 const Builtin* FindTest(std::string_view name);
 const Builtin* FindGlobal(std::string_view name);
-// Of strings, dicts, lists and tuples.
+// Finds methods of strings, dicts, lists and tuples.
 const Builtin* FindMethod(Kind kind, std::string_view name);
 
 // Assigns the given arguments to the parameters of `builtin`, as Python does.
@@ -56,18 +56,18 @@ bool Bind(const Builtin& builtin, Call* call);
 
 bool CallBuiltin(Runtime& run, const Builtin& builtin, const Node& node, const Value& self,
                  std::vector<Value> args, Keywords keywords, Value* result);
-// By name, for filters that apply others.
+// Call a builtin by name, for filters that apply other filters or tests.
 bool CallFilter(Runtime& run, std::string_view name, const Node& node, const Value& self,
                 std::vector<Value> args, Keywords keywords, Value* result);
 bool CallTest(Runtime& run, std::string_view name, const Node& node, const Value& self,
               std::vector<Value> args, bool* result);
 
-// The value of an attribute as filters name it: "a", "a.b", or a number.
-// Undefined parts become `otherwise`, if given.
+// Looks up an attribute as filters name it: "a", "a.b", or a number. Undefined parts become
+// `otherwise`, if given.
 bool Lookup(Call& call, const Value& item, const Value& attribute, Value* result,
             const Value* otherwise = nullptr);
 
-// Of the folder's own files only.
+// For the files of this folder only.
 const Builtin* FindTextFilter(std::string_view name);
 const Builtin* FindListFilter(std::string_view name);
 const Builtin* FindSortFilter(std::string_view name);

@@ -39,7 +39,7 @@ bool Expressions::EvalCall(const Node& node, Value* result) {
   const Node& callee_node = *node.kids[0];
   std::vector<Value> args;
   Keywords keywords;
-  // A method is called without making a value of it.
+  // Calls a method without creating a value for it.
   if (callee_node.kind == NodeKind::kAttribute) {
     Value object;
     if (!Eval(*callee_node.kids[0], &object)) return false;
@@ -88,7 +88,7 @@ bool Expressions::EvalFilter(const Node& node, const Value* operand, Value* resu
   if (node.kids[0] == nullptr) {
     self = *operand;
   } else if (operand != nullptr && node.kids[0]->kind == NodeKind::kFilter) {
-    // A chain of filters behind {% filter %} or {% set %} begins with the text of the block.
+    // In {% filter %} and {% set %}, the filter chain is applied to the text of the block.
     if (!EvalFilter(*node.kids[0], operand, &self)) return false;
   } else if (!Eval(*node.kids[0], &self)) {
     return false;

@@ -1,5 +1,5 @@
-// Walks the tree of a template: Expressions give values, Statements print and assign. Made for one
-// rendering.
+// Evaluates the tree of a template: Expressions compute values, Statements print and assign.
+// Created for one rendering.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace kuiper::jinja {
 
-// Names and what they stand for. A name that is not here is looked for in the parent.
+// Names and their values. A name that is missing here is looked up in the parent.
 struct Scope {
   Scope* parent = nullptr;
   bool is_captured = false;  // a macro refers to it
@@ -26,12 +26,12 @@ struct Scope {
 
 struct Macro {
   const Node* node;  // kMacro, or kCallBlock: its caller
-  Scope* scope;      // where it was defined
+  Scope* scope;      // the scope of its definition
 };
 
 struct Loop {
   const Node* node;
-  Scope* scope;  // around the loop
+  Scope* scope;  // the scope around the loop
   const List* items;
   size_t index = 0;
   int depth = 1;
@@ -46,13 +46,13 @@ class Expressions : public Runtime {
   bool Eval(const Node& node, Value* result);
   bool EvalTruth(const Node& node, bool* result);
   bool EvalArguments(const Node& node, std::vector<Value>* args, Keywords* keywords);
-  // `operand`: the text of a block that the chain of filters begins with.
+  // `operand`: the text of a block, to which the chain of filters is applied.
   bool EvalFilter(const Node& node, const Value* operand, Value* result);
   bool CallValue(const Value& callee, const Node& node, std::vector<Value> args, Keywords keywords,
                  Value* result);
   virtual bool CallMacro(const Macro& macro, const Node& node, const std::vector<Value>& args,
                          const Keywords& keywords, Value* result) = 0;
-  // loop(items), loop.cycle(...), loop.changed(...).
+  // Calls loop(items), loop.cycle(...) or loop.changed(...).
   virtual bool CallLoop(Loop* loop, std::string_view method, const Node& node,
                         const std::vector<Value>& args, Value* result) = 0;
 
@@ -104,7 +104,7 @@ class Statements final : public Expressions {
   bool Output(const Node& node, const Value& value);
   bool Assign(const Target& target, const Value& value, const Node& node);
   bool Filtered(const Node& node, const List& items, List** result);
-  // The text that `body` prints.
+  // Returns the text that `body` prints.
   bool Capture(const std::vector<const Node*>& body, Scope* scope, const Node& node, Value* result);
   Scope* NewScope(Scope* parent);
   Value NewMacro(const Node& node);

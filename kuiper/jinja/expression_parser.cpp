@@ -11,7 +11,7 @@ constexpr std::pair<std::string_view, Operator> kComparisons[] = {
     {"==", Operator::kEqual},  {"!=", Operator::kNotEqual},  {"<", Operator::kLess},
     {">", Operator::kGreater}, {"<=", Operator::kLessEqual}, {">=", Operator::kGreaterEqual}};
 
-// Counts the nesting for as long as it lives.
+// Increments the nesting depth while this object exists.
 class Nesting {
  public:
   explicit Nesting(int* depth) : depth_(depth) { ++*depth_; }

@@ -8,7 +8,7 @@
 namespace kuiper::jinja {
 namespace {
 
-// As jinja2's sandbox has it.
+// As in jinja2's sandbox.
 constexpr int64_t kMaxRange = 100000;
 
 bool Range(Call& call, Value* result) {
@@ -43,7 +43,7 @@ bool RaiseException(Call& call, Value*) {
   return call.run.Raise(std::string(call.SelfText()->bytes()));
 }
 
-// Positional arguments are dicts or lists of pairs, whose entries keywords may replace.
+// Positional arguments are dicts or lists of pairs; keywords may replace their entries.
 bool FillDict(Call& call, Dict* dict) {
   for (const Value& source : call.args) {
     if (source.Is(Kind::kDict)) {
@@ -80,7 +80,7 @@ bool StrftimeNow(Call& call, Value* result) {
     *result = Value::String(format);
     return true;
   }
-  // A byte in front tells an empty result from one that does not fit.
+  // strftime returns 0 for an empty result and for overflow; the leading space distinguishes them.
   const std::string wanted = std::string(" ").append(format->bytes());
   char buffer[1024];
   const std::tm now = call.run.now();

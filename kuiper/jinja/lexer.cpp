@@ -64,14 +64,14 @@ class Lexer {
 
   size_t SkipSpace(size_t i) const { return i + LeadingSpace(source_.substr(i)); }
 
-  // The text from at_ to `end`, whose tag begins there and has the sign of `sign`.
+  // Adds the text from at_ to `end`, where a tag begins; the sign at `tag` strips white space.
   void Data(size_t end, size_t tag) {
     std::string_view text = source_.substr(at_, end - at_);
     const char sign = At(tag + 2);
     if (tag < source_.size() && sign == '-') {
       text.remove_suffix(TrailingSpace(text));
     } else if (tag < source_.size() && sign != '+' && At(tag + 1) != '{') {
-      // lstrip_blocks: what is nothing but space between the line's begin and the tag.
+      // lstrip_blocks: removes space that fills the line up to the tag.
       const size_t line = text.rfind('\n') + 1;
       if ((line > 0 || line_starts_) && LeadingSpace(text.substr(line)) == text.size() - line) {
         text = text.substr(0, line);
@@ -92,7 +92,7 @@ class Lexer {
     return Inside(tag, kind == '%' ? '%' : '}');
   }
 
-  // Whether the tag's first word is all there is in it: {% raw %}.
+  // True if the tag contains only this word: {% raw %}.
   bool IsWord(size_t i, std::string_view word) const {
     i = SkipSpace(i);
     if (!StartsWith(i, word)) return false;
@@ -100,7 +100,7 @@ class Lexer {
     return StartsWith(i, "%}") || StartsWith(i, "-%}") || StartsWith(i, "+%}");
   }
 
-  // Behind the end of a tag whose closing two characters begin at `close`; `sign` stands before.
+  // Moves past the end of a tag whose closing two characters begin at `close`, after `sign`.
   void EndTag(size_t close, char sign, bool trims_newline) {
     at_ = close + 2;
     if (sign == '-') {
@@ -134,7 +134,7 @@ class Lexer {
     return Fail(tag, "the raw block has no end");
   }
 
-  // Tokens up to the end of the tag; `closer` is the character before its '}'.
+  // Adds tokens up to the end of the tag; `closer` is the character before its '}'.
   bool Inside(size_t tag, char closer) {
     std::vector<char> open;
     while (true) {
@@ -238,7 +238,7 @@ class Lexer {
   std::string error_;
 };
 
-// Up to `count` hexadecimal digits at `*at`; nothing is taken unless all are there.
+// Reads `count` hexadecimal digits at `*at`; takes none unless all are there.
 bool TakeHex(std::string_view text, size_t* at, size_t count, char32_t* value) {
   *value = 0;
   if (*at + count > text.size()) return false;
@@ -255,7 +255,7 @@ bool TakeHex(std::string_view text, size_t* at, size_t count, char32_t* value) {
   return true;
 }
 
-// What follows a backslash; `*at` is behind it.
+// Appends the character for an escape; `*at` is the byte after the backslash.
 void AppendEscape(std::string_view text, size_t* at, std::string* out) {
   constexpr std::string_view kNames = "\\'\"abfnrtv", kValues = "\\'\"\a\b\f\n\r\t\v";
   const char c = text[*at];

@@ -1,5 +1,5 @@
-// The text of a template -> tokens, with Jinja's rules for whitespace as transformers sets them:
-// trim_blocks, lstrip_blocks, and one line break at the end of the file belongs to the file.
+// Splits the text of a template into tokens. White space follows Jinja's rules with the settings of
+// transformers: trim_blocks, lstrip_blocks, and the line break at the end of the file is not text.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,19 @@ enum class TokenKind {
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   size_t at = 0;               // byte of the source
-  std::string_view text = {};  // as it stands in the source; of kData: what is left of it
+  std::string_view text = {};  // as in the source; kData: without stripped white space
 };
 
-// Line breaks become \n, one at the end goes away. Tokens refer to what this returns.
+// Converts line breaks to \n and removes one at the end. Tokens refer to the returned text.
 std::string NormalizeSource(std::string_view source);
 
-// kModel, with line and column. The last token is kEnd.
+// Errors are kModel, with line and column. The last token is kEnd.
 StatusOr<std::vector<Token>> Tokenize(std::string_view source);
 
 // "line 3, column 14", both from 1; columns are characters.
 std::string Place(std::string_view source, size_t at);
 
-// The value of a string literal, quotes included in `literal`: Python's escapes.
+// Returns the value of a string literal with Python's escapes; `literal` includes the quotes.
 std::string Unescape(std::string_view literal);
 
 }  // namespace kuiper::jinja

@@ -1,4 +1,4 @@
-// Filters that look at lists and dicts.
+// Filters of lists and dicts.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -67,7 +67,7 @@ bool Last(Call& call, Value* result) {
   return true;
 }
 
-// Takes a keyword out of the call; null when it was not given.
+// Returns a keyword argument of the call; null if it was not given.
 const Value* Keyword(const Call& call, std::string_view name) {
   for (const auto& [key, value] : call.keywords) {
     if (key == name) return &value;
@@ -141,14 +141,15 @@ bool Reverse(Call& call, Value* result) {
 bool Attr(Call& call, Value* result) {
   const Text* name = nullptr;
   if (!call.String(0, "name", &name)) return false;
-  // Attributes only: what a dict holds is none.
+  // Only attributes count; the entries of a dict are not attributes.
   *result = Value::Undefined(&call.node, call.self.kind);
   const bool has = FindMethod(call.self.kind, name->bytes()) != nullptr ||
                    call.self.Is(Kind::kNamespace) || call.self.Is(Kind::kLoop);
   return !has || Attribute(call.run, call.self, name->bytes(), call.node, result);
 }
 
-// What map, select and the like make of nothing, whatever its type is.
+// Handles empty and other false values: map, select and the like return nothing for them, whatever
+// their type.
 bool IsNothing(const Call& call, Value* result) {
   if (IsTrue(call.self)) return false;
   *result = Value::OfList(call.heap().NewList(), Kind::kGenerator);
@@ -181,7 +182,7 @@ bool Map(Call& call, Value* result) {
   return true;
 }
 
-// select, reject (by a test on the item), selectattr, rejectattr (on an attribute of it).
+// select and reject test the item; selectattr and rejectattr test an attribute of it.
 template <bool kWanted, bool kByAttribute>
 bool Select(Call& call, Value* result) {
   if (IsNothing(call, result)) return true;

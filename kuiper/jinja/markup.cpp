@@ -9,7 +9,8 @@
 namespace kuiper::jinja {
 namespace {
 
-// The arguments of replace, join and the methods that pad. format() escapes what it prints.
+// Escapes the arguments of replace, join and the methods that pad. format() itself escapes what it
+// prints.
 bool EscapeArguments(std::string_view method, Call* call) {
   Heap& heap = call->heap();
   if (method == "join") {

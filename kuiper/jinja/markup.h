@@ -1,6 +1,5 @@
-// Strings that hold HTML, as markupsafe.Markup: what joins them is escaped, and what is made of
-// them is Markup again. Templates get them from the filters `safe` and `escape`; nothing else
-// escapes.
+// Strings that hold HTML, like markupsafe.Markup: strings joined with them are escaped, and results
+// are Markup again. Templates get them from the filters `safe` and `escape`; nothing else escapes.
 #pragma once
 
 #include <vector>
@@ -11,14 +10,14 @@
 
 namespace kuiper::jinja {
 
-// The text with & < > " ' as entities.
+// Appends the text with & < > " ' as entities.
 void AppendEscaped(const Text& text, TextBuilder* out);
-// markupsafe.escape(value): Markup stays as it is.
+// As markupsafe.escape(value): Markup stays as it is.
 Value Escaped(Heap& heap, const Value& value);
-// Makes Markup of `value` if it is a string, and of the strings of a list or tuple.
+// Turns `value` into Markup if it is a string, and also the strings of a list or tuple.
 void MarkAsMarkup(Value* value);
 
-// Calls a method of `self`; those of Markup escape their arguments.
+// Calls a method of `self`; methods of Markup escape their arguments.
 bool CallMethod(Runtime& run, const Builtin& method, const Node& node, const Value& self,
                 std::vector<Value> args, Keywords keywords, Value* result);
 

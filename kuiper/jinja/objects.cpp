@@ -1,4 +1,4 @@
-// What values have: elements, attributes, and who contains whom.
+// Elements, attributes and membership of values.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -51,7 +51,7 @@ std::string UndefinedMessage(const Value& value) {
 
 List* Items(Runtime& run, const Value& value, const Node& node) {
   if (value.Is(Kind::kGenerator)) {
-    // What was read is gone.
+    // A generator can be read only once.
     List* list = run.heap().NewList();
     list->items.swap(value.list->items);
     return list;

@@ -22,7 +22,7 @@ std::string Mismatch(Operator op, const Value& a, const Value& b) {
 
 bool Power(int64_t base, int64_t exponent, int64_t* result) {
   *result = 1;
-  // Beyond 64 steps only -1, 0 and 1 do not overflow.
+  // With exponents above 64, only the bases -1, 0 and 1 do not overflow.
   if (base == 0 || base == 1) {
     *result = exponent == 0 ? 1 : base;
     return true;
@@ -89,7 +89,7 @@ bool IntegerArithmetic(Runtime& run, const Node& node, Operator op, const Value&
       if (y == 0) return run.Fail(node, "division by zero");
       overflows = x == INT64_MIN && y == -1;
       if (overflows) break;
-      // Python rounds down, C++ toward zero.
+      // Python rounds down, C++ towards zero.
       const int64_t rest = x % y;
       const bool down = rest != 0 && (rest < 0) != (y < 0);
       value = op == Operator::kModulo ? rest + (down ? y : 0) : x / y - (down ? 1 : 0);
@@ -130,7 +130,7 @@ bool RealArithmetic(Runtime& run, const Node& node, Operator op, const Value& a,
   return true;
 }
 
-// Where a slice begins and ends in `size` elements, and how many it takes.
+// The begin and end of a slice of `size` elements, and the number of elements in it.
 struct Places {
   int64_t begin, end, step;
   uint64_t count;

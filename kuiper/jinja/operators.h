@@ -14,7 +14,7 @@ bool CompareValues(Runtime& run, const Node& node, Operator op, const Value& a, 
 bool Calculate(Runtime& run, const Node& node, Operator op, const Value& a, const Value& b,
                Value* result);
 
-// object[begin:end:step]; what is absent is as Python has it.
+// object[begin:end:step]; absent parts have Python's defaults.
 struct Slice {
   std::optional<int64_t> begin, end, step;
 };

@@ -175,7 +175,7 @@ bool Parser::Signature(std::vector<Parameter>* parameters) {
       parameter.value = Expression(true);
       if (parameter.value == nullptr) return false;
     } else if (!parameters->empty() && parameters->back().value != nullptr) {
-      return Fail("a parameter without a default behind one with") != nullptr;
+      return Fail("a parameter without a default follows one with a default") != nullptr;
     }
     parameters->push_back(parameter);
   }
@@ -230,7 +230,7 @@ const Node* Parser::With() {
   return Block("endwith", &node->body) ? node : nullptr;
 }
 
-// Marks what an assistant wrote, for training; it prints its body.
+// {% generation %} marks an assistant's text for training; rendering only prints its body.
 const Node* Parser::Generation() {
   Node* node = New(NodeKind::kScope, Now().at);
   Advance();

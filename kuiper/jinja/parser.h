@@ -1,5 +1,5 @@
-// Tokens of a template -> its tree. The grammar is that of jinja2 3.1 without what belongs to
-// several files (block, extends, include, import). Called by Template::Parse only.
+// Parses the tokens of a template into its tree. The grammar is that of jinja2 3.1 without the tags
+// for several files (block, extends, include, import). Called by Template::Parse only.
 #pragma once
 
 #include <deque>
@@ -14,15 +14,14 @@
 
 namespace kuiper::jinja {
 
-// The tokens, one after the other. A method that fails returns null (or false) and has said why by
-// Fail.
+// Reads the tokens in order. A method that fails returns null (or false) after calling Fail.
 class TokenReader {
  public:
   TokenReader(std::string_view source, std::vector<Token> tokens, std::deque<Node>* nodes)
       : source_(source), tokens_(std::move(tokens)), nodes_(nodes) {}
 
  protected:
-  // Deeper trees are refused: whoever walks them recurses.
+  // Deeper trees are refused, because functions that walk the tree are recursive.
   static constexpr int kMaxDepth = 200;
 
   const Token& Now() const { return tokens_[next_]; }
@@ -45,9 +44,9 @@ class TokenReader {
   std::nullptr_t Unexpected(const std::string& wanted);
   Node* New(NodeKind kind, size_t at);
   size_t num_nodes() const { return nodes_->size(); }
-  // Whether a node from number `begin` on reads the name.
+  // True if the node number `begin`, or a later one, reads the name.
   bool Reads(size_t begin, std::string_view name) const;
-  // A node of two operands; null when the second is.
+  // Makes a node of two operands; returns null if `right` is null.
   Node* NewBinary(NodeKind kind, const Node* left, const Node* right);
 
   Status status_;
@@ -60,7 +59,7 @@ class TokenReader {
   std::deque<Node>* nodes_;
 };
 
-// Operands: literals, names, and the attributes, calls, filters and tests behind them.
+// Parses operands: literals, names, and the attributes, calls, filters and tests after them.
 class OperandParser : public TokenReader {
  public:
   OperandParser(std::string_view source, std::vector<Token> tokens, std::deque<Node>* nodes,
@@ -69,17 +68,19 @@ class OperandParser : public TokenReader {
 
  protected:
   virtual const Node* Expression(bool with_condition) = 0;
-  // One expression, or a tuple where commas follow. `end_name` ends it as the end of the tag does.
+  // Parses an expression, or a tuple if commas follow. `end_name`, like the end of the tag, ends
+  // it.
   const Node* TupleOrExpression(bool with_condition = true, std::string_view end_name = "");
   const Node* Primary();
   const Node* Postfix(const Node* node);
-  // Without an operand: the filters of a block.
+  // A null `operand` means the filters of a block.
   const Node* FilterChain(const Node* operand, bool starts_inline);
-  // The call's parentheses and what is between them.
+  // Parses the call's parentheses and their content.
   bool CallArguments(Arguments* arguments);
 
   Heap* constants_;
-  int conditions_ = 0;  // open ones: unknown filters behind them may be meant for other programs
+  // Enclosing conditions; unknown filters inside them may be meant for other programs.
+  int conditions_ = 0;
 
  private:
   const Node* Parenthesized();
@@ -96,7 +97,7 @@ class OperandParser : public TokenReader {
   const Node* Constant(size_t at, const Value& value);
 };
 
-// Operators, from those that bind least.
+// Parses operators, from the lowest precedence to the highest.
 class ExpressionParser : public OperandParser {
  public:
   using OperandParser::OperandParser;
@@ -120,15 +121,15 @@ class ExpressionParser : public OperandParser {
 class Parser final : public ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
-  // kModel, with line and column.
+  // Errors are kModel, with line and column.
   StatusOr<std::vector<const Node*>> Run();
 
  private:
   using Body = std::vector<const Node*>;
 
-  // Up to one of `ends` (its tag is begun, its name is the next token).
+  // Parses up to one of `ends`: its tag has been opened, its name is the next token.
   bool Statements(std::initializer_list<std::string_view> ends, Body* body);
-  // The same up to the one `end`, whose tag is read as well.
+  // Parses up to `end` and reads its tag as well.
   bool Block(std::string_view end, Body* body);
   bool EndOfTag();
   const Node* Statement();

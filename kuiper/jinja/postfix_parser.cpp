@@ -1,4 +1,4 @@
-// What follows an operand: attributes, elements, calls, filters and tests.
+// Parses what follows an operand: attributes, elements, calls, filters and tests.
 #include <string>
 #include <utility>
 
@@ -101,7 +101,7 @@ bool OperandParser::CallArguments(Arguments* arguments) {
     } else if (has_name) {
       arguments->keyword.emplace_back(name, value);
     } else if (!arguments->keyword.empty() || arguments->more_keyword != nullptr) {
-      return Fail("a positional argument behind a keyword argument") != nullptr;
+      return Fail("a positional argument follows a keyword argument") != nullptr;
     } else {
       arguments->positional.push_back(value);
     }

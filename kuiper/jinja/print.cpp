@@ -24,7 +24,7 @@ std::string Hex(const char* format, char32_t code) {
   return buffer;
 }
 
-// One character as repr() prints it between quotes.
+// Returns a character as repr() prints it between quotes.
 std::string Escaped(char32_t c, std::string_view bytes, char quote) {
   switch (c) {
     case '\n':
@@ -209,7 +209,7 @@ class JsonPrinter {
       const std::string quoted = PythonJsonString(bytes);
       return quoted.substr(1, quoted.size() - 2);
     }
-    // Python escapes what is not ASCII only; DEL is ASCII.
+    // Python escapes only non-ASCII characters; DEL is ASCII.
     if (!style_.ensure_ascii || c == 0x7F) return std::string(bytes);
     if (c < 0x10000) return Hex("\\u%04x", c);
     return Hex("\\u%04x", 0xD800 + ((c - 0x10000) >> 10)) +

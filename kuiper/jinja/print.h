@@ -1,4 +1,4 @@
-// Values as texts: Python's str() and repr(), and json.dumps.
+// Prints values as text: Python's str() and repr(), and json.dumps.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace kuiper::jinja {
 
-// str(value); an undefined value prints nothing.
+// Appends str(value); an undefined value prints nothing.
 void AppendStr(const Value& value, TextBuilder* out);
 
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<std::string> indent = {};  // the text of one level; absent: one line
+  std::optional<std::string> indent = {};  // the text of one level; absent: everything on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
 
-// The text of the message when Python's json.dumps would fail.
+// Returns an error message if Python's json.dumps would fail.
 std::optional<std::string> AppendJson(const Value& value, const JsonStyle& style, TextBuilder* out);
 
 }  // namespace kuiper::jinja

@@ -1,6 +1,6 @@
-// What every part of a rendering shares: where its values live, its limits, and its failure. And
-// what can be asked of values while one runs. A function that returns bool returns false when the
-// rendering has failed, after Fail.
+// The state shared by all parts of a rendering: heap, limits and failure. Also the operations on
+// values that need it. A function that returns bool returns false after Fail, if the rendering has
+// failed.
 #pragma once
 
 #include <ctime>
@@ -25,17 +25,17 @@ class Runtime {
   const Refusal& refusal() const { return refusal_; }
 
   bool Fail(const Node& node, const std::string& message);
-  // The template's own refusal.
+  // Fails with the template's own error message.
   bool Raise(const std::string& words);
-  // Counts work that is no expression of its own, and looks at all limits.
+  // Counts work besides expressions and statements, and checks all limits.
   bool Work(const Node& node, size_t elements);
-  // Around what may call itself.
+  // Enter and Leave enclose code that may recurse.
   bool Enter(const Node& node);
   void Leave() { --depth_; }
 
  protected:
   TextBuilder output_;
-  TextBuilder* out_;  // what is printed goes here
+  TextBuilder* out_;  // receives the printed text
 
  private:
   std::string_view source_;
@@ -50,13 +50,13 @@ class Runtime {
 
 // "'x' is undefined"
 std::string UndefinedMessage(const Value& value);
-// The elements of what Python can iterate over; null when it cannot.
+// Returns the elements of a value that Python can iterate over; null for any other.
 List* Items(Runtime& run, const Value& value, const Node& node);
-// object.name, and object[key]; undefined when there is none.
+// object.name and object[key]; the result is undefined if there is none.
 bool Attribute(Runtime& run, const Value& object, std::string_view name, const Node& node,
                Value* result);
 bool Element(Runtime& run, const Value& object, const Value& key, const Node& node, Value* result);
-// item in container
+// item in container.
 bool Contains(Runtime& run, const Value& container, const Value& item, const Node& node,
               bool* result);
 

@@ -1,4 +1,4 @@
-// Filters that order values or tell equal ones from others.
+// Filters that order values or compare them for equality.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -11,7 +11,7 @@
 namespace kuiper::jinja {
 namespace {
 
-// A key to sort by: texts in lower case unless case matters.
+// Returns the key to sort by: strings in lower case unless case_sensitive.
 Value SortKey(Call& call, const Value& value, bool case_sensitive) {
   if (case_sensitive || !value.Is(Kind::kString)) return value;
   std::string lower;
@@ -23,7 +23,7 @@ Value SortKey(Call& call, const Value& value, bool case_sensitive) {
   return call.heap().Str(lower, kTemplate);
 }
 
-// Sorts by `keys`, one for each item. Python fails where two have no order.
+// Sorts by `keys`, one per item. Fails, as Python does, if two keys cannot be ordered.
 bool SortBy(Call& call, const std::vector<Value>& keys, bool reverse, std::vector<Value>* items) {
   std::vector<size_t> order(items->size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -35,7 +35,7 @@ bool SortBy(Call& call, const std::vector<Value>& keys, bool reverse, std::vecto
     comparable = Compare(keys[i], keys[0]) != 2 || AreEqual(keys[i], keys[0]);
   }
   if (!comparable) return call.Fail("the values have no order");
-  // Elements of lists may still have none; they count as equal then.
+  // Elements of lists may still be unordered; those count as equal.
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return Compare(keys[reverse ? b : a], keys[reverse ? a : b]) == -1;
   });
@@ -63,7 +63,7 @@ bool DictSort(Call& call, Value* result) {
   return SortBy(call, keys, call.Flag(2), &result->list->items);
 }
 
-// What `sort` orders an item by: itself, an attribute, or several ("a,b").
+// Computes the key with which `sort` orders an item: the item, an attribute, or several ("a,b").
 bool SortKeyOf(Call& call, const Value& item, Value* result) {
   *result = SortKey(call, item, call.Flag(1));
   if (!call.Given(2) || call.args[2].Is(Kind::kNone)) return true;
@@ -139,7 +139,7 @@ bool Extreme(Call& call, Value* result) {
   return true;
 }
 
-// A list of tuples (grouper, items), in the order of the groupers.
+// Returns a list of tuples (grouper, items), ordered by grouper.
 bool GroupBy(Call& call, Value* result) {
   const List* all = Items(call.run, call.self, call.node);
   if (all == nullptr) return false;

@@ -1,4 +1,4 @@
-// Methods that take strings apart, as Python's str has them. Parts keep who wrote them.
+// String methods that split, as in Python's str. Parts keep the origin of their bytes.
 #include <algorithm>
 #include <string>
 
@@ -17,7 +17,7 @@ bool PushPart(Call& call, size_t begin, size_t end, List* list) {
   return !call.heap().is_full();
 }
 
-// Words between runs of space, at most `limit` + 1 of them.
+// Splits at white space into at most `limit` + 1 words.
 bool SplitWords(Call& call, int64_t limit, List* list) {
   const std::string_view text = Self(call).bytes();
   size_t at = LeadingSpace(text);

@@ -1,4 +1,4 @@
-// What statements do: output, assignments, blocks and loops.
+// Executes statements: output, assignments, blocks and loops.
 #include <algorithm>
 #include <utility>
 
@@ -223,7 +223,7 @@ Statements::Flow Statements::Iterate(const Node& node, const List& all, int dept
   Flow flow = Flow::kNext;
   Scope* scope = nullptr;
   for (; loop.index < items->items.size() && flow != Flow::kFailed; ++loop.index) {
-    // A macro of an earlier round keeps the names of its round.
+    // A macro defined in an earlier iteration keeps the names of that iteration.
     if (scope == nullptr || scope->is_captured) scope = NewScope(outer);
     scope->names.clear();
     scope->Set("loop", loop_value);
@@ -249,7 +249,7 @@ bool Statements::CallMacro(const Macro& macro, const Node& node, const std::vect
   return rendered;
 }
 
-// Into scope_, which is the macro's own.
+// Assigns the arguments in scope_, which is the macro's own scope.
 bool Statements::BindMacro(const Macro& macro, const Node& node, const std::vector<Value>& args,
                            const Keywords& keywords) {
   const std::vector<Parameter>& parameters = macro.node->parameters;
@@ -312,7 +312,7 @@ bool Statements::CallLoop(Loop* loop, std::string_view method, const Node& node,
     return Fail(node, "the loop has no method " + Quoted(method) + " for these arguments");
   }
   if (!loop->node->recursive) return Fail(node, "the loop is not recursive");
-  if (args.size() != 1) return Fail(node, "a recursive loop takes what it shall go through");
+  if (args.size() != 1) return Fail(node, "a recursive loop takes one argument, the items");
   const List* items = Items(*this, args[0], node);
   if (items == nullptr) return false;
   if (!Enter(node)) return false;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxWidth = 10000;
 
-// [[fill]align][sign][0][width][.precision][type], of both languages.
+// [[fill]align][sign][0][width][.precision][type], of both format languages.
 struct Spec {
   std::string fill = " ";
   char align = '\0';  // < > ^
@@ -23,7 +23,7 @@ struct Spec {
   int width = 0;
   int precision = -1;
   char type = 's';
-  bool escapes = false;  // what a string or a list prints
+  bool escapes = false;  // strings and lists are escaped
 };
 
 bool TakeNumber(std::string_view text, size_t* at, int* number) {
@@ -35,7 +35,7 @@ bool TakeNumber(std::string_view text, size_t* at, int* number) {
   return true;
 }
 
-// A number as printf prints it; empty when the type is not known.
+// Returns a number as printf prints it; empty if the type is unknown.
 std::string NumberText(const Value& value, const Spec& spec) {
   char buffer[kMaxWidth + 400];
   const std::string sign = spec.sign == '+' ? "+" : spec.sign == ' ' ? " " : "";
@@ -58,7 +58,7 @@ std::string NumberText(const Value& value, const Spec& spec) {
   return buffer;
 }
 
-// `value` in the form of `spec`; an error text otherwise.
+// Appends `value` formatted by `spec`; returns an error message, or "".
 std::string AppendFormatted(const Value& value, const Spec& spec, Heap& heap, TextBuilder* out) {
   TextBuilder text = heap.Builder();
   bool right = false;
@@ -95,7 +95,7 @@ std::string AppendFormatted(const Value& value, const Spec& spec, Heap& heap, Te
   return "";
 }
 
-// What stands between % and its type; `*at` goes behind the type.
+// Parses the part between % and the type; `*at` ends after the type.
 bool ParsePercent(std::string_view format, size_t* at, std::string_view* name, Spec* spec) {
   if (*at < format.size() && format[*at] == '(') {
     const size_t close = format.find(')', *at);
@@ -124,7 +124,7 @@ bool ParsePercent(std::string_view format, size_t* at, std::string_view* name, S
   return true;
 }
 
-// What stands behind the colon of {name:spec}.
+// Parses the part after the colon of {name:spec}.
 bool ParseSpec(std::string_view text, Spec* spec) {
   size_t at = 0;
   const auto is_align = [&](size_t i) {
@@ -155,7 +155,7 @@ bool ParseSpec(std::string_view text, Spec* spec) {
   return at == text.size();
 }
 
-// The value that {field} names: a number, a name, or the next one, with .attributes behind it.
+// Finds the value of {field}: a number, a name, or the next value. Attributes are refused.
 bool FieldValue(Call& call, std::string_view field, size_t* next, Value* value) {
   const size_t end = std::min(field.find_first_of(".["), field.size());
   const std::string_view name = field.substr(0, end);
@@ -175,12 +175,12 @@ bool FieldValue(Call& call, std::string_view field, size_t* next, Value* value) 
   return call.Fail("format() has no argument " + Quoted(name));
 }
 
-// One {field:spec} whose inside is `inside`.
+// Formats one {field:spec}; `inside` is the text between the braces.
 bool AppendField(Call& call, std::string_view inside, size_t* next, TextBuilder* out) {
   const size_t colon = std::min(inside.find(':'), inside.size());
   Spec spec;
   if (colon < inside.size() && !ParseSpec(inside.substr(colon + 1), &spec)) {
-    return call.Fail("format() does not know the form " + Quoted(inside.substr(colon)));
+    return call.Fail("format() does not support the format " + Quoted(inside.substr(colon)));
   }
   std::string_view field = inside.substr(0, colon);
   if (field.find('!') != std::string_view::npos) {
@@ -195,7 +195,7 @@ bool AppendField(Call& call, std::string_view inside, size_t* next, TextBuilder*
     return error.empty() || call.Fail(error);
   }
   if (value.is_markup && colon + 1 < inside.size()) {
-    return call.Fail("format() takes no form of markup");
+    return call.Fail("format() does not support a format for markup");
   }
   TextBuilder text = call.heap().Builder();
   const std::string error = AppendFormatted(value, spec, call.heap(), &text);
@@ -239,7 +239,7 @@ bool FormatPercent(Runtime& run, const Node& node, const Value& format, const Va
     const std::string error = AppendFormatted(value, spec, run.heap(), &out);
     if (!error.empty()) return run.Fail(node, error);
   }
-  // To Python these are mappings here, of which nothing need be used.
+  // Python treats these as mappings here, whose entries need not all be used.
   const bool is_mapping =
       values.Is(Kind::kDict) || values.Is(Kind::kList) || values.Is(Kind::kUndefined);
   if (next < count && !is_mapping) {

@@ -1,4 +1,4 @@
-// Methods of strings, as Python's str has them. Parts keep who wrote them.
+// String methods as in Python's str. Parts keep the origin of their bytes.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -24,7 +24,7 @@ bool Finish(Call& call, const TextBuilder& builder, Value* result) {
   return true;
 }
 
-// Bytes at the begin of `text` whose characters are all in `set`.
+// Returns the bytes at the beginning of `text` whose characters are all in `set`.
 size_t LeadingOf(std::string_view text, std::string_view set) {
   size_t at = 0;
   while (at < text.size()) {
@@ -62,7 +62,7 @@ bool Strip(Call& call, Value* result) {
   return Part(call, begin, end - begin, result);
 }
 
-// The part of the text that `start` and `end` (arguments 1 and 2) leave over.
+// Finds the part of the text that `start` and `end` (arguments 1 and 2) select.
 bool Window(Call& call, size_t* begin, size_t* size) {
   const std::string_view text = Self(call).bytes();
   *begin = 0;
@@ -75,7 +75,7 @@ bool Window(Call& call, size_t* begin, size_t* size) {
     if (bounds[i] < 0) bounds[i] = std::max<int64_t>(0, std::max(bounds[i], -count) + count);
   }
   if (bounds[0] > count || bounds[0] > bounds[1]) {
-    *begin = std::string_view::npos;  // nothing is there, not even the empty text
+    *begin = std::string_view::npos;  // not even an empty text is found here
     return true;
   }
   *begin = ByteOfCharacter(text, static_cast<size_t>(bounds[0]));
@@ -161,7 +161,7 @@ bool Replace(Call& call, Value* result) {
     builder.Append(*new_text);
     at = found + old_text->size();
     if (old_text->size() > 0) continue;
-    // An empty text is found before each character and at the end.
+    // An empty text matches before each character and at the end.
     if (at == text.size()) break;
     const size_t size = FirstCharacter(text.bytes().substr(at)).size;
     builder.AppendPart(text, at, size);
@@ -262,7 +262,7 @@ bool Pad(Call& call, Value* result) {
   const Text& text = Self(call);
   const int64_t missing = width - static_cast<int64_t>(CountCharacters(text.bytes()));
   int64_t left = kSide == Side::kRight ? missing : 0;
-  // As CPython has it: the odd one goes to the left where the width is odd, too.
+  // As in CPython, the odd blank goes to the left if the width is odd too.
   if (kSide == Side::kBoth && missing > 0) left = missing / 2 + (missing & width & 1);
   TextBuilder builder = call.heap().Builder();
   for (int64_t i = 0; i < left && !builder.overflowed(); ++i) builder.Append(*fill);

@@ -1,4 +1,4 @@
-// x is NAME.
+// Tests: x is NAME.
 #include <algorithm>
 
 #include "kuiper/jinja/builtin.h"
@@ -25,7 +25,7 @@ bool IsIterable(Call& call, Value* result) {
   return true;
 }
 
-// len() and [] work.
+// True if len() and [] work.
 bool IsSequenceTest(Call& call, Value* result) {
   const Value& v = call.self;
   *result = Value::Bool(v.IsSequence() || v.Is(Kind::kDict) || v.Is(Kind::kString) ||
@@ -89,7 +89,7 @@ bool IsUnequal(Call& call, Value* result) {
   return true;
 }
 
-// Order among values, for `order` in terms of Compare.
+// Orders two values; `holds` decides from the result of Compare.
 template <typename Holds>
 bool Ordered(Call& call, Value* result, Holds holds) {
   for (const Value* value : {&call.self, &call.args[0]}) {
@@ -125,14 +125,14 @@ bool IsIn(Call& call, Value* result) {
 
 bool IsSame(Call& call, Value* result) {
   const Value &a = call.self, &b = call.args[0];
-  // Texts have no identity here: equal ones are the same.
+  // Strings have no identity here: equal strings are the same.
   *result =
       Value::Bool(a.kind == b.kind &&
                   (a.HasList() || a.Is(Kind::kDict) ? a.integer == b.integer : AreEqual(a, b)));
   return true;
 }
 
-// str(x).isupper() and islower().
+// As str(x).isupper() and islower().
 template <bool kUpper>
 bool IsCase(Call& call, Value* result) {
   const std::string_view text = call.SelfText()->bytes();

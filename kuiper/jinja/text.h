@@ -1,6 +1,6 @@
-// A string of the interpreter: bytes, and for each byte who wrote it. The origins are runs over the
-// bytes, so a string from one hand costs no more than its bytes. Immutable; a Heap owns bytes and
-// runs. Knows nothing of templates.
+// A string of the interpreter: bytes, and the origin of each byte. Origins are stored as runs, so a
+// string of a single origin costs no more than its bytes. Immutable; a Heap owns bytes and runs.
+// Independent of templates.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace kuiper::jinja {
 
-// Who wrote a byte. Values above kData are data too; the caller gives them out to find its own
-// strings again in what was rendered.
+// The origin of a byte. Values above kData are data too; callers use them to find their own strings
+// in the rendered text.
 using Origin = uint32_t;
 inline constexpr Origin kTemplate = 0;
 inline constexpr Origin kData = 1;
@@ -32,18 +32,17 @@ class Text {
 
   std::string_view bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
-  // They may have no length where the text is empty.
+  // Runs may have length 0 if the text is empty.
   std::span<const Run> runs() const { return runs_.empty() ? std::span(&single_, 1) : runs_; }
-  // Of the byte at `at`.
   Origin OriginAt(size_t at) const;
 
  private:
   std::string_view bytes_;
   Run single_;
-  std::span<const Run> runs_;  // empty: all bytes are as `single_` says
+  std::span<const Run> runs_;  // empty: `single_` covers all bytes
 };
 
-// Bytes and runs while they grow. Stops growing, and says so, at the limit it was made with.
+// Bytes and runs that grow. At the limit they stop growing, and overflowed() becomes true.
 class TextBuilder {
  public:
   explicit TextBuilder(size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -62,7 +61,7 @@ class TextBuilder {
   size_t max_bytes_;
   bool overflowed_ = false;
   std::string bytes_;
-  std::vector<Run> runs_;  // neighbours differ in origin; none is empty
+  std::vector<Run> runs_;  // adjacent runs differ in origin; no run is empty
 };
 
 }  // namespace kuiper::jinja

@@ -1,4 +1,4 @@
-// Filters that make texts and numbers.
+// Filters that return texts and numbers.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -19,7 +19,7 @@ bool Finish(Call& call, const TextBuilder& builder, Value* result) {
   return true;
 }
 
-// A filter that is a method of strings, for anything that can be printed.
+// Applies a string method as a filter to any value that can be printed.
 template <const char* kMethod>
 bool AsMethod(Call& call, Value* result) {
   const bool is_markup = call.self.is_markup;
@@ -31,7 +31,7 @@ bool AsMethod(Call& call, Value* result) {
 constexpr char kUpper[] = "upper", kLower[] = "lower", kCapitalize[] = "capitalize",
                kStrip[] = "strip";
 
-// Each word begins upper case and goes on lower case; words begin behind space and - ( { [ <.
+// Words begin in upper case and continue in lower case; they begin after space and - ( { [ <.
 bool Title(Call& call, Value* result) {
   const Text& text = *call.SelfText();
   TextBuilder builder = call.heap().Builder();
@@ -109,7 +109,7 @@ bool ToJson(Call& call, Value* result) {
   return Finish(call, builder, result);
 }
 
-// Whether str.splitlines sees a break at the end.
+// True if str.splitlines finds a line break at the end.
 bool TrailingBreak(std::string_view text) {
   size_t begin = text.size() - 1;
   while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
@@ -134,7 +134,7 @@ bool Indent(Call& call, Value* result) {
   Call lines{call.run, call.node, Value::String(&text), {Value::Bool(false)}, {}};
   Value list;
   if (!FindStringMethod("splitlines")->function(lines, &list)) return false;
-  // A break at the end begins an empty line.
+  // A line break at the end begins an empty line.
   const bool ends_open = text.size() == 0 || TrailingBreak(text.bytes());
   if (ends_open) call.heap().Push(list.list, Value::String(call.heap().Refer("", kTemplate)));
   TextBuilder builder = call.heap().Builder();
@@ -160,7 +160,7 @@ bool Truncate(Call& call, Value* result) {
   const int64_t end_length = static_cast<int64_t>(CountCharacters(end->bytes()));
   if (length < end_length) return call.Fail("length is below that of the end");
   if (!call.self.Is(Kind::kString)) {
-    // What is short enough stays as it is; nothing else has an end to cut off.
+    // A short enough value stays as it is; of longer values only strings can be cut.
     Value size;
     if (!FindFilter("length")->function(call, &size)) return false;
     *result = call.self;
@@ -283,7 +283,7 @@ bool Round(Call& call, Value* result) {
   const double value = call.self.AsDouble();
   double rounded = 0;
   if (method == "common") {
-    // Python rounds the decimal value; ties that are exact go to even.
+    // Python rounds the decimal value; exact ties go to even.
     rounded = precision == 0 ? std::nearbyint(value) : std::nearbyint(value * scale) / scale;
     if (precision > 0) {
       char buffer[400];

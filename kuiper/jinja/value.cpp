@@ -63,7 +63,7 @@ int Order(const Value& a, const Value& b, int depth) {
   if (a.IsInteger() && b.IsInteger()) return (a.integer > b.integer) - (a.integer < b.integer);
   if (a.IsNumber() && b.IsNumber()) return Sign(a.AsDouble(), b.AsDouble());
   if (a.kind != b.kind) return 2;
-  // Bytes of UTF-8 have the order of their characters.
+  // UTF-8 bytes sort in the order of their code points.
   if (a.Is(Kind::kString)) {
     const int order = a.bytes().compare(b.bytes());
     return (order > 0) - (order < 0);
@@ -204,7 +204,8 @@ const Text* Heap::Slice(const Text& text, size_t begin, size_t size) {
 const Text* Heap::Concat(const Text& a, const Text& b) {
   if (a.size() == 0) return Slice(b, 0, b.size());
   if (b.size() == 0) return Slice(a, 0, a.size());
-  // What ends where the free memory begins can be continued in place: nobody reads beyond its end.
+  // If `a` ends where the free memory begins, `b` is appended in place: existing texts end before
+  // it.
   const bool continues = a.bytes().data() + a.size() == tip_ && b.size() <= block_left_ &&
                          a.bytes().data() >= blocks_.back().get();
   char* memory = Allocate(continues ? b.size() : a.size() + b.size());

@@ -1,5 +1,5 @@
-// Values of the template language, as Python has them: small, copied freely, and pointing into a
-// Heap that owns everything they consist of and frees it at once. A Heap bounds the memory.
+// Values of the template language, with Python's semantics. They are small, copied freely, and
+// point into a Heap that owns all their data and frees it at once. A Heap bounds the memory.
 #pragma once
 
 #include <cstddef>
@@ -28,26 +28,26 @@ enum class Kind : uint8_t {
   kNone,
   kBool,
   kInt,
-  kBigInt,  // an integer of the data beyond 64 bits: it can be printed and compared with itself
+  kBigInt,  // an integer of the data beyond 64 bits; supports printing and comparison with itself
   kFloat,
   kString,
   kList,
   kTuple,
-  kView,       // what items(), keys() and values() give
-  kGenerator,  // what map, select and the like give: it can be read once
+  kView,       // the result of items(), keys() and values()
+  kGenerator,  // the result of map, select and the like; it can be read once
   kDict,
   kNamespace,
   kMacro,
   kLoop,
   kGlobal,  // a global function
-  kMethod,  // a method with the value it belongs to
+  kMethod,  // a method with the value that it belongs to
 };
 
 struct Value {
   Kind kind = Kind::kUndefined;
-  // kUndefined: what had no such attribute or element.
+  // kUndefined: the kind of the value that lacks the attribute or element.
   Kind owner = Kind::kUndefined;
-  // Of a number or a truth value: it was computed from data.
+  // Number or truth value: computed from data.
   bool from_data = false;
   bool is_markup = false;  // kString: HTML, see markup.h
   union {
@@ -59,7 +59,7 @@ struct Value {
     const Macro* macro;
     Loop* loop;
     const Method* method;
-    const Node* node;        // kUndefined: the expression without a value, may be null
+    const Node* node;        // kUndefined: the expression without a value; may be null
     const Builtin* builtin;  // kGlobal
   };
 
@@ -91,7 +91,7 @@ struct List {
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> entries;  // in the order of their insertion
+  std::vector<std::pair<Value, Value>> entries;  // in insertion order
 
   const Value* Find(std::string_view key) const;
   const Value* Find(const Value& key) const;
@@ -102,7 +102,7 @@ struct Method {
   std::string_view name;
 };
 
-// Owns what values point to. Not for several threads.
+// Owns everything that values point to. Not thread-safe.
 class Heap {
  public:
   explicit Heap(size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -114,7 +114,7 @@ class Heap {
   const Text* Copy(std::string_view bytes, Origin origin);
   const Text* Copy(const TextBuilder& builder);
   const Text* Slice(const Text& text, size_t begin, size_t size);
-  // In linear time in total where the same text grows again and again.
+  // Takes linear time in total if the same text is extended repeatedly.
   const Text* Concat(const Text& a, const Text& b);
   Value Str(std::string_view bytes, Origin origin) { return Value::String(Copy(bytes, origin)); }
 
@@ -122,14 +122,14 @@ class Heap {
   Dict* NewDict() { return Keep(&dicts_); }
   const Method* NewMethod(const Value& self, std::string_view name);
   void Push(List* list, const Value& value);
-  // Replaces the value of an equal key.
+  // Sets the value of a key, replacing an existing one.
   void Set(Dict* dict, const Value& key, const Value& value);
 
-  // The strings of `node` stay where they are: it must outlive the heap.
+  // The strings of `node` are not copied: `node` must outlive the heap.
   Value FromJson(const JsonNode& node, Origin origin);
 
   size_t bytes_left() const { return used_ < max_bytes_ ? max_bytes_ - used_ : 0; }
-  // What was asked for did not fit; values made since then may be shortened.
+  // True if a request did not fit; values created since then may be truncated.
   bool is_full() const { return full_; }
   size_t max_bytes() const { return max_bytes_; }
   TextBuilder Builder() const { return TextBuilder(bytes_left()); }
@@ -141,7 +141,7 @@ class Heap {
     Charge(sizeof(T));
     return &store->emplace_back();
   }
-  // Room for `size` bytes; null when the heap is full.
+  // Returns `size` bytes; null if the heap is full.
   char* Allocate(size_t size);
   std::span<const Run> KeepRuns(std::span<const Run> runs);
 
@@ -149,7 +149,7 @@ class Heap {
   size_t used_ = 0;
   bool full_ = false;
   std::vector<std::unique_ptr<char[]>> blocks_;
-  char* tip_ = nullptr;  // where the free part of the last block begins
+  char* tip_ = nullptr;  // start of the free part of the last block
   size_t block_left_ = 0;
   std::deque<Text> texts_;
   std::deque<std::vector<Run>> runs_;
@@ -162,11 +162,11 @@ class Heap {
 bool IsTrue(const Value& value);
 // Python's ==.
 bool AreEqual(const Value& a, const Value& b);
-// -1, 0, 1, or 2 when Python knows no order between them.
+// Returns -1, 0 or 1; 2 if Python cannot order the values.
 int Compare(const Value& a, const Value& b);
-// Whether it can be the key of a dict.
+// True if the value can be a key of a dict.
 bool IsHashable(const Value& value);
-// Python's name of the type, e.g. "dict".
+// Returns Python's name of the type, e.g. "dict".
 std::string_view TypeName(const Value& value);
 std::string_view TypeName(Kind kind);
 std::string QuotedType(const Value& value);  // 'dict'

@@ -16,9 +16,9 @@ namespace kuiper {
 namespace {
 
 constexpr size_t kMaxLines = 1000;
-constexpr size_t kMaxLineBytes = size_t{64} << 10;  // longer ones are kept in memory only
+constexpr size_t kMaxLineBytes = size_t{64} << 10;  // longer lines are kept in memory only
 
-// A line of the file is one of the history: \n and \\ stand for what they do in C.
+// Makes a history entry one line of the file: \n and \\ are escaped as in C.
 std::string Escaped(const std::string& line) {
   std::string text;
   for (const char c : line) {
@@ -61,7 +61,7 @@ InputHistory::InputHistory(std::string path) : path_(std::move(path)) {
   std::string newest;
   for (const std::string& line : lines_) newest += Escaped(line);
   AtomicFile file(path_);
-  // What fails here is tried again the next time.
+  // A failure is ignored: the next start tries again.
   if (file.Write(newest.data(), newest.size()).ok()) (void)file.Commit();
 }
 

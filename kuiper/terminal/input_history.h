@@ -1,4 +1,4 @@
-// What was typed into chats, newest last, kept in a file that only its owner may read.
+// Lines typed into chats, newest last, kept in a file that only its owner may read.
 #pragma once
 
 #include <string>
@@ -8,16 +8,17 @@
 
 namespace kuiper {
 
-// $XDG_STATE_HOME/kuiper/chat_history, else that below ~/.local/state; "" without a home.
+// Returns $XDG_STATE_HOME/kuiper/chat_history, or without that variable a path below
+// ~/.local/state; "" without a home.
 std::string HistoryPath();
 
 class InputHistory {
  public:
-  // Reads the file; one that is not there is no error. "" keeps the history in memory only.
+  // Reads the file; a missing file is not an error. "" keeps the history in memory only.
   explicit InputHistory(std::string path);
 
   const std::vector<std::string>& lines() const { return lines_; }
-  // Appends the line to the file, unless it is the newest already. kInternal.
+  // Appends the line to the file, unless it equals the newest one. kInternal if that fails.
   Status Add(const std::string& line);
 
  private:

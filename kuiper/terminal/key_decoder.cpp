@@ -15,7 +15,7 @@ constexpr std::string_view kPasteBegin = "\x1b[200~";
 constexpr std::string_view kPasteEnd = "\x1b[201~";
 
 struct Sequence {
-  std::string_view bytes;  // behind the escape byte
+  std::string_view bytes;  // after the escape byte
   Kind kind;
 };
 constexpr Sequence kSequences[] = {
@@ -30,7 +30,7 @@ constexpr Sequence kSequences[] = {
     {"\n", Kind::kNewLine},
 };
 
-// Of the sequence that begins behind an escape byte; 0 while it is incomplete.
+// Returns the length of the escape sequence that starts after the ESC byte; 0 if it is incomplete.
 size_t SequenceBytes(std::string_view rest) {
   if (rest.empty()) return 0;
   if (rest[0] == 'O') return rest.size() < 2 ? 0 : 2;
@@ -88,7 +88,7 @@ std::optional<Key> KeyDecoder::Escape(bool no_more) {
   for (const Sequence& sequence : kSequences) {
     if (rest.substr(0, bytes) == sequence.bytes) return Take(bytes + 1, {sequence.kind});
   }
-  // Two times the escape byte: the second may begin a sequence.
+  // After two escape bytes, the second may begin a sequence.
   return Take(rest[0] == kEscapeByte ? 1 : bytes + 1, {Kind::kUnknown});
 }
 

@@ -1,5 +1,5 @@
-// What a terminal sends -> keys: characters, control keys, escape sequences of VT100 and its
-// descendants, and bracketed pastes, which are one key of any length. Reads no file.
+// Decodes bytes from a terminal into keys: characters, control keys, escape sequences of VT100 and
+// its descendants. A bracketed paste of any length is one key. Reads no file.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace kuiper {
 struct Key {
   enum class Kind {
     kText,   // a character
-    kPaste,  // with line breaks as \n, and without other control characters but tabs
+    kPaste,  // line breaks are \n; other control characters, except tabs, are removed
     kControl,
     kEnter,
     kNewLine,  // Alt-Enter
@@ -26,7 +26,7 @@ struct Key {
     kWordLeft,
     kWordRight,
     kEscape,
-    kUnknown,  // a sequence that means nothing here
+    kUnknown,  // an unsupported sequence
   };
   Kind kind = Kind::kUnknown;
   std::string text = {};  // kText, kPaste
@@ -36,10 +36,10 @@ struct Key {
 class KeyDecoder {
  public:
   void Feed(std::string_view bytes) { bytes_ += bytes; }
-  // Nothing while a key is incomplete. `no_more`: nothing followed for a moment, so that an escape
-  // byte is the key of that name.
+  // Returns nothing while a key is incomplete. `no_more`: no byte followed for a moment, so an
+  // escape byte is the Escape key.
   std::optional<Key> Next(bool no_more = false);
-  // Whether Next(true) may have what Next() has not.
+  // True if Next(true) might return a key where Next() does not.
   bool waits_for_escape() const { return !bytes_.empty() && bytes_[0] == '\x1b' && !in_paste_; }
 
  private:
@@ -49,7 +49,7 @@ class KeyDecoder {
 
   std::string bytes_;
   bool in_paste_ = false;
-  size_t searched_ = 0;  // bytes of the paste in which its end is not
+  size_t searched_ = 0;  // leading bytes of the paste known not to contain its end
 };
 
 }  // namespace kuiper

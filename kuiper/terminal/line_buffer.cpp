@@ -13,7 +13,7 @@ bool IsBlank(char c) {
   return c == ' ' || c == '\t' || c == '\n';
 }
 
-// What the cursor steps over at once.
+// A unit that the cursor steps over at once.
 struct Glyph {
   size_t bytes = 0;
   int columns = 0;
@@ -55,7 +55,7 @@ size_t LineBuffer::Behind(size_t at) const {
 }
 
 size_t LineBuffer::Before(size_t at) const {
-  // Glyphs are found from their beginning, which no line break is part of.
+  // Glyphs are found from the start of the line: no glyph contains a line break.
   size_t begin = at < 2 ? 0 : text_.rfind('\n', at - 2) + 1;
   while (begin < at && Behind(begin) < at) begin = Behind(begin);
   return begin;
@@ -135,7 +135,7 @@ ScreenText LayOut(const std::string& prompt, const LineBuffer& buffer, int colum
     const Glyph glyph =
         at_end || breaks ? Glyph{1, 0, ""} : GlyphAt(std::string_view(all).substr(at));
     const bool has_cursor = at <= cursor && cursor < at + glyph.bytes;
-    // The cursor needs a column of its own, behind the last character, too.
+    // The cursor needs a column of its own, also after the last character.
     if (column + std::max(glyph.columns, has_cursor ? 1 : 0) > columns) new_row();
     if (has_cursor) {
       screen.cursor_row = screen.rows.size() - 1;

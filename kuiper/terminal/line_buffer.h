@@ -1,5 +1,5 @@
-// A message while it is typed: its text, the cursor, and how both look in the rows of a screen. The
-// text may have several lines. Knows no terminal.
+// A message while it is typed: its text, the cursor, and their layout in the rows of a screen. The
+// text may have several lines. Independent of any terminal.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@ namespace kuiper {
 class LineBuffer {
  public:
   const std::string& text() const { return text_; }
-  size_t cursor() const { return cursor_; }  // byte of text()
+  size_t cursor() const { return cursor_; }  // byte offset in text()
 
-  // The cursor stands at the end.
+  // Moves the cursor to the end.
   void Set(std::string text);
   void Insert(std::string_view text);
 
-  // By a character with all that joins it.
+  // Moves by one character, including combining ones.
   void Left() { cursor_ = Before(cursor_); }
   void Right() { cursor_ = Behind(cursor_); }
   void WordLeft();
   void WordRight();
-  // Of the line with the cursor.
+  // Moves within the line with the cursor.
   void Home() { cursor_ = LineBegin(); }
   void End() { cursor_ = LineEnd(); }
-  // To the line above or below; false where there is none.
+  // Moves to the line above or below; returns false if there is none.
   bool Up();
   bool Down();
 
@@ -33,7 +33,7 @@ class LineBuffer {
   void EraseAt();
   void EraseWord();
   void EraseToHome() { EraseFrom(LineBegin()); }
-  // At the end of a line: the line break.
+  // At the end of a line, erases the line break.
   void EraseToEnd();
 
  private:
@@ -47,7 +47,7 @@ class LineBuffer {
   size_t cursor_ = 0;
 };
 
-// Rows that fit `columns`, with the prompt before the first one. The cursor is always on a row.
+// Rows that fit `columns`; the first starts with the prompt. The cursor is always on a row.
 struct ScreenText {
   std::vector<std::string> rows;
   size_t cursor_row = 0;

@@ -14,7 +14,7 @@ std::string Csi(size_t count, char command) {
   return count == 0 ? "" : std::string("\x1b[").append(std::to_string(count)) + command;
 }
 
-// The rows around the cursor where there are more than fit the screen.
+// Keeps only the rows around the cursor if there are more than fit the screen.
 void CutTo(size_t height, ScreenText* screen) {
   if (screen->rows.size() <= height) return;
   const size_t first = std::min(screen->cursor_row - std::min(screen->cursor_row, height / 2),
@@ -25,7 +25,8 @@ void CutTo(size_t height, ScreenText* screen) {
   screen->ends_with_cursor &= screen->cursor_row + 1 == height;
 }
 
-// What turns one screen into the other by writing on at the cursor; nothing where that is not all.
+// Returns the text that turns `from` into `to` when written at the cursor; nothing if that is not
+// possible.
 std::optional<std::string> Continuation(const ScreenText& from, const ScreenText& to) {
   if (from.rows.size() != to.rows.size() || from.rows.empty()) return std::nullopt;
   if (!from.ends_with_cursor || !to.ends_with_cursor) return std::nullopt;
@@ -68,7 +69,7 @@ std::optional<std::string> LineEditor::Read(const std::string& prompt, bool cont
 }
 
 std::optional<Key> LineEditor::NextKey() {
-  // An escape sequence comes in one piece, or nearly so.
+  // An escape sequence arrives at once, or nearly so.
   constexpr int kEscapeMs = 50, kForever = -1;
   bool no_more = false;
   while (true) {
@@ -229,7 +230,8 @@ bool LineEditor::Search(const Key& key) {
   return true;
 }
 
-// The newest line before this place that has the pattern; what is shown stays where there is none.
+// Shows the newest line before index `before` that contains the pattern. If there is none, nothing
+// changes.
 void LineEditor::FindOlder(size_t before) {
   if (pattern_.empty()) return;
   while (before-- > 0) {
@@ -275,7 +277,7 @@ void LineEditor::Show() {
   shown_ = std::move(screen);
 }
 
-// To the beginning of the row below all that is shown.
+// Moves to the start of the row below all shown rows.
 void LineEditor::MoveBehind() {
   if (shown_.rows.empty()) return;
   write_(Csi(shown_.rows.size() - 1 - shown_.cursor_row, 'B') + "\n");

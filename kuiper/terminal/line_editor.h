@@ -1,5 +1,5 @@
-// Reads messages from a terminal: editing, history, search in it, pastes of any length. Keys come
-// from RawTerminal; what a message is, is the chat's business.
+// Reads messages from a terminal, with editing, history search and pastes of any length. Keys come
+// from RawTerminal. The chat decides what a message is.
 #pragma once
 
 #include <functional>
@@ -20,15 +20,15 @@ class LineEditor {
 
   LineEditor(Write write, InputHistory history);
 
-  // The next message, which the history has then; nothing after Ctrl-D, after Ctrl-C twice in a row
-  // (interrupted()), and when the program shall end. `continues`: it goes on with what was read
-  // before, which the first Ctrl-C drops, too (dropped()): nothing then. `is_message` false: the
-  // history does not get it.
+  // Returns the next message and adds it to the history, unless `is_message` is false. Returns
+  // nothing after Ctrl-D, after Ctrl-C twice in a row (interrupted()), and when the program is to
+  // end. `continues`: the line continues earlier lines; then the first Ctrl-C drops those too
+  // (dropped()), and Read returns nothing.
   std::optional<std::string> Read(const std::string& prompt, bool continues = false,
                                   bool is_message = true);
   bool interrupted() const { return num_interrupts_ > 1; }
   bool dropped() const { return dropped_; }
-  // Why the history could not be kept.
+  // The first error while saving the history.
   const Status& history_status() const { return history_status_; }
 
  private:
@@ -38,7 +38,7 @@ class LineEditor {
   Outcome Obey(const Key& key);
   Outcome ObeyControl(char letter);
   Outcome Interrupt();
-  // False: the key ends the search, and is one of editing.
+  // Returns false if the key ends the search and is to be handled as an editing key.
   bool Search(const Key& key);
   void FindOlder(size_t before);
   void Recall(bool older);
@@ -54,13 +54,13 @@ class LineEditor {
 
   std::string prompt_;
   LineBuffer buffer_;
-  size_t place_ = 0;   // of the shown line in the history; behind its end: what is new
-  std::string draft_;  // what is new, while an older line is shown
+  size_t place_ = 0;   // index in the history of the shown line; its size: the new line
+  std::string draft_;  // the new line, while an older one is shown
   bool searching_ = false;
   std::string pattern_;
-  int num_interrupts_ = 0;  // Ctrl-C in a row
+  int num_interrupts_ = 0;  // number of Ctrl-C in a row
   bool continues_ = false, dropped_ = false;
-  ScreenText shown_;  // on the screen now; no rows: nothing
+  ScreenText shown_;  // what the screen shows now; no rows: nothing
 };
 
 }  // namespace kuiper

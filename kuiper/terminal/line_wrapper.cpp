@@ -9,10 +9,10 @@ namespace kuiper {
 namespace {
 
 constexpr size_t kTab = 8;
-constexpr size_t kCodeIndent = 4;  // of Markdown
+constexpr size_t kCodeIndent = 4;  // as in Markdown
 constexpr char32_t kJoiner = 0x200D;
 
-// Punctuation of Chinese and Japanese that begins no line, and brackets that end none.
+// Chinese and Japanese punctuation that begins no line, and brackets that end none.
 constexpr std::u32string_view kNeverFirst = U"、。，．：；？！）］｝〉》」』】〕…—ー～％";
 constexpr std::u32string_view kNeverLast = U"（［｛〈《「『【〔";
 
@@ -105,7 +105,7 @@ bool LineWrapper::IsVerbatim() {
   const size_t marks = std::min(word.find_first_not_of(word[0]), word.size());
   const bool is_fence = (word[0] == '`' || word[0] == '~') && marks >= 3;
   if (is_fence && fence_.empty()) {
-    // One that ends in its own line is a piece of code in a sentence.
+    // A fence that ends in its own line is a piece of code in a sentence.
     if (word.find(word[0], marks) == std::string::npos) fence_ = word.substr(0, marks);
     return true;
   }
@@ -122,7 +122,7 @@ void LineWrapper::Place() {
     verbatim_ = IsVerbatim();
     begins_line_ = false;
   }
-  if (word_columns_ == 0 && !verbatim_) {  // escape sequences, which the blanks need not wait for
+  if (word_columns_ == 0 && !verbatim_) {  // escape sequences precede pending blanks
     out_ += std::exchange(word_, "");
     return;
   }

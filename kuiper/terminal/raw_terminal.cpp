@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPasteOn = "\x1b[?2004h", kPasteOff = "\x1b[?2004l";
 
-// Signal handlers can see nothing but globals.
+// Signal handlers can only access globals.
 struct termios g_before;
 volatile std::sig_atomic_t g_raw = 0;
 
@@ -51,7 +51,7 @@ bool RawTerminal::IsPossible() {
 RawTerminal::RawTerminal() {
   tcgetattr(STDIN_FILENO, &g_before);
   SetDeathHook(RestoreTerminal);
-  // Only so that it ends the wait for a key.
+  // The handler only ends the wait for a key.
   struct sigaction action = {};
   action.sa_handler = [](int) {};
   sigaction(SIGWINCH, &action, nullptr);
@@ -87,7 +87,7 @@ std::optional<std::string> RawTerminal::Read(int timeout_ms) {
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
   sigaddset(&blocked, SIGHUP);
-  // Blocked, a signal cannot come between the question and the wait.
+  // While blocked, a signal cannot arrive between TerminationAsked and the wait.
   sigprocmask(SIG_BLOCK, &blocked, &before);
   struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   const struct timespec limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};

@@ -1,5 +1,5 @@
-// The terminal of a chat that reads its keys itself: no lines, no echo, bracketed paste. What it
-// was is restored at the end, also when a signal ends the process.
+// The terminal of a chat that reads keys itself: no line mode, no echo, bracketed paste. The old
+// settings are restored at the end, also when a signal ends the process.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace kuiper {
 
 class RawTerminal {
  public:
-  // Whether standard input can be one: not where TERM says "dumb".
+  // True if standard input can be a raw terminal; false if TERM is "dumb".
   static bool IsPossible();
 
   RawTerminal();
@@ -17,21 +17,21 @@ class RawTerminal {
   RawTerminal(const RawTerminal&) = delete;
   RawTerminal& operator=(const RawTerminal&) = delete;
 
-  // Ctrl-C and its like are keys, or else signals.
+  // `as_keys`: Ctrl-C and similar keys are read as keys; otherwise they send signals.
   void TakeSignalKeys(bool as_keys);
-  // As at the beginning until the process goes on after Ctrl-Z.
+  // Restores the old settings and stops the process, as Ctrl-Z does, until it is continued.
   void Suspend();
 
-  // What was typed, "" after `timeout_ms` (-1: never) and when the window changed its size; nothing
-  // at the end of input and when the program shall end.
+  // Returns the typed bytes; "" after `timeout_ms` (-1: no limit) and when the window size changed;
+  // nothing at the end of input and when the program is to end.
   std::optional<std::string> Read(int timeout_ms);
 };
 
-// The size of the terminal, or the usual one if it does not say.
+// Return the size of the terminal, or 80 x 24 if it is unknown.
 int TerminalColumns(int fd);
 int TerminalRows(int fd);
 
-// Gives the terminal back what a RawTerminal changed, if there is one. Safe in signal handlers.
+// Restores what a RawTerminal changed, if there is one. Safe in signal handlers.
 void RestoreTerminal();
 
 }  // namespace kuiper

@@ -14,14 +14,14 @@
 
 #include "test/temp_dir.h"
 
-// What the system does to writes, for one file after the other. The calls of the whole test program
+// Faults of the system's write calls, for one file at a time. All such calls of the test program
 // come here instead of the C library; without faults they are passed on.
 namespace {
 
 struct Faults {
-  int interrupts = 0;      // so many writes are interrupted before they begin
-  size_t most = SIZE_MAX;  // a write takes at most so many bytes
-  size_t room = SIZE_MAX;  // then the disk is full
+  int interrupts = 0;      // number of writes that are interrupted before they begin
+  size_t most = SIZE_MAX;  // most bytes that one write takes
+  size_t room = SIZE_MAX;  // bytes until the disk is full
   bool sync_fails = false;
   int num_syncs = 0;
 };
@@ -62,7 +62,7 @@ class AppendFileTest : public testing::Test {
     EXPECT_TRUE(output.ok()) << output.status().message();
     return output.ok() ? std::move(*output) : nullptr;
   }
-  // Begins where an earlier run stopped.
+  // Reads the lines of an earlier run.
   std::vector<std::string> Finished(AppendFile& output) {
     std::vector<std::string> lines;
     while (const auto line = output.NextFinished()) lines.push_back(*line);
@@ -107,7 +107,7 @@ TEST(CheckWritable, LeavesEverythingAsItWas) {
   EXPECT_TRUE(CheckWritable("/dev/null").ok());
   EXPECT_EQ(CheckWritable(dir).message(), "cannot write " + dir + ": Is a directory");
   EXPECT_EQ(CheckWritable(dir + "/a/b").code(), StatusCode::kInternal);
-  // A pipe that nobody reads: opening it would wait.
+  // A pipe without a reader: opening it would wait.
   ASSERT_EQ(mkfifo((dir + "/pipe").c_str(), 0600), 0);
   EXPECT_TRUE(CheckWritable(dir + "/pipe").ok());
 }
@@ -144,7 +144,7 @@ TEST_F(AppendFileTest, FullDiskLeavesATornLineThatTheNextRunCutsOff) {
 }
 
 TEST_F(AppendFileTest, TornEndsOfAnyLengthAreCutOff) {
-  constexpr size_t kKept = 1 << 16;  // of what is torn
+  constexpr size_t kKept = 1 << 16;  // bytes of a partial line that are kept
   for (const size_t length : {size_t{1}, size_t{9000}, kKept - 1, kKept, kKept + 1, 3 * kKept}) {
     for (const std::string& whole :
          {std::string(), std::string("a\n"), std::string(5000, 'b') + "\n"}) {

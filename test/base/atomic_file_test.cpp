@@ -102,7 +102,7 @@ TEST(AtomicFile, LeftoversOfKilledWritersDoNotMatter) {
 }
 
 #ifdef __linux__
-// What the process writes to its file before and after stays, whatever the name for it.
+// Text that the process writes to the open file before and after stays, under any name of the file.
 TEST(AtomicFile, NeverReplacesAnOpenFile) {
   const TempDir dir;
   const std::string path = dir / "file";

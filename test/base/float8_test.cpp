@@ -1,4 +1,4 @@
-// Against PyTorch: test/data/float8.json is made by tools/make_float8_goldens.py.
+// Compares with PyTorch: test/data/float8.json is made by tools/make_float8_goldens.py.
 #include "kuiper/base/float8.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class Float8Test : public ::testing::Test {
  protected:
   static float Value(uint8_t bits) { return ToFloat(typename Format::Type{bits}); }
   static uint8_t Code(float x) { return Format::From(x).bits; }
-  // The numbers of PyTorch under `key`: bits of FP32 values and codes.
+  // Returns PyTorch's numbers under `key`: bits of FP32 values and codes.
   static std::vector<uint32_t> Golden(const char* key) {
     const std::string text = test::ReadFile(test::Source("test/data/float8.json"));
     const auto json = ParseJson(text, StatusCode::kInternal, "float8.json");

@@ -20,7 +20,7 @@ float FromBits(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
 
-// Value of a binary format from its definition (IEEE 754): no bit tricks, only ldexp.
+// Returns the value of a binary format from its definition (IEEE 754): no bit tricks, only ldexp.
 double NaiveValue(uint32_t bits, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>((bits >> mantissa_bits) & ((1u << exponent_bits) - 1));
@@ -33,8 +33,8 @@ double NaiveValue(uint32_t bits, int exponent_bits, int mantissa_bits) {
   return sign * std::ldexp(1 + fraction, exponent - bias);
 }
 
-// Nearest value of a 16-bit format, ties to the even pattern, by comparing distances. `x` is
-// finite; beyond the largest value the next step of the grid stands for infinity.
+// Finds the nearest value of a 16-bit format by comparing distances; ties go to the even pattern.
+// `x` is finite. Infinity stands one step above the largest value.
 uint16_t NaiveRound(float x, int exponent_bits, int mantissa_bits) {
   const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   const double a = std::fabs(static_cast<double>(x));
@@ -56,8 +56,8 @@ uint16_t NaiveRound(float x, int exponent_bits, int mantissa_bits) {
   return sign | static_cast<uint16_t>(up ? high : low);
 }
 
-// Every boundary of rounding: each 16-bit value, the middle to its neighbour, and the floats next
-// to both, with either sign.
+// Returns every boundary of rounding: each 16-bit value, the middle to its neighbour, and the
+// floats next to both, with either sign.
 std::vector<float> Boundaries(int exponent_bits, int mantissa_bits) {
   const uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
   std::vector<float> samples;
@@ -140,9 +140,9 @@ TEST(HalfTest, BFloat16RoundsToNearestEven) {
   for (float x : RandomFloats(200000)) ASSERT_EQ(ToBFloat16(x).bits, NaiveRound(x, 8, 7)) << x;
 }
 
-// GCC 12 for ARM has the macro, but the type in C only.
+// GCC 12 for ARM has the macro, but supports the type only in C.
 #if defined(__FLT16_MANT_DIG__) && (defined(__clang__) || defined(__SSE2__) || __GNUC__ >= 13)
-// The compiler's own half precision (library code or F16C) as a second opinion.
+// Compares with the compiler's own half precision (library code or F16C).
 TEST(HalfTest, HalfAgreesWithTheCompiler) {
   const auto compiled = [](float x) { return std::bit_cast<uint16_t>(static_cast<_Float16>(x)); };
   for (float x : Boundaries(5, 10)) ASSERT_EQ(ToHalf(x).bits, compiled(x)) << x;

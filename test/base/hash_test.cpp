@@ -20,7 +20,7 @@ uint64_t NaiveFnv(std::string_view bytes) {
   return hash;
 }
 
-// The ids that these bytes spell, four each, the lowest first.
+// Returns the ids that these bytes encode, four bytes each, the lowest first.
 std::vector<int32_t> IdsOf(std::string_view bytes) {
   std::vector<int32_t> ids;
   for (size_t i = 0; i < bytes.size(); i += 4) {
@@ -31,7 +31,7 @@ std::vector<int32_t> IdsOf(std::string_view bytes) {
   return ids;
 }
 
-// Vectors of the authors' test suite (isthe.com, test_fnv.c) for the naive version.
+// Checks the naive version with vectors of the authors' test suite (isthe.com, test_fnv.c).
 TEST(HashTest, NaiveVersionGivesThePublishedVectors) {
   EXPECT_EQ(NaiveFnv(""), 0xcbf29ce484222325u);
   EXPECT_EQ(NaiveFnv("a"), 0xaf63dc4c8601ec8cu);
@@ -69,7 +69,7 @@ TEST(HashTest, OfTextIsThatOfItsBytes) {
   for (const std::string text : {"", "a", "foobar", "\xff\x80"}) {
     EXPECT_EQ(Fnv1a64OfText(text), NaiveFnv(text));
   }
-  EXPECT_EQ(HashText(Fnv1a64OfText("foobar")), "85944171f73967e8");  // of the authors' test vectors
+  EXPECT_EQ(HashText(Fnv1a64OfText("foobar")), "85944171f73967e8");  // from the authors' vectors
   EXPECT_EQ(HashText(1), "0000000000000001");
 }
 

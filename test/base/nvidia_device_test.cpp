@@ -12,7 +12,7 @@ namespace {
 using test::TempDir;
 using test::WriteFile;
 
-// Whether a machine is said to have a device when this is all that it has.
+// True if a machine that has only this file is reported to have a device.
 bool With(const std::string& file, const std::string& content = "") {
   const TempDir root;
   const std::filesystem::path path = root / file;

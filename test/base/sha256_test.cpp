@@ -18,7 +18,7 @@ std::string Sha256Of(std::string_view text) {
   return HexText(sha.Finish());
 }
 
-// NIST's examples for FIPS 180-4, and two lengths around that of a block from NIST's CAVP vectors.
+// NIST's examples for FIPS 180-4, and two lengths close to a block from NIST's CAVP vectors.
 TEST(Sha256Test, GivesThePublishedDigests) {
   EXPECT_EQ(Sha256Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(Sha256Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -93,7 +93,7 @@ TEST(StatusTest, ReturnIfErrorReturnsOnlyErrorsAndEvaluatesOnce) {
   EXPECT_EQ(evaluations, 3);
 }
 
-// Several in one scope, into a declaration and into an existing variable.
+// Uses several macros in one scope, with a declaration and with an existing variable.
 StatusOr<int> Sum(int a, int b, int c) {
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<int> first, Box(a));
   KU_ASSIGN_OR_RETURN(std::unique_ptr<int> second, Box(b));

@@ -48,7 +48,7 @@ ordered_json Cases(const GoldenFile& file) {
 
 std::vector<Segment> Render(const GoldenFile& file, const ordered_json& args) {
   ordered_json request = args;
-  // The JSON front end refuses videos, which the template knows; let it read an image instead.
+  // The JSON parser refuses videos, but the template supports them: replace the video by an image.
   const bool video = request.dump().find("\"video\"") != std::string::npos;
   if (video) request["messages"][0]["content"][0] = {{"type", "image"}};
   auto parsed = ParseMessagesJson(request.dump());
@@ -180,7 +180,7 @@ TEST(DefaultTemplate, OnlyTheTemplateWritesControlTokens) {
       return count;
     };
     EXPECT_EQ(count_specials(*segments), count_specials(*expected));
-    // Nothing is lost on the way.
+    // With all tokens, decoding must give the whole text.
     TokenStream::Options all;
     all.skip_special = false;
     EXPECT_EQ(DecodeTokens(*tokenizer, EncodeChat(*tokenizer, *segments), all),

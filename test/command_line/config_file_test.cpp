@@ -43,9 +43,9 @@ TEST_F(ConfigFileTest, MistakesNameTheirLine) {
   EXPECT_EQ(Run("port = 80\nport = x\n", {}).status().message(),
             path_ + ", line 2: --port: 'x' is not a whole number");
   EXPECT_EQ(Run("config = other\n", {}).status().message(),
-            path_ + ", line 1: --config=other cannot stand in a file");
+            path_ + ", line 1: --config=other is not allowed in a file");
   EXPECT_EQ(Run("help\n", {}).status().message(),
-            path_ + ", line 1: --help cannot stand in a file");
+            path_ + ", line 1: --help is not allowed in a file");
 }
 
 TEST_F(ConfigFileTest, AFileThatIsMissingIsNamed) {

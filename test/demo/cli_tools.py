@@ -182,7 +182,7 @@ class PrintPrompt(CliTest):
         template = self.path("t.jinja", self.CHATML)
         args = (template, "--print-prompt", "--messages")
         self.fails(5, *args, self.path("a", '{"messages": [{"role": "user", "content": "Q"}], "mood": 1}'),
-                   message='nobody reads the field "mood"')
+                   message='unknown field "mood"')
         self.fails(5, *args, self.path("b", '{"messages": [{"role": "user", "content": "Q"}], '
                                        '"chat_template_kwargs": {"mood": 1}}'),
                    message='the chat template does not read "mood" of chat_template_kwargs')

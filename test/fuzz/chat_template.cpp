@@ -1,5 +1,5 @@
-// Fuzzes the interpreter of chat templates: a template, and behind the first byte 0 the JSON of its
-// variables (without one: a conversation). Bounds are small, so that what runs away shows.
+// Fuzzes the interpreter of chat templates. Input: a template, then a zero byte and the JSON of its
+// variables (without them: a conversation). Limits are small, so that runaway work shows.
 #include <cstddef>
 #include <cstdint>
 #include <ctime>

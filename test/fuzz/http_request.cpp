@@ -1,5 +1,5 @@
-// What a server reads of a stranger: bytes in pieces -> requests, and the bodies -> what to
-// generate.
+// Fuzzes what a server reads from untrusted clients: bytes in pieces are parsed into requests, and
+// their bodies into generation requests.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -27,7 +27,7 @@ void Answer(const kuiper::HttpRequest& request) {
   if (body.ok()) kuiper::ParseApiRequest(*body, request.path != "/c", {}).ok();
 }
 
-// All requests in the bytes, pushed `step` at a time.
+// Returns all requests in the bytes, pushed `step` at a time.
 std::string Read(std::string_view bytes, size_t step) {
   HttpParser parser({.max_header = 1024, .max_body = 4096});
   std::string digest;
@@ -49,7 +49,7 @@ std::string Read(std::string_view bytes, size_t step) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const std::string whole = Read(bytes, size + 1), split = Read(bytes, 7);
-  // Limits are looked at when bytes come: what is too long may be seen later in pieces.
+  // Limits are checked when bytes arrive, so in pieces an overlong request may be noticed later.
   KU_CHECK(whole == split || whole.starts_with(split) || split.starts_with(whole));
   return 0;
 }

@@ -1,5 +1,5 @@
-// Fuzzes every decoder of pictures and animations, orientation and data: URLs, and what is made of
-// a picture that can be read.
+// Fuzzes every decoder of images and animations, orientation and data: URLs, and the processing of
+// images that decode.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

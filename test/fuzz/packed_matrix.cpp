@@ -1,6 +1,6 @@
-// Fuzzes the readers of quantised matrices: rows and columns of a matrix (two bytes each), a
-// quantization_config, a line break, and a .safetensors file. What a reader accepts is unpacked,
-// piece by piece, into memory of the size that it asks for.
+// Fuzzes the readers of quantised matrices. Input: rows and columns of a matrix (two bytes each), a
+// quantization_config, a line break, and a .safetensors file. An accepted matrix is unpacked, piece
+// by piece, into memory of the size that its reader asks for.
 #include "kuiper/model/quantized/packed_matrix.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Stands in for libFuzzer: runs a fuzz target over every file of the folders given.
+// Replaces libFuzzer: runs a fuzz target over every file of the given folders.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -22,5 +22,5 @@ int main(int argc, char** argv) {
     }
   }
   std::printf("replayed %d inputs\n", files);
-  return files > 0 ? 0 : 1;  // a corpus that is not found must not look like a pass
+  return files > 0 ? 0 : 1;  // a missing corpus must not look like a pass
 }

@@ -1,5 +1,5 @@
-// Fuzzes the header of a .safetensors file: whatever is accepted must describe tensors that lie
-// inside the file and have as many bytes as their shape says.
+// Fuzzes the header of a .safetensors file: an accepted header must describe tensors that lie
+// inside the file and have the number of bytes that their shape requires.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  // Both a file that ends here and one with data behind the header.
+  // A file that ends after the header, and one with data after it.
   for (int64_t file_bytes : {static_cast<int64_t>(size), static_cast<int64_t>(size) + 1'000'000}) {
     const auto header = kuiper::ParseSafetensorsHeader(bytes, file_bytes, "fuzz.safetensors");
     if (!header.ok()) continue;

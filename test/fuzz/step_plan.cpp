@@ -1,5 +1,5 @@
-// Fuzzes the byte form of a step plan: what is accepted has these bytes again, and a runner says
-// whether it can carry it out.
+// Fuzzes the serialised form of a step plan: an accepted plan must serialise to the same bytes, and
+// a runner must report whether it can execute it.
 #include "kuiper/engine/step_plan.h"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Fuzzes tokenizer.json: an accepted tokenizer must encode any text to ids it knows, and the ids
-// must decode to valid UTF-8.
+// Fuzzes tokenizer.json: an accepted tokenizer must encode any text to valid ids, and the ids must
+// decode to valid UTF-8.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Answers of a model in both forms of tool calls: whole, in two parts and byte by byte they must
-// give the same.
+// Fuzzes both formats of tool calls in a model's output: parsing it whole, in two parts and byte by
+// byte must give the same result.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

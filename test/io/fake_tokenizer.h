@@ -1,4 +1,4 @@
-// A tokenizer whose tokens are given as bytes; encodes nothing.
+// A tokenizer whose tokens are given as bytes. It cannot encode.
 #pragma once
 
 #include <set>

@@ -18,7 +18,7 @@ inline std::string ReadText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// nullptr, and a failure of the test, when it cannot be loaded.
+// Returns nullptr, and fails the test, if the tokenizer cannot be loaded.
 inline std::unique_ptr<Tokenizer> LoadTokenizer(const std::string& path) {
   auto tokenizer = Tokenizer::Load(path);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();

@@ -113,7 +113,7 @@ TEST(MessagesJson, DeepNestingIsAnError) {
   EXPECT_FALSE(PythonJson(deep + std::string(1 << 20, ']')).ok());
 }
 
-// Expectations from Python: json.dumps(json.loads(text), ensure_ascii=False).
+// Expected values from Python: json.dumps(json.loads(text), ensure_ascii=False).
 TEST(PythonJson, PrintsAsPythonDoes) {
   const struct {
     const char *in, *out;

@@ -1,4 +1,4 @@
-// .model files are trained here, from text written here, and compared with SentencePiece itself.
+// Trains .model files from text in this file and compares with SentencePiece itself.
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>

@@ -49,7 +49,7 @@ TEST(TokenStream, SaysWhichTokensBeginBehindABrokenCharacter) {
   }
 }
 
-// Expectations from Python: bytes.decode("utf-8", errors="replace").
+// Expected values from Python: bytes.decode("utf-8", errors="replace").
 TEST(TokenStream, ReplacesInvalidBytesAsPythonDoes) {
   const struct {
     std::string bytes, text;

@@ -1,4 +1,4 @@
-// Small tokenizer.json files: components, both serialisations of merges, and what is refused.
+// Small tokenizer.json files: components, both serialisations of merges, and refused files.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -61,7 +61,7 @@ TEST(TokenizerJson, MergesMayBeStringsOrPairs) {
   EXPECT_EQ(Make(parts)->Encode("abcabba"), (Ids{4, 3, 1, 0}));
 }
 
-// Escapes keep an entry from being read faster than the others, wherever it stands.
+// An entry with escapes takes the slow path, wherever it stands among plain entries.
 TEST(TokenizerJson, EntriesWithEscapesStandAmongOthers) {
   for (int form = 0; form < 1 << 6; ++form) {
     const auto spelled = [&](int bit, const std::string& plain, const std::string& escaped) {
@@ -178,7 +178,7 @@ TEST(TokenizerJson, SyntaxErrorsNameTheByte) {
   EXPECT_EQ(ErrorOf(std::string(1 << 20, '[')), "t.json: nested deeper than 64");
 }
 
-// Two bytes of text per value must not become a hundred of memory without end.
+// Two bytes of text per value could otherwise take a hundred bytes of memory each, without limit.
 TEST(TokenizerJson, TooManyValuesAreRefused) {
   std::string list = "[0";
   for (int i = 0; i < 1 << 20; ++i) list += ",0";
@@ -291,7 +291,7 @@ TEST(TokenizerJson, TheConfigsFlagsOfAddedTokensCount) {
   EXPECT_EQ(ids(config(raw), "<a>"), Ids{0});
   EXPECT_EQ(ids(config(raw), "<x>"), Ids{20});
   EXPECT_EQ(ids(config(R"("21":{"content":"<y>","special":true})"), "<y>b<a>"), (Ids{21, 1, 20}));
-  // Those of others are left alone.
+  // Entries whose id or content belongs to another token are ignored.
   EXPECT_EQ(ids(config(R"("20":{"content":"<y>"},"21":{"content":"<x>"})"), "<a>"), Ids{20});
   EXPECT_EQ(ErrorOf(parts.Json(), config(R"("no":{"content":"<y>"})")),
             "t.json: tokenizer_config.json: bad entry \"no\" of added_tokens_decoder");
@@ -306,7 +306,7 @@ TEST(TokenizerJson, ReplacementsThatFeedEachOtherAreRefused) {
   EXPECT_EQ(ErrorOf(parts.Json()), "t.json: normalizer: text grows too much");
 }
 
-// One line for a tokenizer, for those who ask for details.
+// The log has one detail line per tokenizer.
 TEST(TokenizerJson, TheLogSaysWhenPcre2KnowsTheLetters) {
   Parts parts;
   const auto log_of = [&parts](const std::string& pattern) {
@@ -327,7 +327,7 @@ TEST(TokenizerJson, TheLogSaysWhenPcre2KnowsTheLetters) {
                 SplitRegex::Engine() + "'s\n");
 }
 
-// Where the JSON library itself finds the first error; absent: it finds none.
+// Returns where the JSON library finds the first error; nothing if it finds none.
 std::optional<std::string> FirstError(const std::string& json) {
   try {
     const auto ignored = nlohmann::json::parse(json);
@@ -368,7 +368,7 @@ TEST(TokenizerJson, DamagedFilesAreRefusedWhereTheJsonLibraryRefusesThem) {
     const std::optional<std::string> error = FirstError(damaged);
     const std::string begin = "t.json: invalid JSON at byte ";
     if (tokenizer.ok() || !tokenizer.status().message().starts_with(begin)) {
-      // What is no JSON either says so or has another mistake before.
+      // Invalid JSON is either reported as such, or has another error before.
       EXPECT_TRUE(!error.has_value() || !tokenizer.ok()) << damaged;
     } else if (!error.has_value() || *error != "of a number beyond double") {
       EXPECT_EQ(tokenizer.status().message(), begin + error.value_or("none")) << damaged;
@@ -441,7 +441,7 @@ TEST(SplitRegex, WhiteSpaceIsUnicodeWhiteSpace) {
   using Parts = std::vector<std::string>;
   EXPECT_EQ(SplitAll("\\s+", "a\u0085\u00A0\u1680\u2003\u3000b"),
             (Parts{"a", "\u0085\u00A0\u1680\u2003\u3000", "b"}));
-  // PCRE2's own \s takes U+180E, which Unicode does not.
+  // PCRE2's own \s includes U+180E, Unicode's White_Space does not.
   EXPECT_EQ(SplitAll("\\s+", "a\u180E \u200Bb"), (Parts{"a\u180E", " ", "\u200Bb"}));
   EXPECT_EQ(SplitAll("[\\s]|\\S", "\u180E\u2028"), (Parts{"\u180E", "\u2028"}));
 }

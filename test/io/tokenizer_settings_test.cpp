@@ -1,4 +1,4 @@
-// The settings of tokenizer.json that public checkpoints have, against Hugging Face's `tokenizers`:
+// Compares settings of tokenizer.json in public checkpoints with Hugging Face's `tokenizers`:
 // test/data/tokenizer_settings.json, made by tools/make_tokenizer_setting_goldens.py.
 #include <gtest/gtest.h>
 
@@ -61,7 +61,8 @@ TEST(TokenizerSettings, TextsAreThoseOfHuggingFace) {
   }
 }
 
-// A template writes the control tokens and users the rest: the ids are those of the whole text.
+// The template writes the control tokens and users the other text: the ids are those of the whole
+// text.
 TEST(TokenizerSettings, WhoWroteTheRestOfATextDoesNotChangeItsIds) {
   constexpr struct {
     const char* text;
@@ -101,7 +102,7 @@ TEST(TokenizerSettings, WhatUsersTypeNeverBecomesAControlToken) {
   }
 }
 
-// Text after ids that are known gets no mark of a beginning.
+// Text that continues known ids gets no mark of a beginning.
 TEST(TokenizerSettings, TextContinuesTheIdsBeforeIt) {
   for (const json& setting : Goldens()["settings"]) {
     const auto tokenizer = Make(setting);
@@ -114,7 +115,7 @@ TEST(TokenizerSettings, TextContinuesTheIdsBeforeIt) {
   }
 }
 
-// A chat template of a tokenizer whose control tokens are looked for in normalised text.
+// A chat template whose tokenizer looks for control tokens in normalised text.
 TEST(TokenizerSettings, TemplatesWriteNormalizedControlTokens) {
   const std::string path = "outside/15-normalized-control-tokens-in-templates/";
   KU_REQUIRE_SHARED(path + "model/tokenizer.json");

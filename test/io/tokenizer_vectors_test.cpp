@@ -1,4 +1,4 @@
-// Ids against other implementations: llama.cpp, transformers, tokenizers, and a whole book.
+// Compares ids with llama.cpp, transformers and tokenizers, and encodes a whole book.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -44,7 +44,7 @@ TEST_P(QwenVectors, EqualsLlamaCpp) {
     const size_t end = std::min(inputs.find(separator, begin), inputs.size());
     const std::string text = inputs.substr(begin, end - begin);
     begin = end == inputs.size() ? end + 1 : end + separator.size();
-    // The last case is empty and so has no line of its own.
+    // The last case is empty and therefore has no line.
     std::string line;
     if (!std::getline(outputs, line)) {
       EXPECT_EQ(text, "");
@@ -125,7 +125,8 @@ TEST(TokenizerFuzzGoldens, DecodesRandomIdsAsHuggingFace) {
     const auto tokenizer = LoadTokenizer(Shared(file));
     ASSERT_NE(tokenizer, nullptr);
     // Hugging Face's ByteFallback decoder replaces every byte of a broken run on its own, which
-    // needs the end of the run; a stream cannot wait for that, so only whole characters compare.
+    // requires the end of the run. A stream cannot wait for that, so only whole characters are
+    // compared.
     const bool byte_fallback = tokenizer->StripsLeadingSpace();
     int compared = 0;
     for (const json& item : section["decode"]) {
@@ -206,15 +207,15 @@ TEST(QwenTokenizer, ReadsInvalidUtf8AsReplacementCharacters) {
   EXPECT_EQ(tokenizer->Encode("a\xFF\xE4\xBD z"), tokenizer->Encode("a\uFFFD\uFFFD z"));
 }
 
-// What this thread computed, however many others share its core.
+// Returns the CPU time of this thread, which other threads on its core do not affect.
 double CpuSeconds() {
   timespec time = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// 16 times the text is 256 times the work for a quadratic merge loop or backtracking, and some 20
-// times for a heap; the bound lies far from both.
+// 16 times the text is 256 times the work for a quadratic merge loop or backtracking, and about 20
+// times for a heap; the bound is far from both.
 TEST(QwenTokenizer, LongRunsTakeLinearithmicWork) {
   KU_REQUIRE_SHARED(kQwen3);
   const auto tokenizer = LoadTokenizer(Shared(kQwen3));
@@ -229,7 +230,7 @@ TEST(QwenTokenizer, LongRunsTakeLinearithmicWork) {
       EXPECT_TRUE(DecodeTokens(*tokenizer, ids) == text) << unit;
       return end - begin;
     };
-    seconds(1 << 14);  // takes memory that the next calls find
+    seconds(1 << 14);  // allocates the memory that the next calls reuse
     const double few = seconds(1 << 14);
     EXPECT_LT(seconds(1 << 18), 70 * few) << unit;
   }

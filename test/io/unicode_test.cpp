@@ -1,5 +1,5 @@
-// Every code point, in context, against Hugging Face's `tokenizers`: test/data/unicode.json is made
-// by tools/make_unicode_goldens.py.
+// Compares every code point, in context, with Hugging Face's `tokenizers`: test/data/unicode.json
+// is made by tools/make_unicode_goldens.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,10 +42,10 @@ uint32_t Crc32(std::string_view bytes) {
   return ~crc;
 }
 
-// Adds the answer for a character to the text.
+// Appends the result for a character to the text.
 using Answer = std::function<void(const std::string& character, std::string* text)>;
 
-// Compares the CRCs of the answers of every 4096 code points with `expected`.
+// Compares the CRCs of the results of every 4096 code points with `expected`.
 void ExpectPerBlock(const json& expected, const Answer& answer, size_t num_blocks = 0x110) {
   constexpr char32_t kBlock = 0x1000;
   for (size_t block = 0; block < std::min(num_blocks, expected.size()); ++block) {
@@ -60,7 +60,7 @@ void ExpectPerBlock(const json& expected, const Answer& answer, size_t num_block
   }
 }
 
-// A text with a character in the place of each X.
+// A text in which a character replaces each X.
 class Context {
  public:
   explicit Context(std::string context) : context_(std::move(context)) {}
@@ -164,13 +164,13 @@ TEST(EveryCodePoint, HasTheIdsOfHuggingFace) {
       text->append(std::to_string(id)).push_back('\0');
     }
   };
-  // Nothing is assigned from 40000 to E0000, and what lies beyond is alike; splits and normal forms
-  // are compared there as well.
+  // Nothing is assigned from 40000 to E0000, and all code points above are alike; splits and normal
+  // forms are compared there as well.
   constexpr size_t kPlanesWithText = 0x40;
   ExpectPerBlock(goldens["ids"], ids, kPlanesWithText);
 }
 
-// Marks in a row have an order and several of them join a letter; unassigned code points stay.
+// Consecutive marks have an order and several of them join a letter; unassigned code points stay.
 TEST(Nfc, OfWholeTexts) {
   EXPECT_EQ(Nfc(""), "");
   EXPECT_EQ(Nfc("plain"), "plain");
@@ -181,7 +181,7 @@ TEST(Nfc, OfWholeTexts) {
   EXPECT_EQ(Nfc("\u212B\uF900"), "\u00C5\u8C48");
 }
 
-// The same patterns by hand and by PCRE2, on random text that every Unicode version reads alike.
+// Compares WordSplit with PCRE2 on random text that all Unicode versions treat alike.
 TEST(WordSplit, EqualsTheRegularExpression) {
   const json goldens = Goldens();
   const std::vector<std::string> units = {

@@ -1,5 +1,5 @@
-// Public chat templates: what transformers' own Jinja environment renders of twenty conversations
-// with each (tools of the shared data set made the goldens).
+// Compares renderings of public chat templates, twenty conversations each, with those of
+// transformers' own Jinja environment (made with tools of the shared data set).
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ class GoldenTest : public testing::Test {
     data_ = std::move(*json);
   }
 
-  // The variables of a case, as the script that made the goldens passes them.
+  // Returns the variables of a case, as the script that made the goldens passes them.
   JsonNode Variables(const JsonNode& item) const {
     JsonNode variables = item;
     const auto add = [&](const std::string& key, const JsonNode& value) {
@@ -87,7 +87,7 @@ TEST_F(GoldenTest, EveryTemplateRendersAsTransformersDoes) {
   EXPECT_EQ(refusals, 12);
 }
 
-// The runs that say who wrote what cover the text, and what the data wrote is in the data.
+// The runs cover the text, and none of them is empty.
 TEST_F(GoldenTest, RunsCoverTheText) {
   for (const JsonNode& entry : data_.Find("templates")->items) {
     const auto parsed = Template::Parse(entry.Find("template")->text);

@@ -1,4 +1,4 @@
-// The language itself: small templates and what transformers' Jinja environment makes of each
+// Compares renderings of small templates with transformers' Jinja environment
 // (tools/make_jinja_goldens.py).
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Renders a template with variables from JSON, as the tests of the interpreter need it.
+// Renders a template with variables from JSON, for the tests of the interpreter.
 #pragma once
 
 #include <ctime>
@@ -16,7 +16,7 @@ struct Outcome {
   Rendered rendered;
 };
 
-// Saturday, 2026-11-21T12:34:56, what the goldens were made with.
+// Saturday, 2026-11-21T12:34:56: the time with which the goldens were made.
 inline std::tm GoldenTime() {
   std::tm now = {};
   now.tm_year = 126;

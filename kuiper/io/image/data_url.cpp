@@ -11,7 +11,7 @@
 namespace kuiper {
 namespace {
 
-// Entries of the table for characters that are no digits of base64.
+// Table entries for characters that are not base64 digits.
 constexpr uint8_t kNoDigit = 0xFF, kBlank = 0xFE, kPadding = 0xFD;
 
 constexpr std::array<uint8_t, 256> MakeDigits() {
@@ -31,7 +31,7 @@ constexpr std::array<uint8_t, 256> MakeDigits() {
 }
 constexpr std::array<uint8_t, 256> kDigits = MakeDigits();
 
-// Absent when `text` is not base64. Stops after `max_bytes` and one more.
+// Returns nothing if `text` is not base64. Decodes at most `max_bytes` + 1 bytes.
 std::optional<std::string> DecodeBase64(std::string_view text, size_t max_bytes) {
   std::string bytes;
   bytes.reserve(std::min(text.size() / 4 * 3 + 3, max_bytes + 1));
@@ -48,7 +48,7 @@ std::optional<std::string> DecodeBase64(std::string_view text, size_t max_bytes)
     num_bits -= 8;
     bytes.push_back(static_cast<char>(bits >> num_bits & 0xFF));
   }
-  // A digit alone is no byte, and what is whole has no padding.
+  // A single digit is not a byte, and a complete group has no padding.
   if (num_bits == 6 || (num_bits == 0 && num_padding > 0)) return std::nullopt;
   return bytes;
 }
@@ -60,7 +60,7 @@ bool StartsWithWord(std::string_view text, std::string_view lower) {
          });
 }
 
-// Whether the part in front of the comma ends with ";base64", blanks aside.
+// True if the part before the comma ends with ";base64", apart from blanks.
 bool SaysBase64(std::string_view head) {
   const size_t semicolon = head.rfind(';');
   if (semicolon == std::string_view::npos) return false;
@@ -82,7 +82,8 @@ StatusOr<std::string> DecodeImageUrl(std::string_view url, size_t max_bytes,
                   "write data:image/png;base64,... with the bytes");
   };
   if (!IsDataUrl(url)) {
-    return wrong(": " + Quoted(url.substr(0, 40)) + " is no data: URL, and no other kind is read");
+    return wrong(": " + Quoted(url.substr(0, 40)) +
+                 " is not a data: URL, the only kind that is read");
   }
   const size_t comma = url.find(',');
   if (comma == std::string_view::npos) return wrong(": the data: URL has no comma before its data");

@@ -1,4 +1,4 @@
-// Pictures in requests: `data:image/png;base64,...` (RFC 2397), as browsers take them (the
+// Images in requests: `data:image/png;base64,...` (RFC 2397), as browsers accept them (the
 // standards Fetch, "data: URL processor", and Infra, "forgiving-base64 decode").
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace kuiper {
 
-// In capital letters, too.
+// The scheme may be in upper case.
 bool IsDataUrl(std::string_view url);
 
-// The bytes. The type does not matter: what they are is seen in them. Blanks and line breaks do not
-// count, %2B is a plus, padding may be absent, and the alphabet may be that of URLs. kInput when
-// `url` is something else or has more than `max_bytes`; `name` is what the message calls it.
+// Returns the bytes. The media type is ignored: the bytes show the format. Blanks and line breaks
+// are ignored, %2B is a plus, padding is optional, and the URL-safe alphabet is accepted. kInput if
+// `url` is not such a URL or has more than `max_bytes`; `name` is its name in messages.
 StatusOr<std::string> DecodeImageUrl(std::string_view url, size_t max_bytes,
                                      const std::string& name);
 

@@ -1,6 +1,6 @@
-// Picture files to pixels: finds the format by the first bytes, decodes, and turns the picture the
-// way it is meant to be. Pixels are those of Pillow after ImageOps.exif_transpose and
-// transformers' convert_to_rgb.
+// Decodes image files: finds the format from the first bytes, decodes, and applies the orientation
+// of the metadata. Pixels are those of Pillow after ImageOps.exif_transpose and transformers'
+// convert_to_rgb.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ namespace kuiper {
 
 enum class ImageFormat { kJpeg, kPng, kBmp, kGif, kWebp };
 
-// kInput "NAME is not a decodable image (...)" when it is none of them.
+// Returns kInput "NAME is not a decodable image (...)" for any other format.
 StatusOr<ImageFormat> FormatOf(const ImageFile& file);
 
-// The size as stored, from the header: which way up the picture is meant to be is not looked for.
-// kInput when there is none, or the size is beyond the limits.
+// Returns the size as stored, from the header, without applying the orientation. kInput if there is
+// none, or if the size exceeds the limits.
 StatusOr<PictureSize> SizeOfImage(const ImageFile& file);
 
-// kInput when the file is no picture, is damaged, or asks for more than its limits;
-// kUnavailable when nobody waits for it any more.
+// kInput if the file is not an image, is damaged, or exceeds its limits; kUnavailable if the caller
+// no longer waits for the image.
 StatusOr<Picture> DecodeImage(const ImageFile& file);
 
-// The bytes of a picture file. kInput when it cannot be read or is larger than the limit; `kind`
-// says what cannot be opened.
+// Returns the bytes of an image file. kInput if it cannot be read or is larger than the limit;
+// `kind` is the kind of file in messages.
 StatusOr<std::string> ReadImageFile(const std::string& path, const ImageLimits& limits,
                                     const std::string& kind = "image");
 

@@ -1,4 +1,4 @@
-// Which frames of a video a model sees, and when they are shown: numbers alone, those of
+// Chooses the frames of a video that the model gets, and their times: pure arithmetic, as in
 // transformers' Qwen3VLVideoProcessor and Qwen3VLProcessor.
 #pragma once
 
@@ -9,14 +9,15 @@
 
 namespace kuiper {
 
-// Frames per second of a video that does not say.
+// Frames per second of a video that does not state its rate.
 constexpr double kDefaultFps = 24;
 
-// Ascending indices of the frames taken of `num_frames` (at least 1), evenly spaced. The first and
-// the last are among them.
+// Returns ascending, evenly spaced indices of the frames sampled out of `num_frames` (at least 1).
+// The first frame is among them, and if more than one is sampled, the last.
 std::vector<int> SampledFrames(const VisionConfig& config, int num_frames, double fps);
 
-// Seconds at which each group of temporal_patch_size frames is shown: between its first and last.
+// Returns the time in seconds of each group of temporal_patch_size frames, midway between its first
+// and last frame.
 std::vector<double> GroupSeconds(std::span<const int> indices, int temporal_patch_size, double fps);
 
 }  // namespace kuiper

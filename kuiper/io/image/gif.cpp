@@ -1,6 +1,6 @@
-// GIF by giflib, frame by frame. How a frame is laid over the one before follows Pillow: if the
-// first frame has a transparent index, what is transparent is white, or else shows its palette's
-// colour; disposal to the background likewise.
+// Decodes GIF with giflib, frame by frame. Frames are composed as in Pillow. If the first frame has
+// a transparent index, transparent pixels are white; otherwise they have the palette's colour for
+// that index. Disposal to the background does the same.
 #include <gif_lib.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Rgb {
   uint8_t r = 0, g = 0, b = 0;
 };
 
-// The colours of a frame. A palette that only counts up, or none, stands for grey values.
+// The colours of a frame. A missing palette, or one that only counts up, means grey values.
 class Palette {
  public:
   explicit Palette(const ColorMapObject* map) {
@@ -42,11 +42,11 @@ class Palette {
     if (index == white_) return Rgb{255, 255, 255};
     return is_gray_ ? Rgb{gray, gray, gray} : colors_[index];
   }
-  // Of backgrounds: an index without a colour means the first.
+  // For backgrounds: an index without a colour means the first colour.
   Rgb AtOrFirst(size_t index) const {
     return At(!is_gray_ && index >= size_ && index != white_ ? 0 : index);
   }
-  // Gives `index` this colour, whether the file has one for it or not.
+  // Makes the colour of `index` white, even if the file has none for it.
   void MakeWhite(size_t index) { white_ = index; }
 
  private:
@@ -56,7 +56,7 @@ class Palette {
   Rgb colors_[256];
 };
 
-// One frame as the file describes it; its pixels come next.
+// The description of one frame; its pixels follow in the file.
 struct FrameHead {
   int left = 0, top = 0, width = 0, height = 0;
   bool interlaced = false;
@@ -78,15 +78,15 @@ class GifReader {
     gif_ = DGifOpen(this, Read, &error);
     return gif_ != nullptr ? OkStatus() : Failed(error);
   }
-  // Absent after the last one.
+  // Returns nothing after the last frame.
   StatusOr<std::optional<FrameHead>> Next();
   Status SkipPixels();
-  // [height, width] indices of the palette.
+  // Returns [height, width] palette indices.
   StatusOr<std::vector<uint8_t>> ReadPixels(const FrameHead& head);
 
   int width() const { return gif_->SWidth; }
   int height() const { return gif_->SHeight; }
-  // Index of the background's colour, where there is a palette that has it.
+  // Index of the background's colour if there is a global palette, otherwise 0.
   size_t background() const {
     return gif_->SColorMap != nullptr ? static_cast<size_t>(gif_->SBackGroundColor) : 0;
   }
@@ -101,7 +101,7 @@ class GifReader {
   }
   Status Failed(int error) const {
     const char* text = GifErrorString(error);
-    return file_.Undecodable("GIF", text != nullptr ? text : "giflib does not say why");
+    return file_.Undecodable("GIF", text != nullptr ? text : "giflib gives no reason");
   }
   Status ReadExtension(FrameHead* head);
 
@@ -134,7 +134,7 @@ StatusOr<std::optional<FrameHead>> GifReader::Next() {
   FrameHead head;
   while (true) {
     GifRecordType type = UNDEFINED_RECORD_TYPE;
-    // Many files lack the byte that ends them.
+    // Many files lack the final byte.
     if (rest_.empty()) return std::optional<FrameHead>();
     if (DGifGetRecordType(gif_, &type) != GIF_OK) return Failed(gif_->Error);
     if (type == TERMINATE_RECORD_TYPE) return std::optional<FrameHead>();
@@ -186,22 +186,22 @@ StatusOr<std::vector<uint8_t>> GifReader::ReadPixels(const FrameHead& head) {
   return indices;
 }
 
-// What is shown: all frames so far, one over the other.
+// The image as shown: all frames so far, composed.
 class Canvas {
  public:
   Canvas(const ImageFile& file, size_t background) : file_(file), background_(background) {}
 
-  // Makes the transparent index of `head` white if the canvas has transparent pixels, as it has if
-  // its first frame does. Pictures without any show that index in its colour.
+  // Makes the transparent index of `head` white if the canvas has transparent pixels, which depends
+  // on its first frame. Otherwise that index is shown in its colour.
   void Whiten(FrameHead* head) {
     if (first_) is_transparent_ = head->transparent.has_value();
     if (is_transparent_ && head->transparent.has_value()) {
       head->palette.MakeWhite(*head->transparent);
     }
   }
-  // Clears what the last frame left to be cleared, and lays `head` over the rest.
+  // Clears what the last frame's disposal demands, then draws `head` over the canvas.
   Status Show(const FrameHead& head, std::span<const uint8_t> indices);
-  // Room for a frame that reaches beyond the picture; the first makes the picture.
+  // Makes room for a frame that exceeds the picture; the first frame creates the picture.
   Status Grow(const FrameHead& head, int width, int height);
   const Picture& picture() const { return picture_; }
   Picture TakePicture() { return std::move(picture_); }
@@ -214,17 +214,17 @@ class Canvas {
   const ImageFile& file_;
   size_t background_;
   Picture picture_;
-  // After the last frame: what its place is filled with, or the pixels that were there.
+  // What replaces the last frame before the next one: a colour, or the pixels that were there.
   FrameHead last_;
   std::optional<Rgb> clear_to_;
   std::vector<uint8_t> saved_;           // [height, width, 3] of last_
-  int disposal_ = DISPOSAL_UNSPECIFIED;  // a frame that says nothing goes on with the last one's
+  int disposal_ = DISPOSAL_UNSPECIFIED;  // a frame without a disposal keeps the previous one
   bool first_ = true;
   bool is_transparent_ = false;
 };
 
-// Left unfinished when nobody waits any more. color_of(i) is the colour of pixel i of the frame
-// [height, width], absent to keep what is there.
+// Stops early if the caller no longer waits. color_of(i) is the colour of pixel i of the frame
+// [height, width]; nothing keeps the old pixel.
 template <typename ColorOf>
 void Canvas::Fill(const FrameHead& head, const ColorOf& color_of) {
   size_t i = 0;
@@ -249,7 +249,7 @@ Status Canvas::Grow(const FrameHead& head, int width, int height) {
   KU_ASSIGN_OR_RETURN(Picture grown, file_.NewPicture(std::max(needed_width, picture_.width),
                                                       std::max(needed_height, picture_.height)));
   const Picture old = std::exchange(picture_, std::move(grown));
-  // The first frame's surroundings have its transparent index; later ones are transparent.
+  // The area around the first frame has its transparent index; around later ones it is transparent.
   std::optional<Rgb> around = head.palette.At(head.transparent.value_or(0));
   if (!first_ && head.transparent.has_value()) around = Rgb{255, 255, 255};
   FrameHead all;
@@ -294,7 +294,7 @@ Status Canvas::Show(const FrameHead& head, std::span<const uint8_t> indices) {
   return file_.watch.GoOn() ? OkStatus() : NobodyWaits(file_.name);
 }
 
-// Reads the next frame and shows it. False after the last one.
+// Reads the next frame and shows it. Returns false after the last one.
 StatusOr<bool> ShowNext(GifReader* reader, Canvas* canvas) {
   KU_ASSIGN_OR_RETURN(std::optional<FrameHead> head, reader->Next());
   if (!head.has_value()) return false;
@@ -311,7 +311,7 @@ Status HoldsNoPicture(const ImageFile& file) {
 
 }  // namespace
 
-// The size of the canvas once it has made room for the first frame.
+// Returns the size of the canvas after it made room for the first frame.
 StatusOr<PictureSize> GifSize(const ImageFile& file) {
   GifReader reader(file);
   KU_RETURN_IF_ERROR(reader.Open());

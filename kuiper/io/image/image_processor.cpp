@@ -22,7 +22,7 @@ StatusOr<ImageProcessor> ImageProcessor::Create(const VisionConfig& config,
   PixelBudget& budget = changed.image_pixels;
   budget.min = options.min_pixels.value_or(budget.min);
   budget.max = options.max_pixels.value_or(budget.max);
-  // The model's least size gives way to what the user allows at most.
+  // The user's maximum takes precedence over the model's minimum.
   if (!options.min_pixels.has_value()) budget.min = std::min(budget.min, budget.max);
   KU_RETURN_IF_ERROR(changed.Check("image sizes"));
   if (options.max_tokens.has_value()) {
@@ -39,7 +39,7 @@ StatusOr<ImageProcessor> ImageProcessor::Create(const VisionConfig& config,
   return ImageProcessor(changed, options);
 }
 
-// Of all frames together.
+// Returns the budget of all frames together.
 PixelBudget ImageProcessor::VideoBudget(int64_t num_frames) const {
   PixelBudget budget = config_.video_pixels;
   const int64_t token_pixels = int64_t{config_.factor()} * config_.factor();
@@ -101,7 +101,7 @@ Status ImageProcessor::Decode(VisionInput* input, const DecodingWatch& watch) co
   KU_ASSIGN_OR_RETURN(const Picture picture, DecodeImage(file));
   KU_ASSIGN_OR_RETURN(VisionInput decoded, FromPicture(picture, input->source, watch));
   if (decoded.num_tokens() != input->num_tokens()) {
-    return file.Undecodable("picture", "its header says another size");
+    return file.Undecodable("picture", "its size differs from that in its header");
   }
   *input = std::move(decoded);
   return OkStatus();
@@ -147,7 +147,7 @@ StatusOr<VisionInput> ImageProcessor::FromVideo(const std::string& path,
   input.seconds = GroupSeconds(indices, config_.temporal_patch_size, rate);
   std::optional<PatchWriter> writer;
   PictureSize size;
-  // The first frame decides the size of all.
+  // The first frame determines the size of all.
   const auto add = [&](const Picture& frame) -> Status {
     if (!writer.has_value()) {
       input.width = frame.width;

@@ -1,6 +1,6 @@
-// The face of this folder: files, bytes, data: URLs and videos to what a vision tower takes. Made
-// once per model; its methods may be called from any thread. Whoever answers requests calls it, the
-// model is not needed for it.
+// The public interface of this folder: converts files, bytes, data: URLs and videos to the input of
+// the vision encoder. Created once per model; its methods may be called from any thread. Request
+// handlers call it; it does not need the model.
 #pragma once
 
 #include <cstdint>
@@ -16,54 +16,54 @@
 
 namespace kuiper {
 
-// What a user asks for, over what the model's configuration says.
+// The user's settings, which override the model's configuration.
 struct ImageOptions {
   ImageLimits limits;
-  std::optional<int64_t> min_pixels;              // of images, after scaling
-  std::optional<int64_t> max_pixels, max_tokens;  // of an image, or of a frame of a video
+  std::optional<int64_t> min_pixels;              // images, after scaling
+  std::optional<int64_t> max_pixels, max_tokens;  // per image or video frame
   ScalingOrder scaling = ScalingOrder::kPillow13;
 };
 
 class ImageProcessor {
  public:
-  // kInvalidArgument when configuration and options leave no size that is allowed.
+  // Returns kInvalidArgument if configuration and options allow no size at all.
   static StatusOr<ImageProcessor> Create(const VisionConfig& config, const ImageOptions& options);
 
   const ImageOptions& options() const { return options_; }
-  // What an image becomes at most, unless it is very narrow.
+  // The largest number of tokens of an image, unless it is very narrow.
   int64_t most_tokens() const {
     return config_.image_pixels.max / (int64_t{config_.factor()} * config_.factor());
   }
 
-  // Errors of all: kInput when the file cannot be read, is no picture or beyond a limit;
-  // kResourceExhausted when there is no memory.
+  // Errors of the functions below: kInput if the file cannot be read, is not an image or exceeds a
+  // limit; kResourceExhausted if there is not enough memory.
 
-  // A picture in full size, the right way up.
+  // Returns the image in full size, with its orientation applied.
   StatusOr<Picture> Open(const std::string& path) const;
   StatusOr<VisionInput> FromFile(const std::string& path) const;
-  // `name` is what messages call the picture.
+  // `name` is the name of the image in messages.
   StatusOr<VisionInput> FromBytes(std::string_view bytes, const std::string& name) const;
-  // `url` is a data: URL; nothing is fetched.
+  // `url` is a data: URL; nothing is downloaded.
   StatusOr<VisionInput> FromUrl(std::string_view url, const std::string& name) const;
   StatusOr<VisionInput> FromPicture(const Picture& picture, const std::string& name,
                                     const DecodingWatch& watch = {}) const;
-  // FromBytes in two steps. The first one reads no more than the file's header, and knows how many
-  // tokens and bytes the picture takes. kUnavailable when nobody waits for the second one any more.
+  // FromBytes in two steps. Measure reads only the file's header and sets the numbers of tokens and
+  // bytes of the image. Decode returns kUnavailable if the caller no longer waits.
   StatusOr<VisionInput> Measure(std::string_view bytes, const std::string& name) const;
   Status Decode(VisionInput* input, const DecodingWatch& watch) const;
-  // The bytes that the patches take, whether or not the image is decoded already.
+  // The bytes that the patches take, whether or not the image has been decoded.
   size_t patch_bytes(const VisionInput& input) const {
     return static_cast<size_t>(input.grid.num_patches() * config_.patch_values()) * sizeof(float);
   }
-  // A folder of frames or an animated file. `fps` is the video's, where it does not say or says
-  // otherwise; kInvalidArgument when not positive.
+  // Reads a folder of frames or an animated file. `fps`, if given, overrides the video's own rate;
+  // kInvalidArgument if it is not positive.
   StatusOr<VisionInput> FromVideo(const std::string& path, std::optional<double> fps) const;
 
  private:
   ImageProcessor(const VisionConfig& config, const ImageOptions& options)
       : config_(config), options_(options) {}
   PixelBudget VideoBudget(int64_t num_frames) const;
-  // The size of an image after scaling.
+  // Returns the size of an image after scaling.
   StatusOr<PictureSize> Fit(PictureSize size, const std::string& name) const;
   Status CheckTokens(PictureSize size, const std::string& name) const;
 

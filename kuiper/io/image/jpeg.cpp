@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo, with the settings of Pillow: the accurate integer DCT, smooth upsampling,
-// CMYK inverted as Adobe stores it.
+// Decodes JPEG with libjpeg-turbo, with the settings of Pillow: the accurate integer DCT, smooth
+// upsampling, CMYK inverted as Adobe stores it.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-// clang-format off: jpeglib.h does not include what it uses of <cstdio>, and jerror.h needs it.
+// clang-format off: both headers need <cstdio>, which they do not include.
 #include <jerror.h>
 #include <jpeglib.h>
 // clang-format on
@@ -18,11 +18,11 @@
 namespace kuiper {
 namespace {
 
-// A progressive file of a few bytes a scan can ask for any number of passes over the picture.
+// A progressive file of a few bytes per scan can demand any number of passes over the image.
 constexpr int kMaxScans = 500;
 
-// The library's state. Its errors jump back into the member function that called it; those hold
-// nothing that would need a destructor.
+// The library's state. Its errors longjmp back into the member function that called it, so these
+// functions hold no objects with destructors.
 struct JpegReader {
   jpeg_decompress_struct info = {};
   jpeg_error_mgr errors = {};
@@ -36,7 +36,7 @@ struct JpegReader {
   JpegReader& operator=(const JpegReader&) = delete;
   ~JpegReader() { jpeg_destroy_decompress(&info); }
 
-  // Each returns false after it wrote why to `message`.
+  // Each returns false after writing the reason to `message`.
   bool ReadHeader(std::string_view bytes);
   bool Start();
   bool ReadRow(uint8_t* row);
@@ -51,8 +51,8 @@ JpegReader* ReaderOf(j_common_ptr info) {
   std::longjmp(ReaderOf(info)->jump, 1);
 }
 
-// Level -1 is a warning. Corrupt data gives wrong pixels, as in Pillow; the end of the file before
-// that of the picture is an error there.
+// Level -1 is a warning. As in Pillow, corrupt data gives wrong pixels, but a file that ends before
+// the image does is an error.
 void OnMessage(j_common_ptr info, int level) {
   if (level == -1 && info->err->msg_code == JWRN_JPEG_EOF) Fail(info);
 }

@@ -10,12 +10,12 @@
 namespace kuiper {
 namespace {
 
-// A TIFF structure, as EXIF has it (TIFF 6.0, section 2).
+// A TIFF structure, as in EXIF (TIFF 6.0, section 2).
 class Tiff {
  public:
   explicit Tiff(std::string_view bytes) : bytes_(bytes) {}
 
-  // Value of the tag Orientation in the first directory.
+  // Returns the value of the Orientation tag in the first directory.
   std::optional<int> Orientation() {
     constexpr uint32_t kOrientation = 0x0112, kShort = 3, kLong = 4;
     big_endian_ = bytes_.starts_with("MM");
@@ -35,7 +35,7 @@ class Tiff {
   }
 
  private:
-  // A number of so many bytes; 0 where the block has ended.
+  // Returns the num_bytes-byte number at `at`; 0 past the end of the block.
   uint32_t At(size_t at, size_t num_bytes) const {
     if (at > bytes_.size() || num_bytes > bytes_.size() - at) return 0;
     uint32_t value = 0;
@@ -50,7 +50,7 @@ class Tiff {
   bool big_endian_ = false;
 };
 
-// Pillow's pattern tiff:Orientation(="|>)([0-9]).
+// Implements Pillow's pattern tiff:Orientation(="|>)([0-9]).
 std::optional<int> XmpOrientation(std::string_view xmp) {
   constexpr std::string_view kName = "tiff:Orientation";
   for (size_t at = xmp.find(kName); at != std::string_view::npos; at = xmp.find(kName, at + 1)) {
@@ -80,7 +80,8 @@ int OrientationOf(std::string_view exif, std::string_view xmp) {
 StatusOr<Picture> Oriented(Picture picture, int orientation, const DecodingWatch& watch) {
   constexpr char kTurned[] = "the turned picture";
   if (orientation == 1) return picture;
-  // 5 to 8 exchange rows and columns; where the turned picture's row y, column x come from.
+  // Orientations 5 to 8 exchange rows and columns. The flags say where row y, column x of the
+  // result come from.
   const bool transposed = orientation >= 5;
   const bool from_right =
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;

@@ -1,5 +1,5 @@
-// Which way up a picture is meant to be, and turning it that way: what Pillow's
-// ImageOps.exif_transpose does.
+// Finds the intended orientation of an image and applies it, as Pillow's ImageOps.exif_transpose
+// does.
 #pragma once
 
 #include <string_view>
@@ -9,11 +9,11 @@
 
 namespace kuiper {
 
-// The tag Orientation, 1 to 8 (1: as stored), of an EXIF block, or else of an XMP packet. 1 when
-// neither says so, and when what they say cannot be read.
+// Returns the Orientation tag, 1 to 8 (1: as stored), of the EXIF block, or if it has none of the
+// XMP packet. Returns 1 if neither has a readable tag.
 int OrientationOf(std::string_view exif, std::string_view xmp);
 
-// kResourceExhausted when there is no memory for the turned picture.
+// kResourceExhausted if there is not enough memory for the turned picture.
 StatusOr<Picture> Oriented(Picture picture, int orientation, const DecodingWatch& watch = {});
 
 }  // namespace kuiper

@@ -25,7 +25,7 @@ PatchWriter::PatchWriter(const VisionConfig& config, int num_frames, VisionInput
       num_frames_(num_frames),
       input_(input),
       watch_(watch) {
-  // As transformers' processor of Pillow images: to [0, 1] in double precision, then float.
+  // As transformers' processor of Pillow images: scaled to [0, 1] in double precision, then float.
   for (size_t c = 0; c < 3; ++c) {
     for (int value = 0; value < 256; ++value) {
       const auto scaled = static_cast<float>(value * (1.0 / 255));
@@ -85,7 +85,7 @@ Status PatchWriter::Add(const Picture& frame) {
 bool PatchWriter::Write(const Picture& frame, int group, int place) {
   const PatchGrid& grid = input_->grid;
   const size_t side = static_cast<size_t>(patch_size_);
-  const size_t plane = static_cast<size_t>(temporal_) * side * side;  // of one colour of a patch
+  const size_t plane = static_cast<size_t>(temporal_) * side * side;  // values per colour
   const size_t group_values = input_->patches.size() / static_cast<size_t>(grid.t);
   float* group_patches = input_->patches.data() + static_cast<size_t>(group) * group_values;
   const size_t merge = static_cast<size_t>(merge_);

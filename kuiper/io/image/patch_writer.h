@@ -1,5 +1,5 @@
-// Scaled frames to patches: normalises colours and lays pixels out as VisionInput::patches has
-// them, frame by frame, and digests what it is given.
+// Converts scaled frames to patches, frame by frame: normalises colours, orders values as
+// VisionInput::patches requires, and computes the digest.
 #pragma once
 
 #include <array>
@@ -13,27 +13,27 @@
 
 namespace kuiper {
 
-// The grid of `num_frames` frames of `size`, whose sides are multiples of config.factor().
+// Returns the grid of `num_frames` frames of `size`, whose sides are multiples of config.factor().
 PatchGrid GridOf(const VisionConfig& config, int num_frames, PictureSize size);
 
 class PatchWriter {
  public:
-  // For `num_frames` frames of `size`, whose sides are multiples of config.factor(). Makes room in
-  // `input` for their patches and sets its grid. kResourceExhausted when there is no memory;
-  // kUnavailable when nobody waits any more.
+  // For `num_frames` frames of `size`, whose sides are multiples of config.factor(). Allocates
+  // their patches in `input` and sets its grid. kResourceExhausted if there is not enough memory;
+  // kUnavailable if the caller no longer waits.
   static StatusOr<PatchWriter> Create(const VisionConfig& config, int num_frames, PictureSize size,
                                       VisionInput* input, const DecodingWatch& watch = {});
 
-  // The next frame. The last one fills what is left of its group of temporal_patch_size.
+  // Adds the next frame. The last frame is repeated to fill its group of temporal_patch_size.
   // kUnavailable as above.
   Status Add(const Picture& frame);
-  // After the last frame: sets the digest.
+  // Sets the digest. Call after the last frame.
   void Finish();
 
  private:
   PatchWriter(const VisionConfig& config, int num_frames, VisionInput* input,
               const DecodingWatch& watch);
-  // `place` is that of the frame within its group.
+  // `place` is the index of the frame within its group.
   bool Write(const Picture& frame, int group, int place);
 
   int patch_size_, temporal_, merge_;
@@ -42,7 +42,7 @@ class PatchWriter {
   VisionInput* input_;
   DecodingWatch watch_;
   Sha256 sha_;
-  std::array<std::array<float, 256>, 3> values_;  // of each colour's pixels
+  std::array<std::array<float, 256>, 3> values_;  // normalised value of each byte, per colour
 };
 
 }  // namespace kuiper

@@ -8,7 +8,8 @@
 namespace kuiper {
 
 Status NobodyWaits(const std::string& name) {
-  return Status(StatusCode::kUnavailable, "nobody waits for " + name + " any more");
+  return Status(StatusCode::kUnavailable,
+                "decoding of " + name + " was stopped: no caller waits for it");
 }
 
 StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
@@ -25,8 +26,8 @@ StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
 }
 
 void LayOnWhite(const uint8_t* rgba, size_t num_pixels, uint8_t* rgb) {
-  // Pillow's fixed point: 7 bits more than an alpha times 255 takes, and divisions by 255 by
-  // shifts.
+  // Pillow's fixed-point arithmetic: 7 bits more than alpha * 255 needs, and shifts to divide by
+  // 255.
   constexpr uint32_t kBits = 7;
   for (size_t i = 0; i < num_pixels; ++i, rgba += 4, rgb += 3) {
     const uint32_t alpha = rgba[3];

@@ -1,5 +1,5 @@
-// A decoded picture, and what may be asked of a picture file before memory is given to it. Made by
-// the decoders, read by what resizes; knows no model.
+// A decoded image, and the limits of image files that are checked before memory is allocated.
+// Created by the decoders, read by the scaling; independent of any model.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace kuiper {
 
-// 8 bits a channel.
+// 8 bits per channel.
 struct Picture {
   int width = 0, height = 0;  // pixels
   std::vector<uint8_t> rgb;   // [height, width, 3]
@@ -29,29 +29,29 @@ struct PictureSize {
   bool operator==(const PictureSize&) const = default;
 };
 
-// Somebody who waits for a picture while it is read.
+// Lets a caller that no longer waits for an image stop the decoding.
 struct DecodingWatch {
-  // Asked for each row of each step on the way, with the pixels that were decoded since the last
-  // call: false when nobody waits any more. Empty: the picture is wanted to its end.
+  // Called for each row of each step, with the number of pixels decoded since the last call.
+  // Returns false if the caller no longer waits. Empty: decoding runs to its end.
   std::function<bool(int64_t new_pixels)> go_on = {};
 
   bool GoOn(int64_t new_pixels = 0) const { return !go_on || go_on(new_pixels); }
 };
 
-// kUnavailable: reading ended because nobody waits for `name`.
+// Returns kUnavailable: decoding stopped because the caller no longer waits for `name`.
 Status NobodyWaits(const std::string& name);
 
-// What a file may make a reader do. Defaults suit photographs of 100 megapixels; a server may want
-// less.
+// Limits on what a file may demand. Defaults suit photographs of 100 megapixels; a server may use
+// smaller ones.
 struct ImageLimits {
   size_t max_file_bytes = 64 << 20;
   int64_t max_pixels = int64_t{1} << 27;  // width * height that a file may declare
-  // Over all frames of a video or animation, read or skipped.
+  // Sum over all frames of a video or animation, read or skipped.
   int64_t max_video_pixels = int64_t{1} << 32;
-  int max_frames = 1 << 16;  // in a video's folder or animation
+  int max_frames = 1 << 16;  // in a video's folder or an animation
 };
 
-// The bytes of a picture file, not owned, and what messages call it.
+// The bytes of an image file, not owned, and its name in messages.
 struct ImageFile {
   std::string_view bytes;
   std::string name;
@@ -60,25 +60,25 @@ struct ImageFile {
 
   // kInput: "NAME is not a decodable image: FORMAT, REASON".
   Status Undecodable(std::string_view format, std::string_view reason) const;
-  // NobodyWaits, where that is why reading ended.
+  // Returns NobodyWaits if that is the reason, otherwise Undecodable.
   Status Stopped(std::string_view format, std::string_view reason) const {
     return watch.GoOn() ? Undecodable(format, reason) : NobodyWaits(name);
   }
-  // kInput when a side is not positive or there are more pixels than the limit.
+  // Returns kInput if a side is not positive or there are more pixels than the limit.
   Status CheckSize(int64_t width, int64_t height) const;
-  // A black picture of a size that passes the check. kResourceExhausted when there is no memory.
+  // Returns a black picture after CheckSize. kResourceExhausted if there is not enough memory.
   StatusOr<Picture> NewPicture(int64_t width, int64_t height) const;
 };
 
-// Lays `num_pixels` RGBA pixels on white as RGB, rounded as Pillow's Image.alpha_composite. The two
-// may begin at the same byte.
+// Lays `num_pixels` RGBA pixels on white as RGB, rounded as Pillow's Image.alpha_composite. `rgba`
+// and `rgb` may be equal.
 void LayOnWhite(const uint8_t* rgba, size_t num_pixels, uint8_t* rgb);
 
-// `bytes` zeros; kResourceExhausted when there is no memory for `what`.
+// Returns `bytes` zeros; kResourceExhausted if there is not enough memory for `what`.
 StatusOr<std::vector<uint8_t>> NewBytes(size_t bytes, const std::string& what,
                                         const DecodingWatch& watch = {});
-// Replaces `values` with `count` zeros. Returns false when nobody waits any more; throws bad_alloc.
-// The memory is touched in steps, because the system takes a while to provide it.
+// Replaces `values` with `count` zeros. Returns false if the caller no longer waits; throws
+// bad_alloc. Touches the memory in steps, because the system takes a while to provide it.
 template <typename T>
 bool MakeZeros(size_t count, const DecodingWatch& watch, std::vector<T>* values) {
   constexpr size_t kStep = (4 << 20) / sizeof(T);

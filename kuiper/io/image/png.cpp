@@ -1,5 +1,5 @@
-// PNG by libpng. What Pillow makes of each kind: 16 bits a channel lose the lower byte, but grey of
-// 16 bits without alpha is clipped to 255.
+// Decodes PNG with libpng, as Pillow does: 16-bit channels lose the lower byte, but 16-bit grey
+// without alpha is clipped to 255.
 #include <png.h>
 
 #include <csetjmp>
@@ -17,17 +17,17 @@ namespace kuiper {
 namespace {
 
 // Limits of libpng: the bytes of one chunk, also after decompression, and the number of such chunks
-// that it keeps. A file of a few KB can ask for all of that memory.
+// that it keeps. A file of a few KB could demand all of that memory.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 constexpr png_uint_32 kMaxChunks = 16;
 
-// The library's state. Its errors jump back into the member function that called it; those hold
-// nothing that would need a destructor.
+// The library's state. Its errors longjmp back into the member function that called it, so these
+// functions hold no objects with destructors.
 struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
-  int num_passes = 1;     // over the rows, 7 when interlaced
-  std::string_view rest;  // of the file
+  int num_passes = 1;     // passes over the rows; 7 if interlaced
+  std::string_view rest;  // the unread part of the file
   DecodingWatch watch;
   std::jmp_buf jump = {};
   char message[200] = "no memory";
@@ -37,18 +37,18 @@ struct PngReader {
   PngReader& operator=(const PngReader&) = delete;
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
 
-  // Each returns false after it wrote why to `message`.
+  // Each returns false after writing the reason to `message`.
   bool ReadHeader(const ImageFile& file);
-  // Makes rows of RGBA if has_alpha(), or else of RGB, or of grey with 16 bits.
+  // Makes ReadRow return RGBA if has_alpha(), 16-bit grey if gray16(), otherwise RGB.
   bool Start();
   bool ReadRow(uint8_t* row);
-  // What stands behind the pixels.
+  // Reads the chunks after the pixels.
   bool ReadEnd();
   bool gray16() const {
     return png_get_color_type(png, info) == PNG_COLOR_TYPE_GRAY &&
            png_get_bit_depth(png, info) == 16;
   }
-  // A palette may have an alpha for each colour.
+  // Also true for a palette with an alpha per colour.
   bool has_alpha() const {
     const int kind = png_get_color_type(png, info);
     return (kind & PNG_COLOR_MASK_ALPHA) != 0 ||
@@ -116,7 +116,7 @@ bool PngReader::ReadEnd() {
   return true;
 }
 
-// In place, from right to left: `row` begins with `width` values of 2 bytes.
+// Converts in place, from right to left: `row` begins with `width` values of 2 bytes.
 void Gray16ToRgb(uint8_t* row, size_t width) {
   for (size_t x = width; x-- > 0;) {
     const uint8_t value = row[2 * x] == 0 ? row[2 * x + 1] : 255;
@@ -124,9 +124,9 @@ void Gray16ToRgb(uint8_t* row, size_t width) {
   }
 }
 
-// Makes the pixels white whose colour the file calls transparent. Pillow compares the lower byte of
-// that colour with pixels of 8 bits: in files of 2, 4 and 16 bits other pixels than the file means,
-// or none. False when nobody waits any more.
+// Makes the pixels of the file's transparent colour white. Pillow compares the lower byte of that
+// colour with 8-bit pixels: in files of 2, 4 and 16 bits it whitens other pixels than intended, or
+// none. Returns false if the caller no longer waits.
 bool WhitenTransparentColor(const PngReader& reader, Picture* picture) {
   png_bytep alphas = nullptr;
   int num_alphas = 0;
@@ -151,8 +151,8 @@ bool WhitenTransparentColor(const PngReader& reader, Picture* picture) {
   return true;
 }
 
-// ImageMagick's "Raw profile type exif": a line break, a name, a length, then hexadecimal digits in
-// lines. What is wrong ends it.
+// Decodes ImageMagick's "Raw profile type exif": a line break, a name, a length, then lines of
+// hexadecimal digits. Stops at the first invalid character.
 std::string HexProfile(std::string_view text) {
   for (int line = 0; line < 3; ++line) {
     const size_t end = text.find('\n');
@@ -195,8 +195,8 @@ void ReadMetadata(const PngReader& reader, StoredPicture* stored) {
 
 }  // namespace
 
-// The header is the first chunk, of fixed length (PNG, second edition, 11.2.2). The library would
-// read all that stands in front of the pixels.
+// Reads the header, the first chunk, of fixed length (PNG, second edition, 11.2.2). The library
+// would read everything before the pixels.
 StatusOr<PictureSize> PngSize(const ImageFile& file) {
   constexpr size_t kWidthAt = 16, kHeightAt = 20;
   if (file.bytes.size() < kHeightAt + 4) {
@@ -222,7 +222,7 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
   const size_t width = static_cast<size_t>(picture.width),
                height = static_cast<size_t>(picture.height);
   const bool one_pass = reader.num_passes == 1;
-  std::vector<uint8_t> rgba;  // a row, or all of them where passes add to them
+  std::vector<uint8_t> rgba;  // one row, or all rows if later passes add to them
   if (has_alpha) {
     KU_ASSIGN_OR_RETURN(rgba, NewBytes(4 * width * (one_pass ? 1 : height), file.name, file.watch));
   }
@@ -240,7 +240,7 @@ StatusOr<StoredPicture> DecodePng(const ImageFile& file) {
     Gray16ToRgb(picture.row(y), static_cast<size_t>(picture.width));
   }
   if (!WhitenTransparentColor(reader, &picture)) return NobodyWaits(file.name);
-  // The pixels are there: as in Pillow, damage behind them costs no more than what it hides.
+  // Ignore errors after the pixels, as Pillow does; only later metadata is lost.
   (void)reader.ReadEnd();
   ReadMetadata(reader, &stored);
   return stored;

@@ -10,7 +10,7 @@
 namespace kuiper {
 namespace {
 
-// value / factor rounded half to even, as Python rounds, times factor.
+// Returns value / factor, rounded half to even as in Python, times factor.
 int64_t NearestMultiple(int64_t value, int64_t factor) {
   const int64_t below = value / factor, rest = value % factor;
   const bool up = 2 * rest > factor || (2 * rest == factor && below % 2 == 1);
@@ -27,8 +27,8 @@ Status CheckRatio(PictureSize size, const std::string& name) {
                 "cut it into pieces");
 }
 
-// Where `pixels` is the size rounded to multiples, times `frames`. The ratio is taken of the size
-// before rounding, in double precision and in this order, or a result may differ by a patch.
+// `pixels` is the size rounded to multiples of `factor`, times `frames`. The ratio uses the size
+// before rounding, in double precision and in this order; otherwise a result may differ by a patch.
 PictureSize WithinBudget(PictureSize size, double frames, int64_t pixels, int64_t factor,
                          PixelBudget budget) {
   const double height = static_cast<double>(size.height), width = static_cast<double>(size.width);
@@ -50,8 +50,8 @@ PictureSize WithinBudget(PictureSize size, double frames, int64_t pixels, int64_
   return {NearestMultiple(size.height, factor), NearestMultiple(size.width, factor)};
 }
 
-// What each output pixel of a row or column sums up: weights in fixed point of the input pixels
-// that begin at `first`.
+// The weighted sum for each output pixel of a row or column: fixed-point weights for the input
+// pixels that begin at `first`.
 struct Filter {
   struct Tap {
     int first = 0, count = 0;
@@ -65,7 +65,7 @@ struct Filter {
   }
 };
 
-// 8 bits are the pixel's; sums of weights lie between -1 and 2, which takes two more.
+// The pixel takes 8 bits. Sums of weights lie between -1 and 2, which takes two more.
 constexpr int kWeightBits = 32 - 8 - 2;
 
 double Bicubic(double x) {
@@ -76,7 +76,7 @@ double Bicubic(double x) {
   return 0;
 }
 
-// Pillow's precompute_coeffs and normalize_coeffs_8bpc: the same doubles in the same order.
+// As Pillow's precompute_coeffs and normalize_coeffs_8bpc: the same doubles in the same order.
 Filter MakeFilter(int from, int to) {
   const double scale = static_cast<double>(from) / to;
   const double filter_scale = std::max(scale, 1.0);
@@ -86,7 +86,7 @@ Filter MakeFilter(int from, int to) {
   std::vector<double> weights;
   for (int out = 0; out < to; ++out) {
     const double center = (out + 0.5) * scale;
-    // The pixels whose centres lie within; casts cut towards zero, as in Pillow.
+    // Takes the pixels whose centres lie within; casts truncate towards zero, as in Pillow.
     const double left = center - support + 0.5, right = center + support + 0.5;
     const int first = std::max(static_cast<int>(left), 0);
     const int end = std::min(static_cast<int>(right), from);
@@ -111,7 +111,7 @@ uint8_t ToPixel(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
 }
 
-// Every row of `in` to the width of `out`. False, as the next function, when nobody waits for it.
+// Scales every row of `in` to the width of `out`. Returns false if the caller no longer waits.
 bool ResizeRows(const Picture& in, const DecodingWatch& watch, Picture* out) {
   const Filter filter = MakeFilter(in.width, out->width);
   for (int y = 0; y < out->height; ++y) {
@@ -134,7 +134,8 @@ bool ResizeRows(const Picture& in, const DecodingWatch& watch, Picture* out) {
   return true;
 }
 
-// Every column of `in` to the height of `out`, a row at a time: rows lie together in memory.
+// Scales every column of `in` to the height of `out`, a row at a time because rows are contiguous.
+// Returns false if the caller no longer waits.
 bool ResizeColumns(const Picture& in, const DecodingWatch& watch, Picture* out) {
   const Filter filter = MakeFilter(in.height, out->height);
   std::vector<int32_t> sums(out->row_bytes());

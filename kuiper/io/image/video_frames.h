@@ -1,5 +1,5 @@
-// Frames of a video, from a folder of pictures or an animation, without decoding more than is asked
-// for. Called by ImageProcessor.
+// Reads frames of a video, from a folder of images or an animation, decoding only the frames that
+// are asked for. Called by ImageProcessor.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,17 @@ namespace kuiper {
 
 class VideoFrames {
  public:
-  // `path` is a folder, all of whose files but hidden ones are pictures, in the order of their
-  // names' bytes; or an animated GIF or WebP. kInput when it is neither, or beyond the limits.
+  // `path` is an animated GIF or WebP, or a folder. In a folder all files that are not hidden must
+  // be images; they are ordered by the bytes of their names. kInput if it is neither, or exceeds
+  // the limits.
   static StatusOr<VideoFrames> Open(const std::string& path, const ImageLimits& limits);
 
   int num_frames() const { return num_frames_; }
   // Absent for folders.
   std::optional<double> fps() const { return fps_; }
 
-  // Hands the frames of these ascending indices to `sink`, in order. kInput when one cannot be
-  // decoded, or what the sink returned.
+  // Passes the frames with these ascending indices to `sink`, in order. Errors are kInput if a
+  // frame cannot be decoded, or those of the sink.
   using Sink = std::function<Status(const Picture& frame)>;
   Status Read(std::span<const int> indices, const Sink& sink) const;
 
@@ -42,8 +43,8 @@ class VideoFrames {
   ImageLimits limits_;
   int num_frames_ = 0;
   std::optional<double> fps_;
-  std::vector<std::string> files_;  // of a folder: paths in their order
-  std::string bytes_;               // of an animation: the file
+  std::vector<std::string> files_;  // folder: the paths, in order
+  std::string bytes_;               // animation: the file
   ImageFormat format_ = ImageFormat::kGif;
 };
 

@@ -19,7 +19,7 @@ constexpr const char* kProcessorFile = "processor_config.json";
 constexpr const char* kImageFile = "preprocessor_config.json";
 constexpr const char* kVideoFile = "video_preprocessor_config.json";
 
-// The settings of images or videos, read field by field; the first field that does not fit is kept.
+// Reads the settings of images or videos, field by field; keeps the first error.
 class Reader {
  public:
   Reader(const JsonNode& root, const std::string& path) : root_(root), path_(path) {}
@@ -42,7 +42,8 @@ class Reader {
       (*out)[c] = static_cast<float>(value.value_or(0));
     }
   }
-  // "size" of today's files, or the two keys of older ones. The names say edges; they are areas.
+  // Reads "size" of current files, or the two keys of older ones. Its fields are named edges but
+  // hold areas.
   void Budget(PixelBudget* out) {
     const JsonNode* size = Field(root_, "size");
     if (size != nullptr) {
@@ -79,7 +80,7 @@ class Reader {
   Status status_;
 };
 
-// A file or a part of one, and what messages call it; without a root if it is absent.
+// A file or a part of one, and its name in messages; has no root if it is absent.
 struct Settings {
   std::string path;
   std::optional<JsonNode> root;
@@ -116,18 +117,19 @@ Status VisionConfig::Check(const std::string& source) const {
       return wrong("the means and deviations of colours are not numbers to divide by");
     }
   }
-  // Values of float must fit into memory that can be counted.
+  // The float values must fit into memory whose size can be computed.
   constexpr int64_t kMaxBudget = int64_t{1} << 32;
   for (const PixelBudget& budget : {image_pixels, video_pixels}) {
     if (budget.min < 1 || budget.max < budget.min || budget.max > kMaxBudget) {
       return wrong("pixels from " + std::to_string(budget.min) + " to " +
-                   std::to_string(budget.max) + " are no range within 1 to " +
+                   std::to_string(budget.max) + " are not a range within 1 to " +
                    std::to_string(kMaxBudget));
     }
   }
   if (!(sampled_fps > 0) || !std::isfinite(sampled_fps))
     return wrong("frames per second are not positive");
-  if (min_frames < 1 || max_frames < min_frames) return wrong("the numbers of frames are no range");
+  if (min_frames < 1 || max_frames < min_frames)
+    return wrong("the numbers of frames are not a range");
   return OkStatus();
 }
 

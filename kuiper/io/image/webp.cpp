@@ -1,6 +1,6 @@
-// WebP by libwebp. A picture, or the first frame of an animation, is decoded piece by piece, so
-// that somebody can end it; all frames by the library's decoder of animations. Both give what
-// Pillow does, which uses the latter.
+// Decodes WebP with libwebp. A still image, or the first frame of an animation, is decoded piece by
+// piece, so that decoding can be stopped. All frames are decoded by the library's animation
+// decoder. Both give Pillow's result, which uses the latter.
 #include <webp/decode.h>
 #include <webp/demux.h>
 
@@ -48,7 +48,7 @@ Status NoMemory(const ImageFile& file) {
                 "use a smaller picture");
 }
 
-// The chunk's content, "" when there is none.
+// Returns the chunk's content, "" if there is none.
 std::string Chunk(const WebPDemuxer* demuxer, const char* name) {
   WebPChunkIterator chunk;
   std::string content;
@@ -73,8 +73,8 @@ StatusOr<WebPBitstreamFeatures> FeaturesOf(const ImageFile& file) {
   return features;
 }
 
-// How many bytes the decoder gets next. Until there are rows it reads the header anew each time, so
-// that the pieces double; then each is a small share of the work.
+// Returns how many bytes the decoder gets next. Until there are rows, the decoder reads the header
+// anew each time, so the pieces double. Afterwards each is a small share of the work.
 size_t NextSize(size_t size, size_t whole, bool has_rows) {
   constexpr size_t kFirst = 4096, kPieces = 64;
   const size_t piece = has_rows ? std::max(kFirst, whole / kPieces) : std::max(kFirst, size);
@@ -98,7 +98,7 @@ Status DecodePieces(const ImageFile& file, const WebPData& frame, WebPDecBuffer*
   return OkStatus();
 }
 
-// The first frame, laid over a picture that is transparent.
+// Decodes the first frame over a transparent picture.
 Status DecodeFirst(const ImageFile& file, const WebPIterator& frame, bool has_alpha,
                    Picture* picture) {
   if (frame.x_offset < 0 || frame.y_offset < 0 || frame.x_offset > picture->width - frame.width ||
@@ -154,7 +154,7 @@ StatusOr<AnimationFacts> WebpFacts(const ImageFile& file) {
 }
 
 Status PlayWebp(const ImageFile& file, const FrameSink& sink) {
-  // The size is known, and within limits, before the decoder makes its canvases.
+  // The size is checked against the limits before the decoder allocates its canvases.
   const WebPData data = DataOf(file);
   KU_ASSIGN_OR_RETURN(const WebPBitstreamFeatures features, FeaturesOf(file));
   KU_ASSIGN_OR_RETURN(Picture picture, file.NewPicture(features.width, features.height));

@@ -11,7 +11,7 @@ StatusOr<std::string> Decode(const std::string& url, size_t max_bytes = 1 << 20)
   return DecodeImageUrl(url, max_bytes, "image 1");
 }
 
-// The vectors of RFC 4648, section 10.
+// Test vectors of RFC 4648, section 10.
 TEST(DataUrlTest, DecodesThePublishedVectors) {
   const std::string head = "data:image/png;base64,";
   EXPECT_EQ(*Decode(head), "");
@@ -52,9 +52,9 @@ TEST(DataUrlTest, RefusesEverythingElse) {
     const char* url;
     const char* says;
   } cases[] = {
-      {"", "is no data: URL"},
-      {"https://example.org/a.png", "is no data: URL"},
-      {"file:///etc/passwd", "is no data: URL"},
+      {"", "is not a data: URL"},
+      {"https://example.org/a.png", "is not a data: URL"},
+      {"file:///etc/passwd", "is not a data: URL"},
       {"data:image/png;base64", "no comma"},
       {"data:image/png,Zm9v", "not in base64"},
       {"data:,Zm9v", "not in base64"},

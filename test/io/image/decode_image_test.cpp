@@ -13,7 +13,7 @@
 namespace kuiper {
 namespace {
 
-// Each file of test/data/images: width, height and digest of the pixels that Pillow has.
+// Checks each file of test/data/images: width, height and digest of Pillow's pixels.
 TEST(DecodeImageTest, PixelsAreThoseOfPillow) {
   const JsonNode table = test::JsonAt(test::ImagePath("files.json"));
   const JsonNode& files = *table.Find("files");
@@ -30,7 +30,7 @@ TEST(DecodeImageTest, PixelsAreThoseOfPillow) {
   }
 }
 
-// Each of these pictures together with what Pillow makes of it on white.
+// Checks each of these images against Pillow's result on white.
 TEST(DecodeImageTest, SharedTransparentPictures) {
   KU_REQUIRE_SHARED("outside/06-transparent-png");
   for (const std::string name : {"palette", "grey-trns", "rgba"}) {
@@ -45,7 +45,7 @@ TEST(DecodeImageTest, SharedTransparentPictures) {
   }
 }
 
-// Frames of animations and how long they are shown, as Pillow has them.
+// Checks the frames of animations and their durations against Pillow.
 TEST(DecodeImageTest, FramesAreThoseOfPillow) {
   const JsonNode table = test::JsonAt(test::ImagePath("files.json"));
   const JsonNode& files = *table.Find("files");

@@ -1,4 +1,4 @@
-// Sizes that are known before anything is decoded, and decoding that ends when nobody waits for it.
+// Sizes that are known before decoding, and decoding that stops when the caller no longer waits.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -59,7 +59,7 @@ TEST(DecodingWatchTest, WhatIsMeasuredBecomesWhatIsRead) {
   }
 }
 
-// Leaves at call `last` of those that it gets.
+// Stops waiting at call `last` of those that it gets.
 struct Leaver {
   int64_t last = INT64_MAX, num_calls = 0, num_pixels = 0;
 
@@ -71,8 +71,8 @@ struct Leaver {
   }
 };
 
-// Wherever somebody leaves, nothing is done any more: the next call is the last one, with which the
-// reader makes sure why it ended.
+// After the caller stopped waiting, nothing more is decoded. One more call follows, with which the
+// reader finds out why decoding ended.
 TEST(DecodingWatchTest, WhoLeavesEndsTheDecodingOfEveryFormat) {
   const ImageProcessor processor = SmallProcessor();
   for (const std::string name : {"rgb-8.png", "palette-8-interlaced.png", "rgba-8.png",

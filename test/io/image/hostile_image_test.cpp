@@ -1,5 +1,5 @@
-// Files that lie about themselves, are cut off or damaged: each gives an error or a picture within
-// the limits, and nothing else.
+// Files that are inconsistent, cut off or damaged: each must give an error or an image within the
+// limits.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,12 +22,12 @@ std::string File(const std::string& name) {
   return test::FileBytes(test::ImagePath(name));
 }
 
-// `bytes` with `patch` at `at`.
+// Returns `bytes` with `patch` written at `at`.
 std::string With(std::string bytes, size_t at, const std::string& patch) {
   return bytes.replace(at, patch.size(), patch);
 }
 
-// A PNG needs the checksum of a chunk that is changed (PNG, second edition, annex D).
+// Returns the checksum that a changed chunk of a PNG needs (PNG, second edition, annex D).
 uint32_t Crc(std::string_view bytes) {
   uint32_t crc = ~0u;
   for (const char c : bytes) {
@@ -112,7 +112,7 @@ TEST(HostileImageTest, LimitOfPixelsIsExact) {
   }
 }
 
-// Pillow refuses these as well; what ends behind the last row is complete there and here.
+// Pillow refuses these files too. A file cut after its last row is complete for both.
 TEST(HostileImageTest, CutFilesAreErrorsUntilTheLastRowIsThere) {
   for (const std::string name : {"00-rgb.jpg", "rgb-8.png", "rgb.bmp", "still.gif", "rgb-80.webp",
                                  "palette-8-interlaced.png", "rgba-lossless.webp"}) {
@@ -126,7 +126,7 @@ TEST(HostileImageTest, CutFilesAreErrorsUntilTheLastRowIsThere) {
   EXPECT_TRUE(DecodeImage(test::FileOf(std::string_view(png).substr(0, png.size() - 12))).ok());
 }
 
-// What a flipped byte leaves is a picture of the file's size or an error.
+// A file with a flipped byte must give an image of the file's size or an error.
 TEST(HostileImageTest, DamagedFilesDoNoHarm) {
   const JsonNode table = test::JsonAt(test::ImagePath("files.json"));
   std::mt19937 random(17);
@@ -156,10 +156,10 @@ TEST(HostileImageTest, DamagedOrientationIsNone) {
   EXPECT_EQ(OrientationOf("II", ""), 1);
   EXPECT_EQ(OrientationOf("XX*\0\x08\0\0\0"s, ""), 1);
   EXPECT_EQ(OrientationOf(tiff + entry.substr(0, 11), ""), 1);                 // cut
-  EXPECT_EQ(OrientationOf(With(tiff, 4, "\xFF\xFF\xFF\xFF") + entry, ""), 1);  // far away
-  EXPECT_EQ(OrientationOf(With(tiff, 8, "\xFF\xFF") + entry, ""), 6);          // endless
-  EXPECT_EQ(OrientationOf(tiff + With(entry, 8, "\x09"), ""), 1);              // no such way
-  EXPECT_EQ(OrientationOf(tiff + With(entry, 2, "\x02"), ""), 1);              // a text
+  EXPECT_EQ(OrientationOf(With(tiff, 4, "\xFF\xFF\xFF\xFF") + entry, ""), 1);  // past the end
+  EXPECT_EQ(OrientationOf(With(tiff, 8, "\xFF\xFF") + entry, ""), 6);          // too many entries
+  EXPECT_EQ(OrientationOf(tiff + With(entry, 8, "\x09"), ""), 1);              // invalid value
+  EXPECT_EQ(OrientationOf(tiff + With(entry, 2, "\x02"), ""), 1);              // type is text
   EXPECT_EQ(OrientationOf("", "<tiff:Orientation>8</tiff:Orientation>"), 8);
   EXPECT_EQ(OrientationOf("", "tiff:Orientation=\"0\""), 1);
   EXPECT_EQ(OrientationOf("", "tiff:Orientation"), 1);

@@ -27,7 +27,7 @@ ImageOptions Budget(int64_t min, int64_t max) {
   return options;
 }
 
-// Of transformers with a Pillow up to 12.
+// The settings of transformers with Pillow up to 12.
 ImageOptions RowsFirst(ImageOptions options = {}) {
   options.scaling = ScalingOrder::kPillow12;
   return options;
@@ -63,7 +63,7 @@ TEST(ImageProcessorTest, PatchesAreThoseOfTransformers) {
   }
 }
 
-// The layout, told by a loop that goes through the output in its order.
+// Checks the layout with a loop that goes through the output in order.
 TEST(ImageProcessorTest, PatchesStandInMergeBlockOrder) {
   const Picture picture = test::GeneratedPicture(96, 64);
   const auto input = Processor(Budget(1, 1 << 20)).FromPicture(picture, "generated");
@@ -131,7 +131,7 @@ TEST(ImageProcessorTest, SharedPixelValues) {
   EXPECT_LE(worst, 1e-6f);
 }
 
-// Real photographs through every decoder's way in.
+// Reads real photographs with every decoder.
 TEST(ImageProcessorTest, SharedPicturesAreRead) {
   KU_REQUIRE_SHARED("images");
   int pictures = 0;
@@ -182,7 +182,7 @@ TEST(ImageProcessorTest, TokensAreLimited) {
     EXPECT_LE(input->num_tokens(), max_tokens);
     EXPECT_GE(input->num_tokens(), std::min<int64_t>(max_tokens, 300) / 2);
   }
-  // A side of one patch is the least: 100:1 needs more than 50 tokens.
+  // The shorter side has at least one patch, so 100:1 needs more than 50 tokens.
   ImageOptions options;
   options.max_tokens = 50;
   const auto narrow = Processor(options).FromPicture(test::GeneratedPicture(3200, 32), "a");
@@ -204,7 +204,7 @@ TEST(ImageProcessorTest, RefusesImpossibleOptions) {
   options.max_tokens = 0;
   EXPECT_EQ(code(options), StatusCode::kInvalidArgument);
   options = {};
-  options.max_pixels = 5000;  // less than the model's least size
+  options.max_pixels = 5000;  // less than the model's minimum
   EXPECT_EQ(code(options), StatusCode::kOk);
 }
 

@@ -1,5 +1,5 @@
-// What the tests of pictures share: files and tables of test/data/images, digests, and a generated
-// picture that tools/make_image_goldens.py makes as well.
+// Helpers for the tests of images: files and tables of test/data/images, digests, and a generated
+// picture that tools/make_image_goldens.py generates as well.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ inline std::string FileBytes(const std::string& path) {
   return bytes.ok() ? *bytes : "";
 }
 
-// A table of test/data/images, or of another path.
+// Returns a table of test/data/images, or of another path.
 inline JsonNode JsonAt(const std::string& path) {
   auto json = ParseJson(FileBytes(path), StatusCode::kInput, path);
   EXPECT_TRUE(json.ok()) << json.status().message();
@@ -54,7 +54,7 @@ inline std::string Sha256Text(const Picture& picture) {
   return Sha256Text(std::span<const uint8_t>(picture.rgb));
 }
 
-// `generated` of tools/make_image_goldens.py.
+// Same as `generated` of tools/make_image_goldens.py.
 inline Picture GeneratedPicture(int width, int height) {
   Picture picture{.width = width, .height = height, .rgb = {}};
   uint32_t state = 12345;
@@ -65,7 +65,7 @@ inline Picture GeneratedPicture(int width, int height) {
   return picture;
 }
 
-// Bytes and name of a file, by the default limits.
+// A file of these bytes and this name, with the default limits.
 inline ImageFile FileOf(std::string_view bytes, const std::string& name = "cat.img") {
   return {.bytes = bytes, .name = name, .limits = {}};
 }

@@ -73,7 +73,7 @@ TEST(ResizeTest, SharedSizes) {
   }
 }
 
-// 400 / 32 and 720 / 32 lie between two whole numbers: the even one is taken.
+// 400 / 32 and 720 / 32 are halfway between two integers: the even one is taken.
 TEST(ResizeTest, HalvesGoToTheEvenNumber) {
   const PixelBudget any{.min = 1, .max = 1 << 30};
   EXPECT_EQ(*FitPicture({400, 720}, 32, any, ""), (PictureSize{384, 704}));

@@ -49,7 +49,7 @@ std::string FrameName(int number) {
 // A folder for frames, empty at first.
 class FolderTest : public ::testing::Test {
  protected:
-  // A bitmap: what a test writes must not need the code under test.
+  // Writes a bitmap, because writing must not need the code under test.
   void Write(const std::string& name, int width, int height, int seed) {
     const auto little = [](uint64_t value, int bytes) {
       std::string text;
@@ -82,14 +82,14 @@ TEST_F(FolderTest, FramesComeInTheOrderOfTheirNames) {
   std::filesystem::create_directory(folder_ / "more");
   const auto video = Video(2.0);
   ASSERT_TRUE(video.ok()) << video.status().message();
-  // 5 frames at 2 a second: all of them, and the last one twice.
+  // 5 frames at 2 per second: all of them, with the last one repeated.
   EXPECT_EQ(video->grid, (PatchGrid{3, 2, 4}));
   EXPECT_EQ(video->num_tokens(), 6);
   EXPECT_EQ(video->seconds, (std::vector<double>{0.25, 1.25, 2.0}));
   const size_t frame_values = 8 * 1536;
   ASSERT_EQ(video->patches.size(), 3 * frame_values);
   for (int frame = 0; frame < 6; ++frame) {
-    // The first pixel of the file is the last row's; blue comes first.
+    // The file starts with the last row, and blue comes first.
     const int seed = std::min(frame, 4);
     const int top_left = seed + 31 * 64 * 7;
     const size_t at =
@@ -137,8 +137,8 @@ TEST_F(FolderTest, RefusesWhatIsNoVideo) {
   }
 }
 
-// As large as a picture may be by the options, since memory is planned for that; by the model's
-// file alone both have budgets of their own.
+// With options, a frame may be as large as an image, because memory is planned for that. With the
+// model's file alone, images and frames have separate budgets.
 TEST_F(FolderTest, AFrameTakesWhatAPictureMayTake) {
   for (int frame = 0; frame < 4; ++frame) Write(FrameName(frame), 384, 256, frame);
   const auto grid_of = [&](const VisionConfig& config, const ImageOptions& options) {
@@ -170,7 +170,7 @@ TEST_F(FolderTest, TokensOfAFrameAreLimited) {
       const int64_t tokens = video->num_tokens() / video->grid.t;
       EXPECT_LE(tokens, max_tokens) << num_frames << " frames";
       EXPECT_GE(tokens, std::min<int64_t>(max_tokens, kTokensWhole) / 2) << num_frames;
-      // It is a budget of transformers' own kind, for all frames together.
+      // The budget is of transformers' own kind: for all frames together.
       VisionConfig config;
       const int64_t groups = num_frames / 2;
       config.video_pixels.max =
@@ -185,7 +185,7 @@ TEST_F(FolderTest, TokensOfAFrameAreLimited) {
 }
 
 TEST_F(FolderTest, OnlySampledFramesAreDecoded) {
-  // 24 frames at 24 a second: 4 of them.
+  // 24 frames at 24 per second: 4 are sampled.
   for (int frame = 0; frame < 24; ++frame) {
     const std::string name = FrameName(100 + frame);
     if (frame % 8 == 0 || frame == 15 || frame == 23)
@@ -198,7 +198,7 @@ TEST_F(FolderTest, OnlySampledFramesAreDecoded) {
   EXPECT_EQ(video->grid.t, 2);
 }
 
-// Frames of an animation through the processor equal the decoder's, which are compared with Pillow.
+// The processor's frames of an animation equal the decoder's, which are compared with Pillow.
 TEST(VideoTest, AnimationsAreVideos) {
   VisionConfig config;
   config.patch_size = 1;
@@ -218,7 +218,7 @@ TEST(VideoTest, AnimationsAreVideos) {
     };
     const ImageFile file = test::FileOf(bytes, name);
     ASSERT_TRUE((name.ends_with("gif") ? PlayGif(file, keep) : PlayWebp(file, keep)).ok());
-    // 12 frames of 0.1 s give the least number, 4; 3 frames give 3.
+    // 12 frames of 0.1 s give the minimum of 4; 3 frames give 3.
     const std::vector<int> taken =
         frames.size() == 12 ? std::vector<int>{0, 4, 7, 11} : std::vector<int>{0, 1, 2, 2};
     ASSERT_EQ(video->grid.t, 2);

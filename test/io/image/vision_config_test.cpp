@@ -39,12 +39,12 @@ TEST_F(VisionConfigTest, ReadsTheFilesOfQwen3Vl) {
   EXPECT_EQ(config->mean[2], 0.5f);
 }
 
-// What transformers 5 writes, alone and together with the files of older versions.
+// Checks the file of transformers 5, alone and together with the files of older versions.
 TEST_F(VisionConfigTest, ProcessorConfigCountsFirst) {
   const auto write = [&](const std::string& name, const std::string& json) {
     std::ofstream(folder_ / name) << json;
   };
-  using Pixels = std::pair<int64_t, int64_t>;  // of images and of videos, at most
+  using Pixels = std::pair<int64_t, int64_t>;  // budgets of images and of videos
   const auto pixels = [&] {
     const auto config = ReadVisionConfig(folder_.string());
     EXPECT_TRUE(config.ok()) << config.status().message();
@@ -61,7 +61,7 @@ TEST_F(VisionConfigTest, ProcessorConfigCountsFirst) {
   write("preprocessor_config.json", R"({"size": {"longest_edge": 90000}, "patch_size": 28})");
   write("video_preprocessor_config.json", R"({"size": {"longest_edge": 95000}})");
   EXPECT_EQ(pixels(), Pixels(70000, 80000));
-  // A part that is absent is looked for in the older files, each by itself.
+  // Each part that is absent is read from the older files.
   write("processor_config.json", R"({"image_processor": {"max_pixels": 71000}})");
   EXPECT_EQ(pixels(), Pixels(71000, 95000));
   write("processor_config.json", R"({"video_processor": {"max_pixels": 81000}})");
@@ -70,10 +70,10 @@ TEST_F(VisionConfigTest, ProcessorConfigCountsFirst) {
   EXPECT_EQ(pixels(), Pixels(90000, 95000));
   write("processor_config.json", R"({"image_processor": null, "video_processor": null})");
   EXPECT_EQ(pixels(), Pixels(90000, 95000));
-  // Videos without settings have those of preprocessor_config.json.
+  // Videos without settings use those of preprocessor_config.json.
   std::filesystem::remove(folder_ / "video_preprocessor_config.json");
   EXPECT_EQ(pixels(), Pixels(90000, 90000));
-  // The same from a container.
+  // The same settings from a container.
   const auto carried =
       ParseVisionConfig({.both = both, .images = "{}", .videos = "{}"}, "model.bin, ");
   ASSERT_TRUE(carried.ok());
