@@ -9,10 +9,10 @@
 namespace kuiper {
 namespace {
 
-// No token's id has this bit.
+// Set in salted keys; no token id has this bit.
 constexpr uint64_t kSaltedBit = uint64_t{1} << 63;
 
-// The key of what requests of another salt must not find.
+// Returns the key for requests with this salt, so that requests with another salt do not match it.
 uint64_t SaltedKey(uint64_t key, const std::string& salt) {
   return Fnv1a64OfText(salt, Fnv1a64OfText(std::to_string(key))) | kSaltedBit;
 }
@@ -85,7 +85,7 @@ std::unique_ptr<Sequence> AnswerDesk::MakeSequence(const AnswerRules& rules, con
     seq->keys = it->second.keys;
   }
   if (!request.cache_salt.empty()) {
-    // The first key tells the whole path of the prefix cache apart.
+    // The first key distinguishes the whole path in the prefix cache.
     if (seq->keys.empty()) seq->keys = {static_cast<uint64_t>(request.prompt[0])};
     seq->keys[0] = SaltedKey(seq->keys[0], request.cache_salt);
   }

@@ -15,9 +15,9 @@ constexpr int32_t kNullPage = 0;
 
 }  // namespace
 
-// Offsets of the arrays in the arenas, in i32 elements. Those with an element per token come last,
-// one right behind the other, so that a step uploads no more than it fills; steps of as many tokens
-// have the same addresses.
+// Offsets of the arrays in the arenas, in i32 elements. Arrays with an element per token come last,
+// one directly after the other, so that a step uploads no more than it fills. Steps with equally
+// many tokens have the same addresses.
 struct BatchBuilder::Layout {
   int64_t cu_seqlens, kv_lens, shared_lens, output_rows, last_rows, one_row_each, last_outputs;
   int64_t copies, token_ids, positions, slots, size;
@@ -71,7 +71,7 @@ MemorySize BatchBuilder::SizeOf(const Limits& limits) {
 
 void BatchBuilder::SetTableRow(int flight, int row, const Table& table) {
   Row& known = rows_[row];
-  int begin = table.NumPagesSince(known.version);  // first entry the device does not have yet
+  int begin = table.NumPagesSince(known.version);  // first entry that the device may lack
   known.version = table.version;
   const int count = table.num_pages();
   if (begin == count) return;
@@ -128,7 +128,7 @@ BatchBuilder::Table& BatchBuilder::TableOf(int row, int64_t sequence) {
 }
 
 void BatchBuilder::Change(Table* table, int num_kept, std::span<const int32_t> pages) {
-  KU_CHECK(num_kept <= table->num_pages(), "pages that no plan told");
+  KU_CHECK(num_kept <= table->num_pages(), "a plan keeps pages that were never sent");
   if (num_kept == table->num_pages() && pages.empty()) return;
   table->pages.resize(num_kept);
   table->pages.insert(table->pages.end(), pages.begin(), pages.end());
@@ -136,9 +136,9 @@ void BatchBuilder::Change(Table* table, int num_kept, std::span<const int32_t> p
   table->num_kept = num_kept;
 }
 
-// No row needs logits but the last one of a sequence, and it pays to leave out the others. Then
-// the last layer has two rows for each sequence in working memory of all rows, and one in that of
-// rows of logits, which come to have rows of all.
+// True if only the last row of each sequence needs logits and skipping the others pays. Then the
+// last layer has two rows per sequence in the working memory of all rows. It has one row per
+// sequence in the memory of logits rows, which later holds the rows of all outputs.
 bool BatchBuilder::NeedsLastRowsOnly(const StepPlan& plan) const {
   const auto is_last_only = [&](const StepPlan::Entry& entry) {
     const int last = entry.num_tokens() - 1;
@@ -156,10 +156,10 @@ bool BatchBuilder::NeedsLastRowsOnly(const StepPlan& plan) const {
          std::all_of(plan.entries.begin(), plan.entries.end(), is_last_only);
 }
 
-// What the sequence of this row shares with the one before.
+// Tokens that the sequence of this row shares with the previous row's.
 int BatchBuilder::CountSharedTokens(const StepPlan& plan, int seq) {
   if (!limits_.cascade || seq == 0) return 0;
-  // Only tokens of sequences with one row each are read once for several.
+  // Shared tokens are read once only for sequences with one row each.
   const StepPlan::Entry &before = plan.entries[seq - 1], &entry = plan.entries[seq];
   if (before.num_tokens() != 1 || entry.num_tokens() != 1) return 0;
   Row& row = rows_[seq];
@@ -264,7 +264,7 @@ Tensor BatchBuilder::Array(int64_t begin, int count) const {
   return arrays_.As(DType::kI32, {count}, begin * sizeof(int32_t));
 }
 
-// The tensors of a batch whose numbers are known.
+// Sets the tensors of a batch whose counts are set.
 void BatchBuilder::PointToArrays(const Layout& at, int num_axes, int num_copies,
                                  Batch* batch) const {
   const int seqs = batch->num_seqs;

@@ -16,7 +16,7 @@ double BeamScorer::Score(double logprob, size_t length) const {
   return logprob / std::pow(static_cast<double>(length), length_penalty_);
 }
 
-// Behind those that are as good; the best `width` stay.
+// Inserts the answer after those with the same score; keeps the best `width`.
 void BeamScorer::Keep(Answer answer, std::vector<Answer>* answers) const {
   const auto place =
       std::upper_bound(answers->begin(), answers->end(), answer,

@@ -69,8 +69,8 @@ void BeamSearch::OnRest() {
   GoOn();
 }
 
-// The first child of a beam goes on in its sequence, further ones fork from it, and beams without
-// a child end.
+// The first child of a beam continues its sequence, further children fork from it. Beams without a
+// child end.
 void BeamSearch::GoOn() {
   const std::vector<BeamScorer::Beam>& children = scorer_.beams();
   std::vector<Beam> next;
@@ -97,7 +97,8 @@ void BeamSearch::GoOn() {
   beams_ = std::move(next);
 }
 
-// An answer gets `reason` unless its last token ended it; after an error all answers get it.
+// An answer gets `reason` unless its last token ended it. If `reason` is an error, all answers get
+// it.
 void BeamSearch::EndAll(FinishReason reason, const Status& error) {
   std::set<int32_t> pages;
   for (const Beam& beam : std::exchange(beams_, {})) {
@@ -105,7 +106,7 @@ void BeamSearch::EndAll(FinishReason reason, const Status& error) {
     pages.insert(seq->pages.begin(), seq->pages.end());
   }
   std::vector<BeamScorer::Answer> answers = scorer_.Answers();
-  answers.resize(request_.num_samples);  // interrupted before the first token: there are none
+  answers.resize(request_.num_samples);  // interrupted before the first token: empty answers
   for (int i = 0; i < request_.num_samples; ++i) {
     Transcript answer = common_;
     TokenEvent event = answer.Event();

@@ -1,6 +1,7 @@
-// Answers by beam search: each beam is a sequence. A beam whose logits are known rests until those
-// of all beams are; then the search goes on by a token, and a beam that goes on twice forks. So it
-// does not matter in which steps the beams are computed, and with whom.
+// Answers by beam search: each beam is a sequence. A beam whose logits are known is paused until
+// those of all beams are. Then the search advances by one token, and a beam with several children
+// forks. So it does not matter in which steps the beams are computed, or with which other
+// sequences.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,18 @@ namespace kuiper {
 
 class BeamSearch : public Answering {
  public:
-  // `first` is in the scheduler. `rules` and `desk` must outlive the search.
+  // Sequence `first` is in the scheduler. `rules` and `desk` must outlive the search.
   BeamSearch(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
              int64_t first);
   static Status Check(const AnswerRules& rules, const Request& request);
 
   void OnLaunch(int64_t) override { common_.OnLaunch(); }
   bool MayRunAhead(int64_t) const override { return false; }
-  // Scores the beam; it rests.
+  // Scores the beam and returns no token, so that the beam is paused.
   std::vector<int32_t> Choose(const Sequence& sequence, std::span<const int32_t> sampled,
                               const Logits& logits) override;
   void OnTokens(int64_t, std::span<const int32_t>) override {}
-  // Brings the search on by a token if all beams are scored.
+  // Advances the search by one token if all beams are scored.
   void OnRest() override;
   // Ends the search with the answers so far.
   void End(int64_t, FinishReason reason, const Status& error) override { EndAll(reason, error); }
@@ -46,7 +47,7 @@ class BeamSearch : public Answering {
     BeamScorer::Likely likely;  // empty: not scored yet
   };
 
-  // Gives each beam of the scorer a sequence.
+  // Continues the search with the scorer's beams: gives each of them a sequence.
   void GoOn();
   void EndAll(FinishReason reason, const Status& error);
 
@@ -55,8 +56,8 @@ class BeamSearch : public Answering {
   const int64_t id_;
   const Request request_;
   BeamScorer scorer_;
-  std::vector<Beam> beams_;  // those of the scorer; none: the search has ended
-  Transcript common_;        // without tokens: the times of all answers
+  std::vector<Beam> beams_;  // in the scorer's order; empty: the search has ended
+  Transcript common_;        // without tokens: the times that all answers share
   int cached_tokens_ = 0;
 };
 

@@ -12,13 +12,13 @@ int MaxOutputs(const EngineConfig& config) {
   return config.prompt_logits ? std::max(config.max_num_batched_tokens, of_requests) : of_requests;
 }
 
-// Tokens of an image: as many as the programs' default of pixels gives, and a few more.
+// Tokens of an image: slightly more than the programs' default number of pixels gives.
 constexpr int64_t kDefaultImageTokens = 1024;
 
 }  // namespace
 
-// By default where it costs nothing when no pages are shared: on a device, flash1 would have to use
-// larger blocks for decode steps.
+// On by default where it costs nothing if no pages are shared. On a device, flash1 would have to
+// use larger blocks for decode steps.
 bool Cascades(const EngineConfig& config, DType weights, const KvShape& kv, const Ops& ops) {
   const bool is_free = config.device.type == DeviceType::kCPU ||
                        ops.AttentionFor(weights, kv.format, kv.head_dim) == AttentionKind::kFlash2;
@@ -75,7 +75,7 @@ size_t WorkspaceBytes(const EngineConfig& config, const ModelConfig& model,
          ops.ScratchBytes(ModelRunner::LimitsOf(d, runner));
 }
 
-// What the vision tower takes beside its weights.
+// Adds the vision encoder's memory without its weights.
 void CountVision(const EngineConfig& config, const ModelConfig& model, DType activation_type,
                  const DeviceTraits& device, MemoryRequest* request) {
   const VisionLimits limits = VisionLimitsOf(config, model);
@@ -150,7 +150,7 @@ StatusOr<MemoryTable> MakePlanTable(const EngineConfig& config, const OpenedMode
     const auto request_of = [&](int context) {
       changed.max_context = context;
       MemoryRequest request = RequestOf(changed, model.config, weights, ops);
-      request.available_bytes = chosen.available_bytes;  // whatever else the machine does meanwhile
+      request.available_bytes = chosen.available_bytes;  // free memory may change
       return request;
     };
     const MemoryRequest request = request_of(config.max_context);
@@ -159,7 +159,7 @@ StatusOr<MemoryTable> MakePlanTable(const EngineConfig& config, const OpenedMode
                          .kv_bytes_per_1k = 1024 * request.kv.token_bytes()};
     const StatusOr<MemoryPlan> plan = CountMemory(request);
     if (!plan.ok() && row.is_chosen) return plan.status();
-    if (!plan.ok()) continue;  // e.g. not one block in so few bytes
+    if (!plan.ok()) continue;  // for example, the bytes hold no block
     row.plan = *plan;
     row.largest_context = LargestContext(table.model_limit, request_of);
     table.rows.push_back(row);

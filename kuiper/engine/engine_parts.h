@@ -1,5 +1,5 @@
-// What an Engine is made of; engine_setup.cpp puts it together. Private to engine*.cpp and to tests
-// of the parts as a whole.
+// The parts of an Engine; engine_setup.cpp creates them. Private to engine*.cpp and to tests of the
+// parts as a whole.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,16 @@ namespace kuiper {
 
 // Members are destroyed in reverse order: users before what they use.
 struct EngineParts {
-  EngineConfig config;  // with max_context etc. as they really are
+  EngineConfig config;  // with the effective max_context etc.
   MemoryPlan plan;
-  // Null in an engine beside another one, which owns what both use.
+  // Null in an engine made by ContiguousBeside: the other engine owns the objects that both use.
   std::unique_ptr<const Tokenizer> own_tokenizer;
   std::unique_ptr<Ops> own_ops;
   std::unique_ptr<Model> own_model;
-  const Tokenizer* tokenizer = nullptr;  // null: there is none
+  const Tokenizer* tokenizer = nullptr;  // null: the model has none
   Ops* ops = nullptr;
   Model* model = nullptr;
-  std::unique_ptr<PictureStore> pictures;  // null: none are taken
+  std::unique_ptr<PictureStore> pictures;  // null: pictures are not accepted
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<KvStorage> storage;
   std::unique_ptr<Scheduler> scheduler;
@@ -35,7 +35,7 @@ struct EngineParts {
   double load_ms = 0;
 };
 
-// Reads the tokenizer unless it is given.
+// Reads the tokenizer if `tokenizer` is null.
 StatusOr<std::unique_ptr<EngineParts>> MakeEngineParts(
     const EngineConfig& config, OpenedModel model, std::unique_ptr<Tokenizer> tokenizer = nullptr);
 

@@ -1,5 +1,5 @@
-// MakeEngineParts and Engine::Plan: check that model, tokenizer and options belong together, plan
-// memory, and only then load weights.
+// MakeEngineParts and Engine::Plan: check that model, tokenizer and options match, plan memory, and
+// only then load weights.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -68,8 +68,8 @@ Status ResolveContext(const DecoderConfig& model, EngineConfig* config) {
   return OkStatus();
 }
 
-// For one user's delay a step beside a prompt must not read the weights twice, once for each kind
-// of row, so prompts take the kernels of decode steps.
+// kLatency: a mixed step must not read the weights twice, once for prefill rows and once for decode
+// rows. So prompts use the kernels of decode steps.
 StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
   OpsOptions options = config.ops;
   if (config.policy == SchedulingPolicy::kLatency) options.determinism = Determinism::kStrict;
@@ -77,7 +77,7 @@ StatusOr<std::unique_ptr<Ops>> MakeEngineOps(const EngineConfig& config) {
 }
 
 // Answers end at each token that generation_config.json, config.json or the tokenizer's files name.
-// A model that was tuned for chats may name the end of a turn in one of them only.
+// A chat model may name its end-of-turn token in only one of them.
 std::vector<int32_t> EosOf(const Model& model, const Tokenizer* tokenizer) {
   std::vector<int32_t> eos = model.eos();
   const std::optional<int32_t> own = tokenizer == nullptr ? std::nullopt : tokenizer->eos();
@@ -129,7 +129,7 @@ void MakeStepLoop(EngineParts& s) {
                                        *s.requests, run_ahead, s.config.on_encoding);
 }
 
-// The parts that run a loaded model: from its runner to the step loop.
+// Makes the parts that run a loaded model, from its runner to the step loop.
 Status MakeRunningParts(EngineParts& s, const KvShape& kv) {
   const DecoderConfig& decoder = s.model->config().decoder;
   const int vocab = s.tokenizer != nullptr ? s.tokenizer->max_id() + 1 : decoder.vocab;
@@ -160,9 +160,9 @@ Status MakeRunningParts(EngineParts& s, const KvShape& kv) {
   return OkStatus();
 }
 
-// One contiguous sequence that is computed as `other` computes it.
+// Configures an engine for one contiguous sequence that computes as `other` does.
 EngineConfig ConfigBeside(const EngineConfig& other, int num_tokens, int64_t picture_tokens) {
-  constexpr int kMaxStepTokens = 128;  // others wait for a step no longer than for a decode or two
+  constexpr int kMaxStepTokens = 128;  // delays `other` by a decode step or two
   EngineConfig config = other;
   config.paged = config.prefix_cache = config.use_graph = config.prompt_logits = false;
   config.warm_up = config.cascade_attention = config.run_ahead = false;
@@ -260,7 +260,7 @@ StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int n
   s->tokenizer = other.tokenizer;
   s->ops = other.ops;
   s->model = other.model;
-  // It slides where a sequence of the other engine does.
+  // The new engine slides at the same length as a sequence of the other engine.
   if (other.config.on_full == OnFull::kSlide) {
     num_tokens = std::min(num_tokens, other.scheduler->window());
   }
@@ -268,10 +268,10 @@ StatusOr<std::unique_ptr<EngineParts>> MakePartsBeside(EngineParts& other, int n
   s->config.on_encoding = std::move(ask);
   s->config.kv_format = other.runner->kv().shape().format;
   const WeightPlan weights{.matrix_type = s->model->config().decoder.dtype,
-                           .bytes = 0,  // they are there
+                           .bytes = 0,  // already loaded
                            .quantized = s->model->decoder().quantized()};
   MemoryRequest request = RequestOf(s->config, s->model->config(), weights, *s->ops);
-  request.encoder_bytes = 0;  // the encoder's memory is there
+  request.encoder_bytes = 0;  // already reserved
   request.utilization = 1;
   for (const bool again : {false, true}) {
     if (again) other.storage->ReleaseUnused();

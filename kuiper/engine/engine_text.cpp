@@ -1,5 +1,5 @@
-// Engine::ReadTokenizer and Engine::ReadTemplate: where the tokenizer and the chat template of a
-// configuration stand, and whether they belong to the model.
+// Engine::ReadTokenizer and Engine::ReadTemplate: find the tokenizer and the chat template of a
+// configuration, and check that they match the model.
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -21,7 +21,7 @@ StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const EngineConfig& config,
   return Tokenizer::Load(files.dir);
 }
 
-// The same ids mean other texts to another tokenizer, and nothing else would tell.
+// Ids have other meanings in another tokenizer, and no other check would detect this.
 void WarnOfOtherTokenizer(const EngineConfig& config, const ModelFiles& files) {
   constexpr size_t kMaxBytes = size_t{256} << 20;
   constexpr char kName[] = "tokenizer.json";
@@ -53,7 +53,7 @@ StatusOr<TemplateFiles> TemplateOf(const EngineConfig& config, const ModelFiles&
                             files.tokenizer_config_json, files.path);
 }
 
-// Null when none is needed and none is there.
+// Returns null if there is no tokenizer and none is needed.
 StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
                                                    const OpenedModel& model) {
   auto tokenizer = OpenTokenizer(config, model.files());
@@ -79,7 +79,7 @@ StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const EngineConfig& config,
 StatusOr<std::unique_ptr<Tokenizer>> Engine::ReadTokenizer(const EngineConfig& config) {
   std::error_code ignored;
   if (!config.tokenizer_path.empty()) return Tokenizer::Load(config.tokenizer_path);
-  // No weights are needed: there may be nothing but a tokenizer.
+  // Weights are not needed: the path may hold only a tokenizer.
   if (std::filesystem::is_directory(config.model_path, ignored) ||
       config.model_path.ends_with(".json")) {
     return Tokenizer::Load(config.model_path);

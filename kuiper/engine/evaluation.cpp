@@ -38,7 +38,7 @@ void Evaluation::Compare(std::span<const float> row, const RowScore& score, size
   sums->comparison.Add(expected, score, Divergence(reference, expected, row, score));
 }
 
-// The last token of a window predicts nothing in it.
+// The last token of a window is not needed to predict another one, so it is not computed.
 StatusOr<Evaluation::Window> Evaluation::Compute(const TextWindow& window, size_t index,
                                                  const std::function<void()>& after_row) {
   Engine& engine = *engines_[index];
@@ -47,7 +47,7 @@ StatusOr<Evaluation::Window> Evaluation::Compute(const TextWindow& window, size_
   const size_t vocab = static_cast<size_t>(engine.model_config().decoder.vocab);
   if (index == 0) reference_scores_.clear();
   Window sums;
-  std::optional<int64_t> not_finite;  // the first such position of the text
+  std::optional<int64_t> not_finite;  // the first position with such logits
   const auto on_row = [&](int position, const float* logits) {
     const std::span<const float> row(logits, vocab);
     const std::optional<RowScore> score = ScoreRow(row, ids_[window.begin + position + 1]);

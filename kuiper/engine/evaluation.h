@@ -1,5 +1,5 @@
-// How well engines predict a text, and how far they are from the first of them: for programs that
-// choose between types, caches or models. It runs engines and prints nothing.
+// Measures how well engines predict a text and how far they are from the first of them, for
+// programs that choose between types, caches or models. It runs engines and prints nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,30 @@ namespace kuiper {
 // The sums of one engine.
 struct EvaluatedEngine {
   TextScore score;
-  ScoreComparison comparison;  // with the first engine, of which it has no counts
-  double seconds = 0;          // of computing
+  ScoreComparison comparison;  // with the first engine, whose own counts are 0
+  double seconds = 0;          // time spent computing
 };
 
-// All engines compute window by window in turn, so that the sums of an evaluation that was stopped
-// belong to the same tokens.
+// All engines compute each window before the next one, so that the sums of a stopped evaluation
+// cover the same tokens.
 class Evaluation {
  public:
-  // The text as ids of tokens, and the windows of PlanWindows, at least one.
+  // Takes the text as token ids, and the windows of PlanWindows, at least one.
   Evaluation(std::vector<int32_t> ids, std::vector<TextWindow> windows);
 
-  // Memory for the logits of a window [scored, vocab] that others are compared with, f32. To be
-  // called before engines plan theirs; not needed for one engine.
+  // Reserves memory for the reference logits [scored, vocab] of a window, f32. Call before engines
+  // plan their memory; not needed for one engine.
   void ReserveComparison(int vocab);
-  // With EngineConfig::prompt_logits, a context of at least a window, and the vocabulary of the
-  // others; must outlive the evaluation's Run.
+  // Adds an engine, which must outlive Run. It needs EngineConfig::prompt_logits, a context of at
+  // least a window, and the vocabulary of the other engines.
   void Add(Engine& engine);
-  // Calls `go_on` after each row of logits and each window with the windows that are done, of all
-  // engines together; the answer counts where a window of an engine ends. False if it was stopped
-  // before the last one. The errors of Engine::Logits; kInternal for logits that are not finite.
+  // Calls `go_on` after each row of logits and after each window, with the number of finished
+  // windows of all engines together. Its result counts only where a window of an engine ends.
+  // Returns false if it was stopped before the last window. Returns the errors of Engine::Logits;
+  // kInternal for logits that are not finite.
   StatusOr<bool> Run(const std::function<bool(int64_t done, int64_t total)>& go_on);
 
-  // Of whole windows that all engines have computed; in the order of Add.
+  // Sums over the windows that all engines have completed; in the order of Add.
   const std::vector<EvaluatedEngine>& engines() const { return sums_; }
 
  private:
@@ -58,7 +59,7 @@ class Evaluation {
   const std::vector<TextWindow> windows_;
   std::vector<Engine*> engines_;
   std::vector<EvaluatedEngine> sums_;
-  // The first engine's rows of the window that is computed.
+  // The first engine's rows of the current window.
   std::vector<float> reference_logits_;     // [scored, vocab]
   std::vector<RowScore> reference_scores_;  // [scored]
 };

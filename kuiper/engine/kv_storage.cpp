@@ -70,8 +70,7 @@ Status KvStorage::Grow(int end) {
 }
 
 Status KvStorage::Prepare(const Scheduler::Step& step) {
-  // A sequence that is preempted or ends here has returned pages that moves of this step still
-  // read.
+  // Moves of this step may still read pages that a preempted or ended sequence has returned.
   int end = pool_.end();
   for (const PageMove& move : step.moves) end = std::max(end, move.device_page + 1);
   Status grown = Grow(end);
@@ -80,7 +79,7 @@ Status KvStorage::Prepare(const Scheduler::Step& step) {
     swap_->Run(step.moves);
     return grown;
   }
-  // Sequences that would come back to pages that are not there end with this error.
+  // Sequences that should be swapped in to pages without memory end with this error.
   for (const PageMove& move : step.moves) {
     if (move.to_host || move.device_page < usable_end()) swap_->Run({&move, 1});
   }

@@ -1,6 +1,6 @@
-// The memory of keys and values that the scheduler works with: the pool of pages, the prefix cache,
-// the swap space, and the storage behind them, which grows and shrinks. The step loop prepares it
-// for each step; the scheduler alone decides which page is whose.
+// The KV cache memory that the scheduler works with: the pool of pages, the prefix cache, the swap
+// space, and the growing and shrinking storage. The step loop prepares it for each step. Only the
+// scheduler assigns pages to sequences.
 #pragma once
 
 #include <memory>
@@ -18,24 +18,24 @@ namespace kuiper {
 
 class KvStorage {
  public:
-  // `device` and `kv` must outlive it.
+  // `device` and `kv` must outlive the storage.
   static StatusOr<std::unique_ptr<KvStorage>> Create(const EngineConfig& config,
                                                      ComputeDevice& device, KvCache& kv);
 
-  // Usable pages for so many tokens of no request, until Release.
+  // Allocates usable pages for num_tokens tokens that belong to no request, until Release.
   StatusOr<std::vector<int32_t>> Allocate(int num_tokens);
   void Release(const std::vector<int32_t>& pages);
-  // Makes the pages of the step usable and moves pages in and out. An error: those from
-  // usable_end() on are not.
+  // Makes the pages of the step usable and moves pages in and out. On an error, the pages from
+  // usable_end() on are not usable.
   Status Prepare(const Scheduler::Step& step);
   int usable_end() const;
-  // Gives memory back that lies behind the last page in use.
+  // Frees the memory after the last page in use.
   void ReleaseUnused();
   void ClearReuse();
 
-  // The sequence wrote to its pages; for the statistics.
+  // Records that the sequence wrote to its pages, for the statistics.
   void RecordTouched(const Sequence& seq);
-  // All of KvStats but what the scheduler counts.
+  // Returns all of KvStats except the counts of the scheduler.
   KvStats Stats() const;
 
   BlockPool& pool() { return pool_; }
@@ -54,9 +54,9 @@ class KvStorage {
   BlockPool pool_;
   std::unique_ptr<KvReuse> reuse_;
   std::unique_ptr<SwapSpace> swap_;
-  std::unique_ptr<BlockPool> host_pages_;  // of the swap space
-  std::vector<int> touched_rows_;          // contiguous: most tokens each cache row ever held
-  int touched_end_ = 1;                    // paged: 1 + the largest page ever used of the storage
+  std::unique_ptr<BlockPool> host_pages_;  // pages of the swap space
+  std::vector<int> touched_rows_;          // contiguous: most tokens that each cache row ever held
+  int touched_end_ = 1;                    // paged: 1 + the largest page of the storage ever used
 };
 
 }  // namespace kuiper

@@ -16,7 +16,7 @@ std::string Gigabytes(size_t bytes) {
   return text;
 }
 
-// Saturates far above any machine, so that sums with other sizes do not wrap around.
+// Saturates far above the memory of any machine, so that sums with other sizes do not wrap around.
 size_t KvBytes(const MemoryRequest& request, int64_t num_pages) {
   constexpr size_t kMost = std::numeric_limits<size_t>::max() / 4;
   const size_t null_pages = request.paged ? 1 : 0;
@@ -26,20 +26,20 @@ size_t KvBytes(const MemoryRequest& request, int64_t num_pages) {
   return wraps ? kMost : std::min(bytes, kMost);
 }
 
-// What `seqs` sequences of this context fill.
+// Pages, or cache rows, for `seqs` sequences of this context.
 int64_t PagesForContext(const MemoryRequest& request, int context, int seqs) {
   if (!request.paged) return seqs;
   const int64_t page = request.kv.page_size;
   return (context + page - 1) / page * seqs;
 }
 
-// The fewest pages an engine can do with: pages are shared out as sequences grow, so one whole
-// context is enough; a cache row is not shared.
+// The fewest pages an engine can work with. Pages are allocated as sequences grow, so one whole
+// context is enough. Cache rows are not shared, so each sequence needs one.
 int64_t FewestPages(const MemoryRequest& request, int context) {
   return PagesForContext(request, context, request.paged ? 1 : request.max_seqs);
 }
 
-// The most pages that fit `bytes` together with the null page and as many swapped pages as fit.
+// The most pages that fit in `bytes`, together with the null page and as many swapped pages as fit.
 int64_t PagesThatFit(const MemoryRequest& request, size_t bytes) {
   const auto pages = static_cast<int64_t>(bytes / request.kv.page_bytes()) - 1;
   if (request.swaps_to_host) return pages;
@@ -47,7 +47,7 @@ int64_t PagesThatFit(const MemoryRequest& request, size_t bytes) {
   return std::max(pages - swap, pages / 2);
 }
 
-// "max_context 4096 would need 7.5 GB": the largest powers of two that fit.
+// "max_context 4096 would need 7.5 GB", for the largest powers of two that fit.
 std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t budget) {
   std::string text;
   int listed = 0;
@@ -66,7 +66,8 @@ std::string FittingContexts(const MemoryRequest& request, size_t fixed, size_t b
   return text;
 }
 
-// Where the device has room and the share that may be used has not: the share that would do.
+// If the device has enough memory but the permitted share is too small: the share that would be
+// enough.
 std::string HigherShare(const MemoryRequest& request, size_t needed) {
   if (needed > request.available_bytes) return "";
   const double share = static_cast<double>(needed) / static_cast<double>(request.available_bytes);
@@ -75,7 +76,7 @@ std::string HigherShare(const MemoryRequest& request, size_t needed) {
   return Param("gpu_memory_utilization") + " " + text + " would do";
 }
 
-// What to make smaller so that the plan fits; "" if nothing helps.
+// Suggests what to make smaller so that the plan fits; "" if nothing helps.
 std::string SmallerPlan(const MemoryRequest& request, size_t fixed, size_t budget) {
   if (request.num_blocks.has_value()) {
     const size_t pages = budget > fixed ? (budget - fixed) / request.kv.page_bytes() : 0;
@@ -139,7 +140,7 @@ StatusOr<MemoryPlan> CountMemory(const MemoryRequest& request) {
   if (request.num_blocks.has_value()) {
     num_pages = *request.num_blocks;
   } else if (request.paged && !request.kv_cache_bytes.has_value() && plan.budget_bytes > fixed) {
-    // The whole budget if it holds a context for some of the sequences and not for all.
+    // Use the whole budget if it holds a context for some of the sequences but not for all.
     num_pages = std::clamp(PagesThatFit(request, plan.budget_bytes - fixed),
                            FewestPages(request, request.max_context), num_pages);
   }

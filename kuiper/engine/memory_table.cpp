@@ -7,7 +7,7 @@
 namespace kuiper {
 namespace {
 
-// Three digits or so: "96 KB", "151 MB", "16.4 GB".
+// About three digits: "96 KB", "151 MB", "16.4 GB".
 std::string Amount(double bytes) {
   const char* sign = bytes < 0 ? "-" : "";
   const double size = bytes < 0 ? -bytes : bytes;

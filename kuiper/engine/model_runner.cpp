@@ -21,7 +21,8 @@ BatchBuilder::Limits BatchLimits(const ModelRunner::Config& config) {
           .cascade = config.cascade};
 }
 
-// Entries of `length` tokens that sample, all on page 1: decode steps where it is one token.
+// A plan whose entries have `length` tokens, sample one, and use page 1. They are decode steps if
+// `length` is 1.
 StepPlan WarmUpPlan(int num_entries, int length, int page_size, int num_axes) {
   StepPlan plan;
   plan.num_axes = num_axes;
@@ -37,7 +38,7 @@ StepPlan WarmUpPlan(int num_entries, int length, int page_size, int num_axes) {
   return plan;
 }
 
-// One row of logits, or of the residual stream.
+// Bytes of one row of logits, or of the residual stream.
 size_t HostRowBytes(const DecoderConfig& model) {
   return std::max(model.vocab, model.hidden) * sizeof(float);
 }
@@ -83,7 +84,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Ops& ops, const Decod
 }
 
 Status ModelRunner::WarmUp() {
-  constexpr int kPromptTokens = 64;  // as many rows as the widest block of attention has
+  constexpr int kPromptTokens = 64;  // rows of the largest attention block
   KU_RETURN_IF_ERROR(kv_->EnsurePages(2));
   const auto run = [&](int num_entries, int length) {
     Take(Launch(WarmUpPlan(num_entries, length, config_.kv.page_size, config_.num_axes)));
@@ -92,14 +93,14 @@ Status ModelRunner::WarmUp() {
   const int most = std::min(config_.max_seqs, config_.max_samples);
   for (int seqs = 1; seqs < 2 * most; seqs *= 2) {
     run(std::min(seqs, most), 1);
-    if (config_.use_graph) run(std::min(seqs, most), 1);  // recorded
+    if (config_.use_graph) run(std::min(seqs, most), 1);  // captured
   }
   builder_->ForgetTables();
   return OkStatus();
 }
 
-// One call of the op for as many copies as do not depend on each other: a page that is released
-// within a schedule can become the target of a later copy.
+// Runs consecutive copies with one call of the op as long as they are independent. They may depend
+// on each other: a page released within a schedule can become the target of a later copy.
 void ModelRunner::CopyPages(const StepPlan& plan, const Batch& batch) {
   const std::vector<StepPlan::PageCopy>& copies = plan.copies;
   for (size_t begin = 0, end = 0; begin < copies.size(); begin = end) {
@@ -119,7 +120,7 @@ void ModelRunner::CopyPages(const StepPlan& plan, const Batch& batch) {
 int ModelRunner::NextFlight() {
   const int flight = next_flight_;
   next_flight_ = (next_flight_ + 1) % kMaxStepsInFlight;
-  // Its uploads read the host arenas that are about to be filled.
+  // Uploads of the earlier step read the host arenas that will be filled next.
   if (marks_[flight].has_value()) ops_.device().WaitFor(*marks_[flight]);
   marks_[flight].reset();
   return flight;
@@ -169,9 +170,9 @@ Status ModelRunner::Check(const StepPlan& plan) const {
 int ModelRunner::Launch(const StepPlan& plan, const HiddenVisitor& visit) {
   const Status fits = CheckPlan(plan, Limits());
   KU_CHECK(fits.ok(), fits.message());
-  KU_CHECK(plan.hidden_rows.empty() || visit, "nobody takes the hidden rows");
+  KU_CHECK(plan.hidden_rows.empty() || visit, "hidden rows need a visitor");
   const int flight = NextFlight();
-  // A recording has the number of axes.
+  // The number of axes is part of a captured graph.
   const bool replays = config_.use_graph && plan.decode_only() && plan.num_axes == config_.num_axes;
   Batch batch = builder_->Build(plan, replays ? graph_.PadTo(plan) : 0, flight);
   batch.sampled = sampler_->device_tokens();

@@ -1,6 +1,6 @@
-// Runs step plans on a model: owns the KV storage, the working memory, the batch arrays and the
-// sampler. It knows nothing of requests, text or who owns which page. A step is launched and its
-// tokens are taken later; on a device the step after it can be launched before that.
+// Runs step plans on a model. Owns the KV storage, the working memory, the batch arrays and the
+// sampler. Independent of requests, text and the owners of pages. A step is launched, and its
+// tokens are taken later; on a device the next step can be launched in between.
 #pragma once
 
 #include <array>
@@ -31,52 +31,55 @@ class ModelRunner {
     int max_context = 0;
     int max_seqs = 1;
     int max_step_tokens = 512;
-    int max_outputs = 1;  // rows of logits one step may ask for
-    int max_samples = 1;  // those of them that choose a token
-    int num_axes = 1;     // of positions
+    int max_outputs = 1;  // logits rows of one step, at most
+    int max_samples = 1;  // logits rows of one step that choose a token, at most
+    int num_axes = 1;     // axes of positions
     int vocab_limit = 0;
     bool use_graph = false;
     bool cascade = false;    // attention reads pages that sequences of a step share once
-    bool quantized = false;  // layers of the model are
-    OpsLimits others = {};   // what else runs on the same Ops
+    bool quantized = false;  // the model has quantised layers
+    OpsLimits others = {};   // limits of other work on the same Ops
   };
-  // The rows of a source of patches, as RowPatch::rows has them; empty: there is no such source.
+  // Returns the rows of an embedding source, as in RowPatch::rows; empty if there is no such
+  // source.
   using FindRows = std::function<Tensor(int64_t source)>;
-  // What the largest step needs of Ops; for Reserve and for the memory plan.
+  // Returns what the largest step needs from Ops, for Reserve and for the memory plan.
   static OpsLimits LimitsOf(const DecoderConfig& model, const Config& config);
-  // What Create allocates for the arrays of a step: everything but activations, the scratch memory
-  // of Ops and the KV cache.
+  // Returns the size of the step arrays that Create allocates: everything except activations, the
+  // scratch memory of Ops and the KV cache.
   static MemorySize ArraySize(const DecoderConfig& model, const Config& config);
-  // `ops` and `decoder` must outlive the runner. Without `find_rows` no plan is patched.
+  // `ops` and `decoder` must outlive the runner. Without `find_rows` plans must have no patches.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(Ops& ops, const Decoder& decoder,
                                                        const Config& config,
                                                        FindRows find_rows = {});
   ~ModelRunner() { ops_.device().Sync(); }
 
-  // Why Launch could not carry the plan out; for plans that do not come from our own scheduler.
+  // Returns an error if Launch could not run the plan; for plans from outside our scheduler.
   Status Check(const StepPlan& plan) const;
-  // Before the first plan: computes a piece of a prompt and decode steps of 1, 2, 4 ... sequences,
-  // so that no request waits until kernels are loaded or a step is recorded. Overwrites page 1.
+  // Call before the first plan: computes a piece of a prompt and decode steps of 1, 2, 4 ...
+  // sequences. Then no request waits while kernels are loaded or a step is captured. Overwrites
+  // page 1.
   Status WarmUp();
-  // One of plan.hidden_rows: the residual stream [hidden] behind a layer; `row` is a row of the
-  // batch.
+  // Receives the residual stream [hidden] of one of plan.hidden_rows after a layer; `row` is a row
+  // of the batch.
   using HiddenVisitor = std::function<void(int layer, int row, std::span<const float> values)>;
-  // Enqueues the step and returns its flight, for Take; waits for the step that had the flight,
-  // kMaxStepsInFlight launches ago, whether it was taken or not. A plan with hidden rows is waited
-  // for, and `visit` gets them layer by layer.
+  // Enqueues the step and returns its step buffer index, for Take. First waits for the step that
+  // last used this buffer, kMaxStepsInFlight launches ago, whether it was taken or not. If the plan
+  // has hidden rows, waits for this step too, and passes them to `visit` layer by layer.
   int Launch(const StepPlan& plan, const HiddenVisitor& visit = {});
-  // Waits for a launched step.
+  // Waits for a launched step and returns its tokens.
   StepResult Take(int flight);
-  // Row `row` of the logits of the step launched last, [vocab] f32, valid until the next call.
+  // Returns row `row` of the logits of the last launched step, [vocab] f32, valid until the next
+  // call.
   const float* HostLogits(int row);
-  // Repeats a plan that was taken, without its copies of pages, and looks for the first layer whose
-  // residual stream has a NaN or infinity; nullopt when all layers are finite (the head is to
-  // blame). Logits are overwritten.
+  // Repeats a plan that was taken, without its page copies, and finds the first layer whose
+  // residual stream has a NaN or infinity. Returns nullopt if all layers are finite: then the LM
+  // head is the cause. Overwrites the logits.
   std::optional<int> FirstNonFiniteLayer(StepPlan plan);
 
   const DecoderConfig& model() const { return decoder_.config(); }
   int vocab_limit() const { return config_.vocab_limit; }
-  // A page must be usable before a plan that writes to it.
+  // A page must be usable before a plan writes to it.
   KvCache& kv() { return *kv_; }
   const KvCache& kv() const { return *kv_; }
   const BatchBuilder& batch_builder() const { return *builder_; }
@@ -91,7 +94,8 @@ class ModelRunner {
         graph_(ops.device(), config.max_seqs, config.paged) {}
   int NextFlight();
   PlanLimits Limits() const;
-  // Of the whole batch; kInvalidArgument when a source lacks the rows.
+  // Returns the plan's embedding overrides in batch rows; kInvalidArgument if a source has too few
+  // rows.
   StatusOr<std::vector<RowPatch>> PatchesOf(const StepPlan& plan) const;
   void VisitHidden(const StepPlan& plan, int layer, Tensor residual, const HiddenVisitor& visit);
   void CopyPages(const StepPlan& plan, const Batch& batch);
@@ -105,7 +109,7 @@ class ModelRunner {
   std::unique_ptr<BatchBuilder> builder_;
   std::unique_ptr<Sampler> sampler_;
   DecodeGraph graph_;
-  // End of the step in each flight; absent when the host has waited for it.
+  // Event at the end of the step in each step buffer; absent once the host has waited for it.
   std::array<std::optional<int64_t>, kMaxStepsInFlight> marks_;
   int next_flight_ = 0;
   Buffer host_row_;  // one row of logits, or of the residual stream

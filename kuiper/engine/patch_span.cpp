@@ -17,12 +17,12 @@ void AppendPatches(std::span<const PatchSpan> spans, int32_t begin, int32_t end,
 
 void AppendPositions(std::span<const PatchSpan> spans, int32_t begin, int32_t end, int axis,
                      std::vector<int32_t>* positions) {
-  if (spans.empty() && end == begin + 1) {  // most of all: a text that is decoded
+  if (spans.empty() && end == begin + 1) {  // the most frequent case: decoding text
     positions->push_back(begin);
     return;
   }
   size_t next = 0;
-  int32_t shift = 0;  // from tokens to positions of the text before the next span
+  int32_t shift = 0;  // position minus token index, for text before the next span
   const auto pass = [&] {
     shift = spans[next].next_position() - spans[next].end();
     ++next;

@@ -1,6 +1,6 @@
-// Tokens of a sequence whose embeddings come from elsewhere, and where all its tokens stand on the
-// axes of positions (M-RoPE): a compact form of [num_axes, T] that a sequence can carry. Plain
-// data; the scheduler and its parts read it and know nothing of what the rows show.
+// Tokens of a sequence whose embeddings come from a source, and the positions of all its tokens on
+// the axes of M-RoPE. A compact form of positions [num_axes, T], stored with the sequence. Plain
+// data for the scheduler and its parts, which do not know what the rows show.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace kuiper {
 
-// A grid of tokens, row by row. Its tokens have one position on axis 0, their row's on axis 1 and
-// their column's on axis 2; text has the same position on all axes, and goes on behind the largest
-// one of the grid.
+// A grid of tokens, row by row. All its tokens have the same position on axis 0; axis 1 counts rows
+// and axis 2 columns. Text has the same position on all axes, and continues after the largest
+// position of the grid.
 struct PatchSpan {
   int32_t begin = 0;     // the first token
-  int32_t position = 0;  // its own, on all axes
+  int32_t position = 0;  // position of the first token, on all axes
   int32_t rows = 0, columns = 0;
-  int64_t source = 0;     // of the embeddings, see StepPlan::Patch
-  int32_t first_row = 0;  // of the source
+  int64_t source = 0;     // source of the embeddings, see StepPlan::Patch
+  int32_t first_row = 0;  // row of the source for the first token
 
   int32_t end() const { return begin + rows * columns; }
   int32_t next_position() const { return position + (rows > columns ? rows : columns); }
@@ -29,12 +29,11 @@ struct PatchSpan {
   }
 };
 
-// Appends the patches of the tokens [begin, end) of a sequence with these spans to those of an
-// entry that begins with token `begin`.
+// Appends the patches of tokens [begin, end) of a sequence with these spans. Rows are counted from
+// `begin`, as in an entry that begins there.
 void AppendPatches(std::span<const PatchSpan> spans, int32_t begin, int32_t end,
                    std::vector<StepPlan::Patch>* patches);
-// Appends the positions on `axis` of the tokens [begin, end) of a sequence with these spans, which
-// ascend.
+// Appends the positions on `axis` of tokens [begin, end) of a sequence. `spans` ascend.
 void AppendPositions(std::span<const PatchSpan> spans, int32_t begin, int32_t end, int axis,
                      std::vector<int32_t>* positions);
 

@@ -1,5 +1,5 @@
-// How an opened model wants its pictures. Read by whoever makes prompts with them, before weights
-// are.
+// The image processing that an opened model requires. Programs read it before weights are loaded,
+// to make prompts with pictures.
 #pragma once
 
 #include "kuiper/base/status.h"
@@ -8,8 +8,8 @@
 
 namespace kuiper {
 
-// From the model's folder or container. kModel when it takes text only, or when its file is
-// missing, damaged or contradicts config.json.
+// Reads it from the model's folder or container. kModel if the model takes text only, or if the
+// file is missing, damaged or contradicts config.json.
 StatusOr<VisionConfig> ReadVisionConfig(const OpenedModel& model);
 
 }  // namespace kuiper

@@ -25,13 +25,13 @@ bool IsPad(int32_t id, const VisionTokens& ids) {
   return id == ids.image_pad || id == ids.video_pad;
 }
 
-// Whether the tokenizer reads it as itself, whatever text stands beside it.
+// True if the tokenizer reads the id's text as this id, whatever text is next to it.
 bool IsAddedToken(const Tokenizer& tokenizer, int32_t id) {
   return tokenizer.IsSpecial(id) || tokenizer.TokenId(tokenizer.Bytes(id)) == id;
 }
 
-// Appends text as if it had been encoded together with the text that stands last in `ids`. Where
-// that is not what the tokenizer makes of it, its ids stay.
+// Appends text as if it had been encoded together with the text at the end of `ids`. If the
+// tokenizer encodes that text to other ids, those in `ids` are kept.
 void AppendText(const Tokenizer& tokenizer, const std::string& text, std::vector<int32_t>* ids) {
   auto begin = ids->end();
   while (begin != ids->begin() && !IsAddedToken(tokenizer, *(begin - 1))) --begin;
@@ -56,7 +56,7 @@ void AppendVideo(const VisionInput& video, const VisionTokens& ids, const Tokeni
   }
 }
 
-// How many pads of a kind, for messages: "3 <|image_pad|>".
+// A number of pads, for messages: "3 <|image_pad|>".
 std::string Count(int64_t count, const char* pad) {
   return std::to_string(count) + " " + pad;
 }
@@ -73,7 +73,7 @@ Status CheckPlaceholders(std::span<const int32_t> prompt, std::span<const Vision
                          Counted(num_images, "image") + " and " + Counted(num_videos, "video"));
 }
 
-// A run of pads whose number is not that of the picture it belongs to.
+// The error of a run of pads whose length is not that of its picture.
 Status WrongNumber(std::span<const VisionInput> pictures, const PlacedFrame& frame, int64_t found) {
   const VisionInput& picture = pictures[frame.picture];
   const char* pad = IsVideo(picture) ? "<|video_pad|>" : "<|image_pad|>";
@@ -83,7 +83,7 @@ Status WrongNumber(std::span<const VisionInput> pictures, const PlacedFrame& fra
                          std::to_string(found) + " for it");
 }
 
-// Never an id.
+// Returns the key of one row; it is never an id.
 uint64_t KeyOf(const VisionInput& picture, int32_t row) {
   uint64_t halves[2];
   static_assert(sizeof halves == sizeof picture.digest);
@@ -108,7 +108,7 @@ StatusOr<std::vector<int32_t>> ExpandPictures(std::span<const int32_t> prompt,
     if (PadOf(picture, ids) != prompt[i]) {
       return InvalidArgument(NameOf(pictures, next - 1) +
                              (IsVideo(picture) ? " is a video" : " is an image") +
-                             ", and the prompt has the place of another kind there");
+                             ", but the prompt has a pad of the other kind there");
     }
     if (!IsVideo(picture)) {
       expanded.insert(expanded.end(), picture.num_tokens(), ids.image_pad);
@@ -143,7 +143,7 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
       next_pad();
       const PlacedFrame placed{picture, frame, pos};
       while (pos < num_tokens && pos - placed.begin < tokens && prompt[pos] == pad) ++pos;
-      // Pads that follow at once may belong to the next frame.
+      // Pads that follow directly may belong to the next frame.
       if (pos - placed.begin < tokens) return WrongNumber(pictures, placed, pos - placed.begin);
       frames.push_back(placed);
     }
@@ -155,14 +155,13 @@ StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
   if (!frames.empty() && IsPad(prompt[pos - 1], ids)) {
     return WrongNumber(pictures, frames.back(), pos - frames.back().begin + too_many);
   }
-  return InvalidArgument("the prompt has " + Counted(too_many, "pad") +
-                         " of pictures that are not there");
+  return InvalidArgument("the prompt has " + Counted(too_many, "pad") + " without a picture");
 }
 
 PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,
                         std::span<const VisionInput> pictures, std::span<const int64_t> sources) {
   PromptPatches patches;
-  int32_t shift = 0;  // from tokens to positions of the text before the frame
+  int32_t shift = 0;  // position minus token index, for text before the frame
   for (const PlacedFrame& frame : frames) {
     const FrameSize size = FrameSizeOf(pictures[frame.picture]);
     const PatchSpan span{.begin = frame.begin,

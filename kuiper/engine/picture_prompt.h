@@ -1,5 +1,6 @@
-// Where pictures stand in the ids of a prompt: each token of a picture is a pad. Programs expand
-// the placeholders of a chat template here; the engine checks what it is given. It reads no pixels.
+// Positions of pictures in the ids of a prompt: each token of a picture is a placeholder token
+// (pad). Programs expand the placeholders of a chat template here; the engine checks its input. No
+// pixels are read.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,7 @@
 
 namespace kuiper {
 
-// A frame: one image, or what of a video is shown at one time. Its tokens stand together, row by
-// row.
+// A frame: one image, or one time step of a video. Its tokens are contiguous, row by row.
 struct FrameSize {
   int rows = 0, columns = 0;  // tokens
   int tokens() const { return rows * columns; }
@@ -27,37 +27,38 @@ inline bool IsVideo(const VisionInput& picture) {
   return !picture.seconds.empty();
 }
 
-// The prompt with as many pads as each picture has tokens, where it has one pad per picture, in the
-// order of `pictures`. As Hugging Face's processor does, a video becomes, for each of its frames,
-// the seconds, then the pads between vision_start and vision_end; where the pad stands between
-// those already, all three make way. The seconds join the text before them, so that the ids are
-// those of the whole text; `tokenizer` may be null if there is no video. kInvalidArgument when pads
-// and pictures differ in number or kind.
+// Expands the one pad per picture to as many pads as the picture has tokens. Pads are in the order
+// of `pictures`. As in Hugging Face's processor, each frame of a video becomes its time in seconds,
+// then its pads between vision_start and vision_end. If the video's pad already stands between
+// those two, they are replaced with it. The seconds are tokenised together with the text before
+// them, so that the ids are those of the whole text. `tokenizer` may be null if there is no video.
+// kInvalidArgument if pads and pictures differ in number or kind.
 StatusOr<std::vector<int32_t>> ExpandPictures(std::span<const int32_t> prompt,
                                               std::span<const VisionInput> pictures,
                                               const VisionTokens& ids, const Tokenizer* tokenizer);
 
-// A frame in a prompt whose placeholders are expanded.
+// A frame in a prompt with expanded placeholders.
 struct PlacedFrame {
   int picture = 0;  // index
-  int frame = 0;    // of the picture
-  int begin = 0;    // its first pad
+  int frame = 0;    // index within the picture
+  int begin = 0;    // index of its first pad in the prompt
 };
-// All frames in their order. kInvalidArgument, with the numbers, when the pads are not exactly
-// those of the pictures.
+// Returns all frames in order. kInvalidArgument, with the numbers, if the pads do not match the
+// pictures exactly.
 StatusOr<std::vector<PlacedFrame>> PlaceFrames(std::span<const int32_t> prompt,
                                                std::span<const VisionInput> pictures,
                                                const VisionTokens& ids);
 
-// What a sequence must know of its pictures.
+// What a sequence stores of its pictures.
 struct PromptPatches {
   std::vector<PatchSpan> spans;
-  // As Sequence::keys: a token of a picture is told by the picture's digest and its row in it. Rows
-  // that follow each other have the digest's halves in turn, so two of them tell all of it.
+  // As Sequence::keys. The key of a picture token is a hash of its row and one half of the
+  // picture's digest. Rows use the two halves alternately, so that two consecutive tokens identify
+  // the whole digest.
   std::vector<uint64_t> keys;
-  std::vector<int64_t> sources;  // each once
+  std::vector<int64_t> sources;  // without duplicates
 };
-// `sources`: of each picture.
+// `sources`: the source of each picture.
 PromptPatches PatchesOf(std::span<const int32_t> prompt, std::span<const PlacedFrame> frames,
                         std::span<const VisionInput> pictures, std::span<const int64_t> sources);
 

@@ -20,8 +20,9 @@ std::string NameOf(const VisionInput& picture) {
 }  // namespace
 
 Status NoVision() {
-  return Status(StatusCode::kInvalidArgument, "no pictures are taken: the model does not see, or " +
-                                                  Param("image_max_tokens") + " is 0");
+  return Status(StatusCode::kInvalidArgument,
+                "images are not accepted: the model has no vision encoder, or " +
+                    Param("image_max_tokens") + " is 0");
 }
 
 Status PictureStore::CheckPicture(const VisionInput& picture) const {
@@ -30,7 +31,7 @@ Status PictureStore::CheckPicture(const VisionInput& picture) const {
   };
   const VisionTowerConfig& tower = encoder_.config();
   const PatchGrid& grid = picture.grid;
-  constexpr int kMaxSide = 1 << 20;  // far above any picture
+  constexpr int kMaxSide = 1 << 20;  // far above any real size
   const bool is_grid = grid.t > 0 && grid.h > 0 && grid.w > 0 && grid.t <= kMaxSide &&
                        grid.h <= kMaxSide && grid.w <= kMaxSide && grid.h % tower.merge == 0 &&
                        grid.w % tower.merge == 0;
@@ -113,7 +114,7 @@ void PictureStore::Drop(std::span<const int64_t> sources) {
   }
 }
 
-// Rows are freed by Prepare alone.
+// Does not free rows; only Prepare does.
 void PictureStore::ForgetIfUnused(int64_t source) {
   const auto it = pictures_.find(source);
   const Picture& picture = it->second;
@@ -125,9 +126,9 @@ void PictureStore::ForgetIfUnused(int64_t source) {
 
 std::map<int64_t, Status> PictureStore::Prepare(const GoOn& go_on) {
   const std::vector<int64_t> evicted = cache_.TakeEvicted();
-  if (!evicted.empty()) ops_.device().Sync();  // steps in flight may read them
+  if (!evicted.empty()) ops_.device().Sync();  // steps in flight may read the evicted rows
   for (const int64_t source : evicted) {
-    // One that was dropped since is not there.
+    // A source that was dropped since has no entry.
     const auto it = pictures_.find(source);
     if (it == pictures_.end()) continue;
     it->second.rows = {};

@@ -1,6 +1,6 @@
-// The pictures of live requests and what the vision tower made of them: rows in memory, as
-// SourceCache decides, that the runner patches into prompts. The same picture of several requests
-// is kept and encoded once. It knows no sequences, steps or pages.
+// The pictures of live requests and their encoder output. SourceCache decides which of these rows
+// are in memory; the runner puts them into prompts in place of embeddings. The same picture of
+// several requests is stored and encoded once. Independent of sequences, steps and pages.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@
 
 namespace kuiper {
 
-// The error of pictures for a model that takes none.
+// The error if a model that accepts no pictures gets one.
 Status NoVision();
 
 class PictureStore {
  public:
-  // Keeps at most max_rows rows. `ops` and `encoder`, whose memory is reserved, must outlive the
-  // store.
+  // Keeps at most max_rows rows. `ops` and `encoder` must outlive the store; the encoder's memory
+  // must be reserved.
   PictureStore(Ops& ops, VisionEncoder& encoder, const VisionTokens& tokens, int64_t max_rows)
       : ops_(ops),
         encoder_(encoder),
@@ -42,49 +42,50 @@ class PictureStore {
     return DTypeBytes(type) * (1 + config.num_deepstack()) * config.out_hidden;
   }
 
-  // Takes the pictures of a prompt. They stay until Drop, as the rows may have to be made again.
-  // kInvalidArgument for values that are no picture of this tower, or pads of others; kInput for a
-  // frame that is too large; kResourceExhausted for more tokens than the store can ever hold.
+  // Takes the pictures of a prompt and keeps them until Drop, as their rows may have to be computed
+  // again. kInvalidArgument for values that do not fit this encoder, or pads that do not
+  // match. kInput for a frame that is too large. kResourceExhausted for more tokens than the store
+  // can hold.
   StatusOr<PromptPatches> Place(std::span<const int32_t> prompt, std::vector<VisionInput> pictures);
   void Drop(std::span<const int64_t> sources);
 
-  // Asked of a source between the layers of the tower, with the share that is done. False: it is
-  // not made. Places and drops nothing.
+  // Called between the layers of the encoder with the share of the source that is done. Returning
+  // false stops its encoding. Must not call Place or Drop.
   using GoOn = std::function<bool(int64_t source, double done)>;
-  // Makes the rows of all sources that somebody holds, before the step that reads them is launched.
-  // Sources that have none then, and why: there is no memory, or `go_on`, which may be empty, said
-  // so. The next call tries again.
+  // Computes the rows of all sources that are held. Call before launching the step that reads them.
+  // Returns the sources that still have no rows, with the reason: no memory, or `go_on` returned
+  // false; it may be empty. The next call tries again.
   std::map<int64_t, Status> Prepare(const GoOn& go_on = {});
-  // [tokens, (1 + K) * hidden], see RowPatch; empty: there are none.
+  // Returns the rows [tokens, (1 + K) * hidden], see RowPatch; empty if there are none.
   Tensor Rows(int64_t source) const;
-  // The same as FP32 values on the host, of a picture of no request.
+  // Returns the rows of a picture without a request, as FP32 values on the host.
   StatusOr<std::vector<float>> Encode(VisionInput picture);
 
   SourceCache& cache() { return cache_; }
-  // Since the store was made: pictures that became rows, and how long that took.
+  // Pictures encoded since the store was made, and the time this took.
   int64_t num_encoded() const { return num_encoded_; }
   double encode_ms() const { return encoding_->Milliseconds(); }
 
  private:
-  // Digest and grid.
+  // Digest and grid of a picture.
   using Identity = std::tuple<std::array<uint8_t, 16>, int, int, int>;
   static Identity IdentityOf(const VisionInput& picture) {
     return {picture.digest, picture.grid.t, picture.grid.h, picture.grid.w};
   }
   struct Picture {
     Identity identity = {};
-    std::string name = {};            // in messages
-    std::vector<float> patches = {};  // empty where no request has it
+    std::string name = {};            // for messages
+    std::vector<float> patches = {};  // pixels; empty if no request has the picture
     PatchGrid grid = {};
-    int num_users = 0;  // requests
+    int num_users = 0;  // number of requests
     Buffer rows = {};
   };
-  // Whether the values are those of a picture of this tower; whether its frames, and all of them
-  // together, are small enough.
+  // Check that the values are a picture for this encoder, that its frames are small enough, and
+  // that all pictures together are.
   Status CheckPicture(const VisionInput& picture) const;
   Status CheckFrame(const VisionInput& picture) const;
   Status CheckSizes(std::span<const VisionInput> pictures) const;
-  // Takes the pixels.
+  // Moves the pixels out of the picture.
   int64_t SourceOf(VisionInput& picture);
   Status EncodeRows(Picture& picture, const VisionProgress& go_on = {});
   Tensor RowsOf(const Picture& picture) const;

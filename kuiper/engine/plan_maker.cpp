@@ -19,7 +19,7 @@ void UpdateCounts(Sequence& seq) {
   }
 }
 
-// Where it stands in the array now.
+// Returns the range of the appended part in the array.
 template <typename T>
 Range Append(const std::vector<T>& part, std::vector<T>* array) {
   const auto begin = static_cast<int32_t>(array->size());
@@ -30,8 +30,9 @@ Range Append(const std::vector<T>& part, std::vector<T>* array) {
 }  // namespace
 
 void PlanMaker::Add(Sequence& seq, int count) {
-  // Not by the number of tokens: the bits of a row may depend on whether it decodes (ApplyArgs),
-  // and shall depend neither on how others cut the prompt nor on a preemption.
+  // Do not decide by the number of tokens. The results of a row may depend on whether it decodes
+  // (ApplyArgs). They must depend neither on how other requests split the prompt nor on a
+  // preemption.
   const bool decodes = seq.num_computed >= seq.num_prompt;
   (decodes ? decodes_ : prompts_).push_back({&seq, count});
   num_tokens_ += count;

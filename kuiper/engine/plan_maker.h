@@ -1,5 +1,5 @@
-// Turns the scheduler's decisions into a StepPlan: which tokens each sequence computes, in the
-// order of the batch, with all rows numbered. It decides nothing but that order.
+// Turns the scheduler's decisions into a StepPlan: the tokens that each sequence computes, in batch
+// order, with all rows numbered. The only decision made here is that order.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace kuiper {
 
 class PlanMaker {
  public:
-  // `num_axes`: of positions. `group`: decodes of sequences that begin with the same page stand
-  // next to each other.
+  // `num_axes`: axes of positions. `group`: decodes of sequences that begin with the same page are
+  // made adjacent.
   PlanMaker(int num_axes, bool group) : num_axes_(num_axes), groups_(group) {}
 
-  // The sequence computes its next `count` tokens, and samples if they are all it has.
+  // Schedules the next `count` tokens of the sequence, and a sample if these are all it has left.
   void Add(Sequence& seq, int count);
-  // The plan's copies of pages.
+  // The page copies of the plan.
   std::vector<StepPlan::PageCopy>* copies() { return &plan_.copies; }
-  // The plan of all that was added. Its sequences have advanced.
+  // Returns the plan of all added work and advances its sequences.
   StepPlan Make();
-  // Takes a plan that is done with; one of the next uses its memory.
+  // Takes a finished plan; a later plan uses its memory.
   void TakeBack(StepPlan plan);
 
  private:
@@ -34,12 +34,12 @@ class PlanMaker {
   int num_axes_;
   bool groups_;
   StepPlan plan_;
-  std::vector<StepPlan> spare_;  // empty plans with memory
+  std::vector<StepPlan> spare_;  // empty plans whose memory is reused
   std::vector<Work> decodes_, prompts_;
-  size_t num_tokens_ = 0;                 // of both
-  std::vector<const Sequence*> emitted_;  // of each entry
-  std::vector<int32_t> first_pages_;      // of the decodes
-  std::vector<int32_t> ordered_pages_;    // those of the last step, and the order they stood in
+  size_t num_tokens_ = 0;                 // tokens of decodes_ and prompts_
+  std::vector<const Sequence*> emitted_;  // the sequence of each entry
+  std::vector<int32_t> first_pages_;      // first page of each decode
+  std::vector<int32_t> ordered_pages_;    // first_pages_ for which order_ was computed
   std::vector<int> order_;
 };
 

@@ -6,13 +6,13 @@
 
 namespace kuiper {
 
-// Swapping moves every page twice, recomputing computes every token. Pages that the prefix tree
-// keeps are not counted as saved: the pool is full, so they are about to be evicted.
+// Swapping moves every page twice; recomputing computes every token. Pages kept by the prefix tree
+// do not count as saved: the pool is full, so they will soon be evicted.
 bool Preempter::ShouldSwap(const Sequence& seq, Preemption how) const {
   const int pages = pages_.PagesFor(seq.num_computed);
   if (how == Preemption::kRecompute || pages == 0 || !pages_.HasRoomOnHost(seq)) return false;
-  // A sequence that rests has no part in the step that would bring it back, and would not learn
-  // that this failed.
+  // A paused sequence has no part in the step that would swap it in, so it would not get the error
+  // if that failed.
   if (seq.rests) return false;
   if (how == Preemption::kSwap) return true;
   const bool known = costs_.page_ms > 0 && costs_.token_ms > 0;
@@ -33,7 +33,7 @@ void Preempter::PutBack(Sequence& seq, Preemption how) {
   line_.PutBack(seq);
 }
 
-// All of it is computed again when it runs again.
+// The whole sequence is computed again when it next runs.
 void Preempter::GiveUpPages(Sequence& seq) {
   pages_.Offer(seq);
   pages_.Release(seq);
@@ -46,9 +46,10 @@ void Preempter::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies) {
   stats_.pages_swapped_in += pages_.SwapIn(seq, copies);
 }
 
-// The sequence goes on as if its text had been the first tokens and the newest half. What is kept
-// is computed again: its keys and values depend on what is dropped, and so on the dropping. In
-// tokens, not in pages, so that it is the same for every page size and without pages.
+// The sequence continues as if its text were the first tokens and the newest half. The kept tokens
+// are computed again: their keys and values depend on the dropped tokens, and so on when these were
+// dropped. The window is counted in tokens, not pages, so that the result is the same for every
+// page size and for contiguous caches.
 void Preempter::Slide(Sequence& seq) {
   const int sinks = std::min(kSinkTokens, window_ / 4);
   const int kept = sinks + std::max(1, (window_ - sinks) / 2);
@@ -64,7 +65,7 @@ void Preempter::Slide(Sequence& seq) {
   seq.num_prompt -= dropped_prompt;
   seq.num_dropped += dropped;
   seq.num_dropped_generated += dropped - dropped_prompt;
-  seq.counts = {};  // penalties look at the text that is left
+  seq.counts = {};  // penalties count only the remaining text
   pages_.Release(seq);
   seq.num_computed = 0;
   ++stats_.slides;

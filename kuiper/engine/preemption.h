@@ -1,6 +1,6 @@
-// What happens to sequences when pages run out: they are put back in line, their keys and values
-// forgotten or in host memory, or lose the oldest part of their text. The scheduler decides who and
-// when.
+// Handles sequences when pages run out. A sequence is preempted, which discards its keys and values
+// or moves them to host memory, or it loses the oldest part of its text. The scheduler decides
+// which sequence and when.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace kuiper {
 
-// What decides Preemption::kAuto. Nothing is swapped until both are known.
+// Costs that decide Preemption::kAuto. Nothing is swapped until both are known.
 struct SwapCosts {
-  double token_ms = 0;  // to compute a token of a prompt
-  double page_ms = 0;   // to move a page one way
+  double token_ms = 0;  // to compute one prompt token
+  double page_ms = 0;   // to move one page one way
 };
 
 class Preempter {
  public:
-  // OnFull::kSlide: first tokens that stay, as attention sinks (StreamingLLM, arXiv:2309.17453).
+  // OnFull::kSlide: leading tokens that are kept as attention sinks (StreamingLLM,
+  // arXiv:2309.17453).
   static constexpr int kSinkTokens = 4;
 
   struct Stats {
@@ -28,15 +29,15 @@ class Preempter {
     int64_t slides = 0;
   };
 
-  // `window`: a sequence with more tokens slides; 0: none does.
+  // `window`: a sequence with more tokens than this slides; 0: no sequence slides.
   Preempter(SequencePages& pages, SequenceLine& line, int window)
       : pages_(pages), line_(line), window_(window) {}
 
-  // A running sequence waits again.
+  // Preempts a running sequence: it waits again.
   void PutBack(Sequence& seq, Preemption how);
-  // The same for one that rests while others wait for its pages; it does not count as preempted.
+  // Preempts a paused sequence because others wait for its pages; the statistics do not count it.
   void GiveUpPages(Sequence& seq);
-  // One that was swapped out gets its pages back, but those that it has already.
+  // Gives a swapped-out sequence its pages back, except those that it already has.
   void SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies);
   bool MustSlide(const Sequence& seq) const { return window_ > 0 && seq.num_tokens() > window_; }
   void Slide(Sequence& seq);

@@ -6,7 +6,8 @@
 namespace kuiper {
 namespace {
 
-// Tokens [begin, begin + count) of a prompt of no request; the logits of those from `first` on.
+// A plan for tokens [begin, begin + count) of a prompt without a request, with the logits of
+// positions from `first` on.
 StepPlan PromptPlan(std::span<const int32_t> prompt, const PromptPatches& patches,
                     const std::vector<int32_t>& pages, int begin, int count, int first,
                     int num_axes) {
@@ -58,7 +59,7 @@ Status ComputeLogits(EngineParts& parts, std::span<const int32_t> prompt,
     return images.empty() ? Compute(parts, prompt, {}, on_row, first) : NoVision();
   }
   KU_ASSIGN_OR_RETURN(const PromptPatches patches, pictures->Place(prompt, std::move(images)));
-  KU_CHECK(pictures->cache().Hold(patches.sources), "nobody else holds pictures");
+  KU_CHECK(pictures->cache().Hold(patches.sources), "other pictures are held");
   const std::map<int64_t, Status> failed = pictures->Prepare();
   Status done = failed.empty() ? OkStatus() : failed.begin()->second;
   if (done.ok()) done = Compute(parts, prompt, patches, on_row, first);

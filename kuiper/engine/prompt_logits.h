@@ -1,5 +1,4 @@
-// Logits of the positions of a prompt that no request asks about: Engine::Logits without its
-// checks.
+// Computes the logits of a prompt's positions without a request: Engine::Logits without its checks.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace kuiper {
 
-// See Engine::Logits; there is no request, and the prompt fits the context.
+// See Engine::Logits. There must be no requests, and the prompt must fit the context.
 Status ComputeLogits(EngineParts& parts, std::span<const int32_t> prompt,
                      std::vector<VisionInput> images,
                      const std::function<void(int position, const float* logits)>& on_row,

@@ -52,12 +52,12 @@ Status CheckBias(const Request& request, int vocab) {
     return Status(StatusCode::kInvalidArgument, Param("logit_bias") + ": " + what);
   };
   if (request.logit_bias.size() > kMaxLogitBiases) {
-    return bad("at most " + std::to_string(kMaxLogitBiases) + " token ids may have one");
+    return bad("at most " + std::to_string(kMaxLogitBiases) + " token ids may have a bias");
   }
   for (const auto& [id, bias] : request.logit_bias) {
     if (id < 0 || id >= vocab) return bad(OutsideVocabulary(id, vocab));
     if (!(std::abs(bias) <= 100.f)) {
-      return bad("that of token id " + std::to_string(id) + " must be in [-100, 100]");
+      return bad("the bias of token id " + std::to_string(id) + " must be in [-100, 100]");
     }
   }
   return OkStatus();
@@ -101,7 +101,7 @@ Status CheckSampling(const SamplingParams& p) {
   if (!(p.top_p > 0 && p.top_p <= 1)) return bad("top_p must be in (0, 1]");
   if (!(p.min_p >= 0 && p.min_p <= 1)) return bad("min_p must be in [0, 1]");
   if (p.top_k < -1) return bad("top_k must be >= -1");
-  // Beyond these bounds a penalised logit may overflow, which would be reported as a broken model.
+  // Outside these bounds a penalised logit may overflow, which would be reported as a broken model.
   if (!(p.repetition_penalty >= 0.01f && p.repetition_penalty <= 100.f)) {
     return bad("repetition_penalty must be in [0.01, 100]");
   }
@@ -123,7 +123,7 @@ Status CheckRequest(const Request& request, int vocab) {
   }
   if (request.hidden_of.has_value() &&
       (*request.hidden_of < 0 || request.num_samples > 1 || request.beam_width > 1)) {
-    return bad("hidden_of is a token of the only answer, from 0");
+    return bad("hidden_of must be at least 0, and needs a single answer");
   }
   KU_RETURN_IF_ERROR(CheckSampling(request.sampling));
   KU_RETURN_IF_ERROR(CheckEnds(request));

@@ -105,7 +105,7 @@ StatusOr<std::vector<int32_t>> RequestTable::PagesOf(int64_t request, int sample
   if (it == active_.end()) return NoSuchAnswer(request, sample, "does not exist, or was taken");
   const std::optional<int64_t> sequence = it->second->SequenceOf(sample);
   if (!sequence.has_value()) return NoSuchAnswer(request, sample, "does not exist");
-  const Sequence* seq = desk_.scheduler.Find(*sequence);  // null: it is not forked yet
+  const Sequence* seq = desk_.scheduler.Find(*sequence);  // null: not forked yet
   return seq != nullptr ? seq->pages : std::vector<int32_t>();
 }
 

@@ -1,5 +1,5 @@
-// The requests that have not ended, each with the object that answers it, and the answers that
-// nobody has taken yet. Engine adds, aborts and takes here; the step loop asks here who answers.
+// The active requests, each with its Answering object, and finished answers that were not taken
+// yet. Engine adds, aborts and takes requests here; the step loop finds the Answering objects here.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,25 @@ namespace kuiper {
 
 class RequestTable {
  public:
-  // Makes what answers a request whose first sequence is `first`.
+  // Makes the Answering object of a request whose first sequence is `first`.
   using Make =
       std::function<std::unique_ptr<Answering>(AnswerDesk& desk, int64_t id, int64_t first)>;
 
-  // `pictures` is null where the model does not see.
+  // `pictures` is null if the model has no vision encoder.
   RequestTable(AnswerRules rules, Scheduler& scheduler, PictureStore* pictures)
       : rules_(std::move(rules)), desk_(scheduler), pictures_(pictures) {}
 
-  // The id of the request, which is answered as it says.
+  // Adds a request, answered by sampling or beam search as it specifies. Returns its id.
   StatusOr<int64_t> Add(Request request);
-  // The same for any way of answering it.
+  // Adds a request with any Answering object.
   StatusOr<int64_t> Add(const Request& request, const Make& make);
   // See Engine::Abort.
   void Abort(int64_t request, std::optional<int> sample) {
     if (active_.contains(request)) aborted_.emplace(request, sample);
   }
   void EndAborted();
-  // Asks `go_on` of each request whose prompt has the picture, and aborts those that do not. False:
-  // none goes on.
+  // Calls `go_on` for each request whose prompt has the picture, and aborts requests for which it
+  // returns false. Returns false if no request continues.
   bool IsPictureWanted(int64_t source, const std::function<bool(int64_t request)>& go_on);
   bool empty() const { return active_.empty(); }
 
@@ -56,13 +56,13 @@ class RequestTable {
 
   std::vector<TokenEvent> TakeEvents() { return std::exchange(desk_.events, {}); }
   StatusOr<Completion> Take(int64_t request, int sample);
-  // Pages of an answer that is being generated, or that was not taken.
+  // Pages of an answer that is being generated or was not taken yet.
   StatusOr<std::vector<int32_t>> PagesOf(int64_t request, int sample) const;
   // See Engine::num_computed.
   StatusOr<int> NumComputed(int64_t request) const;
 
  private:
-  // Gives the pictures to the store and notes where the prompt of the next request has them.
+  // Gives the pictures to the store, and records their places in the prompt of the next request.
   Status TakePictures(std::span<const int32_t> prompt, std::vector<VisionInput> pictures);
   void DropPictures(int64_t request);
 
@@ -71,7 +71,7 @@ class RequestTable {
   PictureStore* pictures_;
   int64_t next_id_ = 1;
   std::map<int64_t, std::unique_ptr<Answering>> active_;
-  std::set<std::pair<int64_t, std::optional<int>>> aborted_;  // request and sample; absent: all
+  std::set<std::pair<int64_t, std::optional<int>>> aborted_;  // absent: all samples
 };
 
 }  // namespace kuiper

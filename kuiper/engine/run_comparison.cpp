@@ -24,7 +24,7 @@ std::span<const float> Row(const std::vector<float>& rows, size_t row, size_t wi
   return std::span(rows).subspan(row * width, width);
 }
 
-// What a value is in each of two runs.
+// Formats a value together with the names of the two runs.
 class TwoNames {
  public:
   TwoNames(const std::string& a, const std::string& b) : a_(a), b_(b) {}
@@ -44,7 +44,7 @@ class TwoNames {
   const std::string a_, b_;
 };
 
-// How the logits of a token differ; "" when they do not, or are not known.
+// Describes how the logits of a token differ; "" if they do not, or are not known.
 std::string LogitDifference(const TwoNames& names, const Completion& x, const Completion& y,
                             size_t token, int vocab) {
   if (!x.logits.empty() && !y.logits.empty()) {
@@ -59,7 +59,7 @@ std::string LogitDifference(const TwoNames& names, const Completion& x, const Co
   return "the logits have digest " + names.Both(HashText(p), HashText(q));
 }
 
-// Adds the layer to a difference.
+// Finds the first layer that differs and adds it to the difference.
 void FindLayer(const TwoNames& names, const Completion& x, const Completion& y, int hidden,
                RunDifference* difference) {
   const std::string head = "token " + std::to_string(difference->token);
@@ -70,11 +70,11 @@ void FindLayer(const TwoNames& names, const Completion& x, const Completion& y, 
     if (!at.has_value()) continue;
     difference->layer = layer;
     difference->what = head + ", layer " + std::to_string(layer) + ": element " +
-                       std::to_string(*at) + " behind it is " + names.Values(p[*at], q[*at]) +
-                       "; " + difference->what;
+                       std::to_string(*at) + " after it is " + names.Values(p[*at], q[*at]) + "; " +
+                       difference->what;
     return;
   }
-  difference->what = head + ", behind the last layer (all " + std::to_string(layers) +
+  difference->what = head + ", after the last layer (all " + std::to_string(layers) +
                      " layers are equal when the step runs again): " + difference->what;
 }
 

@@ -1,6 +1,6 @@
-// Where two ways of running a request part: the first generated token whose logits or id differ,
-// and the layer behind which they do. For --verify-paged and for tests of the guarantees; it knows
-// no engine, only how to ask for a run.
+// Finds where two ways of running a request diverge: the first generated token whose logits or id
+// differ, and the layer after which they differ. For --verify-paged and tests of the guarantees. It
+// calls functions that run the request and does not depend on an engine.
 #pragma once
 
 #include <functional>
@@ -13,35 +13,35 @@
 namespace kuiper {
 
 struct RunDifference {
-  int token = 0;             // generated, from 0
-  std::optional<int> layer;  // the first one; absent: the runs are equal behind every layer
+  int token = 0;             // generated token, from 0
+  std::optional<int> layer;  // first layer that differs; absent: all layers are equal
   std::string what;          // "token 3, layer 5: ..., 0.5 in A, 0.25 in B"
 };
 
-// An answer, and what its run is called.
+// An answer and the name of its run.
 struct NamedAnswer {
   std::string name;
   const Completion& completion;
 };
 
-// The first token at which two answers part: by its logits, or by their digests, where both have
-// them, else by its id. `vocab`: floats of a row of logits.
+// Returns the first token at which two answers differ. Compares logits, or their digests, if both
+// answers have them, and then ids. `vocab`: floats per row of logits.
 std::optional<RunDifference> FirstDifference(const NamedAnswer& a, const NamedAnswer& b, int vocab);
 
-// One way of running the request: with Request::keep_logits, and with `hidden_of` as
-// Request::hidden_of. What ends after that token may do so by FinishReason::kInterrupt.
+// One way of running the request, with Request::keep_logits and the given Request::hidden_of. The
+// run may end after that token with FinishReason::kInterrupt.
 struct ComparedRun {
   std::string name;
   std::function<StatusOr<Completion>(std::optional<int> hidden_of)> run;
 };
 
 struct RunComparison {
-  Completion first;  // of the first run
+  Completion first;  // the answer of the first run
   std::optional<RunDifference> difference;
 };
 
-// Runs `a`, then `b`; where they differ both run once more up to that token, and their hidden rows
-// are compared. `vocab` and `hidden`: floats of a row of logits and of a hidden row.
+// Runs `a`, then `b`. If they differ, runs both again up to the first different token, and compares
+// their hidden rows. `vocab`, `hidden`: floats per row of logits and per hidden row.
 StatusOr<RunComparison> CompareRuns(const ComparedRun& a, const ComparedRun& b, int vocab,
                                     int hidden);
 

@@ -1,5 +1,5 @@
-// What really ran, as opposed to what was asked for: where, in which types, with which kernels, and
-// how its steps were launched. Engine::run_facts gives it to programs.
+// What was actually used, as opposed to requested: device, types, kernels, and how steps were
+// launched. Programs get it from Engine::run_facts.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct RunFacts {
   bool paged = false;
   int page_size = 0;  // tokens; contiguous: the context length
   AttentionKind attention = AttentionKind::kFlash1;
-  // Since the engine was created. A recorded step is computed while it is recorded.
+  // Since the engine was created. A step is also computed when its graph is captured.
   int64_t steps_recorded = 0, steps_replayed = 0, steps_eager = 0;
-  // By the vision tower, since then: pictures, and the time they took.
+  // Pictures encoded since then, and the time this took.
   int64_t pictures_encoded = 0;
   double encode_ms = 0;
 };

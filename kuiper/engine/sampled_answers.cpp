@@ -38,14 +38,14 @@ std::vector<int32_t> SampledAnswers::Choose(const Sequence& sequence,
 
 void SampledAnswers::OnPromptLogits(const Sequence& sequence, int position,
                                     std::span<const float> logits) {
-  // Sequences that could not fork compute the prompt each.
+  // Sequences that could not fork each compute the prompt.
   if (static_cast<size_t>(position) != prompt_logprobs_.size()) return;
   prompt_logprobs_.push_back(
       LogprobsOf(logits, sequence.tokens.at(position + 1), *request_.num_prompt_logprobs));
 }
 
 void SampledAnswers::OnRest() {
-  forked_ = true;  // what the others would compute is there
+  forked_ = true;  // they need nothing: the first sequence computed the prompt
   for (int i = 0; i < request_.num_samples; ++i) {
     if (!answers_[i].has_value()) continue;
     answers_[i]->OnLaunch();
@@ -90,7 +90,7 @@ void SampledAnswers::Finish(int64_t sequence, FinishReason reason, const Status&
   answer.reset();
   --num_running_;
   const auto seq = desk_.scheduler.Finish(sequence, reason != FinishReason::kError);
-  if (seq != nullptr) {  // null: it was not forked yet
+  if (seq != nullptr) {  // null: not forked yet
     completion.cached_tokens = seq->num_cached;
     completion.dropped_tokens = seq->num_dropped;
     completion.pages = std::move(seq->pages);
@@ -99,8 +99,8 @@ void SampledAnswers::Finish(int64_t sequence, FinishReason reason, const Status&
   desk_.Finish(std::move(event), std::move(completion));
 }
 
-// They share what the first sequence has computed of the prompt; if it has ended before, they start
-// on their own.
+// The other sequences share the part of the prompt that the first one has computed. If it has
+// ended, they start on their own.
 void SampledAnswers::ForkOthers() {
   if (std::exchange(forked_, true)) return;
   for (int64_t id = first_ + 1; id < first_ + request_.num_samples; ++id) {

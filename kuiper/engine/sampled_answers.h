@@ -1,6 +1,5 @@
-// The usual way of answering: the tokens that the model samples, but for those that the reasoning
-// budget forces. Each answer is a sequence; the others fork from the first when its prompt is
-// computed.
+// The default way of answering: uses the sampled tokens, unless the reasoning budget forces one.
+// Each answer is a sequence. The others fork from the first sequence when its prompt is computed.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ namespace kuiper {
 
 class SampledAnswers : public Answering {
  public:
-  // Sequence `first` is in the scheduler. Sample i becomes sequence `first` + i.
-  // `rules` and `desk` must outlive the answers.
+  // Sequence `first` is in the scheduler. Sample i becomes sequence `first` + i. `rules` and `desk`
+  // must outlive the answers.
   SampledAnswers(const AnswerRules& rules, AnswerDesk& desk, int64_t id, const Request& request,
                  int64_t first);
 
@@ -32,7 +31,7 @@ class SampledAnswers : public Answering {
     Of(sequence).RecordHidden(layer, values);
   }
   void OnTokens(int64_t sequence, std::span<const int32_t> tokens) override;
-  // The prompt is computed, and no token is wanted.
+  // The prompt is computed, and the request asks for no token: ends all answers.
   void OnRest() override;
   void End(int64_t sequence, FinishReason reason, const Status& error) override;
   void Abort(std::optional<int> sample) override;

@@ -1,5 +1,5 @@
-// Packs the sampling parameters of a step into device arrays and runs Sample. A function of
-// the plan; it knows nothing of sequences.
+// Packs the sampling parameters of a step into device arrays and runs Sample. Depends only on the
+// plan, not on sequences.
 #pragma once
 
 #include <array>
@@ -17,26 +17,26 @@ namespace kuiper {
 
 class Sampler {
  public:
-  // vocab: of the model, whose ids a prompt may contain. vocab_limit: ids from here on are padding
-  // rows of the model and never chosen.
+  // vocab: vocabulary of the model; prompts may contain all its ids. vocab_limit: ids from here on
+  // are padding rows of the model and are never chosen.
   static StatusOr<std::unique_ptr<Sampler>> Create(Ops& ops, int max_samples, int max_context,
                                                    int vocab, int vocab_limit);
   static MemorySize SizeOf(int max_samples, int max_context, int vocab);
-  // Most distinct ids of all samples of a step that penalties look at.
+  // Most distinct ids that the penalties of one step use, over all samples.
   static int64_t MaxPenalties(int max_samples, int max_context, int vocab);
-  // Most biases of all samples of a step.
+  // Most biases of one step, over all samples.
   static int64_t MaxBiases(int max_samples, int vocab);
 
-  // Enqueues the sampling of logits [R, vocab], of which row r is that of plan.samples[r], and the
-  // download of the ids. `flight` as in BatchBuilder.
+  // Enqueues the sampling of logits [R, vocab] and the download of the ids. Row r belongs to
+  // plan.samples[r]. `flight` as in BatchBuilder.
   void Sample(Tensor logits, const StepPlan& plan, int flight = 0);
-  // What the last Sample in this flight chose, when it is done.
+  // Returns the tokens of the last Sample with this `flight`, which must be done.
   StepResult Result(int flight = 0) const;
-  // The ids on the device, [max_samples] i32: what the last Sample in any flight chose.
+  // Ids on the device, [max_samples] i32, from the last Sample with any `flight`.
   Tensor device_tokens() const { return device_tokens_.As(DType::kI32, {most_.num_rows}); }
 
  private:
-  // The arrays of SampleArgs side by side in one arena.
+  // The arrays of SampleArgs, one after the other in one arena.
   struct Arena;
   struct ArenaSize {
     int64_t num_rows = 0, num_penalties = 0, num_biases = 0;
@@ -56,7 +56,7 @@ class Sampler {
     int64_t num_tokens = 0;
   };
   std::array<HostMemory, kMaxStepsInFlight> host_;
-  Buffer arrays_;         // an arena of the same layout
+  Buffer arrays_;         // an arena with the same layout
   Buffer device_tokens_;  // [max_samples] i32
 };
 

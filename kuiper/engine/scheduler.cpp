@@ -25,7 +25,7 @@ int Scheduler::window() const {
   return static_cast<int>(std::min<int64_t>(limits_.max_context, pages_.num_tokens()));
 }
 
-// Checks the prompt and says how many pages the sequence may grow to.
+// Checks the prompt and sets seq.max_pages.
 Status Scheduler::Check(Sequence& seq) const {
   const int prompt = seq.num_prompt;
   KU_RETURN_IF_ERROR(CheckPromptFits(prompt, limits_.max_context));
@@ -37,7 +37,7 @@ Status Scheduler::Check(Sequence& seq) const {
                   "raise " + Param("num_blocks") + " or " + Param("kv_cache_memory") +
                       ", or shorten the prompt");
   }
-  // The last generated token is never fed back, so its K/V need no place.
+  // The last generated token is never fed back, so its K/V need no slot.
   const int64_t wanted = int64_t{prompt} + std::max(seq.max_new_tokens, 1) - 1;
   const int most = limits_.on_full == OnFull::kSlide ? window() : limits_.max_context - 1;
   const int longest = static_cast<int>(std::min<int64_t>(most, wanted));
@@ -79,15 +79,16 @@ Status Scheduler::Fork(int64_t parent_id, std::unique_ptr<Sequence> forked) {
   return OkStatus();
 }
 
-// GrowTo, taking pages back from those behind in line. False: the sequence has no part in this
-// step. Nobody behind it has one yet either, so a plan never names a preempted sequence.
+// Calls GrowTo, preempting lower-ranked sequences as needed. Returns false if the sequence has no
+// part in this step. Lower-ranked sequences are not planned yet, so a plan never contains a
+// preempted sequence.
 bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) {
   while (!pages_.GrowTo(seq, num_tokens, maker_.copies())) {
     if (ahead) {
       step->must_settle = true;
       return false;
     }
-    // A lone sequence may lack a page only for a copy: computed again, it needs none.
+    // A lone sequence may lack a page only for a copy; after recomputing it needs no copy.
     const bool is_stuck = num_running() == 1 && !pages_.IsWritePageShared(seq);
     if (limits_.on_full == OnFull::kStop || is_stuck) {
       step->out_of_pages.push_back(&seq);
@@ -100,7 +101,8 @@ bool Scheduler::MakeRoom(Sequence& seq, int num_tokens, bool ahead, Step* step) 
   return true;
 }
 
-// One token for each that decodes, and there is room for all of them; the others share the rest.
+// Each decoding sequence gets one token, for which there is always room; the others share the
+// remaining budget.
 StepBudget Scheduler::PlanRunning(bool ahead, Step* step) {
   const std::vector<Sequence*>& running = line_.running();
   int num_decodes = 0;
@@ -112,7 +114,7 @@ StepBudget Scheduler::PlanRunning(bool ahead, Step* step) {
   if (limits_.policy == SchedulingPolicy::kLatency && num_decodes > 0) {
     budget.tokens = std::min(budget.tokens, pace_.Chunk(num_decodes));
   }
-  for (size_t i = 0; i < running.size(); ++i) {  // those behind i may be put back meanwhile
+  for (size_t i = 0; i < running.size(); ++i) {  // sequences after i may be preempted meanwhile
     Sequence& seq = *running[i];
     if (preempter_.MustSlide(seq)) {
       step->must_settle = true;
@@ -141,9 +143,9 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
   step.plan = maker_.Make();
   const bool is_idle = step.plan.entries.empty() && step.out_of_pages.empty() && !ahead;
   if (is_idle && num_running() > 0 && num_waiting() > 0) {
-    // All who run rest, and others wait for what they hold.
+    // All running sequences are paused while others wait for pages: preempt the last one.
     Sequence& last = *line_.running().back();
-    KU_CHECK(last.rests, "somebody who could go on has no part in the step");
+    KU_CHECK(last.rests, "a sequence that could continue was not scheduled");
     preempter_.GiveUpPages(last);
   }
   // A step without entries is not launched.
@@ -152,7 +154,7 @@ Scheduler::Step Scheduler::Schedule(bool ahead) {
   return step;
 }
 
-// Whether who is first in line waits for a seat or for pages of somebody behind it who runs.
+// True if a lower-ranked sequence runs while the head of the queue lacks pages or exceeds max_seqs.
 bool Scheduler::FirstIsHeldUp() const {
   const Sequence* first = line_.first();
   if (first == nullptr || num_running() == 0) return false;
@@ -165,7 +167,7 @@ void Scheduler::Admit(Step* step, StepBudget budget) {
   while (line_.first() != nullptr && !line_.first_is_refused() &&
          budget.HasRoomFor(*line_.first()) && HasSeats(line_.first()->num_seats)) {
     Sequence& seq = *line_.first();
-    // Moves come before copies, and could overwrite what is to be copied.
+    // Moves run before copies and could overwrite the source of a copy.
     if (!seq.host_pages.empty() && !line_.HasSourcesOf(*maker_.copies())) return;
     if (!TryAdmit(seq)) {
       line_.RefuseFirst();
@@ -182,8 +184,8 @@ void Scheduler::Admit(Step* step, StepBudget budget) {
   }
 }
 
-// Admits when the promises to all running sequences and to this one can be kept at the same time,
-// or when nothing else runs; and when the sources of its patches find a place beside theirs.
+// Admits the sequence if the pages reserved for it and for all running sequences are available, or
+// if nothing else runs. Its embedding sources must also fit next to those of other sequences.
 bool Scheduler::TryAdmit(Sequence& seq) {
   const bool is_swapped = !seq.host_pages.empty();
   KvReuse::Match match = pages_.Acquire(seq, is_swapped ? seq.num_computed : seq.num_reusable());
@@ -226,7 +228,7 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const Outcome> outcomes) 
 
 void Scheduler::Append(int64_t id, int32_t token) {
   Sequence* seq = line_.Find(id);
-  KU_CHECK(seq != nullptr && seq->rests, "the sequence does not rest");
+  KU_CHECK(seq != nullptr && seq->rests, "the sequence is not paused");
   seq->tokens.push_back(token);
   seq->rests = false;
   if (seq->place == Sequence::Place::kApart) line_.Wait(*seq);

@@ -1,5 +1,5 @@
-// All sequences of a scheduler: who waits, in which order, and who runs. It knows no pages and no
-// plans.
+// All sequences of a scheduler: the waiting ones in order, and the running ones. Independent of
+// pages and plans.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,44 @@ namespace kuiper {
 
 class SequenceLine {
  public:
-  // Takes a sequence in, which neither waits nor runs yet.
+  // Adds a new sequence, which neither waits nor runs yet.
   Sequence& Add(std::unique_ptr<Sequence> seq);
   Sequence* Find(int64_t id) const;
-  // Null: there is none with this id.
+  // Returns null if no sequence has this id.
   std::unique_ptr<Sequence> Remove(int64_t id);
 
-  // Calls f(Sequence&, entry) for the entries of the plan whose sequences are here.
+  // Calls f(Sequence&, entry) for the plan's entries whose sequences have not ended.
   template <typename F>
   void ForSequences(const StepPlan& plan, const F& f) const {
     size_t next = 0;
     for (const StepPlan::Entry& entry : plan.entries) {
-      // Most entries stand as those who run do.
+      // Most entries are in the order of running_.
       const bool is_next = next < running_.size() && running_[next]->id == entry.sequence;
       Sequence* seq = is_next ? running_[next++] : Find(entry.sequence);
       if (seq != nullptr) f(*seq, entry);
     }
   }
 
-  // The sequence waits, or runs, at its rank from here on.
+  // Makes the sequence wait, or run, at its rank.
   void Wait(Sequence& seq);
   void Run(Sequence& seq);
-  // One that runs gave its pages back: it waits again, unless it rests.
+  // Call when a running sequence has released its pages: it waits again, unless it is paused.
   void PutBack(Sequence& seq);
 
-  // Who is first of those who wait; null: nobody.
+  // The head of the queue of waiting sequences; null if it is empty.
   Sequence* first() const { return waiting_.empty() ? nullptr : waiting_.begin()->second; }
   const std::vector<Sequence*>& running() const { return running_; }  // by rank
-  // Whether somebody who runs has each page that is copied.
+  // True if each source page of the copies belongs to a running sequence.
   bool HasSourcesOf(const std::vector<StepPlan::PageCopy>& copies) const;
   int num_running() const { return static_cast<int>(running_.size()); }
-  int num_seats() const;  // of all who run, with those of forks to come
+  int num_seats() const;  // reserved for running sequences and their future forks
   int num_waiting() const { return static_cast<int>(waiting_.size()); }
   bool empty() const { return by_id_.empty(); }
 
-  // The first one was refused. Those who run only take more, so it need not be asked again before
-  // somebody else is first, or somebody who runs leaves.
+  // The head of the queue was not admitted. Running sequences only grow, so retry only when the
+  // head changes or a running sequence leaves.
   void RefuseFirst() { first_is_refused_ = true; }
-  // Who runs gave something back that is no page.
+  // A running sequence released something other than a page: retry the head of the queue.
   void AskFirstAgain() { first_is_refused_ = false; }
   bool first_is_refused() const { return first_is_refused_; }
 

@@ -20,18 +20,19 @@ int SequencePages::num_available() const {
 
 int SequencePages::Promised(const Sequence& seq) const {
   if (on_full_ != OnFull::kPreempt) return seq.max_pages;
-  // All it knows, and one more page: a newcomer shall not cost somebody a preemption at once.
+  // All known tokens and one more page, so that a new sequence does not cause a preemption at once.
   return std::min(PagesFor(seq.num_tokens()) + 1, seq.max_pages);
 }
 
 int SequencePages::PromisedTo(std::span<Sequence* const> running) const {
   int promised = 0;
-  std::map<int32_t, int> writers;  // of shared pages
+  std::map<int32_t, int> writers;  // writers of each shared page
   for (const Sequence* seq : running) {
     promised += std::max(0, Promised(*seq) - static_cast<int>(seq->pages.size()));
     if (IsWritePageShared(*seq)) ++writers[seq->pages[seq->num_computed / pool_.page_size()]];
   }
-  // If several write to a page, each gets a copy, but the last one if nobody else needs the page.
+  // Each writer of a shared page gets a copy, except the last writer if the page has no other
+  // holder.
   for (const auto& [page, count] : writers) {
     promised += std::min(count, pool_.ref_count(page) - 1);
   }
@@ -139,7 +140,7 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
     const int known = seq.cursor.num_pages;
     const int begin = known * pool_.page_size();
     if (begin >= num_tokens) return true;
-    seq.num_told_pages = std::min(seq.num_told_pages, known);  // pages may be exchanged
+    seq.num_told_pages = std::min(seq.num_told_pages, known);  // insertion may exchange pages
     const auto keys = KeysOf(seq, begin, num_tokens);
     const auto pages = std::span(seq.pages).subspan(known);
     return finished ? reuse_->Finished(keys, pages, &seq.cursor, HolderOf(seq))
@@ -147,7 +148,7 @@ void SequencePages::OfferTokens(Sequence& seq, int num_tokens, bool finished) {
   };
   if (offer()) return;
   seq.cursor = {};
-  KU_CHECK(offer(), "everybody may offer from the start");
+  KU_CHECK(offer(), "inserting from the start cannot fail");
 }
 
 bool SequencePages::HoldSources(Sequence& seq, int num_computed) {
@@ -205,7 +206,7 @@ int SequencePages::SwapOut(Sequence& seq) {
   return count;
 }
 
-// The pages that were matched in the prefix tree are there already.
+// Pages matched in the prefix tree are not copied.
 int SequencePages::SwapIn(Sequence& seq, std::vector<StepPlan::PageCopy>* copies) {
   const int matched = static_cast<int>(seq.pages.size());
   const int count = static_cast<int>(seq.host_pages.size());

@@ -10,7 +10,7 @@ std::vector<int> GroupByFirstPage(std::span<const int32_t> first_pages) {
   std::iota(order.begin(), order.end(), 0);
   const auto by_page = [&](int a, int b) { return first_pages[a] < first_pages[b]; };
   std::stable_sort(order.begin(), order.end(), by_page);
-  std::vector<int> leader(order.size());  // the first one with the same page
+  std::vector<int> leader(order.size());  // index of the first sequence with the same page
   for (size_t i = 0; i < order.size(); ++i) {
     const bool leads = i == 0 || by_page(order[i - 1], order[i]);
     leader[order[i]] = leads ? order[i] : leader[order[i - 1]];

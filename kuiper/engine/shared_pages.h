@@ -1,5 +1,5 @@
-// What the sequences of a step share: pages at the beginning of their tables, which attention may
-// read once for all of them (AttnMeta::shared_lens). Pure host logic.
+// Leading pages that the sequences of a step share, which attention may read once for all of them
+// (AttnMeta::shared_lens). Pure host logic.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace kuiper {
 
-// The shortest split of the CUDA kernels, and two tiles of the CPU's.
+// The shortest split of the CUDA kernels, and two tiles of the CPU kernels.
 inline constexpr int kMinSharedTokens = 128;
 
-// The order in which sequences with these first pages shall stand: those with the same page next to
-// each other, behind the first of them; otherwise as they are.
+// Returns the order of sequences with these first pages. Sequences with the same first page follow
+// the first of them; otherwise the order is unchanged.
 std::vector<int> GroupByFirstPage(std::span<const int32_t> first_pages);
 
-// How many pages both tables begin with; `known` of them need not be compared.
+// Returns the number of leading pages that both tables share; the first `known` are not compared.
 int NumEqualPages(std::span<const int32_t> a, std::span<const int32_t> b, int known);
 
-// How many of the first tokens of two sequences are read once for both: those on the same pages, of
-// the `a` and `b` that each had before the step, and 0 if they are fewer than kMinSharedTokens.
+// Returns how many leading tokens are read once for two sequences. These lie on equal pages, within
+// the `a` and `b` tokens that each had before the step. 0 if they are fewer than kMinSharedTokens.
 int SharedTokens(int num_on_equal_pages, int a, int b);
 
 }  // namespace kuiper

@@ -19,7 +19,7 @@ bool SourceCache::Hold(std::span<const int64_t> sources) {
   }
   if (held_rows_ + more > max_rows_) return false;
   held_rows_ += more;
-  // First all are held, so that none makes room for another.
+  // Hold all sources first, so that none of them is evicted for another.
   for (const int64_t source : sources) ++entries_.at(source).num_holders;
   for (const int64_t source : sources) {
     Entry& entry = entries_.at(source);
@@ -35,7 +35,7 @@ bool SourceCache::Hold(std::span<const int64_t> sources) {
 void SourceCache::Release(std::span<const int64_t> sources) {
   for (const int64_t source : sources) {
     Entry& entry = entries_.at(source);
-    KU_CHECK(entry.num_holders > 0, "nobody holds the source");
+    KU_CHECK(entry.num_holders > 0, "the source is not held");
     entry.last_use = ++clock_;
     if (--entry.num_holders == 0) held_rows_ -= entry.num_rows;
   }

@@ -1,5 +1,5 @@
-// Which sources of patches have their rows in memory: a budget of rows, who holds a source, and
-// which one nobody holds was used longest ago. Pure host logic: it decides, PictureStore carries
+// Decides which embedding sources have their rows in memory: a budget of rows, the holders of each
+// source, and the least recently used source to evict. Pure host logic: PictureStore carries it
 // out.
 #pragma once
 
@@ -16,21 +16,21 @@ class SourceCache {
   explicit SourceCache(int64_t max_rows) : max_rows_(max_rows) {}
 
   int64_t max_rows() const { return max_rows_; }
-  // A source that was not known, with so many rows, which are not in memory.
+  // Adds an unknown source with num_rows rows, which are not in memory.
   void Add(int64_t source, int64_t num_rows);
-  // One that nobody holds, and whose rows are not in memory.
+  // Removes a source that has no holder and no rows in memory.
   void Forget(int64_t source) { entries_.erase(source); }
 
-  // Keeps the rows of these sources, each named once, in memory until Release. Others that nobody
-  // holds make room. False, and nothing done: together with those that are held they are too many.
+  // Keeps the rows of these distinct sources in memory until Release. Sources without holders are
+  // evicted to make room. Returns false and does nothing if these and the held sources do not fit.
   bool Hold(std::span<const int64_t> sources);
   void Release(std::span<const int64_t> sources);
   bool is_held(int64_t source) const { return entries_.at(source).num_holders > 0; }
-  // Whether it has a place, held or not.
+  // True if rows are reserved for the source, whether it is held or not.
   bool is_resident(int64_t source) const { return entries_.at(source).is_resident; }
   int64_t num_resident_rows() const { return resident_rows_; }
 
-  // Sources that lost their place since the last call and did not get one again.
+  // Sources that were evicted since the last call and are still not resident.
   std::vector<int64_t> TakeEvicted() { return std::exchange(evicted_, {}); }
 
  private:

@@ -1,4 +1,4 @@
-// What is left of a step while the scheduler fills it.
+// The remaining budget of a step while the scheduler fills it.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@ namespace kuiper {
 
 struct StepBudget {
   int tokens = 0;
-  int prompt_rows = 0;  // of logits, see Sequence::next_prompt_row
+  int prompt_rows = 0;  // logits rows, see Sequence::next_prompt_row
 
-  // At least for one token.
+  // True if at least one token of `seq` fits.
   bool HasRoomFor(const Sequence& seq) const {
     return tokens > 0 && (prompt_rows > 0 || seq.next_prompt_row == Sequence::kNone);
   }
-  // How many tokens of a sequence fit, which are taken: of a prompt whose logits somebody wants as
-  // many as there are rows for, of which its last token needs none.
+  // Takes as many tokens of `seq` as fit and returns their number. If logits of the prompt are
+  // wanted, takes at most as many tokens as there are rows; the prompt's last token needs none.
   int Spend(const Sequence& seq) {
     const int begin = seq.num_computed, last = seq.num_prompt - 1;
     int count = std::min(seq.num_computable(), tokens);

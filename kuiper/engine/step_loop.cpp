@@ -97,7 +97,7 @@ bool StepLoop::CanRunAhead() {
   if (!run_ahead_ || must_settle_) return false;
   bool can = true;
   for (const StepPlan::Entry& entry : in_flight_.back().plan.entries) {
-    can = can && entry.logits_rows.empty();  // they are there until the next step is launched
+    can = can && entry.logits_rows.empty();  // rows stay valid only until the next launch
     if (entry.samples.empty()) continue;
     Ask(entry, [&](Answering& a, const Sequence& seq) { can = can && a.MayRunAhead(seq.id); });
   }
@@ -151,7 +151,7 @@ void StepLoop::TakeOut(const std::map<int64_t, Status>& errors, StepPlan* plan) 
     return IsAlive(entry) && !errors.contains(entry.sequence);
   });
   rest.copies = std::move(copies);
-  must_settle_ = true;  // rows have other numbers than the scheduler knows
+  must_settle_ = true;  // rows are numbered differently than in the scheduler
   *plan = std::move(rest);
 }
 
@@ -253,19 +253,19 @@ void StepLoop::HandOut(const StepPlan& plan, const Outcomes& outcomes, const Sta
   }
 }
 
-// The layer scan overwrote what the steps behind the failed one left on the device. Their pages
-// were copied already, and what was copied may have changed since.
+// The layer scan overwrote device results of the steps after the failed one. Only() drops page
+// copies: they were already made, and their sources may have changed since.
 void StepLoop::LaunchAgain() {
   for (InFlight& step : in_flight_) {
     step.plan = step.plan.Only([this](const StepPlan::Entry& entry) { return IsAlive(entry); });
     if (!step.plan.entries.empty()) step.flight = Launch(step.plan);
-    must_settle_ = true;  // rows have other numbers than the scheduler knows
+    must_settle_ = true;  // rows are numbered differently than in the scheduler
   }
 }
 
 void StepLoop::RecordSpeed(const InFlight& step) {
   constexpr int kEnoughTokens = 16;
-  // A step that was launched ahead began when the one before it ended.
+  // A step launched ahead started when the previous step ended.
   const Clock::time_point begin = std::max(step.launch_time, last_taken_);
   if (scheduler_.limits().policy == SchedulingPolicy::kLatency) {
     scheduler_.Observe(step.plan, MillisecondsSince(begin));

@@ -1,10 +1,10 @@
-// The steps of an engine: schedules one, launches it, takes its tokens and hands them to whatever
-// answers each request. It knows neither text nor how a request is answered.
+// Runs the steps of an engine: schedules and launches a step, takes its tokens and passes them to
+// the Answering object of each request. Independent of text and of how requests are answered.
 //
-// The host may launch a step before it has the tokens of the one before it (run-ahead); the device
-// fills in what the host does not know then. Tokens are taken, and requests end, in the order of
-// the steps. A request whose end was not foreseen has one token too many in flight: its entry in
-// that step is passed over.
+// With asynchronous scheduling (run-ahead), the host launches a step before it has the tokens of
+// the previous one; the device fills in the unknown tokens. Tokens are taken, and requests end, in
+// the order of the steps. If a request ends unexpectedly, the step in flight computes one token too
+// many; its entry there is skipped.
 #pragma once
 
 #include <cstdint>
@@ -38,50 +38,50 @@ class StepLoop {
         run_ahead_(run_ahead),
         on_encoding_(std::move(on_encoding)) {}
 
-  // See Engine::Step; the events are left with the requests.
+  // See Engine::Step; the events are stored in the request table.
   void Step();
 
  private:
-  // A step whose tokens were not taken yet.
+  // A launched step whose tokens were not taken yet.
   struct InFlight {
     StepPlan plan;
-    int flight = 0;  // of the runner
+    int flight = 0;  // step buffer index in the runner
     bool ahead = false;
     Clock::time_point launch_time;
   };
-  using Outcomes = std::vector<Scheduler::Outcome>;  // of StepPlan::samples
+  using Outcomes = std::vector<Scheduler::Outcome>;  // one per element of StepPlan::samples
 
   bool IsAlive(const StepPlan::Entry& entry) const;
   // Calls f(Answering&, const Sequence&) unless the sequence has ended.
   template <typename F>
   void Ask(const StepPlan::Entry& entry, const F& f);
 
-  // Schedules and launches a step; requests that cannot go on end first.
+  // Schedules and launches a step. Requests that cannot continue end first.
   void LaunchNext();
-  // A plan that is not launched: the next one tells what it would have told.
+  // Drops a plan that is not launched. The next plan will list its ended sequences.
   void TakeBackUntold(StepPlan plan);
-  // Hands the hidden rows of the plan to who wants them, all layers of each.
+  // Launches the plan and delivers its hidden rows to the sequences that want them, for all layers.
   int Launch(StepPlan& plan);
-  // Takes the entries of these sequences, and of all that have ended, out of the plan.
+  // Removes the entries of these sequences, and of all ended sequences, from the plan.
   void TakeOut(const std::map<int64_t, Status>& errors, StepPlan* plan);
-  // Takes the sequences out that have pages for which there was no memory, and ends them, `ahead`
-  // when the tokens in flight are handed out: one of those may be the last one. Nothing if there
-  // was.
+  // If Prepare failed, removes the entries of sequences with unusable pages and ends these
+  // sequences. If `ahead`, they end only after the tokens in flight are delivered, one of which may
+  // be their last. Does nothing if `prepared` is ok.
   void EndWithoutMemory(const Status& prepared, bool ahead, StepPlan* plan);
-  // Ends the sequences for which the plan reads rows of pictures that could not be made, and those
-  // that were aborted meanwhile, and takes their entries out of the plan.
+  // Ends the sequences whose plan entries need picture rows that could not be computed, and aborted
+  // sequences. Removes their entries from the plan.
   void EndWithoutRows(const std::map<int64_t, Status>& failed_sources, StepPlan* plan);
   void EndOutOfPages(const std::vector<const Sequence*>& seqs);
-  // Whether the next step can do without knowing the tokens of the one in flight.
+  // True if the next step can be launched without the tokens of the one in flight.
   bool CanRunAhead();
-  // Waits for the oldest step in flight and hands out its tokens.
+  // Waits for the oldest step in flight and delivers its tokens.
   void CollectOldest();
-  // Ends those of the sequences that live, in the order of their requests.
+  // Ends those of the sequences that still exist, in the order of their requests.
   void EndAll(const std::map<int64_t, Status>& errors);
-  // Hands out the rows of logits of prompts.
+  // Delivers the logits rows of prompts.
   void TellPromptLogits(const StepPlan& plan);
   Outcomes Choose(const StepPlan& plan, const StepResult& result);
-  // The error of the sequences that failed.
+  // Returns the error for sequences whose logits are not finite.
   Status CheckFinite(const StepPlan& plan, const Outcomes& outcomes);
   void HandOut(const StepPlan& plan, const Outcomes& outcomes, const Status& not_finite);
   void LaunchAgain();
@@ -94,11 +94,11 @@ class StepLoop {
   RequestTable& requests_;
   const bool run_ahead_;
   const OnEncoding on_encoding_;
-  bool must_settle_ = false;                  // someone waits for the tokens in flight to be known
-  std::map<int64_t, Status> without_memory_;  // sequences that end with the tokens in flight
-  std::vector<int64_t> untold_;               // sequences that ended, which no plan has told yet
+  bool must_settle_ = false;                  // the scheduler needs the tokens in flight first
+  std::map<int64_t, Status> without_memory_;  // sequences to end with the tokens in flight
+  std::vector<int64_t> untold_;               // ended sequences that no launched plan has listed
   std::deque<InFlight> in_flight_;            // oldest first, at most kMaxStepsInFlight
-  Clock::time_point last_taken_;              // when the tokens of the step before were there
+  Clock::time_point last_taken_;              // when the previous step's tokens were available
 };
 
 }  // namespace kuiper

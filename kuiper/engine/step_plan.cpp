@@ -11,7 +11,7 @@ Status Bad(const std::string& what) {
   return Status(StatusCode::kInvalidArgument, "step plan: " + what);
 }
 
-// An array of a plan, and the range of it that belongs to an entry or to a sample.
+// An array of a plan and the member with its range in an entry or a sample.
 template <typename Owner, typename T>
 struct PartOf {
   std::vector<T> StepPlan::*array;
@@ -42,7 +42,7 @@ int32_t SizeOf(const Array& array) {
   return static_cast<int32_t>(array.size());
 }
 
-// Whether the ranges of the owners follow each other and cover their arrays.
+// True if the ranges of the owners are consecutive and cover their arrays.
 template <typename Owners, typename Parts>
 bool Cover(const StepPlan& plan, const Owners& owners, const Parts& parts) {
   bool ok = true;
@@ -60,7 +60,7 @@ bool Cover(const StepPlan& plan, const Owners& owners, const Parts& parts) {
   return ok;
 }
 
-// Whether the numbers ascend and lie in [0, end).
+// True if the numbers ascend strictly and are in [0, end).
 template <typename Numbers, typename Number>
 bool Ascend(const Numbers& numbers, int32_t end, Number number) {
   int32_t next = 0;
@@ -98,7 +98,7 @@ Status CheckEntry(const StepPlan& plan, const Entry& entry) {
   return OkStatus();
 }
 
-constexpr float kMostBias = 1e6f;  // what is larger could make a logit infinite
+constexpr float kMostBias = 1e6f;  // a larger bias could make a logit infinite
 
 bool IsId(int32_t id, int vocab) {
   return id >= 0 && id < vocab;
@@ -121,14 +121,14 @@ Status CheckPlan(const StepPlan& plan) {
     KU_RETURN_IF_ERROR(CheckEntry(plan, entry));
   }
   for (const Sample& sample : plan.samples) {
-    if (sample.index < 0) return Bad("a token has no place among those generated");
+    if (sample.index < 0) return Bad("the index of a sample is negative");
     KU_RETURN_IF_ERROR(CheckSampling(sample.params));
   }
   if (!Ascend(plan.hidden_layers, std::numeric_limits<int32_t>::max())) {
     return Bad("layers are out of order");
   }
   if (plan.hidden_layers.empty() != plan.hidden_rows.empty()) {
-    return Bad("hidden rows need layers, and layers rows");
+    return Bad("hidden rows and hidden layers need each other");
   }
   return OkStatus();
 }

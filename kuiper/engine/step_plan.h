@@ -1,9 +1,9 @@
-// What one step computes, as a value: everything a device needs to know and nothing else. The
-// scheduler makes it, a test may make it by hand, and ModelRunner carries it out, in this process
-// or, by its byte form, in another. It knows no requests, no text and no owner of a page. Keys of
-// the prefix cache are not in it either: the scheduler looks pages up, no device does.
+// What one step computes, as a value with all that a device needs and nothing else. The scheduler
+// makes it, or a test by hand. ModelRunner runs it, in this process or, in its byte form, in
+// another. It has no requests, text or owners of pages. It also has no prefix-cache keys, since
+// only the scheduler looks up pages.
 //
-// T tokens of all entries.
+// T: number of tokens of all entries.
 #pragma once
 
 #include <cstdint>
@@ -35,29 +35,29 @@ std::span<const T> Part(const std::vector<T>& array, Range range) {
   return std::span<const T>(array).subspan(range.begin, range.size());
 }
 
-// How often an id was generated; 0: it is only in the prompt.
+// How often an id was generated; 0 if it is only in the prompt.
 struct TokenCount {
   int32_t token = 0;
   int32_t count = 0;
 };
 
-// Is added to the logit of an id; -inf rules the id out.
+// Added to the logit of an id; -inf excludes the id.
 struct TokenBias {
   int32_t token = 0;
   float bias = 0.f;
 };
 
-// Of one sample: those of its request and the ids that may not end it yet.
+// Biases per sample: those of its request, and ids that may not end it yet.
 inline constexpr int kMaxBiases = kMaxLogitBiases + 2 * kMaxStopTokens;
 
 struct StepPlan {
-  // Consecutive tokens of one sequence. Its ranges are parts of the plan's arrays; those of the
-  // next entry begin where these end. Rows are counted from the entry's first token.
+  // Consecutive tokens of one sequence. Its ranges are parts of the plan's arrays; the ranges of
+  // the next entry begin where these end. Rows count from the entry's first token.
   struct Entry {
-    int64_t sequence = 0;        // a number that no other sequence ever has
-    int32_t begin = 0;           // how many tokens of the sequence come before, all in the cache
+    int64_t sequence = 0;        // never used for another sequence
+    int32_t begin = 0;           // tokens of the sequence before this entry, all in the cache
     bool decodes = false;        // rows of decode steps, see ApplyArgs; such entries come first
-    int32_t num_kept_pages = 0;  // the page table keeps its first pages, and goes on with `pages`
+    int32_t num_kept_pages = 0;  // leading pages that the page table keeps; `pages` follow
     Range tokens;
     Range pages;
     Range samples;
@@ -68,20 +68,20 @@ struct StepPlan {
     int num_tokens() const { return tokens.size(); }
     int end() const { return begin + tokens.size(); }
   };
-  // A row whose logits choose a token.
+  // A row whose logits a token is chosen from.
   struct Sample {
     int32_t row = 0;
-    int32_t index = 0;  // of the token among those generated
+    int32_t index = 0;  // index of the token among the generated tokens
     SamplingParams params = {};
-    Range penalties = {};  // of `penalties`: the distinct ids that repetition is counted over
-    Range biases = {};     // of `biases`: of distinct ids
-    Range allowed = {};    // of `allowed`: a bit per id; empty: all ids
+    Range penalties = {};  // in `penalties`: distinct ids that penalties count
+    Range biases = {};     // in `biases`: distinct ids
+    Range allowed = {};    // in `allowed`: one bit per id; empty: all ids
   };
-  // Rows whose embedding is not that of their id, but comes from somewhere else.
+  // Rows whose embeddings come from a source instead of their ids.
   struct Patch {
     Range rows;
-    int64_t source = 0;     // a number that nothing else ever has
-    int32_t first_row = 0;  // of the source
+    int64_t source = 0;     // never used for another source
+    int32_t first_row = 0;  // row of the source for the first of `rows`
   };
   // Copy-on-write: the first num_tokens tokens of one page (contiguous: cache row) to another.
   struct PageCopy {
@@ -90,40 +90,41 @@ struct StepPlan {
     int32_t num_tokens = 0;
   };
 
-  std::vector<int64_t> ended;    // sequences whose page tables are forgotten
-  std::vector<PageCopy> copies;  // done in this order, before the entries are computed
+  std::vector<int64_t> ended;    // sequences whose page tables are removed
+  std::vector<PageCopy> copies;  // made in this order, before the entries are computed
   std::vector<Entry> entries;
   std::vector<TokenRef> tokens;      // [T]
-  int32_t num_axes = 1;              // of positions: 1 for text
+  int32_t num_axes = 1;              // axes of positions; 1 for text
   std::vector<int32_t> positions;    // [num_axes, T]
-  std::vector<int32_t> pages;        // what is new in the page tables
-  std::vector<Sample> samples;       // row r of the step's logits is that of samples[r] ...
-  std::vector<int32_t> logits_rows;  // ... and then come these rows, which choose no token
+  std::vector<int32_t> pages;        // new pages of the page tables
+  std::vector<Sample> samples;       // row r of the step's logits is that of samples[r]
+  std::vector<int32_t> logits_rows;  // logits rows after those; they choose no token
   std::vector<TokenCount> penalties;
   std::vector<TokenBias> biases;
   std::vector<uint32_t> allowed;
-  std::vector<int32_t> hidden_layers;  // behind these layers, in ascending order, ...
-  std::vector<int32_t> hidden_rows;    // ... somebody wants the residual stream of these rows
+  // The residual stream of hidden_rows is wanted after each of hidden_layers, which ascend.
+  std::vector<int32_t> hidden_layers;
+  std::vector<int32_t> hidden_rows;
   std::vector<Patch> patches;
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
-  // Every entry decodes one token and samples, and none is patched: such steps are recorded and
-  // replayed.
+  // True if every entry decodes one token and samples it, and none has patches. Such steps are
+  // captured as graphs and replayed.
   bool decode_only() const;
-  int num_decode_tokens() const;  // of entries that decode; the others are of prompts
+  int num_decode_tokens() const;  // tokens of entries that decode; the others are prefill tokens
 
-  // Makes it a plan of nothing that keeps its memory.
+  // Empties the plan but keeps its memory.
   void Clear();
-  // Adds an entry. What is appended to the arrays until Close belongs to it.
+  // Adds an entry. Elements appended to the arrays until Close belong to it.
   Entry& Open(int64_t sequence, int32_t begin);
   void Close();
-  // The plan with those entries only for which `keep` is true, and without copies of pages.
+  // Returns the plan with only the entries for which `keep` is true, without page copies.
   StepPlan Only(const std::function<bool(const Entry&)>& keep) const;
 };
 
-// What a step sampled.
+// The sampled tokens of a step.
 struct StepResult {
-  // Of each of StepPlan::samples: absent where the logits are not finite.
+  // One per element of StepPlan::samples; absent if the logits are not finite.
   std::vector<std::optional<int32_t>> tokens;
 
   std::span<const std::optional<int32_t>> Of(const StepPlan::Entry& entry) const {
@@ -131,32 +132,32 @@ struct StepResult {
   }
 };
 
-// Writes the ids that `before`, the result of the step launched before, has for the tokens that
-// `plan` refers to by their rows. Those that are not finite stay.
+// Replaces the token references of `plan` by the ids in `before`, the result of the previous step.
+// References to rows whose logits are not finite stay.
 void Resolve(const StepResult& before, StepPlan* plan);
 
-// What a runner can carry out.
+// Limits of the plans that a runner can run.
 struct PlanLimits {
   int max_tokens = 0;
   int max_seqs = 0;
-  int max_samples = 0;        // in one step
-  int max_outputs = 0;        // rows of logits
-  int64_t max_penalties = 0;  // of all rows
-  int64_t max_biases = 0;     // of all rows
+  int max_samples = 0;        // per step
+  int max_outputs = 0;        // logits rows
+  int64_t max_penalties = 0;  // over all rows
+  int64_t max_biases = 0;     // over all rows
   int num_axes = 1;
   int max_context = 0;
-  int num_pages = 0;  // with the null page
+  int num_pages = 0;  // including the null page
   int vocab = 0;
   int layers = 0;
 };
 
-// Whether the plan agrees with itself; kInvalidArgument if not.
+// kInvalidArgument unless the plan is consistent.
 Status CheckPlan(const StepPlan& plan);
-// And whether a runner with these limits can carry it out.
+// Also checks that a runner with these limits can run it.
 Status CheckPlan(const StepPlan& plan, const PlanLimits& limits);
 
-// The byte form, little endian, the same on every machine. Parse accepts what Serialize writes and
-// nothing else; what it accepts agrees with itself, but may be too large for a runner.
+// The byte form: little endian and the same on every machine. Parse accepts exactly what Serialize
+// writes. An accepted plan is consistent, but may be too large for a runner.
 std::string Serialize(const StepPlan& plan);
 StatusOr<StepPlan> ParseStepPlan(std::span<const uint8_t> bytes);
 

@@ -1,5 +1,5 @@
-// The byte form of a plan: its arrays one after the other, each behind its length. One list of
-// fields serves both directions.
+// The byte form of a plan: its arrays one after the other, each after its length. One list of
+// fields is used for writing and reading.
 #include <bit>
 #include <concepts>
 #include <cstring>
@@ -97,7 +97,7 @@ class Reader {
       Fields(*this, value);
     }
   }
-  // Grows by what there is, not by what the length promises.
+  // Grows with the elements read, so that a wrong length does not allocate memory.
   template <typename T>
   void Read(std::vector<T>& values) {
     uint32_t count = 0;
@@ -124,13 +124,13 @@ StatusOr<StepPlan> ParseStepPlan(std::span<const uint8_t> bytes) {
   Reader reader(bytes);
   uint32_t magic = 0, version = 0;
   reader(magic, version);
-  if (!reader.ok() || magic != kMagic) return bad("these bytes are none");
+  if (!reader.ok() || magic != kMagic) return bad("unknown format");
   if (version != kVersion) {
     return bad("version " + std::to_string(version) + ", not " + std::to_string(kVersion));
   }
   StepPlan plan;
   reader(plan);
-  if (!reader.done()) return bad("it ends early or late");
+  if (!reader.done()) return bad("wrong number of bytes");
   KU_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;
 }

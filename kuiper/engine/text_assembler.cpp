@@ -6,7 +6,7 @@
 namespace kuiper {
 namespace {
 
-// Length of the longest end of `text` that is a beginning of `stop`, and not all of it.
+// Length of the longest suffix of `text` that is a proper prefix of `stop`.
 size_t PartialMatch(const std::string& text, const std::string& stop) {
   for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
     if (text.compare(text.size() - n, n, stop, 0, n) == 0) return n;
@@ -43,7 +43,7 @@ TextAssembler::Delta TextAssembler::Search(ThinkingSplitter::Delta delta, bool a
   Delta out;
   out.reasoning = std::move(delta.reasoning);
   held_ += delta.answer;
-  size_t begin = std::string::npos;  // of the first stop string
+  size_t begin = std::string::npos;  // where the first stop string begins
   size_t keep = 0;
   for (const std::string& stop : stop_) {
     const size_t from = num_exempt_ < stop.size() ? 0 : num_exempt_ - stop.size() + 1;

@@ -53,7 +53,7 @@ double Divergence(std::span<const float> reference, const RowScore& of_reference
     const double logprob = reference[i] - of_reference.log_sum;
     sum += std::exp(logprob) * (logprob - (other[i] - of_other.log_sum));
   }
-  return std::max(sum, 0.0);  // below it is rounding
+  return std::max(sum, 0.0);  // negative sums are rounding errors
 }
 
 void TextScore::Add(double logprob) {

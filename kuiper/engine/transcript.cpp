@@ -75,7 +75,7 @@ Completion Transcript::Finish(FinishReason reason, const Status& error, TokenEve
   Append(text_.Finish(), event);
   event->finish = completion_.finish = reason;
   completion_.error = error;
-  // A step that was launched before the answer ended may have computed the row of a further token.
+  // A step launched before the answer ended may have computed the row of a further token.
   if (request_.hidden_of >= static_cast<int>(completion_.tokens.size())) completion_.hidden.clear();
   completion_.stop_string = text_.found_stop();
   completion_.prompt_tokens = static_cast<int>(request_.prompt.size());

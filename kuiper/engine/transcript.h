@@ -1,5 +1,5 @@
-// One answer while it is generated: its tokens, its text and its times, as the caller will see
-// them. Every way of answering writes one per answer; it knows nothing of sequences.
+// One answer while it is generated: its tokens, text and times, as the caller will get them. Every
+// Answering object writes one per answer. Independent of sequences.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace kuiper {
 
 class Transcript {
  public:
-  // `rules` and `request` must outlive it.
+  // `rules` and `request` must outlive the transcript.
   Transcript(const AnswerRules& rules, const Request& request, int64_t id, int sample)
       : rules_(rules),
         request_(request),
@@ -23,23 +23,23 @@ class Transcript {
         sample_(sample),
         text_(rules.tokenizer, request) {}
 
-  // Takes the time: a step that works on the answer was launched; a token was decided.
+  // Record the time: a step for the answer was launched; a token was chosen.
   void OnLaunch();
   void OnDecision();
 
-  // Keeps what the request wants of the logits [vocab] that `token` is chosen from.
+  // Records what the request wants of the logits [vocab] that `token` is chosen from.
   void RecordLogits(std::span<const float> logits, int32_t token);
-  // The same for the prompt, which events and the completion tell from here on.
+  // Records the prompt's log probabilities, for the next event and the completion.
   void RecordPrompt(const std::vector<TokenLogprobs>& logprobs) {
     completion_.prompt_logprobs = untold_prompt_ = logprobs;
   }
-  // Keeps the residual stream [hidden] behind a layer.
+  // Records the residual stream [hidden] after a layer.
   void RecordHidden(int layer, std::span<const float> values);
-  // Appends a token. The event says whether the answer ends with it.
+  // Appends a token. The event has the finish reason if the answer ends with it.
   TokenEvent Push(int32_t token);
-  // An event without a token.
+  // Returns an event without a token.
   TokenEvent Event();
-  // Ends the answer; the text that was held back is appended to the event's.
+  // Ends the answer and appends the text that was held back to the event's.
   Completion Finish(FinishReason reason, const Status& error, TokenEvent* event);
 
   size_t num_tokens() const { return completion_.tokens.size(); }
@@ -54,7 +54,7 @@ class Transcript {
   int sample_;
   TextAssembler text_;
   Completion completion_;
-  std::vector<TokenLogprobs> untold_prompt_;  // of the prompt, until an event has them
+  std::vector<TokenLogprobs> untold_prompt_;  // not yet in an event
   Clock::time_point added_ = Clock::now();
   std::optional<Clock::time_point> first_step_, first_token_;
 };

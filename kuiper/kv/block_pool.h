@@ -1,5 +1,5 @@
-// Who owns which page: free pages and reference counts. Host only; it knows nothing of tensors.
-// Page 0 is the null page: never handed out, the target of padded rows.
+// Free pages and reference counts of a KV cache. Host only; no tensors. Page 0 is the null page: it
+// is never allocated, and padded rows write to it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kuiper {
 
-// Told when a page gets its second reference and when it is back to one.
+// Notified when a page gets its second reference and when its count falls back to one.
 class PageListener {
  public:
   virtual void OnShared(int32_t page) = 0;
@@ -26,8 +26,9 @@ class BlockPool {
   // num_pages includes the null page. page_size in tokens.
   BlockPool(int num_pages, int page_size);
 
-  // Appends `count` pages to *pages, each with one reference; all or nothing. The lowest free ids
-  // first: so storage that is allocated lazily stays small, and its end becomes free again.
+  // Appends `count` pages to *pages, each with one reference. Returns false and changes nothing if
+  // too few are free. Takes the lowest free ids, so that lazily allocated storage stays small and
+  // its end becomes free again.
   [[nodiscard]] bool Allocate(int count, std::vector<int32_t>* pages);
   void AddRef(int32_t page);
   // Drops one reference; the last one frees the page.
@@ -35,13 +36,13 @@ class BlockPool {
   void Release(const std::vector<int32_t>& pages) {
     for (int32_t page : pages) Release(page);
   }
-  // At most one; null: none. Must not change references while it is told of one.
+  // Sets the only listener; null removes it. Its callbacks must not call AddRef or Release.
   void set_listener(PageListener* listener);
 
-  // Who watches; empty: nobody. The pool does not know who holds a page, so those who give out its
-  // references tell, each right after it did so.
+  // Sets the observer of page events; empty removes it. The pool does not know the owners of
+  // references, so each caller that takes or releases one reports it right after doing so.
   void set_observer(KvObserver observer) { observer_ = std::move(observer); }
-  // Tells that the holder's page `index` is `page`, or no longer is.
+  // Reports that the holder's page `index` is `page`, or no longer is.
   void TellHeld(KvEvent::Kind kind, const PageHolder& holder, int index, int32_t page) const {
     if (observer_) Tell({.kind = kind, .holder = holder, .index = index, .page = page});
   }
@@ -49,7 +50,7 @@ class BlockPool {
     const bool is_free = observer_ && ref_count(page) == 0;
     TellHeld(is_free ? KvEvent::Kind::kFree : KvEvent::Kind::kRelease, holder, index, page);
   }
-  // Fills in the counts.
+  // Sends the event to the observer, with num_holders and num_free filled in.
   void Tell(KvEvent event) const;
 
   int ref_count(int32_t page) const {

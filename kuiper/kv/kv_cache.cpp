@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kMaxSlabBytes = size_t{256} << 20;
 constexpr int kMaxPageSize = 256;
 
-// Rejects shapes whose sizes do not fit the integers they are counted in, so that all arithmetic
-// after it is exact.
+// Rejects shapes whose sizes overflow the integers that hold them, so that all later arithmetic is
+// exact.
 Status CheckShape(const KvShape& shape) {
   if (shape.layers < 1 || shape.kv_heads < 1 || shape.head_dim < 1 || shape.page_size < 1 ||
       shape.num_pages < 1) {
@@ -26,8 +26,8 @@ Status CheckShape(const KvShape& shape) {
   }
   // A slot (page * page_size + offset) is an int32 in the batch arrays.
   const int64_t slots = static_cast<int64_t>(shape.num_pages) * shape.page_size;
-  // Offsets are int64, and a pointer difference in bytes must fit as well.
-  // A bound of the bytes of one key and value, in pages of a single token.
+  // Offsets are int64, and a pointer difference in bytes must fit as well. This is an upper bound
+  // of the bytes of one key and value, in pages of a single token.
   int64_t bytes = 2 * (shape.format.row_bytes(shape.head_dim) + shape.format.max_padding_bytes());
   bool overflow = slots > std::numeric_limits<int32_t>::max();
   for (int64_t factor : {int64_t{shape.layers}, int64_t{shape.kv_heads}, slots}) {
@@ -42,7 +42,7 @@ Status CheckShape(const KvShape& shape) {
   return OkStatus();
 }
 
-// What the views of both layouts have in common.
+// Fills the fields that the views of both layouts share.
 KvView ViewOf(const KvShape& shape, KvView::Kind kind, int layer, const Tensor& block_tables,
               Device device) {
   KU_CHECK(layer >= 0 && layer < shape.layers);
@@ -122,8 +122,8 @@ class PagedKvCache final : public KvCache {
     return static_cast<int>(std::min<int64_t>(pages, shape_.num_pages));
   }
 
-  // The table that kernels read has one entry per slab there can ever be, so its address, which a
-  // captured graph holds, outlives growth. Entries of slabs not yet allocated are null.
+  // The table that kernels read has an entry for every slab that can ever exist. So its address,
+  // which captured graphs hold, survives growth. Entries of slabs not yet allocated are null.
   Status MakeSlabTable() {
     KU_ASSIGN_OR_RETURN(device_slabs_, device_.Allocate(host_slabs_.size() * sizeof(void*)));
     UploadSlabs(0, host_slabs_.size());
@@ -137,7 +137,7 @@ class PagedKvCache final : public KvCache {
     const int64_t pages =
         std::min<int64_t>(int64_t{1} << slab_shift_, shape_.num_pages - first_page);
     const size_t bytes = pages * shape_.page_bytes();
-    // Few of them fill a huge page, so it brings little memory that no token needs yet.
+    // A few such pages fill a huge page, so little memory is committed before tokens need it.
     constexpr size_t kLargePage = size_t{256} << 10;
     StatusOr<Buffer> slab =
         shape_.page_bytes() >= kLargePage ? device_.AllocateWhole(bytes) : device_.Allocate(bytes);

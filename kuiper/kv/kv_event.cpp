@@ -11,7 +11,7 @@ std::string Run(int32_t first, int32_t last) {
   return std::to_string(first) + (first == last ? "" : ".." + std::to_string(last));
 }
 
-// Whether `next` is to the following page what `event` was to its own.
+// True if `next` is the same event as `event` for the following page.
 bool Continues(const KvEvent& event, const KvEvent& next) {
   const auto follows = [](int32_t a, int32_t b) { return b == (a > 0 ? a + 1 : a); };
   return event.kind == next.kind && event.kind != KvEvent::Kind::kCopy &&

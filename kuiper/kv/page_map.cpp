@@ -5,14 +5,14 @@
 namespace kuiper {
 namespace {
 
-// The place of a page in a table, which grows to have it.
+// Returns entry `index` of the sequence's table, which grows to include it.
 int32_t& At(PageMap::Tables& tables, int64_t sequence, int index) {
   std::vector<int32_t>& table = tables[sequence];
   if (index >= static_cast<int>(table.size())) table.resize(index + 1, 0);
   return table[index];
 }
 
-// What stands there; 0: nothing.
+// Returns entry `index` of the sequence's table; 0 if there is none.
 int32_t Find(const PageMap::Tables& tables, int64_t sequence, int index) {
   const auto it = tables.find(sequence);
   const bool has = it != tables.end() && index >= 0 && index < static_cast<int>(it->second.size());
@@ -64,7 +64,7 @@ const char* PageMap::Change(const KvEvent& event) {
     case kCopy: {
       const bool can_read =
           event.from >= 1 && event.from <= num_pages() && pages_[event.from].num_holders > 0;
-      if (!can_read) return "a page is copied that nobody holds";
+      if (!can_read) return "a page without holders is copied";
       [[fallthrough]];
     }
     default:
@@ -107,8 +107,7 @@ const char* PageMap::GiveUp(const KvEvent& event, Page& page) {
   --page.num_holders;
   const bool is_free = page.num_holders == 0;
   num_free_ += is_free;
-  return is_free == (event.kind != KvEvent::Kind::kRelease) ? nullptr
-                                                            : "who holds it does not add up";
+  return is_free == (event.kind != KvEvent::Kind::kRelease) ? nullptr : "its holders do not add up";
 }
 
 const char* PageMap::Swap(const KvEvent& event) {

@@ -1,6 +1,6 @@
-// The pages of a paged KV cache as its events tell them: which page is free, who holds it, and the
-// block table of each sequence. For who watches an engine without asking it: a chat's /paged, a
-// server's page map, a test. Host only; it knows no engine.
+// The state of a paged KV cache, rebuilt from its events: which pages are free, how many holders
+// each has, and the block table of each sequence. For observers that cannot ask the engine: a
+// chat's /paged, a server's page map, a test. Host only; independent of the engine.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace kuiper {
 
 class PageMap {
  public:
-  // num_pages: of the pool, without the null page; all are free.
+  // num_pages: pages of the pool without the null page; all are free at first.
   explicit PageMap(int num_pages);
 
-  // After an event that contradicts those before it (a page is allocated twice, the free pages do
-  // not add up) status() says which one it was, and further events do nothing.
+  // After an event that contradicts earlier ones (a page is allocated twice, the free pages do not
+  // add up), status() names that event, and later events are ignored.
   void Apply(const KvEvent& event);
   const Status& status() const { return status_; }
 
@@ -26,10 +26,10 @@ class PageMap {
   int num_free() const { return num_free_; }
   int num_holders(int32_t page) const { return pages_.at(page).num_holders; }
   bool is_cached(int32_t page) const { return pages_.at(page).is_cached; }
-  // Pages in order of position, by sequence. A sequence without pages is in none.
+  // Pages in order of position, by sequence. A sequence without pages has no entry.
   using Tables = std::map<int64_t, std::vector<int32_t>>;
   const Tables& tables() const { return tables_; }
-  const Tables& host_tables() const { return host_tables_; }  // of those that are swapped out
+  const Tables& host_tables() const { return host_tables_; }  // swapped-out sequences
   int64_t num_events(KvEvent::Kind kind) const {
     const auto it = counts_.find(kind);
     return it == counts_.end() ? 0 : it->second;
@@ -40,7 +40,7 @@ class PageMap {
     int num_holders = 0;
     bool is_cached = false;
   };
-  // Nullptr, or what is wrong.
+  // Apply the event. Return null, or what is wrong with it.
   const char* Change(const KvEvent& event);
   const char* Hold(const KvEvent& event, Page& page);
   const char* GiveUp(const KvEvent& event, Page& page);

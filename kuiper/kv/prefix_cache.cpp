@@ -10,7 +10,7 @@
 namespace kuiper {
 namespace {
 
-constexpr int kNoIndex = -1;  // the tree is no block table
+constexpr int kNoIndex = -1;  // pages of the tree are in no block table
 
 }  // namespace
 
@@ -118,8 +118,8 @@ int PrefixCache::Evict(int num_pages) {
   return EvictOlderThan(clock_ + 1, num_pages);
 }
 
-// A leaf that somebody else holds is skipped. There are at most as many of those as sequences, for
-// a sequence holds one path.
+// Skips leaves with another holder. There are at most as many of these as sequences, since a
+// sequence holds one path.
 int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
   int evicted = 0;
   auto it = leaves_.begin();
@@ -140,7 +140,7 @@ int PrefixCache::EvictOlderThan(uint64_t limit, int num_pages) {
         begin, end, [&](const Nodes::value_type& entry) { return entry.second.get() == node; }));
     ++evicted;
     if (--parent->num_children == 0 && parent != &root_) {
-      // It comes later in this walk, or next if it is older than what was passed.
+      // The parent comes later in this walk, or next if it is older than the leaves already passed.
       const auto added = leaves_.emplace(parent->last_used, parent).first;
       if (it == leaves_.end() || added->first < it->first) it = added;
     }
@@ -203,7 +203,7 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const uint64_t>
   Node* added = node.get();
   nodes_.emplace(added->hash, std::move(node));
   leaves_.emplace(clock_, added);
-  KU_CHECK(node_of_page_[page] == nullptr, "a page is offered at two places");
+  KU_CHECK(node_of_page_[page] == nullptr, "a page is inserted twice");
   pool_.AddRef(page);
   pool_.TellHeld(KvEvent::Kind::kShare, {}, kNoIndex, page);
   node_of_page_[page] = added;

@@ -1,6 +1,6 @@
-// Which computed pages can be used again: a radix tree over full pages of token keys. It holds one
-// BlockPool reference per page in the tree and evicts least recently used leaves that nobody else
-// holds. Host only. Only full, computed pages enter the tree, so a shared page is never written.
+// Finds computed pages that can be reused: a radix tree over full pages of token keys. The tree
+// holds one BlockPool reference per page and evicts the least recently used leaves that have no
+// other holder. Only full, computed pages enter it, so a shared page is never written. Host only.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace kuiper {
 
 class PrefixCache final : public KvReuse, private PageListener {
  public:
-  // max_tokens: what the tree may keep (0: as much as the pool has). The pool outlives the tree.
+  // max_tokens: capacity of the tree (0: that of the pool). The pool must outlive the tree.
   // `observer` may be empty.
   PrefixCache(BlockPool& pool, int64_t max_tokens, PrefixObserver observer = {});
   ~PrefixCache() override;
@@ -26,25 +26,25 @@ class PrefixCache final : public KvReuse, private PageListener {
   // Longest cached prefix of `keys` in whole pages; marks the path as used.
   Match Acquire(std::span<const uint64_t> keys, int max_tokens) override;
   void Return(std::span<const uint64_t> keys, const Match& match) override;
-  // Extend, with no more pages than there is room for: in a full tree the rest would be offered
-  // again and again.
+  // Extend, but with no more pages than fit: in a full tree the remainder would be inserted again
+  // and again.
   [[nodiscard]] bool Computed(std::span<const uint64_t> keys, std::span<int32_t> pages,
                               Cursor* cursor, const PageHolder& holder) override;
-  // Offers the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
-  // the caller holds a reference. Where the tree has an equal page, pages[i] and the reference are
-  // exchanged for that one: so there is one copy of a prefix, and a sequence holds all of the path
-  // that its pages are on. A page that somebody else holds too is not exchanged, since that would
-  // not free it: there the offer ends. A full tree evicts what is older to make room, and keeps the
-  // head of what does not fit.
+  // Inserts the full pages of a computed sequence: keys[i * page_size ...] is in pages[i], on which
+  // the caller holds a reference. If the tree already has an equal page, pages[i] and the reference
+  // are exchanged for that page. So a prefix is stored once, and a sequence references the whole
+  // path that its pages are on. A page with further holders is not exchanged, since that would not
+  // free it; the insertion ends there. A full tree evicts older pages to make room, and drops the
+  // last pages of the insertion that do not fit.
   void Insert(std::span<const uint64_t> keys, std::span<int32_t> pages);
-  // Offers what follows the path that `cursor` stands for, and moves it on: a growing sequence
-  // costs what it grows by. False, and nothing done, when the path is no longer in the tree.
+  // Inserts what follows the path of `cursor` and advances it, so that a growing sequence costs
+  // only its new pages. Returns false and does nothing if the tree no longer has the path.
   [[nodiscard]] bool Extend(Cursor* cursor, std::span<const uint64_t> keys,
                             std::span<int32_t> pages, const PageHolder& holder = {});
   int Evict(int num_pages) override;
   void Clear() override;
 
-  // Those whose whole subtree nobody else holds.
+  // Pages that Evict can free: neither they nor any descendant is referenced outside the tree.
   int num_evictable() const override;
   int num_pages() const;  // pages in the tree
   // CHECKs that tree, leaves and reference counts agree; for tests and debug runs.
@@ -52,7 +52,7 @@ class PrefixCache final : public KvReuse, private PageListener {
 
  private:
   // One page of the tree. Nodes live in one flat table by their hashes, so a deep tree is destroyed
-  // without recursion and a step down is one lookup.
+  // without recursion, and descending to a child is one lookup.
   struct Node {
     Node* parent = nullptr;
     std::vector<uint64_t> keys;  // [page_size]
@@ -61,8 +61,8 @@ class PrefixCache final : public KvReuse, private PageListener {
     int num_pinned_children = 0;
     uint64_t serial = 0;
     uint64_t last_used = 0;
-    uint64_t hash = 0;   // of parent and keys
-    uint64_t block = 0;  // PrefixEvent::hash; 0: the observer does not know it
+    uint64_t hash = 0;   // over parent and keys
+    uint64_t block = 0;  // PrefixEvent::hash; 0: not reported to the observer
   };
   using Nodes = std::unordered_multimap<uint64_t, std::unique_ptr<Node>>;
   static uint64_t Hash(const Node* parent, std::span<const uint64_t> keys);
@@ -70,7 +70,7 @@ class PrefixCache final : public KvReuse, private PageListener {
   Node* AddChild(Node* parent, std::span<const uint64_t> keys, int32_t page);
   Node* NodeAt(const Cursor& cursor);
   void Touch(Node* node);
-  // A node is pinned while somebody else holds its page or a child of it is pinned.
+  // A node is pinned while its page has another holder or one of its children is pinned.
   void Pin(Node* node);
   void OnShared(int32_t page) override;
   void OnUnshared(int32_t page) override;

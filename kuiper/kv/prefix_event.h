@@ -1,6 +1,6 @@
-// What the prefix cache of a paged KV cache holds, told block by block: who follows it can rebuild
-// the tree, and tell which engine has the beginning of a prompt. The engine's configuration names
-// who does. Host only.
+// What the prefix cache of a paged KV cache holds, one event per block. An observer can rebuild the
+// tree and find the engine that has the beginning of a prompt. The engine's configuration names the
+// observer. Host only.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace kuiper {
 
-// A block is a full page. Its hash follows from the tokens from the first one to its last one, so
-// that engines with pages of one size agree on it. Blocks behind what a token's id does not tell,
-// which are pictures and requests with a salt, are not told.
+// A block is a full page. Its hash depends on all tokens from the first one to the block's last
+// one, so that engines with the same page size agree on it. Blocks that contain or follow an image
+// token, and blocks of salted requests, are not reported: their keys are not token ids.
 struct PrefixEvent {
   enum class Kind : uint8_t { kStored, kRemoved, kCleared };
   Kind kind = Kind::kStored;
-  uint64_t hash = 0;                 // below 2^63, not 0; kCleared: of no block
-  uint64_t parent = 0;               // kStored: the block before it; 0: it is the first one
+  uint64_t hash = 0;                 // below 2^63, not 0; kCleared: unused
+  uint64_t parent = 0;               // kStored: the previous block; 0: this is the first one
   std::vector<int32_t> tokens = {};  // kStored: [page_size]
 };
 
-// Called as a KvObserver is.
+// Called under the rules of KvObserver.
 using PrefixObserver = std::function<void(PrefixEvent)>;
 
 }  // namespace kuiper

@@ -28,7 +28,7 @@ class RowReuse final : public KvReuse {
       }
     }
     Match match;
-    // Chats all begin alike; a few common tokens are not worth another conversation's row.
+    // All chats begin alike: a few common tokens do not justify taking another conversation's row.
     const bool is_own = best != kept_.end() && 2 * best_tokens >= BestPossible(*best, max_tokens);
     if (best == kept_.end() || (!is_own && pool_.num_free() > 0)) return match;
     match.pages.push_back(best->row);
@@ -54,7 +54,7 @@ class RowReuse final : public KvReuse {
   bool Finished(std::span<const uint64_t> keys, std::span<int32_t> pages, Cursor*,
                 const PageHolder&) override {
     if (keys.empty() || pages.empty()) return true;
-    if (pool_.ref_count(pages[0]) > 1) return true;  // a fork goes on with it
+    if (pool_.ref_count(pages[0]) > 1) return true;  // a fork still uses it
     pool_.AddRef(pages[0]);
     kept_.push_back({pages[0], {keys.begin(), keys.end()}});
     return true;
@@ -79,7 +79,7 @@ class RowReuse final : public KvReuse {
     int32_t row;
     std::vector<uint64_t> keys;
   };
-  // Tokens of the row that a prompt with room for max_tokens could use at most.
+  // The most tokens of the row that a prompt with room for max_tokens could use.
   static int BestPossible(const Row& row, int max_tokens) {
     return std::min(static_cast<int>(row.keys.size()), max_tokens);
   }

@@ -35,7 +35,7 @@ StatusOr<std::unique_ptr<SwapSpace>> SwapSpace::Create(ComputeDevice& device, co
   return space;
 }
 
-// A copy may still be under way.
+// Waits, since a copy may still be running.
 SwapSpace::~SwapSpace() {
   device_.Sync();
 }

@@ -1,5 +1,5 @@
-// Host memory where the pages of preempted sequences wait. Who owns which host page is the
-// business of a BlockPool of its own; this is only the storage.
+// Host memory for the pages of preempted sequences. This is only the storage; a separate BlockPool
+// records which sequence owns which host page.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kuiper {
 
-// One page between the device and the host.
+// One page to copy between the device and the host.
 struct PageMove {
   int32_t device_page = 0;
   int32_t host_page = 0;
@@ -27,9 +27,9 @@ class SwapSpace {
                                                      int num_pages);
   ~SwapSpace();
 
-  // Carries the moves out in this order, in order with the ops.
+  // Enqueues the moves in this order, ordered with the ops of the device.
   void Run(std::span<const PageMove> moves);
-  // Time to move one page one way, in ms: measured on the null page.
+  // Returns the time to move one page one way, in ms, measured on the null page.
   double MeasurePageMs();
   size_t bytes() const;
 

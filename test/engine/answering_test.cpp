@@ -1,4 +1,4 @@
-// Ways of answering that the engine does not have, through its own loop.
+// Answering classes that the engine does not have, run by the engine's own loop.
 #include "kuiper/engine/answering.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace kuiper {
 namespace {
 
-// Answers with sequences of `length` tokens each; what a sequence is, is for others to say.
+// Answers with sequences of `length` tokens each; subclasses define how sequences are used.
 class HandMade : public Answering {
  public:
   HandMade(AnswerDesk& desk, int64_t id, const Request& request, int64_t first, size_t length)
@@ -64,7 +64,8 @@ class HandMade : public Answering {
   int num_launched_ = 0;
 };
 
-// Behind the prompt the most likely token begins the first answer and the next best one a second.
+// After the prompt, the most likely token begins the first answer and the second most likely the
+// second.
 class ForksOnce : public HandMade {
  public:
   using HandMade::HandMade;
@@ -92,7 +93,8 @@ class ForksOnce : public HandMade {
   int32_t second_ = 0;
 };
 
-// A grammar that allows even ids only. It decides when the step is over; until then it rests.
+// A grammar that allows only even ids. It decides when the step is over; until then the sequence is
+// paused.
 class EvenIds : public HandMade {
  public:
   using HandMade::HandMade;
@@ -210,7 +212,7 @@ TEST(AnsweringTest, AbortReachesIt) {
   EXPECT_EQ(parts->storage->pool().num_used(), 0);
 }
 
-// A caller's mistake is an error of the call, and harms nobody.
+// A caller's mistake makes only the call fail and affects no other request.
 TEST(EngineCallsTest, MistakesAreErrors) {
   const auto engine = Create(Config());
   const auto bad = StatusCode::kInvalidArgument;
@@ -240,7 +242,7 @@ TEST(EngineCallsTest, MistakesAreErrors) {
   EXPECT_EQ(reader->Logits({1, 2}, ignore).code(), bad) << "not alone";
 }
 
-// Whole steps may lie before the first row that is wanted.
+// Whole steps may precede the first wanted row.
 TEST(EngineCallsTest, LogitsFromAPositionAreThoseOfTheWholePrompt) {
   EngineConfig config = Config();
   config.prompt_logits = true;

@@ -89,7 +89,7 @@ TEST_F(BatchBuilderTest, LastRowsAreThoseOfAllSequencesWhereNoOthersNeedLogits) 
   EXPECT_TRUE(builder_->Build(decode).last_rows.empty());
 }
 
-// What the prompt still has to come must not be attended to, whatever its pages hold.
+// The rest of the prompt must not be attended to, whatever its pages hold.
 TEST_F(BatchBuilderTest, AttentionReachesToTheEndOfTheChunkNotOfThePrompt) {
   for (const int end : {1, 3, 4, 5, 13}) {
     for (const int begin : {0, end - 1}) {
@@ -118,7 +118,7 @@ TEST_F(BatchBuilderTest, SampledRowsComeBeforeTheOtherRowsOfLogits) {
   EXPECT_EQ(Values(batch.output_rows), (Ints{1, 4 + 3, 0, 4}));
 }
 
-// Positions turn the heads, places in the sequence say where keys go.
+// Positions determine RoPE; indices in the sequence determine where keys are stored.
 TEST_F(BatchBuilderTest, PositionsHaveARowPerAxis) {
   const auto builder = BatchBuilder::Create(ops_->device(), {.max_tokens = 8,
                                                              .max_seqs = 1,
@@ -164,7 +164,7 @@ TEST_F(BatchBuilderTest, UploadsOnlyTableEntriesThatChanged) {
   // Another sequence in the same row shares the first page only.
   builder_->Build(test::PlanOf({{.sequence = 2, .tokens = {1}, .pages = {4, 8}}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 5);
-  // What follows a changed entry is sent again.
+  // Entries after a changed one are sent again.
   const Batch batch =
       builder_->Build(test::PlanOf({{.begin = 12, .tokens = {1}, .num_kept_pages = 4}}));
   EXPECT_EQ(builder_->table_entries_uploaded(), 8);
@@ -178,7 +178,7 @@ TEST_F(BatchBuilderTest, TablesFollowThePlansAndEndWithTheSequence) {
     plan.ended = std::move(ended);
     return builder_->CheckTables(plan).ok();
   };
-  EXPECT_FALSE(covers({.tokens = {1}, .num_kept_pages = 1})) << "nobody told a page";
+  EXPECT_FALSE(covers({.tokens = {1}, .num_kept_pages = 1})) << "no page was sent";
   EXPECT_FALSE(covers({.tokens = {1}}));
   EXPECT_FALSE(covers({.tokens = Ints(5, 1), .pages = {1}}));
   EXPECT_FALSE(covers({.tokens = {1}, .pages = Ints(9, 1)})) << "more than a row holds";
@@ -209,7 +209,7 @@ TEST_F(BatchBuilderTest, CopiesOfPagesAreUploadedInOrder) {
   EXPECT_EQ(Values(copies.Rows(1, 2)), (Ints{4, 5, 4}));
 }
 
-// Steps of as many tokens are recorded and replayed, whatever else differs.
+// Steps with equally many tokens are captured and replayed, whatever else differs.
 TEST_F(BatchBuilderTest, ArraysOfAsManyTokensStayAtTheirAddresses) {
   const auto addresses = [](const Batch& batch) {
     return std::vector<const void*>{batch.token_ids.data,    batch.positions.data,
@@ -247,14 +247,14 @@ TEST_F(BatchBuilderTest, SaysWhichTokensLieOnPagesOfTheSequenceBefore) {
     return test::PlanOf(entries);
   };
   EXPECT_EQ(Values(builder->Build(plan(3)).attn.shared_lens), (Ints{0, 2 * kPageSize, 0}));
-  // Padded rows share the null page, and nothing.
+  // Padded rows use only the null page.
   EXPECT_EQ(Values(builder->Build(plan(2), 4).attn.shared_lens), (Ints{0, 2 * kPageSize, 0, 0}));
   EXPECT_TRUE(builder->Build(plan(1)).attn.shared_lens.empty()) << "one sequence";
   EXPECT_TRUE(builder_->Build({}, 2).attn.shared_lens.empty()) << "switched off";
 }
 
-// Tables grow, are cut and told anew, sequences change rows, rest, end and come back by the same
-// number; what the device has and what rows share is compared with what the plans say.
+// Tables grow, are truncated and are sent again. Sequences change rows, pause, end, and come back
+// with the same number. The device's content and the shared tokens are compared with the plans.
 TEST_F(BatchBuilderTest, TablesAndSharedTokensAreThoseOfThePlans) {
   constexpr int kPageSize = 64, kMaxPages = 6, kMaxSeqs = 5;
   std::mt19937 engine(7);
@@ -291,7 +291,7 @@ TEST_F(BatchBuilderTest, TablesAndSharedTokensAreThoseOfThePlans) {
       table.resize(kept);
       Ints more(kept == 0 || below(6) == 0 ? below(kMaxPages - kept + 1) : 0);
       if (kept + more.size() == 0) more.resize(1);
-      // Pages at a place are one of two, so that many tables begin alike.
+      // The page at each index is one of two, so that many tables begin alike.
       for (size_t i = 0; i < more.size(); ++i) {
         more[i] = static_cast<int32_t>(10 * (kept + i) + 1 + (below(6) == 0));
       }

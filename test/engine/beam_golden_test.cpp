@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// 2.6e-5 was observed with AVX-512, of a score near 0. No two scores that compete in the data are
-// closer than 1e-4.
-constexpr double kTolerance = 5e-5;  // of a score, relative
+// The largest difference observed, with AVX-512, was 2.6e-5, for a score near 0. No two competing
+// scores in the data are closer than 1e-4.
+constexpr double kTolerance = 5e-5;  // relative to a score
 
 void ExpectAnswers(const std::vector<Completion>& actual, const Json& expected, double* worst) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -1,6 +1,6 @@
-// Beam search against a naive one that computes every beam from the start in each step and ranks
-// the whole vocabulary; and the guarantees: the same answers from every cache and step layout, with
-// whatever else runs, and from pools of every size.
+// Beam search against a naive one, which computes every beam from the start in each step and ranks
+// the whole vocabulary. Also the guarantees: the same answers from every cache and step layout,
+// with any other requests, and from pools of every size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Request BeamRequest(std::vector<int32_t> prompt, int width, int new_tokens) {
   return request;
 }
 
-// log softmax of the logits behind `tokens`.
+// Log softmax of the logits after `tokens`.
 std::vector<double> LogSoftmax(Engine& engine, const std::vector<int32_t>& tokens) {
   const int vocab = Vocab(engine);
   std::vector<double> row(vocab);
@@ -63,7 +63,7 @@ bool Never(const std::vector<int32_t>&) {
   return false;
 }
 
-// The definition of beam_scorer.h, word by word. `engine` has prompt_logits.
+// Implements the definition in beam_scorer.h literally. `engine` has prompt_logits.
 std::vector<Answer> NaiveBeamSearch(Engine& engine, const Request& request, const Ends& ends) {
   const int width = request.beam_width;
   std::vector<Answer> beams = {{}};  // score: the plain sum
@@ -153,8 +153,8 @@ TEST(BeamTest, MatchesTheNaiveSearch) {
   }
 }
 
-// Tokens that beams do choose become end-of-sequence tokens; the penalty decides between short and
-// long answers.
+// Tokens that beams often choose become end-of-sequence tokens; the length penalty decides between
+// short and long answers.
 TEST(BeamTest, EndOfSequenceAndLengthPenaltyAreThoseOfTheNaiveSearch) {
   EngineConfig config = Config();
   const auto free_run = Create(config);
@@ -188,7 +188,7 @@ TEST(BeamTest, EndOfSequenceAndLengthPenaltyAreThoseOfTheNaiveSearch) {
   EXPECT_GT(best.size(), 1u) << "the penalty must matter";
 }
 
-// A beam whose text holds the stop string is an answer that ended, scored with the tokens up to
+// A beam whose text contains the stop string is an ended answer. It is scored with the tokens up to
 // there and cut before the string.
 TEST(BeamTest, StopStringsEndBeams) {
   EngineConfig config = Config();
@@ -200,7 +200,7 @@ TEST(BeamTest, StopStringsEndBeams) {
   const auto naive = Create(config);
   ASSERT_TRUE(engine != nullptr && naive != nullptr);
   Request request = BeamRequest(engine->tokenizer()->Encode("The red cat"), 3, 12);
-  request.length_penalty = 0;  // favours what ends early
+  request.length_penalty = 0;  // favours answers that end early
   const std::string text = RunSamples(*engine, request).at(0).text;
   ASSERT_GT(text.size(), 12u);
   // Within a token, and across two of them.
@@ -323,7 +323,7 @@ TEST(BeamTest, PoolsOfEverySizeGiveTheSameAnswers) {
   EXPECT_EQ(full->kv_stats().pages_used, 0);
 }
 
-// Searches and other requests in the same steps, with seats and pages for a part of them.
+// Searches and other requests in the same steps; max_num_seqs and the pages suffice only for some.
 TEST(BeamTest, BesideOthersTheAnswersAreTheSame) {
   const auto alone = Create(Config());
   ASSERT_NE(alone, nullptr);

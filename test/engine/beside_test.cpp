@@ -1,5 +1,5 @@
-// A contiguous engine beside a paged one, on the same weights: the same bits, steps in turns, and
-// memory that the plan of the first one leaves.
+// A contiguous engine that shares the weights of a paged one: the same results bit for bit,
+// alternating steps, and only memory that the paged engine's plan leaves free.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Request Digested(int length, int vocab, float temperature, int seed = 1) {
   return request;
 }
 
-// Runs the request beside `engine`, whose own requests go on, one step each in turns.
+// Runs the request on a contiguous engine, alternating steps with the requests of `engine`.
 Completion RunBeside(Engine& engine, const Request& request) {
   const int num_tokens = static_cast<int>(request.prompt.size()) + request.max_new_tokens;
   auto beside = engine.ContiguousBeside(num_tokens);
@@ -72,7 +72,7 @@ TEST(ContiguousBeside, HasTheBitsOfThePagedEngine) {
                   FirstDifference({"paged", *paged}, {"contiguous", contiguous}, vocab);
               EXPECT_FALSE(difference.has_value()) << difference->what;
             }
-            // What ran meanwhile is what it is alone.
+            // Requests that ran meanwhile give the same results as alone.
             EXPECT_EQ(engine->Take(*running).value().logit_digests,
                       RunToEnd(*engine, other).logit_digests);
           }
@@ -95,7 +95,7 @@ TEST(ContiguousBeside, AnotherKvCacheIsSeenInTheDigests) {
   EXPECT_EQ(difference->token, 0);
   EXPECT_NE(difference->what.find("the logits have digest "), std::string::npos)
       << difference->what;
-  // The engine beside has the format of its neighbour.
+  // The contiguous engine has the format of `engine`.
   EXPECT_EQ(RunBeside(*rounded, request).logit_digests, b.logit_digests);
 }
 
@@ -112,8 +112,8 @@ TEST(ContiguousBeside, TakesNoMemoryThatThePlanDoesNotLeave) {
   const MemoryPlan small = (*beside)->memory_plan();
   EXPECT_EQ(small.weight_bytes, 0u);
   EXPECT_GT(small.kv_bytes, 0u);
-  // A share of the machine with which the engine itself has just its place. The machine's free
-  // memory changes between the two plans when it is busy: then they are made again.
+  // A memory share that just suffices for the engine. On a busy machine the free memory changes
+  // between the two plans: then both are made again.
   for (int attempt = 0; attempt < 20; ++attempt) {
     config.memory_utilization =
         1.02 * static_cast<double>(plan.total_bytes()) /

@@ -1,5 +1,5 @@
-// Request::logit_bias and min_new_tokens through the public API: what a naive choice in double
-// precision gives, on every device; ends that come too early; and what is refused.
+// Request::logit_bias and min_new_tokens through the public API. Compares with a naive choice in
+// double precision on every device; also tests early ends and refused requests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Request MakeRequest(std::vector<int32_t> prompt, int new_tokens) {
   return request;
 }
 
-// The greedy choice from logits [vocab] and biases; `margin` is how far it is ahead.
+// The greedy choice from logits [vocab] and biases; `margin` is its lead over the second.
 int32_t Best(const float* logits, int vocab, const std::map<int32_t, double>& biases,
              double* margin) {
   std::vector<double> x(logits, logits + vocab);
@@ -119,7 +119,7 @@ TEST_P(BiasTest, LogProbabilitiesAreThoseWithoutIt) {
 INSTANTIATE_TEST_SUITE_P(Devices, BiasTest, ::testing::ValuesIn(CpuAndAccelerators()),
                          NameOfDevice);
 
-// Every token of the vocabulary that the answer would have ends it.
+// Every token that the answer would contain ends it.
 TEST(MinTokensTest, NoEndComesBeforeThem) {
   const std::string model = GoldenConfig().model_path;
   EngineConfig config = Config({});
@@ -147,7 +147,7 @@ TEST(MinTokensTest, NoEndComesBeforeThem) {
   const Completion best = RunToEnd(*engine, request);
   ASSERT_GE(best.tokens.size(), 5u);
   for (int i = 0; i < 5; ++i) EXPECT_LT(best.tokens[i], 3) << "token " << i;
-  // End-of-sequence tokens come too early even where they end nothing.
+  // End-of-sequence tokens are excluded early on even if they would not end the answer.
   request.beam_width = 1;
   request.ignore_eos = true;
   const Completion ignoring = RunToEnd(*engine, request);
@@ -182,7 +182,7 @@ TEST(BiasCheckTest, WhatCannotBeIsRefusedByName) {
               r.logit_bias = {{-1, 1.f}};
             }),
             "logit_bias: token id -1 is outside the vocabulary of 2000");
-  const std::string range = "logit_bias: that of token id 7 must be in [-100, 100]";
+  const std::string range = "logit_bias: the bias of token id 7 must be in [-100, 100]";
   EXPECT_EQ(error([](Request& r) { r.logit_bias = {{7, 100.5f}}; }), range);
   EXPECT_EQ(error([](Request& r) {
               r.logit_bias = {{7, std::numeric_limits<float>::quiet_NaN()}};
@@ -194,7 +194,8 @@ TEST(BiasCheckTest, WhatCannotBeIsRefusedByName) {
     };
   };
   EXPECT_EQ(error(biases(kMaxLogitBiases)), "");
-  EXPECT_EQ(error(biases(kMaxLogitBiases + 1)), "logit_bias: at most 1024 token ids may have one");
+  EXPECT_EQ(error(biases(kMaxLogitBiases + 1)),
+            "logit_bias: at most 1024 token ids may have a bias");
   EXPECT_EQ(error([](Request& r) { r.min_new_tokens = 256; }), "");
   EXPECT_EQ(error([](Request& r) { r.min_new_tokens = 257; }),
             "min_tokens must be from 0 to max_tokens, which is 256");

@@ -1,5 +1,5 @@
-// Cascade attention in whole engines: requests that share a system prompt, and forks, give the bits
-// that they give alone without it.
+// Cascade attention in whole engines: requests that share a system prompt, and forks, give the same
+// bits as alone without it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,8 +13,8 @@
 namespace kuiper {
 namespace {
 
-// Room for two system prompts, and splits of CUDA (128 tokens) and tiles of the CPU (64) that end
-// within them.
+// Room for two system prompts. Splits of CUDA (128 tokens) and tiles of the CPU (64) end within the
+// prompts.
 constexpr int kSystemTokens = 130;
 static_assert(kSystemTokens > kMinSharedTokens);
 
@@ -31,7 +31,7 @@ EngineConfig Config(Device device, int page_size, bool graph, AttentionKind atte
   return config;
 }
 
-// A question behind one of two system prompts; the lengths lie around multiples of 8 and 16.
+// A question after one of two system prompts; the lengths are around multiples of 8 and 16.
 Request Ask(const Engine& engine, int question, int new_tokens, int num_samples) {
   Request request;
   request.prompt = Prompt(kSystemTokens, Vocab(engine), 100 + question % 2);

@@ -5,7 +5,7 @@
 namespace kuiper {
 namespace {
 
-// A machine on which a step takes `base` milliseconds and so much more for each prompt token.
+// A machine on which a step takes `base` milliseconds plus a constant time per prompt token.
 int Settle(ChunkPace& pace, double base, double per_token) {
   for (int step = 0; step < 40; ++step) {
     const int tokens = pace.Chunk(1);
@@ -35,7 +35,7 @@ TEST(ChunkPaceTest, OneSlowStepHalvesIt) {
   EXPECT_EQ(pace.Chunk(1), 8);
 }
 
-// The end of a prompt says nothing about what a full chunk would take.
+// The short last chunk of a prompt does not show the time of a full chunk.
 TEST(ChunkPaceTest, ShortFastStepsTeachNothing) {
   ChunkPace pace(50, 512, 0);
   for (int i = 0; i < 10; ++i) pace.Observe(2, 0.1);

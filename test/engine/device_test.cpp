@@ -1,6 +1,6 @@
-// Whole tiny models on the emulated device and, where there is one, on a GPU: logits against those
-// of Hugging Face, and the guarantees of docs/architecture.md to the bit. What the CPU is tested
-// for in more depth is in forward_test.cpp and guarantees_test.cpp.
+// Whole tiny models on the emulated device and, if present, on a GPU: logits compared with Hugging
+// Face, and the guarantees of docs/architecture.md bit for bit. forward_test.cpp and
+// guarantees_test.cpp test the CPU in more depth.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,11 +25,11 @@ std::string TestName(std::string name) {
 // --- logits -----------------------------------------------------------------------------------
 
 // Bounds on the largest and the root mean square difference of logits whose standard deviation is
-// 2.6. FP32 differs in the order of summation only. With 16-bit activations some twenty tensors in
-// a row are rounded (what enters and leaves the linear layers of two layers, rotated queries and
-// keys, the stored keys and values), each by up to 2^-9 (BF16) or 2^-12 (FP16) of its value;
-// independent errors give sqrt(20) * 2^-9 * 2.6 = 0.023, and the largest of 6000 is four to eight
-// times that.
+// 2.6. FP32 differs only in the order of summation. With 16-bit activations some twenty tensors in
+// a row are rounded: inputs and outputs of the linear layers of two layers, rotated queries and
+// keys, the stored keys and values. Each rounding changes a value by up to 2^-9 (BF16) or 2^-12
+// (FP16) of it. Independent errors give sqrt(20) * 2^-9 * 2.6 = 0.023; the largest of 6000 is four
+// to eight times that.
 struct GoldenCase {
   const char* name;
   double max_error = 1e-4;
@@ -211,8 +211,8 @@ TEST_P(DeviceGuaranteesTest, CachedEqualsCold) {
   }
 }
 
-// Two compute the same pages in one step, a third takes them while those two decode; each goes on
-// in its own way.
+// Two sequences compute the same pages in one step. A third reuses them while the two decode. Each
+// continues differently.
 TEST_P(DeviceGuaranteesTest, SequencesOfOnePrefixEqualAlone) {
   EngineConfig config = Config();
   const auto alone = Create(config);
@@ -238,8 +238,8 @@ TEST_P(DeviceGuaranteesTest, SequencesOfOnePrefixEqualAlone) {
   }
 }
 
-// Prompts in chunks beside a sequence that decodes. Whatever is left for the last chunk, one token
-// as well, the bits are those of the prompt in one piece.
+// Prompts in chunks while another sequence decodes. For every length of the last chunk, even one
+// token, the bits are those of the prompt in one piece.
 TEST_P(DeviceGuaranteesTest, ChunksBesideADecodeEqualWholePrompts) {
   EngineConfig config = Config();
   config.page_size = 8;
@@ -267,8 +267,8 @@ TEST_P(DeviceGuaranteesTest, ChunksBesideADecodeEqualWholePrompts) {
   }
 }
 
-// Two requests of which one is preempted. Its generated tokens are computed again as they were
-// computed first, so this holds without strict, too.
+// One of two requests is preempted. Its generated tokens are recomputed the same way as before, so
+// this holds without strict, too.
 TEST_P(DeviceGuaranteesTest, PreemptedEqualsNotPreempted) {
   EngineConfig config = Config();
   const auto alone = Create(config);
@@ -295,8 +295,8 @@ TEST_P(DeviceGuaranteesTest, PreemptedEqualsNotPreempted) {
   }
 }
 
-// Generated tokens in a prompt: their keys and values come from decode steps or from a prompt,
-// which makes no difference when strict.
+// Generated tokens as part of a prompt: in strict mode it makes no difference whether their keys
+// and values come from decode steps or from a prompt.
 TEST_P(DeviceGuaranteesTest, StrictCacheOfAnAnswerEqualsItsPrefill) {
   EngineConfig config = Config();
   config.ops.determinism = Determinism::kStrict;
@@ -314,7 +314,7 @@ TEST_P(DeviceGuaranteesTest, StrictCacheOfAnAnswerEqualsItsPrefill) {
   ExpectSameBits(warm, RunToEnd(*cold, request), "prompt with an answer");
 }
 
-// FP32 weights on pages with recorded steps against the plain engine.
+// FP32 weights, paged and with captured steps, against the plain engine.
 TEST_P(DeviceGuaranteesTest, Fp32OnPagesWithGraphsEqualsContiguousEager) {
   EngineConfig config = Config();
   config.dtype = DType::kF32;

@@ -1,5 +1,5 @@
-// Requests that are aborted while their pictures are encoded: the tower stops, and what others get,
-// also those who come later, is what it would be without them.
+// Requests that are aborted while their pictures are encoded. The encoder stops, and other
+// requests, including later ones, get the same results as without them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ PicturePrompt PromptOf(int num_tokens) {
                 {MakePicture("a", grid)});
 }
 
-// An engine whose steps the test makes. At its end no page is lost.
+// An engine whose steps are run by the test. At its end all pages must be free again.
 class Stepped {
  public:
   explicit Stepped(const EngineConfig& config) : parts_(Parts(config)) {}
@@ -58,7 +58,7 @@ class Stepped {
     StepToEnd();
     return Take(id).value();
   }
-  // Pages that neither this request has nor the prefix cache alone.
+  // Pages that neither this request nor only the prefix cache holds.
   int NumHeldBeside(int64_t id) {
     const int own = static_cast<int>(parts_->requests->PagesOf(id, 0)->size());
     KvReuse* reuse = parts_->storage->reuse();
@@ -71,8 +71,8 @@ class Stepped {
   std::unique_ptr<EngineParts> parts_;
 };
 
-// Pages end one token before the prompt does, with it, and one behind it; the step that is not
-// launched begins with the prompt, or behind a page that the prefix cache has.
+// Pages end one token before the prompt ends, at its end, and one token after. The step that is not
+// launched begins with the prompt, or after a page that the prefix cache has.
 TEST_P(PicturesTest, WhoLeavesAtAnyLayerLeavesNothing) {
   EngineConfig config = Config();
   config.page_size = kPage;
@@ -84,7 +84,7 @@ TEST_P(PicturesTest, WhoLeavesAtAnyLayerLeavesNothing) {
   for (const int num_tokens : Some({3 * kPage - 1, 3 * kPage, 3 * kPage + 1})) {
     const PicturePrompt prompt = PromptOf(num_tokens);
     const Completion expected = cold.Run(MakeRequest(prompt));
-    for (const int asked : Some({0, 1, 2, 3})) {  // the tower has 3 layers
+    for (const int asked : Some({0, 1, 2, 3})) {  // the encoder has 3 layers
       for (const bool run_ahead : {false, true}) {
         for (const bool knows_text : {false, true}) {
           int64_t leaving = 0;
@@ -127,7 +127,7 @@ TEST_P(PicturesTest, WhoLeavesAtAnyLayerLeavesNothing) {
   }
 }
 
-// The same where several sequences of the request wait for the first one.
+// Several sequences of the request wait for the first one.
 TEST_P(PicturesTest, SamplesAndBeamsLeaveNothing) {
   EngineConfig config = Config();
   config.page_size = kPage;
@@ -151,7 +151,7 @@ TEST_P(PicturesTest, SamplesAndBeamsLeaveNothing) {
   }
 }
 
-// The tower stops when nobody waits for the picture any more, and not before.
+// The encoder stops as soon as no request waits for the picture.
 TEST_P(PicturesTest, APictureThatSomebodyElseWaitsForIsEncoded) {
   EngineConfig config = Config();
   config.max_num_seqs = 3;
@@ -171,7 +171,7 @@ TEST_P(PicturesTest, APictureThatSomebodyElseWaitsForIsEncoded) {
       const Completion answer = engine.Take(ids[i]).value();
       const bool left = i < num_leaving;
       EXPECT_EQ(answer.finish, left ? FinishReason::kInterrupt : FinishReason::kLength);
-      // Where somebody else waits for the picture, the step that has begun goes on.
+      // If another request waits for the picture, the step that has begun continues.
       const size_t most = !left ? kNewTokens : num_leaving == 1 ? 1 : 0;
       EXPECT_LE(answer.tokens.size(), most);
     }

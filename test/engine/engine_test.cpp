@@ -71,7 +71,7 @@ TEST(EngineTest, FullPoolKeepsTheTextAndSaysHowFarItGot) {
 TEST(EngineTest, EndOfSequenceTokenEndsTheAnswerAndIsCounted) {
   const auto engine = Engine::Create(Config()).value();
   const Completion free_run = engine->Generate(MakeRequest(5, 60)).value();
-  // Whatever the model says third becomes an end-of-sequence token in a copy of the model.
+  // The third token that the model chooses becomes an end-of-sequence token in a copy of the model.
   EngineConfig config = Config();
   const test::TempDir dir;
   CopyWithEos(config.model_path, {free_run.tokens[2]}, dir);
@@ -85,10 +85,10 @@ TEST(EngineTest, EndOfSequenceTokenEndsTheAnswerAndIsCounted) {
   EXPECT_EQ(c.tokens, std::vector<int32_t>(free_run.tokens.begin(), first + 1));
 }
 
-// A model that was tuned for chats may name the end of a turn in one file only.
+// A chat model may name its end-of-turn token in only one file.
 TEST(EngineTest, AnswersEndAtWhatAnyFileNames) {
   struct Files {
-    const char *config, *generation, *tokenizer;  // what each calls the end
+    const char *config, *generation, *tokenizer;  // the end token in each file
   };
   constexpr Files kFiles[] = {
       {"[1502]", "[1500]", "<|endoftext|>"},
@@ -123,7 +123,7 @@ TEST(EngineTest, AnswersEndAtWhatAnyFileNames) {
     const Completion answer = engine->Generate(request).value();
     EXPECT_EQ(answer.finish, FinishReason::kStop) << files.config;
     EXPECT_EQ(answer.tokens.back(), 1502);
-    // Flags say otherwise.
+    // The request overrides this.
     request.ignore_eos = true;
     request.stop_token_ids = {1500};
     request.max_new_tokens = 20;
@@ -213,7 +213,7 @@ TEST(EngineTest, RefusesBadConfigurations) {
             StatusCode::kResourceExhausted);
 }
 
-// A NaN in the weights of layer 1 is reported with the step and the layer, and the pages come back.
+// A NaN in the weights of layer 1 is reported with the step and the layer, and the pages are freed.
 TEST(EngineTest, NonFiniteLogitsNameTheStepAndTheLayer) {
   const test::TempDir dir;
   std::filesystem::copy(Config().model_path, dir.path());
@@ -283,7 +283,7 @@ TEST(EngineTest, PlanTouchesNoWeightsAndAgreesWithCreate) {
   EXPECT_EQ(engine->kv_stats().pages_total, 8);
 }
 
-// Nothing is read by its name after OpenModel: neither weights nor texts.
+// After OpenModel no file is opened by name again: neither weights nor texts.
 TEST(EngineTest, OpensTheFilesOnce) {
   const test::TempDir dir;
   EngineConfig config = Config();
@@ -302,7 +302,7 @@ TEST(EngineTest, OpensTheFilesOnce) {
 TEST(EngineTest, DevicesAreThoseThatEnginesRunOn) {
   const std::vector<Device> devices = Engine::Devices();
   EXPECT_EQ(devices.at(0), Device{});
-  std::vector<Device> first;  // of each kind
+  std::vector<Device> first;  // the first device of each kind
   std::copy_if(devices.begin() + 1, devices.end(), std::back_inserter(first),
                [](Device device) { return device.index == 0; });
   EXPECT_EQ(first, Accelerators());
@@ -312,7 +312,7 @@ TEST(EngineTest, DevicesAreThoseThatEnginesRunOn) {
   EXPECT_EQ(Engine::CheckDevice({DeviceType::kCUDA, 1000}).code(), StatusCode::kUnavailable);
 }
 
-// Created, used and destroyed at the same time; each gives what it gives alone.
+// Engines created, used and destroyed at the same time give the same results as alone.
 TEST(EngineTest, TwoEnginesRunInTwoThreads) {
   std::vector<Device> devices = Accelerators();
   devices.push_back(Device{});

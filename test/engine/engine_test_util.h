@@ -1,4 +1,5 @@
-// What the tests of whole engines share: prompts of ids, running a request, comparing bits.
+// Helpers for tests of whole engines: prompts of ids, running a request, comparing results bit for
+// bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@
 
 namespace kuiper {
 
-// A prompt of ids the model knows, different for every seed.
+// A prompt of ids in the model's vocabulary, different for every seed.
 inline std::vector<int32_t> Prompt(int length, int vocab, int seed = 1) {
   std::vector<int32_t> ids;
   uint32_t state = 12345u * seed + 1;
@@ -39,8 +40,7 @@ inline EngineConfig GoldenConfig(const std::string& golden = "qwen3-gqa2-d128-f3
   return config;
 }
 
-// Copies the model at `path` into the empty `dir`, there with these end-of-sequence tokens and no
-// others.
+// Copies the model at `path` into the empty `dir`, with exactly these end-of-sequence tokens.
 inline void CopyWithEos(const std::string& path, const std::vector<int32_t>& eos,
                         const test::TempDir& dir) {
   std::filesystem::copy(path, dir.path());
@@ -58,7 +58,7 @@ inline void CopyWithEos(const std::string& path, const std::vector<int32_t>& eos
   }
 }
 
-// The emulated device and the GPU, as far as they are there.
+// The emulated device and the GPU, as far as available.
 inline std::vector<Device> Accelerators() {
   std::vector<Device> devices;
   for (DeviceType type : {DeviceType::kSimt, DeviceType::kCUDA}) {
@@ -73,7 +73,7 @@ inline std::vector<Device> CpuAndAccelerators() {
   return devices;
 }
 
-// What a test of one device is called.
+// The name of a test for one device.
 inline std::string NameOfDevice(const ::testing::TestParamInfo<Device>& info) {
   if (info.param.type == DeviceType::kCPU) return "cpu";
   return info.param.type == DeviceType::kSimt ? "simt" : "cuda";
@@ -95,8 +95,8 @@ inline Completion RunToEnd(Engine& engine, Request request) {
   return completion.ok() ? std::move(completion).value() : Completion{};
 }
 
-// Runs a request that no other runs beside; checks that the events of each sample are its tokens
-// and its text.
+// Runs a request while no other runs. Checks that the events of each sample match its tokens and
+// its text.
 inline std::vector<Completion> RunSamples(Engine& engine, const Request& request) {
   const auto id = engine.Add(request);
   EXPECT_TRUE(id.ok()) << id.status().message();
@@ -122,7 +122,7 @@ inline std::vector<Completion> RunSamples(Engine& engine, const Request& request
   return completions;
 }
 
-// Runs requests that join while those before them run.
+// Runs requests, each of which joins while earlier ones run.
 inline std::vector<Completion> RunTogether(Engine& engine, const std::vector<Request>& requests) {
   std::vector<int64_t> ids;
   for (const Request& request : requests) {

@@ -1,5 +1,5 @@
-// Forked sequences as the scheduler sees them. A model of the storage remembers what each slot was
-// written for, so a copy that is missing, late or of the wrong tokens shows as a wrong value.
+// Forked sequences as the scheduler sees them. A model of the storage records what each slot was
+// written for. So a copy that is missing, late or of the wrong tokens shows as a wrong value.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ struct Fixture {
     return seq;
   }
 
-  // Schedules a step and carries it out on the storage. The token it samples for a sequence tells
-  // that and its length apart.
+  // Schedules a step and executes it on the storage. The token that it samples depends on the
+  // sequence and its length.
   StepPlan Step() {
     Scheduler::Step step = scheduler.Schedule();
     EXPECT_TRUE(step.out_of_pages.empty());
@@ -90,8 +90,8 @@ TEST(ForkTest, SamplesOfOnePromptShareItsFullPages) {
       EXPECT_EQ(f.scheduler.Find(id)->num_computed, prompt - 1);
     }
     EXPECT_EQ(f.pool.num_used(), pages) << "a fork takes no page";
-    // Two of the last page's holders write to it in the next step: the parent, unless the page is
-    // full, and the children, for which the last prompt token is computed again.
+    // Several holders of the last page write to it in the next step. These are the children, whose
+    // last prompt token is computed again, and the parent unless the page is full.
     const int shared = (prompt - 1) / kPage;
     const StepPlan plan = f.Step();
     EXPECT_EQ(plan.copies.size(), (prompt - 1) % kPage == 0 ? 0u : kSamples - 1u);
@@ -108,7 +108,7 @@ TEST(ForkTest, SamplesOfOnePromptShareItsFullPages) {
   }
 }
 
-// A beam: the child goes on from all that its parent computed, with another last token.
+// A beam: the child continues after all that its parent computed, with another last token.
 TEST(ForkTest, ChildGoesOnFromItsParentsLastToken) {
   constexpr int kPage = 4;
   for (const int prompt : {2, 3, 4, 11, 12}) {
@@ -151,7 +151,7 @@ TEST(ForkTest, WithoutSeatOrPagesOrParentTheChildWaits) {
   seat.Finish(1);
   EXPECT_EQ(seat.Step().entries.at(0).num_tokens(), 6) << "computed from the start";
 
-  // Two pages are there, each asks for one more, and one of them for a copy.
+  // Two pages are in use. Each sequence needs one more, and one of them needs another for a copy.
   for (const int pages : {4, 5}) {
     Fixture f(pages, 4, {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64});
     ASSERT_TRUE(f.scheduler.Add(Fixture::Make(1, Tokens(6))).ok());
@@ -167,7 +167,7 @@ TEST(ForkTest, WithoutSeatOrPagesOrParentTheChildWaits) {
 }
 
 TEST(ForkTest, SeatsAreKeptForForksToCome) {
-  for (const int seats : {3, 30}) {  // there are no more than three
+  for (const int seats : {3, 30}) {  // at most three exist
     Fixture f(40, 4, {.max_seqs = 3, .max_step_tokens = 64, .max_context = 64});
     auto parent = Fixture::Make(1, Tokens(6));
     parent->num_seats = seats;
@@ -176,16 +176,16 @@ TEST(ForkTest, SeatsAreKeptForForksToCome) {
       ASSERT_TRUE(f.scheduler.Add(Fixture::Make(id, Tokens(6, 10 * id))).ok());
     }
     f.Step();
-    EXPECT_EQ(f.scheduler.num_running(), 1) << "who would have to make room for a fork waits";
+    EXPECT_EQ(f.scheduler.num_running(), 1) << "sequences whose place a fork would need wait";
     for (const int id : {4, 5}) {
       ASSERT_TRUE(f.scheduler.Fork(1, Fixture::Make(id, Tokens(6))).ok());
     }
     EXPECT_EQ(f.scheduler.num_running(), 3);
     f.Step();
     f.Finish(4);
-    if (seats == 30) continue;  // it waits for more of its own
+    if (seats == 30) continue;  // it waits for further forks of its own
     f.Step();
-    EXPECT_EQ(f.scheduler.Find(2)->num_computed, 6) << "a seat became free";
+    EXPECT_EQ(f.scheduler.Find(2)->num_computed, 6) << "there is room for a sequence";
     f.Finish(1);
     f.Step();
     for (const int id : {2, 3}) EXPECT_EQ(f.scheduler.Find(id)->num_preempted, 0);
@@ -206,12 +206,12 @@ TEST(ForkTest, ForkedRowIsCopiedUpToItsLastToken) {
   for (int id : {2, 3}) ASSERT_TRUE(f.scheduler.Fork(1, Fixture::Make(id, Tokens(6))).ok());
   const StepPlan plan = f.Step();
   ASSERT_EQ(plan.copies.size(), 2u);
-  EXPECT_EQ(plan.copies[0].num_tokens, 6);  // the parent goes first
+  EXPECT_EQ(plan.copies[0].num_tokens, 6);  // the parent writes first
   EXPECT_EQ(plan.copies[1].num_tokens, 5);
   EXPECT_EQ(f.pool.num_used(), 3);
 }
 
-// A row that a fork goes on with is not another prompt's to take over.
+// A prompt must not take over a row that a fork still uses.
 TEST(ForkTest, SharedRowIsNotKeptForReuse) {
   Fixture f(3, 32, {.max_seqs = 3, .max_step_tokens = 64, .max_context = 32}, true);
   ASSERT_TRUE(f.scheduler.Add(Fixture::Make(1, Tokens(6))).ok());

@@ -1,5 +1,5 @@
-// The decode graph: when steps are recorded, and that a recording outlives the sequences and the
-// pool it was made with. On the CPU, the emulated device and, where there is one, a GPU; FP32 on a
+// The decode graph: when steps are captured, and that a captured graph outlives the sequences and
+// the pool it was made with. On the CPU, the emulated device and, if present, a GPU; FP32 on a
 // paged cache.
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ class GraphTest : public ::testing::TestWithParam<Device> {
     return {++last_id_, Prompt(length, model_->config().decoder.vocab, seed), std::move(pages)};
   }
 
-  // What is not computed yet of each text, and one more token.
+  // The tokens of each text that are not computed yet, and one more.
   static void Step(ModelRunner& runner, std::vector<Text>& texts) {
     StepPlan plan;
     for (const Text& text : texts) {
@@ -125,7 +125,7 @@ TEST_P(GraphTest, EachBucketIsRecordedOnceInItsSecondStep) {
     EXPECT_EQ(graph->graph().num_captured(), ++captured) << count;
   }
   EXPECT_EQ(graph->graph().num_replayed(), 5 * (kDecodes - 2)) << "recording is running";
-  Generate(*graph, 4, kDecodes);  // as many as 3 are padded to
+  Generate(*graph, 4, kDecodes);  // batches of 3 are padded to 4
   EXPECT_EQ(graph->graph().num_captured(), captured);
   EXPECT_EQ(DecodeGraph::NumBuckets(kMaxSeqs, true), 5);
   EXPECT_EQ(eager->graph().num_captured(), 0);
@@ -148,8 +148,8 @@ TEST_P(GraphTest, WarmUpRecordsTheBucketsAndLeavesNothingBehind) {
   EXPECT_EQ(warm->graph().num_replayed(), 3 * kDecodes);
 }
 
-// As after /clear: other sequences, on other pages, in a slab that did not exist when the step was
-// recorded, or was given back and came again.
+// As after /clear: other sequences, on other pages, in a slab that did not exist at the capture, or
+// was freed and allocated again.
 TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
   const KvShape shape = MakeRunner(true, 256, 2)->kv().shape();
   const int pages_per_slab = static_cast<int>((size_t{256} << 20) / shape.page_bytes());
@@ -177,7 +177,7 @@ TEST_P(GraphTest, RecordingOutlivesItsSequencesAndTheSizeOfThePool) {
 }
 
 TEST(DecodeGraphTest, FailedRecordingIsLoggedOnceAndTheSizeStaysEager) {
-  test::LateDevice device;  // cannot record
+  test::LateDevice device;  // cannot capture graphs
   DecodeGraph graph(device, 4, true);
   int eager_steps = 0;
   Batch batch;

@@ -90,7 +90,8 @@ TEST_P(GuaranteesTest, ChunkedPrefillEqualsWhole) {
   }
 }
 
-// Requests of different lengths that join and leave at different steps give what each gives alone.
+// Requests of different lengths that join and leave at different steps give the same results as
+// alone.
 TEST_P(GuaranteesTest, BatchedEqualsAlone) {
   for (const bool paged : {false, true}) {
     EngineConfig config = BaseConfig(GetParam());
@@ -136,7 +137,7 @@ TEST_P(GuaranteesTest, GraphEqualsEager) {
       ExpectSameBits(RunToEnd(*graph, MakeRequest(prompt, 40)),
                      RunToEnd(*eager, MakeRequest(prompt, 40)), "prompt " + std::to_string(length));
     }
-    // Three sequences of different lengths: buckets 3, 2 and 1 are recorded and padded.
+    // Three sequences of different lengths: buckets 3, 2 and 1 are captured and padded.
     std::vector<int64_t> ids;
     for (int i = 0; i < 3; ++i) {
       ids.push_back(
@@ -185,7 +186,8 @@ TEST_P(GuaranteesTest, CachedEqualsCold) {
   }
 }
 
-// What two requests of one prefix give while both run, one `lead` steps ahead of the other.
+// Returns the results of two requests with a common prefix that run together, one `lead` steps
+// ahead.
 std::pair<Completion, Completion> RunBoth(Engine& engine, const Request& first,
                                           const Request& second, int lead) {
   engine.ClearPrefixCache();
@@ -207,8 +209,8 @@ EngineConfig SharingConfig(const std::string& model, bool use_graph) {
   return config;
 }
 
-// The second takes the pages of the first up to where they differ: in the prompt, or in what is
-// drawn behind it.
+// The second request reuses the pages of the first up to their first difference, in the prompt or
+// in the tokens sampled after it.
 TEST_P(GuaranteesTest, SequencesThatDivergeAfterASharedPrefixEqualAlone) {
   constexpr int kPage = 8;
   const auto alone = Create(BaseConfig(GetParam()));
@@ -239,8 +241,8 @@ TEST_P(GuaranteesTest, SequencesThatDivergeAfterASharedPrefixEqualAlone) {
   }
 }
 
-// Both find nothing in the cache and compute the same pages, in one step or with the second's last
-// page in the step after; then they go on with one copy.
+// Neither request finds anything in the cache. Both compute the same pages, in one step, or the
+// second one its last page in the next step. Then they continue with one copy.
 TEST_P(GuaranteesTest, SequencesThatComputeTheSamePrefixAtOnceEqualAlone) {
   constexpr int kPage = 8;
   const auto alone = Create(BaseConfig(GetParam()));
@@ -267,8 +269,7 @@ TEST_P(GuaranteesTest, SequencesThatComputeTheSamePrefixAtOnceEqualAlone) {
   }
 }
 
-// A pool with room for less than two of the five requests: they push each other out again and
-// again.
+// The pool has room for less than two of the five requests, so they preempt each other repeatedly.
 TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
   EngineConfig config = BaseConfig(GetParam());
   config.page_size = 8;
@@ -304,7 +305,7 @@ TEST_P(GuaranteesTest, PreemptedEqualsAlone) {
   }
 }
 
-// Whatever falls out of the context falls out at the same token, with pages or without.
+// Tokens slide out of the context at the same step, paged or contiguous.
 TEST_P(GuaranteesTest, SlidingPagedEqualsContiguous) {
   EngineConfig config = BaseConfig(GetParam());
   config.on_full = OnFull::kSlide;

@@ -1,5 +1,5 @@
-// The last layer leaves out rows that nobody reads: what it computes of the others has the bits
-// that it has among all of them.
+// The last layer skips rows that are not needed. The remaining rows have the same bits as without
+// skipping.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,7 +19,7 @@ using test::Ids;
 using test::kPageSize;
 using test::Machine;
 
-// The plan's logits and tokens; whole: somebody looks at the residual stream, so that every layer
+// Returns the plan's logits and tokens. `whole`: hidden rows are requested, so that every layer
 // computes all rows.
 test::Ran RunWith(ModelRunner& runner, StepPlan plan, bool whole) {
   if (whole) {
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LastRowsTest,
                                                               "quantized/qwen3-awq")),
                          NameOf);
 
-// Decode steps, prompts that end and a prompt that goes on, all in one step.
+// Decode steps, prompts that end and a prompt that continues, all in one step.
 TEST_P(LastRowsTest, HaveTheBitsTheyHaveAmongAllRows) {
   const auto& [device, name] = GetParam();
   const Machine machine(device, name);
@@ -95,8 +95,8 @@ TEST_P(LastRowsTest, HaveTheBitsTheyHaveAmongAllRows) {
   }
 }
 
-// Rows of prompts whose logits are wanted: the last rows of two prompts, with a prompt that
-// continues before them and one that samples between them; then one that is not the last of its
+// Prompts whose logits rows are wanted. First the last rows of two prompts, with a prompt that
+// continues before them and one that samples between them. Then a row that is not the last of its
 // prompt.
 TEST_P(LastRowsTest, GiveEachPromptItsOwnLogits) {
   const auto& [device, name] = GetParam();
@@ -154,8 +154,8 @@ class CountingOps final : public Ops {
   int64_t num_rows_ = 0;
 };
 
-// What a source adds after the last layer reaches the logits; what it adds after the layer before
-// the last one is no reason to compute all rows of the last one.
+// Values that a source adds after the last layer reach the logits. Values added after the layer
+// before do not make the last layer compute all rows.
 TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
   const Machine machine;
   DecoderConfig config = machine.model->config().decoder;
@@ -176,7 +176,7 @@ TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
   StepPlan patched = plain;
   patched.patches = {{.rows = {2, 6}, .source = 1}};
   patched.entries[0].patches = {0, 1};
-  int64_t num_rows = 0;  // of the last run
+  int64_t num_rows = 0;  // rows of the last run
   const auto run = [&](const Decoder& decoder, const StepPlan& plan, bool whole) {
     const int64_t before = ops.num_rows();
     const auto logits = RunWith(*machine.MakeRunner(decoder, find_rows), plan, whole).logits.at(0);
@@ -188,7 +188,7 @@ TEST(LastRows, AreAllRowsWhereThePatchesReachTheLastLayer) {
     const auto expected = run(*decoder, patched, true);
     const int64_t all_rows = num_rows;
     ExpectSameRow(run(*decoder, patched, false), expected, "patched");
-    // The last layer's products but the first one: 1 row of 6.
+    // All products of the last layer except the first one: 1 row of 6.
     EXPECT_EQ(all_rows - num_rows, decoder == &one ? 0 : 3 * 5);
     EXPECT_NE(expected, run(*decoder, plain, true)) << "the comparison can fail";
   }

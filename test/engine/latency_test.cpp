@@ -1,5 +1,5 @@
-// SchedulingPolicy::kLatency: chunks whose size a clock decides, and other kernels for prompts on
-// devices, change no bit of an answer.
+// SchedulingPolicy::kLatency changes no bit of an answer, although a clock decides the chunk sizes
+// and prompts use other kernels on devices.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +41,7 @@ Request MakeRequest(const Engine& engine, int prompt, int new_tokens, int seed) 
   return request;
 }
 
-// The answer to a prompt that comes while another sequence decodes, or to nobody else.
+// Returns the answer to a prompt that arrives while another sequence decodes, or while none does.
 Completion Answer(const EngineConfig& config, int prompt, bool beside_another) {
   const auto engine = Create(config);
   if (engine == nullptr) return {};
@@ -77,8 +77,8 @@ TEST(LatencyTest, NeighboursChunksPagesAndGraphsChangeNoBit) {
   }
 }
 
-// The prompt's rows take the kernels of decode steps: bits and scratch memory are those of the
-// strict mode, where nothing else exists.
+// Prompt rows use the kernels of decode steps: bits and scratch memory are those of strict mode,
+// which has no other kernels.
 TEST(LatencyTest, PromptsOnDevicesTakeTheKernelsOfDecodeSteps) {
   for (const Device device : Accelerators()) {
     EngineConfig config = Config(device, {});

@@ -58,7 +58,8 @@ TEST(MemoryPlannerTest, WeightsAreCopiedWhereThereIsRoomForThemTwice) {
   const auto of = [&](WeightStorage storage, std::optional<ExpectedWork> work = {}) {
     return UseOfMapped(storage, plan, work);
   };
-  EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kCopy) << "nobody uses all of the KV cache";
+  EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kCopy)
+      << "the whole KV cache will not be used";
   EXPECT_EQ(of(WeightStorage::kMapped), MappedWeights::kRead);
   --plan.budget_bytes;
   EXPECT_EQ(of(WeightStorage::kAuto), MappedWeights::kRead);
@@ -104,7 +105,7 @@ TEST(MemoryPlannerTest, NamesTheShareWhereTheDeviceIsLargeEnough) {
       << "one context is enough";
 }
 
-// Without pages a shorter context makes every row shorter, and each sequence has one.
+// Contiguous: a shorter context makes every row shorter, and each sequence has a row.
 TEST(MemoryPlannerTest, WithoutPagesTheHintCountsShorterRows) {
   MemoryRequest r = Qwen3_8B();
   r.available_bytes = 8'600'000'000;
@@ -120,7 +121,7 @@ TEST(MemoryPlannerTest, WithoutPagesTheHintCountsShorterRows) {
   EXPECT_EQ(plan(1024)->kv_bytes, 2u * 1024 * 147456);
 }
 
-// Pages are handed out as sequences grow, so many sequences may share less than a context for each.
+// Pages are allocated as sequences grow, so a pool can serve more sequences than full contexts.
 TEST(MemoryPlannerTest, ManySequencesShareWhatTheBudgetHolds) {
   MemoryRequest r = Qwen3_8B();
   r.max_seqs = 16;  // 19 GB of contexts
@@ -216,8 +217,8 @@ TEST(MemoryPlannerTest, GraphsCountAndAreNamed) {
   EXPECT_NE(PlanMemory(r)->Describe().find("graphs 0.020 GB"), std::string::npos);
 }
 
-// At most as many pages as the cache has. Where the host's memory is not the device's it is listed
-// beside the total.
+// Swap space has at most as many pages as the cache. If it is in other memory than the device's, it
+// is listed separately from the total.
 TEST(MemoryPlannerTest, SwapSpaceIsListedWhereItIs) {
   MemoryRequest r = Qwen3_8B();
   r.num_blocks = 10;
@@ -236,8 +237,8 @@ TEST(MemoryPlannerTest, SwapSpaceIsListedWhereItIs) {
   EXPECT_EQ(PlanMemory(r)->host_swap_bytes, 10 * r.kv.page_bytes());
 }
 
-// A plan with one context more would not fit: with pages and without, with all the budget and where
-// the number of blocks is given.
+// A context longer by one token would not fit: paged and contiguous, with the whole budget and with
+// a given number of blocks.
 TEST(MemoryPlannerTest, TheLargestContextIsTheLastThatFits) {
   for (const bool paged : {false, true}) {
     for (const size_t available : {8'400'000'000u, 9'600'000'000u, 16'000'000'000u}) {
@@ -276,7 +277,7 @@ TEST(MemoryPlannerTest, TheLargestContextIsTheLastThatFits) {
   EXPECT_EQ(LargestContext(32768, too_large), 0);
 }
 
-// What the table says of a type is what a plan with that type says.
+// Each row of the table agrees with the plan for its type.
 TEST(MemoryTableTest, EachRowIsThePlanOfItsType) {
   const OpenedModel model = OpenModel(GoldenConfig().model_path).value();
   for (const bool paged : {false, true}) {
@@ -308,7 +309,7 @@ TEST(MemoryTableTest, SaysWhatFitsWhereThePlanDoesNot) {
   const OpenedModel model = OpenModel(config.model_path).value();
   const auto table = Engine::PlanTable(config, model);
   ASSERT_TRUE(table.ok()) << table.status().message();
-  // Other programs change the free memory, which both name at the end.
+  // Other programs change the free memory, which both texts state at the end.
   const auto begin = [](const std::string& text) { return text.substr(0, text.find(" of ")); };
   EXPECT_EQ(begin(table->fits.message()), begin(Engine::Plan(config, model).status().message()));
   EXPECT_EQ(table->fits.code(), StatusCode::kResourceExhausted);
@@ -347,8 +348,8 @@ TEST(MemoryTableTest, IsATableOf80Columns) {
       << text;
 }
 
-// Within 2 %, with weights used in place (they are mapped, not allocated), copied and converted. On
-// devices test/simt/device_care_test.cpp does the same.
+// Within 2 %, with weights used in place (they are mapped, not allocated), copied and converted.
+// test/simt/device_care_test.cpp does the same for devices.
 TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
   for (const bool paged : {false, true}) {
     for (const char* weights : {"mapped", "copied", "converted"}) {
@@ -378,7 +379,7 @@ TEST(EngineMemoryTest, PlanIsWhatTheEngineAllocates) {
   }
 }
 
-// The plan of random weights is the plan of a file, and there is no second copy of them.
+// Random weights have the same plan as a file of weights, and are not stored twice.
 TEST(EngineMemoryTest, RandomWeightsAreAllocatedOnce) {
   EngineConfig config = GoldenConfig();
   config.max_context = 128;

@@ -1,4 +1,4 @@
-// Engines that see, and hard prompts for them: what the tests of pictures in prompts share.
+// Engines with a vision encoder, and difficult prompts for them, for tests of pictures in prompts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ inline std::unique_ptr<EngineParts> Parts(const EngineConfig& config) {
 class PicturesTest : public ::testing::TestWithParam<Device> {
  protected:
   EngineConfig Config() const { return BaseConfig(GetParam()); }
-  // The emulated device takes a while: there the middle one has to do.
+  // The emulated device is slow: it runs only the middle value.
   std::vector<int> Some(std::vector<int> values) const {
     return GetParam().type == DeviceType::kSimt ? std::vector{values[values.size() / 2]} : values;
   }

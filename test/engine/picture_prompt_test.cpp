@@ -90,7 +90,7 @@ TEST(PicturePromptTest, KeysTellPicturesApartAndRowsOfOnePicture) {
     distinct.insert(a[3 + row]);
   }
   EXPECT_EQ(distinct.size(), 4u);
-  // Each byte of the digest shows in one of two rows that follow each other.
+  // Each byte of the digest affects one of two consecutive rows.
   for (size_t byte = 0; byte < 16; ++byte) {
     VisionInput changed = MakePicture("a", grid);
     changed.digest[byte] ^= 1;
@@ -119,9 +119,8 @@ TEST(PicturePromptTest, PadsMustBeExactlyThoseOfThePictures) {
             "picture 1 (image) takes 4 <|image_pad|>, and the prompt has 5 for it");
   EXPECT_EQ(error(Joined({four, {3}}), {image, image}),
             "picture 2 (image) takes 4 <|image_pad|>, and the prompt has 0 for it");
-  EXPECT_EQ(error(Joined({four, {3}, four}), {image}),
-            "the prompt has 4 pads of pictures that are not there");
-  EXPECT_EQ(error({1, kVideo}, {}), "the prompt has 1 pad of pictures that are not there");
+  EXPECT_EQ(error(Joined({four, {3}, four}), {image}), "the prompt has 4 pads without a picture");
+  EXPECT_EQ(error({1, kVideo}, {}), "the prompt has 1 pad without a picture");
   EXPECT_EQ(error(Joined({two, {3}, {kVideo}}), {video}),
             "picture 1 (video), frame 2 takes 2 <|video_pad|>, and the prompt has 1 for it");
   EXPECT_EQ(error(four, {video}),
@@ -144,10 +143,10 @@ TEST(PicturePromptTest, PlaceholdersOfImagesBecomeTheirPads) {
   const auto mixed =
       ExpandPictures(Ids{kVideo, kImage}, std::vector{pictures[0], video}, kVisionTokens, nullptr);
   EXPECT_EQ(mixed.status().message(),
-            "picture 1 (a) is an image, and the prompt has the place of another kind there");
+            "picture 1 (a) is an image, but the prompt has a pad of the other kind there");
 }
 
-// With a real tokenizer, whose added tokens stand for those of vision.
+// With a real tokenizer, whose added tokens replace the vision tokens.
 TEST(PicturePromptTest, PlaceholdersOfVideosBecomeFramesWithTheirSeconds) {
   const auto tokenizer = Tokenizer::Load(test::Source("demo/models/tiny-qwen3")).value();
   const VisionTokens tokens{.image_pad = 1 << 20,
@@ -165,7 +164,7 @@ TEST(PicturePromptTest, PlaceholdersOfVideosBecomeFramesWithTheirSeconds) {
   const auto expand = [&](const Ids& prompt) {
     return ExpandPictures(prompt, {&video, 1}, tokens, tokenizer.get()).value();
   };
-  // As printf rounds, and Python: to the even neighbour of what the double is.
+  // Rounds like printf and Python: the exact double, ties to even.
   const Ids frames = Joined({frame("<0.2 seconds>"), frame("<12.3 seconds>")});
   const Ids pad = {tokens.video_pad};
   EXPECT_EQ(expand(Joined({{tokens.vision_start}, pad, {tokens.vision_end}, {7}})),

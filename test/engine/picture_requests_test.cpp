@@ -1,4 +1,4 @@
-// What an engine takes of pictures: rows that are kept, requests that are refused, memory.
+// How an engine handles pictures: cached rows, refused requests, memory.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -41,7 +41,7 @@ TEST_P(PicturesTest, APictureIsEncodedOnceAndItsRowsAreKept) {
   EXPECT_EQ(run(of("a")), 1);
   EXPECT_EQ(run(of("b")), 2);
   EXPECT_EQ(run(of("a")), 2);
-  EXPECT_EQ(run(of("c")), 3);  // b goes
+  EXPECT_EQ(run(of("c")), 3);  // evicts b
   EXPECT_EQ(run(of("a")), 3);
   EXPECT_EQ(run(of("b")), 4);
   EXPECT_EQ(run(Joined("twice", {ImageIds(grid), ImageIds(grid)},
@@ -86,7 +86,7 @@ TEST(PictureRequestTest, WhatCannotBeServedIsRefused) {
   PicturePrompt prompt = FindPrompt("middle");
   EXPECT_TRUE(error(prompt).ok());
   prompt.ids.push_back(90);
-  EXPECT_EQ(error(prompt).message(), "the prompt has 1 pad of pictures that are not there");
+  EXPECT_EQ(error(prompt).message(), "the prompt has 1 pad without a picture");
   EXPECT_EQ(error(FindPrompt("wide")).code(), StatusCode::kInput);
   EXPECT_EQ(error(FindPrompt("wide")).message(),
             "wide.image0 takes 35 tokens; a frame may take 20");
@@ -126,7 +126,7 @@ TEST(PictureRequestTest, WhatCannotBeServedIsRefused) {
   EXPECT_EQ(text_only->Add(MakeRequest(FindPrompt("middle"))).status().code(), bad);
 }
 
-// What was taken for a request that is refused, aborted or done is given back.
+// Everything allocated for a request is released if it is refused, aborted or done.
 TEST(PictureRequestTest, NothingIsLeftOfRequestsThatEnded) {
   EngineConfig config = BaseConfig();
   config.max_num_batched_tokens = 4;
@@ -142,7 +142,7 @@ TEST(PictureRequestTest, NothingIsLeftOfRequestsThatEnded) {
     while (!parts->requests->empty()) parts->steps->Step();
     EXPECT_TRUE(parts->requests->Take(id, 0).ok());
   }
-  // All of the place is free: a request that needs it runs.
+  // All rows are free: a request that needs all of them runs.
   const PatchGrid grid{1, 6, 8};
   const int64_t id =
       parts->requests->Add(MakeRequest(Joined("fills", {ImageIds(grid)}, {MakePicture("f", grid)})))

@@ -1,4 +1,4 @@
-// Pictures and prompts of test/data/vision/tiny, as tools/make_vision_goldens.py makes them.
+// Pictures and prompts of test/data/vision/tiny, the same as in tools/make_vision_goldens.py.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline uint32_t Crc32(const std::string& name) {
   return ~crc;
 }
 
-// The script's `hashed`: values in [-1, 1) of a name.
+// The script's `hashed`: values in [-1, 1) that depend only on the name.
 inline std::vector<float> HashedValues(const std::string& name, int64_t count) {
   const uint32_t seed = Crc32(name);
   std::vector<float> values;
@@ -45,7 +45,7 @@ inline std::vector<float> HashedValues(const std::string& name, int64_t count) {
   return values;
 }
 
-// A picture whose pixels and digest are of the name; a video where it has several frames.
+// A picture whose pixels and digest depend on the name; a video if it has several frames.
 inline VisionInput MakePicture(const std::string& name, PatchGrid grid) {
   VisionInput picture;
   picture.patches = HashedValues(name, grid.num_patches() * kPatchValues);
@@ -113,7 +113,7 @@ inline PicturePrompt FindPrompt(const std::string& name) {
   return {};
 }
 
-// The ids of text, which a name tells.
+// Ids of text that depend only on the name.
 inline std::vector<int32_t> TextIds(const std::string& name, int count) {
   std::vector<int32_t> ids;
   for (const float value : HashedValues(name, count)) {

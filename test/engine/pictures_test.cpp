@@ -1,5 +1,5 @@
-// Engines that see: logits of transformers, and the guarantees of docs/architecture.md with
-// pictures in the prompt. Every comparison of two engines is of token ids and of logit bits.
+// Engines with a vision encoder: logits of transformers, and the guarantees of docs/architecture.md
+// with pictures in the prompt. Every comparison of two engines is of token ids and of logit bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ TEST_P(PicturesTest, ChunkedEqualsWhole) {
       }
     }
   }
-  for (const int before : {3, 4, 5, 13}) {  // of pages of 8: the picture begins, ends, crosses
+  for (const int before : {3, 4, 5, 13}) {  // pages of 8: picture at the begin, end, across
     EngineConfig config = Config();
     config.page_size = 8;
     config.max_num_batched_tokens = 7;
@@ -189,7 +189,7 @@ TEST_P(PicturesTest, CachedEqualsCold) {
         other.pictures[0] = MakePicture("another", prompt.pictures[0].grid);
         const Completion of_other = RunToEnd(*cached, MakeRequest(other));
         const Completion first = RunToEnd(*cached, MakeRequest(prompt));
-        // What stands before the first pad is shared, and nothing behind it.
+        // Pages before the first pad are shared, and none after it.
         const auto pad = std::find_if(prompt.ids.begin(), prompt.ids.end(),
                                       [](int32_t id) { return id == 90 || id == 91; });
         const int before = static_cast<int>(pad - prompt.ids.begin());
@@ -210,7 +210,7 @@ TEST_P(PicturesTest, CachedEqualsCold) {
   }
 }
 
-// The request before was aborted after each number of tokens, so also within the picture.
+// The previous request was aborted after each number of tokens, so also within the picture.
 TEST_P(PicturesTest, AHitThatEndsWithinAPictureEqualsCold) {
   const PicturePrompt prompt = FindPrompt("middle");
   const Request request = MakeRequest(prompt);
@@ -235,7 +235,7 @@ TEST_P(PicturesTest, AHitThatEndsWithinAPictureEqualsCold) {
   }
 }
 
-// A pool for less than two of the requests: they push each other out, within pictures as well.
+// The pool is too small for two requests: they preempt each other, also within pictures.
 TEST_P(PicturesTest, PreemptedEqualsAlone) {
   EngineConfig config = Config();
   config.page_size = 4;
@@ -270,7 +270,7 @@ TEST_P(PicturesTest, PreemptedEqualsAlone) {
   }
 }
 
-// Put back by hand after every number of steps, so also within the picture.
+// Preempted explicitly after every number of steps, so also within the picture.
 TEST_P(PicturesTest, PreemptedWithinAPictureEqualsNeverPreempted) {
   EngineConfig config = Config();
   config.page_size = 4;

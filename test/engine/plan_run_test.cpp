@@ -1,5 +1,6 @@
-// Plans that nobody makes today, and that a runner must be able to carry out: several tokens of a
-// sequence verified in one step, several position axes, hidden rows, a plan from another process.
+// Plans that the scheduler does not make today, but that a runner must support. They verify several
+// tokens of a sequence in one step, have several position axes or hidden rows, or come from another
+// process.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -30,8 +31,8 @@ using test::Machine;
 using test::Ran;
 using test::RunPlan;
 
-// Tokens [begin, size) of `text`, whose pages are 1, 2, ...; each row is sampled, the way a
-// scheduler would: at the next index, with the counts of what comes before.
+// Tokens [begin, size) of `text`, on pages 1, 2, ... Each row is sampled as by a scheduler: at the
+// next index, with the counts of the tokens before it.
 StepPlan Verify(const Ids& text, int num_prompt, int begin, int num_told_pages) {
   StepPlan plan;
   StepPlan::Entry& entry = plan.Open(7, begin);
@@ -84,7 +85,8 @@ TEST_P(PlanRunTest, VerifyingTokensInOneStepGivesTheBitsOfOneStepEach) {
       text.push_back(ran.result.tokens.at(0).value());
     }
 
-    // The prompt; then drafts, of which the third is wrong; then, over what was rejected, the rest.
+    // First the prompt, then drafts, of which the third is wrong, then the remainder in place of
+    // the rejected tokens.
     Ids draft(text.begin(), text.begin() + num_prompt);
     const Ran first = RunPlan(*verifying, Verify(draft, num_prompt, 0, 0), machine.vocab());
     ExpectSameRow(first.logits.at(0), rows[0], "prompt");
@@ -111,7 +113,7 @@ TEST_P(PlanRunTest, VerifyingTokensInOneStepGivesTheBitsOfOneStepEach) {
   }
 }
 
-// A model whose pairs turn by three axes gives a text the bits of one axis.
+// A model with RoPE on three axes gives text the same bits as with one axis.
 TEST_P(PlanRunTest, PositionsThatAgreeOnEachAxisAreThoseOfText) {
   const Machine machine(GetParam());
   DecoderWeights weights = machine.model->decoder().weights();
@@ -140,15 +142,15 @@ TEST_P(PlanRunTest, PositionsThatAgreeOnEachAxisAreThoseOfText) {
   for (size_t i = 0; i < text.size(); ++i) {
     ExpectSameRow(ran.logits[i], expected.logits[i], "row " + std::to_string(i));
   }
-  // An image's rows stand elsewhere on one axis.
+  // Rows of an image have other positions on one axis.
   for (size_t i = text.size() / 2; i < text.size(); ++i) plan.positions[text.size() + i] += 9;
   const Ran image = RunPlan(*machine.MakeRunner(decoder), plan, machine.vocab());
   EXPECT_EQ(image.logits[0], expected.logits[0]);
   EXPECT_NE(image.logits.back(), expected.logits.back());
 }
 
-// Six rows for a sequence's tokens [4, 10): the embeddings of `ids`, and with `adds` what is added
-// behind the first layer.
+// Six rows for a sequence's tokens [4, 10): the embeddings of `ids` and, with `adds`, values that
+// are added after the first layer.
 class SourceOfRows {
  public:
   SourceOfRows(const Machine& machine, const Ids& ids, bool adds)
@@ -275,8 +277,8 @@ TEST_P(PlanRunTest, WhatASourceAddsComesBehindItsLayer) {
   }
 }
 
-// The plans of a scheduler that runs ahead, shares pages, preempts and copies, carried out by two
-// runners of which one has only the bytes.
+// Plans of a scheduler that runs ahead, shares pages, preempts and copies. Two runners execute
+// them; one gets only the bytes.
 TEST_P(PlanRunTest, PlanFromItsBytesDoesTheSameElsewhere) {
   const Machine here(GetParam()), there(GetParam());
   const auto runner = here.MakeRunner(), other = there.MakeRunner();

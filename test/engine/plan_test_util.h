@@ -1,4 +1,4 @@
-// What the tests share that make step plans by hand.
+// Helpers for tests that make step plans by hand.
 #pragma once
 
 #include <cstdint>

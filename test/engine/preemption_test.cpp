@@ -1,4 +1,4 @@
-// What the scheduler does when pages, seats or the context run out: host logic, no model.
+// The scheduler's behaviour when pages, max_seqs or the context run out: host logic, no model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST(PreemptionTest, AdmitsWhatFitsNowAndPutsTheLastOneBackWhenThePoolIsFull) {
   Fixture f(8, Limits());
   f.Add(MakeSequence(1, 8));
   f.Add(MakeSequence(2, 8));
-  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));  // answers of 1000 tokens: promises would admit one
+  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));  // 1000 tokens each: full reservations would admit one
   // Both grow from 8 to 16 tokens; one of the two then needs a ninth page.
   for (int i = 0; i < 8; ++i) EXPECT_EQ(f.StepIds(), (Ids{1, 2})) << i;
   EXPECT_EQ(f.StepIds(), (Ids{1}));
@@ -83,7 +83,7 @@ TEST(PreemptionTest, PreemptedSequenceIsComputedAgainNotTakenForADecodeStep) {
   ASSERT_EQ(step.plan.entries.size(), 1u);
   EXPECT_EQ(step.plan.entries[0].num_tokens(), 8);
   EXPECT_TRUE(step.plan.samples.empty() && !step.plan.entries[0].decodes);
-  // What was generated is computed by itself, as rows of decode steps.
+  // Generated tokens are recomputed separately, as rows of decode steps.
   const Scheduler::Step again = f.Step();
   ASSERT_EQ(again.plan.entries.size(), 1u);
   EXPECT_EQ(again.plan.entries[0].num_tokens(), 9);
@@ -103,7 +103,7 @@ TEST(PreemptionTest, PreemptedSequenceFindsItsOwnPagesAgain) {
   const Scheduler::Step step = f.Step();
   ASSERT_EQ(step.plan.entries.size(), 1u);
   EXPECT_EQ(step.plan.entries[0].num_tokens(), 17 - 12);  // one page went to sequence 1
-  EXPECT_EQ(f.Get(2).num_cached, 0);                      // of the prompt nothing was reused
+  EXPECT_EQ(f.Get(2).num_cached, 0);                      // no prompt token was reused
 }
 
 TEST(PreemptionTest, SwappedSequenceComesBackWhereItWas) {
@@ -202,10 +202,10 @@ TEST(PreemptionTest, UrgentRequestTakesTheSeatOfALessUrgentOne) {
   EXPECT_EQ(f.StepIds(), (Ids{1, 3}));
   EXPECT_EQ(f.StepIds(), (Ids{3, 1}));
   f.scheduler.Finish(3);
-  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));  // back at its place, before 4
+  EXPECT_EQ(f.StepIds(), (Ids{1, 2}));  // back at its rank, before 4
 }
 
-// An endless stream of more urgent requests overtakes only those that come within the head start.
+// An endless stream of more urgent requests overtakes only requests within the head start.
 TEST(PreemptionTest, NobodyStarvesBehindMoreUrgentRequests) {
   Scheduler::Limits limits = Limits();
   limits.max_seqs = 1;
@@ -241,7 +241,7 @@ TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecod
   Fixture f(64, limits);
   f.Add(MakeSequence(1, 40));
   const Scheduler::Step first = f.Step();
-  EXPECT_EQ(first.plan.num_tokens(), 40);  // alone: as fast as it goes
+  EXPECT_EQ(first.plan.num_tokens(), 40);  // alone: a whole step
   f.Add(MakeSequence(2, 40));
   f.Add(MakeSequence(3, 40));
   StepPlan mixed;
@@ -263,7 +263,7 @@ TEST(PreemptionTest, LatencyPolicyPrefillsASecondPromptInSmallChunksBesideADecod
   EXPECT_EQ(slower.plan.entries[1].num_tokens(), 8);
 }
 
-// A pass over the weights takes 64 rows, whoever they belong to.
+// A pass over the weights takes 64 rows, of whichever sequences.
 TEST(PreemptionTest, LatencyPolicyFillsThePassOfADevice) {
   Scheduler::Limits limits = Limits();
   limits.policy = SchedulingPolicy::kLatency;
@@ -292,8 +292,8 @@ TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
     f.Step();
     text = f.Get(1).tokens;
   }
-  ASSERT_EQ(text.size(), 25u);               // one more than there is place for
-  EXPECT_EQ(f.Step().plan.num_tokens(), 4);  // what is left of the prompt
+  ASSERT_EQ(text.size(), 25u);               // one more than fits
+  EXPECT_EQ(f.Step().plan.num_tokens(), 4);  // the remaining prompt
   EXPECT_EQ(f.Step().plan.num_tokens(), 10);
   std::vector<int32_t> expected(text.begin(), text.begin() + 4);
   expected.insert(expected.end(), text.end() - 10, text.end());
@@ -306,7 +306,7 @@ TEST(PreemptionTest, FullContextSlidesToTheFirstTokensAndTheNewestHalf) {
   EXPECT_LE(f.Get(1).pages.size(), 6u);
 }
 
-// Ids that only the text that slid away had are no longer penalised, and none is counted twice.
+// Ids that only occurred in dropped text are not penalised any more, and each id is counted once.
 TEST(PreemptionTest, PenaltiesLookAtTheTextThatIsLeft) {
   Scheduler::Limits limits = Limits();
   limits.on_full = OnFull::kSlide;
@@ -338,7 +338,7 @@ TEST(PreemptionTest, PenaltiesLookAtTheTextThatIsLeft) {
   EXPECT_GT(sampled, 30);
 }
 
-// A pool smaller than the context: also slides, and never at the expense of a neighbour.
+// A pool smaller than the context: sequences also slide, and never at the expense of another.
 TEST(PreemptionTest, SlidingSequencesKeepToTheirShareOfThePool) {
   Scheduler::Limits limits = Limits();
   limits.on_full = OnFull::kSlide;
@@ -351,8 +351,8 @@ TEST(PreemptionTest, SlidingSequencesKeepToTheirShareOfThePool) {
   EXPECT_EQ(f.StepIds(), (Ids{2}));
 }
 
-// Two share the two pages of their prompt. The first to slide gives up its share of them but cannot
-// free them, and needs as many again.
+// Two sequences share the two pages of their prompt. The first to slide releases its references,
+// which frees no page, and needs two more pages.
 TEST(PreemptionTest, SlidingOffSharedPagesPreemptsTheLastInLine) {
   Scheduler::Limits limits = Limits();
   limits.on_full = OnFull::kSlide;

@@ -1,5 +1,6 @@
-// Log probabilities of prompts: those of transformers in FP64 (test/data/prompt_logprobs.json), and
-// the same bits however the prompt is cut, cached, shared or preempted.
+// Log probabilities of prompts: compared with transformers in FP64
+// (test/data/prompt_logprobs.json); the same bits however the prompt is split, cached, shared or
+// preempted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,7 +85,8 @@ TEST(PromptLogprobsTest, AreThoseOfTransformers) {
 
 class PromptLogprobsDevicesTest : public ::testing::TestWithParam<Device> {};
 
-// As many rows as a step has decide how the prompt is cut; the bits are those of one piece.
+// The number of logits rows per step decides how the prompt is split; the bits are those of one
+// piece.
 TEST_P(PromptLogprobsDevicesTest, ChunksPagesAndCachesChangeNoBit) {
   EngineConfig config = Config();
   config.device = GetParam();
@@ -159,7 +161,7 @@ TEST(PromptLogprobsTest, EachSampleHasThem) {
   }
 }
 
-// The first sample is gone before the others fork from it.
+// The first sample has ended before the others fork from it.
 TEST(PromptLogprobsTest, AnAbortedSampleTakesNothingFromTheOthers) {
   EngineConfig config = Config();
   config.prompt_rows = 4;

@@ -1,5 +1,6 @@
-// The guarantees of docs/architecture.md together: random engines under random load, each request
-// against itself alone and cold. Requests come, fork, end and are aborted while others run.
+// All guarantees of docs/architecture.md together: random engines under random load. Each request
+// is compared with itself alone and with a cold cache. Requests arrive, fork, end and are aborted
+// while others run.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -45,7 +46,8 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     config.prompt_rows = 64;
     return config;
   }
-  // Page sizes and the prefix cache take turns, so that few scenarios have each with each.
+  // Page sizes and the prefix cache alternate with different periods, so that few scenarios cover
+  // every combination.
   EngineConfig RandomConfig(int scenario) {
     EngineConfig config = AloneConfig();
     constexpr int kPageSizes[] = {1, 16, 64};
@@ -69,7 +71,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     request->images.push_back(
         test::MakePicture(std::string(1, static_cast<char>('a' + UpTo(2))), grid));
   }
-  // Prompts share one of two beginnings, and have pictures behind it and at the end.
+  // Prompts share one of two beginnings, with pictures after it and at the end.
   Request RandomRequest(int i, int vocab) {
     Request request;
     const int most = GetParam().max_context;
@@ -100,7 +102,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     }
     return request;
   }
-  // Each sample as a request of its own.
+  // Makes each sample a separate request.
   std::vector<Completion> RunAlone(Engine& engine, Request request) {
     std::vector<Completion> samples;
     for (const int num_samples = std::exchange(request.num_samples, 1);
@@ -109,7 +111,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     }
     return samples;
   }
-  // Runs six of the requests; the engine's number of each.
+  // Runs six of the requests and returns the engine's id of each.
   std::map<int64_t, int> RunSome(Engine& engine, bool keep_logits) {
     std::map<int64_t, int> ids;
     for (int i = 0; i < 6; ++i) {
@@ -139,7 +141,7 @@ class RandomScheduleTest : public ::testing::TestWithParam<Case> {
     }
   }
 
-  static constexpr int kMostRows = 12;  // of the pictures of a request
+  static constexpr int kMostRows = 12;  // most picture rows of a request
 
   std::mt19937 rng_{77};
   std::vector<Request> requests_;

@@ -1,4 +1,4 @@
-// Sequences that rest between their tokens, as the scheduler sees them.
+// Sequences that are paused between their tokens, as the scheduler sees them.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -24,7 +24,7 @@ struct Fixture {
     seq->max_new_tokens = 30;
     ASSERT_TRUE(scheduler.Add(std::move(seq)).ok());
   }
-  // The sequences of a step; each that samples rests then.
+  // Returns the sequences of a step; those that sample are then paused.
   std::vector<int64_t> Step() {
     step = scheduler.Schedule();
     EXPECT_TRUE(step.out_of_pages.empty());
@@ -51,7 +51,7 @@ TEST(RestTest, HasNoPartInStepsUntilItsTokenIsKnown) {
   EXPECT_EQ(seq.num_tokens(), 8);
   EXPECT_EQ(seq.num_computed, 8);
   EXPECT_EQ(f.Step(), Ids{});
-  EXPECT_EQ(f.pool.num_used(), 2) << "nobody waits for them";
+  EXPECT_EQ(f.pool.num_used(), 2) << "no sequence waits for them";
   f.scheduler.Append(1, 42);
   EXPECT_EQ(f.Step(), Ids{1});
   EXPECT_TRUE(f.step.plan.decode_only());
@@ -87,15 +87,15 @@ TEST(RestTest, TheLastOneGivesUpItsPagesOnlyWhenNobodyElseCanGoOn) {
   EXPECT_EQ(f.Step(), Ids{});
   EXPECT_EQ(f.scheduler.Find(1)->pages.size(), 3u);
   EXPECT_TRUE(f.scheduler.Find(2)->pages.empty());
-  EXPECT_EQ(f.scheduler.stats().preempted_recompute, 0) << "nobody was preempted";
+  EXPECT_EQ(f.scheduler.stats().preempted_recompute, 0) << "none was preempted";
   EXPECT_EQ(f.Step(), Ids{3});
   f.scheduler.Finish(3);
-  EXPECT_EQ(f.Step(), Ids{}) << "what rests does not come back by itself";
+  EXPECT_EQ(f.Step(), Ids{}) << "a paused sequence does not resume by itself";
   f.scheduler.Append(2, 42);
   EXPECT_EQ(f.Step(), Ids{2});
 }
 
-// However small the pool: each gets its turn, gives way, and goes on when its token is known.
+// However small the pool: each sequence runs, is preempted, and continues when its token is known.
 TEST(RestTest, OneAfterTheOtherFitsThePool) {
   Fixture f(3);
   for (int64_t id = 1; id <= 3; ++id) f.Add(id, 8);

@@ -1,4 +1,4 @@
-// Steps that are scheduled before the tokens of the step before them are known.
+// Asynchronous scheduling: steps scheduled before the tokens of the previous step are known.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,8 +57,8 @@ TEST(ScheduleAheadTest, DecodesTheTokenThatIsStillBeingSampled) {
   EXPECT_EQ(seq.num_computed, 5);
 }
 
-// The end is discovered while the next step is in flight: its token is dropped, and the cache is
-// given computed tokens only, none of them unknown.
+// The end is discovered while the next step is in flight: its token is dropped, and the prefix
+// cache gets only computed, known tokens.
 TEST(ScheduleAheadTest, SequenceThatEndedOneStepAgoLeavesKnownTokensOnly) {
   for (const int prompt : {6, 7, 8}) {  // the last known token ends before, on, and after a page
     BlockPool pool(17, 4);
@@ -99,8 +99,8 @@ TEST(ScheduleAheadTest, FailedTokenTakesTheStepAheadBackWithIt) {
   EXPECT_EQ(pool.num_free(), 16);
 }
 
-// Random load one step ahead, with ends that nobody foresaw and aborts: pages are conserved,
-// nobody writes beyond what was promised, and everybody gets the tokens of the steps in order.
+// Random load one step ahead, with unexpected ends and aborts. Pages are conserved, no sequence
+// writes beyond its reservation, and each gets the tokens of its steps in order.
 TEST(ScheduleAheadTest, SoakOneStepAheadConservesPages) {
   std::mt19937 rng(11);
   constexpr int kPages = 30;
@@ -194,8 +194,8 @@ Request MakeRequest(std::vector<int32_t> prompt, int new_tokens) {
   return request;
 }
 
-// A mixture of everything the decision looks at: greedy and random draws, penalties, kept logits,
-// one token only, ends at eos and at the limit.
+// A mixture of everything that affects the decision to run ahead: greedy and random sampling,
+// penalties, kept logits, one token only, ends at eos and at the limit.
 std::vector<Request> Mixture(int vocab) {
   std::vector<Request> requests;
   const int lengths[] = {1, 7, 8, 9, 25, 40, 3, 16, 17, 33};
@@ -268,13 +268,13 @@ TEST(RunAheadTest, GivesTheTokensAndBitsOfWaiting) {
           EXPECT_EQ(ahead[i].logprobs.size(), waited[i].logprobs.size()) << i;
           stopped += ahead[i].finish == FinishReason::kStop;
         }
-        EXPECT_GT(stopped, 0) << "nobody ended one step late";
+        EXPECT_GT(stopped, 0) << "no request ended one step late";
       }
     }
   }
 }
 
-// A penalty depends on the token before, so that no step is launched without that token.
+// A penalty depends on the previous token, so no step is launched without that token.
 TEST(RunAheadTest, PenaltiesCountTheTokenBefore) {
   const auto waiting = Create(Config(false)), ahead = Create(Config(true));
   ASSERT_TRUE(waiting != nullptr && ahead != nullptr);
@@ -318,7 +318,7 @@ TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
   while (engine->HasWork()) engine->Step();
   EXPECT_EQ(engine->Take(a).value().tokens.size(), 3u);
   EXPECT_EQ(engine->Take(b).value().tokens, alone);
-  // A step of nobody is left in flight: the next request starts with a step of its own.
+  // A step without live sequences is in flight: the next request starts with a step of its own.
   const int64_t c = engine->Add(MakeRequest(Prompt(5, Vocab(*engine)), 50)).value();
   engine->Step();
   engine->Abort(c);
@@ -330,7 +330,7 @@ TEST(RunAheadTest, AbortDropsTheTokenInFlight) {
   EXPECT_EQ(engine->Take(d).value().tokens, alone);
 }
 
-// Copies the model at `path` into the empty `dir`, there with a NaN in the embedding of a token.
+// Copies the model at `path` into the empty `dir`, with a NaN in the embedding of a token.
 void CopyWithNan(const std::string& path, int32_t token, int hidden, const test::TempDir& dir) {
   std::filesystem::copy(path, dir.path());
   std::string bytes = test::ReadFile(dir / "model.safetensors");
@@ -346,11 +346,11 @@ void CopyWithNan(const std::string& path, int32_t token, int hidden, const test:
   test::WriteFile(dir / "model.safetensors", bytes);
 }
 
-// A request that meets a broken token, in its prompt or among those it generates, fails; those that
-// share its steps, and whose next step is in flight at that time, go on as if they were alone.
+// A request with a broken token, in its prompt or among its generated tokens, fails. Requests in
+// the same steps, whose next step is in flight at that time, continue as if they were alone.
 TEST(RunAheadTest, FailureOfOneRequestLeavesTheOthersAsTheyWere) {
   EngineConfig config = Config(true);
-  // Not tied: the head must stay finite.
+  // Not tied: the LM head must stay finite.
   config.model_path = test::Source("test/data/goldens/qwen3-gqa2-d64-long-f32");
   config.max_num_seqs = 4;
   const auto healthy = Create(config);
@@ -360,7 +360,7 @@ TEST(RunAheadTest, FailureOfOneRequestLeavesTheOthersAsTheyWere) {
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   };
   for (const bool in_prompt : {true, false}) {
-    for (const size_t place : {0, 1, 2}) {  // of the one that fails, among three
+    for (const size_t place : {0, 1, 2}) {  // index of the failing one among three
       std::vector<Request> requests;
       std::vector<std::vector<int32_t>> alone;
       for (int i = 0; i < 3; ++i) {
@@ -369,7 +369,7 @@ TEST(RunAheadTest, FailureOfOneRequestLeavesTheOthersAsTheyWere) {
         requests.back().sampling.seed = i;
         alone.push_back(RunToEnd(*healthy, requests.back()).tokens);
       }
-      // An id that nobody else meets.
+      // An id that no other request contains.
       const std::vector<int32_t>& ids = in_prompt ? requests[place].prompt : alone[place];
       size_t index = in_prompt ? 0 : 2;
       const auto is_met_by_others = [&](int32_t id) {

@@ -1,5 +1,5 @@
-// Two runs of a request are compared token by token and then layer by layer. The differences are
-// made in the weights: the second engine has a checkpoint with one number changed.
+// Two runs of a request are compared token by token and then layer by layer. The weights cause the
+// differences: the second engine has a checkpoint with one number changed.
 #include "kuiper/engine/run_comparison.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace kuiper {
 namespace {
 
-constexpr char kModel[] = "qwen3-gqa2-d64-long-f32";  // 2 layers, the head is not the embedding
+constexpr char kModel[] = "qwen3-gqa2-d64-long-f32";  // 2 layers, untied LM head
 
 // Adds to a number of a tensor in the F32 checkpoint of `dir`.
 void Change(const test::TempDir& dir, const std::string& tensor, int64_t index) {
@@ -95,8 +95,7 @@ TEST_F(RunComparisonTest, NamesTheFirstTokenAndTheFirstLayer) {
     ASSERT_TRUE(comparison.difference.has_value());
     EXPECT_EQ(comparison.difference->token, 0);
     EXPECT_EQ(comparison.difference->layer, layer);
-    const std::string head =
-        "token 0, layer " + std::to_string(layer) + ": element 0 behind it is ";
+    const std::string head = "token 0, layer " + std::to_string(layer) + ": element 0 after it is ";
     EXPECT_EQ(comparison.difference->what.find(head), 0u) << comparison.difference->what;
     EXPECT_NE(comparison.difference->what.find(" contiguous, "), std::string::npos);
     EXPECT_NE(comparison.difference->what.find(" paged; logit of id "), std::string::npos);
@@ -108,7 +107,7 @@ TEST_F(RunComparisonTest, TheHeadIsBehindTheLastLayer) {
   ASSERT_TRUE(comparison.difference.has_value());
   EXPECT_EQ(comparison.difference->token, 0);
   EXPECT_FALSE(comparison.difference->layer.has_value());
-  EXPECT_EQ(comparison.difference->what.find("token 0, behind the last layer (all 2 layers"), 0u)
+  EXPECT_EQ(comparison.difference->what.find("token 0, after the last layer (all 2 layers"), 0u)
       << comparison.difference->what;
 }
 
@@ -130,7 +129,7 @@ TEST_F(RunComparisonTest, ALaterTokenIsFoundInItsOwnStep) {
   EXPECT_EQ(comparison.difference->layer, 0);
 }
 
-// Whatever way the row is computed: in a chunk of a prompt, in a decode step, ahead of the host.
+// However the row is computed: in a chunk of a prompt, in a decode step, with run-ahead.
 TEST(HiddenOfRequestTest, AreThoseOfTheTokenForEveryWayOfRunning) {
   std::vector<float> rows[2];
   for (const int token : {0, 5}) {

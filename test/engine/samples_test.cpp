@@ -35,7 +35,7 @@ Request SampledRequest(std::vector<int32_t> prompt, int num_samples, int new_tok
   return request;
 }
 
-// What requests for one answer with the seeds of the samples give.
+// Returns the results of single-answer requests with the seeds of the samples.
 std::vector<Completion> RunAlone(Engine& engine, const Request& request) {
   std::vector<Completion> completions;
   Request single = request;
@@ -94,7 +94,7 @@ TEST(SamplesTest, RunAheadGivesTheSameSamples) {
   ASSERT_TRUE(alone != nullptr && engine != nullptr);
   for (const int length : {1, kPage - 1, kPage, kPage + 1, 3 * kPage + 1}) {
     Request request = SampledRequest(Prompt(length, Vocab(*alone)), 3);
-    request.keep_logits = false;  // whose reading waits for the step
+    request.keep_logits = false;  // keeping logits would wait for the step
     const std::vector<Completion> samples = RunSamples(*engine, request);
     const std::vector<Completion> expected = RunAlone(*alone, request);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(samples[i].tokens, expected[i].tokens) << length;
@@ -118,7 +118,8 @@ TEST(SamplesTest, EachSampleEqualsARequestOfItsOwnOnTheEmulatedDevice) {
   }
 }
 
-// More samples than seats, chunks that end anywhere, penalties, and a second request between them.
+// More samples than max_num_seqs, chunks that end anywhere, penalties, and a second request among
+// them.
 TEST(SamplesTest, SamplesThatWaitAreTheSame) {
   const auto alone = Create(Config());
   EngineConfig config = Config();
@@ -170,8 +171,7 @@ TEST(SamplesTest, PagesOfThePromptAreSharedUntilTheyAreWritten) {
     engine->Step();  // the prompt; then the samples fork
     EXPECT_EQ(engine->kv_stats().pages_used, pages);
     EXPECT_EQ(engine->kv_stats().pages_shared, (length - 1 + kPage - 1) / kPage);
-    engine
-        ->Step();  // sample 0 takes the first generated token in, the others the last of the prompt
+    engine->Step();  // sample 0 adds the first generated token, the others the last prompt token
     const int full = (length - 1) / kPage;
     EXPECT_EQ(engine->kv_stats().pages_shared, full);
     EXPECT_EQ(engine->kv_stats().pages_used, full + kSamples + (extra == 0 ? 1 : 0));
@@ -206,7 +206,7 @@ TEST(SamplesTest, AbortEndsOneSampleOrAll) {
   EXPECT_EQ(engine->kv_stats().pages_used, 0);
 }
 
-// Sample 0 computes the prompt for all; without it the others compute it themselves.
+// Sample 0 computes the prompt for all samples; if it is aborted, the others compute it themselves.
 TEST(SamplesTest, AbortOfSampleZeroBeforeItsFirstTokenLeavesTheOthers) {
   const auto alone = Create(Config());
   EngineConfig config = Config();

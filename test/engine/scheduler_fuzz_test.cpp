@@ -1,6 +1,6 @@
-// Random scenarios of requests that come, fork, end, are aborted and preempted, on a device without
-// tensors: what it stores for a token is a hash of that token and all before it, as keys and values
-// depend on them, and the next token is a function of what it reads. So a stale, a foreign or an
+// Random scenarios of requests that arrive, fork, end, are aborted and preempted, on a device
+// without tensors. It stores a hash for each token that covers the token and all before it, like
+// keys and values. The next token is a function of the hashes read. So a stale, foreign or
 // unwritten page gives wrong ids. After every step each reference and each page is accounted for.
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ class World {
     scheduler_.set_costs({.token_ms = 1, .page_ms = 0.3 * s_.page_size});
   }
 
-  // Empty, or what is wrong.
+  // Returns what is wrong; empty if nothing is.
   std::string Run(int steps) {
     for (int i = 0; i < steps && error_.empty(); ++i) Step(true);
     const int most = 10000;
@@ -96,22 +96,22 @@ class World {
   }
 
   int finished = 0, aborted = 0, withdrawn = 0, out_of_pages = 0, forced = 0, ahead = 0;
-  int forked = 0, copies = 0;    // forks that ran at once, copies of pages they wrote to
-  int rested = 0, gave_way = 0;  // tokens told later, sequences that lost their pages meanwhile
+  int forked = 0, copies = 0;    // forks that ran at once; page copies they caused
+  int rested = 0, gave_way = 0;  // delayed tokens; paused sequences that lost pages
   const Scheduler::Stats& stats() const { return scheduler_.stats(); }
   int64_t num_told(KvEvent::Kind kind) const { return told_.num_events(kind); }
   int64_t hits() const { return reuse_ != nullptr ? reuse_->stats().hits : 0; }
 
  private:
   struct Live {
-    std::vector<int32_t> start;  // the prompt, and what a fork begins with behind it
+    std::vector<int32_t> start;  // the prompt, and the tokens a fork begins with
     int num_prompt = 0;
     int max_new = 0;
     std::vector<int32_t> tokens;   // as in the sequence, with the pending ones
-    std::vector<uint64_t> hashes;  // of each prefix of the tokens
+    std::vector<uint64_t> hashes;  // hash of each prefix of the tokens
     int num_dropped = 0;
-    int num_sampled = 0;  // tokens behind the prompt, with those that the start has
-    bool rests = false;   // after each of its tokens
+    int num_sampled = 0;  // tokens after the prompt, including those in `start`
+    bool rests = false;   // paused after each of its tokens
   };
   struct InFlight {
     StepPlan plan;
@@ -169,7 +169,7 @@ class World {
     if (fits) Enter(std::move(live));
   }
 
-  // Another sample of the prompt, or a beam: all that is known of the parent, with another end.
+  // Another sample of the prompt, or a beam: all known tokens of the parent, with another end.
   void Fork(int64_t parent) {
     const Sequence& seq = *scheduler_.Find(parent);
     Live live;
@@ -222,7 +222,7 @@ class World {
     ++forced;
   }
 
-  // The next token of a sequence that rests.
+  // Appends the next token of a paused sequence.
   void Tell() {
     const auto any = std::next(resting_.begin(), UpTo(static_cast<int>(resting_.size()) - 1));
     const auto [id, token] = *any;
@@ -264,7 +264,7 @@ class World {
       Live& live = live_.at(entry.sequence);
       Expect(next.plan.samples[entry.samples.begin].index == live.num_sampled++,
              "random numbers are drawn twice, or left out");
-      Expect(!resting_.contains(entry.sequence), "a sequence that rests has a part in a step");
+      Expect(!resting_.contains(entry.sequence), "a paused sequence has a part in a step");
       if (live.rests) {
         next.undecided[entry.sequence] = token;
         next.sampled.push_back(Scheduler::Undecided());
@@ -276,7 +276,7 @@ class World {
     in_flight_.push_back(std::move(next));
   }
 
-  // Some of its sequences end before it is launched, as those whose pictures are not encoded.
+  // Some sequences of the plan end before it is launched, as when their pictures cannot be encoded.
   void Withdraw(StepPlan* plan) {
     for (const StepPlan::Entry& entry : plan->entries) {
       if (UpTo(1) == 0) continue;
@@ -289,17 +289,17 @@ class World {
     must_settle_ = true;
   }
 
-  // The plan says what the scheduler knows: tokens, and by its changes the whole page table.
+  // Checks that the plan matches the scheduler: tokens and, by its changes, the whole page table.
   void CheckPlanOf(const StepPlan& plan) {
     Expect(kuiper::CheckPlan(plan).ok(), "the plan does not agree with itself");
     for (const int64_t ended : plan.ended) {
-      Expect(!live_.contains(ended), "a sequence is told to have ended, and goes on");
+      Expect(!live_.contains(ended), "a sequence is listed as ended, but continues");
       tables_.erase(ended);
     }
     for (const StepPlan::Entry& entry : plan.entries) {
       const Sequence& seq = *scheduler_.Find(entry.sequence);
       std::vector<int32_t>& table = tables_[entry.sequence];
-      Expect(entry.num_kept_pages <= static_cast<int>(table.size()), "pages were never told");
+      Expect(entry.num_kept_pages <= static_cast<int>(table.size()), "pages were never sent");
       table.resize(entry.num_kept_pages);
       const auto pages = Part(plan.pages, entry.pages);
       table.insert(table.end(), pages.begin(), pages.end());
@@ -400,12 +400,12 @@ class World {
         resting_.insert(*step.undecided.find(seq.id));
         continue;
       }
-      // An end that nobody foresaw, as by an end-of-sequence token, may have a token in flight.
+      // An unexpected end, as by an end-of-sequence token, may leave a token in flight.
       if ((seq.num_pending == 0 && IsAtLimit(seq)) || UpTo(40) == 0) Finish(seq.id);
     }
   }
 
-  // Ends a sequence; its ids must be those it gets alone.
+  // Ends a sequence; its ids must equal those of a run alone.
   void Finish(int64_t id) {
     const Live live = live_.at(id);
     const std::unique_ptr<Sequence> seq = End(id);
@@ -463,7 +463,7 @@ class World {
     CheckTold();
   }
 
-  // Who only heard the events knows what the pool and the sequences know.
+  // The page map, built from events only, must match the pool and the sequences.
   void CheckTold() {
     if (s_.rows) return;
     Expect(told_.status().ok(), "an event contradicts those before it");
@@ -484,13 +484,13 @@ class World {
   Scenario s_;
   std::mt19937 rng_;
   BlockPool pool_, host_pages_;
-  PageMap told_;  // what the events of the pool say
+  PageMap told_;  // state according to the events of the pool
   std::unique_ptr<KvReuse> reuse_;
   Scheduler scheduler_;
   std::vector<uint64_t> device_, host_;
   std::map<int64_t, Live> live_;
-  std::map<int64_t, int32_t> resting_;              // the token that Tell will tell
-  std::map<int64_t, std::vector<int32_t>> tables_;  // as plans told them
+  std::map<int64_t, int32_t> resting_;              // the next token of each paused sequence
+  std::map<int64_t, std::vector<int32_t>> tables_;  // according to the plans
   std::deque<InFlight> in_flight_;
   bool must_settle_ = false;
   int num_idle_ = 0;
@@ -542,7 +542,7 @@ TEST(SchedulerFuzzTest, EveryReadFindsItsOwnTokensAndEveryPageIsAccountedFor) {
     total.pages_swapped_in += world.stats().pages_swapped_in;
     total.slides += world.stats().slides;
   }
-  // The run must have reached what it is for.
+  // The run must have reached the cases it is meant to test.
   EXPECT_GT(finished, 5 * kScenarios);
   EXPECT_GT(aborted, kScenarios);
   EXPECT_GT(withdrawn, kScenarios);

@@ -20,7 +20,7 @@ std::unique_ptr<Sequence> MakeSequence(int64_t id, int prompt, int max_new = 8, 
   return seq;
 }
 
-// What a model would do: one token per sampling entry.
+// A fake model: one token per sampling entry.
 std::vector<Scheduler::Outcome> FakeTokens(const StepPlan& plan) {
   return test::Outcomes(
       plan, [](const auto& entry) { return 1000 + static_cast<int32_t>(entry.sequence); });
@@ -95,14 +95,14 @@ TEST(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudget) {
   EXPECT_EQ(Shape(f.Step()), (Shapes{{1, 1}, {2, 1}, {3, 2}}));
 }
 
-// Under OnFull::kStop and kSlide, where running out of pages shows in the answer.
+// OnFull::kStop and kSlide, where running out of pages would change the answer.
 TEST(SchedulerTest, AdmissionPromisesPagesForTheWholeAnswer) {
   // 8 pages of 4. Each sequence: 5 prompt + 8 new tokens - 1 never fed back = 12 tokens = 3 pages.
   Fixture f(8, 4,
             {.max_seqs = 4, .max_step_tokens = 64, .max_context = 64, .on_full = OnFull::kStop});
   for (int id = 1; id <= 3; ++id) ASSERT_TRUE(f.scheduler.Add(MakeSequence(id, 5)).ok());
   f.Step();
-  EXPECT_EQ(f.scheduler.num_running(), 2);  // 2 * 3 pages promised, 2 left
+  EXPECT_EQ(f.scheduler.num_running(), 2);  // 2 * 3 pages reserved, 2 left
   EXPECT_EQ(f.scheduler.num_waiting(), 1);
   for (int i = 0; i < 7; ++i) f.Step();  // both grow to their last page without running out
   EXPECT_EQ(f.scheduler.num_running(), 2);
@@ -123,8 +123,8 @@ TEST(SchedulerTest, UnlimitedAnswerIsPromisedTheWholeContext) {
   EXPECT_EQ(f.scheduler.num_running(), 1);
 }
 
-// A prompt of whole pages that are all cached computes the last one again. The cached copy of that
-// page counted as evictable when others were admitted, and must stay so when the answer grows on.
+// If all pages of a prompt are cached, its last one is computed again. The cached copy of that page
+// counted as evictable when others were admitted, and must stay so as the answer grows.
 TEST(SchedulerTest, CachedCopyOfAPageDoesNotBreakPromises) {
   Fixture f(8, 4,
             {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64, .on_full = OnFull::kStop},
@@ -203,7 +203,7 @@ TEST(SchedulerTest, FailedEntryStaysWhereItWasAndIsNotReused) {
   EXPECT_EQ(f.reuse->num_evictable(), 0);
 }
 
-// Neither when the step that counts as computed is the first one nor when it is a later chunk.
+// The step that counts as computed is the first one of the prompt, or a later chunk.
 TEST(SchedulerTest, WhoEndsBeforeItsStepIsLaunchedLeavesNothingOfIt) {
   for (const int prompt : {7, 8, 9, 12, 23}) {
     Fixture f(16, 4, {.max_seqs = 2, .max_step_tokens = 10, .max_context = 64}, true);
@@ -221,7 +221,7 @@ TEST(SchedulerTest, WhoEndsBeforeItsStepIsLaunchedLeavesNothingOfIt) {
   }
 }
 
-// The prompt counts as what is left of it after the match, in tokens and in pages.
+// A prompt counts with its tokens and pages after the match.
 TEST(SchedulerTest, TokensToComputeAreCountedAfterTheMatch) {
   Fixture f(16, 4, {.max_seqs = 3, .max_step_tokens = 16, .max_context = 64}, true);
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 13)).ok());
@@ -236,7 +236,7 @@ TEST(SchedulerTest, TokensToComputeAreCountedAfterTheMatch) {
   EXPECT_EQ(f.scheduler.Find(2)->pages.size(), 5u);
 }
 
-// Pages that a match takes into use can no longer be evicted for the promises to others.
+// Pages that a match takes into use can no longer be evicted for reservations of others.
 TEST(SchedulerTest, MatchedPagesAreNotCountedAsAvailable) {
   Fixture f(8, 4,
             {.max_seqs = 2, .max_step_tokens = 64, .max_context = 64, .on_full = OnFull::kStop},
@@ -248,7 +248,7 @@ TEST(SchedulerTest, MatchedPagesAreNotCountedAsAvailable) {
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(2, 8, 9, 500)).ok());  // 16 tokens: 4 pages
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(3, 17, 4)).ok());      // 20 tokens: 4 pages and a fifth
   for (int i = 0; i < 9; ++i) {
-    EXPECT_EQ(f.Step().entries.size(), 1u) << i;  // the 4 that are free are promised
+    EXPECT_EQ(f.Step().entries.size(), 1u) << i;  // the 4 free ones are reserved
   }
   EXPECT_EQ(f.scheduler.Finish(2)->num_generated(), 9);
   f.Step();
@@ -271,7 +271,7 @@ TEST(SchedulerTest, PromptOfTheWholePoolRunsAndALargerOneHarmsNobody) {
   EXPECT_FALSE(f.scheduler.HasWork());
 }
 
-// Where ids do not say what stands there, keys tell sequences with the same ids apart.
+// If ids do not identify the tokens, keys distinguish sequences with the same ids.
 TEST(SchedulerTest, PagesAreFoundByKeysNotByIds) {
   Fixture f(16, 4, {.max_seqs = 1, .max_step_tokens = 64, .max_context = 64}, true);
   const auto cached = [&f](int64_t id, std::vector<uint64_t> keys) {
@@ -281,7 +281,7 @@ TEST(SchedulerTest, PagesAreFoundByKeysNotByIds) {
     f.Step();
     return f.scheduler.Finish(id)->num_cached;
   };
-  std::vector<uint64_t> keys(9, uint64_t{1} << 40);  // of an image; the text behind it has ids
+  std::vector<uint64_t> keys(9, uint64_t{1} << 40);  // keys of an image; the text after it has ids
   EXPECT_EQ(cached(1, {}), 0);
   EXPECT_EQ(cached(2, {}), 12);
   EXPECT_EQ(cached(3, keys), 0);
@@ -291,8 +291,8 @@ TEST(SchedulerTest, PagesAreFoundByKeysNotByIds) {
   EXPECT_EQ(cached(6, {0, 1, 2, 3}), 12) << "an id is its own key";
 }
 
-// A cached page that is used again keeps its content and stays in the tree: while it is used, after
-// that, and when its user is preempted.
+// A cached page that is reused keeps its content and stays in the tree: while it is used,
+// afterwards, and when its user is preempted.
 TEST(SchedulerTest, CachedPageIsNotResetWhenItIsUsedAgain) {
   Fixture f(16, 4, {.max_seqs = 3, .max_step_tokens = 64, .max_context = 64}, true);
   ASSERT_TRUE(f.scheduler.Add(MakeSequence(1, 12)).ok());
@@ -316,7 +316,7 @@ TEST(SchedulerTest, CachedPageIsNotResetWhenItIsUsedAgain) {
   }
 }
 
-// And one that was evicted and given to somebody else is not found under its old tokens.
+// A page that was evicted and allocated to another sequence is not found under its old tokens.
 TEST(SchedulerTest, EvictedPageIsNotFoundUnderItsOldTokens) {
   for (const bool reusable : {false, true}) {
     Fixture f(4, 4, {.max_seqs = 1, .max_step_tokens = 64, .max_context = 64}, true);
@@ -356,8 +356,8 @@ TEST(SchedulerTest, SequencesThatDivergeShareTheFullPagesBeforeThat) {
   }
 }
 
-// In one step, or the second while the first is at a later chunk: the copy that the tree took first
-// is used by both.
+// In one step, or the second while the first is at a later chunk: both use the copy that entered
+// the tree first.
 TEST(SchedulerTest, SequencesThatComputeTheSamePrefixAtOnceEndUpWithOneCopy) {
   for (const int budget : {64, 14}) {
     Fixture f(16, 4, {.max_seqs = 2, .max_step_tokens = budget, .max_context = 64}, true);
@@ -400,9 +400,9 @@ TEST(RowReuseTest, TakesOverTheRowWithTheLongestCommonPrefix) {
   const auto hit = run(3, {1, 2, 3, 9, 9});
   EXPECT_EQ(hit->num_cached, 3);
   EXPECT_EQ(hit->pages[0], row_a);
-  // Row a now holds 1 2 3 9 9; nothing of 4 is left to be found.
+  // Row a now holds 1 2 3 9 9; the old 4 must not be found.
   EXPECT_EQ(run(4, {1, 2, 3, 4, 5})->num_cached, 3);
-  // All rows are kept; a stranger gets the one that was used longest ago.
+  // All rows are kept; an unrelated prompt gets the least recently used one.
   run(5, {20, 21});
   EXPECT_EQ(run(6, {30, 31})->num_cached, 0);
   EXPECT_EQ(run(7, {5, 6, 7, 8, 1})->num_cached, 0);
@@ -420,7 +420,7 @@ TEST(RowReuseTest, LeavesTheRowOfAnotherConversationAloneWhileOthersAreFree) {
   pool.Release(row[0]);
   EXPECT_EQ(reuse->Acquire(test::Keys(other), 7).num_tokens, 0);
   std::vector<int32_t> second_row;
-  ASSERT_TRUE(pool.Allocate(1, &second_row));  // no row is free: one has to be given up anyway
+  ASSERT_TRUE(pool.Allocate(1, &second_row));  // no row is free: one must be evicted anyway
   const KvReuse::Match match = reuse->Acquire(test::Keys(other), 7);
   EXPECT_EQ(match.num_tokens, 1);
   EXPECT_EQ(match.pages, row);

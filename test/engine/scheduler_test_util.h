@@ -1,4 +1,4 @@
-// What the tests of the scheduler share: a model that answers plans.
+// Helpers for tests of the scheduler: a fake model that answers plans.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace kuiper::test {
 
-// An outcome per sample of the plan, where token(entry) is what the model says.
+// One outcome per sample of the plan; token(entry) is the model's answer.
 template <typename TokenOf>
 std::vector<Scheduler::Outcome> Outcomes(const StepPlan& plan, const TokenOf& token) {
   std::vector<Scheduler::Outcome> outcomes;

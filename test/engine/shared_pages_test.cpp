@@ -1,4 +1,4 @@
-// What sequences of a step share, against naive loops on random tables.
+// Pages and tokens that the sequences of a step share, compared with naive loops on random tables.
 #include "kuiper/engine/shared_pages.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ namespace kuiper {
 namespace {
 
 struct RandomTables {
-  // Tables begin with up to 12 pages of which each is one of two, so that many begin alike, and end
-  // with a page of their own that is not full.
+  // Tables begin with up to 12 pages, each of which is one of two, so that many begin alike. They
+  // end with a page of their own that is not full.
   RandomTables(uint32_t seed, int page_size) : engine(seed) {
     const int count = Below(12);
     for (int i = 0; i < count; ++i) {

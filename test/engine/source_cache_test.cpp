@@ -20,11 +20,11 @@ TEST(SourceCacheTest, WhoIsHeldStaysAndTheOldestOfTheOthersMakesRoom) {
   EXPECT_FALSE(cache.Hold(Sources{3})) << "12 rows";
   EXPECT_FALSE(cache.is_resident(3));
   cache.Release(Sources{2});
-  EXPECT_TRUE(cache.is_resident(2)) << "nobody wants its place";
+  EXPECT_TRUE(cache.is_resident(2)) << "no other source needs its rows";
   EXPECT_TRUE(cache.Hold(Sources{3}));
   EXPECT_EQ(cache.TakeEvicted(), Sources{2});
   EXPECT_EQ(cache.TakeEvicted(), Sources{});
-  cache.Release(Sources{3, 1});  // 3 is the older one from here on
+  cache.Release(Sources{3, 1});  // now 3 is the older one
   EXPECT_TRUE(cache.Hold(Sources{4}));
   EXPECT_EQ(cache.TakeEvicted(), Sources{3});
 }

@@ -1,4 +1,4 @@
-// How the scheduler holds the sources of patches: pure host logic.
+// How the scheduler holds embedding sources: pure host logic.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace kuiper {
 namespace {
 
-constexpr int kRows = 6;  // of each source
+constexpr int kRows = 6;  // rows of each source
 
-// Tokens [begin, begin + 6) come from `source`.
+// The embeddings of tokens [begin, begin + 6) come from `source`.
 std::unique_ptr<Sequence> MakeSequence(int64_t id, int prompt, int64_t source, int begin) {
   auto seq = std::make_unique<Sequence>();
   seq->id = id;
@@ -36,7 +36,7 @@ struct Fixture {
     for (int64_t source = 1; source <= 3; ++source) sources.Add(source, kRows);
   }
   void Add(std::unique_ptr<Sequence> seq) { ASSERT_TRUE(scheduler.Add(std::move(seq)).ok()); }
-  // The sequences of the next step; no source that it names is missing.
+  // Returns the sequences of the next step. Checks that every source it uses is held.
   std::vector<int64_t> Step() {
     Scheduler::Step step = scheduler.Schedule();
     EXPECT_TRUE(CheckPlan(step.plan).ok()) << CheckPlan(step.plan).message();
@@ -57,7 +57,7 @@ struct Fixture {
   std::unique_ptr<KvReuse> reuse;
   SourceCache sources;
   Scheduler scheduler;
-  int num_patched_rows = 0;  // of the last step
+  int num_patched_rows = 0;  // in the last step
 };
 
 using Ids = std::vector<int64_t>;
@@ -71,7 +71,7 @@ TEST(SourcesTest, ARequestWaitsForThePlaceOfOthers) {
   EXPECT_EQ(f.Step(), Ids{1});
   EXPECT_EQ(f.num_patched_rows, 4);
   EXPECT_FALSE(f.sources.is_held(1)) << "all of its rows are computed";
-  EXPECT_EQ(f.Step(), (Ids{1, 2})) << "who was refused is asked again";
+  EXPECT_EQ(f.Step(), (Ids{1, 2})) << "the refused sequence is tried again";
   EXPECT_EQ(f.sources.TakeEvicted(), Ids{1});
   while (f.scheduler.Find(2)->num_generated() < 2) f.Step();
   EXPECT_EQ(f.num_held(), 0);
@@ -124,7 +124,8 @@ TEST(SourcesTest, APictureThatIsOnCachedPagesNeedsNoSource) {
   EXPECT_EQ(f.scheduler.Find(2)->num_cached, 12);
   EXPECT_TRUE(step.plan.patches.empty());
   EXPECT_EQ(f.num_held(), 0);
-  // Another picture of that size is on no page of the first; one that is cut off is needed.
+  // Another picture of the same size shares no page with the first; a picture that is only partly
+  // cached is needed.
   Fixture g(64);
   g.Add(MakeSequence(1, 13, 1, 5));
   g.Step();

@@ -1,4 +1,4 @@
-// A step plan as a value: what agrees with itself, what a runner can carry out, and its byte form.
+// A step plan as a value: consistency, limits of a runner, and the byte form.
 #include "kuiper/engine/step_plan.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace kuiper {
 namespace {
 
-// Something of everything.
+// A plan that uses every field.
 StepPlan FullPlan() {
   StepPlan plan;
   plan.ended = {40, 41};
@@ -108,10 +108,10 @@ TEST(StepPlanTest, BytesThatAreCutOrTooManyOrOfAnotherVersionAreRefused) {
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.message(), "step plan: version 9, not 2");
   other[0] = 'X';
-  EXPECT_EQ(ParseStepPlan(Bytes(other)).status().message(), "step plan: these bytes are none");
+  EXPECT_EQ(ParseStepPlan(Bytes(other)).status().message(), "step plan: unknown format");
 }
 
-// Whatever byte is wrong: it is refused, or it is another plan that agrees with itself.
+// For any wrong byte, the plan is refused, or it is another consistent plan.
 TEST(StepPlanTest, NoByteEndsTheProcess) {
   const std::string bytes = Serialize(FullPlan());
   std::mt19937 rng(3);
@@ -263,7 +263,7 @@ TEST(StepPlanTest, OnlyStepsOfSampledDecodesAreDecodeSteps) {
   StepPlan plan = test::PlanOf({decode});
   plan.hidden_layers = plan.hidden_rows = {0};
   plan.entries[0].hidden_rows = {0, 1};
-  EXPECT_FALSE(plan.decode_only()) << "somebody looks into it";
+  EXPECT_FALSE(plan.decode_only()) << "hidden rows are wanted";
 }
 
 }  // namespace

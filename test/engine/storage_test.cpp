@@ -1,6 +1,6 @@
 // Storage of the KV cache as the engine grows and shrinks it. Slabs hold 256 MB, so these tests
-// need many sequences: with one page of 256 tokens each they fill a slab and begin the next one,
-// and touch little of either.
+// need many sequences. With one page of 256 tokens each, they fill a slab and begin the next one,
+// but touch little memory of either.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kSlab = size_t{256} << 20;
 constexpr int kPageBytes = 256 * 2048;  // 2 layers, 1 head of 128, K and V in FP32
 constexpr int kPagesPerSlab = kSlab / kPageBytes;
-constexpr int kSeqs = kPagesPerSlab + 5;  // page 0 is nobody's: six of them in the second slab
+constexpr int kSeqs = kPagesPerSlab + 5;  // page 0 is unused: six in the second slab
 
 EngineConfig Config(bool use_graph) {
   EngineConfig config = GoldenConfig();
@@ -36,7 +36,7 @@ EngineConfig Config(bool use_graph) {
 Request RequestOf(int i, int vocab) {
   Request request;
   request.prompt = Prompt(1 + i % 2, vocab, i % 6);
-  request.max_new_tokens = i < kPagesPerSlab - 1 ? 4 : 2;  // those in the second slab end first
+  request.max_new_tokens = i < kPagesPerSlab - 1 ? 4 : 2;  // sequences in the second slab end first
   request.ignore_eos = true;
   request.keep_logits = true;
   return request;
@@ -65,7 +65,7 @@ TEST(StorageTest, GivesUnusedSlabsBackAndGrowsAgainWithTheSameBits) {
       engine->Step();
       engine->ReleaseUnusedMemory();
       EXPECT_EQ(engine->kv_stats().bytes_reserved, 2 * kSlab) << "all are in use";
-      engine->Step();  // ends those in the second slab
+      engine->Step();  // ends the sequences in the second slab
       EXPECT_EQ(engine->kv_stats().bytes_reserved, 2 * kSlab);
       engine->ReleaseUnusedMemory();
       EXPECT_EQ(engine->kv_stats().bytes_reserved, kSlab);
@@ -81,7 +81,7 @@ TEST(StorageTest, GivesUnusedSlabsBackAndGrowsAgainWithTheSameBits) {
   }
 }
 
-// Address space for `bytes` more, while it lives.
+// Limits the address space to `bytes` more during its lifetime.
 class AddressSpaceLimit {
  public:
   explicit AddressSpaceLimit(size_t bytes) {
@@ -103,8 +103,8 @@ class AddressSpaceLimit {
 class FailedGrowthTest : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(RunAhead, FailedGrowthTest, testing::Bool());
 
-// Whoever needs memory that is not there ends with an error; requests that have their place beside
-// them go on, and the pool grows when there is memory again.
+// A request that needs unavailable memory ends with an error. Requests with pages continue, and the
+// pool grows again once memory is available.
 TEST_P(FailedGrowthTest, EndsWhoNeedsItAndHarmsNobodyElse) {
   EngineConfig config = Config(false);
   config.run_ahead = GetParam();
@@ -139,7 +139,7 @@ TEST_P(FailedGrowthTest, EndsWhoNeedsItAndHarmsNobodyElse) {
 }
 
 TEST_P(FailedGrowthTest, ComesBehindTheTokensInFlight) {
-  constexpr int kPages = 2 * kPagesPerSlab;  // of a slab
+  constexpr int kPages = 2 * kPagesPerSlab;  // pages of a slab
   EngineConfig config = Config(false);
   config.run_ahead = GetParam();
   config.page_size /= 2;  // the context has more than one

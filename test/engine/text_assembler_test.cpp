@@ -82,7 +82,8 @@ TEST_F(TextAssemblerTest, TextThatOnlyBeginsAStopStringIsGivenBack) {
   EXPECT_EQ(r.text, "The END OF TEX");
 }
 
-// A stop string counts when a later token than min_new_tokens ends it; text is told meanwhile.
+// A stop string counts if it ends after the first min_new_tokens tokens; meanwhile text is
+// delivered.
 TEST_F(TextAssemblerTest, StopStringsOfTheFirstTokensDoNotCount) {
   const std::string answer = "one two, one two, one two, end";
   const std::vector<int32_t> ids = tokenizer_->EncodeWithSpecials(answer);
@@ -91,7 +92,7 @@ TEST_F(TextAssemblerTest, StopStringsOfTheFirstTokensDoNotCount) {
   size_t before = 0;
   for (int least = 0; least <= static_cast<int>(ids.size()); ++least) {
     request.min_new_tokens = least;
-    // The first stop string that reaches behind the text of the first tokens.
+    // The first stop string that extends past the text of the first tokens.
     const size_t exempt =
         DecodeTokens(*tokenizer_, std::vector<int32_t>(ids.begin(), ids.begin() + least)).size();
     size_t begin = std::string::npos;
@@ -114,8 +115,8 @@ TEST_F(TextAssemblerTest, TheFirstOfSeveralStopStringsWins) {
   EXPECT_EQ(Run(request, "one two three four").text, "one ");
 }
 
-// "xab" may still become "xabc" or "abd": all of it is held back, whichever is listed first, and
-// nothing of the stop string that it turns out to be is ever shown.
+// "xab" may become "xabc" or "abd". All of it is held back, whichever is listed first, and no part
+// of the stop string found is ever delivered.
 TEST_F(TextAssemblerTest, TheLongestBeginningOfAStopStringIsHeldBack) {
   std::vector<std::string> stops = {"abd", "bz", "xabc"};
   do {

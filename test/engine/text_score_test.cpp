@@ -17,7 +17,7 @@ std::vector<float> RandomRow(int vocab, uint32_t seed) {
   return row;
 }
 
-// Without the subtraction of the largest, in long double.
+// Without subtracting the largest logit, in long double.
 long double NaiveLogprob(const std::vector<float>& row, int next) {
   long double sum = 0;
   for (const float x : row) sum += std::exp(static_cast<long double>(x));
@@ -61,7 +61,7 @@ TEST(TextScore, DivergenceIsThatOfTheDefinition) {
   EXPECT_EQ(Divergence(p, *a, p, *a), 0.0);
 }
 
-// Every token once, from the first window that has a token before it.
+// Every token is scored once, in the first window with a token before it.
 TEST(TextScore, WindowsPredictEachTokenOnce) {
   for (const int size : {2, 3, 7, 16}) {
     for (int stride = 1; stride <= size; ++stride) {

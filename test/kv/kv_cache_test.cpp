@@ -24,7 +24,7 @@ int64_t MultipleOf16(int64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
 
-// Bytes of [page_size][head_dim] elements, of which INT8 has the scales [page_size] behind them.
+// Bytes of [page_size][head_dim] elements; for INT8, the scales [page_size] follow them.
 template <typename T>
 int64_t NaiveRunBytes(const KvShape& s) {
   const int64_t elements = int64_t{s.page_size} * s.head_dim * sizeof(T);
@@ -49,9 +49,9 @@ const KvShape kSmallShapes[] = {
     {2, 2, 64, 3, 16}, {1, 8, 2, 4, 32}, {4, 2, 10, 3, 128}, {3, 1, 12, 2, 256}, {1, 5, 3, 33, 16},
 };
 
-// Visits every K and V vector of the cache as kernels do, and checks that each element and scale
-// has exactly one address, that nothing lies outside the allocations, and that nothing is left but
-// what fills runs up.
+// Visits every K and V vector of the cache as kernels do. Checks that each element and scale has
+// exactly one address, that none lies outside the allocations, and that only padding of runs is
+// unused.
 template <typename T, typename MakeView>
 void ExpectBijection(const KvCache& cache, const std::vector<LateDevice::Allocation>& slabs,
                      MakeView view_of, int first_page = 0) {
@@ -150,7 +150,7 @@ TYPED_TEST(KvCacheTypedTest, ContiguousSlotsFillTheBufferExactly) {
   }
 }
 
-// What StoreKv writes through a slot, Attention finds through table and position.
+// Values that StoreKv writes by slot are found by Attention through table and position.
 TEST(KvCacheTest, PagedRowFollowsTheShuffledTable) {
   for (const KvShape& shape : kSmallShapes) {
     LateDevice device;
@@ -285,7 +285,8 @@ TEST(KvFormatTest, PagesAreRunsOfKeysAndValues) {
     EXPECT_EQ(view.run_bytes(), page_size * 6 * 2);
     EXPECT_EQ(view.row_width(), 12);
     EXPECT_FALSE(view.IsComplete()) << "without storage";
-    // Keys of all heads of a token, then their values, as others store them: no runs to copy.
+    // For each token, keys of all heads, then their values, as other programs store them: no runs
+    // to copy.
     view.s.head_stride = 6;
     EXPECT_FALSE(view.HasRuns());
   }

@@ -1,4 +1,4 @@
-// What the tests of the KV cache and of its slabs share.
+// Helpers for tests of the KV cache and its slabs.
 #pragma once
 
 #include <cstddef>

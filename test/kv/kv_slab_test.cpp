@@ -1,4 +1,4 @@
-// Pages of a paged KV cache lie in slabs, which come and go as pages are needed.
+// Pages of a paged KV cache lie in slabs, which are allocated and freed as pages are needed.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -93,11 +93,11 @@ TEST(KvCacheSlabTest, GrowthMovesNothingAndKeepsTheTableAddress) {
     EXPECT_EQ(late.At(page, 5, 1).data, addresses[page]);
     EXPECT_EQ(*late.At(page, 5, 1).data, static_cast<float>(page));
   }
-  *early.At(9, 255, 7).data = 9.0f;  // the view made before the growth reaches the pages after it
+  *early.At(9, 255, 7).data = 9.0f;  // a view made before the growth reaches the new pages
   EXPECT_EQ(*late.At(9, 255, 7).data, 9.0f);
 }
 
-// Pages [0, kept) of nine, four to a slab: the slabs they lie in stay, the others come again.
+// Keeps pages [0, kept) of nine, four per slab: their slabs stay, the others are allocated again.
 TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
   const KvShape shape = {32, 8, 128, 9, 256};
   for (int kept = 0; kept <= 9; ++kept) {
@@ -125,12 +125,12 @@ TEST(KvCacheSlabTest, ShrinkingKeepsTheSlabsOfThePagesThatStay) {
       ASSERT_EQ(view.At(page, 5, 1).data, addresses[page]);
       EXPECT_EQ(*addresses[page], static_cast<float>(page));
     }
-    *view.At(8, 255, 7).data = 8.0f;  // a view made before reaches the pages that came again
+    *view.At(8, 255, 7).data = 8.0f;  // an old view reaches the pages that were allocated again
     EXPECT_EQ(*(*cache)->View(1, tables.tensor).Paged<float>().At(8, 255, 7).data, 8.0f);
   }
 }
 
-// What the process holds in memory, from /proc: 0 where there is none.
+// The resident memory of the process, from /proc; 0 if that does not exist.
 size_t ResidentBytes() {
   size_t size = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> size >> resident;
@@ -154,7 +154,7 @@ TEST(KvCacheSlabTest, ShrinkingGivesMemoryBackToTheSystem) {
   EXPECT_LT(cpu::AllocatedBytes() - idle, 257 * kMegabyte);
 }
 
-// At most the rest of one huge page is touched beside the pages that are used.
+// Besides the used pages, at most the remainder of one huge page is touched.
 TEST(KvCacheSlabTest, LargePagesLieInHugePages) {
   if (ResidentBytes() == 0) GTEST_SKIP() << "the system does not tell";
   constexpr size_t kHugePage = 2 * kMegabyte;

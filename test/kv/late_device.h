@@ -1,4 +1,4 @@
-// A device for storage tests that behaves like a GPU in the two ways a CPU does not: its memory is
+// A device for storage tests that behaves like a GPU in two ways that a CPU does not. Its memory is
 // limited, and uploads happen as late as the contract allows, in Sync. It runs no kernels.
 #pragma once
 
@@ -25,7 +25,7 @@ class LateDevice final : public ComputeDevice {
   explicit LateDevice(size_t capacity = size_t{1} << 40) : capacity_(capacity) {}
   ~LateDevice() override { EXPECT_TRUE(pending_.empty()) << "a source died before Sync"; }
   void set_capacity(size_t capacity) { capacity_ = capacity; }
-  // In the order they were made.
+  // Allocations in the order in which they were made.
   const std::vector<Allocation>& allocations() const { return allocations_; }
 
   Device id() const override { return {DeviceType::kSimt, 0}; }

@@ -1,5 +1,5 @@
-// What a page map makes of events, and that it notices streams no pool can tell. That the events of
-// a scheduler are complete is shown in test/engine/scheduler_fuzz_test.cpp.
+// How a page map processes events, and that it detects streams that no pool can send.
+// test/engine/scheduler_fuzz_test.cpp shows that the events of a scheduler are complete.
 #include "kuiper/kv/page_map.h"
 
 #include <gtest/gtest.h>
@@ -73,8 +73,8 @@ TEST(PageMapTest, NoticesWhatCannotBe) {
       {{allocated, Event(kFree, kSecond, 0, 1, 0, 2)}, "the holder does not have the page"},
       {{allocated, Event(kFree, kFirst, 1, 1, 0, 2)}, "the holder does not have the page"},
       {{allocated, Event(kEvict, {}, -1, 1, 0, 2)}, "the prefix cache does not have the page"},
-      {{allocated, Event(kRelease, kFirst, 0, 1, 0, 2)}, "who holds it does not add up"},
-      {{allocated, Event(kCopy, kFirst, 0, 1, 1, 1)}, "a page is copied that nobody holds"},
+      {{allocated, Event(kRelease, kFirst, 0, 1, 0, 2)}, "its holders do not add up"},
+      {{allocated, Event(kCopy, kFirst, 0, 1, 1, 1)}, "a page without holders is copied"},
       {{allocated, Event(kSwapIn, kFirst, 0, 1, 1, 1)}, "does not have the host page"},
       {{allocated, Event(kShare, kSecond, 0, 1, 3, 1)}, "a holder is missing"},
   };
@@ -103,7 +103,7 @@ TEST(KvEventTest, PagesInARowAreOneLine) {
   log.Add(Event(kAllocate, kFirst, 0, 4, 1, 9));
   log.Add(Event(kAllocate, kFirst, 1, 5, 1, 8));
   log.Add(Event(kAllocate, kFirst, 2, 7, 1, 7));   // not the next page
-  log.Add(Event(kAllocate, kSecond, 3, 8, 1, 6));  // of somebody else
+  log.Add(Event(kAllocate, kSecond, 3, 8, 1, 6));  // another holder
   log.Add(Event(kFree, {}, -1, 1, 0, 7));
   log.Add(Event(kFree, {}, -1, 2, 0, 8));
   log.Flush();
@@ -120,7 +120,7 @@ TEST(BlockPoolTest, TellsWhoWatches) {
   std::vector<int32_t> pages;
   std::vector<KvEvent> events;
   ASSERT_TRUE(pool.Allocate(1, &pages));
-  pool.TellHeld(kAllocate, kFirst, 0, pages[0]);  // nobody watches
+  pool.TellHeld(kAllocate, kFirst, 0, pages[0]);  // no observer
   pool.set_observer([&](const KvEvent& event) { events.push_back(event); });
   pool.AddRef(pages[0]);
   pool.TellHeld(kShare, kSecond, 0, pages[0]);

@@ -1,5 +1,5 @@
-// Random sequences that start, grow, fork and end, against a model that keeps every prefix as a
-// plain vector in an ordered map and finds what to evict by looking at all of them.
+// Random sequences that start, grow, fork and end. They are compared with a model that keeps every
+// prefix as a plain vector in an ordered map and searches all of them for the page to evict.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class ModelTree {
     }
     return pages;
   }
-  // `from`: pages of the path that are known to be in the tree; of them only the last is used.
+  // `from`: known number of pages of the path in the tree; only the last of them is used.
   void Insert(const Keys& keys, Pages& pages, int from = 0) {
     ++clock_;
     int num_full = std::min<int>(keys.size() / page_size_, pages.size());
@@ -216,7 +216,7 @@ class World {
     if (sequences_.empty()) return;
     Extend(sequences_[rng_() % sequences_.size()], RandomKeys(1 + rng_() % (2 * page_size_)));
   }
-  // A sequence that finds no page after eviction stays as long as it is, and some other one ends.
+  // If a sequence finds no page even after eviction, it keeps its length, and another one ends.
   void Extend(Sequence& seq, const Keys& keys) {
     const int total = static_cast<int>(seq.keys.size() + keys.size());
     const int needed = (total + page_size_ - 1) / page_size_ - static_cast<int>(seq.pages.size());
@@ -241,7 +241,7 @@ class World {
     model_.Insert(keys, seq.pages);
     ASSERT_EQ(exchanged, seq.pages);
   }
-  // Continues the path that the sequence matched or offered before, if that is still there.
+  // Continues the path that the sequence matched or inserted before, if it still exists.
   void OfferWhatIsNew(Sequence& seq) {
     const int from = seq.cursor.num_pages;
     const std::span<const uint64_t> keys(seq.keys);
@@ -311,7 +311,7 @@ TEST_P(PrefixCacheFuzzTest, AgreesWithTheModelAfterEveryStep) {
     world.Check();
     if (HasFatalFailure()) FAIL() << "after step " << step;
   }
-  // The run must have reached what it is for.
+  // The run must have reached the cases it is meant to test.
   EXPECT_GT(world.stats().hits, 100);
   EXPECT_GT(world.stats().evicted_pages, 100);
   EXPECT_GT(world.num_extended(), 100);

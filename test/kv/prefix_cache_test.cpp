@@ -14,7 +14,7 @@ namespace {
 using Pages = std::vector<int32_t>;
 using Keys = std::vector<uint64_t>;
 
-// Keys first, first + 1, ...
+// Keys from `first` on, ascending by 1.
 Keys Range(uint64_t first, int count) {
   Keys keys(count);
   std::iota(keys.begin(), keys.end(), first);
@@ -121,7 +121,7 @@ TEST_F(PrefixCacheTest, EqualPagesAreExchangedForTheFirst) {
   tree.CheckInvariants();
 }
 
-// What others were promised is free or evictable: an offer must not make that less.
+// Pages reserved for others are free or evictable: an insertion must not reduce their number.
 TEST_F(PrefixCacheTest, PageThatAForkHoldsTooIsNotExchanged) {
   PrefixCache tree(pool_, 0);
   Pages parent = Allocate(3);
@@ -268,7 +268,8 @@ TEST_F(PrefixCacheTest, CountsLookupsAndHits) {
   EXPECT_EQ(stats.evicted_pages, 0);
 }
 
-// One path of 200000 nodes: recursion would overflow the stack, a scan per page would not end.
+// One path of 200000 nodes: recursion would overflow the stack, and a scan per page would take
+// forever.
 TEST(PrefixCacheDepthTest, DeepTreeIsEvictedAndDestroyed) {
   constexpr int kPages = 200000;
   BlockPool pool(kPages + 1, 1);
@@ -311,7 +312,7 @@ TEST_F(PrefixCacheTest, CursorOfAClearedTreeIsRefused) {
   tree.Clear();
   EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(pages).last(1)));
   EXPECT_EQ(tree.num_pages(), 0);
-  // The page may be in the tree again as another node: the cursor is still refused.
+  // The page may be in the tree again as another node; the cursor must still be refused.
   Pages same = {pages[0]};
   tree.Insert(Range(100, 4), same);
   EXPECT_FALSE(tree.Extend(&cursor, std::span(keys).last(4), std::span(pages).last(1)));
@@ -334,7 +335,7 @@ TEST_F(PrefixCacheTest, ReturnedMatchLeavesNoTrace) {
   EXPECT_EQ(tree.stats().tokens_hit, 0);
 }
 
-// Follows the events as a router does: the tokens up to the end of each block, by its hash.
+// Follows the events as a router does: maps the hash of each block to the tokens up to its end.
 struct Follower {
   std::map<uint64_t, std::vector<int32_t>> paths;
   int num_cleared = 0;
@@ -356,7 +357,7 @@ struct Follower {
       }
     };
   }
-  // Whole blocks of `keys`, from the first one, that were told.
+  // Returns the number of leading tokens of `keys` whose whole blocks were reported.
   int Depth(const Keys& keys, int page_size) const {
     int length = 0;
     const std::vector<int32_t> tokens(keys.begin(), keys.end());
