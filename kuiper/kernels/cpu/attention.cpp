@@ -1,25 +1,29 @@
 // Attention over the KV cache. A work item is a block of query rows that share a kv head:
-// consecutive positions of one sequence times the query heads of the group, so that each key and
-// value is loaded (and converted) once for all of them. One of few rows may have several kv heads,
-// which take turns tile by tile. Scores are those of a linear layer whose
-// weights are keys: dot products with keys where they lie, or, for many rows (prefill), outer
-// products with panels of them. Values are read as they lie for few rows (decode), from converted
-// tiles for more.
+// consecutive positions of one sequence times the query heads of the group. So each key and value
+// is loaded (and converted) once for all of them. An item of few query rows may have several kv
+// heads: it computes each tile for all of them before it continues with the next tile.
 //
-// Bits: a score is a sum of one fold block of linear_kernel.h, with the scaled query as
-// activations, an output is summed along the key positions in ascending order (BF16 and FP8: in
-// pairs of rounded weights, see attention_pairs.h), tiles start at absolute position 0, and nothing
-// beyond a row's own length enters it. The scale of a key multiplies its finished score, that of a
-// value its weight, before the products with its elements. Over INT8 both products are exact sums
-// of integers, see attention_int8.h. So a row's result does not depend on the block, chunk, page or
-// batch it is computed in.
+// Scores are computed as in a linear layer whose weights are the keys. Up to kManyRows query rows
+// use dot products with keys in place; more (prefill) use outer products with panels of keys. Up to
+// kFewRows query rows (decode) read values in place; more read them from converted tiles.
 //
-// Cascade (AttnMeta::shared_lens): an item can also be the rows of several sequences that begin
-// with the same pages. They go through the tiles they share together, and each goes on alone.
+// Numeric contract: the result of a query row does not depend on the block, prompt chunk, page or
+// batch that it is computed in.
+// - A score is a sum over one K block of linear_kernel.h, with the scaled query as activations.
+// - An output is summed along the key positions in ascending order. BF16 and FP8 are summed in
+//   pairs of rounded weights (attention_pairs.h).
+// - Tiles start at absolute position 0, and no key after a row's own length enters the row.
+// - The scale of a key multiplies its finished score. The scale of a value multiplies its softmax
+//   weight, before the products with the elements of the value.
+// - With INT8 both products are exact sums of integers (attention_int8.h).
 //
-// Decode reads each K and V once and is bound by memory, which rows fetched in advance keep busy. A
-// prefill of long rows is bound by multiply-adds: expected are 0.8 of their peak in both products,
-// and a tenth of the time for the softmax between them.
+// Cascade (AttnMeta::shared_lens): an item can also hold the query rows of several sequences that
+// begin with the same pages. It computes the shared tiles for all of them, then the remaining tiles
+// of each sequence separately.
+//
+// Decode reads each K and V once and is bound by memory; prefetched rows keep the memory busy. A
+// long prefill is bound by multiply-adds. Expected are 0.8 of their peak in both products, and a
+// tenth of the time for the softmax between them.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -47,7 +51,7 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// Element 0 of row r of the item in a matrix of tokens, each with its heads head_stride apart.
+// Returns element 0 of query row r of the item in a matrix [tokens, heads * head_stride].
 template <typename T>
 HWY_INLINE T* ItemRow(const Tensor& matrix, const AttentionItem& item, int r, int64_t head_stride) {
   return matrix.row<T>(item.q_row + r / item.num_heads) + item.row_head(r) * head_stride;
@@ -92,9 +96,9 @@ void StoreOutputs(const AttentionArgs& args, const AttentionItem& item, const At
   });
 }
 
-// Takes the tiles from position `begin` on into the rows' softmax and outputs: online softmax
-// (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). `after` is null or the item that
-// the thread takes next.
+// Adds the tiles from position `begin` on to the softmax and outputs of the query rows, by online
+// softmax (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). `after` is null or the
+// item that the thread computes next.
 template <class View>
 void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
                 const AttentionItem* after, const AttentionScratch& s) {
@@ -126,8 +130,8 @@ void FlashTiles(const AttentionCall& call, const View& view, const AttentionItem
   }
 }
 
-// Takes the tiles from position `begin` on: first those that all sequences of a run share, then
-// those of the runs within it that share more, down to single sequences.
+// Computes the tiles from position `begin` on: first the tiles that all sequences of the run share.
+// Then recurses into the shorter runs that share more tiles, down to single sequences.
 template <class View>
 void FlashItem(const AttentionCall& call, const View& view, const AttentionItem& item, int begin,
                const AttentionItem* after, const AttentionScratch& s) {
@@ -143,7 +147,7 @@ void FlashItem(const AttentionCall& call, const View& view, const AttentionItem&
   }
 }
 
-// Plain softmax: all scores, their maximum, all exponentials, then the values.
+// Plain softmax: computes all scores, their maximum and all exponentials, then adds the values.
 template <class View>
 void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& item,
              const AttentionScratch& s) {
@@ -176,7 +180,8 @@ void MhaItem(const AttentionCall& call, const View& view, const AttentionItem& i
   }
 }
 
-// The way of this set; `fast` is the instruction for pairs of the machine, or null.
+// Returns the pair kernel for this instruction set. `fast`: the kernel with the machine's BF16
+// instruction, which AVX-512 prefers, or null.
 const PairKernel* ChoosePairKernel([[maybe_unused]] const PairKernel* fast) {
   static constexpr PairKernel kKernel = MakePlainPairKernel();
 #if HWY_TARGET == HWY_AVX3
@@ -248,7 +253,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
   KU_CHECK(meta.max_kv_len <= max_context, "more than was reserved");
   const int num_heads = static_cast<int>(args.q.shape[1]) / head_dim;
   const Tensor& slopes = args.options.alibi_slopes;
-  // The shared tiles have no bias and no edge of a window.
+  // No cascade with ALiBi or a sliding window: shared tiles apply neither.
   const bool cascade = !meta.shared_lens.empty() && kind != AttentionKind::kMha &&
                        args.options.window == 0 && slopes.empty();
   const PairKernel& pairs = *HWY_DYNAMIC_DISPATCH(ChoosePairKernel)(resources.fast_pairs);
@@ -277,7 +282,7 @@ void Run(const Resources& resources, const AttentionArgs& args) {
       block(args, call, item, after, s);
     });
   };
-  // A short chat's step is over before another thread is awake.
+  // Below this, the step of a short chat ends before another thread is awake.
   constexpr int64_t kMinParallelScores = 2048;
   int64_t scores = 0;
   for (int s = 0; s < meta.num_seqs; ++s) {

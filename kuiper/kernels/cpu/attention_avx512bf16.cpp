@@ -1,5 +1,6 @@
-// Products of pairs in vdpbf16ps: 32 multiply-adds per instruction, on words that nobody widened.
-// Expected 0.9 of the instruction's peak at 6 rows. And products of integers in vpdpwssd.
+// Attention kernels for AVX-512: products of BF16 pairs with vdpbf16ps, 32 multiply-adds per
+// instruction on unconverted words, and products of integers with vpdpwssd. Expected with
+// vdpbf16ps: 0.9 of the instruction's peak at 6 query rows.
 #include "kuiper/kernels/cpu/attention_int8.h"
 #include "kuiper/kernels/cpu/attention_items.h"
 #include "kuiper/kernels/cpu/attention_pairs.h"
@@ -24,7 +25,8 @@ namespace {
 #include "kuiper/kernels/cpu/attention_int8-inl.h"
 #include "kuiper/kernels/cpu/codes_avx512-inl.h"
 
-// Element i of one row, then of the other: i of the first is i, of the second 32 + i.
+// Permutation that interleaves two rows: element i of the first row has index i, element i of the
+// second row has index 32 + i.
 struct PairOrder {
   alignas(64) uint16_t index[64];
 };
@@ -47,7 +49,7 @@ struct PairModel {
   static HWY_INLINE void EndSums(const Acc* sums, const PairProduct&, int, float* c) {
     for (int n = 0; n < 2; ++n) _mm512_storeu_ps(c + n * kLanes, sums[n]);
   }
-  // Pair i of a narrowed row is its word i.
+  // Pair i of a row that was rounded to BF16 is its word i.
   static HWY_INLINE A LoadA(const float* row, int k, int) {
     __m512 pair = _mm512_set1_ps(row[k]);
     asm("" : "+v"(pair));  // keeps GCC from loading it again in each multiply-add
@@ -74,10 +76,10 @@ struct PairModel {
   }
 };
 
-// Pairs from rows of codes.
+// Makes BF16 pairs from FP8 rows.
 template <typename T>
 struct CodePairModel : PairModel {
-  static constexpr int kLoads = 4;  // the tables take registers
+  static constexpr int kLoads = 4;  // fewer, since the conversion tables occupy registers
   static HWY_INLINE void LoadRows(const T* even, const T* odd, int, B* x) {
     const __m256i e = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(even)),
                   o = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(odd));
@@ -100,7 +102,8 @@ constexpr PairKernel MakeKernel() {
 }
 constexpr PairKernel kPairKernel = MakeKernel();
 
-// Pairs of 32 codes of one row and 32 of another, each in the upper byte of its word.
+// Permutation that makes pairs from 32 INT8 elements of one row and 32 of another: each element
+// becomes the upper byte of its 16-bit word.
 constexpr ByteOrder MakeUpperOrder() {
   ByteOrder order{};
   for (int i = 0; i < 128; ++i) {
@@ -111,7 +114,7 @@ constexpr ByteOrder MakeUpperOrder() {
 constexpr ByteOrder kUpperOrder = MakeUpperOrder();
 
 struct Int8Model {
-  // Not __m512i, which is one of 64-bit integers: GCC keeps an array of those in memory, too.
+  // Not __m512i, a vector of 64-bit integers: GCC keeps a copy of an array of those in memory.
   using Acc = int32_t __attribute__((vector_size(64)));
   using A = __m512i;
   using B = __m512i;

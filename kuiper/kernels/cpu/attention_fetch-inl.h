@@ -1,4 +1,4 @@
-// What attention fetches of the KV cache in advance, and how many heads decode steps read together.
+// Prefetching from the KV cache in attention, and how many kv heads a decode item reads together.
 // Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// Calls f(pos, n) for the n tokens from `pos` on of each page with tokens of [begin, end).
+// Calls f(pos, n) for each page with tokens of [begin, end): its tokens [pos, pos + n).
 template <class F>
 HWY_INLINE void ForEachPage(int page_size, int begin, int end, const F& f) {
   for (int pos = begin, next; pos < end; pos = next) {
@@ -32,24 +32,24 @@ HWY_INLINE void ForEachPage(int page_size, int begin, int end, const F& f) {
   }
 }
 
-// Whether a tile of few rows fetches the next one, keys and values of all heads of the item in the
-// order of their addresses: memory reads blocks of 8 KB and more faster than twice as many of 4 KB.
-// Pages of one or two tokens became slower.
+// True if an item of few query rows prefetches its next tile in address order: keys and values of
+// all its kv heads. Reading blocks of 8 KB and more is faster than twice the number of 4 KB blocks.
+// Pages of one or two tokens became slower with it.
 HWY_INLINE bool FetchesInOrder(int page_size) {
-  constexpr int kMinTokens = 4;  // of a page
+  constexpr int kMinTokens = 4;  // per page
   return page_size >= kMinTokens;
 }
 
-// The most kv heads of an item of few rows: as many as have at most 32 KB of keys and values side
-// by side in a page, and of whose tiles two, the one in use and the one that is fetched, take no
-// more than a fourth of L2. With half of it attention took 1.06 to 1.29 times as long (Zen 3, the
-// other thread of each core busy).
+// Returns the maximum number of kv heads of an item of few query rows. Their keys and values take
+// at most 32 KB of contiguous memory in a page. Two tiles of them, the current one and the
+// prefetched one, take at most a quarter of L2. With half of L2 attention took 1.06 to 1.29 times
+// as long (Zen 3, with the SMT sibling of each core busy).
 inline int MaxItemKvHeads(const KvView& kv) {
   constexpr size_t kBlock = 32 << 10;
   int page_size = 0;
   VisitKv(kv, [&](const auto& view) { page_size = view.page_size(); });
   if (!FetchesInOrder(page_size) || !kv.HasRuns()) return 1;
-  const size_t in_page = 2 * kv.run_bytes();  // of one kv head
+  const size_t in_page = 2 * kv.run_bytes();  // bytes of one kv head
   const size_t in_tile = 2 * kTile * kv.format.row_bytes(kv.head_dim());
   int heads = 1;
   while (2 * heads <= kMaxKvHeads && 2 * heads * in_page <= kBlock &&
@@ -59,12 +59,12 @@ inline int MaxItemKvHeads(const KvView& kv) {
   return heads;
 }
 
-// What is fetched of the next tile while one is multiplied.
+// Prefetches the next tile while the current one is multiplied.
 template <class Row>
 class TileFetcher {
  public:
-  // What is read behind the tile at position `tile` of the item: the next tile or, behind the last
-  // one, the first tile of `after`, unless that is null.
+  // Finds the memory that is read after the item's tile at position `tile`. This is the item's next
+  // tile or, after the last one, the first tile of `after`, unless that is null.
   template <class View>
   void FindAfter(const View& view, const AttentionItem& item, int tile,
                  const AttentionItem* after) {
@@ -76,11 +76,11 @@ class TileFetcher {
     Find(view, *after, first.begin, std::min(first.end, WholeTiles(first.begin) + kTile));
   }
   RangeFetcher& lines() { return lines_; }
-  // The next part / of_all of the lines.
+  // Prefetches the next part / of_all of the cache lines.
   void FetchPart(int part, int of_all) { lines_.Fetch((num_lines_ * part + of_all - 1) / of_all); }
 
  private:
-  // The keys and values at positions [begin, end) of the item's heads.
+  // Finds the keys and values at positions [begin, end) of the item's kv heads.
   template <class View>
   void Find(const View& view, const AttentionItem& item, int begin, int end) {
     const auto row_bytes = static_cast<int64_t>(view.head_dim() * sizeof(typename Row::Unit));
@@ -105,7 +105,7 @@ class TileFetcher {
     for (int i = 0; i < count_; ++i) num_lines_ += ranges_[i].lines;
     lines_ = {ranges_, count_};
   }
-  // The lines of these bytes, of which a range that ends there has the first one already.
+  // Adds the cache lines of these bytes; merges them with the last range if they adjoin or overlap.
   void Add(const void* data, int64_t bytes) {
     const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 64);
     const uint8_t* begin = static_cast<const uint8_t*>(data) - before;
@@ -123,7 +123,7 @@ class TileFetcher {
   static constexpr int kMaxRanges = kMaxKvHeads * 2 * kTile * (Row::kHasScale ? 2 : 1);
   RangeFetcher::Range ranges_[kMaxRanges];
   int count_ = 0;
-  int64_t num_lines_ = 0;  // of all ranges
+  int64_t num_lines_ = 0;  // cache lines in all ranges
   RangeFetcher lines_;
 };
 

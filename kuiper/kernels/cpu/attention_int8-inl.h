@@ -1,11 +1,15 @@
-// The register tiles of scores of attention_int8.h over an instruction set M, and its kernel.
-// Included behind attention_pairs-inl.h, like that inside the namespace and the target attributes
-// of each set.
+// The register tiles that compute the scores of attention_int8.h for an instruction set M, and the
+// kernel made of them. Include it after attention_pairs-inl.h and, like that file, inside the
+// namespace and the target attributes of each set.
 //
-// M provides, beside what attention_pairs-inl.h asks for: kCodes, the elements of a Factors;
-// kDotRows; LoadCodes and LoadQuery (Factors of codes and of integers of 16 bits); Dot, which adds
-// all products of two Factors to some lanes of an Acc; ZeroSum; StoreTotals, the sums of all lanes
-// of kPanelRows of them as FP32.
+// M provides, besides the members that attention_pairs-inl.h lists:
+//   Factors       a register of operands; kCodes is its number of elements.
+//   kDotRows      the maximum number of query rows of a register tile.
+//   LoadCodes     loads INT8 elements as Factors.
+//   LoadQuery     loads int16 queries as Factors.
+//   ZeroSum       returns an Acc of zeros.
+//   Dot           adds all products of two Factors to some lanes of an Acc.
+//   StoreTotals   stores, as FP32, the sum of all lanes of each of kPanelRows Acc.
 
 template <class M, int MR>
 HWY_NOINLINE void Int8Dots(const DotArgs& a) {
@@ -18,7 +22,7 @@ HWY_NOINLINE void Int8Dots(const DotArgs& a) {
     }
     for (int k = 0; k < a.k; k += M::kCodes) {
       if (k % kLine == 0) {
-        if (a.next != nullptr) a.next->Fetch(kPanelRows + 1);  // scales have lines, too
+        if (a.next != nullptr) a.next->Fetch(kPanelRows + 1);  // + 1: scales occupy lines, too
         for (int n = 0; a.ahead > 0 && n < kPanelRows; ++n) {
           __builtin_prefetch(rows[a.ahead + n] + k);
         }

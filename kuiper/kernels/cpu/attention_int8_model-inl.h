@@ -1,5 +1,5 @@
-// The instruction sets of Highway for products of integers (attention_int8.h). Included once per
-// instruction set (hwy/foreach_target.h).
+// The products of integers of attention_int8.h with Highway. Included once per instruction set
+// (hwy/foreach_target.h).
 #include <cstdint>
 #include <cstring>
 
@@ -26,7 +26,7 @@ using DI32 = hn::RebindToSigned<DF>;
 using VI32 = hn::Vec<DI32>;
 
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-// Pairs in words, which pmaddwd multiplies and adds.
+// Pairs of int16 in 32-bit words, which pmaddwd multiplies and adds.
 struct Int8Factors {
   using DI16 = hn::Repartition<int16_t, DI32>;
   using B = hn::Vec<DI16>;
@@ -65,7 +65,7 @@ struct Int8Factors {
   }
 };
 #else
-// The odd and the even ones apart.
+// The odd and the even elements in separate registers.
 struct Int8Factors {
   struct B {
     B() {}  // NOLINT(modernize-use-equals-default): as PairModel::A
@@ -135,7 +135,7 @@ struct Int8Model : Int8Factors {
   }
 };
 
-// The kernel of this set; of AVX-512 that of `fast`, unless it is null.
+// Returns the kernel of this instruction set; with AVX-512 returns `fast` unless it is null.
 inline const Int8Kernel* ChooseInt8Kernel([[maybe_unused]] const Int8Kernel* fast) {
   static constexpr Int8Kernel kKernel = MakeInt8Kernel<Int8Model>();
 #if HWY_TARGET == HWY_AVX3
@@ -144,9 +144,9 @@ inline const Int8Kernel* ChooseInt8Kernel([[maybe_unused]] const Int8Kernel* fas
   return &kKernel;
 }
 
-// The codes of keys, the other way round for Int8Kernel::multiply_packed: elements 2 i and 2 i + 1
-// of key j become word j of pair i, kTile words from pair to pair. `count` is a multiple of
-// kPanelRows, `elements` of 8.
+// Transposes INT8 keys for Int8Kernel::multiply_packed: elements 2 i and 2 i + 1 of key j become
+// word j of pair i. Pairs are kTile words apart. `count` is a multiple of kPanelRows, `elements` a
+// multiple of 8.
 inline void PackCodeColumns(const uint8_t* const* keys, int count, int64_t elements,
                             uint32_t* pairs) {
   for (int j = 0; j < count; j += kPanelRows) {

@@ -1,5 +1,6 @@
-// The work items of attention: the keys that a row sees, the rows that are computed together, their
-// numbering, and one thread's memory. Plain code, the same for every instruction set.
+// The work items of attention: which keys a query row attends to, which query rows are computed
+// together, how items are numbered, and the scratch memory of a thread. Plain code, the same for
+// every instruction set.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +19,13 @@
 namespace kuiper::cpu {
 
 constexpr int kTile = 64;                 // key positions per tile
-constexpr int kMicroRows = 6;             // rows of a register tile
-constexpr int kFewRows = 2 * kMicroRows;  // of an item that reads keys and values as they lie
-constexpr int kMaxAhead = 32;             // rows that it fetches in advance, at most
-constexpr int kMaxKvHeads = 4;            // and its kv heads
+constexpr int kMicroRows = 6;             // query rows of a register tile
+constexpr int kFewRows = 2 * kMicroRows;  // up to these query rows, values are read in place
+constexpr int kMaxAhead = 32;             // such an item prefetches at most this many KV rows
+constexpr int kMaxKvHeads = 4;            // and has at most this many kv heads
 constexpr int kManyRows = 24;             // above, keys are packed for outer products
-constexpr int kFlashRows = 192;           // query rows of a work item, at most
-constexpr int kMinFlashRows = 48;         // where there are threads for more items
+constexpr int kFlashRows = 192;           // maximum query rows of a work item
+constexpr int kMinFlashRows = 48;         // minimum of it, reached by halving to get more items
 constexpr int kMhaRows = kMicroRows;
 static_assert(kFewRows * kMaxKvHeads <= kFlashRows);
 
@@ -35,16 +36,18 @@ inline int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// The part of `keys` in the tile at position `tile`, from its start; begin == end if there is none.
+// Returns the part of `keys` in the tile at position `tile`, counted from the start of the tile;
+// empty (begin == end) if no key is in it.
 inline KeyRange InTile(KeyRange keys, int tile) {
   return {std::clamp(keys.begin - tile, 0, kTile), std::clamp(keys.end - tile, 0, kTile)};
 }
 
-// Query rows that are computed together: row r is head `head + r % num_heads` of batch row
-// `q_row + r / num_heads`, which is position `pos + r / num_heads` of its sequence. Or, where
-// num_seqs > 1, the only position of sequence `seq + r / num_heads`: a run of sequences of which
-// each begins with the same pages as the one before it. Or, where num_kv_heads > 1, the same rows
-// of several kv heads, which take turns tile by tile, so that memory is read in larger blocks.
+// Query rows that are computed together. Query row r is head `head + r % num_heads` of batch row
+// `q_row + r / num_heads`, which is position `pos + r / num_heads` of its sequence.
+// If num_seqs > 1, that batch row is instead the only position of sequence `seq + r / num_heads`.
+// The item is then a run of sequences, each of which begins with the same pages as the previous
+// one. If num_kv_heads > 1, the item has the query rows of several kv heads. Each tile is computed
+// for all of them before the next tile, so that memory is read in larger blocks.
 struct AttentionItem {
   int seq = 0;
   int num_seqs = 1;
@@ -59,15 +62,15 @@ struct AttentionItem {
   bool causal = true;
   int window = 0;
 
-  int num_rows() const { return num_heads * num_positions; }  // of a kv head
+  int num_rows() const { return num_heads * num_positions; }  // query rows per kv head
   int row_pos(int r) const { return pos + r / num_heads; }
   int row_head(int r) const { return head + r % num_heads; }
-  // The keys that a row sees; both ends ascend with the row.
+  // The keys that query row r attends to; both ends ascend with r.
   KeyRange row_keys(int r) const { return SeenKeys(causal, window, row_pos(r), kv_len); }
-  // The keys that some row sees.
+  // The keys that any query row attends to.
   KeyRange keys() const { return {row_keys(0).begin, row_keys(num_rows() - 1).end}; }
 
-  // The rows of kv head `kv_head + i`.
+  // Returns the item with the query rows of kv head `kv_head + i` only.
   AttentionItem OfKvHead(int i) const {
     AttentionItem one = *this;
     one.kv_head += i;
@@ -75,7 +78,7 @@ struct AttentionItem {
     one.head += i * num_heads;
     return one;
   }
-  // The rows of the sequences [first, end) of a run.
+  // Returns the item with sequences [first, end) of this run only.
   AttentionItem Sequences(int first, int end, const int32_t* kv_lens) const {
     AttentionItem part = *this;
     part.seq += first;
@@ -85,7 +88,7 @@ struct AttentionItem {
     part.pos = part.kv_len - 1;
     return part;
   }
-  // All rows of a run, which see its first `len` tokens and nothing else.
+  // Returns the item with all query rows of this run, restricted to its first `len` tokens.
   AttentionItem OfShared(int len) const {
     AttentionItem shared = *this;
     shared.kv_len = len;
@@ -94,21 +97,22 @@ struct AttentionItem {
   }
 };
 
-// Whole tiles within the first `len` tokens, in tokens.
+// Returns the number of tokens in whole tiles within the first `len` tokens.
 inline int WholeTiles(int len) {
   return len / kTile * kTile;
 }
 
-// Numbers the work items sequence by sequence (run by run), in it head by head, whose keys stay in
-// the cache, and of a head the longest rows first. Many rows read the keys less often; threads want
-// several items each, as these are not of one length. Find of ascending indices walks the sequences
+// Numbers the work items. They are ordered by sequence (or run), then by kv head, so that the keys
+// of a head stay in the CPU cache. Within a head the latest positions, with the most keys, are
+// first. Items of more query rows read the keys less often, but each thread should get several
+// items because they differ in length. Calling Find with ascending indices walks the sequences
 // once.
 class ItemList {
  public:
-  // `shared_lens` is that of AttnMeta; null means that there are no runs. A run is short enough to
-  // leave work for all `threads`. An item of few rows has up to `max_item_kv_heads` kv heads, as
-  // long as it reads no more than half of a thread's share of all keys, or than the share where the
-  // heads of a sequence come out even.
+  // `shared_lens` is AttnMeta::shared_lens; null means that there are no runs. A run is short
+  // enough to leave work for all `threads`. An item of few query rows has up to `max_item_kv_heads`
+  // kv heads, but reads at most half of a thread's share of all keys. If the kv heads of a sequence
+  // divide evenly among the threads, it may read the whole share.
   ItemList(const AttnMeta& meta, const AttnOptions& options, const int32_t* shared_lens,
            int num_heads, int kv_heads, AttentionKind kind, int threads, int max_item_kv_heads)
       : cu_q_(meta.cu_seqlens_q.ptr<int32_t>()),
@@ -178,7 +182,7 @@ class ItemList {
     const int64_t q_len = cu_q_[seq + 1] - cu_q_[seq];
     return (q_len + positions_ - 1) / positions_ * (kv_heads_ / ItemKvHeads(seq)) * head_chunks_;
   }
-  // The kv heads of an item of the sequence or run that begins with `seq`.
+  // Returns the kv heads per item for the sequence or run that begins with `seq`.
   int ItemKvHeads(int seq) const {
     const bool is_run = EndOfRun(seq) > seq + 1;
     if (is_run || (cu_q_[seq + 1] - cu_q_[seq]) * group_ > kFewRows) return 1;
@@ -190,7 +194,7 @@ class ItemList {
     }
     return heads;
   }
-  // The end of the run that begins with sequence `seq`.
+  // Returns the end of the run that begins with sequence `seq`.
   int EndOfRun(int seq) const {
     int end = seq + 1;
     while (shared_lens_ != nullptr && end < num_seqs_ && end - seq < max_run_ &&
@@ -206,17 +210,18 @@ class ItemList {
   bool causal_;
   int window_;
   int num_seqs_, kv_heads_, group_, threads_;
-  int heads_ = 0, head_chunks_ = 0, positions_ = 0;  // of an item; chunks of a group of heads
-  int max_item_kv_heads_ = 1;                        // of an item of few rows
-  int64_t share_ = 0;                                // of a thread: keys, each kv head's counted
-  int max_run_ = 0;                                  // sequences
-  int seq_ = 0;                                      // the first one of a run
-  int64_t first_ = 0;                                // index of its first item
+  // Query heads of an item, items per group of query heads, and positions of an item.
+  int heads_ = 0, head_chunks_ = 0, positions_ = 0;
+  int max_item_kv_heads_ = 1;  // applies to items of few query rows
+  int64_t share_ = 0;          // keys per thread, counted once for each kv head
+  int max_run_ = 0;            // maximum sequences of a run
+  int seq_ = 0;                // first sequence of the run that Find is at
+  int64_t first_ = 0;          // index of that run's first item
 };
 
-// Calls f(item, after) for the items that this thread takes. Short ones are followed by `after`,
-// which is claimed before f, so that this may fetch what that will need; behind a long one and the
-// last one it is null, and the thread that is ready first takes the next.
+// Calls f(item, after) for the items that this thread claims. `after` is the thread's next item, so
+// that f can prefetch what that item needs. If the item is short, `after` is claimed before f runs.
+// `after` is null with the last item and with a long item: the first idle thread claims the next.
 template <typename F>
 void ForEachItem(WorkShares& shares, int thread, ItemList& items, const F& f) {
   constexpr int kShort = 512;  // keys
@@ -232,36 +237,35 @@ void ForEachItem(WorkShares& shares, int thread, ItemList& items, const F& f) {
   }
 }
 
-// What is the same for all items of a call.
+// What all items of a call share.
 struct AttentionCall {
   AttentionKind kind;
   int head_dim;
-  const LinearKernel& dots;  // of keys as weights
+  const LinearKernel& dots;  // computes the scores, with keys as weights
   const PairKernel& pairs;
   const Int8Kernel& int8;
   const float* alibi_slopes;   // [H], or null
   const int32_t* kv_lens;      // [S]
-  const int32_t* shared_lens;  // [S], or null: no item has several sequences
+  const int32_t* shared_lens;  // [S], or null if no item has several sequences
 };
 
-// One thread's memory, in floats; `dim` is head_dim rounded up to 32.
+// Scratch memory of one thread, in floats; `dim` is head_dim rounded up to 32.
 struct AttentionScratch {
-  float* q;          // [rows, dim], scaled and converted as LinearKernel::convert does, or integers
-                     // of 16 bits
-  float* q_factors;  // [rows], of such; else 1
-  float* acc;        // [rows, dim]
-  float* q_tiles;    // [rows, dim]: OuterArgs::x of groups of rows
-  float* keys;       // [kTile, dim / 2]: BF16, or padded codes
-  float* panels;  // [kTile, dim] and the space between lanes: OuterArgs::panel, or pairs of codes
-  float* values;  // [kTile, dim], or pairs [kTile / 2, dim] and values of BF16 or padded
-                  // codes [kTile, dim / 2]
-  float* sum;     // [rows, 16] running lanes of the softmax denominator
-  float* max;     // [rows]
-  float* scores;  // [kMicroRows, score_stride]: of a group of rows
+  float* q;          // [rows, dim] scaled queries: converted by LinearKernel::convert, or int16
+  float* q_factors;  // [rows] scales of int16 queries; else 1
+  float* acc;        // [rows, dim] outputs before the division by the softmax denominator
+  float* q_tiles;    // [rows, dim] queries as OuterArgs::rows, by groups of query rows
+  float* keys;       // [kTile, dim / 2] copied keys: BF16, or padded INT8
+  float* panels;     // [kTile, dim] and gaps between lanes: OuterArgs::panel, or pairs of INT8 keys
+  float* values;     // [kTile, dim] converted values; or pairs [kTile / 2, dim], then copied values
+                     // [kTile, dim / 2] of BF16 or padded INT8
+  float* sum;        // [rows, 16] running lanes of the softmax denominator
+  float* max;        // [rows] running maximum of the scores
+  float* scores;     // [kMicroRows, score_stride] scores of a group of query rows
   int64_t dim;
   int64_t score_stride;
 
-  // Splits `base` (null: only counts); returns the number of floats.
+  // Splits `base` into the arrays and returns the number of floats; only counts if `base` is null.
   size_t Carve(float* base, AttentionKind kind, int head_dim, int max_context) {
     const int64_t rows = MaxRows(kind);
     dim = RoundUp(head_dim, kPairColumns);
@@ -286,7 +290,7 @@ struct AttentionScratch {
   }
   uint32_t* pairs() const { return reinterpret_cast<uint32_t*>(values); }
   float* wide_values() const { return values + kTile / 2 * dim; }
-  // The memory of the rows from `first` on.
+  // Returns the scratch memory of the query rows from `first` on.
   AttentionScratch From(int first) const {
     AttentionScratch rows = *this;
     rows.q += first * dim;

@@ -1,4 +1,4 @@
-// The arithmetic of attention: a register-tiled product of matrices, and softmax over a range of
+// The arithmetic of attention: a register-tiled matrix product, and softmax over a range of
 // columns. Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <limits>
@@ -33,8 +33,8 @@ constexpr int kVecs = 2;
 
 // --- the product ------------------------------------------------------------------------------
 
-// The two kinds of `b`: rows of a dense matrix, and rows of the KV cache, of which those `ahead`
-// behind one that is used are fetched.
+// The two kinds of Product::b: rows of a dense matrix, and rows of the KV cache. Using KV row k
+// prefetches KV row k + ahead.
 struct StridedRows {
   const float* data;
   int64_t stride;
@@ -45,7 +45,7 @@ template <class Row>
 struct StoredRows {
   const Row* rows;
   int ahead;
-  RangeFetcher* next;  // or null
+  RangeFetcher* next;  // if not null, its lines are prefetched instead
   HWY_INLINE Row operator[](int k) const { return rows[k]; }
   HWY_INLINE void Fetch(int k, int64_t col) const {
     constexpr int kLine = 64 / static_cast<int>(sizeof(typename Row::Unit));
@@ -66,7 +66,7 @@ struct Product {
   int64_t c_stride;
 };
 
-// kN registers of each row, from column `col` on.
+// Computes kN registers of each query row, from column `col` on.
 template <int kR, int kN, class B>
 HWY_INLINE void MultiplyTile(const Product<B>& p, int64_t col) {
   const DF d;
@@ -113,17 +113,17 @@ HWY_INLINE void Multiply(int rows, const Product<B>& p) {
 
 #include "kuiper/kernels/cpu/attention_pairs-inl.h"
 
-// Pairs in FP32 multiply-adds; narrowed rows stay FP32 where they lie.
+// Products of pairs with FP32 multiply-adds. Rows rounded to BF16 stay FP32, in place.
 struct PairModel {
   using Acc = VF;
   using A = VF;
   using B = VF;
   static constexpr int kLanes = HWY_NAMESPACE::kLanes, kAccRegisters = kMicroRows * kVecs;
   static constexpr int kSteps = 2;
-  // More at once would take registers that sums need.
+  // More loads at once would need registers that hold sums.
   static constexpr int kLoads = 2;
 
-  // The even columns, then the odd ones, as a word of a row has one of each.
+  // Loads the even columns, then the odd columns: a word of a row holds one of each.
   static HWY_INLINE void BeginSums(const float* c, Acc* sums) {
     hn::LoadInterleaved2(DF(), c, sums[0], sums[1]);
   }
@@ -170,8 +170,8 @@ constexpr PairKernel MakePlainPairKernel() {
 
 // --- softmax ----------------------------------------------------------------------------------
 
-// Adds slope * (distance + i) to scores[i] for i in `keys` (ALiBi); columns beside them get
-// garbage.
+// Adds slope * (distance + i) to scores[i] for i in `keys` (ALiBi). Other columns of the same
+// groups of 16 get garbage.
 HWY_INLINE void AddAlibi(float* scores, KeyRange keys, float slope, int distance) {
   const DF d;
   const VF factor = hn::Set(d, slope);
@@ -181,7 +181,8 @@ HWY_INLINE void AddAlibi(float* scores, KeyRange keys, float slope, int distance
   }
 }
 
-// scores[i] *= factors[i] * factor for i in `keys`; columns beside them get garbage.
+// scores[i] *= factors[i] * factor for i in `keys`. Other columns of the same groups of 16 get
+// garbage.
 HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors, float factor) {
   const DF d;
   const VF of_all = hn::Set(d, factor);
@@ -191,7 +192,7 @@ HWY_INLINE void ScaleScores(float* scores, KeyRange keys, const float* factors, 
   }
 }
 
-// Extends the range to whole groups of 16 columns; what was outside becomes -inf.
+// Extends the range to whole groups of 16 columns and sets the added scores to -inf.
 HWY_INLINE KeyRange PadScores(float* scores, KeyRange keys) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const KeyRange padded{keys.begin / 16 * 16, static_cast<int>(RoundUp(keys.end, 16))};
@@ -207,7 +208,7 @@ HWY_INLINE float MaxOfScores(const float* scores, KeyRange padded, float max) {
   return hn::GetLane(hn::MaxOfLanes(d, m));
 }
 
-// scores = exp(scores - max), added to the 16 lanes of `sum`: column i to lane i % 16.
+// scores = exp(scores - max). Adds them to the 16 lanes of `sum`: column i to lane i % 16.
 HWY_INLINE void ExpScores(float* scores, KeyRange padded, float max, float* sum) {
   const DF d;
   const VF m = hn::Set(d, max);
@@ -228,8 +229,8 @@ HWY_INLINE void Scale(float* x, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, x + i), f), d, x + i);
 }
 
-// Takes the next tile of a row's scores into its running maximum, to which its sum and output are
-// rescaled; ExpScores is next.
+// Updates a query row's running maximum with the scores of the next tile, and rescales its sum and
+// output to the new maximum. Call ExpScores next.
 HWY_INLINE void RaiseMax(const float* scores, KeyRange padded, float* max, float* sum, float* acc,
                          int64_t dim) {
   const float new_max = MaxOfScores(scores, padded, *max);

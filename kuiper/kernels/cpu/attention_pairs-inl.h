@@ -1,17 +1,23 @@
-// The register tiles of products of pairs (attention_pairs.h) over an instruction set M. Included
-// inside the namespace and the target attributes of each set, so it has no include guard, includes
-// and namespace of its own.
+// The register tiles of products of pairs (attention_pairs.h) for an instruction set M. Included
+// inside the namespace and the target attributes of each set, so this file has no include guard,
+// includes or namespace.
 //
-// M provides: kLanes, kAccRegisters, kLoads; kSteps, in which a pair is multiplied: with two, its
-// odd element and then its even one; Acc, A and B (operands of a step); MulAdd; LoadA (pair k of a
-// row, in all lanes). Columns come by 2 * kLanes, in two vectors, in an order of the set's own:
-// BeginSums and EndSums of Acc, from and to c; LoadRows (of two rows, of BF16 or codes) and
-// LoadPacked of B; StorePacked, from those of all steps.
+// M provides:
+//   kLanes                 32-bit lanes of a register.
+//   kAccRegisters, kLoads  registers for sums; maximum registers of b loaded at once.
+//   kSteps                 multiply-add steps per pair; if two, the odd element comes first.
+//   Acc, A, B              a register of sums, and the operands of a step.
+//   MulAdd                 multiplies and adds one step.
+//   LoadA                  loads pair k of a row of a into all lanes.
+//   BeginSums, EndSums     load Acc from c and store it to c.
+//   LoadRows, LoadPacked   load B from two rows (BF16, FP8 or INT8) or from packed pairs.
+//   StorePacked            stores packed pairs from the B of all steps.
+// Columns are processed 2 * kLanes at a time, in two vectors, in an order that M chooses.
 
 #include "kuiper/kernels/cpu/unroll.h"
 
-// The columns [col, col + kN * kLanes) of kR rows; load(k, n, step, x) gives vectors n and n + 1 of
-// pair k of b.
+// Computes columns [col, col + kN * kLanes) of kR rows. load(k, n, step, x) loads vectors n and
+// n + 1 of pair k of b into x.
 template <class M, int kR, int kN, class Loader>
 HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const Loader& load) {
   constexpr int kLoads = kN < M::kLoads ? kN : M::kLoads;
@@ -40,14 +46,14 @@ HWY_INLINE void PairTile(const PairProduct& p, int64_t col, const Loader& load) 
   }
 }
 
-// Registers per row of a tile: as many as there are sums, up to 8, in steps of two.
+// Returns the registers per row of a tile: the largest of 8, 4 and 2 for which all sums fit.
 template <class M, int kR>
 constexpr int PairVectors() {
   const int fit = M::kAccRegisters / kR;
   return fit >= 8 ? 8 : fit >= 4 ? 4 : 2;
 }
 
-// Pairs from rows of T, from column `col` on.
+// Loads pairs from rows of T, from column `col` on.
 template <class M, typename T>
 struct RowLoader {
   const uint8_t* const* rows;
@@ -58,7 +64,7 @@ struct RowLoader {
     const int64_t at = col + n * M::kLanes;
     M::LoadRows(Row(2 * k) + at, Row(2 * k + 1) + at, step, x);
   }
-  // While `num` vectors of pair k are multiplied.
+  // Prefetches while `num` vectors of pair k are multiplied.
   HWY_INLINE void Fetch(int k, int num) const {
     constexpr int kBytes = static_cast<int>(sizeof(T)), kLine = 64 / kBytes;
     const int columns = num * M::kLanes;
@@ -71,7 +77,7 @@ struct RowLoader {
   HWY_INLINE const T* Row(int i) const { return reinterpret_cast<const T*>(rows[i]); }
 };
 
-// Packed pairs.
+// Loads packed pairs.
 template <class M>
 struct PackedLoader {
   const uint32_t* pairs;

@@ -1,12 +1,12 @@
-// The products of attention over a cache of few significant bits (BF16, FP8), in pairs of BF16:
-// queries and softmax weights are rounded to BF16, as the linear layers round their activations,
-// and two elements of a sum lie in one 32-bit word, the even one in the lower half. A set for each
-// instruction set: attention_pairs-inl.h is the tile, attention_avx512bf16.cpp has the instruction
-// that multiplies pairs.
+// The products of attention over a cache of few significant bits (BF16, FP8), in pairs of BF16.
+// Queries and softmax weights are rounded to BF16, as the linear layers round their activations. A
+// 32-bit word holds two consecutive elements of a sum, the even one in the lower half. There is one
+// kernel per instruction set: attention_pairs-inl.h has the register tile, and
+// attention_avx512bf16.cpp uses the instruction that multiplies pairs.
 //
-// Numeric contract, identical for every set: a sum takes its pairs in ascending order, of a pair
-// the odd element and then the even one, each with a fused multiply-add in FP32 (the deviations are
-// those of linear_kernel.h); subnormal operands and results count as zero.
+// Numeric contract, identical for every instruction set: a sum adds its pairs in ascending order,
+// in each pair the odd element first, then the even one. Each is added with a fused multiply-add in
+// FP32 (with the deviations of linear_kernel.h). Subnormal operands and results count as zero.
 #pragma once
 
 #include <cstdint>
@@ -18,42 +18,44 @@ namespace kuiper::cpu {
 
 // c[r][n] += sum over pairs k in [begin, end) of a[r][k] . b[k][n].
 struct PairProduct {
-  const float* a;    // [rows] as PairKernel::narrow left them, or words of two integers
+  const float* a;    // [rows] rounded by PairKernel::narrow, or words of two int16
   int64_t a_stride;  // floats
   int begin, end;
   int64_t cols;  // a multiple of kPairColumns
   float* c;
   int64_t c_stride;
-  const float* factors = nullptr;  // [rows], of products of integers: what enters c is a sum of
-                                   // all pairs times this
+  const float* factors = nullptr;  // [rows], integers only: each sum is multiplied by this scale
+                                   // before it is added to c
   int64_t b_stride = 0;            // multiply_packed: words
-  int ahead = 0;                   // multiply_rows: with row i of b, row i + ahead is fetched
-  RangeFetcher* next = nullptr;    // or what this one has, at least as many lines as were read
+  int ahead = 0;                   // multiply_rows: reading row i of b prefetches row i + ahead
+  RangeFetcher* next = nullptr;    // prefetched instead, at least one line per line that is read
 };
 constexpr int kPairColumns = 32;
 
-// Whether the products over a cache of such elements are those of pairs of BF16, in which they are
-// exact.
+// True if products over a cache of these elements use pairs of BF16; the elements are exact in
+// BF16.
 constexpr bool IsPaired(DType element) {
   return element == DType::kBF16 || element == DType::kF8E4M3 || element == DType::kF8E5M2;
 }
 
 struct PairKernel {
-  // Rounds x[i] to BF16 in place for i in [begin, end), multiples of 16; where the pairs of x lie
-  // then is the set's own matter.
+  // Rounds x[i] to BF16 in place for i in [begin, end), multiples of 16. The resulting layout of
+  // the pairs depends on the instruction set.
   void (*narrow)(float* x, int64_t begin, int64_t end) = nullptr;
-  // b[k] = rows 2k and 2k + 1 of BF16; `rows` points to that of pair 0. At most kMicroRows of a.
+  // b[k] = BF16 rows 2k and 2k + 1; `rows` points to the first row of pair 0. num_rows, the rows of
+  // a, is at most kMicroRows.
   using RowsFn = void (*)(int num_rows, const PairProduct& p, const uint8_t* const* rows);
   RowsFn multiply_rows = nullptr;
-  // The same of rows of codes, [CodeTypeIndex]; null where it pays to widen them to BF16 first.
+  // [CodeTypeIndex]: multiply_rows for FP8 rows; null if converting them to BF16 first is faster.
   RowsFn multiply_codes[kNumCodeTypes] = {};
-  // b[k] = the words at pairs + k * p.b_stride, which pack made of such rows.
+  // b[k] = the words at pairs + k * p.b_stride, which `pack` made of two rows.
   using PackedFn = void (*)(int num_rows, const PairProduct& p, const uint32_t* pairs);
   PackedFn multiply_packed = nullptr;
   void (*pack)(const BFloat16* even, const BFloat16* odd, int64_t cols, uint32_t* pairs) = nullptr;
 };
 
-// attention_avx512bf16.cpp: that of vdpbf16ps; null where the machine has none.
+// Returns the kernel with vdpbf16ps (attention_avx512bf16.cpp), or null if MayUseAvx512Bf16() is
+// false.
 const PairKernel* Avx512Bf16PairKernel();
 
 }  // namespace kuiper::cpu

@@ -1,4 +1,4 @@
-// What a group of query rows does with a tile of keys and values: scores, softmax, outputs.
+// Computes scores, softmax and outputs of a group of query rows for one tile of keys and values.
 // Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <cstdint>
@@ -23,21 +23,21 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// Adds the ALiBi terms of row r to its scores for `keys`, which are counted from position `origin`.
+// Adds the ALiBi terms of query row r to its scores for `keys`, counted from position `origin`.
 HWY_INLINE void AddBias(const AttentionCall& call, const AttentionItem& item, int r, KeyRange keys,
                         int origin, float* scores) {
   if (call.alibi_slopes == nullptr) return;
   AddAlibi(scores, keys, call.alibi_slopes[item.row_head(r)], origin - item.row_pos(r));
 }
 
-// The rows [first, first + rows) of an item over one tile, whose scores and then softmax weights
-// are at `p`, that of row `first`.
+// Query rows [first, first + rows) of an item for one tile. `p` points to the scores, later the
+// softmax weights, of row `first`.
 struct RowGroup {
   const AttentionCall& call;
   const AttentionScratch& s;
   int first, rows;
   float* p;
-  KeyRange keys[kMicroRows];  // that each row sees, from the start of the tile
+  KeyRange keys[kMicroRows];  // keys each row attends to, counted from the start of the tile
 
   RowGroup(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
            int first, int rows, int tile, float* p)
@@ -48,9 +48,9 @@ struct RowGroup {
   float* acc(int r) const { return s.acc + (first + r) * s.dim; }
 };
 
-// Calls together(begin, end) for the part of the ranges [range(r)) that all rows have, and alone(r,
-// begin, end) for the rest of each row, so that no value enters a row that does not see it.
-// Ascending for each row. Both ends ascend with the row.
+// Calls together(begin, end) for the common part of the ranges range(r) of all rows, and alone(r,
+// begin, end) for the remainder of each row's range. So no value enters a row that does not attend
+// to it. The calls ascend for each row; both ends of range(r) must ascend with r.
 template <class Range, class Together, class Alone>
 HWY_INLINE void ForCommonRange(int rows, const Range& range, const Together& together,
                                const Alone& alone) {
@@ -80,7 +80,7 @@ void AddValues(const RowGroup& g, const B& values) {
       [&](int r, int begin, int end) HWY_ATTR { multiply(r, 1, begin, end); });
 }
 
-// The same in pairs. A row that sees one key of a pair takes it with zeros for the other.
+// acc += p V in pairs. If a row attends to one key of a pair only, zeros replace the other value.
 template <class Row>
 void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
   const PairKernel& kernel = g.call.pairs;
@@ -98,12 +98,13 @@ void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
     loaded.multiply_pairs(1, product(r, begin, end), loaded.value_rows);
   };
   const auto half = [&](int r, int key) {
-    const uint8_t* rows[kTile];  // that of the pair is used
+    const uint8_t* rows[kTile];  // only the two rows of the pair are set and read
     rows[key / 2 * 2] = rows[key / 2 * 2 + 1] = ZeroRow();
     rows[key] = loaded.value_rows[key];
     loaded.multiply_pairs(1, product(r, key / 2, key / 2 + 1), rows);
   };
-  // Whole pairs; beside the loaded keys are zeros.
+  // Pairs that each row attends to as a whole. At both ends of the loaded keys, zeros complete a
+  // pair.
   KeyRange whole[kMicroRows] = {};
   for (int r = 0; r < g.rows; ++r) {
     const KeyRange own = g.keys[r];
@@ -132,7 +133,8 @@ void AddValuePairs(const RowGroup& g, const Tile<Row>& loaded) {
   }
 }
 
-// Calls f(first, rows) for register-tile groups of the item's rows of nearly equal size.
+// Calls f(first, rows) for groups of the item's query rows, each at most a register tile and of
+// nearly equal size.
 template <class F>
 HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
   const int groups = (num_rows + kMicroRows - 1) / kMicroRows;
@@ -142,7 +144,7 @@ HWY_INLINE void ForEachRowGroup(int num_rows, const F& f) {
   }
 }
 
-// The scores of packed keys.
+// Computes the scores with packed keys.
 inline void ScorePanels(const RowGroup& g) {
   const LinearKernel& kernel = g.call.dots;
   const int head_dim = g.call.head_dim, words = static_cast<int>(kernel.Words(head_dim));
@@ -161,7 +163,7 @@ inline void ScorePanels(const RowGroup& g) {
   }
 }
 
-// The same of codes.
+// Computes the scores with packed INT8 keys.
 inline void ScoreColumns(const RowGroup& g) {
   static constexpr float kOnes[] = {1, 1, 1, 1, 1, 1};
   static_assert(std::size(kOnes) == kMicroRows);
@@ -182,8 +184,8 @@ inline void ScoreColumns(const RowGroup& g) {
                               reinterpret_cast<const uint32_t*>(g.s.panels) + begin);
 }
 
-// p = Q K^T for the loaded keys: what the linear layers compute with keys as weights, or the
-// products of integers.
+// p = Q K^T for the loaded keys, as the linear layers compute it with keys as weights, or in
+// integers for INT8.
 template <class Row>
 HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
   if (loaded.keys_packed) return kIsInt8<Row> ? ScoreColumns(g) : ScorePanels(g);
@@ -204,8 +206,8 @@ HWY_INLINE void ScoreTile(const RowGroup& g, const Tile<Row>& loaded) {
   }
 }
 
-// The scores of the tile at position `tile` to softmax weights: first the maxima of all rows, then
-// all exponentials, so that neither waits for the other.
+// Turns the scores of the tile at position `tile` into softmax weights: first the maxima of all
+// rows, then all exponentials, so that neither waits for the other.
 template <class Row>
 HWY_INLINE void SoftmaxTile(const RowGroup& g, const AttentionItem& item, const Tile<Row>& loaded,
                             int tile) {
@@ -225,8 +227,8 @@ HWY_INLINE void SoftmaxTile(const RowGroup& g, const AttentionItem& item, const 
   }
 }
 
-// The weights of the tile's keys `all` as integers, at the place of their first half: those that a
-// row sees, and 0 for the others. Returns their factor.
+// Quantises the weights of a row for the tile's keys `all` to int16, in the first half of their
+// memory. Keys outside `seen` get weight 0. Returns the scale.
 HWY_INLINE float RoundWeights(float* weights, KeyRange seen, KeyRange all) {
   auto* integers = reinterpret_cast<int16_t*>(weights);
   const int first = all.begin / 2 * 2, last = static_cast<int>(RoundUp(all.end, 2));
@@ -263,7 +265,7 @@ void AddCodes(const RowGroup& g, const Tile<Row>& loaded) {
   g.call.int8.multiply_rows(g.rows, product, loaded.value_rows);
 }
 
-// Adds the values of the loaded tile, which the finished weights at g.p multiply.
+// Adds the values of the loaded tile, weighted by the softmax weights at g.p, to the outputs.
 template <class Row>
 HWY_INLINE void AddTile(const RowGroup& g, const Tile<Row>& loaded) {
   for (int r = 0; r < g.rows; ++r) loaded.ScaleByValues(g.scores(r), g.keys[r]);
@@ -280,7 +282,7 @@ HWY_INLINE void AddTile(const RowGroup& g, const Tile<Row>& loaded) {
   }
 }
 
-// The queries of an item as tiles of outer products.
+// Arranges the queries of an item as tiles of outer products.
 inline void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim,
                           const AttentionScratch& s) {
   const size_t words = kernel.Words(head_dim), steps = words / kSumLanes;
@@ -293,8 +295,9 @@ inline void SpreadQueries(const LinearKernel& kernel, int num_rows, int head_dim
   });
 }
 
-// Rows of INT8 are read as they lie, unless they need padding. Few rows read FP8 so, where the
-// kernels can: many rows share what is widened.
+// Chooses the kernels for a tile. INT8 rows are read in place unless they need padding. FP8 rows
+// are read in place only for few query rows and if the kernels support it: many query rows share
+// the cost of converting them.
 template <class Row>
 void ChooseProducts(const AttentionCall& call, const AttentionItem& item, const AttentionScratch& s,
                     Tile<Row>* tile) {

@@ -1,4 +1,4 @@
-// Tiles of the KV cache for attention: where the keys and values of a tile lie, and converted
+// Tiles of the KV cache for attention: the addresses of a tile's keys and values, and converted
 // copies of them in scratch. Included once per instruction set (hwy/foreach_target.h).
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// rows[i] = the key at position tile + i for i in `keys`, with one table look-up per page.
+// rows[i] = the key at position tile + i for i in `keys`. Looks up the block table once per page.
 template <class View, class Row = typename View::Row>
 HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRange keys,
                         Row* rows) {
@@ -39,19 +39,20 @@ HWY_INLINE void KeyRows(const View& view, int seq, int kv_head, int tile, KeyRan
 
 // --- rows in scratch --------------------------------------------------------------------------
 
-// Rows whose products are those of pairs (attention_pairs.h).
+// True for rows that are multiplied in BF16 pairs (attention_pairs.h).
 template <class Row>
 constexpr bool kTakesPairs = IsPaired(DTypeOf<typename Row::Unit>::value);
 
-// Rows of floats of eight bits, which are read as they lie or widened to BF16 in scratch.
+// True for FP8 rows, which are read in place or converted to BF16 in scratch.
 template <class Row>
 constexpr bool kIsCodes = kTakesPairs<Row> && !std::is_same_v<typename Row::Unit, BFloat16>;
 
-// Rows whose products are those of integers (attention_int8.h).
+// True for rows that are multiplied in integers (attention_int8.h).
 template <class Row>
 constexpr bool kIsInt8 = std::is_same_v<typename Row::Unit, int8_t>;
 
-// values[j] = the elements of the value of key j for j in `range`, padded with zeros to `dim`.
+// values[j] = the elements of the value of key j, as FP32, for j in `range`; padded with zeros to
+// `dim`.
 template <class View, class Row = typename View::Row>
 void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, float* values) {
   const int head_dim = view.head_dim();
@@ -64,7 +65,7 @@ void PackValues(const View& view, const Row* keys, KeyRange range, int64_t dim, 
 
 // --- one tile of an item ----------------------------------------------------------------------
 
-// What multiplies and packs the values.
+// Returns the kernel that multiplies and packs the values.
 template <class Row>
 HWY_INLINE const auto& ProductsOf(const AttentionCall& call) {
   if constexpr (kIsInt8<Row>) {
@@ -74,50 +75,51 @@ HWY_INLINE const auto& ProductsOf(const AttentionCall& call) {
   }
 }
 
-// Calls f with the rows of each kv head of the item and their memory.
+// Calls f with the query rows of each kv head of the item and their scratch memory.
 template <class F>
 HWY_INLINE void ForEachKvHead(const AttentionItem& item, const AttentionScratch& s, const F& f) {
   for (int i = 0; i < item.num_kv_heads; ++i) f(item.OfKvHead(i), s.From(i * item.num_rows()));
 }
 
-// The rows of one tile, their scales, and whether the values were converted to scratch. Arrays of
-// rows go on up to `fetched`, with rows that are needed next.
+// The KV rows of one tile, their scales, and whether the values were converted to scratch. Arrays
+// of rows extend to `fetched`, with the rows that are needed next.
 template <class Row>
 struct Tile {
-  KeyRange keys;  // that the item sees, from the start of the tile
+  KeyRange keys;  // keys the item attends to, counted from the start of the tile
   Row rows[kTile + kMaxAhead];
-  int ahead = 0;                 // rows to fetch in advance
-  RangeFetcher* next = nullptr;  // or what to fetch
-  int fetched = 0;               // the last panel of keys; with `ahead` kMaxAhead behind it
-  bool packed = false;           // values
-  bool keys_packed = false;      // keys
-  // The products of rows where they lie. Those of eight bits are not copied if as_codes is set.
+  int ahead = 0;                 // reading a row prefetches the row this much later; 0 if none
+  RangeFetcher* next = nullptr;  // if not null, prefetched instead
+  int fetched = 0;               // end of the last panel of keys, plus kMaxAhead if ahead > 0
+  bool packed = false;           // values are packed in scratch
+  bool keys_packed = false;      // keys are packed in scratch
+  // Kernels for rows in place. Rows of 8-bit elements are not copied if as_codes is set.
   bool as_codes = false;
   const DotFn* dots = nullptr;
   PairKernel::RowsFn multiply_pairs = nullptr;
-  // For the products. Keys: repeats of the first fill a group of kPanelRows. Values, of pairs only:
-  // zeros at both ends fill pairs.
+  // Operands of the products. Keys: repeats of the first and last key complete groups of
+  // kPanelRows. Values are set for pairs and integers only; zeros at both ends complete pairs.
   const uint8_t* key_rows[kTile + kMaxAhead];
   const uint8_t* value_rows[kTile + kMaxAhead];
-  // Of rows with scales, for the keys of the tile that are loaded; zeros beside them.
+  // Scales of the loaded keys and their values (formats with scales only); 0 elsewhere.
   float key_scales[Row::kIsScaled ? kTile : 1];
   float value_scales[Row::kIsScaled ? kTile : 1];
 
-  // Scores of elements to scores of keys, and weights of values to weights of elements; `scores` is
-  // the tile's first column and `seen` a part of its keys.
+  // ScaleByKeys multiplies scores by the scales of their keys and by q_factor. ScaleByValues
+  // multiplies softmax weights by the scales of their values. The pointer is to the tile's first
+  // column; `seen` is a part of the tile's keys.
   HWY_INLINE void ScaleByKeys(float* scores, KeyRange seen, float q_factor) const {
     if constexpr (Row::kIsScaled) ScaleScores(scores, seen, key_scales, q_factor);
   }
   HWY_INLINE void ScaleByValues(float* weights, KeyRange seen) const {
     if constexpr (Row::kIsScaled) {
       ScaleScores(weights, seen, value_scales, 1.0f);
-      // Of a pair a row may see one key; the other one's scale need not be finite.
+      // A row may attend to one key of a pair only; the scale of the other need not be finite.
       std::fill(weights + seen.begin / 16 * 16, weights + seen.begin, 0.0f);
       std::fill(weights + seen.end, weights + RoundUp(seen.end, 16), 0.0f);
     }
   }
 
-  // Calls f with the values, to be indexed by position in the tile.
+  // Calls f with the values, indexed by position in the tile.
   template <class F>
   HWY_INLINE void VisitValues(const AttentionScratch& s, const F& f) const {
     if (packed) {
@@ -128,14 +130,15 @@ struct Tile {
   }
 };
 
-// Looks up the rows of the tile at position `begin`, and some after them unless `next` is fetched.
+// Looks up the rows of the tile at position `begin`, and some later rows to prefetch unless `next`
+// is prefetched instead.
 template <class View>
 HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin, RangeFetcher* next,
                          Tile<typename View::Row>* tile) {
   using Row = typename View::Row;
   const KeyRange all = item.keys();
   tile->keys = InTile(all, begin);
-  // Many rows have the whole tile fetched while they multiply the one before.
+  // With many query rows, TileFetcher prefetches the whole tile during the previous one.
   tile->ahead = item.num_rows() > kFewRows || next != nullptr ? 0
                 : sizeof(typename Row::Unit) == 1             ? kMaxAhead
                                                               : kMaxAhead / 2;
@@ -146,7 +149,7 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
   KeyRows(view, item.seq, item.kv_head, begin, {tile->keys.begin, end}, tile->rows);
   std::fill(tile->rows + end, tile->rows + tile->fetched, tile->rows[end - 1]);
   if constexpr (Row::kHasScale) {
-    // Scales are needed before the products; a line has 16 of them.
+    // Scales are needed before the products; a cache line holds 16 of them.
     const int end_of_next = std::min(all.end, begin + 2 * kTile);
     for (int pos = begin + kTile; tile->ahead > 0 && pos < end_of_next; pos += 16) {
       const Row key = view.Key(item.seq, pos, item.kv_head);
@@ -156,7 +159,7 @@ HWY_INLINE void FindRows(const View& view, const AttentionItem& item, int begin,
   }
 }
 
-// Fetches the row that ahead() gives, or as many lines of `next`.
+// Prefetches the row that ahead() returns, or the same number of cache lines of `next`.
 template <class Row, class F>
 HWY_INLINE void FetchBeside(const Tile<Row>& tile, int head_dim, const F& ahead) {
   const auto lines = (head_dim * static_cast<int64_t>(sizeof(typename Row::Unit)) + 63) / 64;
@@ -166,21 +169,21 @@ HWY_INLINE void FetchBeside(const Tile<Row>& tile, int head_dim, const F& ahead)
   for (int64_t i = 0; i < lines; ++i) hwy::Prefetch(data + i * 64);
 }
 
-// scales[j] = that of row_of(j) for j in `keys`.
+// scales[j] = the scale of row_of(j) for j in `keys`, 0 for other j in the tile.
 template <class F>
 HWY_INLINE void GatherScales(KeyRange keys, const F& row_of, float* scales) {
   std::fill_n(scales, kTile, 0.0f);
   for (int j = keys.begin; j < keys.end; ++j) scales[j] = row_of(j).Scale();
 }
 
-// The value of a key that is not there.
+// A row of zeros: the value of a missing key.
 HWY_INLINE const uint8_t* ZeroRow() {
   alignas(64) static constexpr uint8_t kZeros[kMaxHeadDim * sizeof(BFloat16)] = {};
   return kZeros;
 }
 
-// The row as BF16 in scratch, padded with zeros to `dim`. The elements are exact in it: their upper
-// halves are all there is.
+// Copies the row to scratch as BF16, padded with zeros to `dim`, and returns the copy. BF16 is
+// exact here: the lower half of each FP32 element is zero.
 template <class Row>
 HWY_INLINE const uint8_t* Copied(Row row, int head_dim, int64_t dim, float* scratch) {
   const hn::RebindToUnsigned<DF> d32;
@@ -207,7 +210,7 @@ HWY_INLINE const uint8_t* Copied(Row row, int head_dim, int64_t dim, float* scra
   return reinterpret_cast<const uint8_t*>(wide);
 }
 
-// The codes of a row in scratch, padded with zeros to `dim`.
+// Copies an INT8 row to scratch, padded with zeros to `dim`, and returns the copy.
 HWY_INLINE const uint8_t* Copied(KvRow<int8_t> row, int head_dim, int64_t dim, float* scratch) {
   auto* codes = reinterpret_cast<uint8_t*>(scratch);
   std::memcpy(codes, row.data, head_dim);
@@ -215,7 +218,7 @@ HWY_INLINE const uint8_t* Copied(KvRow<int8_t> row, int head_dim, int64_t dim, f
   return codes;
 }
 
-// Makes the keys of the tile ready for the products.
+// Prepares the keys of the tile for the products.
 template <class View>
 HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
                          Tile<typename View::Row>* tile) {
@@ -242,7 +245,7 @@ HWY_INLINE void LoadKeys(const View& view, const AttentionScratch& s,
   std::fill(tile->key_rows + first, tile->key_rows + keys.begin, tile->key_rows[keys.begin]);
 }
 
-// The keys of the tile as panels of outer products, or as columns of pairs of integers.
+// Packs the keys of the tile as panels for outer products, or as columns of INT8 pairs.
 template <class Row>
 void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& s,
               Tile<Row>* tile) {
@@ -262,8 +265,8 @@ void PackKeys(const LinearKernel& kernel, int head_dim, const AttentionScratch& 
   }
 }
 
-// Makes the values of the tile ready for the products; tile->rows become theirs where they are read
-// as they lie.
+// Prepares the values of the tile for the products. If FP32 or FP16 values are read in place,
+// replaces the keys in tile->rows by them.
 template <class View>
 HWY_INLINE void LoadValues(const AttentionCall& call, const View& view, const AttentionItem& item,
                            const AttentionScratch& s, Tile<typename View::Row>* tile) {
@@ -272,7 +275,7 @@ HWY_INLINE void LoadValues(const AttentionCall& call, const View& view, const At
   const KeyRange keys = tile->keys;
   const auto value = [&](int j) { return view.ValueOf(tile->rows[j]); };
   if constexpr (Row::kIsScaled) GatherScales(keys, value, tile->value_scales);
-  // Converting pays when several register tiles read the values; partial vectors need the padding.
+  // Converting is worth it if several register tiles read the values; partial vectors need padding.
   const bool many_rows = item.num_rows() > kFewRows;
   if constexpr (kTakesPairs<Row> || kIsInt8<Row>) {
     constexpr bool kHasBytes = sizeof(typename Row::Unit) == 1;

@@ -1,10 +1,11 @@
-// The intrinsics of AVX-512-BF16 (Zen 4, Sapphire Rapids), which Highway 1.0 does not know, with
-// the byte permutations of AVX512-VBMI, which of the CPUs that have the former Cooper Lake alone
-// lacks; and the products of integers of AVX512-VNNI, which all of them and some older ones have
-// (Cascade Lake, Ice Lake). Code that uses them stands between HWY_PUSH_ATTRIBUTES with the
-// attributes below and HWY_POP_ATTRIBUTES: attributes of a region, not compiler flags of a file,
-// because inline functions of the standard library must not be emitted with instructions that other
-// CPUs lack.
+// Target attributes for instructions that Highway 1.0 does not support:
+// - AVX512-BF16 (Zen 4, Sapphire Rapids) with the byte permutations of AVX512-VBMI. Of the CPUs
+//   with AVX512-BF16 only Cooper Lake lacks AVX512-VBMI.
+// - AVX512-VNNI, products of integers, which all of these and some older CPUs have (Cascade Lake,
+//   Ice Lake).
+// Code that uses them goes between HWY_PUSH_ATTRIBUTES with the attributes below and
+// HWY_POP_ATTRIBUTES. Compiler flags for a whole file would not do: inline functions of the
+// standard library must not be emitted with instructions that other CPUs lack.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -24,7 +25,7 @@
 #define KU_AVX512BF16_ATTRIBUTES KU_AVX512VNNI_ATTRIBUTES ",avx512vbmi,avx512bf16"
 
 namespace kuiper::cpu {
-// Beside what Highway asks for AVX3.
+// True if the CPU has these extensions. Highway's AVX3 target must be checked separately.
 inline bool HasAvx512Vnni() {
   return __builtin_cpu_supports("avx512vnni");
 }

@@ -1,14 +1,15 @@
-// FP8, 64 at a time to pairs of BF16, in which it is exact, before kElementScale. A table of 128
-// magnitudes fits in two registers for each byte of BF16: five instructions.
-// Included like linear_tile-inl.h, inside the attributes of AVX512-VBMI.
+// Converts FP8, 64 elements at a time, to pairs of BF16, which are exact, before kElementScale is
+// applied. For each byte of BF16 a table of 128 magnitudes fits in two registers: five
+// instructions. Included like linear_tile-inl.h, inside the attributes of AVX512-VBMI.
 
-// The bytes of BF16 that a magnitude becomes.
+// The low and high byte of the BF16 value of each magnitude.
 struct CodeTable {
   alignas(64) uint8_t low[128];
   alignas(64) uint8_t high[128];
 };
 
-// E5M2 has the upper byte of FP16, E4M3 its bits behind the sign with a smaller bias.
+// E5M2 is the upper byte of FP16. The bits of E4M3 after the sign are bits of FP16, with a smaller
+// bias.
 template <typename T>
 constexpr float MagnitudeValue(uint32_t magnitude) {
   constexpr bool kIsE4M3 = std::is_same_v<T, Float8E4M3>;
@@ -36,11 +37,12 @@ constexpr CodeTable MakeCodeTable() {
 template <typename T>
 inline constexpr CodeTable kCodeTable = MakeCodeTable<T>();
 
-// Which of 64 lower bytes and, behind them, 64 upper ones come to each place of two vectors.
+// For each byte of two result vectors, the index of its source byte: 64 low bytes, then 64 high
+// bytes.
 struct ByteOrder {
   alignas(64) uint8_t index[2][64];
 };
-// Words of two bytes in the order of the codes.
+// 16-bit words in the order of the FP8 elements.
 constexpr ByteOrder MakeCodeOrder() {
   ByteOrder order{};
   for (int i = 0; i < 128; ++i) {
@@ -48,7 +50,7 @@ constexpr ByteOrder MakeCodeOrder() {
   }
   return order;
 }
-// Pairs of a code of the first half and one of the second.
+// Pairs of an element of the first half and an element of the second half.
 constexpr ByteOrder MakeHalvesOrder() {
   ByteOrder order{};
   for (int i = 0; i < 128; ++i) {

@@ -1,5 +1,5 @@
-// The host as a device: plain memory, and ops that are done when they return. Ops go through Do, so
-// that a recording has them. Owned by CpuOps; it knows no op.
+// The host as a compute device: plain memory, and ops that have finished when they return. Ops run
+// through Do, so that a captured graph contains them. Owned by CpuOps; independent of the ops.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ class CpuDevice final : public ComputeDevice {
   void WaitFor(int64_t) override {}
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
 
-  // `op` holds copies of its arguments, so that a recording freezes host scalars and reads memory
-  // again, as a CUDA graph does.
+  // Runs `op` and, during Capture, also records it. `op` holds copies of its arguments: a replay
+  // uses the captured host scalars but reads memory again, as a CUDA graph does.
   template <typename F>
   void Do(F op) {
     if (recording_ != nullptr) recording_->push_back(op);

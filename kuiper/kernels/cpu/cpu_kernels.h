@@ -1,6 +1,6 @@
 // The CPU kernels that CpuOps calls: Run(resources, args) for each op of op_args.h, one source file
-// per family. Arguments were checked by Ops; a kernel shares its rows among the pool's threads, and
-// no result depends on how.
+// per family of ops. Ops has checked the arguments. A kernel divides its rows among the threads of
+// the pool; no result depends on the division.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace kuiper::cpu {
 constexpr int kMaxHeadDim = 1024;
 
 // Calls f(item, thread) for each item in [0, num_items), in any order. `elements` is the total work
-// in touched elements: a few microseconds of work are not worth waking threads for, and small items
-// are claimed several at a time.
+// in touched elements. A few microseconds of work run on the calling thread alone, since waking
+// threads would take longer. Threads claim several small items at a time.
 template <typename F>
 void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F& f) {
   constexpr int64_t kMinParallelElements = 16384, kClaimElements = 8192;
@@ -36,13 +36,13 @@ void ForEachItem(ThreadPool& pool, int64_t num_items, int64_t elements, const F&
   });
 }
 
-// The resources that kernels get besides their arguments.
+// The resources that kernels use besides their arguments.
 struct Resources {
   ThreadPool& pool;
   CpuLinear& linear;
   AttentionKind attention;
-  const PairKernel* fast_pairs = nullptr;  // of an instruction for them that pays here
-  OpsLimits limits = {};                   // what was reserved
+  const PairKernel* fast_pairs = nullptr;  // kernel with vdpbf16ps, if that is fast here, or null
+  OpsLimits limits = {};                   // sizes that scratch memory is reserved for
   char* scratch = nullptr;                 // a slice for each thread of the pool, 64-byte aligned
   size_t scratch_stride = 0;               // bytes between slices
 
@@ -52,18 +52,18 @@ struct Resources {
   }
 };
 
-// One per op, in the source file of its family.
+// One kernel per op, in the source file of its family.
 #define KU_DECLARE_KERNEL(Name) void Run(const Resources& resources, const Name##Args& args);
 KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 #undef KU_DECLARE_KERNEL
 
-// Scratch memory of a thread.
+// Scratch memory per thread.
 size_t AttentionScratchBytes(AttentionKind kind, int max_context);
 size_t SampleScratchBytes(int vocab);
 
-// On the calling thread: gate[i] = silu(gate[i]) * up[i].
+// gate[i] = silu(gate[i]) * up[i], on the calling thread.
 void SiluMulRow(float* gate, const float* up, int64_t n);
-// On the calling thread: y[i] = gelu(y[i]), the one of the epilogue.
+// y[i] = gelu(y[i]), in the variant that `epilogue` names, on the calling thread.
 void GeluRow(Epilogue epilogue, float* y, int64_t n);
 
 }  // namespace kuiper::cpu

@@ -13,7 +13,8 @@ std::string Describe(int threads) {
          (threads == 1 ? " thread)" : " threads)");
 }
 
-// Some CPUs have the instruction at half the rate of plain multiply-adds; the linear layers know.
+// Some CPUs run the BF16 instruction at half the rate of plain multiply-adds. The linear layers
+// have measured this: their kernel name says whether they use it.
 const PairKernel* FastPairs() {
   return CpuLinear::KernelName() == "AVX3_BF16" ? Avx512Bf16PairKernel() : nullptr;
 }

@@ -1,5 +1,32 @@
-// The CPU backend: Ops on host memory with one thread pool. Activations are FP32; weights and KV
-// cache are FP32, FP16 or BF16 and used as they are. Made by MakeOps only.
+// The CPU backend: Ops on host memory with one thread pool. Activations are FP32; weights and the
+// KV cache are read in the format that they are stored in. Created by MakeOps only.
+//
+// Terms that comments and names in this folder use:
+//   x, W, y            Activations, weights and results of a linear layer: y = x W^T + b.
+//   row, batch row     One row of x and y: one token. Rows of W are called output features.
+//   output feature     One row of W, which makes one column of y.
+//   K                  The input features: the dimension that products sum over.
+//   lane               One of the 16 FP32 partial sums of an accumulator, for all register widths.
+//   lane reduction     Adds the 16 lanes: 8 + 8, 4 + 4, 2 + 2, 1 + 1. In names: fold.
+//   K slice            16 elements of K (32 in BF16 pairs), one word per lane. In names: chunk.
+//   K block            128 K slices; its lanes are reduced to one sum. In names: fold block.
+//   sub-block          The part of a K block for which a tile of x stays in the L1 cache.
+//   pair               Two consecutive elements of a sum in one 32-bit word, the even one lower.
+//   tile               Tokens by output features whose sums one micro-kernel call computes.
+//   attention tile     64 key positions, from a multiple of 64 on (kTile).
+//   panel              Several rows, interleaved so that one load takes a word of each of them.
+//   prepacked          W stored as panels when the model is loaded; otherwise W is read in place.
+//   quantised value    An integer or FP8 number in place of a float. In names: code.
+//   quantisation block The columns of W that share a scale and zero point. In names: unit.
+//   operand            One of the two numbers of a product. In names: factor, also used for scale.
+//   query row          One query head of one token; attention computes a score row for each.
+//   KV row             The key or the value of one token and kv head.
+//   work item          The query rows that one thread computes together.
+//   run                Sequences that begin with the same pages, in one work item (cascade).
+//   attend to          A query row attends to the keys that mask and window allow. In names: sees.
+//   prefetch           Requests cache lines before they are read. In names: Fetch, ahead.
+//   in place           Read where it is stored, without a copy.
+//   instruction set    A target of Highway (AVX2, NEON, ...) or AVX3_VNNI, AVX3_BF16.
 #pragma once
 
 #include <memory>
@@ -16,7 +43,7 @@ namespace kuiper::cpu {
 class CpuOps final : public Ops {
  public:
   static StatusOr<std::unique_ptr<Ops>> Make(const OpsOptions& options);
-  // The instruction sets of this build's kernels, as CompiledTargets() (cpu_target.h) names them.
+  // Returns the instruction sets of this build's kernels: CompiledTargets() of cpu_target.h.
   static std::string CompiledFor();
 
   DType ActivationType(DType) const override { return DType::kF32; }
@@ -39,7 +66,7 @@ class CpuOps final : public Ops {
   KU_FOR_EACH_OP(KU_COMPUTE_OP)
 #undef KU_COMPUTE_OP
 
-  // Bytes of scratch_ per thread.
+  // Returns the bytes of scratch_ per thread.
   size_t ScratchStride(const OpsLimits& limits) const;
 
   ThreadPool pool_;

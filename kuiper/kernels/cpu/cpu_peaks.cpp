@@ -31,7 +31,7 @@ double MeasureReadBandwidth(ThreadPool& pool, const void* data, size_t bytes) {
 
 double MeasurePeakFlops(ThreadPool& pool, WeightFormat weights, double seconds) {
   const LinearKernel& kernel = LinearKernelSets().front()[weights];
-  // The slowest thread ends the burst, as it ends a linear layer; each step is some 10 us.
+  // The burst ends with its slowest thread, as a linear layer does. A step takes about 10 us.
   constexpr int64_t kStep = 2000;
   std::atomic<int64_t> steps{0};
   const double start = Now();

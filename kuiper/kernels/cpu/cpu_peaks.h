@@ -1,5 +1,6 @@
-// The best this machine can do, measured by the threads that run the kernels: the yardsticks of the
-// benchmark. Each call is one short burst; callers alternate bursts with what they measure.
+// The peak rates of this machine, measured on the threads that run the kernels; the benchmark
+// compares kernels with them. Each call is one short burst; callers alternate bursts with their own
+// measurements.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,12 @@
 
 namespace kuiper::cpu {
 
-// Bytes per second of all threads reading [data, data + bytes) once, each its own contiguous share.
+// Returns the bytes per second at which all threads together read [data, data + bytes) once; each
+// reads a contiguous share.
 double MeasureReadBandwidth(ThreadPool& pool, const void* data, size_t bytes);
-// FLOP per second of register-only multiply-adds in the form the linear layer uses for weights of
-// this format (F32 and F16: FP32 FMA; BF16: its dot product where the CPU has one), for about
-// `seconds`.
+// Returns the FLOP per second of register-only multiply-adds, measured for about `seconds`. They
+// are those the linear layer uses for this weight format: FP32 FMA for F32 and F16; for BF16 its
+// dot product where the CPU has one.
 double MeasurePeakFlops(ThreadPool& pool, WeightFormat weights, double seconds = 0.002);
 
 }  // namespace kuiper::cpu

@@ -7,7 +7,7 @@
 #include "kuiper/base/text.h"
 #include "kuiper/kernels/cpu/avx512_attributes.h"
 #include "kuiper/kernels/cpu/targets.h"
-// After targets.h; highway.h has the version.
+// Include after targets.h; highway.h defines the version.
 #include "hwy/highway.h"
 #include "hwy/targets.h"
 
@@ -27,14 +27,15 @@ Limit& TheLimit() {
   return limit;
 }
 
-// Of the kernels that upgrade Highway's AVX3.
+// True if the CPU has (`has`) the extension `name` of Highway's AVX3 and the limit allows it.
 bool MayUse(bool has, std::string_view name) {
   Limit& limit = TheLimit();
   const std::lock_guard lock(limit.mutex);
   return has && (limit.name.empty() || limit.name == kBf16 || limit.name == name);
 }
 
-// The names of the targets in the bits of `targets`, best first, and of what upgrades AVX3.
+// Returns the names of the targets in the bits of `targets`, best first, with the extensions of
+// AVX3.
 std::vector<std::string> Names(int64_t targets, bool has_bf16, bool has_vnni) {
   std::vector<std::string> names;
   while (targets != 0) {

@@ -1,5 +1,5 @@
-// The instruction sets that the CPU kernels of this process may use. A limit lets one machine try
-// what others run.
+// The instruction sets that the CPU kernels of this process may use. A limit makes it possible to
+// test on one machine what older machines run.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,28 @@
 
 namespace kuiper::cpu {
 
-// The name of an instruction set of Highway (HWY_AVX3, ...) as --cpu-target and the log have it.
+// Returns the name of an instruction set of Highway (HWY_AVX3, ...), as in --cpu-target and the
+// log.
 const char* TargetName(int64_t target);
-// What the kernels of this build were compiled with and for, best first:
-// "Highway 1.2.0: AVX3_BF16, AVX3_VNNI, AVX3, AVX2, SSE4, SCALAR".
+// Returns the Highway version and the instruction sets that the kernels were compiled for, best
+// first: "Highway 1.2.0: AVX3_BF16, AVX3_VNNI, AVX3, AVX2, SSE4, SCALAR".
 std::string CompiledTargets();
 
-// Those that this machine can run and that are allowed, best first as far as nothing is measured:
-// {"AVX3_BF16", "AVX3_VNNI", "AVX3", "AVX2", ...}.
+// Returns the instruction sets that this machine can run and the limit allows, best first
+// (expected, not measured): {"AVX3_BF16", "AVX3_VNNI", "AVX3", "AVX2", ...}.
 std::vector<std::string> AllowedTargets();
-// Allows `name`, in any case, and what is below it for the rest of the process. kInvalidArgument
-// where this machine lacks it; kUnavailable where kernels of a better one have been chosen already.
-// Thread safe.
+// Limits the process, from now on, to `name` (in upper or lower case) and lower instruction sets.
+// kInvalidArgument if this machine lacks `name`; kUnavailable if kernels of a better instruction
+// set have been chosen already. Thread safe.
 Status LimitToTarget(std::string_view name);
 
-// There is no other limit from now on.
+// Fixes the current limit: later calls of LimitToTarget cannot change it.
 void KeepTargets();
 
-// Whether this machine has what upgrades Highway's AVX3, and it is allowed.
+// True if this machine has the extension of Highway's AVX3 and the limit allows it.
 bool MayUseAvx512Vnni();
 bool MayUseAvx512Bf16();
-// Whether it was asked for by name; else a measurement decides whether it is used.
+// True if the limit names AVX512-BF16; otherwise a measurement decides whether it is used.
 bool MustUseAvx512Bf16();
 
 }  // namespace kuiper::cpu

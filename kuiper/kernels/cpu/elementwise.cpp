@@ -1,7 +1,8 @@
-// Embed, GatherRows, PatchRows and AddWeightedRows, parallel over rows: each moves its inputs and
-// outputs once and is bound by memory. FillRandom, parallel over pieces, runs at load only.
-// SiluMulRow and the GELUs, the end of a linear layer: their data are in cache, exp is their cost;
-// erf is the C library's, element by element, because a whole picture has a few million of them.
+// Embed, GatherRows, PatchRows and AddWeightedRows are parallel over rows; each moves its inputs
+// and outputs once and is bound by memory. FillRandom is parallel over pieces and runs only when a
+// model is loaded. SiluMulRow and the GELUs end a linear layer: their data are in cache, and exp
+// dominates their time. erf is the C library's, element by element: a whole image needs only a few
+// million.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -24,7 +25,7 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// out [n] f32 = the n values of any float type at `row`.
+// out [n] f32 = the n values at `row`, which have any float type.
 void WidenRow(float* out, const void* row, DType dtype, int64_t n) {
   VisitFloat(dtype, [&](auto zero) HWY_ATTR {
     const auto* in = static_cast<const decltype(zero)*>(row);
@@ -32,7 +33,7 @@ void WidenRow(float* out, const void* row, DType dtype, int64_t n) {
   });
 }
 
-// out [n] f32 += the n values of any float type at `row`.
+// out [n] f32 += the n values at `row`, which have any float type.
 void AddRow(float* out, const void* row, DType dtype, int64_t n) {
   const float* sum = out;
   VisitFloat(dtype, [&](auto zero) HWY_ATTR {
@@ -55,7 +56,7 @@ void SiluMulRowImpl(float* gate, const float* up, int64_t n) {
   });
 }
 
-// y[i] = y[i] sigmoid(2 sqrt(2 / pi) (y[i] + 0.044715 y[i]^3)), which is the form with tanh.
+// y[i] = y[i] sigmoid(2 sqrt(2 / pi) (y[i] + 0.044715 y[i]^3)), which equals the formula with tanh.
 void GeluTanhRow(float* y, int64_t n) {
   const DF d;
   const VF one = hn::Set(d, 1.0f), cubic = hn::Set(d, 0.044715f);
@@ -70,7 +71,7 @@ void GeluTanhRow(float* y, int64_t n) {
   });
 }
 
-// out[i] += the weighted sum of row elements.
+// out[i] += sum over j of weights[j] * table[rows[j]][i], for i in [0, n).
 void AddWeightedRow(float* out, const Tensor& table, const int32_t* rows, const float* weights,
                     int count, int64_t n) {
   const DF d;

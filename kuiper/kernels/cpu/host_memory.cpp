@@ -27,7 +27,7 @@ size_t BlockAlignment(size_t bytes) {
   return bytes >= kHugePage ? kHugePage : kLine;
 }
 
-// Anonymous pages from a multiple of `alignment` on, a power of two.
+// Maps anonymous pages that begin at a multiple of `alignment`, a power of two.
 StatusOr<Buffer> Map(size_t bytes, size_t alignment) {
   if (bytes == 0) return Buffer();
   const size_t free = FreeMemory();

@@ -1,4 +1,4 @@
-// Host memory of the CPU backend, and how much is left.
+// Host memory of the CPU backend, and how much memory is free.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,26 @@
 
 namespace kuiper::cpu {
 
-// Anonymous pages: zero bytes, page-aligned, they cost memory only when touched.
-// kResourceExhausted when `bytes` is more than FreeMemory() or the OS refuses.
+// Allocates anonymous pages: zero-filled, page-aligned, and taking memory only once touched.
+// kResourceExhausted if `bytes` is more than FreeMemory() or the OS refuses.
 StatusOr<Buffer> AllocatePages(size_t bytes);
-// The same in huge pages, as many as fit and the system gives: for memory that is used as a whole
-// and read in order, which huge pages make faster.
+// As AllocatePages, with huge pages where they fit and the system provides them. For memory that is
+// used as a whole and read in order, which huge pages make faster.
 StatusOr<Buffer> AllocateHugePages(size_t bytes);
 
-// Memory that is read in blocks: in huge pages if it is large, because a block that is scattered
-// over 4 KiB pages conflicts with itself in L2. BlocksSize is what it takes.
+// Allocates memory that is read in blocks. Large memory is in huge pages, because a block that is
+// scattered over 4 KiB pages conflicts with itself in L2. BlocksSize returns the bytes it takes.
 StatusOr<Buffer> AllocateBlocks(size_t bytes);
 size_t BlocksSize(size_t bytes);
 
-// Bytes of a core's L2 cache, or half a MiB where the system does not say.
+// Returns the bytes of a core's L2 cache, or half a MiB if the system does not report it.
 size_t L2CacheBytes();
 
-// Bytes that were given out here and not freed.
+// Returns the bytes that were allocated here and not freed.
 size_t AllocatedBytes();
 
-// MemAvailable of the machine, or what the control group (container) has left if that is less.
+// Returns MemAvailable of the machine, or what its control group (container) has left if that is
+// less.
 size_t FreeMemory();
 
 }  // namespace kuiper::cpu

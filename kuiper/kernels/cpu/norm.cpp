@@ -1,6 +1,6 @@
-// RmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight, and LayerNorm, which
-// takes the mean away first. Parallel over rows; moves each row twice, LayerNorm three times (but
-// the first from L1), bound by memory.
+// RmsNorm, in FP32 throughout: x * (1 / sqrt(mean(x^2) + eps)) * weight, and LayerNorm, which first
+// subtracts the mean. Parallel over rows and bound by memory: RmsNorm moves each row twice,
+// LayerNorm three times (from L1 except for the first time).
 #include <cmath>
 
 #include "kuiper/kernels/cpu/targets.h"
@@ -29,7 +29,7 @@ void RmsNormRow(float* out, const float* x, Tensor weight, int n, float eps) {
   });
 }
 
-// out = x - mean is what the variance is taken of, so that no large mean hides it.
+// Computes the variance from out = x - mean, so that a large mean does not hide it.
 void LayerNormRow(float* out, const float* x, Tensor weight, Tensor bias, int n, float eps) {
   const DF d;
   const VF mean = hn::Set(d, SumOf(x, n) / static_cast<float>(n));

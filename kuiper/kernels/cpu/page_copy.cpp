@@ -1,4 +1,5 @@
-// CopyPages. Parallel over the runs of all copied pages; bound by memory.
+// CopyPages. Parallel over the runs of all copied pages (a run: the K or V rows of one kv head of
+// one layer in a page); bound by memory.
 #include <cstring>
 
 #include "kuiper/kernels/common/visit.h"

@@ -1,4 +1,5 @@
-// QkNormRopeStore and StoreKv. Parallel over tokens; each touches its rows once, bound by memory.
+// QkNormRopeStore and StoreKv. Parallel over tokens; each touches its rows once and is bound by
+// memory.
 #include <cmath>
 
 #include "kuiper/kernels/cpu/targets.h"
@@ -17,8 +18,9 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// out [head_dim] = one rotated head, which may be x itself; weight [head_dim] or empty; cosine and
-// sine [head_dim / 2]. (a, b) -> (a cos - b sin, b cos + a sin), each product rounded.
+// out [head_dim] = the rotated head x, RMS-normalised first unless weight is empty; out may be x.
+// weight [head_dim] or empty; cosine and sine [head_dim / 2]. (a, b) -> (a cos - b sin,
+// b cos + a sin), each product rounded.
 void NormRotateHead(float* out, const float* x, int head_dim, Tensor weight, float eps,
                     const float* cosine, const float* sine) {
   const DF d;
@@ -52,7 +54,7 @@ void NormRotateHead(float* out, const float* x, int head_dim, Tensor weight, flo
   }
 }
 
-// Token t of the batch, whose angles have these cosines and sines [head_dim / 2].
+// Processes token t of the batch; `cosine` and `sine` [head_dim / 2] are of its angles.
 void RopeToken(const QkNormRopeStoreArgs& args, int64_t t, const float* cosine, const float* sine) {
   const KvView& kv = args.store.kv;
   const int head_dim = kv.head_dim();

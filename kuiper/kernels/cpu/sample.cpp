@@ -1,16 +1,17 @@
-// Sample. Parallel over rows. A row is
-//   biased      by what the request adds to logits of single ids; -inf rules an id out;
-//   penalised   as in vLLM: repetition (divide positive logits, multiply negative ones) for ids of
-//               the prompt or the output, then frequency * count and presence for generated ids;
-//   scaled      z = (x - max) / temperature, which cannot overflow;
-//   filtered    as Hugging Face does: top-k, then top-p over the rest (renormalised), then min-p
-//               relative to the largest probability;
-//   drawn       by the Gumbel-max trick: argmax of z - log(-log(u)), u from (seed, step, id).
-// Ids are ordered by (logit descending, id ascending): ties at the border of top-k and top-p keep
-// the lowest ids. A row without any finite logit gives -1, like one with NaN or +inf.
+// Sample, parallel over rows of logits. The steps for one row:
+//   bias        Adds the request's bias to logits of single ids; -inf excludes an id.
+//   penalties   As in vLLM. Repetition applies to ids of the prompt or the output: it divides
+//               positive logits and multiplies negative ones. Then frequency * count and presence
+//               are subtracted for generated ids.
+//   scaling     z = (x - max) / temperature, which cannot overflow.
+//   filters     As in Hugging Face: top-k, then top-p over the remaining ids (renormalised), then
+//               min-p relative to the largest probability.
+//   draw        Gumbel-max trick: argmax of z - log(-log(u)), with u from (seed, step, id).
+// Ids are ordered by (logit descending, id ascending), so ties at the border of top-k and top-p
+// keep the lowest ids. The result is -1 if no logit is finite or one is NaN or +inf.
 //
-// Greedy reads the logits once at memory speed. A draw adds one exp pass for top-p and random
-// numbers for the ids that can still win.
+// Greedy sampling reads the logits once, at memory speed. A draw adds one exp pass for top-p, and
+// random numbers for the ids that can still win.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -45,8 +46,8 @@ inline bool Before(const Candidate& a, const Candidate& b) {
 // The arguments of one row.
 struct SampleRowArgs {
   const float* logits;            // [vocab]
-  int vocab;                      // ids that may be chosen
-  SampleRow row;                  // num_penalties 0 where the penalties are off
+  int vocab;                      // ids below this may be chosen
+  SampleRow row;                  // num_penalties is 0 if the penalties are off
   const int32_t* penalty_tokens;  // [num_penalties], of this row
   const int32_t* penalty_counts;
   const int32_t* bias_tokens;  // [num_biases], of this row
@@ -89,8 +90,8 @@ void Penalise(const SampleRowArgs& args, float* x) {
   }
 }
 
-// The largest value and its lowest id, which is kNotFiniteToken when there is none or a value is
-// NaN or +inf.
+// Returns the largest value and the lowest id that has it. The id is kNotFiniteToken if all values
+// are -inf or a value is NaN or +inf.
 Candidate FindMax(const float* x, int n) {
   constexpr int kBlock = 1024;
   const DF d;
@@ -125,7 +126,7 @@ Candidate FindMax(const float* x, int n) {
   return best;
 }
 
-// Whether one of the 16 values at z is above `threshold`.
+// True if one of the 16 values at z is above `threshold`.
 HWY_INLINE bool AnyAbove(const float* z, float threshold) {
   const DF d;
   VF max = hn::LoadU(d, z);
@@ -133,7 +134,7 @@ HWY_INLINE bool AnyAbove(const float* z, float threshold) {
   return !hn::AllTrue(d, hn::Le(max, hn::Set(d, threshold)));
 }
 
-// Calls f(id) in ascending order for at least every id with z > threshold; f may raise it.
+// Calls f(id) in ascending order for every id with z[id] > threshold; f may raise the threshold.
 template <class F>
 HWY_INLINE void ForEachAbove(const float* z, int n, const float& threshold, const F& f) {
   for (int begin = 0; begin < n; begin += 16) {
@@ -144,7 +145,8 @@ HWY_INLINE void ForEachAbove(const float* z, int n, const float& threshold, cons
   }
 }
 
-// The first k ids in the order of Before, unordered.
+// Collects the first k ids in the order of Before; `out` itself is not sorted. Returns their
+// number.
 int CollectTopK(const float* z, int n, int k, Candidate* out) {
   const int capacity = static_cast<int>(std::min<int64_t>(n, int64_t{2} * k));
   float threshold = -kInfinity;
@@ -170,7 +172,7 @@ int CollectAbove(const float* z, int n, float threshold, Candidate* out) {
   return count;
 }
 
-// Calls f(p) with e^z of each of n values in ascending order, until f returns false.
+// Calls f(e^get(i)) for i = 0, 1, ... below n, until f returns false.
 template <class Get, class F>
 HWY_INLINE void ForEachExp(int n, const Get& get, const F& f) {
   const DF d;
@@ -197,8 +199,8 @@ HWY_INLINE double SumOfExp(int n, const Get& get) {
   return sum;
 }
 
-// Sorts the candidates and returns how many of the first ones reach `mass`; count + 1 when all
-// together do not.
+// Sorts the candidates and returns how many leading ones it takes to reach `mass`; count + 1 if all
+// of them do not.
 int CountOfMass(Candidate* candidates, int count, double mass) {
   std::sort(candidates, candidates + count, Before);
   double sum = 0;
@@ -213,8 +215,8 @@ int CountOfMass(Candidate* candidates, int count, double mass) {
   return sum < mass ? count + 1 : kept;
 }
 
-// The smallest set of ids with the probability top_p, without sorting the whole vocabulary: almost
-// always few ids near the largest logit suffice.
+// Collects the smallest set of ids with probability top_p and returns its size. Does not sort the
+// whole vocabulary: almost always a few ids near the largest logit suffice.
 int CollectTopP(const float* z, int n, double top_p, Candidate* out) {
   const double mass = top_p * SumOfExp(n, [&](int i) HWY_ATTR { return z[i]; });
   int count = 0;
@@ -226,7 +228,7 @@ int CollectTopP(const float* z, int n, double top_p, Candidate* out) {
   return count;
 }
 
-// Applies top-k, top-p and min-p; returns how many candidates are left, at least one.
+// Applies top-k, top-p and min-p; returns how many candidates remain, at least one.
 int Filter(const SampleRowArgs& args, const SampleScratch& scratch) {
   Candidate* candidates = scratch.candidates;
   const bool has_top_k = args.row.params.top_k > 0 && args.row.params.top_k < args.vocab;
@@ -240,7 +242,7 @@ int Filter(const SampleRowArgs& args, const SampleScratch& scratch) {
   } else if (args.row.params.top_p < 1.0f) {
     count = CollectTopP(scratch.z, args.vocab, args.row.params.top_p, candidates);
   } else {
-    // A little deeper than needed; the exact comparison follows.
+    // The threshold is slightly lower than needed; the exact comparison follows.
     count =
         CollectAbove(scratch.z, args.vocab, std::log(args.row.params.min_p) - 0.01f, candidates);
   }
@@ -260,7 +262,7 @@ int Filter(const SampleRowArgs& args, const SampleScratch& scratch) {
   return count;
 }
 
-// value[i] = z[i] + Gumbel noise of bits[i], i < 16.
+// value[i] = z[i] + Gumbel noise made of bits[i], for i < 16.
 HWY_INLINE void AddNoise(const float* z, const uint32_t* bits, float* value) {
   const DF d;
   float v[16];
@@ -272,7 +274,7 @@ HWY_INLINE void AddNoise(const float* z, const uint32_t* bits, float* value) {
   }
 }
 
-// Keeps the better of `best` and the noisy values of `count` <= 16 ids.
+// Adds noise to the values of `count` <= 16 ids and updates `best` if one of them is better.
 HWY_INLINE void DrawGroup(const SampleRowArgs& args, const Candidate* group, int count,
                           Candidate* best) {
   float z[16] = {};
@@ -303,7 +305,7 @@ int32_t Draw(const SampleRowArgs& args, const Candidate* candidates, int count) 
   return best.id;
 }
 
-// Draws among all ids, skipping those that the largest noise could not lift above the best so far.
+// Draws among all ids; skips ids that even the largest noise could not lift above the best so far.
 int32_t DrawFromAll(const SampleRowArgs& args, const float* z, int32_t max_id) {
   const Candidate first{z[max_id], max_id};
   Candidate best{-kInfinity, max_id};

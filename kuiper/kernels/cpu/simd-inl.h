@@ -1,9 +1,9 @@
 // Helpers of the Highway kernels: loads and stores of any float type as FP32, partial vectors,
 // exp, and sums in 16 fixed lanes. Included once per instruction set (hwy/foreach_target.h).
 //
-// Bits: element-wise code gives every element the same value wherever it lies in a vector, because
-// tails are padded and run through the same instructions. Sums use 16 lanes whatever the register
-// width, so their order is a function of the length alone.
+// Numeric contract: the position of an element in a vector does not affect its result, because
+// tails are padded and use the same instructions. Sums use 16 lanes for every register width, so
+// their order depends on the length alone.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -22,7 +22,7 @@
 #define KUIPER_KERNELS_CPU_SIMD_INL_H_
 #endif
 
-// Whether conversions between FP32 and FP16 are instructions that round to nearest even and keep
+// 1 if the CPU converts between FP32 and FP16 with instructions that round to nearest even and keep
 // subnormals, infinities and NaNs.
 #undef KU_SIMD_HAS_F16C
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || (HWY_TARGET == KU_NEON && HWY_ARCH_ARM_A64)
@@ -38,7 +38,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The widest register up to 16 floats.
+// The widest register, of at most 16 floats.
 using DF = hn::CappedTag<float, 16>;
 using VF = hn::Vec<DF>;
 constexpr int kLanes = hn::MaxLanes(DF());
@@ -46,8 +46,8 @@ constexpr int kRegs = 16 / kLanes;  // registers that hold 16 lanes
 
 // --- loads and stores of vectors; pointers need no alignment ----------------------------------
 
-// Loads at any address: Highway's LoadU requires the alignment of an element, of which x86 and NEON
-// instructions know nothing.
+// Loads from any address. Highway's LoadU requires the alignment of an element, which the x86 and
+// NEON instructions do not need.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBytes(D d, const void* p) {
 #if HWY_TARGET == HWY_SCALAR
@@ -91,7 +91,7 @@ HWY_INLINE void StoreF32(hn::Vec<D> v, D d, float* p) {
   hn::StoreU(v, d, p);
 }
 
-// Round to nearest even as ToBFloat16: Highway's DemoteTo truncates.
+// Rounds to nearest even, as ToBFloat16 does; Highway's DemoteTo truncates.
 template <class D>
 HWY_INLINE void StoreF32(hn::Vec<D> v, D, BFloat16* p) {
   const hn::Rebind<uint16_t, D> d16;
@@ -119,7 +119,7 @@ HWY_INLINE void StoreF32(hn::Vec<D> v, [[maybe_unused]] D d, Half* p) {
 #endif
 }
 
-// FP16 values given as their bits.
+// Converts FP16 values, given as bits, to FP32.
 template <class D>
 HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
 #if KU_SIMD_HAS_F16C
@@ -132,8 +132,9 @@ HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
 #endif
 }
 
-// FP8 codes in the upper bytes of 16-bit lanes, whose lower bytes are zero, to bits of FP16. E5M2
-// is its upper half; E4M3 comes out kElementScale times too small, NaN as NaN.
+// Converts FP8 values, in the upper bytes of 16-bit lanes whose lower bytes are zero, to bits of
+// FP16. E5M2 is the upper half of FP16. The result of E4M3 is kElementScale times too small; NaN
+// stays NaN.
 template <class D16>
 HWY_INLINE hn::Vec<D16> HalvesOf(D16, hn::Vec<D16> codes, const Float8E5M2*) {
   return codes;
@@ -147,7 +148,7 @@ HWY_INLINE hn::Vec<D16> HalvesOf(D16 d, hn::Vec<D16> codes, const Float8E4M3*) {
   return hn::Or(finite, hn::And(nan, hn::Set(d, uint16_t{0x7C00})));
 }
 
-// Elements of the KV cache as they are before kElementScale.
+// Loads 8-bit elements of the KV cache; kElementScale is not applied.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF32(D d, const int8_t* p) {
   const hn::Rebind<int8_t, D> d8;
@@ -172,7 +173,8 @@ HWY_INLINE hn::Vec<D> LoadF32(D d, const Float8E5M2* p) {
 
 constexpr uint32_t kOddOfPair = 0xFFFF0000;
 
-// The elements of BF16 that words have for a step of products: the odd ones, then the even ones.
+// Extracts, from words of two BF16, the elements for a multiply-add step: the odd elements in step
+// 0, the even elements in step 1.
 template <class D>
 HWY_INLINE hn::Vec<D> OfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs, int step) {
   const hn::RebindToUnsigned<D> d32;
@@ -180,12 +182,13 @@ HWY_INLINE hn::Vec<D> OfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs, int s
       d, step == 0 ? hn::And(pairs, hn::Set(d32, kOddOfPair)) : hn::ShiftLeft<16>(pairs));
 }
 
-// The odd and the even ones of twice as many elements, which are exact in BF16.
+// LoadOdd and LoadEven return the odd and the even elements of 2 * MaxLanes(d) elements at p, whose
+// values are exact in BF16.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadOdd(D d, const BFloat16* p) {
   const hn::RebindToUnsigned<D> d32;
 #if HWY_TARGET == HWY_AVX2
-  // A mask would take the last of 16 registers.
+  // A mask would occupy the last of 16 registers.
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::ShiftRight<16>(LoadBytes(d32, p))));
 #else
   return OfPairs(d, LoadBytes(d32, p), 0);
@@ -211,7 +214,7 @@ HWY_INLINE hn::Vec<D> LoadEven(D d, const T* p) {
   return WidenHalves(d, HalvesOf(d16, hn::ShiftLeft<8>(LoadBytes(d16, p)), p));
 }
 
-// As float8::Narrow.
+// Rounds as float8::Narrow does.
 template <class D>
 HWY_INLINE void StoreFloat8(hn::Vec<D> v, D d, float8::Format f, uint8_t* p) {
   const hn::RebindToUnsigned<D> du;
@@ -242,7 +245,7 @@ template <class D>
 HWY_INLINE void StoreF32(hn::Vec<D> v, D d, Float8E5M2* p) {
   StoreFloat8(v, d, float8::E5M2(), reinterpret_cast<uint8_t*>(p));
 }
-// `v` lies between the least and the greatest integer of the type, or does not matter.
+// Rounds to the nearest integer. `v` must be in the range of Int, unless its result is not used.
 template <class D, typename Int>
 HWY_INLINE void StoreNearest(hn::Vec<D> v, D, Int* p) {
   const hn::Rebind<Int, D> d;
@@ -257,7 +260,7 @@ HWY_INLINE void StoreF32(hn::Vec<D> v, D d, int16_t* p) {
   StoreNearest(v, d, p);
 }
 
-// The first `count` < kLanes elements, the rest zero.
+// Loads the first `count` < kLanes elements and sets the other lanes to zero.
 template <typename T>
 HWY_INLINE VF LoadPartial(DF d, const T* p, int count) {
   T padded[kLanes] = {};
@@ -272,7 +275,7 @@ HWY_INLINE void StorePartial(VF v, DF d, T* p, int count) {
   std::memcpy(static_cast<void*>(p), padded, count * sizeof(T));
 }
 
-// Elements of rows of the KV cache, before Scale().
+// Loads elements of a row of the KV cache; KvRow::Scale() is not applied.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadF32(D d, KvRow<T> row) {
   return LoadF32(d, row.data);
@@ -281,8 +284,8 @@ template <typename T>
 HWY_INLINE VF LoadPartial(DF d, KvRow<T> row, int count) {
   return LoadPartial(d, row.data, count);
 }
-// out[i] = f(load(i)...) for i in [0, n): `load` is called with a function that loads any pointer
-// or row at the current place, so that full and partial vectors share their arithmetic.
+// out[i] = f(load) for i in [0, n), one vector at a time. f calls load(p), which loads the current
+// elements of a pointer or row p. So full and partial vectors share their arithmetic.
 template <typename T, class F>
 HWY_INLINE void MapElements(T* out, int64_t n, F&& f) {
   const DF d;
@@ -296,13 +299,13 @@ HWY_INLINE void MapElements(T* out, int64_t n, F&& f) {
   }
 }
 
-// row = x [n] of any float type.
+// Stores x [n], of any float type, to the row.
 template <typename T, typename In>
 HWY_INLINE void StoreHead(KvRow<T> row, const In* x, int n) {
   MapElements(row.data, n, [&](auto load) HWY_ATTR { return load(x); });
 }
 
-// The bits of the largest magnitude in x [n]; NaN is above infinity.
+// Returns the bits of the largest magnitude in x [n]; NaN ranks above infinity.
 template <typename In>
 HWY_INLINE uint32_t MaxMagnitudeBits(const In* x, int n) {
   const DF d;
@@ -317,7 +320,7 @@ HWY_INLINE uint32_t MaxMagnitudeBits(const In* x, int n) {
   return hn::GetLane(hn::MaxOfLanes(du, max));
 }
 
-// x [n] as integers, which may overwrite x; returns their scale.
+// Quantises x [n] to integers and returns their scale; `codes` may overwrite x.
 template <typename Int, typename In>
 HWY_INLINE float StoreCodes(const In* x, int n, CodeScale scale, Int* codes) {
   const VF inverse = hn::Set(DF(), scale.inverse);
@@ -325,13 +328,13 @@ HWY_INLINE float StoreCodes(const In* x, int n, CodeScale scale, Int* codes) {
   return scale.scale;
 }
 
-// The same, up to `max_code`.
+// As above, with the scale that makes the largest magnitude `max_code`.
 template <typename Int, typename In>
 HWY_INLINE float StoreCodes(const In* x, int n, float max_code, Int* codes) {
   return StoreCodes(x, n, CodeScaleOf(MaxMagnitudeBits(x, n), max_code), codes);
 }
 
-// INT8 with the row's scale.
+// Stores x [n] to the row as INT8, with the row's scale.
 template <typename In>
 HWY_INLINE void StoreHead(KvRow<int8_t> row, const In* x, int n) {
   *row.scale = StoreCodes(x, n, kMaxInt8, row.data);
@@ -347,7 +350,7 @@ HWY_INLINE hn::Vec<hn::Full128<int32_t>> SumOfBlocks([[maybe_unused]] D d, hn::V
     return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
   }
 }
-// Of each of four vectors the sum of all lanes.
+// Returns the sums of all lanes of each of four vectors.
 template <class D>
 HWY_INLINE hn::Vec<hn::Full128<int32_t>> TotalsOfFour(D d, const hn::Vec<D>* v) {
   const hn::Repartition<int64_t, D> d64;
@@ -364,7 +367,7 @@ HWY_INLINE hn::Vec<hn::Full128<int32_t>> TotalsOfFour(D d, const hn::Vec<D>* v) 
 
 // --- arithmetic -------------------------------------------------------------------------------
 
-// Rounds to BF16, nearest, ties to even.
+// Rounds to BF16: to nearest, ties to even.
 HWY_INLINE VF RoundToBf16(VF x) {
   const hn::RebindToUnsigned<DF> du;
   const auto bits = hn::BitCast(du, x);
@@ -374,8 +377,9 @@ HWY_INLINE VF RoundToBf16(VF x) {
   return hn::IfThenElse(hn::IsNaN(x), x, high);  // the carry of a NaN could make it infinite
 }
 
-// e^x for x <= 88, relative error below 2e-7; 0 below -87, NaN for NaN. x = n ln 2 + r with |r| <=
-// ln 2 / 2 (Cody and Waite 1980), the Taylor polynomial of degree 6 of e^r, and n in the exponent.
+// Returns e^x for x <= 88, with relative error below 2e-7; 0 for x below -87, NaN for NaN. Reduces
+// x = n ln 2 + r with |r| <= ln 2 / 2 (Cody and Waite 1980). Then evaluates the Taylor polynomial
+// of degree 6 of e^r and adds n to the exponent.
 HWY_INLINE VF ExpF32(DF d, VF x) {
   const hn::RebindToUnsigned<DF> du;
   const auto set = [&](float c) HWY_ATTR { return hn::Set(d, c); };
@@ -391,11 +395,11 @@ HWY_INLINE VF ExpF32(DF d, VF x) {
   p = hn::MulAdd(p, r, set(1.0f));
   const VF y =
       hn::BitCast(d, hn::Add(hn::BitCast(du, p), hn::ShiftLeft<23>(hn::BitCast(du, shifted))));
-  // What a NaN has in its lower bits would reach the exponent.
+  // The lower bits of a NaN would change the exponent.
   return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(hn::Lt(x, set(-87.0f)), y));
 }
 
-// Sum of 16 lanes, halves folded: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
+// Returns the sum of 16 lanes, added in halves: 8 + 8, 4 + 4, 2 + 2, 1 + 1.
 HWY_INLINE float FoldLanes(const float* lanes) {
   float sum[16];
   std::memcpy(sum, lanes, sizeof(sum));
@@ -405,7 +409,8 @@ HWY_INLINE float FoldLanes(const float* lanes) {
   return sum[0];
 }
 
-// Sum over x[i] of what add(sum, v) adds to 16 running lanes; add(sum, 0) is sum.
+// Accumulates x [n] with add(sum, v) in 16 running lanes and returns the sum of the lanes.
+// add(sum, 0) must return sum.
 template <class F>
 HWY_INLINE float SumLanes(const float* x, int n, const F& add) {
   const DF d;

@@ -1,5 +1,5 @@
-// Products in registers, where the compiler would move sums and factors to memory. Included once
-// per instruction set (hwy/foreach_target.h).
+// Products that stay in registers where the compiler would otherwise move sums and operands to
+// memory. Included once per instruction set (hwy/foreach_target.h).
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -18,14 +18,14 @@ namespace kuiper {
 namespace cpu {
 namespace HWY_NAMESPACE {
 
-// OfPairs of words in memory.
+// OfPairs for words in memory.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadOfPairs(D d, const uint8_t* words, int step) {
   const hn::RebindToUnsigned<D> d32;
 #if HWY_TARGET == HWY_AVX2
-  // Each step loads them: the compiler may not keep them for the other one, since sums need the
-  // registers. Instructions that it does not know cost no others, as an address it may not know
-  // does.
+  // Loads the words in each step: the compiler must not keep them for the other step, since sums
+  // need the registers. Inline assembly prevents that without extra instructions; hiding the
+  // address from the compiler would add some.
   const auto& pairs = *reinterpret_cast<const __m256i_u*>(words);
   hn::Vec<hn::RebindToUnsigned<D>> v;
   if (step == 0) {
@@ -39,7 +39,7 @@ HWY_INLINE hn::Vec<D> LoadOfPairs(D d, const uint8_t* words, int step) {
 #endif
 }
 
-// A factor of several products, in a register.
+// Keeps an operand of several products in a register.
 template <class V>
 HWY_INLINE V Pin(V v) {
 #if HWY_TARGET == HWY_AVX3
@@ -55,7 +55,8 @@ HWY_INLINE V Pin(V v) {
 template <class D>
 HWY_INLINE void MultiplyInto(D, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D>& sum) {
 #if HWY_TARGET == HWY_AVX2
-  // GCC puts the sum of two steps in a row in place of a factor, and other sums into memory.
+  // GCC would write the sum of two consecutive steps to an operand's register, and move other sums
+  // to memory.
   asm("vfmadd231ps %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
 #else
   sum = hn::MulAdd(a, b, sum);

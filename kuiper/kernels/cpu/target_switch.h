@@ -1,5 +1,5 @@
-// Calls a function of one of the instruction sets that Highway compiled: for tables that hold all
-// of them, where HWY_DYNAMIC_DISPATCH takes the best one only. Included where HWY_ONCE, after
+// Calls a function of a given instruction set among those that Highway compiled, for tables that
+// hold all of them; HWY_DYNAMIC_DISPATCH calls the best one only. Include it under HWY_ONCE, after
 // targets.h and highway.h.
 #pragma once
 
@@ -34,7 +34,8 @@
 #define KU_CASE_NEON(call)
 #endif
 
-// return call; of the set `target`, else of the one that every machine of this kind has.
+// Returns `call` of instruction set `target`, or, if it was not compiled, of the baseline set that
+// every machine of this architecture has.
 #define KU_RETURN_FOR_TARGET(target, call) \
   switch (target) {                        \
     KU_CASE_AVX3(call)                     \

@@ -10,8 +10,8 @@
 namespace kuiper::cpu {
 namespace {
 
-// A parked worker takes up to half a millisecond to wake on a virtual machine whose CPU halted;
-// waiting this long before parking spans the gaps between the steps of one generation.
+// On a virtual machine whose CPU has halted, a parked worker takes up to half a millisecond to
+// wake. Spinning this long before parking covers the gaps between the steps of one generation.
 constexpr std::chrono::microseconds kSpinTime(2000);
 
 inline void CpuPause() {
@@ -30,13 +30,13 @@ int ThreadPool::DefaultThreads() {
 
 ThreadPool::ThreadPool(int num_threads)
     : num_threads_(num_threads > 0 ? num_threads : DefaultThreads()) {
-  // With more threads than CPUs a spinning thread takes its CPU from one that has work.
+  // With more threads than CPUs, a spinning thread takes its CPU from a thread that has work.
   spin_pauses_ = num_threads_ <= DefaultThreads() ? 4000 : 50;
   threads_.reserve(num_threads_ - 1);
   try {
     for (int i = 1; i < num_threads_; ++i) threads_.emplace_back([this, i] { Work(i); });
   } catch (const std::system_error&) {
-    // The system's limit of threads is reached: the work is shared among those that exist.
+    // The system's limit of threads is reached: share the work among the threads that exist.
     num_threads_ = static_cast<int>(threads_.size()) + 1;
   }
 }
@@ -53,13 +53,13 @@ void ThreadPool::Dispatch(Task task, void* argument) {
   task_ = task;
   argument_ = argument;
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-  gate_.store(uint64_t{epoch} << 32, std::memory_order_release);  // open, and nobody is inside
+  gate_.store(uint64_t{epoch} << 32, std::memory_order_release);  // open, with no worker inside
   // The store and the load below, like their mirror images in AwaitEpoch, are sequentially
   // consistent: either a parking worker sees the new epoch or this thread sees the worker parked.
   epoch_.store(epoch, std::memory_order_seq_cst);
   if (parked_.load(std::memory_order_seq_cst) != 0) epoch_.notify_all();
   task(argument, 0);
-  // All work is claimed: who has not entered by now has nothing to do here.
+  // All work is claimed: workers that have not entered by now are not needed.
   gate_.fetch_or(kClosed, std::memory_order_relaxed);
   for (int spins = 0; (gate_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
     if (spins < spin_pauses_) {
@@ -80,7 +80,7 @@ uint32_t ThreadPool::AwaitEpoch(uint32_t seen) {
     if (changed()) return epoch;
     CpuPause();
   }
-  // Yielding leaves the CPU to whoever can use it and costs nothing when nobody wants it.
+  // Yielding lets other threads run and costs nothing if none is waiting for a CPU.
   const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
   while (std::chrono::steady_clock::now() < deadline) {
     for (int i = 0; i < 16; ++i) {
@@ -108,7 +108,7 @@ bool ThreadPool::Enter(uint32_t epoch) {
 void ThreadPool::Work(int index) {
   for (uint32_t epoch = 0;;) {
     epoch = AwaitEpoch(epoch);
-    if (stop_.load(std::memory_order_relaxed)) return;  // written before the epoch that says so
+    if (stop_.load(std::memory_order_relaxed)) return;  // set before the epoch changes
     if (!Enter(epoch)) continue;
     task_(argument_, index);
     gate_.fetch_sub(1, std::memory_order_release);

@@ -1,5 +1,5 @@
-// Unrolls the loop behind it, whose bounds are constants up to 32. Macros only, so headers
-// inside a namespace may include it.
+// KU_UNROLL unrolls the loop after it, whose bounds are constants up to 32. Only macros, so that
+// headers inside a namespace can include this file.
 #pragma once
 
 #ifdef __clang__
