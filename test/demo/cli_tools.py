@@ -209,9 +209,9 @@ class PrintPrompt(CliTest):
         example = os.path.join(ARGS.bin, "..", "docs", "examples", "generate_example")
         with open(template, "w") as f:
             f.write("{% for m in messages %}Question: {{ m.content }}\nAnswer:{% endfor %}")
-        run = self.ok(other, "-p", "What is 2 + 3?", "-n", "16")
+        run = self.ok(other, "-p", "What is 2 + 3?", "-o", "json").json()
         asked = self.ok(other, "What is 2 + 3?", name=example)
-        self.assertTrue(asked.out.startswith("What is 2 + 3? -> " + run.out.rstrip("\n")), (asked.out, run.out))
+        self.assertEqual(asked.out, "What is 2 + 3? -> " + run["text"] + "\n")
         with open(template, "w") as f:
             f.write("{{ raise_exception('not for questions') }}")
         message = "the chat template refuses the messages: not for questions"
