@@ -1,6 +1,6 @@
-// CUDA C++ for an ordinary C++ compiler: a .cu file that includes kuiper/kernels/cuda/platform.h
-// and is compiled with KUIPER_SIMT gets this instead of the CUDA headers and runs on the CPU.
-// The names of CUDA live in kuiper::simt::dialect, so that a program may hold both compilations.
+// CUDA C++ for an ordinary C++ compiler. A .cu file that includes kuiper/kernels/cuda/platform.h
+// and is compiled with KUIPER_SIMT gets this header instead of the CUDA headers and runs on the
+// CPU. CUDA's names are in kuiper::simt::dialect, so that a program may contain both compilations.
 #pragma once
 
 #include "emulator/half.h"
@@ -26,4 +26,5 @@
       ::kuiper::simt::SharedVariable(&name##_key, sizeof(std::type_identity_t<__VA_ARGS__>), \
                                      alignof(std::type_identity_t<__VA_ARGS__>)))
 
-using namespace kuiper::simt::dialect;  // NOLINT(google-build-using-namespace): CUDA's are global
+using namespace kuiper::simt::dialect;  // NOLINT(google-build-using-namespace): CUDA names are
+                                        // global

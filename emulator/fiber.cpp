@@ -11,7 +11,7 @@
 #include "emulator/sanitizer.h"
 
 #if !defined(KUIPER_SIMT_UCONTEXT)
-// Pushes the callee-saved registers, stores the stack pointer to *save, continues on `load`.
+// Pushes the callee-saved registers, stores the stack pointer to *save and continues on `load`.
 extern "C" void kuiper_simt_switch_stack(void** save, void* load);
 #if defined(__x86_64__)
 asm(R"(
@@ -123,7 +123,8 @@ void Fiber::Prepare(Entry entry, size_t stack_bytes) {
 #if defined(KU_SIMT_TSAN)
   tsan_fiber_ = __tsan_create_fiber(0);
 #endif
-  // At equal page offsets the hot frames of all fibers would compete for the same few cache sets.
+  // With equal page offsets the active frames of all fibers would compete for the same few cache
+  // sets.
   static unsigned colour = 0;
   char* const top = static_cast<char*>(stack_) + stack_bytes_ - size_t{192} * (colour++ % 21);
 #if defined(KUIPER_SIMT_UCONTEXT)
@@ -134,7 +135,7 @@ void Fiber::Prepare(Entry entry, size_t stack_bytes) {
   makecontext(&context_, &Fiber::Main, 0);
 #else
   auto** frame = reinterpret_cast<void**>(top) - kFrameWords;
-  frame[kReturnWord] = reinterpret_cast<void*>(&Fiber::Main);  // the rest of the mapping is zero
+  frame[kReturnWord] = reinterpret_cast<void*>(&Fiber::Main);  // all other words are zero
   stack_pointer_ = frame;
 #endif
 }
@@ -142,7 +143,7 @@ void Fiber::Prepare(Entry entry, size_t stack_bytes) {
 void Fiber::Switch(Fiber& from, Fiber& to) {
   running = &to;
 #if defined(KU_SIMT_ASAN)
-  if (from.stack_ == nullptr) {  // an OS thread: ask for the bounds of its stack
+  if (from.stack_ == nullptr) {  // an OS thread: query the bounds of its stack
     pthread_attr_t attributes;
     pthread_getattr_np(pthread_self(), &attributes);
     pthread_attr_getstack(&attributes, &from.stack_, &from.stack_bytes_);
@@ -152,7 +153,7 @@ void Fiber::Switch(Fiber& from, Fiber& to) {
 #endif
 #if defined(KU_SIMT_TSAN)
   if (from.tsan_fiber_ == nullptr) from.tsan_fiber_ = __tsan_get_current_fiber();
-  // A switch is no synchronisation: CUDA threads stay concurrent in the eyes of TSan.
+  // A switch does not synchronise, so CUDA threads stay concurrent for TSan.
   __tsan_switch_to_fiber(to.tsan_fiber_, __tsan_switch_to_fiber_no_sync);
 #endif
 #if defined(KUIPER_SIMT_UCONTEXT)

@@ -1,5 +1,5 @@
-// A suspended flow of control with its own stack: one per CUDA thread of the emulated device.
-// Only the scheduler (machine.cpp) uses it; it knows nothing of warps or blocks.
+// A suspended flow of control with its own stack: one per CUDA thread of the emulated device. Only
+// the scheduler (machine.cpp) uses it; it does not depend on warps or blocks.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace kuiper::simt {
 
-// A default-constructed Fiber stands for the OS thread that runs it.
+// A default-constructed Fiber represents the OS thread that runs it.
 class Fiber {
  public:
   using Entry = void (*)();

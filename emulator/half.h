@@ -1,7 +1,7 @@
-// __half and __nv_bfloat16 with the names of cuda_fp16.h and cuda_bf16.h, as far as kernels use
-// them: bits, and conversions that are exact or rounded to nearest even, as on the device. Kernels
-// compute in FP32. Conversions that CUDA makes implicitly are explicit here, so what compiles here
-// compiles there.
+// The parts of __half and __nv_bfloat16 that kernels use, with the names of cuda_fp16.h and
+// cuda_bf16.h. These are bits, and conversions that are exact or round to nearest even as on the
+// device; kernels compute in FP32. Conversions that CUDA makes implicitly are explicit here, so
+// code that compiles here compiles there.
 #pragma once
 
 #include <bit>
@@ -43,8 +43,8 @@ struct BFloat16Format {
   }
 };
 
-// a * b + c of numbers of 16 bits, rounded once. FP32 in between is rounded to the neighbour with
-// an odd last bit, which leaves the second rounding no false tie.
+// a * b + c of 16-bit numbers, rounded once. The FP32 intermediate is rounded to the neighbour with
+// an odd last bit, so that the second rounding meets no false tie.
 template <typename Format>
 uint16_t Fma16(uint16_t a, uint16_t b, uint16_t c) {
   const double product = double{Format::Decode(a)} * Format::Decode(b);
@@ -57,7 +57,7 @@ uint16_t Fma16(uint16_t a, uint16_t b, uint16_t c) {
   }
   return Format::Encode(result);
 }
-// The same of the lower and of the upper halves.
+// Fma16 of the lower and of the upper halves.
 template <typename Format>
 uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
   const auto half = [](uint32_t x, int shift) { return static_cast<uint16_t>(x >> shift); };

@@ -1,10 +1,10 @@
-// The device functions of CUDA that kernels use, with its names: barriers, votes, shuffles,
-// atomics, cached loads and operations on bits. Reached through dialect.h.
+// The CUDA device functions that kernels use, under their CUDA names: barriers, votes, shuffles,
+// atomics, cached loads and bit operations. Included through dialect.h.
 #pragma once
 
 #include <algorithm>
 #include <bit>
-#include <cmath>  // as nvcc declares fmaf and the like without a header
+#include <cmath>  // nvcc declares fmaf and others without a header
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -12,7 +12,7 @@
 #include "emulator/machine.h"
 #include "emulator/vector_types.h"
 
-// Default arguments that name the caller's line in reports.
+// Default arguments that record the caller's line for reports.
 #define KU_SIMT_SITE const char *file_ = __builtin_FILE(), int line_ = __builtin_LINE()
 
 namespace kuiper::simt {
@@ -36,7 +36,7 @@ T Shuffle(unsigned mask, T value, int source, const Site& site) {
           auto* to = static_cast<ShuffleArg<T>*>(args[i]);
           if (to == nullptr) continue;
           const auto* from = static_cast<const ShuffleArg<T>*>(args[to->source]);
-          // The value of a lane outside the mask is undefined: hand back NaN.
+          // The value of a lane outside the mask is undefined, so return NaN.
           if (from == nullptr) {
             std::memset(static_cast<void*>(&to->out), 0xff, sizeof(T));
           } else {
@@ -53,7 +53,7 @@ struct BallotArg {
   unsigned out;
 };
 
-// Relaxed, as on the device: only fences and barriers order memory.
+// Relaxed as on the device, where only fences and barriers order memory.
 template <typename T, typename F>
 T AtomicUpdate(T* p, F next_of) {
   T old, next;
@@ -126,8 +126,8 @@ inline int __popc(unsigned x) {
 inline int __ffs(int x) {
   return x == 0 ? 0 : 1 + std::countr_zero(static_cast<unsigned>(x));
 }
-// Four of the eight bytes of (high, low), as the nibbles of `selector` name them; a nibble's top
-// bit asks for eight copies of the byte's sign instead.
+// Returns four of the eight bytes of (high, low), selected by the nibbles of `selector`. If a
+// nibble's top bit is set, the result byte is eight copies of the selected byte's sign bit.
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   const uint64_t bytes = uint64_t{high} << 32 | low;
   unsigned result = 0;
@@ -137,7 +137,7 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   }
   return result;
 }
-// To nearest, ties to even; outside the range of int its end, and 0 for NaN.
+// Rounds to nearest, ties to even. Saturates outside the range of int; NaN gives 0.
 inline int __float2int_rn(float x) {
   if (std::isnan(x)) return 0;
   return static_cast<int>(std::clamp(std::nearbyint(double{x}), -0x1p31, 0x1p31 - 1));

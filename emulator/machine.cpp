@@ -39,12 +39,12 @@ struct Thread {
   int index = 0;
   bool done = false;
   const Site* waiting = nullptr;  // null while runnable
-  unsigned mask = 0;              // of the warp operation it waits in
+  unsigned mask = 0;              // mask of the warp operation it waits in
   bool at_barrier = false;
 };
 
-// Lanes waiting together. The masks pending in a warp never overlap, so the lowest lane of a mask
-// names the meeting.
+// Lanes that wait together. The masks pending in a warp never overlap, so the lowest lane of a mask
+// identifies the meeting.
 struct Meeting {
   unsigned mask = 0, arrived = 0;
   const Site* site = nullptr;
@@ -59,16 +59,16 @@ struct Warp {
   void* args[kWarpSize] = {};
 };
 
-// Of every thread of the block that has not exited.
+// Barrier over all threads of the block that have not exited.
 struct Barrier {
   const Site* site = nullptr;
   int arrived = 0;
   unsigned phase = 0;
 };
 
-// Addresses that stand for barriers towards TSan. Each has two, used in turn, because threads that
-// leave early may already arrive at the next barrier. Fresh for every block: barriers do not order
-// one block after another.
+// Addresses that represent barriers for TSan. Each barrier alternates between two, because threads
+// that leave early may already arrive at the next barrier. Every block has new ones: barriers do
+// not order one block after another.
 struct Tokens {
   char block[2];
   char warp[kMaxWarps][kWarpSize][2];
@@ -95,7 +95,7 @@ struct Machine {
   Thread& At(int i) { return *pools[bank][static_cast<size_t>(i)]; }
 };
 
-// One device, whose built-in variables are global too; the runtime serialises launches.
+// One device; its built-in variables are global, too. The runtime serialises launches.
 Machine machine;
 
 bool Reversed() {
@@ -118,7 +118,7 @@ Thread* PopReady() {
   return &m.At(shuffled ? m.ready.PopRandom(m.rng()) : m.ready.PopFront());
 }
 
-// Puts the thread ahead of those not yet resumed: one warp runs on as far as it can, which keeps
+// Puts the thread before those not yet resumed. So one warp runs as far as possible, which keeps
 // its 32 stacks in the cache.
 void Wake(Thread& t) {
   Machine& m = machine;
@@ -128,7 +128,7 @@ void Wake(Thread& t) {
   m.ready.PushFront(t.index);
 }
 
-// Leaves the running thread for the next runnable one, or for the host when there is none.
+// Switches from the running thread to the next runnable one, or to the host if there is none.
 void Reschedule(Fiber& from) {
   Machine& m = machine;
   Thread* const next = PopReady();
@@ -211,7 +211,7 @@ void PrepareBlock() {
   m.ready.Reset(static_cast<size_t>(m.num_threads));
   for (int w = 0; w * kWarpSize < m.num_threads; ++w) {
     const int lanes = std::min(kWarpSize, m.num_threads - w * kWarpSize);
-    // Lanes that do not exist have exited.
+    // Lanes that do not exist count as exited.
     m.warps[w].exited = lanes < kWarpSize ? ~((1u << lanes) - 1) : 0u;
   }
   for (int i = 0; i < m.num_threads; ++i) {

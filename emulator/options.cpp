@@ -12,7 +12,7 @@ bool IsOn(const char* variable) {
   return value != nullptr && *value == '1';
 }
 
-// 0: there is none such.
+// Returns 0 for an unknown architecture.
 size_t SharedBytesOf(int arch) {
   constexpr size_t kKilobyte = 1024;
   switch (arch) {
@@ -41,7 +41,8 @@ Options OptionsFromEnvironment() {
   o.eager_streams = IsOn("KUIPER_SIMT_EAGER");
   if (const char* sms = std::getenv("KUIPER_SIMT_SMS")) {
     o.num_sms = std::atoi(sms);
-    if (o.num_sms < 1) Die(std::string("KUIPER_SIMT_SMS=") + sms + " is not a number of them");
+    if (o.num_sms < 1)
+      Die(std::string("KUIPER_SIMT_SMS=") + sms + " is not a number of multiprocessors");
   }
   if (const char* arch = std::getenv("KUIPER_SIMT_ARCH")) {
     o.arch = std::atoi(arch);

@@ -8,14 +8,14 @@
 #include "emulator/intrinsics.h"
 #include "emulator/ptx_context.h"
 
-// Arithmetic, logic, comparisons. An opcode is known with exactly the modifiers that stand here.
+// Arithmetic, logic, comparisons. An opcode is known only with exactly the modifiers listed here.
 
 namespace kuiper::simt::ptx {
 namespace {
 
 // ---- comparisons ------------------------------------------------------------------------------
 
-// One bit per byte that is 1.
+// Returns one bit per byte that is 1.
 uint32_t Pack(const uint8_t* flags) {
   uint32_t bits = 0;
   for (int n = 0; n < kLanes; n += 8) {
@@ -38,7 +38,7 @@ Form Compare(F) {
   return {{'P', ',', Letter<T>(false), ',', Letter<T>(false)}, run};
 }
 
-// Comparisons are false with a NaN; those ending in u are true.
+// Comparisons with NaN are false; those whose name ends in u are true.
 template <typename T>
 void AddComparisons(FormTable& table, const std::string& type) {
   const auto add = [&](const char* name, Form form) {
@@ -79,7 +79,7 @@ void AddPredicates(FormTable& table) {
 
 // ---- integers ---------------------------------------------------------------------------------
 
-// What the device gives for a division by zero is not specified; all ones is what it does.
+// The result of a division by zero is unspecified; devices return all ones.
 template <typename T>
 T Divide(T a, T b) {
   using U = std::make_unsigned_t<T>;
@@ -95,7 +95,7 @@ T Remainder(T a, T b) {
   return static_cast<T>(a % b);
 }
 
-// Operations that need no more than the width: type is b32, or s32 and u32 as well.
+// Bitwise operations: the type is b32, or s32 and u32 as well.
 template <typename U>
 void AddBits(FormTable& table, const std::string& type) {
   const std::string dot = "." + type;
@@ -146,7 +146,7 @@ uint32_t Reversed(uint32_t a) {
   return reversed;
 }
 
-// b with `bits` bits of a from `first` on.
+// Returns b with `bits` bits of a inserted at bit `first`.
 uint64_t Inserted(uint64_t a, uint64_t b, uint32_t first, uint32_t bits) {
   first &= 0xff;
   bits = std::min(bits & 0xff, 64u);
@@ -175,7 +175,7 @@ void AddBitCounts(FormTable& table) {
 
 // ---- floating point ---------------------------------------------------------------------------
 
-// A NaN loses, and -0 is less than 0.
+// Returns the other operand if one is NaN; -0 is less than 0.
 template <typename T>
 T Maximum(T a, T b) {
   if (a != a) return b;
@@ -188,7 +188,7 @@ T Minimum(T a, T b) {
   return -Maximum(-a, -b);
 }
 
-// The exact value is high + low; the result is the largest float that is not above it.
+// The exact value is high + low; returns the largest float that is not above it.
 float RoundDown(double high, double low) {
   const auto f = static_cast<float>(high);
   return (static_cast<double>(f) - high) - low > 0 ? std::nextafterf(f, -INFINITY) : f;
@@ -206,8 +206,8 @@ float AddTowardsZero(float a, float b) {
   return sum > 0 ? RoundDown(sum, error) : -RoundDown(-sum, -error);
 }
 
-// ex2.approx, correctly rounded: a device is off by up to two units of the last place. ftz: what is
-// below the normal numbers is zero.
+// ex2.approx, correctly rounded; a device may be off by up to two units in the last place. ftz:
+// subnormal numbers become zero.
 float Exp2(float x) {
   return static_cast<float>(std::exp2(static_cast<double>(x)));
 }
@@ -233,7 +233,7 @@ void AddFloating(FormTable& table, const std::string& type) {
   table["rcp.rn" + dot] = {Unary<T, T>([](T a) { return T{1} / a; })};
   table["neg" + dot] = {Unary<T, T>([](T a) { return -a; })};
   table["abs" + dot] = {Unary<T, T>([](T a) { return std::fabs(a); })};
-  // The sign of a and the magnitude of b.
+  // copysign returns the sign of a with the magnitude of b.
   table["copysign" + dot] = {Binary<T, T, T>([](T a, T b) { return std::copysign(b, a); })};
 }
 
@@ -243,7 +243,7 @@ void FmaOfLanes(Context& c, const Instruction& i) {
 }
 
 #if defined(__x86_64__)
-// The same with the instruction that most processors have and x86-64 does not promise.
+// FmaOfLanes with the FMA instruction, which most processors have but x86-64 does not guarantee.
 __attribute__((target("avx2,fma"))) void FmaOfLanesFast(Context& c, const Instruction& i) {
   const float *a = c.At<float>(i.s[0]), *b = c.At<float>(i.s[1]), *e = c.At<float>(i.s[2]);
   float* const d = c.At<float>(i.d[0]);

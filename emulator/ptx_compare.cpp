@@ -14,11 +14,11 @@
 namespace kuiper::simt::ptx {
 namespace {
 
-// Results that contain an exp, which is the C library's here and ex2.approx there. 16-bit values
-// are rounded once more, so that they may come to lie one unit apart.
+// Bounds for results that contain an exp, which is the C library's here and ex2.approx in PTX.
+// 16-bit values are rounded once more, so they may differ by one unit.
 constexpr double kBound32 = 1e-4, kBound16 = 0x1p-7;
 
-// exp is approximate on a device; everything else is specified to the bit.
+// exp is approximate on a device; all other operations are specified to the bit.
 bool IsApproximate(const Kernel& kernel) {
   return std::any_of(kernel.text.begin(), kernel.text.end(), [](const std::string& text) {
     return text.find(".approx") != std::string::npos;
@@ -31,8 +31,8 @@ uint32_t WordAt(const char* p, size_t at, size_t bytes) {
   return word;
 }
 
-// |a - b| in units of the larger; of values far below 1 in units of 4e-3, as y (1 + erf(y)) of a y
-// near -5 has the rounding of 1 times that y.
+// a - b| divided by the larger magnitude, at least 4e-3. Values far below 1 need this minimum: for
+// y near -5, y (1 + erf(y)) has the rounding error of 1 times that y.
 double Difference(double a, double b) {
   return std::fabs(a - b) / std::max({std::fabs(a), std::fabs(b), 4e-3});
 }
@@ -45,8 +45,8 @@ double Difference16(uint32_t a, uint32_t b) {
   return std::max(Difference(half(a, 0), half(b, 0)), Difference(half(a, 1), half(b, 1)));
 }
 
-// Whether two words are close as what they may be: a float or two values of 16 bits. Integers,
-// which read as numbers near zero, must be the same.
+// True if two words are close as a float or as two 16-bit values. Integers, which read as numbers
+// near zero, must be equal.
 bool AreClose(uint32_t a, uint32_t b) {
   if (a == b) return true;
   constexpr uint32_t kSmallestFloat = 0x00800000;
@@ -72,7 +72,7 @@ void Compare(const Kernel& kernel, const Contents& before, const std::function<v
       const uint32_t a = WordAt(bytes.data(), at, bytes.size()), b = WordAt(p, at, bytes.size());
       if (a == b || (approximate && AreClose(a, b))) continue;
       char words[64];
-      std::snprintf(words, sizeof words, "0x%08x from PTX, 0x%08x else", a, b);
+      std::snprintf(words, sizeof words, "0x%08x from PTX, 0x%08x from C++", a, b);
       Die(kernel.file + ": results differ in byte " + std::to_string(at) + " of a buffer of " +
           std::to_string(bytes.size()) + ": " + words + "\n  in " + kernel.name);
     }

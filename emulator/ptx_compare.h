@@ -1,5 +1,5 @@
-// What nvcc and the C++ compiler made of a kernel, side by side: every launch runs in both ways on
-// the same memory. Where both use the same arithmetic, the results are the same bits.
+// Compares the results of nvcc's and the C++ compiler's versions of a kernel: every launch runs
+// both on the same memory. If both use the same arithmetic, the results are bitwise equal.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace kuiper::simt::ptx {
 
-// Called when the kernel has run from PTX; `before` is what the buffers it touched held then. Runs
-// the other one from there, whose results stay, and ends the process where they differ by more than
-// the kernel may: a kernel without approximate instructions not at all, others by a few units of
-// the last place of the largest value.
+// Call after the kernel has run from PTX; `before` holds the earlier contents of the buffers it
+// accessed. Runs the other version from these contents and keeps its results. Ends the process if
+// the results differ more than allowed. A kernel without approximate instructions allows no
+// difference, others a few units in the last place of the largest value.
 void Compare(const Kernel& kernel, const Contents& before, const std::function<void()>& run_other);
 
 }  // namespace kuiper::simt::ptx

@@ -1,5 +1,5 @@
-// The state in which PTX instructions execute, and what their functions share: reading and writing
-// lanes as values of a type. Known to the ptx_*.cpp files only.
+// The state in which PTX instructions execute, and functions they share: reading and writing lanes
+// as values of a type. Included only by the ptx_*.cpp files.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace kuiper::simt::ptx {
 
-struct Copy {  // an executed cp.async; lanes leave `mask` when theirs has landed
+struct Copy {  // an executed cp.async; `mask`: lanes whose copy is incomplete
   uint32_t mask;
   uint32_t bytes;
-  uint32_t to[kLanes];  // in shared memory
+  uint32_t to[kLanes];  // offset in shared memory
   const char* from[kLanes];
-  uint32_t from_bytes[kLanes];  // the rest is zeros
+  uint32_t from_bytes[kLanes];  // the remainder becomes zeros
   uint32_t group[kLanes];
 };
 
@@ -36,27 +36,27 @@ struct Warp {
   std::vector<char> registers;
   std::vector<Group> groups;
   std::vector<Copy> copies;
-  uint32_t committed[kLanes] = {};  // groups of copies
+  uint32_t committed[kLanes] = {};  // number of committed groups of copies
   uint32_t alive = 0, first_thread = 0;
 };
 
-struct Range {  // of addresses; the buffer an instruction touched last
+struct Range {  // addresses of the buffer that an instruction accessed last
   uint64_t begin = 0, bytes = 0;
 };
 
 struct Context {
-  char* registers = nullptr;  // of the warp
+  char* registers = nullptr;  // registers of the warp
   uint32_t mask = 0;
   Warp* warp = nullptr;
   const Kernel* kernel = nullptr;
   const LaunchShape* shape = nullptr;
   const char* parameters = nullptr;
   std::vector<char>* shared = nullptr;
-  std::vector<Range> ranges;  // of each instruction
+  std::vector<Range> ranges;  // per instruction
   uint32_t block[3] = {};
   Contents* before = nullptr;
-  Traffic* traffic = nullptr;  // of each instruction; null: not counted
-  std::mt19937_64 rng;         // of the shuffled schedule
+  Traffic* traffic = nullptr;  // per instruction; null: not counted
+  std::mt19937_64 rng;         // random numbers of the shuffled schedule
 
   template <typename T>
   T* At(uint32_t offset) const {
@@ -67,18 +67,18 @@ struct Context {
 // Ends the process: names file, line and text of the instruction, the kernel, and the thread.
 [[noreturn]] void Fail(const Context& c, const Instruction& i, const std::string& what,
                        int lane = -1);
-// The memory of one lane's access; fails outside of it or when not aligned.
+// Returns the memory of one lane's access; fails if it is out of bounds or misaligned.
 char* SharedBytes(const Context& c, const Instruction& i, uint64_t address, size_t bytes, int lane);
-// Where its requests are counted, if they are.
+// Returns the counters of the instruction; valid only if traffic is counted.
 inline Traffic* TrafficOf(const Context& c, const Instruction& i) {
   return c.traffic + (&i - c.kernel->code.data());
 }
-// Lets the copies of these lanes land.
+// Completes the copies of these lanes.
 void Land(const Context& c, Copy& copy, uint32_t lanes);
 
 // ---- lanes --------------------------------------------------------------------------------------
 
-// What a lane is stored as.
+// The type in which a lane stores a T.
 template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
@@ -129,7 +129,7 @@ constexpr char Letter(bool written) {
   return static_cast<char>(written ? letter - 'a' + 'A' : letter);
 }
 
-// The form d = f(a...), of the types the function sees. F is a captureless lambda.
+// Makes the form d = f(a...) with the types of the function. F is a captureless lambda.
 template <typename D, typename A, typename F>
 Form Unary(F) {
   const Function run = [](Context& c, const Instruction& i) {

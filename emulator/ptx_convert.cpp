@@ -24,7 +24,7 @@ void Pack32(Context& c, const Instruction& i) {
   const uint32_t *a = c.At<uint32_t>(i.s[0]), *b = c.At<uint32_t>(i.s[1]);
   Store<uint64_t>(c, i.d[0], [&](int l) { return a[l] | uint64_t{b[l]} << 32; });
 }
-// Of a copy: the source may be where a part goes.
+// Unpacks from a copy, because the source may also be a destination.
 void Unpack16(Context& c, const Instruction& i) {
   const uint32_t* const a = c.At<uint32_t>(i.s[0]);
   uint32_t from[kLanes];
@@ -94,8 +94,8 @@ void AddFloatConversions(FormTable& table) {
   table["cvt.rzi.u64.f64"] = {Unary<uint64_t, double>([](double a) { return Truncated(a); })};
 }
 
-// From one type to another; a 16-bit value may be read from, or go to, a wider register. What is
-// converted is the lower part V of A.
+// Adds a conversion of V, the lower part of A, to D. A 16-bit value may be read from, or stored in,
+// a wider register.
 template <typename D, typename A, typename V = A>
 void AddConversion(FormTable& table, const std::string& types) {
   std::vector<Form>& forms = table["cvt." + types];
@@ -108,7 +108,7 @@ void AddConversion(FormTable& table, const std::string& types) {
   }
 }
 
-// Between an address of shared memory and one of any memory.
+// Converts between an address of shared memory and a generic one.
 template <int kSign>
 void FromOrToShared(Context& c, const Instruction& i) {
   const uint64_t* const a = c.At<uint64_t>(i.s[0]);

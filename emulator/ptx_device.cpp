@@ -22,17 +22,17 @@ void Replace(const std::string& from, const std::string& to, std::string* s) {
     s->replace(at, from.size(), to);
 }
 
-// One name for both compilations of a kernel: where it stands, with its template arguments.
+// Returns the common name of both compilations of a kernel: scope, name and template arguments.
 std::string KernelName(std::string name) {
   Replace("(anonymous namespace)::", "", &name);
   Replace("kuiper::simt_gpu::", "kuiper::cuda::", &name);
   Replace("kuiper::simt::dialect::", "", &name);
-  // A template comes with what it returns and its parameters, a function need not.
+  // The name of a template includes its return type and parameters, that of a function may not.
   return name.rfind("void ", 0) == 0 ? name : name.substr(0, name.find('('));
 }
 
-// The name in KernelCall::name, like std::integral_constant<void (*)(int), &kernel>; that of a
-// template is in parentheses.
+// Returns the kernel name in KernelCall::name, for example std::integral_constant<void (*)(int),
+// &kernel>. There, the name of a template is in parentheses.
 std::string NameInType(const char* type_name) {
   std::string name = ptx::Demangled(type_name);
   const size_t begin = name.find(", &"), end = name.rfind('>');
@@ -47,7 +47,7 @@ struct LoadedKernel {
   ptx::Usage usage;
 };
 
-// The kernels of a folder by name, and which of them were launched how often.
+// The kernels of a folder by name, and their usage.
 class Program {
  public:
   explicit Program(const std::string& folder) {
@@ -70,7 +70,7 @@ class Program {
     return *(found = &it->second);
   }
 
-  // A line per kernel of what it did since the last call.
+  // Returns a report line per kernel about its activity since the last call.
   std::string TakeReport() {
     std::string report;
     for (auto& [name, loaded] : kernels_) {
@@ -105,7 +105,7 @@ class Program {
   std::unordered_map<const char*, LoadedKernel*> by_type_;
 };
 
-// The programs of this process; tells at its end what ran.
+// The programs of this process; the destructor writes the report.
 class Programs {
  public:
   ~Programs() {
@@ -132,7 +132,7 @@ class Programs {
 };
 
 Programs& AllPrograms() {
-  CurrentOptions();  // made first and so destroyed last
+  CurrentOptions();  // constructed first, so destroyed last
   static Programs programs;
   return programs;
 }

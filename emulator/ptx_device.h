@@ -1,6 +1,6 @@
-// The emulated device as one that executes what nvcc makes of the kernels: where Options::ptx names
-// a folder of .ptx files, launches run from there instead of from what the C++ compiler made.
-// Called by the runtime.
+// Lets the emulated device execute nvcc's versions of the kernels. If Options::ptx names a folder
+// of .ptx files, launches run from these instead of the C++ compiler's versions. Called by the
+// runtime.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace kuiper::simt {
 
-// Runs the kernel in the way Options say. With PTX it ends the process when no file has the kernel.
+// Runs the kernel as Options say. With PTX it ends the process if no file contains the kernel.
 void RunCall(const KernelCall& call);
 
-// What every kernel of the folders did since the last call: a line of names (ptx_traffic.h), then
-// one per kernel. Empty when nothing was launched from PTX yet.
+// Returns the activity of every kernel of the folders since the last call: a line of column names
+// (ptx_traffic.h), then one line per kernel. Empty if nothing has been launched from PTX yet.
 std::string TakePtxReport();
 
 }  // namespace kuiper::simt

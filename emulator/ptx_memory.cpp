@@ -5,13 +5,13 @@
 #include "emulator/memory.h"
 #include "emulator/ptx_context.h"
 
-// Loads, stores, atomics and asynchronous copies. Every access is checked: it lies in one live
-// buffer, in the shared memory of the launch or in the parameters, and is aligned to its size.
+// Loads, stores, atomics and asynchronous copies. Every access is checked. It must be within one
+// live buffer, the shared memory of the launch or the parameters, and be aligned to its size.
 
 namespace kuiper::simt::ptx {
 namespace {
 
-// The memory that addresses from `begin` on name.
+// A range of addresses from `begin` on and the memory it refers to.
 struct Window {
   uint64_t begin = 0, bytes = 0;
   char* memory = nullptr;
@@ -25,13 +25,13 @@ Window SharedWindow(const Context& c) {
   return {0, c.shared->size(), c.shared->data()};
 }
 
-// The buffer that the instruction touched last.
+// Returns the buffer that the instruction accessed last.
 Window LastBuffer(const Context& c, const Instruction& i) {
   const Range& r = c.ranges[static_cast<size_t>(&i - c.kernel->code.data())];
   return {r.begin, r.bytes, reinterpret_cast<char*>(r.begin)};
 }
 
-// Only device memory: none of our kernels reads pinned memory of the host.
+// Finds device memory only: none of our kernels reads pinned host memory.
 Window FindBuffer(Context& c, const Instruction& i, uint64_t address, size_t bytes, int lane) {
   const MemoryRange found = FindDeviceBuffer(reinterpret_cast<const void*>(address));
   const Window w{reinterpret_cast<uint64_t>(found.begin), found.bytes, found.begin};
@@ -43,9 +43,9 @@ Window FindBuffer(Context& c, const Instruction& i, uint64_t address, size_t byt
   return w;
 }
 
-// Where an access may go that is not in the window tried first.
+// Returns the memory of an access that is not in the window tried first.
 Window OtherWindow(Context& c, const Instruction& i, uint64_t address, size_t bytes, int lane) {
-  if (i.space == Space::kShared) SharedBytes(c, i, address, bytes, lane);  // says what is wrong
+  if (i.space == Space::kShared) SharedBytes(c, i, address, bytes, lane);  // reports the error
   if (i.space == Space::kParam) Fail(c, i, "access outside the parameters", lane);
   if (i.space == Space::kGeneric) {
     const Window shared{reinterpret_cast<uint64_t>(c.shared->data()), c.shared->size(),
@@ -55,7 +55,7 @@ Window OtherWindow(Context& c, const Instruction& i, uint64_t address, size_t by
   return FindBuffer(c, i, address, bytes, lane);
 }
 
-// The address that operand s[n] gives a lane; kWide: it is a 64-bit register.
+// Returns the address that operand s[n] gives a lane. kWide: the operand is a 64-bit register.
 template <bool kWide>
 uint64_t Address(const Context& c, const Instruction& i, int n, int lane) {
   const auto displacement = static_cast<uint64_t>(i.displacement[n]);
@@ -63,7 +63,7 @@ uint64_t Address(const Context& c, const Instruction& i, int n, int lane) {
   return c.At<uint32_t>(i.s[n])[lane] + displacement;
 }
 
-// A request of the active lanes at the address of operand s[n], in the memory the lanes name.
+// Counts a request of the active lanes at the address of operand s[n], in the memory they refer to.
 template <bool kWide>
 void CountAccess(const Context& c, const Instruction& i, uint32_t bytes) {
   const auto shared = reinterpret_cast<uint64_t>(c.shared->data());
@@ -79,7 +79,7 @@ void CountAccess(const Context& c, const Instruction& i, uint32_t bytes) {
   CountGlobal(addresses, c.mask & ~in_shared, bytes, TrafficOf(c, i));
 }
 
-// f(lane, its memory) for the active lanes in ascending order.
+// Calls f(lane, its memory) for the active lanes in ascending order.
 template <size_t kBytes, bool kWide, typename F>
 void ForEachAccess(Context& c, const Instruction& i, F f) {
   if (c.traffic != nullptr && i.space != Space::kParam) CountAccess<kWide>(c, i, kBytes);
@@ -96,7 +96,7 @@ void ForEachAccess(Context& c, const Instruction& i, F f) {
   }
 }
 
-// T is what stands in memory; D and S are what a lane of the registers holds.
+// T is the type in memory; D and S are the types of a register lane.
 template <typename T, typename D, int kCount, bool kWide>
 void Load(Context& c, const Instruction& i) {
   D* d[kCount];
@@ -136,7 +136,7 @@ Function Atomic(F) {
 
 // ---- asynchronous copies ----------------------------------------------------------------------
 
-// It reads for the lanes that do not get zeros alone, and writes for all.
+// Counts the copy: it reads only for the lanes that do not get only zeros, and writes for all.
 void CountCopy(const Context& c, const Instruction& i, const Copy& copy) {
   uint64_t to[kLanes], from[kLanes];
   uint32_t reading = 0;
@@ -149,7 +149,8 @@ void CountCopy(const Context& c, const Instruction& i, const Copy& copy) {
   CountGlobal(from, reading, copy.bytes, TrafficOf(c, i));
 }
 
-// cp.async [shared], [global], bytes (, source bytes): the rest of the destination becomes zeros.
+// cp.async [shared], [global], bytes (, source bytes): the remainder of the destination becomes
+// zeros.
 template <uint32_t kBytes, bool kHasSourceBytes>
 void CopyAsync(Context& c, const Instruction& i) {
   const uint32_t bytes = i.literal;
@@ -164,7 +165,7 @@ void CopyAsync(Context& c, const Instruction& i) {
     const uint32_t from_bytes = kHasSourceBytes ? c.At<uint32_t>(i.s[2])[l] : bytes;
     if (from_bytes > bytes) Fail(c, i, "source longer than its destination", l);
     if (from % bytes != 0) Fail(c, i, "misaligned address", l);
-    std::memset(SharedBytes(c, i, to, bytes, l), 0xff, bytes);  // undefined until it lands
+    std::memset(SharedBytes(c, i, to, bytes, l), 0xff, bytes);  // undefined until completed
     copy.to[l] = static_cast<uint32_t>(to);
     copy.from_bytes[l] = from_bytes;
     if (from_bytes != 0) {
@@ -177,7 +178,7 @@ void CopyAsync(Context& c, const Instruction& i) {
   const Schedule schedule = CurrentOptions().schedule;
   if (schedule == Schedule::kReversed || (schedule == Schedule::kShuffled && c.rng() % 2 != 0)) {
     Land(c, copy, c.mask);
-    // Nothing is left of it but that it has to be waited for.
+    // The copy is done; a record stays because it must still be waited for.
     copy = {.mask = c.mask, .bytes = 0, .to = {}, .from = {}, .from_bytes = {}, .group = {}};
     std::copy(c.warp->committed, c.warp->committed + kLanes, copy.group);
   }
@@ -188,7 +189,7 @@ void CommitGroup(Context& c, const Instruction&) {
   for (int l = 0; l < kLanes; ++l) c.warp->committed[l] += c.mask >> l & 1;
 }
 
-// What the lanes have under way, whether they wait for it or not.
+// Counts the bytes that the lanes have in flight, whether they wait for them or not.
 void CountWait(const Context& c, const Instruction& i) {
   uint64_t& most = TrafficOf(c, i)->copies_under_way;
   for (int l = 0; l < kLanes; ++l) {
@@ -215,9 +216,9 @@ void WaitGroup(Context& c, const Instruction& i) {
 // ---- opcodes ----------------------------------------------------------------------------------
 
 struct Addressing {
-  const char* name;  // behind ld, st or atom
+  const char* name;  // follows ld, st or atom
   Space space;
-  char letter;  // of the address
+  char letter;  // pattern letter of the address
 };
 constexpr Addressing kAddressings[] = {
     {".global", Space::kGlobal, 'g'}, {".shared", Space::kShared, 'a'}, {"", Space::kGeneric, 'g'}};
@@ -237,7 +238,7 @@ void AddLoad(FormTable& table, const std::string& type, char written) {
   };
   for (const Addressing& a : kAddressings) add(a.name, a.space, a.letter);
   for (const char letter : {'a', 'g'}) add(".param", Space::kParam, letter);
-  // Hints about caches, and what is constant while the kernel runs.
+  // Hints about caches, and about data that stays constant while the kernel runs.
   for (const char* hint : {".cg", ".nc", ".nc.L1::no_allocate.L2::128B"})
     add(std::string(".global") + hint, Space::kGlobal, 'g');
 }
@@ -253,7 +254,7 @@ void AddStore(FormTable& table, const std::string& type, char read) {
   }
 }
 
-// Registers may be wider than the type: a load extends the value, a store takes the lower part.
+// Registers may be wider than the type: a load extends the value, a store uses the lower part.
 template <typename T>
 void AddType(FormTable& table, const std::string& type) {
   const auto add = [&](auto count) {
@@ -332,7 +333,7 @@ void AddMemory(FormTable& table) {
   table["cp.async.ca.shared.global"] = {{"a,g,i", CopyAsync<8, false>}};
   table["cp.async.commit_group"] = {{"", CommitGroup}};
   table["cp.async.wait_group"] = {{"i", WaitGroup}};
-  // Blocks run one after another and lanes in lockstep: memory is always in order.
+  // Blocks run one after another and lanes in lockstep, so memory is always in order.
   table["membar.gl"] = {{"", Nothing}};
   table["membar.cta"] = {{"", Nothing}};
 }

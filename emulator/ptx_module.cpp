@@ -8,7 +8,7 @@
 #include "emulator/ptx_program.h"
 #include "emulator/ptx_text.h"
 
-// The outer part of a PTX module: which kernels it has, their parameters, and where variables are.
+// The outer part of a PTX module: its kernels, their parameters, and the offsets of variables.
 
 namespace kuiper::simt::ptx {
 namespace {
@@ -22,7 +22,7 @@ struct Variable {
   size_t align = 0, bytes = 0;
 };
 
-// (.align N) .type (.ptr (.space) (.align N)) name ([N]), from `at` to the end of the words.
+// Parses (.align N) .type (.ptr (.space) (.align N)) name ([N]), from `at` to the last word.
 bool ReadVariable(const std::vector<std::string>& words, size_t at, Variable* v) {
   const auto word = [&](size_t n) { return n < words.size() ? words[n] : std::string(); };
   size_t element = 0, count = 1, unused = 0;
@@ -70,7 +70,7 @@ class ModuleReader {
     Die(file_ + ":" + std::to_string(line) + ": " + what + "\n  " + text);
   }
 
-  // False at the end of the text.
+  // Returns false at the end of the text.
   bool SkipBlanksAndComments() {
     for (;;) {
       at_ = text_.find_first_not_of(" \t\r\n", at_);
@@ -125,7 +125,7 @@ class ModuleReader {
     at_ = end;
   }
 
-  // .maxntid x (, y (, z)); what .minnctapersm says does not matter here.
+  // Parses .maxntid x (, y (, z)); .minnctapersm has no effect here.
   static void ReadBounds(const std::vector<std::string>& words, Kernel& kernel) {
     const auto at = std::find(words.begin(), words.end(), ".maxntid");
     if (at == words.end()) return;
@@ -150,7 +150,7 @@ class ModuleReader {
     }
   }
 
-  // Dynamic memory begins behind the variables of the kernel.
+  // Dynamic memory follows the variables of the kernel.
   void LayOutShared(const std::string& body, Kernel& kernel, Symbols& symbols) {
     for (size_t at = 0; (at = body.find(".shared .", at)) != std::string::npos; ++at) {
       const std::string text = body.substr(at, body.find(';', at) - at);

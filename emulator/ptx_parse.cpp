@@ -9,7 +9,7 @@
 #include "emulator/ptx_program.h"
 #include "emulator/ptx_registers.h"
 
-// From the text between the braces of a kernel to decoded instructions.
+// Decodes the text between the braces of a kernel to instructions.
 
 namespace kuiper::simt::ptx {
 namespace {
@@ -40,7 +40,7 @@ std::vector<std::string> SplitOperands(std::string_view s) {
 
 struct Operand {
   bool is_address = false;
-  std::vector<std::string> parts;  // one; several of a vector {..} or of a pair a|b
+  std::vector<std::string> parts;  // one part; several for a vector {..} or a pair a|b
 };
 
 Operand ParseOperand(const std::string& text) {
@@ -72,7 +72,7 @@ bool IsNumber(const std::string& s) {
   return !s.empty() && (std::isdigit(static_cast<unsigned char>(s[0])) || s[0] == '-');
 }
 
-// Integers in C's notations, 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX; false if s is none.
+// Parses integers in C notation, 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX; returns false for other text.
 bool ParseNumber(const std::string& s, uint64_t* value) {
   char* end = nullptr;
   const char kind = s.size() > 1 && s[0] == '0' ? static_cast<char>(std::tolower(s[1])) : '\0';
@@ -110,7 +110,7 @@ class KernelReader {
   bool Matches(const Form& form, const std::vector<Operand>& operands);
   void Bind(const Form& form, const std::vector<Operand>& operands, Instruction* i);
   void BindAddress(const std::string& text, int64_t* displacement, uint32_t* base);
-  // The width of what an operand names; 0 if any will do.
+  // Returns the bytes of an operand; 0 if any width is acceptable.
   int BytesOf(const std::string& operand);
   uint32_t Value(const std::string& operand, char letter);
 
@@ -146,7 +146,7 @@ uint32_t KernelReader::Value(const std::string& operand, char letter) {
   return registers_.Find(operand)->offset;
 }
 
-// [register], [register+4], [symbol], [symbol+4]
+// Parses the inside of [register], [register+4], [symbol] and [symbol+4].
 void KernelReader::BindAddress(const std::string& text, int64_t* displacement, uint32_t* base) {
   const size_t plus = text.find('+');
   const std::string name(Trim(text.substr(0, plus)));
@@ -164,7 +164,7 @@ void KernelReader::BindAddress(const std::string& text, int64_t* displacement, u
   }
 }
 
-// Whether the operands have the shapes and the widths of the form.
+// True if the operands have the shapes and widths of the form.
 bool KernelReader::Matches(const Form& form, const std::vector<Operand>& operands) {
   size_t n = 0;
   for (std::string_view rest = form.pattern; !rest.empty(); ++n) {
@@ -236,7 +236,7 @@ void KernelReader::ReadBranch(const std::vector<std::string>& operands) {
   jumps_.push_back({k_.code.size(), operands[0]});
 }
 
-// bar.sync barrier [, threads]; literal: whether the threads are given.
+// Parses bar.sync barrier [, threads]; sets literal to 1 if the number of threads is given.
 void KernelReader::ReadBarrier(const std::vector<std::string>& operands, Instruction* i) {
   if (operands.empty() || operands.size() > 2) Bad("a barrier has one or two operands", statement_);
   for (size_t n = 0; n < operands.size(); ++n) {
@@ -283,7 +283,7 @@ void KernelReader::ReadStatement(std::string_view text) {
 }
 
 void KernelReader::ReadDirective(std::string_view text) {
-  // Shared variables were laid out before.
+  // Shared variables already have their offsets.
   if (!registers_.Declare(std::string(text)) && text.rfind(".pragma", 0) != 0 &&
       text.rfind(".shared", 0) != 0)
     Bad("unknown directive", text);

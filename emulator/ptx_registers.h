@@ -1,5 +1,5 @@
-// The registers of a kernel by the names that PTX gives them: what is declared, immediates, and the
-// special ones. Reserves their place in a warp. Used by ptx_parse.cpp.
+// The registers of a kernel by their PTX names: declared and special registers, and immediates.
+// Reserves their space in a warp. Used by ptx_parse.cpp.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ class Registers {
  public:
   explicit Registers(Kernel& kernel) : k_(kernel) {}
 
-  // .reg .b32 %r<9> or .reg .b32 name; false if the text is neither.
+  // Parses .reg .b32 %r<9> or .reg .b32 name; returns false if the text is neither.
   bool Declare(const std::string& text);
   // Names without a number belong to the block { } that declares them.
   void OpenScope() { scopes_.push_back({num_scopes_++, {}}); }
   void CloseScope() { scopes_.pop_back(); }
 
-  // Null if there is no register of that name.
+  // Returns null if no register has that name.
   const Register* Find(const std::string& name);
-  // A register of 4 bytes; false if the name is not special.
+  // Finds a register of 4 bytes; returns false if the name is not special.
   bool FindSpecial(const std::string& name, uint32_t* reg);
-  // One whose lanes hold the value.
+  // Returns a register whose lanes hold the value.
   uint32_t Constant(uint64_t value, int bytes);
 
  private:

@@ -17,7 +17,7 @@ constexpr uint32_t kNumBarriers = 16;
 
 class Runner {
  public:
-  // `storage` is what a launch leaves to the next one.
+  // `storage` is memory that launches reuse.
   Runner(const Kernel& kernel, const LaunchShape& shape, const char* parameters,
          std::vector<Warp>& storage, Usage* usage, Contents* before)
       : k_(kernel), shape_(shape), usage_(*usage) {
@@ -60,7 +60,7 @@ class Runner {
   }
 
  private:
-  // 0 .. n-1 as the schedule wants them.
+  // Returns 0 .. n-1 in the order of the schedule.
   std::vector<uint32_t> Order(uint32_t n) {
     std::vector<uint32_t> order(n);
     std::iota(order.begin(), order.end(), 0u);
@@ -138,7 +138,8 @@ class Runner {
     }
   }
 
-  // Lets go on who waits at a barrier that everybody has reached.
+  // Releases groups at barriers that all expected threads have reached; returns whether there were
+  // any.
   bool OpenBarriers() {
     bool any = false;
     for (uint32_t id = 0; id < kNumBarriers; ++id) {
@@ -168,7 +169,7 @@ class Runner {
         where);
   }
 
-  // Groups at the same instruction become one, but for those that wait at a barrier.
+  // Merges groups at the same instruction, except those that wait at a barrier.
   static void Merge(std::vector<Group>& groups) {
     for (size_t a = 0; a < groups.size(); ++a) {
       for (size_t b = groups.size(); b-- > a + 1;) {
@@ -182,7 +183,7 @@ class Runner {
     }
   }
 
-  // As far as it goes. Whether it went anywhere.
+  // Runs the warp as far as possible; returns whether it made progress.
   bool RunWarp(Warp& w) {
     bool progress = false;
     c_.warp = &w;
@@ -196,14 +197,15 @@ class Runner {
             (first == groups.size() || groups[n].pc < groups[first].pc))
           first = n;
       if (first == groups.size()) return progress;
-      uint32_t stop = ~0u;  // where it meets the next group
+      uint32_t stop = ~0u;  // instruction of the next group
       for (const Group& g : groups)
         if (g.state != Group::kAtBarrier && g.pc > groups[first].pc) stop = std::min(stop, g.pc);
       progress |= RunGroup(w, first, stop);
     }
   }
 
-  // Until the group parts, waits, ends, may meet another or goes back to where others may be.
+  // Runs one group until it diverges, waits, exits, reaches `stop`, or branches back while another
+  // group is ahead. Returns whether an instruction ran.
   bool RunGroup(Warp& w, size_t index, uint32_t stop) {
     Group g = w.groups[index];
     const uint64_t before = usage_.warp_instructions;
@@ -254,7 +256,8 @@ class Runner {
     return false;
   }
 
-  // An operation of several lanes: waits until all that it names are here.
+  // Runs an operation of several lanes if all lanes that it names have arrived; otherwise the group
+  // waits. Returns whether it ran.
   bool Meet(const Warp& w, const Instruction& i, uint32_t mask, Group* g) {
     if (mask != g->mask) Fail(c_, i, "only some of the lanes take part");
     uint32_t needed = kAllLanes;
@@ -294,7 +297,7 @@ class Runner {
     w.alive &= ~mask;
     alive_ -= static_cast<uint32_t>(std::popcount(mask));
     g->mask &= ~mask;
-    // Who waits for lanes that are gone looks again.
+    // Groups that wait for exited lanes must check again.
     for (Group& other : w.groups)
       if (other.state == Group::kWaitsForLanes) other.state = Group::kReady;
   }

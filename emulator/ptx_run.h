@@ -1,7 +1,7 @@
-// Runs kernels from PTX: blocks one after another, the warps of a block in turns, each as far as it
-// can go. Lanes that part form groups; the group at the lowest instruction goes first, and groups
-// that meet go on together. The order of blocks and warps and when copies land follow
-// Options::schedule. A kernel that breaks a rule ends the process.
+// Runs kernels from PTX: blocks one after another, the warps of a block in turn, each as far as it
+// can. Diverged lanes form groups. The group at the lowest instruction runs first; groups that
+// reach the same instruction merge. Options::schedule determines the order of blocks and warps and
+// when copies complete. A kernel that breaks a rule ends the process.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace kuiper::simt::ptx {
 
 struct Usage {
   uint64_t launches = 0, blocks = 0, warp_instructions = 0;
-  size_t dynamic_shared = 0;       // the most bytes that a launch asked for
-  std::vector<uint64_t> executed;  // by a warp: of each instruction
+  size_t dynamic_shared = 0;       // maximum bytes that a launch requested
+  std::vector<uint64_t> executed;  // per instruction: executions by warps
   bool counts_traffic = false;
-  std::vector<Traffic> traffic;  // of each instruction, if counted
+  std::vector<Traffic> traffic;  // per instruction; empty if not counted
 };
 
-// What device buffers held, by their addresses.
+// Contents of device buffers by their addresses.
 using Contents = std::map<char*, std::vector<char>>;
 
-// parameters [kernel.parameter_bytes]; adds to `usage`, and to `before`, unless null, what each
-// buffer that the kernel touches held until then.
+// Runs a launch. parameters [kernel.parameter_bytes]. Adds to `usage`. If `before` is not null,
+// also adds the previous contents of each buffer that the kernel accesses.
 void Run(const Kernel& kernel, const LaunchShape& shape, const char* parameters, Usage* usage,
          Contents* before = nullptr);
 

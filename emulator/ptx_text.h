@@ -1,4 +1,4 @@
-// Words of PTX's declarations, for ptx_module.cpp and ptx_registers.cpp.
+// Splits declarations of PTX into words, for ptx_module.cpp and ptx_registers.cpp.
 #pragma once
 
 #include <cctype>
@@ -10,7 +10,8 @@
 
 namespace kuiper::simt::ptx {
 
-// Names, numbers and directives (.align) as one word each, every other sign by itself.
+// Returns names, numbers and directives (.align) as one word each, and every other character as a
+// word.
 inline std::vector<std::string> Words(std::string_view text) {
   std::vector<std::string> words;
   bool goes_on = false;
@@ -27,7 +28,7 @@ inline std::vector<std::string> Words(std::string_view text) {
   return words;
 }
 
-// A number without a sign; false if the word is none.
+// Parses a number without a sign; returns false if the word is not one.
 inline bool ReadNumber(const std::string& word, size_t* number) {
   if (word.empty() || word.find_first_not_of("0123456789") != std::string::npos || word.size() > 9)
     return false;
@@ -35,7 +36,8 @@ inline bool ReadNumber(const std::string& word, size_t* number) {
   return true;
 }
 
-// The bytes of .pred (1), .b8 to .b64, .u8, .s8, .f16 and so on; false if the word is no type.
+// Returns the bytes of .pred (1), .b8 to .b64, .u8, .s8, .f16 and so on in *bytes; false if the
+// word is not a type.
 inline bool ReadType(const std::string& word, size_t* bytes) {
   size_t bits = 0;
   *bytes = 1;

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kSectorBytes = 32;
 constexpr uint32_t kBanks = 32, kWordBytes = 4;
 
-// The most words of one bank that the lanes of `mask` touch.
+// Returns the maximum number of words of one bank that the lanes of `mask` access.
 uint64_t WavefrontsOf(const uint64_t (&addresses)[kLanes], uint32_t mask, uint32_t bytes) {
   uint64_t words[kBanks][kLanes];
   uint8_t count[kBanks] = {}, most = 0;
@@ -37,7 +37,7 @@ const std::unordered_map<std::string_view, Work>& WorksByOpcode() {
          {"add",   "sub",      "mul", "mad",  "fma",  "div", "rem", "min", "max",  "neg",
           "abs",   "copysign", "and", "or",   "xor",  "not", "shl", "shr", "setp", "bfi",
           "bfind", "brev",     "clz", "popc", "prmt", "ex2", "rcp", "sqrt"})
-      w[name] = Work::kInteger;  // or kFloat, as the type says
+      w[name] = Work::kInteger;  // or kFloat, depending on the type
     for (const char* name : {"mov", "selp", "cvta"}) w[name] = Work::kMove;
     for (const char* name : {"shfl", "vote"}) w[name] = Work::kShuffle;
     for (const char* name : {"bar", "membar"}) w[name] = Work::kBarrier;
@@ -54,7 +54,7 @@ const std::unordered_map<std::string_view, Work>& WorksByOpcode() {
   return works;
 }
 
-// The parts of an opcode: ld, global, v4, u32.
+// Returns the parts of an opcode: ld, global, v4, u32.
 std::vector<std::string_view> PartsOf(std::string_view text) {
   if (text.front() == '@') text.remove_prefix(text.find_first_of(" \t\n"));
   text.remove_prefix(text.find_first_not_of(" \t\n"));
@@ -68,7 +68,7 @@ std::vector<std::string_view> PartsOf(std::string_view text) {
   return parts;
 }
 
-// The line of the file that has most of the conflicts; "-" without any.
+// Returns the source line with the most conflicts; "-" if there are none.
 std::string WorstLine(const Kernel& kernel, const Usage& usage) {
   const auto worst = std::max_element(
       usage.traffic.begin(), usage.traffic.end(),
@@ -93,7 +93,7 @@ void Traffic::Add(const Traffic& other) {
 
 void CountGlobal(const uint64_t (&addresses)[kLanes], uint32_t mask, uint32_t bytes, Traffic* t) {
   if (mask == 0) return;
-  // Accesses are aligned to their size, so that each lies in one sector.
+  // Accesses are aligned to their size, so each is within one sector.
   uint64_t sectors[kLanes];
   uint64_t* end = sectors;
   for (uint32_t lanes = mask; lanes != 0; lanes &= lanes - 1) {

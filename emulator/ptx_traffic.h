@@ -1,14 +1,14 @@
-// What the memory accesses of a kernel cost, counted from the addresses of the lanes as it runs,
-// and the kinds its instructions are of. For the report of ptx_device.cpp and tests; a kernel that
-// runs without a report is not slowed.
+// Counts the cost of a kernel's memory accesses from the addresses of the lanes while it runs, and
+// the kinds of its instructions. Used for the report of ptx_device.cpp and by tests; without a
+// report nothing is counted, so a kernel is not slowed.
 //
 // A request is one warp's execution of an instruction with at least one lane. Global memory moves
-// sectors: the aligned pieces of 32 bytes that a request touches. Shared memory has 32 banks of 4
-// bytes and serves a request in wavefronts, each of which gives every bank one word; lanes that
-// want the same word share it. Accesses of 8 bytes a lane go as two halves of a warp, those of 16
-// bytes, ldmatrix (a row a lane) and what cp.async writes as four quarters. (CUDA C++ Programming
-// Guide, "Shared Memory"; Best Practices Guide, "Coalesced Access to Global Memory".) Atomics of
-// several lanes on one word count as one access of it.
+// sectors: the aligned 32-byte pieces that a request touches. Shared memory has 32 banks of 4 bytes
+// and serves a request in wavefronts. In each wavefront every bank delivers one word; lanes that
+// need the same word share it. Accesses of 8 bytes per lane are split into two halves of a warp.
+// Those of 16 bytes, ldmatrix (one row per lane) and writes of cp.async are split into four
+// quarters. (CUDA C++ Programming Guide, "Shared Memory"; Best Practices Guide, "Coalesced Access
+// to Global Memory".) Atomics of several lanes on one word count as one access of it.
 #pragma once
 
 #include <array>
@@ -20,41 +20,41 @@
 
 namespace kuiper::simt::ptx {
 
-struct Traffic {                                                // of one instruction of a kernel
+struct Traffic {                                                // traffic of one instruction
   uint64_t global_requests = 0, global_bytes = 0, sectors = 0;  // bytes: what the lanes ask for
   uint64_t shared_requests = 0, shared_bytes = 0, wavefronts = 0;
-  uint64_t ideal_wavefronts = 0;  // without conflicts: one for every part of the warp with lanes
-  // The most bytes of asynchronous copies that a thread had under way when it waited for some.
+  uint64_t ideal_wavefronts = 0;  // without conflicts: one per part of the warp with lanes
+  // Maximum bytes of asynchronous copies that a thread had in flight when it waited for some.
   uint64_t copies_under_way = 0;
 
   uint64_t conflicts() const { return wavefronts - ideal_wavefronts; }
   void Add(const Traffic& other);
 };
 
-// A request of the lanes of `mask` for `bytes` each at their addresses: in global memory, or from
-// the start of shared memory.
+// Counts a request of the lanes of `mask` for `bytes` each. Addresses are in global memory, or are
+// offsets in shared memory.
 void CountGlobal(const uint64_t (&addresses)[kLanes], uint32_t mask, uint32_t bytes, Traffic* t);
 void CountShared(const uint64_t (&addresses)[kLanes], uint32_t mask, uint32_t bytes, Traffic* t);
 
-// What an instruction is for.
+// The kinds of instructions.
 enum class Work : uint8_t {
-  kInteger,  // arithmetic, comparisons and bits, addresses included
+  kInteger,  // arithmetic, comparisons, bits, address computation
   kFloat,
   kConvert,
-  kMove,  // between registers, and from what the device gives (%tid)
+  kMove,  // between registers, and from special registers (%tid)
   kTensor,
-  kShuffle,  // and votes
+  kShuffle,  // shuffles and votes
   kGlobalLoad,
   kGlobalStore,
   kSharedLoad,
   kSharedStore,
-  kGenericLoad,  // of an address of any memory
+  kGenericLoad,  // from a generic address
   kGenericStore,
   kMatrixLoad,
   kAsyncCopy,
   kAtomic,
   kParameterLoad,
-  kBarrier,  // of blocks, warps, memory and groups of copies
+  kBarrier,  // barriers, memory fences, commits and waits of copies
   kBranch,
 };
 inline constexpr size_t kNumWorks = static_cast<size_t>(Work::kBranch) + 1;
@@ -63,15 +63,15 @@ inline constexpr const char* kWorkNames[kNumWorks] = {
     "global_load", "global_store", "shared_load", "shared_store",   "generic_load", "generic_store",
     "matrix_load", "async_copy",   "atomic",      "parameter_load", "barrier",      "branch"};
 
-// From the text of an instruction; ends the process when its opcode has no kind.
+// Returns the kind of an instruction from its text; ends the process if its opcode has no kind.
 Work WorkOf(const std::string& text);
 
 struct Usage;
-// Instructions that warps executed, by kind.
+// Returns the number of instructions that warps executed, by kind.
 std::array<uint64_t, kNumWorks> CountWork(const Kernel& kernel, const Usage& usage);
 
-// The report of kernels: the names of its columns and a line of them, each with tabs and without
-// its end. `name` is what the line begins with.
+// The report of kernels: a line of column names and one line per kernel, separated by tabs, without
+// line ends. `name` begins the line.
 std::string ReportHeader();
 std::string ReportLine(const std::string& name, const Kernel& kernel, const Usage& usage);
 

@@ -3,14 +3,15 @@
 #include "emulator/half.h"
 #include "emulator/ptx_context.h"
 
-// What the lanes of a warp do together: shuffles, votes, ldmatrix, mma. Layouts follow the PTX ISA.
+// Operations of all lanes of a warp: shuffles, votes, ldmatrix, mma. Layouts follow the PTX ISA.
 
 namespace kuiper::simt::ptx {
 namespace {
 
 enum class Shuffle { kBfly, kIdx, kUp, kDown };
 
-// shfl.sync d(|p), a, b, c, mask: the value of the lane that b and c name; p: whether it is there.
+// shfl.sync d(|p), a, b, c, mask: d is the value of the lane selected by b and c; p is set if
+// it is in range.
 template <Shuffle kMode, bool kWithPredicate>
 void Shfl(Context& c, const Instruction& i) {
   const uint32_t *a = c.At<uint32_t>(i.s[0]), *b = c.At<uint32_t>(i.s[1]);
@@ -50,8 +51,8 @@ void Ballot(Context& c, const Instruction& i) {
 
 void Meet(Context&, const Instruction&) {}
 
-// Lane l gives the address of row l % 8 of matrix l / 8; register n of lane l gets elements
-// 2 * (l % 4) and the next of row (transposed: column) l / 4 of matrix n.
+// Lane l supplies the address of row l % 8 of matrix l / 8. Register n of lane l receives elements
+// 2 * (l % 4) and the next one of row (transposed: column) l / 4 of matrix n.
 template <bool kTransposed>
 void LoadMatrices(Context& c, const Instruction& i) {
   const uint32_t* const addresses = c.At<uint32_t>(i.s[0]);
@@ -79,9 +80,10 @@ float Element(uint32_t packed, int n) {
   return Format::Decode(static_cast<uint16_t>(packed >> (16 * n)));
 }
 
-// d [16, 8] = a [16, 16] * b [16, 8] + c, sums in FP32 over ascending k. With group g = lane / 4
-// and pair p = 2 * (lane % 4): a's registers are rows g, g + 8, g, g + 8 at columns p, p, p + 8,
-// p + 8; b's rows p, p + 8 of column g; c's and d's row g at columns p, p + 1, then row g + 8.
+// d [16, 8] = a [16, 16] * b [16, 8] + c, sums in FP32 over ascending k. Let g = lane / 4 (group)
+// and p = 2 * (lane % 4) (pair). a's registers are rows g, g + 8, g, g + 8 at columns p, p, p + 8,
+// p + 8. b's registers are rows p, p + 8 of column g. c's and d's registers are row g at columns p,
+// p + 1, then row g + 8.
 template <typename Format>
 void Mma(Context& c, const Instruction& i) {
   float a[16][16], b[16][8], d[16][8];

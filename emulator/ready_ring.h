@@ -28,7 +28,7 @@ class ReadyRing {
     --count_;
     return index;
   }
-  // Takes the index that lies `random` places behind the first one; the first one takes its place.
+  // Removes the index at position `random` (mod count) and moves the first index to that position.
   int PopRandom(size_t random) {
     std::swap(indices_[At(random % count_)], indices_[head_]);
     return PopFront();

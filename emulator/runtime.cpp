@@ -116,7 +116,8 @@ cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, 
 
 namespace {
 
-// A driver that cannot load a kernel during a capture makes the capture fail.
+// Loads a kernel on its first use. If the driver cannot load kernels during a capture, the capture
+// fails.
 cudaError_t Load(const void* kernel, Stream& stream) {
   constexpr int kFirstThatLoads = 12030;
   if (Device().loaded_kernels.count(kernel) != 0) return cudaSuccess;
@@ -127,7 +128,7 @@ cudaError_t Load(const void* kernel, Stream& stream) {
   return cudaSuccess;
 }
 
-// The live device buffers that parameters of a kernel point to.
+// Returns the live device buffers that a kernel's parameters point to.
 std::vector<MemoryRange> BuffersIn(const std::vector<char>& parameters) {
   std::vector<MemoryRange> buffers;
   for (size_t at = 0; at + sizeof(void*) <= parameters.size(); at += sizeof(void*)) {
@@ -139,7 +140,7 @@ std::vector<MemoryRange> BuffersIn(const std::vector<char>& parameters) {
   return buffers;
 }
 
-// A graph holds addresses, not memory.
+// A graph contains addresses but does not own the memory, so the buffers must still exist.
 void CheckAlive(const std::vector<MemoryRange>& buffers) {
   for (const MemoryRange& buffer : buffers) {
     if (FindBuffer(buffer.begin).id != buffer.id)
@@ -262,7 +263,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(Device().mutex);
   if (event->reached == event->recorded) return cudaSuccess;
-  RunOne(*event->stream);  // a host that polls sees progress
+  RunOne(*event->stream);  // so that a polling host makes progress
   return cudaErrorNotReady;
 }
 
@@ -334,7 +335,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   const Lock lock(Device().mutex);
-  DrainAll();  // it may be queued
+  DrainAll();  // the graph may be queued
   delete exec;
   return cudaSuccess;
 }

@@ -1,7 +1,8 @@
-// The part of the CUDA runtime API that the backend uses, with its names and its error codes.
-// Streams are queues that run when the host waits for them, so a forgotten wait shows; a stream
-// being captured collects its work as a graph. Copies check which side their pointers are on.
-// Reached through dialect.h; safe to call from several OS threads, kernels run one at a time.
+// The part of the CUDA runtime API that the backend uses, with its names and error codes. Streams
+// are queues that run when the host waits for them, so that a forgotten wait is noticed. A stream
+// that is being captured collects its work as a graph. Copies check that their pointers are on the
+// right side. Included through dialect.h. Safe to call from several OS threads; kernels run one at
+// a time.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +67,7 @@ using cudaEvent_t = Event*;
 using cudaGraph_t = Graph*;
 using cudaGraphExec_t = Graph*;
 
-// The limits of the device that kernels run on: Options::arch, Options::num_sms.
+// The limits of the emulated device: Options::arch, Options::num_sms.
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, integrated;
@@ -128,7 +129,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 dialect::cudaError_t GetKernelAttributes(const void* kernel);
 dialect::cudaError_t SetKernelAttribute(const void* kernel, dialect::cudaFuncAttribute attribute,
                                         int value);
-// Queues a kernel, or refuses the shape as a real device would.
+// Queues a kernel, or refuses its shape as a real device would.
 dialect::cudaError_t QueueKernel(KernelCall call, Stream* stream);
 
 namespace dialect {
@@ -144,38 +145,37 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribu
 
 }  // namespace dialect
 
-// Properties that the device pretends to have, for tests of the host. Initially from the
-// environment:
+// Properties that the device simulates, for tests of the host. Initially from the environment:
 // KUIPER_SIMT_PRETEND=no_driver|old_driver|no_device|no_image|driver:VERSION|memory:MEGABYTES|
-// fault:LAUNCHES, where VERSION is that of CUDA, 12020 for 12.2.
+// fault:LAUNCHES, where VERSION is CUDA's number, 12020 for 12.2.
 struct Pretence {
-  dialect::cudaError_t count_error = dialect::cudaSuccess;  // of cudaGetDeviceCount
-  // 0: none is installed. Before 12030 it cannot load a kernel while a stream is captured.
+  dialect::cudaError_t count_error = dialect::cudaSuccess;  // returned by cudaGetDeviceCount
+  // 0: no driver is installed. Before 12030 it cannot load a kernel while a stream is captured.
   int driver_version = 13000;
-  dialect::cudaError_t kernel_error = dialect::cudaSuccess;   // of asking for a kernel
-  dialect::cudaError_t capture_error = dialect::cudaSuccess;  // of ending a capture
+  dialect::cudaError_t kernel_error = dialect::cudaSuccess;   // returned by queries of a kernel
+  dialect::cudaError_t capture_error = dialect::cudaSuccess;  // returned by ending a capture
   bool integrated = true;
   size_t total_bytes = size_t{8} << 30;
   size_t used_by_others = 0;
-  int64_t launches_until_fault = -1;  // -1: there is none; 0: nothing else succeeds any more
+  int64_t launches_until_fault = -1;  // -1: no fault; 0: all later calls fail
 };
 Pretence& CurrentPretence();
 
-// Kernels are loaded when they are first launched or asked for. The number of them, and forgetting
-// them all, as in a new process.
+// Kernels are loaded when they are first launched or queried. Returns their number; UnloadKernels
+// unloads them all, as in a new process.
 int NumLoadedKernels();
 void UnloadKernels();
 
-// How often the host waited for the device.
+// Counts how often the host waited for the device.
 struct HostWaits {
-  uint64_t syncs = 0;   // for all work of a stream or of the device, or in a blocking copy
-  uint64_t events = 0;  // for an event that was not reached yet
-  uint64_t polled = 0;  // of these, polled instead of sleeping
-  uint64_t idle = 0;    // of these, left its stream without work
+  uint64_t syncs = 0;   // waits for a whole stream or device, or in a blocking copy
+  uint64_t events = 0;  // waits for an event that was not reached yet
+  uint64_t polled = 0;  // event waits that polled instead of sleeping
+  uint64_t idle = 0;    // event waits that left the stream without work
 };
 HostWaits CurrentHostWaits();
 
-// The parameters of a kernel one behind the other, each aligned.
+// Lays out the parameters of a kernel one after the other, each aligned.
 template <typename... P>
 std::vector<char> LayOut(const std::tuple<P...>& parameters) {
   constexpr auto kBegin = [](size_t end, size_t align) {
@@ -199,7 +199,7 @@ std::tuple<P...> ConvertedTo(void (*)(P...), A&&... args) {
   return std::tuple<P...>(std::forward<A>(args)...);
 }
 
-// Arguments are converted and copied now, as a real launch does.
+// Arguments are converted and copied now, as in a real launch.
 template <auto kKernel, typename... A>
 dialect::cudaError_t LaunchKernel(const LaunchShape& shape, Stream* stream, A&&... args) {
   const auto parameters = ConvertedTo(kKernel, std::forward<A>(args)...);
@@ -209,7 +209,7 @@ dialect::cudaError_t LaunchKernel(const LaunchShape& shape, Stream* stream, A&&.
                      stream);
 }
 
-// The same for a kernel that stands for a library of the vendor: nvcc does not compile it.
+// Like LaunchKernel, for a kernel that represents a vendor library: nvcc does not compile it.
 template <auto kKernel, typename... A>
 dialect::cudaError_t LaunchLibraryKernel(const LaunchShape& shape, Stream* stream, A&&... args) {
   const auto parameters = ConvertedTo(kKernel, std::forward<A>(args)...);

@@ -5,7 +5,7 @@
 
 #include "emulator/runtime_state.h"
 
-// Errors and what the device says about itself: an Orin, but for what Options say.
+// Errors and the device's properties: those of an Orin unless Options say otherwise.
 
 namespace kuiper::simt {
 

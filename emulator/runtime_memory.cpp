@@ -8,9 +8,9 @@
 #include "emulator/memory.h"
 #include "emulator/runtime_state.h"
 
-// Allocation and copies. A copy between the device and pinned memory happens when its stream runs,
-// and until then the host must leave that memory alone; pageable memory is read at once and written
-// before the call returns, as on a real device.
+// Allocation and copies. A copy between the device and pinned memory runs when its stream runs;
+// until then the host must not access that memory. As on a real device, pageable memory is read at
+// once and written before the call returns.
 
 namespace kuiper::simt {
 
@@ -47,8 +47,8 @@ uint64_t HashOf(const char* p, size_t bytes) {
   return hash;
 }
 
-// A copy from or to pinned memory, from the call on. Other copies to the same buffer may change it
-// while this one waits, the host may not.
+// A copy from or to pinned memory, starting with the call. While it waits, other copies to the same
+// buffer may change the memory, but the host must not.
 class PinnedCopy {
  public:
   PinnedCopy(void* dst, const void* src, size_t bytes)

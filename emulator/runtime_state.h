@@ -1,5 +1,5 @@
-// State that the sources of the emulated runtime share: streams as queues of work, the graph a
-// stream is captured into, and the lock around all of it.
+// State that the sources of the emulated runtime share: streams as queues of work, the graph into
+// which a stream is captured, and the lock that guards them.
 #pragma once
 
 #include <chrono>
@@ -18,10 +18,10 @@ namespace kuiper::simt {
 
 using Work = std::function<void()>;
 
-// Something for a stream to do.
+// A unit of work for a stream.
 struct Node {
-  std::function<Work()> queued;   // called when it is queued, alone or in a graph: what to run
-  std::vector<MemoryRange> uses;  // buffers that have to live then
+  std::function<Work()> queued;   // called when queued, alone or in a graph; returns the work
+  std::vector<MemoryRange> uses;  // buffers that must exist then
 };
 
 struct Graph {
@@ -36,14 +36,14 @@ struct Stream {
 };
 
 struct Event {
-  Stream* stream = nullptr;  // where it was last recorded
+  Stream* stream = nullptr;  // stream in which it was last recorded
   uint64_t recorded = 0, reached = 0;
   bool has_time = false;
   std::chrono::steady_clock::time_point time;  // when it was reached
-  bool sleeps = false;                         // who waits for it
+  bool sleeps = false;                         // a waiting host thread sleeps instead of polling
 };
 
-// Copies from the device to a pinned buffer.
+// Counts the copies from the device to a pinned buffer.
 struct CopiesTo {
   int waiting = 0;
   uint64_t done = 0;
@@ -63,19 +63,19 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 // Remembers an error for cudaGetLastError and returns it.
 dialect::cudaError_t Result(dialect::cudaError_t error);
-// Whether the device has had the fault that it pretends to have.
+// True if the simulated fault has occurred.
 bool IsFaulty();
 
 Stream& Get(Stream* stream);
 dialect::cudaError_t Queue(Stream* stream, Node node);
 dialect::cudaError_t Queue(Stream* stream, Work work);
-// Run what is queued. The caller holds the lock.
+// Run queued work. The caller holds the lock.
 void RunOne(Stream& stream);
 void Drain(Stream& stream);
 void DrainAll();
 
-// A call that waits or allocates is not allowed during these captures: they fail. Returns whether
-// there were any. BreaksAnyCapture is for calls that a thread in relaxed mode may make.
+// Calls that wait or allocate are not allowed during these captures and make them fail. Returns
+// whether there were any. BreaksAnyCapture is for calls that a thread in relaxed mode may make.
 bool BreaksCapture(Stream& stream);
 bool BreaksAnyCapture();
 

@@ -1,8 +1,8 @@
-// Hints of the emulated device for the sanitizers. Everything here is empty in an ordinary build.
+// Hints of the emulated device for the sanitizers. All functions are empty in an ordinary build.
 //
-// In a ThreadSanitizer build the sources of this folder are compiled without -fsanitize=thread and
-// with KUIPER_SIMT_TSAN: the bookkeeping of the scheduler is shared by all threads of a kernel and
-// is not what is being checked.
+// A ThreadSanitizer build compiles the sources of this folder without -fsanitize=thread and with
+// KUIPER_SIMT_TSAN. All threads of a kernel share the scheduler's bookkeeping, which is not to be
+// checked.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +51,7 @@ inline constexpr bool kTsan = true;
 inline constexpr bool kTsan = false;
 #endif
 
-// No code may touch these bytes until they are unpoisoned.
+// No code may access these bytes until they are unpoisoned.
 inline void Poison([[maybe_unused]] const void* p, [[maybe_unused]] size_t bytes) {
 #if defined(KU_SIMT_ASAN)
   __asan_poison_memory_region(p, bytes);
@@ -63,7 +63,7 @@ inline void Unpoison([[maybe_unused]] const void* p, [[maybe_unused]] size_t byt
 #endif
 }
 
-// Reports a range that may not be touched, with the stack of the caller.
+// Reports poisoned bytes in the range, with the stack of the caller.
 inline void CheckReadable([[maybe_unused]] const void* p, [[maybe_unused]] size_t bytes) {
 #if defined(KU_SIMT_ASAN)
   const void* const bad = __asan_region_is_poisoned(const_cast<void*>(p), bytes);
@@ -83,7 +83,7 @@ inline void Release([[maybe_unused]] void* token) {
 #endif
 }
 
-// Accesses made on behalf of the running CUDA thread by code that is not instrumented.
+// Reports accesses that uninstrumented code makes on behalf of the running CUDA thread.
 inline void NoteRead([[maybe_unused]] const void* p, [[maybe_unused]] size_t bytes) {
 #if defined(KU_SIMT_TSAN)
   __tsan_read_range(const_cast<void*>(p), bytes);
@@ -95,7 +95,7 @@ inline void NoteWrite([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 #endif
 }
 
-// While one lives, accesses of the running thread are not race-checked.
+// While an object exists, accesses of the running thread are not checked for races.
 class IgnoreAccesses {
  public:
   IgnoreAccesses() {

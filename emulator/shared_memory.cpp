@@ -13,7 +13,7 @@ namespace kuiper::simt {
 namespace {
 
 constexpr size_t kAlignment = 1024;
-constexpr size_t kGap = 64;  // between variables, so that running off the end of one is caught
+constexpr size_t kGap = 64;  // between variables, to detect accesses past the end of one
 constexpr size_t kSlack = size_t{16} * 1024;  // room for the gaps
 constexpr int kUninitialised = 0xff;
 
@@ -26,7 +26,7 @@ struct Copy {
   void* dst;
   const void* src;
   int dst_bytes, src_bytes;
-  bool commit;  // not a copy but the end of a group
+  bool commit;  // this entry is not a copy but ends a group
 };
 
 struct Arena {
@@ -35,19 +35,19 @@ struct Arena {
 };
 
 struct SharedMemory {
-  std::vector<Arena> arenas;  // one; in TSan builds one per block of the running kernel
+  std::vector<Arena> arenas;  // one arena; in TSan builds one per block of the kernel
   char* base = nullptr;
   size_t used = 0;  // dynamic memory, then variables with gaps
   size_t dynamic_bytes = 0;
-  size_t limit = 0;  // of dynamic memory and variables together
+  size_t limit = 0;  // maximum bytes of dynamic memory and variables together
   size_t variable_bytes = 0;
   std::vector<Variable> variables;
-  std::vector<Copy> copies[kMaxThreads];  // cp.async not yet waited for
+  std::vector<Copy> copies[kMaxThreads];  // cp.async copies that have not been waited for
 };
 
 SharedMemory shared;
 
-// TSan builds have many at a time.
+// TSan builds keep many arenas at a time.
 size_t ArenaBytes() {
   return (kTsan ? MaxSharedBytes() : kMostSharedBytes) + kSlack;
 }
@@ -79,7 +79,7 @@ void Land(const Copy& c) {
 }  // namespace
 
 void BeginBlockMemory(size_t dynamic_bytes, size_t limit) {
-  // TSan: memory of its own for every block, or blocks would seem to share it.
+  // TSan builds give every block its own memory; otherwise TSan would assume that blocks share it.
   if (kTsan || shared.arenas.empty()) NewArena();
   Poison(shared.base, shared.used);
   shared.variables.clear();
@@ -127,7 +127,7 @@ void StartCopy(void* dst, const void* src, int dst_bytes, int src_bytes, const S
   CheckSharedAddress(dst, n, site);
   if (reinterpret_cast<uintptr_t>(src) % n != 0) Fail("misaligned source address", &site);
   if (src_bytes < 0 || src_bytes > dst_bytes) Fail("source longer than its destination", &site);
-  // Both ranges are in use from here on: the sanitizers see the accesses at this line, too.
+  // Both ranges are in use from now on, so the sanitizers check these accesses at this line, too.
   CheckReadable(src, static_cast<size_t>(src_bytes));
   CheckReadable(dst, n);
   NoteRead(src, static_cast<size_t>(src_bytes));

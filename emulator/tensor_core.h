@@ -1,6 +1,6 @@
-// The warp-wide matrix instructions: ldmatrix and mma.m16n8k16 with FP32 accumulation. Which lane
-// holds which element follows the PTX ISA ("Matrix fragments for mma.m16n8k16", "ldmatrix").
-// kernels/cuda/mma.cuh wraps them.
+// The warp-wide matrix instructions: ldmatrix and mma.m16n8k16 with FP32 accumulation. The
+// assignment of elements to lanes follows the PTX ISA ("Matrix fragments for mma.m16n8k16",
+// "ldmatrix"). kernels/cuda/mma.cuh wraps them.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct LoadMatrixArg {
 };
 
 // Lane l supplies the address of row l % 8 of matrix l / 8 (8x8 elements of 16 bits). Register i of
-// lane l receives elements 2 * (l % 4) and the next of row l / 4 of matrix i; transposed, of column
-// l / 4.
+// lane l receives elements 2 * (l % 4) and the next one of row l / 4 of matrix i. If transposed,
+// these are elements of column l / 4.
 template <bool kTransposed>
 void LoadMatrix(uint32_t (&r)[4], const void* row, const Site& site) {
   CheckSharedAddress(row, 16, site);

@@ -1,4 +1,4 @@
-// The vector types of CUDA that kernels use, with its names, layout and alignment.
+// The CUDA vector types that kernels use, with their names, layout and alignment.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The only place that knows which backends were built.
+// The only file that depends on which backends were built.
 #include "kuiper/kernels/cpu/cpu_ops.h"
 #include "kuiper/kernels/cuda/make_cuda_ops.h"
 #include "kuiper/ops/device_rates.h"

@@ -1,5 +1,5 @@
-// What AddressSanitizer catches in a broken kernel, with the line of the kernel in its report.
-// Built with it only.
+// What AddressSanitizer detects in a broken kernel, with the kernel's line in its report. Built
+// only with AddressSanitizer.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +15,7 @@ static_assert(kuiper::simt::kAsan);
 namespace kuiper::simt_test {
 namespace {
 
-// `where`: what the report says of the address, and the kernel it names.
+// `where`: the report's description of the address, and the kernel it names.
 void ExpectReport(const std::function<void(bool fixed)>& kernel, const std::string& where) {
   ForEachSchedule([&] {
     kernel(true);

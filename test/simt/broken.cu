@@ -57,7 +57,7 @@ __global__ void LeftNeighbourKernel(float* out, const float* in, bool fixed) {
   out[threadIdx.x] = threadIdx.x > 0 ? a[threadIdx.x - 1] : in[0];
 }
 
-// The second round overwrites what others may still read.
+// The second round overwrites data that other threads may still read.
 __global__ void ReuseKernel(float* out, bool fixed) {
   KU_SHARED(a, float[128]);
   float v = static_cast<float>(threadIdx.x);
@@ -123,7 +123,7 @@ __global__ void OthersCopyKernel(float* out, const float* in, bool fixed) {
   for (unsigned j = 0; j < 4; ++j) out[i + j] = a[(i + j + 4) % 128];
 }
 
-// The copy of the next tile starts while others may still read this one.
+// The copy of the next tile starts while other threads may still read this one.
 __global__ void CopyIntoUsedKernel(float* out, const float* in, bool fixed) {
   KU_SHARED(a, float[128]);
   const unsigned i = 4 * threadIdx.x;

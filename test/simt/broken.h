@@ -1,5 +1,5 @@
-// Kernels with one deliberate mistake each; with `fixed` they are right. Pointers are to memory of
-// the emulated device. This is what the emulated device exists to catch.
+// Kernels with one deliberate mistake each, which the emulated device must catch; with `fixed` they
+// are correct. Pointers are to memory of the emulated device.
 #pragma once
 
 namespace kuiper::simt_test {

@@ -1,5 +1,6 @@
-// What every build catches in a broken kernel: broken rules end the process with a report, and
-// results are wrong under at least one schedule. The same kernels repaired are right under all.
+// What every build detects in a broken kernel. Broken rules end the process with a report, and
+// results are wrong under at least one schedule. The same kernels, repaired, are right under all
+// schedules.
 #include "test/simt/broken.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ bool IsRight(const Kernel& kernel, bool fixed, size_t n, const Expected& expecte
   return true;
 }
 
-// The mistake shows in the result under exactly the schedules named, the repaired kernel is right
+// The mistake changes the result under exactly the named schedules; the repaired kernel is right
 // under all.
 void ExpectWrong(std::vector<simt::Schedule> schedules, const Kernel& kernel, size_t n,
                  const Expected& expected) {

@@ -1,4 +1,4 @@
-// The operator API on a stream of the caller: what it enqueues, records and refuses.
+// The operator API on a stream of the caller: what it enqueues, captures and refuses.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -51,7 +51,7 @@ class CallerStreamTest : public ::testing::Test {
   const simt::Pretence before_ = simt::CurrentPretence();
 };
 
-// The stream that was set has the work, and no call waits for it.
+// The work is on the stream that was set, and no call waits for it.
 TEST_F(CallerStreamTest, WorkGoesToTheStreamWithoutWaiting) {
   const std::vector<float> expected = call_.Run();
   call_.ClearOutput();
@@ -72,7 +72,7 @@ TEST_F(CallerStreamTest, TheCallerRecordsAndReplays) {
   EndCaptureAndReplay(expected);
 }
 
-// What waits is refused, and what was captured before and after it is whole.
+// Calls that wait are refused; the work captured before and after them stays complete.
 TEST_F(CallerStreamTest, WaitingInsideACaptureIsAStatus) {
   const std::vector<float> expected = call_.Run();
   BeginCapture();
@@ -92,7 +92,7 @@ TEST_F(CallerStreamTest, WaitingInsideACaptureIsAStatus) {
   EXPECT_TRUE(attention_.CheckValues(call_.args()).ok());
 }
 
-// The same in a step that the device records.
+// Waiting is also refused during ComputeDevice::Capture.
 TEST_F(CallerStreamTest, WaitingInsideARecordedStepIsAStatus) {
   Status synced;
   const auto graph = attention_.device().Capture([&] {
@@ -103,7 +103,7 @@ TEST_F(CallerStreamTest, WaitingInsideARecordedStepIsAStatus) {
   EXPECT_EQ(synced.code(), StatusCode::kInvalidArgument);
 }
 
-// Memory comes and goes beside a capture on another stream, which takes no notice.
+// Allocating and freeing memory do not affect a capture on another stream.
 TEST_F(CallerStreamTest, ObjectsComeAndGoBesideACapture) {
   const std::vector<float> expected = call_.Run();
   auto going = std::make_unique<PagedAttention>(MakeAttention({DeviceType::kSimt, 0}));
@@ -115,7 +115,7 @@ TEST_F(CallerStreamTest, ObjectsComeAndGoBesideACapture) {
   EndCaptureAndReplay(expected);
 }
 
-// A wrong page number may end the work of the device, not the program of the caller.
+// A wrong page number may end the work of the device, but not the caller's program.
 TEST_F(CallerStreamTest, AFaultIsAStatus) {
   auto lost = std::make_unique<PagedAttention>(MakeAttention({DeviceType::kSimt, 0}));
   ASSERT_TRUE(lost->Sync().ok());
@@ -133,7 +133,7 @@ TEST_F(CallerStreamTest, AFaultIsAStatus) {
   lost.reset();
 }
 
-// A driver of CUDA 12.2 cannot load the kernel inside the caller's capture; his program goes on.
+// A CUDA 12.2 driver cannot load the kernel inside the caller's capture; the program continues.
 TEST_F(CallerStreamTest, ARefusedKernelIsAStatus) {
   simt::CurrentPretence().driver_version = 12020;  // before 12.3
   simt::UnloadKernels();

@@ -1,5 +1,5 @@
-# The products of prompts over cuBLASLt, without a GPU: NVIDIA's library for descriptors, a stub on the
-# emulated device for the rest (cublaslt_stub.h); linear layers of the op suite and whole models on it, too.
+# Tests of prefill products with cuBLASLt, without a GPU: NVIDIA's library provides the descriptors, a stub on
+# the emulated device the products (cublaslt_stub.h). Also linear layers of the op suite and whole models.
 if(NOT CMAKE_CROSSCOMPILING)
   find_package(CUDAToolkit QUIET)
 endif()

@@ -22,7 +22,7 @@ using kuiper::test::TheCublasLtStub;
 
 namespace {
 
-constexpr uint64_t kMark = 0x6b75697065720000;  // in an algorithm of the stub
+constexpr uint64_t kMark = 0x6b75697065720000;  // marks an algorithm of the stub
 constexpr size_t kWorkspaceLimit = size_t{32} << 20;
 
 #define MUST(call) EXPECT_EQ(call, CUBLAS_STATUS_SUCCESS)
@@ -52,7 +52,8 @@ T Get(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_
   return value;
 }
 
-// A column-major [rows, cols] matrix whose columns, our rows, are `stride` elements apart.
+// A column-major [rows, cols] matrix whose columns (rows of the row-major matrix) are `stride`
+// elements apart.
 struct Layout {
   int64_t rows, cols, stride;
   DType type;
@@ -117,7 +118,7 @@ void CheckPreference(cublasLtMatmulPreference_t p) {
   }
 }
 
-// The place of an algorithm that the stub proposed.
+// Returns the index of an algorithm that the stub proposed.
 int IndexOf(const cublasLtMatmulAlgo_t* algorithm) {
   const auto size = TheCublasLtStub().algorithms.size();
   if (algorithm == nullptr || algorithm->data[0] != kMark || algorithm->data[1] >= size) {

@@ -1,5 +1,5 @@
-// Products of prompts over cuBLASLt as far as a machine without a GPU can tell: which algorithm is
-// taken, what the library is told, and what becomes of it when the library refuses.
+// Prefill products with cuBLASLt, as far as they can be tested without a GPU: the chosen algorithm,
+// the arguments passed to the library, and the effects of a refusal.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,9 +16,9 @@ namespace kuiper::test {
 namespace {
 
 constexpr Device kSimt = {DeviceType::kSimt, 0};
-constexpr size_t kWorkspace = size_t{32} << 20;  // all there is
+constexpr size_t kWorkspace = size_t{32} << 20;  // maximum
 
-// y = x W^T for the rows of a prompt.
+// y = x W^T for prefill rows.
 struct Product {
   int n = 40, k = 72, tokens = 9;
   DType type = DType::kF16, out_type = DType::kF32;
@@ -87,7 +87,7 @@ class CublasLtTest : public testing::Test {
                (paired ? 1e-4 : 1e-5) + RoundingError(p.out_type));
     return result;
   }
-  // The place of the algorithm that computed it, among those of the stub; -1: none of them.
+  // Index among the stub's algorithms of the one that computed the product; -1 for none of them.
   int Chosen(Ops& ops, const Product& p) {
     Apply(ops, p);
     return stub_.ran.empty() ? -1 : stub_.ran.back().first;
@@ -128,7 +128,7 @@ TEST_F(CublasLtTest, SumsOfPairsLieBehindTheWorkspace) {
             (StubProduct{70, 40, 72, 72, 72, 80, DType::kF16, DType::kF32, false}));
 }
 
-// An algorithm that a later step would find refused must not be chosen at load.
+// An algorithm that the library would refuse in a later step must not be chosen at load.
 TEST_F(CublasLtTest, ARefusedNumberOfRowsRulesAnAlgorithmOut) {
   stub_.algorithms.resize(2);
   for (const int refused : {1, 37, 511, 512}) {
@@ -167,7 +167,7 @@ TEST_F(CublasLtTest, WhatSplitsSumsOrDoesNotFitIsLeftOut) {
 TEST_F(CublasLtTest, RowsThatDependOnTheirNumberAreForThoseWhoDoNotCare) {
   stub_.algorithms.resize(2);
   stub_.algorithms[0].piece = [](const StubProduct& p) { return p.m > 64 ? 8 : 32; };
-  stub_.algorithms[1].milliseconds = 4;  // it is not chosen by the clock
+  stub_.algorithms[1].milliseconds = 4;  // choices do not depend on time
   EXPECT_EQ(Chosen({}, Determinism::kOn), 1);
   EXPECT_EQ(Chosen({}, Determinism::kOff), 0);
 }

@@ -1,5 +1,5 @@
-// How the backend treats a device: its memory, devices that cannot be used, faults. The emulated
-// device pretends each case.
+// How the backend handles a device: its memory, unusable devices, faults. The emulated device
+// simulates each case.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -75,8 +75,8 @@ TEST_F(DeviceCareTest, PlanIsWhatTheEngineAllocates) {
   }
 }
 
-// Of three requests of a step, the one whose picture finds no memory ends, and the others go on as
-// they do alone; later there is memory again.
+// Three requests run in a step. The one whose image finds no memory ends; the others continue as
+// they do alone. Later there is memory again.
 TEST_F(DeviceCareTest, APictureWithoutMemoryEndsItsOwnRequestOnly) {
   for (const bool run_ahead : {false, true}) {
     EngineConfig config = test::BaseConfig(kSimt);
@@ -112,7 +112,7 @@ TEST_F(DeviceCareTest, APictureWithoutMemoryEndsItsOwnRequestOnly) {
 }
 
 TEST_F(DeviceCareTest, IntegratedDevicesBudgetFromAvailableHostMemory) {
-  // The page cache holds all but a little, and would give it back.
+  // The page cache holds almost all memory and could release it.
   pretence_.used_by_others = pretence_.total_bytes - (size_t{64} << 20);
   const auto integrated = MakeOps(kSimt, {}).value();
   const size_t available = MemAvailable();
@@ -125,7 +125,7 @@ TEST_F(DeviceCareTest, IntegratedDevicesBudgetFromAvailableHostMemory) {
   EXPECT_FALSE(discrete->device().traits().unified_memory);
 }
 
-// Whoever else runs on the host needs some of it, too.
+// Other programs on the host also need memory.
 TEST_F(DeviceCareTest, IntegratedDevicesLeaveMoreOfTheMemory) {
   EngineConfig config = Config();
   const OpenedModel model = OpenModel(config.model_path).value();
@@ -140,7 +140,7 @@ TEST_F(DeviceCareTest, IntegratedDevicesLeaveMoreOfTheMemory) {
   EXPECT_EQ(Engine::Plan(config, model)->utilization, 0.9);
 }
 
-// Both share a power budget.
+// Host and device share a power budget.
 TEST_F(DeviceCareTest, HostSleepsWhileAnIntegratedDeviceWorks) {
   for (const bool integrated : {true, false}) {
     pretence_.integrated = integrated;
@@ -206,8 +206,8 @@ TEST_F(DeviceCareTest, FailedCaptureIsLoggedOnceAndStaysEager) {
   EXPECT_EQ(log.find(line, at + 1), std::string::npos) << log;
 }
 
-// JetPack 6.0's driver is of CUDA 12.2: a kernel that is launched for the first time while a step
-// is recorded ends the recording.
+// JetPack 6.0's driver is for CUDA 12.2. A kernel that is launched for the first time during a
+// capture ends the capture.
 TEST_F(DeviceCareTest, DriversThatLoadNothingWhileRecordingGetGraphs) {
   EngineConfig config = Config();
   const auto eager = Create(config);

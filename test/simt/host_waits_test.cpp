@@ -1,4 +1,4 @@
-// What the emulated device tells about the host: whether the device ever has to wait for it.
+// Counts of the emulated device about the host's waits: whether the device ever waits for the host.
 #include <gtest/gtest.h>
 
 #include "emulator/runtime.h"
@@ -38,13 +38,13 @@ simt::HostWaits WaitsOf(Engine& engine, const Request& request) {
   return waits;
 }
 
-// The host waits once per step, for its tokens, and by then the next step is queued: the device
-// goes from replay to replay. Only the last step has nothing behind it.
+// The host waits once per step, for its tokens. By then the next step is queued, so the device runs
+// one replay after another. Only the last step has no successor.
 TEST(HostWaitsTest, ReplaysFollowEachOtherWithoutHostSynchronisation) {
   constexpr int kSteps = 12;
   const auto engine = MakeEngine(true);
   ASSERT_NE(engine, nullptr);
-  RunToEnd(*engine, MakeRequest(*engine, 3));  // records the graph
+  RunToEnd(*engine, MakeRequest(*engine, 3));  // captures the graph
   const simt::HostWaits waits = WaitsOf(*engine, MakeRequest(*engine, kSteps));
   EXPECT_EQ(waits.syncs, 0u);
   EXPECT_EQ(waits.events, unsigned{kSteps});
@@ -75,7 +75,7 @@ TEST(HostWaitsTest, StepsWaitForTheHostWhereItHasWorkToDo) {
   EXPECT_EQ(waits.syncs, 6u) << "one per row of logits";
 }
 
-// A picture is encoded behind the step in flight, and timed without a wait.
+// An image is encoded after the step in flight, and timed without a wait.
 TEST(HostWaitsTest, EncodingAPictureDoesNotWait) {
   const auto engine = Create(test::BaseConfig({DeviceType::kSimt, 0}));
   Request request = test::MakeRequest(test::FindPrompt("two"), 4);

@@ -1,11 +1,12 @@
-// Runs the ops on the emulated device from nvcc's PTX at the shapes of decode steps and prompts of
-// Qwen models and prints what each of their kernels did: for tools/kernel_traffic.py.
+// Runs the ops on the emulated device from nvcc's PTX at the shapes of decode steps and prefills of
+// Qwen models. Prints the activity of each kernel for tools/kernel_traffic.py.
 //
 //     kernel_shapes PTX_FOLDER
 //
-// A line of names, then one per shape and kernel: the shape, the unit in which its work is counted
-// and how many there are of it, whether the kernel is hot, and the report of ptx_traffic.h. Widths
-// are those of the models; rows of weights are fewer where more would be more of the same blocks.
+// Prints a line of column names, then one line per shape and kernel. A line has the shape, the unit
+// of its work, the number of units, whether the kernel is hot, and the report of ptx_traffic.h.
+// Widths are those of the models. Weights have fewer rows where more rows would only repeat the
+// same blocks.
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr DType kType = DType::kBF16;
 
-// Numbers of no meaning, the same on every machine.
+// Arbitrary numbers, the same on every machine.
 Matrix Filled(Ops& ops, DType dtype, int rows, int cols) {
   std::vector<float> values(size_t{1} * rows * cols);
   for (size_t i = 0; i < values.size(); ++i)
@@ -34,25 +35,25 @@ Matrix Filled(Ops& ops, DType dtype, int rows, int cols) {
 // One op at one shape.
 struct Case {
   const char* shape;
-  const char* kernel;  // which names of kernels are meant
+  const char* kernel;  // part of the kernel names that are reported
   const char* unit;
   double units;
   bool hot;  // its accesses of shared memory must be almost free of conflicts
   std::function<void()> run;
 };
 
-// Starts the counts again: what ran until now only prepared the op.
+// Restarts the counts: until now only preparations ran.
 void Begin(Ops& ops) {
   ops.device().Sync();
   simt::TakePtxReport();
 }
 
 struct LinearShape {
-  DType type;  // of weights or their factors
+  DType type;  // type of dense weights, or numeric type of quantised ones
   int in, out, tokens;
   Epilogue epilogue = Epilogue::kStore;
   int decode_rows = ApplyArgs::kAllRows;
-  WeightFormat::Kind kind = WeightFormat::Kind::kF32;  // a quantised one, else by the type
+  WeightFormat::Kind kind = WeightFormat::Kind::kF32;  // quantised kind; kF32: dense, by `type`
 
   WeightFormat format() const {
     return kind == WeightFormat::Kind::kF32 ? WeightFormat::Dense(type)
@@ -234,7 +235,7 @@ void AddQuantized(const Linear& linear) {
   linear("8b o INT4 FP32 M=1", reference, true);
 }
 
-// What the towers of Qwen3-VL run besides products and attention.
+// The ops of Qwen3-VL's vision encoders besides products and attention.
 void AddVision(std::vector<Case>* cases) {
   const auto add = [&](const char* shape, const char* kernel, const std::function<void()>& run) {
     cases->push_back({shape, kernel, "token", 16, false, run});
@@ -311,7 +312,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-// The lines of a report that name the kernel and say that it ran.
+// Returns the lines of a report that name the kernel and show that it ran.
 void Print(const Case& c, const std::string& report, bool with_names) {
   size_t begin = report.find('\n') + 1;
   if (with_names) std::printf("shape\tunit\tunits\thot\t%s\n", report.substr(0, begin - 1).c_str());

@@ -1,5 +1,5 @@
-# What nvcc makes of the kernels, executed on the emulated device: the op suite, whole models, every
-# kernel of the CUDA build at least once, and mistakes planted in the wrappers of PTX. Needs nvcc.
+# Tests that execute nvcc's PTX of the kernels on the emulated device: the op suite, whole models, every
+# kernel of the CUDA build at least once, and mutations of the PTX wrappers. Needs nvcc.
 if(NOT KUIPER_NVCC)
   message(STATUS "nvcc is not here: the tests that run its PTX are left out")
   return()
@@ -28,8 +28,8 @@ kuiper_ptx(${kernels_ptx} ${sources})
 kuiper_ptx(${wrappers_ptx} wrappers.cu)
 add_custom_target(kuiper_ptx ALL DEPENDS ${KUIPER_PTX_FILES})
 
-# ptx_test(NAME [VARIABLES variable=value...] COMMAND program...): a ctest whose launches run from the PTX
-# of the kernels. It leaves a report of them for ptx.coverage. It takes long, so it is begun first.
+# ptx_test(NAME [VARIABLES variable=value...] COMMAND program...): adds a ctest whose launches run from the
+# kernels' PTX and that writes a report for ptx.coverage. It is slow, so it starts first.
 set(reports ${PROJECT_BINARY_DIR}/ptx/reports)
 file(MAKE_DIRECTORY ${reports})
 set(report_files)
@@ -42,7 +42,7 @@ function(ptx_test name)
   set(report_files ${report_files} ${report} PARENT_SCOPE)
 endfunction()
 
-# Tests that end their process say nothing about kernels.
+# Death tests are excluded: they do not test kernels.
 ptx_test(ops COMMAND ops_test --gtest_filter=*simt*-*DeathTest*)
 ptx_test(device COMMAND device_test --gtest_filter=*DeviceGoldenTest*simt*)
 ptx_test(guarantees COMMAND device_test --gtest_filter=*DeviceGuaranteesTest*simt*)
@@ -55,22 +55,22 @@ add_test(NAME ptx.coverage
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_coverage.py ${report_files})
 set_tests_properties(ptx.coverage PROPERTIES LABELS ptx FIXTURES_REQUIRED ptx_reports)
 
-# What the kernels move and execute at the shapes of real models is not more than it was.
+# At the shapes of real models, the kernels must not move or execute more than before.
 add_executable(kernel_shapes kernel_shapes.cpp)
 kuiper_test_options(kernel_shapes)
 add_test(NAME ptx.traffic COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/kernel_traffic.py
   --program $<TARGET_FILE:kernel_shapes> --ptx ${kernels_ptx} --check ${PROJECT_SOURCE_DIR}/docs/kernel_traffic.tsv)
 set_tests_properties(ptx.traffic PROPERTIES TIMEOUT 300 LABELS ptx SKIP_RETURN_CODE 77)
 
-# A part of the suite: with as many multiprocessors as an Orin and an H200 have, in another order, and every
-# launch beside what the C++ compiler made of the kernel.
+# A part of the suite: with the number of multiprocessors of an Orin and of an H200, in another order, and
+# with every launch compared with the C++ compiler's version of the kernel.
 ptx_test(ops_16_sms VARIABLES KUIPER_SIMT_SMS=16 COMMAND ops_test --gtest_filter=${KUIPER_OPS_SUBSET})
 ptx_test(ops_132_sms VARIABLES KUIPER_SIMT_SMS=132 COMMAND ops_test --gtest_filter=${KUIPER_OPS_SUBSET})
 ptx_test(ops_shuffled VARIABLES KUIPER_SIMT_SCHEDULE=shuffled:3 COMMAND ops_test
   --gtest_filter=${KUIPER_OPS_SUBSET})
 ptx_test(compare VARIABLES KUIPER_SIMT_PTX_COMPARE=1 COMMAND ops_test --gtest_filter=${KUIPER_OPS_SUBSET})
 
-# Whole programs write what they write on the emulated device, and mistakes in the wrappers are seen.
+# Whole programs must print the same text as on the emulated device without PTX; mutations must be detected.
 add_test(NAME ptx.model COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_model.py
   $<TARGET_FILE_DIR:kuiper_program>/qwen3_infer ${PROJECT_SOURCE_DIR}/demo/models/tiny-qwen3 ${kernels_ptx})
 add_test(NAME ptx.mutations COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_mutations.py

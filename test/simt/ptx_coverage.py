@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every kernel of the CUDA build was launched from its PTX: reads the reports that the programs of
-other tests left (KUIPER_SIMT_PTX_REPORT), each a line per kernel.
+"""Checks that every kernel of the CUDA build was launched from its PTX. Reads the reports that the programs of
+other tests wrote (KUIPER_SIMT_PTX_REPORT), one line per kernel.
 
     python3 test/simt/ptx_coverage.py REPORT...
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A tiny model on the emulated device writes the same text from nvcc's PTX as from what the C++
-compiler makes of the kernels, with every attention kernel, element type and layout of the cache.
+"""Checks that a tiny model on the emulated device writes the same text with nvcc's PTX as with the C++
+compiler's version of the kernels, for every attention kernel, element type and cache layout.
 
     python3 test/simt/ptx_model.py QWEN3_INFER MODEL PTX_FOLDER
 """
@@ -30,7 +30,7 @@ def main(program, model, folder):
         same = expected == got and expected.strip() != ""
         failures += not same
         if not same:
-            print(f"{case}: {got!r} from PTX, {expected!r} else")
+            print(f"{case}: {got!r} from PTX, {expected!r} from C++")
     print(f"{len(CASES) - failures} of {len(CASES)} answers are the same")
     return 1 if failures else 0
 

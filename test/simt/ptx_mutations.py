@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Plants mistakes in the inline assembly of kernels/cuda and expects the tests to see each.
+"""Mutates the inline assembly of kernels/cuda and expects the tests to detect each mutation.
 
-A mutant is a textual change of one wrapper. nvcc makes PTX of test/simt/wrappers.cu, which uses every
-wrapper in a kernel of known answers, and the tests of the wrappers run it on the emulated device: they
-must fail. Without a change they must pass, and every asm statement has a mutant.
+A mutant is a textual change of one wrapper. nvcc compiles test/simt/wrappers.cu, which uses every wrapper in
+a kernel with known results, to PTX. The tests of the wrappers run it on the emulated device and must fail.
+Without a change they must pass, and every asm statement must have a mutant.
 
     python3 test/simt/ptx_mutations.py ROOT SIMT_TEST NVCC [FLAG...]
 """
@@ -18,7 +18,7 @@ import tempfile
 FOLDER = "kuiper/kernels/cuda"
 COPY, ACCESS, MMA = (f"{FOLDER}/{name}.cuh" for name in ("async_copy", "memory_access", "mma"))
 WRAPPERS = "test/simt/wrappers.cu"
-FOR_LATER = ("kernel_order.cuh",)  # nothing of it is in code for sm_87; tools/sass_lint.py looks for it in sm_90
+FOR_LATER = ("kernel_order.cuh",)  # not used in code for sm_87; tools/sass_lint.py checks sm_90
 LOAD = r'''asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];\n" \
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                           \
                  : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))                \
@@ -26,7 +26,7 @@ LOAD = r'''asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%
 F16 = "row.col.f32.f16.f16.f32 \"\n        \"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3}"
 BF16 = F16.replace("f16", "bf16")
 
-# (what, file, text, what it becomes)
+# (description, file, text, replacement)
 MUTANTS = [
     ("copy or zero: the number of bytes forgotten", COPY, "[%0], [%1], 16, %2;", "[%0], [%1], 16;"),
     ("copy or zero: always valid", COPY, "\"r\"(valid ? 16 : 0)", "\"r\"(16)"),
@@ -92,7 +92,7 @@ def touches(text, mutant, span):
 
 
 def run(root, program, compile_ptx, mutant):
-    """-> whether the tests pass, and what they say."""
+    """-> whether the tests pass, and their output."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
         source = root / WRAPPERS

@@ -48,7 +48,7 @@ std::string Module(const std::string& body, const std::string& directives = "") 
          "\n\tret;\n}\n";
 }
 
-// What the threads leave in out.
+// Returns what the threads store in out.
 std::vector<uint64_t> RunModule(const std::string& text, unsigned threads = 32,
                                 size_t shared_bytes = 0) {
   const auto kernels = simt::ptx::ParseModule(text, "test.ptx");
@@ -196,7 +196,7 @@ TEST(PtxTest, MemoryOfEveryKind) {
        "cvt.u32.u16 %r0, %h0;",
        1},
       {"st.shared.u16 [dynamic+2], 65535; ld.shared.s16 %r0, [dynamic+2];", 0xffffffff},
-      {"ld.shared.u32 %r0, [tile+64];", 0xffffffff},  // nobody has written it
+      {"ld.shared.u32 %r0, [tile+64];", 0xffffffff},  // never written
       {"mov.u64 %l2, tile; cvta.shared.u64 %l3, %l2; mov.u32 %r1, 77; st.u32 [%l3+8], %r1; "
        "ld.shared.u32 %r0, [tile+8];",
        77},
@@ -233,7 +233,7 @@ TEST(PtxTest, LanesExchangeValues) {
   }
 }
 
-// Lanes take three ways of different lengths and meet again.
+// Lanes take three paths of different lengths and reconverge.
 TEST(PtxTest, LanesThatPartMeetAgain) {
   const std::string body =
       "mov.u32 %r0, 0; setp.lt.s32 %p0, %t, 5; @%p0 bra $A; setp.lt.s32 %p1, %t, 9; @%p1 bra $B; "
@@ -328,7 +328,7 @@ TEST(PtxDeathTest, MatricesNeedTheWholeWarp) {
        "misaligned address");
 }
 
-// A kernel that left 1.0 against one that leaves x.
+// Compares a kernel that stored 1.0 with one that stores x.
 void CompareWith(float x, const std::string& body) {
   const auto kernels = simt::ptx::ParseModule(Module(body), "test.ptx");
   DeviceArray<float> out(std::vector<float>(4, 1));

@@ -1,4 +1,4 @@
-// What the interpreter of PTX counts: accesses whose sectors and wavefronts follow from the
+// The counts of the PTX interpreter: accesses whose sectors and wavefronts follow from the
 // addresses by the rules of the CUDA guides, and instructions of every kind.
 #include "emulator/ptx_traffic.h"
 
@@ -21,8 +21,8 @@ using simt::ptx::Traffic;
 using simt::ptx::Usage;
 using simt::ptx::Work;
 
-// A warp whose lane t has in %g the address begin + (t / every) * stride of a buffer of 64 KB and
-// in %s that of shared memory; %p1: t < 8, %q1: t is even.
+// A kernel of one warp. Lane t has the address begin + (t / every) * stride in %g, in a buffer of
+// 64 KB, and in %s, in shared memory. %p1 is t < 8; %q1 is true if t is even.
 std::string Module(int begin, int stride, int every, const std::string& body) {
   return R"(
 .version 9.0

@@ -1,5 +1,5 @@
-// The host's side of the emulated device: what a wrong order of calls, a wrong pointer or a wrong
-// shape leads to, and what a captured graph replays.
+// The host's side of the emulated device: the effects of a wrong order of calls, a wrong pointer or
+// a wrong shape, and what a captured graph replays.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ class SimtRuntimeTest : public testing::Test {
   cudaError_t Download(float* to) {
     return cudaMemcpyAsync(to, device_, kBytes, cudaMemcpyDeviceToHost, stream_);
   }
-  // What `body` queues, as a graph.
+  // Returns the work that `body` queues as a graph.
   template <typename Body>
   cudaGraphExec_t Record(const Body& body) {
     EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -112,7 +112,7 @@ TEST_F(SimtRuntimeTest, CopiesMayChangePinnedMemoryThatACopyWaitsFor) {
   }
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(pinned_[7], 10);
-  pinned_[7] = 20;  // nothing is under way
+  pinned_[7] = 20;  // no copy is in flight
   ASSERT_EQ(Upload(pinned_), cudaSuccess);
   ASSERT_EQ(Download(pinned_), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
@@ -202,7 +202,7 @@ TEST_F(SimtRuntimeDeathTest, AGraphDoesNotOutliveTheMemoryItRecorded) {
     ASSERT_EQ(Replay(exec), cudaSuccess);
     ASSERT_EQ(cudaFree(out), cudaSuccess);
     EXPECT_DEATH(Replay(exec), "a graph uses memory that was freed: a buffer of 400 bytes");
-    ASSERT_EQ(cudaMalloc(&out, kBytes), cudaSuccess);  // at the same address, as often as not
+    ASSERT_EQ(cudaMalloc(&out, kBytes), cudaSuccess);  // often at the same address
     EXPECT_DEATH(Replay(exec), "a graph uses memory that was freed") << "it is another buffer";
     ASSERT_EQ(cudaFree(out), cudaSuccess);
     ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
@@ -230,7 +230,7 @@ TEST_F(SimtRuntimeDeathTest, TheHostLeavesPinnedMemoryAloneUntilItsCopyHasRun) {
   ASSERT_EQ(Replay(exec), cudaSuccess) << "a graph reads when it is launched";
   EXPECT_DEATH(write_after(cudaGraphLaunch(exec, stream_)), copy + "from it" + where);
   ASSERT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-  // The sampler's way: two buffers that take turns, and an event between.
+  // As the sampler does: two alternating buffers, and an event between.
   float* other = nullptr;
   ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&other), kBytes), cudaSuccess);
   ASSERT_EQ(Upload(pinned_), cudaSuccess);
@@ -277,7 +277,7 @@ TEST_F(SimtRuntimeTest, ShapesAreRefusedAsByADevice) {
   EXPECT_EQ(launch(dim3(1), dim3(1025), 0), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(dim3(1), dim3(1, 1, 65), 0), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(dim3(0), dim3(32), 0), cudaErrorInvalidConfiguration);
-  // Recorded only: so many blocks take time.
+  // Only captured, because running this many blocks takes time.
   EXPECT_EQ(cudaGraphExecDestroy(Record([&] { return launch(dim3(1, 65535), dim3(1), 0); })),
             cudaSuccess);
   EXPECT_EQ(launch(dim3(1, 65536), dim3(1), 0), cudaErrorInvalidConfiguration);
@@ -290,7 +290,7 @@ TEST_F(SimtRuntimeTest, ShapesAreRefusedAsByADevice) {
   EXPECT_EQ(launch(dim3(1), dim3(32), 48 * 1024 + 1), cudaSuccess);
 }
 
-// Each time another kernel: what one was allowed stays.
+// Uses a new kernel each time, because an allowed size stays.
 template <int kArch>
 __global__ void KernelOf() {}
 

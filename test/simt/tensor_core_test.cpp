@@ -1,13 +1,13 @@
-// The emulated ldmatrix and mma against a GPU's, on the same inputs in one test. NVIDIA does not
-// say how mma adds; Fasi et al. 2021 ("Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330)
-// and Khattak and Mikaitis 2025 ("Accurate models of NVIDIA tensor cores", arXiv 2512.07004) found
-// out by experiment: products are exact, subnormal ones included; k is taken in blocks, whose
-// products and the sum so far are aligned to the largest of them, cut off near FP32's last bit and
-// added exactly; the sum is cut off to FP32 towards zero. The emulated device adds in FP32 along
-// ascending k.
+// Compares the emulated ldmatrix and mma with a GPU's, on the same inputs in one test. NVIDIA does
+// not specify how mma adds. Fasi et al. 2021 ("Numerical behavior of NVIDIA tensor cores", PeerJ CS
+// 7:e330) and Khattak and Mikaitis 2025 ("Accurate models of NVIDIA tensor cores", arXiv
+// 2512.07004) found it by experiment. Products are exact, subnormal ones included. k is processed
+// in blocks: a block's products and the sum so far are aligned to the largest of them, truncated
+// near FP32's last bit and added exactly. The sum is truncated to FP32 towards zero. The emulated
+// device adds in FP32 along ascending k.
 //
-// So both must agree to the bit where sums are exact in any order, and within kBound elsewhere.
-// Models of that arithmetic are compared on every machine, the GPU where there is one.
+// So both must agree to the bit if sums are exact in any order, and within kBound otherwise. Models
+// of that arithmetic are compared on every machine; the GPU is compared if there is one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,8 +49,8 @@ std::vector<float> MultiplyOn(const Wrappers& w, const Product<T>& p) {
 
 struct Arithmetic {
   const char* name;
-  int block;       // of k
-  int extra_bits;  // kept below FP32's last one of the largest
+  int block;       // elements of k per block
+  int extra_bits;  // bits kept below the last FP32 bit of the largest term
 };
 constexpr Arithmetic kAmpere{"Ampere", 8, 1}, kHopper{"Hopper", 16, 2};
 constexpr Arithmetic kGpu{"cuda", 0, 0};  // the hardware itself
@@ -109,8 +109,9 @@ class TensorCoreTest : public testing::TestWithParam<Arithmetic> {
     }
   }
 
-  // In units of 2^-23 (|c| + sum |a b|): cutting off costs blocks of 8 at most 2 * (9 + 1) of them,
-  // a block of 16 at most 18, and rounding to nearest 16 times at most 8.
+  // The bound is in units of 2^-23 (|c| + sum |a b|). Truncation costs at most 2 * (9 + 1) units
+  // with blocks of 8 and at most 18 with a block of 16. Rounding to nearest 16 times costs at most
+  // 8.
   static constexpr double kBound = 28;
 
   template <typename T>
@@ -152,7 +153,7 @@ double Tiniest(BFloat16) {
   return 0x1p-133;
 }
 
-// Multiples of one power of two: no sum needs more bits than FP32 has.
+// Multiples of one power of two: no sum needs more bits than FP32 provides.
 TEST_P(TensorCoreTest, AgreesToTheBitOnIntegersAndSubnormals) {
   std::uniform_int_distribution<int> small(-9, 9), subnormal(-127, 127);
   ForBothTypes([&]<typename T>(T type) {
@@ -170,7 +171,7 @@ TEST_P(TensorCoreTest, AgreesToTheBitOnIntegersAndSubnormals) {
   });
 }
 
-// One product that is not zero in each sum, of any size that FP32 has: nothing is added.
+// One nonzero product in each sum, of any size that FP32 can represent: nothing is added.
 TEST_P(TensorCoreTest, AgreesToTheBitOnSingleProductsOfAnySize) {
   std::uniform_real_distribution<float> mantissa(1, 2);
   std::uniform_int_distribution<int> position(0, 15), sign(0, 1);

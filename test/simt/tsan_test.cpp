@@ -1,5 +1,5 @@
-// What ThreadSanitizer catches in a broken kernel: races that no schedule shows in the results.
-// Built with it only. Repaired kernels must be clean; a report ends the process.
+// What ThreadSanitizer detects in a broken kernel: races that no schedule shows in the results.
+// Built only with ThreadSanitizer. Repaired kernels must be clean; a report ends the process.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +20,7 @@ extern "C" const char* __tsan_default_options() {
 namespace kuiper::simt_test {
 namespace {
 
-// In the child of a fork ThreadSanitizer stops looking; a death test must be a process of its own.
+// ThreadSanitizer stops checking in a forked child, so a death test must be a separate process.
 class FreshProcesses : public testing::Environment {
  public:
   void SetUp() override { testing::GTEST_FLAG(death_test_style) = "threadsafe"; }

@@ -1,4 +1,4 @@
-// What tests of the wrappers share: arrays in the memory of a device, and the GPU if there is one.
+// Shared by tests of the wrappers: arrays in the memory of a device, and the GPU if there is one.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class Array {
   void* data_;
 };
 
-// Absent when the program was built without nvcc or the machine has no GPU.
+// Returns nothing if the program was built without nvcc or the machine has no GPU.
 inline std::optional<Wrappers> GpuWrappers() {
 #if defined(KUIPER_WITH_CUDA)
   const Wrappers w = cuda::GetWrappers();

@@ -29,7 +29,7 @@ __global__ void ReverseAsyncKernel(float* out, const float* in, int num_valid) {
   }
   CommitCopies();
   WaitCopies<1>();
-  const float first = tile[8 * t];  // own copies of the older group have landed
+  const float first = tile[8 * t];  // own copies of the older group are complete
   WaitCopies<0>();
   __syncthreads();
   for (int i = 0; i < 8; ++i) out[base + 127 - (8 * t + i)] = i == 0 ? first : tile[8 * t + i];
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(32)
   for (int r = 0; r < 4; ++r) d[element(r)] = acc[r];
 }
 
-// Twice through one tile in a loop: a load must stay between the barriers around it.
+// Uses one tile twice in a loop: a load must stay between the barriers around it.
 template <bool kTransposed>
 __device__ void LoadTwice(uint32_t* out, const uint16_t* in, uint16_t (&tile)[32][8], int lane) {
 #pragma unroll 1

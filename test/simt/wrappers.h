@@ -1,6 +1,6 @@
-// Kernels that use every wrapper of kernels/cuda once, compiled for the emulated device and, where
-// there is nvcc, for a GPU: the same tests run on both, so that the emulation of the tensor cores
-// is compared with the hardware. All pointers are to memory of that device.
+// Kernels that use every wrapper of kernels/cuda once. They are compiled for the emulated device
+// and, if nvcc is available, for a GPU. The same tests run on both, which compares the emulation of
+// the tensor cores with the hardware. All pointers are to memory of that device.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The wrappers of kernels/cuda against plain loops: on the emulated device under every schedule,
-// and on the GPU where there is one.
+// The wrappers of kernels/cuda compared with plain loops: on the emulated device under every
+// schedule, and on the GPU if there is one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -107,8 +107,8 @@ TEST_P(WrappersTest, MmaAccumulatesInFp32) {
   EXPECT_LT(ErrorOfMma(w_, w_.multiply_bfloat16, false, false), 1);
 }
 
-// The layout in the words of the PTX manual: thread t holds elements 2 * (t % 4) and the next of
-// row t / 4 of each matrix; a matrix is 8 rows.
+// The layout according to the PTX manual: thread t holds elements 2 * (t % 4) and the next one of
+// row t / 4 of each matrix. A matrix is 8 rows.
 TEST_P(WrappersTest, LoadMatrixGivesEachLaneItsElements) {
   ForEach([&] {
     std::vector<uint16_t> in(2 * 256);
@@ -129,7 +129,7 @@ TEST_P(WrappersTest, LoadMatrixGivesEachLaneItsElements) {
   });
 }
 
-// Products and sums whose exact value a double holds, and is rounded once.
+// Products and sums whose exact value fits a double, which is rounded once.
 template <typename T>
 void ExpectRoundedOnce(const Wrappers& w, void (*fma)(uint32_t*, const uint32_t*, const uint32_t*,
                                                       const uint32_t*, int)) {

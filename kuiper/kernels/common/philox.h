@@ -1,6 +1,7 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
-// numbers: as easy as 1, 2, 3", SC11). A draw is a pure function of its key and counter, so the
-// token a request samples depends on its seed and step only, never on the batch. Host and device.
+// numbers: as easy as 1, 2, 3", SC11). A draw is a pure function of its key and counter. So the
+// token that a request samples depends only on its seed and step, never on the batch. For host and
+// device.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +30,14 @@ KU_HOST_DEVICE Philox4x32 Philox4x32_10(Philox4x32 counter, uint32_t key0, uint3
   return counter;
 }
 
-// The four random words of the ids 4 * block .. 4 * block + 3 at `step` of a request.
+// Returns the random words of ids 4 * block to 4 * block + 3 at `step` of a request.
 KU_HOST_DEVICE Philox4x32 SampleBits(uint64_t seed, int32_t step, int32_t block) {
   return Philox4x32_10({{static_cast<uint32_t>(block), static_cast<uint32_t>(step), 0, 0}},
                        static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
 }
 
-// A uniform number in (0, 1) from 32 random bits. Its relative precision is full near 0, where the
-// Gumbel noise -log(-log1p(-v)) has its long tail; rounding up to 1 is excluded.
+// Returns a uniform number in (0, 1) from 32 random bits. Its relative precision is full near 0,
+// where the Gumbel noise -log(-log1p(-v)) has its long tail. It is never rounded up to 1.
 KU_HOST_DEVICE float OpenUniform(uint32_t bits) {
   const float v = (static_cast<float>(bits) + 0.5f) * 0x1p-32f;
   return v < 1.0f ? v : 0x1.fffffep-1f;

@@ -1,5 +1,5 @@
-// Made-up weights: value i of a tensor is a function of (seed, i) alone, on every device. Host and
-// device.
+// Random weights: value i of a tensor is a function of only (seed, i), the same on every device.
+// For host and device.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace kuiper {
 
-constexpr int kRandomGroup = 8;  // values made from one 64-bit number
+constexpr int kRandomGroup = 8;  // values per 64-bit random number
 
-// Number `index` of the sequence that SplitMix64 gives for `seed` (Steele, Lea, Flood, "Fast
+// Returns number `index` of the SplitMix64 sequence for `seed` (Steele, Lea, Flood, "Fast
 // splittable pseudorandom number generators", OOPSLA 2014).
 KU_HOST_DEVICE uint64_t SplitMix64(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15ull;
@@ -19,8 +19,9 @@ KU_HOST_DEVICE uint64_t SplitMix64(uint64_t seed, uint64_t index) {
   return z ^ (z >> 31);
 }
 
-// Value i of the group that `random` is for: byte i is its sign and the mantissa of a magnitude in
-// [2^-7, 2^-6), about that of trained matrices. 7 bits of mantissa are exact in every float type.
+// Returns value i of the group with the random number `random`. Byte i is its sign and the mantissa
+// of a magnitude in [2^-7, 2^-6), about that of trained matrices. 7 bits of mantissa are exact in
+// every float type.
 KU_HOST_DEVICE float RandomWeight(uint64_t random, int i) {
   const uint32_t byte = static_cast<uint32_t>(random >> (8 * i)) & 0xFFu;
   const float magnitude = 0x1p-7f * (1.0f + static_cast<float>(byte & 0x7Fu) * 0x1p-7f);

@@ -1,5 +1,5 @@
-// From run-time types to template arguments: VisitFloat for element types, VisitKv for KV views.
-// Included by the backends; nothing else unpacks a KvView.
+// Converts run-time types to template arguments: VisitFloat for element types, VisitKv for KV
+// views. Included by the backends; no other code unpacks a KvView.
 #pragma once
 
 #include <utility>

@@ -1,10 +1,10 @@
 // cp.async: copies from global to shared memory that run while the thread computes. Use:
-//   CopyAsync(&tile[i], src);       any number of them; both addresses aligned to the bytes copied
-//   CommitCopies();                 they form a group
-//   WaitCopies<1>();                all but the newest group have landed for THIS thread;
-//   __syncthreads();                only now may other threads read them
-// From CopyAsync to WaitCopies the destination is undefined, and before CopyAsync every thread must
-// be done with what it held. All groups are waited for before the thread exits.
+//   CopyAsync(&tile[i], src);   Starts a copy; both addresses are aligned to the bytes copied.
+//   CommitCopies();             Makes the copies since the last call one group.
+//   WaitCopies<1>();            Waits until all groups but the newest are complete for THIS thread.
+//   __syncthreads();            Makes them visible to the other threads.
+// The destination is undefined from CopyAsync to WaitCopies. Before CopyAsync, all threads must
+// have finished reading its old contents. A thread waits for all its groups before it exits.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,13 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Past L1, which other data can use.
+// Bypasses L1, leaving it to other data.
 __device__ __forceinline__ void CopyAsyncOrZero(void* shared, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
-// Only copies of 16 bytes can pass by L1.
+// Only copies of 16 bytes can bypass L1.
 template <int kBytes = 16>
 __device__ __forceinline__ void CopyAsync(void* shared, const void* global) {
   static_assert(kBytes == 16 || kBytes == 8);

@@ -1,17 +1,19 @@
-// Attention over paged or contiguous KV, FP32 arithmetic on the CUDA cores, decode and prefill in
-// one kernel (AttentionKind::kFlash1), which divides its work as attention_work.cuh says. Within a
-// split the softmax is plain. A row gives the same bits whether it is computed as decode or as
-// prefill. The scale of a key multiplies its finished score, that of a value its weight.
+// Attention over paged or contiguous KV with FP32 arithmetic on the CUDA cores
+// (AttentionKind::kFlash1). One kernel computes decode and prefill; attention_work.cuh divides its
+// work. Within a split the softmax is plain. Decode and prefill of a row give the same bits. The
+// scale of a key multiplies its finished score, that of a value its weight.
 //
 // A block is 128 threads and up to 8 rows that share a kv head (query heads of the group times
-// positions), so keys and values are read once for all of them. Per split: addresses of the rows
-// (one table look-up per token); scores, one thread per key and row, from key tiles brought to
-// shared memory by two-stage cp.async; softmax, one warp per row; values, 16 bytes per thread
-// straight from DRAM, token t of the split to thread group t mod groups, which are added up in
-// ascending order.
+// positions). So keys and values are read once for all of them. The steps of a split are:
+//   * Find the addresses of the rows, one table look-up per token.
+//   * Compute scores, one thread per key and row, from key tiles copied to shared memory by
+//     two-stage cp.async.
+//   * Compute the softmax, one warp per row.
+//   * Add values, 16 bytes per thread directly from DRAM. Token t of the split goes to thread group
+//     t mod groups; the groups are summed in ascending order.
 //
-// Decode moves each key and value once: bound by DRAM, 60 to 75 % expected at 4k tokens and more
-// (GQA up to 4; FMA and shared memory bound above). Prefill reads the keys again for every 8 rows
+// Decode moves each key and value once: bound by DRAM, 60 to 75 % expected from 4k tokens on (GQA
+// up to 4; above, bound by FMA and shared memory). Prefill reads the keys again for every 8 rows
 // and runs at a tenth of the tensor cores' rate.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
@@ -24,11 +26,11 @@ namespace {
 
 constexpr int kThreads = kAttnThreads;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr int kResident = 4;     // blocks of an SM, as far as their shared memory fits it
-constexpr size_t kStaticBytes =  // of FlashKernel
+constexpr int kResident = 4;     // maximum blocks of an SM; shared memory may allow fewer
+constexpr size_t kStaticBytes =  // static shared memory of FlashKernel
     (kThreads + kMaxBlockSeqs) * sizeof(int) + sizeof(AttnItem);
-// Both stages of a key tile; four rows of partial outputs of 128 threads with 8 values fit as well,
-// two where elements are bytes, whose rows may take more memory elsewhere.
+// Holds both stages of a key tile, or partial outputs of 128 threads with 8 values. Four rows of
+// such outputs fit; two if elements are bytes, because their KvRow may need more memory.
 template <typename T>
 constexpr int kTileBytes = (sizeof(T) == 1 ? 9 : 17) << 10;
 template <typename T>
@@ -40,8 +42,8 @@ struct FlashParams {
   int tile_keys;  // keys of one stage, a power of two
 };
 
-// Floats between queries: where a tile has fewer keys than a warp has lanes, the warp reads several
-// queries at a time, which lie in different banks.
+// Floats between queries. If a tile has fewer keys than a warp has lanes, the warp reads several
+// queries at a time; the padding puts these into different banks.
 KU_HOST_DEVICE int QueryPitch(int head_dim) {
   return head_dim + 4;
 }
@@ -50,15 +52,15 @@ KU_HOST_DEVICE int QueryPitch(int head_dim) {
 template <typename T, int kRows>
 struct FlashMemory {
   char* tile;        // [2][tile_keys][pitch] keys; also partial outputs
-  KvRow<T>* keys;    // [kMaxSplit] of the split's tokens
+  KvRow<T>* keys;    // [kMaxSplit] addresses of the split's tokens
   float* scores;     // [kRows][kMaxSplit]
   float* q;          // [kRows][QueryPitch(head_dim)], scaled
-  float* out;        // [kRows][head_dim], merged so far
-  float* split_max;  // [kRows] of the split
+  float* out;        // [kRows][head_dim], of the splits merged so far
+  float* split_max;  // [kRows], of the current split
   float* split_sum;  // [kRows]
   float* max;        // [kRows] merged so far
   float* sum;        // [kRows]
-  KeyRange* own;     // [kRows] tokens of the split that the row sees, from the split's begin
+  KeyRange* own;     // [kRows] tokens of the split that the row attends to
 
   __device__ FlashMemory(char* base, int head_dim) {
     tile = base;
@@ -79,8 +81,8 @@ struct FlashMemory {
   }
 };
 
-// Bytes between the keys of a tile: a vector more than a key, so that the keys of neighbouring
-// threads lie in different banks.
+// Bytes between the keys of a tile: one vector more than a key, so that the keys of neighbouring
+// threads are in different banks.
 template <typename T>
 KU_HOST_DEVICE int KeyPitch(int head_dim) {
   return head_dim * static_cast<int>(sizeof(T)) + kVectorBytes<T>;
@@ -91,7 +93,7 @@ struct SplitKeys {
   int begin, first, count;
 };
 
-// Brings keys [begin, begin + p.tile_keys) of the split to a stage of the tile.
+// Copies keys [begin, begin + p.tile_keys) of the split to a stage of the tile.
 template <typename T, int kVec>
 __device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, const KvRow<T>* keys,
                                          int begin, int count) {
@@ -112,8 +114,8 @@ __device__ __forceinline__ void LoadKeys(const FlashParams& p, char* stage, cons
   }
 }
 
-// scores[r][j] = q_r . k_j (+ ALiBi) for the tokens of the split; two chains of sums, of even and
-// of odd elements.
+// scores[r][j] = q_r . k_j (+ ALiBi) for the tokens of the split, as two running sums of the even
+// and the odd elements.
 template <typename T, int kVec, int kRows>
 __device__ __forceinline__ void ComputeScores(const FlashParams& p, const FlashMemory<T, kRows>& m,
                                               const AttnItem& item, const SplitKeys& split) {
@@ -160,8 +162,8 @@ __device__ __forceinline__ void ComputeScores(const FlashParams& p, const FlashM
   }
 }
 
-// Scores to weights exp2(score - max) of the values' elements, one warp per row. Tokens the row
-// does not see weigh 0.
+// Converts scores to weights exp2(score - max), times the value's scale if there is one; one warp
+// per row. Tokens that the row does not attend to are skipped.
 template <typename View, int kRows>
 __device__ __forceinline__ void Softmax(const FlashParams& p,
                                         const FlashMemory<typename View::Element, kRows>& m,
@@ -173,7 +175,7 @@ __device__ __forceinline__ void Softmax(const FlashParams& p,
     KeyRange own = p.work.mask.Keys(item.pos(r), item.kv_len);
     own.begin = own.begin - split.begin > split.first ? own.begin - split.begin : split.first;
     own.end = own.end - split.begin < split.count ? own.end - split.begin : split.count;
-    // Token j is lane j mod 32's, whatever the first one is.
+    // Token j belongs to lane j mod 32, whatever the first token is.
     const int begin = split.first - split.first % kWarpSize + lane;
     float max = -INFINITY;
     for (int j = begin; j < own.end; j += kWarpSize) {
@@ -200,7 +202,8 @@ __device__ __forceinline__ void Softmax(const FlashParams& p,
   }
 }
 
-// Calls consume(r, i, output) for element i of each row r: the weighted sum of the split's values.
+// Calls consume(r, i, output) for element i of each row r, where output is the weighted sum of the
+// split's values.
 template <typename View, int kVec, int kRows, typename F>
 __device__ __forceinline__ void WeightValues(const FlashParams& p,
                                              const FlashMemory<typename View::Element, kRows>& m,
@@ -229,7 +232,7 @@ __device__ __forceinline__ void WeightValues(const FlashParams& p,
       LoadValues(view.ValueOf(m.keys[j]), at, v);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        // A row skips what it does not see: 0 * NaN would not be 0.
+        // A row skips tokens that it does not attend to: 0 * NaN would not be 0.
         if (static_cast<unsigned>(j - begin[r]) < own[r]) {
           const float weight = m.scores[r * kMaxSplit + j];
 #pragma unroll
@@ -238,7 +241,7 @@ __device__ __forceinline__ void WeightValues(const FlashParams& p,
       }
     }
   }
-  // groups * head_dim <= 128 * kVec floats per row: so many rows fit the tile at a time.
+  // groups * head_dim <= 128 * kVec floats per row: at most kFit rows fit the tile at a time.
   constexpr int kFit = kReduceRows<typename View::Element>;
   constexpr int kStep = kRows < kFit ? kRows : kFit;
   float* reduce = reinterpret_cast<float*>(m.tile);
@@ -251,7 +254,7 @@ __device__ __forceinline__ void WeightValues(const FlashParams& p,
       for (int s = 0; s < kStep; ++s) {
         float* const to = reduce + (s * groups + group) * head_dim + at;
         const float(&from)[kVec] = acc[first + s];
-        // Neighbouring threads write kVec floats apart: one by one they would share banks.
+        // Neighbouring threads write kVec floats apart; single floats would cause bank conflicts.
         if constexpr (kVec % 4 == 0) {
 #pragma unroll
           for (int e = 0; e < kVec; e += 4) {
@@ -292,7 +295,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   AttnItem found;
   for (int index = static_cast<int>(blockIdx.y); items.Find(index, &found);
        index += static_cast<int>(gridDim.y)) {
-    __syncthreads();  // all are done with the item before
+    __syncthreads();  // the previous item is finished
     if (tid == 0) shared_item = found;
     __syncthreads();
     const int rows = item.rows();
@@ -353,7 +356,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   }
 }
 
-// Rows a block may have: its scores, queries and outputs must fit 48 KB of shared memory.
+// Maximum rows of a block: its scores, queries and outputs must fit into 48 KB of shared memory.
 int MaxRows(int head_dim) {
   return head_dim <= 128 ? 8 : head_dim <= 256 ? 4 : 2;
 }
@@ -381,8 +384,8 @@ void AttentionFlash(const Resources& resources, const AttnCall& call, const KvVi
   KU_CHECK(head_dim <= kMaxHeadDim && head_dim % 2 == 0 && (head_dim % 8 == 0 || head_dim <= 256),
            "head_dim " + std::to_string(head_dim) + " is not supported");
   const bool vectors = head_dim % 8 == 0;
-  // Bits do not depend on the rows of a block: rare heads have one kernel. Rows that no group of
-  // heads needs are there for shared splits.
+  // Bits do not depend on the rows of a block, so rare head sizes have only one kernel. Rows beyond
+  // the group's heads are used only by shared splits.
   int rows = vectors ? MaxRows(head_dim) : 2;
   const bool shares = call.shared_lens != nullptr;
   while (call.max_q_len == 1 && !shares && rows > 2 && rows / 2 >= call.group) rows /= 2;

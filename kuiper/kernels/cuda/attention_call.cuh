@@ -1,5 +1,5 @@
-// A call of attention as its kernels read it, made from the op's arguments in attention.cu, and the
-// launchers of the kernels among which that file chooses.
+// A call of attention in the form that its kernels read, made from the op's arguments in
+// attention.cu. Also the launchers of the kernels among which that file chooses.
 #pragma once
 
 #include "kuiper/kernels/common/attention_mask.h"
@@ -10,7 +10,7 @@ namespace kuiper::KU_GPU {
 
 constexpr float kLog2E = 1.44269504f;
 
-// AttnOptions: which keys a query sees and what ALiBi adds to its scores.
+// AttnOptions for kernels: which keys a query attends to, and what ALiBi adds to its scores.
 struct AttnMask {
   bool causal = true;
   int window = 0;                 // tokens; 0: no limit
@@ -32,7 +32,7 @@ struct AttnCall {
   int rows;                    // T
   int num_seqs, max_q_len, max_kv_len;
   bool appends;                          // AttnMeta::appends
-  int heads, kv_heads, group, head_dim;  // group: query heads of a kv head
+  int heads, kv_heads, group, head_dim;  // group: query heads per kv head
   AttnMask mask;
   float scale_log2e;
 };
@@ -41,8 +41,8 @@ struct AttnCall {
 void AttentionMha(const Resources& resources, const AttnCall& call, const KvView& kv);
 // attention.cu: CUDA cores, every type.
 void AttentionFlash(const Resources& resources, const AttnCall& call, const KvView& kv);
-// attention_mma.cu: tensor cores, where activations have 16 bits, head_dim is 64, 72, 80 or 128 and
-// keys and values have the same type, or IsMmaBytes.
+// attention_mma.cu: tensor cores. Needs 16-bit activations, head_dim 64, 72, 80 or 128, and keys
+// and values of the same type or of one for which IsMmaBytes.
 bool CanAttentionMma(DType activations, KvFormat kv, int head_dim);
 void AttentionMma(const Resources& resources, const AttnCall& call, const KvView& kv);
 // attention_mma_bytes.cu: the part of AttentionMma and PrepareAttentionMma for these formats.

@@ -1,18 +1,19 @@
-// Attention of decode steps on tensor cores: every sequence has one query row. The same tiles,
-// products and splits as attention_mma.cuh in the same order, and so the same bits; another
-// division of a block. For a short sequence it lasts as long as its longest chain of loads and
-// instructions, and code that runs once costs 7 cycles an instruction (on an H200): so each warp
-// runs little of it, and what earlier steps stored is on its way before the kernels in front end.
+// Attention of decode steps on tensor cores: every sequence has one query row. It computes the same
+// tiles, products and splits as attention_mma.cuh in the same order, and so the same bits, but
+// divides a block differently. For a short sequence it takes as long as its longest chain of loads
+// and instructions. Code that runs once costs 7 cycles per instruction on an H200. So each warp
+// runs little code, and data that earlier steps stored is requested before the preceding kernels
+// end.
 //
 // A block's rows share a kv head: the query heads of its group, or those of several sequences that
-// share keys. Four warps compute. Up to 16 rows are divided by columns: each warp has a quarter of
-// a tile's keys, for scores and weights, which the warps tell each other through shared memory, and
-// a quarter of the outputs' columns. More rows, those of shared keys, are divided by rows. Two
-// warps bring keys and values through a ring of three stages, so that a full queue of loads does
-// not hold up a product; each looks up the addresses of 32 tokens two tiles ahead.
+// share keys. Four warps compute. Up to 16 rows are divided by columns. Then each warp has a
+// quarter of a tile's keys, for scores and weights, and a quarter of the output columns; weights
+// are exchanged through shared memory. More rows (of shared keys) are divided by rows. Two more
+// warps copy keys and values through a ring of three stages, so that a full load queue does not
+// delay a product. Each of the two looks up the addresses of 32 tokens two tiles ahead.
 //
-// Moves each key and value once and is bound by DRAM where a sequence is long, 80 % of read
-// bandwidth expected.
+// Each key and value is moved once. Long sequences are bound by DRAM; 80 % of read bandwidth
+// expected.
 #pragma once
 
 #include "kuiper/kernels/cuda/attention_steps.cuh"
@@ -22,27 +23,27 @@ namespace kuiper::KU_GPU {
 
 namespace mma {
 
-constexpr int kDecodeRows = 16;  // that are divided by columns
+constexpr int kDecodeRows = 16;  // at most this many rows are divided by columns
 constexpr int kComputeWarps = kWarps;
 constexpr int kCopyWarps = kTile / kWarpSize;
 constexpr int kDecodeThreads = (kComputeWarps + kCopyWarps) * kWarpSize;
-constexpr int kDecodeResident = 2;  // blocks that fit into the registers of an SM
+constexpr int kDecodeResident = 2;  // blocks whose registers fit into an SM
 static_assert(kDecodeThreads >= kAttnThreads);
 
-// Whether there is a kernel: T is the queries' type.
+// True if a kernel exists. T is the type of the queries.
 template <typename T, typename View, int kHeadDim>
 constexpr bool kCanDecode = std::is_same_v<T, typename View::Element> &&
                             (kHeadDim / 16 % kComputeWarps == 0);
 
-// What the warps that compute tell each other about 16 rows.
+// Data that the computing warps exchange for 16 rows.
 struct Exchange {
   float max[kDecodeRows][kComputeWarps];
-  float2 sums[kComputeWarps][kWarpSize];    // of the two rows of a lane
+  float2 sums[kComputeWarps][kWarpSize];    // sums of weights of a lane's two rows
   uint4 weights[kComputeWarps][kWarpSize];  // A fragments of 16 keys
 };
 
-// Shared memory: queries, whose rows behind the first 16 make room for Exchange, three stages of
-// keys or values, then addresses.
+// Shared memory: queries, three stages of keys or values, then addresses. Exchange occupies the
+// space of the query rows after the first 16.
 template <int kHeadDim>
 struct DecodeMemory {
   char* queries;
@@ -53,7 +54,7 @@ struct DecodeMemory {
   __device__ Exchange& exchange() const {
     return *reinterpret_cast<Exchange*>(queries + kDecodeRows * kPitch<kHeadDim>);
   }
-  // The keys of tile n of an item are in stage 2 n, its values in the next.
+  // The keys of an item's tile n are in stage 2 n, its values in the next one.
   __device__ char* stage(int n) const { return queries + (1 + n % 3) * kTileBytes<kHeadDim>; }
   template <typename Row>
   __device__ Row* addresses(int tile) const {
@@ -61,14 +62,14 @@ struct DecodeMemory {
   }
 };
 
-// A barrier of the block that warps of both roles reach, in places of their own, as bar.sync
-// allows; the emulated device wants one line of source for it.
+// A barrier of the whole block. The two roles reach it at different call sites, which bar.sync
+// allows; the emulated device needs one source line for it.
 __device__ __forceinline__ void MeetOthers() {
   __syncthreads();
 }
 
-// Begins to copy the keys of a warp's 32 tokens, or their values, to a stage. left_out: a token of
-// the tile that is not copied, or -1; ignored with kAll.
+// Starts copying the keys or values of a warp's 32 tokens to a stage. left_out: a token of the tile
+// that is not copied, or -1; ignored with kAll.
 template <bool kValues, bool kAll, int kHeadDim, typename View>
 __device__ __forceinline__ void BringHalf(const View& view, const typename View::Row* keys,
                                           char* stage, int first, int lane, int left_out) {
@@ -84,7 +85,7 @@ __device__ __forceinline__ void BringHalf(const View& view, const typename View:
   }
 }
 
-// The token that was left out.
+// Copies the key and value of the token that was left out.
 template <int kHeadDim, typename View>
 __device__ __forceinline__ void BringToken(const View& view, const typename View::Row* keys,
                                            const DecodeMemory<kHeadDim>& m, int token, int lane) {
@@ -94,9 +95,9 @@ __device__ __forceinline__ void BringToken(const View& view, const typename View
   CopyAsync(m.stage(1) + at, (view.ValueOf(keys[token]) + lane * 8).data);
 }
 
-// The part of a block that brings keys and values; `waits`: all but the last of the sequence are
-// there before earlier kernels have ended. Barriers of a tile: its keys have landed and all are
-// done with the values before; all are done with its keys; its values have landed.
+// The copying warps of a block. `waits`: earlier kernels may still be computing the sequence's last
+// key and value; all others are already in memory. Barriers of a tile: (1) its keys have arrived
+// and the previous values are consumed; (2) its keys are consumed; (3) its values have arrived.
 template <int kHeadDim, typename View>
 __device__ __forceinline__ void BringTiles(const View& view, const AttnItem& item,
                                            const KeyRange& range, const DecodeMemory<kHeadDim>& m,
@@ -128,10 +129,10 @@ __device__ __forceinline__ void BringTiles(const View& view, const AttnItem& ite
       if (last >= first && last < first + kWarpSize) BringToken(view, keys, m, last, lane);
     }
     CommitCopies();
-    CommitCopies();  // values land with the keys
+    CommitCopies();  // these values arrive with the keys
   }
 #pragma unroll 1
-  for (int tile = begin + 1;; ++tile) {  // brings `tile` while the one before it is computed
+  for (int tile = begin + 1;; ++tile) {  // copies `tile` while the previous one is computed
     const Row* keys = tell(tile, ahead);
     ahead = find(tile + 1);
     const int stage = 2 * (tile - begin);
@@ -151,7 +152,7 @@ __device__ __forceinline__ void BringTiles(const View& view, const AttnItem& ite
   WaitCopies<0>();
 }
 
-// The part that computes, up to outputs or partial results.
+// The computing warps of a block, up to storing outputs or partial results.
 template <typename T, bool kByColumns, int kHeadDim>
 __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& item,
                                              const KeyRange& range, const DecodeMemory<kHeadDim>& m,
@@ -173,13 +174,13 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
     const int stage = 2 * (tile - begin);
     const int warps_keys = columns_of * kKeys * 8;
     float s[kKeys][4] = {};
-    MeetOthers();  // the keys have landed
+    MeetOthers();  // the keys have arrived
     if (has_rows) {
       ComputeScores<T, kHeadDim>(m.queries + 16 * rows_of * kPitch<kHeadDim>,
                                  m.stage(stage) + warps_keys * kPitch<kHeadDim>, lane, s);
       const int first_key = tile * kTile + warps_keys + lane % 4 * 2;
       ScaleScores(w, item, rows_of, lane, first_key, s);
-      // All rows see the same keys.
+      // All rows attend to the same keys.
       if (tile * kTile < item.keys.begin || tile * kTile + kTile > item.keys.end) {
         HideKeys(item.keys, 0, first_key, s);
         HideKeys(item.keys, 1, first_key, s);
@@ -193,7 +194,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
         const float max = MaxOf(s, h);
         if (lane % 4 == 0) exchange.max[lane / 4 + 8 * h][warp] = max;
       }
-      MeetOthers();  // so have the maxima, and all are done with the keys
+      MeetOthers();  // maxima are visible; the keys are consumed
       float max[2], sum[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -205,7 +206,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
       PackWeights<T>(s, mine);
       exchange.sums[warp][lane] = make_float2(sum[0], sum[1]);
       exchange.weights[warp][lane] = make_uint4(mine[0][0], mine[0][1], mine[0][2], mine[0][3]);
-      MeetOthers();  // the values, weights and sums have landed
+      MeetOthers();  // values, weights and sums have arrived
       sum[0] = sum[1] = 0.0f;
 #pragma unroll
       for (int n = 0; n < kComputeWarps; ++n) {
@@ -221,10 +222,10 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
       AddTile(0, max[0], sum[0], state);
       AddTile(1, max[1], sum[1], state);
     } else {
-      MeetOthers();  // all are done with the keys
+      MeetOthers();  // the keys are consumed
       if (has_rows) Softmax(s, state);
       PackWeights<T>(s, p);
-      MeetOthers();  // the values have landed
+      MeetOthers();  // the values have arrived
     }
     if (!has_rows) continue;
     WeightValues<T, kHeadDim>(m.stage(stage + 1) + column * static_cast<int>(sizeof(T)), p, lane,
@@ -245,7 +246,7 @@ __device__ __forceinline__ void ComputeTiles(const AttnWork& w, const AttnItem& 
   }
 }
 
-// T: of queries, outputs and what is stored.
+// T: type of queries, outputs and the KV cache.
 template <typename T, typename View, int kHeadDim>
 __global__ void __launch_bounds__(kDecodeThreads, kDecodeResident)
     DecodeKernel(const __grid_constant__ AttnWork w, const __grid_constant__ View view) {
@@ -253,8 +254,9 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeResident)
   KU_SHARED(counts, int[kAttnThreads]);
   KU_SHARED(is_last, int[kMaxBlockSeqs]);
   LetNextKernelCome();
-  // Where only the newest keys and values are this step's, all else is read before the wait.
-  // Blocks without an item end without one; the first of each kv head always has an item.
+  // If only the newest keys and values are of this step, the kernel reads all others before it
+  // waits. A block without an item ends without waiting; the first block of each kv head always has
+  // an item.
   bool waits = w.appends;
   if (!waits) AwaitEarlierKernelsAlone();
   const DecodeMemory<kHeadDim> memory{base};
@@ -265,7 +267,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeResident)
 #pragma unroll 1
   for (int index = static_cast<int>(blockIdx.y); items.Find(index, &item);
        index += static_cast<int>(gridDim.y)) {
-    __syncthreads();  // all are done with the item before
+    __syncthreads();  // the previous item is finished
     const KeyRange range = item.KeysOf(item.first_split(), item.end_split());
     if (warp >= kComputeWarps) {
       BringTiles<kHeadDim>(view, item, range, memory, warp - kComputeWarps, lane, waits);
@@ -279,7 +281,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeResident)
   }
 }
 
-// Whether it takes a call.
+// True if the decode kernel supports the call.
 inline bool CanDecode(const AttnCall& call) {
   return call.max_q_len == 1 && call.group <= kDecodeRows;
 }

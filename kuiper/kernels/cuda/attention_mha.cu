@@ -1,10 +1,10 @@
 // The reference attention (AttentionKind::kMha): one block of 128 threads per query row and head,
-// plain two-pass softmax. The first pass finds the largest score, the second computes the scores
-// again and adds up the values. One thread computes one score along head_dim in ascending order,
-// the values are added in the order of their positions, and the sum of the exponentials is 128
-// lanes folded in a fixed tree: bits depend on the row's own length only. Every query row reads all
-// of its keys twice and values once, keys with a stride of a row, so it reaches a small fraction of
-// DRAM bandwidth; it is there to be compared with.
+// plain two-pass softmax. The first pass finds the largest score. The second computes the scores
+// again and sums the values. One thread computes one score along head_dim in ascending order.
+// Values are summed in the order of their positions; the sum of the exponentials is a fixed
+// reduction tree over 128 lanes. So the bits depend only on the row's own length. Every query row
+// reads its keys twice and its values once, with a stride of one row per key. This reaches a small
+// fraction of DRAM bandwidth; the kernel exists for comparison.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/attention_call.cuh"
@@ -14,8 +14,8 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kThreads = 128;
-// On a multiprocessor: 64 registers a thread. Left to itself ptxas aims at 40 for some types, and
-// spills.
+// Blocks per multiprocessor, with 64 registers per thread. Without this bound ptxas aims at 40 for
+// some types, and spills.
 constexpr int kMinBlocks = 8;
 
 // q . key + slope * distance, in the scale of exp2.
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocks)
     const int middle = (seq + end) / 2;
     (p.cu_q[middle] <= row ? seq : end) = middle;
   }
-  // Rows behind the last sequence belong to nobody.
+  // Rows past the last sequence are padding.
   if (row >= p.cu_q[seq + 1]) return;
   const int pos = p.kv_lens[seq] - (p.cu_q[seq + 1] - row);
   const KeyRange keys = p.mask.Keys(pos, p.kv_lens[seq]);

@@ -1,5 +1,6 @@
 // The kernels of attention_mma.cuh for keys and values of the queries' type, with head_dim 64, 72,
-// 80 and 128, and the choice among all of them. Other types and heads run attention.cu.
+// 80 and 128. Also the choice among all kernels of that header. Other types and heads use
+// attention.cu.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/attention_mma.cuh"

@@ -1,27 +1,28 @@
 // Attention over paged or contiguous KV on tensor cores (AttentionKind::kFlash2) for queries in
-// FP16 and BF16: FlashAttention-2 (Dao 2023), decode and prefill in one kernel, which divides its
-// work as attention_work.cuh says. Batches of decode steps alone have a kernel that gives the same
-// bits sooner, attention_decode.cuh, for what it takes. Heads of 72 run as heads of 80 whose last
-// columns are zeros. Instantiated in attention_mma.cu and attention_mma_bytes.cu.
+// FP16 and BF16: FlashAttention-2 (Dao 2023). One kernel computes decode and prefill;
+// attention_work.cuh divides its work. Batches of only decode steps use the kernel of
+// attention_decode.cuh if it supports the call; it gives the same bits faster. Heads of 72 run as
+// heads of 80 whose last columns are zeros. Instantiated in attention_mma.cu and
+// attention_mma_bytes.cu.
 //
 // A block is 4 warps and up to 64 rows that share a kv head: all query heads of the group at as
-// many positions as fit, so keys and values are read once for all of them. A warp owns 16 rows,
+// many positions as fit. So keys and values are read once for all of them. A warp owns 16 rows,
 // whose outputs and softmax state stay in registers; a warp without rows, as in decode, only
-// copies. Keys come in tiles of 64 that start at multiples of 64. Keys and values of the tiles go
-// through a ring of three stages filled by cp.async: while one is used, the next two are on their
-// way; addresses are looked up two tiles ahead. Codes of one byte (INT8, E4M3) become elements of
-// the queries' type on their way there, value times scale rounded once. Scores are FP32 (mma
-// m16n8k16), the softmax is online over the tiles of a split, weights are rounded to the element
-// type for the second product while their sum is not.
+// copies. Keys are processed in tiles of 64 that start at multiples of 64. The tiles' keys and
+// values pass through a ring of three stages filled by cp.async: while one is used, the next two
+// are being copied. Addresses are looked up two tiles ahead. One-byte formats (INT8, E4M3) are
+// converted to the queries' type during the copy: value times scale, rounded once. Scores are FP32
+// (mma m16n8k16). The softmax is online over the tiles of a split. Weights are rounded to the
+// element type for the second product; their sum is not rounded.
 //
-// A row sees each tile as the same 64 columns, and a tile in which it sees nothing changes none of
-// its bits. So they depend on the row's own position and length only: decode == prefill, chunked ==
-// whole, any batch, any page size. Tokens that no row of the block sees are not read and count as
-// zeros; a token that some rows see has weight 0 in the others, which a NaN or infinity among its
-// values defeats.
+// A row always has the same 64 columns in a tile, and a tile in which it attends to nothing leaves
+// its bits unchanged. So the bits depend only on the row's own position and length: decode ==
+// prefill, chunked == whole, any batch, any page size. Tokens that no row of the block attends to
+// are not read and count as zeros. A token that only some rows attend to has weight 0 in the
+// others; this fails if its values contain NaN or infinity.
 //
-// Prefill moves keys and values once for every 64 rows and is bound by the tensor cores, 45 to 55 %
-// of their rate expected; decode moves each key and value once and is bound by DRAM.
+// Prefill moves keys and values once per 64 rows and is bound by the tensor cores; 45 to 55 % of
+// their rate expected. Decode moves each key and value once and is bound by DRAM.
 #pragma once
 
 #include "kuiper/kernels/cuda/attention_decode.cuh"
@@ -30,7 +31,7 @@ namespace kuiper::KU_GPU {
 
 namespace mma {
 
-// The tokens that some and that all rows of a warp see.
+// The tokens that at least one (some) and that all rows of a warp attend to.
 struct WarpKeys {
   KeyRange some, all;
 };
@@ -42,8 +43,8 @@ __device__ __forceinline__ WarpKeys FindWarpKeys(const AttnWork& w, const AttnIt
   return {{first.begin, last.end}, {last.begin, first.end}};
 }
 
-// -infinity in place of the scores of keys that a row does not see. all: that all rows of the warp
-// see; `begin`: of the tile.
+// Sets the scores of keys that a row does not attend to to -infinity. all: keys that all rows of
+// the warp attend to; begin: first key of the tile.
 __device__ __forceinline__ void MaskScores(const AttnWork& w, const AttnItem& item,
                                            const KeyRange& all, int warp, int lane, int begin,
                                            float (&s)[kColumns][4]) {
@@ -55,7 +56,7 @@ __device__ __forceinline__ void MaskScores(const AttnWork& w, const AttnItem& it
   }
 }
 
-// Joins `state` of split s to `total`, for the rows that see some of its keys.
+// Merges `state` of split s into `total`, for the rows that attend to some of its keys.
 template <int kOutputs>
 __device__ __forceinline__ void MergeSplit(const AttnWork& w, const AttnItem& item, int warp,
                                            int lane, int s, const RowState<kOutputs>& state,
@@ -67,7 +68,7 @@ __device__ __forceinline__ void MergeSplit(const AttnWork& w, const AttnItem& it
   }
 }
 
-// T: of queries and outputs.
+// T: type of queries and outputs.
 template <typename T, typename View, int kHeadDim>
 __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     MmaKernel(const __grid_constant__ AttnWork w, const __grid_constant__ View view) {
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
   KU_SHARED(counts, int[kThreads]);
   KU_SHARED(is_last, int[kMaxBlockSeqs]);
   KU_SHARED(shared_item, AttnItem);  // registers are scarce
-  KU_SHARED(range, KeyRange);        // of its splits
+  KU_SHARED(range, KeyRange);        // keys of the item's splits
   KU_SHARED(warp_keys, WarpKeys[kWarps]);
   AwaitEarlierKernels();
   char* const stages = queries + kTileBytes<kHeadDim>;
@@ -87,20 +88,20 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
   AttnItem found;
   for (int index = static_cast<int>(blockIdx.y); items.Find(index, &found);
        index += static_cast<int>(gridDim.y)) {
-    __syncthreads();  // all are done with the item before
+    __syncthreads();  // the previous item is finished
     if (threadIdx.x == 0) {
       shared_item = found;
       range = found.KeysOf(found.first_split(), found.end_split());
     }
     __syncthreads();
     const bool has_rows = 16 * warp < item.rows();
-    // Warps without rows copy alone, so that the others only compute.
+    // If there are warps without rows, only they copy, so that the others only compute.
     const int first_copier = item.rows() <= kRows - 16 ? (item.rows() + 15) / 16 * kWarpSize : 0;
     if (has_rows && lane == 0) warp_keys[warp] = FindWarpKeys(w, item, warp);
     int split = item.first_split();
     int tile = range.begin / kTile;
     const int end = (range.end + kTile - 1) / kTile;
-    // Addresses of tile t are in half t mod 2.
+    // The addresses of tile t are in half t mod 2.
     FindKeys(view, item, range, tile, addresses + tile % 2 * kTile);
     if (tile + 1 < end) FindKeys(view, item, range, tile + 1, addresses + (tile + 1) % 2 * kTile);
     __syncthreads();
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
     RowState<kHeadDim / 8> total, state;
     total.Clear();
     state.Clear();
-    int stage = 0;  // of the tile's keys; its values are in the next
+    int stage = 0;  // stage of the tile's keys; its values are in the next stage
     for (; tile < end; ++tile) {
       const int first_key = tile * kTile;
       const bool sees = has_rows && first_key < warp_keys[warp].some.end &&
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
       stage = (stage + 2) % 3;
       uint32_t p[kTile / 16][4] = {};
       WaitCopies<1>();
-      __syncthreads();  // the keys have landed, and all are done with the values before
+      __syncthreads();  // the keys have arrived; the previous values are consumed
       if (tile + 1 < end)
         CopyTile<T, false, kHeadDim>(view, stages + stage * kTileBytes<kHeadDim>, next,
                                      first_copier);
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(kThreads, kResident<kHeadDim>)
         PackWeights<T>(s, p);
       }
       WaitCopies<1>();
-      __syncthreads();  // the values have landed, and all are done with the keys
+      __syncthreads();  // the values have arrived; the keys are consumed
       if (tile + 1 < end) CopyTile<T, true, kHeadDim>(view, keys, next, first_copier);
       CommitCopies();
       if (sees) WeightValues<T, kHeadDim>(values, p, lane, state);
@@ -179,7 +180,7 @@ void LaunchMma(const Resources& resources, const AttnCall& call, const View& vie
                                        resources.stream, work, view);
 }
 
-// Allows the shared memory of the kernels for storage in Element.
+// Allows the shared memory of the kernels for a KV cache of type Element.
 template <typename T, typename Element, int kHeadDim>
 void AllowMma() {
   AllowSharedMemory(MmaKernel<T, PagedView<Element>, kHeadDim>, kSharedBytes<kHeadDim>);

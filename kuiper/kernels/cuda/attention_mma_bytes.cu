@@ -1,5 +1,5 @@
-// The kernels of attention_mma.cuh for keys and values in codes of one byte, INT8 with a scale per
-// row and E4M3, with head_dim 64 and 128. E5M2 runs attention.cu.
+// The kernels of attention_mma.cuh for keys and values in one-byte formats: INT8 with a scale per
+// row and E4M3, with head_dim 64 and 128. E5M2 uses attention.cu.
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/attention_mma.cuh"
 

@@ -1,5 +1,5 @@
-// How the kernels of attention_mma.cuh hold queries, keys and values in shared memory, and how
-// these get there.
+// How the kernels of attention_mma.cuh store queries, keys and values in shared memory, and the
+// copies that fill it.
 #pragma once
 
 #include <type_traits>
@@ -12,19 +12,20 @@ namespace mma {
 
 constexpr int kThreads = kAttnThreads;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr int kRows = 16 * kWarps;  // of a block
-constexpr int kTile = 64;           // keys
+constexpr int kRows = 16 * kWarps;  // maximum rows of a block
+constexpr int kTile = 64;           // keys per tile
 constexpr int kColumns = kTile / 8;
-// Columns whose weights are added up before those of the next ones, as if each warp had so many.
+// Groups of 8 columns whose weights are summed before the next ones: the kKeys of a warp in the
+// decode kernel, so that both kernels sum in the same order.
 constexpr int kQuarter = kColumns / kWarps;
-// Blocks that fit into the shared memory and the registers of an SM of Orin.
+// Blocks whose shared memory and registers fit into an SM of an Orin.
 template <int kHeadDim>
 constexpr int kResident = kHeadDim <= 80 ? 3 : 2;
 static_assert(128 % kTile == 0, "a split is whole tiles");
 static_assert(kRows <= kMaxBlockSeqs);
 
 // Shared memory: queries, three stages of keys or values, then [2][kTile] KvRow of keys. Rows are
-// an odd number of 16-byte units apart, so that the 8 rows of an ldmatrix lie in different banks.
+// an odd number of 16-byte units apart, so that the 8 rows of an ldmatrix are in different banks.
 template <int kHeadDim>
 constexpr int kPitch = kHeadDim * 2 + 16;
 template <int kHeadDim>
@@ -33,13 +34,13 @@ template <int kHeadDim>
 constexpr int kSharedBytes = 4 * kTileBytes<kHeadDim> + 2 * kTile * 16;
 static_assert(2 * kSharedBytes<128> <= 160 << 10 && 3 * kSharedBytes<80> <= 160 << 10);
 
-// Whether the 8 columns from `column` on are of the head, and not zeros behind it.
+// True if the 8 columns from `column` on are part of the head, false if they are zero padding.
 template <int kHeadDim>
 __device__ __forceinline__ bool IsOfHead(int column, int head_dim) {
   return kHeadDim != 80 || column < head_dim;
 }
 
-// Brings the queries of the block to shared memory, by its first kCopiers threads.
+// Copies the queries of the block to shared memory with its first kCopiers threads.
 template <typename T, int kHeadDim, int kCopiers = kThreads>
 __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& item, char* to) {
   constexpr int kChunks = kHeadDim / 8;
@@ -59,8 +60,8 @@ __device__ __forceinline__ void LoadQueries(const AttnWork& w, const AttnItem& i
   }
 }
 
-// Addresses of the keys of a tile; null for those that the block does not need. The last threads
-// find them, whose warps have no rows in decode.
+// Finds the addresses of the keys of a tile; null for keys that the block does not need. The last
+// threads do it, because in decode their warps have no rows.
 template <typename View>
 __device__ __forceinline__ void FindKeys(const View& view, const AttnItem& item,
                                          const KeyRange& range, int tile,
@@ -72,8 +73,8 @@ __device__ __forceinline__ void FindKeys(const View& view, const AttnItem& item,
   if (pos >= range.begin && pos < range.end) keys[i] = view.Key(item.seq, pos, item.kv_head);
 }
 
-// Brings a tile of keys, or of their values, to a stage, by the threads from `first` on. Copies may
-// still run when it returns.
+// Copies a tile of keys, or of their values, to a stage with the threads from `first` on. Copies
+// may still be running when it returns.
 template <typename T, bool kValues, int kHeadDim, typename View>
 __device__ __forceinline__ void CopyTile(const View& view, char* stage,
                                          const typename View::Row* keys, int first) {
@@ -93,9 +94,9 @@ __device__ __forceinline__ void CopyTile(const View& view, char* stage,
                       valid);
     }
   } else {
-    constexpr int kCodes = 16;  // of a load
+    constexpr int kCodes = 16;  // one-byte elements per load
     constexpr int kChunks = kHeadDim / kCodes;
-    // With a warp that computes and three that copy, one round.
+    // One iteration if one warp computes and three copy.
     constexpr int kCopiers = kThreads - kWarpSize;
     constexpr int kAtOnce = (kTile * kChunks + kCopiers - 1) / kCopiers;
     for (int begin = tid; begin < kTile * kChunks; begin += kAtOnce * threads) {

@@ -1,12 +1,12 @@
-// How the flash kernels put the results of splits together: while one block goes through them, or
-// from memory, where blocks that share a sequence leave them. Either way in ascending order.
+// How the flash kernels merge the results of splits: within one block, or from memory if several
+// blocks share a sequence. Both merge in ascending order.
 #pragma once
 
 #include "kuiper/kernels/cuda/attention_work.cuh"
 
 namespace kuiper::KU_GPU {
 
-// Results of the splits so far, joined with those of the next one.
+// Factors that join the merged splits with the next one.
 struct MergeFactors {
   float max, old_scale, new_scale;
 };
@@ -15,7 +15,7 @@ __device__ __forceinline__ MergeFactors Merge(float max, float next_max) {
   return {both, exp2f(max - both), exp2f(next_max - both)};
 }
 
-// Where a block leaves row r of its split: max, sum, output.
+// Returns where a block stores row r of its split: max, sum, output.
 __device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& item, int r,
                                           int split) {
   const int position = item.position(r);
@@ -23,8 +23,8 @@ __device__ __forceinline__ float* Partial(const AttnWork& w, const AttnItem& ite
          (r - position * item.heads) * (kPartialState + w.head_dim);
 }
 
-// The weighted sum of values times the inverse of the sum of weights. -0 and 0 are one: a row whose
-// sum has become -0 keeps it or not, depending on whether a tile that it does not see is left out.
+// Returns the weighted sum of values times the inverse of the sum of weights. Maps -0 to 0: whether
+// a sum stays -0 depends on whether a tile that the row does not attend to is skipped.
 __device__ __forceinline__ float Output(float out, float inverse) {
   return out * inverse + 0.0f;
 }
@@ -35,7 +35,7 @@ __device__ __forceinline__ void StoreOutput(const AttnWork& w, const AttnItem& i
            static_cast<int64_t>(item.head(r)) * w.head_dim + i, x);
 }
 
-// Floats that another block may have written, aligned as a whole.
+// Loads floats that another block may have written, aligned as a whole.
 __device__ __forceinline__ void LoadWritten(const float* p, float (&v)[2]) {
   const float2 x = __ldcg(reinterpret_cast<const float2*>(p));
   v[0] = x.x;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void LoadWritten(const float* p, float (&v)[4]) {
   v[3] = x.w;
 }
 
-// Merges all splits of row r, whose outputs this thread stores from column i on.
+// Merges all splits of row r; this thread stores output columns from i on.
 template <int kColumns>
 __device__ __forceinline__ void MergeRow(const AttnWork& w, const AttnItem& item, int r, int i,
                                          int first, int end) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void MergeRow(const AttnWork& w, const AttnItem& item
   for (int c = 0; c < kColumns; ++c) StoreOutput(w, item, r, i + c, Output(out[c], inverse));
 }
 
-// Merges the rows of the item's sequences whose last block this is.
+// Merges the rows of those of the item's sequences for which this block is the last.
 template <int kColumns>
 __device__ __forceinline__ void MergeSequences(const AttnWork& w, const AttnItem& item,
                                                const int* is_last) {
@@ -86,8 +86,9 @@ __device__ __forceinline__ void MergeSequences(const AttnWork& w, const AttnItem
   }
 }
 
-// Called by the whole block when its splits lie in Partial: the last block of a sequence and kv
-// head merges all of them. `is_last` [kMaxBlockSeqs] is shared; head_dim is a multiple of kColumns.
+// Called by the whole block after it has stored its splits (Partial): the last block of a sequence
+// and kv head merges all of them. `is_last` [kMaxBlockSeqs] is shared memory; head_dim is a
+// multiple of kColumns.
 template <int kColumns>
 __device__ __forceinline__ void FinishSplits(const AttnWork& w, const AttnItem& item,
                                              const SplitRuns& runs, int* is_last) {

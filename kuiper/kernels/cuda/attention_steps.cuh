@@ -1,7 +1,6 @@
-// What the kernels of attention_mma.cuh and attention_decode.cuh do with a tile of 64 keys: scores,
-// softmax and weighted values of 16 rows on tensor cores, as mma.m16n8k16 holds them, and what
-// becomes of the results. An element's order of summation is that of keys and of head_dim,
-// whichever warp computes it.
+// The steps on a tile of 64 keys that attention_mma.cuh and attention_decode.cuh share: scores,
+// softmax and weighted values of 16 rows on tensor cores (mma.m16n8k16), and storing the results.
+// An element is summed in the order of keys and of head_dim, whichever warp computes it.
 #pragma once
 
 #include "kuiper/kernels/cuda/attention_mma_tiles.cuh"
@@ -11,14 +10,14 @@
 namespace kuiper::KU_GPU {
 namespace mma {
 
-// The row of the block that is row g + 8 * h of its `rows_of`-th 16 rows, as lanes hold them in the
-// fragments of mma.cuh. Rows behind the block's last one stand for it.
+// Maps row g + 8 * h of the `rows_of`-th 16 rows to a row of the block. The 16 rows are those of a
+// fragment of mma.cuh. Rows past the block's last row map to the last row.
 __device__ __forceinline__ int RowOf(const AttnItem& item, int rows_of, int g, int h) {
   const int r = 16 * rows_of + 8 * h + g, last = item.rows() - 1;
   return r < last ? r : last;
 }
 
-// Output and softmax state of both rows: out / sum is the result.
+// Output and softmax state of both rows of a lane; the result is out / sum.
 template <int kOutputs>
 struct RowState {
   float out[kOutputs][4];
@@ -39,7 +38,7 @@ struct RowState {
   }
 };
 
-// s = q k^T of keys of a tile; `q` is the first of the warp's rows, `keys` the first of its keys.
+// s = q k^T for keys of a tile. `q` points to the warp's first row, `keys` to its first key.
 template <typename T, int kHeadDim, int kKeys>
 __device__ __forceinline__ void ComputeScores(const char* q, const char* keys, int lane,
                                               float (&s)[kKeys][4]) {
@@ -59,7 +58,7 @@ __device__ __forceinline__ void ComputeScores(const char* q, const char* keys, i
   }
 }
 
-// Scores to the scale of exp2, with ALiBi. `first_key` is that of s[0][0].
+// Converts scores to the scale of exp2 and adds ALiBi. `first_key` is the key of s[0][0].
 template <int kKeys>
 __device__ __forceinline__ void ScaleScores(const AttnWork& w, const AttnItem& item, int rows_of,
                                             int lane, int first_key, float (&s)[kKeys][4]) {
@@ -84,7 +83,7 @@ __device__ __forceinline__ void ScaleScores(const AttnWork& w, const AttnItem& i
   }
 }
 
-// -infinity where row h of a lane does not see the key.
+// Sets the scores of keys that row h of the lane does not attend to to -infinity.
 template <int kKeys>
 __device__ __forceinline__ void HideKeys(const KeyRange& seen, int h, int first_key,
                                          float (&s)[kKeys][4]) {
@@ -98,7 +97,7 @@ __device__ __forceinline__ void HideKeys(const KeyRange& seen, int h, int first_
   }
 }
 
-// The largest score of row h that the four lanes of the row have.
+// Returns the largest score of row h over its four lanes.
 template <int kKeys>
 __device__ __forceinline__ float MaxOf(const float (&s)[kKeys][4], int h) {
   float max = -INFINITY;
@@ -108,12 +107,14 @@ __device__ __forceinline__ float MaxOf(const float (&s)[kKeys][4], int h) {
   return fmaxf(max, __shfl_xor_sync(kFullWarp, max, 2));
 }
 
-// What is subtracted from the scores of a row with this maximum; -infinity: it has seen no key yet.
+// Returns the number subtracted from the scores of a row with this maximum. -infinity means that
+// the row has attended to no key yet.
 __device__ __forceinline__ float BaseOf(float max) {
   return max == -INFINITY ? 0.0f : max;
 }
 
-// Scores of row h to weights. Returns their sum; columns n of each kQuarter are added up first.
+// Converts the scores of row h to weights and returns their sum. The columns n of each kQuarter are
+// summed first.
 template <int kKeys>
 __device__ __forceinline__ float WeighScores(float base, int h, float (&s)[kKeys][4]) {
   float total = 0.0f;
@@ -133,8 +134,8 @@ __device__ __forceinline__ float WeighScores(float base, int h, float (&s)[kKeys
   return total;
 }
 
-// Rescales row h to a new maximum and adds the sum of a tile's weights. The four lanes of a row
-// keep sums of their own.
+// Rescales row h to a new maximum and adds the sum of a tile's weights. Each of the row's four
+// lanes keeps its own sum.
 template <int kOutputs>
 __device__ __forceinline__ void AddTile(int h, float max, float sum, RowState<kOutputs>& state) {
   const float scale = exp2f(state.max[h] - BaseOf(max));
@@ -147,7 +148,7 @@ __device__ __forceinline__ void AddTile(int h, float max, float sum, RowState<kO
   }
 }
 
-// All of it where a warp has all scores of its rows.
+// The whole softmax of a tile, for a warp that has all scores of its rows.
 template <int kOutputs>
 __device__ __forceinline__ void Softmax(float (&s)[kColumns][4], RowState<kOutputs>& state) {
 #pragma unroll
@@ -157,8 +158,8 @@ __device__ __forceinline__ void Softmax(float (&s)[kColumns][4], RowState<kOutpu
   }
 }
 
-// Weights as A fragments of the product with the values of these keys: score fragments have the
-// same form.
+// Packs weights as A fragments of the product with the values of these keys: score fragments have
+// the same layout.
 template <typename T, int kKeys>
 __device__ __forceinline__ void PackWeights(const float (&s)[kKeys][4],
                                             uint32_t (&p)[kKeys / 2][4]) {
@@ -172,7 +173,7 @@ __device__ __forceinline__ void PackWeights(const float (&s)[kKeys][4],
   }
 }
 
-// out += p v of a tile; `values` begins with the warp's columns.
+// out += p v for a tile; `values` points to the warp's first column.
 template <typename T, int kHeadDim, int kOutputs>
 __device__ __forceinline__ void WeightValues(const char* values, const uint32_t (&p)[kTile / 16][4],
                                              int lane, RowState<kOutputs>& state) {
@@ -189,7 +190,7 @@ __device__ __forceinline__ void WeightValues(const char* values, const uint32_t 
   }
 }
 
-// Ends a split: adds up the sums of the four lanes of a row.
+// Ends a split: sums the four lanes of each row.
 template <int kOutputs>
 __device__ __forceinline__ void SumLanes(RowState<kOutputs>& state) {
 #pragma unroll
@@ -199,7 +200,7 @@ __device__ __forceinline__ void SumLanes(RowState<kOutputs>& state) {
   }
 }
 
-// Joins row h of a split to `total`.
+// Merges row h of a split into `total`.
 template <int kOutputs>
 __device__ __forceinline__ void JoinRow(int h, const RowState<kOutputs>& state,
                                         RowState<kOutputs>& total) {
@@ -215,7 +216,7 @@ __device__ __forceinline__ void JoinRow(int h, const RowState<kOutputs>& state,
   }
 }
 
-// Stores what a warp has of its rows: columns from `column` on.
+// Stores a warp's partial results of its rows, from output column `column` on.
 template <int kHeadDim, int kOutputs>
 __device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& item, int rows_of,
                                              int column, int lane, int split,
@@ -239,7 +240,7 @@ __device__ __forceinline__ void StorePartial(const AttnWork& w, const AttnItem& 
   }
 }
 
-// The same of outputs.
+// Stores a warp's final outputs of its rows, from column `column` on.
 template <typename T, int kHeadDim, int kOutputs>
 __device__ __forceinline__ void StoreRows(const AttnWork& w, const AttnItem& item, int rows_of,
                                           int column, int lane, const RowState<kOutputs>& total) {

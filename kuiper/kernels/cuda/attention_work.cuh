@@ -1,17 +1,17 @@
-// How the flash kernels divide their work; attention_partials.cuh puts results together again.
+// How the flash kernels divide their work; attention_partials.cuh merges the results.
 //
 // The keys of a sequence are cut into splits at fixed absolute positions (SplitBegin). Every split
-// of a row gives (max, sum, output); these are merged in ascending order. A row's bits therefore
-// depend on its own position and length only, and who computes a split is free:
-//   * a sequence with one query row gives its splits, in runs of one or more, to blocks of their
-//     own; the last one to finish merges (a ticket per sequence and kv head);
-//   * other sequences, and batches large enough to fill the device, run their splits one after the
-//     other in one block and merge as they go: the same numbers in the same order;
-//   * a split whose keys several sequences share (AttnMeta::shared_lens) is computed by one block
-//     for the rows of several of them, as if they were positions behind it; each row goes to its
-//     own sequence's results.
-// Splits in which a row sees no key are left out. Work items are found on the device from the
-// sequence lengths, over a grid that is fixed on the host, so a captured launch fits every length.
+// of a row gives (max, sum, output); these are merged in ascending order. So a row's bits depend
+// only on its own position and length, and any block may compute a split.
+//   * A sequence with one query row gives its splits, in runs of one or more, to separate blocks.
+//     The last block to finish merges them (one ticket per sequence and kv head).
+//   * Other sequences, and batches large enough to fill the device, run all their splits in one
+//     block. It merges them one by one: the same numbers in the same order.
+//   * A split whose keys several sequences share (AttnMeta::shared_lens) is computed by one block
+//     for the rows of several of them, as if these were positions after the split. Each row's
+//     result is stored with its own sequence.
+// Splits in which a row attends to no key are skipped. Work items are found on the device from the
+// sequence lengths. The grid is fixed on the host, so a captured launch fits every length.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@
 
 namespace kuiper::KU_GPU {
 
-constexpr int kAttnThreads = 128;  // of a block, at least
-constexpr int kMaxBlockSeqs = 64;  // sequences of a block
-// A block that has all splits of a sequence, and at most so many, merges them as it goes.
+constexpr int kAttnThreads = 128;  // minimum threads of a block
+constexpr int kMaxBlockSeqs = 64;  // maximum sequences of a block
+// A block that has all splits of a sequence, at most this many, merges them one by one.
 constexpr int kFewSplits = 4;
 
 // Splits of 128 tokens up to 2048, of 256 up to 8192, of 512 from there on.
@@ -38,16 +38,17 @@ KU_HOST_DEVICE int NumSplits(int len) {
   if (len <= 8192) return 16 + (len - 2048 + 255) / 256;
   return 40 + (len - 8192 + kMaxSplit - 1) / kMaxSplit;
 }
-// The splits that hold some of these keys: [SplitOf(begin), NumSplits(end)).
+// The splits that contain keys [begin, end) are [SplitOf(begin), NumSplits(end)).
 KU_HOST_DEVICE int SplitOf(int pos) {
   return NumSplits(pos + 1) - 1;
 }
 
-// Floats in front of a row's partial output: max, sum, and two unused ones that align it.
+// Floats stored before a row's partial output: max, sum, and two unused ones for alignment.
 constexpr int kPartialState = 4;
 
-// How many splits that follow each other a block takes of a sequence: those that begin in the same
-// `tokens` tokens, a multiple of 512 and so of every split, or two of the shortest; 0: one split.
+// Groups consecutive splits of a sequence into runs; a block computes one run. A run contains the
+// splits that begin in the same `tokens` tokens, a multiple of 512 and so of every split. With
+// kPairs a run is two of the shortest splits or one longer split; with 0 it is one split.
 struct SplitRuns {
   static constexpr int kPairs = 256;
   int tokens = 0;
@@ -62,18 +63,18 @@ struct SplitRuns {
     if (tokens == kPairs) return run <= 8 ? 2 * run : run + 8;
     return SplitOf(run * tokens);
   }
-  // Runs of a row that sees these keys, from split `first` on.
+  // Returns the number of runs of a row that attends to `keys`, from split `first` on.
   __device__ __forceinline__ int Count(int first, const KeyRange& keys) const {
     return RunOf(NumSplits(keys.end) - 1) - RunOf(first) + 1;
   }
-  // The tokens of a run in a sequence of `len`, at most.
+  // Returns the maximum tokens of a run in a sequence of `len` tokens.
   __device__ __forceinline__ int Longest(int len) const {
     if (tokens > kPairs) return tokens < len ? tokens : len;
     return len > 8192 ? kMaxSplit : len > 2048 || tokens == kPairs ? 256 : 128;
   }
 };
 
-// The part of a kernel's parameters that says what is to be done.
+// The kernel parameters that describe the work.
 struct AttnWork : AttnCall {
   int block_heads;      // query heads of a block
   int block_positions;  // positions of a block
@@ -84,7 +85,7 @@ struct AttnWork : AttnCall {
   float* partials;      // [part][block_heads][kPartialState + head_dim]
   int32_t* tickets;     // [S][kv_heads][head_chunks]
 
-  // The keys that the last row of a sequence sees: in a decode step, its only one.
+  // Returns the keys that the last row of a sequence attends to; a decode step has only this row.
   __device__ __forceinline__ KeyRange LastKeys(int seq) const {
     return mask.Keys(kv_lens[seq] - 1, kv_lens[seq]);
   }
@@ -93,12 +94,13 @@ struct AttnWork : AttnCall {
   }
 };
 
-// Divides this call among blocks of up to `rows` rows (positions times heads), of which an SM runs
-// `most` at once if it has that much shared memory: `block_bytes` each. *grid receives the blocks:
-// x is the part of the heads that a block computes, y divides the work among blocks of the same x.
+// Divides this call among blocks of up to `rows` rows (positions times heads). An SM runs at most
+// `most` blocks at once, fewer if its shared memory does not suffice for `block_bytes` each. *grid
+// receives the blocks: x is the part of the heads that a block computes, y divides the work among
+// blocks of the same x.
 inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, int rows, int most,
                               size_t block_bytes, dim3* grid) {
-  constexpr size_t kSystemBytes = 1024;  // of each block
+  constexpr size_t kSystemBytes = 1024;  // shared memory that CUDA reserves per block
   const size_t fit = resources.sm_shared_bytes / (block_bytes + kSystemBytes);
   const int resident = resources.num_sms * static_cast<int>(std::clamp<size_t>(fit, 1, most));
   AttnWork w{};
@@ -114,12 +116,12 @@ inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, 
                          heads <= resources.num_tickets;
   w.split = can_split && heads < 2 * resident;
   w.block_seqs = rows / w.block_heads;
-  // Rows of other sequences stand at positions that are not theirs: no window, no ALiBi.
+  // Sharing computes rows of other sequences at wrong positions, so it excludes a window and ALiBi.
   const bool can_share = can_split && w.mask.window == 0 && w.mask.slopes == nullptr;
   if (!can_share) w.shared_lens = nullptr;
   w.partials = resources.partials;
   w.tickets = resources.tickets;
-  // Every sequence has at most one block of positions that is not full, or is split.
+  // Every sequence has at most one partly filled block of positions, or is split.
   const int64_t units =
       w.rows / w.block_positions +
       int64_t{1} * w.num_seqs * (w.split || w.shared_lens != nullptr ? w.max_splits : 1);
@@ -129,18 +131,18 @@ inline AttnWork PlanAttention(const Resources& resources, const AttnCall& call, 
   return w;
 }
 
-// The work of a block: the rows of `positions` query positions times `heads` query heads. With
-// shared keys the positions are those of `positions` sequences from `seq` on, one each.
+// The work of a block: the rows of `positions` query positions times `heads` query heads. For a
+// shared split the positions belong to `positions` sequences from `seq` on, one each.
 struct AttnItem {
   int seq, kv_head, chunk;
-  int split;  // the first of its run; -1: all of them
+  int split;  // first split of the run; -1: all splits
   int split_end;
   int first_head;
-  int q_row;  // of the first position
+  int q_row;  // query row of the first position
   int positions, heads;
   int first_pos;
   int kv_len;
-  KeyRange keys;  // that some row sees
+  KeyRange keys;  // keys that at least one row attends to
   __device__ __forceinline__ int rows() const { return positions * heads; }
   __device__ __forceinline__ int position(int r) const { return positions == 1 ? 0 : r / heads; }
   __device__ __forceinline__ int pos(int r) const { return first_pos + position(r); }
@@ -151,22 +153,22 @@ struct AttnItem {
   __device__ __forceinline__ int end_split() const {
     return split < 0 ? NumSplits(keys.end) : split_end;
   }
-  // Its keys in splits [first, last).
+  // Returns the item's keys in splits [first, last).
   __device__ __forceinline__ KeyRange KeysOf(int first, int last) const {
     const int begin = SplitBegin(first), end = SplitBegin(last);
     return {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
   }
-  // The index of the ticket and of the partial results of its n-th sequence.
+  // Returns the index of the ticket and of the partial results of the item's n-th sequence.
   __device__ __forceinline__ int ticket(const AttnWork& w, int n) const {
     return ((seq + n) * w.kv_heads + kv_head) * w.head_chunks + chunk;
   }
 };
 
-// Numbers the work items of blockIdx.x, a kv head and a chunk of its query heads, sequence by
-// sequence, the longest rows of a sequence first. Shared splits come before all that is a
-// sequence's own: its own blocks then mostly end last, and merge, since the last block of a shared
-// split would have to do it for many sequences. Find takes ascending indices; all threads of the
-// block construct the list and call Find, which contain barriers.
+// Numbers the work items of blockIdx.x (a kv head and a chunk of its query heads), sequence by
+// sequence, the longest rows of a sequence first. Shared splits come before all items of single
+// sequences. So a sequence's own blocks mostly end last and merge; otherwise the last block of a
+// shared split would have to merge for many sequences. Find takes ascending indices. The
+// constructor and Find contain barriers: all threads of the block must call them.
 class AttnItemList {
  public:
   __device__ AttnItemList(const AttnWork& w, int* counts) : w_(w), counts_(counts) {
@@ -207,7 +209,7 @@ class AttnItemList {
   }
 
  private:
-  // A split that the rows of several sequences see as if they stood behind it.
+  // Sets one split shared by consecutive sequences; their query rows all attend to every key of it.
   __device__ void SetShared(int unit, AttnItem* item) const {
     item->split = SharedWithPrevious(item->seq) + unit;
     item->split_end = item->split + 1;
@@ -218,7 +220,7 @@ class AttnItemList {
     item->first_pos = item->kv_len - 1;
     item->keys = {0, item->kv_len};
   }
-  // A run of splits that only this sequence sees, or some of its positions and all their keys.
+  // Sets a run of splits that only this sequence has, or some of its positions with all their keys.
   __device__ void SetOwn(int unit, AttnItem* item) const {
     const int seq = item->seq, q_len = w_.cu_q[seq + 1] - w_.cu_q[seq];
     const bool split = IsSplit(seq, q_len);
@@ -242,8 +244,9 @@ class AttnItemList {
     item->split_end = own_end;
   }
 
-  // Splits that a sequence shares with the one before it in its block, where a block takes this
-  // many sequences. Most share nothing: the remainder comes last.
+  // Returns the leading splits that a sequence shares with the previous one in the same block, if a
+  // block takes block_seqs sequences. Most sequences share nothing, so the remainder is computed
+  // last.
   __device__ int SharedWithPrevious(int seq, int block_seqs) const {
     if (seq == 0 || seq >= w_.num_seqs) return 0;
     const int splits = SplitOf(w_.shared_lens[seq]);
@@ -252,7 +255,8 @@ class AttnItemList {
   __device__ int SharedWithPrevious(int seq) const {
     return block_seqs_ > 0 ? SharedWithPrevious(seq, block_seqs_) : 0;
   }
-  // Splits whose results a sequence has from shared items, and those of these items it begins.
+  // all: splits of a sequence that shared items compute; begun: those of these items whose first
+  // sequence it is.
   struct Sharing {
     int all, begun;
   };
@@ -271,7 +275,8 @@ class AttnItemList {
     const int shared = SharingOf(seq).all, first = SplitOf(keys.begin);
     return shared > first ? shared : first;
   }
-  // One sequence, without a barrier: the shortest runs of which no block has more than one.
+  // Divides a single sequence without barriers: chooses the shortest runs with at most one per
+  // block.
   __device__ void DivideOne() {
     const int q_len = w_.cu_q[1] - w_.cu_q[0];
     if (!IsSplit(0, q_len)) {
@@ -291,11 +296,11 @@ class AttnItemList {
       one_count_ = runs_.Count(first, keys);
     } while (one_count_ > blocks);
   }
-  // Chooses what a block takes so that all end soonest, as far as the lengths tell. Each choice
-  // compares up to 16 ways, kLanes threads each.
+  // Chooses the runs of a block so that the blocks end as early as possible, estimated from the
+  // lengths. Compares up to 16 choices with kLanes threads each.
   static constexpr int kLanes = 8;
   __device__ void Divide() {
-    constexpr int kTokensOfItem = 256;  // what an item costs beside its tokens
+    constexpr int kTokensOfItem = 256;  // fixed cost of an item, in tokens
     const int tid = static_cast<int>(threadIdx.x);
     const SplitRuns runs{RunTokens(tid / kLanes)};
     int count = 0, longest = 1, shared = 0;
@@ -321,11 +326,11 @@ class AttnItemList {
     runs_.tokens = RunTokens(Cheapest(static_cast<float>(turns) *
                                       static_cast<float>(runs.Longest(longest) + kTokensOfItem)));
   }
-  // Shared splits are computed one by one, for as few sequences at a time as leave each block one
-  // item of shared keys at most and keep three quarters of what sharing saves: where such an item
-  // ends last, few rows are to be merged.
+  // Shared splits are computed one by one, each for as few sequences at a time as two limits allow.
+  // Each block has at most one shared item, and three quarters of the savings remain. If such an
+  // item ends last, few rows then remain to be merged.
   __device__ void ChooseBlockSeqs() {
-    constexpr int kFractions = 3;  // of w_.block_seqs: all, 1/2, 1/4
+    constexpr int kFractions = 3;  // all, 1/2 and 1/4 of w_.block_seqs
     const int tid = static_cast<int>(threadIdx.x), mine = tid / kLanes;
     const int block_seqs = BlockSeqs(mine);
     int items = 0, saved = 0, most_saved = 0;
@@ -347,7 +352,8 @@ class AttnItemList {
     block_seqs_ = BlockSeqs(Cheapest(can ? static_cast<float>(block_seqs) : INFINITY));
     part_ = first_part();
   }
-  // The first n whose cost, of threads [n * kLanes, n * kLanes + kLanes), is the lowest.
+  // Returns the lowest n with the lowest cost; threads [n * kLanes, (n + 1) * kLanes) supply cost
+  // n.
   __device__ int Cheapest(float cost) const {
     constexpr int kCount = kAttnThreads / kLanes;
     const int tid = static_cast<int>(threadIdx.x);
@@ -369,18 +375,19 @@ class AttnItemList {
     return best;
   }
   __device__ int BlockSeqs(int halvings) const {
-    constexpr int kFewest = 4;  // that make a shared split worth it
+    constexpr int kFewest = 4;  // sequences for which a shared split pays
     const int seqs = w_.block_seqs >> halvings;
     return w_.block_seqs < kFewest ? w_.block_seqs : seqs < kFewest ? kFewest : seqs;
   }
-  // 0, 256, multiples of 512 up to 4096, then about half as much again each time; the last is all.
+  // 0, 256, multiples of 512 up to 4096, then about half as much again each time; the last value
+  // stands for all tokens.
   __device__ static int RunTokens(int i) {
     if (i <= 1) return i * SplitRuns::kPairs;
     if (i <= 9) return (i - 1) * kMaxSplit;
     return i < 15 ? (i % 2 == 0 ? 6144 : 8192) << (i - 10) / 2 : 1 << 30;
   }
 
-  // Loads how many items part_ and the kAttnThreads - 1 parts behind it have.
+  // Loads the item counts of part_ and the next kAttnThreads - 1 parts.
   __device__ void LoadCounts() {
     __syncthreads();
     const int tid = static_cast<int>(threadIdx.x), part = part_ + tid;
@@ -393,7 +400,7 @@ class AttnItemList {
   __device__ int CountOf(int part) const {
     return counts_[(part - first_part()) % kAttnThreads];
   }
-  // Blocks of positions of a sequence that is not split.
+  // Returns the number of blocks of positions of a sequence that is not split.
   __device__ int Blocks(int q_len) const {
     if (w_.block_positions == 1) return q_len;
     return (q_len + w_.block_positions - 1) / w_.block_positions;
@@ -409,11 +416,11 @@ class AttnItemList {
   const AttnWork& w_;
   int* counts_;  // [kAttnThreads], shared
   SplitRuns runs_;
-  int one_count_ = 0;   // items of the only sequence
-  int block_seqs_ = 0;  // sequences of a block that computes shared splits; 0: nothing is shared
-  // The splits that sequence s shares with the one behind it are part s - num_seqs, its own are s.
+  int one_count_ = 0;   // items if there is only one sequence
+  int block_seqs_ = 0;  // sequences of a shared split's block; 0: none shared
+  // Part s - num_seqs: the splits that sequence s shares with the next one. Part s: its own splits.
   int part_ = 0;
-  int first_item_ = 0;  // of the part
+  int first_item_ = 0;  // index of the first item of part_
 };
 
 }  // namespace kuiper::KU_GPU

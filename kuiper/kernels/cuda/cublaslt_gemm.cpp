@@ -1,5 +1,5 @@
-// The GemmLibrary of a GPU, cuBLASLt. It sees the row-major matrices as column-major ones,
-// y^T = W x^T. Host code only: a program that is built without nvcc may link it, too.
+// The GemmLibrary of a GPU, cuBLASLt. It treats the row-major matrices as column-major ones: y^T =
+// W x^T. This is host code only, so a program built without nvcc may link it, too.
 #include <cublasLt.h>
 
 #include <bit>
@@ -43,7 +43,7 @@ cublasLtMatrixLayoutOpaque_t LayoutOf(const Tensor& t) {
   return layout;
 }
 
-// A product as the library describes it. Sums are FP32, never TF32.
+// A product in the library's descriptors. Sums are FP32, never TF32.
 struct Problem {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, c;
@@ -65,7 +65,7 @@ void Prefer(cublasLtMatmulPreferenceOpaque_t* preference, cublasLtMatmulPreferen
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// Within one block the order of a sum is a matter of the tile.
+// Excludes splitting K among blocks: then only the tile determines the order of a sum.
 cublasLtMatmulPreferenceOpaque_t Preference() {
   cublasLtMatmulPreferenceOpaque_t preference;
   Check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
@@ -106,7 +106,7 @@ class CublasLtGemm final : public GemmLibrary {
     if (cublasLtMatmulAlgoGetHeuristic(handle_, &p.desc, &p.a, &p.b, &p.c, &p.c, &preference,
                                        static_cast<int>(std::size(found)), found,
                                        &count) != CUBLAS_STATUS_SUCCESS) {
-      return proposals;  // none for this shape
+      return proposals;  // no algorithm for this shape
     }
     for (int i = 0; i < count; ++i) {
       if (found[i].state == CUBLAS_STATUS_SUCCESS && !SplitsK(found[i].algo)) {

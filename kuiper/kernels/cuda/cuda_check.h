@@ -1,10 +1,11 @@
-// KU_CUDA_CHECK(call) for calls that fail only through a bug of ours or a lost device: the process
-// ends with the call, CUDA's words for the error and exit code 8; a context with a fault cannot be
-// repaired. Where the outside world decides (no device, too little memory) turn the code into a
-// Status instead.
+// KU_CUDA_CHECK(call) is for calls that fail only because of a bug here or a lost device. It ends
+// the process with exit code 8, printing the call and CUDA's error text; a context with a fault
+// cannot be repaired. If the environment decides (no device, too little memory), return a Status
+// instead.
 //
-// KU_CUDA_TRY(call) is the same for launches, copies and waits, which a mistake of a program that
-// uses the library can make fail as well: inside FirstError it goes on, and that returns the error.
+// KU_CUDA_TRY(call) is for launches, copies and waits, which a mistake of the calling program can
+// also make fail. It does the same, except inside FirstError: there execution continues, and
+// FirstError returns the first error.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ namespace kuiper::KU_GPU {
                              cudaGetErrorString(error));
 }
 
-// Where FirstError keeps what fails in this thread.
+// The first error of this thread's innermost FirstError; null outside FirstError.
 inline thread_local cudaError_t* first_error = nullptr;
 
 inline bool IsKept(cudaError_t error) {

@@ -19,10 +19,10 @@ constexpr DeviceType kDeviceType = DeviceType::kSimt;
 constexpr DeviceType kDeviceType = DeviceType::kCUDA;
 #endif
 
-// A graph's launch order is that of the stream, so a replay sees the uploads before it.
+// Graphs are launched in stream order, so a replay uses the uploads enqueued before it.
 class CudaGraph : public CapturedGraph {
  public:
-  // Counts itself in num_graphs as long as it lives.
+  // Counts itself in num_graphs while it exists.
   CudaGraph(const CudaDevice& device, cudaGraphExec_t exec, int* num_graphs)
       : device_(device), exec_(exec), num_graphs_(*num_graphs) {
     ++num_graphs_;
@@ -45,12 +45,12 @@ Status Unavailable(std::string message) {
 }
 
 Status Refused(StatusCode code, const std::string& what, cudaError_t error) {
-  (void)cudaGetLastError();  // not sticky
+  (void)cudaGetLastError();  // clears the error, which is not sticky
   return Status(code, what + ": " + cudaGetErrorString(error));
 }
 
-// Lets this thread allocate and free while it captures a stream, which takes no notice of it: what
-// CUDA's relaxed mode is for. Only the emulated device has been seen to do so.
+// Lets this thread allocate and free memory while it captures a stream; the capture ignores these
+// calls. This is the purpose of CUDA's relaxed mode; verified only on the emulated device.
 class BesideCaptures {
  public:
   BesideCaptures() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -61,19 +61,19 @@ class BesideCaptures {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// After a fault nothing can be freed, of which whoever waits for the device learns.
+// After a fault nothing can be freed; waiting for the device then reports the fault.
 void CheckFreed(cudaError_t error) {
-  KU_CHECK(error != cudaErrorInvalidValue, "memory that is nobody's is freed");
+  KU_CHECK(error != cudaErrorInvalidValue, "freed memory was not allocated");
 }
 
-// The kind of device: "NVIDIA H200, sm_90, 132 SMs".
+// Returns name and size of the device: "NVIDIA H200, sm_90, 132 SMs".
 std::string ModelOf(const cudaDeviceProp& properties) {
   return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
          std::to_string(properties.minor) + ", " + std::to_string(properties.multiProcessorCount) +
          " SMs";
 }
 
-// Why there is no device, in the driver's words where it has some.
+// Returns the reason why no device is usable, as the driver states it if possible.
 Status NoDevice(cudaError_t error) {
   int driver = 0;
   if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
@@ -90,7 +90,7 @@ Status NoDevice(cudaError_t error) {
 
 }  // namespace
 
-// The compiler lists them as 870, 900.
+// The compiler lists architectures as 870, 900.
 std::string CompiledSms() {
 #if defined(KUIPER_SIMT)
   constexpr int kArchitectures[] = {870};
@@ -106,7 +106,7 @@ std::string CompiledSms() {
 
 namespace {
 
-// What the driver says of a device for which this build has kernels.
+// Returns the driver's properties of a device, if this build has kernels for it.
 StatusOr<cudaDeviceProp> FindDevice(Device device) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
@@ -119,7 +119,7 @@ StatusOr<cudaDeviceProp> FindDevice(Device device) {
   error = cudaSetDevice(device.index);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device.index);
   if (error == cudaSuccess) error = ProbeKernels();
-  // Which of the two it is depends on the version of the runtime.
+  // The runtime's version determines which of the two errors is returned.
   if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
     const std::string sm = std::to_string(properties.major) + std::to_string(properties.minor);
     return Status(StatusCode::kUnavailable,
@@ -152,7 +152,7 @@ StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(Device device) {
     return Unavailable(DeviceName(device) + " cannot be used: " + cudaGetErrorString(error));
   }
   opened->UseOwnStream();
-  // A host that polls takes power from a GPU on the same chip.
+  // On an integrated GPU, polling by the host would take power from the GPU.
   const unsigned sleeps = opened->integrated_ ? cudaEventBlockingSync : 0u;
   for (cudaEvent_t& event : opened->events_) {
     KU_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | sleeps));
@@ -172,7 +172,7 @@ CudaDevice::CudaDevice(Device id, const cudaDeviceProp& properties)
 CudaDevice::~CudaDevice() {
   if (own_stream_ == nullptr) return;
   UseOwnStream();
-  // All of it fails after a fault.
+  // Destroying fails after a fault.
   (void)TrySync();
   for (const cudaEvent_t event : events_) {
     if (event != nullptr) (void)cudaEventDestroy(event);
@@ -188,7 +188,7 @@ DeviceTraits CudaDevice::traits() const {
   return {.unified_memory = integrated_,
           .is_asynchronous = true,
           .pass_rows = kPassRows,
-          .graph_bytes = size_t{2} << 20};  // memory for nodes comes in pieces of this size
+          .graph_bytes = size_t{2} << 20};  // CUDA allocates memory of graph nodes in units of this
 }
 
 cudaStream_t CudaDevice::Enter() const {
@@ -207,7 +207,7 @@ StatusOr<Buffer> CudaDevice::Allocate(size_t bytes) {
   });
   const std::string what = "cannot allocate " + Megabytes(bytes) + " on " + DeviceName(id_);
   if (error == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // not sticky
+    (void)cudaGetLastError();  // clears the error, which is not sticky
     return Status(StatusCode::kResourceExhausted,
                   what + ": " + Megabytes(FreeBytes()) + " is available");
   }
@@ -243,7 +243,7 @@ size_t CudaDevice::FreeBytes() const {
   size_t free = 0, total = 0;
   KU_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   if (!integrated_) return free;
-  // cudaMemGetInfo of an integrated GPU leaves out what the page cache would give back.
+  // On an integrated GPU, cudaMemGetInfo does not count memory that the page cache could release.
   return std::min(total,
                   std::max(free, 1024 * ReadKey("/proc/meminfo", "MemAvailable:").value_or(0)));
 }
@@ -271,7 +271,7 @@ void CudaDevice::Sync() {
 Status CudaDevice::TrySync() {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaError_t error = FirstError([&] { KU_CUDA_TRY(cudaStreamIsCapturing(Enter(), &capture)); });
-  // The default stream is not captured itself, and cannot be waited for beside some captures.
+  // The default stream cannot be captured, and some captures forbid waiting for it.
   if (capturing_ || capture != cudaStreamCaptureStatusNone ||
       error == cudaErrorStreamCaptureImplicit) {
     (void)cudaGetLastError();
@@ -299,7 +299,7 @@ void CudaDevice::WaitFor(int64_t mark) {
 
 namespace {
 
-// Two events per stretch, which are used again when the device has passed them.
+// Uses two events per interval and reuses them once the device has passed them.
 class EventTimer : public WorkTimer {
  public:
   explicit EventTimer(const CudaDevice& device) : device_(device) {}
@@ -352,7 +352,7 @@ class EventTimer : public WorkTimer {
   }
 
   const CudaDevice& device_;
-  std::vector<Stretch> running_, spare_;  // oldest first
+  std::vector<Stretch> running_, spare_;  // intervals, oldest first
   double milliseconds_ = 0;
 };
 
@@ -397,7 +397,7 @@ StatusOr<std::unique_ptr<CapturedGraph>> CudaDevice::Capture(const std::function
   KU_CUDA_CHECK(cudaGraphDestroy(graph));
   if (error != cudaSuccess) return failed(error);
   std::unique_ptr<CapturedGraph> captured(new CudaGraph(*this, exec, &num_graphs_));
-  captured->Replay();  // recording runs nothing
+  captured->Replay();  // capturing runs nothing
   return StatusOr<std::unique_ptr<CapturedGraph>>(std::move(captured));
 }
 

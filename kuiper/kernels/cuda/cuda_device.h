@@ -1,5 +1,5 @@
-// One CUDA device with one stream: memory, copies, marks and graphs. Owned by CudaOps; it knows no
-// op. Compiled a second time for the emulated device.
+// One CUDA device with one stream: memory, copies, marks (events) and graphs. Owned by CudaOps; it
+// does not depend on ops. Compiled a second time for the emulated device.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace kuiper::KU_GPU {
 
 class CudaDevice final : public ComputeDevice {
  public:
-  // kUnavailable where there is no such device or it cannot run these kernels.
+  // Returns kUnavailable if the device does not exist or cannot run these kernels.
   static StatusOr<std::unique_ptr<CudaDevice>> Open(Device device);
   ~CudaDevice() override;
 
@@ -35,15 +35,15 @@ class CudaDevice final : public ComputeDevice {
   StatusOr<std::unique_ptr<CapturedGraph>> Capture(const std::function<void()>& body) override;
   Status Enqueue(const std::function<void()>& body) override;
   Status SetStream(void* stream) override;
-  // Takes back SetStream.
+  // Undoes SetStream.
   void UseOwnStream() { stream_ = own_stream_; }
 
   // Makes this device current for the calling thread and returns the stream to enqueue on.
   cudaStream_t Enter() const;
   bool is_capturing() const { return capturing_; }
-  // Recorded steps that still exist: they hold addresses.
+  // Captured graphs that still exist: they contain memory addresses.
   int num_graphs() const { return num_graphs_; }
-  // The kind of device: "NVIDIA H200, sm_90, 132 SMs".
+  // Name and size of the device: "NVIDIA H200, sm_90, 132 SMs".
   const std::string& model() const { return model_; }
   int num_sms() const { return num_sms_; }
   size_t sm_shared_bytes() const { return sm_shared_bytes_; }  // shared memory of an SM
@@ -58,9 +58,9 @@ class CudaDevice final : public ComputeDevice {
   size_t sm_shared_bytes_;
   bool integrated_;
   cudaStream_t own_stream_ = nullptr;
-  cudaStream_t stream_ = nullptr;  // in use: its own or the caller's
-  // Mark n is the event n % size. One that was marked anew stands for a later point, so waiting for
-  // it is still right.
+  cudaStream_t stream_ = nullptr;  // stream in use: own_stream_ or the caller's
+  // Mark n is event n % size. An event that was reused marks a later point, so waiting for it is
+  // still correct.
   std::array<cudaEvent_t, 4> events_{};
   int64_t num_marks_ = 0;
   bool capturing_ = false;

@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kAlign = 256;
 constexpr int64_t kNumTickets = 8192;
 
-// Space for the partial results of about eight sequences of a model with this many features;
-// larger batches fill the device without splitting sequences, unless these share keys.
+// Space for the partial results of about eight sequences of a model with this many features. Larger
+// batches fill the device without splitting sequences, unless sequences share keys.
 int64_t PartialFloats(const OpsLimits& limits) {
   return int64_t{2} * limits.max_features * NumAttentionSplits(limits.max_context) *
          std::min(limits.max_seqs, limits.cascade ? 64 : 8);
@@ -58,8 +58,8 @@ CudaOps::CudaOps(std::unique_ptr<CudaDevice> device, const OpsOptions& options)
   resources_.attention = options.attention;
 }
 
-// Kernels may still use the scratch memory. A caller's stream may be gone; to free memory waits for
-// what it had.
+// Kernels may still use the scratch memory. A caller's stream may no longer exist, but freeing
+// memory waits for the work of that stream.
 CudaOps::~CudaOps() {
   device_->UseOwnStream();
   (void)device_->TrySync();  // fails after a fault
@@ -82,7 +82,7 @@ Status CudaOps::Reserve(const OpsLimits& limits) {
   resources_.limits = all;
   if (bytes > scratch_.bytes()) {
     device_->Sync();
-    scratch_ = Buffer();  // both do not have to fit
+    scratch_ = Buffer();  // release first: the two need not fit together
     KU_ASSIGN_OR_RETURN(scratch_, device_->Allocate(bytes));
   }
   char* next = static_cast<char*>(scratch_.data());

@@ -1,6 +1,6 @@
-// The CUDA backend: Ops on one device and one stream. Activations have the type of the weights,
-// FP32 accumulation throughout. Every op only enqueues. Made by MakeCudaOps; compiled a second time
-// for the emulated device.
+// The CUDA backend: Ops on one device and one stream. Activations have the type of the weights;
+// accumulation is always FP32. Every op only enqueues. Created by MakeCudaOps; compiled a second
+// time for the emulated device.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ class CudaOps final : public Ops {
 #undef KU_COMPUTE_OP
 
   std::unique_ptr<CudaDevice> device_;
-  Buffer scratch_;  // attention partials, then the sampler's rows, then what dense_ needs
+  Buffer scratch_;  // attention partials, rows of Sample, scratch of dense_
   Buffer tickets_;
   std::unique_ptr<DenseLinear> dense_;  // null when strict
   Resources resources_;

@@ -1,5 +1,5 @@
-// The choice among a library's algorithms. Where the library promises nothing about the order of a
-// sum, RowsKeepTheirBits checks it.
+// Chooses among a library's algorithms. If the library does not guarantee the order of a sum,
+// RowsKeepTheirBits checks it.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -15,28 +15,28 @@
 namespace kuiper::KU_GPU {
 namespace {
 
-// The name of a product in the file of choices.
+// Returns the name of a product in the file of choices.
 std::string NameOf(const GemmShape& shape) {
   return std::to_string(shape.n) + " x " + std::to_string(shape.k) + ' ' + DTypeName(shape.type) +
          " to " + DTypeName(shape.out_type) + (shape.add ? " added" : "") +
          (shape.stride == shape.n ? "" : " in rows of " + std::to_string(shape.stride));
 }
 
-// Algorithms for one product, tried on all its rows.
+// Tries algorithms for one product on all its rows.
 class Trial {
  public:
   Trial(const GemmLibrary& library, void* workspace, cudaStream_t stream, const GemmArgs& args)
       : library_(library), workspace_(workspace), stream_(stream), args_(args) {}
 
-  // Whether it computes rows [first, first + count) as a product of their own; leaves them in
-  // rows [0, count) of the output.
+  // Runs rows [first, first + count) as a product of their own and stores them in rows [0, count)
+  // of the output. Returns true if the library accepts the call.
   bool Runs(const GemmAlgorithm& algorithm, int first, int count) const {
     const GemmArgs some{args_.out.Rows(0, count), args_.x.Rows(first, first + count), args_.weight,
                         args_.add};
     return library_.Multiply(algorithm, some, workspace_, stream_).ok();
   }
 
-  // Whether the library takes it for each number of rows; it computes nothing.
+  // True if the library supports the algorithm for each number of rows. Computes nothing.
   bool TakesAllRows(const GemmAlgorithm& algorithm) const {
     const int64_t rows = args_.x.rows();
     for (int64_t count = 1; count <= rows; ++count) {
@@ -64,7 +64,7 @@ class Trial {
     return RowsKeepTheirBits(rows, row_bytes, product) && runs;
   }
 
-  // How long a product of `rows` rows takes: the best of three series.
+  // Returns the seconds of a product of `rows` rows: the best of three series.
   double Seconds(const GemmAlgorithm& algorithm, int rows) const {
     constexpr int kProducts = 5;
     double best = std::numeric_limits<double>::infinity();
@@ -104,8 +104,8 @@ DenseGemm::DenseGemm(std::unique_ptr<GemmLibrary> library, const OpsOptions& opt
 StatusOr<std::optional<GemmAlgorithm>> DenseGemm::Choose(cudaStream_t stream, Ops& memory,
                                                          const Tensor& weight,
                                                          const GemmShape& shape, int max_rows) {
-  // Proposed and timed for a chunk of the usual size, whatever the largest step is, so that
-  // max_num_batched_tokens does not decide about bits.
+  // Algorithms are proposed and timed for a prefill chunk of the usual size, whatever the largest
+  // step is, so that max_num_batched_tokens does not affect bits.
   constexpr int kUsualRows = 512;
   const int rows = std::max(max_rows, kUsualRows);
   const size_t x_bytes = DTypeBytes(shape.type) * shape.k * static_cast<size_t>(rows);
@@ -129,7 +129,7 @@ StatusOr<std::optional<GemmAlgorithm>> DenseGemm::Choose(cudaStream_t stream, Op
   };
   candidates.seconds = [&](int i) { return trial.Seconds(proposals[i], kUsualRows); };
   const std::optional<int> choice = ChooseGemm(candidates, timing_, choices_);
-  KU_CUDA_CHECK(cudaStreamSynchronize(stream));  // before the memory goes
+  KU_CUDA_CHECK(cudaStreamSynchronize(stream));  // before the memory is freed
   if (!choice.has_value()) return std::optional<GemmAlgorithm>();
   return std::optional<GemmAlgorithm>(proposals[*choice]);
 }

@@ -1,5 +1,5 @@
 // The launches and the finishing kernel of dense_linear.h. The kernel reads the FP32 sums of a
-// panel once and writes the outputs, a thread per output: bound by L2 or DRAM.
+// panel once and writes the outputs, one thread per output: bound by L2 or DRAM.
 #include <algorithm>
 #include <numeric>
 
@@ -13,7 +13,7 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPanel = 256;  // rows of sums as wide as gate and up of the widest layer
+constexpr int kPanel = 256;  // rows of sums, for gate and up of the widest layer
 
 __global__ void __launch_bounds__(kThreads)
     FinishKernel(const __grid_constant__ LinearArgs p, const float* sums, int stride, int columns) {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Whether the products themselves write the output.
+// True if the products themselves write the output.
 bool IsDirect(const Linear& w, Epilogue epilogue) {
   if (epilogue == Epilogue::kSwiGlu || IsGelu(epilogue)) return false;
   return std::all_of(w.parts, w.parts + w.num_parts,
@@ -47,7 +47,7 @@ bool IsAligned(const Tensor& t) {
   return IsAligned16(t.data) && t.stride[0] * static_cast<int64_t>(DTypeBytes(t.dtype)) % 16 == 0;
 }
 
-// Calls body(part, columns of `out` that are its outputs).
+// Calls body(part, columns of `out` that the part computes).
 template <typename Body>
 void ForParts(const Linear& w, const Tensor& out, const Body& body) {
   int64_t column = 0;
@@ -62,7 +62,8 @@ int64_t StageFloats(const OpsLimits& limits) {
   return int64_t{2} * limits.max_features * kPanel;
 }
 
-// A matrix of the widest layer, up to what gives a product enough rows to fill a device.
+// Bytes of a matrix of the widest layer, limited to what gives a product enough rows to fill a
+// device.
 int64_t PanelBytes(const OpsLimits& limits) {
   constexpr int64_t kMost = int64_t{32} << 20;
   const int64_t features = limits.max_features;
@@ -75,7 +76,7 @@ int64_t PanelBytes(const OpsLimits& limits) {
 struct DenseLinear::Panel {
   int first_part = 0;
   int64_t begin = 0, rows = 0;
-  int64_t column = 0;  // the first of the layer's output
+  int64_t column = 0;  // first column of the layer's output
   Linear dense;        // in scratch memory
 
   Tensor OutputOf(const Tensor& out) const { return out.Cols(column, column + rows); }
@@ -95,7 +96,7 @@ void DenseLinear::SetScratch(void* scratch, const OpsLimits& limits) {
   max_rows_ = limits.max_tokens;
 }
 
-// As many panels as there have to be, of about the same size; rows that share scales stay together.
+// Uses the minimum number of panels, of about the same size. Rows that share scales stay together.
 int64_t DenseLinear::PanelRows(const Linear& w, int64_t rows, int num_parts) const {
   const WeightFormat format = w.format();
   const int64_t step = std::lcm(128, format.group_rows);
@@ -146,7 +147,7 @@ void DenseLinear::Fill(cudaStream_t stream, const Linear& w, const Panel& panel)
   }
 }
 
-// A trial of rows needs weights: each panel is filled.
+// Trials need weights, so each panel is filled.
 Status DenseLinear::Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                             DType out_type, int64_t out_stride) {
   if (!w.format().is_quantized()) {

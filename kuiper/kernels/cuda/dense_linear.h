@@ -1,8 +1,8 @@
-// Linear layers for the rows of prompts: a matrix product for each part and, where its epilogue is
-// not one of DenseGemm, a pass over the FP32 sums in panels of rows. Quantised weights become dense
-// ones of the type of their factors, a panel of rows at a time in scratch memory, which is a layer
-// of its own. Rows of decode steps are for the kernels of linear.cu, whose order of summation is
-// another.
+// Linear layers for prefill rows: one matrix product per part. If the epilogue is not one of
+// DenseGemm's, a second pass processes the FP32 sums in panels of rows. Quantised weights are
+// converted to dense weights of their numeric type, one panel of rows at a time, in scratch memory;
+// each panel is treated as a layer. Decode rows use the kernels of linear.cu, which have a
+// different order of summation.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +18,26 @@ class DenseLinear {
 
   size_t ScratchBytes(const OpsLimits& limits) const;
   void SetScratch(void* scratch, const OpsLimits& limits);
-  // Needs its scratch memory.
+  // Call SetScratch first.
   Status Prepare(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                  DType out_type, int64_t out_stride);
-  // Whether Apply can, of what was prepared; does not depend on the number of rows.
+  // True if Apply can compute this with what was prepared; does not depend on the number of rows.
   bool Takes(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
   void Apply(cudaStream_t stream, const Tensor& out, const Tensor& x, const Linear& w,
              Epilogue epilogue) const;
 
  private:
-  // Rows of a quantised layer, dense.
+  // Some rows of a quantised layer, converted to dense weights.
   struct Panel;
-  // Makes `panel`, at first an empty one, the next of the layer; false behind the last.
+  // Advances `panel` (initially empty) to the layer's next panel; returns false after the last one.
   bool Next(const Linear& w, Epilogue epilogue, Panel& panel) const;
   void Fill(cudaStream_t stream, const Linear& w, const Panel& panel) const;
-  // The rows of the panels of `num_parts` parts with `rows` rows each; 0: not enough fit.
+  // Returns the rows per panel if `num_parts` parts of `rows` rows each are converted together; 0
+  // if not even the smallest panel fits into the scratch memory.
   int64_t PanelRows(const Linear& w, int64_t rows, int num_parts) const;
   bool FitsPanels(const Linear& w, Epilogue epilogue) const;
 
-  // As the public ones, for dense weights.
+  // Like the public functions, for dense weights.
   Status PrepareDense(cudaStream_t stream, Ops& memory, const Linear& w, Epilogue epilogue,
                       DType out_type, int64_t out_stride);
   bool TakesDense(const Tensor& out, const Tensor& x, const Linear& w, Epilogue epilogue) const;
@@ -46,7 +47,7 @@ class DenseLinear {
   DenseGemm gemm_;
   float* stage_ = nullptr;
   int64_t stage_floats_ = 0;
-  void* panel_ = nullptr;  // dense weights; null unless the limits say that some are quantised
+  void* panel_ = nullptr;  // dense weights; null unless OpsLimits::quantized
   int64_t panel_bytes_ = 0;
   int max_rows_ = 0;
 };

@@ -1,5 +1,5 @@
-// The kernel of dequantize.h: a thread makes 8 columns of a row. Reads the codes once and writes
-// 2 or 4 bytes a weight: bound by DRAM.
+// The kernel of dequantize.h: a thread converts 8 columns of a row. It reads the quantised values
+// once and writes 2 or 4 bytes per weight: bound by DRAM.
 #include "kuiper/kernels/cuda/dequantize.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -9,7 +9,7 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 8;  // of a thread
+constexpr int kColumns = 8;  // columns per thread
 
 __global__ void __launch_bounds__(kThreads)
     DequantizeKernel(const __grid_constant__ QuantizedForm form, const void* codes,

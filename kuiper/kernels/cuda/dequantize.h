@@ -1,4 +1,4 @@
-// Rows of a quantised matrix as dense ones, for products that take nothing else.
+// Converts rows of a quantised matrix to dense rows, for products that need dense operands.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace kuiper::KU_GPU {
 
-// out [n, in], dense, of a float type = rows [first_row, first_row + n) of the matrix, which has as
-// many: (code - zero) * scale in FP32, rounded to the type of out.
+// Writes rows [first_row, first_row + n) of the matrix, which must have them, to `out` [n, in],
+// dense, of a float type. Each element is (quantised value - zero point) * scale in FP32, rounded
+// to the type of `out`.
 void Dequantize(cudaStream_t stream, const WeightMatrix& matrix, int64_t first_row,
                 const Tensor& out);
 

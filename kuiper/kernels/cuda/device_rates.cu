@@ -1,6 +1,7 @@
-// Read and copy bandwidth of the device. A block moves 16 KB, 64 bytes per thread in four
-// independent loads of 16 bytes that are contiguous across the block, so nothing but DRAM limits
-// it. The result of the reads is used by a store that the content of the buffer never takes.
+// Measures read and copy bandwidth of the device. A block moves 16 KB: 64 bytes per thread in four
+// independent 16-byte loads that are contiguous across the block, so only DRAM limits it. The
+// loaded values feed a store that never runs with this buffer content, so the loads are not
+// optimised away.
 #include <algorithm>
 #include <limits>
 
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) CopyBandwidthKernel(uint4* out, cons
   }
 }
 
-// Seconds of one launch; the first one, which is not counted, also waits for the fill.
+// Returns the seconds per launch. The first launch is not timed; it also waits for the fill.
 template <auto kKernel>
 double SecondsPerLaunch(uint4* out, const uint4* in, unsigned blocks, int repetitions) {
   Launch<kKernel>(dim3(blocks), dim3(kThreads), 0, nullptr, out, in);
@@ -54,7 +55,7 @@ double SecondsPerLaunch(uint4* out, const uint4* in, unsigned blocks, int repeti
 }  // namespace
 
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions) {
-  // Checks the device, and holds the memory.
+  // Checks the device and owns the memory.
   KU_ASSIGN_OR_RETURN(const std::unique_ptr<Ops> ops, MakeCudaOps(device, {}));
   const size_t most = size_t{std::numeric_limits<int32_t>::max()} * kBlockBytes;
   const size_t blocks = std::clamp(bytes, kBlockBytes, most) / kBlockBytes;

@@ -1,8 +1,8 @@
-// Embed (also GatherRows), PatchRows, AddWeightedRows, the GELU of what a linear layer wrote, and
+// Embed (also GatherRows), PatchRows, AddWeightedRows, GELU of a linear layer's output, and
 // FillRandom. One thread per 8 elements, blocks of 128 threads over the columns of one row; 16-byte
-// loads and stores where rows are aligned. Each input and output moves once, so a step of one token
-// is bound by the launch and long prefills by DRAM (about 90 % of copy bandwidth expected).
-// FillRandom writes only, 8 values per thread, at load.
+// loads and stores if rows are aligned. Each input and output moves once. So a step of one token is
+// bound by the launch, and long prefills by DRAM (about 90 % of copy bandwidth expected).
+// FillRandom runs at load and only writes, 8 values per thread.
 #include <array>
 #include <atomic>
 #include <iterator>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// The row of a table that an entry of a batch stands for; -1: none.
+// Returns the table row of a batch entry; -1 if it has none.
 __device__ __forceinline__ int32_t RowOf(int32_t row, const int32_t*, int) {
   return row;
 }
@@ -27,8 +27,8 @@ __device__ __forceinline__ int32_t RowOf(TokenRef token, const int32_t* sampled,
   return token.row() < num_sampled ? sampled[token.row()] : -1;
 }
 
-// out[t] = table[ids[t]]. An entry that stands for no row of the table gives NaN, which the guard
-// of Sample reports.
+// out[t] = table[ids[t]]. An entry without a valid table row gives NaN, which Sample's check
+// reports.
 template <typename Id>
 __global__ void __launch_bounds__(kThreads)
     EmbedKernel(MatrixArg out, MatrixArg table, const Id* ids, const int32_t* sampled,
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) GeluKernel(MatrixArg out, Epilogue e
   StoreChunk(out.Row(t), out.dtype, out.vectors, i, n, v);
 }
 
-// A row of `out` is a group of values; the last one may be shorter.
+// A row of `out` is a group of values; the last group may be shorter.
 __global__ void __launch_bounds__(kThreads)
     FillRandomKernel(MatrixArg out, int64_t count, uint64_t seed) {
   AwaitEarlierKernelsAlone();
@@ -130,7 +130,7 @@ cudaError_t ProbeKernels() {
 
 #if !defined(KUIPER_SIMT)
 bool KernelsBeginEarly() {
-  constexpr int kFirstVirtual = 90, kFirstDriver = 12030;  // which records such launches in graphs
+  constexpr int kFirstVirtual = 90, kFirstDriver = 12030;  // first driver to capture these
   enum : signed char { kUnknown, kNo, kYes };
   static std::array<std::atomic<signed char>, 64> of_device{};
   int device = 0, driver = 0;

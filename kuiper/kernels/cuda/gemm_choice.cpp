@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kHeading = "kuiper matrix products 1";
 constexpr std::streamsize kMaxFileBytes = 1 << 20;
 
-// Keeps other processes from changing the file; released when it goes.
+// Excludes other processes from changing the file until it is destroyed.
 class FileLock {
  public:
   explicit FileLock(const std::string& path)
@@ -44,13 +44,13 @@ class FileLock {
   int fd_;
 };
 
-// Lines "INDEX<tab>KEY" below the heading. Absent when any line is something else.
+// Parses lines "INDEX<tab>KEY" after the heading. Returns nothing if any line has another format.
 std::optional<std::map<std::string, int>> Parse(std::string_view text) {
   std::map<std::string, int> choices;
   bool first = true;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return std::nullopt;  // cut off
+    if (end == std::string_view::npos) return std::nullopt;  // the last line is incomplete
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (std::exchange(first, false)) {
@@ -76,7 +76,7 @@ std::optional<int> FirstUsable(const GemmCandidates& candidates) {
   return std::nullopt;
 }
 
-// The first one wins among equally fast ones.
+// Returns the fastest usable algorithm; the first of equally fast ones.
 std::optional<int> Fastest(const GemmCandidates& candidates) {
   std::vector<int> usable;
   for (int i = 0; i < candidates.count; ++i) {
@@ -116,7 +116,7 @@ GemmChoices::GemmChoices(std::string path) : path_(std::move(path)) {
 
 bool GemmChoices::Read() {
   std::ifstream file(path_, std::ios::binary);
-  if (!file) return true;  // there is none yet
+  if (!file) return true;  // no file exists yet
   std::string text(static_cast<size_t>(kMaxFileBytes) + 1, '\0');
   file.read(text.data(), kMaxFileBytes + 1);
   text.resize(static_cast<size_t>(file.gcount()));
@@ -131,7 +131,7 @@ bool GemmChoices::Write() const {
   std::string text = std::string(kHeading) + '\n';
   for (const auto& [key, choice] : choices_) text += std::to_string(choice) + '\t' + key + '\n';
   AtomicFile file(path_);
-  (void)file.Write(text.data(), text.size());  // Commit tells
+  (void)file.Write(text.data(), text.size());  // Commit reports the error
   return file.Commit().ok();
 }
 
@@ -143,7 +143,7 @@ std::optional<int> GemmChoices::Find(const std::string& key) const {
 
 std::optional<int> GemmChoices::KeepLocked(const std::string& key, int choice) {
   if (path_.empty()) return std::nullopt;
-  std::error_code ignored;  // the lock tells whether there is a folder
+  std::error_code ignored;  // without a folder the lock fails
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   const FileLock lock(path_ + ".lock");
   if (!lock.held()) return std::nullopt;
@@ -174,7 +174,7 @@ std::optional<int> ChooseGemm(const GemmCandidates& candidates, GemmTiming timin
   const std::optional<int> fastest = Fastest(candidates);
   if (timing == GemmTiming::kForThisRun || !fastest.has_value()) return fastest;
   const std::optional<int> kept = choices.Keep(candidates.key, *fastest);
-  // Without a file the next run makes the same choice as this one only in the library's order.
+  // If the choice cannot be stored, only the library's order makes the next run choose the same.
   return usable(kept) ? kept : FirstUsable(candidates);
 }
 

@@ -1,7 +1,7 @@
-// A library of matrix products as DenseGemm sees it: it proposes algorithms for a product, says
-// which products an algorithm takes, and runs it. cuBLASLt on a GPU (cublaslt_gemm.cpp), plain
-// loops on the emulated device (gemm_loops.cu). Names no type of CUDA, because the two have
-// different ones.
+// The interface of a library of matrix products for DenseGemm. It proposes algorithms for a
+// product, says which products an algorithm supports, and runs it. The library is cuBLASLt on a GPU
+// (cublaslt_gemm.cpp) and plain loops on the emulated device (gemm_loops.cu). Uses no CUDA type,
+// because the two have different ones.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace kuiper {
 
-// out = x W^T, or out += x W^T, with FP32 sums. All are on the device and 16-byte aligned, and so
-// are their rows.
+// out = x W^T, or out += x W^T, with FP32 sums. All tensors are on the device; they and their rows
+// are 16-byte aligned.
 struct GemmArgs {
   Tensor out;     // [M, N] f32 or of the type of x
   Tensor x;       // [M, K]
@@ -25,32 +25,32 @@ struct GemmArgs {
   bool add = false;
 };
 
-// An algorithm in the library's own words, which no other version of it needs to understand.
+// An algorithm in the library's own encoding, valid only for the same version of the library.
 using GemmAlgorithm = std::array<uint64_t, 8>;
 
 class GemmLibrary {
  public:
   virtual ~GemmLibrary() = default;
 
-  // With the version: what its algorithms and their order depend on.
+  // Name and version of the library: its algorithms and their order depend on them.
   virtual std::string Name() const = 0;
-  // How much memory Multiply needs besides its arguments.
+  // Bytes of workspace that Multiply needs.
   virtual size_t WorkspaceBytes() const = 0;
-  // Algorithms for the product that do not split K among blocks, those that the library expects to
-  // be fastest first; may be none. It reads shapes, strides and types only.
+  // Returns algorithms for the product that do not split K among blocks, those that the library
+  // expects to be fastest first; may be empty. Reads only shapes, strides and types.
   virtual std::vector<GemmAlgorithm> Propose(const GemmArgs& args) const = 0;
-  // Whether the algorithm computes this product; it computes nothing.
+  // True if the algorithm supports this product. Computes nothing.
   virtual bool Takes(const GemmAlgorithm& algorithm, const GemmArgs& args) const = 0;
-  // Whether an algorithm has to be tried: the library promises neither that what Takes says holds
-  // nor that the bits of a row do not depend on the other rows.
+  // True if algorithms must be tried: the library does not guarantee that Takes is right, nor that
+  // the bits of a row are independent of the other rows.
   virtual bool NeedsTrial() const = 0;
-  // Queues the product on `stream`, a cudaStream_t. `workspace` is 256-byte aligned. kInternal with
-  // the library's words when it refuses.
+  // Queues the product on `stream`, a cudaStream_t. `workspace` is 256-byte aligned. If the library
+  // refuses, returns kInternal with its error text.
   virtual Status Multiply(const GemmAlgorithm& algorithm, const GemmArgs& args, void* workspace,
                           void* stream) const = 0;
 };
 
-// The library of each kind of device; kUnavailable when it does not work here.
+// Opens the library of each kind of device; kUnavailable if it does not work here.
 namespace cuda {
 StatusOr<std::unique_ptr<GemmLibrary>> OpenGemmLibrary();
 }  // namespace cuda

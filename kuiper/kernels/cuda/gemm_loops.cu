@@ -1,5 +1,5 @@
-// The GemmLibrary of the emulated device: one algorithm, a thread per output that adds along K in
-// ascending order. Empty for GPUs.
+// The GemmLibrary of the emulated device: one algorithm, in which one thread per output sums along
+// K in ascending order. Empty for GPUs.
 #if defined(KUIPER_SIMT)
 
 #include "kuiper/kernels/cuda/gemm_library.h"

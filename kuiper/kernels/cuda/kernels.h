@@ -1,5 +1,5 @@
 // The launchers of the CUDA kernels: Run(resources, args) for each op of op_args.h, one source file
-// per family. Arguments were checked by Ops; a launcher only enqueues on the stream: it allocates
+// per family. Ops has checked the arguments. A launcher only enqueues on the stream: it allocates
 // nothing and does not wait.
 #pragma once
 
@@ -14,22 +14,22 @@ namespace kuiper::KU_GPU {
 
 // Largest head_dim of RoPE and AttentionFlash; models have 64 to 256.
 constexpr int kMaxHeadDim = 512;
-// Largest head_dim of AttentionMha, which takes what AttentionFlash does not.
+// Largest head_dim of AttentionMha, which handles what AttentionFlash does not support.
 constexpr int kMaxMhaHeadDim = 1024;
 
-// Rows for which the kernels of decode steps read a 16-bit weight matrix once (linear.cu).
+// Rows for which the decode kernels read a 16-bit weight matrix once (linear.cu).
 constexpr int kPassRows = 64;
 
 class DenseLinear;
 
-// The resources that kernels get besides their arguments. Scratch memory is used by one op at a
-// time, in the order of the stream.
+// Resources of kernels besides their arguments. Scratch memory is used by one op at a time, in
+// stream order.
 struct Resources {
   cudaStream_t stream = nullptr;
   int num_sms = 0;
   size_t sm_shared_bytes = 0;  // shared memory of an SM
   AttentionKind attention = AttentionKind::kAuto;
-  OpsLimits limits;  // what was reserved
+  OpsLimits limits;  // limits that were reserved
   // Partial results of sequences that several blocks share.
   float* partials = nullptr;
   int64_t num_partials = 0;    // floats
@@ -39,22 +39,23 @@ struct Resources {
   const DenseLinear* dense = nullptr;  // null when strict
 };
 
-// One per op, in the source file of its family.
+// Declares the launcher of each op, defined in the source file of its family.
 #define KU_DECLARE_KERNEL(Name) void Run(const Resources& resources, const Name##Args& args);
 KU_FOR_EACH_OP(KU_DECLARE_KERNEL)
 #undef KU_DECLARE_KERNEL
 
-// Whether kernels for the current device are in the program: asks for the attributes of one.
+// Queries the attributes of one kernel: fails if the program has no kernels for the current device.
 cudaError_t ProbeKernels();
 
-// Of a row of scratch memory of Sample: rows begin at multiples of 16 bytes.
+// Floats per scratch row of Sample, rounded up for 16-byte alignment.
 KU_HOST_DEVICE int64_t SampleRowFloats(int vocab) {
   return (int64_t{vocab} + 3) / 4 * 4;
 }
 
-// The number of splits that AttentionFlash and AttentionMma make of a sequence of `len` tokens.
+// Returns into how many splits AttentionFlash and AttentionMma divide a sequence of `len` tokens.
 int NumAttentionSplits(int len);
-// The kernel that Run(AttentionArgs) takes where `asked` is chosen; q and the output have one type.
+// Returns the kernel that Run(AttentionArgs) uses if `asked` is requested; q and the output have
+// one type.
 AttentionKind ChosenAttention(AttentionKind asked, DType activations, KvFormat kv, int head_dim);
 // Allows the shared memory of AttentionMma; called once per device.
 void PrepareAttentionMma();

@@ -1,12 +1,12 @@
-// Launch<kernel>(grid, block, shared_bytes, stream, args...): how every kernel is started, instead
-// of <<<>>>; the emulated device learns the kernel's name from its type. Arguments are converted to
-// the kernel's parameter types and copied at once. A shape the device refuses is a bug and ends the
-// process, except in ComputeDevice::Capture and Enqueue, which return it.
+// Launch<kernel>(grid, block, shared_bytes, stream, args...) starts every kernel, instead of
+// <<<>>>: the emulated device gets the kernel's name from its type. Arguments are converted to the
+// kernel's parameter types and copied at once. A shape that the device refuses is a bug and ends
+// the process, except in ComputeDevice::Capture and Enqueue, which return the error.
 //
-// A kernel that wants more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
-// before its first launch. Blocks may run in any order and one at a time: a kernel must not wait
-// for another block (the last block to arrive may do the rest). A kernel begins as kernel_order.cuh
-// says, because it may be started before the one before it has ended.
+// A kernel that needs more than 48 KB of shared memory calls AllowSharedMemory(kernel, bytes) once
+// before its first launch. Blocks may run in any order and one at a time, so a kernel must not wait
+// for another block (the last block to arrive may finish the work). A kernel may be started before
+// the previous one has ended, so it begins as kernel_order.cuh requires.
 #pragma once
 
 #include <cstddef>

@@ -1,19 +1,22 @@
-// Linear layers with FP16 or BF16 weights on tensor cores, built for few tokens: the weights are
-// the m16 operand of mma.m16n8k16 and the tokens the n8 operand, so 1 to 8 tokens cost the same,
-// and an output's order of summation depends on the weight's shape only (guarantee G4). More tokens
-// are panels of 64 of the same kernel, which keeps decode and prefill equal to the bit.
+// Linear layers with FP16 or BF16 weights on tensor cores, designed for few tokens. The weights are
+// the m16 operand of mma.m16n8k16 and the tokens the n8 operand, so 1 to 8 tokens cost the same. An
+// output's order of summation depends only on the weight's shape (guarantee G4). More tokens are
+// processed in panels of 64 by the same kernel, which keeps decode and prefill bitwise equal.
 //
-// Eight warps a block; kWarpsK of them share 16 * kRowTiles weight rows and take turns along K in
-// blocks of 128, FP32 accumulators, added up in ascending order at the end. Weights stay row-major
-// [N, K]: lane (g, t) reads the 16 bytes W[n + g][k + 8t ...] and X[token g][k + 8t ...]; that is
-// the A and B fragment of two mma steps if both operands permute k alike. So no shared memory and
-// no barrier in the loop: 8 * kRowTiles 16-byte loads of weights per lane are in flight, past L1,
-// those of a turn to come from the products of this one on, and with up to 8 tokens the 4 of
-// theirs, through it (docs/machine_code.tsv). A matrix of few rows has few blocks; with up to 8
-// tokens each then has those of two turns in flight.
+// A block has eight warps. kWarpsK of them share 16 * kRowTiles weight rows and alternate along K
+// in blocks of 128. Their FP32 accumulators are summed in ascending order at the end. Weights stay
+// row-major [N, K]: lane (g, t) reads the 16 bytes W[n + g][k + 8t ...] and X[token g][k + 8t ...].
+// This is the A and B fragment of two mma steps if both operands permute k alike. So the loop needs
+// neither shared memory nor barriers.
 //
-// Moves the weights once per 64 tokens: bound by DRAM up to T = 64, 80 to 88 % of read bandwidth
-// expected on large layers; beyond, by the rate of mma and of L1.
+// Each lane has 8 * kRowTiles 16-byte loads of weights in flight, bypassing L1. They belong to a
+// later iteration and are issued during the products of this one. With up to 8 tokens the 4 loads
+// of X of that iteration are also in flight, through L1 (docs/machine_code.tsv). A matrix with few
+// rows has few blocks; with up to 8 tokens each block then has the loads of two iterations in
+// flight.
+//
+// The weights are read once per 64 tokens. The kernel is bound by DRAM up to T = 64; 80 to 88 % of
+// read bandwidth expected on large layers. Beyond, it is bound by the rate of mma and of L1.
 #include <algorithm>
 
 #include "kuiper/kernels/cuda/dense_linear.h"
@@ -27,16 +30,18 @@
 namespace kuiper::KU_GPU {
 namespace {
 
-constexpr int kSteps = 4;           // of 32 columns between two turns of a warp
+constexpr int kSteps = 4;           // steps of 32 columns per iteration of a warp
 constexpr int kTurn = 32 * kSteps;  // columns
 
-// Whether a warp begins all loads of a turn before it uses one. They take the registers that three
-// blocks leave each other; left to itself, ptxas saves registers and puts loads behind products.
+// True if a warp issues all loads of an iteration before it uses one. They need the registers that
+// remain with three blocks per SM. Without the hint, ptxas saves registers and moves loads after
+// products.
 template <int kTokenTiles, bool kVectors>
 constexpr bool kLoadsAhead = kTokenTiles == 1 && kVectors;
 
-// Blocks that an SM has registers for where the weights of one turn or of two are in flight. For
-// sm_87 ptxas would spill a register of two turns; only matrices of up to 512 rows have them there.
+// Blocks per SM for which the registers suffice, with the weights of one or of two iterations in
+// flight. For sm_87 ptxas would spill a register with two iterations, which only matrices of up to
+// 512 rows use there.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 870
 constexpr int kResidentOfTwo = 1;
 #else
@@ -51,7 +56,7 @@ template <typename T, int kTokenTiles, int kRowTiles, int kWarpsK, bool kVectors
 __global__ void __launch_bounds__(kSkinnyThreads,
                                   kLoadsAhead<kTokenTiles, kVectors> ? kResident<kTurnsAhead> : 0)
     SkinnyKernel(const __grid_constant__ LinearArgs p) {
-  constexpr int kGroups = kSkinnyWarps / kWarpsK;  // of warps with the same rows
+  constexpr int kGroups = kSkinnyWarps / kWarpsK;  // groups of warps that share rows
   KU_SHARED(reduce, ReduceSpace<kTokenTiles>);
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -60,11 +65,11 @@ __global__ void __launch_bounds__(kSkinnyThreads,
   const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
   const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
   const bool paired = p.paired();
-  const int tile_rows = paired ? 8 : 16;  // of the output, per row tile
+  const int tile_rows = paired ? 8 : 16;  // output rows per row tile
   const int row0 = (tile * kGroups + warp / kWarpsK) * kRowTiles * tile_rows;
   const int in = p.in;
 
-  // The lower and the upper 8 rows of each row tile, which are gate and up with SwiGLU.
+  // The lower and upper 8 rows of each row tile; with SwiGLU these are gate and up.
   const void* weight[kRowTiles][2];
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
@@ -122,7 +127,7 @@ __global__ void __launch_bounds__(kSkinnyThreads,
             }
           }
         }
-        load_weights(b, s, k + kTurnsAhead * kStride);  // of a turn to come
+        load_weights(b, s, k + kTurnsAhead * kStride);  // weights of a later iteration
       }
     }
   }
@@ -140,7 +145,7 @@ void LaunchTiles(cudaStream_t stream, LinearArgs& args) {
       grid, dim3(kSkinnyThreads), 0, stream, args);
 }
 
-// Tokens and registers; none of it changes a bit.
+// Chooses the kernel by tokens and registers; the choice never changes a bit.
 template <typename T, int kWarpsK>
 void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors, int num_sms) {
   if (!vectors) {
@@ -148,8 +153,8 @@ void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors, int num_sm
     return LaunchTiles<T, 8, 1, kWarpsK, false>(stream, args);
   }
   if (args.tokens <= 8) {
-    // Where an SM has two blocks or fewer, they have all its registers for loads. (Four turns for a
-    // single block were slower.)
+    // If an SM has two blocks or fewer, they use all its registers for loads. (Four iterations for
+    // a single block were slower.)
     if constexpr (kWarpsK == 8) {
       if (args.NumberTiles(16) <= 2 * num_sms) {
         return LaunchTiles<T, 1, 1, kWarpsK, true, 2>(stream, args);
@@ -162,8 +167,8 @@ void LaunchWarps(cudaStream_t stream, LinearArgs& args, bool vectors, int num_sm
   return LaunchTiles<T, 8, 2, kWarpsK, true>(stream, args);
 }
 
-// The order of summation depends on the weight's shape only. Few rows need more warps along K to
-// fill the device.
+// The order of summation depends only on the weight's shape. If there are few rows, more warps must
+// share each along K to fill the device.
 template <typename T>
 void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs, int num_sms) {
   const bool vectors = args.vectors && args.x.dtype == DTypeOf<T>::value && args.in % 8 == 0;
@@ -172,7 +177,7 @@ void Apply16(cudaStream_t stream, LinearArgs& args, int num_outputs, int num_sms
   return LaunchWarps<T, 2>(stream, args, vectors, num_sms);
 }
 
-// Rows of decode steps, and of prompts where DenseLinear does not take them.
+// Computes decode rows, and prefill rows if DenseLinear does not support them.
 void ApplySkinny(const Resources& resources, Tensor out, Tensor x, const Linear& w,
                  Epilogue epilogue) {
   const cudaStream_t stream = resources.stream;

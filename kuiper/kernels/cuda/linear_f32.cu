@@ -1,11 +1,12 @@
-// Linear layers with FP32 weights, or quantised ones with FP32 factors, on the CUDA cores, the
-// sibling of linear.cu and linear_quantized.cu: a weight is an FP32 number, and the order of
-// summation depends on the weight's shape only. Eight warps a block; kWarpsK of them share 4 weight
-// rows and take turns along K in blocks of 128, each lane 4 consecutive columns for up to 8 tokens
-// at a time. A warp's 32 lanes are added up in ascending order, then the warps.
+// Linear layers with FP32 weights, or with quantised weights whose numeric type is FP32, on the
+// CUDA cores; the counterpart of linear.cu and linear_quantized.cu. A weight is an FP32 number. The
+// order of summation depends only on the weight's shape. A block has eight warps. kWarpsK of them
+// share 4 weight rows and alternate along K in blocks of 128; each lane computes 4 consecutive
+// columns for up to 8 tokens at a time. First the 32 lanes of a warp are summed in ascending order,
+// then the warps.
 //
-// Moves the weights once per 8 tokens from DRAM or L2. Decode is bound by DRAM (85 to 90 % of read
-// bandwidth expected); long prefills by L1, at about a third of the FP32 rate.
+// The weights are read once per 8 tokens from DRAM or L2. Decode is bound by DRAM (85 to 90 % of
+// read bandwidth expected), long prefills by L1, at about a third of the FP32 rate.
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/linear_parts.h"
@@ -17,11 +18,11 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kRows = 4;              // per warp
-constexpr int kTurn = 4 * kWarpSize;  // columns between two turns of a warp
+constexpr int kRows = 4;              // weight rows per warp
+constexpr int kTurn = 4 * kWarpSize;  // columns per iteration of a warp
 
-// Where a lane finds columns [k, k + 4) of a row, with the rows of the kind that the kernel is for,
-// and how many blocks have to fit a multiprocessor.
+// The two kinds of weights: their row type, how a lane loads columns [k, k + 4) of a row, and the
+// minimum blocks per multiprocessor.
 template <bool kVectors>
 struct DenseF32 {
   using Row = const float*;
@@ -41,7 +42,7 @@ struct DenseF32 {
 };
 struct QuantizedF32 {
   using Row = QuantizedRow;
-  static constexpr int kMinBlocks = 2;  // left to itself ptxas aims at three, and spills
+  static constexpr int kMinBlocks = 2;  // by default ptxas aims at three, and spills
   static __device__ __forceinline__ Row RowOf(const LinearArgs& p, const LinearArgs::Part& part,
                                               int row) {
     return p.CodeRow(part, row);
@@ -67,11 +68,11 @@ __global__ void __launch_bounds__(kThreads, Weights::kMinBlocks)
   const LinearArgs::Part& part = p.PartOf(static_cast<int>(blockIdx.y));
   const int tile = static_cast<int>(blockIdx.y) - part.first_tile;
   const bool paired = p.paired();
-  const int tile_rows = paired ? kRows / 2 : kRows;  // of the output, per warp
+  const int tile_rows = paired ? kRows / 2 : kRows;  // output rows per warp
   const int row0 = (tile * kGroups + warp / kWarpsK) * tile_rows;
   const int in = p.in;
 
-  // With SwiGLU the upper half are rows of up.
+  // With SwiGLU the upper half of the rows belongs to up.
   typename Weights::Row weight[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -158,7 +159,7 @@ void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs) {
   return LaunchWarps<2>(stream, args, vectors);
 }
 
-// The reference that other types of factors are compared with: built to be right, in one shape.
+// The reference for other numeric types: designed for correctness, in one configuration.
 void ApplyQuantizedF32(cudaStream_t stream, LinearArgs& args) {
   const bool vectors = args.x.vectors && args.x.dtype == DType::kF32;
   if (!vectors) return LaunchTiles<QuantizedF32, 8, 8, false>(stream, args);

@@ -1,6 +1,6 @@
-// A Linear as a kernel argument: parts whose outputs lie side by side, cut into tiles of rows that
-// never cross from one part to the next. With SwiGLU every tile has as many rows of gate as of up,
-// the same ones, so that a block has what it needs for its outputs.
+// A Linear as a kernel argument: parts whose outputs are adjacent, divided into tiles of rows that
+// never span two parts. With SwiGLU every tile has the same rows of gate and of up, so that a block
+// has both operands of its outputs.
 #pragma once
 
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -20,23 +20,23 @@ __device__ __forceinline__ float GeluOf(Epilogue epilogue, float y) {
 struct LinearArgs {
   struct Part {
     const void* weight;    // values of the WeightMatrix
-    const void* scales;    // of a quantised one
-    const uint8_t* zeros;  // null: all are middle_code
+    const void* scales;    // scales of a quantised WeightMatrix
+    const uint8_t* zeros;  // zero points; null: all are middle_code
     const void* bias;      // [out] or null
     DType bias_dtype;
     int out;
-    int first_column;  // of the output
+    int first_column;  // first column in the output
     int first_tile;
   };
   Part parts[Linear::kMaxParts];
-  int num_parts;  // that are cut into tiles: gate alone with SwiGLU
+  int num_parts;  // parts divided into tiles; with SwiGLU only gate
   int in, tokens;
   Epilogue epilogue;
   bool vectors;  // rows of x and of every weight are 16-byte aligned
   MatrixArg x, out;
   QuantizedForm quantized;
 
-  // Cuts the parts into tiles; returns how many there are.
+  // Divides the parts into tiles; returns the number of tiles.
   int NumberTiles(int rows_per_tile) {
     if (epilogue == Epilogue::kSwiGlu) rows_per_tile /= 2;
     int tiles = 0;
@@ -52,14 +52,14 @@ struct LinearArgs {
     return parts[i];
   }
   __device__ __forceinline__ bool paired() const { return epilogue == Epilogue::kSwiGlu; }
-  // Row `row` of a part in a dense format, whose elements are T; rows behind the last are read as
-  // the last, never stored.
+  // Returns row `row` of a part in a dense format with elements of type T. Rows past the end read
+  // the last row; their outputs are never stored.
   template <typename T>
   __device__ __forceinline__ const T* DenseRow(const Part& part, int row) const {
     row = row < part.out ? row : part.out - 1;
     return static_cast<const T*>(part.weight) + static_cast<int64_t>(row) * in;
   }
-  // The same of a part in a quantised format.
+  // Like DenseRow, for a part in a quantised format.
   __device__ __forceinline__ QuantizedRow CodeRow(const Part& part, int row) const {
     row = row < part.out ? row : part.out - 1;
     return quantized.RowOf(part.weight, part.scales, part.zeros, row);
@@ -79,8 +79,8 @@ struct LinearArgs {
     StoreAny(out.Row(token), out.dtype, part.first_column + row,
              GeluOf(epilogue, WithBias(part, row, sum)));
   }
-  // silu(gate) * up. FP16 cannot hold products above 65504; they are clamped, because an infinity
-  // would spread over the row at the next layer (NaN is kept).
+  // silu(gate) * up. FP16 cannot represent products above 65504. They are clamped, because an
+  // infinity would spread over the row in the next layer (NaN is kept).
   __device__ __forceinline__ void StoreSwiGlu(int token, int row, float gate, float up) const {
     gate = WithBias(parts[0], row, gate);
     up = WithBias(parts[1], row, up);
@@ -119,14 +119,14 @@ inline LinearArgs MakeLinearArgs(const Tensor& out, const Tensor& x, const Linea
   return args;
 }
 
-// elementwise.cu: out = gelu(out), where a kernel of decode steps has stored sums.
+// elementwise.cu: out = gelu(out), after a decode kernel has stored sums.
 void ApplyGelu(cudaStream_t stream, const Tensor& out, Epilogue epilogue);
-// linear_f32.cu: as ApplySkinny of linear.cu, for weights in FP32. The order of summation depends
-// on the number of outputs and on K only.
+// linear_f32.cu: like ApplySkinny of linear.cu, for FP32 weights. The order of summation depends
+// only on the number of outputs and on K.
 void ApplyF32(cudaStream_t stream, LinearArgs& args, int num_outputs);
-// The same for quantised weights with FP32 factors.
+// Like ApplyF32, for quantised weights whose numeric type is FP32.
 void ApplyQuantizedF32(cudaStream_t stream, LinearArgs& args);
-// linear_quantized.cu: for quantised weights with FP16 or BF16 factors.
+// linear_quantized.cu: for quantised weights whose numeric type is FP16 or BF16.
 void ApplyQuantized(cudaStream_t stream, LinearArgs& args, const WeightFormat& format,
                     int num_outputs);
 

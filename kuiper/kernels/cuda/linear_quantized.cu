@@ -1,18 +1,20 @@
-// Linear layers with quantised weights on tensor cores, the sibling of linear.cu: the weights are
-// the m16 operand, the tokens the n8 operand, and an output's order of summation depends on the
-// weight's shape and groups only (guarantee G4).
+// Linear layers with quantised weights on tensor cores, the counterpart of linear.cu. The weights
+// are the m16 operand, the tokens the n8 operand. An output's order of summation depends only on
+// the weight's shape and groups (guarantee G4).
 //
-// Eight warps a block; `warps_k` of them share 16 rows and take turns along K in blocks of 256
-// columns. The operand is code - zero, exact in FP16 or BF16 (quantized_factors.cuh). The products
-// of a group, or of 128 columns of a larger one, are summed from zero in FP32, then times the
-// group's FP32 scale added to what is there. Codes are read where the file has them, 16 bytes a
-// lane, past L1; what a turn needs of codes, scales and zeros is under way before anything of it is
-// used, for INT4 with up to 8 tokens while the turn before is multiplied, and what 128 columns need
-// of X with up to 32 tokens (docs/machine_code.tsv).
+// A block has eight warps; `warps_k` of them share 16 rows and alternate along K in blocks of 256
+// columns. The operand is value - zero point, exact in FP16 or BF16 (quantized_factors.cuh). The
+// products of a group, or of 128 columns of a larger one, are summed in FP32 starting at zero. This
+// sum times the group's FP32 scale is added to the accumulator.
 //
-// Moves the weights once per 64 tokens: bound by DRAM up to about T = 32, beyond by the rate of mma
-// and of L1. With up to 8 tokens a lane executes 4 to 5 instructions for a weight: an Orin has 8
-// for an INT4 weight in the time that its memory needs, an H200 3.5.
+// Quantised values are read in the file's layout, 16 bytes per lane, bypassing L1. All loads of an
+// iteration (values, scales, zero points) are issued before any of them is used. For INT4 with up
+// to 8 tokens they are issued while the previous iteration is multiplied. With up to 32 tokens, the
+// loads of X for 128 columns are also issued together (docs/machine_code.tsv).
+//
+// The weights are read once per 64 tokens. The kernel is bound by DRAM up to about T = 32, beyond
+// that by the rate of mma and of L1. With up to 8 tokens a lane executes 4 to 5 instructions per
+// weight. In the time that its memory needs for an INT4 weight, an Orin can execute 8, an H200 3.5.
 #include <algorithm>
 #include <bit>
 
@@ -29,14 +31,14 @@ namespace {
 
 using Kind = WeightFormat::Kind;
 
-constexpr int kBlock = 128;  // columns that are summed before they get their scale
-constexpr int kBlocks = 2;   // between two turns of a warp
+constexpr int kBlock = 128;  // columns that are summed before scaling
+constexpr int kBlocks = 2;   // blocks of kBlock columns per iteration of a warp
 constexpr int kTurn = kBlocks * kBlock;
-constexpr int kSteps = 4;                // of a block, of 32 columns: two mma of 16
-constexpr int kTokenTiles = kPanel / 8;  // at most
+constexpr int kSteps = 4;                // per block; 32 columns each: two mma of 16
+constexpr int kTokenTiles = kPanel / 8;  // maximum tiles of 8 tokens
 
-// The 16 bytes from a column on. Without `vectors` they may lie anywhere; `guarded`: the column may
-// be behind the last, which gives zeros.
+// Loads the 16 bytes from `column` on. Without kVectors they may have any alignment. With kGuarded
+// the column may be past the last one, which gives zeros.
 template <int kCodeBits, bool kVectors, bool kGuarded>
 __device__ __forceinline__ uint4 LoadCodes(const uint8_t* row, int column, int in) {
   if (kGuarded && column >= in) return make_uint4(0, 0, 0, 0);
@@ -51,8 +53,8 @@ __device__ __forceinline__ uint4 LoadCodes(const uint8_t* row, int column, int i
   }
 }
 
-// What a lane reads of 128 columns of a row: lane t of a quad has scale and zero of columns
-// [32 t, 32 t + 32).
+// What a lane reads of 128 columns of a row. Lane t of a quad holds the scale and zero point of
+// columns [32 t, 32 t + 32).
 template <int kCodeBits>
 struct RowBlock {
   CodeBlock<kCodeBits> codes;
@@ -72,8 +74,8 @@ struct RowBlock {
   }
 };
 
-// The tokens of a block as one lane reads them: token g of each tile. Tokens behind the last are
-// read as the last, never stored.
+// The tokens of a block as one lane reads them: token g of each tile. A token past the end reads
+// the last token; its outputs are never stored.
 template <Kind kKind, typename T, int kTiles, bool kVectors>
 class TokenTiles {
   using Block = CodeBlock<kKind == Kind::kInt4 ? 4 : 8>;
@@ -91,7 +93,7 @@ class TokenTiles {
       offset_[n] = static_cast<int>(p.x.row_bytes) * (token < last ? token : last);
     }
   }
-  // The fragment of step s of the block of columns that begins at `column`; zeros behind the last.
+  // Loads the fragment of step s of the block of columns starting at `column`; zeros past the end.
   template <bool kGuarded>
   __device__ __forceinline__ uint4 Load(int n, int column, int s, int in) const {
     const int k = column + column_ + s / Block::kNear * 64 + s % Block::kNear * near_;
@@ -111,7 +113,7 @@ __device__ __forceinline__ uint32_t OfStep(uint32_t value, int step) {
   return __shfl_sync(kFullWarp, value, quad + step);
 }
 
-// acc += scale * sums for both rows of a fragment; the sums begin again.
+// acc += scale * sums for both rows of a fragment, then clears the sums.
 template <int kTiles>
 __device__ __forceinline__ void AddScaled(float (&acc)[kTiles][4], float (&sums)[kTiles][4],
                                           float low, float high) {
@@ -125,8 +127,8 @@ __device__ __forceinline__ void AddScaled(float (&acc)[kTiles][4], float (&sums)
   }
 }
 
-// acc += rows * X of the 128 columns of `rows`; tokens(n, s) is the fragment of X of step s, of
-// `tiles` token tiles.
+// acc += rows * X for the 128 columns of `rows`. tokens(n, s) returns the fragment of X for token
+// tile n < tiles and step s.
 template <Kind kKind, typename T, int kTiles, typename Tokens>
 __device__ __forceinline__ void MultiplyBlock(
     const QuantizedForm& form, const QuantizedRow (&weight)[2],
@@ -166,7 +168,8 @@ __device__ __forceinline__ void MultiplyBlock(
   }
 }
 
-// What a lane reads of the two rows in one turn. Guarded: it may reach behind the last column.
+// What a lane reads of the two rows in one iteration. If kGuarded, columns may be past the last
+// one.
 template <Kind kKind>
 using TurnRows = RowBlock<kKind == Kind::kInt4 ? 4 : 8>[kBlocks][2];
 
@@ -184,13 +187,13 @@ __device__ __forceinline__ void LoadTurn(const LinearArgs& p, const QuantizedRow
   }
 }
 
-// acc += what a warp adds in one turn.
+// acc += the products of one iteration of a warp.
 template <Kind kKind, typename T, int kTiles, bool kVectors, bool kGuarded>
 __device__ __forceinline__ void MultiplyTurn(const LinearArgs& p, const QuantizedRow (&weight)[2],
                                              const TokenTiles<kKind, T, kTiles, kVectors>& x,
                                              int tiles, const TurnRows<kKind>& rows, int turn,
                                              float (&acc)[kTiles][4]) {
-  // The tokens of a block are under way before any is used, as far as registers allow.
+  // Issues the loads of X for a block of columns before any is used, as far as registers allow.
   constexpr bool kAhead = kVectors && kTiles <= 4;
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
@@ -211,7 +214,7 @@ __device__ __forceinline__ void MultiplyTurn(const LinearArgs& p, const Quantize
   }
 }
 
-// The blocks of a multiprocessor whose registers hold the loads of a turn.
+// Blocks per multiprocessor for which the registers suffice to hold the loads of an iteration.
 template <int kTiles, bool kVectors>
 constexpr int kMinBlocks = kTiles == 1 && kVectors ? 2 : 1;
 
@@ -222,7 +225,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
     SkinnyQuantizedKernel(const __grid_constant__ LinearArgs p, int warps_k) {
   KU_SHARED(reduce, ReduceSpace<kTiles>);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  // From lane 0: the compiler then knows that a warp goes one way.
+  // Broadcast from lane 0 so that the compiler treats the index as warp-uniform.
   const int warp = __shfl_sync(kFullWarp, static_cast<int>(threadIdx.x) / kWarpSize, 0);
   const int g = lane / 4, t = lane % 4;
   const int first_token = static_cast<int>(blockIdx.x) * kTiles * 8;
@@ -232,11 +235,11 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
   const bool paired = p.paired();
   const int row = (tile * (kSkinnyWarps / warps_k) + warp / warps_k) * (paired ? 8 : 16) + g;
 
-  // The lower and the upper 8 rows of the fragment, which are gate and up with SwiGLU.
+  // The lower and upper 8 rows of the fragment; with SwiGLU these are gate and up.
   const QuantizedRow weight[2] = {p.CodeRow(part, row),
                                   paired ? p.CodeRow(p.parts[1], row) : p.CodeRow(part, row + 8)};
-  // Weights of the next turn are under way while those of this one are multiplied, where registers
-  // allow, and those of the first one before the kernels before this one have ended.
+  // If registers allow, the weights of the next iteration are loaded while this one is multiplied.
+  // The first iteration's loads are issued before the earlier kernels have ended.
   constexpr bool kNextAhead = kKind == Kind::kInt4 && kTiles == 1 && kVectors;
   const int turns = warps_k * kTurn;
   int turn = warp % warps_k * kTurn;
@@ -272,7 +275,8 @@ __global__ void __launch_bounds__(kSkinnyThreads, kMinBlocks<kTiles, kVectors>)
   StoreTile<kTiles, 1>(p, part, tile, first_token, warps_k, acc, reduce);
 }
 
-// How many warps share rows: few rows need more of them to fill the device, and each has columns.
+// Returns how many warps share rows. If there are few rows, more warps must share each to fill the
+// device; each warp must have columns.
 int WarpsAlongK(int num_outputs, int in) {
   const int wanted = num_outputs <= 16384 ? 8 : num_outputs <= 65536 ? 4 : 2;
   return std::min(wanted, static_cast<int>(std::bit_floor(unsigned(CeilDiv(in, kTurn)))));

@@ -1,5 +1,6 @@
-// How make_ops.cpp reaches the CUDA backend without CUDA headers. The backend is compiled by nvcc
-// for real devices (namespace cuda) and by the C++ compiler for the emulated one (simt_gpu).
+// The interface of the CUDA backend for make_ops.cpp, without CUDA headers. The backend is compiled
+// by nvcc for real devices (namespace cuda) and by the C++ compiler for the emulated one
+// (simt_gpu).
 #pragma once
 
 #include <memory>
@@ -11,12 +12,12 @@
 
 namespace kuiper::cuda {
 StatusOr<std::unique_ptr<Ops>> MakeCudaOps(Device device, const OpsOptions& options);
-// Whether the machine has it and the build has kernels for it. Makes it ready for work.
+// True if the machine has the device and the build has kernels for it. Initialises the device.
 bool IsUsable(Device device);
-// That the machine has, whatever they are.
+// Number of devices of the machine, usable or not.
 int NumDevices();
 StatusOr<DeviceRates> MeasureRates(Device device, size_t bytes, int repetitions);
-// "sm_80, sm_87": what the kernels were compiled for.
+// Architectures for which the kernels were compiled: "sm_80, sm_87".
 std::string CompiledSms();
 }  // namespace kuiper::cuda
 

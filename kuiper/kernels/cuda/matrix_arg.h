@@ -1,4 +1,4 @@
-// From the host's Tensor to the kernels' MatrixArg.
+// Converts the host's Tensor to the kernels' MatrixArg.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// Global memory accesses with a hint about reuse. None of them changes what is read.
+// Global memory accesses with a cache hint; the hint never changes the values.
 #pragma once
 
 #include "kuiper/kernels/cuda/platform.h"
 
 namespace kuiper::KU_GPU {
 
-// 16 bytes that are read once and are constant while the kernel runs (weights): they bypass L1.
-// Volatile, so that the compiler does not put it behind what follows it.
+// Loads 16 bytes that are read once and stay constant while the kernel runs (weights), bypassing
+// L1. Volatile, so that the compiler does not move the load after later code.
 __device__ __forceinline__ uint4 LoadStreamed(const void* p) {
 #if defined(KUIPER_SIMT)
   return *static_cast<const uint4*>(p);

@@ -1,13 +1,13 @@
-// The tensor core instructions, for whole warps: all 32 lanes must reach the same call; and
-// arithmetic on their operands.
-//   LoadMatrix(r, row)             ldmatrix: lane l passes the address of row l % 8 of matrix l / 8
-//                                  (8x8 values of 16 bits, rows of 16 aligned bytes in shared
-//                                  memory); register i gets matrix i's elements 2 * (l % 4), +1 of
-//                                  row l / 4.
-//   LoadMatrixTransposed(r, row)   the same, of column l / 4
-//   Mma<T>(d, a, b)                d [16, 8] += a [16, 16] * b [16, 8], T Half or BFloat16, FP32 d
-//   FmaPairs<T>(a, b, c)           a * b + c of packed pairs of T, of each lane alone, rounded once
-// Fragments, with group g = lane / 4 and pair p = 2 * (lane % 4):
+// Tensor core instructions for whole warps, and arithmetic on their operands. All 32 lanes must
+// reach the same call.
+//   LoadMatrix(r, row)             ldmatrix: lane l passes the address of row l % 8 of matrix l / 8.
+//                                  A matrix is 8x8 values of 16 bits; a row is 16 aligned bytes in
+//                                  shared memory. Register i gets matrix i's elements 2 * (l % 4), +1
+//                                  of row l / 4.
+//   LoadMatrixTransposed(r, row)   The same elements of column l / 4.
+//   Mma<T>(d, a, b)                d [16, 8] += a [16, 16] * b [16, 8], T Half or BFloat16, FP32 d.
+//   FmaPairs<T>(a, b, c)           a * b + c of packed pairs of T, per lane, rounded once.
+// Fragments, with group g = lane / 4 and pair p = 2 * (lane % 4).
 //   a[0..3]  rows g, g+8, g, g+8 at columns p, p+1 (a[0], a[1]) and p+8, p+9 (a[2], a[3])
 //   b[0..1]  rows p, p+1 and p+8, p+9 of column g
 //   d[0..3]  row g at columns p, p+1, then row g+8
@@ -44,8 +44,8 @@ uint32_t FmaPairs(uint32_t a, uint32_t b, uint32_t c) {
 
 #else
 
-// The "memory" clobbers keep the loads behind the barrier or wait that makes their data visible;
-// mma touches registers only and may be scheduled freely.
+// The "memory" clobbers keep the loads after the barrier or wait that makes their data visible. mma
+// touches only registers and may be scheduled freely.
 #define KU_LOAD_MATRIX(name, trans)                                                         \
   __device__ __forceinline__ void name(uint32_t(&r)[4], const void* row) {                  \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4" trans ".shared.b16 {%0,%1,%2,%3}, [%4];\n" \

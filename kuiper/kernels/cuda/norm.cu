@@ -1,8 +1,8 @@
-// RmsNorm and LayerNorm: one block per row, 8 elements per thread and step, FP32 sums in a tree
-// whose shape depends on the row's width only. Moves each row once from DRAM; what of it a thread
-// does not hold is read again from L1/L2 (in LayerNorm all of it, twice: the mean comes before the
-// variance). One token is bound by the launch and two barriers (2 to 3 us expected), many rows by
-// DRAM.
+// RmsNorm and LayerNorm: one block per row, 8 elements per thread and iteration. FP32 sums form a
+// tree whose shape depends only on the row's width. Each row is read once from DRAM; elements that
+// a thread does not keep in registers are read again from L1/L2. LayerNorm rereads all of them
+// twice, because it needs the mean before the variance. One token is bound by the launch and two
+// barriers (2 to 3 us expected), many rows by DRAM.
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
 #include "kuiper/kernels/cuda/matrix_arg.h"
@@ -11,7 +11,7 @@ namespace kuiper::KU_GPU {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kHeld = 2;  // steps of a row that RmsNorm's threads hold: 4096 elements
+constexpr int kHeld = 2;  // iterations that RmsNorm keeps in registers: 4096 elements
 
 __global__ void __launch_bounds__(kMaxThreads, 4)
     RmsNormKernel(const __grid_constant__ MatrixArg out, const __grid_constant__ MatrixArg x,
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
   }
 }
 
-// A thread for 8 elements, as far as there are threads.
+// One thread per 8 elements, up to kMaxThreads.
 dim3 BlockOf(int n) {
   const int warps = CeilDiv(n, 8 * kWarpSize), most = kMaxThreads / kWarpSize;
   return dim3(static_cast<unsigned>(kWarpSize * (warps < most ? warps : most)));

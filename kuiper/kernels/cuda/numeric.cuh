@@ -23,8 +23,9 @@ __device__ __forceinline__ float Widen(Half x) {
 __device__ __forceinline__ float Widen(BFloat16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
 }
-// FP8 codes in the upper bytes of 16-bit halves, whose lower bytes are zero, to bits of FP16. E5M2
-// is its upper half; E4M3 comes out kElementScale times too small, NaN as NaN.
+// Converts FP8 values in the upper bytes of 16-bit halves, whose lower bytes are zero, to bits of
+// FP16. E5M2 is the upper half of an FP16. E4M3 results are too small by the factor kElementScale;
+// NaN stays NaN.
 __device__ __forceinline__ uint32_t HalvesOf(uint32_t codes, Float8E5M2) {
   return codes;
 }
@@ -33,7 +34,7 @@ __device__ __forceinline__ uint32_t HalvesOf(uint32_t codes, Float8E4M3) {
   const uint32_t nan = (magnitude + 0x01000100u) & 0x80008000u;
   return (codes & 0x80008000u) | magnitude >> 1 | (nan - (nan >> 5));  // 0x8000 - 0x400 = 0x7C00
 }
-// Elements of the KV cache, before kElementScale.
+// Elements of the KV cache, not yet multiplied by kElementScale.
 __device__ __forceinline__ float Widen(int8_t x) {
   return static_cast<float>(x);
 }
@@ -71,13 +72,13 @@ struct Narrow<Float8E5M2> {
   static __device__ __forceinline__ Float8E5M2 From(float x) { return ToFloat8E5M2(x); }
 };
 
-// Elements of T that a thread loads at once: 16 bytes, or the 8 bytes of 8 elements.
+// Elements of T that a thread loads at once: 16 bytes, or 8 bytes for one-byte elements.
 template <typename T>
 constexpr int kVector = sizeof(T) == 1 ? 8 : 16 / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kVectorBytes = kVector<T>* static_cast<int>(sizeof(T));
 
-// v = the 8 (4) values at an address aligned to kVectorBytes.
+// Unpacks 16 bytes into 8 (FP32: 4) values.
 __device__ __forceinline__ void Unpack(const uint4& raw, float (&v)[4], float) {
   v[0] = __uint_as_float(raw.x);
   v[1] = __uint_as_float(raw.y);
@@ -94,7 +95,7 @@ __device__ __forceinline__ void Unpack(const uint4& raw, float (&v)[8], T) {
   }
 }
 
-// The same of four codes.
+// Unpacks four one-byte values.
 template <typename T>
 __device__ __forceinline__ void UnpackCodes(uint32_t codes, float* v, T type) {
   const uint32_t even = HalvesOf(codes << 8 & 0xFF00FF00u, type);
@@ -115,7 +116,8 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high) {
          static_cast<uint32_t>(Narrow<T>::From(high).bits) << 16;
 }
 
-// kCount values from p: one load of kVectorBytes when kCount fills it, single elements otherwise.
+// Loads kCount values from p: one load of kVectorBytes if kCount fills it, otherwise single
+// elements.
 template <typename T, int kCount>
 __device__ __forceinline__ void LoadValues(const T* p, float (&v)[kCount]) {
   if constexpr (kCount == kVector<T> && sizeof(T) == 1) {
@@ -130,7 +132,7 @@ __device__ __forceinline__ void LoadValues(const T* p, float (&v)[kCount]) {
   }
 }
 
-// Elements of rows of the KV cache, before Scale().
+// Elements of rows of the KV cache, not yet multiplied by Scale().
 template <typename T>
 __device__ __forceinline__ float LoadElement(KvRow<T> row, int i) {
   return Widen(row.data[i]);
@@ -188,7 +190,7 @@ __device__ __forceinline__ void StoreAny(void* p, DType dtype, int64_t i, float 
   }
 }
 
-// v = elements [i, i + 8) of a row, zeros from element n on. i is a multiple of 8.
+// Loads elements [i, i + 8) of a row, zeros from element n on. i is a multiple of 8.
 __device__ __forceinline__ void LoadChunk(const void* row, DType dtype, bool vectors, int i, int n,
                                           float (&v)[8]) {
   if (vectors && i + 8 <= n) {
@@ -240,7 +242,7 @@ __device__ __forceinline__ void StoreChunk(void* row, DType dtype, bool vectors,
   }
 }
 
-// The same of a row of the KV cache in a float format.
+// Stores elements [i, i + 8) of a row of the KV cache in a float format, up to element n.
 template <typename T>
 __device__ __forceinline__ void StoreChunk(KvRow<T> row, bool vectors, int i, int n,
                                            const float (&v)[8]) {
@@ -264,7 +266,7 @@ __device__ __forceinline__ void StoreChunk(KvRow<T> row, bool vectors, int i, in
   }
 }
 
-// Butterflies: every lane gets the same result, in an order that depends on nothing.
+// Butterfly reductions: every lane gets the same result, in a fixed order.
 __device__ __forceinline__ float WarpSum(float x) {
 #pragma unroll
   for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
@@ -288,14 +290,14 @@ __device__ __forceinline__ uint32_t WarpMax(uint32_t x) {
   return x;
 }
 
-// What CodeScaleOf takes, of one value.
+// Returns the bits of |x|, the input of CodeScaleOf.
 __device__ __forceinline__ uint32_t MagnitudeBits(float x) {
   return __float_as_uint(x) & 0x7FFFFFFFu;
 }
 __device__ __forceinline__ int8_t NarrowInt8(float x, float inverse) {
   return static_cast<int8_t>(__float2int_rn(x * inverse));
 }
-// StoreHead in INT8, with the row's scale. Pairs that the head does not have are zeros.
+// StoreHead in INT8, with the row's scale. Pairs past the end of the head must be zeros.
 template <int kPairs>
 __device__ __forceinline__ void StoreHead(KvRow<int8_t> row, int half, int lane,
                                           const float (&low)[kPairs], const float (&high)[kPairs]) {
@@ -317,8 +319,8 @@ __device__ __forceinline__ void StoreHead(KvRow<int8_t> row, int half, int lane,
   if (lane == 0) *row.scale = scale.scale;
 }
 
-// Sum (maximum) over a block of whole warps, at most 32; the warps' results are combined in
-// ascending order. `shared` holds 32 floats and may be used again after the next barrier.
+// Sum (maximum) over a block of at most 32 whole warps; the warps' results are combined in
+// ascending order. `shared` holds 32 floats and may be reused after the next barrier.
 __device__ __forceinline__ float BlockSum(float x, float* shared) {
   x = WarpSum(x);
   const int warps = static_cast<int>(blockDim.x) / kWarpSize;

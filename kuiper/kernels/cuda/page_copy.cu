@@ -1,6 +1,6 @@
-// CopyPages: one block per run (one K or V of one head and layer) and copy, in one launch. Threads
-// move 16 bytes where runs are aligned, else elements. Each byte is read and written once: a few
-// pages are bound by the launch, whole rows by DRAM.
+// CopyPages: one launch with one block per run (the K or V of one head and layer) and copy. Threads
+// move 16 bytes if runs are aligned, otherwise single elements. Each byte is read and written once:
+// a few pages are bound by the launch, whole rows by DRAM.
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/kernels.h"
 #include "kuiper/kernels/cuda/launch.h"
@@ -10,9 +10,9 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// copies [C, 3]: from, to, tokens. 16-byte chunks come first, so a run's last tokens may be left.
-// Unrolled loops would cost registers for nothing: for all the compiler knows a store may change
-// what the next load reads, so it waits either way.
+// copies [C, 3]: from, to, tokens. 16-byte chunks come first; single elements may remain at a run's
+// end. Unrolling would only cost registers: the compiler must assume that a store changes what the
+// next load reads, so each load waits anyway.
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     CopyPagesKernel(const int32_t* copies, bool vectors, const __grid_constant__ View view) {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 void Run(const Resources& resources, const CopyPagesArgs& args) {
   const dim3 grid(static_cast<unsigned>(args.kv.runs_per_page()),
                   static_cast<unsigned>(args.copies.rows()));
-  // Slabs are allocations, so a run is aligned when the runs before it are whole vectors.
+  // Slabs are separate allocations, so a run is aligned if the runs before it are whole vectors.
   const bool vectors = args.kv.run_bytes() % 16 == 0;
   VisitKv(args.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;

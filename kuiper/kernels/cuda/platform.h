@@ -1,9 +1,9 @@
-// The one door through which .cu files reach CUDA. nvcc gets the CUDA headers; a compilation with
+// The only header through which .cu files use CUDA. nvcc gets the CUDA headers. A compilation with
 // KUIPER_SIMT gets the emulated device, so that the same file runs on the CPU (docs/simt.md).
 //
 // A kernel file puts everything into namespace kuiper::KU_GPU, which differs between the two, so
-// that one program may hold both. Shared memory is declared with the macros below (a bare
-// __shared__ does not compile in both); PTX is reached through async_copy.cuh, memory_access.cuh
+// that one program can contain both. Shared memory is declared with the macros below, because a
+// bare __shared__ does not compile in both. PTX is used through async_copy.cuh, memory_access.cuh
 // and mma.cuh, launches through launch.h.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "emulator/dialect.h"
 
 #define KU_GPU simt_gpu
-// KU_SHARED(tile, float[32][33]); declares a shared variable, 16-byte aligned, uninitialised.
+// KU_SHARED(tile, float[32][33]); declares an uninitialised, 16-byte aligned shared variable.
 #define KU_SHARED(name, ...) KU_SIMT_SHARED(name, __VA_ARGS__)
 // KU_DYNAMIC_SHARED(float, base); names the dynamic shared memory of the launch, 16-byte aligned.
 #define KU_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(::kuiper::simt::DynamicShared())

@@ -1,8 +1,8 @@
-// Codes of quantised weights on their way to tensor cores. A warp reads 16 bytes a lane; where a
-// group has less than 128 columns the lanes of a quad (4 lanes with one row) exchange codes, so
-// that what they hold at a time are 32 neighbouring columns, which share a scale; and 8 codes
-// become 8 factors, code - zero, exactly, in FP16 or BF16. The latter takes 13 instructions for 8
-// codes of INT4, 8 for INT8 in FP16, else 20.
+// Converts quantised values into operands of the tensor cores. A warp reads 16 bytes per lane. If a
+// group has fewer than 128 columns, the lanes of a quad (4 lanes with one row) exchange values.
+// Then they hold 32 neighbouring columns at a time, which share a scale. 8 quantised values become
+// 8 operands, value - zero point, exact in FP16 or BF16. This conversion takes 13 instructions for
+// 8 INT4 values, 8 for INT8 in FP16, otherwise 20.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace kuiper::KU_GPU {
 
-// Lanes whose number has the bit `lanes` give their `low` for the `high` of those without.
+// Exchanges words between lanes whose indices differ in the bit `lanes`: the lane with the bit set
+// sends its `low` and receives the other lane's `high`.
 __device__ __forceinline__ void Exchange(int lanes, uint32_t& low, uint32_t& high) {
   const bool upper = (threadIdx.x & static_cast<unsigned>(lanes)) != 0;
   const uint32_t got = __shfl_xor_sync(kFullWarp, upper ? low : high, lanes);
@@ -22,21 +23,22 @@ __device__ __forceinline__ void Exchange(int lanes, uint32_t& low, uint32_t& hig
   high = upper ? high : got;
 }
 
-// The codes of 128 columns of one row, in four steps of 8 columns a lane. In memory lane t of a
-// quad has the 16 bytes t of each 64. Where all columns share a scale, steps are these bytes in
-// order. Else the lanes exchange codes, and step s is columns [32 s, 32 s + 32).
+// The quantised values of 128 columns of one row, in four steps of 8 columns per lane. Lane t of a
+// quad loads bytes [16 t, 16 t + 16) of each 64. If all columns share a scale, the steps are these
+// bytes in order. Otherwise the lanes exchange values so that step s holds columns [32 s, 32 s +
+// 32).
 template <int kCodeBits>
 struct CodeBlock {
-  static constexpr int kLoads = kCodeBits / 4;  // of 16 bytes
-  static constexpr int kWords = kCodeBits / 4;  // of 8 codes
+  static constexpr int kLoads = kCodeBits / 4;  // loads of 16 bytes each
+  static constexpr int kWords = kCodeBits / 4;  // 32-bit words of one step (8 values)
   uint4 loads[kLoads];
 
-  // Where the load begins, in columns of the block.
+  // First column of lane t's load, relative to the block.
   static __device__ __forceinline__ int LoadColumn(int load, int t) {
     return kCodeBits == 4 ? 32 * t : 64 * load + 16 * t;
   }
-  // Where the 8 columns of a step begin: FirstColumn + s / kNear * 64 + s % kNear * near, where
-  // near is NearColumns.
+  // First of the 8 columns of step s: FirstColumn + s / kNear * 64 + s % kNear * near, where near
+  // is NearColumns.
   static constexpr int kNear = kCodeBits == 4 ? 4 : 2;
   static __device__ __forceinline__ int FirstColumn(int t, bool exchanged) {
     if (!exchanged) return LoadColumn(0, t);
@@ -44,7 +46,7 @@ struct CodeBlock {
   }
   static __device__ __forceinline__ int NearColumns(bool exchanged) { return exchanged ? 32 : 8; }
 
-  // Words [s * kWords, (s + 1) * kWords) are those of step s.
+  // Words [s * kWords, (s + 1) * kWords) belong to step s.
   __device__ __forceinline__ void Arrange(bool exchanged, uint32_t (&words)[4 * kWords]) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -65,18 +67,19 @@ struct CodeBlock {
   }
 };
 
-// Factors(codes, zero): 8 codes to 4 packed pairs of T, in order. `zero` is what Zero made of the
-// code that means 0; both are computed once for a group.
+// Factors(codes, zero) converts 8 quantised values to 4 packed pairs of T, in order. `zero` is the
+// result of Zero(zero point); both are computed once per group.
 template <WeightFormat::Kind kKind, typename T>
 struct CodeFactors;
 
-// A code in the low bits of 2^10 (FP16) or 2^7 (BF16) adds itself to it.
+// Bits of 2^10 (FP16) or 2^7 (BF16): a value put into the low bits is added to this number.
 template <typename T>
 constexpr uint32_t kMagic = std::is_same_v<T, Half> ? 0x6400u : 0x4300u;
 template <typename T>
 constexpr uint32_t kOnes = std::is_same_v<T, Half> ? 0x3c003c00u : 0x3f803f80u;
 
-// Codes of 4 bits, or of 8 where T holds kMagic + 255: the magic number's upper byte beside a code.
+// For 4-bit values, and for 8-bit values if T holds kMagic + 255: each value is paired with the
+// upper byte of the magic number.
 template <typename T>
 __device__ __forceinline__ uint32_t MagicZero(uint32_t code) {
   return (0x8000u | kMagic<T> | code) * 0x10001u;
@@ -110,8 +113,8 @@ struct CodeFactors<WeightFormat::Kind::kInt8, Half> {
   }
 };
 
-// BF16 holds -255 to 255 but not 128 + 255: the difference is taken in FP32, of 2^23 + code, and
-// its lower half is zero.
+// BF16 holds -255 to 255 but not 128 + 255. So the difference is computed in FP32 from 2^23 +
+// value; the lower half of its bits is zero.
 template <>
 struct CodeFactors<WeightFormat::Kind::kInt8, BFloat16> {
   static __device__ __forceinline__ uint32_t Zero(uint32_t code) { return 0xcb000000u | code; }
@@ -129,8 +132,8 @@ struct CodeFactors<WeightFormat::Kind::kInt8, BFloat16> {
   }
 };
 
-// The bits of E4M3, shifted to where exponent and fraction of T are, are the value divided by a
-// power of two, subnormals included: the product is exact.
+// The bits of E4M3 are shifted to where T has its exponent and fraction. They are then the value
+// divided by a power of two, subnormals included, so the product is exact.
 template <typename T>
 struct CodeFactors<WeightFormat::Kind::kE4M3, T> {
   static constexpr bool kIsHalf = std::is_same_v<T, Half>;
@@ -141,7 +144,7 @@ struct CodeFactors<WeightFormat::Kind::kE4M3, T> {
     constexpr uint32_t kMagnitude = kIsHalf ? 0x3f803f80u : 0x07f007f0u;
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
-      // A code in the upper byte of each half.
+      // Puts one value into the upper byte of each half.
       const uint32_t both = __byte_perm(codes[i / 2], 0, i % 2 == 0 ? 0x1404u : 0x3424u);
       const uint32_t bits = ((both >> (kIsHalf ? 1 : 4)) & kMagnitude) | (both & 0x80008000u);
       pairs[i] = FmaPairs<T>(bits, kRebias, zero);

@@ -1,6 +1,6 @@
-// A row of a quantised matrix as kernels see it (ops/weight_format.h says how it lies in memory):
-// which scale and zero a column has, and columns as FP32 values. What tensor cores get of the codes
-// is for quantized_factors.cuh.
+// A row of a quantised matrix for kernels (ops/weight_format.h describes its memory layout): scale
+// and zero point of a column, and columns as FP32 values. quantized_factors.cuh converts quantised
+// values for tensor cores.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@ namespace kuiper::KU_GPU {
 
 struct QuantizedRow {
   const uint8_t* codes;
-  const void* scales;    // of this row's groups
-  const uint8_t* zeros;  // where there are none, bytes of scales that mean nothing
+  const void* scales;    // scales of this row's groups
+  const uint8_t* zeros;  // zero points; without them any readable bytes
   bool has_zeros;
 
-  // The zero of a group from what was loaded as such.
+  // Returns the zero point of a group; `loaded` was read from `zeros`.
   __device__ __forceinline__ uint32_t ZeroOf(uint32_t loaded, uint32_t middle_code) const {
     return has_zeros ? loaded : middle_code;
   }
 };
 
-// The bits of a scale and, when they have arrived, its value: a kernel begins its loads before it
-// uses one. Always two loads, of the two halves or twice of the same: of a choice between two loads
-// into one register the second waits for the first.
+// The bits of a scale, so that a kernel can issue several loads before it uses a value. There are
+// always two loads: of the two halves, or twice of the same half. If the code chose between two
+// loads into one register, the second would wait for the first.
 struct ScaleBits {
   uint16_t low, high;
 };
@@ -39,27 +39,27 @@ __device__ __forceinline__ float ScaleValue(ScaleBits bits, DType type) {
   return type == DType::kF16 ? Widen(Half{bits.low}) : wide;
 }
 
-// E4M3 has no infinities. Its NaN is refused where files are read, and is 480 here.
+// E4M3 has no infinities. Its NaN is refused when files are read, and becomes 480 here.
 __device__ __forceinline__ float E4M3Value(uint32_t code) {
   const float magnitude = __uint_as_float((code & 0x7f) << 20) * 0x1p120f;
   return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-// What the rows of a quantised matrix have in common.
+// Properties that all rows of a quantised matrix share.
 struct QuantizedForm {
   WeightFormat::Kind kind;
   DType scale_type;
   int code_bits;
   uint32_t middle_code;
   int group_rows;
-  int64_t column_groups;  // of a row
-  int64_t row_bytes;      // of codes
-  // Bit s: a group ends, or may end, behind step s of the four steps of 32 columns in 128.
+  int64_t column_groups;  // groups per row
+  int64_t row_bytes;      // bytes of a row of quantised values
+  // Bit s: a group ends, or may end, after step s of the four 32-column steps of 128 columns.
   uint32_t group_ends;
-  // 2^40 divided by the steps of a group, rounded up; 0 when a row is one group.
+  // 2^40 divided by the steps of a group, rounded up; 0 if a row is one group.
   uint64_t groups_per_step;
 
-  // Whether 128 columns may have more than one group.
+  // True if 128 columns may have more than one group.
   __device__ __forceinline__ bool exchanges() const { return group_ends != 0b1000; }
   // Exact for rows of up to 2^25 columns.
   __device__ __forceinline__ int GroupOf(int column) const {
@@ -74,8 +74,8 @@ struct QuantizedForm {
     return {static_cast<const uint8_t*>(codes) + row * row_bytes, first,
             zeros == nullptr ? first : zeros + row * column_groups, zeros != nullptr};
   }
-  // w = (code - zero) * scale, rounded once, of the kCount columns from `column`, a multiple of
-  // kCount. Codes may lie at any address.
+  // w = (quantised value - zero point) * scale, rounded once, for the kCount columns from `column`,
+  // a multiple of kCount. Quantised values may have any alignment.
   template <int kCount>
   __device__ __forceinline__ void LoadValues(const QuantizedRow& row, int column,
                                              float (&w)[kCount]) const {

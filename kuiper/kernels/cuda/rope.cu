@@ -1,8 +1,9 @@
-// QkNormRopeStore: one warp per head of one token, heads of queries, keys and values in the same
-// launch; each lane holds pairs (i, i + D/2), so the rotation needs no exchange and the norm five
-// shuffles. Keys and values go straight to the page of the slot. StoreKv: one thread per 8 elements
-// of a token's keys and values, or one warp per row that gets a scale. All touch their rows once
-// (those with a scale: once more, in L1): bound by the launch for one token, by DRAM for a prefill.
+// QkNormRopeStore: one warp per head of one token; heads of queries, keys and values run in the
+// same launch. Each lane holds pairs (i, i + D/2), so the rotation needs no exchange and the norm
+// five shuffles. Keys and values are stored directly in the slot's page. StoreKv: one thread per 8
+// elements of a token's keys and values, or one warp per row of a format with scales. All read
+// their rows once (for formats with scales twice, the second time from L1). One token is bound by
+// the launch, a prefill by DRAM.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/visit.h"
 #include "kuiper/kernels/cuda/kernels.h"
@@ -28,7 +29,7 @@ struct RopeParams {
   const int32_t* slots;  // [T]
 };
 
-// kPairs: pairs of a head per lane.
+// kPairs: pairs per lane.
 template <int kPairs, typename View>
 __global__ void __launch_bounds__(kThreads)
     QkNormRopeStoreKernel(const __grid_constant__ RopeParams p, const __grid_constant__ View view) {
@@ -48,8 +49,8 @@ __global__ void __launch_bounds__(kThreads)
   char* row = x.Row(t);
   const int64_t first = static_cast<int64_t>(head) * p.head_dim;
 
-  // All that no kernel of a step writes is read before the wait, and all that is read is under way
-  // before anything is used.
+  // Data that no kernel of a step writes is read before the wait. All loads are issued before any
+  // result is used.
   float weight_a[kPairs], weight_b[kPairs], cosine[kPairs], sine[kPairs];
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreChunk(view.ValueOf(key), out_vectors, i, p.head_dim, v);
 }
 
-// Keys and values of each kv head in turn, a warp for each.
+// The keys and the values of each kv head alternate; each gets one warp.
 template <typename View>
 __global__ void __launch_bounds__(kThreads)
     StoreScaledKvKernel(const __grid_constant__ StoreParams p, const __grid_constant__ View view) {
@@ -197,7 +198,7 @@ void Run(const Resources& resources, const QkNormRopeStoreArgs& args) {
   const dim3 grid(static_cast<unsigned>(args.q.rows() * p.blocks_per_token));
   VisitKv(args.store.kv, [&](const auto& view) {
     using View = std::remove_cv_t<std::remove_reference_t<decltype(view)>>;
-    // 2 pairs a lane reach head_dim 128, 8 reach kMaxHeadDim.
+    // 2 pairs per lane suffice for head_dim 128, 8 for kMaxHeadDim.
     if (p.head_dim <= 4 * kWarpSize) {
       Launch<QkNormRopeStoreKernel<2, View>>(grid, dim3(kThreads), 0, resources.stream, p, view);
     } else {

@@ -1,4 +1,4 @@
-// Whether the rows of a matrix product keep their bits when it has other rows, more or fewer.
+// Tests whether the bits of a matrix product's rows depend on how many and which other rows it has.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace kuiper {
 
-// product(first, count) gives rows [first, first + count) of the outputs, computed as a product of
-// its own, `row_bytes` each. True when each of several such products equals the rows of the product
-// of all `max_rows` rows to the bit.
+// product(first, count) computes rows [first, first + count) of the outputs as a product of their
+// own and returns them, `row_bytes` each. Returns true if each of several such products is bitwise
+// equal to the same rows of the product of all `max_rows` rows.
 inline bool RowsKeepTheirBits(
     int max_rows, size_t row_bytes,
     const std::function<std::vector<char>(int first, int count)>& product) {

@@ -1,11 +1,11 @@
-// Sample: one block per row, the same definition as the CPU's (cpu/sample.cpp): biases, penalties,
-// then z = (x - max) / temperature, top-k, top-p, min-p, and the argmax of z plus Gumbel noise that
-// depends on (seed, step, id) only. Nothing is sorted, see sample_filter.cuh. A row with NaN or
-// +inf, or without any finite logit, gives kNotFiniteToken.
+// Sample: one block per row, with the same definition as on the CPU (cpu/sample.cpp). The steps are
+// biases, penalties, z = (x - max) / temperature, top-k, top-p, min-p. The result is the argmax of
+// z plus Gumbel noise that depends only on (seed, step, id). Nothing is sorted, see
+// sample_filter.cuh. A row with NaN or +inf, or without any finite logit, gives kNotFiniteToken.
 //
-// Greedy reads the logits once, top-k and min-p twice, top-p three times, from L2 (0.6 MB a row at
-// a vocabulary of 152k); without filters a draw writes and reads z as well. One block a row is
-// bound by the L2 bandwidth of one SM: some 10 us a pass expected.
+// Greedy reads the logits once, top-k and min-p twice, top-p three times, from L2 (0.6 MB per row
+// at a vocabulary of 152k). A draw without filters also writes and reads z. One block per row is
+// bound by the L2 bandwidth of one SM: about 10 us per pass expected.
 #include "kuiper/base/check.h"
 #include "kuiper/kernels/common/philox.h"
 #include "kuiper/kernels/cuda/kernels.h"
@@ -16,7 +16,7 @@
 namespace kuiper::KU_GPU {
 namespace {
 
-// Above -log(-log1p(-2^-33)), the largest noise OpenUniform can give.
+// A bound above -log(-log1p(-2^-33)), the largest noise that OpenUniform can give.
 constexpr float kMaxNoise = 23.0f;
 
 struct SampleParams {
@@ -29,7 +29,7 @@ struct SampleParams {
   const float* bias_values;
 };
 
-// Larger for larger values, then for smaller ids.
+// The rank is larger for larger values, and for smaller ids of equal value.
 __device__ __forceinline__ Mass RankOfBits(uint32_t bits, int32_t id) {
   return static_cast<Mass>(bits) << 32 | static_cast<uint32_t>(~id);
 }
@@ -43,7 +43,7 @@ __device__ __forceinline__ float ValueOfRank(Mass rank) {
   return FromOrderedBits(static_cast<uint32_t>(rank >> 32));
 }
 
-// The largest rank of the block; contains barriers.
+// Returns the largest rank of the block; contains barriers.
 __device__ Mass BlockBest(Mass rank, SampleMemory& m) {
 #pragma unroll
   for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ float GumbelNoise(uint32_t word) {
   return -logf(-log1pf(-OpenUniform(word)));
 }
 
-// The id with the largest z plus noise among those `keeps(id, z)` admits.
+// Returns the id with the largest z plus noise among those that `keeps(id, z)` admits.
 template <typename Keeps>
 __device__ int32_t Draw(const Items& items, uint64_t seed, int32_t step, int32_t max_id,
                         SampleMemory& m, const Keeps& keeps) {
@@ -81,7 +81,7 @@ __device__ int32_t Draw(const Items& items, uint64_t seed, int32_t step, int32_t
     }
     return IdOfRank(BlockBest(best, m));
   }
-  float threshold = -INFINITY;  // no noise lifts smaller values above this thread's best
+  float threshold = -INFINITY;  // smaller values cannot exceed this thread's best
   for (int block = tid; block * 4 < items.count; block += threads) {
     float v[4];
     bool any = false;
@@ -105,7 +105,7 @@ __device__ int32_t Draw(const Items& items, uint64_t seed, int32_t step, int32_t
   return IdOfRank(BlockBest(best, m));
 }
 
-// z with the row's penalties.
+// Applies the row's penalties to z.
 __device__ void Penalise(const SampleParams& p, const SampleRow& row, float* z) {
   const SamplingParams& params = row.params;
   const int first = row.first_penalty, end = first + row.num_penalties;
@@ -123,7 +123,7 @@ __device__ void Penalise(const SampleParams& p, const SampleRow& row, float* z) 
   __syncthreads();
 }
 
-// x with the row's biases and penalties, in z; x itself when it has none.
+// Stores x with the row's biases and penalties in z and returns z; returns x if the row has none.
 __device__ const float* Adjust(const SampleParams& p, const SampleRow& row, const float* x,
                                float* z) {
   const bool is_penalised = row.num_penalties > 0 && row.params.has_penalties();
@@ -140,7 +140,7 @@ __device__ const float* Adjust(const SampleParams& p, const SampleRow& row, cons
   return z;
 }
 
-// A draw from the row; `z` is scratch for all ids.
+// Draws an id from the filtered row; `z` is scratch memory for all ids.
 __device__ int32_t DrawFiltered(const Row& row, uint64_t seed, int32_t step, int32_t max_id,
                                 float* z, SampleMemory& m) {
   Mass target = 0, total = 0;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kSampleThreads)
 
   if (tid == 0) m.invalid = 0;
   uint32_t largest = OrderedBits(-INFINITY);
-  int32_t largest_id = 0x7fffffff;  // the lowest with that value
+  int32_t largest_id = 0x7fffffff;  // lowest id with that value
   bool valid = true;
   ForShare(x, n, [&](int id, float v) {
     valid = valid && v < INFINITY;  // false for NaN

@@ -1,12 +1,12 @@
-// Which ids of a row Sample may draw: top-k, top-p and min-p without sorting. The border of top-k
-// and of top-p is found by radix selection, four passes of 8 bits over an order-preserving integer
-// form of z; probability mass is added up in 64-bit fixed point, so neither the number of threads
-// nor the order of atomics can change the set. Ties go to the lowest ids, found by the same
+// Finds the ids of a row that Sample may draw: top-k, top-p and min-p without sorting. The border
+// of top-k and of top-p is found by radix selection: four passes of 8 bits over an order-preserving
+// integer form of z. Probability mass is summed in 64-bit fixed point, so neither the number of
+// threads nor the order of atomics can change the set. Ties go to the lowest ids, found by the same
 // selection over ids.
 //
-// The filters first give a z below which nothing can be drawn (LeastZ); the few ids above it are
-// gathered in shared memory and the selection looks at them only. Where they are too many, it looks
-// at the whole row instead; the result is the same.
+// The filters first give a z below which no id can be drawn (LeastZ). The few ids above it are
+// gathered in shared memory, and the selection reads only them. If they are too many, it reads the
+// whole row instead; the result is the same.
 #pragma once
 
 #include "kuiper/kernels/cuda/numeric.cuh"
@@ -31,11 +31,11 @@ struct SampleMemory {
   float z[kMaxCandidates];
   union {
     int32_t ids[kMaxCandidates];
-    uint32_t maxima[kSampleThreads];  // of the threads' shares of the row
+    uint32_t maxima[kSampleThreads];  // largest value of each thread's share of the row
   };
 };
 
-// How many of a row's first ids stand in vectors of four.
+// Returns how many of the first ids of a row can be read as vectors of four.
 __device__ __forceinline__ int IdsInVectors(const float* x, int n) {
   return reinterpret_cast<uintptr_t>(x) % sizeof(float4) == 0 ? n / 4 * 4 : 0;
 }
@@ -45,7 +45,7 @@ template <typename F>
 __device__ __forceinline__ void ForShare(const float* x, int n, const F& f) {
   const int tid = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int in_vectors = IdsInVectors(x, n);
-#pragma unroll 4  // the loads of four turns come before their calls
+#pragma unroll 4  // the loads of four iterations come before their calls
   for (int id = 4 * tid; id < in_vectors; id += 4 * threads) {
     const float4 v = *reinterpret_cast<const float4*>(x + id);
     f(id, v.x);
@@ -78,7 +78,7 @@ __device__ __forceinline__ Mass MassOf(float z) {
   return static_cast<Mass>(expf(z) * 0x1p40f);
 }
 
-// The ids that are still in the race: key above `key`, or equal to it and id at most `last_tie`.
+// The ids that are still eligible: key above `key`, or equal to it and id at most `last_tie`.
 struct Border {
   uint32_t key = 0;
   int32_t last_tie = 0x7fffffff;
@@ -92,8 +92,9 @@ struct Selected {
   Mass above;  // mass of the items with larger keys
 };
 
-// m.bin = the highest bin that reaches the target together with those above it, m.above = the mass
-// above it; the lowest bin with mass if rounding leaves the target out of reach. One warp.
+// Sets m.bin to the highest bin that, together with all higher bins, reaches the target, and
+// m.above to the mass above that bin. If rounding makes the target unreachable, m.bin is the lowest
+// bin with mass. Called by one warp.
 __device__ __forceinline__ void FindBin(Mass target, Mass above, SampleMemory& m) {
   constexpr int kPerLane = kBins / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x);
@@ -131,8 +132,9 @@ __device__ __forceinline__ Mass WarpSumOfMass(Mass mass) {
   return mass;
 }
 
-// bins[bin] += mass for the lanes with bin >= 0. Atomics on 64 bits in shared memory are loops, and
-// most lanes want the same few bins, so those are added up first. Whole warps.
+// bins[bin] += mass for the lanes with bin >= 0. 64-bit atomics in shared memory are loops, and
+// most lanes use the same few bins, so the masses of these bins are summed first. Called by whole
+// warps.
 __device__ __forceinline__ void AddToBins(Mass* bins, int bin, Mass mass) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   for (int round = 0; round < 2; ++round) {
@@ -148,7 +150,7 @@ __device__ __forceinline__ void AddToBins(Mass* bins, int bin, Mass mass) {
 }
 
 // Returns the largest key such that the items with this or a larger key have at least the mass
-// `target`; `get(i, &key, &mass)` describes item i. All threads call it and get the same result.
+// `target`. `get(i, &key, &mass)` describes item i. All threads call it and get the same result.
 template <typename Get>
 __device__ Selected Select(int n, Mass target, SampleMemory& m, const Get& get) {
   uint32_t prefix = 0, mask = 0;
@@ -175,7 +177,7 @@ __device__ Selected Select(int n, Mass target, SampleMemory& m, const Get& get) 
   return {prefix, above};
 }
 
-// Keeps `count` of the ids at the border, the lowest.
+// Keeps the `count` lowest of the ids at the border.
 inline __device__ Border CutTies(const Items& items, const Border& border, uint32_t key, Mass count,
                                  SampleMemory& m) {
   const Selected last = Select(items.count, count, m, [&](int i, uint32_t* id_key, Mass* mass) {
@@ -197,7 +199,7 @@ inline __device__ Border TopK(const Items& items, int k, SampleMemory& m) {
   return CutTies(items, Border{}, s.key, count - s.above, m);
 }
 
-// The sum of what the threads have.
+// Returns the sum of `own` over all threads of the block.
 inline __device__ Mass SumOfMass(Mass own, SampleMemory& m) {
   __syncthreads();
   if (threadIdx.x == 0) m.total = 0;
@@ -208,7 +210,7 @@ inline __device__ Mass SumOfMass(Mass own, SampleMemory& m) {
   return m.total;
 }
 
-// The mass that the share top_p of `total` needs.
+// Returns the mass that the share top_p of `total` needs, at least 1.
 __device__ __forceinline__ Mass TopPTarget(float top_p, Mass total) {
   const double wanted = ceil(static_cast<double>(top_p) * static_cast<double>(total));
   return wanted > 1.0 ? static_cast<Mass>(wanted) : 1;
@@ -238,12 +240,12 @@ struct Row {
   __device__ __forceinline__ float Z(float value) const { return (value - max) / temperature; }
 };
 
-// Returns a z such that no id below it can be drawn and top-p adds up the same without those ids.
-// m.maxima holds the largest value of each thread's share; `target` is the mass that top-p needs if
-// it is the first filter.
-//   top-k: k threads have a value of at least the k-th of the maxima.
-//   top-p: ids of less than (total - target) / n each do not have the mass that may be missing.
-//   min-p: its own bound, unless top-p looks at what top-k leaves: all of that counts there.
+// Returns a z such that no id below it can be drawn and top-p gives the same result without those
+// ids. m.maxima holds the largest value of each thread's share; `target` is the mass that top-p
+// needs if it is the first filter.
+//   top-k: the k-th largest of the maxima; k threads have a value of at least this.
+//   top-p: ids below (total - target) / n each have less mass together than may be missing.
+//   min-p: its own bound. Not if top-p follows top-k: top-p sums all that top-k leaves.
 // The margins cover the rounding of expf and logf.
 inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMemory& m) {
   float least = -INFINITY;
@@ -265,7 +267,7 @@ inline __device__ float LeastZ(const Row& row, Mass total, Mass target, SampleMe
   return least;
 }
 
-// Whole warps.
+// Appends the id to the candidates if z >= least. Called by whole warps.
 __device__ __forceinline__ void ListIfAtLeast(int id, float z, float least, SampleMemory& m) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const bool counts = z >= least;
@@ -280,8 +282,8 @@ __device__ __forceinline__ void ListIfAtLeast(int id, float z, float least, Samp
   }
 }
 
-// Lists the ids whose z is at least `least`, a finite number; returns how many there are, of which
-// the first kMaxCandidates are listed. Warps stay together for their votes.
+// Lists the ids whose z is at least `least`, a finite number. Returns how many there are; only the
+// first kMaxCandidates are listed. Warps stay together for their ballots.
 inline __device__ int Gather(const Row& row, float least, SampleMemory& m) {
   __syncthreads();
   if (threadIdx.x == 0) m.num_candidates = 0;

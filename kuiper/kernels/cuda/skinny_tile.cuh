@@ -1,6 +1,6 @@
-// What the tensor-core kernels of linear.cu and linear_quantized.cu share: the shape of a block,
-// how operands become fragments, and how the sums of a block become outputs. Eight warps a block;
-// `warps_k` of them share rows and take turns along K.
+// Code shared by the tensor-core kernels of linear.cu and linear_quantized.cu: the shape of a
+// block, loading operands as fragments, and storing the sums of a block as outputs. A block has
+// eight warps; `warps_k` of them share rows and alternate along K.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@ namespace kuiper::KU_GPU {
 
 constexpr int kSkinnyWarps = 8;
 constexpr int kSkinnyThreads = kSkinnyWarps * kWarpSize;
-constexpr int kPanel = kPassRows;  // tokens of a block
+constexpr int kPanel = kPassRows;  // maximum tokens of a block
 
-// Columns [k, k + 8) of a row as packed T, zeros from column n on. `vectors`: one 16-byte load.
+// Loads columns [k, k + 8) of a row as packed T, zeros from column n on. `vectors`: one 16-byte
+// load.
 template <typename T, bool kStream>
 __device__ __forceinline__ uint4 LoadFragment(const void* row, DType dtype, bool vectors, int k,
                                               int n) {
@@ -31,15 +32,15 @@ __device__ __forceinline__ uint4 LoadFragment(const void* row, DType dtype, bool
                     PackPair<T>(v[6], v[7]));
 }
 
-// Token tiles that are added up at a time, in shared memory of the block.
+// Token tiles that are summed at a time in the block's shared memory.
 template <int kTokenTiles>
 constexpr int kReduceTiles = kTokenTiles < 2 ? kTokenTiles : 2;
 template <int kTokenTiles>
 using ReduceSpace = float[kSkinnyWarps][4 * kReduceTiles<kTokenTiles>][kWarpSize];
 
-// Adds up the warps that share rows, in ascending order, and stores the outputs. acc: what this
-// warp has of rows [16 kRowTiles] and tokens [8 kTokenTiles], as fragments. All threads of the
-// block must reach the call.
+// Sums the warps that share rows, in ascending order, and stores the outputs. acc: this warp's sums
+// for rows [16 kRowTiles] and tokens [8 kTokenTiles], as fragments. All threads of the block must
+// reach the call.
 template <int kTokenTiles, int kRowTiles>
 __device__ __forceinline__ void StoreTile(const LinearArgs& p, const LinearArgs::Part& part,
                                           int tile, int first_token, int warps_k,
@@ -48,9 +49,9 @@ __device__ __forceinline__ void StoreTile(const LinearArgs& p, const LinearArgs:
   constexpr int kTiles = kReduceTiles<kTokenTiles>;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int groups = kSkinnyWarps / warps_k;  // of warps with the same rows
+  const int groups = kSkinnyWarps / warps_k;  // groups of warps that share rows
   const bool paired = p.paired();
-  const int tile_rows = paired ? 8 : 16;  // of the output, per row tile
+  const int tile_rows = paired ? 8 : 16;  // output rows per row tile
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
@@ -64,7 +65,8 @@ __device__ __forceinline__ void StoreTile(const LinearArgs& p, const LinearArgs:
            i += kSkinnyThreads) {
         const int from = i % kWarpSize, r = i / kWarpSize % (4 * kTiles);
         const int group = i / (kWarpSize * 4 * kTiles);
-        // Registers 0 and 1 belong to the lower rows, 2 and 3 to the upper; columns 2t and 2t + 1.
+        // Registers 0 and 1 belong to the lower rows, 2 and 3 to the upper rows; columns 2t and 2t
+        // + 1.
         const int upper = r % 4 / 2;
         if (paired && upper != 0) continue;
         const int row =
