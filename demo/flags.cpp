@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kTextOnly = "is not available: this program takes text only";
 constexpr const char* kNotYet = "is not available in this version";
-constexpr const char* kOneWay = "has no effect: there is one implementation";
 
 // A row of the table, and the programs that take it; absent: those of its group.
 struct Row {
@@ -269,10 +268,6 @@ std::vector<Row> ExecutionRows(Options& o) {
           Of("threads", &e.ops.num_threads, "CPU threads (default: one per core)", {1, 1024})),
       Text("cpu-target", "NAME", &e.ops.cpu_target,
            "CPU kernels of this instruction set, e.g. AVX2 (default: the best)"),
-      Unused(FlagUse::kNoEffect, "fused-ffn", &o.unused.on,
-             "has no effect: the feed-forward layer has one implementation"),
-      Unused(FlagUse::kNoEffect, "fused-rope-kv", &o.unused.on, kOneWay),
-      Unused(FlagUse::kNoEffect, "fused-gqa", &o.unused.on, kOneWay),
   };
 }
 

@@ -1,5 +1,6 @@
-// The flags of llama.cpp that people type out of habit: other names of ours, or an error that says
-// what to type instead.
+// Flags of other programs that people type out of habit: llama.cpp's and those of Kuiper's
+// predecessor. They are other names of our flags, have no effect, or give an error that says what
+// to type instead.
 #include <iterator>
 
 #include "demo/flags.h"
@@ -12,6 +13,7 @@ constexpr const char* kSamplers = "is not available; --help all lists the sample
 constexpr const char* kOwnTemplate =
     "is not available: the chat template is that of the model's or --tokenizer's folder";
 constexpr const char* kNoGrammar = "is not available: there is no constrained decoding";
+constexpr const char* kOneWay = "has no effect: there is one implementation";
 constexpr const char* kNoDraft = "is not available in this version";
 
 struct OtherFlag {
@@ -50,11 +52,17 @@ constexpr OtherFlag kRefused[] = {
     {"mli,multiline-input", "is /multiline in a chat"},
 };
 
+// Switches. Programs that give no answers know only those of the predecessor.
 constexpr OtherFlag kWithoutEffect[] = {
     {"mlock", "has no effect: --weights copied keeps the weights in memory"},
     {"jinja", "has no effect: the model's chat template is used anyway"},
     {"no-display-prompt", "has no effect: the prompt is not printed"},
     {"cb,cont-batching", "has no effect: requests are batched as they come"},
+};
+constexpr OtherFlag kOfPredecessor[] = {
+    {"fused-ffn", kOneWay},
+    {"fused-rope-kv", kOneWay},
+    {"fused-gqa", kOneWay},
 };
 
 Flag Unread(const OtherFlag& other, FlagUse use, Variable variable) {
@@ -67,8 +75,12 @@ Flag Unread(const OtherFlag& other, FlagUse use, Variable variable) {
 }  // namespace
 
 void AddOtherFlags(FlagPrograms program, Options& options, FlagTable* table) {
-  if (!Contains(FlagPrograms::kAnswers, program)) return;
+  if (!Contains(FlagPrograms::kRuns, program)) return;
   std::vector<Flag> flags;
+  for (const OtherFlag& other : kOfPredecessor) {
+    table->flags.push_back(Unread(other, FlagUse::kNoEffect, &options.unused.on));
+  }
+  if (!Contains(FlagPrograms::kAnswers, program)) return;
   for (const OtherFlag& other : kRefused) {
     flags.push_back(Unread(other, FlagUse::kUnavailable, &options.unused.text));
     flags.back().bare_value = "any";

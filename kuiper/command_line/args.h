@@ -16,7 +16,7 @@ namespace kuiper {
 
 enum class FlagUse {
   kWorks,
-  kNoEffect,     // accepted for old command lines; --help lists it only if it has a group
+  kNoEffect,     // accepted for old command lines; --help does not list it
   kUnavailable,  // known, but this program cannot do it: an error
 };
 

@@ -39,9 +39,7 @@ std::string FlagHelp(const FlagTable& table, const Flag& flag) {
   std::string text = FlagHead(table, flag);
   text += text.size() < kColumn ? std::string(kColumn - text.size(), ' ')
                                 : "\n" + std::string(kColumn, ' ');
-  const std::string what =
-      flag.use == FlagUse::kNoEffect ? "accepted, has no effect" : flag.help + DefaultText(flag);
-  std::istringstream words(what);
+  std::istringstream words(flag.help + DefaultText(flag));
   return text + Wrapped({std::istream_iterator<std::string>(words), {}}, kColumn) + "\n";
 }
 
@@ -50,8 +48,7 @@ std::string FlagHelp(const FlagTable& table, const Flag& flag) {
 std::string FlagsHelp(const FlagTable& table, bool all) {
   std::string text, group;
   for (const Flag& flag : table.flags) {
-    const bool is_known_only = flag.use == FlagUse::kNoEffect && flag.group.empty();
-    if (flag.use == FlagUse::kUnavailable || is_known_only || !(all || flag.is_common)) continue;
+    if (flag.use != FlagUse::kWorks || !(all || flag.is_common)) continue;
     const std::string title = all ? flag.group : "Most used";
     if (title != group) text += "\n" + title + ":\n";
     group = title;

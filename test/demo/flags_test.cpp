@@ -204,12 +204,11 @@ TEST(Flags, DefaultsAreWhatIsStored) {
         "                                  end of the context (default 256)\n",
         "  --temp F, --temperature         temperature, 0 = greedy (default 0)\n",
         "  --stats, --no-stats             statistics on stderr (default on)\n",
-        "  --fused-ffn, --no-fused-ffn     accepted, has no effect\n",
         "  --kv-cache-dtype auto|fp16|bf16|fp32|int8|fp8|fp8_e4m3|fp8_e5m2\n"
         "                                  type of keys and values (default auto)\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line;
   }
-  for (const char* name : {"--image", "--mlock", "--predict", "--batch-size"}) {
+  for (const char* name : {"--image", "--mlock", "--fused-ffn", "--predict", "--batch-size"}) {
     EXPECT_EQ(help.find(name), std::string::npos) << name;
   }
   Options seeing;
