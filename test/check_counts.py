@@ -78,7 +78,8 @@ NAMESPACE = re.compile(r"\b(?:namespace\b[\w:\s]*|extern\s*\"\")$")
 
 
 def blocks(source):
-    """-> (kind, name, number of lines) of every class, and of every function that no other holds."""
+    """-> (kind, name, is in a class, number of lines, first line) of every class, and of every function
+    that no other holds."""
     text, found = source.bare, []
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group().count("\n"), text,
                   flags=re.MULTILINE)
@@ -106,7 +107,7 @@ def blocks(source):
             if kind in ("class", "function"):
                 outer = "::".join(n for k, n, _ in stack if k == "class")
                 whole = f"{outer}::{name}" if outer else name
-                found.append((kind, whole, bool(outer), text.count("\n", begin, at) + 1))
+                found.append((kind, whole, bool(outer), text.count("\n", begin, at) + 1, text.count("\n", 0, begin) + 1))
             if kind == "other" and inside not in ("namespace", "class"):
                 continue
         if sign != "{" or inside in ("namespace", "class"):
@@ -121,7 +122,7 @@ def class_sizes(sources):
     for source in sources:
         folder = source.name.rsplit("/", 1)[0]
         own, total = defaultdict(int), 0
-        for kind, name, inner, lines in blocks(source):
+        for kind, name, inner, lines, _ in blocks(source):
             if inner:
                 continue
             total += lines
@@ -175,7 +176,7 @@ def sizes(root):
         limit = MAX_KERNEL_FILE if source.name.startswith("kuiper/kernels/") else MAX_FILE
         yield "lines of " + source.name, source.text.count("\n"), limit, []
         if limit == MAX_FILE:
-            for kind, name, _, lines in blocks(source):
+            for kind, name, _, lines, _ in blocks(source):
                 if kind == "function":
                     yield f"lines of the function {name}", lines, MAX_FUNCTION, [source.name]
     for (folder, name), lines in class_sizes(sources).items():
